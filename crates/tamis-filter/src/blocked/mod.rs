@@ -1,0 +1,257 @@
+//! The cache-line-blocked Bloom filter: one key, one 64-byte line, one cache miss.
+//!
+//! The remixed digest's top bits choose a line of 512 bits, its low 32 bits choose *k* bits in that line. Up to 2^32
+//! lines the two halves do not overlap, so the rate holds far beyond the tens of millions of keys where filters on
+//! 32-bit hashes degrade. The positions are defined in `portable.rs`; `x86.rs` computes the same with AVX2.
+//!
+//! # Invariants
+//! * There is always at least one line, so every hash has a line; without keys it is all zero and nothing matches.
+//! * `1 <= probes <= 16`.
+//! * Every path (build, one probe, batch, bytes in place, the concurrent filter) uses the same line and positions.
+//!
+//! # Threads
+//! Immutable after building. Cloning shares the lines.
+
+mod build;
+pub(crate) mod portable;
+mod view;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::bloom::reduce;
+use crate::digest::{Digest, SpreadSalt};
+use crate::theory;
+
+pub use build::BlockedBloomBuilder;
+pub use view::BlockedBloomRef;
+
+/// Most filters, or keys, in one batch: a result is one bit of a `u64`.
+pub const BATCH: usize = 64;
+
+/// Lines prefetched before the first is tested. Some cores track no more misses than this at once, and the arrays
+/// it sizes live on the stack.
+const GROUP: usize = 32;
+
+/// One 512-bit line: sixteen words, bit `p` being bit `p % 32` of word `p / 32`.
+#[repr(C, align(64))]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Line(pub(crate) [u32; 16]);
+
+impl Line {
+    pub(crate) const ZERO: Self = Self([0; 16]);
+}
+
+static ZERO_LINE: Line = Line::ZERO;
+
+/// The parameters of a blocked filter: everything but its lines.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct BlockedShape {
+    pub(crate) salt: u64,
+    pub(crate) keys: u64,
+    pub(crate) probes: u8,
+}
+
+impl BlockedShape {
+    pub(crate) fn bits_per_key(&self, lines: usize) -> f64 {
+        lines as f64 * f64::from(theory::LINE_BITS) / self.keys as f64
+    }
+
+    pub(crate) fn expected_rate(&self, lines: usize) -> f64 {
+        theory::blocked_bloom_rate_of(self.keys, lines as u64, u32::from(self.probes))
+    }
+}
+
+/// Line number among `lines` and low half for the positions, of a remixed digest.
+#[inline(always)]
+pub(crate) fn locate(hash: u64, lines: usize) -> (usize, u32) {
+    (reduce(hash, lines as u64) as usize, hash as u32)
+}
+
+/// A blocked Bloom filter over a run's digests. Cloning shares the lines.
+#[derive(Clone)]
+pub struct BlockedBloom {
+    lines: Arc<[Line]>,
+    spread: SpreadSalt,
+    salt: u64,
+    probes: u8,
+    keys: u64,
+}
+
+impl BlockedBloom {
+    pub(crate) fn from_parts(shape: BlockedShape, lines: Arc<[Line]>) -> Self {
+        let spread = SpreadSalt::new(shape.salt);
+        Self { lines, spread, salt: shape.salt, probes: shape.probes, keys: shape.keys }
+    }
+
+    pub(crate) fn shape(&self) -> BlockedShape {
+        BlockedShape { salt: self.salt, keys: self.keys, probes: self.probes }
+    }
+
+    pub(crate) fn lines(&self) -> &[Line] {
+        &self.lines
+    }
+
+    #[inline(always)]
+    fn line_of(&self, digest: Digest) -> (&Line, u32) {
+        let (at, low) = locate(digest.mix(self.spread), self.lines.len());
+        (&self.lines[at], low)
+    }
+
+    /// Whether the run may hold the key. At most one cache miss.
+    #[inline]
+    pub fn contains(&self, digest: Digest) -> bool {
+        let (line, low) = self.line_of(digest);
+        line_contains(line, low, self.probes)
+    }
+
+    /// Asks the cache for the line [`BlockedBloom::contains`] will read. Does nothing where the platform has no
+    /// stable prefetch.
+    #[inline]
+    pub fn prefetch(&self, digest: Digest) {
+        prefetch(self.line_of(digest).0);
+    }
+
+    /// Bytes of filter lines: the payload's size on disk.
+    pub fn line_bytes(&self) -> usize {
+        size_of_val(&*self.lines)
+    }
+
+    /// Bytes held in memory.
+    pub fn memory_bytes(&self) -> usize {
+        size_of::<Self>() + self.line_bytes()
+    }
+
+    /// Keys the filter was built over.
+    pub fn keys(&self) -> u64 {
+        self.keys
+    }
+
+    /// Bits set and tested per key.
+    pub fn probes(&self) -> u32 {
+        u32::from(self.probes)
+    }
+
+    /// The salt digests are remixed with.
+    pub fn salt(&self) -> u64 {
+        self.salt
+    }
+
+    /// Bits spent per key, rounding included; infinite for no keys.
+    pub fn bits_per_key(&self) -> f64 {
+        self.shape().bits_per_key(self.lines.len())
+    }
+
+    /// False-positive rate theory promises; 0 for no keys.
+    pub fn expected_rate(&self) -> f64 {
+        self.shape().expected_rate(self.lines.len())
+    }
+}
+
+impl fmt::Debug for BlockedBloom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BlockedBloom")
+            .field("lines", &self.lines.len())
+            .field("shape", &self.shape())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Asks many runs for one key: bit `j` of the result is set if `filters[chosen[j]]` may contain it.
+///
+/// All lines are located and prefetched before any is tested, so the cache misses of up to 32 filters overlap
+/// instead of following each other; the tests then do not branch on their outcome.
+///
+/// # Panics
+/// If `chosen` holds more than [`BATCH`] entries or one that is not an index of `filters`.
+#[inline]
+pub fn probe_selected(filters: &[BlockedBloom], chosen: &[u32], digest: Digest) -> u64 {
+    probe_batch(chosen, |&i| (&filters[i as usize], digest))
+}
+
+/// Asks one run for many keys: bit `j` of the result is set if `filter` may contain `digests[j]`. Overlaps the
+/// cache misses as [`probe_selected`] does.
+///
+/// # Panics
+/// If there are more than [`BATCH`] digests.
+#[inline]
+pub fn probe_many_keys(filter: &BlockedBloom, digests: &[Digest]) -> u64 {
+    probe_batch(digests, |&digest| (filter, digest))
+}
+
+#[inline]
+fn probe_batch<'a, T>(items: &[T], resolve: impl Fn(&T) -> (&'a BlockedBloom, Digest)) -> u64 {
+    assert!(items.len() <= BATCH, "a batch holds at most {BATCH} probes, not {}", items.len());
+    // Clearing the arrays costs as much as a few probes, hence a small size for small trees.
+    if items.len() <= 8 {
+        return Batch::<'a, 8>::locate(items, resolve).test();
+    }
+    let mut found = 0;
+    for (g, group) in items.chunks(GROUP).enumerate() {
+        found |= Batch::<'a, GROUP>::locate(group, &resolve).test() << (g * GROUP);
+    }
+    found
+}
+
+/// The located lines of up to `N` probes, on their way into the cache.
+pub(crate) struct Batch<'a, const N: usize> {
+    lines: [&'a Line; N],
+    lows: [u32; N],
+    probes: [u8; N],
+    len: usize,
+}
+
+impl<'a, const N: usize> Batch<'a, N> {
+    /// Locates and prefetches the line of every item; `items.len() <= N`.
+    #[inline]
+    fn locate<T>(items: &[T], resolve: impl Fn(&T) -> (&'a BlockedBloom, Digest)) -> Self {
+        let mut batch = Self { lines: [&ZERO_LINE; N], lows: [0; N], probes: [1; N], len: items.len() };
+        let slots = batch.lines.iter_mut().zip(&mut batch.lows).zip(&mut batch.probes);
+        for (item, ((line, low), probes)) in items.iter().zip(slots) {
+            let (filter, digest) = resolve(item);
+            (*line, *low) = filter.line_of(digest);
+            *probes = filter.probes;
+            prefetch(*line);
+        }
+        batch
+    }
+
+    #[inline]
+    fn test(&self) -> u64 {
+        #[cfg(target_arch = "x86_64")]
+        return x86::dispatch_batch(self);
+        #[cfg(not(target_arch = "x86_64"))]
+        return self.test_portable();
+    }
+
+    fn test_portable(&self) -> u64 {
+        let mut found = 0;
+        for j in 0..self.len {
+            found |= u64::from(portable::line_contains(self.lines[j], self.lows[j], self.probes[j])) << j;
+        }
+        found
+    }
+}
+
+/// The kernel of this platform.
+#[inline]
+fn line_contains<L: portable::CacheLine>(line: &L, low: u32, probes: u8) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return x86::dispatch(line, low, probes);
+    #[cfg(not(target_arch = "x86_64"))]
+    return portable::line_contains(line, low, probes);
+}
+
+/// The prefetch of this platform; nothing where there is none.
+#[inline(always)]
+fn prefetch<L: portable::CacheLine>(line: &L) {
+    #[cfg(target_arch = "x86_64")]
+    x86::prefetch(line);
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = line;
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,134 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::FilterError;
+
+fn digests(range: std::ops::Range<u64>) -> Vec<Digest> {
+    range.map(|i| Digest::of(&i.to_le_bytes())).collect()
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn vector_and_portable_kernels_agree_on_random_lines() {
+    if !x86::available() {
+        return;
+    }
+    let mut seen = [0u32; 2];
+    for i in 0..40_000u64 {
+        let hash = Digest::from_u64(i).remix(1);
+        // Dense lines, or random hashes would hardly ever match and only the negative side would be compared.
+        let density = 1 + i % 7;
+        let line = Line(std::array::from_fn(|w| {
+            (0..density).fold(0, |acc, d| acc | Digest::from_u64(i * 64 + w as u64 * 4).remix(d + 2) as u32)
+        }));
+        let (low, probes) = (hash as u32, (hash >> 32) as u8 % 16 + 1);
+        let expected = portable::line_contains(&line, low, probes);
+        // SAFETY: AVX2 was detected above.
+        assert_eq!(unsafe { x86::line_contains(&line, low, probes) }, expected, "{line:?} {low} {probes}");
+        let mut bytes = [0u8; 64];
+        for (to, from) in bytes.chunks_exact_mut(4).zip(line.0) {
+            to.copy_from_slice(&from.to_le_bytes());
+        }
+        assert_eq!(portable::line_contains(&bytes, low, probes), expected);
+        // SAFETY: AVX2 was detected above.
+        assert_eq!(unsafe { x86::line_contains(&bytes, low, probes) }, expected);
+        seen[usize::from(expected)] += 1;
+    }
+    assert!(seen.iter().all(|n| *n > 5000), "both outcomes were compared: {seen:?}");
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn vector_kernel_sees_every_single_missing_bit() {
+    if !x86::available() {
+        return;
+    }
+    for probes in 1..=16u8 {
+        for low in [0u32, 1, 0xdead_beef, u32::MAX] {
+            let mut line = Line::ZERO;
+            portable::line_insert(&mut line, low, probes);
+            // SAFETY: AVX2 was detected above.
+            assert!(unsafe { x86::line_contains(&line, low, probes) });
+            for i in 0..usize::from(probes) {
+                let at = portable::position(low, i);
+                let mut without = line;
+                without.0[at / 32] &= !(1 << (at % 32));
+                // SAFETY: AVX2 was detected above.
+                assert!(!unsafe { x86::line_contains(&without, low, probes) }, "{probes} {low} {i}");
+            }
+        }
+    }
+}
+
+#[test]
+fn nonsense_sizes_are_refused() {
+    for bits in [0.0, -3.0, 64.5, f64::NAN, f64::NEG_INFINITY] {
+        assert!(matches!(BlockedBloom::build(&[], bits, 0), Err(FilterError::BitsPerKey(_))));
+    }
+}
+
+#[test]
+fn an_empty_filter_holds_nothing() {
+    let filter = BlockedBloomBuilder::new().finish(10.0, 5).unwrap();
+    assert!(digests(0..5000).into_iter().all(|d| !filter.contains(d)));
+    assert_eq!((filter.line_bytes(), filter.keys(), filter.expected_rate()), (64, 0, 0.0));
+    assert_eq!(probe_many_keys(&filter, &digests(0..64)), 0);
+}
+
+#[test]
+fn versions_of_one_key_count_once() {
+    let mut builder = BlockedBloomBuilder::with_capacity(3);
+    for key in [b"a", b"a", b"b", b"a"] {
+        builder.add(Digest::of(key));
+    }
+    assert_eq!(builder.len(), 3);
+    let twice: Vec<_> = digests(0..1000).into_iter().flat_map(|d| [d, d]).collect();
+    let filter = BlockedBloom::build(&twice, 10.0, 0).unwrap();
+    assert_eq!((filter.keys(), filter.line_bytes() / 64), (1000, 20));
+}
+
+#[test]
+fn batches_agree_with_single_probes() {
+    let filters: Vec<_> = (0..70u64)
+        .map(|i| {
+            let from = i * 40;
+            BlockedBloom::build(&digests(from..from + 1 + i * 50), 1.0 + (i % 40) as f64, i).unwrap()
+        })
+        .collect();
+    for n in [0usize, 1, 7, 8, 9, 18, 31, 32, 33, 63, 64] {
+        let chosen: Vec<u32> = (0..n as u32).map(|j| (j * 37 + 5) % 70).collect();
+        for d in digests(0..300) {
+            let got = probe_selected(&filters, &chosen, d);
+            let want = chosen
+                .iter()
+                .enumerate()
+                .fold(0, |acc, (j, &i)| acc | u64::from(filters[i as usize].contains(d)) << j);
+            assert_eq!(got, want);
+        }
+        let keys = digests(60..60 + n as u64);
+        let want =
+            keys.iter().enumerate().fold(0, |acc, (j, &d)| acc | u64::from(filters[2].contains(d)) << j);
+        assert_eq!(probe_many_keys(&filters[2], &keys), want);
+    }
+}
+
+#[test]
+#[should_panic(expected = "at most 64")]
+fn a_batch_of_65_is_a_bug_of_the_caller() {
+    let filter = BlockedBloom::build(&digests(0..1), 10.0, 0).unwrap();
+    probe_many_keys(&filter, &digests(0..65));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn portable_batches_agree_with_vector_batches(
+        seeds in prop::collection::vec(any::<u64>(), 1..32), bits in 0.5f64..40.0, salt: u64,
+    ) {
+        let half: Vec<_> = seeds.iter().step_by(2).map(|&s| Digest::from_u64(s)).collect();
+        let filter = BlockedBloom::build(&half, bits, salt).unwrap();
+        let batch = Batch::<32>::locate(&seeds, |&s| (&filter, Digest::from_u64(s)));
+        prop_assert_eq!(batch.test(), batch.test_portable());
+        prop_assert_eq!(batch.test() & 0x5555_5555 & ((1 << seeds.len()) - 1), 0x5555_5555 & ((1 << seeds.len()) - 1));
+    }
+}

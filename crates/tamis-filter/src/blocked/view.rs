@@ -1,0 +1,76 @@
+//! A blocked filter probed in place, over bytes that someone else (a cached block, a mapped file) holds.
+
+use std::fmt;
+
+use super::{BlockedBloom, BlockedShape, Line, line_contains, locate, prefetch};
+use crate::digest::Digest;
+
+/// A blocked Bloom filter over borrowed bytes. Any alignment is correct; if [`BlockedBloomRef::is_aligned`] is false
+/// a probe may touch two cache lines instead of one.
+#[derive(Clone, Copy)]
+pub struct BlockedBloomRef<'a> {
+    lines: &'a [[u8; 64]],
+    shape: BlockedShape,
+}
+
+impl<'a> BlockedBloomRef<'a> {
+    /// `lines` must not be empty: the format checks it.
+    pub(crate) fn new(shape: BlockedShape, lines: &'a [[u8; 64]]) -> Self {
+        debug_assert!(!lines.is_empty());
+        Self { lines, shape }
+    }
+
+    pub(crate) fn shape(&self) -> BlockedShape {
+        self.shape
+    }
+
+    pub(crate) fn line_count(&self) -> usize {
+        self.lines.len()
+    }
+
+    #[inline(always)]
+    fn line_of(&self, digest: Digest) -> (&'a [u8; 64], u32) {
+        let (at, low) = locate(digest.remix(self.shape.salt), self.lines.len());
+        (&self.lines[at], low)
+    }
+
+    /// As [`BlockedBloom::contains`].
+    #[inline]
+    pub fn contains(&self, digest: Digest) -> bool {
+        let (line, low) = self.line_of(digest);
+        line_contains(line, low, self.shape.probes)
+    }
+
+    /// As [`BlockedBloom::prefetch`].
+    #[inline]
+    pub fn prefetch(&self, digest: Digest) {
+        prefetch(self.line_of(digest).0);
+    }
+
+    /// Whether every line of the filter is one cache line of the machine.
+    pub fn is_aligned(&self) -> bool {
+        self.lines.as_ptr().addr().is_multiple_of(align_of::<Line>())
+    }
+
+    /// A copy in aligned memory of its own.
+    pub fn to_owned(&self) -> BlockedBloom {
+        let line = |bytes: &[u8; 64]| {
+            let (words, _) = bytes.as_chunks::<4>();
+            let mut line = Line::ZERO;
+            for (to, from) in line.0.iter_mut().zip(words) {
+                *to = u32::from_le_bytes(*from);
+            }
+            line
+        };
+        BlockedBloom::from_parts(self.shape, self.lines.iter().map(line).collect())
+    }
+}
+
+impl fmt::Debug for BlockedBloomRef<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BlockedBloomRef")
+            .field("lines", &self.lines.len())
+            .field("shape", &self.shape)
+            .finish_non_exhaustive()
+    }
+}
