@@ -1,0 +1,517 @@
+//! Write batches: operations that become visible and durable together.
+//!
+//! A batch holds its operations encoded as they go to the log (`docs/log-format.md`), so that committing one
+//! copies bytes instead of encoding anything. [`ops`](WriteBatch::ops) reads them back; recovery reads the
+//! payloads of log records by the same code, which therefore trusts nothing.
+//!
+//! Invariants: an encoded range is never empty and its end is exclusive or open; keys and values respect
+//! [`MAX_KEY_BYTES`] and [`MAX_VALUE_BYTES`]. What breaks a limit is not added; the first such error is kept
+//! and reported when the batch is committed, so that filling a batch needs no error handling.
+
+use std::ops::{Bound, RangeBounds};
+
+use smallvec::SmallVec;
+
+use crate::codec::{Decoder, Encode};
+use crate::error::WriteError;
+use crate::key::{MAX_KEY_BYTES, MAX_SEQNO, MAX_VALUE_BYTES, SeqNo};
+use crate::tree::meta::{DEFAULT_KEYSPACE, KeyspaceId};
+use crate::wal::DecodeError;
+
+const TAG_DELETE: u8 = 0;
+const TAG_PUT: u8 = 1;
+const TAG_DELETE_RANGE: u8 = 2;
+const TAG_DELETE_FROM: u8 = 3;
+
+/// The end or start of a range may be one byte longer than a key: the first key after `k` is `k\0`.
+const MAX_BOUND_BYTES: usize = MAX_KEY_BYTES + 1;
+
+/// A set of writes that are applied all or not at all, in the order in which they were added: of two writes
+/// to one key in a batch the later one counts.
+///
+/// Keys of up to [`MAX_KEY_BYTES`] and values of up to [`MAX_VALUE_BYTES`] bytes are taken. A write beyond
+/// that makes committing the batch fail; adding it here does not.
+#[derive(Clone, Debug, Default)]
+pub struct WriteBatch {
+    bytes: Vec<u8>,
+    len: usize,
+    error: Option<WriteError>,
+    /// The keyspaces written to, without repetition.
+    keyspaces: SmallVec<[KeyspaceId; 4]>,
+    /// The open database whose keyspaces were named, and the first one's name.
+    owner: Option<(u64, String)>,
+}
+
+impl WriteBatch {
+    /// An empty batch.
+    pub fn new() -> WriteBatch {
+        WriteBatch::default()
+    }
+
+    /// An empty batch with room for operations of `bytes` bytes in all (keys, values, and about six bytes
+    /// for each operation).
+    pub fn with_capacity(bytes: usize) -> WriteBatch {
+        WriteBatch { bytes: Vec::with_capacity(bytes), ..WriteBatch::default() }
+    }
+
+    /// Gives `key` the value `value`.
+    pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Self {
+        self.put_id(DEFAULT_KEYSPACE, key.as_ref(), value.as_ref())
+    }
+
+    /// Deletes `key`; fine if it does not exist.
+    pub fn delete(&mut self, key: impl AsRef<[u8]>) -> &mut Self {
+        self.delete_id(DEFAULT_KEYSPACE, key.as_ref())
+    }
+
+    /// Deletes all keys in `range`, at a cost that does not depend on how many there are. A range that starts
+    /// after its end makes committing the batch fail; one that holds no key does nothing.
+    pub fn delete_range<K: AsRef<[u8]>>(&mut self, range: impl RangeBounds<K>) -> &mut Self {
+        self.delete_range_id(DEFAULT_KEYSPACE, range)
+    }
+
+    /// [`put`](Self::put) in a keyspace.
+    pub(crate) fn put_id(&mut self, keyspace: KeyspaceId, key: &[u8], value: &[u8]) -> &mut Self {
+        if value.len() > MAX_VALUE_BYTES {
+            return self.refuse(WriteError::ValueTooLong { len: value.len(), max: MAX_VALUE_BYTES });
+        }
+        if let Err(e) = check_key(key) {
+            return self.refuse(e);
+        }
+        self.bytes.reserve(key.len() + value.len() + 1 + 5 + 3 + 5);
+        self.begin(TAG_PUT, keyspace);
+        self.bytes.put_bytes(key);
+        self.bytes.put_bytes(value);
+        self
+    }
+
+    /// [`delete`](Self::delete) in a keyspace.
+    pub(crate) fn delete_id(&mut self, keyspace: KeyspaceId, key: &[u8]) -> &mut Self {
+        if let Err(e) = check_key(key) {
+            return self.refuse(e);
+        }
+        self.begin(TAG_DELETE, keyspace);
+        self.bytes.put_bytes(key);
+        self
+    }
+
+    /// [`delete_range`](Self::delete_range) in a keyspace.
+    pub(crate) fn delete_range_id<K: AsRef<[u8]>>(
+        &mut self,
+        keyspace: KeyspaceId,
+        range: impl RangeBounds<K>,
+    ) -> &mut Self {
+        match normalize_range(range) {
+            Err(e) => return self.refuse(e),
+            Ok(None) => {}
+            Ok(Some((start, Some(end)))) => {
+                self.begin(TAG_DELETE_RANGE, keyspace);
+                self.bytes.put_bytes(&start);
+                self.bytes.put_bytes(&end);
+            }
+            Ok(Some((start, None))) => {
+                self.begin(TAG_DELETE_FROM, keyspace);
+                self.bytes.put_bytes(&start);
+            }
+        }
+        self
+    }
+
+    fn begin(&mut self, tag: u8, keyspace: KeyspaceId) {
+        self.bytes.put_u8(tag);
+        self.bytes.put_varint(keyspace.into());
+        self.len += 1;
+        if !self.keyspaces.contains(&keyspace) {
+            self.keyspaces.push(keyspace);
+        }
+    }
+
+    fn refuse(&mut self, error: WriteError) -> &mut Self {
+        self.error.get_or_insert(error);
+        self
+    }
+
+    /// How many operations the batch holds. Each takes one sequence number.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether the batch holds no operation.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The bytes that the batch takes in the log.
+    pub fn byte_len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Removes all operations and forgets what was refused; keeps the memory for the next ones.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.len = 0;
+        self.error = None;
+        self.keyspaces.clear();
+        self.owner = None;
+    }
+
+    /// Notes that a keyspace called `name` of the open database `owner` is written to.
+    pub(crate) fn claim(&mut self, owner: u64, name: &str) {
+        match &self.owner {
+            None => self.owner = Some((owner, name.to_owned())),
+            Some((known, _)) if *known == owner => {}
+            Some(_) => _ = self.refuse(WriteError::ForeignKeyspace { name: name.to_owned() }),
+        }
+    }
+
+    /// Whether every keyspace named belongs to the open database `owner`.
+    pub(crate) fn check_owner(&self, owner: u64) -> Result<(), WriteError> {
+        match &self.owner {
+            Some((known, name)) if *known != owner => Err(WriteError::ForeignKeyspace { name: name.clone() }),
+            _ => Ok(()),
+        }
+    }
+
+    /// The keyspaces written to, each once.
+    pub(crate) fn keyspaces(&self) -> &[KeyspaceId] {
+        &self.keyspaces
+    }
+
+    /// The first error that adding an operation caused.
+    pub(crate) fn check(&self) -> Result<(), WriteError> {
+        self.error.clone().map_or(Ok(()), Err)
+    }
+
+    /// The encoded operations.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The operations in the order in which they were added.
+    pub(crate) fn ops(&self) -> Ops<'_> {
+        Ops::new(&self.bytes)
+    }
+}
+
+fn check_key(key: &[u8]) -> Result<(), WriteError> {
+    match key.len() {
+        0..=MAX_KEY_BYTES => Ok(()),
+        len => Err(WriteError::KeyTooLong { len, max: MAX_KEY_BYTES }),
+    }
+}
+
+/// A range as an inclusive start and an exclusive end (`None`: open).
+pub(crate) type NormalRange = (Vec<u8>, Option<Vec<u8>>);
+
+/// Brings the bounds of a range into one form. `None` if no key lies in the range.
+///
+/// Errors: a bound that is too long for a key; a start after the end.
+pub(crate) fn normalize_range<K: AsRef<[u8]>>(
+    range: impl RangeBounds<K>,
+) -> Result<Option<NormalRange>, WriteError> {
+    fn key_of<K: AsRef<[u8]>>(bound: Bound<&K>) -> Result<Option<&[u8]>, WriteError> {
+        match bound {
+            Bound::Included(key) | Bound::Excluded(key) => {
+                check_key(key.as_ref())?;
+                Ok(Some(key.as_ref()))
+            }
+            Bound::Unbounded => Ok(None),
+        }
+    }
+    let (first, last) = (key_of(range.start_bound())?, key_of(range.end_bound())?);
+    if let (Some(first), Some(last)) = (first, last)
+        && first > last
+    {
+        return Err(WriteError::ReversedRange);
+    }
+    let mut start = first.unwrap_or_default().to_vec();
+    if matches!(range.start_bound(), Bound::Excluded(_)) {
+        start.push(0);
+    }
+    let mut end = last.map(<[u8]>::to_vec);
+    if let (Bound::Included(_), Some(end)) = (range.end_bound(), &mut end) {
+        end.push(0);
+    }
+    let empty = end.as_ref().is_some_and(|end| start >= *end);
+    Ok((!empty).then_some((start, end)))
+}
+
+/// One operation of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BatchOp<'a> {
+    /// A key gets a value.
+    Put {
+        /// The keyspace.
+        keyspace: KeyspaceId,
+        /// The key.
+        key: &'a [u8],
+        /// The value.
+        value: &'a [u8],
+    },
+    /// A key is deleted.
+    Delete {
+        /// The keyspace.
+        keyspace: KeyspaceId,
+        /// The key.
+        key: &'a [u8],
+    },
+    /// All keys from `start` to before `end` are deleted. Never empty.
+    DeleteRange {
+        /// The keyspace.
+        keyspace: KeyspaceId,
+        /// The first key of the range.
+        start: &'a [u8],
+        /// The first key behind the range; `None` if it has no end.
+        end: Option<&'a [u8]>,
+    },
+}
+
+impl BatchOp<'_> {
+    /// The keyspace written to.
+    pub(crate) fn keyspace(&self) -> KeyspaceId {
+        match *self {
+            BatchOp::Put { keyspace, .. }
+            | BatchOp::Delete { keyspace, .. }
+            | BatchOp::DeleteRange { keyspace, .. } => keyspace,
+        }
+    }
+}
+
+/// Decodes operations one by one; ends after the first error.
+#[derive(Clone, Debug)]
+pub(crate) struct Ops<'a> {
+    rest: Decoder<'a>,
+}
+
+impl<'a> Ops<'a> {
+    /// The operations that `bytes` encode.
+    pub(crate) fn new(bytes: &'a [u8]) -> Ops<'a> {
+        Ops { rest: Decoder::new(bytes) }
+    }
+
+    fn decode(&mut self) -> Result<BatchOp<'a>, DecodeError> {
+        const CUT: DecodeError = DecodeError("an operation is cut short");
+        let tag = self.rest.u8().ok_or(CUT)?;
+        let keyspace = self.rest.varint().ok_or(CUT)?;
+        let keyspace = KeyspaceId::try_from(keyspace).map_err(|_| DecodeError("no such keyspace number"))?;
+        let max = if tag >= TAG_DELETE_RANGE { MAX_BOUND_BYTES } else { MAX_KEY_BYTES };
+        let key = self.rest.bytes().ok_or(CUT)?;
+        if key.len() > max {
+            return Err(DecodeError("a key is too long"));
+        }
+        match tag {
+            TAG_DELETE => Ok(BatchOp::Delete { keyspace, key }),
+            TAG_PUT => {
+                let value = self.rest.bytes().ok_or(CUT)?;
+                match value.len() <= MAX_VALUE_BYTES {
+                    true => Ok(BatchOp::Put { keyspace, key, value }),
+                    false => Err(DecodeError("a value is too long")),
+                }
+            }
+            TAG_DELETE_RANGE => {
+                let end = self.rest.bytes().ok_or(CUT)?;
+                match end.len() <= MAX_BOUND_BYTES && key < end {
+                    true => Ok(BatchOp::DeleteRange { keyspace, start: key, end: Some(end) }),
+                    false => Err(DecodeError("a range ends before it starts or has too long an end")),
+                }
+            }
+            TAG_DELETE_FROM => Ok(BatchOp::DeleteRange { keyspace, start: key, end: None }),
+            _ => Err(DecodeError("an operation of an unknown type")),
+        }
+    }
+}
+
+impl<'a> Iterator for Ops<'a> {
+    type Item = Result<BatchOp<'a>, DecodeError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let op = self.decode();
+        if op.is_err() {
+            self.rest = Decoder::new(&[]);
+        }
+        Some(op)
+    }
+}
+
+impl std::iter::FusedIterator for Ops<'_> {}
+
+/// Appends to `buf` what a log record starts with: the sequence number of the group's first operation. The
+/// operations of the group's batches follow.
+pub(crate) fn encode_group_head(buf: &mut Vec<u8>, first_seq: SeqNo) {
+    buf.put_varint(first_seq);
+}
+
+/// The operations of one commit group, as a log record holds them, each with its sequence number. Ends after
+/// the first error.
+#[derive(Clone, Debug)]
+pub(crate) struct Group<'a> {
+    next_seq: SeqNo,
+    ops: Ops<'a>,
+}
+
+impl<'a> Group<'a> {
+    /// Reads the start of a record's payload.
+    pub(crate) fn decode(payload: &'a [u8]) -> Result<Group<'a>, DecodeError> {
+        let mut rest = Decoder::new(payload);
+        let first_seq = rest.varint().ok_or(DecodeError("a group without a sequence number"))?;
+        Ok(Group { next_seq: first_seq, ops: Ops { rest } })
+    }
+
+    /// The sequence number of the next operation.
+    pub(crate) fn next_seq(&self) -> SeqNo {
+        self.next_seq
+    }
+}
+
+impl<'a> Iterator for Group<'a> {
+    type Item = Result<(SeqNo, BatchOp<'a>), DecodeError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let op = self.ops.next()?;
+        let seq = self.next_seq;
+        if seq > MAX_SEQNO {
+            self.ops = Ops::new(&[]);
+            return Some(Err(DecodeError("a sequence number beyond the largest")));
+        }
+        self.next_seq += 1;
+        Some(op.map(|op| (seq, op)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn ops(batch: &WriteBatch) -> Vec<BatchOp<'_>> {
+        batch.ops().collect::<Result<_, _>>().unwrap()
+    }
+
+    #[test]
+    fn operations_come_back_in_order() {
+        let mut batch = WriteBatch::new();
+        batch.put("a", "1").delete("b").delete_range("c".."d");
+        batch.put_id(300, b"", b"");
+        assert_eq!((batch.len(), batch.is_empty()), (4, false));
+        let expected = [
+            BatchOp::Put { keyspace: 0, key: b"a", value: b"1" },
+            BatchOp::Delete { keyspace: 0, key: b"b" },
+            BatchOp::DeleteRange { keyspace: 0, start: b"c", end: Some(b"d") },
+            BatchOp::Put { keyspace: 300, key: b"", value: b"" },
+        ];
+        assert_eq!(ops(&batch), expected);
+        batch.clear();
+        assert!(batch.is_empty() && batch.byte_len() == 0 && ops(&batch).is_empty());
+    }
+
+    #[test]
+    fn all_forms_of_bounds_become_one() {
+        use Bound::*;
+        type Form<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>, Option<(&'a [u8], Option<&'a [u8]>)>);
+        let forms: [Form<'_>; 12] = [
+            (Included(b"a"), Excluded(b"c"), Some((b"a", Some(b"c")))),
+            (Included(b"a"), Included(b"c"), Some((b"a", Some(b"c\0")))),
+            (Excluded(b"a"), Excluded(b"c"), Some((b"a\0", Some(b"c")))),
+            (Excluded(b"a"), Unbounded, Some((b"a\0", None))),
+            (Unbounded, Excluded(b"c"), Some((b"", Some(b"c")))),
+            (Unbounded, Unbounded, Some((b"", None))),
+            (Included(b"a"), Included(b"a"), Some((b"a", Some(b"a\0")))),
+            (Included(b"a"), Excluded(b"a"), None),
+            (Excluded(b"a"), Included(b"a"), None),
+            (Excluded(b"a"), Excluded(b"a"), None),
+            (Excluded(b"a"), Excluded(b"a\0"), None),
+            (Unbounded, Excluded(b""), None),
+        ];
+        for (start, end, expected) in forms {
+            let mut batch = WriteBatch::new();
+            batch.delete_range::<&[u8]>((start, end));
+            batch.check().unwrap();
+            let expected = expected.map(|(start, end)| BatchOp::DeleteRange { keyspace: 0, start, end });
+            assert_eq!(ops(&batch), Vec::from_iter(expected), "{start:?}..{end:?}");
+        }
+    }
+
+    #[test]
+    fn the_first_refusal_is_reported_and_nothing_refused_is_kept() {
+        let mut batch = WriteBatch::new();
+        let long = vec![0; MAX_KEY_BYTES + 1];
+        batch.put(&long[1..], "fits").delete_range("b".."a").put(&long, "").delete(&long);
+        assert!(matches!(batch.check(), Err(WriteError::ReversedRange)));
+        assert_eq!(batch.len(), 1);
+        batch.clear();
+        batch.check().unwrap();
+        batch.delete_range::<&[u8]>(&long[..]..);
+        assert!(matches!(batch.check(), Err(WriteError::KeyTooLong { len, max })
+            if len == long.len() && max == MAX_KEY_BYTES));
+    }
+
+    #[test]
+    fn ranges_up_to_the_longest_key_can_be_read_back() {
+        let longest = vec![0xFF; MAX_KEY_BYTES];
+        let mut batch = WriteBatch::new();
+        batch.delete_range(longest.clone()..=longest);
+        assert_eq!(ops(&batch).len(), 1);
+    }
+
+    #[test]
+    fn groups_number_their_operations() {
+        let (mut one, mut two) = (WriteBatch::new(), WriteBatch::new());
+        one.put("a", "").put("b", "");
+        two.delete("c");
+        let mut payload = Vec::new();
+        encode_group_head(&mut payload, 1000);
+        payload.extend_from_slice(one.bytes());
+        payload.extend_from_slice(two.bytes());
+        let group = Group::decode(&payload).unwrap();
+        let seqs: Vec<_> = group.map(|op| op.unwrap().0).collect();
+        assert_eq!(seqs, [1000, 1001, 1002]);
+
+        let mut payload = Vec::new();
+        encode_group_head(&mut payload, MAX_SEQNO);
+        payload.extend_from_slice(one.bytes());
+        let results: Vec<_> = Group::decode(&payload).unwrap().map(|op| op.is_ok()).collect();
+        assert_eq!(results, [true, false], "sequence numbers end at the largest");
+    }
+
+    proptest! {
+        #[test]
+        fn hostile_bytes_end_in_an_error_or_in_operations_that_encode_to_themselves(
+            bytes in prop::collection::vec(prop_oneof![0..4u8, 0..32u8, any::<u8>()], 0..200),
+        ) {
+            let mut batch = WriteBatch::new();
+            let mut whole = true;
+            for op in Ops::new(&bytes) {
+                match op {
+                    Ok(BatchOp::Put { keyspace, key, value }) => { batch.put_id(keyspace, key, value); }
+                    Ok(BatchOp::Delete { keyspace, key }) => { batch.delete_id(keyspace, key); }
+                    Ok(BatchOp::DeleteRange { keyspace, start, end }) => {
+                        let end = end.map_or(Bound::Unbounded, Bound::Excluded);
+                        batch.delete_range_id::<&[u8]>(keyspace, (Bound::Included(start), end));
+                    }
+                    Err(_) => whole = false,
+                }
+            }
+            prop_assert!(bytes.starts_with(batch.bytes()));
+            prop_assert!(!whole || batch.bytes() == bytes);
+        }
+
+        #[test]
+        fn a_batch_cut_anywhere_gives_its_first_operations(
+            puts in prop::collection::vec((any::<u32>(), prop::collection::vec(any::<u8>(), 0..9)), 0..9),
+            cut in any::<prop::sample::Index>(),
+        ) {
+            let mut batch = WriteBatch::new();
+            puts.iter().for_each(|(keyspace, key)| { batch.put_id(*keyspace, key, b"value"); });
+            let cut = cut.index(batch.byte_len() + 1);
+            for (op, (keyspace, key)) in Ops::new(&batch.bytes()[..cut]).filter_map(Result::ok).zip(&puts) {
+                prop_assert_eq!(op, BatchOp::Put { keyspace: *keyspace, key, value: b"value" });
+            }
+            let ok = Ops::new(&batch.bytes()[..cut]).filter(Result::is_ok).count();
+            prop_assert!(ok == puts.len() || cut < batch.byte_len());
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! The few primitives that every binary record of the engine is made of: fixed little-endian numbers,
+//! LEB128 varints and length-prefixed bytes. Reading is bounds-checked: hostile bytes give `None`.
+
+/// Reads primitives from the front of a slice. Every method gives `None` when the bytes run out or do not
+/// form a value, and then consumes an unspecified amount.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Decoder<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Decoder<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Decoder { rest: bytes }
+    }
+
+    pub(crate) fn remaining(&self) -> usize {
+        self.rest.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    pub(crate) fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (head, rest) = self.rest.split_at_checked(len)?;
+        self.rest = rest;
+        Some(head)
+    }
+
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (head, rest) = self.rest.split_first_chunk::<N>()?;
+        self.rest = rest;
+        Some(*head)
+    }
+
+    pub(crate) fn u8(&mut self) -> Option<u8> {
+        self.array::<1>().map(|[b]| b)
+    }
+
+    pub(crate) fn u16(&mut self) -> Option<u16> {
+        self.array().map(u16::from_le_bytes)
+    }
+
+    pub(crate) fn u32(&mut self) -> Option<u32> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    pub(crate) fn u64(&mut self) -> Option<u64> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    /// A LEB128 number of at most ten bytes; over-long or overflowing forms are refused.
+    pub(crate) fn varint(&mut self) -> Option<u64> {
+        let mut value = 0u64;
+        for i in 0..10 {
+            let byte = *self.rest.get(i)?;
+            let part = u64::from(byte & 0x7F);
+            if i == 9 && byte > 1 {
+                return None;
+            }
+            value |= part << (7 * i);
+            if byte < 0x80 {
+                if i > 0 && byte == 0 {
+                    return None;
+                }
+                self.rest = &self.rest[i + 1..];
+                return Some(value);
+            }
+        }
+        None
+    }
+
+    pub(crate) fn varint_usize(&mut self) -> Option<usize> {
+        self.varint().and_then(|v| usize::try_from(v).ok())
+    }
+
+    /// A varint length and that many bytes.
+    pub(crate) fn bytes(&mut self) -> Option<&'a [u8]> {
+        let len = self.varint_usize()?;
+        self.take(len)
+    }
+}
+
+/// Appends primitives to a growing buffer; the mirror of [`Decoder`].
+pub(crate) trait Encode {
+    fn put_u8(&mut self, v: u8);
+    fn put_u16(&mut self, v: u16);
+    fn put_u32(&mut self, v: u32);
+    fn put_u64(&mut self, v: u64);
+    fn put_varint(&mut self, v: u64);
+    fn put_bytes(&mut self, v: &[u8]);
+}
+
+impl Encode for Vec<u8> {
+    fn put_u8(&mut self, v: u8) {
+        self.push(v);
+    }
+    fn put_u16(&mut self, v: u16) {
+        self.extend_from_slice(&v.to_le_bytes());
+    }
+    fn put_u32(&mut self, v: u32) {
+        self.extend_from_slice(&v.to_le_bytes());
+    }
+    fn put_u64(&mut self, v: u64) {
+        self.extend_from_slice(&v.to_le_bytes());
+    }
+    fn put_varint(&mut self, mut v: u64) {
+        while v >= 0x80 {
+            self.push(v as u8 | 0x80);
+            v >>= 7;
+        }
+        self.push(v as u8);
+    }
+    fn put_bytes(&mut self, v: &[u8]) {
+        self.put_varint(v.len() as u64);
+        self.extend_from_slice(v);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn varints_round_trip_and_refuse_bad_forms() {
+        for v in [0, 1, 127, 128, 300, u32::MAX as u64, u64::MAX - 1, u64::MAX] {
+            let mut buf = Vec::new();
+            buf.put_varint(v);
+            let mut d = Decoder::new(&buf);
+            assert_eq!(d.varint(), Some(v));
+            assert!(d.is_empty());
+            assert_eq!(Decoder::new(&buf[..buf.len() - 1]).varint(), None);
+        }
+        assert_eq!(Decoder::new(&[0x80, 0x00]).varint(), None, "over-long");
+        assert_eq!(Decoder::new(&[0xFF; 10]).varint(), None, "overflow");
+    }
+
+    #[test]
+    fn lengths_beyond_the_end_are_refused() {
+        let mut buf = Vec::new();
+        buf.put_varint(u64::MAX);
+        buf.push(1);
+        assert_eq!(Decoder::new(&buf).bytes(), None);
+    }
+}

@@ -1,0 +1,10 @@
+//! Compaction in three separate parts: a *policy* is a pure function from the tree's shape to a *plan*; the
+//! *execution* merges what a plan names and knows nothing of policies.
+
+pub(crate) mod execute;
+pub(crate) mod leveled;
+pub(crate) mod plan;
+pub(crate) mod shape;
+pub(crate) mod writer;
+
+pub(crate) use writer::TableSink;

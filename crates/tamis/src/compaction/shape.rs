@@ -1,0 +1,151 @@
+//! The shape of a keyspace's tree: all that a compaction policy may know.
+//!
+//! Invariants:
+//! * Level 0 holds any number of runs, newest first; every deeper level at most one.
+//! * The tables of a run are sorted by key and have no key in common.
+//! * Age: what a level holds of a key is newer than what any deeper level holds of it.
+//! * `busy` tables are the inputs of running jobs, and [`Shape::running`] lists those jobs.
+//!
+//! A shape is a value built from one version of the tree and the list of running jobs, both read under the
+//! lock that guards the list: a few words and a reference count for each table.
+
+use std::sync::Arc;
+
+use crate::key::{KeyBytes, KeyEnd};
+use crate::tree::meta::{RunId, TableId, TableMeta};
+
+/// One table and whether a running job reads it.
+#[derive(Clone, Debug)]
+pub(crate) struct TableShape {
+    pub(crate) meta: Arc<TableMeta>,
+    /// An input of a running job: no other job may have it.
+    pub(crate) busy: bool,
+}
+
+impl TableShape {
+    pub(crate) fn id(&self) -> TableId {
+        self.meta.id
+    }
+
+    /// The file's length in bytes; never 0, so that it may be divided by.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.meta.file_bytes.max(1)
+    }
+
+    pub(crate) fn range(&self) -> KeyRange {
+        KeyRange { smallest: self.meta.smallest.clone(), largest: self.meta.largest.clone() }
+    }
+
+    /// Whether a compaction into the deepest data could drop something of it.
+    pub(crate) fn holds_deletes(&self) -> bool {
+        self.meta.deletes > 0 || self.meta.range_tombstones > 0
+    }
+}
+
+/// A sorted run.
+#[derive(Clone, Debug)]
+pub(crate) struct RunShape {
+    pub(crate) id: RunId,
+    /// Sorted by key, disjoint.
+    pub(crate) tables: Vec<TableShape>,
+}
+
+impl RunShape {
+    pub(crate) fn bytes(&self) -> u64 {
+        self.tables.iter().map(TableShape::bytes).sum()
+    }
+}
+
+/// A level.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LevelShape {
+    /// Newest first; at most one below level 0.
+    pub(crate) runs: Vec<RunShape>,
+}
+
+impl LevelShape {
+    pub(crate) fn bytes(&self) -> u64 {
+        self.runs.iter().map(RunShape::bytes).sum()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.runs.iter().all(|run| run.tables.is_empty())
+    }
+
+    /// The tables of all runs.
+    pub(crate) fn tables(&self) -> impl Iterator<Item = &TableShape> {
+        self.runs.iter().flat_map(|run| &run.tables)
+    }
+}
+
+/// A compaction or trivial move that runs now.
+#[derive(Clone, Debug)]
+pub(crate) struct RunningJob {
+    pub(crate) output_level: usize,
+    /// The hull of its inputs: its outputs will lie within.
+    pub(crate) range: KeyRange,
+}
+
+/// The tree's shape.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Shape {
+    /// From level 0 on; levels beyond the end are empty.
+    pub(crate) levels: Vec<LevelShape>,
+    pub(crate) running: Vec<RunningJob>,
+}
+
+impl Shape {
+    /// The tables of a level below level 0, sorted and disjoint.
+    pub(crate) fn sorted_level(&self, level: usize) -> &[TableShape] {
+        debug_assert!(level > 0);
+        let run = self.levels.get(level).and_then(|l| l.runs.first());
+        run.map_or(&[], |run| &run.tables[..])
+    }
+
+    /// The deepest level that holds a table.
+    pub(crate) fn deepest(&self) -> Option<usize> {
+        self.levels.iter().rposition(|level| !level.is_empty())
+    }
+}
+
+/// A range of keys, its start included.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KeyRange {
+    pub(crate) smallest: KeyBytes,
+    pub(crate) largest: KeyEnd,
+}
+
+impl KeyRange {
+    pub(crate) fn overlaps(&self, other: &KeyRange) -> bool {
+        self.largest.reaches(&other.smallest) && other.largest.reaches(&self.smallest)
+    }
+
+    pub(crate) fn overlaps_table(&self, table: &TableShape) -> bool {
+        self.largest.reaches(&table.meta.smallest) && table.meta.largest.reaches(&self.smallest)
+    }
+
+    /// Grows to hold a table.
+    pub(crate) fn extend(&mut self, table: &TableShape) {
+        if table.meta.smallest < self.smallest {
+            self.smallest = table.meta.smallest.clone();
+        }
+        if table.meta.largest > self.largest {
+            self.largest = table.meta.largest.clone();
+        }
+    }
+
+    /// The smallest range that holds all of `tables`; `None` if there is none.
+    pub(crate) fn hull<'a>(tables: impl IntoIterator<Item = &'a TableShape>) -> Option<KeyRange> {
+        let mut tables = tables.into_iter();
+        let mut hull = tables.next()?.range();
+        tables.for_each(|table| hull.extend(table));
+        Some(hull)
+    }
+
+    /// Where in a sorted run the tables lie that have keys in this range. O(log n).
+    pub(crate) fn overlap(&self, run: &[TableShape]) -> std::ops::Range<usize> {
+        let from = run.partition_point(|t| !t.meta.largest.reaches(&self.smallest));
+        let len = run[from..].partition_point(|t| self.largest.reaches(&t.meta.smallest));
+        from..from + len
+    }
+}

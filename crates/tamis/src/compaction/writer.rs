@@ -1,0 +1,351 @@
+//! From a sequence of versions to tables: drops what nobody can see, cuts at size and borders, builds filters.
+//! Flush and compaction share it.
+
+use std::path::PathBuf;
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use tamis_filter::{
+    BlockedBloomBuilder, Bloom, BloomScheme, Digest, FilterError, IndependentDigests, PointFilter, theory,
+};
+
+use crate::codec::Encode;
+use crate::error::StorageError;
+use crate::io::{FileSystem, Usage};
+use crate::key::{KeyBytes, KeyEnd, Kind, MAX_SEQNO, SeqNo};
+use crate::options::{BloomHashing, FilterPolicy, KeyspaceOptions};
+use crate::read::merge::MergeCursor;
+use crate::table::{ExtraProperties, TableBuilder, TableOptions};
+use crate::tree::epochs::EpochMap;
+use crate::tree::files::table_path;
+use crate::tree::meta::{TableId, TableMeta};
+use crate::tree::tombstones::Tombstones;
+
+/// Where tables go and how they are made.
+pub(crate) struct TableSink<'a> {
+    pub(crate) fs: &'a dyn FileSystem,
+    pub(crate) dir: &'a std::path::Path,
+    pub(crate) next_file: &'a AtomicU64,
+    pub(crate) options: &'a KeyspaceOptions,
+    pub(crate) level: usize,
+    /// Tables are cut at the first new key after this many bytes.
+    pub(crate) max_table_bytes: u64,
+    /// Keys before which a table is ended, ascending.
+    pub(crate) borders: &'a [KeyBytes],
+    /// Sequence numbers of live snapshots, ascending.
+    pub(crate) snapshots: &'a [SeqNo],
+    /// The newest sequence number that readers see.
+    pub(crate) visible: SeqNo,
+    /// Whether to give up, asked now and then (the database is closing).
+    pub(crate) cancelled: &'a dyn Fn() -> bool,
+}
+
+/// What the writer needs to know of the data that stays outside the merge.
+pub(crate) trait Older {
+    /// Whether older versions of `key` may exist outside the merge. Keys are asked in ascending order.
+    fn may_hold(&mut self, key: &[u8]) -> bool;
+    /// Whether anything older may exist anywhere in the merge's range.
+    fn any(&self) -> bool;
+}
+
+/// For a flush: nothing is known about what lies below.
+pub(crate) struct Everything;
+
+impl Older for Everything {
+    fn may_hold(&mut self, _key: &[u8]) -> bool {
+        true
+    }
+    fn any(&self) -> bool {
+        true
+    }
+}
+
+/// The tables that a merge made.
+#[derive(Debug, Default)]
+pub(crate) struct MergeOutput {
+    pub(crate) tables: Vec<TableMeta>,
+    pub(crate) written_bytes: u64,
+}
+
+/// The digests of a table's keys on their way into a filter: its size is known only when the table ends.
+enum FilterBuilder {
+    None,
+    Digests(BlockedBloomBuilder),
+    Independent(Vec<IndependentDigests>, u32),
+}
+
+impl FilterBuilder {
+    fn new(options: &KeyspaceOptions) -> Self {
+        match options.filter {
+            FilterPolicy::None => FilterBuilder::None,
+            FilterPolicy::BlockedBloom
+            | FilterPolicy::Bloom(BloomHashing::Rotation | BloomHashing::Double) => {
+                FilterBuilder::Digests(BlockedBloomBuilder::new())
+            }
+            FilterPolicy::Bloom(BloomHashing::Independent) => {
+                FilterBuilder::Independent(Vec::new(), theory::optimal_probes(options.bits_per_key))
+            }
+        }
+    }
+
+    /// The filter. Each table has a salt of its own, so that false positives of tables asked with one digest
+    /// are independent.
+    fn finish(self, options: &KeyspaceOptions, salt: u64) -> Result<Option<PointFilter>, FilterError> {
+        let bits = options.bits_per_key;
+        Ok(match (self, options.filter) {
+            (FilterBuilder::None, _) => None,
+            (FilterBuilder::Independent(keys, _), _) => {
+                Some(Bloom::build_independent(keys.into_iter(), bits, salt)?.into())
+            }
+            (FilterBuilder::Digests(keys), FilterPolicy::Bloom(BloomHashing::Double)) => {
+                Some(Bloom::build(keys.digests(), bits, BloomScheme::DoubleHashing, salt)?.into())
+            }
+            (FilterBuilder::Digests(keys), FilterPolicy::Bloom(_)) => {
+                Some(Bloom::build(keys.digests(), bits, BloomScheme::Rotation, salt)?.into())
+            }
+            (FilterBuilder::Digests(keys), _) => Some(keys.finish(bits, salt)?.into()),
+        })
+    }
+}
+
+/// One table being written.
+struct Open {
+    id: TableId,
+    builder: TableBuilder,
+    filter: FilterBuilder,
+    first_key: Vec<u8>,
+    last_key: Vec<u8>,
+    deletes: u64,
+    min_seq: SeqNo,
+    max_seq: SeqNo,
+    raw_bytes: u64,
+}
+
+/// Writes everything that `input` gives to tables. On an error or when cancelled the files made so far are
+/// removed again (as far as that works; the next opening removes the rest).
+///
+/// `epochs` gives the epochs of an output table from its key range.
+pub(crate) fn write_tables(
+    sink: &TableSink<'_>,
+    input: &mut MergeCursor,
+    tombstones: Tombstones,
+    older: &mut dyn Older,
+    epochs: &dyn Fn(&KeyBytes, &KeyEnd) -> EpochMap,
+) -> Result<Option<MergeOutput>, StorageError> {
+    let mut writer = Writer { sink, tombstones, epochs, output: MergeOutput::default(), made: Vec::new() };
+    match writer.run(input, older) {
+        Ok(true) => Ok(Some(writer.output)),
+        other => {
+            for path in &writer.made {
+                if let Err(e) = sink.fs.remove(path) {
+                    log::warn!("could not remove the unfinished table {}: {e}", path.display());
+                }
+            }
+            other.map(|_| None)
+        }
+    }
+}
+
+struct Writer<'a, 's> {
+    sink: &'a TableSink<'s>,
+    tombstones: Tombstones,
+    epochs: &'a dyn Fn(&KeyBytes, &KeyEnd) -> EpochMap,
+    output: MergeOutput,
+    made: Vec<PathBuf>,
+}
+
+impl Writer<'_, '_> {
+    /// Gives `false` when cancelled.
+    fn run(&mut self, input: &mut MergeCursor, older: &mut dyn Older) -> Result<bool, StorageError> {
+        let snapshots = self.sink.snapshots;
+        let mut readers = snapshots.to_vec();
+        readers.push(self.sink.visible);
+        let kept_tombstones = self.tombstones.retain_visible(&readers, !older.any());
+        let mut open: Option<Open> = None;
+        // The key at which the table being written starts; everything before it is in earlier tables.
+        let mut lower: Vec<u8> = Vec::new();
+        let mut key: Option<Vec<u8>> = None;
+        let mut key_has_older = false;
+        let mut digest = Digest::from_u64(0);
+        // The snapshot stripe of the newest version of `key` seen so far; it hides older ones in its stripe.
+        let mut hidden_from: Option<usize> = None;
+        let mut next_border = 0;
+        let mut steps = 0u64;
+        input.seek_to_first()?;
+        while input.valid() {
+            steps += 1;
+            if steps % 4096 == 0 && (self.sink.cancelled)() {
+                return Ok(false);
+            }
+            if key.as_deref() != Some(input.key()) {
+                let new = key.get_or_insert_default();
+                new.clear();
+                new.extend_from_slice(input.key());
+                hidden_from = None;
+                key_has_older = older.may_hold(new);
+                digest = Digest::of(new);
+                let mut border = false;
+                while self.sink.borders.get(next_border).is_some_and(|b| b[..] <= new[..]) {
+                    next_border += 1;
+                    border = true;
+                }
+                if let Some(table) = &open {
+                    if border || table.builder.estimated_bytes() >= self.sink.max_table_bytes {
+                        self.finish(open.take(), &lower, Some(new), &kept_tombstones)?;
+                        lower.clone_from(new);
+                    }
+                }
+            }
+            let user_key = key.as_deref().expect("set above");
+            let (mut seq, kind) = (input.seq(), input.kind());
+            let stripe = snapshots.partition_point(|&s| s < seq);
+            let visible_from = snapshots.get(stripe).copied().unwrap_or(MAX_SEQNO);
+            let hidden = hidden_from == Some(stripe) || self.tombstones.cover(user_key, visible_from) > seq;
+            hidden_from = Some(stripe);
+            // Nobody may ask for what was before it, and nothing older lies outside the merge.
+            let last_word = stripe == 0 && !key_has_older;
+            if hidden || (last_word && kind == Kind::Delete) {
+                input.next()?;
+                continue;
+            }
+            if last_word {
+                seq = 0;
+            }
+            if open.is_none() {
+                open = Some(self.open(user_key)?);
+            }
+            let table = open.as_mut().expect("just opened");
+            table.add(user_key, digest, seq, kind, input.value())?;
+            input.next()?;
+        }
+        self.finish(open.take(), &lower, None, &kept_tombstones)?;
+        Ok(true)
+    }
+
+    fn open(&mut self, first_key: &[u8]) -> Result<Open, StorageError> {
+        let id = self.sink.next_file.fetch_add(1, Relaxed);
+        let path = table_path(self.sink.dir, id);
+        let file =
+            self.sink.fs.create(&path, Usage::Table).map_err(|e| StorageError::io("create", &path, &e))?;
+        self.made.push(path.clone());
+        let options = self.sink.options;
+        let table_options = TableOptions {
+            block_bytes: options.block_bytes as usize,
+            restart_interval: options.restart_interval,
+            hash_index: options.block_hash_index,
+            compression: match options.compression.at(self.sink.level) {
+                crate::options::Compression::None => crate::table::Compression::None,
+                crate::options::Compression::Lz4 => crate::table::Compression::Lz4,
+                crate::options::Compression::Zstd => crate::table::Compression::Zstd,
+            },
+        };
+        Ok(Open {
+            id,
+            builder: TableBuilder::new(file, path, table_options),
+            filter: FilterBuilder::new(options),
+            first_key: first_key.to_vec(),
+            last_key: Vec::new(),
+            deletes: 0,
+            min_seq: MAX_SEQNO,
+            max_seq: 0,
+            raw_bytes: 0,
+        })
+    }
+
+    /// Closes a table that holds the keys of [`lower`, `upper`), with the range tombstones of that stretch;
+    /// makes one for these alone if there are no keys.
+    fn finish(
+        &mut self,
+        open: Option<Open>,
+        lower: &[u8],
+        upper: Option<&[u8]>,
+        kept: &Tombstones,
+    ) -> Result<(), StorageError> {
+        let clipped = kept.clip(lower, upper);
+        let table = match open {
+            Some(table) => table,
+            None if clipped.is_empty() => return Ok(()),
+            None => self.open(lower)?,
+        };
+        let Open { id, builder, filter, last_key, first_key, deletes, mut min_seq, mut max_seq, raw_bytes } =
+            table;
+        let entries = builder.entries();
+        let mut smallest: Option<KeyBytes> = (entries > 0).then(|| first_key[..].into());
+        let mut largest: Option<KeyEnd> = (entries > 0).then(|| KeyEnd::Included(last_key[..].into()));
+        for fragment in clipped.fragments() {
+            let start = &fragment.start;
+            smallest = Some(smallest.map_or_else(|| start.clone(), |s| s.min(start.clone())));
+            let end = fragment.end.clone().map_or(KeyEnd::Unbounded, KeyEnd::Excluded);
+            largest = Some(largest.map_or_else(|| end.clone(), |l| l.max(end.clone())));
+            for &seq in &*fragment.seqs {
+                min_seq = min_seq.min(seq);
+                max_seq = max_seq.max(seq);
+            }
+        }
+        let (Some(smallest), Some(largest)) = (smallest, largest) else { return Ok(()) };
+        let epochs = (self.epochs)(&smallest, &largest);
+        let mut epoch_bytes = Vec::new();
+        for segment in epochs.segments() {
+            epoch_bytes.put_bytes(&segment.start);
+            epoch_bytes.put_varint(segment.lo);
+            epoch_bytes.put_varint(segment.hi);
+        }
+        let filter = filter.finish(self.sink.options, id).unwrap_or_else(|why| {
+            log::warn!("table {id} is written without a filter: {why}");
+            None
+        });
+        let path = table_path(self.sink.dir, id);
+        let extra = ExtraProperties {
+            filter_kind: filter.as_ref().map_or_else(String::new, |filter| filter.kind().name().to_owned()),
+            range_tombstones: clipped.len() as u64,
+            epochs: epoch_bytes,
+        };
+        let tombstones = (!clipped.is_empty()).then(|| {
+            let mut bytes = Vec::new();
+            clipped.encode(&mut bytes);
+            bytes
+        });
+        let finished = builder.finish(filter.map(|filter| filter.to_bytes()), tombstones, extra)?;
+        log::debug!("wrote {} with {entries} entries", path.display());
+        self.output.written_bytes += finished.file_bytes;
+        self.output.tables.push(TableMeta {
+            id,
+            file_bytes: finished.file_bytes,
+            smallest,
+            largest,
+            entries,
+            deletes,
+            range_tombstones: clipped.len() as u64,
+            raw_bytes,
+            min_seq,
+            max_seq,
+            epochs,
+        });
+        Ok(())
+    }
+}
+
+impl Open {
+    #[inline]
+    fn add(
+        &mut self,
+        key: &[u8],
+        digest: Digest,
+        seq: SeqNo,
+        kind: Kind,
+        value: &[u8],
+    ) -> Result<(), StorageError> {
+        match &mut self.filter {
+            FilterBuilder::None => {}
+            FilterBuilder::Digests(filter) => filter.add(digest),
+            FilterBuilder::Independent(keys, probes) => keys.push(IndependentDigests::of(key, *probes)),
+        }
+        self.last_key.clear();
+        self.last_key.extend_from_slice(key);
+        self.deletes += u64::from(kind == Kind::Delete);
+        self.min_seq = self.min_seq.min(seq);
+        self.max_seq = self.max_seq.max(seq);
+        self.raw_bytes += (key.len() + value.len()) as u64;
+        self.builder.add(key, digest, seq, kind, value)
+    }
+}

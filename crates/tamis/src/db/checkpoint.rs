@@ -1,0 +1,54 @@
+//! Checkpoints: a second database directory that shares the immutable files of the first.
+
+use std::path::Path;
+
+use crate::db::inner::DbInner;
+use crate::db::open::sync_parent;
+use crate::error::{AdminError, StorageError, WriteError};
+use crate::io::write_file_atomically;
+use crate::tree::files::{log_path, options_path, table_path};
+use crate::tree::manifest::{Manifest, set_current};
+
+impl DbInner {
+    /// Links all tables and logs into `target` and writes a manifest there. The manifest is named last: a
+    /// checkpoint that was interrupted is not a database.
+    pub(crate) fn checkpoint(&self, target: &Path) -> Result<(), AdminError> {
+        if self.read_only {
+            return Err(WriteError::ReadOnly.into());
+        }
+        self.check_writable()?;
+        let io = |operation, path: &Path, e: std::io::Error| StorageError::io(operation, path, &e);
+        if self.fs.exists(target).map_err(|e| io("look for", target, e))? {
+            return Err(AdminError::TargetExists { path: target.to_owned() });
+        }
+        // With the log held nobody writes; rolled, every log that matters is complete and immutable.
+        let mut log = self.lock_log();
+        self.roll_log(&mut log).and_then(|()| self.sync_closed_logs()).inspect_err(|e| self.poison(e))?;
+        let mut state = self.state();
+        self.fs.create_dir_all(target).map_err(|e| io("create", target, e))?;
+        let link = |from: &Path, to: &Path| self.fs.link_or_copy(from, to).map_err(|e| io("link", to, e));
+        for keyspace in state.keyspaces.values() {
+            for table in &keyspace.view.load().version.tables {
+                let id = table.meta.id;
+                link(&table_path(&self.dir, id), &table_path(target, id))?;
+            }
+        }
+        for log in &mut state.logs {
+            // Overwriting the file here would change it there.
+            log.linked = true;
+            link(&log_path(&self.dir, log.id), &log_path(target, log.id))?;
+        }
+        drop(log);
+        let mut tree = state.tree.clone();
+        drop(state);
+        tree.next_file = self.next_file.load(std::sync::atomic::Ordering::Relaxed) + 1;
+        let options = options_path(target);
+        write_file_atomically(&*self.fs, &options, self.options.to_text().as_bytes())
+            .map_err(|e| io("write", &options, e))?;
+        let number = tree.next_file - 1;
+        Manifest::create(&*self.fs, target, number, &tree)?.close()?;
+        set_current(&*self.fs, target, number)?;
+        sync_parent(&*self.fs, target)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,489 @@
+//! Group commit: one writer leads, others ride along.
+//!
+//! A writer that finds nobody leading takes the log and commits its own batch together with all that queued up
+//! meanwhile, as one log record, with one sync if any of them asks for it. The others sleep until their result
+//! is there, or until they are made leader themselves.
+//!
+//! The order inside a commit is the engine's promise: room is made (which may stall); the record is appended;
+//! it is synced if asked for (logs before it first); the memtables get the operations; the new sequence number
+//! becomes visible; the writers are told. If appending or syncing fails, nobody is told of success, nothing
+//! becomes visible, and the database is poisoned, since the record may or may not be on disk.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use smallvec::SmallVec;
+use tamis_filter::Digest;
+
+use crate::batch::{BatchOp, WriteBatch};
+use crate::codec::{Decoder, Encode};
+use crate::compaction::plan::Pressure;
+use crate::db::inner::{ClosedLog, DbInner, KeyspaceInner, State};
+use crate::error::{StorageError, WriteError};
+use crate::io::Usage;
+use crate::key::{Kind, SeqNo};
+use crate::memtable::Memtable;
+use crate::tree::files::log_path;
+use crate::tree::meta::{KeyspaceId, LogId};
+use crate::tree::version::{MemtableSlot, View};
+use crate::wal::{LogHeader, LogKind, LogWriter};
+
+/// Batches beyond this many bytes wait for the next group, so that one group's latency stays bounded.
+const MAX_GROUP_BYTES: usize = 1 << 20;
+
+/// How fast writes may go while compaction lags behind, in bytes per second, at the mildest.
+const SLOWED_BYTES_PER_SECOND: f64 = 32e6;
+
+/// The write-ahead log and what only its owner may touch.
+#[derive(Debug)]
+pub(crate) struct LogState {
+    /// `None` in a database that is open read-only.
+    pub(crate) writer: Option<LogWriter>,
+    pub(crate) id: LogId,
+    /// The last sequence number given out.
+    pub(crate) last_seq: SeqNo,
+    /// Whether something was appended since the last sync.
+    pub(crate) dirty: bool,
+    /// Delay owed while writes are slowed down.
+    delay_debt: Duration,
+    header: Vec<u8>,
+}
+
+impl LogState {
+    pub(crate) fn new(writer: Option<LogWriter>, id: LogId, last_seq: SeqNo) -> Self {
+        LogState { writer, id, last_seq, dirty: false, delay_debt: Duration::ZERO, header: Vec::new() }
+    }
+}
+
+/// What stands at the start of every record of the write-ahead log, before the operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RecordHeader {
+    /// The first operation's sequence number; the others follow one by one.
+    pub(crate) first_seq: SeqNo,
+    pub(crate) count: u64,
+    /// Every earlier log was synced when this record was written: if one of them is found short, it is damaged.
+    pub(crate) older_logs_synced: bool,
+}
+
+impl RecordHeader {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        out.put_varint(u64::from(self.older_logs_synced));
+        out.put_varint(self.first_seq);
+        out.put_varint(self.count);
+    }
+
+    /// The header and the operations behind it.
+    pub(crate) fn decode(payload: &[u8]) -> Option<(RecordHeader, &[u8])> {
+        let mut d = Decoder::new(payload);
+        let flags = d.varint()?;
+        let header =
+            RecordHeader { older_logs_synced: flags & 1 == 1, first_seq: d.varint()?, count: d.varint()? };
+        let operations = d.take(d.remaining())?;
+        (flags <= 1).then_some((header, operations))
+    }
+}
+
+/// Writers waiting for the one that leads.
+#[derive(Debug, Default)]
+pub(crate) struct CommitQueue {
+    inner: Mutex<Queue>,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    leading: bool,
+    pending: VecDeque<Pending>,
+}
+
+#[derive(Debug)]
+struct Pending {
+    batch: WriteBatch,
+    sync: bool,
+    waiter: Arc<Waiter>,
+}
+
+#[derive(Debug, Default)]
+struct Waiter {
+    turn: Mutex<Option<Turn>>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+enum Turn {
+    Done(Result<(), WriteError>),
+    Lead(WriteBatch, bool),
+}
+
+impl Waiter {
+    fn give(&self, turn: Turn) {
+        *self.turn.lock().expect("waiter") = Some(turn);
+        self.changed.notify_one();
+    }
+
+    fn wait(&self) -> Turn {
+        let mut turn = self.turn.lock().expect("waiter");
+        loop {
+            match turn.take() {
+                Some(turn) => return turn,
+                None => turn = self.changed.wait(turn).expect("waiter"),
+            }
+        }
+    }
+}
+
+impl DbInner {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.inner.lock().expect("commit queue")
+    }
+
+    pub(crate) fn lock_log(&self) -> MutexGuard<'_, LogState> {
+        self.log.lock().expect("a panic while the log was being written")
+    }
+
+    /// Commits a batch; an empty one with `sync` makes everything before it durable.
+    pub(crate) fn write(&self, batch: WriteBatch, sync: bool) -> Result<(), WriteError> {
+        self.check_writable()?;
+        batch.check()?;
+        if batch.is_empty() && !sync {
+            return Ok(());
+        }
+        let waiter = {
+            let mut queue = self.queue();
+            if queue.leading {
+                let waiter = Arc::<Waiter>::default();
+                queue.pending.push_back(Pending { batch, sync, waiter: waiter.clone() });
+                waiter
+            } else {
+                queue.leading = true;
+                drop(queue);
+                return self.lead(batch, sync);
+            }
+        };
+        match waiter.wait() {
+            Turn::Done(result) => result,
+            Turn::Lead(batch, sync) => self.lead(batch, sync),
+        }
+    }
+
+    fn lead(&self, batch: WriteBatch, sync: bool) -> Result<(), WriteError> {
+        let mut log = self.lock_log();
+        let mut group: SmallVec<[Pending; 4]> = SmallVec::new();
+        {
+            let mut queue = self.queue();
+            let mut bytes = batch.byte_len();
+            while let Some(next) = queue.pending.front() {
+                bytes += next.batch.byte_len();
+                if bytes > MAX_GROUP_BYTES {
+                    break;
+                }
+                group.extend(queue.pending.pop_front());
+            }
+        }
+        let sync = sync || group.iter().any(|p| p.sync);
+        let batches: SmallVec<[&WriteBatch; 8]> =
+            std::iter::once(&batch).chain(group.iter().map(|p| &p.batch)).collect();
+        let result = self.commit(&mut log, &batches, sync);
+        drop(log);
+        for pending in &group {
+            pending.waiter.give(Turn::Done(result.clone()));
+        }
+        let mut queue = self.queue();
+        match queue.pending.pop_front() {
+            Some(next) => next.waiter.give(Turn::Lead(next.batch, next.sync)),
+            None => queue.leading = false,
+        }
+        result
+    }
+
+    fn commit(&self, log: &mut LogState, batches: &[&WriteBatch], sync: bool) -> Result<(), WriteError> {
+        self.check_writable()?;
+        let bytes: usize = batches.iter().map(|b| b.byte_len()).sum();
+        let count: u64 = batches.iter().map(|b| b.len() as u64).sum();
+        if count > 0 {
+            self.make_room(log, batches, bytes)?;
+            self.append(log, batches, count).inspect_err(|e| self.poison(e))?;
+        }
+        if sync && (log.dirty || count == 0) {
+            self.sync_log(log).inspect_err(|e| self.poison(e))?;
+        }
+        if count > 0 {
+            self.apply(log, batches, bytes);
+            log.last_seq += count;
+            self.visible_seq.store(log.last_seq, Ordering::Release);
+            self.write_counters.writes.add(count);
+        }
+        Ok(())
+    }
+
+    fn append(&self, log: &mut LogState, batches: &[&WriteBatch], count: u64) -> Result<(), StorageError> {
+        let older_logs_synced = self.closed_logs.lock().expect("closed logs").is_empty();
+        let mut header = std::mem::take(&mut log.header);
+        header.clear();
+        RecordHeader { first_seq: log.last_seq + 1, count, older_logs_synced }.encode(&mut header);
+        let parts: SmallVec<[&[u8]; 8]> =
+            std::iter::once(&header[..]).chain(batches.iter().map(|b| b.bytes())).collect();
+        let writer = log.writer.as_mut().expect("a writable database has a log");
+        let before = writer.len();
+        let result = writer.append(&parts);
+        log.dirty = true;
+        self.write_counters.log_bytes.add(writer.len() - before);
+        self.write_counters.groups.add(1);
+        drop(parts);
+        log.header = header;
+        result.map(|_| ())
+    }
+
+    pub(crate) fn sync_log(&self, log: &mut LogState) -> Result<(), StorageError> {
+        self.sync_closed_logs()?;
+        if log.dirty {
+            log.writer.as_mut().expect("a writable database has a log").sync()?;
+            self.write_counters.log_syncs.add(1);
+            log.dirty = false;
+        }
+        Ok(())
+    }
+
+    /// Ends the last log of a session in order, so that damage to it cannot pass for a torn end.
+    pub(crate) fn close_log(&self, log: &mut LogState) -> Result<(), StorageError> {
+        self.sync_closed_logs()?;
+        match log.writer.take() {
+            Some(writer) => writer.close().map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// Inserts the operations into their keyspaces' memtables. Cannot fail: the batches were checked.
+    fn apply(&self, log: &LogState, batches: &[&WriteBatch], bytes: usize) {
+        let directory = self.directory.load();
+        let mut current: Option<(KeyspaceId, Option<Arc<MemtableSlot>>)> = None;
+        let mut seq = log.last_seq;
+        for op in batches.iter().flat_map(|b| b.ops()) {
+            let op = op.expect("a batch decodes what it encoded");
+            seq += 1;
+            let id = op.keyspace();
+            if current.as_ref().map(|c| c.0) != Some(id) {
+                let slot = directory.get(&id).map(|ks| ks.view.load().active.clone());
+                if let Some(slot) = slot.as_ref().filter(|s| s.memtable.is_empty()) {
+                    slot.first_log.store(log.id, Ordering::Relaxed);
+                }
+                current = Some((id, slot));
+            }
+            // A keyspace dropped since the batch was made takes its writes with it.
+            if let Some((_, Some(slot))) = &current {
+                insert(&slot.memtable, &op, seq);
+            }
+        }
+        self.write_counters.user_bytes.add(bytes as u64);
+    }
+
+    /// Slows down, stalls and seals memtables so that the batch has a place to go.
+    fn make_room(&self, log: &mut LogState, batches: &[&WriteBatch], bytes: usize) -> Result<(), WriteError> {
+        let directory = self.directory.load_full();
+        let mut touched: SmallVec<[KeyspaceId; 4]> = SmallVec::new();
+        for batch in batches {
+            for &id in batch.keyspaces() {
+                if !touched.contains(&id) {
+                    touched.push(id);
+                }
+            }
+        }
+        for id in touched {
+            let Some(keyspace) = directory.get(&id) else { continue };
+            self.throttle(log, keyspace, bytes)?;
+            let full = {
+                let view = keyspace.view.load();
+                !view.active.memtable.is_empty()
+                    && view.active.memtable.memory_bytes() as u64 >= keyspace.options.memtable_bytes
+            };
+            if full {
+                self.wait_for_memtable(keyspace)?;
+                self.seal(log, std::slice::from_ref(keyspace)).map_err(|e| self.poisoned(e))?;
+            }
+        }
+        self.keep_budgets(log, &directory)
+    }
+
+    /// Keeps all memtables within their budget and the logs within theirs.
+    fn keep_budgets(
+        &self,
+        log: &mut LogState,
+        directory: &std::collections::HashMap<KeyspaceId, Arc<KeyspaceInner>>,
+    ) -> Result<(), WriteError> {
+        if directory.len() > 1
+            || self.options.memtable_budget_bytes < 2 * self.options.keyspace.memtable_bytes
+        {
+            let size = |ks: &Arc<KeyspaceInner>| ks.view.load().active.memtable.memory_bytes() as u64;
+            let total: u64 = directory.values().map(size).sum();
+            if total > self.options.memtable_budget_bytes {
+                let largest = directory.values().max_by_key(|ks| size(ks));
+                if let Some(keyspace) = largest.filter(|ks| !ks.view.load().active.memtable.is_empty()) {
+                    self.wait_for_memtable(keyspace)?;
+                    self.seal(log, std::slice::from_ref(keyspace)).map_err(|e| self.poisoned(e))?;
+                }
+            }
+        }
+        let log_bytes = log.writer.as_ref().map_or(0, LogWriter::len);
+        if log_bytes > self.options.max_log_bytes {
+            let all: Vec<_> = directory.values().cloned().collect();
+            self.seal(log, &all).map_err(|e| self.poisoned(e))?;
+        }
+        Ok(())
+    }
+
+    fn poisoned(&self, error: StorageError) -> WriteError {
+        self.poison(&error);
+        error.into()
+    }
+
+    /// Delays the commit while the tree's shape asks for it; waits while it forbids writes.
+    fn throttle(&self, log: &mut LogState, keyspace: &KeyspaceInner, bytes: usize) -> Result<(), WriteError> {
+        let runs = |keyspace: &KeyspaceInner| {
+            let view = keyspace.view.load();
+            view.version.runs.iter().take_while(|r| r.level == 0).count()
+        };
+        if !keyspace.options.auto_compaction || runs(keyspace) < keyspace.options.slowdown_runs {
+            return Ok(());
+        }
+        let mut stalled: Option<Instant> = None;
+        let mut state = self.state();
+        let pressure = loop {
+            let pressure = keyspace.policy.write_pressure(&self.shape(&state, keyspace));
+            if pressure != Pressure::Stop || keyspace.is_dropped() {
+                break pressure;
+            }
+            if stalled.is_none() {
+                stalled = Some(Instant::now());
+                self.write_counters.stalls.add(1);
+            }
+            self.check_writable()?;
+            state = self.wait(state);
+        };
+        drop(state);
+        if let Some(since) = stalled {
+            self.write_counters.stall_nanos.add(since.elapsed().as_nanos() as u64);
+        }
+        if pressure == Pressure::Slowdown {
+            let (slow, stop) = (keyspace.options.slowdown_runs, keyspace.options.stop_runs);
+            let severity = (runs(keyspace) + 1).saturating_sub(slow) as f64 / (stop - slow).max(1) as f64;
+            let rate = SLOWED_BYTES_PER_SECOND * (1.0 - severity.clamp(0.0, 0.95));
+            log.delay_debt += Duration::from_secs_f64(bytes as f64 / rate);
+            self.write_counters.slowdowns.add(1);
+            // Sleeping costs a context switch: pay in instalments of a millisecond.
+            if log.delay_debt >= Duration::from_millis(1) {
+                let started = Instant::now();
+                std::thread::sleep(log.delay_debt);
+                self.write_counters.slowdown_nanos.add(started.elapsed().as_nanos() as u64);
+                log.delay_debt = Duration::ZERO;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until the keyspace may have one more memtable waiting to be flushed.
+    fn wait_for_memtable(&self, keyspace: &KeyspaceInner) -> Result<(), WriteError> {
+        let full = |ks: &KeyspaceInner| ks.view.load().sealed.len() + 1 >= ks.options.max_memtables;
+        if !full(keyspace) {
+            return Ok(());
+        }
+        let started = Instant::now();
+        self.write_counters.stalls.add(1);
+        let mut state = self.state();
+        while full(keyspace) && !keyspace.is_dropped() {
+            self.check_writable()?;
+            state = self.wait(state);
+        }
+        drop(state);
+        self.write_counters.stall_nanos.add(started.elapsed().as_nanos() as u64);
+        Ok(())
+    }
+
+    /// Rolls the log and puts fresh memtables in place of the non-empty ones of `keyspaces`; flushing the old
+    /// ones is due from now on.
+    pub(crate) fn seal(
+        &self,
+        log: &mut LogState,
+        keyspaces: &[Arc<KeyspaceInner>],
+    ) -> Result<(), StorageError> {
+        self.roll_log(log)?;
+        let state = self.state();
+        let pinning = self.keyspaces_pinning_logs(&state);
+        for keyspace in keyspaces.iter().chain(&pinning) {
+            let old = keyspace.view.load_full();
+            if old.active.memtable.is_empty() || keyspace.is_dropped() {
+                continue;
+            }
+            let fresh = MemtableSlot::new(new_memtable(&keyspace.options), log.id);
+            let sealed = std::iter::once(old.active.clone()).chain(old.sealed.iter().cloned()).collect();
+            keyspace.view.store(Arc::new(View { active: fresh, sealed, version: old.version.clone() }));
+        }
+        drop(state);
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    /// The keyspaces whose active memtables keep the oldest log alive, once the rolled logs exceed their budget.
+    fn keyspaces_pinning_logs(&self, state: &State) -> Vec<Arc<KeyspaceInner>> {
+        let total: u64 = state.logs.iter().map(|log| log.bytes).sum();
+        let Some(oldest) = state.logs.first().filter(|_| total > self.options.max_log_bytes) else {
+            return Vec::new();
+        };
+        let pins = |ks: &&Arc<KeyspaceInner>| {
+            let active = &ks.view.load().active;
+            !active.memtable.is_empty() && active.first_log.load(Ordering::Relaxed) <= oldest.id
+        };
+        state.keyspaces.values().filter(pins).cloned().collect()
+    }
+
+    /// Ends the current log and starts the next, unless the current one is empty.
+    pub(crate) fn roll_log(&self, log: &mut LogState) -> Result<(), StorageError> {
+        if log.writer.as_ref().is_none_or(|w| w.is_empty()) {
+            return Ok(());
+        }
+        let id = self.next_file.fetch_add(1, Ordering::Relaxed);
+        let recycled = self.state().recyclable.pop();
+        let writer = self.create_log(id, recycled)?;
+        let mut old = log.writer.replace(writer).expect("checked above");
+        old.finish()?;
+        let closed = ClosedLog { id: log.id, bytes: old.len(), linked: false };
+        {
+            let mut state = self.state();
+            state.logs.push(closed);
+            state.current_log = id;
+            self.closed_logs.lock().expect("closed logs").push((log.id, old));
+        }
+        log.id = id;
+        log.dirty = false;
+        Ok(())
+    }
+
+    /// A new log file, durable in the directory, made of an obsolete one where there is one.
+    pub(crate) fn create_log(&self, id: LogId, recycled: Option<LogId>) -> Result<LogWriter, StorageError> {
+        let path = log_path(&self.dir, id);
+        let file = match recycled {
+            Some(old) => self.fs.reuse(&log_path(&self.dir, old), &path),
+            None => self.fs.create(&path, Usage::Log),
+        };
+        let file = file.map_err(|e| StorageError::io("create", &path, &e))?;
+        let header = LogHeader { kind: LogKind::Writes, id, reused: recycled.is_some() };
+        let mut writer = LogWriter::create(file, &path, header)?;
+        let expected = self.options.keyspace.memtable_bytes.min(self.options.max_log_bytes);
+        writer.preallocate(expected + expected / 8);
+        self.fs.sync_dir(&self.dir).map_err(|e| StorageError::io("sync", &self.dir, &e))?;
+        Ok(writer)
+    }
+}
+
+pub(crate) fn new_memtable(options: &crate::options::KeyspaceOptions) -> Arc<Memtable> {
+    Arc::new(Memtable::new(options.memtable_bytes as usize, options.memtable_filter))
+}
+
+/// Inserts one operation into a memtable, hashing its key once.
+pub(crate) fn insert(memtable: &Memtable, op: &BatchOp<'_>, seq: SeqNo) {
+    match op {
+        BatchOp::Put { key, value, .. } => memtable.insert(key, Digest::of(key), seq, Kind::Put, value),
+        BatchOp::Delete { key, .. } => memtable.insert(key, Digest::of(key), seq, Kind::Delete, &[]),
+        BatchOp::DeleteRange { start, end, .. } => memtable.insert_range_tombstone(start, *end, seq),
+    }
+}

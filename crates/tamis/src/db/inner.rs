@@ -1,0 +1,347 @@
+//! The shared heart of an open database, and who guards what.
+//!
+//! # Locks
+//!
+//! Taken in this order; none is held while a read is served.
+//!
+//! 1. `log`: the write-ahead log and the next sequence number. Whoever holds it is the one writer: it alone
+//!    appends to the log, inserts into memtables and advances `visible_seq`. Group commit leaders, sealing,
+//!    checkpoints and periodic syncs take it.
+//! 2. `state`: the durable tree, jobs and keyspaces. Every change of a keyspace's view is made under it.
+//! 3. `closed_logs`: logs that were rolled and are not synced yet.
+//! 4. `snapshots`: live snapshots.
+//!
+//! # Publishing
+//!
+//! A writer inserts into memtables and then stores `visible_seq` (Release). A reader loads the view, then
+//! `visible_seq` (Acquire): it sees every entry at or below that number that the view can hold, and the view
+//! is complete up to it or is missing only writes that came after the view was replaced, which form a suffix.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+
+use crate::cache::BlockCache;
+use crate::compaction::leveled::Leveled;
+use crate::compaction::plan::{CompactionPolicy, Plan};
+use crate::compaction::shape::{LevelShape, RunShape, RunningJob, Shape, TableShape};
+use crate::db::commit::{CommitQueue, LogState, new_memtable};
+use crate::db::counters::WriteCounters;
+use crate::error::{StorageError, WriteError};
+use crate::io::{DirLock, FileSystem};
+use crate::key::SeqNo;
+use crate::options::{KeyspaceOptions, Options};
+use crate::read::ReadCounters;
+use crate::select::TableFilters;
+use crate::table::ReaderConfig;
+use crate::tree::edit::VersionEdit;
+use crate::tree::manifest::{Manifest, set_current};
+use crate::tree::meta::{KeyspaceId, LogId, TableId};
+use crate::tree::open_table::{Garbage, OpenTable};
+use crate::tree::state::ManifestState;
+use crate::tree::version::{MemtableSlot, Version, View};
+use crate::wal::LogWriter;
+
+/// One keyspace of an open database.
+#[derive(Debug)]
+pub(crate) struct KeyspaceInner {
+    pub(crate) id: KeyspaceId,
+    pub(crate) name: String,
+    pub(crate) options: KeyspaceOptions,
+    pub(crate) policy: Box<dyn CompactionPolicy>,
+    /// Replaced under `state`, read without a lock.
+    pub(crate) view: ArcSwap<View>,
+    pub(crate) dropped: AtomicBool,
+}
+
+impl KeyspaceInner {
+    /// A keyspace without tables.
+    pub(crate) fn empty(id: KeyspaceId, name: &str, options: KeyspaceOptions) -> KeyspaceInner {
+        let state = crate::tree::state::KeyspaceState::default();
+        let none = |_| unreachable!("a new keyspace has no tables");
+        let version = Version::build(&state, none, |tables| Box::new(TableFilters::new(tables)));
+        KeyspaceInner::with_version(id, name, options, version)
+    }
+
+    pub(crate) fn with_version(
+        id: KeyspaceId,
+        name: &str,
+        options: KeyspaceOptions,
+        version: Arc<Version>,
+    ) -> KeyspaceInner {
+        let active = MemtableSlot::new(new_memtable(&options), 0);
+        KeyspaceInner {
+            id,
+            name: name.to_owned(),
+            policy: KeyspaceInner::policy_for(&options),
+            options,
+            view: ArcSwap::from_pointee(View { active, sealed: Vec::new(), version }),
+            dropped: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn policy_for(options: &KeyspaceOptions) -> Box<dyn CompactionPolicy> {
+        Box::new(Leveled::new(options))
+    }
+
+    pub(crate) fn is_dropped(&self) -> bool {
+        self.dropped.load(Ordering::Relaxed)
+    }
+}
+
+/// What background work is doing in one keyspace.
+#[derive(Debug, Default)]
+pub(crate) struct Jobs {
+    pub(crate) flushing: bool,
+    /// Inputs of running compactions.
+    pub(crate) busy: HashSet<TableId>,
+    pub(crate) running: Vec<(u64, RunningJob)>,
+    /// A caller compacts by hand: no new automatic jobs.
+    pub(crate) manual: bool,
+}
+
+impl Jobs {
+    pub(crate) fn idle(&self) -> bool {
+        !self.flushing && self.running.is_empty()
+    }
+}
+
+/// A log file that takes no more writes.
+#[derive(Debug)]
+pub(crate) struct ClosedLog {
+    pub(crate) id: LogId,
+    pub(crate) bytes: u64,
+    /// Another name points at the file (a checkpoint), so it must not be overwritten.
+    pub(crate) linked: bool,
+}
+
+/// Everything behind the `state` lock.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) manifest: Option<Manifest>,
+    pub(crate) manifest_number: u64,
+    pub(crate) tree: ManifestState,
+    pub(crate) keyspaces: BTreeMap<KeyspaceId, Arc<KeyspaceInner>>,
+    pub(crate) jobs: HashMap<KeyspaceId, Jobs>,
+    pub(crate) next_job: u64,
+    /// Rolled logs that are still needed, oldest first.
+    pub(crate) logs: Vec<ClosedLog>,
+    pub(crate) current_log: LogId,
+    /// Obsolete logs kept to be overwritten.
+    pub(crate) recyclable: Vec<LogId>,
+    pub(crate) closing: bool,
+    /// Where the search for the next compaction starts, so that no keyspace starves.
+    pub(crate) round_robin: usize,
+}
+
+/// An open database.
+#[derive(Debug)]
+pub(crate) struct DbInner {
+    pub(crate) dir: PathBuf,
+    pub(crate) fs: Arc<dyn FileSystem>,
+    pub(crate) options: Options,
+    pub(crate) read_only: bool,
+    /// Tells this open database from all others of the process.
+    pub(crate) instance: u64,
+    pub(crate) cache: Option<Arc<BlockCache>>,
+    pub(crate) reader_config: ReaderConfig,
+    pub(crate) garbage: Arc<Garbage>,
+
+    pub(crate) queue: CommitQueue,
+    pub(crate) log: Mutex<LogState>,
+    pub(crate) state: Mutex<State>,
+    /// Signalled after every change of `state` that somebody may wait for.
+    pub(crate) changed: Condvar,
+    pub(crate) closed_logs: Mutex<Vec<(LogId, LogWriter)>>,
+    pub(crate) snapshots: Mutex<BTreeMap<SeqNo, usize>>,
+
+    /// The newest sequence number that readers see.
+    pub(crate) visible_seq: AtomicU64,
+    pub(crate) next_file: AtomicU64,
+    /// The keyspaces by id, for the write path (which does not take `state`).
+    pub(crate) directory: ArcSwap<HashMap<KeyspaceId, Arc<KeyspaceInner>>>,
+    pub(crate) poison: OnceLock<String>,
+    pub(crate) closed: AtomicBool,
+    pub(crate) warnings: Mutex<Vec<String>>,
+    pub(crate) read_counters: Arc<ReadCounters>,
+    pub(crate) write_counters: WriteCounters,
+    /// Held while the database is open; taken out by `close`.
+    pub(crate) lock: Mutex<Option<Box<dyn DirLock>>>,
+}
+
+impl DbInner {
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("a panic while the database's state was being changed")
+    }
+
+    /// Waits for a change of the state, or for a second.
+    pub(crate) fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        self.changed.wait_timeout(state, Duration::from_secs(1)).expect("as in state()").0
+    }
+
+    /// The newest sequence number that readers see. Load the view before this.
+    #[inline]
+    pub(crate) fn visible(&self) -> SeqNo {
+        self.visible_seq.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn warn(&self, message: String) {
+        log::warn!("{}: {message}", self.dir.display());
+        self.warnings.lock().expect("warnings").push(message);
+    }
+
+    /// Stops all writes for good: what is on disk is not known any more.
+    pub(crate) fn poison(&self, cause: &dyn std::fmt::Display) {
+        if self.poison.set(cause.to_string()).is_ok() {
+            log::error!("{}: writes stop: {cause}", self.dir.display());
+        }
+        let _state = self.state();
+        self.changed.notify_all();
+    }
+
+    pub(crate) fn check_poison(&self) -> Result<(), WriteError> {
+        match self.poison.get() {
+            Some(cause) => Err(WriteError::Poisoned { cause: cause.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn check_writable(&self) -> Result<(), WriteError> {
+        if self.read_only {
+            return Err(WriteError::ReadOnly);
+        }
+        if self.closed.load(Ordering::Relaxed) {
+            return Err(WriteError::Closed);
+        }
+        self.check_poison()
+    }
+
+    /// Live snapshots, ascending. A snapshot taken later is at or above everything that is in a table or in a
+    /// sealed memtable now, so a merge of these may go by this list.
+    pub(crate) fn live_snapshots(&self) -> Vec<SeqNo> {
+        self.snapshots.lock().expect("snapshots").keys().copied().collect()
+    }
+
+    /// Makes an edit durable and publishes what it changes in the trees of `keyspaces`. `opened` are the
+    /// tables that the edit adds. On an error nothing is published and the database is poisoned, since the
+    /// edit may or may not be on disk.
+    pub(crate) fn commit_edit(
+        &self,
+        state: &mut State,
+        mut edit: VersionEdit,
+        opened: Vec<Arc<OpenTable>>,
+        mut change_view: impl FnMut(KeyspaceId, &View, Arc<Version>) -> View,
+    ) -> Result<(), StorageError> {
+        edit.next_file = Some(self.next_file.load(Ordering::Relaxed));
+        edit.last_seq = Some(self.visible());
+        let durable = (|| {
+            state.tree.apply(&edit).map_err(|what| StorageError::corrupt(&self.dir, None, what))?;
+            let manifest = state.manifest.as_mut().expect("a writable database has a manifest");
+            manifest.append(&edit)?;
+            if manifest.should_roll() {
+                self.roll_manifest(state)?;
+            }
+            Ok(())
+        })();
+        if let Err(error) = durable {
+            // Not through `poison`, which takes the state lock that the caller holds.
+            if self.poison.set(format!("{error}")).is_ok() {
+                log::error!("{}: writes stop: {error}", self.dir.display());
+            }
+            self.changed.notify_all();
+            return Err(error);
+        }
+        let mut touched: Vec<KeyspaceId> =
+            edit.added.iter().map(|a| a.0).chain(edit.removed.iter().map(|r| r.0)).collect();
+        touched.sort_unstable();
+        touched.dedup();
+        for id in touched {
+            let Some(keyspace) = state.keyspaces.get(&id) else { continue };
+            let old = keyspace.view.load_full();
+            let version = self.build_version(&state.tree, id, &old.version, &opened);
+            let kept: HashSet<TableId> = version.tables.iter().map(|t| t.meta.id).collect();
+            for table in old.version.tables.iter().filter(|t| !kept.contains(&t.meta.id)) {
+                table.mark_obsolete();
+            }
+            keyspace.view.store(Arc::new(change_view(id, &old, version)));
+        }
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    /// The version that the durable tree describes, from tables that are open already.
+    pub(crate) fn build_version(
+        &self,
+        tree: &ManifestState,
+        keyspace: KeyspaceId,
+        old: &Version,
+        opened: &[Arc<OpenTable>],
+    ) -> Arc<Version> {
+        let known: HashMap<TableId, &Arc<OpenTable>> =
+            old.tables.iter().chain(opened).map(|t| (t.meta.id, t)).collect();
+        Version::build(
+            &tree.keyspaces[&keyspace],
+            |id| (*known.get(&id).expect("every table of a durable version is open")).clone(),
+            |tables| Box::new(TableFilters::new(tables)),
+        )
+    }
+
+    /// Writes the whole state to a new manifest and switches to it.
+    pub(crate) fn roll_manifest(&self, state: &mut State) -> Result<(), StorageError> {
+        let number = self.next_file.fetch_add(1, Ordering::Relaxed);
+        let old = crate::tree::files::manifest_path(&self.dir, state.manifest_number);
+        state.tree.next_file = number + 1;
+        let manifest = Manifest::create(&*self.fs, &self.dir, number, &state.tree)?;
+        set_current(&*self.fs, &self.dir, number)?;
+        if state.manifest.replace(manifest).is_some() {
+            self.garbage.push(old);
+        }
+        state.manifest_number = number;
+        Ok(())
+    }
+
+    /// The shape of a keyspace's tree as the policy sees it.
+    pub(crate) fn shape(&self, state: &State, keyspace: &KeyspaceInner) -> Shape {
+        let view = keyspace.view.load();
+        let none = Jobs::default();
+        let jobs = state.jobs.get(&keyspace.id).unwrap_or(&none);
+        let mut levels = vec![LevelShape::default(); keyspace.options.levels];
+        for run in &view.version.runs {
+            let tables = view.version.tables[run.tables.clone()].iter();
+            let tables = tables
+                .map(|t| TableShape { meta: t.meta.clone(), busy: jobs.busy.contains(&t.meta.id) })
+                .collect();
+            levels[run.level].runs.push(RunShape { id: run.id, tables });
+        }
+        Shape { levels, running: jobs.running.iter().map(|(_, job)| job.clone()).collect() }
+    }
+
+    /// What the policy wants done next in a keyspace, if it may start now.
+    pub(crate) fn next_plan(&self, state: &State, keyspace: &KeyspaceInner) -> Option<Plan> {
+        let manual = state.jobs.get(&keyspace.id).is_some_and(|jobs| jobs.manual);
+        if manual || !keyspace.options.auto_compaction {
+            return None;
+        }
+        keyspace.policy.plan(&self.shape(state, keyspace))
+    }
+
+    /// Syncs the logs that were rolled, oldest first: after it, every write before the current log's first
+    /// survives a power cut. Poisons the database if a sync fails.
+    pub(crate) fn sync_closed_logs(&self) -> Result<(), StorageError> {
+        let mut closed = self.closed_logs.lock().expect("closed logs");
+        while let Some((_, writer)) = closed.first_mut() {
+            writer.sync()?;
+            self.write_counters.log_syncs.add(1);
+            closed.remove(0);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+}

@@ -1,0 +1,187 @@
+//! Looking into single files without opening a database: what `tamis dump` shows.
+//!
+//! Works on files of databases that are open elsewhere, and on damaged ones: what can be read is shown, then
+//! the error.
+
+use std::io::Write;
+use std::path::Path;
+
+use crate::batch::{BatchOp, Ops};
+use crate::db::commit::RecordHeader;
+use crate::error::{Error, StorageError};
+use crate::io::{Access, FileSystem};
+use crate::key::Kind;
+use crate::table::{CursorOptions, ReaderConfig, Table, TableCursor, Verify};
+use crate::tree::files::{FileKind, parse};
+use crate::tree::manifest::read_edits;
+use crate::tree::open_table::read_filter;
+use crate::tree::tombstones::Tombstones;
+use crate::wal::{LogKind, LogReader, ReadOptions};
+
+/// Bytes as text where they are printable ASCII, escaped elsewhere; long ones are cut.
+fn show(bytes: &[u8]) -> String {
+    const MOST: usize = 64;
+    let (head, more) = bytes.split_at(bytes.len().min(MOST));
+    let rest = if more.is_empty() { String::new() } else { format!("… ({} bytes)", bytes.len()) };
+    format!("\"{}\"{rest}", head.escape_ascii())
+}
+
+fn written(result: std::io::Result<()>) -> Result<(), Error> {
+    result.map_err(|e| StorageError::io("write", Path::new("(output)"), &e).into())
+}
+
+fn kind_of(path: &Path) -> Option<FileKind> {
+    parse(path.file_name()?.to_str()?)
+}
+
+/// Shows a table file: properties, filter, range tombstones, and every entry.
+pub fn dump_table(fs: &dyn FileSystem, path: &Path, out: &mut dyn Write) -> Result<(), Error> {
+    let id = match kind_of(path) {
+        Some(FileKind::Table(id)) => id,
+        _ => 0,
+    };
+    let config = ReaderConfig { map: false, verify: Verify::Always, cache: None, pin_metadata: true };
+    let table = Table::open(fs, path, id, config)?;
+    let p = table.properties();
+    written(writeln!(
+        out,
+        "table {}: {} bytes, made by {}",
+        path.display(),
+        table.file_bytes(),
+        p.created_by
+    ))?;
+    written(writeln!(
+        out,
+        "  entries {} (deletes {}), range tombstones {}, data blocks {}",
+        p.entries, p.deletes, p.range_tombstones, p.data_blocks
+    ))?;
+    written(writeln!(out, "  key bytes {}, value bytes {}", p.raw_key_bytes, p.raw_value_bytes))?;
+    written(writeln!(out, "  keys {} to {}", show(&p.smallest), show(&p.largest)))?;
+    written(writeln!(
+        out,
+        "  sequence numbers {} to {}, digest {}",
+        p.min_seq, p.max_seq, p.digest_function
+    ))?;
+    if table.has_filter() {
+        let line = match read_filter(&table) {
+            Ok(f) => format!(
+                "{}, {:.2} bits per key, {} bytes, expected false-positive rate {:.4} %",
+                f.kind().name(),
+                f.bits_per_key(),
+                f.memory_bytes(),
+                100.0 * f.expected_rate()
+            ),
+            Err(why) => format!("unusable: {why}"),
+        };
+        written(writeln!(out, "  filter {line}"))?;
+    } else {
+        written(writeln!(out, "  no filter"))?;
+    }
+    if let Some(bytes) = table.tombstone_bytes()? {
+        let tombstones = Tombstones::decode(&bytes)
+            .ok_or_else(|| StorageError::corrupt(path, None, "its range tombstones do not decode"))?;
+        for t in tombstones.iter() {
+            let end = t.end.as_deref().map_or("the end".to_owned(), show);
+            written(writeln!(out, "delete-range {} to {end} @ {}", show(&t.start), t.seq))?;
+        }
+    }
+    let mut cursor = TableCursor::new(table.clone(), CursorOptions::default());
+    cursor.seek_to_first()?;
+    while cursor.valid() {
+        let line = match cursor.kind() {
+            Kind::Put => format!("put {} = {} @ {}", show(cursor.key()), show(cursor.value()), cursor.seq()),
+            Kind::Delete => format!("delete {} @ {}", show(cursor.key()), cursor.seq()),
+        };
+        written(writeln!(out, "{line}"))?;
+        cursor.next()?;
+    }
+    Ok(())
+}
+
+/// Shows a write-ahead log: every operation with its sequence number, and how the log ends.
+pub fn dump_log(fs: &dyn FileSystem, path: &Path, out: &mut dyn Write) -> Result<(), Error> {
+    let id = match kind_of(path) {
+        Some(FileKind::Log(id)) => id,
+        _ => {
+            return Err(StorageError::corrupt(path, None, "its name is not that of a log (000012.log)").into());
+        }
+    };
+    let file = fs.open(path, Access::Sequential).map_err(|e| StorageError::io("open", path, &e))?;
+    let mut reader = LogReader::open(file, path, LogKind::Writes, id, ReadOptions::default())?;
+    written(writeln!(out, "log {}", path.display()))?;
+    while let Some(record) = reader.next_record()? {
+        let damaged = || StorageError::corrupt(path, record.offset, "a record that does not decode");
+        let (header, operations) = RecordHeader::decode(record.payload).ok_or_else(damaged)?;
+        written(writeln!(
+            out,
+            "record at {}: {} writes from {}, synced up to {}",
+            record.offset, header.count, header.first_seq, record.synced
+        ))?;
+        for (op, seq) in Ops::new(operations).zip(header.first_seq..) {
+            let line = match op.map_err(|_| damaged())? {
+                BatchOp::Put { keyspace, key, value } => {
+                    format!("  put {} = {} @ {seq} keyspace {keyspace}", show(key), show(value))
+                }
+                BatchOp::Delete { keyspace, key } => {
+                    format!("  delete {} @ {seq} keyspace {keyspace}", show(key))
+                }
+                BatchOp::DeleteRange { keyspace, start, end } => {
+                    let end = end.map_or("the end".to_owned(), show);
+                    format!("  delete-range {} to {end} @ {seq} keyspace {keyspace}", show(start))
+                }
+            };
+            written(writeln!(out, "{line}"))?;
+        }
+    }
+    written(writeln!(out, "ends: {:?}", reader.end()))
+}
+
+/// Shows a manifest: every edit, in order.
+pub fn dump_manifest(fs: &dyn FileSystem, path: &Path, out: &mut dyn Write) -> Result<(), Error> {
+    let number = match kind_of(path) {
+        Some(FileKind::Manifest(number)) => number,
+        _ => {
+            return Err(StorageError::corrupt(
+                path,
+                None,
+                "its name is not that of a manifest (MANIFEST-000001)",
+            )
+            .into());
+        }
+    };
+    written(writeln!(out, "manifest {}", path.display()))?;
+    let mut failed = Ok(());
+    let end = read_edits(fs, path, number, |offset, edit| {
+        let mut print = || -> std::io::Result<()> {
+            writeln!(out, "edit at {offset}:")?;
+            for (id, name, _) in &edit.create_keyspaces {
+                writeln!(out, "  create keyspace {id} `{name}`")?;
+            }
+            for id in &edit.drop_keyspaces {
+                writeln!(out, "  drop keyspace {id}")?;
+            }
+            for (ks, floor) in &edit.log_floor {
+                writeln!(out, "  keyspace {ks}: logs from {floor} on")?;
+            }
+            for (ks, id) in &edit.removed {
+                writeln!(out, "  keyspace {ks}: - table {id}")?;
+            }
+            for (ks, level, run, t) in &edit.added {
+                let (low, high) = t.epochs.hull();
+                let smallest = show(&t.smallest);
+                writeln!(
+                    out,
+                    "  keyspace {ks}: + table {} level {level} run {run}, {} entries, from {smallest}, flushes {low}..{high}",
+                    t.id, t.entries
+                )?;
+            }
+            Ok(())
+        };
+        if failed.is_ok() {
+            failed = print();
+        }
+        Ok(())
+    })?;
+    written(failed)?;
+    written(writeln!(out, "ends: {end:?}"))
+}

@@ -1,0 +1,216 @@
+//! Keyspaces: sets of keys of one database with options of their own and one common log.
+
+use std::any::Any;
+use std::ops::RangeBounds;
+use std::sync::Arc;
+
+use crate::batch::WriteBatch;
+use crate::db::inner::KeyspaceInner;
+use crate::db::stats::KeyspaceStats;
+use crate::db::{Db, Handle};
+use crate::error::{AdminError, ReadError, WriteError};
+use crate::key::SeqNo;
+use crate::options::KeyspaceOptions;
+use crate::read::explain::ExplainRecorder;
+use crate::read::{
+    Bounds, Explanation, Iter, IterContext, Lookup, ReadCost, get as read_get, multi_get as read_multi_get,
+};
+use crate::slice::Slice;
+
+/// A handle to one keyspace: cheap to clone, usable from any thread.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
+/// let users = db.create_keyspace("users", tamis::KeyspaceOptions::default())?;
+/// users.put("ada", "1815")?;
+/// assert_eq!(users.get("ada")?.unwrap(), "1815");
+/// assert_eq!(db.get("ada")?, None);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Keyspace {
+    pub(crate) handle: Arc<Handle>,
+    pub(crate) inner: Arc<KeyspaceInner>,
+}
+
+impl Keyspace {
+    /// The keyspace's name.
+    pub fn name(&self) -> &str {
+        &self.inner.name
+    }
+
+    /// The options that the keyspace runs with.
+    pub fn options(&self) -> &KeyspaceOptions {
+        &self.inner.options
+    }
+
+    fn check(&self) -> Result<(), ReadError> {
+        if self.inner.is_dropped() {
+            return Err(ReadError::Dropped { name: self.inner.name.clone() });
+        }
+        Ok(())
+    }
+
+    #[inline]
+    pub(crate) fn lookup(&self, key: &[u8], snapshot: Option<SeqNo>) -> Result<Lookup, ReadError> {
+        self.check()?;
+        let db = &self.handle.inner;
+        let mut cost = ReadCost::default();
+        let view = self.inner.view.load();
+        let snapshot = snapshot.unwrap_or_else(|| db.visible());
+        let found = read_get(&view, key, snapshot, db.options.hash_sharing, &mut cost);
+        db.read_counters.add(&cost);
+        Ok(found?)
+    }
+
+    pub(crate) fn lookup_many<K: AsRef<[u8]>>(
+        &self,
+        keys: &[K],
+        snapshot: Option<SeqNo>,
+    ) -> Result<Vec<Option<Slice>>, ReadError> {
+        self.check()?;
+        let db = &self.handle.inner;
+        let mut cost = ReadCost::default();
+        let view = self.inner.view.load();
+        let snapshot = snapshot.unwrap_or_else(|| db.visible());
+        let found = read_multi_get(&view, keys, snapshot, db.options.hash_sharing, &mut cost);
+        db.read_counters.add(&cost);
+        Ok(found?)
+    }
+
+    pub(crate) fn scan(
+        &self,
+        bounds: Bounds,
+        snapshot: Option<SeqNo>,
+        pin: Option<Arc<dyn Any + Send + Sync>>,
+    ) -> Iter {
+        let db = &self.handle.inner;
+        let view = self.inner.view.load_full();
+        let snapshot = snapshot.unwrap_or_else(|| db.visible());
+        Iter::new(IterContext { view, snapshot, counters: db.read_counters.clone(), pin }, bounds)
+    }
+
+    /// The value of `key`, if it has one. Costs one digest, one question to each filter, and one block where a
+    /// filter says "maybe"; allocates nothing.
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>, ReadError> {
+        Ok(self.lookup(key.as_ref(), None)?.value())
+    }
+
+    /// The values of `keys`, in their order, all of one moment. Cheaper than single gets: the cache misses of
+    /// all keys overlap.
+    pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Slice>>, ReadError> {
+        self.lookup_many(keys, None)
+    }
+
+    /// Whether the keyspace holds `key`.
+    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool, ReadError> {
+        Ok(matches!(self.lookup(key.as_ref(), None)?, Lookup::Found { .. }))
+    }
+
+    /// All keys in order, as of now.
+    pub fn iter(&self) -> Iter {
+        self.scan(Bounds::default(), None, None)
+    }
+
+    /// The keys of a range in order, as of now.
+    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Iter {
+        self.scan(Bounds::of(&range), None, None)
+    }
+
+    /// The keys that start with `prefix` in order, as of now.
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
+        self.scan(Bounds::prefix(prefix.as_ref()), None, None)
+    }
+
+    /// Gives `key` the value `value`, with the database's durability.
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<(), WriteError> {
+        let (key, value) = (key.as_ref(), value.as_ref());
+        let mut batch = WriteBatch::with_capacity(key.len() + value.len() + 24);
+        batch.put_id(self.inner.id, key, value);
+        self.commit(batch)
+    }
+
+    /// Deletes `key`; fine if it does not exist.
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<(), WriteError> {
+        let mut batch = WriteBatch::new();
+        batch.delete_id(self.inner.id, key.as_ref());
+        self.commit(batch)
+    }
+
+    /// Deletes all keys of a range, at the cost of one write however many there are. An empty range is fine, a
+    /// reversed one is an error.
+    pub fn delete_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<(), WriteError> {
+        let mut batch = WriteBatch::new();
+        batch.delete_range_id(self.inner.id, range);
+        self.commit(batch)
+    }
+
+    fn commit(&self, batch: WriteBatch) -> Result<(), WriteError> {
+        if self.inner.is_dropped() {
+            return Err(WriteError::Dropped { name: self.inner.name.clone() });
+        }
+        self.handle.commit(batch, None)
+    }
+
+    /// The path that a get of `key` takes now, step by step. Costs a get and some allocations.
+    pub fn explain_get(&self, key: impl AsRef<[u8]>) -> Result<Explanation, ReadError> {
+        self.check()?;
+        let (db, key) = (&self.handle.inner, key.as_ref());
+        let mut recorder = ExplainRecorder::default();
+        let view = self.inner.view.load_full();
+        let found = read_get(&view, key, db.visible(), db.options.hash_sharing, &mut recorder)?;
+        Ok(recorder.finish(key, &found))
+    }
+
+    /// Writes the keyspace's memtables to tables and waits until that is done.
+    pub fn flush(&self) -> Result<(), AdminError> {
+        self.handle.inner.flush(std::slice::from_ref(&self.inner))
+    }
+
+    /// Merges everything into the last level that holds data and waits until that is done. Afterwards no
+    /// delete and no hidden version is left, except where a snapshot needs it.
+    pub fn compact(&self) -> Result<(), AdminError> {
+        self.handle.inner.compact_all(&self.inner)
+    }
+
+    /// The keyspace's shape and sizes.
+    pub fn stats(&self) -> KeyspaceStats {
+        let state = self.handle.inner.state();
+        KeyspaceStats::of(&self.handle.inner, &state, &self.inner)
+    }
+
+    /// The database that the keyspace belongs to.
+    pub fn database(&self) -> Db {
+        Db::from_handle(self.handle.clone())
+    }
+}
+
+impl WriteBatch {
+    /// Gives `key` the value `value` in `keyspace`.
+    pub fn put_in(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> &mut Self {
+        self.claim(keyspace.handle.inner.instance, &keyspace.inner.name);
+        self.put_id(keyspace.inner.id, key.as_ref(), value.as_ref())
+    }
+
+    /// Deletes `key` in `keyspace`.
+    pub fn delete_in(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> &mut Self {
+        self.claim(keyspace.handle.inner.instance, &keyspace.inner.name);
+        self.delete_id(keyspace.inner.id, key.as_ref())
+    }
+
+    /// Deletes all keys of a range in `keyspace`.
+    pub fn delete_range_in<K: AsRef<[u8]>>(
+        &mut self,
+        keyspace: &Keyspace,
+        range: impl RangeBounds<K>,
+    ) -> &mut Self {
+        self.claim(keyspace.handle.inner.instance, &keyspace.inner.name);
+        self.delete_range_id(keyspace.inner.id, range)
+    }
+}

@@ -1,0 +1,105 @@
+//! Flushing, compacting and waiting on request.
+
+use std::sync::Arc;
+
+use crate::compaction::plan::{OutputRun, Plan, PlanInput, Reason};
+use crate::compaction::shape::Shape;
+use crate::db::inner::{DbInner, KeyspaceInner, State};
+use crate::error::AdminError;
+use crate::key::SeqNo;
+
+impl DbInner {
+    /// Seals the memtables of `keyspaces` and waits until they are tables.
+    pub(crate) fn flush(&self, keyspaces: &[Arc<KeyspaceInner>]) -> Result<(), AdminError> {
+        self.check_writable()?;
+        {
+            let mut log = self.lock_log();
+            if keyspaces.iter().any(|ks| !ks.view.load().active.memtable.is_empty()) {
+                self.seal(&mut log, keyspaces).inspect_err(|e| self.poison(e))?;
+            }
+        }
+        let waiting = |ks: &Arc<KeyspaceInner>| !ks.is_dropped() && !ks.view.load().sealed.is_empty();
+        let mut state = self.state();
+        while keyspaces.iter().any(waiting) {
+            self.check_writable()?;
+            state = self.wait(state);
+        }
+        Ok(())
+    }
+
+    /// Waits until nothing is running or due.
+    pub(crate) fn settle(&self) -> Result<(), AdminError> {
+        self.check_writable()?;
+        let busy = |state: &State, ks: &KeyspaceInner| {
+            !ks.view.load().sealed.is_empty()
+                || !state.jobs.get(&ks.id).is_none_or(|jobs| jobs.idle())
+                || self.next_plan(state, ks).is_some()
+        };
+        let mut state = self.state();
+        while state.keyspaces.values().any(|ks| busy(&state, ks)) {
+            self.check_writable()?;
+            state = self.wait(state);
+        }
+        Ok(())
+    }
+
+    /// A rewrite of one table of the last level that still holds what only a snapshot needed that is gone by
+    /// now. Every rewrite leaves a table whose sequence numbers are all forgotten, so this comes to an end.
+    fn cleaning(&self, shape: &Shape, keyspace: &KeyspaceInner) -> Option<Plan> {
+        let oldest = self.live_snapshots().first().copied().unwrap_or(SeqNo::MAX);
+        let level = shape.deepest().filter(|&level| level > 0)?;
+        let run = shape.levels[level].runs.first()?;
+        let table = run.tables.iter().find(|t| !t.busy && (1..=oldest).contains(&t.meta.max_seq))?;
+        Some(Plan {
+            inputs: vec![PlanInput { level, run: run.id, tables: vec![table.id()] }],
+            output_level: level,
+            output: OutputRun::Into(run.id),
+            range: table.range(),
+            max_table_bytes: keyspace.options.table_bytes,
+            borders: Vec::new(),
+            reason: Reason::Manual,
+            trivial_move: false,
+            bottommost: true,
+        })
+    }
+
+    /// Flushes and merges a keyspace into its last level, in the calling thread.
+    pub(crate) fn compact_all(&self, keyspace: &Arc<KeyspaceInner>) -> Result<(), AdminError> {
+        self.flush(std::slice::from_ref(keyspace))?;
+        let mut state = self.state();
+        // Alone: no automatic job and no other caller works on this keyspace meanwhile.
+        while state.jobs.entry(keyspace.id).or_default().manual {
+            state = self.wait(state);
+        }
+        state.jobs.entry(keyspace.id).or_default().manual = true;
+        let result = loop {
+            if let Err(error) = self.check_writable() {
+                break Err(error.into());
+            }
+            if keyspace.is_dropped() {
+                break Ok(());
+            }
+            if !state.jobs.entry(keyspace.id).or_default().running.is_empty() {
+                state = self.wait(state);
+                continue;
+            }
+            let shape = self.shape(&state, keyspace);
+            let next = keyspace.policy.manual(&shape, None).or_else(|| self.cleaning(&shape, keyspace));
+            let Some(plan) = next else { break Ok(()) };
+            let job = self.register(&mut state, keyspace, &plan);
+            drop(state);
+            let result = self.run_plan(keyspace, &plan, job);
+            state = self.state();
+            if let Err(error) = result {
+                drop(state);
+                self.poison(&error);
+                state = self.state();
+                break Err(error.into());
+            }
+        };
+        state.jobs.entry(keyspace.id).or_default().manual = false;
+        drop(state);
+        self.changed.notify_all();
+        result
+    }
+}

@@ -1,0 +1,434 @@
+//! The database: the public handle, and what opening, writing and background work share.
+
+mod background;
+mod checkpoint;
+mod commit;
+mod counters;
+mod inner;
+pub mod inspect;
+mod keyspace;
+mod maintain;
+mod open;
+mod replay;
+mod snapshot;
+mod stats;
+mod verify;
+
+use std::ops::RangeBounds;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use crate::batch::WriteBatch;
+use crate::error::{AdminError, Error, OpenError, ReadError, StorageError, WriteError};
+use crate::options::{Durability, KeyspaceOptions, Options};
+use crate::read::{Explanation, Iter};
+use crate::slice::Slice;
+use crate::tree::edit::VersionEdit;
+use crate::tree::meta::DEFAULT_KEYSPACE;
+
+use background::Workers;
+pub use counters::WriteCost;
+use inner::{DbInner, KeyspaceInner};
+pub use keyspace::Keyspace;
+pub use snapshot::{Snapshot, SnapshotView};
+pub use stats::{KeyspaceStats, LevelStats, RunStats, Stats};
+pub use verify::VerifyReport;
+
+/// What all handles of one open database share; the last one to go closes it.
+#[derive(Debug)]
+pub(crate) struct Handle {
+    pub(crate) inner: Arc<DbInner>,
+    workers: Mutex<Option<Workers>>,
+    shut: AtomicBool,
+}
+
+impl Handle {
+    pub(crate) fn commit(&self, batch: WriteBatch, durability: Option<Durability>) -> Result<(), WriteError> {
+        batch.check_owner(self.inner.instance)?;
+        let durability = durability.unwrap_or(self.inner.options.durability);
+        self.inner.write(batch, durability == Durability::Synced)
+    }
+
+    /// Ends background work, syncs the log and releases the directory. Once is enough.
+    fn shut_down(&self) -> Result<(), StorageError> {
+        if self.shut.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        let db = &self.inner;
+        // Behind the log lock, so that every write is either acknowledged before or refused.
+        let mut log = db.lock_log();
+        db.closed.store(true, Ordering::Relaxed);
+        let closed = match (db.read_only, db.poison.get()) {
+            (false, None) => db.close_log(&mut log),
+            _ => Ok(()),
+        };
+        drop(log);
+        db.state().closing = true;
+        db.changed.notify_all();
+        if let Some(workers) = self.workers.lock().expect("workers").take() {
+            workers.join();
+        }
+        db.remove_garbage();
+        db.lock.lock().expect("directory lock").take();
+        if let Some(manifest) = db.state().manifest.take().filter(|_| db.poison.get().is_none()) {
+            manifest.close()?;
+        }
+        closed
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        if let Err(error) = self.shut_down() {
+            log::error!("closing {}: {error}", self.inner.dir.display());
+        }
+    }
+}
+
+/// An open database: a handle that is cheap to clone and may be used from any thread. Methods that name no
+/// keyspace mean the default one.
+///
+/// ```
+/// use tamis::{Db, Options};
+///
+/// # let dir = tempfile::tempdir()?;
+/// let db = Db::open(dir.path(), Options::default())?;
+/// db.put("key", "value")?;
+/// assert_eq!(db.get("key")?.unwrap(), "value");
+/// for item in db.prefix("k") {
+///     let (key, value) = item?;
+///     println!("{key:?} = {value:?}");
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Db {
+    default: Keyspace,
+}
+
+impl Db {
+    /// Opens the database in `path`, creating it if the options allow.
+    ///
+    /// Replays the log: a torn tail that was never synced is cut with a warning (see [`Stats::warnings`]).
+    /// Costs one read of each table's metadata and one flush of what the log holds.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError::Locked`] if another handle or process has it open; [`OpenError::Incompatible`] if an option
+    /// contradicts the stored database, naming it; damage with file and offset.
+    pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Db, OpenError> {
+        let inner = open::open(path.as_ref(), options, false)?;
+        let workers = Workers::start(&inner)
+            .map_err(|e| OpenError::Storage(StorageError::io("start a thread for", path.as_ref(), &e)))?;
+        Ok(Db::with(inner, Some(workers)))
+    }
+
+    /// Opens the database in `path` without changing anything there and without taking its lock: the log is
+    /// replayed into memory, and the handle shows that moment for good. Writes are refused.
+    pub fn open_read_only(path: impl AsRef<Path>, options: Options) -> Result<Db, OpenError> {
+        Ok(Db::with(open::open(path.as_ref(), options, true)?, None))
+    }
+
+    fn with(inner: Arc<DbInner>, workers: Option<Workers>) -> Db {
+        Db::from_handle(Arc::new(Handle {
+            inner,
+            workers: Mutex::new(workers),
+            shut: AtomicBool::new(false),
+        }))
+    }
+
+    pub(crate) fn from_handle(handle: Arc<Handle>) -> Db {
+        let inner = handle.inner.directory.load()[&DEFAULT_KEYSPACE].clone();
+        Db { default: Keyspace { handle, inner } }
+    }
+
+    pub(crate) fn handle(&self) -> &Arc<Handle> {
+        &self.default.handle
+    }
+
+    fn inner(&self) -> &DbInner {
+        &self.default.handle.inner
+    }
+
+    /// The value of `key`, if it has one. Costs one digest, one question to each filter, and one block where a
+    /// filter says "maybe"; allocates nothing.
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>, ReadError> {
+        self.default.get(key)
+    }
+
+    /// The values of `keys`, in their order, all of one moment. Cheaper than single gets: the cache misses of
+    /// all keys overlap.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
+    /// db.put("a", "1")?;
+    /// let values = db.multi_get(&["a", "b"])?;
+    /// assert_eq!(values[0].as_deref(), Some(&b"1"[..]));
+    /// assert_eq!(values[1], None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Slice>>, ReadError> {
+        self.default.multi_get(keys)
+    }
+
+    /// Whether `key` has a value.
+    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool, ReadError> {
+        self.default.contains(key)
+    }
+
+    /// Gives `key` (up to 64 KiB) the value `value` (up to 4 GiB − 1), with the database's durability.
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<(), WriteError> {
+        self.default.put(key, value)
+    }
+
+    /// Deletes `key`; fine if it does not exist.
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<(), WriteError> {
+        self.default.delete(key)
+    }
+
+    /// Deletes all keys of a range, at the cost of one write however many there are.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
+    /// # for key in ["a", "b", "c"] { db.put(key, "value")?; }
+    /// db.delete_range("a".."c")?;
+    /// assert!(!db.contains("b")? && db.contains("c")?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn delete_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<(), WriteError> {
+        self.default.delete_range(range)
+    }
+
+    /// Commits a batch: all of it or nothing, across keyspaces, with the database's durability.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
+    /// let mut batch = tamis::WriteBatch::new();
+    /// batch.put("a", "1").delete("b");
+    /// db.write(batch)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn write(&self, batch: WriteBatch) -> Result<(), WriteError> {
+        self.handle().commit(batch, None)
+    }
+
+    /// Commits a batch with a durability of its own: [`Durability::Synced`] returns when the batch and
+    /// everything before it survive a power cut; the others return when the operating system has it.
+    pub fn write_with(&self, batch: WriteBatch, durability: Durability) -> Result<(), WriteError> {
+        self.handle().commit(batch, Some(durability))
+    }
+
+    /// Makes everything acknowledged so far survive a power cut.
+    pub fn sync(&self) -> Result<(), WriteError> {
+        self.inner().write(WriteBatch::new(), true)
+    }
+
+    /// The state of all keyspaces as of now, to read from later.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot::new(self)
+    }
+
+    /// All keys in order, as of now.
+    pub fn iter(&self) -> Iter {
+        self.default.iter()
+    }
+
+    /// The keys of a range in order, as of now.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
+    /// # for key in ["a", "b", "c"] { db.put(key, "value")?; }
+    /// let keys: Result<Vec<_>, _> = db.range("a"..="b").rev().map(|item| item.map(|(key, _)| key)).collect();
+    /// assert_eq!(keys?, ["b", "a"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Iter {
+        self.default.range(range)
+    }
+
+    /// The keys that start with `prefix` in order, as of now.
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
+        self.default.prefix(prefix)
+    }
+
+    /// Writes all memtables to tables and waits until that is done.
+    pub fn flush(&self) -> Result<(), AdminError> {
+        let all: Vec<_> = self.inner().directory.load().values().cloned().collect();
+        self.inner().flush(&all)
+    }
+
+    /// Merges everything in the default keyspace into the last level that holds data, and waits.
+    pub fn compact(&self) -> Result<(), AdminError> {
+        self.default.compact()
+    }
+
+    /// Waits until no flush or compaction is running or due.
+    pub fn settle(&self) -> Result<(), AdminError> {
+        self.inner().settle()
+    }
+
+    /// Makes a copy of the database as of now in the new directory `path`, which can be opened like any other:
+    /// files are given a second name where the file system can (so that it costs neither time nor space), and
+    /// copied elsewhere. Writes wait while the files are linked.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tamis::Db::open(dir.path().join("db"), tamis::Options::default())?;
+    /// db.put("key", "value")?;
+    /// db.checkpoint(dir.path().join("copy"))?;
+    /// let copy = tamis::Db::open(dir.path().join("copy"), tamis::Options::default())?;
+    /// assert_eq!(copy.get("key")?.unwrap(), "value");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn checkpoint(&self, path: impl AsRef<Path>) -> Result<(), AdminError> {
+        self.inner().checkpoint(path.as_ref())
+    }
+
+    /// Counters and shape, as of now. Costs a walk over the list of tables.
+    pub fn stats(&self) -> Stats {
+        Stats::of(self.inner())
+    }
+
+    /// The path that a get of `key` takes now, step by step.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
+    /// db.put("key", "value")?;
+    /// let explanation = db.explain_get("key")?;
+    /// assert_eq!(explanation.cost.digests, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn explain_get(&self, key: impl AsRef<[u8]>) -> Result<Explanation, ReadError> {
+        self.default.explain_get(key)
+    }
+
+    /// Reads every block of every table and every log record, and checks checksums, order, counts, filters and
+    /// the invariants of the tree. Damage is listed in the report, not returned as an error.
+    pub fn verify(&self) -> Result<VerifyReport, Error> {
+        self.inner().verify()
+    }
+
+    /// The keyspace that always exists.
+    pub fn default_keyspace(&self) -> &Keyspace {
+        &self.default
+    }
+
+    /// The keyspace called `name`.
+    pub fn keyspace(&self, name: &str) -> Result<Keyspace, AdminError> {
+        let directory = self.inner().directory.load();
+        let found = directory.values().find(|ks| ks.name == name && !ks.is_dropped());
+        match found {
+            Some(inner) => Ok(Keyspace { handle: self.handle().clone(), inner: inner.clone() }),
+            None => Err(AdminError::NoKeyspace { name: name.to_owned() }),
+        }
+    }
+
+    /// Makes a new keyspace; its options are stored with the database.
+    pub fn create_keyspace(&self, name: &str, options: KeyspaceOptions) -> Result<Keyspace, AdminError> {
+        let inner = self.inner().create_keyspace(name, options)?;
+        Ok(Keyspace { handle: self.handle().clone(), inner })
+    }
+
+    /// Drops the keyspace called `name` with all that is in it. Handles to it give errors from then on;
+    /// iterators made before go on.
+    pub fn drop_keyspace(&self, name: &str) -> Result<(), AdminError> {
+        self.inner().drop_keyspace(name)
+    }
+
+    /// The names of all keyspaces, in the order in which they were made.
+    pub fn keyspaces(&self) -> Vec<String> {
+        self.inner().state().keyspaces.values().map(|ks| ks.name.clone()).collect()
+    }
+
+    /// The database's directory.
+    pub fn path(&self) -> &Path {
+        self.inner().dir()
+    }
+
+    /// The options that the database was opened with.
+    pub fn options(&self) -> &Options {
+        &self.inner().options
+    }
+
+    /// Ends background work, syncs the log and releases the directory. Dropping the last handle does the same,
+    /// but cannot report an error. Other handles of the database refuse writes afterwards.
+    pub fn close(self) -> Result<(), AdminError> {
+        Ok(self.handle().shut_down()?)
+    }
+}
+
+impl Options {
+    /// The options that the database in `path` was last opened with, if there is one.
+    pub fn stored_in(path: impl AsRef<Path>) -> Result<Option<Options>, OpenError> {
+        let fs = open::file_system(&Options::default());
+        let path = crate::tree::files::options_path(path.as_ref());
+        let failed = |e: std::io::Error| StorageError::io("read", &path, &e);
+        if !fs.exists(&path).map_err(failed)? {
+            return Ok(None);
+        }
+        let bytes = crate::io::read_file(&*fs, &path).map_err(failed)?;
+        let text = String::from_utf8(bytes).map_err(|_| {
+            OpenError::Storage(StorageError::corrupt(&path, None, "the options are not text"))
+        })?;
+        Ok(Some(Options::from_text(&text)?))
+    }
+}
+
+impl DbInner {
+    fn create_keyspace(
+        &self,
+        name: &str,
+        options: KeyspaceOptions,
+    ) -> Result<Arc<KeyspaceInner>, AdminError> {
+        self.check_writable()?;
+        options.check()?;
+        if name.is_empty() || name.len() > 255 || name.chars().any(char::is_control) {
+            return Err(AdminError::BadName { name: name.to_owned() });
+        }
+        let mut state = self.state();
+        if state.keyspaces.values().any(|ks| ks.name == name) {
+            return Err(AdminError::KeyspaceExists { name: name.to_owned() });
+        }
+        let id = state.tree.next_keyspace;
+        let edit = VersionEdit {
+            create_keyspaces: vec![(id, name.to_owned(), options.to_text())],
+            log_floor: vec![(id, state.current_log)],
+            ..VersionEdit::default()
+        };
+        self.commit_edit(&mut state, edit, Vec::new(), |_, _, _| unreachable!("no tables change"))?;
+        let inner = Arc::new(KeyspaceInner::empty(id, name, options));
+        state.keyspaces.insert(id, inner.clone());
+        self.publish_directory(&state);
+        Ok(inner)
+    }
+
+    fn drop_keyspace(&self, name: &str) -> Result<(), AdminError> {
+        self.check_writable()?;
+        let mut state = self.state();
+        let found = state.keyspaces.values().find(|ks| ks.name == name).cloned();
+        let keyspace = found.ok_or_else(|| AdminError::NoKeyspace { name: name.to_owned() })?;
+        if keyspace.id == DEFAULT_KEYSPACE {
+            return Err(AdminError::DefaultKeyspace);
+        }
+        let edit = VersionEdit { drop_keyspaces: vec![keyspace.id], ..VersionEdit::default() };
+        self.commit_edit(&mut state, edit, Vec::new(), |_, _, _| unreachable!("no tables change"))?;
+        keyspace.dropped.store(true, Ordering::Relaxed);
+        keyspace.view.load().version.tables.iter().for_each(|table| table.mark_obsolete());
+        state.keyspaces.remove(&keyspace.id);
+        self.publish_directory(&state);
+        self.drop_obsolete_logs(&mut state);
+        drop(state);
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    fn publish_directory(&self, state: &inner::State) {
+        self.directory.store(Arc::new(state.keyspaces.iter().map(|(id, ks)| (*id, ks.clone())).collect()));
+    }
+}

@@ -1,0 +1,321 @@
+//! Opening: lock, manifest, tables, logs, and the first commit of the new session.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
+
+use arc_swap::ArcSwap;
+
+use crate::cache::BlockCache;
+use crate::db::commit::{LogState, insert, new_memtable};
+use crate::db::inner::{DbInner, KeyspaceInner, State};
+use crate::db::replay::replay;
+use crate::error::{OpenError, StorageError};
+use crate::io::{DirectFs, DiskFs, FileSystem, write_file_atomically};
+use crate::options::{ChecksumMode, Incompatible, KeyspaceOptions, Options, ReadMode, incompatible};
+use crate::read::ReadCounters;
+use crate::select::TableFilters;
+use crate::table::{ReaderConfig, Verify};
+use crate::tree::edit::VersionEdit;
+use crate::tree::files::{FileKind, lock_path, log_path, options_path, parse};
+use crate::tree::manifest::{LoadedManifest, Manifest};
+use crate::tree::meta::{DEFAULT_KEYSPACE, KeyspaceId, LogId};
+use crate::tree::open_table::{Garbage, OpenTable};
+use crate::tree::state::{KeyspaceState, ManifestState};
+use crate::tree::version::{MemtableSlot, Version, View};
+use crate::wal::End;
+
+/// The name of the keyspace that always exists.
+pub(crate) const DEFAULT_NAME: &str = "default";
+
+static INSTANCES: AtomicU64 = AtomicU64::new(0);
+
+/// The file system that the options ask for.
+pub(crate) fn file_system(options: &Options) -> Arc<dyn FileSystem> {
+    match (&options.file_system, options.read_mode) {
+        (Some(fs), _) => fs.clone(),
+        (None, ReadMode::Mapped) => Arc::new(DiskFs::new()),
+        (None, ReadMode::Buffered) => Arc::new(DiskFs::without_mapping()),
+        (None, ReadMode::Direct) => Arc::new(DirectFs::new()),
+    }
+}
+
+/// Opens or creates the database in `dir`; starts no threads.
+pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<DbInner>, OpenError> {
+    options.check()?;
+    let fs = file_system(&options);
+    let io = |operation, path: &Path, e: std::io::Error| StorageError::io(operation, path, &e);
+    let lock = if read_only {
+        None
+    } else {
+        let exists = fs.exists(&crate::tree::files::current_path(dir)).map_err(|e| io("look for", dir, e))?;
+        if exists && options.error_if_exists {
+            return Err(OpenError::Exists { path: dir.to_owned() });
+        }
+        if !exists && !options.create_if_missing {
+            return Err(OpenError::NotFound { path: dir.to_owned() });
+        }
+        if !exists {
+            fs.create_dir_all(dir).map_err(|e| io("create", dir, e))?;
+            sync_parent(&*fs, dir)?;
+        }
+        let path = lock_path(dir);
+        let lock = fs.lock(&path).map_err(|e| io("lock", &path, e))?;
+        Some(lock.ok_or(OpenError::Locked { path })?)
+    };
+    let mut warnings = Vec::new();
+    let (tree, manifest_number) = match Manifest::open(&*fs, dir)? {
+        Some(LoadedManifest { state, number, end }) => {
+            if let End::Torn { offset } = end {
+                let path = crate::tree::files::manifest_path(dir, number);
+                warnings.push(format!("{}: cut at offset {offset}: the last edit is torn", path.display()));
+            }
+            (state, number)
+        }
+        None if read_only => return Err(OpenError::NotFound { path: dir.to_owned() }),
+        None => {
+            refuse_headless(&*fs, dir)?;
+            (ManifestState::new(DEFAULT_NAME, &options.keyspace.to_text()), 0)
+        }
+    };
+
+    let cache = Some(Arc::new(BlockCache::new(options.cache_bytes, options.keyspace.block_bytes)));
+    let reader_config = ReaderConfig {
+        map: options.read_mode == ReadMode::Mapped,
+        verify: match options.verify_checksums {
+            ChecksumMode::Once => Verify::Once,
+            ChecksumMode::Always => Verify::Always,
+        },
+        cache: cache.clone(),
+        pin_metadata: options.pin_metadata,
+    };
+    let garbage = Arc::<Garbage>::default();
+    let names = fs.list(dir).map_err(|e| io("list", dir, e))?;
+    let files: Vec<(String, FileKind)> =
+        names.into_iter().filter_map(|name| parse(&name).map(|kind| (name, kind))).collect();
+    let largest = files.iter().map(|(_, kind)| match *kind {
+        FileKind::Table(number) | FileKind::Log(number) | FileKind::Manifest(number) => number,
+        _ => 0,
+    });
+    let largest = largest.max().unwrap_or(0);
+
+    let mut keyspaces: BTreeMap<KeyspaceId, Arc<KeyspaceInner>> = BTreeMap::new();
+    for (&id, stored) in &tree.keyspaces {
+        let keyspace = open_keyspace(&*fs, dir, &options, id, stored, &reader_config, &garbage)?;
+        keyspaces.insert(id, Arc::new(keyspace));
+    }
+
+    let floor = tree.log_floor();
+    let logs = files.iter().filter_map(|(_, kind)| match *kind {
+        FileKind::Log(id) if id >= floor => Some(id),
+        _ => None,
+    });
+    let mut logs: Vec<LogId> = logs.collect();
+    logs.sort_unstable();
+    if floor > 0 && logs.first() != Some(&floor) {
+        let missing = log_path(dir, floor);
+        let error =
+            StorageError::corrupt(&missing, None, "the log is missing, and writes in it are in no table");
+        if !options.salvage {
+            return Err(error.into());
+        }
+        warnings.push(error.to_string());
+    }
+
+    let inner = DbInner {
+        dir: dir.to_owned(),
+        read_only,
+        instance: INSTANCES.fetch_add(1, Ordering::Relaxed),
+        cache,
+        reader_config,
+        garbage,
+        queue: Default::default(),
+        log: Mutex::new(LogState::new(None, 0, 0)),
+        changed: Condvar::new(),
+        closed_logs: Mutex::default(),
+        snapshots: Mutex::default(),
+        visible_seq: AtomicU64::new(tree.last_seq),
+        next_file: AtomicU64::new(tree.next_file.max(largest + 1)),
+        directory: ArcSwap::from_pointee(keyspaces.iter().map(|(id, ks)| (*id, ks.clone())).collect()),
+        poison: OnceLock::new(),
+        closed: AtomicBool::new(false),
+        warnings: Mutex::new(Vec::new()),
+        read_counters: Arc::new(ReadCounters::default()),
+        write_counters: Default::default(),
+        lock: Mutex::new(lock),
+        state: Mutex::new(State {
+            manifest: None,
+            manifest_number,
+            tree,
+            keyspaces,
+            jobs: HashMap::new(),
+            next_job: 0,
+            logs: Vec::new(),
+            current_log: 0,
+            recyclable: Vec::new(),
+            closing: false,
+            round_robin: 0,
+        }),
+        fs,
+        options,
+    };
+    warnings.into_iter().for_each(|warning| inner.warn(warning));
+    recover(&inner, &logs)?;
+    if !read_only {
+        remove_leftovers(&inner, &files)?;
+    }
+    Ok(Arc::new(inner))
+}
+
+fn open_keyspace(
+    fs: &dyn FileSystem,
+    dir: &Path,
+    options: &Options,
+    id: KeyspaceId,
+    stored: &KeyspaceState,
+    config: &ReaderConfig,
+    garbage: &Arc<Garbage>,
+) -> Result<KeyspaceInner, OpenError> {
+    let stored_options = KeyspaceOptions::from_text(&stored.options)?;
+    let options = if id == DEFAULT_KEYSPACE { options.keyspace.clone() } else { stored_options.clone() };
+    let deepest = stored.runs.keys().map(|(level, _)| *level as usize).max().unwrap_or(0);
+    if let Some(Incompatible { name, stored, asked, advice }) =
+        incompatible(&stored_options, &options, deepest)
+    {
+        return Err(OpenError::Incompatible { name, stored, asked, advice });
+    }
+    let mut tables = HashMap::new();
+    for meta in stored.tables() {
+        let table = OpenTable::open(fs, dir, Arc::new(meta.clone()), config, garbage)?;
+        tables.insert(meta.id, table);
+    }
+    let version =
+        Version::build(stored, |id| tables[&id].clone(), |tables| Box::new(TableFilters::new(tables)));
+    Ok(KeyspaceInner::with_version(id, &stored.name, options, version))
+}
+
+/// Refuses to take a directory that has lost its `CURRENT` for an empty one: a new database names its manifest
+/// before it makes its first log or table.
+fn refuse_headless(fs: &dyn FileSystem, dir: &Path) -> Result<(), OpenError> {
+    let names = fs.list(dir).map_err(|e| StorageError::io("list", dir, &e))?;
+    let data = |name: &&String| matches!(parse(name), Some(FileKind::Table(_) | FileKind::Log(_)));
+    match names.iter().find(data) {
+        None => Ok(()),
+        Some(name) => {
+            let what = format!("it is missing although there is data ({name})");
+            Err(StorageError::corrupt(&crate::tree::files::current_path(dir), None, what).into())
+        }
+    }
+}
+
+/// Makes the name of a directory durable in its parent.
+pub(crate) fn sync_parent(fs: &dyn FileSystem, dir: &Path) -> Result<(), StorageError> {
+    let parent = dir.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    fs.sync_dir(parent).map_err(|e| StorageError::io("sync", parent, &e))
+}
+
+/// Replays the logs into memtables; a writable database then flushes them and starts a log of its own, in one
+/// edit, so that a crash during recovery changes nothing.
+fn recover(db: &DbInner, logs: &[LogId]) -> Result<(), OpenError> {
+    let floors: HashMap<KeyspaceId, LogId> = {
+        let state = db.state();
+        state.tree.keyspaces.iter().map(|(&id, ks)| (id, ks.log_floor)).collect()
+    };
+    let keyspaces = db.directory.load_full();
+    let mut edit = VersionEdit::default();
+    let mut opened: Vec<Arc<OpenTable>> = Vec::new();
+    let mut next_epoch = db.state().tree.next_epoch;
+    // Writes a keyspace's memtable to a table and gives it a new one.
+    let mut flush = |keyspace: &KeyspaceInner, edit: &mut VersionEdit| -> Result<(), StorageError> {
+        let view = keyspace.view.load_full();
+        if view.active.memtable.is_empty() {
+            return Ok(());
+        }
+        let run = db.next_file.fetch_add(1, Ordering::Relaxed);
+        let written = db.write_memtable(&keyspace.options, &view.active, next_epoch, false)?;
+        next_epoch += 1;
+        let (metas, bytes) = written.expect("cannot be cancelled");
+        opened.extend(db.open_tables(&metas)?);
+        edit.added.extend(metas.into_iter().map(|meta| (keyspace.id, 0, run, meta)));
+        db.write_counters.flushes.add(1);
+        db.write_counters.flush_bytes.add(bytes);
+        let active = MemtableSlot::new(new_memtable(&keyspace.options), 0);
+        keyspace.view.store(Arc::new(View { active, sealed: Vec::new(), version: view.version.clone() }));
+        Ok(())
+    };
+    let replayed = replay(&*db.fs, &db.dir, logs, db.options.salvage, |log, seq, op| {
+        let id = op.keyspace();
+        let Some(keyspace) = keyspaces.get(&id).filter(|_| log >= floors.get(&id).copied().unwrap_or(0))
+        else {
+            return Ok(());
+        };
+        let full =
+            |slot: &MemtableSlot| slot.memtable.memory_bytes() as u64 >= keyspace.options.memtable_bytes;
+        if !db.read_only && full(&keyspace.view.load().active) {
+            flush(keyspace, &mut edit)?;
+        }
+        insert(&keyspace.view.load().active.memtable, op, seq);
+        Ok(())
+    })?;
+    replayed.warnings.into_iter().for_each(|warning| db.warn(warning));
+    let last_seq = replayed.last_seq.max(db.visible());
+    db.visible_seq.store(last_seq, Ordering::Release);
+    if db.read_only {
+        return Ok(());
+    }
+    for keyspace in keyspaces.values() {
+        flush(keyspace, &mut edit)?;
+    }
+
+    let id = db.next_file.fetch_add(1, Ordering::Relaxed);
+    let mut state = db.state();
+    db.roll_manifest(&mut state)?;
+    let writer = db.create_log(id, None)?;
+    state.current_log = id;
+    for (ks, keyspace) in keyspaces.iter() {
+        let options = keyspace.options.to_text();
+        if state.tree.keyspaces[ks].options != options {
+            edit.set_options.push((*ks, options));
+        }
+    }
+    edit.next_epoch = Some(next_epoch);
+    edit.log_floor = keyspaces.keys().map(|&ks| (ks, id)).collect();
+    db.commit_edit(&mut state, edit, opened, |_, view, version| View {
+        active: view.active.clone(),
+        sealed: Vec::new(),
+        version,
+    })?;
+    drop(state);
+    *db.lock_log() = LogState::new(Some(writer), id, last_seq);
+    let path = options_path(&db.dir);
+    write_file_atomically(&*db.fs, &path, db.options.to_text().as_bytes())
+        .map_err(|e| StorageError::io("write", &path, &e))?;
+    Ok(())
+}
+
+/// Removes what a crash or an earlier session left behind: unfinished tables, replayed logs, old manifests.
+fn remove_leftovers(db: &DbInner, files: &[(String, FileKind)]) -> Result<(), OpenError> {
+    let state = db.state();
+    let tables: HashSet<u64> = state
+        .keyspaces
+        .values()
+        .flat_map(|ks| ks.view.load().version.tables.clone())
+        .map(|t| t.meta.id)
+        .collect();
+    for (name, kind) in files {
+        let keep = match kind {
+            FileKind::Table(id) => tables.contains(id),
+            FileKind::Log(id) => *id >= state.current_log,
+            FileKind::Manifest(number) => *number == state.manifest_number,
+            FileKind::Temporary => false,
+            FileKind::Current | FileKind::Lock | FileKind::Options => true,
+        };
+        if !keep {
+            db.garbage.push(db.dir.join(name));
+        }
+    }
+    drop(state);
+    db.remove_garbage();
+    Ok(())
+}

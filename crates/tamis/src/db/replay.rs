@@ -1,0 +1,111 @@
+//! Reading the logs back after a crash or a clean close.
+//!
+//! Logs are replayed in order of their numbers; sequence numbers run on without a gap from record to record
+//! and from log to log. Where the chain breaks, two cases are told apart:
+//!
+//! * **Torn**: the writes behind the break were never promised to survive (they were not synced). They are
+//!   dropped, with a warning, together with everything after them, so that what remains is a prefix of all
+//!   writes.
+//! * **Damaged**: a later record says that the missing part had been synced. That is an error, unless the user
+//!   asks for salvage: then everything that can be read is taken, with a warning for each gap.
+
+use std::path::Path;
+
+use crate::batch::{BatchOp, Ops};
+use crate::db::commit::RecordHeader;
+use crate::error::{OpenError, StorageError};
+use crate::io::{Access, FileSystem};
+use crate::key::SeqNo;
+use crate::tree::files::log_path;
+use crate::tree::meta::LogId;
+use crate::wal::{End, LogKind, LogReader, ReadOptions};
+
+/// What a replay ended with.
+#[derive(Debug)]
+pub(crate) struct Replayed {
+    /// The last sequence number that was read; 0 if there were no records.
+    pub(crate) last_seq: SeqNo,
+    /// What had to be dropped, in words.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Reads `logs` (ascending) and gives every operation with its log and sequence number to `apply`.
+pub(crate) fn replay(
+    fs: &dyn FileSystem,
+    dir: &Path,
+    logs: &[LogId],
+    salvage: bool,
+    mut apply: impl FnMut(LogId, SeqNo, &BatchOp<'_>) -> Result<(), OpenError>,
+) -> Result<Replayed, OpenError> {
+    let mut replayed = Replayed { last_seq: 0, warnings: Vec::new() };
+    // Where the chain broke: the log, the offset and what was found there.
+    let mut broken: Option<(LogId, u64, String)> = None;
+    for (i, &id) in logs.iter().enumerate() {
+        let path = log_path(dir, id);
+        let last = i + 1 == logs.len();
+        let file = fs.open(&path, Access::Sequential).map_err(|e| StorageError::io("open", &path, &e))?;
+        let options = ReadOptions { expect_complete: false, salvage };
+        let mut reader = LogReader::open(file, &path, LogKind::Writes, id, options)?;
+        let mut dropped = 0u64;
+        while let Some(record) = reader.next_record()? {
+            let offset = record.offset;
+            let damaged = |what: &str| StorageError::corrupt(&path, offset, what);
+            let (header, operations) = RecordHeader::decode(record.payload)
+                .ok_or_else(|| damaged("a record whose header does not decode"))?;
+            if let Some((log, at, what)) = broken.as_ref().filter(|_| !salvage) {
+                if header.older_logs_synced {
+                    return Err(StorageError::corrupt(&log_path(dir, *log), *at, what.clone()).into());
+                }
+                dropped += 1;
+                continue;
+            }
+            let expected = replayed.last_seq + 1;
+            if replayed.last_seq > 0 && header.first_seq != expected {
+                let what = format!("its first write is number {}, expected {expected}", header.first_seq);
+                if !salvage || header.first_seq < expected {
+                    return Err(damaged(&what).into());
+                }
+                replayed.warnings.push(format!("{} at offset {offset}: {what}", path.display()));
+            }
+            let mut seq = header.first_seq;
+            for op in Ops::new(operations) {
+                let op = op.map_err(|e| damaged(&format!("{e}")))?;
+                apply(id, seq, &op)?;
+                seq += 1;
+            }
+            if seq - header.first_seq != header.count || header.count == 0 {
+                return Err(damaged("a record whose count of operations is wrong").into());
+            }
+            replayed.last_seq = seq - 1;
+        }
+        for gap in reader.gaps() {
+            replayed.warnings.push(format!("{}: {gap}", path.display()));
+        }
+        if dropped > 0 {
+            let note =
+                format!("{}: dropped {dropped} records behind the torn end of an older log", path.display());
+            replayed.warnings.push(note);
+        }
+        let torn = match reader.end().expect("the reader came to its end") {
+            End::Closed { .. } => None,
+            End::Clean { offset } => (!last).then(|| (*offset, "the log ends without its closing record")),
+            End::Torn { offset } => Some((*offset, "a record is torn")),
+            End::Damaged { offset, what } if salvage => {
+                replayed.warnings.push(format!("{} at offset {offset}: {what}", path.display()));
+                None
+            }
+            End::Damaged { offset, what } => {
+                return Err(StorageError::corrupt(&path, *offset, what.clone()).into());
+            }
+        };
+        if let (Some((offset, what)), None) = (torn, &broken) {
+            let note = format!("{}: cut at offset {offset}: {what}; it was never synced", path.display());
+            // A log that was created and never written to is no news.
+            if offset > 0 && !(last && what.starts_with("the log")) {
+                replayed.warnings.push(note);
+            }
+            broken = Some((id, offset, what.to_owned()));
+        }
+    }
+    Ok(replayed)
+}

@@ -1,0 +1,209 @@
+//! What an open database tells about itself.
+
+use std::sync::atomic::Ordering;
+
+use crate::db::counters::WriteCost;
+use crate::db::inner::{DbInner, KeyspaceInner, State};
+use crate::key::KeyEnd;
+use crate::read::ReadCost;
+use crate::tree::open_table::TableFilter;
+use crate::tree::version::Version;
+
+/// Counters and shape of a database at one moment. Sizes are in bytes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Stats {
+    /// What reads cost since opening.
+    pub read: ReadCost,
+    /// What writes cost since opening.
+    pub write: WriteCost,
+    /// Every keyspace.
+    pub keyspaces: Vec<KeyspaceStats>,
+    /// What the block cache holds.
+    pub cache_used_bytes: u64,
+    /// What the block cache may hold.
+    pub cache_capacity_bytes: u64,
+    /// Log files that are needed.
+    pub log_files: usize,
+    /// Their bytes.
+    pub log_bytes: u64,
+    /// All memtables.
+    pub memtable_bytes: u64,
+    /// All filters in memory.
+    pub filter_bytes: u64,
+    /// All indexes in memory.
+    pub index_bytes: u64,
+    /// Live snapshots.
+    pub snapshots: usize,
+    /// The oldest live snapshot's sequence number.
+    pub oldest_snapshot: Option<u64>,
+    /// The newest sequence number that readers see.
+    pub visible_seq: u64,
+    /// The number that the next flush gets.
+    pub next_epoch: u64,
+    /// Why writes stopped, if they did.
+    pub poisoned: Option<String>,
+    /// What was noticed at opening and since, in words.
+    pub warnings: Vec<String>,
+}
+
+/// One keyspace.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct KeyspaceStats {
+    /// Its name.
+    pub name: String,
+    /// Memtables, the active one included.
+    pub memtables: usize,
+    /// Their bytes.
+    pub memtable_bytes: u64,
+    /// Key versions in them.
+    pub memtable_entries: u64,
+    /// The levels from 0 down to the deepest that the options allow.
+    pub levels: Vec<LevelStats>,
+    /// Sorted runs on disk.
+    pub runs: usize,
+    /// Key versions on disk, deletes included.
+    pub entries: u64,
+    /// How many of them are deletes.
+    pub deletes: u64,
+    /// Range tombstones on disk.
+    pub range_tombstones: u64,
+    /// Bytes of the table files.
+    pub table_bytes: u64,
+    /// Bytes of all keys and values on disk before compression.
+    pub raw_bytes: u64,
+    /// Bytes of the filters in memory.
+    pub filter_bytes: u64,
+    /// Bytes of the indexes in memory.
+    pub index_bytes: u64,
+    /// Filter bits in memory per key version on disk.
+    pub filter_bits_per_key: f64,
+    /// Tables that are read without a filter although one is wanted (built without, or damaged).
+    pub tables_without_filter: usize,
+}
+
+/// One level.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LevelStats {
+    /// Its number.
+    pub level: usize,
+    /// Its runs, newest first.
+    pub runs: Vec<RunStats>,
+    /// Up to how many bytes it may grow before it is compacted (0: counted in runs).
+    pub target_bytes: u64,
+}
+
+/// One sorted run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RunStats {
+    /// Its id.
+    pub run: u64,
+    /// Its tables.
+    pub tables: usize,
+    /// Key versions.
+    pub entries: u64,
+    /// Bytes of its files.
+    pub bytes: u64,
+    /// Bytes of its filters in memory.
+    pub filter_bytes: u64,
+    /// Its smallest key.
+    pub smallest: Vec<u8>,
+    /// Its largest key (empty if it has no end).
+    pub largest: Vec<u8>,
+    /// The flushes it may hold data of: from the first to before the second.
+    pub epochs: (u64, u64),
+}
+
+impl Stats {
+    pub(crate) fn of(db: &DbInner) -> Stats {
+        let log_len = db.lock_log().writer.as_ref().map_or(0, crate::wal::LogWriter::len);
+        let state = db.state();
+        let keyspaces: Vec<_> =
+            state.keyspaces.values().map(|keyspace| KeyspaceStats::of(db, &state, keyspace)).collect();
+        let snapshots = db.live_snapshots();
+        let sum = |f: fn(&KeyspaceStats) -> u64| keyspaces.iter().map(f).sum();
+        Stats {
+            read: db.read_counters.read(),
+            write: db.write_counters.read(),
+            cache_used_bytes: db.cache.as_ref().map_or(0, |c| c.used_bytes()),
+            cache_capacity_bytes: db.options.cache_bytes,
+            log_files: state.logs.len() + usize::from(!db.read_only),
+            log_bytes: log_len + state.logs.iter().map(|log| log.bytes).sum::<u64>(),
+            memtable_bytes: sum(|k| k.memtable_bytes),
+            filter_bytes: sum(|k| k.filter_bytes),
+            index_bytes: sum(|k| k.index_bytes),
+            snapshots: snapshots.len(),
+            oldest_snapshot: snapshots.first().copied(),
+            visible_seq: db.visible_seq.load(Ordering::Acquire),
+            next_epoch: state.tree.next_epoch,
+            poisoned: db.poison.get().cloned(),
+            warnings: db.warnings.lock().expect("warnings").clone(),
+            keyspaces,
+        }
+    }
+}
+
+impl KeyspaceStats {
+    pub(crate) fn of(db: &DbInner, state: &State, keyspace: &KeyspaceInner) -> KeyspaceStats {
+        let view = keyspace.view.load_full();
+        let version = &view.version;
+        let targets = keyspace.policy.level_targets(&db.shape(state, keyspace));
+        let mut levels: Vec<LevelStats> = targets
+            .iter()
+            .enumerate()
+            .map(|(level, &target_bytes)| LevelStats { level, runs: Vec::new(), target_bytes })
+            .collect();
+        for (place, run) in version.runs.iter().enumerate() {
+            if run.level >= levels.len() {
+                let level = levels.len();
+                levels.extend((level..=run.level).map(|level| LevelStats { level, ..LevelStats::default() }));
+            }
+            levels[run.level].runs.push(run_stats(version, place));
+        }
+        let sum = |f: fn(&crate::tree::open_table::OpenTable) -> u64| {
+            version.tables.iter().map(|t| f(t)).sum::<u64>()
+        };
+        let entries = sum(|t| t.meta.entries);
+        let filter_bytes = sum(|t| t.filter_memory() as u64);
+        KeyspaceStats {
+            name: keyspace.name.clone(),
+            memtables: 1 + view.sealed.len(),
+            memtable_bytes: view.memtables().map(|m| m.memtable.memory_bytes() as u64).sum(),
+            memtable_entries: view.memtables().map(|m| m.memtable.entries() as u64).sum(),
+            levels,
+            runs: version.runs.len(),
+            entries,
+            deletes: sum(|t| t.meta.deletes),
+            range_tombstones: sum(|t| t.meta.range_tombstones),
+            table_bytes: version.table_bytes(),
+            raw_bytes: sum(|t| t.meta.raw_bytes),
+            filter_bytes,
+            index_bytes: sum(|t| t.table.memory_bytes() as u64),
+            filter_bits_per_key: if entries == 0 { 0.0 } else { filter_bytes as f64 * 8.0 / entries as f64 },
+            tables_without_filter: version
+                .tables
+                .iter()
+                .filter(|t| matches!(t.filter, TableFilter::None | TableFilter::Damaged))
+                .count(),
+        }
+    }
+}
+
+fn run_stats(version: &Version, place: usize) -> RunStats {
+    let run = &version.runs[place];
+    let tables = &version.tables[run.tables.clone()];
+    let hulls = || tables.iter().map(|t| t.meta.epochs.hull());
+    let largest = match &tables[tables.len() - 1].meta.largest {
+        KeyEnd::Included(key) | KeyEnd::Excluded(key) => key.to_vec(),
+        KeyEnd::Unbounded => Vec::new(),
+    };
+    RunStats {
+        run: run.id,
+        tables: tables.len(),
+        entries: tables.iter().map(|t| t.meta.entries).sum(),
+        bytes: tables.iter().map(|t| t.meta.file_bytes).sum(),
+        filter_bytes: tables.iter().map(|t| t.filter_memory() as u64).sum(),
+        smallest: tables[0].meta.smallest.to_vec(),
+        largest,
+        epochs: (hulls().map(|h| h.0).min().unwrap_or(0), hulls().map(|h| h.1).max().unwrap_or(0)),
+    }
+}

@@ -1,0 +1,290 @@
+//! Errors: one narrow enum per kind of operation, all of which convert into [`Error`].
+//!
+//! A message names the file and the offset where they apply, and what the caller can do.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A system call that failed.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("could not {operation} {}: {message}", path.display())]
+pub struct IoFailure {
+    /// What was attempted, as a verb ("read", "sync", "rename").
+    pub operation: &'static str,
+    /// The file or directory concerned.
+    pub path: PathBuf,
+    /// The kind of the operating system's error.
+    pub kind: io::ErrorKind,
+    /// The operating system's own words.
+    pub message: String,
+}
+
+impl IoFailure {
+    /// Wraps an operating system error with what was attempted on which file.
+    pub fn new(operation: &'static str, path: &Path, source: &io::Error) -> Self {
+        IoFailure { operation, path: path.to_owned(), kind: source.kind(), message: source.to_string() }
+    }
+}
+
+/// Bytes on disk that are not what was written.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{} is damaged{}: {what}; run `tamis verify` to see how far it goes, and restore the file from a \
+         checkpoint or open with `salvage`", path.display(), at(offset))]
+pub struct Corruption {
+    /// The damaged file.
+    pub path: PathBuf,
+    /// The offset of the damaged record or block in bytes, where it is known.
+    pub offset: Option<u64>,
+    /// What is wrong there.
+    pub what: String,
+}
+
+fn at(offset: &Option<u64>) -> String {
+    offset.map(|o| format!(" at offset {o}")).unwrap_or_default()
+}
+
+/// What can go wrong below the engine: a failed system call or damaged bytes.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum StorageError {
+    /// A system call failed.
+    #[error(transparent)]
+    Io(#[from] IoFailure),
+    /// Bytes on disk are damaged.
+    #[error(transparent)]
+    Corrupt(#[from] Corruption),
+}
+
+impl StorageError {
+    /// A failed system call on `path`.
+    pub fn io(operation: &'static str, path: &Path, source: &io::Error) -> Self {
+        StorageError::Io(IoFailure::new(operation, path, source))
+    }
+
+    /// Damaged bytes in `path`.
+    pub fn corrupt(path: &Path, offset: impl Into<Option<u64>>, what: impl Into<String>) -> Self {
+        StorageError::Corrupt(Corruption { path: path.to_owned(), offset: offset.into(), what: what.into() })
+    }
+
+    /// Whether the device or quota ran out of room.
+    pub fn is_out_of_space(&self) -> bool {
+        matches!(self, StorageError::Io(e) if e.kind == io::ErrorKind::StorageFull
+            || e.kind == io::ErrorKind::QuotaExceeded)
+    }
+}
+
+fn at_line(line: &usize) -> String {
+    if *line == 0 { String::new() } else { format!("line {line}: ") }
+}
+
+/// Why options were refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum OptionsError {
+    /// A name that no option has.
+    #[error("{}no option is called `{name}`; `tamis options` lists them all", at_line(line))]
+    Unknown {
+        /// The line of the text, from 1; 0 if the option was not set by a text.
+        line: usize,
+        /// The unknown name.
+        name: String,
+    },
+    /// A line that is neither `name = value`, a comment nor empty.
+    #[error("line {line}: expected `name = value`, found `{text}`")]
+    Syntax {
+        /// The line of the text, from 1.
+        line: usize,
+        /// The line.
+        text: String,
+    },
+    /// A value that the option does not take.
+    #[error("option `{name}` does not take `{value}`: {expected}")]
+    Value {
+        /// The option's name.
+        name: &'static str,
+        /// The value given.
+        value: String,
+        /// What it takes: type, unit and range.
+        expected: String,
+    },
+}
+
+/// Why a database could not be opened.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum OpenError {
+    /// Another process (or another handle in this one) has the directory open.
+    #[error("{} is in use by another process; close that one, or open it read-only", path.display())]
+    Locked {
+        /// The lock file.
+        path: PathBuf,
+    },
+    /// There is no database there and the options do not allow creating one.
+    #[error("there is no database in {}; set `create_if_missing` to create one", path.display())]
+    NotFound {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// There is a database there and the options ask for a new one.
+    #[error("there is a database in {} already, and `error_if_exists` is set", path.display())]
+    Exists {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// An option that contradicts what the stored database was made with.
+    #[error("option `{name}` is `{asked}`, but the database was made with `{stored}`: {advice}")]
+    Incompatible {
+        /// The option's name.
+        name: &'static str,
+        /// The value in the database.
+        stored: String,
+        /// The value asked for.
+        asked: String,
+        /// What to do.
+        advice: String,
+    },
+    /// A file of a format that this version of the library does not read.
+    #[error("{} has format version {found}; this library reads up to {supported}", path.display())]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: u32,
+        /// The newest version this library reads.
+        supported: u32,
+    },
+    /// Options out of their range or not understood.
+    #[error(transparent)]
+    Options(#[from] OptionsError),
+    /// A failed system call or damaged bytes.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+}
+
+/// Why a read failed.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum ReadError {
+    /// The keyspace was dropped while the handle lived on.
+    #[error("keyspace `{name}` was dropped")]
+    Dropped {
+        /// The keyspace's name.
+        name: String,
+    },
+    /// A failed system call or damaged bytes.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+}
+
+/// Why a write was not acknowledged.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum WriteError {
+    /// A key beyond [`MAX_KEY_BYTES`](crate::MAX_KEY_BYTES).
+    #[error("a key of {len} bytes is too long: keys hold at most {max} bytes")]
+    KeyTooLong {
+        /// The key's length in bytes.
+        len: usize,
+        /// The longest allowed, in bytes.
+        max: usize,
+    },
+    /// A value beyond [`MAX_VALUE_BYTES`](crate::MAX_VALUE_BYTES).
+    #[error("a value of {len} bytes is too long: values hold at most {max} bytes")]
+    ValueTooLong {
+        /// The value's length in bytes.
+        len: usize,
+        /// The longest allowed, in bytes.
+        max: usize,
+    },
+    /// A range whose start lies behind its end.
+    #[error("the range to delete starts after its end")]
+    ReversedRange,
+    /// The database was opened read-only.
+    #[error("the database is open read-only")]
+    ReadOnly,
+    /// The handle was closed.
+    #[error("the database is closed")]
+    Closed,
+    /// An earlier failure (a failed sync, a full disk, damage found by a flush) left it unknown what is on
+    /// disk, so nothing more is acknowledged.
+    #[error("writes stopped after an earlier failure: {cause}; reopen the database to go on")]
+    Poisoned {
+        /// The failure.
+        cause: String,
+    },
+    /// The keyspace was dropped while the handle lived on.
+    #[error("keyspace `{name}` was dropped")]
+    Dropped {
+        /// The keyspace's name.
+        name: String,
+    },
+    /// The keyspace belongs to another database.
+    #[error("keyspace `{name}` belongs to another database")]
+    ForeignKeyspace {
+        /// The keyspace's name.
+        name: String,
+    },
+    /// A failed system call.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+}
+
+/// Why an administrative operation (flush, compact, checkpoint, keyspaces) failed.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum AdminError {
+    /// A keyspace of that name exists.
+    #[error("a keyspace called `{name}` exists already")]
+    KeyspaceExists {
+        /// The name.
+        name: String,
+    },
+    /// No keyspace has that name.
+    #[error("no keyspace is called `{name}`")]
+    NoKeyspace {
+        /// The name.
+        name: String,
+    },
+    /// A keyspace name that is empty, too long, or holds control characters.
+    #[error("`{name}` cannot name a keyspace: 1 to 255 bytes without control characters")]
+    BadName {
+        /// The name.
+        name: String,
+    },
+    /// The default keyspace cannot be dropped.
+    #[error("the default keyspace cannot be dropped")]
+    DefaultKeyspace,
+    /// The directory of a checkpoint exists already.
+    #[error("{} exists already; a checkpoint goes to a new directory", path.display())]
+    TargetExists {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// Options out of their range.
+    #[error(transparent)]
+    Options(#[from] OptionsError),
+    /// The write path refused.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// A failed system call or damaged bytes.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+}
+
+/// Any error of the library: every narrower one converts into it.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// From opening.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// From reading.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// From writing.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// From administrative operations.
+    #[error(transparent)]
+    Admin(#[from] AdminError),
+    /// From options.
+    #[error(transparent)]
+    Options(#[from] OptionsError),
+    /// From below the engine.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+}

@@ -1,0 +1,155 @@
+//! Keys as the engine orders them: user key ascending, then sequence number descending.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+/// The longest key, in bytes (64 KiB).
+pub const MAX_KEY_BYTES: usize = 64 << 10;
+
+/// The longest value, in bytes (4 GiB minus one).
+pub const MAX_VALUE_BYTES: usize = u32::MAX as usize;
+
+/// A sequence number: the position of one operation in the one order of all writes of a database.
+/// 56 bits; 0 means "older than everything that anyone may still ask for".
+pub(crate) type SeqNo = u64;
+
+/// The largest sequence number (2^56 − 1), used in seeks to mean "the newest version".
+pub(crate) const MAX_SEQNO: SeqNo = (1 << 56) - 1;
+
+/// What one version of a key says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    /// The key is deleted.
+    Delete = 0,
+    /// The key has the value that follows.
+    Put = 1,
+}
+
+impl Kind {
+    /// The kind with this byte, if there is one.
+    pub(crate) fn from_byte(byte: u8) -> Option<Kind> {
+        match byte {
+            0 => Some(Kind::Delete),
+            1 => Some(Kind::Put),
+            _ => None,
+        }
+    }
+}
+
+/// Orders two versions: by user key ascending, then by sequence number descending (newest first).
+#[inline]
+pub(crate) fn compare_versions(a_key: &[u8], a_seq: SeqNo, b_key: &[u8], b_seq: SeqNo) -> Ordering {
+    a_key.cmp(b_key).then(b_seq.cmp(&a_seq))
+}
+
+/// The first eight bytes of `key` as a big-endian number, padded with zeros: an order-preserving
+/// digest of the key's start. `a < b` implies `prefix_of(a) <= prefix_of(b)`; equal prefixes say nothing.
+#[inline]
+pub(crate) fn prefix_of(key: &[u8]) -> u64 {
+    if let Some(head) = key.first_chunk::<8>() {
+        return u64::from_be_bytes(*head);
+    }
+    let mut head = [0u8; 8];
+    head[..key.len()].copy_from_slice(key);
+    u64::from_be_bytes(head)
+}
+
+/// How many leading bytes `a` and `b` share.
+#[inline]
+pub(crate) fn common_prefix_len(a: &[u8], b: &[u8]) -> usize {
+    a.iter().zip(b).take_while(|(x, y)| x == y).count()
+}
+
+/// The smallest key that is greater than every key starting with `prefix`, or `None` if there is none
+/// (the prefix is empty or consists of 0xFF bytes only).
+pub(crate) fn prefix_successor(prefix: &[u8]) -> Option<Vec<u8>> {
+    let last = prefix.iter().rposition(|&b| b != 0xFF)?;
+    let mut next = prefix[..=last].to_vec();
+    next[last] += 1;
+    Some(next)
+}
+
+/// A shared, immutable key.
+pub(crate) type KeyBytes = Arc<[u8]>;
+
+/// Where a range of keys ends.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum KeyEnd {
+    /// The last key of the range.
+    Included(KeyBytes),
+    /// The first key after the range.
+    Excluded(KeyBytes),
+    /// The range has no end.
+    Unbounded,
+}
+
+impl KeyEnd {
+    /// Whether a range that ends here holds keys at or after `key`, as far as its end is concerned.
+    #[inline]
+    pub(crate) fn reaches(&self, key: &[u8]) -> bool {
+        match self {
+            KeyEnd::Included(end) => key <= &end[..],
+            KeyEnd::Excluded(end) => key < &end[..],
+            KeyEnd::Unbounded => true,
+        }
+    }
+}
+
+impl Ord for KeyEnd {
+    fn cmp(&self, other: &KeyEnd) -> Ordering {
+        use KeyEnd::*;
+        match (self, other) {
+            (Unbounded, Unbounded) => Ordering::Equal,
+            (Unbounded, _) => Ordering::Greater,
+            (_, Unbounded) => Ordering::Less,
+            (Included(a), Included(b)) | (Excluded(a), Excluded(b)) => a.cmp(b),
+            (Included(a), Excluded(b)) => a.cmp(b).then(Ordering::Greater),
+            (Excluded(a), Included(b)) => a.cmp(b).then(Ordering::Less),
+        }
+    }
+}
+
+impl PartialOrd for KeyEnd {
+    fn partial_cmp(&self, other: &KeyEnd) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes_keep_the_order_of_keys() {
+        let keys: [&[u8]; 7] =
+            [b"", b"\0", b"a", b"a\0", b"abcdefgh", b"abcdefghi", b"\xff\xff\xff\xff\xff\xff\xff\xff\xff"];
+        for pair in keys.windows(2) {
+            assert!(pair[0] < pair[1]);
+            assert!(prefix_of(pair[0]) <= prefix_of(pair[1]), "{pair:?}");
+        }
+    }
+
+    #[test]
+    fn a_prefix_successor_is_the_first_key_beyond() {
+        assert_eq!(prefix_successor(b"ab"), Some(b"ac".to_vec()));
+        assert_eq!(prefix_successor(b"a\xff\xff"), Some(b"b".to_vec()));
+        assert_eq!(prefix_successor(b"\xff\xff"), None);
+        assert_eq!(prefix_successor(b""), None);
+    }
+
+    #[test]
+    fn ends_are_ordered_by_what_they_hold() {
+        let (x, y): (KeyBytes, KeyBytes) = (b"x"[..].into(), b"y"[..].into());
+        let ordered = [
+            KeyEnd::Excluded(x.clone()),
+            KeyEnd::Included(x),
+            KeyEnd::Excluded(y.clone()),
+            KeyEnd::Included(y),
+            KeyEnd::Unbounded,
+        ];
+        assert!(ordered.is_sorted());
+        assert!(!ordered[0].reaches(b"x"));
+        assert!(ordered[1].reaches(b"x"));
+    }
+}

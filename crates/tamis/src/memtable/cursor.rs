@@ -1,0 +1,155 @@
+//! Positions in a memtable, and values that keep it alive.
+
+use std::ops::Deref;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use super::Memtable;
+use super::node::{Node, NodeRef, Target};
+use crate::key::{Kind, MAX_SEQNO, SeqNo};
+
+/// A position in a memtable that moves both ways while the memtable grows.
+///
+/// It meets every version whose insertion happened before the move, and may or may not meet later ones: whoever
+/// reads at a snapshot skips versions by their sequence number. Moving forward costs one link, moving backward
+/// one search.
+pub(crate) struct MemCursor {
+    memtable: Arc<Memtable>,
+    /// A complete node of `memtable`.
+    at: Option<NonNull<Node>>,
+}
+
+// SAFETY: the cursor owns a share of the memtable that its pointer leads into, and the nodes of a memtable may be
+// read from every thread.
+unsafe impl Send for MemCursor {}
+// SAFETY: as above; moving takes `&mut self`.
+unsafe impl Sync for MemCursor {}
+
+impl MemCursor {
+    pub(super) fn new(memtable: Arc<Memtable>) -> MemCursor {
+        MemCursor { memtable, at: None }
+    }
+
+    #[inline]
+    fn node(&self) -> Option<NodeRef<'_>> {
+        // SAFETY: `at` was complete when the cursor met it, and the cursor keeps the memtable, and so the node.
+        self.at.map(|node| unsafe { NodeRef::new(node) })
+    }
+
+    #[inline]
+    fn expect_node(&self) -> NodeRef<'_> {
+        self.node().expect("the cursor is on a version")
+    }
+
+    /// Whether the cursor is on a version; it is not at first, nor after a move beyond either end.
+    #[inline]
+    pub(crate) fn valid(&self) -> bool {
+        self.at.is_some()
+    }
+
+    /// Moves to the first version.
+    pub(crate) fn seek_to_first(&mut self) {
+        self.at = self.memtable.list().first().map(NodeRef::as_non_null);
+    }
+
+    /// Moves to the last version.
+    pub(crate) fn seek_to_last(&mut self) {
+        self.at = self.memtable.list().last().map(NodeRef::as_non_null);
+    }
+
+    /// Moves to the first version that is `(key, seq)` or follows it in version order: the newest version of
+    /// `key` that is not newer than `seq`, else the newest one of the next key.
+    pub(crate) fn seek(&mut self, key: &[u8], seq: SeqNo) {
+        self.at = self.memtable.list().seek(&Target::new(key, seq)).map(NodeRef::as_non_null);
+    }
+
+    /// Moves to the last version (the oldest one) of the last key that is less than `key`.
+    pub(crate) fn seek_before(&mut self, key: &[u8]) {
+        self.at = self.memtable.list().seek_before(&Target::new(key, MAX_SEQNO)).map(NodeRef::as_non_null);
+    }
+
+    /// Moves to the version that follows. The cursor must be valid; panics if it is not, as do all below.
+    #[inline]
+    pub(crate) fn next(&mut self) {
+        let next = self.expect_node().next(0);
+        if let Some(next) = next {
+            next.prefetch(0);
+        }
+        self.at = next.map(NodeRef::as_non_null);
+    }
+
+    /// Moves to the version that comes before.
+    pub(crate) fn prev(&mut self) {
+        let node = self.expect_node();
+        let before = self.memtable.list().seek_before(&Target::new(node.key(), node.seq()));
+        self.at = before.map(NodeRef::as_non_null);
+    }
+
+    /// The user key of the version that the cursor is on.
+    #[inline]
+    pub(crate) fn key(&self) -> &[u8] {
+        self.expect_node().key()
+    }
+
+    /// Its sequence number.
+    #[inline]
+    pub(crate) fn seq(&self) -> SeqNo {
+        self.expect_node().seq()
+    }
+
+    /// Its kind.
+    #[inline]
+    pub(crate) fn kind(&self) -> Kind {
+        self.expect_node().kind()
+    }
+
+    /// Its value, empty for a deletion.
+    #[inline]
+    pub(crate) fn value(&self) -> &[u8] {
+        self.expect_node().value()
+    }
+
+    /// Its value, to be kept beyond the cursor's next move.
+    pub(crate) fn pinned_value(&self) -> PinnedMemValue {
+        // SAFETY: the node lies in the cursor's memtable.
+        unsafe { PinnedMemValue::new(self.memtable.clone(), self.expect_node()) }
+    }
+}
+
+/// A value in a memtable without a copy. It keeps the whole memtable in memory, so it is for passing a value on,
+/// not for holding it.
+#[derive(Clone)]
+pub(crate) struct PinnedMemValue {
+    bytes: NonNull<[u8]>,
+    /// Keeps `bytes` alive.
+    _memtable: Arc<Memtable>,
+}
+
+// SAFETY: the bytes are immutable and live as long as the memtable that the value has a share of.
+unsafe impl Send for PinnedMemValue {}
+// SAFETY: as above.
+unsafe impl Sync for PinnedMemValue {}
+
+impl PinnedMemValue {
+    /// # Safety
+    /// `node` belongs to `memtable`.
+    pub(super) unsafe fn new(memtable: Arc<Memtable>, node: NodeRef<'_>) -> PinnedMemValue {
+        PinnedMemValue { bytes: NonNull::from(node.value()), _memtable: memtable }
+    }
+}
+
+impl Deref for PinnedMemValue {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the bytes lie in the arena of the memtable that this value keeps, and never change.
+        unsafe { self.bytes.as_ref() }
+    }
+}
+
+impl std::fmt::Debug for MemCursor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MemCursor").field("valid", &self.valid()).finish_non_exhaustive()
+    }
+}

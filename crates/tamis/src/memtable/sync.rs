@@ -1,0 +1,73 @@
+//! The primitives of the publish protocol, switchable to their model-checked twins.
+//!
+//! A unit-test build with `--cfg loom` replaces the atomics and the mutex that order a write before a read by
+//! loom's, and turns [`Published`] into a tracked cell, so that a read which is not ordered after the write of
+//! an entry fails the model instead of being a silent data race. Counters that only report stay with `std`.
+
+#[cfg(not(all(test, loom)))]
+pub(super) use std::sync::{
+    Mutex, MutexGuard,
+    atomic::{AtomicPtr, AtomicUsize, Ordering},
+};
+
+#[cfg(all(test, loom))]
+pub(super) use loom::sync::{
+    Mutex, MutexGuard,
+    atomic::{AtomicPtr, AtomicUsize, Ordering},
+};
+
+/// Loads what only the holder of the writer's lock stores, as that holder. The model checks the claim.
+#[cfg(not(all(test, loom)))]
+macro_rules! load_as_writer {
+    ($atomic:expr) => {
+        $atomic.load(super::sync::Ordering::Relaxed)
+    };
+}
+
+/// Loads what only the holder of the writer's lock stores, as that holder: a plain load, which fails the model if
+/// any store is not ordered before it.
+///
+/// Not an atomic load, also because the model remembers one access per atomic: the writer's own load before its
+/// store would hide the readers' loads from the search for interleavings.
+#[cfg(all(test, loom))]
+macro_rules! load_as_writer {
+    ($atomic:expr) => {
+        // SAFETY: the model reports a race instead of letting it happen.
+        unsafe { $atomic.unsync_load() }
+    };
+}
+
+pub(super) use load_as_writer;
+
+/// Data that is complete before it is published and never changes afterwards.
+#[cfg(not(all(test, loom)))]
+#[repr(transparent)]
+pub(super) struct Published<T>(T);
+
+#[cfg(not(all(test, loom)))]
+impl<T: Copy> Published<T> {
+    pub(super) fn new(value: T) -> Self {
+        Published(value)
+    }
+
+    #[inline(always)]
+    pub(super) fn get(&self) -> T {
+        self.0
+    }
+}
+
+/// Data that is complete before it is published and never changes afterwards; the model checks the order.
+#[cfg(all(test, loom))]
+pub(super) struct Published<T>(loom::cell::UnsafeCell<T>);
+
+#[cfg(all(test, loom))]
+impl<T: Copy> Published<T> {
+    pub(super) fn new(value: T) -> Self {
+        Published(loom::cell::UnsafeCell::new(value))
+    }
+
+    pub(super) fn get(&self) -> T {
+        // SAFETY: nothing writes the cell after `new`; that `new` happened before is what the model checks.
+        self.0.with(|value| unsafe { *value })
+    }
+}

@@ -1,0 +1,375 @@
+//! Behaviour of the memtable against an ordered map, at its limits, and under concurrent reads.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread;
+
+use proptest::prelude::*;
+use tamis_filter::Digest;
+
+use super::{MemCursor, Memtable};
+use crate::key::{KeyEnd, Kind, MAX_KEY_BYTES, MAX_SEQNO, SeqNo, compare_versions};
+
+type Model = BTreeMap<(Vec<u8>, Reverse<SeqNo>), (Kind, Vec<u8>)>;
+
+fn memtable() -> Arc<Memtable> {
+    Arc::new(Memtable::new(1 << 20, true))
+}
+
+fn put(memtable: &Memtable, key: &[u8], seq: SeqNo, value: &[u8]) {
+    memtable.insert(key, Digest::of(key), seq, Kind::Put, value);
+}
+
+/// What a cursor is on, in the model's terms.
+fn here(cursor: &MemCursor) -> Option<(Vec<u8>, SeqNo, Kind, Vec<u8>)> {
+    let row = |c: &MemCursor| (c.key().to_vec(), c.seq(), c.kind(), c.value().to_vec());
+    cursor.valid().then(|| row(cursor))
+}
+
+type Row<'a> = (&'a (Vec<u8>, Reverse<SeqNo>), &'a (Kind, Vec<u8>));
+
+fn row((key, value): Row<'_>) -> (Vec<u8>, SeqNo, Kind, Vec<u8>) {
+    (key.0.clone(), key.1.0, value.0, value.1.clone())
+}
+
+/// Keys that share prefixes, end within the first eight bytes or hold zeros, so that every way to compare is used.
+fn keys() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        prop::collection::vec(prop::sample::select(vec![0u8, 1, 255]), 0..5),
+        prop::collection::vec(prop::sample::select(vec![0u8, 1]), 7..11),
+        any::<u16>().prop_map(|n| format!("table/row/{n}").into_bytes()),
+    ]
+}
+
+fn operations() -> impl Strategy<Value = Vec<(Vec<u8>, bool, Vec<u8>)>> {
+    let value = prop::collection::vec(any::<u8>(), 0..80);
+    prop::collection::vec((keys(), any::<bool>(), value), 0..200)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    #[test]
+    fn reads_and_cursors_agree_with_an_ordered_map(
+        operations in operations(),
+        probes in prop::collection::vec((keys(), 0u64..220), 1..40),
+        steps in prop::collection::vec(any::<bool>(), 0..20),
+    ) {
+        let memtable = Arc::new(Memtable::new(64 << 10, true));
+        let mut model = Model::new();
+        for (i, (key, is_put, value)) in operations.iter().enumerate() {
+            // Sequence numbers rise mostly, as in a log that several keyspaces share, but not always.
+            let seq = if i % 10 == 9 { 1000 - i as u64 } else { i as u64 + 1 };
+            let (kind, value) = if *is_put { (Kind::Put, value.clone()) } else { (Kind::Delete, Vec::new()) };
+            memtable.insert(key, Digest::of(key), seq, kind, &value);
+            model.insert((key.clone(), Reverse(seq)), (kind, value));
+        }
+        prop_assert_eq!(memtable.entries(), model.len());
+        prop_assert_eq!(memtable.data_bytes(), model.iter().map(|(k, v)| k.0.len() + v.1.len()).sum::<usize>());
+        prop_assert_eq!(memtable.max_seq(), model.keys().map(|k| k.1.0).max());
+        prop_assert_eq!(memtable.min_seq(), model.keys().map(|k| k.1.0).min());
+
+        let mut cursor = memtable.cursor();
+        cursor.seek_to_first();
+        for expected in &model {
+            prop_assert_eq!(here(&cursor), Some(row(expected)));
+            cursor.next();
+        }
+        prop_assert!(!cursor.valid());
+        cursor.seek_to_last();
+        for expected in model.iter().rev() {
+            prop_assert_eq!(here(&cursor), Some(row(expected)));
+            cursor.prev();
+        }
+        prop_assert!(!cursor.valid());
+
+        for (key, snapshot) in &probes {
+            let from = (key.clone(), Reverse(*snapshot));
+            let newest = model.range(from.clone()..).next().filter(|(k, _)| k.0 == *key);
+            let found = memtable.get(key, *snapshot);
+            prop_assert_eq!(found.map(|e| (e.seq, e.kind, e.value.to_vec())),
+                newest.map(|(k, v)| (k.1.0, v.0, v.1.clone())));
+            prop_assert!(newest.is_none() || memtable.may_contain(Digest::of(key)));
+
+            cursor.seek(key, *snapshot);
+            prop_assert_eq!(here(&cursor), model.range(from.clone()..).next().map(row));
+            let mut at = from;
+            for &forward in &steps {
+                if !cursor.valid() {
+                    break;
+                }
+                at = (cursor.key().to_vec(), Reverse(cursor.seq()));
+                if forward {
+                    cursor.next();
+                    prop_assert_eq!(here(&cursor), model.range(at.clone()..).nth(1).map(row));
+                } else {
+                    cursor.prev();
+                    prop_assert_eq!(here(&cursor), model.range(..at.clone()).next_back().map(row));
+                }
+            }
+            cursor.seek_before(&at.0);
+            prop_assert_eq!(here(&cursor), model.range(..(at.0, Reverse(MAX_SEQNO))).next_back().map(row));
+        }
+    }
+}
+
+#[test]
+fn an_empty_memtable_finds_nothing_and_has_no_ends() {
+    let memtable = memtable();
+    assert!(memtable.is_empty());
+    assert_eq!(memtable.get(b"", MAX_SEQNO), None);
+    assert_eq!((memtable.min_seq(), memtable.max_seq()), (None, None));
+    let mut cursor = memtable.cursor();
+    assert!(!cursor.valid());
+    for go in [MemCursor::seek_to_first, MemCursor::seek_to_last] {
+        go(&mut cursor);
+        assert!(!cursor.valid());
+    }
+    cursor.seek(b"", MAX_SEQNO);
+    assert!(!cursor.valid());
+    cursor.seek_before(b"x");
+    assert!(!cursor.valid());
+}
+
+#[test]
+fn keys_and_values_of_every_size_come_back_whole() {
+    let memtable = memtable();
+    let long_a = vec![b'a'; MAX_KEY_BYTES];
+    let mut long_b = long_a.clone();
+    *long_b.last_mut().unwrap() = b'b';
+    let big: Vec<u8> = (0..5_000_000u32).map(|i| (i * 7) as u8).collect();
+    let rows: [(&[u8], &[u8]); 6] = [
+        (b"", b"the empty key"),
+        (b"a", b""),
+        (&long_a, &big[..100_000]),
+        (&long_b, &big),
+        (b"b", &big[..32]),
+        (b"c", &big[..33]),
+    ];
+    for (i, (key, value)) in rows.iter().enumerate().rev() {
+        put(&memtable, key, i as u64, value);
+    }
+    for (i, (key, value)) in rows.iter().enumerate() {
+        let entry = memtable.get(key, MAX_SEQNO).unwrap();
+        assert_eq!(entry.seq, i as u64);
+        assert!(entry.value == *value, "value {i}");
+    }
+    let mut cursor = memtable.cursor();
+    cursor.seek_to_first();
+    for (key, _) in rows {
+        assert!(cursor.key() == key);
+        cursor.next();
+    }
+    assert!(memtable.memory_bytes() > memtable.data_bytes());
+}
+
+#[test]
+#[should_panic(expected = "too long")]
+fn a_key_beyond_the_limit_is_refused() {
+    put(&memtable(), &vec![0; MAX_KEY_BYTES + 1], 1, b"");
+}
+
+#[test]
+fn a_refused_insertion_does_not_harm_the_next_one() {
+    let memtable = memtable();
+    put(&memtable, b"a", 1, b"1");
+    let other = memtable.clone();
+    thread::spawn(move || put(&other, &vec![0; MAX_KEY_BYTES + 1], 2, b"")).join().unwrap_err();
+    put(&memtable, b"b", 3, b"3");
+    assert_eq!(memtable.entries(), 2);
+    assert_eq!(memtable.get(b"b", MAX_SEQNO).unwrap().value, b"3");
+}
+
+#[test]
+fn a_snapshot_sees_the_newest_of_many_versions_below_it() {
+    let memtable = memtable();
+    for i in 0..1000u64 {
+        // Not in order: the position decides, not the time of insertion.
+        let seq = (i * 7919) % 1000 + 1;
+        put(&memtable, b"key", seq * 2, &seq.to_le_bytes());
+        put(&memtable, b"key\0", seq * 2, b"another key");
+    }
+    assert_eq!(memtable.get(b"key", 1), None);
+    for seq in 1..=1000u64 {
+        for snapshot in [seq * 2, seq * 2 + 1] {
+            let entry = memtable.get(b"key", snapshot).unwrap();
+            assert_eq!((entry.seq, entry.value), (seq * 2, &seq.to_le_bytes()[..]));
+        }
+    }
+}
+
+#[test]
+fn a_pinned_value_outlives_memtable_and_cursor() {
+    let memtable = memtable();
+    put(&memtable, b"k", 1, b"value");
+    let mut cursor = memtable.cursor();
+    cursor.seek_to_first();
+    let from_cursor = cursor.pinned_value();
+    let from_get = memtable.get_pinned(b"k", MAX_SEQNO).unwrap();
+    assert!(memtable.get_pinned(b"absent", MAX_SEQNO).is_none());
+    drop((cursor, memtable));
+    assert_eq!((from_get.seq, from_get.kind), (1, Kind::Put));
+    let moved =
+        thread::spawn(move || (from_cursor.to_vec(), from_get.value.clone().to_vec())).join().unwrap();
+    assert_eq!(moved, (b"value".to_vec(), b"value".to_vec()));
+}
+
+#[test]
+fn memtables_cursors_and_pinned_values_may_change_threads() {
+    fn shared<T: Send + Sync>(_: &T) {}
+    let memtable = memtable();
+    put(&memtable, b"k", 1, b"value");
+    let mut cursor = memtable.cursor();
+    cursor.seek_to_first();
+    shared(&memtable);
+    shared(&cursor);
+    shared(&cursor.pinned_value());
+    let key = thread::spawn(move || cursor.key().to_vec()).join().unwrap();
+    assert_eq!(key, b"k");
+}
+
+#[test]
+fn range_tombstones_are_listed_in_order_without_the_empty_ones() {
+    let memtable = memtable();
+    assert!(!memtable.has_range_tombstones());
+    let before = memtable.memory_bytes();
+    memtable.insert_range_tombstone(b"b", Some(b"d"), 5);
+    memtable.insert_range_tombstone(b"c", None, 7);
+    memtable.insert_range_tombstone(b"z", Some(b"z"), 9);
+    assert!(memtable.has_range_tombstones() && !memtable.is_empty());
+    assert_eq!((memtable.range_tombstone_count(), memtable.entries()), (2, 0));
+    assert!(memtable.memory_bytes() > before);
+    assert_eq!(
+        memtable.range_tombstones(),
+        [(b"b"[..].into(), KeyEnd::Excluded(b"d"[..].into()), 5), (b"c"[..].into(), KeyEnd::Unbounded, 7)]
+    );
+    assert_eq!((memtable.min_seq(), memtable.max_seq()), (Some(5), Some(9)));
+}
+
+#[test]
+fn the_filter_knows_every_key_and_few_others() {
+    let with = Memtable::new(1 << 20, true);
+    let without = Memtable::new(1 << 20, false);
+    assert!(without.may_contain(Digest::of(b"absent")));
+    for i in 0..2000u32 {
+        put(&with, &i.to_be_bytes(), i.into(), b"");
+    }
+    assert!((0..2000u32).all(|i| with.may_contain(Digest::of(&i.to_be_bytes()))));
+    let wrong = (2000..12_000u32).filter(|i| with.may_contain(Digest::of(&i.to_be_bytes()))).count();
+    assert!(wrong < 200, "{wrong} of 10000 absent keys pass at over 80 bits per key");
+}
+
+/// One writer, readers in both directions and at snapshots: the order holds at every moment, a version is whole
+/// or absent, and every version up to a published sequence number is there.
+#[test]
+fn readers_beside_a_writer_see_whole_versions_in_order() {
+    const VERSIONS: u64 = if cfg!(miri) { 200 } else { 30_000 };
+    fn key_of(seq: u64) -> [u8; 9] {
+        // Every third version belongs to a key that comes again.
+        let mixed = if seq.is_multiple_of(3) { seq % 30 } else { seq.wrapping_mul(0x9E37_79B9_7F4A_7C15) };
+        let mut key = [0; 9];
+        key[..8].copy_from_slice(&mixed.to_be_bytes());
+        key[8] = seq as u8 & 1;
+        key
+    }
+    fn value_of(seq: u64) -> Vec<u8> {
+        seq.to_le_bytes().repeat(seq as usize % 12)
+    }
+
+    let memtable = Arc::new(Memtable::new(256 << 10, true));
+    let published = Arc::new(AtomicU64::new(0));
+    let done = Arc::new(AtomicBool::new(false));
+    let (ready, go) = mpsc::channel();
+    let readers: Vec<_> = (0..3u64)
+        .map(|reader| {
+            let (memtable, published, done) = (memtable.clone(), published.clone(), done.clone());
+            let ready = ready.clone();
+            thread::spawn(move || {
+                ready.send(()).unwrap();
+                let (mut rounds, mut probe) = (0u64, reader + 1);
+                while rounds == 0 || !done.load(Ordering::Acquire) {
+                    rounds += 1;
+                    let visible = published.load(Ordering::Acquire);
+                    for _ in 0..50 {
+                        probe = probe.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                        let seq = (probe >> 33) % (visible + 1);
+                        if seq == 0 {
+                            continue;
+                        }
+                        assert!(memtable.may_contain(Digest::of(&key_of(seq))));
+                        let entry = memtable.get(&key_of(seq), seq).expect("a published version is there");
+                        assert_eq!((entry.seq, entry.value), (seq, &value_of(seq)[..]));
+                    }
+                    let mut cursor = memtable.cursor();
+                    if reader == 0 {
+                        cursor.seek_to_last()
+                    } else {
+                        cursor.seek_to_first()
+                    }
+                    let (mut seen, mut last) = (0, None::<(Vec<u8>, u64)>);
+                    while cursor.valid() {
+                        let seq = cursor.seq();
+                        assert_eq!((cursor.key(), cursor.value()), (&key_of(seq)[..], &value_of(seq)[..]));
+                        seen += u64::from(seq <= visible);
+                        if let Some((key, before)) = &last {
+                            let order = compare_versions(key, *before, cursor.key(), seq);
+                            assert_eq!(order.is_gt(), reader == 0);
+                            assert!(order.is_ne());
+                        }
+                        last = Some((cursor.key().to_vec(), seq));
+                        if reader == 0 { cursor.prev() } else { cursor.next() }
+                    }
+                    assert_eq!(seen, visible, "versions up to the published sequence number");
+                }
+            })
+        })
+        .collect();
+    for _ in &readers {
+        go.recv().unwrap();
+    }
+    let mut seq = 0;
+    while seq < VERSIONS {
+        let mut writer = memtable.writer();
+        for _ in 0..10 {
+            seq += 1;
+            let key = key_of(seq);
+            writer.insert(&key, Digest::of(&key), seq, Kind::Put, &value_of(seq));
+        }
+        drop(writer);
+        published.store(seq, Ordering::Release);
+    }
+    done.store(true, Ordering::Release);
+    for reader in readers {
+        reader.join().unwrap();
+    }
+}
+
+#[test]
+fn writers_take_turns_without_losing_versions() {
+    let memtable = memtable();
+    let writers: Vec<_> = (0..4u64)
+        .map(|writer| {
+            let memtable = memtable.clone();
+            thread::spawn(move || {
+                for i in 0..2000u64 {
+                    put(&memtable, &(i % 97).to_be_bytes(), i * 4 + writer, b"value of some length");
+                }
+            })
+        })
+        .collect();
+    for writer in writers {
+        writer.join().unwrap();
+    }
+    assert_eq!(memtable.entries(), 8000);
+    assert_eq!(memtable.data_bytes(), 8000 * 28);
+    let mut cursor = memtable.cursor();
+    cursor.seek_to_first();
+    let mut linked = 0;
+    while cursor.valid() {
+        linked += 1;
+        cursor.next();
+    }
+    assert_eq!(linked, 8000);
+}

@@ -1,0 +1,380 @@
+//! What an option may be: how its value is read, printed and bounded.
+//!
+//! A [`Domain`] is a set of values with a text form. Invariant: whatever `print` gives for an accepted value,
+//! `parse` reads back as the same value. Pure functions of their arguments; any thread may call them.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use super::values::{Compression, CompressionPerLevel, Durability};
+
+/// A set of values of type `T` with a text form.
+pub(super) trait Domain<T> {
+    /// Reads a value; `None` if `text` is not the text of one, whether or not it would be accepted.
+    fn parse(&self, text: &str) -> Option<T>;
+
+    /// The value's text.
+    fn print(&self, value: &T) -> String;
+
+    /// Whether the value lies in the range.
+    fn accepts(&self, value: &T) -> bool;
+
+    /// Type, unit and range, as a phrase for people.
+    fn expected(&self) -> String;
+
+    /// What to tell somebody who gave `text`, which is not accepted.
+    fn complaint(&self, _text: &str) -> String {
+        self.expected()
+    }
+}
+
+/// `true` or `false`.
+pub(super) struct Flag;
+
+impl Domain<bool> for Flag {
+    fn parse(&self, text: &str) -> Option<bool> {
+        text.parse().ok()
+    }
+
+    fn print(&self, value: &bool) -> String {
+        value.to_string()
+    }
+
+    fn accepts(&self, _value: &bool) -> bool {
+        true
+    }
+
+    fn expected(&self) -> String {
+        "true or false".into()
+    }
+}
+
+const BYTE_UNITS: [(&str, u64); 5] =
+    [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
+
+/// Splits `12 MiB` or `12MiB` into the number and the unit; the unit is empty if there is none.
+fn split_unit(text: &str) -> Option<(u64, &str)> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    Some((number.parse().ok()?, unit.trim()))
+}
+
+fn parse_bytes(text: &str) -> Option<u64> {
+    let (number, unit) = split_unit(text)?;
+    if unit.is_empty() {
+        return Some(number);
+    }
+    let (_, factor) = BYTE_UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit))?;
+    number.checked_mul(*factor)
+}
+
+fn print_bytes(bytes: u64) -> String {
+    let exact = BYTE_UNITS.iter().find(|(_, factor)| bytes != 0 && bytes.is_multiple_of(*factor));
+    match exact {
+        Some((name, factor)) if *factor > 1 => format!("{} {name}", bytes / factor),
+        _ => bytes.to_string(),
+    }
+}
+
+/// A number of bytes; `max` of `u64::MAX` means no upper bound.
+pub(super) struct Bytes {
+    pub(super) min: u64,
+    pub(super) max: u64,
+}
+
+impl Domain<u64> for Bytes {
+    fn parse(&self, text: &str) -> Option<u64> {
+        parse_bytes(text)
+    }
+
+    fn print(&self, value: &u64) -> String {
+        print_bytes(*value)
+    }
+
+    fn accepts(&self, value: &u64) -> bool {
+        (self.min..=self.max).contains(value)
+    }
+
+    fn expected(&self) -> String {
+        let mut phrase = String::from("a size in bytes, or with KiB, MiB, GiB or TiB");
+        let min = print_bytes(self.min);
+        match (self.min, self.max) {
+            (0, u64::MAX) => {}
+            (_, u64::MAX) => _ = write!(phrase, ", {min} or more"),
+            (_, max) => _ = write!(phrase, ", from {min} to {}", print_bytes(max)),
+        }
+        phrase
+    }
+}
+
+/// A whole number; `max` of `u64::MAX` means no upper bound.
+pub(super) struct Count {
+    pub(super) min: u64,
+    pub(super) max: u64,
+}
+
+impl Domain<u64> for Count {
+    fn parse(&self, text: &str) -> Option<u64> {
+        // `u64::from_str` takes a leading plus sign; one spelling is enough.
+        text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok())?
+    }
+
+    fn print(&self, value: &u64) -> String {
+        value.to_string()
+    }
+
+    fn accepts(&self, value: &u64) -> bool {
+        (self.min..=self.max).contains(value)
+    }
+
+    fn expected(&self) -> String {
+        match self.max {
+            u64::MAX => format!("a whole number, {} or more", self.min),
+            max => format!("a whole number from {} to {max}", self.min),
+        }
+    }
+}
+
+impl Domain<usize> for Count {
+    fn parse(&self, text: &str) -> Option<usize> {
+        Domain::<u64>::parse(self, text).and_then(|v| v.try_into().ok())
+    }
+
+    fn print(&self, value: &usize) -> String {
+        value.to_string()
+    }
+
+    fn accepts(&self, value: &usize) -> bool {
+        u64::try_from(*value).is_ok_and(|v| Domain::<u64>::accepts(self, &v))
+    }
+
+    fn expected(&self) -> String {
+        Domain::<u64>::expected(self)
+    }
+}
+
+/// A finite decimal number.
+pub(super) struct Real {
+    pub(super) min: f64,
+    pub(super) max: f64,
+    pub(super) unit: &'static str,
+}
+
+impl Domain<f64> for Real {
+    fn parse(&self, text: &str) -> Option<f64> {
+        text.parse().ok()
+    }
+
+    fn print(&self, value: &f64) -> String {
+        value.to_string()
+    }
+
+    fn accepts(&self, value: &f64) -> bool {
+        (self.min..=self.max).contains(value)
+    }
+
+    fn expected(&self) -> String {
+        format!("a number of {} from {} to {}", self.unit, self.min, self.max)
+    }
+}
+
+/// A type whose values are a few fixed words. The first word of a value is the one printed; more are aliases.
+pub(super) trait Words: Copy + PartialEq + 'static {
+    /// Word and value; every value has at least one word.
+    const WORDS: &'static [(&'static str, Self)];
+
+    /// The word that is printed for this value.
+    fn word(self) -> &'static str {
+        Self::WORDS.iter().find(|(_, value)| *value == self).map_or("", |(word, _)| word)
+    }
+
+    /// The value of a word or alias.
+    fn from_word(word: &str) -> Option<Self> {
+        Self::WORDS.iter().find(|(w, _)| *w == word).map(|(_, value)| *value)
+    }
+}
+
+/// One of the words of a type.
+pub(super) struct OneOf;
+
+impl<T: Words> Domain<T> for OneOf {
+    fn parse(&self, text: &str) -> Option<T> {
+        T::from_word(text)
+    }
+
+    fn print(&self, value: &T) -> String {
+        value.word().into()
+    }
+
+    fn accepts(&self, _value: &T) -> bool {
+        true
+    }
+
+    fn expected(&self) -> String {
+        let words: Vec<&str> =
+            T::WORDS.iter().filter(|(word, value)| value.word() == *word).map(|(word, _)| *word).collect();
+        format!("one of {}", words.join(", "))
+    }
+}
+
+const TIME_UNITS: [(&str, u64); 5] =
+    [("min", 60_000_000_000), ("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000), ("ns", 1)];
+
+fn parse_duration(text: &str) -> Option<Duration> {
+    let (number, unit) = split_unit(text)?;
+    let (_, nanos) = TIME_UNITS.iter().find(|(name, _)| *name == unit)?;
+    number.checked_mul(*nanos).map(Duration::from_nanos)
+}
+
+fn print_duration(duration: Duration) -> String {
+    let nanos = duration.as_nanos();
+    let (name, factor) =
+        TIME_UNITS.iter().find(|(_, f)| nanos.is_multiple_of(u128::from(*f))).unwrap_or(&("ns", 1));
+    format!("{} {name}", nanos / u128::from(*factor))
+}
+
+/// When an acknowledged write survives a power cut.
+pub(super) struct DurabilityDomain;
+
+impl DurabilityDomain {
+    const MIN: Duration = Duration::from_millis(1);
+    const MAX: Duration = Duration::from_secs(3600);
+}
+
+impl Domain<Durability> for DurabilityDomain {
+    fn parse(&self, text: &str) -> Option<Durability> {
+        match text {
+            "buffered" => Some(Durability::Buffered),
+            "sync" => Some(Durability::Synced),
+            _ => {
+                let period = text.strip_prefix("every")?.strip_prefix(char::is_whitespace)?;
+                parse_duration(period.trim_start()).map(Durability::Every)
+            }
+        }
+    }
+
+    fn print(&self, value: &Durability) -> String {
+        match value {
+            Durability::Buffered => "buffered".into(),
+            Durability::Synced => "sync".into(),
+            Durability::Every(period) => format!("every {}", print_duration(*period)),
+        }
+    }
+
+    fn accepts(&self, value: &Durability) -> bool {
+        match value {
+            Durability::Every(period) => (Self::MIN..=Self::MAX).contains(period),
+            _ => true,
+        }
+    }
+
+    fn expected(&self) -> String {
+        "buffered, sync, or every with a time from 1 ms to 60 min (for example `every 100 ms`)".into()
+    }
+}
+
+/// The compression of every level.
+pub(super) struct CompressionDomain;
+
+impl Domain<CompressionPerLevel> for CompressionDomain {
+    fn parse(&self, text: &str) -> Option<CompressionPerLevel> {
+        let levels: Option<Vec<Compression>> = text
+            .split(',')
+            .take(CompressionPerLevel::MAX_LEVELS + 1)
+            .map(|w| Compression::from_word(w.trim()))
+            .collect();
+        CompressionPerLevel::new(levels?)
+    }
+
+    fn print(&self, value: &CompressionPerLevel) -> String {
+        let words: Vec<&str> = value.as_slice().iter().map(|c| c.word()).collect();
+        words.join(",")
+    }
+
+    fn accepts(&self, value: &CompressionPerLevel) -> bool {
+        value.as_slice().iter().all(|c| c.is_built_in())
+    }
+
+    fn expected(&self) -> String {
+        format!(
+            "for each level from 0 on none, lz4 or zstd, separated by commas, at most {} of them; the last one \
+             holds for all deeper levels",
+            CompressionPerLevel::MAX_LEVELS
+        )
+    }
+
+    fn complaint(&self, text: &str) -> String {
+        match Domain::<CompressionPerLevel>::parse(self, text) {
+            Some(value) if !self.accepts(&value) => {
+                "this build has no Zstandard; build the crate with the feature `zstd`, or use lz4".into()
+            }
+            _ => self.expected(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ANY: Bytes = Bytes { min: 0, max: u64::MAX };
+
+    #[test]
+    fn sizes_are_read_with_and_without_a_unit_and_printed_in_the_largest_exact_one() {
+        for text in ["64 MiB", "64MiB", "64   mib", "65536 KiB", "67108864", "67108864 B"] {
+            assert_eq!(ANY.parse(text), Some(64 << 20), "{text}");
+        }
+        for (bytes, text) in [
+            (0, "0"),
+            (1, "1"),
+            (1023, "1023"),
+            (1 << 10, "1 KiB"),
+            (1025, "1025"),
+            (1 << 40, "1 TiB"),
+            (3 << 29, "1536 MiB"),
+        ] {
+            assert_eq!(ANY.print(&bytes), text);
+        }
+        for text in
+            ["", " ", "MiB", "-1", "+1", "1.5 MiB", "1 MB", "1 MiB 2", "16777216 TiB", "99999999999999999999"]
+        {
+            assert_eq!(ANY.parse(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn durations_are_read_and_printed_in_the_largest_exact_unit() {
+        for (text, expected) in
+            [("every 100 ms", "every 100 ms"), ("every 1000ms", "every 1 s"), ("every  90 s", "every 90 s")]
+        {
+            let value = DurabilityDomain.parse(text).unwrap();
+            assert_eq!(DurabilityDomain.print(&value), expected);
+        }
+        for text in
+            ["every", "every 100", "every100 ms", "every -1 s", "synced", "every 99999999999999999999 ms"]
+        {
+            assert_eq!(DurabilityDomain.parse(text), None, "{text}");
+        }
+        assert!(!DurabilityDomain.accepts(&Durability::Every(Duration::ZERO)));
+    }
+
+    #[test]
+    fn a_number_that_is_not_one_is_out_of_range() {
+        let domain = Real { min: 0.5, max: 64.0, unit: "bits" };
+        for text in ["NaN", "inf", "-inf", "0.4", "64.1"] {
+            assert!(!domain.accepts(&domain.parse(text).unwrap()), "{text}");
+        }
+    }
+
+    #[test]
+    fn compression_without_its_feature_says_which_feature() {
+        let complaint = CompressionDomain.complaint("none,zstd");
+        if cfg!(feature = "zstd") {
+            assert!(CompressionDomain.accepts(&CompressionDomain.parse("none,zstd").unwrap()));
+        } else {
+            assert!(complaint.contains("feature `zstd`"), "{complaint}");
+        }
+        assert!(CompressionDomain.complaint("lzma").contains("none, lz4 or zstd"));
+        assert_eq!(CompressionDomain.parse(&"lz4,".repeat(1000)), None);
+    }
+}

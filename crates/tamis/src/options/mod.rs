@@ -1,0 +1,331 @@
+//! Options: what can be chosen about a database and about each keyspace.
+//!
+//! Every option is one row of a table: name, class, type, default, domain, consequence. The struct, its
+//! documentation, its default, its checks and its text form all come from that row.
+//!
+//! # Text form
+//!
+//! Lines `name = value`; `#` starts a comment; blank lines are skipped; of two lines with one name the later
+//! one holds; options that are not named keep their defaults. Sizes are printed in the largest exact unit
+//! (`64 MiB`) and read with or without one. Among the options of a database those of its default keyspace
+//! have the prefix `keyspace.`. `from_text(to_text(o)) == o` for every `o` that `check` accepts.
+//!
+//! Options are plain values: nothing here locks, and changing a value after the database was opened with a
+//! copy of it changes nothing.
+
+use std::sync::Arc;
+
+use crate::error::OptionsError;
+use crate::io::FileSystem;
+
+mod domain;
+mod table;
+mod values;
+
+use domain::{Bytes, CompressionDomain, Count, Domain, DurabilityDomain, Flag, OneOf, Real};
+use table::{Field, assignments, excerpt, options_table};
+
+pub use table::{OptionClass, OptionInfo};
+pub use values::{
+    BloomHashing, ChecksumMode, Compression, CompressionPerLevel, Durability, FilterPolicy, ReadMode,
+};
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+const NO_LIMIT: u64 = u64::MAX;
+const KEYSPACE_PREFIX: &str = "keyspace.";
+
+options_table! {
+    /// What can be chosen about a database. See the [module's documentation](self) for the text form.
+    #[derive(Clone, Debug)]
+    pub struct Options: "" {
+        Behaviour, create_if_missing: bool = "true", Flag,
+            "Create the database if the directory holds none; otherwise opening a missing one is an error.";
+        Behaviour, error_if_exists: bool = "false", Flag,
+            "Refuse to open a database that exists already.";
+        Behaviour, durability: Durability = "buffered", DurabilityDomain,
+            "When an acknowledged write survives a power cut. `buffered` may lose the last seconds, `every …` at \
+             most that time, `sync` nothing, at the price of one device sync for each group of writes.";
+        Behaviour, salvage: bool = "false", Flag,
+            "Open a damaged database with what can still be read, setting damaged files aside, instead of \
+             refusing it: writes may be missing, and deleted keys may come back.";
+        Behaviour, verify_checksums: ChecksumMode = "once", OneOf,
+            "Whether a block's checksum is compared at its first read only or at each: `always` also finds \
+             damage that came after the first read, and costs a pass over every block read.";
+        Performance, read_mode: ReadMode = "mapped", OneOf,
+            "How tables are read: `mapped` into memory through the page cache, by `buffered` system calls \
+             through it, or by `direct` ones past it, where the block cache is all the cache there is.";
+        Performance, hash_sharing: bool = "true", Flag,
+            "Compute one digest for each key looked up and use it in all filters; `false` hashes anew for every \
+             filter, to measure what sharing saves.";
+        Performance, cache_bytes: u64 = "64 MiB", Bytes { min: 0, max: NO_LIMIT },
+            "Memory for blocks that had to be read or unpacked; 0 keeps none. A mapped block that is not \
+             compressed needs none of it.";
+        Performance, pin_metadata: bool = "true", Flag,
+            "Keep filters and indexes of all open tables in memory outside the cache: no read ever waits for \
+             them, but memory grows with the data (about bits_per_key bits a key).";
+        Performance, memtable_budget_bytes: u64 = "256 MiB", Bytes { min: 4 * KIB, max: NO_LIMIT },
+            "Memory of all memtables of all keyspaces together; beyond it the largest one is flushed early.";
+        Performance, max_log_bytes: u64 = "1 GiB", Bytes { min: 4 * KIB, max: NO_LIMIT },
+            "Bytes of log files kept; beyond them the keyspace that holds back the oldest file is flushed. \
+             Bounds the time of a recovery.";
+        Performance, background_threads: usize = "2", Count { min: 1, max: 64 },
+            "Threads that flush and compact. More keep up with more writes and take processor time from readers.";
+        Performance, recycled_logs: usize = "2", Count { min: 0, max: 16 },
+            "Old log files kept to be overwritten by new ones, which saves the file system's work for growing \
+             a file in every sync.";
+    }
+    besides {
+        /// The options of the default keyspace.
+        keyspace: KeyspaceOptions = KeyspaceOptions::default();
+        /// The file system to work on; `None` is the operating system's, chosen by `read_mode`. Not part of
+        /// the text form, and ignored by `==`.
+        file_system: Option<Arc<dyn FileSystem>> = None;
+    }
+}
+
+options_table! {
+    /// What can be chosen about one keyspace. See the [module's documentation](self) for the text form.
+    #[derive(Clone, Debug)]
+    pub struct KeyspaceOptions: "keyspace." {
+        Behaviour, auto_compaction: bool = "true", Flag,
+            "Compact in the background whenever the tree is out of shape; `false` compacts on request only, and \
+             level 0 grows without slowing down writes.";
+        Performance, memtable_bytes: u64 = "64 MiB", Bytes { min: 4 * KIB, max: 4 * GIB },
+            "Size at which a memtable is flushed. Larger ones make fewer, larger runs and less compaction, and \
+             take more memory and a longer recovery.";
+        Performance, max_memtables: usize = "3", Count { min: 2, max: 16 },
+            "The active memtable and those waiting to be flushed; writes stop when all are full.";
+        Performance, memtable_filter: bool = "true", Flag,
+            "Keep a small filter beside each memtable, so that a key it does not hold costs one cache line \
+             instead of a search.";
+        Performance, block_bytes: u64 = "4 KiB", Bytes { min: 256, max: 16 * MIB },
+            "Size of a data block before compression: what a point lookup reads. Larger blocks compress better \
+             and need less index; smaller ones read less.";
+        Performance, restart_interval: usize = "16", Count { min: 1, max: 255 },
+            "Entries between two keys stored in full within a block. Fewer make a search shorter and the block \
+             larger.";
+        Performance, block_hash_index: bool = "true", Flag,
+            "Store a hash index in each data block (about a byte an entry), so that a point lookup needs no \
+             binary search within the block.";
+        Performance, compression: CompressionPerLevel = "none,none,lz4", CompressionDomain,
+            "Compression of each level from 0 on; the last one holds for all deeper levels. Compressed blocks \
+             must be unpacked into the cache before they are read.";
+        Performance, filter: FilterPolicy = "blocked-bloom", OneOf,
+            "Filter of each table. `blocked-bloom` touches one cache line a probe, the standard Bloom filters a \
+             little less memory for the same rate, and `none` searches every run that covers the key.";
+        Performance, bits_per_key: f64 = "10", Real { min: 0.5, max: 64.0, unit: "bits" },
+            "Filter memory for each key. 10 bits let about one absent key in a hundred through to a block.";
+        Performance, levels: usize = "7", Count { min: 2, max: 16 },
+            "Levels of the tree, level 0 among them. Cannot be made smaller than the deepest level in use.";
+        Performance, size_ratio: u64 = "10", Count { min: 2, max: 1000 },
+            "How many times larger each level is than the one above. Larger ratios make fewer levels to read \
+             and more bytes rewritten for each byte written.";
+        Performance, table_bytes: u64 = "64 MiB", Bytes { min: 4 * KIB, max: NO_LIMIT },
+            "Size at which a compaction starts the next table. Smaller tables make smaller compactions and more \
+             files.";
+        Performance, level0_runs: usize = "4", Count { min: 1, max: NO_LIMIT },
+            "Runs in level 0 that start a compaction. More save rewriting and cost each read one more run.";
+        Performance, slowdown_runs: usize = "20", Count { min: 1, max: NO_LIMIT },
+            "Runs in level 0 from which on writes are slowed down; at least level0_runs.";
+        Performance, stop_runs: usize = "36", Count { min: 1, max: NO_LIMIT },
+            "Runs in level 0 at which writes wait; at least slowdown_runs.";
+    }
+    besides {}
+}
+
+impl PartialEq for Options {
+    /// Compares everything that the text form holds; not `file_system`.
+    fn eq(&self, other: &Self) -> bool {
+        self.same_table(other) && self.keyspace == other.keyspace
+    }
+}
+
+impl PartialEq for KeyspaceOptions {
+    fn eq(&self, other: &Self) -> bool {
+        self.same_table(other)
+    }
+}
+
+impl Options {
+    /// Checks every value's range and how the values fit together.
+    pub fn check(&self) -> Result<(), OptionsError> {
+        for field in Self::FIELDS {
+            field.check(self, true)?;
+        }
+        self.keyspace.check_named(true)
+    }
+
+    /// Sets one option by its name and text; options of the default keyspace have the prefix `keyspace.`.
+    /// On an error nothing has changed. How values fit together is for [`check`](Self::check).
+    pub fn set(&mut self, name: &str, value: &str) -> Result<(), OptionsError> {
+        self.set_at(0, name, value)
+    }
+
+    fn set_at(&mut self, line: usize, name: &str, value: &str) -> Result<(), OptionsError> {
+        let value = value.trim();
+        if let Some(field) = Self::FIELDS.iter().find(|f| f.qualified == name) {
+            return field.set(self, true, value);
+        }
+        match KeyspaceOptions::FIELDS.iter().find(|f| f.qualified == name) {
+            Some(field) => field.set(&mut self.keyspace, true, value),
+            None => Err(OptionsError::Unknown { line, name: excerpt(name) }),
+        }
+    }
+
+    /// The text form, one line for every option, behaviour first.
+    pub fn to_text(&self) -> String {
+        let mut text = String::new();
+        for class in [OptionClass::Behaviour, OptionClass::Performance] {
+            heading(&mut text, class);
+            for field in Self::FIELDS.iter().filter(|f| f.class == class) {
+                field.print_line(self, true, &mut text);
+            }
+            self.keyspace.print_class(class, true, &mut text);
+        }
+        text
+    }
+
+    /// Reads the text form and checks it. Options that it does not name have their defaults.
+    pub fn from_text(text: &str) -> Result<Self, OptionsError> {
+        let mut options = Options::default();
+        for assignment in assignments(text) {
+            let (line, name, value) = assignment?;
+            options.set_at(line, name, value)?;
+        }
+        options.check()?;
+        Ok(options)
+    }
+
+    /// All options with their defaults, ranges and consequences, in the order of the text form's classes.
+    pub fn describe() -> Vec<OptionInfo> {
+        let own = Self::FIELDS.iter().map(|f| f.info(true));
+        by_class(own.chain(KeyspaceOptions::FIELDS.iter().map(|f| f.info(true))))
+    }
+}
+
+impl KeyspaceOptions {
+    /// Checks every value's range and how the values fit together.
+    pub fn check(&self) -> Result<(), OptionsError> {
+        self.check_named(false)
+    }
+
+    fn check_named(&self, qualified: bool) -> Result<(), OptionsError> {
+        for field in Self::FIELDS {
+            field.check(self, qualified)?;
+        }
+        self.check_order("slowdown_runs", self.slowdown_runs, "level0_runs", self.level0_runs, qualified)?;
+        self.check_order("stop_runs", self.stop_runs, "slowdown_runs", self.slowdown_runs, qualified)
+    }
+
+    fn check_order(
+        &self,
+        name: &str,
+        value: usize,
+        least_name: &str,
+        least: usize,
+        qualified: bool,
+    ) -> Result<(), OptionsError> {
+        if value >= least {
+            return Ok(());
+        }
+        let name = Self::FIELDS.iter().find(|f| f.name == name).map_or("", |f| f.name(qualified));
+        let prefix = if qualified { KEYSPACE_PREFIX } else { "" };
+        let expected = format!("it takes at least what `{prefix}{least_name}` is, {least}");
+        Err(OptionsError::Value { name, value: value.to_string(), expected })
+    }
+
+    /// Sets one option by its name and text. On an error nothing has changed. How values fit together is for
+    /// [`check`](Self::check).
+    pub fn set(&mut self, name: &str, value: &str) -> Result<(), OptionsError> {
+        self.set_at(0, name, value)
+    }
+
+    fn set_at(&mut self, line: usize, name: &str, value: &str) -> Result<(), OptionsError> {
+        match Self::FIELDS.iter().find(|f| f.name == name) {
+            Some(field) => field.set(self, false, value.trim()),
+            None => Err(OptionsError::Unknown { line, name: excerpt(name) }),
+        }
+    }
+
+    fn print_class(&self, class: OptionClass, qualified: bool, text: &mut String) {
+        for field in Self::FIELDS.iter().filter(|f| f.class == class) {
+            field.print_line(self, qualified, text);
+        }
+    }
+
+    /// The text form, one line for every option, behaviour first, names without prefix.
+    pub fn to_text(&self) -> String {
+        let mut text = String::new();
+        for class in [OptionClass::Behaviour, OptionClass::Performance] {
+            heading(&mut text, class);
+            self.print_class(class, false, &mut text);
+        }
+        text
+    }
+
+    /// Reads the text form and checks it. Options that it does not name have their defaults.
+    pub fn from_text(text: &str) -> Result<Self, OptionsError> {
+        let mut options = KeyspaceOptions::default();
+        for assignment in assignments(text) {
+            let (line, name, value) = assignment?;
+            options.set_at(line, name, value)?;
+        }
+        options.check()?;
+        Ok(options)
+    }
+
+    /// All options with their defaults, ranges and consequences, in the order of the text form.
+    pub fn describe() -> Vec<OptionInfo> {
+        by_class(Self::FIELDS.iter().map(|f| f.info(false)))
+    }
+}
+
+fn heading(text: &mut String, class: OptionClass) {
+    if !text.is_empty() {
+        text.push('\n');
+    }
+    text.push_str("# ");
+    text.push_str(class.name());
+    text.push('\n');
+}
+
+fn by_class(infos: impl Iterator<Item = OptionInfo>) -> Vec<OptionInfo> {
+    let (mut all, performance): (Vec<_>, Vec<_>) =
+        infos.partition(|info| info.class == OptionClass::Behaviour);
+    all.extend(performance);
+    all
+}
+
+/// An option that contradicts what a keyspace on disk was made with; the fields of
+/// [`OpenError::Incompatible`](crate::error::OpenError::Incompatible).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Incompatible {
+    pub(crate) name: &'static str,
+    pub(crate) stored: String,
+    pub(crate) asked: String,
+    pub(crate) advice: String,
+}
+
+/// What keeps a keyspace whose tables reach down to `deepest_level_in_use` from being opened with the options
+/// `asked`. Everything else (sizes, filters, compression, ratios) may change at any time: old tables keep
+/// what they were built with, and compactions replace them.
+pub(crate) fn incompatible(
+    stored: &KeyspaceOptions,
+    asked: &KeyspaceOptions,
+    deepest_level_in_use: usize,
+) -> Option<Incompatible> {
+    (asked.levels <= deepest_level_in_use).then(|| Incompatible {
+        name: "levels",
+        stored: stored.levels.to_string(),
+        asked: asked.levels.to_string(),
+        advice: format!(
+            "level {deepest_level_in_use} holds tables, so `levels` must be at least {}",
+            deepest_level_in_use + 1
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,187 @@
+//! The table behind an options struct, and the one macro that makes both from the same lines.
+//!
+//! Invariant: a struct field exists if and only if its row does, so that documentation, defaults, range
+//! checks, the text form and `tamis options` cannot disagree. Stateless; any thread may use it.
+
+use crate::error::OptionsError;
+
+/// Whether an option changes what the database does or only how fast and how large it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum OptionClass {
+    /// It changes what is promised or which operations succeed.
+    Behaviour,
+    /// It changes time, memory and disk space only.
+    Performance,
+}
+
+impl OptionClass {
+    /// The heading of the class in the text form.
+    pub fn name(self) -> &'static str {
+        match self {
+            OptionClass::Behaviour => "behaviour",
+            OptionClass::Performance => "performance",
+        }
+    }
+}
+
+/// What there is to know of one option.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OptionInfo {
+    /// The name in the text form.
+    pub name: &'static str,
+    /// The text of the default value.
+    pub default: &'static str,
+    /// Type, unit and range, as a phrase.
+    pub takes: String,
+    /// What it changes.
+    pub class: OptionClass,
+    /// What it does and what follows from it.
+    pub doc: &'static str,
+}
+
+/// One row: an option of the struct `S`.
+pub(super) struct Field<S> {
+    pub(super) name: &'static str,
+    /// The name among the options of a database: the same, or with the prefix `keyspace.`.
+    pub(super) qualified: &'static str,
+    pub(super) default: &'static str,
+    pub(super) class: OptionClass,
+    pub(super) doc: &'static str,
+    pub(super) expected: fn() -> String,
+    pub(super) complaint: fn(&str) -> String,
+    pub(super) print: fn(&S) -> String,
+    pub(super) accepts: fn(&S) -> bool,
+    /// Sets the field if the text is an accepted value, and tells whether it was.
+    pub(super) parse: fn(&mut S, &str) -> bool,
+}
+
+/// Texts are echoed in errors; a hostile one is not echoed whole.
+pub(super) fn excerpt(text: &str) -> String {
+    const MAX_CHARS: usize = 80;
+    match text.char_indices().nth(MAX_CHARS) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+impl<S> Field<S> {
+    pub(super) fn name(&self, qualified: bool) -> &'static str {
+        if qualified { self.qualified } else { self.name }
+    }
+
+    pub(super) fn refuse(&self, qualified: bool, value: &str) -> OptionsError {
+        let expected = format!("it takes {}", (self.complaint)(value));
+        OptionsError::Value { name: self.name(qualified), value: excerpt(value), expected }
+    }
+
+    pub(super) fn set(&self, target: &mut S, qualified: bool, value: &str) -> Result<(), OptionsError> {
+        if (self.parse)(target, value) { Ok(()) } else { Err(self.refuse(qualified, value)) }
+    }
+
+    pub(super) fn check(&self, target: &S, qualified: bool) -> Result<(), OptionsError> {
+        if (self.accepts)(target) { Ok(()) } else { Err(self.refuse(qualified, &(self.print)(target))) }
+    }
+
+    pub(super) fn info(&self, qualified: bool) -> OptionInfo {
+        OptionInfo {
+            name: self.name(qualified),
+            default: self.default,
+            takes: (self.expected)(),
+            class: self.class,
+            doc: self.doc,
+        }
+    }
+
+    pub(super) fn print_line(&self, target: &S, qualified: bool, out: &mut String) {
+        out.push_str(self.name(qualified));
+        out.push_str(" = ");
+        out.push_str(&(self.print)(target));
+        out.push('\n');
+    }
+}
+
+/// The lines `name = value` of a text with their numbers from 1, without comments and blank lines.
+pub(super) fn assignments(text: &str) -> impl Iterator<Item = Result<(usize, &str, &str), OptionsError>> {
+    text.lines().enumerate().filter_map(|(i, line)| {
+        let content = line.split('#').next().unwrap_or("").trim();
+        if content.is_empty() {
+            return None;
+        }
+        Some(match content.split_once('=') {
+            Some((name, value)) if !name.trim().is_empty() => Ok((i + 1, name.trim(), value.trim())),
+            _ => Err(OptionsError::Syntax { line: i + 1, text: excerpt(content) }),
+        })
+    })
+}
+
+/// Declares an options struct and its table.
+///
+/// ```text
+/// options_table! {
+///     #[derive(Clone)]
+///     pub struct Name: "prefix." {
+///         Class, field: Type = "default text", domain expression, "Documentation.";
+///         …
+///     }
+///     besides { #[doc = "…"] field: Type = default expression; … }
+/// }
+/// ```
+macro_rules! options_table {
+    (
+        $(#[$attribute:meta])*
+        pub struct $struct:ident: $prefix:literal {
+            $($class:ident, $name:ident: $type:ty = $default:literal, $domain:expr, $doc:literal;)*
+        }
+        besides { $($(#[$extra_attribute:meta])* $extra:ident: $extra_type:ty = $extra_default:expr;)* }
+    ) => {
+        $(#[$attribute])*
+        pub struct $struct {
+            $(
+                #[doc = $doc]
+                #[doc = ""]
+                #[doc = concat!("Default: `", $default, "`.")]
+                pub $name: $type,
+            )*
+            $($(#[$extra_attribute])* pub $extra: $extra_type,)*
+        }
+
+        impl $struct {
+            const FIELDS: &'static [Field<$struct>] = &[$(
+                Field {
+                    name: stringify!($name),
+                    qualified: concat!($prefix, stringify!($name)),
+                    default: $default,
+                    class: OptionClass::$class,
+                    doc: $doc,
+                    expected: || Domain::<$type>::expected(&$domain),
+                    complaint: |text| Domain::<$type>::complaint(&$domain, text),
+                    print: |options| Domain::<$type>::print(&$domain, &options.$name),
+                    accepts: |options| Domain::<$type>::accepts(&$domain, &options.$name),
+                    parse: |options, text| match Domain::<$type>::parse(&$domain, text) {
+                        Some(value) if Domain::<$type>::accepts(&$domain, &value) => {
+                            options.$name = value;
+                            true
+                        }
+                        _ => false,
+                    },
+                },
+            )*];
+
+            /// Whether all options of the table are equal; says nothing of the fields besides.
+            fn same_table(&self, other: &Self) -> bool {
+                $(self.$name == other.$name)&&*
+            }
+        }
+
+        impl Default for $struct {
+            fn default() -> Self {
+                $struct {
+                    $($name: Domain::<$type>::parse(&$domain, $default)
+                        .expect("the default of an option is one of its values"),)*
+                    $($extra: $extra_default,)*
+                }
+            }
+        }
+    };
+}
+pub(super) use options_table;

@@ -1,0 +1,156 @@
+use proptest::prelude::*;
+
+use super::*;
+
+#[test]
+fn the_defaults_are_the_documented_ones_and_pass_the_check() {
+    let options = Options::default();
+    options.check().unwrap();
+    for info in Options::describe() {
+        let mut set = options.clone();
+        set.set(info.name, info.default).unwrap();
+        assert_eq!(set, options, "{}", info.name);
+        let line = format!("{} = {}\n", info.name, info.default);
+        assert!(options.to_text().contains(&line), "default of {} is not printed as documented", info.name);
+        assert!(info.doc.ends_with('.') && !info.takes.is_empty());
+    }
+    assert_eq!((options.keyspace.memtable_bytes, options.keyspace.bits_per_key), (64 << 20, 10.0));
+    assert_eq!(options.durability, Durability::Buffered);
+}
+
+#[test]
+fn the_text_form_groups_options_by_class_and_reads_back() {
+    let durability = Durability::Every(std::time::Duration::from_millis(250));
+    let mut options = Options { durability, ..Default::default() };
+    options.keyspace.bits_per_key = 12.3;
+    options.keyspace.filter = FilterPolicy::Bloom(BloomHashing::Double);
+    options.keyspace.compression = CompressionPerLevel::uniform(Compression::Lz4);
+    let text = options.to_text();
+    assert_eq!(Options::from_text(&text).unwrap(), options);
+    let (behaviour, performance) = text.split_once("\n# performance\n").unwrap();
+    assert!(behaviour.starts_with("# behaviour\ncreate_if_missing = true\n"), "{text}");
+    assert!(
+        behaviour.contains("\ndurability = every 250 ms\n") && behaviour.contains("keyspace.auto_compaction")
+    );
+    assert!(performance.contains("\nkeyspace.filter = bloom-double\n"), "{text}");
+
+    let keyspace = options.keyspace.to_text();
+    assert!(keyspace.contains("\nbits_per_key = 12.3\n"), "{keyspace}");
+    assert_eq!(KeyspaceOptions::from_text(&keyspace).unwrap(), options.keyspace);
+}
+
+#[test]
+fn comments_blank_lines_and_spacing_are_free_and_the_last_line_holds() {
+    let text = "\n# head\r\n  cache_bytes=1KiB # note\n\ncache_bytes =  8 MiB\t\nkeyspace.filter = bloom\n";
+    let options = Options::from_text(text).unwrap();
+    assert_eq!(options.cache_bytes, 8 << 20);
+    assert_eq!(options.keyspace.filter, FilterPolicy::Bloom(BloomHashing::Rotation));
+}
+
+#[test]
+fn errors_name_the_line_or_the_option_and_what_it_takes() {
+    let unknown = Options::from_text("# x\nbits_per_key = 1").unwrap_err();
+    assert_eq!(unknown, OptionsError::Unknown { line: 2, name: "bits_per_key".into() });
+    for text in ["cache_bytes", "= 3", "[keyspace]"] {
+        assert!(matches!(Options::from_text(text), Err(OptionsError::Syntax { line: 1, .. })), "{text}");
+    }
+    let error = Options::from_text("keyspace.restart_interval = 256").unwrap_err().to_string();
+    assert!(error.contains("keyspace.restart_interval") && error.contains("from 1 to 255"), "{error}");
+    let mut keyspace = KeyspaceOptions::default();
+    let error = keyspace.set("restart_intervall", "3").unwrap_err().to_string();
+    assert!(!error.contains("line"), "a single option has no line: {error}");
+}
+
+#[test]
+fn values_out_of_range_are_refused_by_set_and_by_check() {
+    let mut options = Options::default();
+    assert!(options.set("background_threads", "0").is_err());
+    assert_eq!(options, Options::default(), "a refused value changes nothing");
+    options.background_threads = 65;
+    assert!(options.check().is_err());
+    let mut keyspace = KeyspaceOptions { bits_per_key: f64::NAN, ..Default::default() };
+    assert!(keyspace.check().is_err());
+    keyspace.bits_per_key = 0.5;
+    keyspace.check().unwrap();
+}
+
+#[test]
+fn the_write_limits_must_be_in_order() {
+    let keyspace = KeyspaceOptions { level0_runs: 21, ..Default::default() };
+    assert!(matches!(keyspace.check(), Err(OptionsError::Value { name: "slowdown_runs", .. })));
+    let options =
+        Options { keyspace: KeyspaceOptions { stop_runs: 19, ..Default::default() }, ..Default::default() };
+    assert!(matches!(options.check(), Err(OptionsError::Value { name: "keyspace.stop_runs", .. })));
+    assert!(KeyspaceOptions::from_text("stop_runs = 3").is_err(), "from_text checks too");
+    KeyspaceOptions::from_text("stop_runs = 3\nslowdown_runs = 3\nlevel0_runs = 3").unwrap();
+}
+
+#[test]
+fn fewer_levels_than_the_tables_reach_down_to_are_incompatible() {
+    let stored = KeyspaceOptions::default();
+    let asked = KeyspaceOptions { levels: 5, ..Default::default() };
+    assert_eq!(incompatible(&stored, &asked, 4), None);
+    let found = incompatible(&stored, &asked, 5).unwrap();
+    assert_eq!((found.name, &found.stored[..], &found.asked[..]), ("levels", "7", "5"));
+    assert!(found.advice.contains("at least 6"));
+}
+
+#[test]
+fn no_changed_byte_of_a_valid_text_panics_or_breaks_the_check() {
+    let text = Options::default().to_text().into_bytes();
+    for at in 0..text.len() {
+        for byte in [0, b'\n', b'=', b'#', b'9', b'-', b'x', 0xC3] {
+            let mut changed = text.clone();
+            changed[at] = byte;
+            if let Ok(options) = Options::from_text(&String::from_utf8_lossy(&changed)) {
+                options.check().unwrap();
+                assert_eq!(Options::from_text(&options.to_text()).unwrap(), options);
+            }
+        }
+    }
+}
+
+fn any_value() -> impl Strategy<Value = String> {
+    let word = prop::sample::select(vec![
+        "true",
+        "false",
+        "sync",
+        "every 1 s",
+        "none",
+        "lz4,none",
+        "direct",
+        "bloom",
+    ]);
+    prop_oneof![
+        (any::<u64>(), 0u32..64).prop_map(|(v, shift)| (v >> shift).to_string()),
+        (0u64..5000, prop::sample::select(vec![" KiB", "MiB", " GiB", " ms"]))
+            .prop_map(|(v, unit)| format!("{v}{unit}")),
+        any::<f64>().prop_map(|v| v.to_string()),
+        word.prop_map(str::to_owned),
+        "\\PC{0,100}",
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn whatever_can_be_set_reads_back_equal(
+        settings in prop::collection::vec((0..Options::describe().len(), any_value()), 0..60),
+    ) {
+        let infos = Options::describe();
+        let mut options = Options::default();
+        for (i, value) in settings {
+            let _ = options.set(infos[i].name, &value);
+        }
+        if options.check().is_ok() {
+            prop_assert_eq!(Options::from_text(&options.to_text()).unwrap(), options);
+        }
+    }
+
+    #[test]
+    fn hostile_texts_are_refused_without_panic(text in "(\\PC|[\n=# ]|keyspace\\.|cache_bytes|compression){0,60}") {
+        let _ = Options::from_text(&text);
+        let _ = KeyspaceOptions::from_text(&text);
+    }
+}

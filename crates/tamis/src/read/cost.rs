@@ -1,0 +1,179 @@
+//! What reads cost, as counters.
+
+use std::ops::{Add, Sub};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use thread_local::ThreadLocal;
+
+use crate::table::{BlockSource, BlockTouch, ReadTrace, TouchCounts};
+
+macro_rules! counters {
+    ($(#[$meta:meta])* pub struct $name:ident / $cells:ident { $($(#[$doc:meta])* $field:ident,)* }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct $name {
+            $($(#[$doc])* pub $field: u64,)*
+        }
+
+        impl $name {
+            /// The counters with their names, in the order of the struct.
+            pub fn fields(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+                [$((stringify!($field), self.$field),)*].into_iter()
+            }
+        }
+
+        impl Add for $name {
+            type Output = $name;
+            fn add(self, other: $name) -> $name {
+                $name { $($field: self.$field + other.$field,)* }
+            }
+        }
+
+        /// The difference of two readings, the later one first.
+        impl Sub for $name {
+            type Output = $name;
+            fn sub(self, earlier: $name) -> $name {
+                $name { $($field: self.$field - earlier.$field,)* }
+            }
+        }
+
+        #[derive(Debug, Default)]
+        struct $cells { $($field: AtomicU64,)* }
+
+        impl $cells {
+            /// Called by the one thread that owns these cells; a plain load and store suffice.
+            #[inline]
+            fn add(&self, cost: &$name) {
+                $(if cost.$field != 0 {
+                    self.$field.store(self.$field.load(Relaxed) + cost.$field, Relaxed);
+                })*
+            }
+
+            fn read(&self) -> $name {
+                $name { $($field: self.$field.load(Relaxed),)* }
+            }
+        }
+    };
+}
+
+counters! {
+    /// What reads cost. Sums over operations; subtract two readings to get what happened in between.
+    pub struct ReadCost / ReadCells {
+        /// Point lookups: a `get` or `contains` counts one, a `multi_get` of n counts n.
+        gets,
+        /// Digests computed over a key.
+        digests,
+        /// Memtable filters asked.
+        memtable_probes,
+        /// Table filters asked.
+        filter_probes,
+        /// Table filters that said "not here".
+        filter_negatives,
+        /// Table filters that said "maybe" of a key that was not there.
+        false_positives,
+        /// Runs whose data was searched by a point lookup.
+        runs_searched,
+        /// Data blocks touched, wherever they came from.
+        block_reads,
+        /// Data blocks found decoded in the block cache.
+        cache_hits,
+        /// Data blocks looked for in the block cache and not found.
+        cache_misses,
+        /// Bytes of the blocks touched, as stored.
+        bytes_read,
+        /// Read system calls for data, index and filter blocks.
+        io_reads,
+        /// Bytes that those system calls read.
+        io_bytes,
+        /// Cursors positioned in a run by iterators.
+        seeks,
+        /// Blocks whose checksum was computed.
+        checksums_verified,
+    }
+}
+
+impl ReadCost {
+    fn count_source(&mut self, source: BlockSource) {
+        match source {
+            BlockSource::Mapped | BlockSource::ReadAhead => {}
+            BlockSource::Cache => self.cache_hits += 1,
+            BlockSource::Decompressed => self.cache_misses += 1,
+            BlockSource::File { read_bytes } => {
+                self.cache_misses += 1;
+                self.io_reads += 1;
+                self.io_bytes += read_bytes;
+            }
+        }
+    }
+
+    /// Adds what a cursor touched.
+    pub(crate) fn add_touched(&mut self, counts: &TouchCounts) {
+        self.block_reads += counts.blocks;
+        self.bytes_read += counts.stored_bytes;
+        self.cache_hits += counts.cache_hits;
+        self.cache_misses += counts.cache_misses;
+        self.io_reads += counts.io_reads;
+        self.io_bytes += counts.io_bytes;
+        self.checksums_verified += counts.checksums;
+    }
+}
+
+impl ReadTrace for ReadCost {
+    #[inline]
+    fn block_touched(&mut self, touch: BlockTouch) {
+        self.block_reads += 1;
+        self.bytes_read += touch.stored_bytes;
+        self.count_source(touch.source);
+    }
+
+    #[inline]
+    fn metadata_touched(&mut self, touch: BlockTouch) {
+        self.count_source(touch.source);
+    }
+
+    #[inline]
+    fn checksum_verified(&mut self) {
+        self.checksums_verified += 1;
+    }
+}
+
+/// The counters of one database: one set of cells per thread, so that counting costs no shared cache line;
+/// readings sum them. A reading sees every operation that happened before it in the reading thread's order.
+#[derive(Debug, Default)]
+pub(crate) struct ReadCounters {
+    cells: ThreadLocal<ReadCells>,
+}
+
+impl ReadCounters {
+    #[inline]
+    pub(crate) fn add(&self, cost: &ReadCost) {
+        self.cells.get_or_default().add(cost);
+    }
+
+    pub(crate) fn read(&self) -> ReadCost {
+        self.cells.iter().fold(ReadCost::default(), |sum, cells| sum + cells.read())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_count_is_lost_when_threads_come_and_go() {
+        let counters = ReadCounters::default();
+        for _ in 0..8 {
+            std::thread::scope(|scope| {
+                for _ in 0..4 {
+                    scope.spawn(|| {
+                        for _ in 0..1000 {
+                            counters.add(&ReadCost { gets: 1, digests: 2, ..ReadCost::default() });
+                        }
+                    });
+                }
+            });
+        }
+        let sum = counters.read();
+        assert_eq!((sum.gets, sum.digests, sum.seeks), (32_000, 64_000, 0));
+    }
+}

@@ -1,0 +1,201 @@
+//! The path of one read, step by step.
+
+use std::ops::Range;
+
+use crate::read::{Lookup, ReadCost, Recorder};
+use crate::select::{Candidate, Candidates, Probe};
+use crate::table::{BlockSource, BlockTouch, HashAnswer, ReadTrace};
+use crate::tree::version::{MemtableSlot, Version};
+
+/// What a filter answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FilterAnswer {
+    /// There is no filter, or it could not be used.
+    NotAsked,
+    /// The key is certainly not there.
+    No,
+    /// The key may be there.
+    Maybe,
+}
+
+/// A data block that a read touched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExplainBlock {
+    /// Where the block lies in its file, in bytes.
+    pub offset: u64,
+    /// Its stored size in bytes.
+    pub bytes: u64,
+    /// Whether it came decoded from the block cache.
+    pub from_cache: bool,
+    /// What the block's hash index said: `hit`, `absent`, `collision` (searched by key), or `none`.
+    pub hash_index: &'static str,
+}
+
+/// One step of a read, in the order taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ExplainStep {
+    /// A memtable was looked at.
+    Memtable {
+        /// Whether it is the one that takes writes.
+        active: bool,
+        /// Key versions in it.
+        entries: u64,
+        /// What its filter answered.
+        filter: FilterAnswer,
+        /// Whether a visible version of the key was there.
+        found: bool,
+    },
+    /// A run was considered.
+    Run {
+        /// Its level.
+        level: usize,
+        /// Its id.
+        run: u64,
+        /// The one table whose key range holds the key; `None` if the key lies outside all of them.
+        table: Option<u64>,
+        /// What the table's filter answered.
+        filter: FilterAnswer,
+        /// The block that was touched last in this run, if any.
+        block: Option<ExplainBlock>,
+        /// Whether a visible version of the key was there.
+        found: bool,
+    },
+}
+
+/// How a read ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ExplainOutcome {
+    /// The key has a value.
+    Found {
+        /// The version's sequence number (0: older than anyone may ask).
+        seq: u64,
+        /// The value's length in bytes.
+        value_bytes: usize,
+    },
+    /// The newest version is a delete.
+    Deleted {
+        /// The delete's sequence number.
+        seq: u64,
+    },
+    /// A range tombstone covers the key.
+    DeletedByRange {
+        /// The tombstone's sequence number.
+        seq: u64,
+    },
+    /// There is no version of the key.
+    Absent,
+}
+
+/// The path of one read: made by the same code that serves `get`, with a recorder that writes down each step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explanation {
+    /// The key asked for.
+    pub key: Vec<u8>,
+    /// Its digest, which every filter and hash index was asked with.
+    pub digest: u64,
+    /// The steps, in order.
+    pub steps: Vec<ExplainStep>,
+    /// How it ended.
+    pub outcome: ExplainOutcome,
+    /// What it cost.
+    pub cost: ReadCost,
+}
+
+/// The recorder behind `explain_get`: counts like [`ReadCost`] and keeps the steps.
+#[derive(Debug, Default)]
+pub(crate) struct ExplainRecorder {
+    cost: ReadCost,
+    steps: Vec<ExplainStep>,
+    /// The step of the run that is being searched.
+    run_step: usize,
+    last_block: Option<ExplainBlock>,
+}
+
+impl ExplainRecorder {
+    pub(crate) fn finish(self, key: &[u8], outcome: &Lookup) -> Explanation {
+        let outcome = match outcome {
+            Lookup::Found { seq, value } => ExplainOutcome::Found { seq: *seq, value_bytes: value.len() },
+            Lookup::Deleted { seq } => ExplainOutcome::Deleted { seq: *seq },
+            Lookup::DeletedByRange { seq } => ExplainOutcome::DeletedByRange { seq: *seq },
+            Lookup::Absent => ExplainOutcome::Absent,
+        };
+        let digest = tamis_filter::Digest::of(key).get();
+        Explanation { key: key.to_vec(), digest, steps: self.steps, outcome, cost: self.cost }
+    }
+}
+
+impl ReadTrace for ExplainRecorder {
+    fn block_touched(&mut self, touch: BlockTouch) {
+        self.cost.block_touched(touch);
+        self.last_block = Some(ExplainBlock {
+            offset: touch.offset,
+            bytes: touch.stored_bytes,
+            from_cache: touch.source == BlockSource::Cache,
+            hash_index: "none",
+        });
+    }
+
+    fn hash_index_answered(&mut self, answer: HashAnswer) {
+        if let Some(block) = &mut self.last_block {
+            block.hash_index = match answer {
+                HashAnswer::Hit => "hit",
+                HashAnswer::Absent => "absent",
+                HashAnswer::Collision => "collision",
+                HashAnswer::NotAsked => "none",
+            };
+        }
+    }
+
+    fn metadata_touched(&mut self, touch: BlockTouch) {
+        self.cost.metadata_touched(touch);
+    }
+
+    fn checksum_verified(&mut self) {
+        self.cost.checksum_verified();
+    }
+}
+
+impl Recorder for ExplainRecorder {
+    const STEP: usize = 1;
+
+    fn cost(&mut self) -> &mut ReadCost {
+        &mut self.cost
+    }
+
+    fn memtable(&mut self, slot: &MemtableSlot, active: bool, filter: FilterAnswer, found: bool) {
+        self.steps.push(ExplainStep::Memtable {
+            active,
+            entries: slot.memtable.entries() as u64,
+            filter,
+            found,
+        });
+    }
+
+    fn selected(&mut self, version: &Version, probe: &Probe<'_>, runs: Range<usize>, out: &Candidates) {
+        for place in runs {
+            let run = &version.runs[place];
+            let table = version.table_for(run, probe.key, probe.prefix);
+            let filter = match out.iter().find(|c| c.run == place) {
+                Some(candidate) if candidate.filtered => FilterAnswer::Maybe,
+                None if table.is_some() => FilterAnswer::No,
+                _ => FilterAnswer::NotAsked,
+            };
+            self.run_step = self.steps.len();
+            self.steps.push(ExplainStep::Run {
+                level: run.level,
+                run: run.id,
+                table: table.map(|t| version.tables[t].meta.id),
+                filter,
+                block: None,
+                found: false,
+            });
+        }
+    }
+
+    fn searched(&mut self, _candidate: Candidate, was_found: bool) {
+        if let Some(ExplainStep::Run { block, found, .. }) = self.steps.get_mut(self.run_step) {
+            *block = self.last_block.take();
+            *found = was_found;
+        }
+    }
+}

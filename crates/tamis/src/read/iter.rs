@@ -1,0 +1,242 @@
+//! The iterator that users see: keys in order, one visible version each.
+
+use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
+
+use crate::error::ReadError;
+use crate::key::{Kind, MAX_SEQNO, SeqNo, prefix_successor};
+use crate::read::merge::{MergeCursor, Tables};
+use crate::read::{ReadCost, ReadCounters};
+use crate::slice::Slice;
+use crate::table::CursorOptions;
+use crate::tree::tombstones::Tombstones;
+use crate::tree::version::View;
+
+/// The key range of an iterator, normalised: from `start` (included) up to `end` (excluded; `None`: no end).
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Bounds {
+    pub(crate) start: Vec<u8>,
+    pub(crate) end: Option<Vec<u8>>,
+}
+
+impl Bounds {
+    pub(crate) fn of<K: AsRef<[u8]>>(range: &impl RangeBounds<K>) -> Bounds {
+        let after = |key: &K| [key.as_ref(), &[0]].concat();
+        Bounds {
+            start: match range.start_bound() {
+                Bound::Included(key) => key.as_ref().to_vec(),
+                Bound::Excluded(key) => after(key),
+                Bound::Unbounded => Vec::new(),
+            },
+            end: match range.end_bound() {
+                Bound::Included(key) => Some(after(key)),
+                Bound::Excluded(key) => Some(key.as_ref().to_vec()),
+                Bound::Unbounded => None,
+            },
+        }
+    }
+
+    pub(crate) fn prefix(prefix: &[u8]) -> Bounds {
+        Bounds { start: prefix.to_vec(), end: prefix_successor(prefix) }
+    }
+}
+
+/// What an iterator keeps alive and reports to.
+#[derive(Clone, Debug)]
+pub(crate) struct IterContext {
+    pub(crate) view: Arc<View>,
+    pub(crate) snapshot: SeqNo,
+    pub(crate) counters: Arc<ReadCounters>,
+    /// A registered snapshot that must outlive the iterator, if it reads from one.
+    pub(crate) pin: Option<Arc<dyn std::any::Any + Send + Sync>>,
+}
+
+/// Iterates over keys in ascending order, from both ends, over exactly the state of the moment it was made.
+///
+/// Holding one keeps its memtables and tables (on disk too) from being freed. Items are pairs of key and
+/// value; an error ends the iteration at that end. Making one costs nothing until the first item is asked for;
+/// that costs a seek in every run, later ones about one comparison and one copy of the key.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
+/// for key in ["a", "b", "c", "d"] {
+///     db.put(key, "value")?;
+/// }
+/// let mut iter = db.range("b"..);
+/// let (first, _) = iter.next().expect("an item")?;
+/// let (last, _) = iter.next_back().expect("an item")?;
+/// assert_eq!((&first[..], &last[..]), (&b"b"[..], &b"d"[..]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Iter {
+    context: IterContext,
+    bounds: Bounds,
+    tombstones: Option<Arc<Tombstones>>,
+    front: End,
+    back: End,
+    cost: ReadCost,
+}
+
+/// One end of the iteration.
+#[derive(Debug, Default)]
+struct End {
+    cursor: Option<MergeCursor>,
+    /// The key of the last item given from this end; nothing at or beyond it is left on this side.
+    last: Option<Vec<u8>>,
+    finished: bool,
+}
+
+impl Iter {
+    pub(crate) fn new(context: IterContext, bounds: Bounds) -> Iter {
+        let tombstones = context.view.all_tombstones();
+        Iter {
+            context,
+            bounds,
+            tombstones,
+            front: End::default(),
+            back: End::default(),
+            cost: ReadCost::default(),
+        }
+    }
+
+    fn cursor(&self) -> MergeCursor {
+        let version = &self.context.view.version;
+        let mut cursor = MergeCursor::new(Tables::Of(version.clone()), CursorOptions::default());
+        for slot in self.context.view.memtables().filter(|slot| !slot.memtable.is_empty()) {
+            cursor.add_memtable(slot.memtable.cursor());
+        }
+        for run in &version.runs {
+            cursor.add_run(run.tables.clone());
+        }
+        cursor
+    }
+
+    /// Moves the front to the first key at or after `key` (within the iterator's bounds), forwards or
+    /// backwards. The back stays where it is. Cheaper than a new iterator.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
+    /// # for key in ["a", "b", "c"] { db.put(key, "value")?; }
+    /// let mut iter = db.iter();
+    /// iter.seek("bb")?;
+    /// assert_eq!(iter.next().expect("an item")?.0, "c");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<(), ReadError> {
+        let start = key.as_ref().max(&self.bounds.start[..]);
+        let mut cursor = match self.front.cursor.take() {
+            Some(cursor) => cursor,
+            None => self.cursor(),
+        };
+        cursor.seek(start, MAX_SEQNO)?;
+        self.front = End { cursor: Some(cursor), last: None, finished: false };
+        Ok(())
+    }
+
+    fn forward(&mut self) -> Result<Option<(Slice, Slice)>, ReadError> {
+        if self.front.cursor.is_none() {
+            let mut cursor = self.cursor();
+            cursor.seek(&self.bounds.start, MAX_SEQNO)?;
+            self.front.cursor = Some(cursor);
+        }
+        let cursor = self.front.cursor.as_mut().expect("positioned");
+        let end = self.back.last.as_deref().or(self.bounds.end.as_deref());
+        while cursor.valid() {
+            let key = cursor.key();
+            if end.is_some_and(|end| key >= end) {
+                break;
+            }
+            let seq = cursor.seq();
+            if seq > self.context.snapshot || self.front.last.as_deref() == Some(key) {
+                cursor.next()?;
+                continue;
+            }
+            // The newest visible version of a key not given yet.
+            let cover = self.tombstones.as_ref().map_or(0, |t| t.cover(key, self.context.snapshot));
+            let last = self.front.last.get_or_insert_default();
+            last.clear();
+            last.extend_from_slice(key);
+            if cursor.kind() == Kind::Put && cover <= seq {
+                let item = (Slice::copy_of(key), cursor.pinned_value());
+                cursor.next()?;
+                return Ok(Some(item));
+            }
+            cursor.next()?;
+        }
+        Ok(None)
+    }
+
+    fn backward(&mut self) -> Result<Option<(Slice, Slice)>, ReadError> {
+        if self.back.cursor.is_none() {
+            let mut cursor = self.cursor();
+            match &self.bounds.end {
+                Some(end) => cursor.seek_before(end)?,
+                None => cursor.seek_to_last()?,
+            }
+            self.back.cursor = Some(cursor);
+        }
+        let cursor = self.back.cursor.as_mut().expect("positioned");
+        while cursor.valid() {
+            let key = cursor.key();
+            if key < &self.bounds.start[..] || self.front.last.as_deref().is_some_and(|last| key <= last) {
+                break;
+            }
+            let last = self.back.last.get_or_insert_default();
+            last.clear();
+            last.extend_from_slice(key);
+            // Versions of one key come oldest first: the last visible one counts.
+            let mut newest: Option<(SeqNo, Kind, Slice)> = None;
+            while cursor.valid() && cursor.key() == &last[..] {
+                if cursor.seq() <= self.context.snapshot {
+                    newest = Some((cursor.seq(), cursor.kind(), cursor.pinned_value()));
+                }
+                cursor.prev()?;
+            }
+            if let Some((seq, Kind::Put, value)) = newest {
+                let cover = self.tombstones.as_ref().map_or(0, |t| t.cover(last, self.context.snapshot));
+                if cover <= seq {
+                    return Ok(Some((Slice::copy_of(last), value)));
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Iterator for Iter {
+    type Item = Result<(Slice, Slice), ReadError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.front.finished {
+            return None;
+        }
+        let item = self.forward().transpose();
+        self.front.finished = !matches!(item, Some(Ok(_)));
+        item
+    }
+}
+
+impl DoubleEndedIterator for Iter {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        if self.back.finished {
+            return None;
+        }
+        let item = self.backward().transpose();
+        self.back.finished = !matches!(item, Some(Ok(_)));
+        item
+    }
+}
+
+impl std::iter::FusedIterator for Iter {}
+
+impl Drop for Iter {
+    fn drop(&mut self) {
+        for cursor in [&mut self.front.cursor, &mut self.back.cursor].into_iter().flatten() {
+            cursor.drain_cost(&mut self.cost);
+        }
+        self.context.counters.add(&self.cost);
+    }
+}

@@ -1,0 +1,16 @@
+//! The way of a read: digest, memtables, selector, tables, block, value.
+
+mod cost;
+pub(crate) mod explain;
+mod get;
+mod iter;
+pub(crate) mod merge;
+mod multi;
+
+pub use cost::ReadCost;
+pub(crate) use cost::ReadCounters;
+pub use explain::{ExplainBlock, ExplainOutcome, ExplainStep, Explanation, FilterAnswer};
+pub(crate) use get::{Lookup, Recorder, get};
+pub use iter::Iter;
+pub(crate) use iter::{Bounds, IterContext};
+pub(crate) use multi::multi_get;

@@ -1,0 +1,121 @@
+//! Run selectors: the one seam between the tree and all filters.
+//!
+//! Given a pinned version and a key, a [`RunSelector`] says which tables may hold the key, newest run first.
+//! The read path does not know how it knows: a filter per table, units that come and go, or one filter for
+//! the whole tree.
+//!
+//! # Contract
+//!
+//! * No false negative: a table of the version that holds a version of the key is always among the candidates
+//!   of its run. Debug builds check every rejection against the data.
+//! * A selector belongs to one version and is immutable once published; any thread may call it.
+
+use std::fmt::Debug;
+use std::ops::Range;
+
+use smallvec::SmallVec;
+use tamis_filter::{Digest, IndependentDigests};
+
+use crate::key::prefix_of;
+use crate::read::ReadCost;
+use crate::tree::version::Version;
+
+mod table_filters;
+
+pub(crate) use table_filters::{TableFilters, ask_filter};
+
+/// What a point read carries along: the key, its first bytes as a number, and its digest.
+///
+/// With hash sharing (always, except to measure what it saves) the digest is computed here, once, and serves
+/// every memtable filter, table filter and block hash index of the operation.
+#[derive(Debug)]
+pub(crate) struct Probe<'k> {
+    pub(crate) key: &'k [u8],
+    pub(crate) prefix: u64,
+    digest: Option<Digest>,
+    sharing: bool,
+    independent: Option<Box<IndependentDigests>>,
+}
+
+impl<'k> Probe<'k> {
+    #[inline]
+    pub(crate) fn new(key: &'k [u8], sharing: bool, cost: &mut ReadCost) -> Self {
+        let mut probe = Probe { key, prefix: prefix_of(key), digest: None, sharing, independent: None };
+        if sharing {
+            probe.compute(cost);
+        }
+        probe
+    }
+
+    fn compute(&mut self, cost: &mut ReadCost) -> Digest {
+        cost.digests += 1;
+        *self.digest.insert(Digest::of(self.key))
+    }
+
+    /// The digest for one filter: the shared one, or without sharing a new one each time.
+    #[inline]
+    pub(crate) fn digest_for_filter(&mut self, cost: &mut ReadCost) -> Digest {
+        match self.digest {
+            Some(digest) if self.sharing => digest,
+            _ => self.compute(cost),
+        }
+    }
+
+    /// The digest for a block's hash index: whichever this operation computed last.
+    #[inline]
+    pub(crate) fn digest_for_block(&mut self, cost: &mut ReadCost) -> Digest {
+        match self.digest {
+            Some(digest) => digest,
+            None => self.compute(cost),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn sharing(&self) -> bool {
+        self.sharing
+    }
+
+    /// The `count` seeded digests that a Bloom filter with independent hash functions takes.
+    pub(crate) fn independent(&mut self, count: u32, cost: &mut ReadCost) -> &IndependentDigests {
+        let shared = self.independent.take().filter(|d| self.sharing && d.as_slice().len() >= count as usize);
+        let digests = shared.unwrap_or_else(|| {
+            cost.digests += u64::from(count);
+            Box::new(IndependentDigests::of(self.key, count))
+        });
+        self.independent.insert(digests)
+    }
+}
+
+/// A table that may hold the key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Candidate {
+    /// The run's place in [`Version::runs`].
+    pub(crate) run: usize,
+    /// The table's number within the version.
+    pub(crate) table: usize,
+    /// Whether a filter said "maybe" (so that not finding the key is a false positive).
+    pub(crate) filtered: bool,
+}
+
+pub(crate) type Candidates = SmallVec<[Candidate; 8]>;
+
+/// How many runs the read path asks about at once: enough to overlap the cache misses of their filters, few
+/// enough not to ask about many runs behind the one that has the key.
+pub(crate) const RUNS_PER_STEP: usize = 8;
+
+/// Says which tables may hold a key. See the module's contract.
+pub(crate) trait RunSelector: Send + Sync + Debug {
+    /// Appends to `out` the tables of `runs` (places in [`Version::runs`]) that may hold the probe's key,
+    /// newest run first.
+    fn select(
+        &self,
+        version: &Version,
+        probe: &mut Probe<'_>,
+        runs: Range<usize>,
+        out: &mut Candidates,
+        cost: &mut ReadCost,
+    );
+
+    /// Starts fetching what [`select`](RunSelector::select) will look at, for batches of keys.
+    fn prefetch(&self, version: &Version, probe: &Probe<'_>, digest: Digest, runs: Range<usize>);
+}

@@ -1,0 +1,124 @@
+//! [`Slice`]: bytes handed out by the engine.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use crate::memtable::PinnedMemValue;
+use crate::table::PinnedValue;
+
+const INLINE: usize = 22;
+
+/// Bytes of a key or a value, shared with the place they were found in where that saves a copy: a block of a
+/// table (mapped or cached) or a memtable. Bytes of up to 22 are held in the slice itself.
+///
+/// A slice stays valid as long as it lives, whatever happens to the database; holding one keeps its block,
+/// mapping or memtable in memory. Use [`to_vec`](Slice::to_vec) for bytes that live long. Cloning costs at
+/// most one reference count.
+///
+/// ```
+/// let slice = tamis::Slice::from(&b"bytes"[..]);
+/// assert_eq!(slice, *b"bytes");
+/// assert_eq!(slice.len(), 5);
+/// ```
+#[derive(Clone)]
+pub struct Slice(Repr);
+
+#[derive(Clone)]
+enum Repr {
+    Inline { len: u8, bytes: [u8; INLINE] },
+    Shared(Arc<[u8]>),
+    Block(PinnedValue),
+    Memtable(PinnedMemValue),
+}
+
+impl Slice {
+    /// A copy of these bytes.
+    pub fn copy_of(bytes: &[u8]) -> Slice {
+        if bytes.len() <= INLINE {
+            let mut inline = [0; INLINE];
+            inline[..bytes.len()].copy_from_slice(bytes);
+            Slice(Repr::Inline { len: bytes.len() as u8, bytes: inline })
+        } else {
+            Slice(Repr::Shared(bytes.into()))
+        }
+    }
+
+    pub(crate) fn from_block(value: PinnedValue) -> Slice {
+        Slice(Repr::Block(value))
+    }
+
+    pub(crate) fn from_memtable(value: PinnedMemValue) -> Slice {
+        Slice(Repr::Memtable(value))
+    }
+}
+
+impl Deref for Slice {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match &self.0 {
+            Repr::Inline { len, bytes } => &bytes[..usize::from(*len)],
+            Repr::Shared(bytes) => bytes,
+            Repr::Block(value) => value,
+            Repr::Memtable(value) => value,
+        }
+    }
+}
+
+impl AsRef<[u8]> for Slice {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl From<&[u8]> for Slice {
+    fn from(bytes: &[u8]) -> Slice {
+        Slice::copy_of(bytes)
+    }
+}
+
+impl From<Slice> for Vec<u8> {
+    fn from(slice: Slice) -> Vec<u8> {
+        slice.to_vec()
+    }
+}
+
+impl fmt::Debug for Slice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "b\"{}\"", self.escape_ascii())
+    }
+}
+
+impl<T: AsRef<[u8]> + ?Sized> PartialEq<T> for Slice {
+    fn eq(&self, other: &T) -> bool {
+        **self == *other.as_ref()
+    }
+}
+
+impl Eq for Slice {}
+
+impl PartialOrd for Slice {
+    fn partial_cmp(&self, other: &Slice) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Slice {
+    fn cmp(&self, other: &Slice) -> std::cmp::Ordering {
+        (**self).cmp(&**other)
+    }
+}
+
+impl std::hash::Hash for Slice {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        (**self).hash(state);
+    }
+}
+
+impl std::borrow::Borrow<[u8]> for Slice {
+    fn borrow(&self) -> &[u8] {
+        self
+    }
+}

@@ -1,0 +1,371 @@
+//! Data blocks, reading side. The layout is in `docs/table-format.md`.
+//!
+//! What a search needs lies together at the block's end, so that a point lookup touches the lines of the
+//! tail, one key and one value. Fixed-width arrays give every entry in constant time.
+//!
+//! # Invariants
+//!
+//! [`BlockShape::parse`] checks in constant time that all arrays lie within the block; what the arrays say
+//! is checked on use. Any bytes whatsoever give an answer or [`Damage`], never a panic.
+
+use std::cmp::Ordering;
+
+use tamis_filter::Digest;
+
+use super::frame::Damage;
+use crate::key::{Kind, SeqNo};
+
+/// Bytes of the fixed part at a block's end.
+pub(crate) const BLOCK_FOOTER_BYTES: usize = 24;
+
+/// The most entries of a block with a hash index: an entry's number must fit beside the two marks.
+pub(crate) const MAX_HASHED_ENTRIES: usize = 254;
+
+/// A bucket shared by several keys.
+pub(crate) const BUCKET_COLLISION: u8 = 254;
+
+/// A bucket of no key.
+pub(crate) const BUCKET_EMPTY: u8 = 255;
+
+/// The bucket of a key: the digest's bits mixed once more, then mapped to `0..buckets` by their high half.
+/// Filters take their bits from the digest itself, so within the keys that pass a filter these are fresh.
+#[inline]
+pub(crate) fn bucket_of(digest: Digest, buckets: usize) -> usize {
+    let mixed = digest.get().wrapping_mul(0xD6E8_FEB8_6659_FD93) >> 32;
+    ((mixed * buckets as u64) >> 32) as usize
+}
+
+/// What a block knows of a key at a snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lookup {
+    /// The newest version that the snapshot sees is entry `index`.
+    Found {
+        /// The entry's number within the block.
+        index: usize,
+    },
+    /// The key has no such version, here or in a later block.
+    NotHere,
+    /// All versions of the key in this block are too new, and the next block may hold older ones.
+    ContinueInNextBlock,
+}
+
+/// How a block's hash index answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum HashAnswer {
+    /// The block has none, or no digest was given.
+    #[default]
+    NotAsked,
+    /// It named the key's entry.
+    Hit,
+    /// It showed that the key is not in the block.
+    Absent,
+    /// Several keys share the bucket: binary search took over.
+    Collision,
+}
+
+/// Where the parts of a block lie; plain numbers, so that a cursor can keep them beside the block's owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BlockShape {
+    count: usize,
+    /// Start of the keys, which is the length of the values.
+    keys: usize,
+    key_ends: usize,
+    value_ends: usize,
+    seqs: usize,
+    kinds: usize,
+    buckets: usize,
+    bucket_count: usize,
+    base_seq: SeqNo,
+    key_end_width: u8,
+    value_end_width: u8,
+    seq_width: u8,
+    has_kinds: bool,
+    restart_shift: u8,
+}
+
+impl BlockShape {
+    /// The number of entries, at least one.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Reads and checks the footer of the uncompressed block `data`. Constant time; touches the last line.
+    #[inline]
+    pub(crate) fn parse(data: &[u8]) -> Result<BlockShape, Damage> {
+        let Some((body, f)) = data.split_last_chunk::<BLOCK_FOOTER_BYTES>() else {
+            return Err(Damage("a data block shorter than its footer"));
+        };
+        let u32_at = |i: usize| u32::from_le_bytes([f[i], f[i + 1], f[i + 2], f[i + 3]]);
+        let count = u64::from(u32_at(0));
+        let keys_len = u64::from(u32_at(4));
+        let base = u64::from(u32_at(8)) | u64::from(u32_at(12)) << 32;
+        let bucket_count = u64::from(u16::from_le_bytes([f[16], f[17]]));
+        let (restart_shift, key_end_width, value_end_width, has_kinds) = (f[18], f[19], f[20], f[21]);
+        let seq_width = (base >> 56) as u8;
+        let widths_known = matches!(key_end_width, 2 | 4 | 8) && matches!(value_end_width, 2 | 4 | 8);
+        if count == 0 || !widths_known || seq_width > 7 || has_kinds > 1 || restart_shift > 31 {
+            return Err(Damage("a data block with an impossible footer"));
+        }
+        if bucket_count > 0 && count > MAX_HASHED_ENTRIES as u64 {
+            return Err(Damage("a data block with too many entries for its hash index"));
+        }
+        // At most 2^32 entries of at most 24 bytes: no overflow.
+        let arrays =
+            count * u64::from(key_end_width + value_end_width + seq_width + has_kinds) + bucket_count;
+        let Some(keys) = (body.len() as u64).checked_sub(arrays + keys_len) else {
+            return Err(Damage("a data block shorter than its arrays"));
+        };
+        // Every sum below is at most `body.len()`.
+        let count = count as usize;
+        let keys = keys as usize;
+        let key_ends = keys + keys_len as usize;
+        let value_ends = key_ends + count * usize::from(key_end_width);
+        let seqs = value_ends + count * usize::from(value_end_width);
+        let kinds = seqs + count * usize::from(seq_width);
+        let buckets = kinds + count * usize::from(has_kinds);
+        Ok(BlockShape {
+            count,
+            keys,
+            key_ends,
+            value_ends,
+            seqs,
+            kinds,
+            buckets,
+            bucket_count: bucket_count as usize,
+            base_seq: base & ((1 << 56) - 1),
+            key_end_width,
+            value_end_width,
+            seq_width,
+            has_kinds: has_kinds == 1,
+            restart_shift,
+        })
+    }
+}
+
+/// An uncompressed data block, its footer checked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BlockView<'a> {
+    data: &'a [u8],
+    shape: BlockShape,
+}
+
+/// The range of bytes of something within a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span {
+    /// Offset of the first byte within the block.
+    pub(crate) start: usize,
+    /// Bytes.
+    pub(crate) len: usize,
+}
+
+/// A number of `width` bytes (0 to 8) at `at`. The footer behind every array makes the wide load fit.
+#[inline]
+fn load(data: &[u8], at: usize, width: u8) -> Result<u64, Damage> {
+    match data.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
+        Some(bytes) if width < 8 => Ok(u64::from_le_bytes(*bytes) & ((1 << (8 * width)) - 1)),
+        Some(bytes) => Ok(u64::from_le_bytes(*bytes)),
+        None => Err(Damage("a data block that ends within an array")),
+    }
+}
+
+impl<'a> BlockView<'a> {
+    /// Views `data`, checking its footer. Constant time.
+    #[inline]
+    pub(crate) fn parse(data: &'a [u8]) -> Result<BlockView<'a>, Damage> {
+        BlockShape::parse(data).map(|shape| BlockView { data, shape })
+    }
+
+    /// Views `data` with the shape that parsing the same bytes gave.
+    #[inline]
+    pub(crate) fn with_shape(data: &'a [u8], shape: BlockShape) -> BlockView<'a> {
+        BlockView { data, shape }
+    }
+
+    /// The number of entries, at least one.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.shape.count
+    }
+
+    /// The number of hash buckets, 0 without a hash index.
+    pub(crate) fn bucket_count(&self) -> usize {
+        self.shape.bucket_count
+    }
+
+    /// The stored key record of entry `i` (shared-length byte and suffix) as a range of `data`.
+    #[inline]
+    fn key_record(&self, i: usize) -> Result<Span, Damage> {
+        let s = &self.shape;
+        if i >= s.count {
+            return Err(Damage("an entry number beyond a data block's end"));
+        }
+        let width = usize::from(s.key_end_width);
+        let start = match i {
+            0 => 0,
+            _ => load(self.data, s.key_ends + (i - 1) * width, s.key_end_width)?,
+        };
+        let end = load(self.data, s.key_ends + i * width, s.key_end_width)?;
+        if start >= end || end > (s.key_ends - s.keys) as u64 {
+            return Err(Damage("a data block with a key outside its keys"));
+        }
+        Ok(Span { start: s.keys + start as usize, len: (end - start) as usize })
+    }
+
+    /// The key of entry `i` in two pieces: what it shares with its group's first key, and the rest.
+    #[inline]
+    pub(crate) fn key_parts(&self, i: usize) -> Result<(&'a [u8], &'a [u8]), Damage> {
+        let record = self.key_record(i)?;
+        let bytes = &self.data[record.start..record.start + record.len];
+        let shared = usize::from(bytes[0]);
+        if shared == 0 {
+            return Ok((&[], &bytes[1..]));
+        }
+        let first = self.key_record(i >> self.shape.restart_shift << self.shape.restart_shift)?;
+        let whole = &self.data[first.start..first.start + first.len];
+        match whole[1..].get(..shared) {
+            Some(head) if whole[0] == 0 => Ok((head, &bytes[1..])),
+            _ => Err(Damage("a data block with a key that shares what is not there")),
+        }
+    }
+
+    /// Where the key of entry `i` lies in one piece, or `None` if it has to be assembled.
+    #[inline]
+    pub(crate) fn whole_key(&self, i: usize) -> Result<Option<Span>, Damage> {
+        let record = self.key_record(i)?;
+        Ok((self.data[record.start] == 0).then_some(Span { start: record.start + 1, len: record.len - 1 }))
+    }
+
+    /// Replaces `out` by the key of entry `i`.
+    #[inline]
+    pub(crate) fn copy_key(&self, i: usize, out: &mut Vec<u8>) -> Result<(), Damage> {
+        let (head, tail) = self.key_parts(i)?;
+        out.clear();
+        out.extend_from_slice(head);
+        out.extend_from_slice(tail);
+        Ok(())
+    }
+
+    /// Orders the key of entry `i` against `key` without assembling it.
+    #[inline]
+    pub(crate) fn compare_key(&self, i: usize, key: &[u8]) -> Result<Ordering, Damage> {
+        let (head, tail) = self.key_parts(i)?;
+        Ok(match key.split_at_checked(head.len()) {
+            Some((key_head, key_tail)) => head.cmp(key_head).then_with(|| tail.cmp(key_tail)),
+            None => head.cmp(key),
+        })
+    }
+
+    /// Whether the key of entry `i` is `key`.
+    #[inline]
+    pub(crate) fn key_equals(&self, i: usize, key: &[u8]) -> Result<bool, Damage> {
+        let (head, tail) = self.key_parts(i)?;
+        Ok(head.len() + tail.len() == key.len() && key.starts_with(head) && key.ends_with(tail))
+    }
+
+    /// The sequence number of entry `i`.
+    #[inline]
+    pub(crate) fn seq(&self, i: usize) -> Result<SeqNo, Damage> {
+        let s = &self.shape;
+        let delta = load(self.data, s.seqs + i * usize::from(s.seq_width), s.seq_width)?;
+        Ok(s.base_seq + delta)
+    }
+
+    /// The kind of entry `i`.
+    #[inline]
+    pub(crate) fn kind(&self, i: usize) -> Result<Kind, Damage> {
+        if !self.shape.has_kinds {
+            return Ok(Kind::Put);
+        }
+        let byte = self.data.get(self.shape.kinds + i).copied();
+        byte.and_then(Kind::from_byte).ok_or(Damage("a data block with an entry of no known kind"))
+    }
+
+    /// Where the value of entry `i` lies.
+    #[inline]
+    pub(crate) fn value_span(&self, i: usize) -> Result<Span, Damage> {
+        let s = &self.shape;
+        let width = usize::from(s.value_end_width);
+        let start = match i {
+            0 => 0,
+            _ => load(self.data, s.value_ends + (i - 1) * width, s.value_end_width)?,
+        };
+        let end = load(self.data, s.value_ends + i * width, s.value_end_width)?;
+        if start > end || end > s.keys as u64 {
+            return Err(Damage("a data block with a value outside its values"));
+        }
+        Ok(Span { start: start as usize, len: (end - start) as usize })
+    }
+
+    /// The value of entry `i`.
+    pub(crate) fn value(&self, i: usize) -> Result<&'a [u8], Damage> {
+        let span = self.value_span(i)?;
+        Ok(&self.data[span.start..span.start + span.len])
+    }
+
+    /// The first entry from `from` on that is at or after (`key`, `seq`) in version order, or [`len`](Self::len).
+    fn lower_bound_from(&self, from: usize, key: &[u8], seq: SeqNo) -> Result<usize, Damage> {
+        let (mut low, mut high) = (from, self.len());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let before = match self.compare_key(middle, key)? {
+                Ordering::Less => true,
+                Ordering::Equal => self.seq(middle)? > seq,
+                Ordering::Greater => false,
+            };
+            if before {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        Ok(low)
+    }
+
+    /// The first entry at or after (`key`, `seq`) in version order, or [`len`](Self::len) if all are before.
+    pub(crate) fn lower_bound(&self, key: &[u8], seq: SeqNo) -> Result<usize, Damage> {
+        self.lower_bound_from(0, key, seq)
+    }
+
+    /// The newest version of `key` with a sequence number of at most `snapshot`, and how the hash index
+    /// answered. The block must be the first that may hold `key`, or one that an earlier block's
+    /// [`Lookup::ContinueInNextBlock`] led to. With a hash index and a digest: one bucket and one key, mostly.
+    #[inline]
+    pub(crate) fn find(
+        &self,
+        key: &[u8],
+        digest: Option<Digest>,
+        snapshot: SeqNo,
+    ) -> Result<(Lookup, HashAnswer), Damage> {
+        let mut from = 0;
+        let mut answer = HashAnswer::NotAsked;
+        if let Some(digest) = digest
+            && self.shape.bucket_count > 0
+        {
+            match self.data[self.shape.buckets + bucket_of(digest, self.shape.bucket_count)] {
+                BUCKET_EMPTY => return Ok((Lookup::NotHere, HashAnswer::Absent)),
+                BUCKET_COLLISION => answer = HashAnswer::Collision,
+                first => {
+                    let first = usize::from(first);
+                    if !self.key_equals(first, key)? {
+                        return Ok((Lookup::NotHere, HashAnswer::Absent));
+                    }
+                    if self.seq(first)? <= snapshot {
+                        return Ok((Lookup::Found { index: first }, HashAnswer::Hit));
+                    }
+                    answer = HashAnswer::Hit;
+                    from = first + 1;
+                }
+            }
+        }
+        let index = self.lower_bound_from(from, key, snapshot)?;
+        let lookup = if index < self.len() {
+            if self.key_equals(index, key)? { Lookup::Found { index } } else { Lookup::NotHere }
+        } else if self.key_equals(index - 1, key)? {
+            Lookup::ContinueInNextBlock
+        } else {
+            Lookup::NotHere
+        };
+        Ok((lookup, answer))
+    }
+}

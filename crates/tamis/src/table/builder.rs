@@ -1,0 +1,275 @@
+//! Writing a table file: entries in version order in, one immutable file out.
+//!
+//! The file receives large appends; what is buffered here is one data block and at most
+//! [`APPEND_BYTES`] plus a block. A value too large for a shared block goes to the file without a copy.
+
+use std::path::PathBuf;
+
+use tamis_filter::Digest;
+
+use super::block_builder::BlockBuilder;
+use super::footer::{Footer, Part};
+use super::frame::{self, Compression};
+use super::index::{IndexBuilder, separator};
+use super::properties::{DIGEST_FUNCTION, Properties};
+use crate::error::StorageError;
+use crate::io::WriteFile;
+use crate::key::{Kind, SeqNo, compare_versions};
+
+/// Appends to the file are at least this long, the last one excepted.
+const APPEND_BYTES: usize = 512 << 10;
+
+/// Values from this length on are appended on their own where they are not to be compressed.
+const HUGE_VALUE_BYTES: usize = 1 << 20;
+
+/// How a table is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TableOptions {
+    /// The size that a data block, trailer included, does not exceed unless a single entry does.
+    pub(crate) block_bytes: usize,
+    /// Entries per group of keys compressed against the group's first; rounded up to a power of two.
+    pub(crate) restart_interval: usize,
+    /// Whether data blocks get a hash index.
+    pub(crate) hash_index: bool,
+    /// How data blocks and the index are compressed. Filter and tombstones never are.
+    pub(crate) compression: Compression,
+}
+
+impl Default for TableOptions {
+    fn default() -> TableOptions {
+        TableOptions {
+            block_bytes: 4096,
+            restart_interval: 16,
+            hash_index: true,
+            compression: Compression::None,
+        }
+    }
+}
+
+/// What the caller knows about the table and the builder does not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ExtraProperties {
+    /// Range tombstones in the tombstone part.
+    pub(crate) range_tombstones: u64,
+    /// Recorded as it is; see [`Properties::epochs`].
+    pub(crate) epochs: Vec<u8>,
+    /// The kind of the filter; empty without one.
+    pub(crate) filter_kind: String,
+}
+
+/// A table that is complete and synced; its name is durable once the directory is synced too.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FinishedTable {
+    /// The file's length in bytes.
+    pub(crate) file_bytes: u64,
+    /// What the file says about itself.
+    pub(crate) properties: Properties,
+}
+
+/// Writes one table. After an error the file is incomplete and the builder of no further use.
+#[derive(Debug)]
+pub(crate) struct TableBuilder {
+    file: Box<dyn WriteFile>,
+    path: PathBuf,
+    options: TableOptions,
+    block: BlockBuilder,
+    /// Stored blocks that the file does not have yet.
+    pending: Vec<u8>,
+    /// Bytes that the file has.
+    appended: u64,
+    index: IndexBuilder,
+    /// The last finished block's bytes in the file and its last key, until the next key is known.
+    unseparated: Option<(u64, Vec<u8>)>,
+    properties: Properties,
+    last_seq: SeqNo,
+    scratch: Vec<u8>,
+}
+
+impl TableBuilder {
+    /// Starts a table in the empty file `file`; `path` is for messages.
+    pub(crate) fn new(
+        file: Box<dyn WriteFile>,
+        path: impl Into<PathBuf>,
+        options: TableOptions,
+    ) -> TableBuilder {
+        TableBuilder {
+            file,
+            path: path.into(),
+            block: BlockBuilder::new(options.restart_interval, options.hash_index),
+            options,
+            pending: Vec::with_capacity(APPEND_BYTES + (64 << 10)),
+            appended: 0,
+            index: IndexBuilder::default(),
+            unseparated: None,
+            properties: Properties {
+                min_seq: SeqNo::MAX,
+                digest_function: DIGEST_FUNCTION.into(),
+                created_by: concat!("tamis ", env!("CARGO_PKG_VERSION")).into(),
+                ..Properties::default()
+            },
+            last_seq: 0,
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Adds an entry, which must follow all others in version order. `digest` is the key's.
+    pub(crate) fn add(
+        &mut self,
+        key: &[u8],
+        digest: Digest,
+        seq: SeqNo,
+        kind: Kind,
+        value: &[u8],
+    ) -> Result<(), StorageError> {
+        debug_assert!(
+            self.properties.entries == 0
+                || compare_versions(self.last_key(), self.last_seq, key, seq).is_lt(),
+            "entries are added in version order"
+        );
+        self.count(key, seq, kind, value);
+        if !self.block.is_empty()
+            && !self.block.fits(key.len(), seq, kind, value.len(), self.options.block_bytes)
+        {
+            self.finish_block()?;
+        }
+        if let Some((span, last)) = self.unseparated.take() {
+            self.index.add(span, &separator(&last, key));
+        }
+        let raw = self.options.compression == Compression::None || value.len() > frame::MAX_DECODED_BYTES;
+        if self.block.is_empty() && value.len() >= HUGE_VALUE_BYTES && raw {
+            return self.write_huge(key, digest, seq, kind, value);
+        }
+        self.block.add(key, digest, seq, kind, value);
+        Ok(())
+    }
+
+    fn count(&mut self, key: &[u8], seq: SeqNo, kind: Kind, value: &[u8]) {
+        let p = &mut self.properties;
+        if p.entries == 0 {
+            p.smallest = key.to_vec();
+        }
+        p.entries += 1;
+        p.deletes += u64::from(kind == Kind::Delete);
+        p.raw_key_bytes += key.len() as u64;
+        p.raw_value_bytes += value.len() as u64;
+        p.min_seq = p.min_seq.min(seq);
+        p.max_seq = p.max_seq.max(seq);
+        self.last_seq = seq;
+    }
+
+    /// The last key added; empty before the first.
+    fn last_key(&self) -> &[u8] {
+        match &self.unseparated {
+            Some((_, last)) => last,
+            None => self.block.last_key(),
+        }
+    }
+
+    /// Key versions added so far.
+    pub(crate) fn entries(&self) -> u64 {
+        self.properties.entries
+    }
+
+    /// About the length of the file if it were finished now, without filter and tombstones.
+    pub(crate) fn estimated_bytes(&self) -> u64 {
+        let block = if self.block.is_empty() { 0 } else { self.block.estimated_bytes() };
+        self.offset() + (block + self.index.estimated_bytes() + 256) as u64
+    }
+
+    fn offset(&self) -> u64 {
+        self.appended + self.pending.len() as u64
+    }
+
+    /// Finishes the current block, which has entries.
+    fn finish_block(&mut self) -> Result<(), StorageError> {
+        let (offset, start) = (self.offset(), self.pending.len());
+        self.block.finish(&mut self.pending);
+        frame::seal(&mut self.pending, start, offset, self.options.compression, &mut self.scratch);
+        self.unseparated = Some((self.offset() - offset, self.block.last_key().to_vec()));
+        self.block.reset();
+        if self.pending.len() >= APPEND_BYTES { self.append_pending() } else { Ok(()) }
+    }
+
+    /// Writes a block of one entry whose value goes to the file from where it lies.
+    fn write_huge(
+        &mut self,
+        key: &[u8],
+        digest: Digest,
+        seq: SeqNo,
+        kind: Kind,
+        value: &[u8],
+    ) -> Result<(), StorageError> {
+        self.append_pending()?;
+        let offset = self.offset();
+        self.block.add_with_value_outside(key, digest, seq, kind, value.len());
+        self.append(value)?;
+        self.block.finish(&mut self.pending);
+        let trailer = frame::trailer_of_pieces(value, &self.pending, offset);
+        self.pending.extend_from_slice(&trailer);
+        self.unseparated = Some((self.offset() - offset, key.to_vec()));
+        self.block.reset();
+        Ok(())
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> Result<(), StorageError> {
+        self.file.append(bytes).map_err(|e| StorageError::io("write", &self.path, &e))?;
+        self.appended += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn append_pending(&mut self) -> Result<(), StorageError> {
+        let mut pending = std::mem::take(&mut self.pending);
+        let done = if pending.is_empty() { Ok(()) } else { self.append(&pending) };
+        pending.clear();
+        pending.shrink_to(4 * APPEND_BYTES);
+        self.pending = pending;
+        done
+    }
+
+    /// Stores `content` as a part of the file.
+    fn add_part(&mut self, content: &[u8], compression: Compression) -> Part {
+        let (offset, start) = (self.offset(), self.pending.len());
+        self.pending.extend_from_slice(content);
+        frame::seal(&mut self.pending, start, offset, compression, &mut self.scratch);
+        Part { offset, span: self.offset() - offset }
+    }
+
+    /// Writes what is left, with the opaque bytes of a filter and of range tombstones where there are any,
+    /// and syncs the file (not its directory).
+    pub(crate) fn finish(
+        mut self,
+        filter: Option<Vec<u8>>,
+        tombstones: Option<Vec<u8>>,
+        extra: ExtraProperties,
+    ) -> Result<FinishedTable, StorageError> {
+        if !self.block.is_empty() {
+            self.finish_block()?;
+        }
+        if let Some((span, last)) = self.unseparated.take() {
+            self.index.add(span, &last);
+            self.properties.largest = last;
+        } else {
+            self.properties.min_seq = 0;
+        }
+        self.properties.data_blocks = self.index.len();
+        self.properties.range_tombstones = extra.range_tombstones;
+        self.properties.epochs = extra.epochs;
+        self.properties.filter_kind = extra.filter_kind;
+
+        let mut footer = Footer { data_span: self.offset(), ..Footer::default() };
+        footer.filter = filter.map_or(Part::default(), |bytes| self.add_part(&bytes, Compression::None));
+        footer.tombstones =
+            tombstones.map_or(Part::default(), |bytes| self.add_part(&bytes, Compression::None));
+        let mut content = Vec::new();
+        self.index.finish(&mut content);
+        footer.index = self.add_part(&content, self.options.compression);
+        content.clear();
+        self.properties.encode(&mut content);
+        footer.properties = self.add_part(&content, Compression::None);
+        footer.encode(self.offset(), &mut self.pending);
+        self.append_pending()?;
+        self.file.truncate_to_written().map_err(|e| StorageError::io("truncate", &self.path, &e))?;
+        self.file.sync().map_err(|e| StorageError::io("sync", &self.path, &e))?;
+        Ok(FinishedTable { file_bytes: self.appended, properties: self.properties })
+    }
+}

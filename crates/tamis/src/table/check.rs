@@ -1,0 +1,174 @@
+//! Examines a whole table: every checksum, the order of all entries, and whether what the table says about
+//! itself is so.
+
+use tamis_filter::Digest;
+
+use super::block::{BlockView, Lookup};
+use super::frame::Damage;
+use super::index::{BlockAt, Index};
+use super::properties::Properties;
+use super::reader::Table;
+use crate::error::StorageError;
+use crate::key::{Kind, MAX_SEQNO, SeqNo, compare_versions};
+
+/// At most so many problems are listed.
+const MAX_PROBLEMS: usize = 100;
+
+/// What an examination found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TableCheck {
+    /// Data blocks that could be read.
+    pub(crate) blocks: u64,
+    /// Their bytes in the file.
+    pub(crate) bytes: u64,
+    /// Entries in them.
+    pub(crate) entries: u64,
+    /// What is wrong, with the offset of the block concerned; the first hundred.
+    pub(crate) problems: Vec<(u64, String)>,
+}
+
+impl TableCheck {
+    fn problem(&mut self, offset: u64, what: impl Into<String>) {
+        if self.problems.len() < MAX_PROBLEMS {
+            self.problems.push((offset, what.into()));
+        }
+    }
+
+    fn failure(&mut self, offset: u64, error: &StorageError) {
+        match error {
+            StorageError::Corrupt(corruption) => self.problem(offset, corruption.what.clone()),
+            StorageError::Io(_) => self.problem(offset, error.to_string()),
+        }
+    }
+}
+
+/// The last entry seen and the sums over all of them.
+#[derive(Default)]
+struct Walk {
+    last: Option<(Vec<u8>, SeqNo)>,
+    sums: Properties,
+    /// Whether every block could be read, so that the sums are of the whole table.
+    complete: bool,
+}
+
+impl Table {
+    /// Reads every block from the file, past the cache, and reports everything that is wrong. Never fails:
+    /// what cannot be read is a problem like others. Cost: the file's length, once.
+    pub(crate) fn check(&self) -> TableCheck {
+        let mut report = TableCheck::default();
+        for (part, offset) in [
+            (self.filter_bytes(), self.footer().filter.offset),
+            (self.tombstone_bytes(), self.footer().tombstones.offset),
+        ] {
+            if let Err(error) = part {
+                report.failure(offset, &error);
+            }
+        }
+        let index = match self.index(&mut ()) {
+            Ok(index) => index,
+            Err(error) => {
+                report.failure(self.footer().index.offset, &error);
+                return report;
+            }
+        };
+        let mut walk = Walk { complete: true, ..Walk::default() };
+        for i in 0..index.len() {
+            let Some(at) = index.block(i) else { break };
+            match self.fresh_block(at) {
+                Ok(block) => {
+                    report.blocks += 1;
+                    report.bytes += at.span;
+                    if let Err(damage) = check_block(&block, at, &index, &mut walk, &mut report) {
+                        report.problem(at.offset, damage.0);
+                        walk.complete = false;
+                    }
+                }
+                Err(error) => {
+                    report.failure(at.offset, &error);
+                    walk.complete = false;
+                }
+            }
+        }
+        report.entries = walk.sums.entries;
+        if walk.complete {
+            self.compare_properties(walk, &mut report);
+        }
+        report
+    }
+
+    fn compare_properties(&self, walk: Walk, report: &mut TableCheck) {
+        let (said, found) = (self.properties(), &walk.sums);
+        let offset = self.footer().properties.offset;
+        let largest = walk.last.map(|(key, _)| key).unwrap_or_default();
+        for (name, same) in [
+            ("entries", said.entries == found.entries),
+            ("deletes", said.deletes == found.deletes),
+            ("key bytes", said.raw_key_bytes == found.raw_key_bytes),
+            ("value bytes", said.raw_value_bytes == found.raw_value_bytes),
+            ("the smallest sequence number", said.min_seq == found.min_seq),
+            ("the largest sequence number", said.max_seq == found.max_seq),
+            ("the smallest key", said.smallest == found.smallest),
+            ("the largest key", said.largest == largest),
+        ] {
+            if !same {
+                report.problem(offset, format!("the properties are wrong about {name}"));
+            }
+        }
+    }
+}
+
+/// Examines one block; `Err` if it cannot be decoded to its end.
+fn check_block(
+    block: &[u8],
+    at: BlockAt,
+    index: &Index,
+    walk: &mut Walk,
+    report: &mut TableCheck,
+) -> Result<(), Damage> {
+    let view = BlockView::parse(block)?;
+    let mut key = Vec::new();
+    for i in 0..view.len() {
+        view.copy_key(i, &mut key)?;
+        let (seq, kind, value) = (view.seq(i)?, view.kind(i)?, view.value(i)?);
+        let newest_here = i == 0 || walk.last.as_ref().is_none_or(|(last, _)| *last != key);
+        if let Some((last_key, last_seq)) = &walk.last
+            && compare_versions(last_key, *last_seq, &key, seq).is_ge()
+        {
+            report.problem(at.offset, format!("entry {i} is out of order"));
+        }
+        if seq > MAX_SEQNO {
+            report.problem(at.offset, format!("entry {i} has an impossible sequence number"));
+        }
+        if i == 0 && at.index > 0 {
+            let before = index.separator(at.index - 1);
+            let continues = before == key && walk.last.as_ref().is_some_and(|(last, _)| *last == key);
+            if before >= key && !continues {
+                report.problem(at.offset, "the block's first key is not behind the separator before it");
+            }
+        }
+        if view.bucket_count() > 0 && newest_here {
+            let (found, _) = view.find(&key, Some(Digest::of(&key)), MAX_SEQNO)?;
+            if found != (Lookup::Found { index: i }) {
+                report.problem(at.offset, format!("the hash index does not lead to entry {i}"));
+            }
+        }
+        let sums = &mut walk.sums;
+        if sums.entries == 0 {
+            sums.smallest.clone_from(&key);
+            sums.min_seq = seq;
+        }
+        sums.entries += 1;
+        sums.deletes += u64::from(kind == Kind::Delete);
+        sums.raw_key_bytes += key.len() as u64;
+        sums.raw_value_bytes += value.len() as u64;
+        sums.min_seq = sums.min_seq.min(seq);
+        sums.max_seq = sums.max_seq.max(seq);
+        let last = walk.last.get_or_insert_default();
+        last.0.clone_from(&key);
+        last.1 = seq;
+    }
+    if key > index.separator(at.index) {
+        report.problem(at.offset, "the block's last key is behind the separator after it");
+    }
+    Ok(())
+}

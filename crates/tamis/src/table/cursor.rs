@@ -1,0 +1,354 @@
+//! A cursor over the entries of one table in version order, in both directions.
+//!
+//! The cursor decodes an entry's place when it moves there, so that looking at it afterwards cannot fail;
+//! the value's bytes are not touched before they are asked for. A cursor belongs to one thread at a time.
+
+use std::sync::Arc;
+
+use super::block::{BlockShape, BlockView, Span};
+use super::data::{BlockRef, HeapBlock, PinnedValue};
+use super::frame::Damage;
+use super::index::{BlockAt, Index};
+use super::reader::Table;
+use super::trace::{BlockSource, BlockTouch, ReadTrace, TouchCounts};
+use crate::error::StorageError;
+use crate::key::{Kind, MAX_SEQNO, SeqNo};
+
+/// The shortest read ahead, in bytes.
+const MIN_READ_AHEAD: u64 = 256 << 10;
+
+/// How a cursor reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CursorOptions {
+    /// Whether blocks that the cache does not have go into it.
+    pub(crate) fill_cache: bool,
+    /// Bytes to read at once from a file that is not mapped, for cursors that go through much of it in
+    /// order; such reads bypass the cache. 0: block by block through the cache. Otherwise at least 256 KiB.
+    pub(crate) read_ahead: u64,
+}
+
+impl Default for CursorOptions {
+    fn default() -> CursorOptions {
+        CursorOptions { fill_cache: true, read_ahead: 0 }
+    }
+}
+
+#[derive(Debug)]
+enum Content {
+    /// `start..start + len` of the table's mapping.
+    Mapped(Span),
+    Heap(HeapBlock),
+}
+
+#[derive(Debug)]
+struct Loaded {
+    at: BlockAt,
+    content: Content,
+    shape: BlockShape,
+}
+
+/// Where the current entry lies within the loaded block.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    index: usize,
+    /// `None`: the key was assembled in the cursor's buffer.
+    key: Option<Span>,
+    value: Span,
+    seq: SeqNo,
+    kind: Kind,
+}
+
+/// Walks a table. Not valid until a seek; after an error, not valid.
+#[derive(Debug)]
+pub(crate) struct TableCursor {
+    table: Arc<Table>,
+    options: CursorOptions,
+    /// Fetched by the first seek.
+    index: Option<Arc<Index>>,
+    loaded: Option<Loaded>,
+    entry: Option<Entry>,
+    key: Vec<u8>,
+    /// A piece of the file and its offset.
+    ahead: Option<(u64, Arc<[u8]>)>,
+    counts: TouchCounts,
+}
+
+impl TableCursor {
+    /// A cursor at no entry. No block is touched before the first seek.
+    pub(crate) fn new(table: Arc<Table>, options: CursorOptions) -> TableCursor {
+        TableCursor {
+            table,
+            options,
+            index: None,
+            loaded: None,
+            entry: None,
+            key: Vec::new(),
+            ahead: None,
+            counts: TouchCounts::default(),
+        }
+    }
+
+    /// The table.
+    pub(crate) fn table(&self) -> &Arc<Table> {
+        &self.table
+    }
+
+    /// What the cursor touched since this was last asked.
+    pub(crate) fn take_counts(&mut self) -> TouchCounts {
+        std::mem::take(&mut self.counts)
+    }
+
+    /// Whether the cursor is at an entry.
+    #[inline]
+    pub(crate) fn valid(&self) -> bool {
+        self.entry.is_some()
+    }
+
+    fn index(&mut self) -> Result<Arc<Index>, StorageError> {
+        if let Some(index) = &self.index {
+            return Ok(Arc::clone(index));
+        }
+        let index = self.table.shared_index(&mut self.counts)?;
+        self.index = Some(Arc::clone(&index));
+        Ok(index)
+    }
+
+    /// Moves to the first entry.
+    pub(crate) fn seek_to_first(&mut self) -> Result<(), StorageError> {
+        self.entry = None;
+        let first = self.index()?.block(0);
+        self.enter_at(first, |_| Ok(0))
+    }
+
+    /// Moves to the last entry.
+    pub(crate) fn seek_to_last(&mut self) -> Result<(), StorageError> {
+        self.entry = None;
+        let last = self.index()?.last_block();
+        self.enter_at(last, |view| Ok(view.len() - 1))
+    }
+
+    /// Moves to the first entry at or after (`key`, `seq`) in version order; with [`MAX_SEQNO`], to the
+    /// newest version of the first key that is not less than `key`.
+    pub(crate) fn seek(&mut self, key: &[u8], seq: SeqNo) -> Result<(), StorageError> {
+        self.entry = None;
+        let index = self.index()?;
+        self.counts.index_searched();
+        let mut at = index.find(key).and_then(|i| index.block(i));
+        while let Some(block) = at {
+            let place = self.search_block(block, key, seq)?;
+            if place.1 < place.0 {
+                return self.enter(place.1);
+            }
+            // All entries are before: the key lies between the block's last and its separator, or its newer
+            // versions fill the block.
+            at = index.block(block.index + 1);
+        }
+        Ok(())
+    }
+
+    /// Moves to the last entry whose user key is less than `key`: the oldest version of the greatest such.
+    pub(crate) fn seek_before(&mut self, key: &[u8]) -> Result<(), StorageError> {
+        self.entry = None;
+        let index = self.index()?;
+        self.counts.index_searched();
+        let Some(at) = index.find(key).and_then(|i| index.block(i)) else {
+            return self.seek_to_last();
+        };
+        let (_, first_not_before) = self.search_block(at, key, MAX_SEQNO)?;
+        match first_not_before.checked_sub(1) {
+            Some(i) => self.enter(i),
+            None => {
+                let before = at.index.checked_sub(1).and_then(|i| index.block(i));
+                self.enter_at(before, |view| Ok(view.len() - 1))
+            }
+        }
+    }
+
+    /// Loads the block and gives its length and the lower bound of (`key`, `seq`) in it.
+    fn search_block(&mut self, at: BlockAt, key: &[u8], seq: SeqNo) -> Result<(usize, usize), StorageError> {
+        self.load(at)?;
+        let view = self.view().expect("just loaded");
+        view.lower_bound(key, seq)
+            .map(|i| (view.len(), i))
+            .map_err(|damage| self.table.damaged(at.offset, damage))
+    }
+
+    /// Moves to the next entry; past the last, the cursor is not valid. Does nothing if not valid.
+    #[inline]
+    pub(crate) fn next(&mut self) -> Result<(), StorageError> {
+        let (Some(entry), Some(loaded)) = (self.entry, &self.loaded) else { return Ok(()) };
+        let (i, at) = (entry.index + 1, loaded.at);
+        if i < loaded.shape.len() {
+            return self.enter(i);
+        }
+        self.entry = None;
+        let following = self.index()?.block(at.index + 1);
+        self.enter_at(following, |_| Ok(0))
+    }
+
+    /// Moves to the previous entry; before the first, the cursor is not valid. Does nothing if not valid.
+    #[inline]
+    pub(crate) fn prev(&mut self) -> Result<(), StorageError> {
+        let (Some(entry), Some(loaded)) = (self.entry, &self.loaded) else { return Ok(()) };
+        let at = loaded.at;
+        if let Some(i) = entry.index.checked_sub(1) {
+            return self.enter(i);
+        }
+        self.entry = None;
+        let Some(before) = at.index.checked_sub(1) else { return Ok(()) };
+        let before = self.index()?.block(before);
+        self.enter_at(before, |view| Ok(view.len() - 1))
+    }
+
+    fn enter_at(
+        &mut self,
+        at: Option<BlockAt>,
+        place: impl FnOnce(BlockView<'_>) -> Result<usize, Damage>,
+    ) -> Result<(), StorageError> {
+        let Some(at) = at else { return Ok(()) };
+        self.load(at)?;
+        let view = self.view().expect("just loaded");
+        let i = place(view).map_err(|damage| self.table.damaged(at.offset, damage))?;
+        self.enter(i)
+    }
+
+    /// Makes `at` the loaded block.
+    fn load(&mut self, at: BlockAt) -> Result<(), StorageError> {
+        if self.loaded.as_ref().is_some_and(|loaded| loaded.at == at) {
+            return Ok(());
+        }
+        self.loaded = None;
+        let block = if self.options.read_ahead > 0 && !self.table.is_mapped() {
+            BlockRef::Heap(self.block_ahead(at)?)
+        } else {
+            self.table.block(at, self.options.fill_cache, &mut self.counts)?
+        };
+        let shape = BlockShape::parse(&block).map_err(|damage| self.table.damaged(at.offset, damage))?;
+        let content = match block {
+            BlockRef::Mapped { bytes, start } => Content::Mapped(Span { start, len: bytes.len() }),
+            BlockRef::Heap(block) => Content::Heap(block),
+        };
+        self.loaded = Some(Loaded { at, content, shape });
+        Ok(())
+    }
+
+    /// A block out of the piece that was read ahead, reading the next piece if it is not in there.
+    fn block_ahead(&mut self, at: BlockAt) -> Result<HeapBlock, StorageError> {
+        let holds = |(offset, piece): &(u64, Arc<[u8]>)| {
+            at.offset >= *offset && at.offset + at.span <= offset + piece.len() as u64
+        };
+        let mut source = BlockSource::ReadAhead;
+        if !self.ahead.as_ref().is_some_and(holds) {
+            let wanted = self.options.read_ahead.max(MIN_READ_AHEAD).max(at.span);
+            let backward = self.ahead.as_ref().is_some_and(|(offset, _)| at.offset < *offset);
+            let start = if backward { (at.offset + at.span).saturating_sub(wanted) } else { at.offset };
+            let span = wanted.min(self.table.footer().data_span - start);
+            self.ahead = None;
+            self.ahead = Some((start, self.table.read_piece(start, span)?));
+            source = BlockSource::File { read_bytes: span };
+        }
+        let (offset, piece) = self.ahead.as_ref().expect("just read");
+        self.counts.block_touched(BlockTouch { offset: at.offset, stored_bytes: at.span, source });
+        self.table.block_of_piece(piece, (at.offset - offset) as usize, at, &mut self.counts)
+    }
+
+    /// The bytes of the loaded block.
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        match &self.loaded {
+            Some(Loaded { content: Content::Mapped(span), .. }) => self.table.mapped_bytes(*span),
+            Some(Loaded { content: Content::Heap(block), .. }) => block,
+            None => &[],
+        }
+    }
+
+    #[inline]
+    fn view(&self) -> Option<BlockView<'_>> {
+        self.loaded.as_ref().map(|loaded| BlockView::with_shape(self.bytes(), loaded.shape))
+    }
+
+    /// Makes entry `i` of the loaded block the current one.
+    #[inline]
+    fn enter(&mut self, i: usize) -> Result<(), StorageError> {
+        self.entry = None;
+        let mut key = std::mem::take(&mut self.key);
+        let entry = self.view().ok_or(Damage("no block is loaded")).and_then(|view| {
+            let whole = view.whole_key(i)?;
+            if whole.is_none() {
+                view.copy_key(i, &mut key)?;
+            }
+            let (value, seq, kind) = (view.value_span(i)?, view.seq(i)?, view.kind(i)?);
+            Ok(Entry { index: i, key: whole, value, seq, kind })
+        });
+        self.key = key;
+        match entry {
+            Ok(entry) => {
+                self.entry = Some(entry);
+                Ok(())
+            }
+            Err(damage) => {
+                let offset = self.loaded.as_ref().map_or(0, |loaded| loaded.at.offset);
+                Err(self.table.damaged(offset, damage))
+            }
+        }
+    }
+
+    #[inline]
+    fn current(&self) -> Entry {
+        self.entry.expect("the cursor is at an entry")
+    }
+
+    /// The current entry's user key. Panics if not valid, as all that follow.
+    #[inline]
+    pub(crate) fn key(&self) -> &[u8] {
+        match self.current().key {
+            Some(span) => &self.bytes()[span.start..span.start + span.len],
+            None => &self.key,
+        }
+    }
+
+    /// The current entry's sequence number.
+    #[inline]
+    pub(crate) fn seq(&self) -> SeqNo {
+        self.current().seq
+    }
+
+    /// The current entry's kind.
+    #[inline]
+    pub(crate) fn kind(&self) -> Kind {
+        self.current().kind
+    }
+
+    /// The current entry's value; empty in a delete.
+    #[inline]
+    pub(crate) fn value(&self) -> &[u8] {
+        let span = self.current().value;
+        &self.bytes()[span.start..span.start + span.len]
+    }
+
+    /// The current entry's value, for keeping. No copy; see [`BlockData`](super::BlockData) for what it
+    /// keeps alive.
+    pub(crate) fn pinned_value(&self) -> PinnedValue {
+        self.pin(self.current().value)
+    }
+
+    /// The current entry's key, for keeping without a copy, if it lies in one piece in its block.
+    pub(crate) fn pinned_key(&self) -> Option<PinnedValue> {
+        self.current().key.map(|span| self.pin(span))
+    }
+
+    fn pin(&self, span: Span) -> PinnedValue {
+        match self.loaded.as_ref().map(|loaded| &loaded.content) {
+            Some(Content::Mapped(block)) => {
+                let block = BlockRef::Mapped { bytes: self.bytes(), start: block.start };
+                self.table.pin(&block, span)
+            }
+            Some(Content::Heap(block)) => PinnedValue::Heap {
+                bytes: Arc::clone(&block.bytes),
+                start: block.start + span.start,
+                len: span.len,
+            },
+            None => unreachable!("an entry has a block"),
+        }
+    }
+}

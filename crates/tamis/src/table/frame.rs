@@ -1,0 +1,229 @@
+//! How a block is stored: its bytes, compressed or not, and a trailer that says so and protects them.
+//!
+//! ```text
+//! payload | compression: u8 | XXH3-64 of (payload, compression), seeded with the block's file offset: u64
+//! ```
+//!
+//! The seed makes a block that ended up at another place as wrong as one with a flipped bit. A compressed
+//! payload starts with the uncompressed length (u32); that length is at most [`MAX_DECODED_BYTES`] and at
+//! most [`MAX_RATIO`] times the payload, so that no stored number can ask for much more memory than the file
+//! has bytes.
+
+use std::sync::Arc;
+
+use xxhash_rust::xxh3::{Xxh3, xxh3_64_with_seed};
+
+/// Bytes behind every block's payload.
+pub(crate) const TRAILER_BYTES: usize = 9;
+
+/// Longer blocks are stored as they are: compressing needs the block in one piece of memory, twice.
+pub(crate) const MAX_DECODED_BYTES: usize = 256 << 20;
+
+/// The largest ratio of uncompressed to stored length; LZ4 cannot exceed it by construction.
+const MAX_RATIO: usize = 255;
+
+/// Bytes that are not what a builder writes; the reader adds the file and the offset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Damage(pub(crate) &'static str);
+
+/// How the blocks of a table are compressed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub(crate) enum Compression {
+    /// Not at all: blocks of a mapped file are used in place.
+    #[default]
+    None = 0,
+    /// LZ4 block format.
+    Lz4 = 1,
+    /// Zstandard, level 3; needs the crate feature `zstd` to write and to read.
+    Zstd = 2,
+}
+
+impl Compression {
+    fn from_byte(byte: u8) -> Option<Compression> {
+        match byte {
+            0 => Some(Compression::None),
+            1 => Some(Compression::Lz4),
+            2 => Some(Compression::Zstd),
+            _ => None,
+        }
+    }
+}
+
+/// Turns the uncompressed block `out[start..]` into its stored form for file offset `offset`: compressed if
+/// that saves at least an eighth, trailer appended. `scratch` keeps its capacity between calls.
+pub(crate) fn seal(out: &mut Vec<u8>, start: usize, offset: u64, wanted: Compression, scratch: &mut Vec<u8>) {
+    let raw = &out[start..];
+    let used = compress(raw, wanted, scratch);
+    if used != Compression::None {
+        out.truncate(start);
+        out.extend_from_slice(scratch);
+    }
+    out.push(used as u8);
+    let sum = xxh3_64_with_seed(&out[start..], offset);
+    out.extend_from_slice(&sum.to_le_bytes());
+}
+
+/// The trailer of an uncompressed block that lies in two pieces.
+pub(crate) fn trailer_of_pieces(head: &[u8], tail: &[u8], offset: u64) -> [u8; TRAILER_BYTES] {
+    let mut hasher = Xxh3::with_seed(offset);
+    hasher.update(head);
+    hasher.update(tail);
+    hasher.update(&[Compression::None as u8]);
+    let mut trailer = [Compression::None as u8; TRAILER_BYTES];
+    trailer[1..].copy_from_slice(&hasher.digest().to_le_bytes());
+    trailer
+}
+
+/// Fills `out` with the compressed payload of `raw` and says by which method; `None` means that `raw` is to
+/// be stored as it is.
+fn compress(raw: &[u8], wanted: Compression, out: &mut Vec<u8>) -> Compression {
+    if wanted == Compression::None || raw.len() > MAX_DECODED_BYTES {
+        return Compression::None;
+    }
+    let worth = |len: usize| len <= raw.len() - raw.len() / 8;
+    #[cfg(feature = "zstd")]
+    if wanted == Compression::Zstd
+        && let Ok(packed) = zstd::bulk::compress(raw, 3)
+    {
+        out.clear();
+        out.extend_from_slice(&(raw.len() as u32).to_le_bytes());
+        out.extend_from_slice(&packed);
+        // Beyond the ratio that readers accept, LZ4 below does well enough.
+        if !worth(out.len()) {
+            return Compression::None;
+        } else if raw.len() <= MAX_RATIO * out.len() {
+            return Compression::Zstd;
+        }
+    }
+    out.clear();
+    out.extend_from_slice(&(raw.len() as u32).to_le_bytes());
+    out.resize(4 + lz4_flex::block::get_maximum_output_size(raw.len()), 0);
+    match lz4_flex::block::compress_into(raw, &mut out[4..]) {
+        Ok(len) if worth(4 + len) => {
+            out.truncate(4 + len);
+            Compression::Lz4
+        }
+        _ => Compression::None,
+    }
+}
+
+/// Splits a stored block into payload and compression method. Cost: reads one byte.
+#[inline]
+pub(crate) fn open(stored: &[u8]) -> Result<(&[u8], Compression), Damage> {
+    let Some((payload, trailer)) = stored.split_last_chunk::<TRAILER_BYTES>() else {
+        return Err(Damage("a block shorter than its trailer"));
+    };
+    match Compression::from_byte(trailer[0]) {
+        Some(method) => Ok((payload, method)),
+        None => Err(Damage("a block compressed by an unknown method")),
+    }
+}
+
+/// Checks the checksum of a stored block that lies at file offset `offset`. Cost: about 25 ns per KiB.
+pub(crate) fn verify(stored: &[u8], offset: u64) -> Result<(), Damage> {
+    match stored.split_last_chunk::<8>() {
+        Some((protected, sum)) if xxh3_64_with_seed(protected, offset) == u64::from_le_bytes(*sum) => Ok(()),
+        _ => Err(Damage("the checksum of a block does not match its bytes")),
+    }
+}
+
+/// The uncompressed form of a payload compressed by `method` (not `None`).
+pub(crate) fn decompress(payload: &[u8], method: Compression) -> Result<Arc<[u8]>, Damage> {
+    let Some((len, packed)) = payload.split_first_chunk::<4>() else {
+        return Err(Damage("a compressed block without its length"));
+    };
+    let len = u32::from_le_bytes(*len) as usize;
+    if len > MAX_DECODED_BYTES || len > payload.len().saturating_mul(MAX_RATIO) {
+        return Err(Damage("a compressed block with an impossible length"));
+    }
+    let mut block = zeroed(len);
+    let out = Arc::get_mut(&mut block).expect("a new block has one owner");
+    let written = match method {
+        Compression::None => return Err(Damage("a block that is not compressed")),
+        Compression::Lz4 => lz4_flex::block::decompress_into(packed, out).ok(),
+        #[cfg(feature = "zstd")]
+        Compression::Zstd => zstd::bulk::decompress_to_buffer(packed, out).ok(),
+        #[cfg(not(feature = "zstd"))]
+        Compression::Zstd => {
+            return Err(Damage(
+                "a block compressed with Zstandard, which this build cannot read \
+                 (crate feature `zstd`)",
+            ));
+        }
+    };
+    if written != Some(len) {
+        return Err(Damage("a compressed block that does not decompress to its length"));
+    }
+    Ok(block)
+}
+
+/// Shared zeroed memory in one allocation, to be filled through `Arc::get_mut`.
+pub(crate) fn zeroed(len: usize) -> Arc<[u8]> {
+    std::iter::repeat_n(0u8, len).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sealed(raw: &[u8], offset: u64, wanted: Compression) -> Vec<u8> {
+        let mut out = b"before".to_vec();
+        out.extend_from_slice(raw);
+        seal(&mut out, 6, offset, wanted, &mut Vec::new());
+        out.split_off(6)
+    }
+
+    #[test]
+    fn compressible_blocks_shrink_and_come_back() {
+        let raw = b"the same words, ".repeat(100);
+        let stored = sealed(&raw, 77, Compression::Lz4);
+        assert!(stored.len() < raw.len() / 4);
+        verify(&stored, 77).unwrap();
+        let (payload, method) = open(&stored).unwrap();
+        assert_eq!(method, Compression::Lz4);
+        assert_eq!(&decompress(payload, method).unwrap()[..], &raw[..]);
+    }
+
+    #[test]
+    fn blocks_that_hardly_shrink_are_stored_raw() {
+        let raw: Vec<u8> = (0..1000u64).flat_map(|i| xxh3_64_with_seed(b"x", i).to_le_bytes()).collect();
+        let stored = sealed(&raw, 0, Compression::Lz4);
+        assert_eq!(open(&stored).unwrap(), (&raw[..], Compression::None));
+        assert_eq!(trailer_of_pieces(&raw[..9], &raw[9..], 0)[..], stored[raw.len()..]);
+    }
+
+    #[test]
+    fn a_block_at_another_offset_is_refused() {
+        let stored = sealed(b"block", 4096, Compression::None);
+        verify(&stored, 4096).unwrap();
+        assert!(verify(&stored, 0).is_err());
+    }
+
+    #[test]
+    fn impossible_uncompressed_lengths_are_refused_without_allocating() {
+        let mut payload = u32::MAX.to_le_bytes().to_vec();
+        payload.extend_from_slice(&[0; 64]);
+        assert!(decompress(&payload, Compression::Lz4).is_err());
+        payload[..4].copy_from_slice(&100_000u32.to_le_bytes());
+        assert!(decompress(&payload, Compression::Lz4).is_err());
+    }
+
+    #[cfg(not(feature = "zstd"))]
+    #[test]
+    fn without_the_feature_zstd_blocks_are_refused_by_name() {
+        let damage = decompress(&[8, 0, 0, 0, 1, 2, 3], Compression::Zstd).unwrap_err();
+        assert!(damage.0.contains("feature `zstd`"));
+    }
+
+    #[cfg(feature = "zstd")]
+    #[test]
+    fn zstd_blocks_come_back_even_beyond_the_accepted_ratio() {
+        for raw in [b"the same words, ".repeat(100), vec![0; 1 << 20]] {
+            let stored = sealed(&raw, 1, Compression::Zstd);
+            let (payload, method) = open(&stored).unwrap();
+            assert!(stored.len() < raw.len() / 4);
+            assert_eq!(&decompress(payload, method).unwrap()[..], &raw[..]);
+        }
+    }
+}

@@ -1,0 +1,347 @@
+//! The index of a table: which data block a key belongs to.
+//!
+//! Between the last key of a block and the first of the next lies a *separator*: the shortest user key `s`
+//! with `last <= s < first`, or the key itself where one key's versions fill both. The block of a key is the
+//! first whose separator is not less.
+//!
+//! In memory the separators' common prefix is stripped and the next eight bytes go into a
+//! [`SearchTree`]; whole separators are compared only among equals. Blocks lie one behind the other from the
+//! file's start, so one array of offsets gives place and length of each.
+//!
+//! Immutable; shared by all threads.
+
+use super::frame::{Damage, TRAILER_BYTES};
+use super::search::SearchTree;
+use crate::codec::{Decoder, Encode};
+use crate::key::{MAX_KEY_BYTES, common_prefix_len, prefix_of};
+
+/// Collects separators and stored lengths while a table is written.
+#[derive(Debug, Default)]
+pub(crate) struct IndexBuilder {
+    entries: Vec<u8>,
+    blocks: u64,
+}
+
+impl IndexBuilder {
+    /// Adds the block behind the others: `span` bytes in the file, trailer included.
+    pub(crate) fn add(&mut self, span: u64, separator: &[u8]) {
+        self.blocks += 1;
+        self.entries.put_varint(span);
+        self.entries.put_bytes(separator);
+    }
+
+    /// The number of blocks.
+    pub(crate) fn len(&self) -> u64 {
+        self.blocks
+    }
+
+    /// About the bytes that [`finish`](Self::finish) will append.
+    pub(crate) fn estimated_bytes(&self) -> usize {
+        self.entries.len() + 10
+    }
+
+    /// Appends the index block's content to `out`.
+    pub(crate) fn finish(&self, out: &mut Vec<u8>) {
+        out.put_varint(self.blocks);
+        out.extend_from_slice(&self.entries);
+    }
+}
+
+/// A short key `s` with `last <= s < next`; `last` itself if there is no shorter one (or if both are equal).
+pub(crate) fn separator(last: &[u8], next: &[u8]) -> Vec<u8> {
+    let shared = common_prefix_len(last, next);
+    let (Some(&low), Some(&high)) = (last.get(shared), next.get(shared)) else {
+        return last.to_vec();
+    };
+    debug_assert!(low < high, "separated keys ascend");
+    if next.len() > shared + 1 {
+        return next[..=shared].to_vec();
+    }
+    if low + 1 < high {
+        let mut key = last[..=shared].to_vec();
+        key[shared] += 1;
+        return key;
+    }
+    // The keys differ by one at the last byte of `next`: round `last` up somewhere behind.
+    match last[shared + 1..].iter().position(|&byte| byte < 0xFF) {
+        Some(behind) => {
+            let mut key = last[..=shared + 1 + behind].to_vec();
+            *key.last_mut().expect("just cut behind a byte") += 1;
+            key
+        }
+        None => last.to_vec(),
+    }
+}
+
+/// Ascending numbers, in four bytes each if they all fit.
+#[derive(Debug)]
+enum Ends {
+    Small(Box<[u32]>),
+    Large(Box<[u64]>),
+}
+
+impl Ends {
+    fn new(numbers: Vec<u64>) -> Ends {
+        if numbers.iter().all(|&n| u32::try_from(n).is_ok()) {
+            Ends::Small(numbers.iter().map(|&n| n as u32).collect())
+        } else {
+            Ends::Large(numbers.into())
+        }
+    }
+
+    #[inline]
+    fn get(&self, i: usize) -> u64 {
+        match self {
+            Ends::Small(ends) => u64::from(ends[i]),
+            Ends::Large(ends) => ends[i],
+        }
+    }
+
+    fn memory_bytes(&self) -> usize {
+        match self {
+            Ends::Small(ends) => size_of_val(&**ends),
+            Ends::Large(ends) => size_of_val(&**ends),
+        }
+    }
+}
+
+/// A data block's number and its place in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BlockAt {
+    /// The number of the block within the table, from 0.
+    pub(crate) index: usize,
+    /// Offset of its first byte in the file.
+    pub(crate) offset: u64,
+    /// Bytes in the file, trailer included.
+    pub(crate) span: u64,
+}
+
+/// The index of one table in memory.
+#[derive(Debug)]
+pub(crate) struct Index {
+    /// What all separators start with.
+    common: Box<[u8]>,
+    /// The next eight bytes of every separator.
+    heads: SearchTree,
+    /// Block `i` lies at `offsets[i]..offsets[i + 1]` of the file.
+    offsets: Ends,
+    /// The separators without `common`, one behind the other.
+    separators: Box<[u8]>,
+    /// Separator `i` is `separators[ends[i]..ends[i + 1]]`.
+    separator_ends: Ends,
+}
+
+impl Index {
+    /// Reads an index block's content. The blocks must fill the first `data_span` bytes of the file exactly.
+    /// Memory stays within a small multiple of `bytes`.
+    pub(crate) fn decode(bytes: &[u8], data_span: u64) -> Result<Index, Damage> {
+        const CUT: Damage = Damage("an index that ends within an entry");
+        let mut input = Decoder::new(bytes);
+        let blocks = input.varint_usize().ok_or(CUT)?;
+        // Every entry takes two bytes at least.
+        if blocks > input.remaining() / 2 {
+            return Err(Damage("an index that promises more blocks than it holds"));
+        }
+        let mut offsets = Vec::with_capacity(blocks + 1);
+        let mut keys: Vec<&[u8]> = Vec::with_capacity(blocks);
+        let mut offset = 0u64;
+        offsets.push(0);
+        for _ in 0..blocks {
+            let span = input.varint().ok_or(CUT)?;
+            let key = input.bytes().ok_or(CUT)?;
+            offset = offset.saturating_add(span);
+            if span <= TRAILER_BYTES as u64 || offset > data_span {
+                return Err(Damage("an index with a block outside the data"));
+            }
+            if key.len() > MAX_KEY_BYTES || keys.last().is_some_and(|last| *last > key) {
+                return Err(Damage("an index whose separators are out of order"));
+            }
+            offsets.push(offset);
+            keys.push(key);
+        }
+        if !input.is_empty() || offset != data_span {
+            return Err(Damage("an index that does not cover the data"));
+        }
+        let common = match (keys.first(), keys.last()) {
+            (Some(first), Some(last)) => common_prefix_len(first, last),
+            _ => 0,
+        };
+        let heads: Vec<u64> = keys.iter().map(|key| prefix_of(&key[common..])).collect();
+        let mut separators = Vec::with_capacity(keys.iter().map(|key| key.len() - common).sum());
+        let mut separator_ends = vec![0];
+        for key in &keys {
+            separators.extend_from_slice(&key[common..]);
+            separator_ends.push(separators.len() as u64);
+        }
+        Ok(Index {
+            common: keys.first().map_or(&[][..], |key| &key[..common]).into(),
+            heads: SearchTree::new(&heads),
+            offsets: Ends::new(offsets),
+            separators: separators.into(),
+            separator_ends: Ends::new(separator_ends),
+        })
+    }
+
+    /// The number of data blocks.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.heads.len()
+    }
+
+    /// Where block `index` lies; `None` beyond the last.
+    #[inline]
+    pub(crate) fn block(&self, index: usize) -> Option<BlockAt> {
+        if index >= self.len() {
+            return None;
+        }
+        let offset = self.offsets.get(index);
+        Some(BlockAt { index, offset, span: self.offsets.get(index + 1) - offset })
+    }
+
+    /// The last block.
+    pub(crate) fn last_block(&self) -> Option<BlockAt> {
+        self.block(self.len().wrapping_sub(1))
+    }
+
+    /// The separator behind block `i < len`, without the common prefix.
+    fn tail(&self, i: usize) -> &[u8] {
+        &self.separators[self.separator_ends.get(i) as usize..self.separator_ends.get(i + 1) as usize]
+    }
+
+    /// The separator behind block `i < len`: no key of the block is greater, every key of the next one is,
+    /// or equal to it where one key's versions fill both.
+    pub(crate) fn separator(&self, i: usize) -> Vec<u8> {
+        [&self.common, self.tail(i)].concat()
+    }
+
+    /// The number of the first block whose separator is at least `key`: the only one that may hold it (or
+    /// its newest versions). `None` if `key` lies behind all blocks.
+    ///
+    /// Cost: one cache line per level, `log9(blocks / 8) + 1` in all; a binary search over whole separators
+    /// among those that agree with `key` in the eight bytes behind the common prefix.
+    #[inline]
+    pub(crate) fn find(&self, key: &[u8]) -> Option<usize> {
+        let Some(rest) = key.strip_prefix(&*self.common) else {
+            return (key < &*self.common && self.len() > 0).then_some(0);
+        };
+        let head = prefix_of(rest);
+        let first = self.heads.lower_bound(head);
+        match self.heads.get(first) {
+            None => None,
+            Some(found) if found > head => Some(first),
+            Some(_) => self.find_among_equals(first, head, rest),
+        }
+    }
+
+    fn find_among_equals(&self, first: usize, head: u64, rest: &[u8]) -> Option<usize> {
+        let (mut low, mut high) =
+            (first, head.checked_add(1).map_or(self.len(), |next| self.heads.lower_bound(next)));
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.tail(middle) < rest {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        (low < self.len()).then_some(low)
+    }
+
+    /// Memory in bytes, this value included.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        size_of::<Index>()
+            + self.common.len()
+            + self.heads.memory_bytes()
+            + self.offsets.memory_bytes()
+            + self.separators.len()
+            + self.separator_ends.memory_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn index_of(separators: &[Vec<u8>]) -> Index {
+        let mut builder = IndexBuilder::default();
+        for separator in separators {
+            builder.add(100, separator);
+        }
+        let mut bytes = Vec::new();
+        builder.finish(&mut bytes);
+        Index::decode(&bytes, 100 * separators.len() as u64).unwrap()
+    }
+
+    fn short_key() -> impl Strategy<Value = Vec<u8>> {
+        proptest::collection::vec(prop_oneof![Just(0u8), Just(1), Just(254), Just(255), any::<u8>()], 0..5)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(200))]
+
+        #[test]
+        fn a_separator_lies_between_and_is_no_longer(a in short_key(), b in short_key()) {
+            prop_assume!(a != b);
+            let (last, next) = if a < b { (a, b) } else { (b, a) };
+            let s = separator(&last, &next);
+            prop_assert!(last <= s && s < next, "{last:?} {s:?} {next:?}");
+            prop_assert!(s.len() <= last.len().max(common_prefix_len(&last, &next) + 1));
+        }
+
+        #[test]
+        fn the_block_of_a_key_is_the_first_whose_separator_is_not_less(
+            common in proptest::collection::vec(any::<u8>(), 0..12),
+            mut tails in proptest::collection::vec(proptest::collection::vec(0u8..3, 0..12), 0..100),
+            probes in proptest::collection::vec(proptest::collection::vec(0u8..4, 0..14), 1..20),
+        ) {
+            tails.sort();
+            let separators: Vec<Vec<u8>> = tails.iter().map(|t| [&common[..], t].concat()).collect();
+            let index = index_of(&separators);
+            let extended = probes.iter().map(|p| [&common[..], p].concat());
+            for key in extended.chain(probes.clone()).chain(separators.clone()).chain([common.clone()]) {
+                let expected = separators.iter().position(|s| *s >= key);
+                prop_assert_eq!(index.find(&key), expected);
+            }
+            for (i, s) in separators.iter().enumerate() {
+                prop_assert_eq!(&index.separator(i), s);
+            }
+        }
+
+        #[test]
+        fn hostile_index_bytes_are_refused_or_read(bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
+            let _ = Index::decode(&bytes, 1000);
+        }
+    }
+
+    #[test]
+    fn one_keys_versions_may_fill_several_blocks() {
+        let index = index_of(&[b"a".to_vec(), b"k".to_vec(), b"k".to_vec(), b"k".to_vec(), b"z".to_vec()]);
+        assert_eq!(index.find(b"k"), Some(1));
+        assert_eq!(index.find(b"k\0"), Some(4));
+        assert_eq!(index.block(4), Some(BlockAt { index: 4, offset: 400, span: 100 }));
+        assert_eq!(index.block(5), None);
+    }
+
+    #[test]
+    fn an_index_of_a_table_without_data_finds_nothing() {
+        let index = index_of(&[]);
+        assert_eq!(index.find(b""), None);
+        assert_eq!(index.find(b"x"), None);
+        assert_eq!(index.last_block(), None);
+    }
+
+    #[test]
+    fn an_index_must_cover_the_data_and_ascend() {
+        let mut builder = IndexBuilder::default();
+        builder.add(100, b"b");
+        builder.add(100, b"a");
+        let mut bytes = Vec::new();
+        builder.finish(&mut bytes);
+        assert!(Index::decode(&bytes, 200).unwrap_err().0.contains("order"));
+        let mut bytes = Vec::new();
+        bytes.put_varint(u64::MAX);
+        assert!(Index::decode(&bytes, 0).is_err());
+    }
+}

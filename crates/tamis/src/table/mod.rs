@@ -1,0 +1,40 @@
+//! Sorted runs' files: format, writing, reading.
+//!
+//! A table is an immutable file of key versions ordered by (user key ascending, sequence number descending)
+//! with what is needed to search it. `docs/table-format.md` describes the bytes; nothing outside this module
+//! knows them. Filters and range tombstones are opaque here.
+//!
+//! * [`TableBuilder`] writes one.
+//! * [`Table`] opens one for point lookups, [`TableCursor`] walks it, [`Table::check`] examines all of it.
+//!
+//! A lookup in a mapped, uncompressed table touches few cache lines: one per level of the
+//! [index](index), the lines at the [block](block)'s end, one key and the value.
+
+mod block;
+mod block_builder;
+mod builder;
+mod check;
+mod cursor;
+mod data;
+mod footer;
+mod frame;
+mod index;
+mod prefetch;
+mod properties;
+mod reader;
+mod search;
+#[cfg(test)]
+mod tests;
+mod trace;
+
+pub(crate) use block::HashAnswer;
+pub(crate) use builder::{ExtraProperties, FinishedTable, TableBuilder, TableOptions};
+pub(crate) use check::TableCheck;
+pub(crate) use cursor::{CursorOptions, TableCursor};
+pub(crate) use data::{BlockData, HeapBlock, PinnedValue};
+pub(crate) use footer::FORMAT_VERSION;
+pub(crate) use frame::Compression;
+pub(crate) use index::{BlockAt, Index};
+pub(crate) use properties::Properties;
+pub(crate) use reader::{ReaderConfig, Table, TableLookup, Verify};
+pub(crate) use trace::{BlockSource, BlockTouch, ReadTrace, TouchCounts};

@@ -1,0 +1,158 @@
+//! What a table says about itself.
+//!
+//! A record of tagged fields: varint tag, varint length, that many bytes. A reader skips tags it does not
+//! know, so that later versions may add fields; a field that is missing has its default.
+
+use super::frame::Damage;
+use crate::codec::{Decoder, Encode};
+use crate::key::SeqNo;
+
+/// The name of the function that digests are made by.
+pub(crate) const DIGEST_FUNCTION: &str = "xxh3-64";
+
+/// Facts about one table. Counts and bounds are of point entries (puts and deletes) only, except where the
+/// field says otherwise.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Properties {
+    /// Key versions, deletes included.
+    pub(crate) entries: u64,
+    /// How many of the entries are deletes.
+    pub(crate) deletes: u64,
+    /// Range tombstones, as the caller counted them.
+    pub(crate) range_tombstones: u64,
+    /// Bytes of all user keys.
+    pub(crate) raw_key_bytes: u64,
+    /// Bytes of all values.
+    pub(crate) raw_value_bytes: u64,
+    /// Data blocks.
+    pub(crate) data_blocks: u64,
+    /// The smallest key; empty in a table without entries.
+    pub(crate) smallest: Vec<u8>,
+    /// The largest key; empty in a table without entries.
+    pub(crate) largest: Vec<u8>,
+    /// The smallest sequence number; 0 in a table without entries.
+    pub(crate) min_seq: SeqNo,
+    /// The largest sequence number; 0 in a table without entries.
+    pub(crate) max_seq: SeqNo,
+    /// The tree's record of which flushes the entries come from; opaque here.
+    pub(crate) epochs: Vec<u8>,
+    /// The function that the digests in hash indexes and filters were made by.
+    pub(crate) digest_function: String,
+    /// The kind of the filter, as the caller named it; empty without a filter.
+    pub(crate) filter_kind: String,
+    /// The library and version that wrote the table.
+    pub(crate) created_by: String,
+}
+
+impl Properties {
+    /// Appends the record to `out`.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        let numbers = [
+            (1, self.entries),
+            (2, self.deletes),
+            (3, self.range_tombstones),
+            (4, self.raw_key_bytes),
+            (5, self.raw_value_bytes),
+            (6, self.data_blocks),
+            (9, self.min_seq),
+            (10, self.max_seq),
+        ];
+        let mut number_bytes = Vec::new();
+        for (tag, number) in numbers {
+            number_bytes.clear();
+            number_bytes.put_varint(number);
+            out.put_varint(tag);
+            out.put_bytes(&number_bytes);
+        }
+        for (tag, bytes) in [
+            (7, &self.smallest[..]),
+            (8, &self.largest),
+            (11, &self.epochs),
+            (12, self.digest_function.as_bytes()),
+            (13, self.filter_kind.as_bytes()),
+            (14, self.created_by.as_bytes()),
+        ] {
+            out.put_varint(tag);
+            out.put_bytes(bytes);
+        }
+    }
+
+    /// Reads a record.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Properties, Damage> {
+        const CUT: Damage = Damage("properties that end within a field");
+        let mut properties = Properties::default();
+        let mut input = Decoder::new(bytes);
+        while !input.is_empty() {
+            let tag = input.varint().ok_or(CUT)?;
+            let field = input.bytes().ok_or(CUT)?;
+            let p = &mut properties;
+            match tag {
+                1 => p.entries = number(field)?,
+                2 => p.deletes = number(field)?,
+                3 => p.range_tombstones = number(field)?,
+                4 => p.raw_key_bytes = number(field)?,
+                5 => p.raw_value_bytes = number(field)?,
+                6 => p.data_blocks = number(field)?,
+                7 => p.smallest = field.to_vec(),
+                8 => p.largest = field.to_vec(),
+                9 => p.min_seq = number(field)?,
+                10 => p.max_seq = number(field)?,
+                11 => p.epochs = field.to_vec(),
+                12 => p.digest_function = text(field)?,
+                13 => p.filter_kind = text(field)?,
+                14 => p.created_by = text(field)?,
+                _ => {}
+            }
+        }
+        Ok(properties)
+    }
+}
+
+fn number(field: &[u8]) -> Result<u64, Damage> {
+    let mut input = Decoder::new(field);
+    input.varint().filter(|_| input.is_empty()).ok_or(Damage("a property that is not a number"))
+}
+
+fn text(field: &[u8]) -> Result<String, Damage> {
+    String::from_utf8(field.to_vec()).map_err(|_| Damage("a property that is not text"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Properties {
+        Properties {
+            entries: 3,
+            deletes: 1,
+            raw_key_bytes: u64::MAX,
+            smallest: b"a".to_vec(),
+            largest: vec![0xFF; 300],
+            max_seq: 77,
+            epochs: vec![1, 2, 3],
+            digest_function: DIGEST_FUNCTION.into(),
+            ..Properties::default()
+        }
+    }
+
+    #[test]
+    fn properties_round_trip_and_unknown_fields_are_skipped() {
+        let mut bytes = Vec::new();
+        sample().encode(&mut bytes);
+        assert_eq!(Properties::decode(&bytes), Ok(sample()));
+        bytes.put_varint(999);
+        bytes.put_bytes(b"from the future");
+        assert_eq!(Properties::decode(&bytes), Ok(sample()));
+    }
+
+    #[test]
+    fn cut_or_malformed_fields_are_refused() {
+        let mut bytes = Vec::new();
+        sample().encode(&mut bytes);
+        assert!(Properties::decode(&bytes[..bytes.len() - 1]).is_err());
+        let mut bad = Vec::new();
+        bad.put_varint(1);
+        bad.put_bytes(&[1, 1]);
+        assert!(Properties::decode(&bad).is_err());
+    }
+}

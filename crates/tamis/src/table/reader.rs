@@ -1,0 +1,576 @@
+//! Reading a table file: opening, point lookups, and blocks for cursors.
+//!
+//! # Ways of reading
+//!
+//! * *Mapped, uncompressed*: blocks are used in place. A lookup makes no copy, takes no lock and writes no
+//!   shared memory, except that a value that is found clones one of several reference counts.
+//! * *Mapped, compressed*, and *unmapped*: blocks go through the [`BlockCache`], if there is one.
+//!
+//! # Invariants
+//!
+//! The file does not change while the table is open. Nothing that it says is trusted: lengths are checked
+//! against the file's length, blocks against their checksum, block contents on use.
+//!
+//! Every method may be called from any thread at any time.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tamis_filter::Digest;
+
+use super::block::{BlockView, Lookup, Span};
+use super::data::{BlockData, BlockRef, HeapBlock, PinnedValue, Pins};
+use super::footer::{FOOTER_BYTES, Footer, Part};
+use super::frame::{self, Compression, Damage, TRAILER_BYTES};
+use super::index::{BlockAt, Index};
+use super::prefetch::prefetch;
+use super::properties::Properties;
+use super::trace::{BlockSource, BlockTouch, ReadTrace};
+use crate::cache::{BlockCache, CacheEntry, CacheKey};
+use crate::error::StorageError;
+use crate::io::{Access, FileSystem, Mapping, ReadFile};
+use crate::key::{Kind, SeqNo};
+
+/// When the checksums of blocks in a mapped file are computed. Blocks read from a file into memory are
+/// always checked, once per read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Verify {
+    /// The first time that a block is touched since the table was opened.
+    #[default]
+    Once,
+    /// Every time.
+    Always,
+}
+
+/// How a table is read.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ReaderConfig {
+    /// Whether to map the file, where the file system can.
+    pub(crate) map: bool,
+    /// When checksums are computed.
+    pub(crate) verify: Verify,
+    /// Where uncompressed blocks (and an index that is not pinned) are kept.
+    pub(crate) cache: Option<Arc<BlockCache>>,
+    /// Whether the index stays in memory as long as the table is open.
+    pub(crate) pin_metadata: bool,
+}
+
+/// What a table knows of a key at a snapshot.
+#[derive(Clone, Debug)]
+pub(crate) enum TableLookup {
+    /// The newest version that the snapshot sees.
+    Found {
+        /// Its sequence number.
+        seq: SeqNo,
+        /// What it says.
+        kind: Kind,
+        /// Its value; empty in a delete.
+        value: PinnedValue,
+    },
+    /// There is none.
+    Absent,
+}
+
+#[derive(Debug)]
+struct MappedFile {
+    mapping: Mapping,
+    pins: Pins,
+}
+
+/// An open table.
+#[derive(Debug)]
+pub(crate) struct Table {
+    mapped: Option<MappedFile>,
+    index: Option<Arc<Index>>,
+    verify: Verify,
+    /// One bit per data block whose bytes were found to match their checksum; empty if not mapped.
+    verified: Box<[AtomicU64]>,
+    id: u64,
+    cache: Option<Arc<BlockCache>>,
+    file: Arc<dyn ReadFile>,
+    path: PathBuf,
+    file_bytes: u64,
+    footer: Footer,
+    properties: Properties,
+}
+
+/// An index for the length of one operation: the table's own, or one held by the cache.
+#[derive(Debug)]
+pub(crate) enum IndexRef<'t> {
+    /// Pinned by the table.
+    Pinned(&'t Index),
+    /// Fetched.
+    Shared(Arc<Index>),
+}
+
+impl std::ops::Deref for IndexRef<'_> {
+    type Target = Index;
+
+    #[inline]
+    fn deref(&self) -> &Index {
+        match self {
+            IndexRef::Pinned(index) => index,
+            IndexRef::Shared(index) => index,
+        }
+    }
+}
+
+impl Table {
+    /// Opens the table file `path`; `id` names it in the cache and must never name another file.
+    ///
+    /// Reads footer, index and properties (three reads, or none if mapped). Errors: a failed system call, or
+    /// damage in any of the three.
+    pub(crate) fn open(
+        fs: &dyn FileSystem,
+        path: &Path,
+        id: u64,
+        config: ReaderConfig,
+    ) -> Result<Arc<Table>, StorageError> {
+        let failed = |e| StorageError::io("open", path, &e);
+        let file = fs.open(path, Access::Random).map_err(failed)?;
+        let mapping = if config.map { file.map().map_err(failed)? } else { None };
+        let file_bytes = match &mapping {
+            Some(mapping) => mapping.len() as u64,
+            None => file.len().map_err(failed)?,
+        };
+        let mut table = Table {
+            mapped: mapping.map(|mapping| MappedFile { pins: Pins::new(&mapping), mapping }),
+            index: None,
+            verify: config.verify,
+            verified: Box::default(),
+            id,
+            cache: config.cache,
+            file,
+            path: path.to_owned(),
+            file_bytes,
+            footer: Footer::default(),
+            properties: Properties::default(),
+        };
+        table.read_metadata(config.pin_metadata)?;
+        Ok(Arc::new(table))
+    }
+
+    fn read_metadata(&mut self, pin_index: bool) -> Result<(), StorageError> {
+        let Some(footer_at) = self.file_bytes.checked_sub(FOOTER_BYTES as u64) else {
+            return Err(StorageError::corrupt(&self.path, None, "a table file shorter than its footer"));
+        };
+        let footer = self.stored(footer_at, FOOTER_BYTES as u64)?;
+        let footer = footer.first_chunk().ok_or(Damage("a footer that is too short"));
+        self.footer = footer
+            .and_then(|bytes| Footer::decode(bytes, self.file_bytes))
+            .map_err(|damage| self.damaged(footer_at, damage))?;
+        let at = self.footer.properties;
+        let properties = Properties::decode(&self.read_part(at)?);
+        self.properties = properties.map_err(|damage| self.damaged(at.offset, damage))?;
+        let index = self.read_index()?;
+        if index.len() as u64 != self.properties.data_blocks {
+            let damage = Damage("the index and the properties disagree on the number of blocks");
+            return Err(self.damaged(self.footer.index.offset, damage));
+        }
+        if self.mapped.is_some() {
+            self.verified = (0..index.len().div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+        }
+        self.index = pin_index.then(|| Arc::new(index));
+        Ok(())
+    }
+
+    #[cold]
+    pub(super) fn damaged(&self, offset: u64, damage: Damage) -> StorageError {
+        StorageError::corrupt(&self.path, offset, damage.0)
+    }
+
+    /// Bytes of the file: borrowed from the mapping or read. The range must lie within the file, which
+    /// bounds the allocation.
+    fn stored(&self, offset: u64, span: u64) -> Result<BlockRef<'_>, StorageError> {
+        if offset.checked_add(span).is_none_or(|end| end > self.file_bytes) {
+            return Err(self.damaged(offset, Damage("a part that lies beyond the file's end")));
+        }
+        let len = usize::try_from(span)
+            .map_err(|_| self.damaged(offset, Damage("a part too large for this machine")))?;
+        if let Some(mapped) = &self.mapped {
+            let start = offset as usize;
+            return Ok(BlockRef::Mapped { bytes: &mapped.mapping[start..start + len], start });
+        }
+        let mut bytes = frame::zeroed(len);
+        let buffer = Arc::get_mut(&mut bytes).expect("a new block has one owner");
+        self.file.read_exact_at(buffer, offset).map_err(|e| StorageError::io("read", &self.path, &e))?;
+        Ok(BlockRef::Heap(HeapBlock { bytes, start: 0, len }))
+    }
+
+    /// A stored block without its trailer, decompressed if need be. Not verified.
+    fn opened<'t>(&'t self, stored: BlockRef<'t>, offset: u64) -> Result<BlockRef<'t>, StorageError> {
+        let (payload, method) = frame::open(&stored).map_err(|damage| self.damaged(offset, damage))?;
+        if method != Compression::None {
+            let bytes = frame::decompress(payload, method).map_err(|damage| self.damaged(offset, damage))?;
+            let len = bytes.len();
+            return Ok(BlockRef::Heap(HeapBlock { bytes, start: 0, len }));
+        }
+        Ok(match stored {
+            BlockRef::Mapped { bytes, start } => {
+                BlockRef::Mapped { bytes: &bytes[..bytes.len() - TRAILER_BYTES], start }
+            }
+            BlockRef::Heap(block) => BlockRef::Heap(HeapBlock { len: block.len - TRAILER_BYTES, ..block }),
+        })
+    }
+
+    /// A part of the file that is not a data block, verified.
+    fn read_part(&self, at: Part) -> Result<BlockRef<'_>, StorageError> {
+        let stored = self.stored(at.offset, at.span)?;
+        frame::verify(&stored, at.offset).map_err(|damage| self.damaged(at.offset, damage))?;
+        self.opened(stored, at.offset)
+    }
+
+    /// A data block straight from the file, verified whatever was verified before.
+    pub(super) fn fresh_block(&self, at: BlockAt) -> Result<BlockRef<'_>, StorageError> {
+        self.read_part(Part { offset: at.offset, span: at.span })
+    }
+
+    fn read_index(&self) -> Result<Index, StorageError> {
+        let at = self.footer.index;
+        Index::decode(&self.read_part(at)?, self.footer.data_span)
+            .map_err(|damage| self.damaged(at.offset, damage))
+    }
+
+    /// The number that names the table in the cache.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// The file's path.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The file's length in bytes.
+    pub(crate) fn file_bytes(&self) -> u64 {
+        self.file_bytes
+    }
+
+    /// What the table says about itself.
+    pub(crate) fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
+    pub(super) fn footer(&self) -> &Footer {
+        &self.footer
+    }
+
+    /// Whether blocks are used from a mapping of the file.
+    pub(crate) fn is_mapped(&self) -> bool {
+        self.mapped.is_some()
+    }
+
+    /// Memory that the table itself holds: index, verification bits and properties.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        size_of::<Table>()
+            + self.index.as_ref().map_or(0, |index| index.memory_bytes())
+            + size_of_val(&*self.verified)
+            + self.properties.smallest.len()
+            + self.properties.largest.len()
+            + self.properties.epochs.len()
+    }
+
+    fn pinned(&self, part: BlockRef<'_>) -> BlockData {
+        let whole = Span { start: 0, len: part.len() };
+        self.pin(&part, whole)
+    }
+
+    /// The filter's bytes as the builder was given them, verified; `None` without a filter. Read on demand
+    /// and not kept.
+    pub(crate) fn filter_bytes(&self) -> Result<Option<BlockData>, StorageError> {
+        self.opaque_part(self.footer.filter)
+    }
+
+    /// The range tombstones' bytes as the builder was given them, verified; `None` if there are none.
+    pub(crate) fn tombstone_bytes(&self) -> Result<Option<BlockData>, StorageError> {
+        self.opaque_part(self.footer.tombstones)
+    }
+
+    fn opaque_part(&self, at: Part) -> Result<Option<BlockData>, StorageError> {
+        if at.span == 0 {
+            return Ok(None);
+        }
+        self.read_part(at).map(|part| Some(self.pinned(part)))
+    }
+
+    /// The name under which the caller may keep this table's filter in the cache.
+    pub(crate) fn filter_cache_key(&self) -> CacheKey {
+        CacheKey { table: self.id, offset: self.footer.filter.offset }
+    }
+
+    /// Whether the table was built with a filter.
+    pub(crate) fn has_filter(&self) -> bool {
+        self.footer.filter.span > 0
+    }
+
+    /// The index: pinned, from the cache, or read and decoded.
+    #[inline]
+    pub(crate) fn index<T: ReadTrace>(&self, trace: &mut T) -> Result<IndexRef<'_>, StorageError> {
+        match &self.index {
+            Some(index) => Ok(IndexRef::Pinned(index)),
+            None => self.fetch_index(trace).map(IndexRef::Shared),
+        }
+    }
+
+    /// The index, to be kept by a cursor.
+    pub(super) fn shared_index<T: ReadTrace>(&self, trace: &mut T) -> Result<Arc<Index>, StorageError> {
+        match &self.index {
+            Some(index) => Ok(Arc::clone(index)),
+            None => self.fetch_index(trace),
+        }
+    }
+
+    fn fetch_index<T: ReadTrace>(&self, trace: &mut T) -> Result<Arc<Index>, StorageError> {
+        let at = self.footer.index;
+        let key = CacheKey { table: self.id, offset: at.offset };
+        let mut touch = BlockTouch { offset: at.offset, stored_bytes: at.span, source: BlockSource::Cache };
+        if let Some(CacheEntry::Index(index)) = self.cache.as_ref().and_then(|cache| cache.get(key)) {
+            trace.metadata_touched(touch);
+            return Ok(index);
+        }
+        let index = Arc::new(self.read_index()?);
+        touch.source = match &self.mapped {
+            Some(_) => BlockSource::Decompressed,
+            None => BlockSource::File { read_bytes: at.span },
+        };
+        trace.metadata_touched(touch);
+        trace.checksum_verified();
+        if let Some(cache) = &self.cache {
+            cache.insert(key, CacheEntry::Index(Arc::clone(&index)));
+        }
+        Ok(index)
+    }
+
+    /// The first block that may hold `key`, or `None` if the table ends before it. Cost: one search of the
+    /// index in memory; no block is touched.
+    #[inline]
+    pub(crate) fn locate<T: ReadTrace>(
+        &self,
+        key: &[u8],
+        trace: &mut T,
+    ) -> Result<Option<BlockAt>, StorageError> {
+        let index = self.index(trace)?;
+        trace.index_searched();
+        Ok(index.find(key).and_then(|i| index.block(i)))
+    }
+
+    /// Asks the processor for the lines that a lookup in the block starts with. Does nothing for a file that
+    /// is not mapped.
+    #[inline]
+    pub(crate) fn prefetch_block(&self, at: BlockAt) {
+        if let Some(mapped) = &self.mapped {
+            let end = (at.offset + at.span) as usize;
+            prefetch_tail(&mapped.mapping[..], at.offset as usize, end);
+        }
+    }
+
+    /// A data block, verified as configured.
+    #[inline]
+    pub(super) fn block<T: ReadTrace>(
+        &self,
+        at: BlockAt,
+        fill_cache: bool,
+        trace: &mut T,
+    ) -> Result<BlockRef<'_>, StorageError> {
+        if let Some(mapped) = &self.mapped {
+            let start = at.offset as usize;
+            let Some(stored) = mapped.mapping.get(start..start + at.span as usize) else {
+                return Err(self.damaged(at.offset, Damage("a block that lies beyond the file's end")));
+            };
+            prefetch_tail(stored, 0, stored.len());
+            self.verify_mapped(stored, at, trace)?;
+            let (payload, method) = frame::open(stored).map_err(|damage| self.damaged(at.offset, damage))?;
+            if method == Compression::None {
+                trace.block_touched(BlockTouch {
+                    offset: at.offset,
+                    stored_bytes: at.span,
+                    source: BlockSource::Mapped,
+                });
+                return Ok(BlockRef::Mapped { bytes: payload, start });
+            }
+        }
+        self.block_through_cache(at, fill_cache, trace).map(BlockRef::Heap)
+    }
+
+    /// Checks a mapped block unless that was done before and once is enough.
+    ///
+    /// Relaxed suffices for the bits: the bytes that they speak of are constant and were there before the
+    /// table was shared, so seeing a bit late only repeats the check, and no other data is reached through it.
+    #[inline]
+    fn verify_mapped<T: ReadTrace>(
+        &self,
+        stored: &[u8],
+        at: BlockAt,
+        trace: &mut T,
+    ) -> Result<(), StorageError> {
+        let word = &self.verified[at.index / 64];
+        let bit = 1 << (at.index % 64);
+        if self.verify == Verify::Once && word.load(Ordering::Relaxed) & bit != 0 {
+            return Ok(());
+        }
+        trace.checksum_verified();
+        frame::verify(stored, at.offset).map_err(|damage| self.damaged(at.offset, damage))?;
+        if self.verify == Verify::Once {
+            word.fetch_or(bit, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn block_through_cache<T: ReadTrace>(
+        &self,
+        at: BlockAt,
+        fill_cache: bool,
+        trace: &mut T,
+    ) -> Result<HeapBlock, StorageError> {
+        let key = CacheKey { table: self.id, offset: at.offset };
+        let mut touch = BlockTouch { offset: at.offset, stored_bytes: at.span, source: BlockSource::Cache };
+        if let Some(CacheEntry::Block(block)) = self.cache.as_ref().and_then(|cache| cache.get(key)) {
+            trace.block_touched(touch);
+            return Ok(block);
+        }
+        let stored = self.stored(at.offset, at.span)?;
+        if self.mapped.is_none() {
+            trace.checksum_verified();
+            frame::verify(&stored, at.offset).map_err(|damage| self.damaged(at.offset, damage))?;
+        }
+        let block = match self.opened(stored, at.offset)? {
+            BlockRef::Heap(block) => block,
+            // Only reached if the method byte changed between two reads of a mapping: the file is written to.
+            BlockRef::Mapped { .. } => {
+                return Err(self.damaged(at.offset, Damage("a block that changes while it is read")));
+            }
+        };
+        touch.source = match &self.mapped {
+            Some(_) => BlockSource::Decompressed,
+            None => BlockSource::File { read_bytes: at.span },
+        };
+        trace.block_touched(touch);
+        if fill_cache && let Some(cache) = &self.cache {
+            cache.insert(key, CacheEntry::Block(block.clone()));
+        }
+        Ok(block)
+    }
+
+    /// A range of the mapping that an earlier [`block`](Self::block) call gave; empty if not mapped.
+    #[inline]
+    pub(super) fn mapped_bytes(&self, span: Span) -> &[u8] {
+        match &self.mapped {
+            Some(mapped) => &mapped.mapping[span.start..span.start + span.len],
+            None => &[],
+        }
+    }
+
+    /// Reads `span` bytes at `offset` of a file that is not mapped, for a cursor that reads ahead.
+    pub(super) fn read_piece(&self, offset: u64, span: u64) -> Result<Arc<[u8]>, StorageError> {
+        match self.stored(offset, span)? {
+            BlockRef::Heap(block) => Ok(block.bytes),
+            BlockRef::Mapped { bytes, .. } => Ok(bytes.into()),
+        }
+    }
+
+    /// A data block out of `piece`, which holds its stored bytes from `start` on. Verified.
+    pub(super) fn block_of_piece<T: ReadTrace>(
+        &self,
+        piece: &Arc<[u8]>,
+        start: usize,
+        at: BlockAt,
+        trace: &mut T,
+    ) -> Result<HeapBlock, StorageError> {
+        let stored = HeapBlock { bytes: Arc::clone(piece), start, len: at.span as usize };
+        trace.checksum_verified();
+        frame::verify(&stored, at.offset).map_err(|damage| self.damaged(at.offset, damage))?;
+        match self.opened(BlockRef::Heap(stored), at.offset)? {
+            BlockRef::Heap(block) => Ok(block),
+            BlockRef::Mapped { .. } => unreachable!("heap blocks stay on the heap"),
+        }
+    }
+
+    /// A part of a block that outlives the block's borrow. `span` must lie within the block.
+    #[inline]
+    pub(super) fn pin(&self, block: &BlockRef<'_>, span: Span) -> PinnedValue {
+        match (block, &self.mapped) {
+            (BlockRef::Mapped { start, .. }, Some(mapped)) => {
+                BlockData::Mapped { pin: mapped.pins.mine(), start: start + span.start, len: span.len }
+            }
+            (BlockRef::Mapped { bytes, .. }, None) => BlockData::Heap {
+                bytes: bytes[span.start..span.start + span.len].into(),
+                start: 0,
+                len: span.len,
+            },
+            (BlockRef::Heap(block), _) => BlockData::Heap {
+                bytes: Arc::clone(&block.bytes),
+                start: block.start + span.start,
+                len: span.len,
+            },
+        }
+    }
+
+    /// The newest version of `key` with a sequence number of at most `snapshot`, looked for from the block
+    /// that [`locate`](Self::locate) gave for the key. Touches one block, unless the key has so many newer
+    /// versions that they fill it.
+    pub(crate) fn get_in_block<T: ReadTrace>(
+        &self,
+        mut at: BlockAt,
+        key: &[u8],
+        digest: Option<Digest>,
+        snapshot: SeqNo,
+        trace: &mut T,
+    ) -> Result<TableLookup, StorageError> {
+        loop {
+            let block = self.block(at, true, trace)?;
+            let found = BlockView::parse(&block).and_then(|view| {
+                let (lookup, answer) = view.find(key, digest, snapshot)?;
+                trace.hash_index_answered(answer);
+                Ok(match lookup {
+                    Lookup::Found { index } => {
+                        let (seq, kind, value) =
+                            (view.seq(index)?, view.kind(index)?, view.value_span(index)?);
+                        Some(Some((seq, kind, value)))
+                    }
+                    Lookup::NotHere => Some(None),
+                    Lookup::ContinueInNextBlock => None,
+                })
+            });
+            match found.map_err(|damage| self.damaged(at.offset, damage))? {
+                Some(Some((seq, kind, span))) => {
+                    return Ok(TableLookup::Found { seq, kind, value: self.pin(&block, span) });
+                }
+                Some(None) => return Ok(TableLookup::Absent),
+                None => {}
+            }
+            match self.index(trace)?.block(at.index + 1) {
+                Some(next) => at = next,
+                None => return Ok(TableLookup::Absent),
+            }
+        }
+    }
+
+    /// The newest version of `key` with a sequence number of at most `snapshot`. With `digest` (the key's)
+    /// the block's hash index is used.
+    #[inline]
+    pub(crate) fn get<T: ReadTrace>(
+        &self,
+        key: &[u8],
+        digest: Option<Digest>,
+        snapshot: SeqNo,
+        trace: &mut T,
+    ) -> Result<TableLookup, StorageError> {
+        match self.locate(key, trace)? {
+            Some(at) => self.get_in_block(at, key, digest, snapshot, trace),
+            None => Ok(TableLookup::Absent),
+        }
+    }
+}
+
+/// Asks for the last lines of `bytes[start..end]`: footer, hash buckets and arrays of a usual block, which
+/// otherwise are found one after the other.
+#[inline]
+fn prefetch_tail(bytes: &[u8], start: usize, end: usize) {
+    const LINES: usize = 5;
+    let Some(block) = bytes.get(start..end) else { return };
+    let tail = &block[block.len().saturating_sub(LINES * 64)..];
+    for line in tail.chunks(64) {
+        prefetch(line);
+    }
+}

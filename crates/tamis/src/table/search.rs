@@ -1,0 +1,140 @@
+//! A static search structure over sorted 64-bit numbers: a B+ tree without pointers.
+//!
+//! Nodes are cache lines of eight numbers. The leaves are the sorted numbers themselves, so a position in
+//! them is an entry's number and neighbours are neighbours. An inner node has nine children and holds the
+//! largest number below each of the first eight. One lookup touches one line per level, and within a line
+//! counts without branches.
+
+const WIDTH: usize = 8;
+
+/// One cache line.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+struct Node([u64; WIDTH]);
+
+impl Node {
+    /// How many of the numbers are less than `target`.
+    #[inline]
+    fn count_less(&self, target: u64) -> usize {
+        self.0.iter().map(|&number| usize::from(number < target)).sum()
+    }
+}
+
+/// Sorted numbers, laid out for searching.
+#[derive(Debug)]
+pub(crate) struct SearchTree {
+    /// All levels, the root's first, the leaves last; unused places hold `u64::MAX`.
+    nodes: Box<[Node]>,
+    /// Where every level starts in `nodes`, the root's first.
+    levels: Box<[usize]>,
+    /// Where the leaves start in `nodes`.
+    leaves: usize,
+    len: usize,
+}
+
+impl SearchTree {
+    /// Lays out `sorted`, which must ascend (equal neighbours allowed).
+    pub(crate) fn new(sorted: &[u64]) -> SearchTree {
+        debug_assert!(sorted.is_sorted());
+        let mut levels: Vec<Vec<Node>> = vec![fill(sorted)];
+        while levels.last().is_some_and(|level| level.len() > 1) {
+            let below = levels.last().map_or(0, Vec::len);
+            let depth = levels.len() as u32 - 1;
+            // The last child of a level has no bound: nothing lies behind it.
+            let largest = |child: usize| match child + 1 < below {
+                true => sorted[last_entry_below(child, depth).min(sorted.len() - 1)],
+                false => u64::MAX,
+            };
+            let parents =
+                (0..below.div_ceil(WIDTH + 1))
+                    .map(|parent| {
+                        let first = parent * (WIDTH + 1);
+                        Node(std::array::from_fn(|i| {
+                            if first + i < below { largest(first + i) } else { u64::MAX }
+                        }))
+                    })
+                    .collect();
+            levels.push(parents);
+        }
+        levels.reverse();
+        let starts: Box<[usize]> = levels
+            .iter()
+            .scan(0, |next, level| {
+                let start = *next;
+                *next += level.len();
+                Some(start)
+            })
+            .collect();
+        let leaves = starts[starts.len() - 1];
+        SearchTree { nodes: levels.concat().into(), levels: starts, leaves, len: sorted.len() }
+    }
+
+    /// The number of numbers.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The number at `position`.
+    #[inline]
+    pub(crate) fn get(&self, position: usize) -> Option<u64> {
+        (position < self.len).then(|| self.nodes[self.leaves + position / WIDTH].0[position % WIDTH])
+    }
+
+    /// The position of the first number that is at least `target`, or [`len`](Self::len).
+    #[inline]
+    pub(crate) fn lower_bound(&self, target: u64) -> usize {
+        let (&leaves, inner) = self.levels.split_last().expect("a tree has at least its leaves");
+        let mut node = 0;
+        for &start in inner {
+            node = node * (WIDTH + 1) + self.nodes[start + node].count_less(target);
+        }
+        node * WIDTH + self.nodes[leaves + node].count_less(target)
+    }
+
+    /// Heap memory in bytes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        size_of_val(&*self.nodes) + size_of_val(&*self.levels)
+    }
+}
+
+/// The last entry below child number `child` of a level whose children lie `depth` levels above the leaves.
+fn last_entry_below(child: usize, depth: u32) -> usize {
+    (child + 1) * (WIDTH + 1).pow(depth) * WIDTH - 1
+}
+
+/// Leaves of `sorted`, at least one.
+fn fill(sorted: &[u64]) -> Vec<Node> {
+    let mut nodes = vec![Node([u64::MAX; WIDTH]); sorted.len().div_ceil(WIDTH).max(1)];
+    for (node, chunk) in nodes.iter_mut().zip(sorted.chunks(WIDTH)) {
+        node.0[..chunk.len()].copy_from_slice(chunk);
+    }
+    nodes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_length_up_to_three_levels_agrees_with_binary_search() {
+        for len in (0..90).chain([647, 648, 649, 720, 1000, 5832, 5833, 6000]) {
+            let sorted: Vec<u64> = (0..len).map(|i| i / 3 * 10 + 5).collect();
+            let tree = SearchTree::new(&sorted);
+            for target in (0..len * 4 + 12).chain([u64::MAX]) {
+                let expected = sorted.partition_point(|&n| n < target);
+                assert_eq!(tree.lower_bound(target), expected, "{target} among {len}");
+                assert_eq!(tree.get(expected), sorted.get(expected).copied());
+            }
+        }
+    }
+
+    #[test]
+    fn the_largest_number_is_a_number_like_others() {
+        let mut sorted: Vec<u64> = (0..100).collect();
+        sorted.extend([u64::MAX; 20]);
+        let tree = SearchTree::new(&sorted);
+        assert_eq!(tree.lower_bound(u64::MAX), 100);
+        assert_eq!(tree.lower_bound(99), 99);
+        assert_eq!(tree.lower_bound(100), 100);
+    }
+}

@@ -1,0 +1,7 @@
+//! Tests of whole tables: against a model, under damage, and against a stored file.
+
+mod damage;
+mod fixture;
+mod model;
+mod reading;
+mod support;

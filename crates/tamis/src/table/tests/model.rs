@@ -1,0 +1,151 @@
+//! Tables against sorted vectors of versions, over all ways of writing and reading.
+
+use proptest::prelude::*;
+use tamis_filter::Digest;
+
+use super::support::*;
+use crate::key::{Kind, MAX_SEQNO, SeqNo, compare_versions};
+use crate::table::*;
+
+fn key() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        4 => proptest::collection::vec(0u8..4, 0..6),
+        2 => (0u32..2000).prop_map(|n| format!("user/{n:06}").into_bytes()),
+        1 => proptest::collection::vec(any::<u8>(), 0..20),
+        1 => (0u8..3, 250usize..300).prop_map(|(b, n)| vec![b; n]),
+    ]
+}
+
+fn version() -> impl Strategy<Value = Version> {
+    let value = prop_oneof![
+        3 => proptest::collection::vec(any::<u8>(), 0..20),
+        1 => (any::<u8>(), 0usize..600).prop_map(|(b, n)| vec![b; n]),
+    ];
+    let seq = prop_oneof![3 => 0..200u64, 1 => 0..=MAX_SEQNO];
+    (key(), seq, prop::bool::weighted(0.2), value).prop_map(|(key, seq, deleted, value)| match deleted {
+        true => delete(key, seq),
+        false => put(key, seq, value),
+    })
+}
+
+fn sorted(mut versions: Vec<Version>) -> Vec<Version> {
+    versions.sort_by(|a, b| compare_versions(&a.key, a.seq, &b.key, b.seq));
+    versions.dedup_by(|a, b| a.key == b.key && a.seq == b.seq);
+    versions
+}
+
+fn expected_get(model: &[Version], key: &[u8], snapshot: SeqNo) -> Option<Version> {
+    model.iter().find(|v| v.key == key && v.seq <= snapshot).cloned()
+}
+
+fn options() -> impl Strategy<Value = TableOptions> {
+    (
+        prop_oneof![Just(1usize), Just(200), Just(1000), Just(4096), Just(1 << 16)],
+        prop_oneof![Just(1usize), Just(2), Just(5), Just(16), Just(1000)],
+        any::<bool>(),
+        any::<bool>(),
+    )
+        .prop_map(|(block_bytes, restart_interval, hash_index, lz4)| TableOptions {
+            block_bytes,
+            restart_interval,
+            hash_index,
+            compression: if lz4 { Compression::Lz4 } else { Compression::None },
+        })
+}
+
+fn config() -> impl Strategy<Value = ReaderConfig> {
+    let cache = prop_oneof![Just(None), Just(Some(0u64)), Just(Some(20_000)), Just(Some(8 << 20))];
+    (any::<bool>(), any::<bool>(), any::<bool>(), cache).prop_map(|(map, pin, always, cache)| ReaderConfig {
+        map,
+        verify: if always { Verify::Always } else { Verify::Once },
+        pin_metadata: pin,
+        ..cache.map_or(ReaderConfig::default(), cached)
+    })
+}
+
+fn position(cursor: &TableCursor) -> Option<Version> {
+    cursor.valid().then(|| current(cursor))
+}
+
+fn check_gets(table: &Table, model: &[Version], probes: &[(Vec<u8>, SeqNo)]) -> Result<(), TestCaseError> {
+    let own = model.iter().flat_map(|v| [(v.key.clone(), v.seq), (v.key.clone(), v.seq.saturating_sub(1))]);
+    let newest = model.iter().map(|v| (v.key.clone(), MAX_SEQNO));
+    for (key, snapshot) in own.chain(newest).chain(probes.iter().cloned()) {
+        let expected = expected_get(model, &key, snapshot);
+        for digest in [None, Some(Digest::of(&key))] {
+            prop_assert_eq!(&get(table, &key, digest, snapshot).unwrap(), &expected);
+        }
+    }
+    Ok(())
+}
+
+fn check_seeks(
+    cursor: &mut TableCursor,
+    model: &[Version],
+    probes: &[(Vec<u8>, SeqNo)],
+) -> Result<(), TestCaseError> {
+    let own = model.iter().map(|v| (v.key.clone(), v.seq));
+    for (key, seq) in own.chain(probes.iter().cloned()) {
+        let at = model.partition_point(|v| compare_versions(&v.key, v.seq, &key, seq).is_lt());
+        cursor.seek(&key, seq).unwrap();
+        prop_assert_eq!(position(cursor), model.get(at).cloned());
+        if cursor.valid() {
+            cursor.prev().unwrap();
+            let before = at.checked_sub(1).and_then(|i| model.get(i));
+            prop_assert_eq!(position(cursor), before.cloned());
+        }
+        let before = model.partition_point(|v| v.key < key).checked_sub(1);
+        cursor.seek_before(&key).unwrap();
+        prop_assert_eq!(position(cursor), before.map(|i| model[i].clone()));
+        if cursor.valid() {
+            cursor.next().unwrap();
+            let after = before.and_then(|i| model.get(i + 1));
+            prop_assert_eq!(position(cursor), after.cloned());
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(120))]
+
+    #[test]
+    fn a_table_answers_as_the_sorted_versions_do(
+        versions in proptest::collection::vec(version(), 0..150),
+        probes in proptest::collection::vec((key(), 0..=MAX_SEQNO), 0..20),
+        options in options(),
+        config in config(),
+        read_ahead in prop_oneof![Just(0u64), Just(1)],
+    ) {
+        let model = sorted(versions);
+        let fs = TestFs::default();
+        let filter = (model.len() % 2 == 0).then(|| vec![7; model.len()]);
+        let tombstones = (model.len() % 3 == 0).then(|| b"tombstones".to_vec());
+        let finished = write(&fs, &model, &options, filter.clone(), tombstones.clone());
+        let table = open(&fs, config).unwrap();
+
+        prop_assert_eq!(table.properties(), &finished.properties);
+        prop_assert_eq!(table.file_bytes(), finished.file_bytes);
+        prop_assert_eq!(table.filter_bytes().unwrap().map(|b| b.to_vec()), filter);
+        prop_assert_eq!(table.tombstone_bytes().unwrap().map(|b| b.to_vec()), tombstones);
+        let deletes = model.iter().filter(|v| v.kind == Kind::Delete).count() as u64;
+        prop_assert_eq!((finished.properties.entries, finished.properties.deletes), (model.len() as u64, deletes));
+        prop_assert_eq!(finished.properties.largest.clone(), model.last().map_or(vec![], |v| v.key.clone()));
+        let report = table.check();
+        prop_assert_eq!(&report.problems, &vec![]);
+        prop_assert_eq!(report.entries, model.len() as u64);
+
+        let cursor_options = CursorOptions { fill_cache: false, read_ahead };
+        prop_assert_eq!(&scan(&table, cursor_options).unwrap(), &model);
+        let mut cursor = TableCursor::new(table.clone(), cursor_options);
+        cursor.seek_to_last().unwrap();
+        for expected in model.iter().rev() {
+            prop_assert_eq!(&current(&cursor), expected);
+            cursor.prev().unwrap();
+        }
+        prop_assert!(!cursor.valid());
+
+        check_gets(&table, &model, &probes)?;
+        check_seeks(&mut cursor, &model, &probes)?;
+    }
+}

@@ -1,0 +1,148 @@
+//! Where reads report what they touch. The default methods do nothing, so that with `()` all of it compiles
+//! away.
+
+use super::block::HashAnswer;
+
+/// Where a block's bytes came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BlockSource {
+    /// Used in place in the mapped file; no cache is involved.
+    Mapped,
+    /// A cache hit.
+    Cache,
+    /// A cache miss: decompressed from the mapped file, without a system call.
+    Decompressed,
+    /// A cache miss: read from the file.
+    File {
+        /// Bytes asked from the file, in one call.
+        read_bytes: u64,
+    },
+    /// Part of a larger piece that was read ahead earlier; the cache was not asked.
+    ReadAhead,
+}
+
+/// One use of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BlockTouch {
+    /// The block's offset in the file.
+    pub(crate) offset: u64,
+    /// Its bytes as stored, trailer included.
+    pub(crate) stored_bytes: u64,
+    /// Where its bytes came from.
+    pub(crate) source: BlockSource,
+}
+
+/// Receives what a read does.
+pub(crate) trait ReadTrace {
+    /// The index of a table was searched.
+    #[inline]
+    fn index_searched(&mut self) {}
+
+    /// A data block was touched.
+    #[inline]
+    fn block_touched(&mut self, touch: BlockTouch) {
+        let _ = touch;
+    }
+
+    /// A point lookup searched the block that was touched last, and its hash index answered this.
+    #[inline]
+    fn hash_index_answered(&mut self, answer: HashAnswer) {
+        let _ = answer;
+    }
+
+    /// A metadata block (index) was fetched because it is not pinned.
+    #[inline]
+    fn metadata_touched(&mut self, touch: BlockTouch) {
+        let _ = touch;
+    }
+
+    /// The checksum of a stored block was computed.
+    #[inline]
+    fn checksum_verified(&mut self) {}
+}
+
+impl ReadTrace for () {}
+
+impl<T: ReadTrace> ReadTrace for &mut T {
+    #[inline]
+    fn index_searched(&mut self) {
+        (**self).index_searched();
+    }
+    #[inline]
+    fn block_touched(&mut self, touch: BlockTouch) {
+        (**self).block_touched(touch);
+    }
+    #[inline]
+    fn hash_index_answered(&mut self, answer: HashAnswer) {
+        (**self).hash_index_answered(answer);
+    }
+    #[inline]
+    fn metadata_touched(&mut self, touch: BlockTouch) {
+        (**self).metadata_touched(touch);
+    }
+    #[inline]
+    fn checksum_verified(&mut self) {
+        (**self).checksum_verified();
+    }
+}
+
+/// Sums of what was reported; what a cursor keeps about itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TouchCounts {
+    /// Data blocks touched, wherever they came from.
+    pub(crate) blocks: u64,
+    /// Bytes of those blocks as stored.
+    pub(crate) stored_bytes: u64,
+    /// Blocks and metadata found in the cache.
+    pub(crate) cache_hits: u64,
+    /// Blocks and metadata that the cache did not have.
+    pub(crate) cache_misses: u64,
+    /// Reads from the file.
+    pub(crate) io_reads: u64,
+    /// Bytes of those reads.
+    pub(crate) io_bytes: u64,
+    /// Checksums computed.
+    pub(crate) checksums: u64,
+}
+
+impl TouchCounts {
+    /// Adds the counts of another cursor.
+    pub(crate) fn add(&mut self, other: &TouchCounts) {
+        self.blocks += other.blocks;
+        self.stored_bytes += other.stored_bytes;
+        self.cache_hits += other.cache_hits;
+        self.cache_misses += other.cache_misses;
+        self.io_reads += other.io_reads;
+        self.io_bytes += other.io_bytes;
+        self.checksums += other.checksums;
+    }
+
+    fn count_source(&mut self, source: BlockSource) {
+        match source {
+            BlockSource::Mapped | BlockSource::ReadAhead => {}
+            BlockSource::Cache => self.cache_hits += 1,
+            BlockSource::Decompressed => self.cache_misses += 1,
+            BlockSource::File { read_bytes } => {
+                self.cache_misses += 1;
+                self.io_reads += 1;
+                self.io_bytes += read_bytes;
+            }
+        }
+    }
+}
+
+impl ReadTrace for TouchCounts {
+    fn block_touched(&mut self, touch: BlockTouch) {
+        self.blocks += 1;
+        self.stored_bytes += touch.stored_bytes;
+        self.count_source(touch.source);
+    }
+
+    fn metadata_touched(&mut self, touch: BlockTouch) {
+        self.count_source(touch.source);
+    }
+
+    fn checksum_verified(&mut self) {
+        self.checksums += 1;
+    }
+}

@@ -1,0 +1,509 @@
+//! Version edits: what one record of the manifest changes.
+//!
+//! An edit is a sequence of fields, each a tag, a length and that many bytes (`docs/manifest-format.md`). A
+//! reader skips fields whose tag is odd and unknown to it, and refuses an edit with an even tag that it does
+//! not know. A table's description ends with a sequence of the same kind, empty today.
+//!
+//! Decoding trusts nothing: every length is checked against the bytes that are there before memory is asked
+//! for, and counters are refused at 2^56, so that adding one to them never overflows.
+
+use crate::codec::{Decoder, Encode};
+use crate::key::{KeyBytes, KeyEnd, MAX_KEY_BYTES, MAX_SEQNO, SeqNo};
+use crate::tree::epochs::{Epoch, EpochMap, EpochSegment};
+use crate::tree::meta::{KeyspaceId, LogId, RunId, TableId, TableMeta};
+use crate::wal::DecodeError;
+
+/// The deepest level that an edit may name.
+pub(crate) const MAX_LEVEL: u32 = 63;
+
+/// The first number that files, runs and epochs may not have.
+pub(crate) const NUMBER_LIMIT: u64 = 1 << 56;
+
+/// A change of the database's shape, applied whole or not at all. Within one edit, keyspaces are created
+/// first, then options and log floors set, tables removed, tables added, and keyspaces dropped last. A table
+/// that is moved to another level is removed and added under the same id by one edit.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct VersionEdit {
+    /// Files of this number and above have not been created. Counters never go back: the larger of the old
+    /// and the new value holds.
+    pub(crate) next_file: Option<u64>,
+    /// All sequence numbers in tables and finished logs are at most this.
+    pub(crate) last_seq: Option<SeqNo>,
+    /// Epochs from this one on have not been given to a flush.
+    pub(crate) next_epoch: Option<Epoch>,
+    /// Runs of this number and above have not been created.
+    pub(crate) next_run: Option<RunId>,
+    /// Keyspaces of this number and above have not been created.
+    pub(crate) next_keyspace: Option<KeyspaceId>,
+    /// Logs with smaller ids hold nothing of the keyspace that is not in its tables.
+    pub(crate) log_floor: Vec<(KeyspaceId, LogId)>,
+    /// New keyspaces: number, name, text of the options.
+    pub(crate) create_keyspaces: Vec<(KeyspaceId, String, String)>,
+    /// New texts of keyspaces' options.
+    pub(crate) set_options: Vec<(KeyspaceId, String)>,
+    /// Keyspaces that are no more, with all their tables.
+    pub(crate) drop_keyspaces: Vec<KeyspaceId>,
+    /// Tables that a keyspace has from now on: keyspace, level, run, table.
+    pub(crate) added: Vec<(KeyspaceId, u32, RunId, TableMeta)>,
+    /// Tables that a keyspace has no longer.
+    pub(crate) removed: Vec<(KeyspaceId, TableId)>,
+}
+
+mod tag {
+    pub(super) const NEXT_FILE: u64 = 2;
+    pub(super) const LAST_SEQ: u64 = 4;
+    pub(super) const NEXT_EPOCH: u64 = 6;
+    pub(super) const NEXT_RUN: u64 = 8;
+    pub(super) const NEXT_KEYSPACE: u64 = 10;
+    pub(super) const LOG_FLOOR: u64 = 12;
+    pub(super) const CREATE_KEYSPACE: u64 = 14;
+    pub(super) const SET_OPTIONS: u64 = 16;
+    pub(super) const DROP_KEYSPACE: u64 = 18;
+    pub(super) const ADD_TABLE: u64 = 20;
+    pub(super) const REMOVE_TABLE: u64 = 22;
+}
+
+const END_EXCLUDED: u8 = 0;
+const END_INCLUDED: u8 = 1;
+const END_UNBOUNDED: u8 = 2;
+
+const CUT: DecodeError = DecodeError("a field is cut short");
+
+impl VersionEdit {
+    /// Appends the encoded edit to `buf`.
+    pub(crate) fn encode(&self, buf: &mut Vec<u8>) {
+        let mut out = Fields { buf, field: Vec::new() };
+        let counters = [
+            (tag::NEXT_FILE, self.next_file),
+            (tag::LAST_SEQ, self.last_seq),
+            (tag::NEXT_EPOCH, self.next_epoch),
+            (tag::NEXT_RUN, self.next_run),
+            (tag::NEXT_KEYSPACE, self.next_keyspace.map(u64::from)),
+        ];
+        for (tag, value) in counters {
+            if let Some(value) = value {
+                out.put(tag, |f| f.put_varint(value));
+            }
+        }
+        for (keyspace, name, options) in &self.create_keyspaces {
+            out.put(tag::CREATE_KEYSPACE, |f| {
+                f.put_varint((*keyspace).into());
+                f.put_bytes(name.as_bytes());
+                f.put_bytes(options.as_bytes());
+            });
+        }
+        for (keyspace, options) in &self.set_options {
+            out.put(tag::SET_OPTIONS, |f| {
+                f.put_varint((*keyspace).into());
+                f.put_bytes(options.as_bytes());
+            });
+        }
+        for (keyspace, log) in &self.log_floor {
+            out.put(tag::LOG_FLOOR, |f| {
+                f.put_varint((*keyspace).into());
+                f.put_varint(*log);
+            });
+        }
+        for (keyspace, table) in &self.removed {
+            out.put(tag::REMOVE_TABLE, |f| {
+                f.put_varint((*keyspace).into());
+                f.put_varint(*table);
+            });
+        }
+        for (keyspace, level, run, table) in &self.added {
+            out.put(tag::ADD_TABLE, |f| {
+                f.put_varint((*keyspace).into());
+                f.put_varint((*level).into());
+                f.put_varint(*run);
+                encode_table(f, table);
+            });
+        }
+        for keyspace in &self.drop_keyspaces {
+            out.put(tag::DROP_KEYSPACE, |f| f.put_varint((*keyspace).into()));
+        }
+    }
+
+    /// Reads an edit that takes all of `bytes`.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<VersionEdit, DecodeError> {
+        let mut edit = VersionEdit::default();
+        let mut rest = Decoder::new(bytes);
+        while let Some((tag, bytes)) = next_field(&mut rest)? {
+            let mut f = Decoder::new(bytes);
+            match tag {
+                tag::NEXT_FILE => once(&mut edit.next_file, counter(&mut f)?)?,
+                tag::LAST_SEQ => once(&mut edit.last_seq, seqno(&mut f)?)?,
+                tag::NEXT_EPOCH => once(&mut edit.next_epoch, counter(&mut f)?)?,
+                tag::NEXT_RUN => once(&mut edit.next_run, counter(&mut f)?)?,
+                tag::NEXT_KEYSPACE => once(&mut edit.next_keyspace, keyspace(&mut f)?)?,
+                tag::LOG_FLOOR => edit.log_floor.push((keyspace(&mut f)?, counter(&mut f)?)),
+                tag::CREATE_KEYSPACE => {
+                    edit.create_keyspaces.push((keyspace(&mut f)?, text(&mut f)?, text(&mut f)?));
+                }
+                tag::SET_OPTIONS => edit.set_options.push((keyspace(&mut f)?, text(&mut f)?)),
+                tag::DROP_KEYSPACE => edit.drop_keyspaces.push(keyspace(&mut f)?),
+                tag::ADD_TABLE => {
+                    let (keyspace, level) = (keyspace(&mut f)?, f.varint().ok_or(CUT)?);
+                    if level > MAX_LEVEL.into() {
+                        return Err(DecodeError("a level too deep"));
+                    }
+                    let run = number(&mut f)?;
+                    edit.added.push((keyspace, level as u32, run, decode_table(&mut f)?));
+                }
+                tag::REMOVE_TABLE => edit.removed.push((keyspace(&mut f)?, number(&mut f)?)),
+                _ => {
+                    skip_unknown(tag)?;
+                    continue;
+                }
+            }
+            if !f.is_empty() {
+                return Err(DecodeError("a field is longer than what it holds"));
+            }
+        }
+        Ok(edit)
+    }
+}
+
+struct Fields<'a> {
+    buf: &'a mut Vec<u8>,
+    field: Vec<u8>,
+}
+
+impl Fields<'_> {
+    fn put(&mut self, tag: u64, write: impl FnOnce(&mut Vec<u8>)) {
+        self.field.clear();
+        write(&mut self.field);
+        self.buf.put_varint(tag);
+        self.buf.put_bytes(&self.field);
+    }
+}
+
+fn next_field<'a>(rest: &mut Decoder<'a>) -> Result<Option<(u64, &'a [u8])>, DecodeError> {
+    if rest.is_empty() {
+        return Ok(None);
+    }
+    let tag = rest.varint().ok_or(CUT)?;
+    Ok(Some((tag, rest.bytes().ok_or(CUT)?)))
+}
+
+fn skip_unknown(tag: u64) -> Result<(), DecodeError> {
+    match tag % 2 {
+        1 => Ok(()),
+        _ => Err(DecodeError("a field that only a newer version of the library understands")),
+    }
+}
+
+fn once<T>(slot: &mut Option<T>, value: T) -> Result<(), DecodeError> {
+    match slot.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(DecodeError("a counter is set twice")),
+    }
+}
+
+/// A number that something has: below the limit.
+fn number(d: &mut Decoder<'_>) -> Result<u64, DecodeError> {
+    match d.varint().ok_or(CUT)? {
+        n if n < NUMBER_LIMIT => Ok(n),
+        _ => Err(DecodeError("a number beyond the largest")),
+    }
+}
+
+/// The next number that something will have: at most the limit.
+fn counter(d: &mut Decoder<'_>) -> Result<u64, DecodeError> {
+    match d.varint().ok_or(CUT)? {
+        n if n <= NUMBER_LIMIT => Ok(n),
+        _ => Err(DecodeError("a counter beyond the largest")),
+    }
+}
+
+fn seqno(d: &mut Decoder<'_>) -> Result<SeqNo, DecodeError> {
+    match d.varint().ok_or(CUT)? {
+        n if n <= MAX_SEQNO => Ok(n),
+        _ => Err(DecodeError("a sequence number beyond the largest")),
+    }
+}
+
+fn keyspace(d: &mut Decoder<'_>) -> Result<KeyspaceId, DecodeError> {
+    let id = d.varint().ok_or(CUT)?;
+    KeyspaceId::try_from(id).map_err(|_| DecodeError("no such keyspace number"))
+}
+
+fn text(d: &mut Decoder<'_>) -> Result<String, DecodeError> {
+    let bytes = d.bytes().ok_or(CUT)?;
+    std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| DecodeError("a text is not UTF-8"))
+}
+
+fn key(d: &mut Decoder<'_>) -> Result<KeyBytes, DecodeError> {
+    // The first key behind the longest one is longer by a byte, and may bound a range tombstone.
+    match d.bytes().ok_or(CUT)? {
+        bytes if bytes.len() <= MAX_KEY_BYTES + 1 => Ok(bytes.into()),
+        _ => Err(DecodeError("a key is too long")),
+    }
+}
+
+fn encode_table(f: &mut Vec<u8>, table: &TableMeta) {
+    f.put_varint(table.id);
+    f.put_varint(table.file_bytes);
+    f.put_bytes(&table.smallest);
+    match &table.largest {
+        KeyEnd::Excluded(end) => {
+            f.put_u8(END_EXCLUDED);
+            f.put_bytes(end);
+        }
+        KeyEnd::Included(end) => {
+            f.put_u8(END_INCLUDED);
+            f.put_bytes(end);
+        }
+        KeyEnd::Unbounded => f.put_u8(END_UNBOUNDED),
+    }
+    f.put_varint(table.entries);
+    f.put_varint(table.deletes);
+    f.put_varint(table.range_tombstones);
+    f.put_varint(table.raw_bytes);
+    f.put_varint(table.min_seq);
+    f.put_varint(table.max_seq);
+    let segments = table.epochs.segments();
+    f.put_varint(segments.len() as u64);
+    for segment in segments {
+        f.put_bytes(&segment.start);
+        f.put_varint(segment.lo);
+        f.put_varint(segment.hi);
+    }
+}
+
+/// Reads a table's description, which takes all that is left in `f`.
+fn decode_table(f: &mut Decoder<'_>) -> Result<TableMeta, DecodeError> {
+    let id = number(f)?;
+    let file_bytes = f.varint().ok_or(CUT)?;
+    let smallest = key(f)?;
+    let largest = match f.u8().ok_or(CUT)? {
+        END_EXCLUDED => KeyEnd::Excluded(key(f)?),
+        END_INCLUDED => KeyEnd::Included(key(f)?),
+        END_UNBOUNDED => KeyEnd::Unbounded,
+        _ => return Err(DecodeError("a table's key range ends in an unknown way")),
+    };
+    let entries = f.varint().ok_or(CUT)?;
+    let deletes = f.varint().ok_or(CUT)?;
+    let range_tombstones = f.varint().ok_or(CUT)?;
+    let raw_bytes = f.varint().ok_or(CUT)?;
+    let (min_seq, max_seq) = (seqno(f)?, seqno(f)?);
+    let epochs = decode_epochs(f)?;
+    while let Some((tag, _)) = next_field(f)? {
+        skip_unknown(tag)?;
+    }
+    if !largest.reaches(&smallest) || deletes > entries || min_seq > max_seq {
+        return Err(DecodeError("a table's description contradicts itself"));
+    }
+    Ok(TableMeta {
+        id,
+        file_bytes,
+        smallest,
+        largest,
+        entries,
+        deletes,
+        range_tombstones,
+        raw_bytes,
+        min_seq,
+        max_seq,
+        epochs,
+    })
+}
+
+fn decode_epochs(f: &mut Decoder<'_>) -> Result<EpochMap, DecodeError> {
+    let count = f.varint_usize().ok_or(CUT)?;
+    // A segment takes three bytes at least, so the count cannot ask for more memory than the field justifies.
+    if count > f.remaining() / 3 {
+        return Err(CUT);
+    }
+    let mut segments = Vec::with_capacity(count);
+    for _ in 0..count {
+        let start = key(f)?;
+        let (lo, hi) = (counter(f)?, counter(f)?);
+        segments.push(EpochSegment { start, lo, hi });
+    }
+    EpochMap::from_segments(segments).ok_or(DecodeError("a table's epochs are not a step function"))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A table with keys from `smallest` to `largest`.
+    pub(crate) fn table(id: TableId, smallest: &str, largest: &str) -> TableMeta {
+        TableMeta {
+            id,
+            file_bytes: 1000,
+            smallest: smallest.as_bytes().into(),
+            largest: KeyEnd::Included(largest.as_bytes().into()),
+            entries: 10,
+            deletes: 1,
+            range_tombstones: 0,
+            raw_bytes: 500,
+            min_seq: 3,
+            max_seq: 30,
+            epochs: EpochMap::from_segments(vec![EpochSegment {
+                start: smallest.as_bytes().into(),
+                lo: 1,
+                hi: 2,
+            }])
+            .unwrap(),
+        }
+    }
+
+    fn a_key() -> impl Strategy<Value = KeyBytes> {
+        prop::collection::vec(any::<u8>(), 0..12).prop_map(KeyBytes::from)
+    }
+
+    fn a_table() -> impl Strategy<Value = TableMeta> {
+        let ends = prop_oneof![
+            a_key().prop_map(KeyEnd::Included),
+            a_key().prop_map(KeyEnd::Excluded),
+            Just(KeyEnd::Unbounded),
+        ];
+        let segments = prop::collection::btree_map(a_key(), (0..1000u64, 1..1000u64), 1..5);
+        let counts = (0..NUMBER_LIMIT, any::<u64>(), any::<u64>(), 0..=MAX_SEQNO);
+        (a_key(), ends, segments, counts).prop_map(|(smallest, largest, segments, (id, n, m, seq))| {
+            let segments = segments
+                .into_iter()
+                .map(|(start, (lo, len))| EpochSegment { start, lo, hi: lo + len })
+                .collect();
+            let largest = if largest.reaches(&smallest) { largest } else { KeyEnd::Unbounded };
+            TableMeta {
+                id,
+                file_bytes: n,
+                smallest,
+                largest,
+                entries: n.max(m),
+                deletes: n.min(m),
+                range_tombstones: m,
+                raw_bytes: n ^ m,
+                min_seq: seq / 2,
+                max_seq: seq,
+                epochs: EpochMap::from_segments(segments).unwrap(),
+            }
+        })
+    }
+
+    fn an_edit() -> impl Strategy<Value = VersionEdit> {
+        let number = || prop::option::of(0..=NUMBER_LIMIT);
+        let counters = (number(), prop::option::of(0..=MAX_SEQNO), number(), number(), any::<Option<u32>>());
+        let keyspaces = (
+            prop::collection::vec((any::<u32>(), "\\PC{0,8}", "\\PC{0,20}"), 0..3),
+            prop::collection::vec((any::<u32>(), "\\PC{0,8}"), 0..3),
+            prop::collection::vec((any::<u32>(), 0..NUMBER_LIMIT), 0..3),
+            prop::collection::vec(any::<u32>(), 0..3),
+        );
+        let added = prop::collection::vec((any::<u32>(), 0..=MAX_LEVEL, 0..NUMBER_LIMIT, a_table()), 0..4);
+        let removed = prop::collection::vec((any::<u32>(), 0..NUMBER_LIMIT), 0..4);
+        (counters, keyspaces, added, removed).prop_map(|(counters, keyspaces, added, removed)| VersionEdit {
+            next_file: counters.0,
+            last_seq: counters.1,
+            next_epoch: counters.2,
+            next_run: counters.3,
+            next_keyspace: counters.4,
+            create_keyspaces: keyspaces.0,
+            set_options: keyspaces.1,
+            log_floor: keyspaces.2,
+            drop_keyspaces: keyspaces.3,
+            added,
+            removed,
+        })
+    }
+
+    fn encoded(edit: &VersionEdit) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        edit.encode(&mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn unknown_fields_are_skipped_if_odd_and_refused_if_even() {
+        let edit = VersionEdit { next_file: Some(9), removed: vec![(0, 4)], ..Default::default() };
+        let mut bytes = encoded(&edit);
+        bytes.put_varint(1001);
+        bytes.put_bytes(b"from the future");
+        assert_eq!(VersionEdit::decode(&bytes), Ok(edit.clone()));
+        bytes.put_varint(1002);
+        bytes.put_bytes(b"from the future");
+        assert!(VersionEdit::decode(&bytes).is_err());
+    }
+
+    #[test]
+    fn a_tables_description_can_grow_in_the_same_way() {
+        let meta = table(5, "a", "z");
+        for (tag, accepted) in [(7, true), (8, false)] {
+            let (mut bytes, mut field) = (Vec::new(), Vec::new());
+            [0, 6, 17].iter().for_each(|&n| field.put_varint(n));
+            encode_table(&mut field, &meta);
+            field.put_varint(tag);
+            field.put_bytes(b"new");
+            bytes.put_varint(tag::ADD_TABLE);
+            bytes.put_bytes(&field);
+            let edit = VersionEdit { added: vec![(0, 6, 17, meta.clone())], ..Default::default() };
+            assert_eq!(VersionEdit::decode(&bytes).ok(), accepted.then_some(edit));
+        }
+    }
+
+    #[test]
+    fn contradictions_and_numbers_out_of_range_are_refused() {
+        let refused = |edit: VersionEdit| VersionEdit::decode(&encoded(&edit)).is_err();
+        let with = |change: fn(&mut TableMeta)| {
+            let mut meta = table(5, "b", "c");
+            change(&mut meta);
+            VersionEdit { added: vec![(0, 0, 0, meta)], ..Default::default() }
+        };
+        assert!(!refused(with(|_| {})));
+        assert!(refused(with(|m| m.largest = KeyEnd::Excluded(m.smallest.clone()))));
+        assert!(refused(with(|m| m.deletes = m.entries + 1)));
+        assert!(refused(with(|m| m.min_seq = m.max_seq + 1)));
+        assert!(refused(with(|m| m.max_seq = MAX_SEQNO + 1)));
+        assert!(refused(with(|m| m.id = NUMBER_LIMIT)));
+        assert!(refused(VersionEdit { last_seq: Some(u64::MAX), ..Default::default() }));
+        let mut twice = encoded(&VersionEdit { next_file: Some(1), ..Default::default() });
+        twice.extend_from_within(..);
+        assert!(VersionEdit::decode(&twice).is_err());
+    }
+
+    #[test]
+    fn a_count_of_segments_beyond_the_field_asks_for_no_memory() {
+        let mut field = Vec::new();
+        field.put_varint(1 << 60);
+        field.extend_from_slice(&[0; 30]);
+        assert!(decode_epochs(&mut Decoder::new(&field)).is_err());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(200))]
+
+        #[test]
+        fn edits_round_trip(edit in an_edit()) {
+            prop_assert_eq!(VersionEdit::decode(&encoded(&edit)), Ok(edit));
+        }
+
+        #[test]
+        fn hurt_edits_are_decoded_or_refused_without_panic(
+            edit in an_edit(),
+            hurts in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+            cut in any::<prop::sample::Index>(),
+        ) {
+            let mut bytes = encoded(&edit);
+            if !bytes.is_empty() {
+                hurts.iter().for_each(|(at, byte)| { let at = at.index(bytes.len()); bytes[at] = *byte; });
+                bytes.truncate(cut.index(bytes.len()) + 1);
+            }
+            if let Ok(read) = VersionEdit::decode(&bytes) {
+                prop_assert_eq!(VersionEdit::decode(&encoded(&read)), Ok(read));
+            }
+        }
+
+        #[test]
+        fn arbitrary_bytes_are_decoded_or_refused_without_panic(
+            bytes in prop::collection::vec(prop_oneof![0..24u8, any::<u8>()], 0..120),
+        ) {
+            if let Ok(read) = VersionEdit::decode(&bytes) {
+                prop_assert_eq!(VersionEdit::decode(&encoded(&read)), Ok(read));
+            }
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! The names of the files in a database directory.
+//!
+//! A name and its number determine each other: [`parse`] accepts only what the functions here produce, so no
+//! two names mean one file.
+
+use std::path::{Path, PathBuf};
+
+use crate::tree::meta::{LogId, TableId};
+
+/// What a file in a database directory is, by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum FileKind {
+    /// `000012.tam`: a table.
+    Table(TableId),
+    /// `000013.log`: a write-ahead log.
+    Log(LogId),
+    /// `MANIFEST-000001`: a manifest.
+    Manifest(u64),
+    /// `CURRENT`: names the manifest in force.
+    Current,
+    /// `LOCK`: held by the process that has the database open.
+    Lock,
+    /// `OPTIONS`: the options that the database was last opened with, for people.
+    Options,
+    /// `….tmp`: a file that was being replaced atomically; left over from a crash if nobody is writing it.
+    Temporary,
+}
+
+const CURRENT: &str = "CURRENT";
+const LOCK: &str = "LOCK";
+const OPTIONS: &str = "OPTIONS";
+const MANIFEST_PREFIX: &str = "MANIFEST-";
+
+/// The path of a table.
+pub(crate) fn table_path(dir: &Path, id: TableId) -> PathBuf {
+    dir.join(format!("{id:06}.tam"))
+}
+
+/// The path of a write-ahead log.
+pub(crate) fn log_path(dir: &Path, id: LogId) -> PathBuf {
+    dir.join(format!("{id:06}.log"))
+}
+
+/// The name of a manifest, as [`current_path`]'s file holds it.
+pub(crate) fn manifest_name(number: u64) -> String {
+    format!("{MANIFEST_PREFIX}{number:06}")
+}
+
+/// The path of a manifest.
+pub(crate) fn manifest_path(dir: &Path, number: u64) -> PathBuf {
+    dir.join(manifest_name(number))
+}
+
+/// The path of the file that names the manifest in force.
+pub(crate) fn current_path(dir: &Path) -> PathBuf {
+    dir.join(CURRENT)
+}
+
+/// The path of the lock file.
+pub(crate) fn lock_path(dir: &Path) -> PathBuf {
+    dir.join(LOCK)
+}
+
+/// The path of the file with the options' text.
+pub(crate) fn options_path(dir: &Path) -> PathBuf {
+    dir.join(OPTIONS)
+}
+
+/// What the file called `name` (without directory) is; `None` for a name that the engine does not give.
+pub(crate) fn parse(name: &str) -> Option<FileKind> {
+    match name {
+        CURRENT => Some(FileKind::Current),
+        LOCK => Some(FileKind::Lock),
+        OPTIONS => Some(FileKind::Options),
+        _ if name.ends_with(".tmp") => Some(FileKind::Temporary),
+        _ => {
+            if let Some(digits) = name.strip_prefix(MANIFEST_PREFIX) {
+                return number(digits).map(FileKind::Manifest);
+            }
+            let (digits, extension) = name.split_once('.')?;
+            match extension {
+                "tam" => number(digits).map(FileKind::Table),
+                "log" => number(digits).map(FileKind::Log),
+                _ => None,
+            }
+        }
+    }
+}
+
+fn number(digits: &str) -> Option<u64> {
+    let number = digits.parse().ok()?;
+    (format!("{number:06}") == digits).then_some(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_parses_to_what_it_was_made_from() {
+        let dir = Path::new("/db");
+        for id in [0, 12, 999_999, 1_000_000, u64::MAX] {
+            let made = [
+                (table_path(dir, id), FileKind::Table(id)),
+                (log_path(dir, id), FileKind::Log(id)),
+                (manifest_path(dir, id), FileKind::Manifest(id)),
+                (current_path(dir), FileKind::Current),
+                (lock_path(dir), FileKind::Lock),
+            ];
+            for (path, kind) in made {
+                assert_eq!(parse(path.file_name().unwrap().to_str().unwrap()), Some(kind), "{path:?}");
+            }
+        }
+        assert_eq!(table_path(dir, 12), Path::new("/db/000012.tam"));
+        assert_eq!(manifest_path(dir, 1), Path::new("/db/MANIFEST-000001"));
+        assert_eq!(parse("CURRENT.tmp"), Some(FileKind::Temporary));
+    }
+
+    #[test]
+    fn other_names_are_not_taken() {
+        let names = [
+            "",
+            "12.tam",
+            "0000012.tam",
+            "+00012.tam",
+            "000012.sst",
+            "000012.tam.bak",
+            "000012",
+            ".tam",
+            "MANIFEST-",
+            "MANIFEST-1",
+            "MANIFEST-000001.log",
+            "current",
+            "99999999999999999999.log",
+        ];
+        for name in names {
+            assert_eq!(parse(name), None, "{name}");
+        }
+    }
+}

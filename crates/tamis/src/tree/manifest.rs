@@ -1,0 +1,332 @@
+//! The manifest: the log of edits that says which tables make up the database.
+//!
+//! A manifest is a record log (`docs/log-format.md`) called `MANIFEST-<number>`, whose number is its log id.
+//! Its first record is the whole state at its creation, each later one an edit (`docs/manifest-format.md`).
+//! `CURRENT` names the manifest in force.
+//!
+//! Invariants:
+//!
+//! * `CURRENT` names a manifest whose first record is durable: [`Manifest::create`] syncs the file and the
+//!   directory before [`set_current`] may be called.
+//! * An edit is durable when [`Manifest::append`] returns; what it depends on (tables, their names) must be
+//!   durable before, and what it makes useless may be removed only after.
+//! * A manifest is never appended to after a restart: every opening for writing starts a new one.
+//!
+//! Threads: one owner at a time.
+
+use std::path::Path;
+
+use crate::error::{OpenError, StorageError};
+use crate::io::{Access, FileSystem, Usage, read_file, write_file_atomically};
+use crate::tree::edit::VersionEdit;
+use crate::tree::files::{self, FileKind};
+use crate::tree::state::ManifestState;
+use crate::wal::{End, LogHeader, LogKind, LogReader, LogWriter, ReadOptions};
+
+/// A manifest below this length is never rolled.
+const MIN_ROLL_BYTES: u64 = 1 << 20;
+
+/// How many times the length of its first record a manifest grows before it is rolled.
+const ROLL_FACTOR: u64 = 4;
+
+/// No honest `CURRENT` is longer than this, in bytes.
+const MAX_CURRENT_BYTES: u64 = 64;
+
+/// The manifest in force, open for appending.
+#[derive(Debug)]
+pub(crate) struct Manifest {
+    log: LogWriter,
+    /// The length right after the first record.
+    snapshot_end: u64,
+    buf: Vec<u8>,
+}
+
+/// What a manifest said.
+#[derive(Debug)]
+pub(crate) struct LoadedManifest {
+    /// The manifest's number.
+    pub(crate) number: u64,
+    /// The state that its edits add up to.
+    pub(crate) state: ManifestState,
+    /// How the file ends: [`End::Torn`] if its last edit was not completely written, and dropped.
+    pub(crate) end: End,
+}
+
+impl Manifest {
+    /// Writes manifest `number` with `state` as its first record and makes it and its name durable. It is
+    /// not in force before [`set_current`].
+    pub(crate) fn create(
+        fs: &dyn FileSystem,
+        dir: &Path,
+        number: u64,
+        state: &ManifestState,
+    ) -> Result<Manifest, StorageError> {
+        let path = files::manifest_path(dir, number);
+        let file = fs.create(&path, Usage::Log).map_err(|e| StorageError::io("create", &path, &e))?;
+        let header = LogHeader { kind: LogKind::Manifest, id: number, reused: false };
+        let mut log = LogWriter::create(file, &path, header)?;
+        let mut buf = Vec::new();
+        state.snapshot().encode(&mut buf);
+        let snapshot_end = log.append(&[&buf])?;
+        log.sync()?;
+        fs.sync_dir(dir).map_err(|e| StorageError::io("sync", dir, &e))?;
+        Ok(Manifest { log, snapshot_end, buf })
+    }
+
+    /// Reads the manifest in force. `None` if there is no `CURRENT`, and so no database.
+    ///
+    /// A torn last edit is dropped with a warning: nothing that depends on it was done. Errors: damage, with
+    /// file and offset; a newer format; edits that this library does not understand or that do not fit.
+    pub(crate) fn open(fs: &dyn FileSystem, dir: &Path) -> Result<Option<LoadedManifest>, OpenError> {
+        let Some(number) = read_current(fs, dir)? else { return Ok(None) };
+        let path = files::manifest_path(dir, number);
+        let mut state = ManifestState::default();
+        let end = read_edits(fs, &path, number, |offset, edit| {
+            state
+                .apply(&edit)
+                .map_err(|what| StorageError::corrupt(&path, offset, format!("an edit does not fit: {what}")))
+        })?;
+        if let End::Torn { offset } = end {
+            log::warn!("{}: the edit at offset {offset} was not completely written; dropped", path.display());
+        }
+        Ok(Some(LoadedManifest { number, state, end }))
+    }
+
+    /// Appends an edit and makes it durable. After a failure it is unknown whether the edit will be found at
+    /// the next opening; every later call returns the same error.
+    pub(crate) fn append(&mut self, edit: &VersionEdit) -> Result<(), StorageError> {
+        self.buf.clear();
+        edit.encode(&mut self.buf);
+        self.log.append(&[&self.buf])?;
+        self.log.sync()
+    }
+
+    /// Whether a new manifest should replace this one because most of it is history.
+    pub(crate) fn should_roll(&self) -> bool {
+        let len = self.log.len();
+        len > MIN_ROLL_BYTES && len > ROLL_FACTOR * self.snapshot_end
+    }
+
+    /// Finishes the manifest in order, so that damage to its last edits cannot pass for a torn end.
+    pub(crate) fn close(self) -> Result<(), StorageError> {
+        self.log.close().map(drop)
+    }
+
+    /// The manifest's number.
+    pub(crate) fn number(&self) -> u64 {
+        self.log.id()
+    }
+
+    /// The manifest's length in bytes.
+    pub(crate) fn len(&self) -> u64 {
+        self.log.len()
+    }
+}
+
+/// Puts manifest `number`, made by [`Manifest::create`], in force: replaces `CURRENT` atomically and durably.
+/// After an error either manifest may be in force.
+pub(crate) fn set_current(fs: &dyn FileSystem, dir: &Path, number: u64) -> Result<(), StorageError> {
+    let path = files::current_path(dir);
+    let line = format!("{}\n", files::manifest_name(number));
+    write_file_atomically(fs, &path, line.as_bytes()).map_err(|e| StorageError::io("replace", &path, &e))
+}
+
+/// The number of the manifest in force, `None` if there is no `CURRENT`.
+pub(crate) fn read_current(fs: &dyn FileSystem, dir: &Path) -> Result<Option<u64>, StorageError> {
+    let path = files::current_path(dir);
+    let io = |e| StorageError::io("read", &path, &e);
+    if !fs.exists(&path).map_err(io)? {
+        return Ok(None);
+    }
+    let bytes = match fs.file_len(&path).map_err(io)? {
+        0..=MAX_CURRENT_BYTES => read_file(fs, &path).map_err(io)?,
+        _ => Vec::new(),
+    };
+    let name = std::str::from_utf8(&bytes).ok().and_then(|text| text.strip_suffix('\n'));
+    match name.and_then(files::parse) {
+        Some(FileKind::Manifest(number)) => Ok(Some(number)),
+        _ => Err(StorageError::corrupt(&path, None, "it does not name a manifest")),
+    }
+}
+
+/// Gives the edits of manifest `number` at `path` to `each`, in order with their offsets, and says how the
+/// file ends. The first edit is the state at the manifest's creation; there always is one.
+pub(crate) fn read_edits(
+    fs: &dyn FileSystem,
+    path: &Path,
+    number: u64,
+    mut each: impl FnMut(u64, VersionEdit) -> Result<(), StorageError>,
+) -> Result<End, OpenError> {
+    let file = fs.open(path, Access::Sequential).map_err(|e| StorageError::io("open", path, &e))?;
+    let mut log = LogReader::open(file, path, LogKind::Manifest, number, ReadOptions::default())?;
+    let mut edits = 0;
+    while let Some(record) = log.next_record()? {
+        let edit = VersionEdit::decode(record.payload)
+            .map_err(|e| StorageError::corrupt(path, record.offset, e.to_string()))?;
+        each(record.offset, edit)?;
+        edits += 1;
+    }
+    match log.end() {
+        Some(end) if edits > 0 => Ok(end.clone()),
+        // A manifest in force was synced with its first record.
+        _ => Err(StorageError::corrupt(path, 0, "its first record is missing").into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::edit::tests::table;
+    use crate::wal::double::ToyFs;
+
+    const DIR: &str = "db";
+
+    fn path() -> std::path::PathBuf {
+        files::manifest_path(Path::new(DIR), 1)
+    }
+
+    fn edits(n: u64) -> Vec<VersionEdit> {
+        (0..n)
+            .map(|i| VersionEdit {
+                added: vec![(0, 0, i, table(i + 10, "a", "z"))],
+                removed: if i > 0 { vec![(0, i + 9)] } else { vec![] },
+                ..Default::default()
+            })
+            .collect()
+    }
+
+    /// A database with `n` edits behind the first record; the state after each and the manifest's length then.
+    fn database(fs: &ToyFs, n: u64) -> (Manifest, Vec<(ManifestState, u64)>) {
+        let dir = Path::new(DIR);
+        let mut state = ManifestState::new("default", "");
+        let mut manifest = Manifest::create(fs, dir, 1, &state).unwrap();
+        set_current(fs, dir, 1).unwrap();
+        let mut history = vec![(state.clone(), manifest.len())];
+        for edit in edits(n) {
+            state.apply(&edit).unwrap();
+            manifest.append(&edit).unwrap();
+            history.push((state.clone(), manifest.len()));
+        }
+        (manifest, history)
+    }
+
+    fn open(fs: &ToyFs) -> Result<Option<LoadedManifest>, OpenError> {
+        Manifest::open(fs, Path::new(DIR))
+    }
+
+    fn corrupt_offset(fs: &ToyFs) -> Option<u64> {
+        match open(fs) {
+            Err(OpenError::Storage(StorageError::Corrupt(c))) => c.offset,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn edits_add_up_to_the_state_at_the_next_opening() {
+        let fs = ToyFs::default();
+        assert!(open(&fs).unwrap().is_none(), "no CURRENT, no database");
+        let (manifest, history) = database(&fs, 5);
+        let (state, len) = history.last().unwrap();
+        let loaded = open(&fs).unwrap().unwrap();
+        assert_eq!((&loaded.state, loaded.number), (state, 1));
+        assert_eq!(loaded.end, End::Clean { offset: *len });
+        manifest.close().unwrap();
+        let loaded = open(&fs).unwrap().unwrap();
+        assert!(matches!(loaded.end, End::Closed { .. }) && loaded.state == *state);
+    }
+
+    #[test]
+    fn a_cut_manifest_gives_the_state_of_its_whole_edits() {
+        let fs = ToyFs::default();
+        let (_, history) = database(&fs, 4);
+        let bytes = fs.bytes(path());
+        for cut in 0..bytes.len() {
+            fs.set(path(), bytes[..cut].to_vec());
+            let whole = history.iter().rev().find(|(_, len)| *len <= cut as u64);
+            match (open(&fs), whole) {
+                (Ok(Some(loaded)), Some((state, _))) => assert_eq!(loaded.state, *state, "cut at {cut}"),
+                (Err(OpenError::Storage(StorageError::Corrupt(_))), None) => {}
+                (other, _) => panic!("cut at {cut}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn damage_before_the_last_edit_is_an_error_that_names_the_record() {
+        let fs = ToyFs::default();
+        let (_, history) = database(&fs, 3);
+        let bytes = fs.bytes(path());
+        for (record, (_, start)) in history.iter().enumerate().take(2) {
+            for at in *start..history[record + 1].1 {
+                let mut hurt = bytes.clone();
+                hurt[at as usize] ^= 0x20;
+                fs.set(path(), hurt);
+                assert_eq!(corrupt_offset(&fs), Some(*start), "byte {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_edit_that_does_not_fit_is_an_error_that_names_the_record() {
+        let fs = ToyFs::default();
+        let (mut manifest, _) = database(&fs, 1);
+        let offset = manifest.len();
+        manifest.append(&VersionEdit { removed: vec![(0, 77)], ..Default::default() }).unwrap();
+        assert_eq!(corrupt_offset(&fs), Some(offset));
+    }
+
+    #[test]
+    fn a_current_that_names_no_manifest_is_an_error() {
+        let fs = ToyFs::default();
+        database(&fs, 1);
+        let current = files::current_path(Path::new(DIR));
+        for text in ["", "MANIFEST-000001", "000001.log\n", "../MANIFEST-000001\n", "MANIFEST-1\n"] {
+            fs.set(&current, text.into());
+            assert_eq!(corrupt_offset(&fs), None, "{text:?}");
+        }
+        fs.set(&current, b"MANIFEST-000002\n".to_vec());
+        assert!(matches!(open(&fs), Err(OpenError::Storage(StorageError::Io(_)))), "a missing manifest");
+    }
+
+    #[test]
+    fn a_manifest_of_another_number_is_not_taken_for_this_one() {
+        let fs = ToyFs::default();
+        database(&fs, 1);
+        fs.rename(&path(), &files::manifest_path(Path::new(DIR), 2)).unwrap();
+        set_current(&fs, Path::new(DIR), 2).unwrap();
+        assert_eq!(corrupt_offset(&fs), Some(0));
+    }
+
+    #[test]
+    fn a_grown_manifest_asks_to_be_rolled_and_the_next_one_holds_the_same_state() {
+        let fs = ToyFs::default();
+        let (mut manifest, _) = database(&fs, 0);
+        let long = VersionEdit { set_options: vec![(0, "x".repeat(300 << 10))], ..Default::default() };
+        let mut appended = 0;
+        while !manifest.should_roll() {
+            manifest.append(&long).unwrap();
+            appended += 1;
+        }
+        assert_eq!(appended, 4, "1 MiB is reached by the fourth edit");
+        let state = open(&fs).unwrap().unwrap().state;
+        let next = Manifest::create(&fs, Path::new(DIR), 2, &state).unwrap();
+        assert_eq!(open(&fs).unwrap().unwrap().number, 1, "in force only once CURRENT says so");
+        set_current(&fs, Path::new(DIR), 2).unwrap();
+        assert!(!next.should_roll() && next.number() == 2);
+        let loaded = open(&fs).unwrap().unwrap();
+        assert_eq!((loaded.number, loaded.state), (2, state));
+    }
+
+    #[test]
+    fn a_failed_append_poisons_the_manifest() {
+        let fs = ToyFs::default();
+        let (mut manifest, _) = database(&fs, 1);
+        let edit = VersionEdit::default();
+        fs.fail_after(1);
+        assert!(manifest.append(&edit).is_err(), "the sync fails");
+        fs.heal();
+        let len = fs.bytes(path()).len();
+        assert!(manifest.append(&edit).unwrap_err().is_out_of_space());
+        assert_eq!(fs.bytes(path()).len(), len);
+    }
+}

@@ -1,0 +1,58 @@
+//! What the tree knows of a table without opening it.
+
+use crate::key::{KeyBytes, KeyEnd, SeqNo};
+use crate::tree::epochs::EpochMap;
+
+/// Names a table file within a database; never used twice.
+pub(crate) type TableId = u64;
+
+/// Names a sorted run within a keyspace. Of two runs in one level the one with the larger id is newer.
+pub(crate) type RunId = u64;
+
+/// Names a keyspace within a database; never used twice.
+pub(crate) type KeyspaceId = u32;
+
+/// Names a log file within a database; drawn from the same counter as [`TableId`].
+pub(crate) type LogId = u64;
+
+/// The default keyspace, which always exists.
+pub(crate) const DEFAULT_KEYSPACE: KeyspaceId = 0;
+
+/// One table as the manifest records it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct TableMeta {
+    /// The file's number.
+    pub(crate) id: TableId,
+    /// The file's length in bytes.
+    pub(crate) file_bytes: u64,
+    /// The smallest key that the table says something about (a version, or the start of a range tombstone).
+    pub(crate) smallest: KeyBytes,
+    /// The end of what the table says something about.
+    pub(crate) largest: KeyEnd,
+    /// Key versions in the table, deletes included, range tombstones not.
+    pub(crate) entries: u64,
+    /// How many of the entries are deletes.
+    pub(crate) deletes: u64,
+    /// Range tombstones in the table (after fragmentation).
+    pub(crate) range_tombstones: u64,
+    /// Bytes of all user keys and values before compression.
+    pub(crate) raw_bytes: u64,
+    /// The smallest sequence number in the table (0 where the engine forgot it because nobody may ask).
+    pub(crate) min_seq: SeqNo,
+    /// The largest sequence number in the table.
+    pub(crate) max_seq: SeqNo,
+    /// Which flushes the table's versions may come from, as a step function over its key range.
+    pub(crate) epochs: EpochMap,
+}
+
+impl TableMeta {
+    /// Whether the table's key range may hold `key`.
+    pub(crate) fn covers(&self, key: &[u8]) -> bool {
+        key >= &self.smallest[..] && self.largest.reaches(key)
+    }
+
+    /// Whether the key ranges of two tables have a key in common.
+    pub(crate) fn overlaps(&self, other: &TableMeta) -> bool {
+        self.largest.reaches(&other.smallest) && other.largest.reaches(&self.smallest)
+    }
+}

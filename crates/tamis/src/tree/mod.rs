@@ -1,0 +1,11 @@
+//! The shape of the tree on disk: what a table is to the tree, versions, and the manifest that records them.
+
+pub(crate) mod edit;
+pub(crate) mod epochs;
+pub(crate) mod files;
+pub(crate) mod manifest;
+pub(crate) mod meta;
+pub(crate) mod open_table;
+pub(crate) mod state;
+pub(crate) mod tombstones;
+pub(crate) mod version;

@@ -1,0 +1,169 @@
+//! A table of a version: its manifest record, its reader, its filter and its range tombstones, with the file's
+//! life tied to it.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+use tamis_filter::{FilterError, PointFilter};
+
+use crate::cache::{BlockCache, CacheEntry};
+use crate::error::StorageError;
+use crate::io::FileSystem;
+use crate::table::{ReaderConfig, Table};
+use crate::tree::files::table_path;
+use crate::tree::meta::TableMeta;
+use crate::tree::tombstones::Tombstones;
+
+/// The filter of one table as the read path finds it.
+#[derive(Debug)]
+pub(crate) enum TableFilter {
+    /// The table was built without one.
+    None,
+    /// Held in memory as long as the table is open.
+    Pinned(PointFilter),
+    /// Fetched through the block cache when asked for.
+    Cached,
+    /// Its bytes are damaged: the table is read without it.
+    Damaged,
+}
+
+/// Files that nobody needs any more, waiting to be removed by a background thread: removing a file may block,
+/// and the last reader to leave a table should not pay for that.
+#[derive(Debug, Default)]
+pub(crate) struct Garbage {
+    files: Mutex<Vec<PathBuf>>,
+}
+
+impl Garbage {
+    pub(crate) fn push(&self, path: PathBuf) {
+        self.files.lock().expect("garbage list").push(path);
+    }
+
+    pub(crate) fn take(&self) -> Vec<PathBuf> {
+        std::mem::take(&mut *self.files.lock().expect("garbage list"))
+    }
+}
+
+/// One open table. Shared by all versions that hold it; when the last of them goes and the table was marked
+/// [obsolete](OpenTable::mark_obsolete), its file goes too.
+#[derive(Debug)]
+pub(crate) struct OpenTable {
+    pub(crate) meta: Arc<TableMeta>,
+    pub(crate) table: Arc<Table>,
+    pub(crate) filter: TableFilter,
+    pub(crate) tombstones: Option<Arc<Tombstones>>,
+    path: PathBuf,
+    cache: Option<Arc<BlockCache>>,
+    garbage: Arc<Garbage>,
+    obsolete: AtomicBool,
+}
+
+impl OpenTable {
+    pub(crate) fn open(
+        fs: &dyn FileSystem,
+        dir: &std::path::Path,
+        meta: Arc<TableMeta>,
+        config: &ReaderConfig,
+        garbage: &Arc<Garbage>,
+    ) -> Result<Arc<OpenTable>, StorageError> {
+        let path = table_path(dir, meta.id);
+        let table = Table::open(fs, &path, meta.id, config.clone())?;
+        if table.properties().entries != meta.entries || table.file_bytes() != meta.file_bytes {
+            let what = format!(
+                "the manifest records {} entries in {} bytes, the table has {} in {}",
+                meta.entries,
+                meta.file_bytes,
+                table.properties().entries,
+                table.file_bytes()
+            );
+            return Err(StorageError::corrupt(&path, None, what));
+        }
+        let filter = match table.has_filter() {
+            false => TableFilter::None,
+            true if !config.pin_metadata => TableFilter::Cached,
+            true => match read_filter(&table) {
+                Ok(filter) => TableFilter::Pinned(filter),
+                Err(why) => {
+                    log::warn!("{}: reading without its filter: {why}", path.display());
+                    TableFilter::Damaged
+                }
+            },
+        };
+        let tombstones =
+            match table.tombstone_bytes()? {
+                None => None,
+                Some(bytes) => Some(Arc::new(Tombstones::decode(&bytes).ok_or_else(|| {
+                    StorageError::corrupt(&path, None, "its range tombstones do not decode")
+                })?)),
+            };
+        let cache = config.cache.clone();
+        let (garbage, obsolete) = (garbage.clone(), AtomicBool::new(false));
+        Ok(Arc::new(OpenTable { meta, table, filter, tombstones, path, cache, garbage, obsolete }))
+    }
+
+    /// Lets the file be removed once nobody holds the table. Called when a durable version no longer names it.
+    pub(crate) fn mark_obsolete(&self) {
+        self.obsolete.store(true, Relaxed);
+    }
+
+    /// The filter of a table whose filter is not pinned, through the block cache; `None` if it is damaged.
+    pub(crate) fn cached_filter(&self) -> Option<Arc<PointFilter>> {
+        let cache = self.cache.as_ref()?;
+        let key = self.table.filter_cache_key();
+        if let Some(filter) = cached(cache.get(key)) {
+            return Some(filter);
+        }
+        match read_filter(&self.table) {
+            Ok(filter) => {
+                let bytes = filter.memory_bytes();
+                let filter = Arc::new(filter);
+                cache.insert(key, CacheEntry::Filter(filter.clone(), bytes));
+                Some(filter)
+            }
+            Err(why) => {
+                log::warn!("{}: reading without its filter: {why}", self.path.display());
+                None
+            }
+        }
+    }
+
+    /// Bytes that the pinned filter occupies in memory.
+    pub(crate) fn filter_memory(&self) -> usize {
+        match &self.filter {
+            TableFilter::Pinned(filter) => filter.memory_bytes(),
+            _ => 0,
+        }
+    }
+}
+
+fn cached(entry: Option<CacheEntry>) -> Option<Arc<PointFilter>> {
+    match entry? {
+        CacheEntry::Filter(filter, _) => filter.downcast().ok(),
+        _ => None,
+    }
+}
+
+/// Why a filter could not be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FilterLoadError {
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    #[error(transparent)]
+    Format(#[from] FilterError),
+    #[error("the filter block vanished")]
+    Missing,
+}
+
+pub(crate) fn read_filter(table: &Table) -> Result<PointFilter, FilterLoadError> {
+    let bytes = table.filter_bytes()?.ok_or(FilterLoadError::Missing)?;
+    Ok(PointFilter::open(&bytes)?)
+}
+
+impl Drop for OpenTable {
+    fn drop(&mut self) {
+        if *self.obsolete.get_mut() {
+            self.garbage.push(std::mem::take(&mut self.path));
+        }
+    }
+}

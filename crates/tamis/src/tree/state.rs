@@ -1,0 +1,343 @@
+//! The state that a manifest's edits add up to, as plain data.
+//!
+//! Invariants, kept by [`ManifestState::apply`]:
+//!
+//! * a table id occurs once in the whole database; a keyspace's name occurs once;
+//! * the tables of a run are ordered by key and no two have a key in common;
+//! * no run is empty;
+//! * each counter lies above every number of its kind in the state.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::key::SeqNo;
+use crate::tree::edit::{MAX_LEVEL, NUMBER_LIMIT, VersionEdit};
+use crate::tree::epochs::Epoch;
+use crate::tree::meta::{DEFAULT_KEYSPACE, KeyspaceId, LogId, RunId, TableId, TableMeta};
+
+/// One keyspace as the manifest records it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct KeyspaceState {
+    /// The keyspace's name.
+    pub(crate) name: String,
+    /// The text of its options.
+    pub(crate) options: String,
+    /// Logs with smaller ids hold nothing of the keyspace that is not in its tables.
+    pub(crate) log_floor: LogId,
+    /// The tables by level and run, within a run ordered by key.
+    pub(crate) runs: BTreeMap<(u32, RunId), Vec<TableMeta>>,
+}
+
+impl KeyspaceState {
+    /// All tables, by level, run and key.
+    pub(crate) fn tables(&self) -> impl Iterator<Item = &TableMeta> {
+        self.runs.values().flatten()
+    }
+}
+
+/// A database's shape. Read the fields freely; change them through [`apply`](Self::apply) only.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct ManifestState {
+    /// The first number that no file has had.
+    pub(crate) next_file: u64,
+    /// A sequence number that none in a table exceeds.
+    pub(crate) last_seq: SeqNo,
+    /// The first epoch that no flush was given.
+    pub(crate) next_epoch: Epoch,
+    /// The first number that no run has had.
+    pub(crate) next_run: RunId,
+    /// The first number that no keyspace has had.
+    pub(crate) next_keyspace: KeyspaceId,
+    /// The keyspaces by number.
+    pub(crate) keyspaces: BTreeMap<KeyspaceId, KeyspaceState>,
+    /// Where each table is.
+    places: HashMap<TableId, (KeyspaceId, u32, RunId)>,
+}
+
+impl ManifestState {
+    /// A new database's state: the default keyspace, no tables.
+    pub(crate) fn new(default_name: &str, default_options: &str) -> ManifestState {
+        let keyspace = KeyspaceState {
+            name: default_name.into(),
+            options: default_options.into(),
+            ..Default::default()
+        };
+        ManifestState {
+            next_file: 1,
+            next_epoch: 1,
+            next_run: 1,
+            next_keyspace: DEFAULT_KEYSPACE + 1,
+            keyspaces: BTreeMap::from([(DEFAULT_KEYSPACE, keyspace)]),
+            ..Default::default()
+        }
+    }
+
+    /// Whether a table of this id is in the state.
+    pub(crate) fn has_table(&self, id: TableId) -> bool {
+        self.places.contains_key(&id)
+    }
+
+    /// The number of tables.
+    pub(crate) fn table_count(&self) -> usize {
+        self.places.len()
+    }
+
+    /// The smallest log floor: logs with smaller ids are of no use to any keyspace.
+    pub(crate) fn log_floor(&self) -> LogId {
+        self.keyspaces.values().map(|keyspace| keyspace.log_floor).min().unwrap_or(0)
+    }
+
+    /// Applies an edit, in the order of parts that [`VersionEdit`] describes.
+    ///
+    /// An edit that does not fit (an unknown keyspace or table, an id in use, tables of a run that overlap)
+    /// is an error in words. The state is then half changed and must be thrown away.
+    ///
+    /// Cost: for each table added or removed one hash probe and a move within the tables of its run.
+    pub(crate) fn apply(&mut self, edit: &VersionEdit) -> Result<(), String> {
+        for (id, name, options) in &edit.create_keyspaces {
+            self.create_keyspace(*id, name, options)?;
+        }
+        for (id, options) in &edit.set_options {
+            self.keyspace(*id)?.options.clone_from(options);
+        }
+        for (id, floor) in &edit.log_floor {
+            let keyspace = self.keyspace(*id)?;
+            keyspace.log_floor = keyspace.log_floor.max(*floor);
+        }
+        for (keyspace, table) in &edit.removed {
+            self.remove_table(*keyspace, *table)?;
+        }
+        for (keyspace, level, run, table) in &edit.added {
+            self.add_table(*keyspace, *level, *run, table)?;
+        }
+        for id in &edit.drop_keyspaces {
+            self.drop_keyspace(*id)?;
+        }
+        raise(&mut self.next_file, edit.next_file);
+        raise(&mut self.last_seq, edit.last_seq);
+        raise(&mut self.next_epoch, edit.next_epoch);
+        raise(&mut self.next_run, edit.next_run);
+        raise(&mut self.next_keyspace, edit.next_keyspace);
+        Ok(())
+    }
+
+    /// The one edit that makes this state out of an empty one.
+    pub(crate) fn snapshot(&self) -> VersionEdit {
+        let mut edit = VersionEdit {
+            next_file: Some(self.next_file),
+            last_seq: Some(self.last_seq),
+            next_epoch: Some(self.next_epoch),
+            next_run: Some(self.next_run),
+            next_keyspace: Some(self.next_keyspace),
+            ..Default::default()
+        };
+        for (&id, keyspace) in &self.keyspaces {
+            edit.create_keyspaces.push((id, keyspace.name.clone(), keyspace.options.clone()));
+            edit.log_floor.push((id, keyspace.log_floor));
+            for (&(level, run), tables) in &keyspace.runs {
+                edit.added.extend(tables.iter().map(|table| (id, level, run, table.clone())));
+            }
+        }
+        edit
+    }
+
+    fn keyspace(&mut self, id: KeyspaceId) -> Result<&mut KeyspaceState, String> {
+        self.keyspaces.get_mut(&id).ok_or_else(|| format!("there is no keyspace {id}"))
+    }
+
+    fn create_keyspace(&mut self, id: KeyspaceId, name: &str, options: &str) -> Result<(), String> {
+        if self.keyspaces.values().any(|keyspace| keyspace.name == name) {
+            return Err(format!("a second keyspace is called `{name}`"));
+        }
+        let next = id.checked_add(1).ok_or_else(|| format!("no keyspace may have the number {id}"))?;
+        let keyspace = KeyspaceState { name: name.into(), options: options.into(), ..Default::default() };
+        if self.keyspaces.insert(id, keyspace).is_some() {
+            return Err(format!("a second keyspace has the number {id}"));
+        }
+        raise(&mut self.next_keyspace, Some(next));
+        Ok(())
+    }
+
+    fn drop_keyspace(&mut self, id: KeyspaceId) -> Result<(), String> {
+        if id == DEFAULT_KEYSPACE {
+            return Err("the default keyspace cannot be dropped".into());
+        }
+        let keyspace = self.keyspaces.remove(&id).ok_or_else(|| format!("there is no keyspace {id}"))?;
+        for table in keyspace.tables() {
+            self.places.remove(&table.id);
+        }
+        Ok(())
+    }
+
+    fn remove_table(&mut self, keyspace: KeyspaceId, id: TableId) -> Result<(), String> {
+        let missing = || format!("keyspace {keyspace} has no table {id} to remove");
+        let (owner, level, run) = self.places.remove(&id).ok_or_else(missing)?;
+        if owner != keyspace {
+            return Err(missing());
+        }
+        let runs = &mut self.keyspace(keyspace)?.runs;
+        let tables = runs.get_mut(&(level, run)).ok_or_else(missing)?;
+        let at = tables.iter().position(|table| table.id == id).ok_or_else(missing)?;
+        tables.remove(at);
+        if tables.is_empty() {
+            runs.remove(&(level, run));
+        }
+        Ok(())
+    }
+
+    fn add_table(
+        &mut self,
+        keyspace: KeyspaceId,
+        level: u32,
+        run: RunId,
+        table: &TableMeta,
+    ) -> Result<(), String> {
+        let id = table.id;
+        if level > MAX_LEVEL || run >= NUMBER_LIMIT || id >= NUMBER_LIMIT {
+            return Err(format!("table {id} in run {run} of level {level}: a number is too large"));
+        }
+        if !table.largest.reaches(&table.smallest) {
+            return Err(format!("table {id} ends before it starts"));
+        }
+        let tables = self.keyspace(keyspace)?.runs.entry((level, run)).or_default();
+        let at = tables.partition_point(|other| other.smallest < table.smallest);
+        let neighbours = &tables[at.saturating_sub(1)..tables.len().min(at + 1)];
+        if let Some(other) = neighbours.iter().find(|other| other.overlaps(table)) {
+            return Err(format!("tables {} and {id} of run {run} overlap", other.id));
+        }
+        tables.insert(at, table.clone());
+        if self.places.insert(id, (keyspace, level, run)).is_some() {
+            return Err(format!("table {id} is there already"));
+        }
+        raise(&mut self.next_file, Some(id + 1));
+        raise(&mut self.next_run, Some(run + 1));
+        raise(&mut self.last_seq, Some(table.max_seq));
+        raise(&mut self.next_epoch, table.epochs.segments().iter().map(|segment| segment.hi).max());
+        Ok(())
+    }
+}
+
+/// Counters never go back: edits may be logged in another order than that in which their counters were read.
+fn raise<T: Ord + Copy>(counter: &mut T, to: Option<T>) {
+    *counter = (*counter).max(to.unwrap_or(*counter));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::KeyEnd;
+    use crate::tree::edit::tests::table;
+
+    fn state() -> ManifestState {
+        let mut state = ManifestState::new("default", "a = 1");
+        let edit = VersionEdit {
+            create_keyspaces: vec![(1, "other".into(), String::new())],
+            added: vec![
+                (0, 6, 2, table(10, "m", "p")),
+                (0, 6, 2, table(11, "a", "c")),
+                (0, 0, 3, table(12, "a", "z")),
+                (1, 0, 4, table(13, "a", "z")),
+            ],
+            log_floor: vec![(0, 8), (1, 5)],
+            ..Default::default()
+        };
+        state.apply(&edit).unwrap();
+        state
+    }
+
+    fn ids(state: &ManifestState, keyspace: KeyspaceId, level: u32, run: RunId) -> Vec<TableId> {
+        state.keyspaces[&keyspace].runs[&(level, run)].iter().map(|table| table.id).collect()
+    }
+
+    fn refusal(edit: VersionEdit) -> String {
+        state().apply(&edit).unwrap_err()
+    }
+
+    #[test]
+    fn runs_are_ordered_by_key_and_counters_lie_above_what_is_used() {
+        let state = state();
+        assert_eq!(ids(&state, 0, 6, 2), [11, 10]);
+        assert_eq!((state.next_file, state.next_run, state.next_keyspace, state.last_seq), (14, 5, 2, 30));
+        assert_eq!((state.table_count(), state.log_floor(), state.next_epoch), (4, 5, 2));
+    }
+
+    #[test]
+    fn counters_never_go_back() {
+        let mut state = state();
+        let edit = VersionEdit {
+            next_file: Some(3),
+            last_seq: Some(1),
+            next_epoch: Some(40),
+            log_floor: vec![(0, 2)],
+            ..Default::default()
+        };
+        state.apply(&edit).unwrap();
+        assert_eq!((state.next_file, state.last_seq, state.next_epoch), (14, 30, 40));
+        assert_eq!(state.keyspaces[&0].log_floor, 8);
+    }
+
+    #[test]
+    fn a_table_moves_to_another_level_by_one_edit() {
+        let mut state = state();
+        let moved = table(12, "a", "z");
+        let edit =
+            VersionEdit { removed: vec![(0, 12)], added: vec![(0, 1, 9, moved)], ..Default::default() };
+        state.apply(&edit).unwrap();
+        assert_eq!(ids(&state, 0, 1, 9), [12]);
+        assert!(!state.keyspaces[&0].runs.contains_key(&(0, 3)), "no run stays empty");
+    }
+
+    #[test]
+    fn a_dropped_keyspace_takes_its_tables_along_and_its_number_is_not_reused() {
+        let mut state = state();
+        state.apply(&VersionEdit { drop_keyspaces: vec![1], ..Default::default() }).unwrap();
+        assert!(!state.has_table(13) && state.has_table(12));
+        assert_eq!((state.next_keyspace, state.log_floor()), (2, 8));
+    }
+
+    #[test]
+    fn edits_that_do_not_fit_are_refused() {
+        let add =
+            |level, run, table| VersionEdit { added: vec![(0, level, run, table)], ..Default::default() };
+        assert!(refusal(add(6, 2, table(20, "c", "d"))).contains("overlap"), "overlaps its left neighbour");
+        assert!(refusal(add(6, 2, table(20, "d", "n"))).contains("overlap"), "overlaps its right neighbour");
+        assert!(refusal(add(6, 2, table(20, "m", "m"))).contains("overlap"), "starts with its neighbour");
+        assert!(refusal(add(6, 7, table(10, "a", "b"))).contains("already"));
+        assert!(refusal(add(MAX_LEVEL + 1, 7, table(20, "a", "b"))).contains("too large"));
+        assert!(refusal(add(6, 7, table(20, "b", "a"))).contains("before it starts"));
+        let remove = |keyspace, id| VersionEdit { removed: vec![(keyspace, id)], ..Default::default() };
+        assert!(refusal(remove(0, 99)).contains("no table 99"));
+        assert!(refusal(remove(1, 10)).contains("no table 10"), "the table of another keyspace");
+        let create = |id, name: &str| VersionEdit {
+            create_keyspaces: vec![(id, name.into(), String::new())],
+            ..Default::default()
+        };
+        assert!(refusal(create(1, "new")).contains("second"));
+        assert!(refusal(create(5, "other")).contains("second"));
+        assert!(
+            refusal(VersionEdit { drop_keyspaces: vec![7], ..Default::default() }).contains("no keyspace")
+        );
+        assert!(refusal(VersionEdit { drop_keyspaces: vec![0], ..Default::default() }).contains("default"));
+        assert!(
+            refusal(VersionEdit { set_options: vec![(7, "".into())], ..Default::default() }).contains("7")
+        );
+    }
+
+    #[test]
+    fn tables_that_only_touch_fit_into_one_run() {
+        let mut state = state();
+        let mut left = table(20, "d", "");
+        left.largest = KeyEnd::Excluded(b"m"[..].into());
+        state.apply(&VersionEdit { added: vec![(0, 6, 2, left)], ..Default::default() }).unwrap();
+        assert_eq!(ids(&state, 0, 6, 2), [11, 20, 10]);
+    }
+
+    #[test]
+    fn a_snapshot_rebuilds_the_state() {
+        let state = state();
+        let mut bytes = Vec::new();
+        state.snapshot().encode(&mut bytes);
+        let mut rebuilt = ManifestState::default();
+        rebuilt.apply(&VersionEdit::decode(&bytes).unwrap()).unwrap();
+        assert_eq!(rebuilt, state);
+    }
+}

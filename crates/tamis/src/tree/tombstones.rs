@@ -1,0 +1,281 @@
+//! Range tombstones: deletes of whole key ranges, cut into fragments that do not overlap.
+//!
+//! A range tombstone deletes every version in `[start, end)` that is older than it. Overlapping tombstones
+//! are *fragmented*: cut at each other's borders, so that one binary search finds all tombstones over a key.
+//!
+//! Invariants of [`Tombstones`]:
+//! * Fragments are sorted by start, not empty, and do not overlap; only the last may have no end.
+//! * A fragment's sequence numbers are strictly descending, never 0, and at least one.
+//! * Two fragments that touch differ in their sequence numbers. So equal sets of deletes are equal values.
+//!
+//! Immutable values; any thread may read them.
+//!
+//! Nested tombstones cost space: `n` of them, each within the one before, make `2n − 1` fragments with `n²`
+//! sequence numbers in all. Flushes and compactions bring that down with [`Tombstones::retain_visible`].
+
+use std::collections::BTreeMap;
+
+use crate::codec::{Decoder, Encode};
+use crate::key::{KeyBytes, MAX_SEQNO, SeqNo};
+
+/// One delete of a key range, as it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RangeTombstone {
+    /// The first key deleted.
+    pub(crate) start: KeyBytes,
+    /// The first key behind the range; `None` if it has no end.
+    pub(crate) end: Option<KeyBytes>,
+    /// The tombstone's place in the order of writes: older versions are deleted.
+    pub(crate) seq: SeqNo,
+}
+
+/// A key range over which the same tombstones lie.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fragment {
+    /// The first key.
+    pub(crate) start: KeyBytes,
+    /// The first key behind; `None` if there is no end.
+    pub(crate) end: Option<KeyBytes>,
+    /// The tombstones over the range, newest first.
+    pub(crate) seqs: Box<[SeqNo]>,
+}
+
+impl Fragment {
+    /// The newest tombstone that a reader at `snapshot` sees, or 0.
+    pub(crate) fn visible_at(&self, snapshot: SeqNo) -> SeqNo {
+        let newer = self.seqs.partition_point(|&seq| seq > snapshot);
+        self.seqs.get(newer).copied().unwrap_or(0)
+    }
+
+    fn ends_behind(&self, key: &[u8]) -> bool {
+        self.end.as_ref().is_none_or(|end| &end[..] > key)
+    }
+}
+
+/// A set of range tombstones, fragmented.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tombstones {
+    fragments: Vec<Fragment>,
+}
+
+impl Tombstones {
+    /// Cuts tombstones at each other's borders. Empty ranges, reversed ranges and sequence number 0 delete
+    /// nothing and vanish. O(n log n + size of the result).
+    pub(crate) fn fragment(tombstones: Vec<RangeTombstone>) -> Self {
+        let is_empty = |t: &RangeTombstone| t.seq == 0 || t.end.as_ref().is_some_and(|end| *end <= t.start);
+        // Where tombstones begin (true) and end (false).
+        let mut borders: Vec<(KeyBytes, SeqNo, bool)> = Vec::with_capacity(2 * tombstones.len());
+        for t in tombstones.into_iter().filter(|t| !is_empty(t)) {
+            borders.push((t.start, t.seq, true));
+            borders.extend(t.end.map(|end| (end, t.seq, false)));
+        }
+        borders.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+
+        let mut result = Tombstones::default();
+        // How many tombstones of each sequence number lie over the current stretch: pieces of one tombstone
+        // that was cut elsewhere may come in overlapping.
+        let mut open: BTreeMap<SeqNo, usize> = BTreeMap::new();
+        for stretch in borders.chunk_by(|a, b| a.0 == b.0) {
+            let key = &stretch[0].0;
+            if let Some(last) = result.fragments.last_mut()
+                && last.end.is_none()
+            {
+                last.end = Some(key.clone());
+            }
+            for &(_, seq, begins) in stretch {
+                let count = open.entry(seq).or_insert(0);
+                // Ends and begins of one key come in any order: the count may dip below zero in between.
+                *count = if begins { count.wrapping_add(1) } else { count.wrapping_sub(1) };
+            }
+            open.retain(|_, count| *count != 0);
+            if !open.is_empty() {
+                let seqs = open.keys().rev().copied().collect();
+                result.push(Fragment { start: key.clone(), end: None, seqs });
+            }
+        }
+        result
+    }
+
+    /// Appends a fragment behind the last, joining the two if they touch and say the same.
+    fn push(&mut self, fragment: Fragment) {
+        match self.fragments.last_mut() {
+            Some(last) if last.end.as_ref() == Some(&fragment.start) && last.seqs == fragment.seqs => {
+                last.end = fragment.end;
+            }
+            _ => self.fragments.push(fragment),
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.fragments.is_empty()
+    }
+
+    /// How many fragments there are.
+    pub(crate) fn len(&self) -> usize {
+        self.fragments.len()
+    }
+
+    /// The fragments in key order.
+    pub(crate) fn fragments(&self) -> &[Fragment] {
+        &self.fragments
+    }
+
+    /// Every tombstone of every fragment: by key, then newest first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = RangeTombstone> + '_ {
+        self.fragments.iter().flat_map(|f| {
+            f.seqs.iter().map(|&seq| RangeTombstone { start: f.start.clone(), end: f.end.clone(), seq })
+        })
+    }
+
+    /// The sequence number of the newest tombstone over `key` that a reader at `snapshot` sees, or 0:
+    /// versions of `key` with a smaller sequence number are deleted. O(log n).
+    #[inline]
+    pub(crate) fn cover(&self, key: &[u8], snapshot: SeqNo) -> SeqNo {
+        self.fragment_at(key).map_or(0, |fragment| fragment.visible_at(snapshot))
+    }
+
+    /// The fragment that holds `key`: an iterator that finds its key deleted goes on at the fragment's end
+    /// (or before its start, backwards). O(log n).
+    pub(crate) fn fragment_at(&self, key: &[u8]) -> Option<&Fragment> {
+        let next = self.fragments.partition_point(|f| &f.start[..] <= key);
+        self.fragments[..next].last().filter(|f| f.ends_behind(key))
+    }
+
+    /// What of the tombstones lies in `[lower, upper)`; without an upper bound if that is `None`.
+    pub(crate) fn clip(&self, lower: &[u8], upper: Option<&[u8]>) -> Tombstones {
+        let from = self.fragments.partition_point(|f| !f.ends_behind(lower));
+        let mut result = Tombstones::default();
+        for fragment in &self.fragments[from..] {
+            if upper.is_some_and(|upper| &fragment.start[..] >= upper || lower >= upper) {
+                break;
+            }
+            let mut fragment = fragment.clone();
+            if &fragment.start[..] < lower {
+                fragment.start = lower.into();
+            }
+            if let Some(upper) = upper.filter(|upper| fragment.ends_behind(upper)) {
+                fragment.end = Some(upper.into());
+            }
+            result.fragments.push(fragment);
+        }
+        result
+    }
+
+    /// All tombstones of several sets.
+    pub(crate) fn merge<'a>(sets: impl IntoIterator<Item = &'a Tombstones>) -> Tombstones {
+        let sets: Vec<&Tombstones> = sets.into_iter().filter(|set| !set.is_empty()).collect();
+        match sets[..] {
+            [] => Tombstones::default(),
+            [only] => only.clone(),
+            _ => Self::fragment(sets.into_iter().flat_map(Tombstones::iter).collect()),
+        }
+    }
+
+    /// What a compaction keeps. `readers` are the sequence numbers at which somebody may read, ascending: all
+    /// snapshots and, last, the newest visible one. Of the tombstones between two readers only the newest
+    /// matters; those newer than every reader all stay, as readers may yet come between them.
+    ///
+    /// With `bottommost` (nothing older lies below the compaction in its key range) a tombstone that even the
+    /// oldest reader sees goes too: the same compaction drops all that it deletes.
+    pub(crate) fn retain_visible(&self, readers: &[SeqNo], bottommost: bool) -> Tombstones {
+        let oldest = readers.first().copied().unwrap_or(0);
+        let mut result = Tombstones::default();
+        for fragment in &self.fragments {
+            let mut stripe_of_last = usize::MAX;
+            let kept = fragment.seqs.iter().copied().filter(|&seq| {
+                // The first reader that sees it; those with the same one are told apart by nobody.
+                let stripe = readers.partition_point(|&reader| reader < seq);
+                let is_newest = stripe == readers.len() || stripe != stripe_of_last;
+                stripe_of_last = stripe;
+                is_newest && !(bottommost && seq <= oldest)
+            });
+            let seqs: Box<[SeqNo]> = kept.collect();
+            if !seqs.is_empty() {
+                result.push(Fragment { start: fragment.start.clone(), end: fragment.end.clone(), seqs });
+            }
+        }
+        result
+    }
+
+    /// Appends the binary form: the number of fragments, and for each a byte of flags, its borders and its
+    /// sequence numbers, the first as it is and the others as distances. A start that is the end of the
+    /// fragment before is left out.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        out.put_varint(self.fragments.len() as u64);
+        let mut previous_end: Option<&KeyBytes> = None;
+        for fragment in &self.fragments {
+            let touches = previous_end == Some(&fragment.start);
+            out.put_u8(if touches { TOUCHES } else { 0 } | if fragment.end.is_none() { ENDLESS } else { 0 });
+            if !touches {
+                out.put_bytes(&fragment.start);
+            }
+            if let Some(end) = &fragment.end {
+                out.put_bytes(end);
+            }
+            out.put_varint(fragment.seqs.len() as u64);
+            let mut previous = None;
+            for &seq in &fragment.seqs {
+                out.put_varint(previous.map_or(seq, |previous: SeqNo| previous - seq));
+                previous = Some(seq);
+            }
+            previous_end = fragment.end.as_ref();
+        }
+    }
+
+    /// Reads what [`encode`](Self::encode) wrote; `None` if `bytes` are anything else. Allocates no more than
+    /// a small multiple of `bytes`.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Tombstones> {
+        let mut input = Decoder::new(bytes);
+        let mut result = Tombstones::default();
+        for _ in 0..input.varint()? {
+            let flags = input.u8().filter(|flags| *flags <= TOUCHES | ENDLESS)?;
+            let previous_end = match result.fragments.last() {
+                // Nothing lies behind a range without end.
+                Some(last) => Some(last.end.as_ref()?),
+                None => None,
+            };
+            let start: KeyBytes = match flags & TOUCHES {
+                0 => input.bytes()?.into(),
+                _ => previous_end?.clone(),
+            };
+            let end: Option<KeyBytes> = match flags & ENDLESS {
+                0 => Some(input.bytes()?.into()),
+                _ => None,
+            };
+            if end.as_ref().is_some_and(|end| *end <= start) {
+                return None;
+            }
+            match previous_end {
+                Some(previous) if *previous > start || (*previous == start) != (flags & TOUCHES != 0) => {
+                    return None;
+                }
+                _ => {}
+            }
+            let seqs = decode_seqs(&mut input)?;
+            if flags & TOUCHES != 0 && result.fragments.last().is_some_and(|last| last.seqs == seqs) {
+                return None;
+            }
+            result.fragments.push(Fragment { start, end, seqs });
+        }
+        input.is_empty().then_some(result)
+    }
+}
+
+/// The fragment starts where the one before ends.
+const TOUCHES: u8 = 1;
+/// The fragment has no end.
+const ENDLESS: u8 = 2;
+
+fn decode_seqs(input: &mut Decoder<'_>) -> Option<Box<[SeqNo]>> {
+    let count = input.varint_usize().filter(|count| (1..=input.remaining()).contains(count))?;
+    let mut seqs = Vec::with_capacity(count);
+    seqs.push(input.varint().filter(|seq| (1..=MAX_SEQNO).contains(seq))?);
+    for i in 1..count {
+        let distance = input.varint().filter(|distance| *distance > 0)?;
+        seqs.push(seqs[i - 1].checked_sub(distance).filter(|seq| *seq > 0)?);
+    }
+    Some(seqs.into_boxed_slice())
+}
+
+#[cfg(test)]
+mod tests;

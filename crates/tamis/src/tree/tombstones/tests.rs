@@ -1,0 +1,167 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn key(k: u8) -> KeyBytes {
+    [k][..].into()
+}
+
+fn tombstone(start: u8, end: Option<u8>, seq: SeqNo) -> RangeTombstone {
+    RangeTombstone { start: key(start), end: end.map(key), seq }
+}
+
+fn shape(set: &Tombstones) -> Vec<(u8, Option<u8>, &[SeqNo])> {
+    set.fragments().iter().map(|f| (f.start[0], f.end.as_ref().map(|end| end[0]), &f.seqs[..])).collect()
+}
+
+/// The definition: the newest tombstone over the key that the reader sees.
+fn naive_cover(tombstones: &[RangeTombstone], k: u8, snapshot: SeqNo) -> SeqNo {
+    let covers = |t: &&RangeTombstone| t.start[0] <= k && t.end.as_ref().is_none_or(|end| k < end[0]);
+    tombstones.iter().filter(covers).map(|t| t.seq).filter(|seq| *seq <= snapshot).max().unwrap_or(0)
+}
+
+#[test]
+fn overlapping_tombstones_are_cut_at_each_others_borders() {
+    let set =
+        Tombstones::fragment(vec![tombstone(1, Some(6), 5), tombstone(4, None, 9), tombstone(8, Some(8), 7)]);
+    assert_eq!(shape(&set), [(1, Some(4), &[5][..]), (4, Some(6), &[9, 5]), (6, None, &[9])]);
+    assert_eq!((set.cover(&[5], 100), set.cover(&[5], 8), set.cover(&[5], 4)), (9, 5, 0));
+    assert_eq!((set.cover(&[0], 100), set.cover(&[255, 255], 100)), (0, 9));
+    assert_eq!(set.fragment_at(&[4]).unwrap().end, Some(key(6)));
+    assert_eq!(set.fragment_at(&[0]), None);
+}
+
+#[test]
+fn pieces_of_one_tombstone_join_again() {
+    let whole = Tombstones::fragment(vec![tombstone(1, Some(9), 3)]);
+    let parts = [whole.clip(&[1], Some(&[4])), whole.clip(&[4], None), whole.clip(&[2], Some(&[6]))];
+    assert_eq!(Tombstones::merge(&parts), whole);
+    assert_eq!(Tombstones::merge(&parts[..1]), parts[0]);
+    assert!(Tombstones::merge([]).is_empty());
+}
+
+#[test]
+fn a_compaction_keeps_the_newest_of_each_stripe_of_readers() {
+    let set = Tombstones::fragment([2, 3, 5, 6, 8, 9].map(|seq| tombstone(1, Some(2), seq)).to_vec());
+    let kept = |readers: &[SeqNo], bottommost| {
+        set.retain_visible(readers, bottommost).fragments().first().map_or(vec![], |f| f.seqs.to_vec())
+    };
+    assert_eq!(kept(&[3, 7], false), [9, 8, 6, 3], "those behind the last reader stay");
+    assert_eq!(kept(&[3, 7], true), [9, 8, 6]);
+    assert_eq!(kept(&[20], false), [9]);
+    assert_eq!(kept(&[20], true), []);
+    assert_eq!(kept(&[], true), [9, 8, 6, 5, 3, 2], "nothing is known of readers");
+}
+
+#[test]
+fn fragments_that_become_equal_are_joined_by_a_compaction() {
+    let set = Tombstones::fragment(vec![tombstone(1, Some(9), 7), tombstone(4, Some(6), 3)]);
+    assert_eq!(set.len(), 3);
+    assert_eq!(shape(&set.retain_visible(&[10], false)), [(1, Some(9), &[7][..])]);
+}
+
+#[test]
+fn forms_that_encode_never_writes_are_refused() {
+    for (bytes, why) in [
+        (&[][..], "no count"),
+        (&[1][..], "no fragment"),
+        (&[1, 0, 1, 5, 1, 5, 1, 1], "an empty range"),
+        (&[1, 1, 1, 9, 1, 1], "touches nothing"),
+        (&[1, 4, 1, 5, 1, 6, 1, 1], "an unknown flag"),
+        (&[1, 2, 1, 5, 0], "no sequence numbers"),
+        (&[1, 2, 1, 5, 1, 0], "sequence number 0"),
+        (&[1, 2, 1, 5, 2, 3, 3], "a distance down to 0"),
+        (&[1, 2, 1, 5, 1, 3, 0], "bytes behind the end"),
+        (&[2, 2, 1, 5, 1, 3, 2, 1, 6, 1, 2], "a fragment behind one without end"),
+        (&[2, 0, 1, 1, 1, 5, 1, 3, 1, 1, 6, 1, 3], "equal neighbours"),
+        (&[2, 0, 1, 1, 1, 5, 1, 3, 0, 1, 5, 1, 6, 1, 4], "a touching start written out"),
+    ] {
+        assert_eq!(Tombstones::decode(bytes), None, "{why}");
+    }
+    let mut huge = vec![1, 2, 1, 5];
+    huge.put_varint(u64::MAX);
+    assert_eq!(Tombstones::decode(&huge), None, "a length beyond the end allocates nothing");
+}
+
+fn any_tombstones() -> impl Strategy<Value = Vec<RangeTombstone>> {
+    let one = (0u8..40, prop::option::weighted(0.9, 0u8..40), 0u64..30);
+    prop::collection::vec(one.prop_map(|(start, end, seq)| tombstone(start, end, seq)), 0..12)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn cover_agrees_with_the_definition(tombstones in any_tombstones(), snapshot in 0u64..32) {
+        let set = Tombstones::fragment(tombstones.clone());
+        for k in 0..42 {
+            prop_assert_eq!(set.cover(&[k], snapshot), naive_cover(&tombstones, k, snapshot));
+            if let Some(fragment) = set.fragment_at(&[k]) {
+                prop_assert!(fragment.start[0] <= k && fragment.end.as_ref().is_none_or(|end| k < end[0]));
+            }
+        }
+    }
+
+    #[test]
+    fn merging_is_fragmenting_all_at_once(a in any_tombstones(), b in any_tombstones()) {
+        let merged = Tombstones::merge(&[Tombstones::fragment(a.clone()), Tombstones::fragment(b.clone())]);
+        prop_assert_eq!(merged, Tombstones::fragment([a, b].concat()));
+    }
+
+    #[test]
+    fn clipping_keeps_what_lies_within_and_nothing_else(
+        tombstones in any_tombstones(), lower in 0u8..42, upper in prop::option::of(0u8..42),
+    ) {
+        let clipped = Tombstones::fragment(tombstones.clone()).clip(&[lower], upper.as_ref().map(std::slice::from_ref));
+        for k in 0..42 {
+            let inside = k >= lower && upper.is_none_or(|upper| k < upper);
+            prop_assert_eq!(clipped.cover(&[k], 30), if inside { naive_cover(&tombstones, k, 30) } else { 0 });
+        }
+        prop_assert_eq!(&Tombstones::fragment(clipped.iter().collect()), &clipped, "the invariants hold");
+    }
+
+    #[test]
+    fn what_readers_see_survives_a_compaction(
+        tombstones in any_tombstones(), readers in prop::collection::btree_set(0u64..32, 0..5), bottommost: bool,
+    ) {
+        let readers: Vec<SeqNo> = readers.into_iter().collect();
+        let set = Tombstones::fragment(tombstones);
+        let kept = set.retain_visible(&readers, bottommost);
+        let newest = readers.last().copied().unwrap_or(0);
+        for (k, reader) in (0..42).flat_map(|k| readers.iter().copied().chain(newest..32).map(move |r| (k, r))) {
+            let (before, after) = (set.cover(&[k], reader), kept.cover(&[k], reader));
+            let dropped = bottommost && before <= readers.first().copied().unwrap_or(0) && after == 0;
+            prop_assert!(before == after || dropped, "key {} at {}: {} became {}", k, reader, before, after);
+        }
+        prop_assert_eq!(&Tombstones::fragment(kept.iter().collect()), &kept, "the invariants hold");
+    }
+
+    #[test]
+    fn the_binary_form_reads_back(tombstones in any_tombstones()) {
+        let set = Tombstones::fragment(tombstones);
+        let mut bytes = Vec::new();
+        set.encode(&mut bytes);
+        prop_assert_eq!(Tombstones::decode(&bytes), Some(set));
+        for end in 0..bytes.len() {
+            prop_assert_eq!(Tombstones::decode(&bytes[..end]), None);
+        }
+    }
+
+    #[test]
+    fn whatever_is_decoded_holds_the_invariants(
+        tombstones in any_tombstones(), changes in prop::collection::vec((any::<prop::sample::Index>(), 0u8..8), 1..4),
+    ) {
+        let mut bytes = Vec::new();
+        Tombstones::fragment(tombstones).encode(&mut bytes);
+        for (at, byte) in changes {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        if let Some(set) = Tombstones::decode(&bytes) {
+            prop_assert_eq!(&Tombstones::fragment(set.iter().collect()), &set);
+            let mut again = Vec::new();
+            set.encode(&mut again);
+            prop_assert_eq!(again, bytes, "one form for one set");
+        }
+    }
+}

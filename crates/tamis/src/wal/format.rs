@@ -1,0 +1,217 @@
+//! The bytes of a log's header and of a record's head, as `docs/log-format.md` describes them.
+
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+
+use crate::codec::{Decoder, Encode};
+use crate::tree::meta::LogId;
+
+/// The length of the header of every log, in bytes. The first record starts here.
+pub(crate) const HEADER_BYTES: u64 = 32;
+
+/// The version of the format that this code writes, and the newest that it reads.
+pub(super) const FORMAT_VERSION: u32 = 1;
+
+const MAGIC: [u8; 8] = *b"TAMISLOG";
+const FLAG_REUSED: u8 = 1;
+
+/// Where the type byte of a record lies: behind the checksum and the head check.
+pub(super) const TYPE_AT: usize = 12;
+
+/// The shortest record: checksum, head check, type, two one-byte numbers.
+pub(super) const MIN_RECORD_BYTES: u64 = TYPE_AT as u64 + 3;
+
+/// The longest head, with both numbers ten bytes long.
+pub(super) const MAX_HEAD_BYTES: usize = TYPE_AT + 1 + 10 + 10;
+
+/// What the records of a log mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum LogKind {
+    /// Groups of committed batches.
+    Writes = 1,
+    /// Edits of the tree's shape.
+    Manifest = 2,
+}
+
+/// What a log's header says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LogHeader {
+    /// What the records mean.
+    pub(crate) kind: LogKind,
+    /// The log's number, which is also in its file name.
+    pub(crate) id: LogId,
+    /// Whether the file had another content before, whose bytes may follow the log's last record.
+    pub(crate) reused: bool,
+}
+
+impl LogHeader {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(HEADER_BYTES as usize);
+        bytes.extend_from_slice(&MAGIC);
+        bytes.put_u32(FORMAT_VERSION);
+        bytes.put_u8(self.kind as u8);
+        bytes.put_u8(if self.reused { FLAG_REUSED } else { 0 });
+        bytes.put_u16(0);
+        bytes.put_u64(self.id);
+        bytes.put_u64(xxh3_64(&bytes));
+        bytes
+    }
+}
+
+/// A header whose checksum is right, whatever it says.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RawHeader {
+    pub(super) version: u32,
+    pub(super) kind: u8,
+    pub(super) reused: bool,
+    pub(super) id: LogId,
+}
+
+impl RawHeader {
+    /// Reads the header at the start of `bytes`; `None` if it is cut short or not intact.
+    pub(super) fn decode(bytes: &[u8]) -> Option<RawHeader> {
+        let mut d = Decoder::new(bytes);
+        let magic = d.take(MAGIC.len())?;
+        let version = d.u32()?;
+        let kind = d.u8()?;
+        let flags = d.u8()?;
+        d.u16()?;
+        let id = d.u64()?;
+        let checksum = d.u64()?;
+        let intact = magic == MAGIC && checksum == xxh3_64(&bytes[..HEADER_BYTES as usize - 8]);
+        intact.then_some(RawHeader { version, kind, reused: flags & FLAG_REUSED != 0, id })
+    }
+}
+
+/// What a record is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum RecordType {
+    /// A payload.
+    Data = 1,
+    /// The log ends here and is complete.
+    Close = 2,
+}
+
+impl RecordType {
+    pub(super) fn from_byte(byte: u8) -> Option<RecordType> {
+        match byte {
+            1 => Some(RecordType::Data),
+            2 => Some(RecordType::Close),
+            _ => None,
+        }
+    }
+}
+
+/// The seed of the checksums of the record at `offset` of log `id`.
+pub(super) fn seed(id: LogId, offset: u64) -> u64 {
+    // One multiplication spreads the id, then a bijective finaliser, so that two places differ in the seed
+    // unless their ids and offsets were chosen to collide.
+    let mut x = id.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ offset;
+    x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    x ^ (x >> 31)
+}
+
+/// The check over type, length and distance alone (`bytes` starts at the type byte). It lets a search for
+/// records dismiss what is none without hashing as many bytes as a would-be length says.
+fn head_check(seed: u64, bytes: &[u8]) -> u32 {
+    xxh3_64_with_seed(bytes, !seed) as u32
+}
+
+/// The head of a record: all of it but checksum and payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RecordHead {
+    pub(super) kind: RecordType,
+    pub(super) payload_len: u64,
+    /// The log was durable up to here when the record was written.
+    pub(super) synced: u64,
+    /// The bytes from the record's start to its payload.
+    pub(super) head_len: usize,
+}
+
+impl RecordHead {
+    /// Appends the head of a record at `offset` to `buf`, with zeros where the checksum belongs, and gives
+    /// the head's length.
+    pub(super) fn encode(
+        buf: &mut Vec<u8>,
+        id: LogId,
+        offset: u64,
+        kind: RecordType,
+        payload_len: u64,
+        synced: u64,
+    ) -> usize {
+        let start = buf.len();
+        buf.extend_from_slice(&[0; TYPE_AT]);
+        buf.put_u8(kind as u8);
+        buf.put_varint(payload_len);
+        buf.put_varint(offset - synced);
+        let check = head_check(seed(id, offset), &buf[start + TYPE_AT..]);
+        buf[start + 8..start + TYPE_AT].copy_from_slice(&check.to_le_bytes());
+        buf.len() - start
+    }
+
+    /// Reads the head at the start of `bytes`, which lie at `offset` of a log of `file_len` bytes. `None` if
+    /// it is not intact or describes a record that would not fit.
+    pub(super) fn parse(bytes: &[u8], id: LogId, offset: u64, file_len: u64) -> Option<RecordHead> {
+        let mut d = Decoder::new(bytes);
+        d.u64()?;
+        let check = d.u32()?;
+        let kind = RecordType::from_byte(d.u8()?)?;
+        let payload_len = d.varint()?;
+        let synced = offset.checked_sub(d.varint()?)?;
+        let head_len = bytes.len() - d.remaining();
+        if file_len.checked_sub(offset)?.checked_sub(head_len as u64)? < payload_len {
+            return None;
+        }
+        let intact = check == head_check(seed(id, offset), &bytes[TYPE_AT..head_len]);
+        intact.then_some(RecordHead { kind, payload_len, synced, head_len })
+    }
+
+    /// The offset right behind the record, if it starts at `offset`.
+    pub(super) fn end(&self, offset: u64) -> u64 {
+        offset + self.head_len as u64 + self.payload_len
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_round_trip_and_any_flipped_bit_shows() {
+        let header = LogHeader { kind: LogKind::Manifest, id: 77, reused: true };
+        let bytes = header.encode();
+        assert_eq!(bytes.len() as u64, HEADER_BYTES);
+        let raw = RawHeader::decode(&bytes).unwrap();
+        assert_eq!((raw.version, raw.kind, raw.reused, raw.id), (FORMAT_VERSION, 2, true, 77));
+        for bit in 0..bytes.len() * 8 {
+            let mut bad = bytes.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert!(RawHeader::decode(&bad).is_none(), "bit {bit}");
+        }
+        assert!(RawHeader::decode(&bytes[..31]).is_none());
+    }
+
+    #[test]
+    fn a_head_belongs_to_one_log_and_one_offset() {
+        let mut buf = Vec::new();
+        let len = RecordHead::encode(&mut buf, 5, 1000, RecordType::Data, 3, 900);
+        buf.extend_from_slice(b"abc");
+        let head = RecordHead::parse(&buf, 5, 1000, 2000).unwrap();
+        assert_eq!((head.payload_len, head.synced, head.head_len), (3, 900, len));
+        assert_eq!(head.end(1000), 1000 + buf.len() as u64);
+        assert!(RecordHead::parse(&buf, 6, 1000, 2000).is_none(), "another log");
+        assert!(RecordHead::parse(&buf, 5, 1001, 2000).is_none(), "another offset");
+        assert!(RecordHead::parse(&buf, 5, 1000, head.end(1000) - 1).is_none(), "beyond the file");
+    }
+
+    #[test]
+    fn the_longest_and_the_shortest_head_have_the_stated_lengths() {
+        let mut buf = Vec::new();
+        assert_eq!(RecordHead::encode(&mut buf, 1, u64::MAX, RecordType::Data, u64::MAX, 0), MAX_HEAD_BYTES);
+        buf.clear();
+        let shortest = RecordHead::encode(&mut buf, 1, 32, RecordType::Close, 0, 32);
+        assert_eq!(shortest as u64, MIN_RECORD_BYTES);
+    }
+}

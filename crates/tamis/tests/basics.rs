@@ -1,0 +1,245 @@
+//! The public API in everyday use.
+
+use std::ops::Bound;
+
+use tamis::{AdminError, Db, KeyspaceOptions, OpenError, Options, ReadError, WriteBatch, WriteError};
+
+fn small() -> Options {
+    let mut options = Options::default();
+    options.keyspace.memtable_bytes = 64 << 10;
+    options.keyspace.table_bytes = 64 << 10;
+    options
+}
+
+fn key(i: u32) -> Vec<u8> {
+    format!("key{i:06}").into_bytes()
+}
+
+fn value(i: u32) -> Vec<u8> {
+    format!("value {i} {}", "x".repeat(i as usize % 200)).into_bytes()
+}
+
+#[test]
+fn what_was_written_is_read_back_through_flush_compaction_and_reopening() {
+    let dir = tempfile::tempdir().unwrap();
+    let count = 20_000u32;
+    {
+        let db = Db::open(dir.path(), small()).unwrap();
+        for i in 0..count {
+            let i = i.wrapping_mul(7919) % count;
+            db.put(key(i), value(i)).unwrap();
+        }
+        for i in (0..count).step_by(10) {
+            db.delete(key(i)).unwrap();
+        }
+        db.settle().unwrap();
+        check(&db, count);
+        db.close().unwrap();
+    }
+    let db = Db::open(dir.path(), small()).unwrap();
+    check(&db, count);
+    db.compact().unwrap();
+    check(&db, count);
+    let stats = db.stats();
+    let keyspace = &stats.keyspaces[0];
+    assert_eq!(keyspace.runs, 1, "{keyspace:#?}");
+    assert_eq!(keyspace.deletes, 0, "a full compaction leaves no delete");
+    assert_eq!(keyspace.entries, u64::from(count - count / 10));
+    assert!(db.verify().unwrap().problems.is_empty());
+}
+
+fn check(db: &Db, count: u32) {
+    let keys: Vec<_> = (0..count).map(key).collect();
+    let found = db.multi_get(&keys).unwrap();
+    for i in 0..count {
+        let expected = (i % 10 != 0).then(|| value(i));
+        assert_eq!(db.get(key(i)).unwrap().map(|v| v.to_vec()), expected, "key {i}");
+        assert_eq!(found[i as usize].as_ref().map(|v| v.to_vec()), expected, "key {i} in a batch");
+    }
+    let alive: Vec<_> = (0..count).filter(|i| i % 10 != 0).map(|i| (key(i), value(i))).collect();
+    let forward: Vec<_> = db.iter().map(|kv| kv.unwrap()).map(|(k, v)| (k.to_vec(), v.to_vec())).collect();
+    assert_eq!(forward, alive);
+    let backward: Vec<_> =
+        db.iter().rev().map(|kv| kv.unwrap()).map(|(k, v)| (k.to_vec(), v.to_vec())).collect();
+    assert!(backward.iter().eq(alive.iter().rev()));
+}
+
+#[test]
+fn a_get_computes_one_digest_at_any_number_of_runs_and_without_sharing_one_per_filter() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut options = small();
+    options.keyspace.auto_compaction = false;
+    for sharing in [true, false] {
+        options.hash_sharing = sharing;
+        let db = Db::open(dir.path(), options.clone()).unwrap();
+        for round in 0..12 {
+            for i in 0..300 {
+                db.put(key(i * 12 + round), value(i)).unwrap();
+            }
+            db.flush().unwrap();
+        }
+        let runs = db.stats().keyspaces[0].runs as u64;
+        assert!(runs >= 12);
+        let before = db.stats().read;
+        let (absent, present) = (500, 500);
+        for i in 0..absent {
+            // Within the key range of every run.
+            assert_eq!(db.get(format!("key{:06}x", 20 + i * 7)).unwrap(), None);
+        }
+        let empty = db.stats().read - before;
+        assert_eq!(empty.gets, absent);
+        assert_eq!(empty.filter_probes, absent * runs);
+        assert_eq!(empty.digests, if sharing { absent } else { absent * runs });
+        let before = db.stats().read;
+        let keys: Vec<_> = (0..present as u32).map(key).collect();
+        assert!(db.multi_get(&keys).unwrap().iter().all(Option::is_some));
+        let batch = db.stats().read - before;
+        assert_eq!(batch.gets, present);
+        assert_eq!(batch.digests, if sharing { present } else { batch.filter_probes });
+        assert!(batch.block_reads >= present && batch.block_reads < present + present / 5);
+    }
+}
+
+#[test]
+fn snapshots_and_iterators_see_their_moment() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), small()).unwrap();
+    for i in 0..3000 {
+        db.put(key(i), "old").unwrap();
+    }
+    let snapshot = db.snapshot();
+    let mut iter = db.range(key(100)..key(200));
+    assert_eq!(iter.next().unwrap().unwrap().0, key(100));
+    for i in 0..3000 {
+        db.put(key(i), "new").unwrap();
+    }
+    db.delete_range(key(150)..key(1000)).unwrap();
+    db.compact().unwrap();
+    assert_eq!(snapshot.get(key(500)).unwrap().unwrap(), "old");
+    assert_eq!(db.get(key(500)).unwrap(), None);
+    assert_eq!(db.get(key(100)).unwrap().unwrap(), "new");
+    assert!(iter.by_ref().all(|item| item.unwrap().1 == "old"));
+    assert_eq!(snapshot.range(key(100)..key(200)).rev().count(), 100);
+    assert_eq!(snapshot.prefix("key").filter(|item| item.as_ref().unwrap().1 == "old").count(), 3000);
+    drop((snapshot, iter));
+    db.put("more", "data").unwrap();
+    db.compact().unwrap();
+    assert_eq!(db.stats().keyspaces[0].entries, 3000 - 850 + 1);
+}
+
+#[test]
+fn bounds_of_all_kinds_from_both_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), small()).unwrap();
+    for k in ["a", "b", "b\0", "c", "d"] {
+        db.put(k, k).unwrap();
+    }
+    let keys = |iter: tamis::Iter| iter.map(|item| item.unwrap().0.to_vec()).collect::<Vec<_>>();
+    assert_eq!(keys(db.range("b".."d")), [&b"b"[..], b"b\0", b"c"]);
+    assert_eq!(keys(db.range("b"..="d")), [&b"b"[..], b"b\0", b"c", b"d"]);
+    assert_eq!(keys(db.range::<&str>((Bound::Excluded("b"), Bound::Unbounded))), [&b"b\0"[..], b"c", b"d"]);
+    assert_eq!(keys(db.range("d".."b")), Vec::<Vec<u8>>::new());
+    assert_eq!(keys(db.prefix("b")), [&b"b"[..], b"b\0"]);
+    let mut both = db.iter();
+    let mut order = Vec::new();
+    while let Some(item) = both.next() {
+        order.push(item.unwrap().0.to_vec());
+        order.extend(both.next_back().map(|item| item.unwrap().0.to_vec()));
+    }
+    assert_eq!(order, [&b"a"[..], b"d", b"b", b"c", b"b\0"]);
+    assert!(both.next().is_none() && both.next_back().is_none());
+}
+
+#[test]
+fn batches_are_atomic_across_keyspaces_and_limits_are_errors() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), small()).unwrap();
+    let users = db.create_keyspace("users", KeyspaceOptions::default()).unwrap();
+    let mut batch = WriteBatch::new();
+    batch.put("a", "1").put_in(&users, "b", "2").delete("c");
+    db.write(batch).unwrap();
+    assert_eq!(users.get("b").unwrap().unwrap(), "2");
+    assert!(matches!(
+        db.create_keyspace("users", KeyspaceOptions::default()),
+        Err(AdminError::KeyspaceExists { .. })
+    ));
+    assert!(matches!(
+        db.put(vec![0; (64 << 10) + 1], ""),
+        Err(WriteError::KeyTooLong { len: 65537, max: 65536 })
+    ));
+    db.put(vec![0; 64 << 10], "long key").unwrap();
+    db.put("", "empty key").unwrap();
+    assert_eq!(db.get("").unwrap().unwrap(), "empty key");
+    assert!(matches!(db.delete_range("b".."a"), Err(WriteError::ReversedRange)));
+    db.flush().unwrap();
+    db.close().unwrap();
+
+    let db = Db::open(dir.path(), small()).unwrap();
+    assert_eq!(db.keyspaces(), ["default", "users"]);
+    let users = db.keyspace("users").unwrap();
+    assert_eq!(users.get("b").unwrap().unwrap(), "2");
+    assert_eq!(db.get(vec![0; 64 << 10]).unwrap().unwrap(), "long key");
+    db.drop_keyspace("users").unwrap();
+    assert!(matches!(users.get("b"), Err(ReadError::Dropped { .. })));
+    assert!(matches!(users.put("b", "3"), Err(WriteError::Dropped { .. })));
+    assert!(matches!(db.drop_keyspace("default"), Err(AdminError::DefaultKeyspace)));
+    let elsewhere = tempfile::tempdir().unwrap();
+    let other = Db::open(elsewhere.path(), small()).unwrap();
+    let foreign = other.create_keyspace("foreign", KeyspaceOptions::default()).unwrap();
+    let mut batch = WriteBatch::new();
+    batch.put_in(&foreign, "x", "y");
+    assert!(matches!(db.write(batch), Err(WriteError::ForeignKeyspace { .. })));
+}
+
+#[test]
+fn a_second_opening_is_refused_and_a_read_only_one_shows_the_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), small()).unwrap();
+    db.put("in the log", "yes").unwrap();
+    assert!(matches!(Db::open(dir.path(), small()), Err(OpenError::Locked { .. })));
+    let reader = Db::open_read_only(dir.path(), small()).unwrap();
+    assert_eq!(reader.get("in the log").unwrap().unwrap(), "yes");
+    assert!(matches!(reader.put("x", "y"), Err(WriteError::ReadOnly)));
+    db.close().unwrap();
+    assert!(Db::open(dir.path(), small()).is_ok());
+    let missing = Options { create_if_missing: false, ..small() };
+    assert!(matches!(Db::open(dir.path().join("no"), missing), Err(OpenError::NotFound { .. })));
+}
+
+#[test]
+fn a_checkpoint_is_a_database_of_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path().join("db"), small()).unwrap();
+    for i in 0..5000 {
+        db.put(key(i), value(i)).unwrap();
+    }
+    db.checkpoint(dir.path().join("copy")).unwrap();
+    for i in 0..5000 {
+        db.delete(key(i)).unwrap();
+    }
+    db.compact().unwrap();
+    let copy = Db::open(dir.path().join("copy"), small()).unwrap();
+    assert_eq!(copy.iter().count(), 5000);
+    assert_eq!(copy.get(key(4999)).unwrap().unwrap(), value(4999));
+    assert!(matches!(db.checkpoint(dir.path().join("copy")), Err(AdminError::TargetExists { .. })));
+}
+
+#[test]
+fn explain_shows_the_path_of_a_get() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), small()).unwrap();
+    db.put("key", "value").unwrap();
+    db.flush().unwrap();
+    let explanation = db.explain_get("key").unwrap();
+    assert_eq!(explanation.cost.digests, 1);
+    assert_eq!(explanation.cost.block_reads, 1);
+    assert!(matches!(explanation.outcome, tamis::ExplainOutcome::Found { value_bytes: 5, .. }));
+    assert!(
+        matches!(
+            explanation.steps.last(),
+            Some(tamis::ExplainStep::Run { level: 0, filter: tamis::FilterAnswer::Maybe, found: true, block: Some(block), .. })
+                if block.hash_index == "hit"
+        ),
+        "{explanation:#?}"
+    );
+}
