@@ -338,46 +338,39 @@ impl<'a> Iterator for Ops<'a> {
 
 impl std::iter::FusedIterator for Ops<'_> {}
 
-/// Appends to `buf` what a log record starts with: the sequence number of the group's first operation. The
-/// operations of the group's batches follow.
-pub(crate) fn encode_group_head(buf: &mut Vec<u8>, first_seq: SeqNo) {
-    buf.put_varint(first_seq);
+/// What stands at the start of every record of the write-ahead log, before the operations of its group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct GroupHeader {
+    /// The first operation's sequence number; the others follow one by one.
+    pub(crate) first_seq: SeqNo,
+    /// How many operations follow, at least one.
+    pub(crate) count: u64,
+    /// Every earlier log was synced when this record was written: if one of them is found short, it is damaged.
+    pub(crate) older_logs_synced: bool,
 }
 
-/// The operations of one commit group, as a log record holds them, each with its sequence number. Ends after
-/// the first error.
-#[derive(Clone, Debug)]
-pub(crate) struct Group<'a> {
-    next_seq: SeqNo,
-    ops: Ops<'a>,
-}
+impl GroupHeader {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        out.put_varint(u64::from(self.older_logs_synced));
+        out.put_varint(self.first_seq);
+        out.put_varint(self.count);
+    }
 
-impl<'a> Group<'a> {
-    /// Reads the start of a record's payload.
-    pub(crate) fn decode(payload: &'a [u8]) -> Result<Group<'a>, DecodeError> {
+    /// The header and the encoded operations behind it.
+    pub(crate) fn decode(payload: &[u8]) -> Result<(GroupHeader, &[u8]), DecodeError> {
         let mut rest = Decoder::new(payload);
-        let first_seq = rest.varint().ok_or(DecodeError("a group without a sequence number"))?;
-        Ok(Group { next_seq: first_seq, ops: Ops { rest } })
-    }
-
-    /// The sequence number of the next operation.
-    pub(crate) fn next_seq(&self) -> SeqNo {
-        self.next_seq
-    }
-}
-
-impl<'a> Iterator for Group<'a> {
-    type Item = Result<(SeqNo, BatchOp<'a>), DecodeError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let op = self.ops.next()?;
-        let seq = self.next_seq;
-        if seq > MAX_SEQNO {
-            self.ops = Ops::new(&[]);
-            return Some(Err(DecodeError("a sequence number beyond the largest")));
+        let mut number = || rest.varint().ok_or(DecodeError("a group whose header is cut short"));
+        let (flags, first_seq, count) = (number()?, number()?, number()?);
+        if flags > 1 {
+            return Err(DecodeError("a group with unknown flags"));
         }
-        self.next_seq += 1;
-        Some(op.map(|op| (seq, op)))
+        // No operation is shorter than two bytes.
+        if count == 0 || count > rest.remaining() as u64 || first_seq == 0 || first_seq > MAX_SEQNO - count {
+            return Err(DecodeError("a group with impossible numbers"));
+        }
+        let header = GroupHeader { first_seq, count, older_logs_synced: flags == 1 };
+        let operations = rest.take(rest.remaining()).ok_or(DecodeError("a group without operations"))?;
+        Ok((header, operations))
     }
 }
 
@@ -458,23 +451,22 @@ mod tests {
     }
 
     #[test]
-    fn groups_number_their_operations() {
-        let (mut one, mut two) = (WriteBatch::new(), WriteBatch::new());
-        one.put("a", "").put("b", "");
-        two.delete("c");
-        let mut payload = Vec::new();
-        encode_group_head(&mut payload, 1000);
-        payload.extend_from_slice(one.bytes());
-        payload.extend_from_slice(two.bytes());
-        let group = Group::decode(&payload).unwrap();
-        let seqs: Vec<_> = group.map(|op| op.unwrap().0).collect();
-        assert_eq!(seqs, [1000, 1001, 1002]);
-
-        let mut payload = Vec::new();
-        encode_group_head(&mut payload, MAX_SEQNO);
-        payload.extend_from_slice(one.bytes());
-        let results: Vec<_> = Group::decode(&payload).unwrap().map(|op| op.is_ok()).collect();
-        assert_eq!(results, [true, false], "sequence numbers end at the largest");
+    fn group_headers_come_back_and_impossible_ones_are_refused() {
+        let mut batch = WriteBatch::new();
+        batch.put("a", "").delete("b");
+        for older_logs_synced in [false, true] {
+            let header = GroupHeader { first_seq: 1000, count: 2, older_logs_synced };
+            let mut payload = Vec::new();
+            header.encode(&mut payload);
+            payload.extend_from_slice(batch.bytes());
+            assert_eq!(GroupHeader::decode(&payload), Ok((header, batch.bytes())));
+        }
+        for (first_seq, count) in [(0, 1), (1, 0), (MAX_SEQNO, 1), (1, 1000)] {
+            let mut payload = Vec::new();
+            GroupHeader { first_seq, count, older_logs_synced: true }.encode(&mut payload);
+            payload.extend_from_slice(batch.bytes());
+            assert!(GroupHeader::decode(&payload).is_err(), "{first_seq} {count}");
+        }
     }
 
     proptest! {

@@ -7,8 +7,6 @@ use std::sync::Arc;
 use crate::memtable::PinnedMemValue;
 use crate::table::PinnedValue;
 
-const INLINE: usize = 22;
-
 /// Bytes of a key or a value, shared with the place they were found in where that saves a copy: a block of a
 /// table (mapped or cached) or a memtable. Bytes of up to 22 are held in the slice itself.
 ///
@@ -26,17 +24,20 @@ pub struct Slice(Repr);
 
 #[derive(Clone)]
 enum Repr {
-    Inline { len: u8, bytes: [u8; INLINE] },
+    Inline { len: u8, bytes: [u8; Slice::INLINE] },
     Shared(Arc<[u8]>),
     Block(PinnedValue),
     Memtable(PinnedMemValue),
 }
 
 impl Slice {
+    /// Slices of up to this many bytes hold them in themselves.
+    pub(crate) const INLINE: usize = 22;
+
     /// A copy of these bytes.
     pub fn copy_of(bytes: &[u8]) -> Slice {
-        if bytes.len() <= INLINE {
-            let mut inline = [0; INLINE];
+        if bytes.len() <= Self::INLINE {
+            let mut inline = [0; Self::INLINE];
             inline[..bytes.len()].copy_from_slice(bytes);
             Slice(Repr::Inline { len: bytes.len() as u8, bytes: inline })
         } else {

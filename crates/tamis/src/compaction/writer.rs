@@ -174,7 +174,7 @@ impl Writer<'_, '_> {
         input.seek_to_first()?;
         while input.valid() {
             steps += 1;
-            if steps % 4096 == 0 && (self.sink.cancelled)() {
+            if steps.is_multiple_of(4096) && (self.sink.cancelled)() {
                 return Ok(false);
             }
             if key.as_deref() != Some(input.key()) {
@@ -189,11 +189,10 @@ impl Writer<'_, '_> {
                     next_border += 1;
                     border = true;
                 }
-                if let Some(table) = &open {
-                    if border || table.builder.estimated_bytes() >= self.sink.max_table_bytes {
-                        self.finish(open.take(), &lower, Some(new), &kept_tombstones)?;
-                        lower.clone_from(new);
-                    }
+                let full = |table: &Open| table.builder.estimated_bytes() >= self.sink.max_table_bytes;
+                if open.as_ref().is_some_and(|table| border || full(table)) {
+                    self.finish(open.take(), &lower, Some(new), &kept_tombstones)?;
+                    lower.clone_from(new);
                 }
             }
             let user_key = key.as_deref().expect("set above");

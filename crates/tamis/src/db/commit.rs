@@ -17,8 +17,7 @@ use std::time::{Duration, Instant};
 use smallvec::SmallVec;
 use tamis_filter::Digest;
 
-use crate::batch::{BatchOp, WriteBatch};
-use crate::codec::{Decoder, Encode};
+use crate::batch::{BatchOp, GroupHeader, WriteBatch};
 use crate::compaction::plan::Pressure;
 use crate::db::inner::{ClosedLog, DbInner, KeyspaceInner, State};
 use crate::error::{StorageError, WriteError};
@@ -54,34 +53,6 @@ pub(crate) struct LogState {
 impl LogState {
     pub(crate) fn new(writer: Option<LogWriter>, id: LogId, last_seq: SeqNo) -> Self {
         LogState { writer, id, last_seq, dirty: false, delay_debt: Duration::ZERO, header: Vec::new() }
-    }
-}
-
-/// What stands at the start of every record of the write-ahead log, before the operations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RecordHeader {
-    /// The first operation's sequence number; the others follow one by one.
-    pub(crate) first_seq: SeqNo,
-    pub(crate) count: u64,
-    /// Every earlier log was synced when this record was written: if one of them is found short, it is damaged.
-    pub(crate) older_logs_synced: bool,
-}
-
-impl RecordHeader {
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        out.put_varint(u64::from(self.older_logs_synced));
-        out.put_varint(self.first_seq);
-        out.put_varint(self.count);
-    }
-
-    /// The header and the operations behind it.
-    pub(crate) fn decode(payload: &[u8]) -> Option<(RecordHeader, &[u8])> {
-        let mut d = Decoder::new(payload);
-        let flags = d.varint()?;
-        let header =
-            RecordHeader { older_logs_synced: flags & 1 == 1, first_seq: d.varint()?, count: d.varint()? };
-        let operations = d.take(d.remaining())?;
-        (flags <= 1).then_some((header, operations))
     }
 }
 
@@ -221,7 +192,7 @@ impl DbInner {
         let older_logs_synced = self.closed_logs.lock().expect("closed logs").is_empty();
         let mut header = std::mem::take(&mut log.header);
         header.clear();
-        RecordHeader { first_seq: log.last_seq + 1, count, older_logs_synced }.encode(&mut header);
+        GroupHeader { first_seq: log.last_seq + 1, count, older_logs_synced }.encode(&mut header);
         let parts: SmallVec<[&[u8]; 8]> =
             std::iter::once(&header[..]).chain(batches.iter().map(|b| b.bytes())).collect();
         let writer = log.writer.as_mut().expect("a writable database has a log");

@@ -6,8 +6,7 @@
 use std::io::Write;
 use std::path::Path;
 
-use crate::batch::{BatchOp, Ops};
-use crate::db::commit::RecordHeader;
+use crate::batch::{BatchOp, GroupHeader, Ops};
 use crate::error::{Error, StorageError};
 use crate::io::{Access, FileSystem};
 use crate::key::Kind;
@@ -103,7 +102,9 @@ pub fn dump_log(fs: &dyn FileSystem, path: &Path, out: &mut dyn Write) -> Result
     let id = match kind_of(path) {
         Some(FileKind::Log(id)) => id,
         _ => {
-            return Err(StorageError::corrupt(path, None, "its name is not that of a log (000012.log)").into());
+            return Err(
+                StorageError::corrupt(path, None, "its name is not that of a log (000012.log)").into()
+            );
         }
     };
     let file = fs.open(path, Access::Sequential).map_err(|e| StorageError::io("open", path, &e))?;
@@ -111,7 +112,7 @@ pub fn dump_log(fs: &dyn FileSystem, path: &Path, out: &mut dyn Write) -> Result
     written(writeln!(out, "log {}", path.display()))?;
     while let Some(record) = reader.next_record()? {
         let damaged = || StorageError::corrupt(path, record.offset, "a record that does not decode");
-        let (header, operations) = RecordHeader::decode(record.payload).ok_or_else(damaged)?;
+        let (header, operations) = GroupHeader::decode(record.payload).map_err(|_| damaged())?;
         written(writeln!(
             out,
             "record at {}: {} writes from {}, synced up to {}",

@@ -88,7 +88,7 @@ impl Keyspace {
         let db = &self.handle.inner;
         let view = self.inner.view.load_full();
         let snapshot = snapshot.unwrap_or_else(|| db.visible());
-        Iter::new(IterContext { view, snapshot, counters: db.read_counters.clone(), pin }, bounds)
+        Iter::new(IterContext { view, snapshot, counters: db.read_counters.clone(), _pin: pin }, bounds)
     }
 
     /// The value of `key`, if it has one. Costs one digest, one question to each filter, and one block where a

@@ -11,8 +11,7 @@
 
 use std::path::Path;
 
-use crate::batch::{BatchOp, Ops};
-use crate::db::commit::RecordHeader;
+use crate::batch::{BatchOp, GroupHeader, Ops};
 use crate::error::{OpenError, StorageError};
 use crate::io::{Access, FileSystem};
 use crate::key::SeqNo;
@@ -50,8 +49,8 @@ pub(crate) fn replay(
         while let Some(record) = reader.next_record()? {
             let offset = record.offset;
             let damaged = |what: &str| StorageError::corrupt(&path, offset, what);
-            let (header, operations) = RecordHeader::decode(record.payload)
-                .ok_or_else(|| damaged("a record whose header does not decode"))?;
+            let (header, operations) =
+                GroupHeader::decode(record.payload).map_err(|e| damaged(&e.to_string()))?;
             if let Some((log, at, what)) = broken.as_ref().filter(|_| !salvage) {
                 if header.older_logs_synced {
                     return Err(StorageError::corrupt(&log_path(dir, *log), *at, what.clone()).into());
@@ -73,7 +72,7 @@ pub(crate) fn replay(
                 apply(id, seq, &op)?;
                 seq += 1;
             }
-            if seq - header.first_seq != header.count || header.count == 0 {
+            if seq - header.first_seq != header.count {
                 return Err(damaged("a record whose count of operations is wrong").into());
             }
             replayed.last_seq = seq - 1;
@@ -88,7 +87,7 @@ pub(crate) fn replay(
         }
         let torn = match reader.end().expect("the reader came to its end") {
             End::Closed { .. } => None,
-            End::Clean { offset } => (!last).then(|| (*offset, "the log ends without its closing record")),
+            End::Clean { offset } => (!last).then_some((*offset, "the log ends without its closing record")),
             End::Torn { offset } => Some((*offset, "a record is torn")),
             End::Damaged { offset, what } if salvage => {
                 replayed.warnings.push(format!("{} at offset {offset}: {what}", path.display()));

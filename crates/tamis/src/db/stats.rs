@@ -51,6 +51,8 @@ pub struct Stats {
 pub struct KeyspaceStats {
     /// Its name.
     pub name: String,
+    /// The compaction policy's name.
+    pub policy: &'static str,
     /// Memtables, the active one included.
     pub memtables: usize,
     /// Their bytes.
@@ -125,7 +127,7 @@ impl Stats {
             read: db.read_counters.read(),
             write: db.write_counters.read(),
             cache_used_bytes: db.cache.as_ref().map_or(0, |c| c.used_bytes()),
-            cache_capacity_bytes: db.options.cache_bytes,
+            cache_capacity_bytes: db.cache.as_ref().map_or(0, |c| c.capacity_bytes()),
             log_files: state.logs.len() + usize::from(!db.read_only),
             log_bytes: log_len + state.logs.iter().map(|log| log.bytes).sum::<u64>(),
             memtable_bytes: sum(|k| k.memtable_bytes),
@@ -166,6 +168,7 @@ impl KeyspaceStats {
         let filter_bytes = sum(|t| t.filter_memory() as u64);
         KeyspaceStats {
             name: keyspace.name.clone(),
+            policy: keyspace.policy.name(),
             memtables: 1 + view.sealed.len(),
             memtable_bytes: view.memtables().map(|m| m.memtable.memory_bytes() as u64).sum(),
             memtable_entries: view.memtables().map(|m| m.memtable.entries() as u64).sum(),

@@ -273,18 +273,21 @@ impl Memtable {
     }
 
     /// The bytes of all keys and values inserted, without range tombstones.
+    #[cfg(test)]
     #[inline]
     pub(crate) fn data_bytes(&self) -> usize {
         self.counters.data_bytes.load(Ordering::Relaxed)
     }
 
     /// The smallest sequence number of all insertions, range tombstones included.
+    #[cfg(test)]
     pub(crate) fn min_seq(&self) -> Option<SeqNo> {
         let seq = self.counters.min_seq.load(Ordering::Relaxed);
         (seq != u64::MAX).then_some(seq)
     }
 
     /// The largest sequence number of all insertions, range tombstones included.
+    #[cfg(test)]
     pub(crate) fn max_seq(&self) -> Option<SeqNo> {
         self.min_seq().map(|_| self.counters.max_seq.load(Ordering::Relaxed))
     }

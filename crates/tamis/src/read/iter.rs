@@ -48,7 +48,7 @@ pub(crate) struct IterContext {
     pub(crate) snapshot: SeqNo,
     pub(crate) counters: Arc<ReadCounters>,
     /// A registered snapshot that must outlive the iterator, if it reads from one.
-    pub(crate) pin: Option<Arc<dyn std::any::Any + Send + Sync>>,
+    pub(crate) _pin: Option<Arc<dyn std::any::Any + Send + Sync>>,
 }
 
 /// Iterates over keys in ascending order, from both ends, over exactly the state of the moment it was made.
@@ -160,7 +160,7 @@ impl Iter {
             last.clear();
             last.extend_from_slice(key);
             if cursor.kind() == Kind::Put && cover <= seq {
-                let item = (Slice::copy_of(key), cursor.pinned_value());
+                let item = (cursor.pinned_key(), cursor.pinned_value());
                 cursor.next()?;
                 return Ok(Some(item));
             }

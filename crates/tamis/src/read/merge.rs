@@ -137,6 +137,8 @@ impl RunCursor {
     }
 }
 
+/// Sources are few and moved never after being made, so the size of the larger variant costs nothing.
+#[expect(clippy::large_enum_variant, reason = "see above")]
 #[derive(Debug)]
 enum Source {
     Memtable(MemCursor),
@@ -381,6 +383,17 @@ impl MergeCursor {
     #[inline]
     pub(crate) fn value(&self) -> &[u8] {
         at!(self.top(), cursor => cursor.value())
+    }
+
+    /// The key, copied only if it is short or stored in pieces.
+    pub(crate) fn pinned_key(&self) -> Slice {
+        let key = self.key();
+        match self.top() {
+            Source::Run(run) if key.len() > Slice::INLINE => {
+                run.current().pinned_key().map_or_else(|| Slice::copy_of(key), Slice::from_block)
+            }
+            _ => Slice::copy_of(key),
+        }
     }
 
     /// The value without a copy.

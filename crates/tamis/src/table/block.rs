@@ -12,27 +12,22 @@ use std::cmp::Ordering;
 
 use tamis_filter::Digest;
 
+use super::compare::{compare, equal};
 use super::frame::Damage;
 use crate::key::{Kind, SeqNo};
 
 /// Bytes of the fixed part at a block's end.
 pub(crate) const BLOCK_FOOTER_BYTES: usize = 24;
 
-/// The most entries of a block with a hash index: an entry's number must fit beside the two marks.
-pub(crate) const MAX_HASHED_ENTRIES: usize = 254;
+/// The most entries of a block with a hash index. Eight fingerprints are compared at a time; beyond this many a
+/// binary search over keys is faster.
+pub(crate) const MAX_HASHED_ENTRIES: usize = 512;
 
-/// A bucket shared by several keys.
-pub(crate) const BUCKET_COLLISION: u8 = 254;
-
-/// A bucket of no key.
-pub(crate) const BUCKET_EMPTY: u8 = 255;
-
-/// The bucket of a key: the digest's bits mixed once more, then mapped to `0..buckets` by their high half.
-/// Filters take their bits from the digest itself, so within the keys that pass a filter these are fresh.
+/// The fingerprint of a key in a block's hash index: one byte of the digest, mixed once more. Filters take
+/// their bits from the digest itself, so within the keys that pass a filter these are fresh.
 #[inline]
-pub(crate) fn bucket_of(digest: Digest, buckets: usize) -> usize {
-    let mixed = digest.get().wrapping_mul(0xD6E8_FEB8_6659_FD93) >> 32;
-    ((mixed * buckets as u64) >> 32) as usize
+pub(crate) fn fingerprint(digest: Digest) -> u8 {
+    (digest.get().wrapping_mul(0xD6E8_FEB8_6659_FD93) >> 56) as u8
 }
 
 /// What a block knows of a key at a snapshot.
@@ -59,7 +54,7 @@ pub(crate) enum HashAnswer {
     Hit,
     /// It showed that the key is not in the block.
     Absent,
-    /// Several keys share the bucket: binary search took over.
+    /// It named an entry of another key first.
     Collision,
 }
 
@@ -73,8 +68,8 @@ pub(crate) struct BlockShape {
     value_ends: usize,
     seqs: usize,
     kinds: usize,
-    buckets: usize,
-    bucket_count: usize,
+    fingerprints: usize,
+    has_fingerprints: bool,
     base_seq: SeqNo,
     key_end_width: u8,
     value_end_width: u8,
@@ -100,19 +95,19 @@ impl BlockShape {
         let count = u64::from(u32_at(0));
         let keys_len = u64::from(u32_at(4));
         let base = u64::from(u32_at(8)) | u64::from(u32_at(12)) << 32;
-        let bucket_count = u64::from(u16::from_le_bytes([f[16], f[17]]));
+        let hash_index = u16::from_le_bytes([f[16], f[17]]);
         let (restart_shift, key_end_width, value_end_width, has_kinds) = (f[18], f[19], f[20], f[21]);
         let seq_width = (base >> 56) as u8;
         let widths_known = matches!(key_end_width, 2 | 4 | 8) && matches!(value_end_width, 2 | 4 | 8);
         if count == 0 || !widths_known || seq_width > 7 || has_kinds > 1 || restart_shift > 31 {
             return Err(Damage("a data block with an impossible footer"));
         }
-        if bucket_count > 0 && count > MAX_HASHED_ENTRIES as u64 {
-            return Err(Damage("a data block with too many entries for its hash index"));
+        if hash_index > 1 {
+            return Err(Damage("a data block with an unknown kind of hash index"));
         }
-        // At most 2^32 entries of at most 24 bytes: no overflow.
+        // At most 2^32 entries of at most 25 bytes: no overflow.
         let arrays =
-            count * u64::from(key_end_width + value_end_width + seq_width + has_kinds) + bucket_count;
+            count * u64::from(key_end_width + value_end_width + seq_width + has_kinds + hash_index as u8);
         let Some(keys) = (body.len() as u64).checked_sub(arrays + keys_len) else {
             return Err(Damage("a data block shorter than its arrays"));
         };
@@ -123,7 +118,7 @@ impl BlockShape {
         let value_ends = key_ends + count * usize::from(key_end_width);
         let seqs = value_ends + count * usize::from(value_end_width);
         let kinds = seqs + count * usize::from(seq_width);
-        let buckets = kinds + count * usize::from(has_kinds);
+        let fingerprints = kinds + count * usize::from(has_kinds);
         Ok(BlockShape {
             count,
             keys,
@@ -131,8 +126,8 @@ impl BlockShape {
             value_ends,
             seqs,
             kinds,
-            buckets,
-            bucket_count: bucket_count as usize,
+            fingerprints,
+            has_fingerprints: hash_index == 1,
             base_seq: base & ((1 << 56) - 1),
             key_end_width,
             value_end_width,
@@ -188,9 +183,27 @@ impl<'a> BlockView<'a> {
         self.shape.count
     }
 
-    /// The number of hash buckets, 0 without a hash index.
-    pub(crate) fn bucket_count(&self) -> usize {
-        self.shape.bucket_count
+    /// Whether the block has a hash index.
+    pub(crate) fn has_hash_index(&self) -> bool {
+        self.shape.has_fingerprints
+    }
+
+    /// The first entry from `from` on whose fingerprint is `wanted`. Eight are compared at a time.
+    #[inline]
+    fn next_with_fingerprint(&self, mut from: usize, wanted: u8) -> Result<Option<usize>, Damage> {
+        const LOW: u64 = 0x7F7F_7F7F_7F7F_7F7F;
+        let pattern = u64::from_ne_bytes([wanted; 8]);
+        while from < self.shape.count {
+            let difference = load(self.data, self.shape.fingerprints + from, 8)? ^ pattern;
+            // The high bit of every byte that is zero in `difference`, exactly.
+            let equal = !(((difference & LOW) + LOW) | difference | LOW);
+            if equal != 0 {
+                let found = from + equal.trailing_zeros() as usize / 8;
+                return Ok((found < self.shape.count).then_some(found));
+            }
+            from += 8;
+        }
+        Ok(None)
     }
 
     /// The stored key record of entry `i` (shared-length byte and suffix) as a range of `data`.
@@ -251,8 +264,8 @@ impl<'a> BlockView<'a> {
     pub(crate) fn compare_key(&self, i: usize, key: &[u8]) -> Result<Ordering, Damage> {
         let (head, tail) = self.key_parts(i)?;
         Ok(match key.split_at_checked(head.len()) {
-            Some((key_head, key_tail)) => head.cmp(key_head).then_with(|| tail.cmp(key_tail)),
-            None => head.cmp(key),
+            Some((key_head, key_tail)) => compare(head, key_head).then_with(|| compare(tail, key_tail)),
+            None => compare(head, key),
         })
     }
 
@@ -260,7 +273,7 @@ impl<'a> BlockView<'a> {
     #[inline]
     pub(crate) fn key_equals(&self, i: usize, key: &[u8]) -> Result<bool, Damage> {
         let (head, tail) = self.key_parts(i)?;
-        Ok(head.len() + tail.len() == key.len() && key.starts_with(head) && key.ends_with(tail))
+        Ok(key.split_at_checked(head.len()).is_some_and(|(h, t)| equal(h, head) && equal(t, tail)))
     }
 
     /// The sequence number of entry `i`.
@@ -329,7 +342,8 @@ impl<'a> BlockView<'a> {
 
     /// The newest version of `key` with a sequence number of at most `snapshot`, and how the hash index
     /// answered. The block must be the first that may hold `key`, or one that an earlier block's
-    /// [`Lookup::ContinueInNextBlock`] led to. With a hash index and a digest: one bucket and one key, mostly.
+    /// [`Lookup::ContinueInNextBlock`] led to. With a hash index and a digest: a few words of fingerprints and, in
+    /// all but a few in a hundred lookups, one key if it is here and none if it is not.
     #[inline]
     pub(crate) fn find(
         &self,
@@ -340,21 +354,24 @@ impl<'a> BlockView<'a> {
         let mut from = 0;
         let mut answer = HashAnswer::NotAsked;
         if let Some(digest) = digest
-            && self.shape.bucket_count > 0
+            && self.shape.has_fingerprints
         {
-            match self.data[self.shape.buckets + bucket_of(digest, self.shape.bucket_count)] {
-                BUCKET_EMPTY => return Ok((Lookup::NotHere, HashAnswer::Absent)),
-                BUCKET_COLLISION => answer = HashAnswer::Collision,
-                first => {
-                    let first = usize::from(first);
-                    if !self.key_equals(first, key)? {
-                        return Ok((Lookup::NotHere, HashAnswer::Absent));
+            let wanted = fingerprint(digest);
+            answer = HashAnswer::Hit;
+            loop {
+                // The first entry of a key is its newest version, and comes before the others.
+                match self.next_with_fingerprint(from, wanted)? {
+                    None if answer == HashAnswer::Hit => return Ok((Lookup::NotHere, HashAnswer::Absent)),
+                    None => return Ok((Lookup::NotHere, answer)),
+                    Some(i) if !self.key_equals(i, key)? => {
+                        answer = HashAnswer::Collision;
+                        from = i + 1;
                     }
-                    if self.seq(first)? <= snapshot {
-                        return Ok((Lookup::Found { index: first }, HashAnswer::Hit));
+                    Some(i) if self.seq(i)? <= snapshot => return Ok((Lookup::Found { index: i }, answer)),
+                    Some(i) => {
+                        from = i + 1;
+                        break;
                     }
-                    answer = HashAnswer::Hit;
-                    from = first + 1;
                 }
             }
         }

@@ -2,7 +2,7 @@
 
 use tamis_filter::Digest;
 
-use super::block::{BLOCK_FOOTER_BYTES, BUCKET_COLLISION, BUCKET_EMPTY, MAX_HASHED_ENTRIES, bucket_of};
+use super::block::{BLOCK_FOOTER_BYTES, MAX_HASHED_ENTRIES, fingerprint};
 use super::frame::TRAILER_BYTES;
 use crate::codec::Encode;
 use crate::key::{Kind, SeqNo, common_prefix_len};
@@ -29,9 +29,8 @@ pub(crate) struct BlockBuilder {
     max_seq: SeqNo,
     /// The last key added, whole.
     last_key: Vec<u8>,
-    /// Digest and entry of every key's first version, while they may fit a hash index.
-    firsts: Vec<(Digest, u8)>,
-    buckets: Vec<u8>,
+    /// One for each entry, if there is to be a hash index.
+    fingerprints: Vec<u8>,
 }
 
 /// The bytes needed for a number up to `max`: 2, 4 or 8.
@@ -46,11 +45,6 @@ fn end_width(max: u64) -> usize {
 /// The bytes needed for a number up to `max`: 0 to 7 for what a sequence number can be.
 fn delta_width(max: u64) -> usize {
     (u64::BITS - max.leading_zeros()).div_ceil(8) as usize
-}
-
-/// Buckets for `keys` keys at three quarters of load.
-fn buckets_for(keys: usize) -> usize {
-    (keys * 4).div_ceil(3)
 }
 
 fn put_fixed(out: &mut Vec<u8>, numbers: impl Iterator<Item = u64>, width: usize) {
@@ -79,8 +73,7 @@ impl BlockBuilder {
             min_seq: SeqNo::MAX,
             max_seq: 0,
             last_key: Vec::new(),
-            firsts: Vec::new(),
-            buckets: Vec::new(),
+            fingerprints: Vec::new(),
         }
     }
 
@@ -129,8 +122,8 @@ impl BlockBuilder {
             self.keys.extend_from_slice(&key[shared..]);
         }
         self.key_ends.push(self.keys.len() as u64);
-        if self.hash_index && i < MAX_HASHED_ENTRIES && (i == 0 || self.last_key != key) {
-            self.firsts.push((digest, i as u8));
+        if self.hash_index {
+            self.fingerprints.push(fingerprint(digest));
         }
         self.seqs.push(seq);
         self.kinds.push(kind);
@@ -157,12 +150,9 @@ impl BlockBuilder {
         let per_entry = end_width(keys as u64)
             + end_width(values as u64)
             + delta_width(max_seq.saturating_sub(min_seq))
-            + usize::from(self.deletes + deletes > 0);
-        let buckets = match self.hash_index && count <= MAX_HASHED_ENTRIES {
-            true => buckets_for(self.firsts.len() + more),
-            false => 0,
-        };
-        values + keys + count * per_entry + buckets + BLOCK_FOOTER_BYTES
+            + usize::from(self.deletes + deletes > 0)
+            + usize::from(self.hash_index && count <= MAX_HASHED_ENTRIES);
+        values + keys + count * per_entry + BLOCK_FOOTER_BYTES
     }
 
     /// Bytes of the finished block as it is now, uncompressed, without its trailer.
@@ -202,31 +192,20 @@ impl BlockBuilder {
         if self.deletes > 0 {
             out.extend(self.kinds.iter().map(|&kind| kind as u8));
         }
-        self.fill_buckets();
-        out.extend_from_slice(&self.buckets);
+        let hashed = self.hash_index && self.len() <= MAX_HASHED_ENTRIES;
+        if hashed {
+            out.extend_from_slice(&self.fingerprints);
+        }
         out.put_u32(self.len() as u32);
         out.put_u32(self.keys.len() as u32);
         out.put_u64(base | (seq_width as u64) << 56);
-        out.put_u16(self.buckets.len() as u16);
+        out.put_u16(u16::from(hashed));
         out.put_u8(self.restart_shift);
         out.put_u8(key_end_width as u8);
         out.put_u8(value_end_width as u8);
         out.put_u8(u8::from(self.deletes > 0));
         out.put_u16(0);
         debug_assert_eq!(out.len() - start, expected, "the estimate is exact");
-    }
-
-    fn fill_buckets(&mut self) {
-        self.buckets.clear();
-        if !self.hash_index || self.len() > MAX_HASHED_ENTRIES {
-            return;
-        }
-        let count = buckets_for(self.firsts.len());
-        self.buckets.resize(count, BUCKET_EMPTY);
-        for &(digest, entry) in &self.firsts {
-            let bucket = &mut self.buckets[bucket_of(digest, count)];
-            *bucket = if *bucket == BUCKET_EMPTY { entry } else { BUCKET_COLLISION };
-        }
     }
 
     /// Forgets all entries; memory is kept unless one huge entry inflated it.
@@ -244,6 +223,6 @@ impl BlockBuilder {
         self.min_seq = SeqNo::MAX;
         self.max_seq = 0;
         self.last_key.clear();
-        self.firsts.clear();
+        self.fingerprints.clear();
     }
 }

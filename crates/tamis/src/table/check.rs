@@ -146,7 +146,7 @@ fn check_block(
                 report.problem(at.offset, "the block's first key is not behind the separator before it");
             }
         }
-        if view.bucket_count() > 0 && newest_here {
+        if view.has_hash_index() && newest_here {
             let (found, _) = view.find(&key, Some(Digest::of(&key)), MAX_SEQNO)?;
             if found != (Lookup::Found { index: i }) {
                 report.problem(at.offset, format!("the hash index does not lead to entry {i}"));

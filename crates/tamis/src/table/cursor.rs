@@ -88,11 +88,6 @@ impl TableCursor {
         }
     }
 
-    /// The table.
-    pub(crate) fn table(&self) -> &Arc<Table> {
-        &self.table
-    }
-
     /// What the cursor touched since this was last asked.
     pub(crate) fn take_counts(&mut self) -> TouchCounts {
         std::mem::take(&mut self.counts)

@@ -10,6 +10,7 @@
 //!
 //! Immutable; shared by all threads.
 
+use super::compare::equal;
 use super::frame::{Damage, TRAILER_BYTES};
 use super::search::SearchTree;
 use crate::codec::{Decoder, Encode};
@@ -221,9 +222,10 @@ impl Index {
     /// among those that agree with `key` in the eight bytes behind the common prefix.
     #[inline]
     pub(crate) fn find(&self, key: &[u8]) -> Option<usize> {
-        let Some(rest) = key.strip_prefix(&*self.common) else {
+        let (start, rest) = key.split_at(key.len().min(self.common.len()));
+        if !equal(start, &self.common) {
             return (key < &*self.common && self.len() > 0).then_some(0);
-        };
+        }
         let head = prefix_of(rest);
         let first = self.heads.lower_bound(head);
         match self.heads.get(first) {

@@ -1,4 +1,4 @@
-//! Reading a table file: opening, point lookups, and blocks for cursors.
+//! Reading a table file: opening it, its metadata, and its blocks.
 //!
 //! # Ways of reading
 //!
@@ -17,20 +17,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tamis_filter::Digest;
-
-use super::block::{BlockView, Lookup, Span};
+use super::block::Span;
 use super::data::{BlockData, BlockRef, HeapBlock, PinnedValue, Pins};
 use super::footer::{FOOTER_BYTES, Footer, Part};
 use super::frame::{self, Compression, Damage, TRAILER_BYTES};
 use super::index::{BlockAt, Index};
-use super::prefetch::prefetch;
+use super::lookup::prefetch_tail;
 use super::properties::Properties;
 use super::trace::{BlockSource, BlockTouch, ReadTrace};
 use crate::cache::{BlockCache, CacheEntry, CacheKey};
 use crate::error::StorageError;
 use crate::io::{Access, FileSystem, Mapping, ReadFile};
-use crate::key::{Kind, SeqNo};
 
 /// When the checksums of blocks in a mapped file are computed. Blocks read from a file into memory are
 /// always checked, once per read.
@@ -54,22 +51,6 @@ pub(crate) struct ReaderConfig {
     pub(crate) cache: Option<Arc<BlockCache>>,
     /// Whether the index stays in memory as long as the table is open.
     pub(crate) pin_metadata: bool,
-}
-
-/// What a table knows of a key at a snapshot.
-#[derive(Clone, Debug)]
-pub(crate) enum TableLookup {
-    /// The newest version that the snapshot sees.
-    Found {
-        /// Its sequence number.
-        seq: SeqNo,
-        /// What it says.
-        kind: Kind,
-        /// Its value; empty in a delete.
-        value: PinnedValue,
-    },
-    /// There is none.
-    Absent,
 }
 
 #[derive(Debug)]
@@ -232,11 +213,6 @@ impl Table {
             .map_err(|damage| self.damaged(at.offset, damage))
     }
 
-    /// The number that names the table in the cache.
-    pub(crate) fn id(&self) -> u64 {
-        self.id
-    }
-
     /// The file's path.
     pub(crate) fn path(&self) -> &Path {
         &self.path
@@ -342,27 +318,12 @@ impl Table {
         Ok(index)
     }
 
-    /// The first block that may hold `key`, or `None` if the table ends before it. Cost: one search of the
-    /// index in memory; no block is touched.
+    /// The stored bytes of a data block in the mapping; `None` if the file is not mapped (or the block does
+    /// not lie in it, which the index rules out).
     #[inline]
-    pub(crate) fn locate<T: ReadTrace>(
-        &self,
-        key: &[u8],
-        trace: &mut T,
-    ) -> Result<Option<BlockAt>, StorageError> {
-        let index = self.index(trace)?;
-        trace.index_searched();
-        Ok(index.find(key).and_then(|i| index.block(i)))
-    }
-
-    /// Asks the processor for the lines that a lookup in the block starts with. Does nothing for a file that
-    /// is not mapped.
-    #[inline]
-    pub(crate) fn prefetch_block(&self, at: BlockAt) {
-        if let Some(mapped) = &self.mapped {
-            let end = (at.offset + at.span) as usize;
-            prefetch_tail(&mapped.mapping[..], at.offset as usize, end);
-        }
+    pub(super) fn mapped_block(&self, at: BlockAt) -> Option<&[u8]> {
+        let start = at.offset as usize;
+        self.mapped.as_ref()?.mapping.get(start..start + at.span as usize)
     }
 
     /// A data block, verified as configured.
@@ -373,12 +334,9 @@ impl Table {
         fill_cache: bool,
         trace: &mut T,
     ) -> Result<BlockRef<'_>, StorageError> {
-        if let Some(mapped) = &self.mapped {
+        if let Some(stored) = self.mapped_block(at) {
             let start = at.offset as usize;
-            let Some(stored) = mapped.mapping.get(start..start + at.span as usize) else {
-                return Err(self.damaged(at.offset, Damage("a block that lies beyond the file's end")));
-            };
-            prefetch_tail(stored, 0, stored.len());
+            prefetch_tail(stored);
             self.verify_mapped(stored, at, trace)?;
             let (payload, method) = frame::open(stored).map_err(|damage| self.damaged(at.offset, damage))?;
             if method == Compression::None {
@@ -504,73 +462,5 @@ impl Table {
                 len: span.len,
             },
         }
-    }
-
-    /// The newest version of `key` with a sequence number of at most `snapshot`, looked for from the block
-    /// that [`locate`](Self::locate) gave for the key. Touches one block, unless the key has so many newer
-    /// versions that they fill it.
-    pub(crate) fn get_in_block<T: ReadTrace>(
-        &self,
-        mut at: BlockAt,
-        key: &[u8],
-        digest: Option<Digest>,
-        snapshot: SeqNo,
-        trace: &mut T,
-    ) -> Result<TableLookup, StorageError> {
-        loop {
-            let block = self.block(at, true, trace)?;
-            let found = BlockView::parse(&block).and_then(|view| {
-                let (lookup, answer) = view.find(key, digest, snapshot)?;
-                trace.hash_index_answered(answer);
-                Ok(match lookup {
-                    Lookup::Found { index } => {
-                        let (seq, kind, value) =
-                            (view.seq(index)?, view.kind(index)?, view.value_span(index)?);
-                        Some(Some((seq, kind, value)))
-                    }
-                    Lookup::NotHere => Some(None),
-                    Lookup::ContinueInNextBlock => None,
-                })
-            });
-            match found.map_err(|damage| self.damaged(at.offset, damage))? {
-                Some(Some((seq, kind, span))) => {
-                    return Ok(TableLookup::Found { seq, kind, value: self.pin(&block, span) });
-                }
-                Some(None) => return Ok(TableLookup::Absent),
-                None => {}
-            }
-            match self.index(trace)?.block(at.index + 1) {
-                Some(next) => at = next,
-                None => return Ok(TableLookup::Absent),
-            }
-        }
-    }
-
-    /// The newest version of `key` with a sequence number of at most `snapshot`. With `digest` (the key's)
-    /// the block's hash index is used.
-    #[inline]
-    pub(crate) fn get<T: ReadTrace>(
-        &self,
-        key: &[u8],
-        digest: Option<Digest>,
-        snapshot: SeqNo,
-        trace: &mut T,
-    ) -> Result<TableLookup, StorageError> {
-        match self.locate(key, trace)? {
-            Some(at) => self.get_in_block(at, key, digest, snapshot, trace),
-            None => Ok(TableLookup::Absent),
-        }
-    }
-}
-
-/// Asks for the last lines of `bytes[start..end]`: footer, hash buckets and arrays of a usual block, which
-/// otherwise are found one after the other.
-#[inline]
-fn prefetch_tail(bytes: &[u8], start: usize, end: usize) {
-    const LINES: usize = 5;
-    let Some(block) = bytes.get(start..end) else { return };
-    let tail = &block[block.len().saturating_sub(LINES * 64)..];
-    for line in tail.chunks(64) {
-        prefetch(line);
     }
 }

@@ -2,8 +2,7 @@
 //!
 //! Nodes are cache lines of eight numbers. The leaves are the sorted numbers themselves, so a position in
 //! them is an entry's number and neighbours are neighbours. An inner node has nine children and holds the
-//! largest number below each of the first eight. One lookup touches one line per level, and within a line
-//! counts without branches.
+//! largest number below each of the first eight. One lookup touches one line per level.
 
 const WIDTH: usize = 8;
 
@@ -13,10 +12,17 @@ const WIDTH: usize = 8;
 struct Node([u64; WIDTH]);
 
 impl Node {
-    /// How many of the numbers are less than `target`.
+    /// How many of the numbers are less than `target`. Halving three times and one comparison: measured
+    /// faster than eight independent comparisons, which baseline x86-64 has no good vector form of.
     #[inline]
     fn count_less(&self, target: u64) -> usize {
-        self.0.iter().map(|&number| usize::from(number < target)).sum()
+        let mut below = 0;
+        for half in [4, 2, 1] {
+            if self.0[below + half - 1] < target {
+                below += half;
+            }
+        }
+        below + usize::from(self.0[below] < target)
     }
 }
 

@@ -72,11 +72,13 @@ impl ManifestState {
     }
 
     /// Whether a table of this id is in the state.
+    #[cfg(test)]
     pub(crate) fn has_table(&self, id: TableId) -> bool {
         self.places.contains_key(&id)
     }
 
     /// The number of tables.
+    #[cfg(test)]
     pub(crate) fn table_count(&self) -> usize {
         self.places.len()
     }

@@ -98,13 +98,6 @@ impl Version {
         after.checked_sub(1).map(|i| run.tables.start + i)
     }
 
-    /// The first table of `run` that may hold a key at or after `key`, as a number within the version; the
-    /// run's end if there is none.
-    pub(crate) fn first_table_reaching(&self, run: &Run, key: &[u8]) -> usize {
-        let tables = &self.tables[run.tables.clone()];
-        run.tables.start + tables.partition_point(|t| !t.meta.largest.reaches(key))
-    }
-
     pub(crate) fn table_bytes(&self) -> u64 {
         self.tables.iter().map(|t| t.meta.file_bytes).sum()
     }

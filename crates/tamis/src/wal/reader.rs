@@ -202,11 +202,6 @@ impl LogReader {
         &self.gaps
     }
 
-    /// The file's length in bytes.
-    pub(crate) fn file_len(&self) -> u64 {
-        self.window.len
-    }
-
     fn look(&mut self, offset: u64) -> Result<Place, StorageError> {
         if offset >= self.window.len {
             return Ok(Place::FileEnd);

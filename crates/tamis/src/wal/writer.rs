@@ -100,18 +100,9 @@ impl LogWriter {
     }
 
     /// The offset up to which the log is known to survive a power cut.
+    #[cfg(test)]
     pub(crate) fn synced(&self) -> u64 {
         self.synced
-    }
-
-    /// The log's number.
-    pub(crate) fn id(&self) -> LogId {
-        self.id
-    }
-
-    /// The log's file.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
     }
 
     /// The first failure, which every later call repeats.

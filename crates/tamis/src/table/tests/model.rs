@@ -119,8 +119,8 @@ proptest! {
     ) {
         let model = sorted(versions);
         let fs = TestFs::default();
-        let filter = (model.len() % 2 == 0).then(|| vec![7; model.len()]);
-        let tombstones = (model.len() % 3 == 0).then(|| b"tombstones".to_vec());
+        let filter = (model.len().is_multiple_of(2)).then(|| vec![7; model.len()]);
+        let tombstones = (model.len().is_multiple_of(3)).then(|| b"tombstones".to_vec());
         let finished = write(&fs, &model, &options, filter.clone(), tombstones.clone());
         let table = open(&fs, config).unwrap();
 

@@ -144,7 +144,7 @@ fn blocks_of_more_entries_than_a_hash_index_names_have_none() {
 
 #[test]
 fn huge_values_reach_the_file_in_one_append_and_come_back() {
-    let huge: Vec<u8> = (0..3u32 << 20).map(|i| (i * 7 >> 3) as u8).collect();
+    let huge: Vec<u8> = (0..3u32 << 20).map(|i| ((i * 7) >> 3) as u8).collect();
     let model =
         vec![put(b"a", 1, b"small"), put(b"b", 2, &huge), put(b"c", 3, b"small"), put(b"d", 4, &huge)];
     for compression in [Compression::None, Compression::Lz4] {
@@ -296,5 +296,5 @@ fn a_table_of_tombstones_only_has_no_data() {
     assert_eq!(get(&table, b"", None, MAX_SEQNO).unwrap(), None);
     assert_eq!(scan(&table, CursorOptions::default()).unwrap(), vec![]);
     assert_eq!(&table.tombstone_bytes().unwrap().unwrap()[..], b"t");
-    assert_eq!(table.check(), TableCheck::default());
+    assert_eq!(table.check(), crate::table::check::TableCheck::default());
 }

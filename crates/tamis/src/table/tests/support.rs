@@ -157,7 +157,7 @@ pub(super) fn write(
     options: &TableOptions,
     filter: Option<Vec<u8>>,
     tombstones: Option<Vec<u8>>,
-) -> FinishedTable {
+) -> crate::table::builder::FinishedTable {
     let file = fs.create(table_path(), Usage::Table).unwrap();
     let mut builder = TableBuilder::new(file, table_path(), options.clone());
     for v in versions {
