@@ -29,6 +29,21 @@ macro_rules! write_counters {
             }
         }
 
+        impl std::ops::Add for WriteCost {
+            type Output = WriteCost;
+            fn add(self, other: WriteCost) -> WriteCost {
+                WriteCost { $($field: self.$field + other.$field,)* }
+            }
+        }
+
+        /// The difference of two readings, the later one first.
+        impl std::ops::Sub for WriteCost {
+            type Output = WriteCost;
+            fn sub(self, earlier: WriteCost) -> WriteCost {
+                WriteCost { $($field: self.$field - earlier.$field,)* }
+            }
+        }
+
         #[derive(Debug, Default)]
         pub(crate) struct WriteCounters { $(pub(crate) $field: Counter,)* }
 

@@ -1,0 +1,260 @@
+//! `tamis bench`: workloads on one database, one after the other.
+//!
+//! The database is filled first if it is empty and no fill was asked for. After every workload that writes,
+//! memtables are flushed, and (settled) compaction runs to its end; unsettled, compaction is off throughout,
+//! so that every flushed memtable stays a run of its own.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use tamis::{Db, Options, Stats};
+use tempfile::TempDir;
+
+use crate::error::BenchError;
+use crate::keys::KeySet;
+use crate::measure::{Labels, Measurement};
+use crate::progress::Progress;
+use crate::report::grouped;
+use crate::run::{RunSpec, run};
+use crate::workload::Workload;
+
+/// Reads measured by default, at most.
+pub const DEFAULT_READS: u64 = 1_000_000;
+
+/// Runs that may pile up before writes are slowed down when compaction is held back: more than ever come up.
+const MANY_RUNS: usize = 1 << 20;
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct BenchConfig {
+    /// The name under which the measurements go.
+    pub experiment: String,
+    /// Workloads in order.
+    pub workloads: Vec<Workload>,
+    /// The keys.
+    pub keys: KeySet,
+    /// Bytes of every value.
+    pub value_bytes: usize,
+    /// Threads side by side.
+    pub threads: usize,
+    /// Operations per workload other than fills; by default the number of keys, at most
+    /// [`DEFAULT_READS`].
+    pub ops: Option<u64>,
+    /// Unmeasured operations before each workload that only reads; by default a tenth of its operations.
+    pub warmup: Option<u64>,
+    /// How often each workload other than fills is run; the median is reported.
+    pub repeats: u32,
+    /// Drives every random choice.
+    pub seed: u64,
+    /// Whether compaction finishes before reads (as opposed to: is held back).
+    pub settled: bool,
+    /// The database's options; compaction is switched as `settled` says.
+    pub options: Options,
+    /// The database's directory; a temporary one, removed at the end, if there is none.
+    pub dir: Option<PathBuf>,
+}
+
+/// An open database and what to measure on it.
+pub struct Bench<'a> {
+    config: BenchConfig,
+    db: Db,
+    progress: &'a dyn Progress,
+    // Dropped after the database.
+    _temporary: Option<TempDir>,
+}
+
+impl<'a> Bench<'a> {
+    /// Opens (or makes) the database.
+    pub fn open(mut config: BenchConfig, progress: &'a dyn Progress) -> Result<Self, BenchError> {
+        config.options.create_if_missing = true;
+        config.options.keyspace.auto_compaction = config.settled;
+        if !config.settled {
+            config.options.keyspace.slowdown_runs = MANY_RUNS;
+            config.options.keyspace.stop_runs = MANY_RUNS;
+        }
+        let (dir, temporary) = match &config.dir {
+            Some(dir) => (dir.clone(), None),
+            None => {
+                let made = tempfile::Builder::new().prefix("tamis-bench-").tempdir();
+                let path = std::env::temp_dir();
+                let made =
+                    made.map_err(|source| BenchError::Io { operation: "make a directory in", path, source })?;
+                (made.path().join("db"), Some(made))
+            }
+        };
+        let db = Db::open(dir, config.options.clone())?;
+        Ok(Bench { config, db, progress, _temporary: temporary })
+    }
+
+    /// Runs all workloads; `done` gets each measurement as soon as it is there.
+    pub fn run<E: From<BenchError>>(
+        self,
+        mut done: impl FnMut(&Measurement) -> Result<(), E>,
+    ) -> Result<Vec<Measurement>, E> {
+        let mut measurements = Vec::new();
+        if !self.config.workloads.iter().any(|w| w.is_fill()) {
+            self.fill_if_empty()?;
+        }
+        for &workload in &self.config.workloads {
+            let measurement = self.measure(workload)?;
+            done(&measurement)?;
+            measurements.push(measurement);
+        }
+        self.db.close().map_err(BenchError::from)?;
+        Ok(measurements)
+    }
+
+    fn fill_if_empty(&self) -> Result<(), BenchError> {
+        if self.db.iter().next().transpose()?.is_some() {
+            return self.settle().map(|_| ());
+        }
+        let m = self.measure(Workload::FillRandom)?;
+        self.progress.note(&format!(
+            "filled the database with {} keys first: {} ns/op, write amplification {:.1}",
+            grouped(m.keys),
+            grouped(m.ns_per_op.round() as u64),
+            m.write_amplification
+        ));
+        Ok(())
+    }
+
+    fn measure(&self, workload: Workload) -> Result<Measurement, BenchError> {
+        let repeats = if workload.is_fill() { 1 } else { self.config.repeats.max(1) };
+        let mut runs = Vec::new();
+        for repeat in 0..repeats {
+            runs.push(self.measure_once(workload, u64::from(repeat))?);
+        }
+        Ok(Measurement::median(runs).expect("at least one run"))
+    }
+
+    fn measure_once(&self, workload: Workload, repeat: u64) -> Result<Measurement, BenchError> {
+        let config = &self.config;
+        let ops = config.ops.unwrap_or_else(|| config.keys.len().min(DEFAULT_READS)).max(1);
+        let mut spec = RunSpec {
+            workload,
+            keys: &config.keys,
+            value_bytes: config.value_bytes,
+            threads: config.threads,
+            ops,
+            seed: config.seed.wrapping_add(1 + 2 * repeat),
+            progress: self.progress,
+        };
+        let warmup = if repeat > 0 { 0 } else { config.warmup.unwrap_or(ops / 10) };
+        if !workload.writes() && warmup > 0 {
+            let seed = spec.seed.wrapping_sub(1);
+            run(&self.db, &RunSpec { ops: warmup, seed, ..spec })?;
+        }
+        if workload.is_fill() {
+            spec.seed = config.seed;
+        }
+        let before = self.db.stats();
+        let timing = run(&self.db, &spec)?;
+        let mut measurement = Measurement::new(self.labels(workload), &timing, &before, &self.db);
+        if workload.writes() {
+            let (settle_ms, after) = self.settle()?;
+            measurement.settle_ms = settle_ms;
+            measurement.set_tree(&after);
+        }
+        Ok(measurement)
+    }
+
+    /// Flushes, and waits for compaction if it is on; how long that took, and what the tree is like then.
+    fn settle(&self) -> Result<(u64, Stats), BenchError> {
+        let start = Instant::now();
+        self.progress.begin(if self.config.settled { "flush and compact" } else { "flush" }, 0, "");
+        self.db.flush()?;
+        if self.config.settled {
+            self.db.settle()?;
+        }
+        self.progress.end();
+        Ok((start.elapsed().as_millis() as u64, self.db.stats()))
+    }
+
+    fn labels(&self, workload: Workload) -> Labels {
+        Labels {
+            experiment: self.config.experiment.clone(),
+            workload: workload.name().to_owned(),
+            key_set: self.config.keys.name().to_owned(),
+            keys: self.config.keys.len(),
+            key_bytes: self.config.keys.key_bytes(),
+            value_bytes: self.config.value_bytes as f64,
+            threads: self.config.threads.max(1),
+            settled: self.config.settled,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::progress::NoProgress;
+
+    fn config(workloads: &[Workload], keys: KeySet) -> BenchConfig {
+        BenchConfig {
+            experiment: "test".into(),
+            workloads: workloads.to_vec(),
+            keys,
+            value_bytes: 40,
+            threads: 2,
+            ops: Some(3000),
+            warmup: None,
+            repeats: 2,
+            seed: 7,
+            settled: true,
+            options: Options::default(),
+            dir: None,
+        }
+    }
+
+    fn run_all(config: BenchConfig) -> Result<Vec<Measurement>, BenchError> {
+        Bench::open(config, &NoProgress)?.run(|_| Ok::<(), BenchError>(()))
+    }
+
+    #[test]
+    fn every_workload_runs_and_every_answer_is_right() {
+        for keys in [KeySet::uniform(5000, 8, 1).unwrap(), KeySet::sequential(5000, 16).unwrap()] {
+            let measurements = run_all(config(&Workload::ALL, keys)).unwrap();
+            assert_eq!(measurements.len(), Workload::ALL.len());
+            for m in measurements {
+                let fill = m.workload.starts_with("fill");
+                let expected = if fill { 5000..=5000 } else { 3000..=3064 };
+                assert!(expected.contains(&m.ops), "{m:?}");
+                assert!(m.ns_per_op > 0.0 && m.p50_ns <= m.p99_ns && m.repeats == if fill { 1 } else { 2 });
+            }
+        }
+    }
+
+    #[test]
+    fn gets_take_one_digest_each() {
+        let reads = [Workload::GetEmpty, Workload::GetExisting, Workload::GetZipf, Workload::MultiGet];
+        for m in run_all(config(&reads, KeySet::uniform(2000, 8, 1).unwrap())).unwrap() {
+            assert_eq!(m.digests_per_op, 1.0, "{}", m.workload);
+        }
+    }
+
+    #[test]
+    fn a_missing_key_or_a_wrong_value_ends_the_run() {
+        let dir = tempfile::tempdir().unwrap();
+        let db_dir = dir.path().join("db");
+        let at = |workloads: &[Workload], seed, value_bytes| {
+            let keys = KeySet::uniform(500, 8, seed).unwrap();
+            run_all(BenchConfig { dir: Some(db_dir.clone()), value_bytes, ..config(workloads, keys) })
+        };
+        at(&[Workload::FillRandom], 1, 40).unwrap();
+        assert!(at(&[Workload::GetExisting, Workload::SeekNext50], 1, 40).is_ok());
+        for workload in [Workload::GetExisting, Workload::MultiGet, Workload::Seek] {
+            assert!(at(&[workload], 2, 40).unwrap_err().is_wrong_answer(), "{workload}: other keys");
+            assert!(at(&[workload], 1, 41).unwrap_err().is_wrong_answer(), "{workload}: other values");
+        }
+        let db = Db::open(&db_dir, Options::default()).unwrap();
+        let mut key = Vec::new();
+        for i in 0..500 {
+            key.clear();
+            KeySet::uniform(500, 8, 1).unwrap().existing(i, &mut key);
+            key[7] = key[7].wrapping_add(1); // a neighbour that nobody loaded
+            db.put(&key, b"stray").unwrap();
+        }
+        db.close().unwrap();
+        assert!(at(&[Workload::RangeEmpty], 1, 40).unwrap_err().is_wrong_answer());
+    }
+}

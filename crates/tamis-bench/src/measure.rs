@@ -1,0 +1,257 @@
+//! What one run took and cost: the record that `--json` prints, one object a line.
+
+use serde::{Deserialize, Serialize};
+use tamis::{Db, Options, ReadCost, Stats, WriteCost};
+
+use crate::run::Timing;
+
+/// One measurement. `*_per_op` are means over `ops` operations; an operation of `multi-get` is one key.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Measurement {
+    /// What the measurement belongs to: `bench`, `main`, or a figure of a paper.
+    pub experiment: String,
+    /// The engine: `tamis`.
+    pub system: String,
+    /// The workload's name.
+    pub workload: String,
+    /// The key set's name.
+    pub key_set: String,
+    /// Keys that exist.
+    pub keys: u64,
+    /// Bytes of a key, on average.
+    pub key_bytes: u64,
+    /// Bytes of a value, on average.
+    pub value_bytes: u64,
+    /// Threads side by side.
+    pub threads: usize,
+    /// Operations over all threads.
+    pub ops: u64,
+    /// Mean nanoseconds of one operation on its thread.
+    pub ns_per_op: f64,
+    /// Half of the operations took at most so many nanoseconds. From a sample of them, each with one reading of
+    /// the clock in it (about 20 ns), as the two below; `ns_per_op` has no such part.
+    pub p50_ns: u64,
+    /// 99 of 100 operations took at most so many nanoseconds.
+    pub p99_ns: u64,
+    /// 999 of 1000 operations took at most so many nanoseconds.
+    pub p999_ns: u64,
+    /// Operations per second over all threads.
+    pub ops_per_second: f64,
+    /// Digests computed.
+    pub digests_per_op: f64,
+    /// Memtables looked into.
+    pub memtable_probes_per_op: f64,
+    /// Table filters asked.
+    pub filter_probes_per_op: f64,
+    /// Table filters that said "maybe" of a key that was not there.
+    pub false_positives_per_op: f64,
+    /// Data blocks touched, wherever they came from.
+    pub block_reads_per_op: f64,
+    /// Bytes of those blocks as stored.
+    pub bytes_read_per_op: f64,
+    /// Read system calls.
+    pub io_reads_per_op: f64,
+    /// Blocks found in the cache, over the whole run.
+    pub cache_hits: u64,
+    /// Blocks not found in the cache, over the whole run.
+    pub cache_misses: u64,
+    /// Memory of the table filters by the entries they hold, in bits.
+    pub filter_bits_per_key: f64,
+    /// Sorted runs in the tree.
+    pub runs: usize,
+    /// Levels that hold a run.
+    pub levels: usize,
+    /// Whether one digest served all filters of a get.
+    pub hash_sharing: bool,
+    /// Whether compaction had finished (as opposed to: was held back).
+    pub settled: bool,
+    /// Whether every write was synced.
+    pub sync: bool,
+    /// The option `keyspace.filter`.
+    pub filter: String,
+    /// The option `read_mode`.
+    pub read_mode: String,
+    /// The block cache's capacity in bytes.
+    pub cache_bytes: u64,
+    /// Bytes written to files, log included, by the bytes of keys and values written since opening.
+    pub write_amplification: f64,
+    /// Bytes of the tables by the bytes of keys and values in them.
+    pub table_bytes_per_raw_byte: f64,
+    /// Milliseconds of flush and compaction after the last write of this workload.
+    pub settle_ms: u64,
+    /// Milliseconds that writes of this workload were slowed down or stalled.
+    pub stall_ms: u64,
+    /// Of how many repetitions this is the median.
+    pub repeats: u32,
+}
+
+/// What a run was, beside its figures.
+#[derive(Clone, Debug, Default)]
+pub struct Labels {
+    /// See [`Measurement::experiment`].
+    pub experiment: String,
+    /// See [`Measurement::workload`].
+    pub workload: String,
+    /// See [`Measurement::key_set`].
+    pub key_set: String,
+    /// See [`Measurement::keys`].
+    pub keys: u64,
+    /// See [`Measurement::key_bytes`].
+    pub key_bytes: f64,
+    /// See [`Measurement::value_bytes`].
+    pub value_bytes: f64,
+    /// See [`Measurement::threads`].
+    pub threads: usize,
+    /// See [`Measurement::settled`].
+    pub settled: bool,
+}
+
+impl Measurement {
+    /// Puts together what was asked, how long it took, and the database's counters before and after.
+    pub fn new(labels: Labels, timing: &Timing, before: &Stats, db: &Db) -> Measurement {
+        let after = db.stats();
+        let cost = after.read - before.read;
+        let options = db.options();
+        let mut m = Measurement {
+            experiment: labels.experiment,
+            system: "tamis".to_owned(),
+            workload: labels.workload,
+            key_set: labels.key_set,
+            keys: labels.keys,
+            key_bytes: labels.key_bytes.round() as u64,
+            value_bytes: labels.value_bytes.round() as u64,
+            threads: labels.threads,
+            ops: timing.ops,
+            ns_per_op: timing.ns_per_op(),
+            p50_ns: timing.latency.quantile(0.50),
+            p99_ns: timing.latency.quantile(0.99),
+            p999_ns: timing.latency.quantile(0.999),
+            ops_per_second: timing.ops_per_second,
+            hash_sharing: options.hash_sharing,
+            settled: labels.settled,
+            sync: options.durability == tamis::Durability::Synced,
+            filter: option_text(options, "keyspace.filter"),
+            read_mode: option_text(options, "read_mode"),
+            cache_bytes: options.cache_bytes,
+            repeats: 1,
+            ..Measurement::default()
+        };
+        m.set_cost(&cost);
+        m.set_tree(&after);
+        let stalled = |s: &Stats| s.write.slowdown_nanos + s.write.stall_nanos;
+        m.stall_ms = (stalled(&after) - stalled(before)) / 1_000_000;
+        m
+    }
+
+    fn set_cost(&mut self, cost: &ReadCost) {
+        let per_op = |count: u64| count as f64 / self.ops.max(1) as f64;
+        self.digests_per_op = per_op(cost.digests);
+        self.memtable_probes_per_op = per_op(cost.memtable_probes);
+        self.filter_probes_per_op = per_op(cost.filter_probes);
+        self.false_positives_per_op = per_op(cost.false_positives);
+        self.block_reads_per_op = per_op(cost.block_reads);
+        self.bytes_read_per_op = per_op(cost.bytes_read);
+        self.io_reads_per_op = per_op(cost.io_reads);
+        self.cache_hits = cost.cache_hits;
+        self.cache_misses = cost.cache_misses;
+    }
+
+    /// Records the tree's shape and the amplification since opening.
+    pub fn set_tree(&mut self, stats: &Stats) {
+        self.write_amplification = write_amplification(stats);
+        if let Some(tree) = stats.keyspaces.first() {
+            self.filter_bits_per_key = tree.filter_bits_per_key;
+            self.runs = tree.runs;
+            self.levels = tree.levels.iter().filter(|level| !level.runs.is_empty()).count();
+            self.table_bytes_per_raw_byte = ratio(tree.table_bytes, tree.raw_bytes);
+        }
+    }
+
+    /// The measurement of median `ns_per_op` among repetitions of one run; the later of two in the middle.
+    pub fn median(mut repetitions: Vec<Measurement>) -> Option<Measurement> {
+        repetitions.sort_by(|a, b| a.ns_per_op.total_cmp(&b.ns_per_op));
+        let count = repetitions.len();
+        let mut median = (count > 0).then(|| repetitions.swap_remove(count / 2))?;
+        median.repeats = u32::try_from(count).unwrap_or(u32::MAX);
+        Some(median)
+    }
+
+    /// The measurement as one line of JSON.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("a measurement has nothing that JSON cannot say")
+    }
+}
+
+/// The write amplification since opening: see [`bytes_per_user_byte`].
+pub fn write_amplification(stats: &Stats) -> f64 {
+    bytes_per_user_byte(&stats.write)
+}
+
+/// Bytes written to logs and tables by the bytes of keys and values written.
+pub fn bytes_per_user_byte(write: &WriteCost) -> f64 {
+    ratio(write.log_bytes + write.flush_bytes + write.compaction_write_bytes, write.user_bytes)
+}
+
+/// The quotient, or 0 where there is nothing to divide by.
+pub fn ratio(a: u64, b: u64) -> f64 {
+    if b == 0 { 0.0 } else { a as f64 / b as f64 }
+}
+
+/// The value of an option in its text form; empty if there is no such option.
+pub fn option_text(options: &Options, name: &str) -> String {
+    let text = options.to_text();
+    let value_of = |line: &str| {
+        let (found, value) = line.split_once('=')?;
+        (found.trim() == name).then(|| value.trim().trim_matches('"').to_owned())
+    };
+    text.lines().find_map(value_of).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_taken_by_time_and_says_of_how_many() {
+        let run = |ns: f64| Measurement { ns_per_op: ns, ..Measurement::default() };
+        let median = Measurement::median(vec![run(5.0), run(1.0), run(3.0)]).unwrap();
+        assert_eq!((median.ns_per_op, median.repeats), (3.0, 3));
+        assert_eq!(Measurement::median(vec![]), None);
+    }
+
+    #[test]
+    fn the_json_line_has_the_promised_fields_and_reads_back() {
+        let m = Measurement { workload: "seek".into(), ns_per_op: 1.5, ..Measurement::default() };
+        let line = m.to_json();
+        assert!(!line.contains('\n'));
+        let value: serde_json::Value = serde_json::from_str(&line).unwrap();
+        for field in [
+            "experiment",
+            "system",
+            "workload",
+            "keys",
+            "key_bytes",
+            "value_bytes",
+            "threads",
+            "ops",
+            "ns_per_op",
+            "p50_ns",
+            "p99_ns",
+            "digests_per_op",
+            "filter_probes_per_op",
+            "false_positives_per_op",
+            "block_reads_per_op",
+            "filter_bits_per_key",
+            "runs",
+        ] {
+            assert!(value.get(field).is_some(), "{field}");
+        }
+        assert_eq!(serde_json::from_str::<Measurement>(&line).unwrap(), m);
+    }
+
+    #[test]
+    fn nothing_divided_by_nothing_is_zero() {
+        assert_eq!(ratio(5, 0), 0.0);
+        assert_eq!(ratio(5, 2), 2.5);
+    }
+}

@@ -1,0 +1,202 @@
+//! Measurements as aligned text for people.
+
+use crate::measure::Measurement;
+
+/// How a column stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Align {
+    /// Words.
+    Left,
+    /// Numbers.
+    Right,
+}
+
+/// A table of text: a header of one or more lines, and rows.
+#[derive(Clone, Debug)]
+pub struct Table {
+    columns: Vec<(Vec<String>, Align)>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// A table with these columns. A header may have several lines (its unit below its name, for example).
+    pub fn new(columns: &[(&str, Align)]) -> Table {
+        let lines = |header: &str| header.lines().map(str::to_owned).collect();
+        let columns = columns.iter().map(|(header, align)| (lines(header), *align)).collect();
+        Table { columns, rows: Vec::new() }
+    }
+
+    /// Adds a row; missing cells are empty, superfluous ones are dropped.
+    pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        let mut row: Vec<String> = cells.into_iter().collect();
+        row.resize(self.columns.len(), String::new());
+        self.rows.push(row);
+    }
+
+    /// The table's lines, each ended by a newline, without trailing blanks.
+    pub fn render(&self) -> String {
+        let width_of = |(i, (header, _)): (usize, &(Vec<String>, Align))| {
+            let cells = self.rows.iter().map(|row| &row[i]);
+            header.iter().chain(cells).map(|cell| cell.chars().count()).max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = self.columns.iter().enumerate().map(width_of).collect();
+        let mut out = String::new();
+        let mut line = |cells: &mut dyn Iterator<Item = &str>| {
+            let mut text = String::new();
+            for ((cell, width), (_, align)) in cells.zip(&widths).zip(&self.columns) {
+                let padding = " ".repeat(width - cell.chars().count());
+                match align {
+                    Align::Left => text.extend([cell, &padding, "  "]),
+                    Align::Right => text.extend([&padding, cell, "  "]),
+                }
+            }
+            out.push_str(text.trim_end());
+            out.push('\n');
+        };
+        let header_lines = self.columns.iter().map(|(header, _)| header.len()).max().unwrap_or(0);
+        for i in 0..header_lines {
+            line(&mut self.columns.iter().map(|(header, _)| header.get(i).map_or("", String::as_str)));
+        }
+        let rules: Vec<String> = widths.iter().map(|&width| "─".repeat(width)).collect();
+        line(&mut rules.iter().map(String::as_str));
+        for row in &self.rows {
+            line(&mut row.iter().map(String::as_str));
+        }
+        out
+    }
+}
+
+/// A number with its thousands apart: 1,234,567.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// A mean count with as many places as say something: 12.3, 1.04, 0.0312; a whole 1 is 1.00.
+pub fn mean(number: f64) -> String {
+    match number {
+        0.0 => "0".to_owned(),
+        n if n < 0.1 => format!("{n:.4}"),
+        n if n < 100.0 => format!("{n:.2}"),
+        n => grouped(n.round() as u64),
+    }
+}
+
+/// A number of bytes in the unit that suits it: 17 B, 4.2 KiB, 1.5 GiB.
+pub fn bytes(number: u64) -> String {
+    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    if number < 1024 {
+        return format!("{number} B");
+    }
+    let mut value = number as f64 / 1024.0;
+    let mut unit = 0;
+    while value >= 1023.95 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    format!("{value:.1} {}", UNITS[unit])
+}
+
+/// The table that `tamis bench` prints.
+pub fn bench_table(measurements: &[Measurement]) -> String {
+    use Align::{Left, Right};
+    let mut table = Table::new(&[
+        ("workload", Left),
+        ("operations", Right),
+        ("threads", Right),
+        ("mean\nns/op", Right),
+        ("p50\nns", Right),
+        ("p99\nns", Right),
+        ("thousand\nops/s", Right),
+        ("digests\n/op", Right),
+        ("filters\nprobed/op", Right),
+        ("false\npositives/op", Right),
+        ("blocks\nread/op", Right),
+        ("bytes\nread/op", Right),
+        ("runs", Right),
+        ("filter\nbits/key", Right),
+        ("write\namplif.", Right),
+    ]);
+    for m in measurements {
+        let reads = m.digests_per_op + m.block_reads_per_op + m.filter_probes_per_op > 0.0;
+        let count = |n: f64| if reads { mean(n) } else { "-".to_owned() };
+        table.row([
+            m.workload.clone(),
+            grouped(m.ops),
+            m.threads.to_string(),
+            grouped(m.ns_per_op.round() as u64),
+            grouped(m.p50_ns),
+            grouped(m.p99_ns),
+            mean(m.ops_per_second / 1000.0),
+            count(m.digests_per_op),
+            count(m.filter_probes_per_op),
+            count(m.false_positives_per_op),
+            count(m.block_reads_per_op),
+            count(m.bytes_read_per_op),
+            m.runs.to_string(),
+            mean(m.filter_bits_per_key),
+            if m.write_amplification > 0.0 { mean(m.write_amplification) } else { "-".to_owned() },
+        ]);
+    }
+    table.render()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_read_well() {
+        for (number, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
+            assert_eq!(grouped(number), text);
+        }
+        for (number, text) in
+            [(0.0, "0"), (0.03124, "0.0312"), (1.0, "1.00"), (18.26, "18.26"), (4213.7, "4,214")]
+        {
+            assert_eq!(mean(number), text);
+        }
+        for (number, text) in [(17, "17 B"), (4301, "4.2 KiB"), (1 << 20, "1.0 MiB"), (3 << 29, "1.5 GiB")] {
+            assert_eq!(bytes(number), text);
+        }
+        assert_eq!(bytes((1 << 20) - 1), "1.0 MiB");
+    }
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let mut table = Table::new(&[("name", Align::Left), ("ns\nper op", Align::Right)]);
+        table.row(["größer".to_owned(), "7".to_owned()]);
+        table.row(["b".to_owned(), "12345678".to_owned()]);
+        let expected = "\
+name          ns
+          per op
+──────  ────────
+größer         7
+b       12345678
+";
+        assert_eq!(table.render(), expected);
+    }
+
+    #[test]
+    fn a_bench_row_shows_one_digest_as_one() {
+        let m = Measurement {
+            workload: "get-existing".into(),
+            ops: 1_000_000,
+            ns_per_op: 812.4,
+            digests_per_op: 1.0,
+            ..Measurement::default()
+        };
+        let table = bench_table(&[m]);
+        let row = table.lines().last().unwrap();
+        assert!(
+            row.starts_with("get-existing") && row.contains(" 812 ") && row.contains(" 1.00 "),
+            "{table}"
+        );
+    }
+}

@@ -1,0 +1,127 @@
+//! Runs one workload against an open database and times it.
+//!
+//! Each thread prepares a chunk of operations (keys, values, expected answers), untimed, then executes and
+//! checks it, timed as a whole by the wall clock. Single operations are timed at a sampling rate only, so that
+//! reading the clock does not weigh on the total. Threads share nothing but the database.
+
+mod chunk;
+mod execute;
+
+use std::time::Instant;
+
+use tamis::Db;
+
+use crate::error::BenchError;
+use crate::histogram::Histogram;
+use crate::keys::KeySet;
+use crate::progress::Progress;
+use crate::workload::{MULTI_GET_KEYS, Workload};
+use chunk::Source;
+use execute::Executor;
+
+/// What to run.
+#[derive(Clone, Copy)]
+pub struct RunSpec<'a> {
+    /// The operations.
+    pub workload: Workload,
+    /// The keys they are about.
+    pub keys: &'a KeySet,
+    /// Bytes of every value.
+    pub value_bytes: usize,
+    /// Threads that run side by side, at least 1.
+    pub threads: usize,
+    /// Operations over all threads. A fill ignores it and puts every key once; `multi-get` rounds it up to
+    /// whole batches a thread.
+    pub ops: u64,
+    /// Drives every random choice.
+    pub seed: u64,
+    /// Told about every chunk done.
+    pub progress: &'a dyn Progress,
+}
+
+/// How long it took.
+#[derive(Clone, Debug, Default)]
+pub struct Timing {
+    /// Operations done.
+    pub ops: u64,
+    /// Nanoseconds spent in them, summed over threads.
+    pub busy_ns: u64,
+    /// Operations per second, summed over threads.
+    pub ops_per_second: f64,
+    /// Durations of sampled operations; for `multi-get` a batch's duration divided by its keys.
+    pub latency: Histogram,
+}
+
+impl Timing {
+    /// Mean nanoseconds of one operation on its thread.
+    pub fn ns_per_op(&self) -> f64 {
+        self.busy_ns as f64 / self.ops.max(1) as f64
+    }
+}
+
+/// Runs the workload. Every answer is checked; the first wrong one, or the first error, ends the run.
+pub fn run(db: &Db, spec: &RunSpec<'_>) -> Result<Timing, BenchError> {
+    let threads = spec.threads.max(1) as u64;
+    let ops = if spec.workload.is_fill() { spec.keys.len() } else { spec.ops };
+    let order = spec.workload == Workload::FillSeq;
+    let order = if order { spec.keys.ascending() } else { Vec::new() };
+    spec.progress.begin(spec.workload.name(), ops, "operations");
+    let parts: Vec<Result<Timing, BenchError>> = std::thread::scope(|scope| {
+        let order = &order[..];
+        let spawn = |thread| scope.spawn(move || run_thread(db, spec, order, thread, threads, ops));
+        let handles: Vec<_> = (0..threads).map(spawn).collect();
+        let join = |handle: std::thread::ScopedJoinHandle<'_, _>| {
+            handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        handles.into_iter().map(join).collect()
+    });
+    spec.progress.end();
+    let mut total = Timing::default();
+    for part in parts {
+        let part = part?;
+        total.ops += part.ops;
+        total.busy_ns += part.busy_ns;
+        total.ops_per_second += part.ops_per_second;
+        total.latency.merge(&part.latency);
+    }
+    Ok(total)
+}
+
+/// The part of one thread: every `threads`-th operation from `thread` on.
+fn run_thread(
+    db: &Db,
+    spec: &RunSpec<'_>,
+    order: &[u64],
+    thread: u64,
+    threads: u64,
+    ops: u64,
+) -> Result<Timing, BenchError> {
+    let mut mine = (ops + threads - 1 - thread) / threads;
+    if spec.workload == Workload::MultiGet {
+        mine = mine.next_multiple_of(MULTI_GET_KEYS as u64);
+    }
+    let mut source = Source::new(spec, order, thread, threads);
+    let mut executor = Executor::new(db, spec, sampling_for(mine));
+    let mut done = 0;
+    while done < mine {
+        let count = source.chunk_ops().min(mine - done);
+        let chunk = source.prepare(done, count);
+        executor.run(chunk)?;
+        done += count;
+        spec.progress.advance(count);
+    }
+    let mut timing = executor.timing;
+    timing.ops = done;
+    timing.ops_per_second = done as f64 * 1e9 / timing.busy_ns.max(1) as f64;
+    Ok(timing)
+}
+
+/// Of how many operations one is timed by itself: all of a few, one in 32 of many.
+fn sampling_for(ops: u64) -> u64 {
+    (ops / 8192).clamp(1, 32).next_power_of_two()
+}
+
+/// Nanoseconds since `start`.
+fn elapsed_ns(start: Instant) -> u64 {
+    u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,85 @@
+//! Zipf-distributed ranks by rejection-inversion (Hörmann and Derflinger, "Rejection-inversion to generate
+//! variates from monotone discrete distributions", 1996): constant time and space for any number of ranks.
+
+use crate::random::Random;
+
+/// Draws ranks `0..n` where rank `r` has a weight of `(r + 1)^-exponent`.
+#[derive(Clone, Debug)]
+pub struct Zipf {
+    n: f64,
+    exponent: f64,
+    /// The integral of the weight up to `n + 1/2`, and from which rank 1's own bar starts.
+    upper: f64,
+    lower: f64,
+    /// Draws that lie this close below their rank are accepted without a closer look.
+    squeeze: f64,
+}
+
+impl Zipf {
+    /// A distribution over `n` ranks. The exponent must be positive and not 1 (0.99 is YCSB's).
+    pub fn new(n: u64, exponent: f64) -> Self {
+        assert!(n > 0 && exponent > 0.0 && exponent != 1.0);
+        let mut zipf = Zipf { n: n as f64, exponent, upper: 0.0, lower: 0.0, squeeze: 0.0 };
+        zipf.upper = zipf.integral(zipf.n + 0.5);
+        zipf.lower = zipf.integral(1.5) - 1.0;
+        zipf.squeeze = 2.0 - zipf.integral_inverse(zipf.integral(2.5) - zipf.weight(2.0));
+        zipf
+    }
+
+    /// One rank, 0 being the most frequent.
+    pub fn draw(&self, random: &mut Random) -> u64 {
+        loop {
+            let u = self.upper + random.unit() * (self.lower - self.upper);
+            let x = self.integral_inverse(u);
+            let k = x.round().clamp(1.0, self.n);
+            if k - x <= self.squeeze || u >= self.integral(k + 0.5) - self.weight(k) {
+                return k as u64 - 1;
+            }
+        }
+    }
+
+    fn weight(&self, x: f64) -> f64 {
+        x.powf(-self.exponent)
+    }
+
+    fn integral(&self, x: f64) -> f64 {
+        let e = 1.0 - self.exponent;
+        (x.powf(e) - 1.0) / e
+    }
+
+    fn integral_inverse(&self, y: f64) -> f64 {
+        let e = 1.0 - self.exponent;
+        (1.0 + e * y).max(0.0).powf(1.0 / e)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_are_drawn_as_often_as_their_weights_say() {
+        const RANKS: u64 = 1000;
+        const DRAWS: u32 = 400_000;
+        let zipf = Zipf::new(RANKS, 0.99);
+        let mut random = Random::new(5);
+        let mut counts = vec![0u32; RANKS as usize];
+        for _ in 0..DRAWS {
+            counts[zipf.draw(&mut random) as usize] += 1;
+        }
+        let total: f64 = (1..=RANKS).map(|r| (r as f64).powf(-0.99)).sum();
+        for rank in [0usize, 1, 2, 9, 99] {
+            let expected = f64::from(DRAWS) * ((rank + 1) as f64).powf(-0.99) / total;
+            let got = f64::from(counts[rank]);
+            // Five standard deviations of a Poisson count.
+            assert!((got - expected).abs() < 5.0 * expected.sqrt() + 1.0, "rank {rank}: {got} of {expected}");
+        }
+    }
+
+    #[test]
+    fn one_rank_is_always_drawn() {
+        let mut random = Random::new(1);
+        let zipf = Zipf::new(1, 0.99);
+        assert!((0..100).all(|_| zipf.draw(&mut random) == 0));
+    }
+}

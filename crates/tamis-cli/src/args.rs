@@ -1,0 +1,177 @@
+//! The command line as a whole, and the arguments that several subcommands share.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use tamis::{Db, Options};
+
+use crate::commands::*;
+use crate::failure::Failure;
+
+/// The rule for keys on the command line, shown with every subcommand that takes one.
+pub(crate) const KEYS_HELP: &str = "\
+Keys and values are taken byte for byte as they are typed; with --hex all of them, in and out, are hexadecimal
+digits (00ff10). Nothing is guessed from what a key looks like: without --hex, `0x61` is a key of four bytes.";
+
+#[derive(Parser)]
+#[command(
+    name = "tamis",
+    version,
+    about = "An embeddable LSM key-value store that hashes a key once per read: the program around the library.",
+    long_about = "An embeddable LSM key-value store that hashes a key once per read: the program around the \
+                  library.\n\nWithout a subcommand it runs the main job: it loads the sample that ships with it \
+                  (171,075 places from GeoNames), reads it back with hash sharing on and off, and prints what \
+                  the reads cost. The database stays, for the other subcommands to be tried on.",
+    after_help = "Exit codes: 0 done, 1 not found or a problem found, 2 wrong usage or bad input, 3 the database \
+                  failed.\n\nExamples:\n  tamis                                          the main job, into ./tamis-demo\n  \
+                  tamis stats --db ./tamis-demo                  the tree it left\n  \
+                  tamis scan --db ./tamis-demo --prefix IS/      all places in Iceland\n  \
+                  tamis bench --workload get-empty,get-existing  a measurement",
+    args_conflicts_with_subcommands = true
+)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) demo: demo::DemoArgs,
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    Load(load::LoadArgs),
+    Get(get::GetArgs),
+    Put(put::PutArgs),
+    Del(del::DelArgs),
+    Scan(scan::ScanArgs),
+    Explain(explain::ExplainArgs),
+    Stats(stats::StatsArgs),
+    Dump(dump::DumpArgs),
+    Verify(verify::VerifyArgs),
+    Checkpoint(checkpoint::CheckpointArgs),
+    Options(options::OptionsArgs),
+    Bench(bench::BenchArgs),
+    Stress(stress::StressArgs),
+    #[command(hide = true)]
+    StressChild(stress::child::ChildArgs),
+}
+
+/// Options of the database by their names.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct OptionArgs {
+    /// Set an option of the database by its name, as `tamis options` lists them; may be repeated
+    #[arg(short = 'o', long = "option", value_name = "NAME=VALUE", value_parser = assignment)]
+    pub(crate) set: Vec<(String, String)>,
+}
+
+impl OptionArgs {
+    /// Sets the options in the order they were given.
+    pub(crate) fn apply(&self, options: &mut Options) -> Result<(), Failure> {
+        for (name, value) in &self.set {
+            options.set(name, value)?;
+        }
+        Ok(())
+    }
+}
+
+fn assignment(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.trim().is_empty() => {
+            Ok((name.trim().to_owned(), value.trim().to_owned()))
+        }
+        _ => Err("expected NAME=VALUE, for example keyspace.bits_per_key=12".to_owned()),
+    }
+}
+
+/// Which database, and how to open it.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct DbArgs {
+    /// The database's directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) db: PathBuf,
+    #[command(flatten)]
+    pub(crate) options: OptionArgs,
+}
+
+impl DbArgs {
+    fn to_options(&self) -> Result<Options, Failure> {
+        let mut options = Options::default();
+        self.options.apply(&mut options)?;
+        Ok(options)
+    }
+
+    /// Opens for reading, beside others that do.
+    pub(crate) fn open_read_only(&self) -> Result<Db, Failure> {
+        Ok(Db::open_read_only(&self.db, self.to_options()?)?)
+    }
+
+    /// Opens a database that exists for writing.
+    pub(crate) fn open_existing(&self) -> Result<Db, Failure> {
+        let mut options = self.to_options()?;
+        options.create_if_missing = false;
+        Ok(Db::open(&self.db, options)?)
+    }
+
+    /// Opens for writing; makes the database if there is none.
+    pub(crate) fn open_or_create(&self) -> Result<Db, Failure> {
+        Ok(Db::open(&self.db, self.to_options()?)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn parse(line: &str) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(line.split_whitespace())
+    }
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn no_subcommand_is_the_main_job() {
+        let cli = parse("tamis --db x --json").unwrap();
+        assert!(cli.command.is_none() && cli.demo.json);
+        assert_eq!(cli.demo.db, PathBuf::from("x"));
+        assert_eq!(parse("tamis").unwrap().demo.db, PathBuf::from("./tamis-demo"));
+    }
+
+    #[test]
+    fn options_are_set_by_name_and_wrong_ones_refused() {
+        let cli = parse("tamis stats --db x -o hash_sharing=false -o keyspace.bits_per_key = 12");
+        assert!(cli.is_err(), "a space makes it another argument");
+        let cli = parse("tamis stats --db x -o hash_sharing=false -o keyspace.bits_per_key=12").unwrap();
+        let Some(Command::Stats(stats)) = cli.command else { panic!("stats") };
+        let options = stats.db.to_options().unwrap();
+        assert!(!options.hash_sharing);
+        assert_eq!(options.keyspace.bits_per_key, 12.0);
+        for wrong in ["nothing=1", "keyspace.bits_per_key=many"] {
+            let mut options = Options::default();
+            let args = OptionArgs { set: vec![assignment(wrong).unwrap()] };
+            assert!(matches!(args.apply(&mut options), Err(Failure::Usage(_))), "{wrong}");
+        }
+        assert!(assignment("novalue").is_err() && assignment("=1").is_err());
+    }
+
+    #[test]
+    fn bench_takes_lists_of_workloads_and_refuses_unknown_ones() {
+        let cli = parse("tamis bench --workload get-empty,seek --keys 10 --unsettled").unwrap();
+        let Some(Command::Bench(bench)) = cli.command else { panic!("bench") };
+        assert_eq!(bench.workload.len(), 2);
+        assert!(bench.unsettled);
+        assert!(parse("tamis bench --workload get-nothing").is_err());
+        assert!(parse("tamis bench --settled --unsettled").is_err());
+    }
+
+    #[test]
+    fn bounds_and_prefix_exclude_each_other() {
+        assert!(parse("tamis scan --db x --prefix a --start b").is_err());
+        assert!(parse("tamis scan --db x --start b --end c --limit 3 --reverse").is_ok());
+        assert!(parse("tamis del --db x").is_err());
+        assert!(parse("tamis del --db x a --prefix b").is_err());
+        assert!(parse("tamis get --db x").is_err());
+    }
+}

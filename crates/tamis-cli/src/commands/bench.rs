@@ -1,0 +1,231 @@
+//! `tamis bench`: workloads measured.
+
+use std::fs::File;
+use std::io::{BufReader, Write};
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use tamis::{Durability, Options, ReadMode};
+use tamis_bench::bench::{Bench, BenchConfig};
+use tamis_bench::report::{bench_table, grouped};
+use tamis_bench::sample::Sample;
+use tamis_bench::{BenchError, KeySet, Measurement, Workload};
+
+use crate::args::OptionArgs;
+use crate::failure::{Failure, Outcome};
+use crate::output::Out;
+use crate::progress::Reporter;
+
+const HELP: &str = "\
+Workloads:
+  fill-random    put every key once, in random order
+  fill-seq       put every key once, ascending
+  overwrite      put new values under random existing keys
+  get-empty      get absent keys
+  get-existing   get existing keys
+  get-mixed      get, half of the keys absent
+  get-zipf       get existing keys, Zipf-distributed (0.99), scrambled over the key space
+  multi-get      32 keys in one call, half of them absent; one operation is one key
+  range-empty    the first key of a narrow range (64 neighbours of an existing key) that holds none
+  seek           a new iterator on an existing key
+  seek-next50    the same, and the 50 entries behind
+  read-write     half gets of existing keys, half overwrites
+
+Without a fill, an empty database is filled with fill-random first. Every answer is checked; a wrong one ends
+the run with exit code 1.
+
+Examples:
+  tamis bench
+  tamis bench --workload fill-random,get-empty,get-existing,seek --keys 4000000 --json
+  tamis bench --workload get-empty --unsettled --keys 4000000 --no-hash-sharing
+  tamis bench --key-set geonames --workload get-existing,multi-get
+  tamis bench --db ./big --keys 100000000 --workload fill-seq && tamis bench --db ./big --keys 100000000 --workload seek";
+
+/// Where the keys come from, if not from a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum KeySource {
+    /// Random keys of --key-bytes bytes
+    Uniform,
+    /// Ascending keys of --key-bytes bytes, 128 apart
+    Sequential,
+    /// The sample that ships with the program: places, 43 bytes on average; a tenth is held out as absent
+    Geonames,
+}
+
+/// Measure workloads: time, and what the reads cost
+#[derive(Args)]
+#[command(after_help = HELP)]
+pub(crate) struct BenchArgs {
+    /// Workloads in order, separated by commas (listed below)
+    #[arg(
+        long,
+        value_name = "NAME",
+        value_delimiter = ',',
+        default_value = "fill-random,get-empty,get-existing,multi-get,seek,seek-next50"
+    )]
+    pub(crate) workload: Vec<Workload>,
+    /// How many keys exist [default: 1000000, or all of a list]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    keys: Option<u64>,
+    /// Bytes of a key
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    key_bytes: usize,
+    /// Bytes of a value
+    #[arg(long, value_name = "N", default_value_t = 256)]
+    value_bytes: usize,
+    /// Threads side by side
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = threads)]
+    threads: usize,
+    /// Operations per workload over all threads, fills aside [default: the number of keys, at most 1000000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    ops: Option<u64>,
+    /// Unmeasured operations before each workload that only reads [default: a tenth of the operations]
+    #[arg(long, value_name = "N")]
+    warmup: Option<u64>,
+    /// Run each workload so often, fills aside, and report the run of median time
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeat: u32,
+    /// Drives keys, values and every random choice
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// The database's directory, kept; without it a temporary one, removed at the end
+    #[arg(long, value_name = "DIR")]
+    db: Option<PathBuf>,
+    /// The tables' filter: blocked-bloom, bloom-rotation, bloom-double, bloom-independent or none
+    #[arg(long, value_name = "NAME")]
+    filter: Option<String>,
+    /// Bits of filter for each key
+    #[arg(long, value_name = "B")]
+    bits_per_key: Option<String>,
+    /// Hash the key anew for every filter
+    #[arg(long)]
+    no_hash_sharing: bool,
+    /// Bytes of the block cache (8388608, 8MiB)
+    #[arg(long, value_name = "BYTES")]
+    cache: Option<String>,
+    /// Bytes of a memtable (67108864, 64MiB)
+    #[arg(long, value_name = "BYTES")]
+    memtable: Option<String>,
+    /// Read tables past the page cache
+    #[arg(long)]
+    direct_io: bool,
+    /// Sync every write
+    #[arg(long)]
+    sync: bool,
+    /// Let compaction finish before reading (the default)
+    #[arg(long, conflicts_with = "unsettled")]
+    settled: bool,
+    /// Hold compaction back, so that many runs stay
+    #[arg(long)]
+    pub(crate) unsettled: bool,
+    /// The kind of keys
+    #[arg(long, value_enum, default_value = "uniform", conflicts_with = "keys_from")]
+    key_set: KeySource,
+    /// Take the keys from a file, one a line; a tenth of them is held out as absent
+    #[arg(long, value_name = "FILE")]
+    keys_from: Option<PathBuf>,
+    #[command(flatten)]
+    options: OptionArgs,
+    /// Print one JSON object for each measurement
+    #[arg(long)]
+    json: bool,
+}
+
+const DEFAULT_KEYS: u64 = 1_000_000;
+
+fn threads(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(threads @ 1..=1024) => Ok(threads),
+        _ => Err("expected a number from 1 to 1024".to_owned()),
+    }
+}
+
+pub(crate) fn run(args: BenchArgs, out: &mut Out) -> Result<Outcome, Failure> {
+    let options = args.database_options()?;
+    let keys = args.key_set()?;
+    let config = BenchConfig {
+        experiment: "bench".to_owned(),
+        workloads: args.workload,
+        keys,
+        value_bytes: args.value_bytes,
+        threads: args.threads,
+        ops: args.ops,
+        warmup: args.warmup,
+        repeats: args.repeat,
+        seed: args.seed,
+        settled: !args.unsettled,
+        options,
+        dir: args.db,
+    };
+    let progress = Reporter::new();
+    let done = |measurement: &Measurement| -> Result<(), Failure> {
+        if args.json {
+            // Whoever reads along should have each one when it is there.
+            writeln!(out, "{}", measurement.to_json())?;
+            out.flush()?;
+        }
+        Ok(())
+    };
+    let measurements = Bench::open(config, &progress)?.run(done)?;
+    if !args.json {
+        if let Some(m) = measurements.first() {
+            writeln!(
+                out,
+                "{} {} keys of {} bytes, values of {} bytes, {}, {} filter, hash sharing {}\n",
+                grouped(m.keys),
+                m.key_set,
+                m.key_bytes,
+                m.value_bytes,
+                if m.settled { "settled" } else { "unsettled" },
+                m.filter,
+                if m.hash_sharing { "on" } else { "off" },
+            )?;
+        }
+        out.write_all(bench_table(&measurements).as_bytes())?;
+    }
+    Ok(Outcome::Done)
+}
+
+impl BenchArgs {
+    fn database_options(&self) -> Result<Options, Failure> {
+        let mut options = Options::default();
+        self.options.apply(&mut options)?;
+        let named = [
+            ("keyspace.filter", &self.filter),
+            ("keyspace.bits_per_key", &self.bits_per_key),
+            ("cache_bytes", &self.cache),
+            ("keyspace.memtable_bytes", &self.memtable),
+        ];
+        for (name, value) in named {
+            if let Some(value) = value {
+                options.set(name, value)?;
+            }
+        }
+        if self.no_hash_sharing {
+            options.hash_sharing = false;
+        }
+        if self.direct_io {
+            options.read_mode = ReadMode::Direct;
+        }
+        if self.sync {
+            options.durability = Durability::Synced;
+        }
+        Ok(options)
+    }
+
+    fn key_set(&self) -> Result<KeySet, Failure> {
+        if let Some(path) = &self.keys_from {
+            let failed = |source| BenchError::Io { operation: "read", path: path.clone(), source };
+            let file = File::open(path).map_err(failed)?;
+            let lines = BufReader::with_capacity(256 << 10, file);
+            return Ok(KeySet::from_lines(&path.display().to_string(), lines, self.keys.unwrap_or(0))?);
+        }
+        let count = self.keys.unwrap_or(DEFAULT_KEYS);
+        let made = match self.key_set {
+            KeySource::Uniform => KeySet::uniform(count, self.key_bytes, self.seed),
+            KeySource::Sequential => KeySet::sequential(count, self.key_bytes),
+            KeySource::Geonames => Sample::load().key_set(self.keys.unwrap_or(0)),
+        };
+        Ok(made.map_err(BenchError::from)?)
+    }
+}

@@ -1,0 +1,83 @@
+//! `tamis del`: keys, a range, or a prefix.
+
+use std::ffi::OsString;
+use std::ops::Bound;
+
+use clap::Args;
+use tamis::WriteBatch;
+
+use crate::args::{DbArgs, KEYS_HELP};
+use crate::commands::put::write;
+use crate::failure::{Failure, Outcome};
+use crate::text;
+
+/// Delete keys, a range of keys, or all keys with a prefix
+#[derive(Args)]
+#[command(after_help = KEYS_HELP, after_long_help = format!("{KEYS_HELP}\n\nDeleting a key that is not there is no error. All deletions of one command happen at\n\
+    once or not at all.\n\nExamples:\n  \
+    tamis del --db ./data greeting picture\n  \
+    tamis del --db ./data --range 2023 2024     from 2023 up to, not including, 2024\n  \
+    tamis del --db ./data --prefix FR/"))]
+pub(crate) struct DelArgs {
+    #[command(flatten)]
+    db: DbArgs,
+    /// The keys
+    #[arg(required_unless_present_any = ["range", "prefix"])]
+    keys: Vec<OsString>,
+    /// All keys from START up to, not including, END
+    #[arg(long, num_args = 2, value_names = ["START", "END"], conflicts_with_all = ["keys", "prefix"])]
+    range: Option<Vec<OsString>>,
+    /// All keys that start with PREFIX
+    #[arg(long, conflicts_with = "keys")]
+    prefix: Option<OsString>,
+    /// Keys and bounds are hexadecimal
+    #[arg(long)]
+    hex: bool,
+    /// Return only when the deletion would survive a power cut
+    #[arg(long)]
+    sync: bool,
+}
+
+pub(crate) fn run(args: DelArgs) -> Result<Outcome, Failure> {
+    let mut batch = WriteBatch::new();
+    for key in &args.keys {
+        batch.delete(text::typed(key, args.hex)?);
+    }
+    if let Some([start, end]) = args.range.as_deref() {
+        let (start, end) = (text::typed(start, args.hex)?, text::typed(end, args.hex)?);
+        if start > end {
+            return Err(Failure::usage("the range to delete starts after its end"));
+        }
+        batch.delete_range(start..end);
+    }
+    if let Some(prefix) = &args.prefix {
+        let prefix = text::typed(prefix, args.hex)?;
+        let end = end_of_prefix(&prefix).map_or(Bound::Unbounded, Bound::Excluded);
+        batch.delete_range::<Vec<u8>>((Bound::Included(prefix), end));
+    }
+    let db = args.db.open_existing()?;
+    write(&db, batch, args.sync)?;
+    db.close()?;
+    Ok(Outcome::Done)
+}
+
+/// The first key behind all keys that start with `prefix`, if there is one.
+fn end_of_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
+    let last = prefix.iter().rposition(|&byte| byte < 0xFF)?;
+    let mut end = prefix[..=last].to_vec();
+    end[last] += 1;
+    Some(end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_ends_before_its_successor() {
+        assert_eq!(end_of_prefix(b"FR/"), Some(b"FR0".to_vec()));
+        assert_eq!(end_of_prefix(b"a\xff\xff"), Some(b"b".to_vec()));
+        assert_eq!(end_of_prefix(b"\xff"), None);
+        assert_eq!(end_of_prefix(b""), None);
+    }
+}

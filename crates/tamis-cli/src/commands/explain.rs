@@ -1,0 +1,228 @@
+//! `tamis explain`: the path of one read.
+
+use std::ffi::OsString;
+use std::io::Write;
+
+use clap::Args;
+use serde_json::{Value, json};
+use tamis::{ExplainBlock, ExplainOutcome, ExplainStep, Explanation, FilterAnswer};
+use tamis_bench::report::{Align, Table, bytes, grouped};
+
+use crate::args::{DbArgs, KEYS_HELP};
+use crate::failure::{Failure, Outcome};
+use crate::json as to_json;
+use crate::output::Out;
+use crate::text;
+
+/// Show the path of one read: digest, memtables, runs, filters, blocks, outcome
+#[derive(Args)]
+#[command(after_help = KEYS_HELP, after_long_help = format!("{KEYS_HELP}\n\nThe read is a real one. Exits with 0 whether the key has a value or \
+    not.\n\nExample:\n  tamis explain --db ./tamis-demo 'FR/Auvergne-Rhône-Alpes/Lyon@45.74906,4.84789'"))]
+pub(crate) struct ExplainArgs {
+    #[command(flatten)]
+    db: DbArgs,
+    /// The key
+    #[arg(allow_hyphen_values = true)]
+    key: OsString,
+    /// The key is hexadecimal
+    #[arg(long)]
+    hex: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: ExplainArgs, out: &mut Out) -> Result<Outcome, Failure> {
+    let key = text::typed(&args.key, args.hex)?;
+    let db = args.db.open_read_only()?;
+    let explanation = db.explain_get(&key)?;
+    if args.json {
+        writeln!(out, "{}", object(&explanation, args.hex))?;
+    } else {
+        out.write_all(page(&explanation, args.hex).as_bytes())?;
+    }
+    Ok(Outcome::Done)
+}
+
+/// The explanation as text for people.
+fn page(explanation: &Explanation, hex: bool) -> String {
+    use Align::{Left, Right};
+    let key = if hex { text::hex(&explanation.key) } else { text::printable(&explanation.key) };
+    let mut page = format!("key      {key}\ndigest   {:016x}\n\n", explanation.digest);
+    let mut table = Table::new(&[
+        ("step", Right),
+        ("where", Left),
+        ("table", Left),
+        ("filter", Left),
+        ("block", Left),
+        ("hash index", Left),
+        ("key", Left),
+    ]);
+    for (i, step) in explanation.steps.iter().enumerate() {
+        let mut row = vec![(i + 1).to_string()];
+        row.extend(cells(step));
+        table.row(row);
+    }
+    page.push_str(&table.render());
+    page.push_str(&format!("\noutcome  {}\n", outcome_text(&explanation.outcome)));
+    let cost = &explanation.cost;
+    page.push_str(&format!(
+        "cost     {} digests, {} filters probed, {} false positives, {} blocks ({})\n",
+        cost.digests,
+        cost.filter_probes,
+        cost.false_positives,
+        cost.block_reads,
+        bytes(cost.bytes_read)
+    ));
+    page
+}
+
+fn cells(step: &ExplainStep) -> [String; 6] {
+    match step {
+        ExplainStep::Memtable { active, entries, filter, found } => [
+            if *active { "memtable, active".to_owned() } else { "memtable, full".to_owned() },
+            format!("{} entries", grouped(*entries)),
+            filter_text(filter).to_owned(),
+            "-".to_owned(),
+            "-".to_owned(),
+            found_text(*found, filter),
+        ],
+        ExplainStep::Run { level, run, table, filter, block, found } => [
+            format!("level {level}, run {run}"),
+            table.map_or_else(|| "none covers it".to_owned(), |table| format!("{table:06}")),
+            filter_text(filter).to_owned(),
+            block.as_ref().map_or_else(|| "-".to_owned(), block_text),
+            block.as_ref().map_or("-", |block| block.hash_index).to_owned(),
+            found_text(*found, filter),
+        ],
+    }
+}
+
+fn block_text(block: &ExplainBlock) -> String {
+    let from = if block.from_cache { "cached" } else { "read" };
+    format!("{} B at {}, {from}", grouped(block.bytes), grouped(block.offset))
+}
+
+fn filter_text(answer: &FilterAnswer) -> &'static str {
+    match answer {
+        FilterAnswer::NotAsked => "-",
+        FilterAnswer::No => "no",
+        FilterAnswer::Maybe => "maybe",
+    }
+}
+
+fn found_text(found: bool, filter: &FilterAnswer) -> String {
+    match (found, filter) {
+        (true, _) => "found".to_owned(),
+        (false, FilterAnswer::Maybe) => "not there: a false positive".to_owned(),
+        (false, _) => "not there".to_owned(),
+    }
+}
+
+fn outcome_text(outcome: &ExplainOutcome) -> String {
+    match outcome {
+        ExplainOutcome::Found { seq, value_bytes } => {
+            format!("found: a value of {}, written as number {}", bytes(*value_bytes as u64), grouped(*seq))
+        }
+        ExplainOutcome::Deleted { seq } => format!("absent: deleted by write number {}", grouped(*seq)),
+        ExplainOutcome::DeletedByRange { seq } => {
+            format!("absent: deleted with a range by write number {}", grouped(*seq))
+        }
+        ExplainOutcome::Absent => "absent: never written, or its deletion is forgotten".to_owned(),
+    }
+}
+
+fn object(explanation: &Explanation, hex: bool) -> Value {
+    let steps: Vec<Value> = explanation.steps.iter().map(step_object).collect();
+    let outcome = match &explanation.outcome {
+        ExplainOutcome::Found { seq, value_bytes } => {
+            json!({ "kind": "found", "seq": seq, "value_bytes": value_bytes })
+        }
+        ExplainOutcome::Deleted { seq } => json!({ "kind": "deleted", "seq": seq }),
+        ExplainOutcome::DeletedByRange { seq } => json!({ "kind": "deleted_by_range", "seq": seq }),
+        ExplainOutcome::Absent => json!({ "kind": "absent" }),
+    };
+    let mut object = serde_json::Map::new();
+    to_json::bytes(&mut object, "key", &explanation.key, hex);
+    object.insert("digest".into(), format!("{:016x}", explanation.digest).into());
+    object.insert("steps".into(), steps.into());
+    object.insert("outcome".into(), outcome);
+    object.insert("cost".into(), to_json::read_cost(&explanation.cost));
+    Value::Object(object)
+}
+
+fn step_object(step: &ExplainStep) -> Value {
+    let answer = |filter: &FilterAnswer| match filter {
+        FilterAnswer::NotAsked => Value::Null,
+        FilterAnswer::No => "no".into(),
+        FilterAnswer::Maybe => "maybe".into(),
+    };
+    match step {
+        ExplainStep::Memtable { active, entries, filter, found } => json!({
+            "kind": "memtable", "active": active, "entries": entries, "filter": answer(filter), "found": found,
+        }),
+        ExplainStep::Run { level, run, table, filter, block, found } => json!({
+            "kind": "run", "level": level, "run": run, "table": table, "filter": answer(filter), "found": found,
+            "block": block.as_ref().map(|block| json!({
+                "offset": block.offset, "bytes": block.bytes, "from_cache": block.from_cache,
+                "hash_index": block.hash_index,
+            })),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tamis::ReadCost;
+
+    fn example() -> Explanation {
+        let block = ExplainBlock { offset: 8192, bytes: 4090, from_cache: false, hash_index: "hit" };
+        let run = |level, table, filter, block, found| ExplainStep::Run {
+            level,
+            run: 5,
+            table,
+            filter,
+            block,
+            found,
+        };
+        Explanation {
+            key: b"k\n".to_vec(),
+            digest: 0xAB,
+            steps: vec![
+                ExplainStep::Memtable { active: true, entries: 1234, filter: FilterAnswer::No, found: false },
+                run(0, None, FilterAnswer::NotAsked, None, false),
+                run(0, Some(9), FilterAnswer::Maybe, Some(block.clone()), false),
+                run(1, Some(7), FilterAnswer::Maybe, Some(block), true),
+            ],
+            outcome: ExplainOutcome::Found { seq: 77, value_bytes: 2048 },
+            cost: ReadCost { digests: 1, filter_probes: 2, ..ReadCost::default() },
+        }
+    }
+
+    #[test]
+    fn the_page_shows_each_step_with_its_filter_and_block() {
+        let page = page(&example(), false);
+        for part in [
+            "key      k\\n\n",
+            "digest   00000000000000ab\n",
+            "1,234 entries",
+            "none covers it",
+            "maybe   4,090 B at 8,192, read  hit         not there: a false positive\n",
+            "found: a value of 2.0 KiB, written as number 77",
+            "1 digests, 2 filters probed",
+        ] {
+            assert!(page.contains(part), "{part:?} in\n{page}");
+        }
+    }
+
+    #[test]
+    fn the_object_holds_the_same() {
+        let object = object(&example(), true);
+        assert_eq!(object["key_hex"], "6b0a");
+        assert_eq!(object["steps"][1]["table"], Value::Null);
+        assert_eq!(object["steps"][3]["block"]["offset"], 8192);
+        assert_eq!(object["outcome"]["kind"], "found");
+        assert_eq!(object["cost"]["digests"], 1);
+    }
+}

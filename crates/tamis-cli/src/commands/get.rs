@@ -1,0 +1,48 @@
+//! `tamis get`: the value of one key.
+
+use std::ffi::OsString;
+use std::io::Write;
+
+use clap::Args;
+
+use crate::args::{DbArgs, KEYS_HELP};
+use crate::failure::{Failure, Outcome};
+use crate::output::{Out, note};
+use crate::text;
+
+/// Print the value of a key
+#[derive(Args)]
+#[command(after_help = KEYS_HELP, after_long_help = format!("{KEYS_HELP}\n\nExits with 1 if the key has no value.\n\nExamples:\n  \
+    tamis get --db ./tamis-demo 'FR/Auvergne-Rhône-Alpes/Lyon@45.74906,4.84789'\n  \
+    tamis get --db ./data --hex 00ff10"))]
+pub(crate) struct GetArgs {
+    #[command(flatten)]
+    pub(crate) db: DbArgs,
+    /// The key
+    #[arg(allow_hyphen_values = true)]
+    key: OsString,
+    /// The key is hexadecimal, and so is the value printed
+    #[arg(long)]
+    hex: bool,
+    /// Print the value's bytes and nothing else, not even a newline
+    #[arg(long, conflicts_with = "hex")]
+    raw: bool,
+}
+
+pub(crate) fn run(args: GetArgs, out: &mut Out) -> Result<Outcome, Failure> {
+    let key = text::typed(&args.key, args.hex)?;
+    let db = args.db.open_read_only()?;
+    let Some(value) = db.get(&key)? else {
+        note("not found");
+        return Ok(Outcome::Negative);
+    };
+    match (args.hex, args.raw) {
+        (true, _) => writeln!(out, "{}", text::hex(&value))?,
+        (_, true) => out.write_all(&value)?,
+        _ => {
+            out.write_all(&value)?;
+            out.write_all(b"\n")?;
+        }
+    }
+    Ok(Outcome::Done)
+}

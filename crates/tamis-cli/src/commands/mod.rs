@@ -1,0 +1,16 @@
+//! One file for each subcommand.
+
+pub(crate) mod bench;
+pub(crate) mod checkpoint;
+pub(crate) mod del;
+pub(crate) mod demo;
+pub(crate) mod dump;
+pub(crate) mod explain;
+pub(crate) mod get;
+pub(crate) mod load;
+pub(crate) mod options;
+pub(crate) mod put;
+pub(crate) mod scan;
+pub(crate) mod stats;
+pub(crate) mod stress;
+pub(crate) mod verify;

@@ -1,0 +1,62 @@
+//! `tamis put`: one key and its value.
+
+use std::ffi::OsString;
+use std::io::Read;
+
+use clap::Args;
+use tamis::{Durability, WriteBatch};
+
+use crate::args::{DbArgs, KEYS_HELP};
+use crate::failure::{Failure, Outcome};
+use crate::text;
+
+/// Store a value under a key
+#[derive(Args)]
+#[command(after_help = KEYS_HELP, after_long_help = format!("{KEYS_HELP}\n\nMakes the database if there is none.\n\nExamples:\n  \
+    tamis put --db ./data greeting hello\n  \
+    tamis put --db ./data picture - < picture.png\n  \
+    tamis put --db ./data --hex 00ff10 cafe"))]
+pub(crate) struct PutArgs {
+    #[command(flatten)]
+    db: DbArgs,
+    /// The key
+    #[arg(allow_hyphen_values = true)]
+    key: OsString,
+    /// The value; `-` reads it from the standard input, to its end
+    #[arg(allow_hyphen_values = true)]
+    value: OsString,
+    /// Key and value are hexadecimal (a value from the standard input is not)
+    #[arg(long)]
+    hex: bool,
+    /// Return only when the write would survive a power cut
+    #[arg(long)]
+    sync: bool,
+}
+
+pub(crate) fn run(args: PutArgs) -> Result<Outcome, Failure> {
+    let key = text::typed(&args.key, args.hex)?;
+    let value = if args.value == "-" {
+        let mut value = Vec::new();
+        let read = std::io::stdin().lock().read_to_end(&mut value);
+        read.map_err(|e| Failure::usage(format!("could not read the standard input: {e}")))?;
+        value
+    } else {
+        text::typed(&args.value, args.hex)?
+    };
+    let db = args.db.open_or_create()?;
+    let mut batch = WriteBatch::new();
+    batch.put(key, value);
+    write(&db, batch, args.sync)?;
+    db.close()?;
+    Ok(Outcome::Done)
+}
+
+/// Writes a batch, synced if asked for and as the database's options say otherwise.
+pub(crate) fn write(db: &tamis::Db, batch: WriteBatch, sync: bool) -> Result<(), Failure> {
+    if sync {
+        db.write_with(batch, Durability::Synced)?
+    } else {
+        db.write(batch)?
+    }
+    Ok(())
+}

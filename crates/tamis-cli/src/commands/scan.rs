@@ -1,0 +1,155 @@
+//! `tamis scan`: keys in order.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::ops::Bound;
+
+use clap::{Args, ValueEnum};
+use serde_json::Value;
+
+use crate::args::{DbArgs, KEYS_HELP};
+use crate::failure::{Failure, Outcome};
+use crate::json;
+use crate::output::Out;
+use crate::text;
+
+/// How entries are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// `key TAB value`; control characters, backslashes and bytes that are not UTF-8 escaped (\t, \\, \xff)
+    Text,
+    /// `key TAB value`, both hexadecimal
+    Hex,
+    /// One JSON object a line: `key` and `value`, or `key_hex` and `value_hex` where they are not UTF-8
+    Jsonl,
+}
+
+/// Print keys and values in key order
+#[derive(Args)]
+#[command(after_help = KEYS_HELP, after_long_help = format!("{KEYS_HELP}\n\nExamples:\n  \
+    tamis scan --db ./tamis-demo --prefix IS/ --limit 10\n  \
+    tamis scan --db ./tamis-demo --start FR/ --end GB/ --keys-only | wc -l\n  \
+    tamis scan --db ./tamis-demo --reverse --limit 1 --format jsonl"))]
+pub(crate) struct ScanArgs {
+    #[command(flatten)]
+    db: DbArgs,
+    /// The first key; from the very first without it
+    #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
+    start: Option<OsString>,
+    /// The key before which to stop; to the very last without it
+    #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
+    end: Option<OsString>,
+    /// Only keys that start with PREFIX
+    #[arg(long, conflicts_with_all = ["start", "end"], allow_hyphen_values = true)]
+    prefix: Option<OsString>,
+    /// At most so many entries
+    #[arg(long, value_name = "N")]
+    limit: Option<u64>,
+    /// From the last key to the first
+    #[arg(long)]
+    reverse: bool,
+    /// Leave the values out
+    #[arg(long)]
+    keys_only: bool,
+    /// Bounds are hexadecimal, and so is everything printed
+    #[arg(long)]
+    hex: bool,
+    /// How to print
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
+    /// The same as --format jsonl
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
+}
+
+pub(crate) fn run(args: ScanArgs, out: &mut Out) -> Result<Outcome, Failure> {
+    let typed = |key: &Option<OsString>| key.as_deref().map(|key| text::typed(key, args.hex)).transpose();
+    let (start, end, prefix) = (typed(&args.start)?, typed(&args.end)?, typed(&args.prefix)?);
+    if let (Some(start), Some(end)) = (&start, &end)
+        && start > end
+    {
+        return Err(Failure::usage("the start lies behind the end"));
+    }
+    let db = args.db.open_read_only()?;
+    let mut entries = match prefix {
+        Some(prefix) => db.prefix(prefix),
+        None => db.range::<Vec<u8>>((
+            start.map_or(Bound::Unbounded, Bound::Included),
+            end.map_or(Bound::Unbounded, Bound::Excluded),
+        )),
+    };
+    let printer = Printer { format: args.chosen_format(), hex: args.hex, keys_only: args.keys_only };
+    for _ in 0..args.limit.unwrap_or(u64::MAX) {
+        let entry = if args.reverse { entries.next_back() } else { entries.next() };
+        let Some(entry) = entry else { break };
+        let (key, value) = entry?;
+        printer.print(&key, &value, out)?;
+    }
+    Ok(Outcome::Done)
+}
+
+impl ScanArgs {
+    fn chosen_format(&self) -> Format {
+        match (self.json, self.hex, self.format) {
+            (true, _, _) => Format::Jsonl,
+            (_, true, Format::Text) => Format::Hex,
+            (_, _, format) => format,
+        }
+    }
+}
+
+struct Printer {
+    format: Format,
+    hex: bool,
+    keys_only: bool,
+}
+
+impl Printer {
+    fn print(&self, key: &[u8], value: &[u8], out: &mut impl Write) -> std::io::Result<()> {
+        match self.format {
+            Format::Text => self.line(text::printable, key, value, out),
+            Format::Hex => self.line(text::hex, key, value, out),
+            Format::Jsonl => {
+                let mut object = serde_json::Map::new();
+                json::bytes(&mut object, "key", key, self.hex);
+                if !self.keys_only {
+                    json::bytes(&mut object, "value", value, self.hex);
+                }
+                writeln!(out, "{}", Value::Object(object))
+            }
+        }
+    }
+
+    fn line(
+        &self,
+        show: fn(&[u8]) -> String,
+        key: &[u8],
+        value: &[u8],
+        out: &mut impl Write,
+    ) -> std::io::Result<()> {
+        if self.keys_only {
+            return writeln!(out, "{}", show(key));
+        }
+        writeln!(out, "{}\t{}", show(key), show(value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn printed(format: Format, hex: bool, keys_only: bool) -> String {
+        let mut out = Vec::new();
+        Printer { format, hex, keys_only }.print(b"k\t1", b"\xffv", &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn entries_print_in_each_format() {
+        assert_eq!(printed(Format::Text, false, false), "k\\t1\t\\xffv\n");
+        assert_eq!(printed(Format::Text, false, true), "k\\t1\n");
+        assert_eq!(printed(Format::Hex, false, false), "6b0931\tff76\n");
+        assert_eq!(printed(Format::Jsonl, false, false), "{\"key\":\"k\\t1\",\"value_hex\":\"ff76\"}\n");
+        assert_eq!(printed(Format::Jsonl, true, true), "{\"key_hex\":\"6b0931\"}\n");
+    }
+}

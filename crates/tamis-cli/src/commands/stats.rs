@@ -1,0 +1,273 @@
+//! `tamis stats`: the shape of the tree and what it takes.
+
+use std::fmt::Write as _;
+use std::io::Write;
+
+use clap::Args;
+use tamis::{KeyspaceStats, LevelStats, Stats};
+use tamis_bench::measure::{ratio, write_amplification};
+use tamis_bench::report::{Align, Table, bytes, grouped, mean};
+
+use crate::args::DbArgs;
+use crate::failure::{Failure, Outcome};
+use crate::json;
+use crate::output::Out;
+use crate::text::excerpt;
+
+/// Characters of the longest bar.
+const BAR: usize = 30;
+
+/// Show the tree: levels, runs, sizes, filters, memory, amplification
+#[derive(Args)]
+#[command(after_help = "Example:\n  tamis stats --db ./tamis-demo --runs")]
+pub(crate) struct StatsArgs {
+    #[command(flatten)]
+    pub(crate) db: DbArgs,
+    /// A line for each run too
+    #[arg(long)]
+    runs: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: StatsArgs, out: &mut Out) -> Result<Outcome, Failure> {
+    let db = args.db.open_read_only()?;
+    let stats = db.stats();
+    if args.json {
+        let mut object = json::stats(&stats);
+        object["path"] = db.path().display().to_string().into();
+        writeln!(out, "{object}")?;
+    } else {
+        writeln!(out, "database        {}", db.path().display())?;
+        out.write_all(page(&stats, args.runs).as_bytes())?;
+    }
+    Ok(Outcome::Done)
+}
+
+/// The statistics as text for people.
+pub(crate) fn page(stats: &Stats, runs: bool) -> String {
+    let mut page = String::new();
+    for keyspace in &stats.keyspaces {
+        keyspace_page(&mut page, keyspace, runs);
+    }
+    let mut line = |name: &str, text: String| {
+        // Writing to a string cannot fail.
+        let _ = writeln!(page, "{name:<15} {text}");
+    };
+    line("logs", format!("{} files, {}", stats.log_files, bytes(stats.log_bytes)));
+    line(
+        "memory",
+        format!(
+            "memtables {}, filters {}, indexes {}, cached blocks {} of {}",
+            bytes(stats.memtable_bytes),
+            bytes(stats.filter_bytes),
+            bytes(stats.index_bytes),
+            bytes(stats.cache_used_bytes),
+            bytes(stats.cache_capacity_bytes)
+        ),
+    );
+    let write = &stats.write;
+    if write.user_bytes > 0 {
+        line(
+            "written",
+            format!(
+                "{} by callers; {} to logs, {} flushed, {} compacted since opening: {} bytes per byte",
+                bytes(write.user_bytes),
+                bytes(write.log_bytes),
+                bytes(write.flush_bytes),
+                bytes(write.compaction_write_bytes),
+                mean(write_amplification(stats))
+            ),
+        );
+    }
+    if write.slowdowns + write.stalls > 0 {
+        let waits =
+            |count: u64, nanos: u64| format!("{} ({} ms)", grouped(count), grouped(nanos / 1_000_000));
+        let slow = waits(write.slowdowns, write.slowdown_nanos);
+        let stalls = waits(write.stalls, write.stall_nanos);
+        line("writes held up", format!("slowed down {slow}, stalled {stalls}"));
+    }
+    line(
+        "position",
+        format!(
+            "write number {}, epoch {}, {} snapshots",
+            grouped(stats.visible_seq),
+            grouped(stats.next_epoch),
+            stats.snapshots
+        ),
+    );
+    if let Some(cause) = &stats.poisoned {
+        line("WRITES STOPPED", cause.clone());
+    }
+    for warning in &stats.warnings {
+        line("warning", warning.clone());
+    }
+    page
+}
+
+fn keyspace_page(page: &mut String, tree: &KeyspaceStats, runs: bool) {
+    let _ = writeln!(page, "keyspace        {}\n", tree.name);
+    page.push_str(&level_table(&tree.levels, runs));
+    let _ = writeln!(page);
+    let mut line = |name: &str, text: String| {
+        let _ = writeln!(page, "{name:<15} {text}");
+    };
+    line(
+        "in memory",
+        format!(
+            "{} memtables, {} entries, {}",
+            tree.memtables,
+            grouped(tree.memtable_entries),
+            bytes(tree.memtable_bytes)
+        ),
+    );
+    line(
+        "in tables",
+        format!(
+            "{} entries ({} deletes, {} range deletes) in {} runs",
+            grouped(tree.entries),
+            grouped(tree.deletes),
+            grouped(tree.range_tombstones),
+            tree.runs
+        ),
+    );
+    line(
+        "filters",
+        format!(
+            "{}, {} bits per key, {} tables without",
+            bytes(tree.filter_bytes),
+            mean(tree.filter_bits_per_key),
+            tree.tables_without_filter
+        ),
+    );
+    let last = tree.levels.iter().rev().find(|level| !level.runs.is_empty());
+    let last_bytes = last.map_or(0, level_bytes);
+    line(
+        "space",
+        format!(
+            "{} of tables for {} of keys and values ({} bytes per byte); all levels by the last: {}",
+            bytes(tree.table_bytes),
+            bytes(tree.raw_bytes),
+            mean(ratio(tree.table_bytes, tree.raw_bytes)),
+            mean(ratio(tree.table_bytes, last_bytes))
+        ),
+    );
+    line(
+        "a get asks",
+        format!(
+            "at most {} memtables and {} runs, with one digest for all of them",
+            tree.memtables, tree.runs
+        ),
+    );
+}
+
+fn level_table(levels: &[LevelStats], runs: bool) -> String {
+    use Align::{Left, Right};
+    let mut table = Table::new(&[
+        ("level", Left),
+        ("runs", Right),
+        ("tables", Right),
+        ("entries", Right),
+        ("size", Right),
+        ("target", Right),
+        ("filters", Right),
+        ("", Left),
+    ]);
+    let largest = levels.iter().map(level_bytes).max().unwrap_or(0);
+    for level in levels {
+        let sum = |of: fn(&tamis::RunStats) -> u64| level.runs.iter().map(of).sum::<u64>();
+        table.row([
+            level.level.to_string(),
+            level.runs.len().to_string(),
+            sum(|run| run.tables as u64).to_string(),
+            grouped(sum(|run| run.entries)),
+            bytes(level_bytes(level)),
+            if level.target_bytes == 0 { "-".to_owned() } else { bytes(level.target_bytes) },
+            bytes(sum(|run| run.filter_bytes)),
+            bar(level_bytes(level), largest),
+        ]);
+        for run in level.runs.iter().filter(|_| runs) {
+            table.row([
+                format!("  run {}", run.run),
+                String::new(),
+                run.tables.to_string(),
+                grouped(run.entries),
+                bytes(run.bytes),
+                String::new(),
+                bytes(run.filter_bytes),
+                format!(
+                    "epochs {}–{}, {} … {}",
+                    run.epochs.0,
+                    run.epochs.1,
+                    excerpt(&run.smallest, 24),
+                    excerpt(&run.largest, 24)
+                ),
+            ]);
+        }
+    }
+    table.render()
+}
+
+fn level_bytes(level: &LevelStats) -> u64 {
+    level.runs.iter().map(|run| run.bytes).sum()
+}
+
+/// A bar as long as the share of the largest; something is never nothing.
+fn bar(part: u64, largest: u64) -> String {
+    if part == 0 || largest == 0 {
+        return String::new();
+    }
+    let cells = (part as f64 / largest as f64 * BAR as f64).round() as usize;
+    "█".repeat(cells.clamp(1, BAR))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tamis::RunStats;
+
+    fn level(level: usize, sizes: &[u64]) -> LevelStats {
+        let run = |(run, &bytes): (usize, &u64)| RunStats {
+            run: run as u64,
+            tables: 2,
+            entries: bytes / 100,
+            bytes,
+            filter_bytes: bytes / 80,
+            smallest: b"a\x00".to_vec(),
+            largest: b"zz".to_vec(),
+            epochs: (3, 4),
+        };
+        LevelStats { level, runs: sizes.iter().enumerate().map(run).collect(), target_bytes: 1 << 20 }
+    }
+
+    #[test]
+    fn bars_show_the_share_of_the_largest_level() {
+        assert_eq!(bar(0, 10), "");
+        assert_eq!(bar(10, 10).chars().count(), BAR);
+        assert_eq!(bar(5, 10).chars().count(), BAR / 2);
+        assert_eq!(bar(1, 1_000_000).chars().count(), 1);
+    }
+
+    #[test]
+    fn each_level_is_a_line_and_runs_are_shown_on_request() {
+        let levels = [level(0, &[1000, 2000]), level(1, &[]), level(2, &[1 << 20])];
+        let table = level_table(&levels, false);
+        assert_eq!(table.lines().count(), 2 + 3, "{table}");
+        assert!(table.lines().last().unwrap().ends_with(&"█".repeat(BAR)), "{table}");
+        let table = level_table(&levels, true);
+        assert_eq!(table.lines().count(), 2 + 3 + 3, "{table}");
+        assert!(table.contains("epochs 3–4, a\\x00 … zz"), "{table}");
+    }
+
+    #[test]
+    fn trouble_is_on_the_page() {
+        let stats = Stats {
+            poisoned: Some("sync failed".into()),
+            warnings: vec!["log 7 was cut".into()],
+            ..Stats::default()
+        };
+        let page = page(&stats, false);
+        assert!(page.contains("WRITES STOPPED  sync failed") && page.contains("log 7 was cut"), "{page}");
+    }
+}

@@ -1,0 +1,73 @@
+//! `tamis verify`: every checksum and every invariant.
+
+use std::io::Write;
+
+use clap::Args;
+use serde_json::json;
+use tamis::{OpenError, StorageError};
+use tamis_bench::report::{bytes, grouped};
+
+use crate::args::DbArgs;
+use crate::failure::{Failure, Outcome};
+use crate::output::Out;
+
+/// Check every checksum and every invariant of a database
+#[derive(Args)]
+#[command(
+    after_help = "Reads every byte and changes none. Exits with 1 if it finds a problem.\n\nExample:\n  \
+                        tamis verify --db ./tamis-demo"
+)]
+pub(crate) struct VerifyArgs {
+    #[command(flatten)]
+    db: DbArgs,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: VerifyArgs, out: &mut Out) -> Result<Outcome, Failure> {
+    let report = match args.db.open_unless_damaged()? {
+        Ok(db) => db.verify()?,
+        Err(damage) => {
+            let problems = vec![damage];
+            tamis::VerifyReport { problems, ..tamis::VerifyReport::default() }
+        }
+    };
+    if args.json {
+        let object = json!({
+            "tables": report.tables, "blocks": report.blocks, "bytes": report.bytes,
+            "entries": report.entries, "problems": report.problems,
+        });
+        writeln!(out, "{object}")?;
+    } else {
+        for problem in &report.problems {
+            writeln!(out, "problem: {problem}")?;
+        }
+        writeln!(
+            out,
+            "{} tables, {} blocks, {} entries, {} read: {}",
+            grouped(report.tables as u64),
+            grouped(report.blocks),
+            grouped(report.entries),
+            bytes(report.bytes),
+            match report.problems.len() {
+                0 => "all sound".to_owned(),
+                n => format!("{n} problems"),
+            }
+        )?;
+    }
+    Ok(if report.problems.is_empty() { Outcome::Done } else { Outcome::Negative })
+}
+
+impl DbArgs {
+    /// The database, or how it is damaged if that keeps it from being opened.
+    fn open_unless_damaged(&self) -> Result<Result<tamis::Db, String>, Failure> {
+        let mut options = tamis::Options::default();
+        self.options.apply(&mut options)?;
+        match tamis::Db::open_read_only(&self.db, options) {
+            Ok(db) => Ok(Ok(db)),
+            Err(OpenError::Storage(StorageError::Corrupt(damage))) => Ok(Err(damage.to_string())),
+            Err(other) => Err(other.into()),
+        }
+    }
+}

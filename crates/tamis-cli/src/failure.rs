@@ -1,0 +1,145 @@
+//! How a subcommand can end, and its exit code.
+
+use std::fmt;
+use std::io;
+use std::process::ExitCode;
+
+use tamis_bench::BenchError;
+
+/// A subcommand that did what it was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Exit code 0.
+    Done,
+    /// Something was looked for and not there, or checked and not right: exit code 1. Said already.
+    Negative,
+    /// Some of the input was bad, the rest was used: exit code 2. Said already.
+    BadInput,
+}
+
+impl Outcome {
+    pub(crate) fn exit_code(self) -> ExitCode {
+        ExitCode::from(match self {
+            Outcome::Done => 0,
+            Outcome::Negative => 1,
+            Outcome::BadInput => 2,
+        })
+    }
+}
+
+/// A subcommand that ended early.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The reader of the output went away: quiet, exit code 0.
+    BrokenPipe,
+    /// Something is wrong with the data: exit code 1.
+    Problem(String),
+    /// Wrong arguments or input: exit code 2.
+    Usage(String),
+    /// The database or the system failed: exit code 3.
+    Database(String),
+}
+
+impl Failure {
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        ExitCode::from(match self {
+            Failure::BrokenPipe => 0,
+            Failure::Problem(_) => 1,
+            Failure::Usage(_) => 2,
+            Failure::Database(_) => 3,
+        })
+    }
+
+    pub(crate) fn usage(message: impl fmt::Display) -> Failure {
+        Failure::Usage(message.to_string())
+    }
+
+    pub(crate) fn database(message: impl fmt::Display) -> Failure {
+        Failure::Database(message.to_string())
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::BrokenPipe => f.write_str("the reader of the output went away"),
+            Failure::Problem(message) | Failure::Usage(message) | Failure::Database(message) => {
+                f.write_str(message)
+            }
+        }
+    }
+}
+
+/// For writes to the standard output; errors of other files are converted where they occur.
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Failure {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Failure::BrokenPipe,
+            _ => Failure::Database(format!("could not write the output: {error}")),
+        }
+    }
+}
+
+impl From<tamis::OptionsError> for Failure {
+    fn from(error: tamis::OptionsError) -> Failure {
+        Failure::usage(error)
+    }
+}
+
+impl From<tamis::OpenError> for Failure {
+    fn from(error: tamis::OpenError) -> Failure {
+        match error {
+            tamis::OpenError::Options(error) => error.into(),
+            other => Failure::database(other),
+        }
+    }
+}
+
+impl From<tamis::WriteError> for Failure {
+    fn from(error: tamis::WriteError) -> Failure {
+        use tamis::WriteError::{KeyTooLong, ReversedRange, ValueTooLong};
+        match error {
+            KeyTooLong { .. } | ValueTooLong { .. } | ReversedRange => Failure::usage(error),
+            other => Failure::database(other),
+        }
+    }
+}
+
+impl From<tamis::ReadError> for Failure {
+    fn from(error: tamis::ReadError) -> Failure {
+        Failure::database(error)
+    }
+}
+
+impl From<tamis::AdminError> for Failure {
+    fn from(error: tamis::AdminError) -> Failure {
+        match error {
+            tamis::AdminError::TargetExists { .. } => Failure::usage(error),
+            tamis::AdminError::Options(error) => error.into(),
+            other => Failure::database(other),
+        }
+    }
+}
+
+impl From<tamis::Error> for Failure {
+    fn from(error: tamis::Error) -> Failure {
+        match error {
+            tamis::Error::Open(error) => error.into(),
+            tamis::Error::Write(error) => error.into(),
+            tamis::Error::Admin(error) => error.into(),
+            tamis::Error::Options(error) => error.into(),
+            other => Failure::database(other),
+        }
+    }
+}
+
+impl From<BenchError> for Failure {
+    fn from(error: BenchError) -> Failure {
+        match error {
+            BenchError::Database(error) => error.into(),
+            BenchError::Keys(_) => Failure::usage(error),
+            BenchError::WrongAnswer { .. } => Failure::Problem(error.to_string()),
+            BenchError::Io { .. } => Failure::usage(error),
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! The library's records as JSON objects; field names are those of the library.
+
+use serde_json::{Value, json};
+use tamis::{KeyspaceStats, LevelStats, ReadCost, RunStats, Stats, WriteCost};
+
+use crate::text::hex;
+
+/// Bytes as an object's member: as text if they are UTF-8, otherwise (or if asked for) as `<name>_hex`.
+pub(crate) fn bytes(object: &mut serde_json::Map<String, Value>, name: &str, bytes: &[u8], as_hex: bool) {
+    match std::str::from_utf8(bytes) {
+        Ok(text) if !as_hex => object.insert(name.to_owned(), text.into()),
+        _ => object.insert(format!("{name}_hex"), hex(bytes).into()),
+    };
+}
+
+macro_rules! fields {
+    ($from:expr, $($field:ident),* $(,)?) => { json!({ $(stringify!($field): $from.$field),* }) };
+}
+
+pub(crate) fn read_cost(cost: &ReadCost) -> Value {
+    fields!(
+        cost,
+        gets,
+        digests,
+        memtable_probes,
+        filter_probes,
+        filter_negatives,
+        false_positives,
+        runs_searched,
+        block_reads,
+        cache_hits,
+        cache_misses,
+        bytes_read,
+        io_reads,
+        io_bytes,
+        seeks,
+        checksums_verified,
+    )
+}
+
+pub(crate) fn write_cost(cost: &WriteCost) -> Value {
+    fields!(
+        cost,
+        writes,
+        user_bytes,
+        log_bytes,
+        log_syncs,
+        groups,
+        flushes,
+        flush_bytes,
+        compactions,
+        trivial_moves,
+        compaction_read_bytes,
+        compaction_write_bytes,
+        slowdowns,
+        slowdown_nanos,
+        stalls,
+        stall_nanos,
+    )
+}
+
+pub(crate) fn stats(stats: &Stats) -> Value {
+    let mut value = fields!(
+        stats,
+        cache_used_bytes,
+        cache_capacity_bytes,
+        log_files,
+        log_bytes,
+        memtable_bytes,
+        filter_bytes,
+        index_bytes,
+        snapshots,
+        visible_seq,
+        next_epoch,
+        poisoned,
+        warnings,
+    );
+    value["read"] = read_cost(&stats.read);
+    value["write"] = write_cost(&stats.write);
+    value["keyspaces"] = stats.keyspaces.iter().map(keyspace).collect();
+    value
+}
+
+fn keyspace(stats: &KeyspaceStats) -> Value {
+    let mut value = fields!(
+        stats,
+        name,
+        memtables,
+        memtable_bytes,
+        memtable_entries,
+        runs,
+        entries,
+        deletes,
+        range_tombstones,
+        table_bytes,
+        raw_bytes,
+        filter_bytes,
+        index_bytes,
+        filter_bits_per_key,
+        tables_without_filter,
+    );
+    value["levels"] = stats.levels.iter().map(level).collect();
+    value
+}
+
+fn level(stats: &LevelStats) -> Value {
+    let mut value = fields!(stats, level, target_bytes);
+    value["runs"] = stats.runs.iter().map(run).collect();
+    value
+}
+
+fn run(stats: &RunStats) -> Value {
+    let mut value = fields!(stats, run, tables, entries, bytes, filter_bytes, epochs);
+    if let Value::Object(object) = &mut value {
+        bytes(object, "smallest", &stats.smallest, false);
+        bytes(object, "largest", &stats.largest, false);
+    }
+    value
+}

@@ -1,0 +1,66 @@
+//! The `tamis` program. Without a subcommand it runs the main job: load the sample, read it back, show what
+//! the reads cost.
+//!
+//! Each subcommand is a file of `commands/`: its arguments and one `run`. They print through [`output::Out`]
+//! only, and fail with a [`failure::Failure`], which is also the exit code.
+
+mod args;
+mod commands;
+mod failure;
+mod json;
+mod output;
+mod progress;
+mod records;
+mod text;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::args::{Cli, Command};
+use crate::failure::{Failure, Outcome};
+use crate::output::Out;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let mut out = Out::stdout();
+    let result = dispatch(cli, &mut out);
+    let result = result.and_then(|outcome| {
+        out.flush()?;
+        Ok(outcome)
+    });
+    match result {
+        Ok(outcome) => outcome.exit_code(),
+        // Whoever read the output has enough: that is no failure.
+        Err(Failure::BrokenPipe) => ExitCode::SUCCESS,
+        Err(failure) => {
+            // What was printed before the failure belongs before its message. Nothing is left to report a
+            // failure of these two to.
+            let _ = out.flush();
+            let _ = writeln!(std::io::stderr(), "tamis: {failure}");
+            failure.exit_code()
+        }
+    }
+}
+
+fn dispatch(cli: Cli, out: &mut Out) -> Result<Outcome, Failure> {
+    use commands::*;
+    match cli.command {
+        None => demo::run(cli.demo, out),
+        Some(Command::Load(args)) => load::run(args, out),
+        Some(Command::Get(args)) => get::run(args, out),
+        Some(Command::Put(args)) => put::run(args),
+        Some(Command::Del(args)) => del::run(args),
+        Some(Command::Scan(args)) => scan::run(args, out),
+        Some(Command::Explain(args)) => explain::run(args, out),
+        Some(Command::Stats(args)) => stats::run(args, out),
+        Some(Command::Dump(args)) => dump::run(args, out),
+        Some(Command::Verify(args)) => verify::run(args, out),
+        Some(Command::Checkpoint(args)) => checkpoint::run(args),
+        Some(Command::Options(args)) => options::run(args, out),
+        Some(Command::Bench(args)) => bench::run(args, out),
+        Some(Command::Stress(args)) => stress::run(args, out),
+        Some(Command::StressChild(args)) => stress::child::run(args, out),
+    }
+}

@@ -1,0 +1,153 @@
+//! Progress on the standard error: bars on a terminal, a plain line now and then otherwise.
+
+use std::io::IsTerminal;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use tamis_bench::Progress;
+use tamis_bench::report::grouped;
+
+use crate::output::note;
+
+/// Plain lines of one phase are at least this far apart, and a phase shorter than that has none.
+const LINE_EVERY: Duration = Duration::from_secs(2);
+
+/// Tells a person where the work is.
+pub(crate) struct Reporter {
+    bars: bool,
+    phase: Mutex<Option<Phase>>,
+}
+
+struct Phase {
+    name: String,
+    total: u64,
+    unit: &'static str,
+    done: u64,
+    started: Instant,
+    spoken: Instant,
+    /// Whether something was done since the last line.
+    untold: bool,
+    bar: Option<ProgressBar>,
+}
+
+impl Reporter {
+    pub(crate) fn new() -> Reporter {
+        Reporter { bars: std::io::stderr().is_terminal(), phase: Mutex::new(None) }
+    }
+
+    fn with_phase(&self, act: impl FnOnce(&mut Option<Phase>)) {
+        // A poisoned lock means that a thread panicked while it spoke: what it says is still of use.
+        act(&mut self.phase.lock().unwrap_or_else(|poisoned| poisoned.into_inner()));
+    }
+}
+
+impl Phase {
+    fn line(&self) -> String {
+        let seconds = self.started.elapsed().as_secs_f64();
+        let amount = match (self.total, self.unit) {
+            (_, "") => String::new(),
+            (0, unit) => format!("{} {unit}, ", grouped(self.done)),
+            (total, unit) => format!("{} of {} {unit}, ", grouped(self.done), grouped(total)),
+        };
+        format!("{}: {amount}{seconds:.1} s", self.name)
+    }
+}
+
+impl Progress for Reporter {
+    fn begin(&self, name: &str, total: u64, unit: &'static str) {
+        let bar = self.bars.then(|| match total {
+            0 => {
+                let bar = ProgressBar::new_spinner();
+                bar.enable_steady_tick(Duration::from_millis(200));
+                bar.set_style(style("{spinner} {prefix} {human_pos} {msg} {elapsed}"));
+                bar
+            }
+            total => {
+                let bar = ProgressBar::new(total);
+                bar.set_style(style("{prefix} [{bar:30}] {human_pos}/{human_len} {msg} {per_sec} {eta}"));
+                bar
+            }
+        });
+        if let Some(bar) = &bar {
+            bar.set_prefix(name.to_owned());
+            bar.set_message(unit);
+        }
+        let now = Instant::now();
+        let phase = Phase {
+            name: name.to_owned(),
+            total,
+            unit,
+            done: 0,
+            started: now,
+            spoken: now,
+            untold: true,
+            bar,
+        };
+        self.with_phase(|current| *current = Some(phase));
+    }
+
+    fn advance(&self, n: u64) {
+        self.with_phase(|current| {
+            let Some(phase) = current else { return };
+            phase.done += n;
+            match &phase.bar {
+                Some(bar) => bar.inc(n),
+                None if phase.spoken.elapsed() >= LINE_EVERY => {
+                    phase.spoken = Instant::now();
+                    phase.untold = false;
+                    note(&phase.line());
+                }
+                None => phase.untold = true,
+            }
+        });
+    }
+
+    fn end(&self) {
+        self.with_phase(|current| {
+            let Some(phase) = current.take() else { return };
+            match phase.bar {
+                Some(bar) => bar.finish_and_clear(),
+                None if phase.started.elapsed() >= LINE_EVERY && phase.untold => note(&phase.line()),
+                None => {}
+            }
+        });
+    }
+
+    fn note(&self, text: &str) {
+        self.with_phase(|current| match current.as_ref().and_then(|phase| phase.bar.as_ref()) {
+            Some(bar) => bar.suspend(|| note(text)),
+            None => note(text),
+        });
+    }
+}
+
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_says_how_much_of_what_is_done() {
+        let phase = |total, unit, done| {
+            let now = Instant::now();
+            Phase {
+                name: "load".into(),
+                total,
+                unit,
+                done,
+                started: now,
+                spoken: now,
+                untold: true,
+                bar: None,
+            }
+            .line()
+        };
+        assert!(phase(2000, "records", 1000).starts_with("load: 1,000 of 2,000 records, 0."));
+        assert!(phase(0, "records", 1000).starts_with("load: 1,000 records, 0."));
+        assert!(phase(0, "", 0).starts_with("load: 0."));
+    }
+}

@@ -1,0 +1,130 @@
+//! Bytes as text and back: hexadecimal digits, and a printable form that loses nothing.
+
+use std::ffi::OsStr;
+
+use crate::failure::Failure;
+
+/// The bytes of a key or value as typed: as they are, or decoded if they are hexadecimal.
+pub(crate) fn typed(argument: &OsStr, hex: bool) -> Result<Vec<u8>, Failure> {
+    let bytes = raw_bytes(argument)?;
+    if hex { decode_hex(&bytes).map_err(Failure::Usage) } else { Ok(bytes) }
+}
+
+#[cfg(unix)]
+fn raw_bytes(argument: &OsStr) -> Result<Vec<u8>, Failure> {
+    Ok(std::os::unix::ffi::OsStrExt::as_bytes(argument).to_vec())
+}
+
+#[cfg(not(unix))]
+fn raw_bytes(argument: &OsStr) -> Result<Vec<u8>, Failure> {
+    match argument.to_str() {
+        Some(text) => Ok(text.as_bytes().to_vec()),
+        None => Err(Failure::usage("this system passes text only; give other bytes with --hex")),
+    }
+}
+
+/// Hexadecimal digits as bytes; upper or lower case, nothing else.
+pub(crate) fn decode_hex(digits: &[u8]) -> Result<Vec<u8>, String> {
+    let value = |digit: u8| (digit as char).to_digit(16).map(|v| v as u8);
+    let shown = || printable(&digits[..digits.len().min(40)]);
+    if !digits.len().is_multiple_of(2) {
+        return Err(format!("`{}` has an odd number of hexadecimal digits", shown()));
+    }
+    let bytes = digits.chunks_exact(2).map(|pair| Some(value(pair[0])? << 4 | value(pair[1])?));
+    bytes.collect::<Option<_>>().ok_or_else(|| format!("`{}` is not hexadecimal", shown()))
+}
+
+/// Bytes as lower-case hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    const DIGITS: [u8; 16] = *b"0123456789abcdef";
+    let digit = |nibble: u8| char::from(DIGITS[usize::from(nibble)]);
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+}
+
+/// Bytes on one line: printable text as it is; a backslash, control characters and bytes that are not UTF-8
+/// escaped (`\\`, `\t`, `\n`, `\r`, `\x00`). Different bytes give different lines.
+pub(crate) fn printable(bytes: &[u8]) -> String {
+    let mut out = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match c {
+                '\\' => out.push_str("\\\\"),
+                '\t' => out.push_str("\\t"),
+                '\n' => out.push_str("\\n"),
+                '\r' => out.push_str("\\r"),
+                c if c.is_control() => {
+                    let mut utf8 = [0; 4];
+                    escape(c.encode_utf8(&mut utf8).as_bytes(), &mut out);
+                }
+                c => out.push(c),
+            }
+        }
+        escape(chunk.invalid(), &mut out);
+    }
+    out
+}
+
+fn escape(bytes: &[u8], out: &mut String) {
+    for byte in bytes {
+        out.push_str("\\x");
+        out.push_str(&hex(&[*byte]));
+    }
+}
+
+/// [`printable`], cut to about `limit` characters.
+pub(crate) fn excerpt(bytes: &[u8], limit: usize) -> String {
+    let text = printable(&bytes[..bytes.len().min(4 * limit)]);
+    if text.chars().count() <= limit {
+        return text;
+    }
+    text.chars().take(limit.saturating_sub(1)).chain(['…']).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+
+    proptest! {
+        #[test]
+        fn hex_reads_back(bytes: Vec<u8>) {
+            prop_assert_eq!(decode_hex(hex(&bytes).as_bytes()).unwrap(), bytes.clone());
+            prop_assert_eq!(decode_hex(hex(&bytes).to_uppercase().as_bytes()).unwrap(), bytes);
+        }
+
+        #[test]
+        fn printable_text_stays_on_one_line_and_loses_nothing(a: Vec<u8>, b: Vec<u8>) {
+            prop_assert!(!printable(&a).contains(|c: char| c.is_control()));
+            prop_assert_eq!(printable(&a) == printable(&b), a == b);
+        }
+    }
+
+    #[test]
+    fn two_bytes_never_print_alike() {
+        let mut seen = HashMap::new();
+        for a in 0..=255u8 {
+            for b in 0..=255u8 {
+                let text = printable(&[a, b]);
+                assert_eq!(seen.insert(text.clone(), (a, b)), None, "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn bad_hex_is_refused_with_a_reason() {
+        assert!(decode_hex(b"123").unwrap_err().contains("odd"));
+        for bad in [&b"zz"[..], b"0x61", b"1 23", "ä".as_bytes()] {
+            assert!(decode_hex(bad).is_err(), "{bad:?}");
+        }
+        assert_eq!(decode_hex(b""), Ok(vec![]));
+    }
+
+    #[test]
+    fn readable_text_is_left_alone() {
+        assert_eq!(printable("Zürich/8001".as_bytes()), "Zürich/8001");
+        assert_eq!(printable(b"a\tb\\\x00\xff"), "a\\tb\\\\\\x00\\xff");
+        assert_eq!(excerpt(b"abcdefgh", 4), "abc…");
+        assert_eq!(excerpt(b"abcd", 4), "abcd");
+    }
+}

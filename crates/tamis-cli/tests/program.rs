@@ -1,0 +1,300 @@
+//! The built program, as a person or a script uses it: what it prints, and with which exit code it ends.
+
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+fn tamis() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_tamis"))
+}
+
+/// A database directory that goes away with the test.
+struct Place {
+    root: TempDir,
+}
+
+impl Place {
+    fn new() -> Place {
+        Place { root: tempfile::tempdir().expect("a temporary directory") }
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.root.path().join(name).to_str().expect("UTF-8").to_owned()
+    }
+
+    fn db(&self) -> String {
+        self.path("db")
+    }
+
+    /// Runs a subcommand on the database.
+    fn run(&self, subcommand: &str, args: &[&str]) -> Ran {
+        self.run_with_input(subcommand, args, b"")
+    }
+
+    fn run_with_input(&self, subcommand: &str, args: &[&str], input: &[u8]) -> Ran {
+        let mut command = tamis();
+        command.arg(subcommand).args(["--db", &self.db()]).args(args);
+        run(command, input)
+    }
+}
+
+#[derive(Debug)]
+struct Ran {
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+fn run(mut command: Command, input: &[u8]) -> Ran {
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the program starts");
+    child.stdin.take().expect("a pipe").write_all(input).expect("the program takes its input");
+    let Output { status, stdout, stderr } = child.wait_with_output().expect("the program ends");
+    let text = |bytes| String::from_utf8(bytes).expect("UTF-8 output");
+    Ran { code: status.code(), out: text(stdout), err: text(stderr) }
+}
+
+impl Ran {
+    #[track_caller]
+    fn ok(self) -> String {
+        assert_eq!(self.code, Some(0), "{self:?}");
+        self.out
+    }
+
+    #[track_caller]
+    fn fails(self, code: i32, part: &str) {
+        assert_eq!(self.code, Some(code), "{self:?}");
+        assert!(self.err.contains(part), "{part:?} not in {self:?}");
+        assert!(!self.err.contains("panicked"), "{self:?}");
+    }
+}
+
+#[test]
+fn what_is_put_is_got_until_it_is_deleted() {
+    let place = Place::new();
+    place.run("put", &["greeting", "hello"]).ok();
+    place.run("put", &["--sync", "other", "-"]).ok();
+    assert_eq!(place.run("get", &["greeting"]).ok(), "hello\n");
+    assert_eq!(place.run("get", &["greeting", "--raw"]).ok(), "hello");
+    assert_eq!(place.run("get", &["greeting", "--hex"]).code, Some(2), "`greeting` is not hexadecimal");
+    place.run("del", &["greeting"]).ok();
+    place.run("get", &["greeting"]).fails(1, "not found");
+    assert_eq!(place.run("get", &["other"]).ok(), "\n");
+}
+
+#[test]
+fn binary_keys_and_values_go_in_and_out_as_hex() {
+    let place = Place::new();
+    place.run("put", &["--hex", "00ff", "0A0b"]).ok();
+    assert_eq!(place.run("get", &["--hex", "00FF"]).ok(), "0a0b\n");
+    place.run_with_input("put", &["--hex", "01", "-"], b"\xfe\n").ok();
+    assert_eq!(place.run("scan", &["--hex"]).ok(), "00ff\t0a0b\n01\tfe0a\n");
+    assert_eq!(place.run("scan", &[]).ok(), "\\x00\\xff\t\\n\\x0b\n\\x01\t\\xfe\\n\n");
+    place.run("get", &["--hex", "0"]).fails(2, "odd number");
+    place.run("get", &["0x00ff"]).fails(1, "not found");
+}
+
+#[test]
+fn scans_respect_bounds_prefix_limit_and_direction() {
+    let place = Place::new();
+    place.run_with_input("load", &["--format", "tsv", "-"], b"a\t1\nab\t2\nb\t3\nc\t4\n").ok();
+    let scan = |args: &[&str]| place.run("scan", args).ok();
+    assert_eq!(scan(&[]), "a\t1\nab\t2\nb\t3\nc\t4\n");
+    assert_eq!(scan(&["--start", "ab", "--end", "c"]), "ab\t2\nb\t3\n");
+    assert_eq!(scan(&["--prefix", "a", "--keys-only"]), "a\nab\n");
+    assert_eq!(scan(&["--reverse", "--limit", "2"]), "c\t4\nb\t3\n");
+    assert_eq!(scan(&["--start", "x"]), "");
+    assert_eq!(scan(&["--limit", "1", "--json"]), "{\"key\":\"a\",\"value\":\"1\"}\n");
+    place.run("scan", &["--start", "b", "--end", "a"]).fails(2, "behind the end");
+}
+
+#[test]
+fn ranges_and_prefixes_are_deleted() {
+    let place = Place::new();
+    place.run_with_input("load", &["-"], b"a\nab\nb\nc\nd\n").ok();
+    place.run("del", &["--range", "b", "d"]).ok();
+    assert_eq!(place.run("scan", &["--keys-only"]).ok(), "a\nab\nd\n");
+    place.run("del", &["--prefix", "a"]).ok();
+    assert_eq!(place.run("scan", &["--keys-only"]).ok(), "d\n");
+    place.run("del", &["--range", "z", "a"]).fails(2, "after its end");
+}
+
+#[test]
+fn csv_columns_are_chosen_by_name() {
+    let place = Place::new();
+    let file = place.path("users.csv");
+    std::fs::write(&file, "id,email,name\n7,a@x,\"Doe, J\"\n8,b@x,Roe\n").unwrap();
+    place.run("load", &["--header", "--key-column", "email", "--value-column", "name", &file]).ok();
+    assert_eq!(place.run("scan", &[]).ok(), "a@x\tDoe, J\nb@x\tRoe\n");
+    place.run("load", &["--header", "--key-column", "phone", &file]).fails(2, "id, email, name");
+}
+
+#[test]
+fn bad_records_are_told_by_line_and_the_good_ones_loaded() {
+    let place = Place::new();
+    let input = b"61\t62\nxx\t1\n63\n\n64\t65\n";
+    let ran =
+        place.run_with_input("load", &["--format", "tsv", "--hex", "--value-column", "2", "--json"], input);
+    let summary: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!((summary["loaded"].as_u64(), summary["bad"].as_u64()), (Some(2), Some(3)));
+    for line in ["line 2: ", "line 3: ", "line 4: "] {
+        assert!(ran.err.contains(line), "{ran:?}");
+    }
+    ran.fails(2, "hexadecimal");
+    assert_eq!(place.run("scan", &["--keys-only"]).ok(), "a\nd\n");
+}
+
+#[test]
+fn wrong_usage_is_2_and_a_database_that_is_not_there_is_3() {
+    let place = Place::new();
+    place.run("get", &["key"]).fails(3, "no database");
+    place.run("stats", &["-o", "no_such_option=1"]).fails(2, "no_such_option");
+    place.run("get", &[]).fails(2, "Usage");
+    place.run("load", &["/no/such/file"]).fails(2, "/no/such/file");
+    place.run("put", &[&"k".repeat(70_000), "v"]).fails(2, "too long");
+    let mut command = tamis();
+    command.args(["dump", "x.txt"]);
+    run(command, b"").fails(2, "--kind");
+    assert!(!Path::new(&place.db()).join("CURRENT").exists() || place.run("verify", &[]).code == Some(0));
+}
+
+#[test]
+fn figures_come_as_json_objects() {
+    let place = Place::new();
+    place.run_with_input("load", &["-"], b"one\ntwo\n").ok();
+    let object = |subcommand: &str, args: &[&str]| -> Value {
+        serde_json::from_str(&place.run(subcommand, args).ok()).expect("one JSON object")
+    };
+    assert!(object("stats", &["--json"])["keyspaces"][0]["levels"].is_array());
+    let explanation = object("explain", &["--json", "one"]);
+    assert_eq!(explanation["key"], "one");
+    assert_eq!(explanation["outcome"]["kind"], "found");
+    assert_eq!(object("verify", &["--json"])["problems"], Value::Array(vec![]));
+    let mut options = tamis();
+    options.args(["options", "--json", "hash_sharing"]);
+    let option: Value = serde_json::from_str(&run(options, b"").ok()).unwrap();
+    assert_eq!(option["default"], "true");
+}
+
+#[test]
+fn pages_for_people_name_what_they_show() {
+    let place = Place::new();
+    place.run_with_input("load", &["-"], b"one\ntwo\n").ok();
+    let stats = place.run("stats", &["--runs"]).ok();
+    assert!(stats.contains("level") && stats.contains("bits per key"), "{stats}");
+    let explanation = place.run("explain", &["three"]).ok();
+    assert!(explanation.contains("digest") && explanation.contains("absent"), "{explanation}");
+    assert!(place.run("verify", &[]).ok().contains("all sound"));
+}
+
+#[test]
+fn a_checkpoint_holds_the_same_and_does_not_overwrite() {
+    let place = Place::new();
+    place.run("put", &["k", "v"]).ok();
+    let copy = place.path("copy");
+    place.run("checkpoint", &[&copy]).ok();
+    place.run("put", &["k", "changed"]).ok();
+    let mut get = tamis();
+    get.args(["get", "--db", &copy, "k"]);
+    assert_eq!(run(get, b"").ok(), "v\n");
+    place.run("checkpoint", &[&copy]).fails(2, "exists");
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_the_program_quietly() {
+    let place = Place::new();
+    let lines: String = (0..50_000).map(|i| format!("key-number-{i:09}\n")).collect();
+    place.run_with_input("load", &["-"], lines.as_bytes()).ok();
+    for format in ["text", "hex", "jsonl"] {
+        let mut command = tamis();
+        command.args(["scan", "--db", &place.db(), "--format", format]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut first = [0; 10];
+        child.stdout.take().unwrap().read_exact(&mut first).unwrap();
+        let Output { status, stderr, .. } = child.wait_with_output().unwrap();
+        assert_eq!((status.code(), String::from_utf8(stderr).unwrap()), (Some(0), String::new()), "{format}");
+    }
+}
+
+#[test]
+fn bench_prints_a_measurement_for_each_workload() {
+    let place = Place::new();
+    let args =
+        ["--keys", "2000", "--ops", "500", "--json", "--workload", "get-empty,get-existing,seek-next50"];
+    let out = place.run("bench", &args).ok();
+    let measurements: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let names: Vec<&str> = measurements.iter().map(|m| m["workload"].as_str().unwrap()).collect();
+    assert_eq!(names, ["get-empty", "get-existing", "seek-next50"]);
+    for m in &measurements[..2] {
+        assert_eq!((m["digests_per_op"].as_f64(), m["keys"].as_u64()), (Some(1.0), Some(2000)), "{m}");
+    }
+    let table = place.run("bench", &["--keys", "2000", "--ops", "500", "--workload", "multi-get"]).ok();
+    assert!(table.contains("multi-get") && table.contains("1.00"), "{table}");
+    // Other keys than those in the directory: found out, not measured.
+    let args = ["--keys", "2000", "--seed", "2", "--workload", "get-existing"];
+    place.run("bench", &args).fails(1, "wrong answer");
+}
+
+#[test]
+fn bench_takes_its_keys_from_a_file() {
+    let place = Place::new();
+    let file = place.path("words");
+    std::fs::write(&file, (0..1000).map(|i| format!("word{i}\n")).collect::<String>()).unwrap();
+    let mut command = tamis();
+    command.args(["bench", "--keys-from", &file, "--ops", "300", "--json", "--unsettled"]);
+    command.args(["--workload", "get-mixed,range-empty,read-write", "--threads", "2", "--no-hash-sharing"]);
+    for line in run(command, b"").ok().lines() {
+        let m: Value = serde_json::from_str(line).unwrap();
+        assert_eq!((m["keys"].as_u64(), m["hash_sharing"].as_bool()), (Some(900), Some(false)), "{m}");
+    }
+}
+
+#[test]
+fn the_main_job_measures_both_modes_and_replaces_only_its_own() {
+    let place = Place::new();
+    let job = |json: bool| {
+        let mut command = tamis();
+        command.args(["--db", &place.db(), "--records", "3000", "--rounds", "1"]);
+        if json {
+            command.arg("--json");
+        }
+        run(command, b"")
+    };
+    let page = job(false).ok();
+    for part in ["existing keys", "absent keys", "ranges", "prefixes", "tamis explain"] {
+        assert!(page.contains(part), "{part} not in {page}");
+    }
+    let measurements: Vec<Value> = job(true).ok().lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    assert_eq!(measurements.len(), 8);
+    for m in measurements.iter().filter(|m| m["workload"].as_str().unwrap().ends_with("keys")) {
+        let (digests, probes) =
+            (m["digests_per_op"].as_f64().unwrap(), m["filter_probes_per_op"].as_f64().unwrap());
+        match m["hash_sharing"].as_bool().unwrap() {
+            true => assert_eq!(digests, 1.0, "{m}"),
+            false => assert!(digests >= probes, "{m}"),
+        }
+    }
+    assert!(place.run("scan", &["--limit", "1"]).ok().contains("\"country\""));
+
+    std::fs::remove_dir_all(place.db()).unwrap();
+    place.run("put", &["mine", "precious"]).ok();
+    job(false).fails(2, "left alone");
+    assert_eq!(place.run("get", &["mine"]).ok(), "precious\n");
+}
+
+#[test]
+fn stress_kills_and_finds_everything_acknowledged() {
+    let mut command = tamis();
+    command.args(["stress", "--rounds", "4", "--kill-within", "60", "--seed", "3", "--json"]);
+    let ran = run(command, b"");
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let summary: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!((summary["kills"].as_u64(), summary["lost"].as_u64()), (Some(4), Some(0)));
+
+    let place = Place::new();
+    place.run("put", &["mine", "precious"]).ok();
+    place.run("stress", &["--rounds", "1"]).fails(2, "not empty");
+}
