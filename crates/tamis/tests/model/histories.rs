@@ -1,0 +1,36 @@
+//! Random histories against the model.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use tamis::ReadMode;
+
+use crate::driver::{Driver, Place};
+use crate::ops::{Op, op};
+use crate::settings::{Settings, settings};
+use crate::support::for_all;
+
+fn history(longest: usize) -> impl Strategy<Value = (Settings, Vec<Op>)> {
+    (settings(), vec(op(), 1..longest))
+}
+
+#[test]
+fn the_engine_agrees_with_the_model_in_memory() {
+    for_all(1000, history(60), |(settings, ops)| Driver::run(Place::Memory, settings, ops));
+}
+
+#[test]
+fn the_engine_agrees_with_the_model_where_processes_die() {
+    for_all(400, history(60), |(settings, ops)| Driver::run(Place::Crashable, settings, ops));
+}
+
+#[test]
+fn long_histories_agree_with_the_model() {
+    for_all(30, history(600), |(settings, ops)| Driver::run(Place::Memory, settings, ops));
+}
+
+#[test]
+fn the_engine_agrees_with_the_model_on_disk_in_every_read_mode() {
+    for mode in [ReadMode::Mapped, ReadMode::Buffered, ReadMode::Direct] {
+        for_all(40, history(60), |(settings, ops)| Driver::run(Place::Disk(mode), settings, ops));
+    }
+}

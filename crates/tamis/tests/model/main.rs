@@ -1,0 +1,13 @@
+//! The engine against a model of it: random histories, metamorphic histories, concurrent readers and writers,
+//! golden scripts, and counts of digests.
+//!
+//! `TAMIS_TEST_SCALE` multiplies the number of random cases, `TAMIS_TEST_SEED` chooses others. A failing
+//! history is shrunk and printed; the same seed finds it again.
+
+mod driver;
+mod histories;
+mod moves;
+mod ops;
+mod oracle;
+mod settings;
+mod support;

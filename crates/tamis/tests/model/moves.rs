@@ -1,0 +1,54 @@
+//! An iterator of the engine beside its model.
+
+use tamis::Iter;
+
+use crate::oracle::Cursor;
+
+/// A step of an iterator.
+#[derive(Clone, Copy, Debug)]
+pub enum Move {
+    Next,
+    Back,
+    /// To a key of the universe.
+    Seek(usize),
+}
+
+/// An iterator and what it should give.
+pub struct Walk {
+    pub iter: Iter,
+    pub model: Cursor,
+}
+
+impl Walk {
+    pub fn step(&mut self, step: Move, keys: &[Vec<u8>]) {
+        let (found, expected) = match step {
+            Move::Seek(key) => {
+                self.iter.seek(&keys[key]).expect("a seek");
+                self.model.seek(&keys[key]);
+                return;
+            }
+            Move::Next => (self.iter.next(), self.model.next()),
+            Move::Back => (self.iter.next_back(), self.model.next_back()),
+        };
+        let found = found.map(|item| item.expect("an item"));
+        let found = found.as_ref().map(|(key, value)| (show(key), show(value)));
+        let expected = expected.as_ref().map(|(key, value)| (show(key), show(value)));
+        assert_eq!(found, expected, "{step:?} (found, then expected)");
+    }
+
+    /// Takes what is left, from both ends in turn.
+    pub fn finish(mut self, keys: &[Vec<u8>]) {
+        while self.model.clone().next().is_some() {
+            self.step(Move::Next, keys);
+            self.step(Move::Back, keys);
+        }
+        self.step(Move::Back, keys);
+        self.step(Move::Next, keys);
+    }
+}
+
+/// A key or value short enough to print; its length and sum tell long ones apart.
+pub fn show(bytes: &[u8]) -> String {
+    let sum = bytes.iter().fold(0u32, |sum, &byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
+    format!("{} ({} bytes, {sum:x})", bytes[..bytes.len().min(24)].escape_ascii(), bytes.len())
+}

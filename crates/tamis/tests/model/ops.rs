@@ -1,0 +1,169 @@
+//! Histories: the operations, the few keys they are about, and how they are made up.
+
+use std::ops::Bound;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use crate::moves::Move;
+use crate::oracle::Range;
+
+/// How many keyspaces there may be; number 0 is the default one and always exists.
+pub const KEYSPACES: usize = 3;
+
+/// All keys of all histories: few, so that they meet often; close relatives, so that prefixes, cuts between
+/// tables and bounds are put to the test.
+pub fn universe() -> Vec<Vec<u8>> {
+    let mut keys: Vec<Vec<u8>> = [
+        &b""[..], b"\0", b"\0\0", b"a", b"a\0", b"a\0\0", b"aa", b"ab", b"b", b"b\xff", b"b\xff\xff", b"c",
+        b"longprefix", b"longprefix\0", b"m", b"z", b"\xfe\xff", b"\xff", b"\xff\xff",
+    ]
+    .map(<[u8]>::to_vec)
+    .into();
+    keys.extend((0..10).map(|i| format!("longprefix{i}").into_bytes()));
+    keys.extend((0..10).map(|i| format!("longprefix5{i:02}").into_bytes()));
+    keys.extend([7, 8, 9, 40].map(|n| vec![0xff; n]));
+    keys.extend([vec![b'm'; 300], vec![b'n'; 64 << 10]]);
+    keys.sort();
+    keys
+}
+
+/// The bytes of the value with this number.
+pub fn value_of(number: u64, len: usize) -> Vec<u8> {
+    let mut value = format!("{number}:").into_bytes();
+    value.extend((0..len).map(|i| b'a' + ((i as u64 * 7 + number) % 23) as u8));
+    value.truncate(len.max(1));
+    if len == 0 { Vec::new() } else { value }
+}
+
+/// A range with bounds that are keys of the universe.
+#[derive(Clone, Copy, Debug)]
+pub struct Span(pub Bound<usize>, pub Bound<usize>);
+
+impl Span {
+    pub fn of(self, keys: &[Vec<u8>]) -> Range {
+        let at = |bound: Bound<usize>| bound.map(|i| keys[i].clone());
+        Range(at(self.0), at(self.1))
+    }
+}
+
+/// A change of one keyspace.
+#[derive(Clone, Debug)]
+pub enum Change {
+    Put(usize, usize),
+    Delete(usize),
+    DeleteRange(Span),
+}
+
+#[derive(Clone, Debug)]
+pub enum Op {
+    Change(usize, Change),
+    Batch(Vec<(usize, Change)>),
+    /// Puts of neighbouring keys, to fill a memtable.
+    Fill { keyspace: usize, from: usize, count: usize, len: usize },
+    Get(usize, usize),
+    MultiGet(usize, Vec<usize>),
+    Scan(usize, Span),
+    Prefix { keyspace: usize, key: usize, cut: usize },
+    CheckAll,
+    Verify,
+    TakeSnapshot,
+    ReadSnapshot(usize, usize, Span),
+    DropSnapshot(usize),
+    OpenIter { keyspace: usize, span: Span, snapshot: Option<usize> },
+    StepIter(usize, Vec<Move>),
+    DropIter(usize),
+    Flush(Option<usize>),
+    Compact(usize),
+    Settle,
+    /// Closes (or only drops) all handles and opens with the settings of this number.
+    Reopen { close: bool, settings: usize },
+    ReadOnly,
+    Crash,
+    Checkpoint,
+    CreateKeyspace(usize),
+    DropKeyspace(usize),
+}
+
+fn key() -> impl Strategy<Value = usize> {
+    0..universe().len()
+}
+
+fn keyspace() -> impl Strategy<Value = usize> {
+    prop_oneof![4 => Just(0), 1 => Just(1), 1 => Just(2)]
+}
+
+fn bound() -> impl Strategy<Value = Bound<usize>> {
+    prop_oneof![3 => key().prop_map(Bound::Included), 3 => key().prop_map(Bound::Excluded), 1 => Just(Bound::Unbounded)]
+}
+
+/// Mostly forwards, sometimes reversed or empty.
+pub fn span() -> impl Strategy<Value = Span> {
+    (bound(), bound(), 0..20).prop_map(|(a, b, luck)| {
+        let place = |bound: &Bound<usize>| match bound {
+            Bound::Included(i) | Bound::Excluded(i) => Some(*i),
+            Bound::Unbounded => None,
+        };
+        match (place(&a), place(&b)) {
+            (Some(x), Some(y)) if x > y && luck > 0 => Span(b, a),
+            _ => Span(a, b),
+        }
+    })
+}
+
+fn value_len() -> impl Strategy<Value = usize> {
+    prop_oneof![1 => Just(0), 6 => 1..40usize, 3 => 200..400usize, 1 => 1000..6000usize]
+}
+
+pub fn change() -> impl Strategy<Value = Change> {
+    prop_oneof![
+        10 => (key(), value_len()).prop_map(|(key, len)| Change::Put(key, len)),
+        3 => key().prop_map(Change::Delete),
+        2 => span().prop_map(Change::DeleteRange),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Move> {
+    prop_oneof![4 => Just(Move::Next), 4 => Just(Move::Back), 1 => key().prop_map(Move::Seek)]
+}
+
+pub fn op() -> impl Strategy<Value = Op> {
+    let writes = prop_oneof![
+        10 => (keyspace(), change()).prop_map(|(ks, change)| Op::Change(ks, change)),
+        3 => vec((keyspace(), change()), 0..8).prop_map(Op::Batch),
+        4 => (keyspace(), key(), 1..20usize, 1..500usize)
+            .prop_map(|(keyspace, from, count, len)| Op::Fill { keyspace, from, count, len }),
+    ];
+    let reads = prop_oneof![
+        4 => (keyspace(), key()).prop_map(|(ks, key)| Op::Get(ks, key)),
+        2 => (keyspace(), vec(key(), 0..70)).prop_map(|(ks, keys)| Op::MultiGet(ks, keys)),
+        3 => (keyspace(), span()).prop_map(|(ks, span)| Op::Scan(ks, span)),
+        1 => (keyspace(), key(), 0..12usize)
+            .prop_map(|(keyspace, key, cut)| Op::Prefix { keyspace, key, cut }),
+        1 => Just(Op::CheckAll),
+        1 => Just(Op::Verify),
+    ];
+    let held = prop_oneof![
+        3 => Just(Op::TakeSnapshot),
+        3 => (0..8usize, keyspace(), span()).prop_map(|(s, ks, span)| Op::ReadSnapshot(s, ks, span)),
+        2 => (0..8usize).prop_map(Op::DropSnapshot),
+        3 => (keyspace(), span(), proptest::option::of(0..8usize))
+            .prop_map(|(keyspace, span, snapshot)| Op::OpenIter { keyspace, span, snapshot }),
+        5 => (0..8usize, vec(step(), 1..12)).prop_map(|(iter, steps)| Op::StepIter(iter, steps)),
+        1 => (0..8usize).prop_map(Op::DropIter),
+    ];
+    let shape = prop_oneof![
+        6 => proptest::option::of(keyspace()).prop_map(Op::Flush),
+        3 => keyspace().prop_map(Op::Compact),
+        2 => Just(Op::Settle),
+    ];
+    let whole = prop_oneof![
+        3 => (any::<bool>(), 0..4usize).prop_map(|(close, settings)| Op::Reopen { close, settings }),
+        1 => Just(Op::ReadOnly),
+        1 => Just(Op::Crash),
+        1 => Just(Op::Checkpoint),
+        2 => (1..KEYSPACES).prop_map(Op::CreateKeyspace),
+        1 => (1..KEYSPACES).prop_map(Op::DropKeyspace),
+    ];
+    prop_oneof![12 => writes, 4 => reads, 6 => held, 5 => shape, 2 => whole]
+}

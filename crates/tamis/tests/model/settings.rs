@@ -1,0 +1,90 @@
+//! Options that make trees deep and tables many after a few writes.
+
+use proptest::prelude::*;
+use tamis::{
+    BloomHashing, ChecksumMode, Compression, CompressionPerLevel, FilterPolicy, KeyspaceOptions, Options,
+};
+
+pub fn filter() -> impl Strategy<Value = FilterPolicy> {
+    prop_oneof![
+        3 => Just(FilterPolicy::BlockedBloom),
+        1 => Just(FilterPolicy::None),
+        1 => Just(FilterPolicy::Bloom(BloomHashing::Rotation)),
+        1 => Just(FilterPolicy::Bloom(BloomHashing::Double)),
+        1 => Just(FilterPolicy::Bloom(BloomHashing::Independent)),
+    ]
+}
+
+fn compression() -> impl Strategy<Value = CompressionPerLevel> {
+    let per_level = |levels: &[Compression]| CompressionPerLevel::new(levels.to_vec()).expect("few levels");
+    prop_oneof![
+        Just(per_level(&[Compression::None])),
+        Just(per_level(&[Compression::Lz4])),
+        Just(per_level(&[Compression::None, Compression::Lz4])),
+        Just(per_level(&[Compression::Lz4, Compression::None])),
+    ]
+}
+
+/// Keyspace options with this many levels.
+pub fn keyspace(levels: usize) -> impl Strategy<Value = KeyspaceOptions> {
+    let shape = (1..5usize, 0..3usize, 0..4usize, 2..5u64, 2..4usize, prop_oneof![9 => Just(true), 1 => Just(false)]);
+    let sizes = (prop_oneof![Just(4u64), Just(8), Just(16)], prop_oneof![Just(4u64), Just(8)], 8..11u32, 1..20usize);
+    let formats = (any::<bool>(), any::<bool>(), compression(), filter(), prop_oneof![Just(0.5), Just(4.0), Just(10.0), Just(30.0)]);
+    (shape, sizes, formats).prop_map(move |(shape, sizes, formats)| {
+        let (level0_runs, slowdown, stop, size_ratio, max_memtables, auto_compaction) = shape;
+        let (memtable_kib, table_kib, block_log, restart_interval) = sizes;
+        let (memtable_filter, block_hash_index, compression, filter, bits_per_key) = formats;
+        KeyspaceOptions {
+            memtable_bytes: memtable_kib << 10,
+            table_bytes: table_kib << 10,
+            block_bytes: 1 << block_log,
+            restart_interval,
+            levels,
+            level0_runs,
+            slowdown_runs: level0_runs + slowdown,
+            stop_runs: level0_runs + slowdown + stop,
+            size_ratio,
+            max_memtables,
+            auto_compaction,
+            memtable_filter,
+            block_hash_index,
+            compression,
+            filter,
+            bits_per_key,
+        }
+    })
+}
+
+/// Database options whose keyspaces have this many levels.
+pub fn options(levels: usize) -> impl Strategy<Value = Options> {
+    let cache = prop_oneof![Just(0u64), Just(2 << 10), Just(1 << 20)];
+    let flags = (any::<bool>(), prop_oneof![5 => Just(true), 1 => Just(false)], any::<bool>());
+    let limits = (prop_oneof![Just(8u64), Just(1 << 10)], prop_oneof![Just(8u64), Just(1 << 10)], 1..3usize, 0..3usize);
+    (keyspace(levels), cache, flags, limits).prop_map(|(keyspace, cache_bytes, flags, limits)| Options {
+        keyspace,
+        cache_bytes,
+        pin_metadata: flags.0,
+        hash_sharing: flags.1,
+        verify_checksums: if flags.2 { ChecksumMode::Once } else { ChecksumMode::Always },
+        memtable_budget_bytes: limits.0 << 10,
+        max_log_bytes: limits.1 << 10,
+        background_threads: limits.2,
+        recycled_logs: limits.3,
+        ..Options::default()
+    })
+}
+
+/// What one history runs with: options to open and reopen with (any number of them is meant modulo their
+/// count), and options for further keyspaces.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub options: Vec<Options>,
+    pub keyspace: KeyspaceOptions,
+}
+
+pub fn settings() -> impl Strategy<Value = Settings> {
+    (2..6usize).prop_flat_map(|levels| {
+        (proptest::collection::vec(options(levels), 1..4), keyspace(levels))
+            .prop_map(|(options, keyspace)| Settings { options, keyspace })
+    })
+}
