@@ -74,6 +74,8 @@ pub struct Iter {
     context: IterContext,
     bounds: Bounds,
     tombstones: Option<Arc<Tombstones>>,
+    /// Where the last [`seek`](Iter::seek) put the front: the back does not go below it.
+    floor: Option<Vec<u8>>,
     front: End,
     back: End,
     cost: ReadCost,
@@ -86,6 +88,8 @@ struct End {
     /// The key of the last item given from this end; nothing at or beyond it is left on this side.
     last: Option<Vec<u8>>,
     finished: bool,
+    /// Whether it finished because of an error.
+    failed: bool,
 }
 
 impl Iter {
@@ -95,6 +99,7 @@ impl Iter {
             context,
             bounds,
             tombstones,
+            floor: None,
             front: End::default(),
             back: End::default(),
             cost: ReadCost::default(),
@@ -114,7 +119,9 @@ impl Iter {
     }
 
     /// Moves the front to the first key at or after `key` (within the iterator's bounds), forwards or
-    /// backwards. The back stays where it is. Cheaper than a new iterator.
+    /// backwards. The back stays where it is: what lies between the two is left, from either end, even if the
+    /// iterator had come to its end before. Cheaper than a new iterator. After an error the front is at its
+    /// end, as after an error of `next`.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -131,8 +138,11 @@ impl Iter {
             Some(cursor) => cursor,
             None => self.cursor(),
         };
+        self.front = End { finished: true, failed: true, ..End::default() };
         cursor.seek(start, MAX_SEQNO)?;
-        self.front = End { cursor: Some(cursor), last: None, finished: false };
+        self.floor = Some(start.to_vec());
+        self.front = End { cursor: Some(cursor), ..End::default() };
+        self.back.finished = self.back.failed;
         Ok(())
     }
 
@@ -178,10 +188,11 @@ impl Iter {
             }
             self.back.cursor = Some(cursor);
         }
+        let start = self.floor.as_ref().unwrap_or(&self.bounds.start);
         let cursor = self.back.cursor.as_mut().expect("positioned");
         while cursor.valid() {
             let key = cursor.key();
-            if key < &self.bounds.start[..] || self.front.last.as_deref().is_some_and(|last| key <= last) {
+            if key < &start[..] || self.front.last.as_deref().is_some_and(|last| key <= last) {
                 break;
             }
             let last = self.back.last.get_or_insert_default();
@@ -215,6 +226,7 @@ impl Iterator for Iter {
         }
         let item = self.forward().transpose();
         self.front.finished = !matches!(item, Some(Ok(_)));
+        self.front.failed = matches!(item, Some(Err(_)));
         item
     }
 }
@@ -226,6 +238,7 @@ impl DoubleEndedIterator for Iter {
         }
         let item = self.backward().transpose();
         self.back.finished = !matches!(item, Some(Ok(_)));
+        self.back.failed = matches!(item, Some(Err(_)));
         item
     }
 }
