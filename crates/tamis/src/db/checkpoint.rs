@@ -5,9 +5,10 @@ use std::path::Path;
 use crate::db::inner::DbInner;
 use crate::db::open::sync_parent;
 use crate::error::{AdminError, StorageError, WriteError};
-use crate::io::write_file_atomically;
+use crate::io::{Usage, write_file_atomically};
 use crate::tree::files::{log_path, options_path, table_path};
 use crate::tree::manifest::{Manifest, set_current};
+use crate::wal::{LogHeader, LogKind, LogWriter};
 
 impl DbInner {
     /// Links all tables and logs into `target` and writes a manifest there. The manifest is named last: a
@@ -39,6 +40,10 @@ impl DbInner {
             link(&log_path(&self.dir, log.id), &log_path(target, log.id))?;
         }
         drop(log);
+        // The current log is empty, and keyspaces without unflushed writes name it as the first that they need.
+        let (id, path) = (state.current_log, log_path(target, state.current_log));
+        let file = self.fs.create(&path, Usage::Log).map_err(|e| io("create", &path, e))?;
+        LogWriter::create(file, &path, LogHeader { kind: LogKind::Writes, id, reused: false })?.close()?;
         let mut tree = state.tree.clone();
         drop(state);
         tree.next_file = self.next_file.load(std::sync::atomic::Ordering::Relaxed) + 1;
