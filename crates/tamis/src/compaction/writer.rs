@@ -207,7 +207,8 @@ impl Writer<'_, '_> {
                 input.next()?;
                 continue;
             }
-            if last_word {
+            // Under a range tombstone that stays, the number tells that this version is the newer one.
+            if last_word && kept_tombstones.cover(user_key, MAX_SEQNO) == 0 {
                 seq = 0;
             }
             if open.is_none() {
