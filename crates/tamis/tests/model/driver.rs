@@ -245,21 +245,27 @@ impl Driver {
                 Change::Put(key, len) => {
                     self.written += 1;
                     let (key, value) = (&self.keys[*key], value_of(self.written, *len));
-                    batch.put_in(&pair.engine, key, &value);
-                    single = Some(pair.engine.put(key, &value)).filter(|_| !as_batch);
+                    match as_batch {
+                        true => _ = batch.put_in(&pair.engine, key, &value),
+                        false => single = Some(pair.engine.put(key, &value)),
+                    }
                     pair.model.put(key, value.into());
                 }
                 Change::Delete(key) => {
                     let key = &self.keys[*key];
-                    batch.delete_in(&pair.engine, key);
-                    single = Some(pair.engine.delete(key)).filter(|_| !as_batch);
+                    match as_batch {
+                        true => _ = batch.delete_in(&pair.engine, key),
+                        false => single = Some(pair.engine.delete(key)),
+                    }
                     pair.model.delete(key);
                 }
                 Change::DeleteRange(span) => {
                     let range = span.of(&self.keys);
                     reversed |= range.is_reversed();
-                    batch.delete_range_in(&pair.engine, range.clone());
-                    single = Some(pair.engine.delete_range(range.clone())).filter(|_| !as_batch);
+                    match as_batch {
+                        true => _ = batch.delete_range_in(&pair.engine, range.clone()),
+                        false => single = Some(pair.engine.delete_range(range.clone())),
+                    }
                     pair.model.delete_range(&range);
                 }
             }
