@@ -39,7 +39,13 @@ impl Home {
             }
             Place::Crashable => {
                 let machine = FaultyFs::new(1);
-                Home { fs: Some(Arc::new(machine.clone())), machine: Some(machine), read_mode, root, _dir: None }
+                Home {
+                    fs: Some(Arc::new(machine.clone())),
+                    machine: Some(machine),
+                    read_mode,
+                    root,
+                    _dir: None,
+                }
             }
             Place::Disk(read_mode) => {
                 let dir = tempfile::tempdir().expect("a directory");
@@ -199,7 +205,9 @@ impl Driver {
                     self.snapshots.remove(which % self.snapshots.len());
                 }
             }
-            Op::OpenIter { keyspace, span, snapshot } => self.open_iter(*keyspace, &span.of(&self.keys), *snapshot),
+            Op::OpenIter { keyspace, span, snapshot } => {
+                self.open_iter(*keyspace, &span.of(&self.keys), *snapshot)
+            }
             Op::StepIter(which, steps) => {
                 let count = self.walks.len().max(1);
                 if let Some((walk, _)) = self.walks.get_mut(which % count) {
@@ -225,7 +233,9 @@ impl Driver {
             Op::ReadOnly => {
                 // What a reader opens must not be compacted away in the middle of it.
                 self.db().settle().expect("settling");
-                self.compare_copy(&Db::open_read_only(self.path(), self.options(0)).expect("opening to read"));
+                self.compare_copy(
+                    &Db::open_read_only(self.path(), self.options(0)).expect("opening to read"),
+                );
             }
             Op::Crash => self.crash(),
             Op::Checkpoint => self.checkpoint(),
@@ -373,8 +383,7 @@ impl Driver {
 
     fn compare_copy(&self, copy: &Db) {
         assert_eq!(copy.stats().warnings, Vec::<String>::new());
-        let names: Vec<_> =
-            (0..KEYSPACES).filter(|slot| self.keyspaces[*slot].is_some()).map(name).collect();
+        let names: Vec<_> = (0..KEYSPACES).filter(|slot| self.keyspaces[*slot].is_some()).map(name).collect();
         let mut found = copy.keyspaces();
         found.sort();
         assert_eq!(found, names);

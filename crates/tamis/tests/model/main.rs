@@ -4,10 +4,15 @@
 //! `TAMIS_TEST_SCALE` multiplies the number of random cases, `TAMIS_TEST_SEED` chooses others. A failing
 //! history is shrunk and printed; the same seed finds it again.
 
+mod concurrent;
+mod digests;
 mod driver;
+
 mod histories;
+mod metamorphic;
 mod moves;
 mod ops;
 mod oracle;
+mod regressions;
 mod settings;
 mod support;

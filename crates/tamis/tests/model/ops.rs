@@ -15,8 +15,25 @@ pub const KEYSPACES: usize = 3;
 /// tables and bounds are put to the test.
 pub fn universe() -> Vec<Vec<u8>> {
     let mut keys: Vec<Vec<u8>> = [
-        &b""[..], b"\0", b"\0\0", b"a", b"a\0", b"a\0\0", b"aa", b"ab", b"b", b"b\xff", b"b\xff\xff", b"c",
-        b"longprefix", b"longprefix\0", b"m", b"z", b"\xfe\xff", b"\xff", b"\xff\xff",
+        &b""[..],
+        b"\0",
+        b"\0\0",
+        b"a",
+        b"a\0",
+        b"a\0\0",
+        b"aa",
+        b"ab",
+        b"b",
+        b"b\xff",
+        b"b\xff\xff",
+        b"c",
+        b"longprefix",
+        b"longprefix\0",
+        b"m",
+        b"z",
+        b"\xfe\xff",
+        b"\xff",
+        b"\xff\xff",
     ]
     .map(<[u8]>::to_vec)
     .into();
@@ -60,24 +77,40 @@ pub enum Op {
     Change(usize, Change),
     Batch(Vec<(usize, Change)>),
     /// Puts of neighbouring keys, to fill a memtable.
-    Fill { keyspace: usize, from: usize, count: usize, len: usize },
+    Fill {
+        keyspace: usize,
+        from: usize,
+        count: usize,
+        len: usize,
+    },
     Get(usize, usize),
     MultiGet(usize, Vec<usize>),
     Scan(usize, Span),
-    Prefix { keyspace: usize, key: usize, cut: usize },
+    Prefix {
+        keyspace: usize,
+        key: usize,
+        cut: usize,
+    },
     CheckAll,
     Verify,
     TakeSnapshot,
     ReadSnapshot(usize, usize, Span),
     DropSnapshot(usize),
-    OpenIter { keyspace: usize, span: Span, snapshot: Option<usize> },
+    OpenIter {
+        keyspace: usize,
+        span: Span,
+        snapshot: Option<usize>,
+    },
     StepIter(usize, Vec<Move>),
     DropIter(usize),
     Flush(Option<usize>),
     Compact(usize),
     Settle,
     /// Closes (or only drops) all handles and opens with the settings of this number.
-    Reopen { close: bool, settings: usize },
+    Reopen {
+        close: bool,
+        settings: usize,
+    },
     ReadOnly,
     Crash,
     Checkpoint,

@@ -27,9 +27,17 @@ fn compression() -> impl Strategy<Value = CompressionPerLevel> {
 
 /// Keyspace options with this many levels.
 pub fn keyspace(levels: usize) -> impl Strategy<Value = KeyspaceOptions> {
-    let shape = (1..5usize, 0..3usize, 0..4usize, 2..5u64, 2..4usize, prop_oneof![9 => Just(true), 1 => Just(false)]);
-    let sizes = (prop_oneof![Just(4u64), Just(8), Just(16)], prop_oneof![Just(4u64), Just(8)], 8..11u32, 1..20usize);
-    let formats = (any::<bool>(), any::<bool>(), compression(), filter(), prop_oneof![Just(0.5), Just(4.0), Just(10.0), Just(30.0)]);
+    let shape =
+        (1..5usize, 0..3usize, 0..4usize, 2..5u64, 2..4usize, prop_oneof![9 => Just(true), 1 => Just(false)]);
+    let sizes =
+        (prop_oneof![Just(4u64), Just(8), Just(16)], prop_oneof![Just(4u64), Just(8)], 8..11u32, 1..20usize);
+    let formats = (
+        any::<bool>(),
+        any::<bool>(),
+        compression(),
+        filter(),
+        prop_oneof![Just(0.5), Just(4.0), Just(10.0), Just(30.0)],
+    );
     (shape, sizes, formats).prop_map(move |(shape, sizes, formats)| {
         let (level0_runs, slowdown, stop, size_ratio, max_memtables, auto_compaction) = shape;
         let (memtable_kib, table_kib, block_log, restart_interval) = sizes;
@@ -59,7 +67,12 @@ pub fn keyspace(levels: usize) -> impl Strategy<Value = KeyspaceOptions> {
 pub fn options(levels: usize) -> impl Strategy<Value = Options> {
     let cache = prop_oneof![Just(0u64), Just(2 << 10), Just(1 << 20)];
     let flags = (any::<bool>(), prop_oneof![5 => Just(true), 1 => Just(false)], any::<bool>());
-    let limits = (prop_oneof![Just(8u64), Just(1 << 10)], prop_oneof![Just(8u64), Just(1 << 10)], 1..3usize, 0..3usize);
+    let limits = (
+        prop_oneof![Just(8u64), Just(1 << 10)],
+        prop_oneof![Just(8u64), Just(1 << 10)],
+        1..3usize,
+        0..3usize,
+    );
     (keyspace(levels), cache, flags, limits).prop_map(|(keyspace, cache_bytes, flags, limits)| Options {
         keyspace,
         cache_bytes,

@@ -1,0 +1,94 @@
+//! Bugs that the other tests of this directory found, each as the shortest way to it.
+
+use std::sync::Arc;
+
+use tamis::io::MemFs;
+use tamis::{Db, Options};
+
+fn tiny() -> Options {
+    let mut options = Options { file_system: Some(Arc::new(MemFs::new())), ..Options::default() };
+    options.keyspace.memtable_bytes = 4 << 10;
+    options.keyspace.table_bytes = 4 << 10;
+    options.keyspace.auto_compaction = false;
+    options
+}
+
+fn keys(iter: impl Iterator<Item = Result<(tamis::Slice, tamis::Slice), tamis::ReadError>>) -> Vec<Vec<u8>> {
+    iter.map(|item| item.expect("an item").0.to_vec()).collect()
+}
+
+/// `seek` forgot the last key given from the front and put nothing in its place: `next_back` went on below the
+/// key sought, and gave what lay before the front.
+#[test]
+fn the_back_of_an_iterator_stops_where_a_seek_put_the_front() {
+    let db = Db::open("/db", tiny()).expect("opening");
+    for key in ["a", "b", "c", "d"] {
+        db.put(key, "").expect("a write");
+    }
+    let mut iter = db.iter();
+    iter.seek("c").expect("a seek");
+    assert_eq!(keys(iter.by_ref().rev()), [b"d", b"c"]);
+    assert!(iter.next().is_none());
+}
+
+/// An end that had come to its end stayed there when a seek backwards put items between the ends again.
+#[test]
+fn a_seek_backwards_leaves_items_for_the_back_too() {
+    let db = Db::open("/db", tiny()).expect("opening");
+    for key in ["a", "b", "c", "d"] {
+        db.put(key, "").expect("a write");
+    }
+    let mut iter = db.iter();
+    assert_eq!(iter.next_back().expect("an item").expect("an item").0, "d");
+    assert_eq!(iter.by_ref().count(), 3);
+    assert!(iter.next_back().is_none());
+    iter.seek("b").expect("a seek");
+    assert_eq!(keys(iter.by_ref().rev()), [b"c", b"b"]);
+}
+
+/// A checkpoint linked the logs that had been rolled. The current one is not rolled while it is empty, but the
+/// manifest names it as the first log needed, so the copy could not be opened: "the log is missing".
+#[test]
+fn a_checkpoint_right_after_opening_or_flushing_can_be_opened() {
+    let options = tiny();
+    let db = Db::open("/db", options.clone()).expect("opening");
+    db.checkpoint("/empty").expect("a checkpoint");
+    db.put("key", "value").expect("a write");
+    db.flush().expect("a flush");
+    db.checkpoint("/flushed").expect("a checkpoint");
+    assert_eq!(Db::open("/empty", options.clone()).expect("opening").iter().count(), 0);
+    assert_eq!(Db::open("/flushed", options).expect("opening").iter().count(), 1);
+}
+
+/// A compaction made the sequence number of a version 0 when no older table held the version's key, but kept a
+/// range tombstone over it (older than the version) because an older table held other keys of its range. The
+/// tombstone then hid the version: what was put after a `delete_range` was lost.
+#[test]
+fn a_put_after_a_delete_range_survives_a_compaction_above_older_data_beside_it() {
+    let mut options = tiny();
+    options.keyspace.levels = 3;
+    options.keyspace.size_ratio = 2;
+    options.keyspace.level0_runs = 1;
+    let db = Db::open("/db", options.clone()).expect("opening");
+    // Enough in the last level that level 0 compacts into the one above it.
+    for i in 0..200 {
+        db.put(format!("m{i:03}"), [b'x'; 200]).expect("a write");
+    }
+    db.compact().expect("a compaction");
+    db.close().expect("closing");
+    options.keyspace.auto_compaction = true;
+    let db = Db::open("/db", options).expect("opening");
+    db.settle().expect("settling");
+    let below = || db.stats().keyspaces[0].levels[2].runs.clone();
+    let untouched = below();
+    assert_eq!(untouched.len(), 1);
+    db.delete_range("a".."m100").expect("a write");
+    db.put("k", "after").expect("a write");
+    db.flush().expect("a flush");
+    db.put("k1", "after").expect("a write");
+    db.flush().expect("a flush");
+    db.settle().expect("settling");
+    assert_eq!(below(), untouched, "the compaction ended above the last level");
+    assert_eq!(db.get("k").expect("a get").expect("it was put after the delete"), "after");
+    assert_eq!(db.iter().count(), 102);
+}
