@@ -192,7 +192,7 @@ mod tests {
             steps: vec![
                 ExplainStep::Memtable { active: true, entries: 1234, filter: FilterAnswer::No, found: false },
                 run(0, None, FilterAnswer::NotAsked, None, false),
-                run(0, Some(9), FilterAnswer::Maybe, Some(block.clone()), false),
+                run(0, Some(9), FilterAnswer::Maybe, Some(block), false),
                 run(1, Some(7), FilterAnswer::Maybe, Some(block), true),
             ],
             outcome: ExplainOutcome::Found { seq: 77, value_bytes: 2048 },

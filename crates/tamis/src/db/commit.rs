@@ -35,6 +35,8 @@ const MAX_GROUP_BYTES: usize = 1 << 20;
 /// How fast writes may go while compaction lags behind, in bytes per second, at the mildest.
 const SLOWED_BYTES_PER_SECOND: f64 = 32e6;
 
+type Directory = std::collections::HashMap<KeyspaceId, Arc<KeyspaceInner>>;
+
 /// The write-ahead log and what only its owner may touch.
 #[derive(Debug)]
 pub(crate) struct LogState {
@@ -47,12 +49,22 @@ pub(crate) struct LogState {
     pub(crate) dirty: bool,
     /// Delay owed while writes are slowed down.
     delay_debt: Duration,
+    /// Bytes written since the budgets were looked at.
+    unchecked_bytes: u64,
     header: Vec<u8>,
 }
 
 impl LogState {
     pub(crate) fn new(writer: Option<LogWriter>, id: LogId, last_seq: SeqNo) -> Self {
-        LogState { writer, id, last_seq, dirty: false, delay_debt: Duration::ZERO, header: Vec::new() }
+        LogState {
+            writer,
+            id,
+            last_seq,
+            dirty: false,
+            delay_debt: Duration::ZERO,
+            unchecked_bytes: 0,
+            header: Vec::new(),
+        }
     }
 }
 
@@ -273,30 +285,42 @@ impl DbInner {
                 self.seal(log, std::slice::from_ref(keyspace)).map_err(|e| self.poisoned(e))?;
             }
         }
-        self.keep_budgets(log, &directory)
+        self.keep_budgets(log, &directory, bytes)
     }
 
-    /// Keeps all memtables within their budget and the logs within theirs.
+    /// Keeps all memtables within their budget and the log within its own: beyond half the budget in memtables
+    /// that take writes, the largest is sealed early; beyond all of it, the writer waits for flushes. Looked at
+    /// now and then only, since it costs a look at every keyspace.
     fn keep_budgets(
         &self,
         log: &mut LogState,
-        directory: &std::collections::HashMap<KeyspaceId, Arc<KeyspaceInner>>,
+        directory: &Directory,
+        bytes: usize,
     ) -> Result<(), WriteError> {
-        if directory.len() > 1
-            || self.options.memtable_budget_bytes < 2 * self.options.keyspace.memtable_bytes
-        {
-            let size = |ks: &Arc<KeyspaceInner>| ks.view.load().active.memtable.memory_bytes() as u64;
-            let total: u64 = directory.values().map(size).sum();
-            if total > self.options.memtable_budget_bytes {
-                let largest = directory.values().max_by_key(|ks| size(ks));
-                if let Some(keyspace) = largest.filter(|ks| !ks.view.load().active.memtable.is_empty()) {
-                    self.wait_for_memtable(keyspace)?;
-                    self.seal(log, std::slice::from_ref(keyspace)).map_err(|e| self.poisoned(e))?;
-                }
+        let budget = self.options.memtable_budget_bytes;
+        log.unchecked_bytes += bytes as u64;
+        if log.unchecked_bytes < (budget / 64).min(1 << 20) {
+            return Ok(());
+        }
+        log.unchecked_bytes = 0;
+        let active = |ks: &Arc<KeyspaceInner>| ks.view.load().active.memtable.memory_bytes() as u64;
+        if directory.values().map(active).sum::<u64>() > budget / 2 {
+            let largest = directory.values().max_by_key(|ks| active(ks));
+            if let Some(keyspace) = largest.filter(|ks| !ks.view.load().active.memtable.is_empty()) {
+                self.wait_for_memtable(keyspace)?;
+                self.seal(log, std::slice::from_ref(keyspace)).map_err(|e| self.poisoned(e))?;
             }
         }
-        let log_bytes = log.writer.as_ref().map_or(0, LogWriter::len);
-        if log_bytes > self.options.max_log_bytes {
+        let over = || {
+            let views: Vec<_> = directory.values().map(|ks| ks.view.load()).collect();
+            let all =
+                views.iter().flat_map(|view| view.memtables()).map(|m| m.memtable.memory_bytes() as u64);
+            all.sum::<u64>() > budget && views.iter().any(|view| !view.sealed.is_empty())
+        };
+        if over() {
+            self.stall_while(over)?;
+        }
+        if log.writer.as_ref().map_or(0, LogWriter::len) > self.options.max_log_bytes {
             let all: Vec<_> = directory.values().cloned().collect();
             self.seal(log, &all).map_err(|e| self.poisoned(e))?;
         }
@@ -358,10 +382,15 @@ impl DbInner {
         if !full(keyspace) {
             return Ok(());
         }
+        self.stall_while(|| full(keyspace) && !keyspace.is_dropped())
+    }
+
+    /// Waits for background work until the condition no longer holds.
+    fn stall_while(&self, mut condition: impl FnMut() -> bool) -> Result<(), WriteError> {
         let started = Instant::now();
         self.write_counters.stalls.add(1);
         let mut state = self.state();
-        while full(keyspace) && !keyspace.is_dropped() {
+        while condition() {
             self.check_writable()?;
             state = self.wait(state);
         }

@@ -66,7 +66,8 @@ options_table! {
             "Keep filters and indexes of all open tables in memory outside the cache: no read ever waits for \
              them, but memory grows with the data (about bits_per_key bits a key).";
         Performance, memtable_budget_bytes: u64 = "256 MiB", Bytes { min: 4 * KIB, max: NO_LIMIT },
-            "Memory of all memtables of all keyspaces together; beyond it the largest one is flushed early.";
+            "Memory of all memtables of all keyspaces together. Beyond half of it in memtables that take writes the \
+             largest is flushed early; beyond all of it writers wait for flushes.";
         Performance, max_log_bytes: u64 = "1 GiB", Bytes { min: 4 * KIB, max: NO_LIMIT },
             "Bytes of log files kept; beyond them the keyspace that holds back the oldest file is flushed. \
              Bounds the time of a recovery.";

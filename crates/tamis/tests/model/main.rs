@@ -4,6 +4,8 @@
 //! `TAMIS_TEST_SCALE` multiplies the number of random cases, `TAMIS_TEST_SEED` chooses others. A failing
 //! history is shrunk and printed; the same seed finds it again.
 
+#![allow(unreachable_pub, reason = "the modules of one test program")]
+
 mod concurrent;
 mod digests;
 mod driver;
