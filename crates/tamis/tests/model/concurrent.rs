@@ -17,7 +17,7 @@ use crate::support::{abort_when_the_engine_panics, scale};
 
 const WRITERS: u64 = 3;
 const PAIRS: u64 = 12;
-const BATCHES: u64 = 400;
+const BATCHES: u64 = 1500;
 
 /// The halves of a pair lie at the two ends of the key space, in different tables.
 fn half(end: char, writer: u64, pair: u64) -> Vec<u8> {
@@ -162,7 +162,7 @@ fn run(options: Options, seed: u64) {
 fn every_view_is_one_moment_while_others_write_flush_and_compact() {
     abort_when_the_engine_panics();
     let mut runner = TestRunner::deterministic();
-    for seed in 0..6 * scale() {
+    for seed in 0..12 * scale() {
         let mut options = options(2 + seed as usize % 4).new_tree(&mut runner).expect("options").current();
         // A tree that nobody compacts while three write has more runs than a test has time for.
         options.keyspace.auto_compaction = true;

@@ -15,22 +15,22 @@ fn history(longest: usize) -> impl Strategy<Value = (Settings, Vec<Op>)> {
 
 #[test]
 fn the_engine_agrees_with_the_model_in_memory() {
-    for_all(1000, history(60), |(settings, ops)| Driver::run(Place::Memory, settings, ops));
+    for_all(2000, history(60), |(settings, ops)| Driver::run(Place::Memory, settings, ops));
 }
 
 #[test]
 fn the_engine_agrees_with_the_model_where_processes_die() {
-    for_all(400, history(60), |(settings, ops)| Driver::run(Place::Crashable, settings, ops));
+    for_all(600, history(60), |(settings, ops)| Driver::run(Place::Crashable, settings, ops));
 }
 
 #[test]
 fn long_histories_agree_with_the_model() {
-    for_all(30, history(600), |(settings, ops)| Driver::run(Place::Memory, settings, ops));
+    for_all(60, history(600), |(settings, ops)| Driver::run(Place::Memory, settings, ops));
 }
 
 #[test]
 fn the_engine_agrees_with_the_model_on_disk_in_every_read_mode() {
     for mode in [ReadMode::Mapped, ReadMode::Buffered, ReadMode::Direct] {
-        for_all(40, history(60), |(settings, ops)| Driver::run(Place::Disk(mode), settings, ops));
+        for_all(30, history(60), |(settings, ops)| Driver::run(Place::Disk(mode), settings, ops));
     }
 }
