@@ -9,6 +9,7 @@
 mod concurrent;
 mod digests;
 mod driver;
+mod golden;
 
 mod histories;
 mod metamorphic;
