@@ -156,7 +156,7 @@ impl ReadTrace for ExplainRecorder {
 }
 
 impl Recorder for ExplainRecorder {
-    const STEP: usize = 1;
+    const ONE_BY_ONE: bool = true;
 
     fn cost(&mut self) -> &mut ReadCost {
         &mut self.cost

@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::error::StorageError;
 use crate::key::{Kind, SeqNo};
 use crate::read::{FilterAnswer, ReadCost};
-use crate::select::{Candidate, Candidates, Probe, RUNS_PER_STEP};
+use crate::select::{Candidate, Candidates, Probe, next_step};
 use crate::slice::Slice;
 use crate::table::{ReadTrace, TableLookup};
 use crate::tree::version::{MemtableSlot, Version, View};
@@ -48,8 +48,8 @@ impl Lookup {
 
 /// Watches a lookup. [`ReadCost`] only counts; `explain` also writes down each step.
 pub(crate) trait Recorder: ReadTrace {
-    /// How many runs are asked about at once.
-    const STEP: usize;
+    /// Whether runs are asked about one after the other, each searched before the next is asked.
+    const ONE_BY_ONE: bool;
 
     fn cost(&mut self) -> &mut ReadCost;
     fn memtable(&mut self, _slot: &MemtableSlot, _active: bool, _filter: FilterAnswer, _found: bool) {}
@@ -58,7 +58,7 @@ pub(crate) trait Recorder: ReadTrace {
 }
 
 impl Recorder for ReadCost {
-    const STEP: usize = RUNS_PER_STEP;
+    const ONE_BY_ONE: bool = false;
 
     #[inline]
     fn cost(&mut self) -> &mut ReadCost {
@@ -126,10 +126,12 @@ fn search_runs<R: Recorder>(
     cover: SeqNo,
     recorder: &mut R,
 ) -> Result<Lookup, StorageError> {
-    let step = if probe.sharing() { R::STEP } else { 1 };
+    let one_by_one = R::ONE_BY_ONE || !probe.sharing();
     let mut candidates = Candidates::new();
-    for first in (0..version.runs.len()).step_by(step) {
-        let runs = first..(first + step).min(version.runs.len());
+    let mut first = 0;
+    while first < version.runs.len() {
+        let runs = next_step(first, version.runs.len(), one_by_one);
+        first = runs.end;
         candidates.clear();
         version.selector.select(version, probe, runs.clone(), &mut candidates, recorder.cost());
         recorder.selected(version, probe, runs, &candidates);

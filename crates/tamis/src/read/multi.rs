@@ -5,9 +5,9 @@ use smallvec::SmallVec;
 
 use crate::error::StorageError;
 use crate::key::SeqNo;
-use crate::read::get::{Recorder, get, search_memtable, search_table};
+use crate::read::get::{get, search_memtable, search_table};
 use crate::read::{Lookup, ReadCost};
-use crate::select::{Candidates, Probe};
+use crate::select::{Candidates, Probe, next_step};
 use crate::slice::Slice;
 use crate::tree::version::View;
 
@@ -68,9 +68,10 @@ fn look_up<K: AsRef<[u8]>>(
         }
     }
     let version = &view.version;
-    let step = <ReadCost as Recorder>::STEP;
-    for first in (0..version.runs.len()).step_by(step) {
-        let runs = first..(first + step).min(version.runs.len());
+    let mut first = 0;
+    while first < version.runs.len() && !open.is_empty() {
+        let runs = next_step(first, version.runs.len(), false);
+        first = runs.end;
         for key in &mut open {
             let digest = key.probe.digest_for_filter(cost);
             version.selector.prefetch(version, &key.probe, digest, runs.clone());

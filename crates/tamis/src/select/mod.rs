@@ -99,14 +99,26 @@ pub(crate) struct Candidate {
 
 pub(crate) type Candidates = SmallVec<[Candidate; 8]>;
 
-/// How many runs the read path asks about at once: enough to overlap the cache misses of their filters, few
-/// enough not to ask about many runs behind the one that has the key.
-pub(crate) const RUNS_PER_STEP: usize = 8;
+/// The most runs that the read path asks about at once.
+pub(crate) const MAX_STEP: usize = 32;
+
+/// The runs that the read path asks about next, after those before `first`, of `count` in all: eight at first,
+/// so that few are asked behind the one that has the key; then many, so that the cache misses of their filters
+/// overlap. With `one_by_one`, one.
+#[inline]
+pub(crate) fn next_step(first: usize, count: usize, one_by_one: bool) -> Range<usize> {
+    let step = match first {
+        _ if one_by_one => 1,
+        0 => 8,
+        _ => MAX_STEP,
+    };
+    first..count.min(first + step)
+}
 
 /// Says which tables may hold a key. See the module's contract.
 pub(crate) trait RunSelector: Send + Sync + Debug {
-    /// Appends to `out` the tables of `runs` (places in [`Version::runs`]) that may hold the probe's key,
-    /// newest run first.
+    /// Appends to `out` the tables of `runs` (places in [`Version::runs`], at most [`MAX_STEP`] of them) that may
+    /// hold the probe's key, newest run first.
     fn select(
         &self,
         version: &Version,

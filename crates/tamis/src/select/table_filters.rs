@@ -7,7 +7,7 @@ use tamis_filter::{BlockedBloom, BloomScheme, Digest, PointFilter, probe_selecte
 
 use crate::key::MAX_SEQNO;
 use crate::read::ReadCost;
-use crate::select::{Candidate, Candidates, Probe, RunSelector};
+use crate::select::{Candidate, Candidates, MAX_STEP, Probe, RunSelector};
 use crate::table::TableLookup;
 use crate::tree::open_table::{OpenTable, TableFilter};
 use crate::tree::version::Version;
@@ -45,7 +45,7 @@ impl RunSelector for TableFilters {
             return select_one_by_one(version, probe, runs, out, cost);
         }
         let digest = probe.digest_for_filter(cost);
-        let (mut tables, mut places, mut count) = ([0u32; 64], [0usize; 64], 0);
+        let (mut tables, mut places, mut count) = ([0u32; MAX_STEP], [0usize; MAX_STEP], 0);
         for run in runs {
             if let Some(table) = version.table_for(&version.runs[run], probe.key, probe.prefix) {
                 (tables[count], places[count]) = (table as u32, run);
@@ -55,10 +55,9 @@ impl RunSelector for TableFilters {
         let mut maybe = probe_selected(&self.blocked, &tables[..count], digest);
         cost.filter_probes += count as u64;
         cost.filter_negatives += count as u64 - u64::from(maybe.count_ones());
-        for (i, &table) in tables[..count].iter().enumerate() {
-            if maybe & (1 << i) == 0 {
-                check_rejection(version, table as usize, probe.key);
-            }
+        if cfg!(debug_assertions) {
+            let denied = (0..count).filter(|i| maybe & (1 << i) == 0);
+            denied.for_each(|i| check_rejection(version, tables[i] as usize, probe.key));
         }
         while maybe != 0 {
             let i = maybe.trailing_zeros() as usize;
