@@ -1,0 +1,137 @@
+//! Closing, locking, and handles that outlive the database.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tamis::io::{CrashMode, FaultyFs};
+use tamis::{Db, Durability, OpenError, Options};
+
+use crate::history::{Session, steps};
+use crate::lab::{self, scale};
+use crate::ledger::read_all;
+
+#[test]
+fn a_directory_is_open_once_until_it_is_closed() {
+    let fs = FaultyFs::new(1);
+    let db = lab::open(&fs).unwrap();
+    assert!(matches!(lab::open(&fs), Err(OpenError::Locked { .. })));
+    let clone = db.clone();
+    drop(db);
+    assert!(matches!(lab::open(&fs), Err(OpenError::Locked { .. })), "a clone holds it");
+    let iter = clone.iter();
+    clone.close().unwrap();
+    let again = lab::open(&fs).expect("an iterator does not hold it");
+    drop((iter, again));
+    let snapshot = lab::open(&fs).unwrap().snapshot();
+    assert!(matches!(lab::open(&fs), Err(OpenError::Locked { .. })), "a snapshot holds it");
+    drop(snapshot);
+    lab::open(&fs).unwrap();
+}
+
+/// An opening that fails lets go of the lock.
+#[test]
+fn a_failed_opening_leaves_the_directory_unlocked() {
+    let fs = FaultyFs::new(1);
+    drop(lab::open(&fs).unwrap());
+    fs.corrupt("/db/CURRENT", 0, 1).unwrap();
+    assert!(matches!(lab::open(&fs), Err(OpenError::Storage(_))));
+    fs.corrupt("/db/CURRENT", 0, 1).unwrap();
+    lab::open(&fs).unwrap();
+}
+
+/// Whatever was going on, closing makes everything durable, and the next opening has nothing to warn of.
+#[test]
+fn after_a_clean_close_a_power_cut_takes_nothing_and_opening_warns_of_nothing() {
+    for seed in 0..30 * scale() as u64 {
+        let history = lab::sample(&steps(40), seed);
+        let fs = FaultyFs::new(seed);
+        let mut session = Session::open(&fs).unwrap();
+        for step in &history {
+            session.run(step, false).unwrap();
+        }
+        session.db.take().unwrap().close().unwrap();
+        for mode in [CrashMode::DropUnsynced, CrashMode::Random] {
+            let after = fs.after_crash(mode);
+            let db = lab::open(&after).unwrap();
+            assert_eq!(db.stats().warnings, Vec::<String>::new(), "seed {seed}");
+            let mut ledger = session.ledger.clone();
+            let acked = ledger.acked;
+            ledger.judge(&db, acked).unwrap_or_else(|e| panic!("seed {seed}: {e}\n{history:#?}"));
+        }
+    }
+}
+
+/// An iterator that outlives the database still reads its tables, whatever became of their names.
+#[test]
+fn an_iterator_that_outlives_the_database_reads_on() {
+    let fs = FaultyFs::new(5);
+    let db = lab::open(&fs).unwrap();
+    for i in 0..200u32 {
+        db.put(format!("key{i:04}"), [i as u8; 100]).unwrap();
+    }
+    db.flush().unwrap();
+    let mut iter = db.iter();
+    iter.next().unwrap().unwrap();
+    db.close().unwrap();
+    let db = lab::open(&fs).unwrap();
+    db.delete_range(.."z").unwrap();
+    db.compact().unwrap();
+    db.close().unwrap();
+    lab::open(&fs).unwrap();
+    assert_eq!(iter.filter(|item| item.is_ok()).count(), 199);
+}
+
+/// Closing waits for compactions that run in callers' threads: they would otherwise find the manifest gone, or
+/// write their tables into a directory that is somebody else's by then.
+#[test]
+fn closing_during_a_manual_compaction_is_no_panic_and_does_no_harm() {
+    for seed in 0..30 * scale() as u64 {
+        let fs = FaultyFs::new(seed);
+        let options = Options { durability: Durability::Every(Duration::from_micros(200)), ..lab::tiny(&fs) };
+        let db = Db::open(lab::DIR, options.clone()).unwrap();
+        for i in 0..150u32 {
+            db.put(format!("key{:04}", i * 7919 % 150), [i as u8; 200]).unwrap();
+        }
+        let expected = read_all(&db).unwrap();
+        let handles: Vec<_> = (0..3)
+            .map(|i| {
+                let db = db.clone();
+                std::thread::spawn(move || match i {
+                    0 => drop(db.compact()),
+                    1 => {
+                        (0..20).for_each(|i| drop(db.create_keyspace(&format!("k{i}"), lab::tiny_keyspace())))
+                    }
+                    _ => (0..3).for_each(|i| drop(db.checkpoint(format!("/copy{i}")))),
+                })
+            })
+            .collect();
+        std::thread::sleep(Duration::from_micros(seed * 150 % 4000));
+        db.clone().close().unwrap();
+        let again = Db::open(lab::DIR, options.clone()).unwrap();
+        again.put("new", "owner").unwrap();
+        again.flush().unwrap();
+        for handle in handles {
+            handle.join().expect("no panic");
+        }
+        assert!(db.put("x", "y").is_err());
+        assert!(db.stats().poisoned.is_none(), "seed {seed}: {:?}", db.stats().poisoned);
+        let mut found = read_all(&again).unwrap();
+        found.get_mut("default").unwrap().remove(&b"new"[..]).expect("the new owner's write");
+        assert_eq!(found["default"], expected["default"]);
+        assert_eq!(again.verify().unwrap().problems, Vec::<String>::new());
+        for i in 0..3 {
+            let path = format!("/copy{i}");
+            let reopened = Options {
+                create_if_missing: false,
+                file_system: Some(Arc::new(fs.clone())),
+                ..lab::tiny(&fs)
+            };
+            match Db::open(&path, reopened) {
+                Ok(copy) => assert_eq!(read_all(&copy).unwrap()["default"], expected["default"], "{path}"),
+                Err(OpenError::NotFound { .. }) => {}
+                Err(e) => panic!("seed {seed}: {path}: {e}"),
+            }
+        }
+        lab::assert_no_background_panics(&format!("seed {seed}"));
+    }
+}

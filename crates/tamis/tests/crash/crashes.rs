@@ -1,0 +1,184 @@
+//! Crashes: at every operation of a short history, at every step of long ones, twice and three times.
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestCaseError};
+use tamis::io::{CrashMode, FaultPlan, FaultyFs};
+
+use crate::history::{Session, Step, steps, tour};
+use crate::lab::{self, MODES, scale};
+use crate::ledger::Ledger;
+
+/// Takes a machine that crashed in `mode` through recovery, judges it, works on and crashes it again, `depth`
+/// times. Consumes the machine.
+fn survive(
+    fs: &FaultyFs,
+    ledger: Ledger,
+    mode: CrashMode,
+    more: &[Step],
+    depth: usize,
+) -> Result<(), String> {
+    let promised = ledger.promised(mode);
+    ledger.judge_checkpoints(fs)?;
+    let mut session = Session::recover(fs, ledger, promised)?;
+    session.ledger.checkpoints.clear();
+    for (i, step) in more.iter().enumerate() {
+        session.run(step, false).map_err(|e| format!("step {i} after the crash: {e}"))?;
+    }
+    if depth > 0 {
+        for mode in MODES {
+            let after = session.fs.after_crash(mode);
+            survive(&after, session.ledger.clone(), mode, &more[..more.len().min(2)], depth - 1)
+                .map_err(|e| format!("then {mode:?}: {e}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// The world stops at operation `stop`: nothing that comes later reaches the disk. Gives the machine as it was
+/// and the ledger, or `None` if the history ended before.
+fn stopped_at(steps: &[Step], stop: u64, seed: u64) -> Result<Option<(FaultyFs, Ledger)>, String> {
+    let fs = FaultyFs::new(seed);
+    fs.plan(FaultPlan { fail_at: Some(stop), sticky: true, partial_append: true, ..FaultPlan::none() });
+    let Ok(mut session) = Session::open(&fs) else { return Ok(Some((fs, Ledger::default()))) };
+    for step in steps {
+        session.run(step, true)?;
+        if fs.failures() > 0 {
+            break;
+        }
+    }
+    if fs.failures() == 0 {
+        return Ok(None);
+    }
+    let machine = fs.after_crash(CrashMode::KeepAll);
+    // So that closing can do nothing.
+    let _ = fs.crash(CrashMode::KeepAll);
+    Ok(Some((machine, session.ledger)))
+}
+
+#[test]
+fn a_crash_at_any_operation_leaves_a_prefix_that_holds_what_was_promised() {
+    let steps = tour();
+    let mut stop = 0;
+    loop {
+        let context = format!("stopped at operation {stop}");
+        let Some((fs, ledger)) = stopped_at(&steps, stop, stop).unwrap_or_else(|e| panic!("{context}: {e}"))
+        else {
+            break;
+        };
+        for mode in MODES {
+            for round in 0..if mode == CrashMode::Random { 2 * scale() } else { 1 } {
+                let after = fs.after_crash(mode);
+                let result = survive(&after, ledger.clone(), mode, &steps[1..3], 0);
+                result.unwrap_or_else(|e| panic!("{context}, {mode:?}, round {round}: {e}"));
+            }
+        }
+        lab::assert_no_background_panics(&context);
+        stop += 1;
+    }
+    assert!(stop > 300, "the history had only {stop} operations");
+}
+
+/// Runs a history and looks at a crash after each step: background work is anywhere at that moment.
+fn crash_after_each_step(history: &[Step], more: &[Step], seed: u64) -> Result<(), String> {
+    let fs = FaultyFs::new(seed);
+    let mut session = Session::open(&fs).map_err(|e| e.to_string())?;
+    for (i, step) in history.iter().enumerate() {
+        session.run(step, false).map_err(|e| format!("step {i}: {e}"))?;
+        let mode = MODES[(i + seed as usize) % 3];
+        let depth = if i % 16 == 0 { 2 } else { usize::from(i % 4 == 0) };
+        let after = fs.after_crash(mode);
+        survive(&after, session.ledger.clone(), mode, more, depth)
+            .map_err(|e| format!("{mode:?} after step {i} ({step:?}): {e}"))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn random_histories_survive_crashes_of_all_kinds_over_and_over() {
+    lab::listen_for_panics();
+    let config = Config { cases: 12 * scale() as u32, max_shrink_iters: 200, ..Config::default() };
+    let strategy = (steps(70), steps(5), any::<u64>());
+    let result = lab::runner(0xC4A5, config).run(&strategy, |(history, more, seed)| {
+        crash_after_each_step(&history, &more, seed).map_err(TestCaseError::fail)
+    });
+    result.unwrap_or_else(|e| panic!("{e}"));
+    lab::assert_no_background_panics(&"random histories");
+}
+
+/// Buffered writes only, and the process dies: nothing that was acknowledged may be lost, not even one write.
+#[test]
+fn a_killed_process_loses_nothing_that_was_acknowledged() {
+    for seed in 0..20 * scale() as u64 {
+        let mut history = lab::sample(&steps(60), seed);
+        history.retain(|step| {
+            matches!(step, Step::Write { .. } | Step::Create(_) | Step::Drop(_) | Step::FlushOne(_))
+        });
+        history.iter_mut().for_each(|step| {
+            if let Step::Write { synced, .. } = step {
+                *synced = false;
+            }
+        });
+        let fs = FaultyFs::new(seed);
+        let mut session = Session::open(&fs).unwrap();
+        for step in &history {
+            session.run(step, false).unwrap();
+            let mut ledger = session.ledger.clone();
+            let db = lab::open(&fs.after_crash(CrashMode::KeepAll)).unwrap();
+            let acked = ledger.acked;
+            let kept = ledger.judge(&db, acked).unwrap_or_else(|e| panic!("seed {seed}: {e}\n{history:#?}"));
+            assert_eq!(kept, acked);
+        }
+    }
+}
+
+/// Many writers at once: group commit may put their batches into one record in any order, but each writer's
+/// own order holds, a batch is whole, and what was synced is there.
+#[test]
+fn concurrent_writers_each_find_their_own_prefix_after_a_crash() {
+    use std::sync::Mutex;
+    use tamis::{Durability, WriteBatch};
+    for seed in 0..6 * scale() as u64 {
+        let fs = FaultyFs::new(seed);
+        let db = lab::open(&fs).unwrap();
+        let side = db.create_keyspace("side", lab::tiny_keyspace()).unwrap();
+        // The crash happens while nobody is between "acknowledged" and "noted": notes are made under the lock
+        // that the crash takes, and are read only from before it.
+        let noted = Mutex::new([0u32; 4]);
+        let mut images = Vec::new();
+        std::thread::scope(|scope| {
+            for writer in 0..4usize {
+                let (db, side, noted) = (&db, &side, &noted);
+                scope.spawn(move || {
+                    for i in 1..=60u32 {
+                        let mut batch = WriteBatch::new();
+                        let value = format!("{i:08}{}", "x".repeat(150));
+                        batch.put(format!("w{writer}"), &value).put_in(side, format!("w{writer}"), &value);
+                        let synced = i % 7 == 0;
+                        let durability = if synced { Durability::Synced } else { Durability::Buffered };
+                        db.write_with(batch, durability).unwrap();
+                        if synced {
+                            noted.lock().unwrap()[writer] = i;
+                        }
+                    }
+                });
+            }
+            for mode in MODES.iter().cycle().take(24) {
+                std::thread::yield_now();
+                let promised = *noted.lock().unwrap();
+                images.push((*mode, promised, fs.after_crash(*mode)));
+            }
+        });
+        for (mode, promised, image) in images {
+            let db = lab::open(&image).unwrap();
+            let side = db.keyspace("side").unwrap();
+            for (writer, promised) in promised.into_iter().enumerate() {
+                let here = db.get(format!("w{writer}")).unwrap().map(|v| v.to_vec());
+                let there = side.get(format!("w{writer}")).unwrap().map(|v| v.to_vec());
+                assert_eq!(here, there, "half a batch: seed {seed} {mode:?} writer {writer}");
+                let found = here.map_or(0, |v| std::str::from_utf8(&v[..8]).unwrap().parse().unwrap());
+                assert!(found >= promised, "seed {seed} {mode:?} writer {writer}: {found} < {promised}");
+            }
+        }
+    }
+    lab::assert_no_background_panics(&"concurrent writers");
+}

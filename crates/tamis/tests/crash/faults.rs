@@ -1,0 +1,126 @@
+//! Devices that fail: every operation of a history in turn, once and from then on, by class of operation.
+
+use std::io::ErrorKind;
+
+use tamis::io::{CrashMode, FaultPlan, FaultyFs, OpClass};
+
+use crate::history::{Session, Step, tour};
+use crate::lab::{self, MODES, scale};
+
+/// Runs the tour with a plan, then clears the fault and checks what is there: after closing and reopening, and
+/// after crashes at the end. Gives how many operations failed.
+fn run_with(plan: FaultPlan, context: &str) -> u64 {
+    let fs = FaultyFs::new(7);
+    fs.plan(plan);
+    let Ok(mut session) = Session::open(&fs) else {
+        let failures = fs.failures();
+        fs.plan(FaultPlan::none());
+        assert!(failures > 0, "{context}: opening failed without a fault");
+        let db = lab::open(&fs).unwrap_or_else(|e| panic!("{context}: opening again: {e}"));
+        assert!(db.iter().next().is_none());
+        return failures;
+    };
+    for (i, step) in tour().iter().enumerate() {
+        session.run(step, true).unwrap_or_else(|e| panic!("{context}: step {i}: {e}"));
+    }
+    let failures = fs.failures();
+    fs.plan(FaultPlan::none());
+    session.run(&Step::Read, false).unwrap_or_else(|e| panic!("{context}: at the end: {e}"));
+    for mode in MODES {
+        let after = fs.after_crash(mode);
+        let mut ledger = session.ledger.clone();
+        let promised = ledger.promised(mode);
+        ledger.judge_checkpoints(&after).unwrap_or_else(|e| panic!("{context}, {mode:?}: {e}"));
+        let db = lab::open(&after).unwrap_or_else(|e| panic!("{context}, {mode:?}: opening: {e}"));
+        ledger.judge(&db, promised).unwrap_or_else(|e| panic!("{context}, {mode:?}: {e}"));
+    }
+    if session.db.is_none() {
+        let (acked, ledger) = (session.ledger.acked, session.ledger.clone());
+        Session::recover(&fs, ledger, acked).unwrap_or_else(|e| panic!("{context}: {e}"));
+    } else {
+        session.run(&Step::Reopen, true).unwrap_or_else(|e| panic!("{context}: reopening: {e}"));
+        assert!(session.db.is_some(), "{context}: reopening after the fault was cleared");
+        let put = Step::Write {
+            writes: vec![crate::history::Write::Put { space: 0, key: 0, len: 9 }],
+            synced: true,
+        };
+        session.run(&put, false).unwrap_or_else(|e| panic!("{context}: writing after reopening: {e}"));
+    }
+    let _ = fs.crash(CrashMode::KeepAll);
+    lab::assert_no_background_panics(&context);
+    failures
+}
+
+/// Every `stride`-th operation fails until the history ends before it.
+fn sweep(first: u64, stride: u64, plan: FaultPlan) {
+    let mut at = first;
+    loop {
+        let plan = FaultPlan { fail_at: Some(at), ..plan.clone() };
+        let context = format!("{plan:?}");
+        if run_with(plan, &context) == 0 {
+            break;
+        }
+        at += stride;
+    }
+    assert!(at > 100, "the sweep ended at operation {at}");
+}
+
+fn stride(of: u64) -> u64 {
+    (of / scale() as u64).max(1)
+}
+
+#[test]
+fn one_failing_operation_makes_no_wrong_answer_and_no_lost_write() {
+    sweep(0, stride(4), FaultPlan { partial_append: true, ..FaultPlan::none() });
+}
+
+#[test]
+fn a_device_that_stays_broken_makes_no_wrong_answer_and_no_lost_write() {
+    sweep(0, stride(6), FaultPlan { sticky: true, ..FaultPlan::none() });
+}
+
+#[test]
+fn every_sync_that_fails_stops_all_writes() {
+    sweep(1, stride(6), FaultPlan { only: Some(OpClass::Sync), ..FaultPlan::none() });
+}
+
+#[test]
+fn a_device_that_takes_no_more_data_is_an_error_and_nothing_worse() {
+    let full = FaultPlan { error: ErrorKind::StorageFull, partial_append: true, ..FaultPlan::none() };
+    sweep(2, stride(8), FaultPlan { only: Some(OpClass::Write), sticky: true, ..full.clone() });
+    sweep(5, stride(8), FaultPlan { only: Some(OpClass::Name), sticky: true, ..full });
+}
+
+#[test]
+fn reads_that_fail_are_errors_and_work_again_afterwards() {
+    sweep(0, stride(8), FaultPlan { only: Some(OpClass::Read), sticky: true, ..FaultPlan::none() });
+}
+
+/// A sync that fails once may not be repaired by one that succeeds later: the operating system has forgotten
+/// the pages by then. So nothing may be acknowledged until the database is opened again.
+#[test]
+fn after_a_failed_sync_nothing_is_acknowledged_and_reads_go_on() {
+    let fs = FaultyFs::new(3);
+    let db = lab::open(&fs).unwrap();
+    db.put("before", "1").unwrap();
+    db.sync().unwrap();
+    db.put("buffered", "2").unwrap();
+    fs.plan(FaultPlan { fail_at: Some(0), only: Some(OpClass::Sync), ..FaultPlan::none() });
+    assert!(db.sync().is_err());
+    for _ in 0..3 {
+        let refused = db.put("after", "3").unwrap_err().to_string();
+        assert!(refused.contains("reopen the database"), "{refused}");
+        assert!(db.sync().is_err() && db.flush().is_err() && db.compact().is_err());
+        assert!(db.create_keyspace("more", lab::tiny_keyspace()).is_err());
+        assert!(db.checkpoint("/copy").is_err());
+    }
+    assert_eq!(db.get("before").unwrap().unwrap(), "1");
+    assert_eq!(db.get("buffered").unwrap().unwrap(), "2");
+    assert_eq!(db.get("after").unwrap(), None);
+    assert_eq!(db.iter().count(), 2);
+    assert!(db.stats().poisoned.is_some());
+    drop(db);
+    let db = lab::open(&fs).unwrap();
+    assert_eq!((db.iter().count(), db.stats().poisoned), (2, None));
+    db.put("after", "3").unwrap();
+}

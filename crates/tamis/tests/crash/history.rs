@@ -1,0 +1,336 @@
+//! Histories: sequences of steps, and a session that carries them out and keeps the ledger.
+
+use std::path::PathBuf;
+
+use proptest::prelude::*;
+use tamis::io::FaultyFs;
+use tamis::{AdminError, Db, Durability, Error, Keyspace, OpenError, WriteBatch, WriteError};
+
+use crate::lab;
+use crate::ledger::{Batch, Checkpoint, Ledger, Op, Presence, differences, read_all};
+
+pub(crate) const KEYS: u8 = 24;
+
+const NAMES: [&str; 3] = ["default", "a", "b"];
+
+pub(crate) fn key(i: u8) -> Vec<u8> {
+    format!("key{i:02}").into_bytes()
+}
+
+/// One write of a batch. Keyspaces that are not there are replaced by the default one.
+#[derive(Clone, Debug)]
+pub(crate) enum Write {
+    Put { space: usize, key: u8, len: usize },
+    Delete { space: usize, key: u8 },
+    DeleteRange { space: usize, from: u8, to: u8 },
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    Write {
+        writes: Vec<Write>,
+        synced: bool,
+    },
+    Sync,
+    Flush,
+    FlushOne(usize),
+    Compact(usize),
+    Settle,
+    Create(usize),
+    Drop(usize),
+    Checkpoint,
+    Reopen,
+    /// All of the content is read and compared.
+    Read,
+}
+
+fn write() -> impl Strategy<Value = Write> {
+    let space = || 0..NAMES.len();
+    prop_oneof![
+        8 => (space(), 0..KEYS, 0usize..700).prop_map(|(space, key, len)| Write::Put { space, key, len }),
+        2 => (space(), 0..KEYS).prop_map(|(space, key)| Write::Delete { space, key }),
+        1 => (space(), 0..KEYS, 0u8..8)
+            .prop_map(|(space, from, n)| Write::DeleteRange { space, from, to: (from + n).min(KEYS) }),
+    ]
+}
+
+pub(crate) fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        40 => (prop::collection::vec(write(), 1..4), prop::bool::weighted(0.15))
+            .prop_map(|(writes, synced)| Step::Write { writes, synced }),
+        3 => Just(Step::Sync),
+        2 => Just(Step::Flush),
+        2 => (0..NAMES.len()).prop_map(Step::FlushOne),
+        1 => (0..NAMES.len()).prop_map(Step::Compact),
+        1 => Just(Step::Settle),
+        2 => (1..NAMES.len()).prop_map(Step::Create),
+        1 => (1..NAMES.len()).prop_map(Step::Drop),
+        1 => Just(Step::Checkpoint),
+        1 => Just(Step::Reopen),
+        2 => Just(Step::Read),
+    ]
+}
+
+pub(crate) fn steps(count: usize) -> impl Strategy<Value = Vec<Step>> {
+    prop::collection::vec(step(), count)
+}
+
+/// A short history in which everything occurs.
+pub(crate) fn tour() -> Vec<Step> {
+    let put = |space, key, len| Write::Put { space, key, len };
+    let mut steps = vec![Step::Create(1)];
+    let fill = |steps: &mut Vec<Step>, from: u8, synced_every: u8| {
+        for i in from..from + 9 {
+            steps.push(Step::Write {
+                writes: vec![put(usize::from(i % 2), i % KEYS, 600), put(0, (i * 7) % KEYS, 300)],
+                synced: i % synced_every == 0,
+            });
+        }
+    };
+    fill(&mut steps, 0, 100);
+    steps.push(Step::Write { writes: vec![Write::DeleteRange { space: 0, from: 3, to: 6 }], synced: false });
+    steps.push(Step::Sync);
+    steps.push(Step::FlushOne(1));
+    fill(&mut steps, 9, 4);
+    steps.push(Step::Checkpoint);
+    steps.push(Step::Create(2));
+    steps
+        .push(Step::Write { writes: vec![put(2, 1, 100), Write::Delete { space: 0, key: 1 }], synced: true });
+    fill(&mut steps, 18, 100);
+    steps.push(Step::Drop(2));
+    steps.push(Step::Read);
+    steps.push(Step::Reopen);
+    fill(&mut steps, 5, 100);
+    steps.push(Step::Flush);
+    steps.push(Step::Compact(0));
+    steps.push(Step::Read);
+    fill(&mut steps, 11, 3);
+    steps
+}
+
+/// A database being worked on, with its ledger. `db` is `None` where it could not be reopened.
+pub(crate) struct Session {
+    pub(crate) fs: FaultyFs,
+    pub(crate) db: Option<Db>,
+    pub(crate) ledger: Ledger,
+    /// A write was refused with an error from below: nothing may be acknowledged any more.
+    pub(crate) broken: bool,
+    serial: usize,
+}
+
+impl Session {
+    pub(crate) fn open(fs: &FaultyFs) -> Result<Session, OpenError> {
+        lab::listen_for_panics();
+        Ok(Session {
+            db: Some(lab::open(fs)?),
+            fs: fs.clone(),
+            ledger: Ledger::default(),
+            broken: false,
+            serial: 0,
+        })
+    }
+
+    /// Opens what a crash left, judges it, and goes on from there.
+    pub(crate) fn recover(fs: &FaultyFs, mut ledger: Ledger, promised: usize) -> Result<Session, String> {
+        let db = lab::open(fs).map_err(|e| format!("opening after a crash: {e}"))?;
+        ledger.judge(&db, promised)?;
+        Ok(Session { fs: fs.clone(), db: Some(db), ledger, broken: false, serial: 1_000_000 })
+    }
+
+    /// Carries out one step. `Err` is a broken promise; that a step failed is none if `failing` says that the
+    /// device may fail.
+    pub(crate) fn run(&mut self, step: &Step, failing: bool) -> Result<(), String> {
+        let Some(db) = self.db.clone() else { return Ok(()) };
+        let failures = self.fs.failures();
+        let result = match step {
+            Step::Write { writes, synced } => self.write(&db, writes, *synced),
+            Step::Sync => self.sync(&db),
+            Step::Flush => self.flushed(db.flush()),
+            Step::FlushOne(space) => self.space(&db, *space).0.flush().map_err(Into::into),
+            Step::Compact(space) => self.space(&db, *space).0.compact().map_err(Into::into),
+            Step::Settle => db.settle().map_err(Into::into),
+            Step::Create(space) => self.create(&db, NAMES[*space]),
+            Step::Drop(space) => self.drop_keyspace(&db, NAMES[*space]),
+            Step::Checkpoint => self.checkpoint(&db),
+            Step::Reopen => {
+                drop(db);
+                return self.reopen(failing);
+            }
+            Step::Read => return self.read(&db, failures),
+        };
+        let acknowledged = result.is_ok() && matches!(step, Step::Write { .. } | Step::Sync);
+        if self.broken && acknowledged {
+            return Err(format!("acknowledged after a write had failed: {step:?}"));
+        }
+        match result {
+            Ok(()) => Ok(()),
+            Err(error) if failing => {
+                let below =
+                    matches!(&error, Error::Write(WriteError::Storage(_) | WriteError::Poisoned { .. }));
+                if below && db.stats().poisoned.is_none() {
+                    return Err(format!("{step:?} failed but nothing is poisoned: {error}"));
+                }
+                self.broken |= below;
+                Ok(())
+            }
+            Err(error) => Err(format!("{step:?}: {error}")),
+        }
+    }
+
+    fn space(&self, db: &Db, space: usize) -> (Keyspace, u32) {
+        let name = match self.ledger.names.get(NAMES[space]) {
+            Some((_, Presence::There)) => NAMES[space],
+            _ => NAMES[0],
+        };
+        (db.keyspace(name).expect("the ledger says it is there"), self.ledger.names[name].0)
+    }
+
+    fn write(&mut self, db: &Db, writes: &[Write], synced: bool) -> Result<(), Error> {
+        self.serial += 1;
+        let mut batch = WriteBatch::new();
+        let mut noted = Batch::new();
+        for write in writes {
+            match *write {
+                Write::Put { space, key: k, len } => {
+                    let (keyspace, id) = self.space(db, space);
+                    let value = format!("{}:{}", self.serial, "v".repeat(len)).into_bytes();
+                    batch.put_in(&keyspace, key(k), &value);
+                    noted.push(Op::Put(id, key(k), value));
+                }
+                Write::Delete { space, key: k } => {
+                    let (keyspace, id) = self.space(db, space);
+                    batch.delete_in(&keyspace, key(k));
+                    noted.push(Op::Delete(id, key(k)));
+                }
+                Write::DeleteRange { space, from, to } => {
+                    let (keyspace, id) = self.space(db, space);
+                    batch.delete_range_in(&keyspace, key(from)..key(to));
+                    noted.push(Op::DeleteRange(id, key(from), key(to)));
+                }
+            }
+        }
+        let durability = if synced { Durability::Synced } else { Durability::Buffered };
+        let result = db.write_with(batch, durability);
+        let ledger = &mut self.ledger;
+        match result {
+            Ok(()) => {
+                ledger.writes.push(noted);
+                ledger.acked += 1;
+                if synced {
+                    ledger.all_is_safe();
+                }
+                Ok(())
+            }
+            Err(error) => {
+                // The first that fails may be in the log; those after it were refused before they got there.
+                if ledger.writes.len() == ledger.acked {
+                    ledger.writes.push(noted);
+                }
+                Err(error.into())
+            }
+        }
+    }
+
+    fn sync(&mut self, db: &Db) -> Result<(), Error> {
+        db.sync()?;
+        self.ledger.all_is_safe();
+        Ok(())
+    }
+
+    fn flushed(&mut self, result: Result<(), AdminError>) -> Result<(), Error> {
+        result?;
+        self.ledger.all_is_safe();
+        Ok(())
+    }
+
+    fn create(&mut self, db: &Db, name: &str) -> Result<(), Error> {
+        if self.ledger.names.contains_key(name) {
+            return Ok(());
+        }
+        let id = self.ledger.next;
+        self.ledger.next += 1;
+        let result = db.create_keyspace(name, lab::tiny_keyspace());
+        let presence = if result.is_ok() { Presence::There } else { Presence::Unknown };
+        self.ledger.names.insert(name.to_owned(), (id, presence));
+        result.map(drop).map_err(Into::into)
+    }
+
+    fn drop_keyspace(&mut self, db: &Db, name: &str) -> Result<(), Error> {
+        match self.ledger.names.get_mut(name) {
+            Some(entry) if entry.1 == Presence::There => entry.1 = Presence::Unknown,
+            _ => return Ok(()),
+        }
+        db.drop_keyspace(name)?;
+        self.ledger.names.remove(name);
+        Ok(())
+    }
+
+    fn checkpoint(&mut self, db: &Db) -> Result<(), Error> {
+        self.serial += 1;
+        let path = PathBuf::from(format!("/copy{}", self.serial));
+        let (state, names) = (self.ledger.visible(), self.ledger.names.clone());
+        self.ledger.checkpoints.push(Checkpoint { path: path.clone(), state, names, done: false });
+        db.checkpoint(&path)?;
+        self.ledger.checkpoints.last_mut().expect("just pushed").done = true;
+        Ok(())
+    }
+
+    /// Closes and opens. What the operating system has been given is there again, whatever failed.
+    fn reopen(&mut self, failing: bool) -> Result<(), String> {
+        let closed = self.db.take().expect("checked by the caller").close();
+        match closed {
+            Ok(()) if !self.broken => self.ledger.all_is_safe(),
+            Ok(()) => {}
+            Err(error) if failing => drop(error),
+            Err(error) => return Err(format!("closing: {error}")),
+        }
+        let failures = self.fs.failures();
+        match lab::open(&self.fs) {
+            Ok(db) => {
+                self.db = Some(db);
+                self.broken = false;
+                let mut judged = self.ledger.clone();
+                match judged.judge(self.db.as_ref().expect("just opened"), self.ledger.acked) {
+                    Ok(_) => self.ledger = judged,
+                    // A read that failed says nothing.
+                    Err(_) if self.fs.failures() > failures => {
+                        let db = self.db.as_ref().expect("just opened");
+                        match judged_quietly(&mut self.ledger, db) {
+                            Ok(()) => {}
+                            Err(_) if failing => self.db = None,
+                            Err(e) => return Err(e),
+                        }
+                    }
+                    Err(e) => return Err(format!("after reopening: {e}")),
+                }
+                Ok(())
+            }
+            Err(_) if failing => Ok(()),
+            Err(error) => Err(format!("reopening: {error}")),
+        }
+    }
+
+    fn read(&mut self, db: &Db, failures: u64) -> Result<(), String> {
+        let found = match read_all(db) {
+            Ok(found) => found,
+            Err(_) if self.fs.failures() > failures => return Ok(()),
+            Err(e) => return Err(format!("reading: {e}")),
+        };
+        let state = self.ledger.visible();
+        for (name, content) in &found {
+            let Some((id, _)) = self.ledger.names.get(name) else {
+                return Err(format!("keyspace `{name}` should not be there"));
+            };
+            if let Some(difference) = differences(state.get(id), content, *id).first() {
+                return Err(format!("a read is wrong: {difference}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Judges again after a judgement that a failing device disturbed.
+fn judged_quietly(ledger: &mut Ledger, db: &Db) -> Result<(), String> {
+    let acked = ledger.acked;
+    ledger.judge(db, acked).map(drop)
+}

@@ -1,0 +1,87 @@
+//! The bench: options that make everything happen often, seeds, and an ear for panics in background threads.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, Once};
+
+use proptest::strategy::{Strategy, ValueTree};
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+use tamis::io::{CrashMode, FaultyFs};
+use tamis::{Db, KeyspaceOptions, OpenError, Options};
+
+pub(crate) const DIR: &str = "/db";
+
+pub(crate) const MODES: [CrashMode; 3] = [CrashMode::KeepAll, CrashMode::DropUnsynced, CrashMode::Random];
+
+/// How many times more cases than by default.
+pub(crate) fn scale() -> usize {
+    std::env::var("TAMIS_TEST_SCALE").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
+}
+
+/// Tiny memtables, tables and levels: a few dozen writes flush, roll logs and compact.
+pub(crate) fn tiny_keyspace() -> KeyspaceOptions {
+    KeyspaceOptions {
+        memtable_bytes: 4 << 10,
+        table_bytes: 4 << 10,
+        block_bytes: 256,
+        level0_runs: 2,
+        size_ratio: 2,
+        levels: 4,
+        ..KeyspaceOptions::default()
+    }
+}
+
+pub(crate) fn tiny(fs: &FaultyFs) -> Options {
+    Options {
+        background_threads: 1,
+        cache_bytes: 64 << 10,
+        max_log_bytes: 16 << 10,
+        keyspace: tiny_keyspace(),
+        file_system: Some(Arc::new(fs.clone())),
+        ..Options::default()
+    }
+}
+
+pub(crate) fn open(fs: &FaultyFs) -> Result<Db, OpenError> {
+    Db::open(DIR, tiny(fs))
+}
+
+/// Opens what must exist.
+pub(crate) fn open_existing(fs: &FaultyFs, dir: impl AsRef<Path>) -> Result<Db, OpenError> {
+    Db::open(dir, Options { create_if_missing: false, ..tiny(fs) })
+}
+
+/// A runner whose random numbers follow from `seed` alone.
+pub(crate) fn runner(seed: u64, config: Config) -> TestRunner {
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    let config = Config { failure_persistence: None, ..config };
+    TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes))
+}
+
+/// One value of a strategy.
+pub(crate) fn sample<S: Strategy>(strategy: &S, seed: u64) -> S::Value {
+    strategy.new_tree(&mut runner(seed, Config::default())).expect("a value").current()
+}
+
+static BACKGROUND_PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// From the first call on, panics in the engine's own threads are remembered.
+pub(crate) fn listen_for_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let usual = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            let thread = std::thread::current();
+            if let Some(name) = thread.name().filter(|name| name.starts_with("tamis-")) {
+                BACKGROUND_PANICS.lock().unwrap().push(format!("{name}: {info}"));
+            }
+            usual(info);
+        }));
+    });
+}
+
+/// Fails if a background thread of any database panicked.
+pub(crate) fn assert_no_background_panics(context: &dyn std::fmt::Display) {
+    let panics = BACKGROUND_PANICS.lock().unwrap_or_else(|e| e.into_inner());
+    assert!(panics.is_empty(), "background threads panicked: {panics:?}\n{context}");
+}

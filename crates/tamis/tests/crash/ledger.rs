@@ -1,0 +1,244 @@
+//! The oracle: what was written in which order, and how much of it was promised.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use tamis::Db;
+use tamis::io::{CrashMode, FaultyFs};
+
+use crate::lab::open_existing;
+
+/// The n-th keyspace ever made. Keyspaces of one name one after the other are different ones.
+pub(crate) type Incarnation = u32;
+
+pub(crate) type Content = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// All keyspaces' contents.
+pub(crate) type State = BTreeMap<Incarnation, Content>;
+
+#[derive(Clone, Debug)]
+pub(crate) enum Op {
+    Put(Incarnation, Vec<u8>, Vec<u8>),
+    Delete(Incarnation, Vec<u8>),
+    DeleteRange(Incarnation, Vec<u8>, Vec<u8>),
+}
+
+/// One batch.
+pub(crate) type Batch = Vec<Op>;
+
+/// Whether a keyspace must be found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Presence {
+    There,
+    /// Its creation or its drop failed: either is fine.
+    Unknown,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Checkpoint {
+    pub(crate) path: PathBuf,
+    /// What it holds.
+    pub(crate) state: State,
+    pub(crate) names: BTreeMap<String, (Incarnation, Presence)>,
+    /// Whether it was reported done.
+    pub(crate) done: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Ledger {
+    /// What there was before the first of `writes`.
+    pub(crate) base: State,
+    pub(crate) writes: Vec<Batch>,
+    /// So many of `writes` were acknowledged. At most one more is known to have been attempted.
+    pub(crate) acked: usize,
+    /// So many of `writes` must survive a power cut.
+    pub(crate) safe: usize,
+    pub(crate) names: BTreeMap<String, (Incarnation, Presence)>,
+    pub(crate) next: Incarnation,
+    pub(crate) checkpoints: Vec<Checkpoint>,
+}
+
+impl Default for Ledger {
+    fn default() -> Self {
+        Ledger {
+            base: State::new(),
+            writes: Vec::new(),
+            acked: 0,
+            safe: 0,
+            names: BTreeMap::from([("default".to_owned(), (0, Presence::There))]),
+            next: 1,
+            checkpoints: Vec::new(),
+        }
+    }
+}
+
+pub(crate) fn apply(state: &mut State, batch: &Batch) {
+    for op in batch {
+        match op {
+            Op::Put(ks, key, value) => {
+                state.entry(*ks).or_default().insert(key.clone(), value.clone());
+            }
+            Op::Delete(ks, key) => {
+                state.entry(*ks).or_default().remove(key);
+            }
+            Op::DeleteRange(ks, from, to) => {
+                state.entry(*ks).or_default().retain(|key, _| !(from..to).contains(&key));
+            }
+        }
+    }
+}
+
+impl Ledger {
+    /// The state after the first `count` writes.
+    pub(crate) fn state_after(&self, count: usize) -> State {
+        let mut state = self.base.clone();
+        self.writes[..count].iter().for_each(|batch| apply(&mut state, batch));
+        state
+    }
+
+    /// The state that a reader of the open database sees.
+    pub(crate) fn visible(&self) -> State {
+        self.state_after(self.acked)
+    }
+
+    pub(crate) fn all_is_safe(&mut self) {
+        self.safe = self.acked;
+    }
+
+    /// The shortest prefix that a crash of this kind must leave.
+    pub(crate) fn promised(&self, mode: CrashMode) -> usize {
+        match mode {
+            CrashMode::KeepAll => self.acked,
+            CrashMode::DropUnsynced | CrashMode::Random => self.safe,
+        }
+    }
+
+    /// Checks that `db` holds the state after some prefix of at least `promised` writes, and goes on from there:
+    /// what was found now counts as safe. Gives the length of the prefix.
+    pub(crate) fn judge(&mut self, db: &Db, promised: usize) -> Result<usize, String> {
+        let found = read_all(db).map_err(|e| format!("reading after recovery: {e}"))?;
+        self.judge_names(found.keys())?;
+        let found: BTreeMap<Incarnation, Content> =
+            found.into_iter().map(|(name, content)| (self.names[&name].0, content)).collect();
+        let mut state = self.state_after(promised);
+        let mut prefix = promised;
+        while !agree(&state, &found) {
+            if prefix == self.writes.len() {
+                return Err(self.quarrel(promised, &found));
+            }
+            apply(&mut state, &self.writes[prefix]);
+            prefix += 1;
+        }
+        let problems = db.verify().map_err(|e| format!("verify: {e}"))?.problems;
+        if !problems.is_empty() {
+            return Err(format!("verify finds {problems:#?}"));
+        }
+        self.base = found;
+        self.writes.clear();
+        (self.acked, self.safe) = (0, 0);
+        Ok(prefix)
+    }
+
+    fn judge_names<'n>(&mut self, found: impl Iterator<Item = &'n String>) -> Result<(), String> {
+        let found: Vec<&String> = found.collect();
+        if let Some(odd) = found.iter().find(|name| !self.names.contains_key(**name)) {
+            return Err(format!("keyspace `{odd}` should not be there"));
+        }
+        let missing = self.names.iter().find(|(name, p)| p.1 == Presence::There && !found.contains(name));
+        if let Some((missing, _)) = missing {
+            return Err(format!("keyspace `{missing}` is missing"));
+        }
+        self.names.retain(|name, _| found.contains(&name));
+        self.names.values_mut().for_each(|p| p.1 = Presence::There);
+        Ok(())
+    }
+
+    fn quarrel(&self, promised: usize, found: &State) -> String {
+        let mut text = format!(
+            "the content is no prefix of the {} writes from {promised} (acknowledged {}, safe {}) on:\n",
+            self.writes.len(),
+            self.acked,
+            self.safe
+        );
+        for prefix in promised..=self.writes.len() {
+            let state = self.state_after(prefix);
+            let differing: Vec<_> =
+                found.iter().flat_map(|(ks, content)| differences(state.get(ks), content, *ks)).collect();
+            let _ = writeln!(
+                text,
+                "  after {prefix}: {} differences, such as {:?}",
+                differing.len(),
+                differing.first()
+            );
+        }
+        text
+    }
+
+    /// Checks the checkpoints: one that was reported done holds its moment, another is whole or no database.
+    pub(crate) fn judge_checkpoints(&self, fs: &FaultyFs) -> Result<(), String> {
+        for checkpoint in &self.checkpoints {
+            let at = checkpoint.path.display();
+            let db = match open_existing(fs, &checkpoint.path) {
+                Ok(db) => db,
+                Err(tamis::OpenError::NotFound { .. }) if !checkpoint.done => continue,
+                Err(e) => return Err(format!("checkpoint {at}: {e}")),
+            };
+            let found = read_all(&db).map_err(|e| format!("checkpoint {at}: {e}"))?;
+            for (name, content) in &found {
+                let Some((id, _)) = checkpoint.names.get(name) else {
+                    return Err(format!("checkpoint {at}: keyspace `{name}` should not be there"));
+                };
+                if let Some(difference) = differences(checkpoint.state.get(id), content, *id).first() {
+                    return Err(format!("checkpoint {at}: {difference}"));
+                }
+            }
+            if let Some((name, _)) =
+                checkpoint.names.iter().find(|(name, p)| p.1 == Presence::There && !found.contains_key(*name))
+            {
+                return Err(format!("checkpoint {at}: keyspace `{name}` is missing"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether the keyspaces found hold what `state` says.
+fn agree(state: &State, found: &State) -> bool {
+    let empty = Content::new();
+    found.iter().all(|(ks, content)| state.get(ks).unwrap_or(&empty) == content)
+}
+
+pub(crate) fn differences(expected: Option<&Content>, found: &Content, ks: Incarnation) -> Vec<String> {
+    let empty = Content::new();
+    let expected = expected.unwrap_or(&empty);
+    let show = |value: Option<&Vec<u8>>| value.map(|v| v[..v.len().min(12)].escape_ascii().to_string());
+    expected
+        .keys()
+        .chain(found.keys().filter(|k| !expected.contains_key(*k)))
+        .filter(|key| expected.get(*key) != found.get(*key))
+        .map(|key| {
+            let (e, f) = (show(expected.get(key)), show(found.get(key)));
+            format!("keyspace {ks} key {}: expected {e:?}, found {f:?}", key.escape_ascii())
+        })
+        .collect()
+}
+
+/// Everything in the database, by iterators forwards and by gets, which must agree.
+pub(crate) fn read_all(db: &Db) -> Result<BTreeMap<String, Content>, tamis::Error> {
+    let mut all = BTreeMap::new();
+    for name in db.keyspaces() {
+        let keyspace = db.keyspace(&name)?;
+        let mut content = Content::new();
+        for item in keyspace.iter() {
+            let (key, value) = item?;
+            content.insert(key.to_vec(), value.to_vec());
+        }
+        for key in (0..crate::history::KEYS).map(crate::history::key) {
+            let got = keyspace.get(&key)?.map(|v| v.to_vec());
+            assert_eq!(got.as_ref(), content.get(&key), "get and iter differ: {name} {}", key.escape_ascii());
+        }
+        all.insert(name, content);
+    }
+    Ok(all)
+}

@@ -1,0 +1,21 @@
+//! What survives: crashes at any moment, failing devices, full disks and damaged files.
+//!
+//! Everything here runs on [`FaultyFs`](tamis::io::FaultyFs), and is judged by one oracle: the [`ledger`] of all
+//! writes in the one order in which they were acknowledged. After a crash the database must hold the state
+//! after some prefix of them, and the prefix must reach what was promised.
+//!
+//! `TAMIS_TEST_SCALE=10` runs ten times as many cases.
+
+#![allow(missing_docs, reason = "tests")]
+
+mod closing;
+mod crashes;
+mod damage;
+mod deleted;
+mod faults;
+mod full_disk;
+mod history;
+mod lab;
+mod ledger;
+mod recovery;
+mod regressions;

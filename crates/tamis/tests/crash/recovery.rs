@@ -1,0 +1,94 @@
+//! Crashes and failures during recovery itself.
+
+use tamis::io::{CrashMode, FaultPlan, FaultyFs};
+
+use crate::history::{Session, Step, steps, tour};
+use crate::lab::{self, MODES, scale};
+use crate::ledger::Ledger;
+
+/// Databases that crashed at interesting moments.
+fn wrecks(count: usize) -> Vec<(String, FaultyFs, Ledger, usize)> {
+    let mut wrecks = Vec::new();
+    for seed in 0..count as u64 {
+        let history: Vec<Step> = match seed {
+            0 => tour(),
+            _ => lab::sample(&steps(60), seed),
+        };
+        let fs = FaultyFs::new(seed);
+        let mut session = Session::open(&fs).unwrap();
+        for step in &history {
+            session.run(step, false).unwrap();
+        }
+        session.ledger.checkpoints.clear();
+        for mode in MODES {
+            let promised = session.ledger.promised(mode);
+            wrecks.push((
+                format!("seed {seed}, {mode:?}"),
+                fs.after_crash(mode),
+                session.ledger.clone(),
+                promised,
+            ));
+        }
+    }
+    wrecks
+}
+
+/// Crashes recovery at each of its operations, then recovers again, and lets that one work.
+#[test]
+fn a_crash_at_any_operation_of_a_recovery_changes_nothing() {
+    for (context, wreck, ledger, promised) in wrecks(2 + 4 * scale()) {
+        // What survived the first crash is settled; a recovery may not lose more of it than of a first one.
+        let settled = {
+            let mut ledger = ledger.clone();
+            let db = lab::open(&wreck.after_crash(CrashMode::KeepAll)).unwrap();
+            ledger.judge(&db, promised).unwrap_or_else(|e| panic!("{context}: {e}"))
+        };
+        for stop in 0.. {
+            let fs = wreck.after_crash(CrashMode::KeepAll);
+            fs.plan(FaultPlan { fail_at: Some(stop), sticky: true, ..FaultPlan::none() });
+            let opened = lab::open(&fs);
+            let done = opened.is_ok() && fs.failures() == 0;
+            for mode in MODES {
+                let context = format!("{context}, recovery stopped at {stop}, then {mode:?}");
+                let again = fs.after_crash(mode);
+                let db = lab::open(&again).unwrap_or_else(|e| panic!("{context}: {e}"));
+                // An opening that was reported done has made durable what it found, and so has any crash
+                // that left the first wreck's content on the medium.
+                let least = match (opened.is_ok(), mode, context.contains("KeepAll, recovery")) {
+                    (true, ..) | (_, CrashMode::KeepAll, _) | (_, _, false) => settled,
+                    _ => ledger.safe,
+                };
+                let kept = ledger.clone().judge(&db, least).unwrap_or_else(|e| panic!("{context}: {e}"));
+                assert!(kept <= settled.max(least), "{context}");
+            }
+            let _ = fs.crash(CrashMode::KeepAll);
+            if done {
+                assert!(stop > 20, "{context}: only {stop} operations");
+                break;
+            }
+        }
+    }
+    lab::assert_no_background_panics(&"crashes during recovery");
+}
+
+/// One operation of a recovery fails, and the next attempt, without a crash in between, must work.
+#[test]
+fn a_recovery_that_failed_can_be_tried_again() {
+    for (context, wreck, ledger, promised) in wrecks(3) {
+        for stop in 0.. {
+            let fs = wreck.after_crash(CrashMode::KeepAll);
+            fs.plan(FaultPlan { fail_at: Some(stop), partial_append: true, ..FaultPlan::none() });
+            let context = format!("{context}, operation {stop} of the recovery failed");
+            let first = lab::open(&fs);
+            let failures = fs.failures();
+            drop(first);
+            fs.plan(FaultPlan::none());
+            let db = lab::open(&fs).unwrap_or_else(|e| panic!("{context}: {e}"));
+            ledger.clone().judge(&db, promised).unwrap_or_else(|e| panic!("{context}: {e}"));
+            if failures == 0 {
+                break;
+            }
+        }
+    }
+    lab::assert_no_background_panics(&"failures during recovery");
+}
