@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::db::inner::DbInner;
-use crate::db::open::sync_parent;
+use crate::db::open::create_dir_durably;
 use crate::error::{AdminError, StorageError, WriteError};
 use crate::io::{Usage, write_file_atomically};
 use crate::tree::files::{log_path, options_path, table_path};
@@ -24,9 +24,12 @@ impl DbInner {
         }
         // With the log held nobody writes; rolled, every log that matters is complete and immutable.
         let mut log = self.lock_log();
+        self.check_writable()?;
         self.roll_log(&mut log).and_then(|()| self.sync_closed_logs()).inspect_err(|e| self.poison(e))?;
         let mut state = self.state();
-        self.fs.create_dir_all(target).map_err(|e| io("create", target, e))?;
+        // An edit that failed is in the tree in memory but in no view, and perhaps not on disk.
+        self.check_writable()?;
+        create_dir_durably(&*self.fs, target)?;
         let link = |from: &Path, to: &Path| self.fs.link_or_copy(from, to).map_err(|e| io("link", to, e));
         for keyspace in state.keyspaces.values() {
             for table in &keyspace.view.load().version.tables {
@@ -39,13 +42,16 @@ impl DbInner {
             log.linked = true;
             link(&log_path(&self.dir, log.id), &log_path(target, log.id))?;
         }
-        drop(log);
-        // The current log is empty, and keyspaces without unflushed writes name it as the first that they need.
-        let (id, path) = (state.current_log, log_path(target, state.current_log));
-        let file = self.fs.create(&path, Usage::Log).map_err(|e| io("create", &path, e))?;
-        LogWriter::create(file, &path, LogHeader { kind: LogKind::Writes, id, reused: false })?.close()?;
         let mut tree = state.tree.clone();
+        tree.last_seq = self.visible();
+        let current = state.current_log;
+        drop(log);
         drop(state);
+        // The current log is empty. Its name is where the logs of keyspaces without unflushed writes start.
+        let path = log_path(target, current);
+        let file = self.fs.create(&path, Usage::Log).map_err(|e| io("create", &path, e))?;
+        let header = LogHeader { kind: LogKind::Writes, id: current, reused: false };
+        LogWriter::create(file, &path, header)?.close()?;
         tree.next_file = self.next_file.load(std::sync::atomic::Ordering::Relaxed) + 1;
         let options = options_path(target);
         write_file_atomically(&*self.fs, &options, self.options.to_text().as_bytes())
@@ -53,7 +59,6 @@ impl DbInner {
         let number = tree.next_file - 1;
         Manifest::create(&*self.fs, target, number, &tree)?.close()?;
         set_current(&*self.fs, target, number)?;
-        sync_parent(&*self.fs, target)?;
         Ok(())
     }
 }

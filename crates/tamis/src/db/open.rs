@@ -57,8 +57,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
             return Err(OpenError::NotFound { path: dir.to_owned() });
         }
         if !exists {
-            fs.create_dir_all(dir).map_err(|e| io("create", dir, e))?;
-            sync_parent(&*fs, dir)?;
+            create_dir_durably(&*fs, dir)?;
         }
         let path = lock_path(dir);
         let lock = fs.lock(&path).map_err(|e| io("lock", &path, e))?;
@@ -209,8 +208,25 @@ fn refuse_headless(fs: &dyn FileSystem, dir: &Path) -> Result<(), OpenError> {
     }
 }
 
+/// Creates a directory and those above it that are missing, and makes the names of all of them durable.
+pub(crate) fn create_dir_durably(fs: &dyn FileSystem, dir: &Path) -> Result<(), StorageError> {
+    let mut made = Vec::new();
+    for dir in dir.ancestors().filter(|dir| !dir.as_os_str().is_empty()) {
+        if fs.exists(dir).map_err(|e| StorageError::io("look for", dir, &e))? {
+            break;
+        }
+        made.push(dir);
+    }
+    fs.create_dir_all(dir).map_err(|e| StorageError::io("create", dir, &e))?;
+    // The directory itself always: an attempt that was interrupted may have made it and not synced its name.
+    if made.is_empty() {
+        made.push(dir);
+    }
+    made.iter().try_for_each(|dir| sync_parent(fs, dir))
+}
+
 /// Makes the name of a directory durable in its parent.
-pub(crate) fn sync_parent(fs: &dyn FileSystem, dir: &Path) -> Result<(), StorageError> {
+fn sync_parent(fs: &dyn FileSystem, dir: &Path) -> Result<(), StorageError> {
     let parent = dir.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     fs.sync_dir(parent).map_err(|e| StorageError::io("sync", parent, &e))
 }
