@@ -228,12 +228,13 @@ impl DbInner {
         Ok(())
     }
 
-    /// Ends the last log of a session in order, so that damage to it cannot pass for a torn end.
-    pub(crate) fn close_log(&self, log: &mut LogState) -> Result<(), StorageError> {
-        self.sync_closed_logs()?;
+    /// Takes the last log of a session out of use, synced. One with records is given back, to be closed when the
+    /// manifest is; an empty one is closed at once.
+    pub(crate) fn end_log(&self, log: &mut LogState) -> Result<Option<LogWriter>, StorageError> {
+        self.sync_log(log)?;
         match log.writer.take() {
-            Some(writer) => writer.close().map(drop),
-            None => Ok(()),
+            Some(writer) if writer.is_empty() => writer.close().map(|_| None),
+            writer => Ok(writer),
         }
     }
 

@@ -228,7 +228,7 @@ impl DbInner {
 
     /// Makes an edit durable and publishes what it changes in the trees of `keyspaces`. `opened` are the
     /// tables that the edit adds. On an error nothing is published and the database is poisoned, since the
-    /// edit may or may not be on disk.
+    /// edit may or may not be on disk (unless it is closed: then nothing was tried).
     pub(crate) fn commit_edit(
         &self,
         state: &mut State,
@@ -236,6 +236,11 @@ impl DbInner {
         opened: Vec<Arc<OpenTable>>,
         mut change_view: impl FnMut(KeyspaceId, &View, Arc<Version>) -> View,
     ) -> Result<(), StorageError> {
+        // A caller that began before the database was closed.
+        if state.manifest.is_none() {
+            let closed = std::io::Error::other("the database is closed");
+            return Err(StorageError::io("append to the manifest in", &self.dir, &closed));
+        }
         edit.next_file = Some(self.next_file.load(Ordering::Relaxed));
         edit.last_seq = Some(self.visible());
         let durable = (|| {

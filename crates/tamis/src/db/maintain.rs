@@ -7,6 +7,7 @@ use crate::compaction::shape::Shape;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::error::AdminError;
 use crate::key::SeqNo;
+use crate::tree::meta::KeyspaceId;
 
 impl DbInner {
     /// Seals the memtables of `keyspaces` and waits until they are tables.
@@ -72,7 +73,14 @@ impl DbInner {
             state = self.wait(state);
         }
         state.jobs.entry(keyspace.id).or_default().manual = true;
-        let result = loop {
+        drop(state);
+        let _manual = Manual { db: self, keyspace: keyspace.id };
+        self.compact_alone(keyspace)
+    }
+
+    fn compact_alone(&self, keyspace: &Arc<KeyspaceInner>) -> Result<(), AdminError> {
+        let mut state = self.state();
+        loop {
             if let Err(error) = self.check_writable() {
                 break Err(error.into());
             }
@@ -93,13 +101,23 @@ impl DbInner {
             if let Err(error) = result {
                 drop(state);
                 self.poison(&error);
-                state = self.state();
                 break Err(error.into());
             }
-        };
-        state.jobs.entry(keyspace.id).or_default().manual = false;
-        drop(state);
-        self.changed.notify_all();
-        result
+        }
+    }
+}
+
+/// Ends a caller's compaction of a keyspace, even by a panic: closing waits for it.
+struct Manual<'d> {
+    db: &'d DbInner,
+    keyspace: KeyspaceId,
+}
+
+impl Drop for Manual<'_> {
+    fn drop(&mut self) {
+        if let Ok(mut state) = self.db.state.lock() {
+            state.jobs.entry(self.keyspace).or_default().manual = false;
+        }
+        self.db.changed.notify_all();
     }
 }

@@ -51,7 +51,12 @@ impl Handle {
     }
 
     /// Ends background work, syncs the log and releases the directory. Once is enough.
-    fn shut_down(&self) -> Result<(), StorageError> {
+    ///
+    /// The order is what tells a clean end from a crash at the next opening: the log is synced; nothing works on
+    /// the database any more; a last edit says how far the log goes, and the manifest is closed; the log is
+    /// closed. So a closed manifest means that the log is all there, and a log that is closed, holds records and
+    /// has no successor means that the manifest is closed.
+    fn shut_down(&self) -> Result<(), AdminError> {
         if self.shut.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
@@ -59,22 +64,35 @@ impl Handle {
         // Behind the log lock, so that every write is either acknowledged before or refused.
         let mut log = db.lock_log();
         db.closed.store(true, Ordering::Relaxed);
-        let closed = match (db.read_only, db.poison.get()) {
-            (false, None) => db.close_log(&mut log),
-            _ => Ok(()),
-        };
+        let mut last = None;
+        let mut closed = Ok(());
+        if !db.read_only && db.poison.get().is_none() {
+            closed = db.end_log(&mut log).map(|writer| last = writer);
+        }
         drop(log);
         db.state().closing = true;
         db.changed.notify_all();
         if let Some(workers) = self.workers.lock().expect("workers").take() {
             workers.join();
         }
-        db.remove_garbage();
-        db.lock.lock().expect("directory lock").take();
-        if let Some(manifest) = db.state().manifest.take().filter(|_| db.poison.get().is_none()) {
-            manifest.close()?;
+        // Callers' own compactions give up when they see that the database is closed.
+        let mut state = db.state();
+        while state.jobs.values().any(|jobs| jobs.manual) {
+            state = db.wait(state);
         }
-        closed
+        let manifest = state.manifest.take();
+        drop(state);
+        db.remove_garbage();
+        let poisoned = db.check_poison();
+        if let (Some(mut manifest), Ok(()), Ok(())) = (manifest, &closed, &poisoned) {
+            closed = manifest
+                .append(&VersionEdit { last_seq: Some(db.visible()), ..VersionEdit::default() })
+                .and_then(|()| manifest.close())
+                .and_then(|()| last.map_or(Ok(()), |log| log.close().map(drop)));
+        }
+        db.lock.lock().expect("directory lock").take();
+        closed?;
+        Ok(poisoned?)
     }
 }
 
@@ -359,7 +377,7 @@ impl Db {
     /// Ends background work, syncs the log and releases the directory. Dropping the last handle does the same,
     /// but cannot report an error. Other handles of the database refuse writes afterwards.
     pub fn close(self) -> Result<(), AdminError> {
-        Ok(self.handle().shut_down()?)
+        self.handle().shut_down()
     }
 }
 
