@@ -87,7 +87,7 @@ fn an_iterator_that_outlives_the_database_reads_on() {
 fn closing_during_a_manual_compaction_is_no_panic_and_does_no_harm() {
     for seed in 0..30 * scale() as u64 {
         let fs = FaultyFs::new(seed);
-        let options = Options { durability: Durability::Every(Duration::from_micros(200)), ..lab::tiny(&fs) };
+        let options = Options { durability: Durability::Every(Duration::from_millis(1)), ..lab::tiny(&fs) };
         let db = Db::open(lab::DIR, options.clone()).unwrap();
         for i in 0..150u32 {
             db.put(format!("key{:04}", i * 7919 % 150), [i as u8; 200]).unwrap();

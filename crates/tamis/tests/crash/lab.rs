@@ -73,7 +73,7 @@ pub(crate) fn listen_for_panics() {
         std::panic::set_hook(Box::new(move |info| {
             let thread = std::thread::current();
             if let Some(name) = thread.name().filter(|name| name.starts_with("tamis-")) {
-                BACKGROUND_PANICS.lock().unwrap().push(format!("{name}: {info}"));
+                BACKGROUND_PANICS.lock().unwrap_or_else(|e| e.into_inner()).push(format!("{name}: {info}"));
             }
             usual(info);
         }));
@@ -82,6 +82,6 @@ pub(crate) fn listen_for_panics() {
 
 /// Fails if a background thread of any database panicked.
 pub(crate) fn assert_no_background_panics(context: &dyn std::fmt::Display) {
-    let panics = BACKGROUND_PANICS.lock().unwrap_or_else(|e| e.into_inner());
+    let panics = BACKGROUND_PANICS.lock().unwrap_or_else(|e| e.into_inner()).clone();
     assert!(panics.is_empty(), "background threads panicked: {panics:?}\n{context}");
 }

@@ -1,1 +1,72 @@
-//! Stories of bugs.
+//! Bugs that were found here, each with its story.
+
+use tamis::io::{CrashMode, FaultPlan, FaultyFs, OpClass};
+use tamis::{Db, Durability, Options, WriteBatch};
+
+use crate::lab;
+
+/// A checkpoint could not be opened when nothing had been written since the log was last rolled: the manifest
+/// of the copy said that the logs start with the current one, which is empty and was not linked, and opening
+/// took it for lost. The copy now has an empty log of that name.
+#[test]
+fn a_checkpoint_of_a_database_with_an_empty_log_can_be_opened() {
+    let fs = FaultyFs::new(1);
+    let db = lab::open(&fs).unwrap();
+    db.checkpoint("/new").unwrap();
+    db.put("key", "value").unwrap();
+    db.flush().unwrap();
+    db.checkpoint("/flushed").unwrap();
+    assert_eq!(lab::open_existing(&fs, "/new").unwrap().iter().count(), 0);
+    assert_eq!(lab::open_existing(&fs, "/flushed").unwrap().iter().count(), 1);
+}
+
+/// `close` said that all was well when an earlier failure had stopped the database: it skipped the sync of the
+/// log and told nobody, so that a caller had reason to believe that its writes were safe.
+#[test]
+fn closing_a_poisoned_database_is_an_error() {
+    let fs = FaultyFs::new(1);
+    let db = lab::open(&fs).unwrap();
+    db.put("key", "value").unwrap();
+    fs.plan(FaultPlan { fail_at: Some(0), only: Some(OpClass::Name), ..FaultPlan::none() });
+    db.flush().unwrap_err();
+    let error = db.close().unwrap_err().to_string();
+    assert!(error.contains("reopen"), "{error}");
+}
+
+/// Opening a database in a directory whose parent did not exist either made only the last directory's name
+/// durable. A power cut took the parent's name, and with it every write that had been acknowledged as synced.
+/// Now each directory that was made is synced into its parent.
+#[test]
+fn directories_above_a_new_database_survive_a_power_cut() {
+    let fs = FaultyFs::new(1);
+    let open = |fs: &FaultyFs| Db::open("/some/where/deep/db", lab::tiny(fs));
+    let db = open(&fs).unwrap();
+    let mut batch = WriteBatch::new();
+    batch.put("key", "value");
+    db.write_with(batch, Durability::Synced).unwrap();
+    db.checkpoint("/other/place/copy").unwrap();
+    let fs = fs.crash(CrashMode::DropUnsynced);
+    assert_eq!(open(&fs).unwrap().get("key").unwrap().unwrap(), "value");
+    assert_eq!(lab::open_existing(&fs, "/other/place/copy").unwrap().get("key").unwrap().unwrap(), "value");
+}
+
+/// The synchronising thread of a database with periodic durability could wake between the moment when closing
+/// took the log away and the moment when it was told to end. It then found writes to sync and no log, panicked
+/// with the log locked, and from then on every question for statistics panicked too.
+#[test]
+fn periodic_syncs_and_closing_do_not_meet() {
+    let options = |fs: &FaultyFs| Options {
+        durability: Durability::Every(std::time::Duration::from_millis(1)),
+        ..lab::tiny(fs)
+    };
+    lab::listen_for_panics();
+    for seed in 0..200 * lab::scale() as u64 {
+        let fs = FaultyFs::new(seed);
+        let db = Db::open(lab::DIR, options(&fs)).unwrap();
+        std::thread::sleep(std::time::Duration::from_micros(seed * 37 % 1500));
+        db.put("key", "value").unwrap();
+        db.clone().close().unwrap();
+        assert!(db.stats().poisoned.is_none());
+    }
+    lab::assert_no_background_panics(&"periodic syncs");
+}
