@@ -10,15 +10,16 @@ use arc_swap::ArcSwap;
 use crate::cache::BlockCache;
 use crate::db::commit::{LogState, insert, new_memtable};
 use crate::db::inner::{DbInner, KeyspaceInner, State};
-use crate::db::replay::replay;
+use crate::db::replay::{Replayed, replay};
 use crate::error::{OpenError, StorageError};
 use crate::io::{DirectFs, DiskFs, FileSystem, write_file_atomically};
+use crate::key::SeqNo;
 use crate::options::{ChecksumMode, Incompatible, KeyspaceOptions, Options, ReadMode, incompatible};
 use crate::read::ReadCounters;
 use crate::select::TableFilters;
 use crate::table::{ReaderConfig, Verify};
 use crate::tree::edit::VersionEdit;
-use crate::tree::files::{FileKind, lock_path, log_path, options_path, parse};
+use crate::tree::files::{FileKind, lock_path, log_path, manifest_path, options_path, parse};
 use crate::tree::manifest::{LoadedManifest, Manifest};
 use crate::tree::meta::{DEFAULT_KEYSPACE, KeyspaceId, LogId};
 use crate::tree::open_table::{Garbage, OpenTable};
@@ -64,18 +65,18 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         Some(lock.ok_or(OpenError::Locked { path })?)
     };
     let mut warnings = Vec::new();
-    let (tree, manifest_number) = match Manifest::open(&*fs, dir)? {
+    let (tree, manifest_number, manifest_end) = match Manifest::open(&*fs, dir)? {
         Some(LoadedManifest { state, number, end }) => {
-            if let End::Torn { offset } = end {
+            if let End::Torn { offset } = &end {
                 let path = crate::tree::files::manifest_path(dir, number);
                 warnings.push(format!("{}: cut at offset {offset}: the last edit is torn", path.display()));
             }
-            (state, number)
+            (state, number, Some(end))
         }
         None if read_only => return Err(OpenError::NotFound { path: dir.to_owned() }),
         None => {
             refuse_headless(&*fs, dir)?;
-            (ManifestState::new(DEFAULT_NAME, &options.keyspace.to_text()), 0)
+            (ManifestState::new(DEFAULT_NAME, &options.keyspace.to_text()), 0, None)
         }
     };
 
@@ -160,7 +161,8 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         options,
     };
     warnings.into_iter().for_each(|warning| inner.warn(warning));
-    recover(&inner, &logs)?;
+    let has_tables = files.iter().any(|(_, kind)| matches!(kind, FileKind::Table(_)));
+    recover(&inner, &logs, manifest_end.as_ref(), has_tables)?;
     if !read_only {
         remove_leftovers(&inner, &files)?;
     }
@@ -233,7 +235,12 @@ fn sync_parent(fs: &dyn FileSystem, dir: &Path) -> Result<(), StorageError> {
 
 /// Replays the logs into memtables; a writable database then flushes them and starts a log of its own, in one
 /// edit, so that a crash during recovery changes nothing.
-fn recover(db: &DbInner, logs: &[LogId]) -> Result<(), OpenError> {
+fn recover(
+    db: &DbInner,
+    logs: &[LogId],
+    manifest_end: Option<&End>,
+    has_tables: bool,
+) -> Result<(), OpenError> {
     let floors: HashMap<KeyspaceId, LogId> = {
         let state = db.state();
         state.tree.keyspaces.iter().map(|(&id, ks)| (id, ks.log_floor)).collect()
@@ -260,8 +267,17 @@ fn recover(db: &DbInner, logs: &[LogId]) -> Result<(), OpenError> {
         keyspace.view.store(Arc::new(View { active, sealed: Vec::new(), version: view.version.clone() }));
         Ok(())
     };
-    let replayed = replay(&*db.fs, &db.dir, logs, db.options.salvage, |log, seq, op| {
+    let (known, next_keyspace, floor) = {
+        let tree = &db.state().tree;
+        (tree.last_seq, tree.next_keyspace, tree.log_floor())
+    };
+    let salvage = db.options.salvage;
+    let replayed = replay(&*db.fs, &db.dir, logs, salvage, known, |log, seq, op| {
         let id = op.keyspace();
+        if id >= next_keyspace && !salvage {
+            let what = format!("it holds a write to keyspace {id}, of which the manifest does not know");
+            return Err(StorageError::corrupt(&log_path(&db.dir, log), None, what).into());
+        }
         let Some(keyspace) = keyspaces.get(&id).filter(|_| log >= floors.get(&id).copied().unwrap_or(0))
         else {
             return Ok(());
@@ -274,6 +290,13 @@ fn recover(db: &DbInner, logs: &[LogId]) -> Result<(), OpenError> {
         insert(&keyspace.view.load().active.memtable, op, seq);
         Ok(())
     })?;
+    if floor == 0 && (has_tables || replayed.last_seq > 0) {
+        let manifest = manifest_path(&db.dir, db.state().manifest_number);
+        doubt(db, StorageError::corrupt(&manifest, None, "its edits are missing"))?;
+    }
+    if let Some(error) = wrong_end(db, logs, &replayed, known, manifest_end) {
+        doubt(db, error)?;
+    }
     replayed.warnings.into_iter().for_each(|warning| db.warn(warning));
     let last_seq = replayed.last_seq.max(db.visible());
     db.visible_seq.store(last_seq, Ordering::Release);
@@ -286,8 +309,16 @@ fn recover(db: &DbInner, logs: &[LogId]) -> Result<(), OpenError> {
 
     let id = db.next_file.fetch_add(1, Ordering::Relaxed);
     let mut state = db.state();
-    db.roll_manifest(&mut state)?;
+    // A new database names its manifest before it makes a log. In any other, the old logs get their successor
+    // while the old manifest is in force: see `wrong_end`.
+    let new = state.manifest_number == 0;
+    if new {
+        db.roll_manifest(&mut state)?;
+    }
     let writer = db.create_log(id, None)?;
+    if !new {
+        db.roll_manifest(&mut state)?;
+    }
     state.current_log = id;
     for (ks, keyspace) in keyspaces.iter() {
         let options = keyspace.options.to_text();
@@ -308,6 +339,57 @@ fn recover(db: &DbInner, logs: &[LogId]) -> Result<(), OpenError> {
     write_file_atomically(&*db.fs, &path, db.options.to_text().as_bytes())
         .map_err(|e| StorageError::io("write", &path, &e))?;
     Ok(())
+}
+
+/// Damage is an error, or a warning when salvaging.
+fn doubt(db: &DbInner, error: StorageError) -> Result<(), OpenError> {
+    if !db.options.salvage {
+        return Err(error.into());
+    }
+    db.warn(error.to_string());
+    Ok(())
+}
+
+/// Checks the ends of manifest and logs against each other, which the records alone cannot tell. They are written
+/// in a certain order (see `Handle::shut_down`): a log that is not the last is closed when its successor is
+/// there; the last one of a session, if it holds anything, when the manifest is closed; and the manifest says
+/// before it is closed how far the logs go.
+fn wrong_end(
+    db: &DbInner,
+    logs: &[LogId],
+    replayed: &Replayed,
+    known: SeqNo,
+    manifest_end: Option<&End>,
+) -> Option<StorageError> {
+    let last = log_path(&db.dir, *logs.last()?);
+    if let Some(End::Closed { .. }) = manifest_end {
+        let last_seq = replayed.last_seq;
+        if last_seq == known {
+            return None;
+        }
+        // Without any record: everything is in tables, and the log was empty and was closed.
+        if last_seq == 0 && replayed.any_closed && replayed.broken.is_none() {
+            return None;
+        }
+        if let Some((log, offset, what)) = &replayed.broken {
+            return Some(StorageError::corrupt(&log_path(&db.dir, *log), *offset, what.clone()));
+        }
+        let what =
+            format!("the log ends with write {last_seq}, but the database was closed after write {known}");
+        return Some(StorageError::corrupt(&last, None, what));
+    }
+    // A reader without the lock may have listed the files before the successor was made.
+    if replayed.last_closed && !db.read_only {
+        let manifest = manifest_path(&db.dir, db.state().manifest_number);
+        if let Some(End::Torn { offset }) = manifest_end {
+            let what = "a record is damaged, though the database was closed";
+            return Some(StorageError::corrupt(&manifest, *offset, what));
+        }
+        let manifest = manifest.display();
+        let what = format!("it was finished, but neither a later log nor the end of {manifest} is there");
+        return Some(StorageError::corrupt(&last, None, what));
+    }
+    None
 }
 
 /// Removes what a crash or an earlier session left behind: unfinished tables, replayed logs, old manifests.

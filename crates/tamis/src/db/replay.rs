@@ -26,32 +26,41 @@ pub(crate) struct Replayed {
     pub(crate) last_seq: SeqNo,
     /// What had to be dropped, in words.
     pub(crate) warnings: Vec<String>,
+    /// The first log whose end is missing, and what is there instead.
+    pub(crate) broken: Option<(LogId, u64, String)>,
+    /// Whether any log has a closing record.
+    pub(crate) any_closed: bool,
+    /// Whether the last log holds records and has a closing record.
+    pub(crate) last_closed: bool,
 }
 
-/// Reads `logs` (ascending) and gives every operation with its log and sequence number to `apply`.
+/// Reads `logs` (ascending) and gives every operation with its log and sequence number to `apply`. The first
+/// record may begin at most one behind `known`, the last sequence number that the manifest knows of: the manifest
+/// is written whenever the first log changes.
 pub(crate) fn replay(
     fs: &dyn FileSystem,
     dir: &Path,
     logs: &[LogId],
     salvage: bool,
+    known: SeqNo,
     mut apply: impl FnMut(LogId, SeqNo, &BatchOp<'_>) -> Result<(), OpenError>,
 ) -> Result<Replayed, OpenError> {
-    let mut replayed = Replayed { last_seq: 0, warnings: Vec::new() };
-    // Where the chain broke: the log, the offset and what was found there.
-    let mut broken: Option<(LogId, u64, String)> = None;
+    let mut replayed =
+        Replayed { last_seq: 0, warnings: Vec::new(), broken: None, any_closed: false, last_closed: false };
     for (i, &id) in logs.iter().enumerate() {
         let path = log_path(dir, id);
         let last = i + 1 == logs.len();
         let file = fs.open(&path, Access::Sequential).map_err(|e| StorageError::io("open", &path, &e))?;
         let options = ReadOptions { expect_complete: false, salvage };
         let mut reader = LogReader::open(file, &path, LogKind::Writes, id, options)?;
-        let mut dropped = 0u64;
+        let (mut dropped, mut records) = (0u64, 0u64);
         while let Some(record) = reader.next_record()? {
+            records += 1;
             let offset = record.offset;
             let damaged = |what: &str| StorageError::corrupt(&path, offset, what);
             let (header, operations) =
                 GroupHeader::decode(record.payload).map_err(|e| damaged(&e.to_string()))?;
-            if let Some((log, at, what)) = broken.as_ref().filter(|_| !salvage) {
+            if let Some((log, at, what)) = replayed.broken.as_ref().filter(|_| !salvage) {
                 if header.older_logs_synced {
                     return Err(StorageError::corrupt(&log_path(dir, *log), *at, what.clone()).into());
                 }
@@ -59,8 +68,16 @@ pub(crate) fn replay(
                 continue;
             }
             let expected = replayed.last_seq + 1;
-            if replayed.last_seq > 0 && header.first_seq != expected {
-                let what = format!("its first write is number {}, expected {expected}", header.first_seq);
+            let fits = match replayed.last_seq {
+                0 => header.first_seq <= known.saturating_add(1),
+                _ => header.first_seq == expected,
+            };
+            if !fits {
+                let expected = if replayed.last_seq > 0 { expected } else { known + 1 };
+                let mut what = format!("its first write is number {}, expected {expected}", header.first_seq);
+                if records == 1 {
+                    what.push_str("; a log before it is missing");
+                }
                 if !salvage || header.first_seq < expected {
                     return Err(damaged(&what).into());
                 }
@@ -86,7 +103,11 @@ pub(crate) fn replay(
             replayed.warnings.push(note);
         }
         let torn = match reader.end().expect("the reader came to its end") {
-            End::Closed { .. } => None,
+            End::Closed { .. } => {
+                replayed.any_closed = true;
+                replayed.last_closed = last && records > 0;
+                None
+            }
             End::Clean { offset } => (!last).then_some((*offset, "the log ends without its closing record")),
             End::Torn { offset } => Some((*offset, "a record is torn")),
             End::Damaged { offset, what } if salvage => {
@@ -97,13 +118,13 @@ pub(crate) fn replay(
                 return Err(StorageError::corrupt(&path, *offset, what.clone()).into());
             }
         };
-        if let (Some((offset, what)), None) = (torn, &broken) {
+        if let (Some((offset, what)), None) = (torn, &replayed.broken) {
             let note = format!("{}: cut at offset {offset}: {what}; it was never synced", path.display());
             // A log that was created and never written to is no news.
             if offset > 0 && !(last && what.starts_with("the log")) {
                 replayed.warnings.push(note);
             }
-            broken = Some((id, offset, what.to_owned()));
+            replayed.broken = Some((id, offset, what.to_owned()));
         }
     }
     Ok(replayed)

@@ -50,7 +50,7 @@ impl DbInner {
                 state.logs.iter().map(|log| log.id).filter(|id| *id >= floor).collect()
             };
             let (logs, mut writes) = (needed(), 0);
-            let replayed = replay(&*self.fs, &self.dir, &logs, false, |_, _, _| {
+            let replayed = replay(&*self.fs, &self.dir, &logs, false, self.visible(), |_, _, _| {
                 writes += 1;
                 Ok(())
             });
