@@ -19,3 +19,5 @@ mod lab;
 mod ledger;
 mod recovery;
 mod regressions;
+mod rolling;
+mod salvage;

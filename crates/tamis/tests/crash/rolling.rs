@@ -1,0 +1,117 @@
+//! Files that follow one another: manifests that are replaced, logs that are recycled.
+
+use tamis::io::{CrashMode, FaultPlan, FaultyFs};
+
+use crate::history::{Session, Step, Write};
+use crate::lab::{self, MODES, scale};
+
+/// Brings the manifest to just below the size at which it is replaced: keyspaces come and go.
+fn grown(seed: u64) -> Session {
+    let fs = FaultyFs::new(seed);
+    let session = Session::open(&fs).unwrap();
+    let db = session.db.clone().unwrap();
+    let name = "n".repeat(255);
+    let manifest = |fs: &FaultyFs| {
+        let files = fs.files().into_iter();
+        files
+            .filter(|(path, _)| path.to_string_lossy().contains("MANIFEST"))
+            .map(|(_, len)| len)
+            .max()
+            .unwrap()
+    };
+    while manifest(&fs) < (1 << 20) - 4000 {
+        db.create_keyspace(&name, lab::tiny_keyspace()).unwrap();
+        db.drop_keyspace(&name).unwrap();
+    }
+    session
+}
+
+/// Work that makes edits, more than fit before the manifest is replaced.
+fn work() -> Vec<Step> {
+    let mut steps = Vec::new();
+    for i in 0..15 {
+        steps.push(Step::Write {
+            writes: vec![Write::Put { space: 0, key: i, len: 100 }],
+            synced: i % 2 == 0,
+        });
+        steps.push(if i % 3 == 0 { Step::Create(1) } else { Step::FlushOne(0) });
+        steps.push(if i % 3 == 2 { Step::Drop(1) } else { Step::Sync });
+    }
+    steps
+}
+
+#[test]
+fn a_crash_at_any_operation_while_the_manifest_is_replaced_is_survived() {
+    let before = grown(1);
+    let manifests = |fs: &FaultyFs| {
+        let files = fs.files().into_iter().map(|(path, _)| path);
+        files.filter(|path| path.to_string_lossy().contains("MANIFEST")).collect::<Vec<_>>()
+    };
+    let old = manifests(&before.fs);
+    let (mut stop, mut replaced) = (0, 0);
+    loop {
+        // Opening would replace the manifest: the same work, again and again, on a machine grown anew.
+        let mut session = grown(stop);
+        let fs = session.fs.clone();
+        let stop_at = fs.operations() + stop;
+        fs.plan(FaultPlan {
+            fail_at: Some(stop_at),
+            sticky: true,
+            partial_append: true,
+            ..FaultPlan::none()
+        });
+        for step in &work() {
+            session.run(step, true).unwrap_or_else(|e| panic!("stopped at {stop}: {e}"));
+            if fs.failures() > 0 {
+                break;
+            }
+        }
+        let done = fs.failures() == 0;
+        replaced += u32::from(manifests(&fs) != old);
+        for mode in MODES {
+            for _ in 0..if mode == CrashMode::Random { 2 } else { 1 } {
+                let ledger = session.ledger.clone();
+                let promised = ledger.promised(mode);
+                Session::recover(&fs.after_crash(mode), ledger, promised)
+                    .unwrap_or_else(|e| panic!("stopped at {stop}, {mode:?}: {e}"));
+            }
+        }
+        let _ = fs.crash(CrashMode::KeepAll);
+        if done {
+            break;
+        }
+        stop += 7 / (scale() as u64).min(7);
+    }
+    assert!(replaced > 3, "the manifest was replaced in {replaced} of {stop} runs");
+    lab::assert_no_background_panics(&"replacing the manifest");
+}
+
+/// Logs are overwritten by their successors: what the old ones held must not come back, in any crash.
+#[test]
+fn a_recycled_log_shows_nothing_of_its_former_life() {
+    for seed in 0..10 * scale() as u64 {
+        let fs = FaultyFs::new(seed);
+        let mut session = Session::open(&fs).unwrap();
+        let mut reused = 0;
+        for i in 0..60u8 {
+            let put = Step::Write {
+                writes: vec![Write::Put { space: 0, key: i % 5, len: 900 }],
+                synced: i % 11 == 0,
+            };
+            session.run(&put, false).unwrap();
+            if i % 6 == 0 {
+                session.run(&Step::FlushOne(0), false).unwrap();
+            }
+            reused += u32::from(
+                fs.files().iter().filter(|(p, _)| p.extension() == Some("log".as_ref())).count() > 1,
+            );
+            for mode in MODES {
+                let ledger = session.ledger.clone();
+                let promised = ledger.promised(mode);
+                Session::recover(&fs.after_crash(mode), ledger, promised)
+                    .unwrap_or_else(|e| panic!("seed {seed}, write {i}, {mode:?}: {e}"));
+            }
+        }
+        assert!(reused > 10, "no log was ever kept");
+    }
+}

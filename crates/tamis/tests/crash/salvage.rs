@@ -1,0 +1,162 @@
+//! What a torn or damaged log gives: cut tails, salvage, and filters that are read around.
+
+use tamis::io::{CrashMode, FaultyFs};
+use tamis::{Db, Durability, Options, WriteBatch};
+
+use crate::lab;
+
+fn put(db: &Db, i: u32, durability: Durability) {
+    let mut batch = WriteBatch::new();
+    batch.put(format!("key{i:03}"), format!("value {i} {}", "x".repeat(60)));
+    db.write_with(batch, durability).unwrap();
+}
+
+fn keys(db: &Db) -> Vec<String> {
+    db.iter().map(|item| String::from_utf8(item.unwrap().0.to_vec()).unwrap()).collect()
+}
+
+fn names(numbers: impl IntoIterator<Item = u32>) -> Vec<String> {
+    numbers.into_iter().map(|i| format!("key{i:03}")).collect()
+}
+
+fn roomy(fs: &FaultyFs) -> Options {
+    let mut options = lab::tiny(fs);
+    options.keyspace.memtable_bytes = 1 << 20;
+    options.max_log_bytes = 1 << 20;
+    options
+}
+
+/// A crashed database with ten writes in its log, and where each ends in it. The first `synced` are.
+fn ten_writes(synced: u32) -> (FaultyFs, Vec<u64>) {
+    let fs = FaultyFs::new(1);
+    let db = Db::open(lab::DIR, roomy(&fs)).unwrap();
+    let mut ends = vec![db.stats().log_bytes];
+    for i in 0..10 {
+        put(&db, i, if i < synced { Durability::Synced } else { Durability::Buffered });
+        ends.push(db.stats().log_bytes);
+    }
+    (fs.crash(CrashMode::KeepAll), ends)
+}
+
+fn log(fs: &FaultyFs) -> std::path::PathBuf {
+    fs.files()
+        .into_iter()
+        .map(|(path, _)| path)
+        .rfind(|path| path.extension() == Some("log".as_ref()))
+        .unwrap()
+}
+
+#[test]
+fn a_torn_tail_is_cut_with_a_warning_at_any_length() {
+    let (fs, ends) = ten_writes(0);
+    for cut in ends[0]..ends[10] {
+        let fs = fs.after_crash(CrashMode::KeepAll);
+        fs.truncate(log(&fs), cut).unwrap();
+        let whole = ends[1..].iter().filter(|end| **end <= cut).count() as u32;
+        let db = Db::open(lab::DIR, roomy(&fs)).unwrap();
+        assert_eq!(keys(&db), names(0..whole), "cut at {cut}");
+        let warnings = db.stats().warnings;
+        match ends.contains(&cut) {
+            true => assert_eq!(warnings, Vec::<String>::new(), "between two records nothing is torn"),
+            false => assert!(
+                warnings.len() == 1
+                    && warnings[0].contains(&format!("cut at offset {}", ends[whole as usize])),
+                "{warnings:?}"
+            ),
+        }
+        put(&db, 99, Durability::Synced);
+        drop(db);
+        let db = Db::open(lab::DIR, roomy(&fs)).unwrap();
+        assert_eq!(keys(&db), names((0..whole).chain([99])), "writes go on behind the cut");
+        assert_eq!(db.stats().warnings, Vec::<String>::new());
+    }
+}
+
+/// Damage before what had been synced is refused by default. Salvage takes what is intact on both sides.
+#[test]
+fn salvage_takes_what_lies_behind_the_damage_and_warns() {
+    let (fs, ends) = ten_writes(10);
+    for broken in 0..9u32 {
+        for offset in [ends[broken as usize], ends[broken as usize] + 40, ends[broken as usize + 1] - 1] {
+            let fs = fs.after_crash(CrashMode::KeepAll);
+            fs.corrupt(log(&fs), offset, 0x55).unwrap();
+            let error = Db::open(lab::DIR, roomy(&fs)).unwrap_err().to_string();
+            let place = format!("at offset {}", ends[broken as usize]);
+            assert!(error.contains(&place) && error.contains("salvage"), "{error}");
+            let db = Db::open(lab::DIR, Options { salvage: true, ..roomy(&fs) }).unwrap();
+            assert_eq!(keys(&db), names((0..10).filter(|i| *i != broken)));
+            let warnings = db.stats().warnings;
+            assert!(
+                warnings.iter().any(|w| w.contains(&format!("offset {}", ends[broken as usize]))),
+                "{warnings:?}"
+            );
+            put(&db, 50, Durability::Synced);
+            db.close().unwrap();
+            let db = Db::open(lab::DIR, roomy(&fs)).expect("what was salvaged is whole");
+            assert_eq!(keys(&db), names((0..10).filter(|i| *i != broken).chain([50])));
+            assert_eq!(db.stats().warnings, Vec::<String>::new());
+        }
+    }
+}
+
+/// A salvaged database that crashes again is in order: the numbers of the lost writes are not given out twice,
+/// and their absence is no new damage.
+#[test]
+fn a_salvaged_database_survives_a_crash() {
+    let (fs, ends) = ten_writes(10);
+    fs.corrupt(log(&fs), ends[4] + 20, 0xff).unwrap();
+    let db = Db::open(lab::DIR, Options { salvage: true, ..roomy(&fs) }).unwrap();
+    put(&db, 50, Durability::Synced);
+    put(&db, 51, Durability::Buffered);
+    for mode in lab::MODES {
+        let db = Db::open(lab::DIR, roomy(&fs.after_crash(mode))).unwrap();
+        let found = keys(&db);
+        let least = names((0..10).filter(|i| *i != 4).chain([50]));
+        assert!(found.starts_with(&least) && found.len() <= least.len() + 1, "{mode:?}: {found:?}");
+    }
+}
+
+/// Deleting the newest log and salvaging gives the older ones, with a warning.
+#[test]
+fn salvage_goes_on_without_a_missing_log() {
+    let (fs, ledger) = crate::damage::closed();
+    let path = log(&fs);
+    tamis::io::FileSystem::remove(&fs, &path).unwrap();
+    lab::open(&fs).unwrap_err();
+    let db = Db::open(lab::DIR, Options { salvage: true, ..lab::tiny(&fs) }).unwrap();
+    assert!(!db.stats().warnings.is_empty());
+    let found = db.iter().count();
+    assert!(found > 0 && found <= ledger.visible()[&0].len());
+}
+
+/// A damaged filter costs blocks, not answers: the table is read without it, and that is to be seen.
+#[test]
+fn a_table_whose_filter_is_damaged_is_read_without_it() {
+    let fs = FaultyFs::new(1);
+    let db = lab::open(&fs).unwrap();
+    for i in 0..300 {
+        put(&db, i, Durability::Buffered);
+    }
+    db.compact().unwrap();
+    let expected = keys(&db);
+    assert_eq!(db.stats().keyspaces[0].tables_without_filter, 0);
+    db.close().unwrap();
+    let table = fs.files().into_iter().find(|(path, _)| path.extension() == Some("tam".as_ref())).unwrap();
+    let mut without_filter = 0;
+    for at in (0..table.1).step_by(29) {
+        let fs = fs.after_crash(CrashMode::KeepAll);
+        fs.corrupt(&table.0, at, 0x10).unwrap();
+        let Ok(db) = lab::open(&fs) else { continue };
+        if db.stats().keyspaces[0].tables_without_filter == 1 {
+            without_filter += 1;
+            assert_eq!(keys(&db), expected);
+            assert!((0..300).all(
+                |i| db.contains(format!("key{i:03}")).unwrap() && !db.contains(format!("no{i}")).unwrap()
+            ));
+            let problems = db.verify().unwrap().problems;
+            assert!(problems.iter().any(|p| p.contains("filter")), "{problems:?}");
+            db.compact().unwrap();
+        }
+    }
+    assert!(without_filter > 0);
+}
