@@ -19,7 +19,7 @@ fn grown(seed: u64) -> Session {
             .max()
             .unwrap()
     };
-    while manifest(&fs) < (1 << 20) - 4000 {
+    while manifest(&fs) < (1 << 20) - 1500 {
         db.create_keyspace(&name, lab::tiny_keyspace()).unwrap();
         db.drop_keyspace(&name).unwrap();
     }
@@ -80,7 +80,7 @@ fn a_crash_at_any_operation_while_the_manifest_is_replaced_is_survived() {
         if done {
             break;
         }
-        stop += 7 / (scale() as u64).min(7);
+        stop += 3 / (scale() as u64).min(3);
     }
     assert!(replaced > 3, "the manifest was replaced in {replaced} of {stop} runs");
     lab::assert_no_background_panics(&"replacing the manifest");
