@@ -13,7 +13,7 @@ use crate::settings::Settings;
 
 /// Where the database lives.
 #[derive(Clone, Copy, Debug)]
-pub enum Place {
+pub(crate) enum Place {
     Memory,
     /// In memory, on a machine of which a process crash leaves a copy.
     Crashable,
@@ -68,7 +68,7 @@ struct Held {
     keyspaces: [Option<Pair>; KEYSPACES],
 }
 
-pub struct Driver {
+pub(crate) struct Driver {
     home: Home,
     settings: Settings,
     db: Option<Db>,
@@ -88,7 +88,7 @@ fn name(slot: usize) -> &'static str {
 
 impl Driver {
     /// Carries out a history and, at its end, checks everything again: before and after closing and compacting.
-    pub fn run(place: Place, settings: &Settings, history: &[Op]) {
+    pub(crate) fn run(place: Place, settings: &Settings, history: &[Op]) {
         let mut driver = Driver {
             home: Home::new(place),
             settings: settings.clone(),

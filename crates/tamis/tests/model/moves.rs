@@ -6,7 +6,7 @@ use crate::oracle::Cursor;
 
 /// A step of an iterator.
 #[derive(Clone, Copy, Debug)]
-pub enum Move {
+pub(crate) enum Move {
     Next,
     Back,
     /// To a key of the universe.
@@ -14,13 +14,13 @@ pub enum Move {
 }
 
 /// An iterator and what it should give.
-pub struct Walk {
-    pub iter: Iter,
-    pub model: Cursor,
+pub(crate) struct Walk {
+    pub(crate) iter: Iter,
+    pub(crate) model: Cursor,
 }
 
 impl Walk {
-    pub fn step(&mut self, step: Move, keys: &[Vec<u8>]) {
+    pub(crate) fn step(&mut self, step: Move, keys: &[Vec<u8>]) {
         let (found, expected) = match step {
             Move::Seek(key) => {
                 self.iter.seek(&keys[key]).expect("a seek");
@@ -37,7 +37,7 @@ impl Walk {
     }
 
     /// Takes what is left, from both ends in turn.
-    pub fn finish(mut self, keys: &[Vec<u8>]) {
+    pub(crate) fn finish(mut self, keys: &[Vec<u8>]) {
         while self.model.clone().next().is_some() {
             self.step(Move::Next, keys);
             self.step(Move::Back, keys);
@@ -48,7 +48,7 @@ impl Walk {
 }
 
 /// A key or value short enough to print; its length and sum tell long ones apart.
-pub fn show(bytes: &[u8]) -> String {
+pub(crate) fn show(bytes: &[u8]) -> String {
     let sum = bytes.iter().fold(0u32, |sum, &byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
     format!("{} ({} bytes, {sum:x})", bytes[..bytes.len().min(24)].escape_ascii(), bytes.len())
 }

@@ -9,11 +9,11 @@ use crate::moves::Move;
 use crate::oracle::Range;
 
 /// How many keyspaces there may be; number 0 is the default one and always exists.
-pub const KEYSPACES: usize = 3;
+pub(crate) const KEYSPACES: usize = 3;
 
 /// All keys of all histories: few, so that they meet often; close relatives, so that prefixes, cuts between
 /// tables and bounds are put to the test.
-pub fn universe() -> Vec<Vec<u8>> {
+pub(crate) fn universe() -> Vec<Vec<u8>> {
     let mut keys: Vec<Vec<u8>> = [
         &b""[..],
         b"\0",
@@ -46,7 +46,7 @@ pub fn universe() -> Vec<Vec<u8>> {
 }
 
 /// The bytes of the value with this number.
-pub fn value_of(number: u64, len: usize) -> Vec<u8> {
+pub(crate) fn value_of(number: u64, len: usize) -> Vec<u8> {
     let mut value = format!("{number}:").into_bytes();
     value.extend((0..len).map(|i| b'a' + ((i as u64 * 7 + number) % 23) as u8));
     value.truncate(len.max(1));
@@ -55,10 +55,10 @@ pub fn value_of(number: u64, len: usize) -> Vec<u8> {
 
 /// A range with bounds that are keys of the universe.
 #[derive(Clone, Copy, Debug)]
-pub struct Span(pub Bound<usize>, pub Bound<usize>);
+pub(crate) struct Span(pub(crate) Bound<usize>, pub(crate) Bound<usize>);
 
 impl Span {
-    pub fn of(self, keys: &[Vec<u8>]) -> Range {
+    pub(crate) fn of(self, keys: &[Vec<u8>]) -> Range {
         let at = |bound: Bound<usize>| bound.map(|i| keys[i].clone());
         Range(at(self.0), at(self.1))
     }
@@ -66,14 +66,14 @@ impl Span {
 
 /// A change of one keyspace.
 #[derive(Clone, Debug)]
-pub enum Change {
+pub(crate) enum Change {
     Put(usize, usize),
     Delete(usize),
     DeleteRange(Span),
 }
 
 #[derive(Clone, Debug)]
-pub enum Op {
+pub(crate) enum Op {
     Change(usize, Change),
     Batch(Vec<(usize, Change)>),
     /// Puts of neighbouring keys, to fill a memtable.
@@ -131,7 +131,7 @@ fn bound() -> impl Strategy<Value = Bound<usize>> {
 }
 
 /// Mostly forwards, sometimes reversed or empty.
-pub fn span() -> impl Strategy<Value = Span> {
+pub(crate) fn span() -> impl Strategy<Value = Span> {
     (bound(), bound(), 0..20).prop_map(|(a, b, luck)| {
         let place = |bound: &Bound<usize>| match bound {
             Bound::Included(i) | Bound::Excluded(i) => Some(*i),
@@ -148,7 +148,7 @@ fn value_len() -> impl Strategy<Value = usize> {
     prop_oneof![1 => Just(0), 6 => 1..40usize, 3 => 200..400usize, 1 => 1000..6000usize]
 }
 
-pub fn change() -> impl Strategy<Value = Change> {
+pub(crate) fn change() -> impl Strategy<Value = Change> {
     prop_oneof![
         10 => (key(), value_len()).prop_map(|(key, len)| Change::Put(key, len)),
         3 => key().prop_map(Change::Delete),
@@ -160,7 +160,7 @@ fn step() -> impl Strategy<Value = Move> {
     prop_oneof![4 => Just(Move::Next), 4 => Just(Move::Back), 1 => key().prop_map(Move::Seek)]
 }
 
-pub fn op() -> impl Strategy<Value = Op> {
+pub(crate) fn op() -> impl Strategy<Value = Op> {
     let writes = prop_oneof![
         10 => (keyspace(), change()).prop_map(|(ks, change)| Op::Change(ks, change)),
         3 => vec((keyspace(), change()), 0..8).prop_map(Op::Batch),

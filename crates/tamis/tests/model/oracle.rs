@@ -4,43 +4,43 @@ use std::collections::BTreeMap;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
-pub type Key = Arc<[u8]>;
-pub type Value = Arc<[u8]>;
+pub(crate) type Key = Arc<[u8]>;
+pub(crate) type Value = Arc<[u8]>;
 
 /// One keyspace at one moment. Cloning is a snapshot and costs nothing.
 #[derive(Clone, Debug, Default)]
-pub struct Contents(Arc<BTreeMap<Key, Value>>);
+pub(crate) struct Contents(Arc<BTreeMap<Key, Value>>);
 
 impl Contents {
-    pub fn put(&mut self, key: &[u8], value: Value) {
+    pub(crate) fn put(&mut self, key: &[u8], value: Value) {
         Arc::make_mut(&mut self.0).insert(key.into(), value);
     }
 
-    pub fn delete(&mut self, key: &[u8]) {
+    pub(crate) fn delete(&mut self, key: &[u8]) {
         Arc::make_mut(&mut self.0).remove(key);
     }
 
-    pub fn delete_range(&mut self, range: &Range) {
+    pub(crate) fn delete_range(&mut self, range: &Range) {
         Arc::make_mut(&mut self.0).retain(|key, _| !range.holds(key));
     }
 
-    pub fn get(&self, key: &[u8]) -> Option<&[u8]> {
+    pub(crate) fn get(&self, key: &[u8]) -> Option<&[u8]> {
         self.0.get(key).map(|value| &value[..])
     }
 
-    pub fn range(&self, range: &Range) -> Vec<(Vec<u8>, Vec<u8>)> {
+    pub(crate) fn range(&self, range: &Range) -> Vec<(Vec<u8>, Vec<u8>)> {
         let held = self.0.iter().filter(|(key, _)| range.holds(key));
         held.map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
     }
 
     /// The first pair at or after `from` and before `to`.
-    pub fn first(&self, from: &[u8], to: Option<&[u8]>) -> Option<(Key, Value)> {
+    pub(crate) fn first(&self, from: &[u8], to: Option<&[u8]>) -> Option<(Key, Value)> {
         let found = self.0.range::<[u8], _>((Bound::Included(from), Bound::Unbounded)).next();
         found.filter(|(key, _)| to.is_none_or(|to| &key[..] < to)).map(|(k, v)| (k.clone(), v.clone()))
     }
 
     /// The last pair at or after `from` and before `to`.
-    pub fn last(&self, from: &[u8], to: Option<&[u8]>) -> Option<(Key, Value)> {
+    pub(crate) fn last(&self, from: &[u8], to: Option<&[u8]>) -> Option<(Key, Value)> {
         let to = to.map_or(Bound::Unbounded, Bound::Excluded);
         let found = self.0.range::<[u8], _>((Bound::Unbounded, to)).next_back();
         found.filter(|(key, _)| &key[..] >= from).map(|(k, v)| (k.clone(), v.clone()))
@@ -49,14 +49,14 @@ impl Contents {
 
 /// A range of keys with bounds of any kind.
 #[derive(Clone, Debug)]
-pub struct Range(pub Bound<Vec<u8>>, pub Bound<Vec<u8>>);
+pub(crate) struct Range(pub(crate) Bound<Vec<u8>>, pub(crate) Bound<Vec<u8>>);
 
 impl Range {
-    pub fn all() -> Range {
+    pub(crate) fn all() -> Range {
         Range(Bound::Unbounded, Bound::Unbounded)
     }
 
-    pub fn holds(&self, key: &[u8]) -> bool {
+    pub(crate) fn holds(&self, key: &[u8]) -> bool {
         let after_start = match &self.0 {
             Bound::Included(start) => key >= &start[..],
             Bound::Excluded(start) => key > &start[..],
@@ -71,7 +71,7 @@ impl Range {
     }
 
     /// Whether the end lies before the start, which a delete refuses.
-    pub fn is_reversed(&self) -> bool {
+    pub(crate) fn is_reversed(&self) -> bool {
         use Bound::{Excluded, Included};
         match (&self.0, &self.1) {
             (Included(start) | Excluded(start), Included(end) | Excluded(end)) => end < start,
@@ -80,7 +80,7 @@ impl Range {
     }
 
     /// The first key that the range may hold, and the first one behind it.
-    pub fn half_open(&self) -> (Vec<u8>, Option<Vec<u8>>) {
+    pub(crate) fn half_open(&self) -> (Vec<u8>, Option<Vec<u8>>) {
         let after = |key: &[u8]| [key, &[0]].concat();
         let start = match &self.0 {
             Bound::Included(start) => start.clone(),
@@ -108,7 +108,7 @@ impl RangeBounds<Vec<u8>> for Range {
 
 /// What an iterator has left: an interval that its ends eat up.
 #[derive(Clone, Debug)]
-pub struct Cursor {
+pub(crate) struct Cursor {
     contents: Contents,
     start: Vec<u8>,
     from: Vec<u8>,
@@ -116,24 +116,24 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    pub fn new(contents: Contents, range: &Range) -> Cursor {
+    pub(crate) fn new(contents: Contents, range: &Range) -> Cursor {
         let (start, to) = range.half_open();
         Cursor { contents, from: start.clone(), start, to }
     }
 
-    pub fn next(&mut self) -> Option<(Key, Value)> {
+    pub(crate) fn next(&mut self) -> Option<(Key, Value)> {
         let found = self.contents.first(&self.from, self.to.as_deref())?;
         self.from = [&found.0[..], &[0]].concat();
         Some(found)
     }
 
-    pub fn next_back(&mut self) -> Option<(Key, Value)> {
+    pub(crate) fn next_back(&mut self) -> Option<(Key, Value)> {
         let found = self.contents.last(&self.from, self.to.as_deref())?;
         self.to = Some(found.0.to_vec());
         Some(found)
     }
 
-    pub fn seek(&mut self, key: &[u8]) {
+    pub(crate) fn seek(&mut self, key: &[u8]) {
         self.from = key.max(&self.start[..]).to_vec();
     }
 }

@@ -5,7 +5,7 @@ use tamis::{
     BloomHashing, ChecksumMode, Compression, CompressionPerLevel, FilterPolicy, KeyspaceOptions, Options,
 };
 
-pub fn filter() -> impl Strategy<Value = FilterPolicy> {
+pub(crate) fn filter() -> impl Strategy<Value = FilterPolicy> {
     prop_oneof![
         3 => Just(FilterPolicy::BlockedBloom),
         1 => Just(FilterPolicy::None),
@@ -26,7 +26,7 @@ fn compression() -> impl Strategy<Value = CompressionPerLevel> {
 }
 
 /// Keyspace options with this many levels.
-pub fn keyspace(levels: usize) -> impl Strategy<Value = KeyspaceOptions> {
+pub(crate) fn keyspace(levels: usize) -> impl Strategy<Value = KeyspaceOptions> {
     let shape =
         (1..5usize, 0..3usize, 0..4usize, 2..5u64, 2..4usize, prop_oneof![9 => Just(true), 1 => Just(false)]);
     let sizes =
@@ -64,7 +64,7 @@ pub fn keyspace(levels: usize) -> impl Strategy<Value = KeyspaceOptions> {
 }
 
 /// Database options whose keyspaces have this many levels.
-pub fn options(levels: usize) -> impl Strategy<Value = Options> {
+pub(crate) fn options(levels: usize) -> impl Strategy<Value = Options> {
     let cache = prop_oneof![Just(0u64), Just(2 << 10), Just(1 << 20)];
     let flags = (any::<bool>(), prop_oneof![5 => Just(true), 1 => Just(false)], any::<bool>());
     let limits = (
@@ -90,12 +90,12 @@ pub fn options(levels: usize) -> impl Strategy<Value = Options> {
 /// What one history runs with: options to open and reopen with (any number of them is meant modulo their
 /// count), and options for further keyspaces.
 #[derive(Clone, Debug)]
-pub struct Settings {
-    pub options: Vec<Options>,
-    pub keyspace: KeyspaceOptions,
+pub(crate) struct Settings {
+    pub(crate) options: Vec<Options>,
+    pub(crate) keyspace: KeyspaceOptions,
 }
 
-pub fn settings() -> impl Strategy<Value = Settings> {
+pub(crate) fn settings() -> impl Strategy<Value = Settings> {
     (2..6usize).prop_flat_map(|levels| {
         (proptest::collection::vec(options(levels), 1..4), keyspace(levels))
             .prop_map(|(options, keyspace)| Settings { options, keyspace })

@@ -17,12 +17,12 @@ fn number(variable: &str, otherwise: u64) -> u64 {
 }
 
 /// How many times longer than usual the tests are to run.
-pub fn scale() -> u64 {
+pub(crate) fn scale() -> u64 {
     number("TAMIS_TEST_SCALE", 1)
 }
 
 /// Runs `test` on `cases` values of `strategy` (times the scale), always the same ones for one seed.
-pub fn for_all<T: Debug>(cases: u32, strategy: impl Strategy<Value = T>, test: impl Fn(&T)) {
+pub(crate) fn for_all<T: Debug>(cases: u32, strategy: impl Strategy<Value = T>, test: impl Fn(&T)) {
     abort_when_the_engine_panics();
     let seed = number("TAMIS_TEST_SEED", 1);
     let mut bytes = [0; 32];
@@ -62,7 +62,7 @@ impl Drop for Note {
 }
 
 /// A panic in a background thread fails no test by itself and may leave the tests waiting for ever.
-pub fn abort_when_the_engine_panics() {
+pub(crate) fn abort_when_the_engine_panics() {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let usual = std::panic::take_hook();
