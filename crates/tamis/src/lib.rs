@@ -7,6 +7,8 @@ mod codec;
 mod compaction;
 mod db;
 mod error;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod io;
 mod key;
 mod memtable;

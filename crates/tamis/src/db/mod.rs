@@ -2,14 +2,14 @@
 
 mod background;
 mod checkpoint;
-mod commit;
+pub(crate) mod commit;
 mod counters;
 mod inner;
 pub mod inspect;
 mod keyspace;
 mod maintain;
 mod open;
-mod replay;
+pub(crate) mod replay;
 mod snapshot;
 mod stats;
 mod verify;

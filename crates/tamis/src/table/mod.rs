@@ -29,8 +29,9 @@ mod search;
 mod tests;
 mod trace;
 
-pub(crate) use block::HashAnswer;
+pub(crate) use block::{BlockView, HashAnswer, Lookup};
 pub(crate) use builder::{ExtraProperties, TableBuilder, TableOptions};
+pub(crate) use check::TableCheck;
 pub(crate) use cursor::{CursorOptions, TableCursor};
 pub(crate) use data::{HeapBlock, PinnedValue};
 pub(crate) use frame::Compression;

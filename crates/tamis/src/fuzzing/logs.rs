@@ -1,0 +1,240 @@
+//! Logs and manifests.
+
+use std::path::Path;
+
+use tamis_filter::Digest;
+
+use super::{empty_fs, put, reseal};
+use crate::Db;
+use crate::batch::BatchOp;
+use crate::db::inspect::{dump_log, dump_manifest};
+use crate::db::replay::replay;
+use crate::error::{OpenError, StorageError};
+use crate::io::{Access, FileSystem, MemFs};
+use crate::key::{Kind, MAX_SEQNO, SeqNo};
+use crate::memtable::Memtable;
+use crate::options::{KeyspaceOptions, Options};
+use crate::tree::edit::VersionEdit;
+use crate::tree::files::{log_path, manifest_path};
+use crate::tree::manifest::{Manifest, read_edits, set_current};
+use crate::tree::state::ManifestState;
+use crate::wal::{End, LogKind, LogReader, ReadOptions};
+
+const HEADER_BYTES: u64 = 32;
+
+/// Memtables of keyspaces that a hostile manifest names are not made larger than this here: they would be right,
+/// and slow.
+const MOST_MEMTABLE_BYTES: u64 = 1 << 20;
+
+/// A write-ahead log, read as recovery and `tamis dump` read it.
+pub fn log(bytes: &[u8]) {
+    check_log(bytes);
+    let sealed = reseal::log(bytes);
+    if sealed != bytes {
+        check_log(&sealed);
+    }
+}
+
+/// What one reading of a log gave.
+#[derive(Debug, PartialEq)]
+struct Reading {
+    /// Start, end and payload of each record.
+    records: Vec<(u64, u64, Vec<u8>)>,
+    end: Option<End>,
+    damage: Option<String>,
+    gaps: usize,
+}
+
+/// `None` where the log cannot be opened at all: another kind, a newer version.
+fn read(bytes: &[u8], id: u64, options: ReadOptions) -> Option<Reading> {
+    let (fs, path) = (MemFs::new(), Path::new("log"));
+    put(&fs, path, bytes);
+    let file = fs.open(path, Access::Sequential).expect("just made");
+    let mut reading = Reading { records: Vec::new(), end: None, damage: None, gaps: 0 };
+    let mut reader = match LogReader::open(file, path, LogKind::Writes, id, options) {
+        Ok(reader) => reader,
+        Err(OpenError::Storage(StorageError::Corrupt(damage))) if !options.salvage => {
+            reading.damage = Some(damage.what);
+            return Some(reading);
+        }
+        Err(OpenError::Format { .. } | OpenError::Storage(StorageError::Corrupt(_))) => return None,
+        Err(other) => panic!("reading memory failed: {other}"),
+    };
+    let mut last_end = 0;
+    loop {
+        match reader.next_record() {
+            Ok(Some(record)) => {
+                assert!(record.offset >= HEADER_BYTES.max(last_end), "records overlap");
+                assert!(record.end > record.offset && record.end <= bytes.len() as u64);
+                assert!(record.synced <= record.offset, "a record claims what was not written yet");
+                last_end = record.end;
+                reading.records.push((record.offset, record.end, record.payload.to_vec()));
+            }
+            Ok(None) => break,
+            Err(error) => {
+                reading.damage = Some(error.to_string());
+                break;
+            }
+        }
+    }
+    reading.end = reader.end().cloned();
+    let end = reading.end.as_ref().expect("a reader that stops knows how the log ends");
+    if let End::Closed { offset } | End::Clean { offset } | End::Torn { offset } = end {
+        assert!((last_end..=bytes.len() as u64).contains(offset), "{end:?} behind a record at {last_end}");
+    }
+    let mut covered = 0;
+    for gap in reader.gaps() {
+        assert!(gap.start >= covered && gap.start <= gap.end && gap.end <= bytes.len() as u64, "{gap}");
+        assert!(reading.records.iter().all(|(start, end, _)| *end <= gap.start || gap.end <= *start));
+        covered = gap.end;
+    }
+    reading.gaps = reader.gaps().len();
+    match options.salvage {
+        true => assert_eq!(reading.damage, None, "a salvaging reader reads to the end"),
+        false => {
+            assert_eq!(reading.gaps, 0, "only a salvaging reader skips");
+            assert_eq!(reading.damage.is_some(), matches!(reading.end, Some(End::Damaged { .. })));
+        }
+    }
+    Some(reading)
+}
+
+fn check_log(bytes: &[u8]) {
+    let id = reseal::log_id(bytes);
+    for expect_complete in [false, true] {
+        let strict = read(bytes, id, ReadOptions { expect_complete, salvage: false });
+        let salvaged = read(bytes, id, ReadOptions { expect_complete, salvage: true });
+        let (Some(strict), Some(salvaged)) = (strict, salvaged) else { continue };
+        assert!(salvaged.records.starts_with(&strict.records), "salvage lost records");
+        if strict.damage.is_none() {
+            assert_eq!(strict, salvaged, "salvage changes what is whole");
+        }
+        let Some(End::Torn { offset } | End::Clean { offset } | End::Closed { offset }) = strict.end else {
+            continue;
+        };
+        if !expect_complete || matches!(strict.end, Some(End::Closed { .. })) {
+            // Nothing behind the end of the log is part of it.
+            let cut = &bytes[..offset as usize];
+            let again = read(cut, id, ReadOptions { expect_complete, salvage: false }).expect("still a log");
+            assert_eq!(again.records, strict.records, "what lies behind the end matters");
+            assert_eq!((again.damage, again.gaps), (None, 0));
+        }
+    }
+    check_replay(bytes, id);
+}
+
+fn check_replay(bytes: &[u8], id: u64) {
+    let (fs, dir) = (empty_fs(), Path::new("db"));
+    put(&fs, &log_path(dir, id), bytes);
+    let run = |salvage: bool| {
+        let memtable = Memtable::new(16 << 10, true);
+        let mut last = 0;
+        let mut applied = 0u64;
+        let replayed = replay(&fs, dir, &[id], salvage, |log, seq, op| {
+            assert_eq!(log, id);
+            assert!(seq > last && seq <= MAX_SEQNO, "write {seq} follows write {last}");
+            (last, applied) = (seq, applied + 1);
+            insert(&memtable, op, seq);
+            Ok(())
+        });
+        let entries = memtable.entries();
+        replayed.map(|replayed| (replayed.last_seq, last, applied, entries))
+    };
+    let (strict, salvaged) = (run(false), run(true));
+    if let Ok((replayed, last, ..)) = &strict {
+        assert_eq!(replayed, last, "the last write is the last one applied");
+        assert_eq!(strict.as_ref().ok(), salvaged.as_ref().ok(), "salvage changes what is whole");
+    }
+    let _ = dump_log(&fs, &log_path(dir, id), &mut std::io::sink());
+}
+
+fn insert(memtable: &Memtable, op: &BatchOp<'_>, seq: SeqNo) {
+    match op {
+        BatchOp::Put { key, value, .. } => memtable.insert(key, Digest::of(key), seq, Kind::Put, value),
+        BatchOp::Delete { key, .. } => memtable.insert(key, Digest::of(key), seq, Kind::Delete, &[]),
+        BatchOp::DeleteRange { start, end, .. } => memtable.insert_range_tombstone(start, *end, seq),
+    }
+}
+
+/// A manifest, read as opening a database and `tamis dump` read it; and the same bytes as one edit.
+pub fn manifest(bytes: &[u8]) {
+    if let Ok(edit) = VersionEdit::decode(bytes) {
+        check_edit(&edit);
+    }
+    check_manifest(bytes);
+    let sealed = reseal::log(bytes);
+    if sealed != bytes {
+        check_manifest(&sealed);
+    }
+}
+
+fn check_edit(edit: &VersionEdit) {
+    let mut bytes = Vec::new();
+    edit.encode(&mut bytes);
+    assert_eq!(VersionEdit::decode(&bytes).as_ref(), Ok(edit), "an edit does not survive being written");
+}
+
+fn check_manifest(bytes: &[u8]) {
+    let number = reseal::log_id(bytes);
+    let (fs, dir) = (empty_fs(), Path::new("db"));
+    put(&fs, &manifest_path(dir, number), bytes);
+    let _ = read_edits(&fs, &manifest_path(dir, number), number, |_, edit| {
+        check_edit(&edit);
+        Ok(())
+    });
+    let _ = dump_manifest(&fs, &manifest_path(dir, number), &mut std::io::sink());
+    if set_current(&fs, dir, number).is_err() || fs.list(dir).is_ok_and(|names| names.len() != 2) {
+        return;
+    }
+    let state = match Manifest::open(&fs, dir) {
+        Ok(loaded) => loaded.expect("there is a CURRENT").state,
+        Err(_) => {
+            // Not even an answer about the database: all that is asked is an error.
+            assert!(Db::open_read_only(dir, options(&fs)).is_err());
+            return;
+        }
+    };
+    check_state(&state);
+    check_opening(&fs, &state);
+}
+
+/// The state must survive being written as the first record of the next manifest.
+fn check_state(state: &ManifestState) {
+    let mut rebuilt = ManifestState::default();
+    rebuilt.apply(&state.snapshot()).expect("a snapshot applies to nothing");
+    assert_eq!(&rebuilt, state, "a state differs from its snapshot");
+    let (fs, dir) = (empty_fs(), Path::new("db"));
+    Manifest::create(&fs, dir, 1, state).expect("memory takes it").close().expect("memory takes it");
+    set_current(&fs, dir, 1).expect("memory takes it");
+    let loaded = Manifest::open(&fs, dir).expect("what was just written can be read").expect("it is there");
+    assert_eq!(&loaded.state, state, "a rolled manifest says something else");
+}
+
+/// A database that could be opened can be opened again, with what was written in between.
+fn check_opening(fs: &MemFs, state: &ManifestState) {
+    let small =
+        |text: &str| KeyspaceOptions::from_text(text).is_ok_and(|o| o.memtable_bytes <= MOST_MEMTABLE_BYTES);
+    if !state.keyspaces.values().all(|keyspace| small(&keyspace.options)) {
+        return;
+    }
+    let dir = Path::new("db");
+    if let Ok(db) = Db::open_read_only(dir, options(fs)) {
+        db.iter().for_each(drop);
+        let _ = (db.stats(), db.verify(), db.get("key"));
+    }
+    let Ok(db) = Db::open(dir, options(fs)) else { return };
+    db.put("key", "value").expect("an open database takes a write");
+    db.close().expect("memory takes it");
+    let db = Db::open(dir, options(fs)).expect("what was closed opens again");
+    assert_eq!(db.get("key").expect("memory can be read").as_deref(), Some(&b"value"[..]));
+}
+
+fn options(fs: &MemFs) -> Options {
+    let mut options = Options { cache_bytes: 0, background_threads: 1, ..Options::default() };
+    options.keyspace.memtable_bytes = 16 << 10;
+    options.keyspace.auto_compaction = false;
+    // As many levels as there can be, so that hostile tables are looked for before a level is refused.
+    options.keyspace.levels = 16;
+    options.file_system = Some(std::sync::Arc::new(fs.clone()));
+    options
+}

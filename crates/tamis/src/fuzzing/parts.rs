@@ -1,0 +1,230 @@
+//! The small formats: batches, data blocks, filters, range tombstones, options.
+
+use tamis_filter::{Digest, FilterError, PointFilter};
+
+use super::reseal;
+use crate::batch::{BatchOp, Ops, WriteBatch};
+use crate::db::commit::RecordHeader;
+use crate::key::{KeyBytes, MAX_KEY_BYTES, MAX_SEQNO, SeqNo};
+use crate::options::{KeyspaceOptions, Options};
+use crate::table::{BlockView, Lookup};
+use crate::tree::tombstones::{RangeTombstone, Tombstones};
+
+/// The operations of a batch, as a record of the log holds them; and the same bytes with a record's header.
+pub fn batch(bytes: &[u8]) {
+    check_ops(bytes);
+    if let Some((header, operations)) = RecordHeader::decode(bytes) {
+        let mut again = Vec::new();
+        header.encode(&mut again);
+        assert_eq!(again, bytes[..bytes.len() - operations.len()], "a header has one form");
+        check_ops(operations);
+    }
+}
+
+fn check_ops(bytes: &[u8]) {
+    let mut ops = Ops::new(bytes);
+    let decoded: Result<Vec<BatchOp<'_>>, _> = ops.by_ref().collect();
+    assert!(ops.next().is_none(), "operations end after the first error");
+    let Ok(decoded) = decoded else { return };
+    let mut again = WriteBatch::new();
+    let mut rebuilt = 0;
+    for op in &decoded {
+        match *op {
+            BatchOp::Put { keyspace, key, value } => _ = again.put_id(keyspace, key, value),
+            BatchOp::Delete { keyspace, key } => _ = again.delete_id(keyspace, key),
+            BatchOp::DeleteRange { keyspace, start, end } => {
+                // The bound behind the longest key is in no caller's power.
+                if start.len() > MAX_KEY_BYTES || end.is_some_and(|end| end.len() > MAX_KEY_BYTES) {
+                    continue;
+                }
+                match end {
+                    Some(end) => again.delete_range_id(keyspace, start..end),
+                    None => again.delete_range_id(keyspace, start..),
+                };
+            }
+        }
+        rebuilt += 1;
+    }
+    again.check().expect("what was decoded is within the limits");
+    assert_eq!(again.len(), rebuilt, "an operation vanished");
+    if rebuilt == decoded.len() {
+        assert_eq!(again.bytes(), bytes, "an operation has one form");
+    }
+}
+
+/// The content of an uncompressed data block.
+pub fn data_block(bytes: &[u8]) {
+    let Ok(view) = BlockView::parse(bytes) else { return };
+    let entries: Option<Vec<(Vec<u8>, SeqNo)>> = (0..view.len()).map(|i| entry(&view, i)).collect();
+    let beyond = view.len();
+    assert!(view.copy_key(beyond, &mut Vec::new()).is_err(), "there is nothing behind the last entry");
+    let probes: [&[u8]; 4] = [b"", b"key", &[0xFF; 9], bytes];
+    for key in probes {
+        interrogate(&view, key);
+    }
+    let Some(entries) = entries else { return };
+    let is_before = |a: &(Vec<u8>, SeqNo), b: &(Vec<u8>, SeqNo)| a.0 < b.0 || (a.0 == b.0 && a.1 > b.1);
+    let sorted = entries.windows(2).all(|pair| is_before(&pair[0], &pair[1]));
+    for (i, (key, seq)) in entries.iter().enumerate().step_by((entries.len() / 64).max(1)) {
+        interrogate(&view, key);
+        if sorted && *seq <= MAX_SEQNO {
+            assert_eq!(view.lower_bound(key, *seq), Ok(i), "a search in a sorted block finds every entry");
+            let (found, _) = view.find(key, None, *seq).expect("every entry was read before");
+            assert_eq!(found, Lookup::Found { index: i });
+        }
+    }
+}
+
+/// Reads everything about one entry in every way there is; `None` if any of it is damaged.
+fn entry(view: &BlockView<'_>, i: usize) -> Option<(Vec<u8>, SeqNo)> {
+    let _ = (view.kind(i), view.value(i));
+    let mut key = Vec::new();
+    view.copy_key(i, &mut key).ok()?;
+    assert_eq!(view.compare_key(i, &key), Ok(std::cmp::Ordering::Equal));
+    assert_eq!(view.key_equals(i, &key), Ok(true));
+    key.push(0);
+    assert_eq!(view.key_equals(i, &key), Ok(false));
+    assert_eq!(view.compare_key(i, &key), Ok(std::cmp::Ordering::Less));
+    key.pop();
+    if let Some(whole) = view.whole_key(i).expect("its record was read before") {
+        assert_eq!(whole.len, key.len(), "a whole key is the key");
+    }
+    Some((key, view.seq(i).ok()?))
+}
+
+fn interrogate(view: &BlockView<'_>, key: &[u8]) {
+    for snapshot in [0, 1, MAX_SEQNO] {
+        let _ = view.lower_bound(key, snapshot);
+        for digest in [None, Some(Digest::of(key)), Some(Digest::from_u64(u64::MAX))] {
+            if let Ok((Lookup::Found { index }, _)) = view.find(key, digest, snapshot) {
+                assert_eq!(view.key_equals(index, key), Ok(true), "the entry of another key");
+                assert!(view.seq(index).is_ok_and(|seq| seq <= snapshot), "an entry that is too new");
+            }
+        }
+    }
+}
+
+/// A serialised point filter, checksum and all.
+pub fn filter(bytes: &[u8]) {
+    check_filter(bytes);
+    let sealed = reseal::filter(bytes);
+    if sealed != bytes {
+        assert!(
+            !matches!(PointFilter::open(&sealed), Err(FilterError::Checksum)),
+            "the checksum is not the one that the format's page describes"
+        );
+        check_filter(&sealed);
+    }
+}
+
+fn check_filter(bytes: &[u8]) {
+    use tamis_filter::PointFilterRef;
+    let digests =
+        (0..200u64).map(|i| Digest::of(&i.to_le_bytes())).chain([0, 1, u64::MAX].map(Digest::from_u64));
+    let unverified = PointFilterRef::open_unverified(bytes);
+    if let Ok(filter) = &unverified {
+        digests.clone().for_each(|digest| _ = filter.contains(digest));
+        let _ = (filter.kind(), filter.bits_per_key(), filter.expected_rate());
+    }
+    let (borrowed, owned) = (PointFilter::open_ref(bytes), PointFilter::open(bytes));
+    assert_eq!(borrowed.is_ok(), owned.is_ok());
+    let (Ok(borrowed), Ok(owned)) = (borrowed, owned) else { return };
+    let unverified = unverified.expect("what can be opened can be opened unverified");
+    assert_eq!(owned.to_bytes(), bytes, "a filter has one form");
+    assert_eq!(owned.encoded_len(), bytes.len());
+    assert!(owned.memory_bytes() <= bytes.len() + 256, "a filter takes more memory than its bytes justify");
+    assert!((0.0..=1.0).contains(&owned.expected_rate()), "a rate of {}", owned.expected_rate());
+    for digest in digests {
+        let answer = owned.contains(digest);
+        assert_eq!((borrowed.contains(digest), unverified.contains(digest)), (answer, answer));
+    }
+}
+
+/// A table's range tombstones.
+pub fn tombstones(bytes: &[u8]) {
+    let Some(set) = Tombstones::decode(bytes) else { return };
+    let mut again = Vec::new();
+    set.encode(&mut again);
+    assert_eq!(again, bytes, "a set of range tombstones has one form");
+    let all: Vec<RangeTombstone> = set.iter().collect();
+    if all.len() > 256 {
+        return;
+    }
+    assert_eq!(Tombstones::fragment(all.clone()), set, "a fragmented set is fragmented");
+    assert_eq!(Tombstones::merge([&set, &set]), set, "a set merged with itself is itself");
+
+    let mut borders: Vec<KeyBytes> =
+        set.fragments().iter().flat_map(|f| [Some(f.start.clone()), f.end.clone()]).flatten().collect();
+    borders.extend(borders.clone().iter().map(|key| [key, &[0][..]].concat().into()));
+    borders.extend([[][..].into(), [0xFF; 3][..].into()]);
+    let snapshots = [0, 1, MAX_SEQNO / 2, MAX_SEQNO];
+    let covers =
+        |t: &RangeTombstone, key: &[u8]| *t.start <= *key && t.end.as_ref().is_none_or(|end| **end > *key);
+    for key in &borders {
+        for snapshot in snapshots.into_iter().chain(all.iter().map(|t| t.seq)) {
+            let expected = all.iter().filter(|t| covers(t, key) && t.seq <= snapshot).map(|t| t.seq).max();
+            assert_eq!(set.cover(key, snapshot), expected.unwrap_or(0), "at {key:?} as of {snapshot}");
+        }
+        assert_eq!(set.fragment_at(key).is_some(), all.iter().any(|t| covers(t, key)));
+    }
+    if let [lower, .., upper] = &borders[..] {
+        let clipped = set.clip(lower, Some(upper));
+        for key in &borders {
+            let inside = lower <= key && key < upper;
+            let expected = if inside { set.cover(key, MAX_SEQNO) } else { 0 };
+            assert_eq!(
+                clipped.cover(key, MAX_SEQNO),
+                expected,
+                "clipping changes what is deleted at {key:?}"
+            );
+        }
+    }
+    // Whatever a compaction may forget, no reader may notice.
+    let readers = [MAX_SEQNO / 2, MAX_SEQNO];
+    let kept = set.retain_visible(&readers, false);
+    for key in &borders {
+        for reader in readers {
+            assert_eq!(
+                kept.cover(key, reader),
+                set.cover(key, reader),
+                "at {key:?} for the reader at {reader}"
+            );
+        }
+    }
+}
+
+/// The text form of options, of a database and of a keyspace.
+pub fn options(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    match Options::from_text(text) {
+        Ok(options) => {
+            options.check().expect("what was read was checked");
+            assert_eq!(
+                Options::from_text(&options.to_text()),
+                Ok(options),
+                "options do not survive being printed"
+            );
+        }
+        Err(error) => assert!(error.to_string().len() < 1000, "an error repeats all of a hostile text"),
+    }
+    match KeyspaceOptions::from_text(text) {
+        Ok(options) => {
+            options.check().expect("what was read was checked");
+            assert_eq!(KeyspaceOptions::from_text(&options.to_text()), Ok(options));
+        }
+        Err(error) => assert!(error.to_string().len() < 1000, "an error repeats all of a hostile text"),
+    }
+    let mut options = Options::default();
+    for line in text.lines() {
+        let (name, value) = line.split_once('=').unwrap_or((line, ""));
+        let before = options.clone();
+        if options.set(name.trim(), value).is_err() {
+            assert_eq!(options, before, "a refused value changes something");
+        }
+    }
+    // Values that were accepted one by one may not fit together; each may be printed all the same.
+    let printed = options.to_text();
+    if options.check().is_ok() {
+        assert_eq!(Options::from_text(&printed), Ok(options));
+    }
+}

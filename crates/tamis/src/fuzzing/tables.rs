@@ -1,0 +1,162 @@
+//! Table files.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tamis_filter::Digest;
+
+use super::{parts, put, reseal};
+use crate::cache::BlockCache;
+use crate::db::inspect::dump_table;
+use crate::error::StorageError;
+use crate::io::MemFs;
+use crate::key::{Kind, MAX_SEQNO, SeqNo};
+use crate::table::{CursorOptions, ReaderConfig, Table, TableCursor, TableLookup, Verify};
+
+/// So many entries of a table are looked up one by one.
+const LOOKUPS: usize = 24;
+
+/// One entry: key, sequence number, kind, value.
+type Entry = (Vec<u8>, SeqNo, Kind, Vec<u8>);
+
+/// Entries up to the end or the first error; and whether it was an error.
+type Walk = (Vec<Entry>, bool);
+
+/// A table file, read in all the ways in which the engine reads one.
+pub fn table(bytes: &[u8]) {
+    check_table(bytes);
+    let sealed = reseal::table(bytes, true);
+    if sealed != bytes {
+        check_table(&sealed);
+    }
+}
+
+/// The ways of reading: mapped or not, with a cache or without, index pinned or not, read ahead or not.
+fn ways() -> [(ReaderConfig, CursorOptions); 4] {
+    let plain = CursorOptions { fill_cache: true, read_ahead: 0 };
+    let ahead = CursorOptions { fill_cache: false, read_ahead: 1 };
+    let cache = || Some(Arc::new(BlockCache::new(1 << 20, 4096)));
+    [
+        (ReaderConfig { map: true, pin_metadata: true, verify: Verify::Once, cache: None }, plain),
+        (ReaderConfig { map: true, pin_metadata: false, verify: Verify::Always, cache: cache() }, plain),
+        (ReaderConfig { map: false, pin_metadata: false, verify: Verify::Once, cache: cache() }, plain),
+        (ReaderConfig { map: false, pin_metadata: true, verify: Verify::Once, cache: None }, ahead),
+    ]
+}
+
+fn check_table(bytes: &[u8]) {
+    let (fs, path) = (MemFs::new(), Path::new("000001.tam"));
+    put(&fs, path, bytes);
+    let mut first: Option<Option<(Walk, Walk)>> = None;
+    for (config, options) in ways() {
+        let table = match Table::open(&fs, path, 1, config) {
+            Ok(table) => table,
+            Err(StorageError::Corrupt(_)) => {
+                assert!(*first.get_or_insert(None) == None, "one way of reading opens what another refuses");
+                continue;
+            }
+            Err(other) => panic!("reading memory failed: {other}"),
+        };
+        let walks = (forward(&table, options), backward(&table, options));
+        if first.is_none() {
+            check_content(&table, &walks.0);
+        }
+        let known = first.get_or_insert_with(|| Some(walks.clone()));
+        assert_eq!(known.as_ref(), Some(&walks), "the ways of reading disagree");
+        let ((mut there, there_failed), (back, back_failed)) = walks;
+        if !there_failed && !back_failed {
+            there.reverse();
+            assert_eq!(there, back, "backwards is another table");
+        }
+    }
+    let dumped = dump_table(&fs, path, &mut std::io::sink());
+    if let Some(Some(((_, failed), _))) = first {
+        assert!(!failed || dumped.is_err(), "a dump hides damage");
+    }
+}
+
+fn entry(cursor: &TableCursor) -> Entry {
+    let (key, value) = (cursor.key().to_vec(), cursor.value().to_vec());
+    assert_eq!(&cursor.pinned_value()[..], value);
+    assert!(cursor.pinned_key().is_none_or(|pinned| pinned[..] == key[..]));
+    (key, cursor.seq(), cursor.kind(), value)
+}
+
+fn walk(
+    table: &Arc<Table>,
+    options: CursorOptions,
+    start: fn(&mut TableCursor) -> Result<(), StorageError>,
+    step: fn(&mut TableCursor) -> Result<(), StorageError>,
+) -> Walk {
+    let mut cursor = TableCursor::new(table.clone(), options);
+    let mut entries = Vec::new();
+    let mut moved = start(&mut cursor);
+    while moved.is_ok() && cursor.valid() {
+        entries.push(entry(&cursor));
+        moved = step(&mut cursor);
+    }
+    assert!(!cursor.valid(), "a cursor that failed is at no entry");
+    (entries, moved.is_err())
+}
+
+fn forward(table: &Arc<Table>, options: CursorOptions) -> Walk {
+    walk(table, options, TableCursor::seek_to_first, TableCursor::next)
+}
+
+fn backward(table: &Arc<Table>, options: CursorOptions) -> Walk {
+    walk(table, options, TableCursor::seek_to_last, TableCursor::prev)
+}
+
+fn check_content(table: &Arc<Table>, (entries, failed): &Walk) {
+    if let Ok(Some(bytes)) = table.filter_bytes() {
+        parts::filter(&bytes);
+    }
+    if let Ok(Some(bytes)) = table.tombstone_bytes() {
+        parts::tombstones(&bytes);
+    }
+    let report = table.check();
+    let is_sound = report.problems.is_empty();
+    assert!(!failed || !is_sound, "a check overlooks what a walk trips over");
+    let mut cursor = TableCursor::new(table.clone(), CursorOptions::default());
+    let step = (entries.len() / LOOKUPS).max(1);
+    for (i, (key, seq, kind, value)) in entries.iter().enumerate().step_by(step) {
+        let behind = [&key[..], &[0]].concat();
+        for wanted in [key, &behind] {
+            for digest in [None, Some(Digest::of(wanted))] {
+                for snapshot in [*seq, MAX_SEQNO, 0] {
+                    let found = table.get(wanted, digest, snapshot, &mut ());
+                    if is_sound {
+                        check_lookup(entries, wanted, snapshot, found);
+                    }
+                }
+            }
+        }
+        let sought = cursor.seek(key, *seq).map(|()| cursor.valid().then(|| entry(&cursor)));
+        let before = cursor.seek_before(key).map(|()| cursor.valid().then(|| entry(&cursor)));
+        if is_sound {
+            let here = (key.clone(), *seq, *kind, value.clone());
+            assert_eq!(sought.expect("a sound table can be read"), Some(here));
+            let expected = entries[..i].iter().rev().find(|(other, ..)| other < key);
+            assert_eq!(before.expect("a sound table can be read").as_ref(), expected);
+        }
+    }
+    if is_sound {
+        assert_eq!(
+            (report.entries, table.properties().entries),
+            (entries.len() as u64, entries.len() as u64)
+        );
+        let is_before = |a: &Entry, b: &Entry| a.0 < b.0 || (a.0 == b.0 && a.1 > b.1);
+        assert!(entries.windows(2).all(|pair| is_before(&pair[0], &pair[1])), "a check overlooks disorder");
+    }
+}
+
+fn check_lookup(entries: &[Entry], key: &[u8], snapshot: SeqNo, found: Result<TableLookup, StorageError>) {
+    let from =
+        entries.partition_point(|(other, seq, ..)| &other[..] < key || (other == key && *seq > snapshot));
+    let expected = entries.get(from).filter(|(other, ..)| other == key);
+    let found = match found.expect("a sound table can be read") {
+        TableLookup::Found { seq, kind, value } => Some((key.to_vec(), seq, kind, value.to_vec())),
+        TableLookup::Absent => None,
+    };
+    assert_eq!(found.as_ref(), expected, "{key:?} as of {snapshot}");
+}
