@@ -206,6 +206,11 @@ impl<'a> BlockView<'a> {
         Ok(None)
     }
 
+    /// The hash index: for each bucket the number of its key's newest entry, or one of the two marks.
+    pub(crate) fn buckets(&self) -> &'a [u8] {
+        &self.data[self.shape.buckets..self.shape.buckets + self.shape.bucket_count]
+    }
+
     /// The stored key record of entry `i` (shared-length byte and suffix) as a range of `data`.
     #[inline]
     fn key_record(&self, i: usize) -> Result<Span, Damage> {

@@ -3,7 +3,7 @@
 
 use tamis_filter::Digest;
 
-use super::block::{BlockView, Lookup};
+use super::block::{BUCKET_COLLISION, BlockView, Lookup, bucket_of};
 use super::frame::Damage;
 use super::index::{BlockAt, Index};
 use super::properties::Properties;
@@ -169,6 +169,15 @@ fn check_block(
     }
     if key > index.separator(at.index) {
         report.problem(at.offset, "the block's last key is behind the separator after it");
+    }
+    // A bucket of no key that names an entry is not noticed above; a lookup of an absent key would trip over it.
+    for (bucket, &entry) in view.buckets().iter().enumerate().filter(|(_, entry)| **entry < BUCKET_COLLISION)
+    {
+        let leads_there = view.copy_key(entry.into(), &mut key).is_ok()
+            && bucket_of(Digest::of(&key), view.bucket_count()) == bucket;
+        if !leads_there {
+            report.problem(at.offset, format!("bucket {bucket} of the hash index names entry {entry}"));
+        }
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use tamis_filter::Digest;
 use super::support::*;
 use crate::error::StorageError;
 use crate::key::{Kind, MAX_SEQNO};
-use crate::table::block::BlockView;
+use crate::table::block::{BUCKET_EMPTY, BlockView};
 use crate::table::block_builder::BlockBuilder;
 use crate::table::*;
 
@@ -124,6 +124,33 @@ fn a_check_notices_what_checksums_cannot() {
     builder.finish(None, None, ExtraProperties::default()).unwrap();
     let problems = open(&fs, mapped()).unwrap().check().problems;
     assert!(problems.iter().any(|(_, what)| what.contains("hash index")), "{problems:?}");
+}
+
+/// A bucket of no key that names an entry sends a lookup of some absent key to that entry; if there is none of the
+/// number, the lookup is an error, in a table that a check called sound. A check looks into every bucket now.
+#[test]
+fn a_check_notices_a_bucket_of_no_key_that_names_an_entry() {
+    let fs = TestFs::default();
+    write(&fs, &small_model()[..8], &TableOptions::default(), None, None);
+    let good = fs.bytes(table_path());
+    let table = open(&fs, mapped()).unwrap();
+    assert_eq!(table.check().problems, vec![]);
+    let at = table.index(&mut ()).unwrap().block(0).unwrap();
+    let buckets = BlockView::parse(&table.fresh_block(at).unwrap()).unwrap().buckets().to_vec();
+    let place = good.windows(buckets.len()).position(|bytes| bytes == buckets).unwrap();
+    let empty = place + buckets.iter().position(|&bucket| bucket == BUCKET_EMPTY).unwrap();
+    // An entry of another bucket, and no entry at all.
+    for entry in [3, 200] {
+        let mut bad = good.clone();
+        bad[empty] = entry;
+        let sum_at = at.span as usize - 8;
+        let sum = xxhash_rust::xxh3::xxh3_64_with_seed(&bad[..sum_at], at.offset);
+        bad[sum_at..sum_at + 8].copy_from_slice(&sum.to_le_bytes());
+        fs.put(table_path(), bad);
+        let problems = open(&fs, mapped()).unwrap().check().problems;
+        let named = format!("names entry {entry}");
+        assert!(problems.iter().any(|(_, what)| what.contains(&named)), "{problems:?}");
+    }
 }
 
 /// Asks a block everything; answers do not matter, returning does.
