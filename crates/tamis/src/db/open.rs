@@ -9,7 +9,7 @@ use arc_swap::ArcSwap;
 
 use crate::cache::BlockCache;
 use crate::db::commit::{LogState, insert, new_memtable};
-use crate::db::inner::{DbInner, KeyspaceInner, State};
+use crate::db::inner::{ClosedLog, DbInner, KeyspaceInner, State};
 use crate::db::replay::{Replayed, replay};
 use crate::error::{OpenError, StorageError};
 use crate::io::{DirectFs, DiskFs, FileSystem, write_file_atomically};
@@ -301,6 +301,12 @@ fn recover(
     let last_seq = replayed.last_seq.max(db.visible());
     db.visible_seq.store(last_seq, Ordering::Release);
     if db.read_only {
+        // What was read belongs to what is shown: `verify` reads it again, `stats` counts it.
+        for &id in logs {
+            let path = log_path(&db.dir, id);
+            let bytes = db.fs.file_len(&path).map_err(|e| StorageError::io("read", &path, &e))?;
+            db.state().logs.push(ClosedLog { id, bytes, linked: true });
+        }
         return Ok(());
     }
     for keyspace in keyspaces.values() {
