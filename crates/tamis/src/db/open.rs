@@ -13,12 +13,12 @@ use crate::db::inner::{ClosedLog, DbInner, KeyspaceInner, State};
 use crate::db::replay::{Replayed, replay};
 use crate::error::{OpenError, StorageError};
 use crate::io::{DirectFs, DiskFs, FileSystem, write_file_atomically};
-use crate::key::SeqNo;
+use crate::key::{MAX_SEQNO, SeqNo};
 use crate::options::{ChecksumMode, Incompatible, KeyspaceOptions, Options, ReadMode, incompatible};
 use crate::read::ReadCounters;
 use crate::select::TableFilters;
 use crate::table::{ReaderConfig, Verify};
-use crate::tree::edit::VersionEdit;
+use crate::tree::edit::{NUMBER_LIMIT, VersionEdit};
 use crate::tree::files::{FileKind, lock_path, log_path, manifest_path, options_path, parse};
 use crate::tree::manifest::{LoadedManifest, Manifest};
 use crate::tree::meta::{DEFAULT_KEYSPACE, KeyspaceId, LogId};
@@ -68,9 +68,11 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
     let (tree, manifest_number, manifest_end) = match Manifest::open(&*fs, dir)? {
         Some(LoadedManifest { state, number, end }) => {
             if let End::Torn { offset } = &end {
-                let path = crate::tree::files::manifest_path(dir, number);
+                let path = manifest_path(dir, number);
                 warnings.push(format!("{}: cut at offset {offset}: the last edit is torn", path.display()));
             }
+            check_state(&state)
+                .map_err(|what| StorageError::corrupt(&manifest_path(dir, number), None, what))?;
             (state, number, Some(end))
         }
         None if read_only => return Err(OpenError::NotFound { path: dir.to_owned() }),
@@ -94,11 +96,16 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
     let names = fs.list(dir).map_err(|e| io("list", dir, e))?;
     let files: Vec<(String, FileKind)> =
         names.into_iter().filter_map(|name| parse(&name).map(|kind| (name, kind))).collect();
-    let largest = files.iter().map(|(_, kind)| match *kind {
-        FileKind::Table(number) | FileKind::Log(number) | FileKind::Manifest(number) => number,
-        _ => 0,
+    let largest = files.iter().map(|(name, kind)| match *kind {
+        FileKind::Table(number) | FileKind::Log(number) | FileKind::Manifest(number) => (number, &name[..]),
+        _ => (0, ""),
     });
-    let largest = largest.max().unwrap_or(0);
+    let (largest, name) = largest.max().unwrap_or((0, ""));
+    if largest >= NUMBER_LIMIT / 2 {
+        // The next file's number would have to be larger.
+        let what = "its number is one that no database reaches";
+        return Err(StorageError::corrupt(&dir.join(name), None, what).into());
+    }
 
     let mut keyspaces: BTreeMap<KeyspaceId, Arc<KeyspaceInner>> = BTreeMap::new();
     for (&id, stored) in &tree.keyspaces {
@@ -194,6 +201,28 @@ fn open_keyspace(
     let version =
         Version::build(stored, |id| tables[&id].clone(), |tables| Box::new(TableFilters::new(tables)));
     Ok(KeyspaceInner::with_version(id, &stored.name, options, version))
+}
+
+/// What every database has beside what its edits are checked for: the default keyspace, and numbers left to give
+/// out. Numbers start at 1 and are used one by one, so none comes near half of its range in an honest database;
+/// one at its end would make the database write what it refuses to read.
+fn check_state(tree: &ManifestState) -> Result<(), &'static str> {
+    if !tree.keyspaces.contains_key(&DEFAULT_KEYSPACE) {
+        return Err("it lacks the default keyspace");
+    }
+    let numbers = [tree.next_file, tree.next_run, tree.next_epoch];
+    let keyspaces_left = tree.next_keyspace <= KeyspaceId::MAX / 2;
+    if numbers.iter().any(|&number| number > NUMBER_LIMIT / 2) || !keyspaces_left {
+        return Err("a counter has a value that no database reaches");
+    }
+    check_last_seq(tree.last_seq)
+}
+
+fn check_last_seq(last_seq: SeqNo) -> Result<(), &'static str> {
+    match last_seq <= MAX_SEQNO / 2 {
+        true => Ok(()),
+        false => Err("it holds a sequence number that no database reaches"),
+    }
 }
 
 /// Refuses to take a directory that has lost its `CURRENT` for an empty one: a new database names its manifest
@@ -298,6 +327,9 @@ fn recover(
         doubt(db, error)?;
     }
     replayed.warnings.into_iter().for_each(|warning| db.warn(warning));
+    check_last_seq(replayed.last_seq).map_err(|what| {
+        StorageError::corrupt(&log_path(&db.dir, logs.last().copied().unwrap_or(0)), None, what)
+    })?;
     let last_seq = replayed.last_seq.max(db.visible());
     db.visible_seq.store(last_seq, Ordering::Release);
     if db.read_only {
@@ -423,3 +455,6 @@ fn remove_leftovers(db: &DbInner, files: &[(String, FileKind)]) -> Result<(), Op
     db.remove_garbage();
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

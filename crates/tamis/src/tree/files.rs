@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::tree::edit::NUMBER_LIMIT;
 use crate::tree::meta::{LogId, TableId};
 
 /// What a file in a database directory is, by its name.
@@ -88,7 +89,7 @@ pub(crate) fn parse(name: &str) -> Option<FileKind> {
 }
 
 fn number(digits: &str) -> Option<u64> {
-    let number = digits.parse().ok()?;
+    let number = digits.parse().ok().filter(|number| *number < NUMBER_LIMIT)?;
     (format!("{number:06}") == digits).then_some(number)
 }
 
@@ -99,7 +100,7 @@ mod tests {
     #[test]
     fn every_name_parses_to_what_it_was_made_from() {
         let dir = Path::new("/db");
-        for id in [0, 12, 999_999, 1_000_000, u64::MAX] {
+        for id in [0, 12, 999_999, 1_000_000, NUMBER_LIMIT - 1] {
             let made = [
                 (table_path(dir, id), FileKind::Table(id)),
                 (log_path(dir, id), FileKind::Log(id)),
@@ -132,6 +133,8 @@ mod tests {
             "MANIFEST-000001.log",
             "current",
             "99999999999999999999.log",
+            "18446744073709551615.log",
+            "72057594037927936.tam",
         ];
         for name in names {
             assert_eq!(parse(name), None, "{name}");

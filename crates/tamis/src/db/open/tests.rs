@@ -1,0 +1,84 @@
+//! Directories that no engine wrote: whatever is in them, opening gives a database or an error.
+
+use super::*;
+use crate::Db;
+use crate::io::{MemFs, Usage};
+use crate::tree::manifest::set_current;
+
+fn options(fs: &MemFs) -> Options {
+    let mut options = Options { file_system: Some(Arc::new(fs.clone())), ..Options::default() };
+    options.keyspace.memtable_bytes = 64 << 10;
+    options
+}
+
+/// A database whose manifest says exactly this.
+fn stored(state: &ManifestState) -> MemFs {
+    let (fs, dir) = (MemFs::new(), Path::new("db"));
+    fs.create_dir_all(dir).unwrap();
+    Manifest::create(&fs, dir, 1, state).unwrap().close().unwrap();
+    set_current(&fs, dir, 1).unwrap();
+    fs
+}
+
+fn refusal(opened: Result<Db, OpenError>) -> String {
+    match opened.unwrap_err() {
+        OpenError::Storage(StorageError::Corrupt(damage)) => damage.to_string(),
+        other => panic!("{other}"),
+    }
+}
+
+/// An intact manifest without the keyspace that "always exists" made opening panic.
+#[test]
+fn a_manifest_without_the_default_keyspace_is_damage() {
+    let fs = stored(&ManifestState::default());
+    for opened in [Db::open_read_only("db", options(&fs)), Db::open("db", options(&fs))] {
+        let message = refusal(opened);
+        assert!(message.contains("default keyspace") && message.contains("MANIFEST-000001"), "{message}");
+    }
+}
+
+/// A counter at the end of its range was taken; the database then wrote numbers beyond it into its next manifest,
+/// which it refused to read from then on, or into a memtable, which panics on them.
+#[test]
+fn counters_with_no_numbers_left_are_damage() {
+    let set: [fn(&mut ManifestState); 5] = [
+        |state| state.next_file = NUMBER_LIMIT,
+        |state| state.next_run = NUMBER_LIMIT,
+        |state| state.next_epoch = NUMBER_LIMIT,
+        |state| state.next_keyspace = KeyspaceId::MAX,
+        |state| state.last_seq = MAX_SEQNO,
+    ];
+    for (i, set) in set.into_iter().enumerate() {
+        let mut state = ManifestState::new(DEFAULT_NAME, "");
+        set(&mut state);
+        let message = refusal(Db::open("db", options(&stored(&state))));
+        assert!(message.contains("that no database reaches"), "{i}: {message}");
+    }
+    let mut state = ManifestState::new(DEFAULT_NAME, "");
+    (state.next_file, state.last_seq) = (NUMBER_LIMIT / 4, MAX_SEQNO / 4);
+    let fs = stored(&state);
+    for value in ["one", "two"] {
+        let db = Db::open("db", options(&fs)).unwrap();
+        db.put("key", value).unwrap();
+        db.flush().unwrap();
+        assert_eq!(db.get("key").unwrap().unwrap(), value);
+    }
+}
+
+/// The number of the next file is larger than that of every file in the directory. A file of the largest number
+/// made that overflow (or, a little smaller, end beyond what a manifest can say).
+#[test]
+fn a_stray_file_with_a_huge_number_is_named_or_ignored() {
+    let stray = |name: &str| {
+        let fs = stored(&ManifestState::new(DEFAULT_NAME, ""));
+        fs.create(&Path::new("db").join(name), Usage::Log).unwrap();
+        Db::open("db", options(&fs))
+    };
+    for name in ["72057594037927935.log", "72057594037927935.tam", "MANIFEST-72057594037927935"] {
+        let message = refusal(stray(name));
+        assert!(message.contains(name), "{message}");
+    }
+    for name in ["18446744073709551615.log", "MANIFEST-18446744073709551615", "72057594037927936.tam"] {
+        stray(name).expect("no file of a database is called that");
+    }
+}
