@@ -3,8 +3,7 @@
 use tamis_filter::{Digest, FilterError, PointFilter};
 
 use super::reseal;
-use crate::batch::{BatchOp, Ops, WriteBatch};
-use crate::db::commit::RecordHeader;
+use crate::batch::{GroupHeader, BatchOp, Ops, WriteBatch};
 use crate::key::{KeyBytes, MAX_KEY_BYTES, MAX_SEQNO, SeqNo};
 use crate::options::{KeyspaceOptions, Options};
 use crate::table::{BlockView, Lookup};
@@ -13,7 +12,7 @@ use crate::tree::tombstones::{RangeTombstone, Tombstones};
 /// The operations of a batch, as a record of the log holds them; and the same bytes with a record's header.
 pub fn batch(bytes: &[u8]) {
     check_ops(bytes);
-    if let Some((header, operations)) = RecordHeader::decode(bytes) {
+    if let Ok((header, operations)) = GroupHeader::decode(bytes) {
         let mut again = Vec::new();
         header.encode(&mut again);
         assert_eq!(again, bytes[..bytes.len() - operations.len()], "a header has one form");

@@ -1,8 +1,7 @@
 //! Seeds for the corpus out of what the public API writes.
 
 use super::reseal;
-use crate::batch::WriteBatch;
-use crate::db::commit::RecordHeader;
+use crate::batch::{GroupHeader, WriteBatch};
 
 /// The parts of a table file that are formats of their own: its data blocks, its filter and its range tombstones.
 /// Empty where there is none or where the file makes no sense.
@@ -15,7 +14,7 @@ pub fn table_parts(file: &[u8]) -> (Vec<Vec<u8>>, Option<Vec<u8>>, Option<Vec<u8
 /// What a batch looks like in the log: with the header of a record that holds only it, and without.
 pub fn batch_bytes(batch: &WriteBatch) -> (Vec<u8>, Vec<u8>) {
     let mut record = Vec::new();
-    RecordHeader { first_seq: 1, count: batch.len() as u64, older_logs_synced: true }.encode(&mut record);
+    GroupHeader { first_seq: 1, count: batch.len() as u64, older_logs_synced: true }.encode(&mut record);
     record.extend_from_slice(batch.bytes());
     (record, batch.bytes().to_vec())
 }

@@ -206,9 +206,10 @@ impl<'a> BlockView<'a> {
         Ok(None)
     }
 
-    /// The hash index: for each bucket the number of its key's newest entry, or one of the two marks.
-    pub(crate) fn buckets(&self) -> &'a [u8] {
-        &self.data[self.shape.buckets..self.shape.buckets + self.shape.bucket_count]
+    /// The fingerprint stored for entry `i`. There must be a hash index.
+    pub(crate) fn fingerprint(&self, i: usize) -> Result<u8, Damage> {
+        let byte = self.data[self.shape.fingerprints..].get(..self.shape.count).and_then(|all| all.get(i));
+        byte.copied().ok_or(Damage("an entry number beyond a data block's end"))
     }
 
     /// The stored key record of entry `i` (shared-length byte and suffix) as a range of `data`.

@@ -31,7 +31,6 @@ mod trace;
 
 pub(crate) use block::{BlockView, HashAnswer, Lookup};
 pub(crate) use builder::{ExtraProperties, TableBuilder, TableOptions};
-pub(crate) use check::TableCheck;
 pub(crate) use cursor::{CursorOptions, TableCursor};
 pub(crate) use data::{HeapBlock, PinnedValue};
 pub(crate) use frame::Compression;
