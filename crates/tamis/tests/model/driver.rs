@@ -80,6 +80,8 @@ pub(crate) struct Driver {
     /// Values written so far: numbers make each one unlike all others.
     written: u64,
     copies: u64,
+    /// A checkpoint that is opened only after much has happened to the original.
+    old_copy: Option<(PathBuf, [Option<Contents>; KEYSPACES])>,
 }
 
 fn name(slot: usize) -> &'static str {
@@ -99,6 +101,7 @@ impl Driver {
             keys: universe(),
             written: 0,
             copies: 0,
+            old_copy: None,
         };
         driver.open(0);
         driver.keyspaces[0] =
@@ -113,6 +116,7 @@ impl Driver {
     fn end(mut self) {
         self.check_all();
         self.verify();
+        self.open_old_copy();
         for held in std::mem::take(&mut self.snapshots) {
             for pair in held.keyspaces.iter().flatten() {
                 self.read_snapshot(&held.snapshot, pair, &Range::all());
@@ -128,6 +132,11 @@ impl Driver {
         }
         self.check_all();
         self.verify();
+    }
+
+    /// What every keyspace holds now.
+    fn contents(&self) -> [Option<Contents>; KEYSPACES] {
+        self.keyspaces.each_ref().map(|pair| pair.as_ref().map(|pair| pair.model.clone()))
     }
 
     fn db(&self) -> &Db {
@@ -155,7 +164,8 @@ impl Driver {
             self.snapshots.clear();
             self.walks.retain(|(_, pinned)| !pinned);
         }
-        let contents = std::mem::take(&mut self.keyspaces).map(|pair| pair.map(|pair| pair.model));
+        let contents = self.contents();
+        self.keyspaces = [const { None }; KEYSPACES];
         let db = self.db.take().expect("open");
         if close {
             db.close().expect("closing");
@@ -382,19 +392,22 @@ impl Driver {
     }
 
     fn compare_copy(&self, copy: &Db) {
+        self.compare(copy, &self.contents());
+    }
+
+    /// Whether a copy holds these keyspaces and nothing else.
+    fn compare(&self, copy: &Db, keyspaces: &[Option<Contents>; KEYSPACES]) {
         assert_eq!(copy.stats().warnings, Vec::<String>::new());
-        let names: Vec<_> = (0..KEYSPACES).filter(|slot| self.keyspaces[*slot].is_some()).map(name).collect();
+        let names: Vec<_> = (0..KEYSPACES).filter(|slot| keyspaces[*slot].is_some()).map(name).collect();
         let mut found = copy.keyspaces();
         found.sort();
         assert_eq!(found, names);
-        for (slot, pair) in self.keyspaces.iter().enumerate() {
-            if let Some(pair) = pair {
-                let engine = copy.keyspace(name(slot)).expect("it is listed");
-                let pair = Pair { engine, model: pair.model.clone() };
-                let expected = pair.model.range(&Range::all());
-                check_scan(pair.engine.iter(), pair.engine.iter(), &expected);
-                self.keys.iter().for_each(|key| check_get(&pair, key));
-            }
+        for (slot, model) in keyspaces.iter().enumerate() {
+            let Some(model) = model.clone() else { continue };
+            let pair = Pair { engine: copy.keyspace(name(slot)).expect("it is listed"), model };
+            let expected = pair.model.range(&Range::all());
+            check_scan(pair.engine.iter(), pair.engine.iter(), &expected);
+            self.keys.iter().for_each(|key| check_get(&pair, key));
         }
         assert_eq!(copy.verify().expect("verifying").problems, Vec::<String>::new());
     }
@@ -413,7 +426,11 @@ impl Driver {
 
     /// A checkpoint is what the database was, whatever is done to either afterwards.
     fn checkpoint(&mut self) {
+        self.open_old_copy();
         self.copies += 1;
+        let later = self.home.root.join("later");
+        self.db().checkpoint(&later).expect("a checkpoint");
+        self.old_copy = Some((later, self.contents()));
         let path = self.home.root.join(format!("copy{}", self.copies));
         self.db().checkpoint(&path).expect("a checkpoint");
         let options = self.options(self.copies as usize);
@@ -428,6 +445,15 @@ impl Driver {
         let copy = Db::open(&path, options).expect("opening a checkpoint again");
         assert_eq!(copy.iter().count(), 1);
         drop(copy);
+        self.remove(&path);
+    }
+
+    fn open_old_copy(&mut self) {
+        let Some((path, keyspaces)) = self.old_copy.take() else { return };
+        {
+            let copy = Db::open(&path, self.options(0)).expect("opening an old checkpoint");
+            self.compare(&copy, &keyspaces);
+        }
         self.remove(&path);
     }
 
