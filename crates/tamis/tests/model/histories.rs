@@ -15,12 +15,12 @@ fn history(longest: usize) -> impl Strategy<Value = (Settings, Vec<Op>)> {
 
 #[test]
 fn the_engine_agrees_with_the_model_in_memory() {
-    for_all(2000, history(60), |(settings, ops)| Driver::run(Place::Memory, settings, ops));
+    for_all(1500, history(60), |(settings, ops)| Driver::run(Place::Memory, settings, ops));
 }
 
 #[test]
 fn the_engine_agrees_with_the_model_where_processes_die() {
-    for_all(600, history(60), |(settings, ops)| Driver::run(Place::Crashable, settings, ops));
+    for_all(500, history(60), |(settings, ops)| Driver::run(Place::Crashable, settings, ops));
 }
 
 #[test]
@@ -31,6 +31,6 @@ fn long_histories_agree_with_the_model() {
 #[test]
 fn the_engine_agrees_with_the_model_on_disk_in_every_read_mode() {
     for mode in [ReadMode::Mapped, ReadMode::Buffered, ReadMode::Direct] {
-        for_all(30, history(60), |(settings, ops)| Driver::run(Place::Disk(mode), settings, ops));
+        for_all(20, history(60), |(settings, ops)| Driver::run(Place::Disk(mode), settings, ops));
     }
 }

@@ -98,7 +98,7 @@ fn several(count: usize) -> impl Strategy<Value = Vec<Options>> {
 
 #[test]
 fn answers_do_not_depend_on_options() {
-    for_all(120, (history(), several(4)), |(history, all)| {
+    for_all(100, (history(), several(4)), |(history, all)| {
         let in_memory = |options: &Options| {
             let options = Options { file_system: Some(Arc::new(MemFs::new())), ..options.clone() };
             answers(&options, "/db".as_ref(), history)
@@ -112,7 +112,7 @@ fn answers_do_not_depend_on_options() {
 
 #[test]
 fn answers_do_not_depend_on_the_medium_or_how_it_is_read() {
-    for_all(15, (history(), several(1)), |(history, all)| {
+    for_all(8, (history(), several(1)), |(history, all)| {
         let memory = Options { file_system: Some(Arc::new(MemFs::new())), ..all[0].clone() };
         let expected = answers(&memory, "/db".as_ref(), history);
         for read_mode in [ReadMode::Mapped, ReadMode::Buffered, ReadMode::Direct] {
