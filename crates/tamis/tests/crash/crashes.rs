@@ -182,3 +182,30 @@ fn concurrent_writers_each_find_their_own_prefix_after_a_crash() {
     }
     lab::assert_no_background_panics(&"concurrent writers");
 }
+
+/// A batch of more than a MiB goes to the log in several writes, and so does a crash fall between them.
+#[test]
+fn a_crash_within_a_large_batch_leaves_all_of_it_or_nothing() {
+    let put = |space, key, len| crate::history::Write::Put { space, key, len };
+    let steps = [
+        Step::Create(1),
+        Step::Write { writes: vec![put(0, 1, 50)], synced: true },
+        Step::Write {
+            writes: vec![put(0, 1, 1_200_000), put(1, 2, 1_100_000), put(0, 3, 10)],
+            synced: false,
+        },
+        Step::Write { writes: vec![put(1, 4, 1_100_000), put(0, 4, 1_500_000)], synced: true },
+        Step::Write { writes: vec![put(1, 1, 20)], synced: false },
+    ];
+    for stop in (12..).step_by(2) {
+        let Some((fs, ledger)) = stopped_at(&steps, stop, stop).unwrap_or_else(|e| panic!("at {stop}: {e}"))
+        else {
+            break;
+        };
+        for mode in MODES {
+            let after = fs.after_crash(mode);
+            let result = survive(&after, ledger.clone(), mode, &steps[4..], 0);
+            result.unwrap_or_else(|e| panic!("stopped at {stop}, {mode:?}: {e}"));
+        }
+    }
+}

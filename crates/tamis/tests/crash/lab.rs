@@ -1,6 +1,8 @@
 //! The bench: options that make everything happen often, seeds, and an ear for panics in background threads.
 
+use std::alloc::{GlobalAlloc, Layout, System};
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Once};
 
 use proptest::strategy::{Strategy, ValueTree};
@@ -61,6 +63,49 @@ pub(crate) fn runner(seed: u64, config: Config) -> TestRunner {
 /// One value of a strategy.
 pub(crate) fn sample<S: Strategy>(strategy: &S, seed: u64) -> S::Value {
     strategy.new_tree(&mut runner(seed, Config::default())).expect("a value").current()
+}
+
+/// More memory in one piece than anything here may need, whatever a damaged length says.
+const HUGE_BYTES: usize = 64 << 20;
+
+static LARGEST: AtomicUsize = AtomicUsize::new(0);
+
+/// The system's allocator, which remembers the largest piece asked for.
+struct Watched;
+
+// SAFETY: every call is passed on unchanged to the system's allocator, which keeps the contract.
+unsafe impl GlobalAlloc for Watched {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        LARGEST.fetch_max(layout.size(), Relaxed);
+        // SAFETY: the caller's promise about `layout` is passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        LARGEST.fetch_max(layout.size(), Relaxed);
+        // SAFETY: the caller's promise about `layout` is passed on.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        LARGEST.fetch_max(new_size, Relaxed);
+        // SAFETY: the caller's promises about `ptr`, `layout` and `new_size` are passed on.
+        unsafe { System.realloc(ptr, layout, new_size) }
+    }
+
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promises about `ptr` and `layout` are passed on.
+        unsafe { System.dealloc(ptr, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Watched = Watched;
+
+/// Fails if anything asked for a huge piece of memory.
+pub(crate) fn assert_no_huge_allocation() {
+    let largest = LARGEST.load(Relaxed);
+    assert!(largest < HUGE_BYTES, "something asked for {largest} bytes in one piece");
 }
 
 static BACKGROUND_PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());

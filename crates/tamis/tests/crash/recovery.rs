@@ -1,5 +1,6 @@
 //! Crashes and failures during recovery itself.
 
+use tamis::Db;
 use tamis::io::{CrashMode, FaultPlan, FaultyFs};
 
 use crate::history::{Session, Step, steps, tour};
@@ -91,4 +92,23 @@ fn a_recovery_that_failed_can_be_tried_again() {
         }
     }
     lab::assert_no_background_panics(&"failures during recovery");
+}
+
+/// Looking at what a crash left, without the right to change it, shows what a recovery will find.
+#[test]
+fn a_read_only_opening_of_a_wreck_shows_its_state_and_changes_nothing() {
+    for (context, wreck, ledger, promised) in wrecks(4 + 4 * scale()) {
+        let before = wreck.files();
+        let reader =
+            Db::open_read_only(lab::DIR, lab::tiny(&wreck)).unwrap_or_else(|e| panic!("{context}: {e}"));
+        let seen = ledger.clone().judge(&reader, promised).unwrap_or_else(|e| panic!("{context}: {e}"));
+        assert_eq!(wreck.files(), before, "{context}");
+        let db = lab::open(&wreck).unwrap();
+        let found = ledger.clone().judge(&db, promised).unwrap();
+        assert_eq!(seen, found, "{context}");
+        // What the reader has open stays as it was, although the logs and tables are gone by now.
+        db.compact().unwrap();
+        drop(db);
+        ledger.clone().judge(&reader, promised).unwrap_or_else(|e| panic!("{context}, afterwards: {e}"));
+    }
 }
