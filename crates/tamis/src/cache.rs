@@ -114,7 +114,7 @@ impl BlockCache {
         let items = (capacity / (block_bytes + ENTRY_OVERHEAD as u64)).clamp(1, 1 << 32);
         let options = OptionsBuilder::new()
             .shards(shards)
-            .estimated_items_capacity(items as usize)
+            .estimated_items_capacity(usize::try_from(items).unwrap_or(usize::MAX))
             .weight_capacity(capacity)
             .build()
             .expect("all options are given");

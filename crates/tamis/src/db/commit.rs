@@ -477,7 +477,9 @@ impl DbInner {
 }
 
 pub(crate) fn new_memtable(options: &crate::options::KeyspaceOptions) -> Arc<Memtable> {
-    Arc::new(Memtable::new(options.memtable_bytes as usize, options.memtable_filter))
+    // Where addresses have 32 bits the largest budget does not fit; nothing can be that full there.
+    let budget = usize::try_from(options.memtable_bytes).unwrap_or(usize::MAX);
+    Arc::new(Memtable::new(budget, options.memtable_filter))
 }
 
 /// Inserts one operation into a memtable, hashing its key once.
