@@ -172,50 +172,50 @@ fn run(target: &str, entry: fn(&[u8]), mutations: u64) {
 
 #[test]
 fn mutated_logs_are_read_or_refused() {
-    run("log", fuzzing::log, 2000);
+    run("log", fuzzing::log, 8000);
 }
 
 #[test]
 fn mutated_manifests_are_read_or_refused() {
-    run("manifest", fuzzing::manifest, 1000);
+    run("manifest", fuzzing::manifest, 4000);
 }
 
 #[test]
 fn mutated_tables_are_read_or_refused() {
-    run("table", fuzzing::table, 500);
+    run("table", fuzzing::table, 1500);
 }
 
 #[test]
 fn mutated_data_blocks_are_read_or_refused() {
-    run("data_block", fuzzing::data_block, 3000);
+    run("data_block", fuzzing::data_block, 8000);
 }
 
 #[test]
 fn mutated_filters_are_read_or_refused() {
-    run("filter", fuzzing::filter, 3000);
+    run("filter", fuzzing::filter, 5000);
 }
 
 #[test]
 fn mutated_range_tombstones_are_read_or_refused() {
-    run("tombstones", fuzzing::tombstones, 3000);
+    run("tombstones", fuzzing::tombstones, 20000);
 }
 
 #[test]
 fn mutated_batches_are_read_or_refused() {
-    run("batch", fuzzing::batch, 5000);
+    run("batch", fuzzing::batch, 10000);
 }
 
 #[test]
 fn mutated_option_texts_are_read_or_refused() {
-    run("options", fuzzing::options, 1000);
+    run("options", fuzzing::options, 2000);
 }
 
 #[test]
 fn a_database_with_damaged_files_gives_right_answers_or_errors() {
-    run("database", fuzzing::database, 20);
+    run("database", fuzzing::database, 60);
 }
 
 #[test]
 fn mutated_histories_of_operations_agree_with_two_maps() {
-    run("differential", fuzzing::differential, 30);
+    run("differential", fuzzing::differential, 150);
 }
