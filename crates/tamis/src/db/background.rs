@@ -81,12 +81,20 @@ fn flush_loop(db: &DbInner) {
                 }
             }
         };
-        let result = db.flush_memtable(&keyspace, &slot);
+        let result = guarded("a flush", || db.flush_memtable(&keyspace, &slot));
         db.state().jobs.entry(keyspace.id).or_default().flushing = false;
         if let Err(error) = result {
             db.poison(&error);
         }
         db.changed.notify_all();
+    }
+}
+
+/// Turns a panic into a failure like others, so that the job is ended in order and nobody waits for it for ever.
+fn guarded(job: &str, work: impl FnOnce() -> Result<(), StorageError>) -> Result<(), String> {
+    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)) {
+        Ok(result) => result.map_err(|error| error.to_string()),
+        Err(_) => Err(format!("{job} panicked; please report it with the message of the panic")),
     }
 }
 
@@ -116,7 +124,7 @@ fn compaction_loop(db: &DbInner) {
                 state = db.wait(state);
             }
         };
-        if let Err(error) = db.run_plan(&keyspace, &plan, job) {
+        if let Err(error) = guarded("a compaction", || db.run_plan(&keyspace, &plan, job)) {
             db.poison(&error);
         }
     }
@@ -305,7 +313,9 @@ impl DbInner {
         plan: &Plan,
         job: u64,
     ) -> Result<(), StorageError> {
-        let result = self.compact(keyspace, plan);
+        // Unregistered even if it panics: others wait for its inputs.
+        let work = std::panic::AssertUnwindSafe(|| self.compact(keyspace, plan));
+        let result = std::panic::catch_unwind(work);
         {
             let mut state = self.state();
             let jobs = state.jobs.entry(keyspace.id).or_default();
@@ -315,7 +325,7 @@ impl DbInner {
             jobs.running.retain(|(number, _)| *number != job);
         }
         self.changed.notify_all();
-        result
+        result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 
     fn compact(&self, keyspace: &KeyspaceInner, plan: &Plan) -> Result<(), StorageError> {

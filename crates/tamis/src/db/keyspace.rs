@@ -168,8 +168,9 @@ impl Keyspace {
         self.handle.inner.flush(std::slice::from_ref(&self.inner))
     }
 
-    /// Merges everything into the last level that holds data and waits until that is done. Afterwards no
-    /// delete and no hidden version is left, except where a snapshot needs it.
+    /// Merges everything into the last level that holds data and waits until that is done. With no snapshot
+    /// alive, no delete and no hidden version is left of what was there before; tables whose versions a live
+    /// snapshot may tell apart are not rewritten again.
     pub fn compact(&self) -> Result<(), AdminError> {
         self.handle.inner.compact_all(&self.inner)
     }

@@ -72,7 +72,13 @@ impl Snapshot {
     }
 
     /// The snapshot's view of one keyspace.
+    ///
+    /// # Panics
+    ///
+    /// If the keyspace belongs to another open database: its writes have another order.
     pub fn of<'s>(&'s self, keyspace: &'s Keyspace) -> SnapshotView<'s> {
+        let same = self.db.handle().inner.instance == keyspace.handle.inner.instance;
+        assert!(same, "keyspace `{}` belongs to another open database than the snapshot", keyspace.name());
         SnapshotView { snapshot: self, keyspace }
     }
 

@@ -3,7 +3,7 @@
 use tamis_filter::{Digest, FilterError, PointFilter};
 
 use super::reseal;
-use crate::batch::{GroupHeader, BatchOp, Ops, WriteBatch};
+use crate::batch::{BatchOp, GroupHeader, Ops, WriteBatch};
 use crate::key::{KeyBytes, MAX_KEY_BYTES, MAX_SEQNO, SeqNo};
 use crate::options::{KeyspaceOptions, Options};
 use crate::table::{BlockView, Lookup};

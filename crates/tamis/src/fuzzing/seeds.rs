@@ -5,6 +5,7 @@ use crate::batch::{GroupHeader, WriteBatch};
 
 /// The parts of a table file that are formats of their own: its data blocks, its filter and its range tombstones.
 /// Empty where there is none or where the file makes no sense.
+#[expect(clippy::type_complexity, reason = "three lists of bytes, taken apart at once")]
 pub fn table_parts(file: &[u8]) -> (Vec<Vec<u8>>, Option<Vec<u8>>, Option<Vec<u8>>) {
     let Some([_, filter, tombstones, _, _]) = reseal::table_layout(file) else { return Default::default() };
     let part = |(at, span): (usize, usize)| reseal::block_content(&file[at..at + span]);

@@ -52,7 +52,7 @@ fn check_table(bytes: &[u8]) {
         let table = match Table::open(&fs, path, 1, config) {
             Ok(table) => table,
             Err(StorageError::Corrupt(_)) => {
-                assert!(*first.get_or_insert(None) == None, "one way of reading opens what another refuses");
+                assert!(first.get_or_insert(None).is_none(), "one way of reading opens what another refuses");
                 continue;
             }
             Err(other) => panic!("reading memory failed: {other}"),
