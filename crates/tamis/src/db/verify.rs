@@ -6,6 +6,7 @@ use crate::error::Error;
 use crate::read::ReadCost;
 use crate::select::Probe;
 use crate::table::{CursorOptions, TableCursor};
+use crate::tree::files::log_path;
 use crate::tree::open_table::{OpenTable, TableFilter, read_filter};
 use crate::tree::version::Version;
 
@@ -49,7 +50,11 @@ impl DbInner {
                 let floor = state.tree.log_floor();
                 state.logs.iter().map(|log| log.id).filter(|id| *id >= floor).collect()
             };
-            let (logs, mut writes) = (needed(), 0);
+            let (mut logs, mut writes) = (needed(), 0);
+            if self.read_only {
+                // Whoever has the database open for writing removes what its tables hold by now.
+                logs.retain(|id| self.fs.exists(&log_path(&self.dir, *id)).unwrap_or(true));
+            }
             let replayed = replay(&*self.fs, &self.dir, &logs, false, self.visible(), |_, _, _| {
                 writes += 1;
                 Ok(())
