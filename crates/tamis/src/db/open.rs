@@ -301,7 +301,7 @@ fn recover(
         (tree.last_seq, tree.next_keyspace, tree.log_floor())
     };
     let salvage = db.options.salvage;
-    let replayed = replay(&*db.fs, &db.dir, logs, salvage, known, |log, seq, op| {
+    let replayed = replay(&*db.fs, &db.dir, logs, salvage, |log, seq, op| {
         let id = op.keyspace();
         // A reader without the lock may see writes to a keyspace that was made meanwhile.
         if id >= next_keyspace && !salvage && !db.read_only {

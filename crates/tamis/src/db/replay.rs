@@ -34,15 +34,12 @@ pub(crate) struct Replayed {
     pub(crate) last_closed: bool,
 }
 
-/// Reads `logs` (ascending) and gives every operation with its log and sequence number to `apply`. The first
-/// record may begin at most one behind `known`, the last sequence number that the manifest knows of: the manifest
-/// is written whenever the first log changes.
+/// Reads `logs` (ascending) and gives every operation with its log and sequence number to `apply`.
 pub(crate) fn replay(
     fs: &dyn FileSystem,
     dir: &Path,
     logs: &[LogId],
     salvage: bool,
-    known: SeqNo,
     mut apply: impl FnMut(LogId, SeqNo, &BatchOp<'_>) -> Result<(), OpenError>,
 ) -> Result<Replayed, OpenError> {
     let mut replayed =
@@ -68,12 +65,7 @@ pub(crate) fn replay(
                 continue;
             }
             let expected = replayed.last_seq + 1;
-            let fits = match replayed.last_seq {
-                0 => header.first_seq <= known.saturating_add(1),
-                _ => header.first_seq == expected,
-            };
-            if !fits {
-                let expected = if replayed.last_seq > 0 { expected } else { known + 1 };
+            if replayed.last_seq > 0 && header.first_seq != expected {
                 let mut what = format!("its first write is number {}, expected {expected}", header.first_seq);
                 if records == 1 {
                     what.push_str("; a log before it is missing");

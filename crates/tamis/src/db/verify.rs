@@ -55,7 +55,7 @@ impl DbInner {
                 // Whoever has the database open for writing removes what its tables hold by now.
                 logs.retain(|id| self.fs.exists(&log_path(&self.dir, *id)).unwrap_or(true));
             }
-            let replayed = replay(&*self.fs, &self.dir, &logs, false, self.visible(), |_, _, _| {
+            let replayed = replay(&*self.fs, &self.dir, &logs, false, |_, _, _| {
                 writes += 1;
                 Ok(())
             });

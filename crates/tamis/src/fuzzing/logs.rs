@@ -130,7 +130,7 @@ fn check_replay(bytes: &[u8], id: u64) {
         let memtable = Memtable::new(16 << 10, true);
         let mut last = 0;
         let mut applied = 0u64;
-        let replayed = replay(&fs, dir, &[id], salvage, 0, |log, seq, op| {
+        let replayed = replay(&fs, dir, &[id], salvage, |log, seq, op| {
             assert_eq!(log, id);
             assert!(seq > last && seq <= MAX_SEQNO, "write {seq} follows write {last}");
             (last, applied) = (seq, applied + 1);

@@ -185,3 +185,44 @@ fn a_table_or_finished_log_cut_short_in_a_crashed_database_is_an_error_or_harmle
     }
     lab::assert_no_huge_allocation();
 }
+
+/// Cuts the manifest of a crashed database at every length.
+fn cut_manifest(session: Session) {
+    let (fs, ledger) = (session.fs.crash(CrashMode::KeepAll), session.ledger);
+    let manifest = |path: &Path| path.to_string_lossy().contains("MANIFEST");
+    let (path, len) = files(&fs).into_iter().rfind(|(path, _)| manifest(path)).unwrap();
+    for at in 0..len {
+        let hurt = fs.after_crash(CrashMode::KeepAll);
+        hurt.truncate(&path, at).unwrap();
+        let context = format!("{} cut from {len} to {at} bytes", path.display());
+        let db = match Db::open(lab::DIR, options(&hurt)) {
+            Ok(db) => db,
+            Err(OpenError::Storage(_)) => continue,
+            Err(error) => panic!("{context}: {error}"),
+        };
+        ledger.clone().judge(&db, ledger.safe).unwrap_or_else(|e| panic!("{context}: {e}"));
+    }
+}
+
+/// A new database's manifest begins with a record that knows of nothing. Cut back to that, the database opened
+/// as an empty one, and its tables were removed as if an unfinished flush had left them.
+#[test]
+fn a_new_manifest_that_lost_its_edits_is_not_an_empty_database() {
+    let fs = FaultyFs::new(2);
+    let mut session = Session::open(&fs).unwrap();
+    session.run(&put(0, 1, 100), false).unwrap();
+    session.run(&Step::Flush, false).unwrap();
+    cut_manifest(session);
+}
+
+/// Writes to a keyspace are replayed into it. Where the manifest had lost the edit that made the keyspace, they
+/// were skipped like those to a dropped one.
+#[test]
+fn writes_to_a_keyspace_that_the_manifest_lost_are_not_dropped_in_silence() {
+    let fs = FaultyFs::new(2);
+    let mut session = Session::open(&fs).unwrap();
+    for step in [put(0, 1, 10), Step::Reopen, put(0, 2, 10), Step::Create(1), put(1, 1, 10), Step::Sync] {
+        session.run(&step, false).unwrap();
+    }
+    cut_manifest(session);
+}
