@@ -112,18 +112,19 @@ pub(super) fn block_content(stored: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// A table: every data block that the index names, the other parts, the footer. The filter's own checksum is left
-/// alone unless `filter` is set: debug builds panic, rightly, when an intact filter denies a key of its table.
-pub(super) fn table(bytes: &[u8], filter: bool) -> Vec<u8> {
+/// A table: every data block that the index names, the other parts, the footer. With `beside_filter` also where the
+/// table has a filter, which may then deny keys that the blocks hold: debug builds of the engine panic on that,
+/// rightly.
+pub(super) fn table(bytes: &[u8], beside_filter: bool) -> Vec<u8> {
     let mut out = bytes.to_vec();
     let Some(footer_at) = out.len().checked_sub(TABLE_FOOTER) else { return out };
     if let Some(parts) = table_layout(&out) {
         let (at, span) = parts[1];
-        if filter && span > BLOCK_TRAILER {
+        if beside_filter && span > BLOCK_TRAILER {
             seal_filter(&mut out[at..at + span - BLOCK_TRAILER]);
         }
-        // The index last: it says where the blocks are, and must not be changed before.
-        for (at, span) in table_blocks(&out).into_iter().chain(parts[1..].iter().copied()) {
+        let blocks = if beside_filter || span == 0 { table_blocks(&out) } else { Vec::new() };
+        for (at, span) in blocks.into_iter().chain(parts[1..].iter().copied()) {
             if span >= BLOCK_TRAILER {
                 let sum = xxh3_64_with_seed(&out[at..at + span - 8], at as u64);
                 out[at + span - 8..at + span].copy_from_slice(&sum.to_le_bytes());
