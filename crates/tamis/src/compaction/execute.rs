@@ -49,7 +49,7 @@ pub(crate) fn merge(
     debug_assert!(neighbours_in_age(version, &inputs), "a plan skips a run between its inputs: {plan:?}");
 
     let options = CursorOptions { fill_cache: false, read_ahead: READAHEAD_BYTES };
-    let mut cursor = MergeCursor::new(Tables::List(inputs.clone()), options);
+    let mut cursor = MergeCursor::new(Tables::List(inputs.clone()), options, runs.len());
     let mut first = 0;
     for run in &runs {
         cursor.add_run(first..first + run.len());

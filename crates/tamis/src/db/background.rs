@@ -233,7 +233,7 @@ impl DbInner {
             visible: self.visible(),
             cancelled: &|| cancellable && self.cancelled(),
         };
-        let mut cursor = MergeCursor::new(Tables::List(Vec::new()), CursorOptions::default());
+        let mut cursor = MergeCursor::new(Tables::List(Vec::new()), CursorOptions::default(), 1);
         cursor.add_memtable(slot.memtable.cursor());
         let tombstones = slot.tombstones().map_or_else(Tombstones::default, |t| t.1.clone());
         let output =

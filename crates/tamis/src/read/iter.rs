@@ -108,7 +108,11 @@ impl Iter {
 
     fn cursor(&self) -> MergeCursor {
         let version = &self.context.view.version;
-        let mut cursor = MergeCursor::new(Tables::Of(version.clone()), CursorOptions::default());
+        let mut cursor = MergeCursor::new(
+            Tables::Of(version.clone()),
+            CursorOptions::default(),
+            version.runs.len() + 1 + self.context.view.sealed.len(),
+        );
         for slot in self.context.view.memtables().filter(|slot| !slot.memtable.is_empty()) {
             cursor.add_memtable(slot.memtable.cursor());
         }

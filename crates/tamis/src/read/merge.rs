@@ -65,6 +65,16 @@ impl RunCursor {
         self.cursor.as_ref().expect("a valid cursor")
     }
 
+    /// The first half of a seek to `key`: see [`TableCursor::prepare`].
+    fn prepare(&mut self, all: &[Arc<OpenTable>], key: &[u8], o: CursorOptions) -> Result<(), StorageError> {
+        let run = &all[self.tables.clone()];
+        let table = self.tables.start + run.partition_point(|t| !t.meta.largest.reaches(key));
+        if table == self.tables.end {
+            return Ok(());
+        }
+        self.open(all, table, o).prepare(key)
+    }
+
     fn seek(
         &mut self,
         all: &[Arc<OpenTable>],
@@ -196,12 +206,13 @@ pub(crate) struct MergeCursor {
 }
 
 impl MergeCursor {
-    pub(crate) fn new(tables: Tables, options: CursorOptions) -> Self {
+    /// A merge of no sources yet; room is made for `sources` of them.
+    pub(crate) fn new(tables: Tables, options: CursorOptions, sources: usize) -> Self {
         MergeCursor {
             tables,
-            sources: Vec::new(),
-            prefixes: Vec::new(),
-            heap: Vec::new(),
+            sources: Vec::with_capacity(sources),
+            prefixes: Vec::with_capacity(sources),
+            heap: Vec::with_capacity(sources),
             backward: false,
             options,
             seeks: 0,
@@ -232,6 +243,11 @@ impl MergeCursor {
 
     /// To the first version at or after (`key`, `seq`) in version order; moves forward from there.
     pub(crate) fn seek(&mut self, key: &[u8], seq: SeqNo) -> Result<(), StorageError> {
+        for source in &mut self.sources {
+            if let Source::Run(run) = source {
+                run.prepare(self.tables.all(), key, self.options)?;
+            }
+        }
         self.position(false, |source, all, o| match source {
             Source::Memtable(cursor) => {
                 cursor.seek(key, seq);

@@ -66,6 +66,8 @@ pub(crate) struct TableCursor {
     /// Fetched by the first seek.
     index: Option<Arc<Index>>,
     loaded: Option<Loaded>,
+    /// What [`prepare`](TableCursor::prepare) found for the seek that follows: the block, or that there is none.
+    prepared: Option<Option<BlockAt>>,
     entry: Option<Entry>,
     key: Vec<u8>,
     /// A piece of the file and its offset.
@@ -81,6 +83,7 @@ impl TableCursor {
             options,
             index: None,
             loaded: None,
+            prepared: None,
             entry: None,
             key: Vec::new(),
             ahead: None,
@@ -122,13 +125,31 @@ impl TableCursor {
         self.enter_at(last, |view| Ok(view.len() - 1))
     }
 
+    /// Does the first half of a [`seek`](Self::seek) to `key`, which must be the next call: searches the index and
+    /// asks for the block, so that the misses of several cursors overlap.
+    pub(crate) fn prepare(&mut self, key: &[u8]) -> Result<(), StorageError> {
+        let index = self.index()?;
+        self.counts.index_searched();
+        let at = index.find(key).and_then(|i| index.block(i));
+        if let Some(at) = at {
+            self.table.prefetch_block(at);
+        }
+        self.prepared = Some(at);
+        Ok(())
+    }
+
     /// Moves to the first entry at or after (`key`, `seq`) in version order; with [`MAX_SEQNO`], to the
     /// newest version of the first key that is not less than `key`.
     pub(crate) fn seek(&mut self, key: &[u8], seq: SeqNo) -> Result<(), StorageError> {
         self.entry = None;
         let index = self.index()?;
-        self.counts.index_searched();
-        let mut at = index.find(key).and_then(|i| index.block(i));
+        let mut at = match self.prepared.take() {
+            Some(at) => at,
+            None => {
+                self.counts.index_searched();
+                index.find(key).and_then(|i| index.block(i))
+            }
+        };
         while let Some(block) = at {
             let place = self.search_block(block, key, seq)?;
             if place.1 < place.0 {
