@@ -70,3 +70,27 @@ fn periodic_syncs_and_closing_do_not_meet() {
     }
     lab::assert_no_background_panics(&"periodic syncs");
 }
+
+/// A flush that failed to make its edit durable left the edit in the tree in memory, in no view. A checkpoint that
+/// had begun before copied that tree with the tables of the view, said that it was done, and could not be opened.
+/// It now looks once more, under the locks, whether the database still accepts writes.
+#[test]
+fn a_checkpoint_beside_a_failing_flush_is_whole_or_an_error() {
+    lab::listen_for_panics();
+    for seed in 0..300 * lab::scale() as u64 {
+        let fs = FaultyFs::new(seed);
+        let db = lab::open(&fs).unwrap();
+        while db.stats().keyspaces[0].memtables == 1 && db.stats().keyspaces[0].runs == 0 {
+            db.put(format!("key{seed}"), vec![1; 700]).unwrap();
+        }
+        let fail_at = Some(fs.operations() + seed % 12);
+        fs.plan(FaultPlan { fail_at, only: Some(OpClass::Sync), ..FaultPlan::none() });
+        let done = db.checkpoint("/copy");
+        fs.plan(FaultPlan::none());
+        if done.is_ok() {
+            let copy = lab::open_existing(&fs, "/copy").unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+            assert_eq!(copy.iter().count(), 1);
+        }
+    }
+    lab::assert_no_background_panics(&"checkpoints beside failing flushes");
+}
