@@ -14,6 +14,7 @@ mod damage;
 mod deleted;
 mod faults;
 mod full_disk;
+mod gate;
 mod history;
 mod lab;
 mod ledger;

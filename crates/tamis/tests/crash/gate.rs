@@ -1,0 +1,97 @@
+//! A file system that does something of ours just before it answers a certain question: what happens between two
+//! steps of the engine is then no matter of luck.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use tamis::io::{Access, DirLock, FaultyFs, FileSystem, ReadFile, Usage, WriteFile};
+
+type Action = Box<dyn FnOnce() + Send>;
+
+/// Calls an action before the first time that somebody asks whether a path exists.
+#[derive(Clone)]
+pub(crate) struct Gate {
+    fs: FaultyFs,
+    path: PathBuf,
+    action: Arc<Mutex<Option<Action>>>,
+}
+
+impl Gate {
+    pub(crate) fn new(fs: &FaultyFs, path: &str) -> Gate {
+        Gate { fs: fs.clone(), path: path.into(), action: Arc::default() }
+    }
+
+    pub(crate) fn before_it_answers(&self, action: impl FnOnce() + Send + 'static) {
+        *self.action.lock().unwrap() = Some(Box::new(action));
+    }
+}
+
+impl fmt::Debug for Gate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Gate({})", self.path.display())
+    }
+}
+
+impl FileSystem for Gate {
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        let action = self.action.lock().unwrap().take_if(|_| path == self.path);
+        if let Some(action) = action {
+            action();
+        }
+        self.fs.exists(path)
+    }
+
+    fn create(&self, path: &Path, usage: Usage) -> io::Result<Box<dyn WriteFile>> {
+        self.fs.create(path, usage)
+    }
+
+    fn reuse(&self, old: &Path, new: &Path) -> io::Result<Box<dyn WriteFile>> {
+        self.fs.reuse(old, new)
+    }
+
+    fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn ReadFile>> {
+        self.fs.open(path, access)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.fs.rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.fs.remove(path)
+    }
+
+    fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.fs.remove_dir_all(path)
+    }
+
+    fn link_or_copy(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.fs.link_or_copy(from, to)
+    }
+
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.fs.create_dir_all(path)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        self.fs.list(dir)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.fs.sync_dir(dir)
+    }
+
+    fn file_len(&self, path: &Path) -> io::Result<u64> {
+        self.fs.file_len(path)
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn DirLock>>> {
+        self.fs.lock(path)
+    }
+
+    fn available_space(&self, path: &Path) -> io::Result<Option<u64>> {
+        self.fs.available_space(path)
+    }
+}
