@@ -104,7 +104,7 @@ fn a_checkpoint_beside_a_failing_flush_is_whole_or_an_error() {
             Err(_) => refused += 1,
         }
     }
-    assert!(refused >= 3 && refused < 40, "{refused} checkpoints were refused");
+    assert!((3..40).contains(&refused), "{refused} checkpoints were refused");
 }
 
 /// Closing between a checkpoint's first look and its taking the log took the log away: the checkpoint had nothing
