@@ -148,7 +148,7 @@ fn tables() -> Done {
         db.flush()?;
         let file = latest(&fs, is_table)?;
         seed("table", name, &file)?;
-        let (blocks, filter, tombstones) = fuzzing::table_parts(&file);
+        let fuzzing::TableParts { blocks, filter, tombstones } = fuzzing::table_parts(&file);
         if let Some(block) = blocks.first() {
             seed("data_block", name, block)?;
         }

@@ -23,7 +23,7 @@ pub use database::database;
 pub use differential::differential;
 pub use logs::{log, manifest};
 pub use parts::{batch, data_block, filter, options, tombstones};
-pub use seeds::{batch_bytes, table_parts};
+pub use seeds::{TableParts, batch_bytes, table_parts};
 pub use tables::table;
 
 use std::path::Path;
