@@ -3,13 +3,25 @@
 use super::reseal;
 use crate::batch::{GroupHeader, WriteBatch};
 
-/// The parts of a table file that are formats of their own: its data blocks, its filter and its range tombstones.
-/// Empty where there is none or where the file makes no sense.
-#[expect(clippy::type_complexity, reason = "three lists of bytes, taken apart at once")]
-pub fn table_parts(file: &[u8]) -> (Vec<Vec<u8>>, Option<Vec<u8>>, Option<Vec<u8>>) {
-    let Some([_, filter, tombstones, _, _]) = reseal::table_layout(file) else { return Default::default() };
+/// The parts of a table file that are formats of their own.
+#[derive(Default)]
+pub struct TableParts {
+    /// What the data blocks hold, unpacked.
+    pub blocks: Vec<Vec<u8>>,
+    /// The filter, if there is one.
+    pub filter: Option<Vec<u8>>,
+    /// The range tombstones, if there are any.
+    pub tombstones: Option<Vec<u8>>,
+}
+
+/// Takes a table file apart. Gives nothing where the file makes no sense.
+pub fn table_parts(file: &[u8]) -> TableParts {
+    let Some([_, filter, tombstones, _, _]) = reseal::table_layout(file) else {
+        return TableParts::default();
+    };
     let part = |(at, span): (usize, usize)| reseal::block_content(&file[at..at + span]);
-    (reseal::table_blocks(file).into_iter().filter_map(part).collect(), part(filter), part(tombstones))
+    let blocks = reseal::table_blocks(file).into_iter().filter_map(part).collect();
+    TableParts { blocks, filter: part(filter), tombstones: part(tombstones) }
 }
 
 /// What a batch looks like in the log: with the header of a record that holds only it, and without.
