@@ -215,6 +215,10 @@ fn check_state(tree: &ManifestState) -> Result<(), &'static str> {
     if numbers.iter().any(|&number| number > NUMBER_LIMIT / 2) || !keyspaces_left {
         return Err("a counter has a value that no database reaches");
     }
+    if tree.keyspaces.values().any(|keyspace| keyspace.log_floor > tree.next_file) {
+        // The logs of this session would lie below the floor, and be ignored by the next one.
+        return Err("a keyspace has its writes in logs that were never made");
+    }
     check_last_seq(tree.last_seq)
 }
 

@@ -65,6 +65,23 @@ fn counters_with_no_numbers_left_are_damage() {
     }
 }
 
+/// A keyspace whose log floor lies beyond all files, beside one whose floor is 0, opened and took writes, to logs below
+/// the floor: the next opening passed over them, and acknowledged writes were gone.
+#[test]
+fn a_log_floor_beyond_all_files_is_damage() {
+    let mut state = ManifestState::new(DEFAULT_NAME, "");
+    let edit =
+        VersionEdit { create_keyspaces: vec![(1, "second".into(), String::new())], ..Default::default() };
+    state.apply(&edit).unwrap();
+    state.apply(&VersionEdit { log_floor: vec![(0, 1000)], ..Default::default() }).unwrap();
+    let message = refusal(Db::open("db", options(&stored(&state))));
+    assert!(message.contains("logs that were never made"), "{message}");
+    state.next_file = 1000;
+    let fs = stored(&state);
+    Db::open("db", options(&fs)).unwrap().put("key", "value").unwrap();
+    assert_eq!(Db::open("db", options(&fs)).unwrap().get("key").unwrap().unwrap(), "value");
+}
+
 /// The number of the next file is larger than that of every file in the directory. A file of the largest number
 /// made that overflow (or, a little smaller, end beyond what a manifest can say).
 #[test]
