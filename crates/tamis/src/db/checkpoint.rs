@@ -6,7 +6,7 @@ use crate::db::inner::DbInner;
 use crate::db::open::create_dir_durably;
 use crate::error::{AdminError, StorageError, WriteError};
 use crate::io::{Usage, write_file_atomically};
-use crate::tree::files::{log_path, options_path, table_path};
+use crate::tree::files::{current_path, log_path, options_path, table_path};
 use crate::tree::manifest::{Manifest, set_current};
 use crate::wal::{LogHeader, LogKind, LogWriter};
 
@@ -14,6 +14,30 @@ impl DbInner {
     /// Links all tables and logs into `target` and writes a manifest there. The manifest is named last: a
     /// checkpoint that was interrupted is not a database.
     pub(crate) fn checkpoint(&self, target: &Path) -> Result<(), AdminError> {
+        let mut made = false;
+        let result = self.write_checkpoint(target, &mut made);
+        if result.is_err()
+            && made
+            && let Err(e) = self.remove_unfinished(target)
+        {
+            log::warn!("could not remove the unfinished checkpoint {}: {e}", target.display());
+        }
+        result
+    }
+
+    /// Its `CURRENT` goes first, durably: a power cut may bring back any of the other removals, and a directory
+    /// with half of its files must not look like a database.
+    fn remove_unfinished(&self, target: &Path) -> std::io::Result<()> {
+        let current = current_path(target);
+        if self.fs.exists(&current)? {
+            self.fs.remove(&current)?;
+            self.fs.sync_dir(target)?;
+        }
+        self.fs.remove_dir_all(target)
+    }
+
+    /// `made` says whether the directory is this checkpoint's own.
+    fn write_checkpoint(&self, target: &Path, made: &mut bool) -> Result<(), AdminError> {
         if self.read_only {
             return Err(WriteError::ReadOnly.into());
         }
@@ -29,6 +53,7 @@ impl DbInner {
         let mut state = self.state();
         // An edit that failed is in the tree in memory but in no view, and perhaps not on disk.
         self.check_writable()?;
+        *made = true;
         create_dir_durably(&*self.fs, target)?;
         let link = |from: &Path, to: &Path| self.fs.link_or_copy(from, to).map_err(|e| io("link", to, e));
         for keyspace in state.keyspaces.values() {

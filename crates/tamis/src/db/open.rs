@@ -21,7 +21,7 @@ use crate::table::{ReaderConfig, Verify};
 use crate::tree::edit::{NUMBER_LIMIT, VersionEdit};
 use crate::tree::files::{FileKind, lock_path, log_path, manifest_path, options_path, parse};
 use crate::tree::manifest::{LoadedManifest, Manifest};
-use crate::tree::meta::{DEFAULT_KEYSPACE, KeyspaceId, LogId};
+use crate::tree::meta::{DEFAULT_KEYSPACE, KeyspaceId, LogId, TableId};
 use crate::tree::open_table::{Garbage, OpenTable};
 use crate::tree::state::{KeyspaceState, ManifestState};
 use crate::tree::version::{MemtableSlot, Version, View};
@@ -65,7 +65,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         Some(lock.ok_or(OpenError::Locked { path })?)
     };
     let mut warnings = Vec::new();
-    let (tree, manifest_number, manifest_end) = match Manifest::open(&*fs, dir)? {
+    let (mut tree, manifest_number, manifest_end) = match Manifest::open(&*fs, dir)? {
         Some(LoadedManifest { state, number, end }) => {
             if let End::Torn { offset } = &end {
                 let path = manifest_path(dir, number);
@@ -107,6 +107,10 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         return Err(StorageError::corrupt(&dir.join(name), None, what).into());
     }
 
+    let mut set_aside = Vec::new();
+    if options.salvage {
+        set_aside = leave_out_damaged_tables(&*fs, dir, &mut tree, &reader_config, &garbage, &mut warnings);
+    }
     let mut keyspaces: BTreeMap<KeyspaceId, Arc<KeyspaceInner>> = BTreeMap::new();
     for (&id, stored) in &tree.keyspaces {
         let keyspace = open_keyspace(&*fs, dir, &options, id, stored, &reader_config, &garbage)?;
@@ -171,7 +175,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
     let has_tables = files.iter().any(|(_, kind)| matches!(kind, FileKind::Table(_)));
     recover(&inner, &logs, manifest_end.as_ref(), has_tables)?;
     if !read_only {
-        remove_leftovers(&inner, &files)?;
+        remove_leftovers(&inner, &files, &set_aside)?;
     }
     Ok(Arc::new(inner))
 }
@@ -227,6 +231,28 @@ fn check_last_seq(last_seq: SeqNo) -> Result<(), &'static str> {
         true => Ok(()),
         false => Err("it holds a sequence number that no database reaches"),
     }
+}
+
+/// For salvage: takes the tables that cannot be opened out of the tree, with a warning for each. Gives them.
+fn leave_out_damaged_tables(
+    fs: &dyn FileSystem,
+    dir: &Path,
+    tree: &mut ManifestState,
+    config: &ReaderConfig,
+    garbage: &Arc<Garbage>,
+    warnings: &mut Vec<String>,
+) -> Vec<TableId> {
+    let mut edit = VersionEdit::default();
+    for (&keyspace, state) in &tree.keyspaces {
+        for meta in state.tables() {
+            if let Err(error) = OpenTable::open(fs, dir, Arc::new(meta.clone()), config, garbage) {
+                warnings.push(format!("left out with its {} entries: {error}", meta.entries));
+                edit.removed.push((keyspace, meta.id));
+            }
+        }
+    }
+    tree.apply(&edit).expect("the tables are there");
+    edit.removed.into_iter().map(|(_, id)| id).collect()
 }
 
 /// Refuses to take a directory that has lost its `CURRENT` for an empty one: a new database names its manifest
@@ -436,7 +462,11 @@ fn wrong_end(
 }
 
 /// Removes what a crash or an earlier session left behind: unfinished tables, replayed logs, old manifests.
-fn remove_leftovers(db: &DbInner, files: &[(String, FileKind)]) -> Result<(), OpenError> {
+fn remove_leftovers(
+    db: &DbInner,
+    files: &[(String, FileKind)],
+    set_aside: &[TableId],
+) -> Result<(), OpenError> {
     let state = db.state();
     let tables: HashSet<u64> = state
         .keyspaces
@@ -445,6 +475,13 @@ fn remove_leftovers(db: &DbInner, files: &[(String, FileKind)]) -> Result<(), Op
         .map(|t| t.meta.id)
         .collect();
     for (name, kind) in files {
+        let path = db.dir.join(name);
+        if matches!(kind, FileKind::Table(id) if set_aside.contains(id)) {
+            // Out of the engine's sight, for whoever can still make something of it.
+            let aside = db.dir.join(format!("{name}.damaged"));
+            db.fs.rename(&path, &aside).map_err(|e| StorageError::io("set aside", &path, &e))?;
+            continue;
+        }
         let keep = match kind {
             FileKind::Table(id) => tables.contains(id),
             FileKind::Log(id) => *id >= state.current_log,
@@ -453,7 +490,7 @@ fn remove_leftovers(db: &DbInner, files: &[(String, FileKind)]) -> Result<(), Op
             FileKind::Current | FileKind::Lock | FileKind::Options => true,
         };
         if !keep {
-            db.garbage.push(db.dir.join(name));
+            db.garbage.push(path);
         }
     }
     drop(state);

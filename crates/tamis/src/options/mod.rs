@@ -48,8 +48,10 @@ options_table! {
             "When an acknowledged write survives a power cut. `buffered` may lose the last seconds, `every …` at \
              most that time, `sync` nothing, at the price of one device sync for each group of writes.";
         Behaviour, salvage: bool = "false", Flag,
-            "Open a damaged database with what can still be read, setting damaged files aside, instead of \
-             refusing it: writes may be missing, and deleted keys may come back.";
+            "Open a damaged database with what can still be read instead of refusing it: damaged log records are \
+             skipped, tables that cannot be opened are set aside as `….damaged`, and each is a warning. Writes may \
+             be missing, and deleted keys may come back. Damaged blocks within a table stay errors of the reads \
+             that touch them.";
         Behaviour, verify_checksums: ChecksumMode = "once", OneOf,
             "Whether a block's checksum is compared at its first read only or at each: `always` also finds \
              damage that came after the first read, and costs a pass over every block read.";

@@ -23,7 +23,8 @@ pub(crate) enum FileKind {
     Lock,
     /// `OPTIONS`: the options that the database was last opened with, for people.
     Options,
-    /// `….tmp`: a file that was being replaced atomically; left over from a crash if nobody is writing it.
+    /// `CURRENT.tmp`, `OPTIONS.tmp`: a file that was being replaced atomically; left over from a crash if nobody
+    /// is writing it.
     Temporary,
 }
 
@@ -73,7 +74,7 @@ pub(crate) fn parse(name: &str) -> Option<FileKind> {
         CURRENT => Some(FileKind::Current),
         LOCK => Some(FileKind::Lock),
         OPTIONS => Some(FileKind::Options),
-        _ if name.ends_with(".tmp") => Some(FileKind::Temporary),
+        "CURRENT.tmp" | "OPTIONS.tmp" => Some(FileKind::Temporary),
         _ => {
             if let Some(digits) = name.strip_prefix(MANIFEST_PREFIX) {
                 return number(digits).map(FileKind::Manifest);

@@ -160,3 +160,71 @@ fn a_table_whose_filter_is_damaged_is_read_without_it() {
     }
     assert!(without_filter > 0);
 }
+
+/// A table that cannot be opened keeps the whole database closed, unless salvage is asked for: then it is set aside
+/// with a warning, everything else is there, and the next opening needs no salvage.
+#[test]
+fn salvage_sets_aside_a_table_that_cannot_be_opened() {
+    let fs = FaultyFs::new(2);
+    let mut options = roomy(&fs);
+    options.keyspace.auto_compaction = false;
+    let db = Db::open(lab::DIR, options.clone()).unwrap();
+    for first in [0, 10] {
+        for i in first..first + 10 {
+            put(&db, i, Durability::Synced);
+        }
+        db.flush().unwrap();
+    }
+    db.close().unwrap();
+    let (oldest, bytes) =
+        fs.files().into_iter().find(|(path, _)| path.extension().is_some_and(|e| e == "tam")).unwrap();
+    fs.corrupt(&oldest, bytes - 1, 1).unwrap();
+
+    let refused = Db::open(lab::DIR, options.clone()).unwrap_err().to_string();
+    assert!(refused.contains(oldest.to_str().unwrap()), "{refused}");
+
+    options.salvage = true;
+    for read_only in [true, false] {
+        let open = if read_only { Db::open_read_only } else { Db::open };
+        let db = open(lab::DIR, options.clone()).unwrap();
+        assert_eq!(keys(&db), names(10..20));
+        let warnings = db.stats().warnings;
+        assert!(warnings.iter().any(|w| w.contains("left out with its 10 entries")), "{warnings:?}");
+        put_if(&db, !read_only);
+    }
+    let aside = format!("{}.damaged", oldest.to_str().unwrap());
+    assert!(fs.files().iter().any(|(path, _)| path.to_str() == Some(&aside)));
+
+    options.salvage = false;
+    let db = Db::open(lab::DIR, options).unwrap();
+    assert_eq!(keys(&db), names(10..21));
+    assert!(db.verify().unwrap().problems.is_empty());
+}
+
+fn put_if(db: &Db, writable: bool) {
+    if writable {
+        put(db, 20, Durability::Synced);
+    }
+}
+
+/// A checkpoint that failed half way left its directory, and trying again was refused: "exists already".
+#[test]
+fn a_failed_checkpoint_leaves_nothing_and_can_be_repeated() {
+    let (fs, _) = ten_writes(10);
+    let db = Db::open(lab::DIR, roomy(&fs)).unwrap();
+    db.flush().unwrap();
+    let before = fs.files();
+    fs.plan(tamis::io::FaultPlan {
+        fail_at: Some(fs.operations() + 8),
+        error: std::io::ErrorKind::StorageFull,
+        ..tamis::io::FaultPlan::none()
+    });
+    let result = db.checkpoint("/copy");
+    fs.plan(tamis::io::FaultPlan::none());
+    assert!(result.is_err(), "the fault was meant to hit the checkpoint");
+    assert_eq!(fs.files().iter().filter(|(path, _)| path.starts_with("/copy")).count(), 0, "{before:?}");
+    db.checkpoint("/copy").unwrap();
+    let mut options = roomy(&fs);
+    options.create_if_missing = false;
+    assert_eq!(keys(&Db::open("/copy", options).unwrap()), names(0..10));
+}
