@@ -93,8 +93,13 @@ pub(crate) struct DbArgs {
 }
 
 impl DbArgs {
+    /// The options that the database was last opened with, if there is one, changed by what was given.
     fn to_options(&self) -> Result<Options, Failure> {
-        let mut options = Options::default();
+        let mut options = Options::stored_in(&self.db)?.unwrap_or_default();
+        // These say what one opening may do, not what the database is.
+        options.set("create_if_missing", "true")?;
+        options.set("error_if_exists", "false")?;
+        options.set("salvage", "false")?;
         self.options.apply(&mut options)?;
         Ok(options)
     }

@@ -85,6 +85,20 @@ fn what_is_put_is_got_until_it_is_deleted() {
     assert_eq!(place.run("get", &["other"]).ok(), "\n");
 }
 
+/// Every command used to open with default options, and so a `put` gave a database that was made with others the
+/// defaults.
+#[test]
+fn a_command_leaves_the_options_that_the_database_was_made_with() {
+    let place = Place::new();
+    place.run("put", &["-o", "keyspace.bits_per_key=14", "a", "1"]).ok();
+    place.run("put", &["b", "2"]).ok();
+    let stored = std::fs::read_to_string(place.path("db/OPTIONS")).unwrap();
+    assert!(stored.contains("keyspace.bits_per_key = 14"), "{stored}");
+    place.run("put", &["-o", "keyspace.bits_per_key=12", "c", "3"]).ok();
+    let stored = std::fs::read_to_string(place.path("db/OPTIONS")).unwrap();
+    assert!(stored.contains("keyspace.bits_per_key = 12"), "{stored}");
+}
+
 #[test]
 fn binary_keys_and_values_go_in_and_out_as_hex() {
     let place = Place::new();

@@ -7,7 +7,7 @@
 //! all, is fine. `fuzz/README.md` lists what each asserts.
 //!
 //! Checksums would keep all mutated bytes out of the decoders behind them, so the entry points of checksummed
-//! formats read their bytes twice: as they are, and with all checksums made right ([`reseal`](mod@reseal)).
+//! formats read their bytes twice: as they are, and with all checksums made right (`reseal`).
 //!
 //! Everything here works in memory; calls are independent of each other.
 

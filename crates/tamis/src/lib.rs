@@ -1,5 +1,37 @@
 //! An embeddable key-value storage engine in which **a read hashes its key once, asks its filters once, and
 //! touches one block**.
+//!
+//! An LSM-tree: writes go to a log and a memtable, memtables are flushed to sorted tables, tables are merged in the
+//! background. Start with [`Db`].
+//!
+//! ```
+//! use tamis::{Db, Durability, Options, WriteBatch};
+//!
+//! # let dir = tempfile::tempdir()?;
+//! let db = Db::open(dir.path().join("my-data"), Options::default())?;
+//! db.put("fr/lyon", "45.75,4.85")?;
+//! let mut batch = WriteBatch::new();
+//! batch.put("is/vik", "63.42,-19.01").delete("fr/paris");
+//! db.write_with(batch, Durability::Synced)?;
+//! assert_eq!(db.get("fr/lyon")?.unwrap(), "45.75,4.85");
+//! for item in db.prefix("fr/").rev() {
+//!     let (key, value) = item?;
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! * [`Db`]: the default keyspace and everything about the whole database. [`Keyspace`]: one of several, under one log.
+//! * [`WriteBatch`]: several writes, all or none, across keyspaces. [`Durability`]: what survives what.
+//! * [`Snapshot`]: the state of a moment. [`Iter`]: ordered iteration from both ends.
+//! * [`Options`]: every choice, with default, range and consequence.
+//! * [`Stats`], [`ReadCost`], [`Explanation`]: what it does, and what a read cost.
+//! * [`Slice`]: bytes handed out without a copy.
+//! * Errors: a narrow enum per kind of operation, all of which convert into [`Error`].
+//! * [`io`]: the file system as the engine sees it, for tests and for other media.
+//!
+//! Handles are `Send + Sync` and cheap to clone. Reads take no lock and wait for nobody.
+//!
+//! Features: `zstd` adds Zstandard compression and compiles its C library; the default build is Rust only.
 
 mod batch;
 mod cache;

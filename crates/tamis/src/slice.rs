@@ -11,7 +11,7 @@ use crate::table::PinnedValue;
 /// table (mapped or cached) or a memtable. Bytes of up to 22 are held in the slice itself.
 ///
 /// A slice stays valid as long as it lives, whatever happens to the database; holding one keeps its block,
-/// mapping or memtable in memory. Use [`to_vec`](Slice::to_vec) for bytes that live long. Cloning costs at
+/// mapping or memtable in memory. Use [`to_vec`](slice::to_vec) for bytes that live long. Cloning costs at
 /// most one reference count.
 ///
 /// ```

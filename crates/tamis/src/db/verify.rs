@@ -21,7 +21,7 @@ pub struct VerifyReport {
     pub bytes: u64,
     /// Key versions seen.
     pub entries: u64,
-    /// Records of the logs read.
+    /// Writes in the logs read.
     pub log_writes: u64,
     /// Everything that is wrong, in words, with file and offset.
     pub problems: Vec<String>,

@@ -37,7 +37,10 @@ const NO_LIMIT: u64 = u64::MAX;
 const KEYSPACE_PREFIX: &str = "keyspace.";
 
 options_table! {
-    /// What can be chosen about a database. See the [module's documentation](self) for the text form.
+    /// What can be chosen about a database; the default keyspace's options are named `keyspace.…` in the text.
+    ///
+    /// Text form ([`to_text`](Self::to_text), [`from_text`](Self::from_text)): lines `name = value`; `#` starts a
+    /// comment; options not named keep their defaults; sizes may have a unit (`64 MiB`).
     #[derive(Clone, Debug)]
     pub struct Options: "" {
         Behaviour, create_if_missing: bool = "true", Flag,
@@ -89,7 +92,10 @@ options_table! {
 }
 
 options_table! {
-    /// What can be chosen about one keyspace. See the [module's documentation](self) for the text form.
+    /// What can be chosen about one keyspace.
+    ///
+    /// Text form ([`to_text`](Self::to_text), [`from_text`](Self::from_text)): lines `name = value`; `#` starts a
+    /// comment; options not named keep their defaults; sizes may have a unit (`64 MiB`).
     #[derive(Clone, Debug)]
     pub struct KeyspaceOptions: "keyspace." {
         Behaviour, auto_compaction: bool = "true", Flag,
