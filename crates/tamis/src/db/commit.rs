@@ -211,6 +211,7 @@ impl DbInner {
         let before = writer.len();
         let result = writer.append(&parts);
         log.dirty = true;
+        self.log_bytes.store(writer.len(), Ordering::Relaxed);
         self.write_counters.log_bytes.add(writer.len() - before);
         self.write_counters.groups.add(1);
         drop(parts);
@@ -445,6 +446,7 @@ impl DbInner {
         let id = self.next_file.fetch_add(1, Ordering::Relaxed);
         let recycled = self.state().recyclable.pop();
         let writer = self.create_log(id, recycled)?;
+        self.log_bytes.store(writer.len(), Ordering::Relaxed);
         let mut old = log.writer.replace(writer).expect("checked above");
         old.finish()?;
         let closed = ClosedLog { id: log.id, bytes: old.len(), linked: false };

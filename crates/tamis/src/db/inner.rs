@@ -162,6 +162,8 @@ pub(crate) struct DbInner {
     /// The newest sequence number that readers see.
     pub(crate) visible_seq: AtomicU64,
     pub(crate) next_file: AtomicU64,
+    /// The length of the current log, for who must not wait for the log's owner (which may be stalled).
+    pub(crate) log_bytes: AtomicU64,
     /// The keyspaces by id, for the write path (which does not take `state`).
     pub(crate) directory: ArcSwap<HashMap<KeyspaceId, Arc<KeyspaceInner>>>,
     pub(crate) poison: OnceLock<String>,

@@ -147,6 +147,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         closed_logs: Mutex::default(),
         snapshots: Mutex::default(),
         visible_seq: AtomicU64::new(tree.last_seq),
+        log_bytes: AtomicU64::new(0),
         next_file: AtomicU64::new(tree.next_file.max(largest + 1)),
         directory: ArcSwap::from_pointee(keyspaces.iter().map(|(id, ks)| (*id, ks.clone())).collect()),
         poison: OnceLock::new(),
@@ -403,6 +404,7 @@ fn recover(
         version,
     })?;
     drop(state);
+    db.log_bytes.store(writer.len(), Ordering::Relaxed);
     *db.lock_log() = LogState::new(Some(writer), id, last_seq);
     let path = options_path(&db.dir);
     write_file_atomically(&*db.fs, &path, db.options.to_text().as_bytes())

@@ -117,7 +117,6 @@ pub struct RunStats {
 
 impl Stats {
     pub(crate) fn of(db: &DbInner) -> Stats {
-        let log_len = db.lock_log().writer.as_ref().map_or(0, crate::wal::LogWriter::len);
         let state = db.state();
         let keyspaces: Vec<_> =
             state.keyspaces.values().map(|keyspace| KeyspaceStats::of(db, &state, keyspace)).collect();
@@ -129,7 +128,8 @@ impl Stats {
             cache_used_bytes: db.cache.as_ref().map_or(0, |c| c.used_bytes()),
             cache_capacity_bytes: db.cache.as_ref().map_or(0, |c| c.capacity_bytes()),
             log_files: state.logs.len() + usize::from(!db.read_only),
-            log_bytes: log_len + state.logs.iter().map(|log| log.bytes).sum::<u64>(),
+            log_bytes: db.log_bytes.load(Ordering::Relaxed)
+                + state.logs.iter().map(|log| log.bytes).sum::<u64>(),
             memtable_bytes: sum(|k| k.memtable_bytes),
             filter_bytes: sum(|k| k.filter_bytes),
             index_bytes: sum(|k| k.index_bytes),

@@ -91,7 +91,7 @@ impl Base {
 }
 
 /// What was done to the files.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 struct Damage {
     /// To something other than a table: then writes may rightly be missing.
     beyond_tables: bool,
@@ -135,6 +135,8 @@ pub fn database(bytes: &[u8]) {
         let fs = restored(&files);
         let options = || Options { salvage, ..options(&fs) };
         let Ok(db) = Db::open("db", options()) else { continue };
+        // Salvage leaves out tables that it cannot open, with all that is in them.
+        let damage = Damage { beyond_tables: damage.beyond_tables || salvage, ..damage };
         examine(&db, base, &damage);
         db.put("new", "value").expect("an open database takes a write");
         db.close().expect("memory takes it");

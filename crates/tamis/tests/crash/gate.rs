@@ -4,7 +4,7 @@
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 
 use tamis::io::{Access, DirLock, FaultyFs, FileSystem, ReadFile, Usage, WriteFile};
 
@@ -16,11 +16,19 @@ pub(crate) struct Gate {
     fs: FaultyFs,
     path: PathBuf,
     action: Arc<Mutex<Option<Action>>>,
+    /// Whether new tables have to wait.
+    held: Arc<(Mutex<bool>, Condvar)>,
 }
 
 impl Gate {
     pub(crate) fn new(fs: &FaultyFs, path: &str) -> Gate {
-        Gate { fs: fs.clone(), path: path.into(), action: Arc::default() }
+        Gate { fs: fs.clone(), path: path.into(), action: Arc::default(), held: Arc::default() }
+    }
+
+    /// Whoever makes a table waits until this is called with `false`.
+    pub(crate) fn hold_tables(&self, hold: bool) {
+        *self.held.0.lock().unwrap() = hold;
+        self.held.1.notify_all();
     }
 
     pub(crate) fn before_it_answers(&self, action: impl FnOnce() + Send + 'static) {
@@ -44,6 +52,10 @@ impl FileSystem for Gate {
     }
 
     fn create(&self, path: &Path, usage: Usage) -> io::Result<Box<dyn WriteFile>> {
+        if usage == Usage::Table {
+            let held = self.held.0.lock().unwrap();
+            drop(self.held.1.wait_while(held, |held| *held).unwrap());
+        }
         self.fs.create(path, usage)
     }
 

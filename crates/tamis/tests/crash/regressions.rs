@@ -1,6 +1,8 @@
 //! Bugs that were found here, each with its story.
 
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
 
 use tamis::io::{CrashMode, FaultPlan, FaultyFs, OpClass};
 use tamis::{Db, Durability, Options, WriteBatch};
@@ -122,4 +124,39 @@ fn a_checkpoint_beside_a_close_is_whole_or_an_error() {
     });
     let error = db.checkpoint("/copy").unwrap_err().to_string();
     assert!(error.contains("closed"), "{error}");
+}
+
+/// `stats` used to take the log's lock, which a stalled writer holds: whoever wanted to see why writes stand still had
+/// to wait until they no longer did. Here flushes stand still until `stats` has told of the stall.
+#[test]
+fn stats_tell_of_a_stall_while_it_lasts() {
+    let fs = FaultyFs::new(5);
+    let gate = Gate::new(&fs, "/nothing");
+    let mut options = lab::tiny(&fs);
+    options.file_system = Some(Arc::new(gate.clone()));
+    options.keyspace.max_memtables = 2;
+    let db = Db::open(lab::DIR, options).unwrap();
+    gate.hold_tables(true);
+    let (told, stalled) = mpsc::channel();
+    thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            for i in 0..2000u32 {
+                db.put(i.to_be_bytes(), [7; 100]).unwrap();
+            }
+        });
+        scope.spawn(|| {
+            while db.stats().write.stalls == 0 {
+                thread::yield_now();
+            }
+            let _ = told.send(db.stats().write);
+        });
+        // Without an answer the flushes go on all the same, so that the test fails instead of standing still.
+        let write = stalled.recv_timeout(Duration::from_secs(30));
+        let was_stalled = !writer.is_finished();
+        gate.hold_tables(false);
+        writer.join().unwrap();
+        assert!(write.is_ok_and(|write| write.flushes == 0) && was_stalled);
+    });
+    assert!(db.stats().write.stall_nanos > 0);
+    assert_eq!(db.iter().count(), 2000);
 }
