@@ -17,46 +17,19 @@ macro_rules! fields {
     ($from:expr, $($field:ident),* $(,)?) => { json!({ $(stringify!($field): $from.$field),* }) };
 }
 
+fn counters(fields: impl Iterator<Item = (&'static str, u64)>) -> Value {
+    fields
+        .map(|(name, count)| (name.to_owned(), Value::from(count)))
+        .collect::<serde_json::Map<_, _>>()
+        .into()
+}
+
 pub(crate) fn read_cost(cost: &ReadCost) -> Value {
-    fields!(
-        cost,
-        gets,
-        digests,
-        memtable_probes,
-        filter_probes,
-        filter_negatives,
-        false_positives,
-        runs_searched,
-        block_reads,
-        cache_hits,
-        cache_misses,
-        bytes_read,
-        io_reads,
-        io_bytes,
-        seeks,
-        checksums_verified,
-    )
+    counters(cost.fields())
 }
 
 pub(crate) fn write_cost(cost: &WriteCost) -> Value {
-    fields!(
-        cost,
-        writes,
-        user_bytes,
-        log_bytes,
-        log_syncs,
-        groups,
-        flushes,
-        flush_bytes,
-        compactions,
-        trivial_moves,
-        compaction_read_bytes,
-        compaction_write_bytes,
-        slowdowns,
-        slowdown_nanos,
-        stalls,
-        stall_nanos,
-    )
+    counters(cost.fields())
 }
 
 pub(crate) fn stats(stats: &Stats) -> Value {

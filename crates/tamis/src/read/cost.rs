@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use thread_local::ThreadLocal;
 
-use crate::table::{BlockSource, BlockTouch, ReadTrace, TouchCounts};
+use crate::table::{BlockTouch, ReadTrace, TouchCounts};
 
 macro_rules! counters {
     ($(#[$meta:meta])* pub struct $name:ident / $cells:ident { $($(#[$doc:meta])* $field:ident,)* }) => {
@@ -93,20 +93,8 @@ counters! {
 }
 
 impl ReadCost {
-    fn count_source(&mut self, source: BlockSource) {
-        match source {
-            BlockSource::Mapped | BlockSource::ReadAhead => {}
-            BlockSource::Cache => self.cache_hits += 1,
-            BlockSource::Decompressed => self.cache_misses += 1,
-            BlockSource::File { read_bytes } => {
-                self.cache_misses += 1;
-                self.io_reads += 1;
-                self.io_bytes += read_bytes;
-            }
-        }
-    }
-
     /// Adds what a cursor touched.
+    #[inline]
     pub(crate) fn add_touched(&mut self, counts: &TouchCounts) {
         self.block_reads += counts.blocks;
         self.bytes_read += counts.stored_bytes;
@@ -118,17 +106,20 @@ impl ReadCost {
     }
 }
 
+/// One source counts as a cursor does; the sums are kept under the names that users see.
 impl ReadTrace for ReadCost {
     #[inline]
     fn block_touched(&mut self, touch: BlockTouch) {
-        self.block_reads += 1;
-        self.bytes_read += touch.stored_bytes;
-        self.count_source(touch.source);
+        let mut counts = TouchCounts::default();
+        counts.block_touched(touch);
+        self.add_touched(&counts);
     }
 
     #[inline]
     fn metadata_touched(&mut self, touch: BlockTouch) {
-        self.count_source(touch.source);
+        let mut counts = TouchCounts::default();
+        counts.metadata_touched(touch);
+        self.add_touched(&counts);
     }
 
     #[inline]
