@@ -243,3 +243,24 @@ fn explain_shows_the_path_of_a_get() {
         "{explanation:#?}"
     );
 }
+
+/// Verifying an open database used to leave out the log that is being written, which is where the newest writes are.
+#[test]
+fn verifying_reads_the_log_that_is_being_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), small()).unwrap();
+    for i in 0..10 {
+        db.put(key(i), value(i)).unwrap();
+    }
+    db.sync().unwrap();
+    db.put("after", "the sync").unwrap();
+    let report = db.verify().unwrap();
+    assert_eq!((report.log_writes, report.problems.len()), (11, 0), "{report:?}");
+    let log = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path());
+    let log = log.filter(|path| path.extension().is_some_and(|e| e == "log")).max().unwrap();
+    let mut bytes = std::fs::read(&log).unwrap();
+    bytes[100] ^= 1;
+    std::fs::write(&log, bytes).unwrap();
+    let problems = db.verify().unwrap().problems;
+    assert!(problems.iter().any(|p| p.contains(log.to_str().unwrap())), "{problems:?}");
+}

@@ -42,13 +42,15 @@ impl DbInner {
         Ok(report)
     }
 
-    /// Checks the logs that take no more writes.
+    /// Checks the logs, in one go with the one that is being written: writers wait meanwhile.
     fn check_logs(&self, report: &mut VerifyReport) {
+        let log = self.lock_log();
         loop {
             let needed = || -> Vec<_> {
                 let state = self.state();
                 let floor = state.tree.log_floor();
-                state.logs.iter().map(|log| log.id).filter(|id| *id >= floor).collect()
+                let rolled = state.logs.iter().map(|log| log.id).filter(|id| *id >= floor);
+                rolled.chain(log.writer.as_ref().map(|_| log.id)).collect()
             };
             let (mut logs, mut writes) = (needed(), 0);
             if self.read_only {
