@@ -233,11 +233,7 @@ impl Writer<'_, '_> {
             block_bytes: options.block_bytes as usize,
             restart_interval: options.restart_interval,
             hash_index: options.block_hash_index,
-            compression: match options.compression.at(self.sink.level) {
-                crate::options::Compression::None => crate::table::Compression::None,
-                crate::options::Compression::Lz4 => crate::table::Compression::Lz4,
-                crate::options::Compression::Zstd => crate::table::Compression::Zstd,
-            },
+            compression: options.compression.at(self.sink.level),
         };
         Ok(Open {
             id,

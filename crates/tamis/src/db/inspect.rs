@@ -10,7 +10,8 @@ use crate::batch::{BatchOp, GroupHeader, Ops};
 use crate::error::{Error, StorageError};
 use crate::io::{Access, FileSystem};
 use crate::key::Kind;
-use crate::table::{CursorOptions, ReaderConfig, Table, TableCursor, Verify};
+use crate::options::ChecksumMode;
+use crate::table::{CursorOptions, ReaderConfig, Table, TableCursor};
 use crate::tree::files::{FileKind, parse};
 use crate::tree::manifest::read_edits;
 use crate::tree::open_table::read_filter;
@@ -39,7 +40,7 @@ pub fn dump_table(fs: &dyn FileSystem, path: &Path, out: &mut dyn Write) -> Resu
         Some(FileKind::Table(id)) => id,
         _ => 0,
     };
-    let config = ReaderConfig { map: false, verify: Verify::Always, cache: None, pin_metadata: true };
+    let config = ReaderConfig { map: false, verify: ChecksumMode::Always, cache: None, pin_metadata: true };
     let table = Table::open(fs, path, id, config)?;
     let p = table.properties();
     written(writeln!(

@@ -14,10 +14,10 @@ use crate::db::replay::{Replayed, replay};
 use crate::error::{OpenError, StorageError};
 use crate::io::{DirectFs, DiskFs, FileSystem, write_file_atomically};
 use crate::key::{MAX_SEQNO, SeqNo};
-use crate::options::{ChecksumMode, Incompatible, KeyspaceOptions, Options, ReadMode, incompatible};
+use crate::options::{Incompatible, KeyspaceOptions, Options, ReadMode, incompatible};
 use crate::read::ReadCounters;
 use crate::select::TableFilters;
-use crate::table::{ReaderConfig, Verify};
+use crate::table::ReaderConfig;
 use crate::tree::edit::{NUMBER_LIMIT, VersionEdit};
 use crate::tree::files::{FileKind, lock_path, log_path, manifest_path, options_path, parse};
 use crate::tree::manifest::{LoadedManifest, Manifest};
@@ -85,10 +85,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
     let cache = Some(Arc::new(BlockCache::new(options.cache_bytes, options.keyspace.block_bytes)));
     let reader_config = ReaderConfig {
         map: options.read_mode == ReadMode::Mapped,
-        verify: match options.verify_checksums {
-            ChecksumMode::Once => Verify::Once,
-            ChecksumMode::Always => Verify::Always,
-        },
+        verify: options.verify_checksums,
         cache: cache.clone(),
         pin_metadata: options.pin_metadata,
     };

@@ -11,7 +11,8 @@ use crate::db::inspect::dump_table;
 use crate::error::StorageError;
 use crate::io::MemFs;
 use crate::key::{Kind, MAX_SEQNO, SeqNo};
-use crate::table::{CursorOptions, ReaderConfig, Table, TableCursor, TableLookup, Verify};
+use crate::options::ChecksumMode;
+use crate::table::{CursorOptions, ReaderConfig, Table, TableCursor, TableLookup};
 
 /// So many entries of a table are looked up one by one.
 const LOOKUPS: usize = 24;
@@ -37,10 +38,13 @@ fn ways() -> [(ReaderConfig, CursorOptions); 4] {
     let ahead = CursorOptions { fill_cache: false, read_ahead: 1 };
     let cache = || Some(Arc::new(BlockCache::new(1 << 20, 4096)));
     [
-        (ReaderConfig { map: true, pin_metadata: true, verify: Verify::Once, cache: None }, plain),
-        (ReaderConfig { map: true, pin_metadata: false, verify: Verify::Always, cache: cache() }, plain),
-        (ReaderConfig { map: false, pin_metadata: false, verify: Verify::Once, cache: cache() }, plain),
-        (ReaderConfig { map: false, pin_metadata: true, verify: Verify::Once, cache: None }, ahead),
+        (ReaderConfig { map: true, pin_metadata: true, verify: ChecksumMode::Once, cache: None }, plain),
+        (
+            ReaderConfig { map: true, pin_metadata: false, verify: ChecksumMode::Always, cache: cache() },
+            plain,
+        ),
+        (ReaderConfig { map: false, pin_metadata: false, verify: ChecksumMode::Once, cache: cache() }, plain),
+        (ReaderConfig { map: false, pin_metadata: true, verify: ChecksumMode::Once, cache: None }, ahead),
     ]
 }
 

@@ -34,13 +34,14 @@ impl Words for ReadMode {
         &[("mapped", ReadMode::Mapped), ("buffered", ReadMode::Buffered), ("direct", ReadMode::Direct)];
 }
 
-/// When the checksum of a block is compared.
+/// When the checksums of blocks in a mapped file are computed. Blocks read from a file into memory are always checked,
+/// once per read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum ChecksumMode {
-    /// The first time that this process reads the block from the file.
+    /// The first time that a block is touched since its table was opened.
     #[default]
     Once,
-    /// Every time the block is read from the file.
+    /// Every time a block is touched.
     Always,
 }
 
@@ -84,16 +85,16 @@ impl Words for FilterPolicy {
     ];
 }
 
-/// How the blocks of a table are compressed.
+/// How the blocks of a table are compressed. The numbers are part of the table format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Compression {
     /// Not at all: a mapped block is read in place.
     #[default]
-    None,
+    None = 0,
     /// LZ4: about half the size for text, little time to unpack.
-    Lz4,
+    Lz4 = 1,
     /// Zstandard: smaller and slower. Needs the feature `zstd`.
-    Zstd,
+    Zstd = 2,
 }
 
 impl Compression {

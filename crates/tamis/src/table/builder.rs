@@ -9,12 +9,13 @@ use tamis_filter::Digest;
 
 use super::block_builder::BlockBuilder;
 use super::footer::{Footer, Part};
-use super::frame::{self, Compression};
+use super::frame;
 use super::index::{IndexBuilder, separator};
 use super::properties::{DIGEST_FUNCTION, Properties};
 use crate::error::StorageError;
 use crate::io::WriteFile;
 use crate::key::{Kind, SeqNo, compare_versions};
+use crate::options::Compression;
 
 /// Appends to the file are at least this long, the last one excepted.
 const APPEND_BYTES: usize = 512 << 10;

@@ -13,6 +13,8 @@ use std::sync::Arc;
 
 use xxhash_rust::xxh3::{Xxh3, xxh3_64_with_seed};
 
+use crate::options::Compression;
+
 /// Bytes behind every block's payload.
 pub(crate) const TRAILER_BYTES: usize = 9;
 
@@ -25,19 +27,6 @@ const MAX_RATIO: usize = 255;
 /// Bytes that are not what a builder writes; the reader adds the file and the offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Damage(pub(crate) &'static str);
-
-/// How the blocks of a table are compressed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub(crate) enum Compression {
-    /// Not at all: blocks of a mapped file are used in place.
-    #[default]
-    None = 0,
-    /// LZ4 block format.
-    Lz4 = 1,
-    /// Zstandard, level 3; needs the crate feature `zstd` to write and to read.
-    Zstd = 2,
-}
 
 impl Compression {
     fn from_byte(byte: u8) -> Option<Compression> {

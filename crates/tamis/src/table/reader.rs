@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::block::Span;
 use super::data::{BlockData, BlockRef, HeapBlock, PinnedValue, Pins};
 use super::footer::{FOOTER_BYTES, Footer, Part};
-use super::frame::{self, Compression, Damage, TRAILER_BYTES};
+use super::frame::{self, Damage, TRAILER_BYTES};
 use super::index::{BlockAt, Index};
 use super::lookup::prefetch_tail;
 use super::properties::Properties;
@@ -28,17 +28,7 @@ use super::trace::{BlockSource, BlockTouch, ReadTrace};
 use crate::cache::{BlockCache, CacheEntry, CacheKey};
 use crate::error::StorageError;
 use crate::io::{Access, FileSystem, Mapping, ReadFile};
-
-/// When the checksums of blocks in a mapped file are computed. Blocks read from a file into memory are
-/// always checked, once per read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Verify {
-    /// The first time that a block is touched since the table was opened.
-    #[default]
-    Once,
-    /// Every time.
-    Always,
-}
+use crate::options::{ChecksumMode, Compression};
 
 /// How a table is read.
 #[derive(Clone, Debug, Default)]
@@ -46,7 +36,7 @@ pub(crate) struct ReaderConfig {
     /// Whether to map the file, where the file system can.
     pub(crate) map: bool,
     /// When checksums are computed.
-    pub(crate) verify: Verify,
+    pub(crate) verify: ChecksumMode,
     /// Where uncompressed blocks (and an index that is not pinned) are kept.
     pub(crate) cache: Option<Arc<BlockCache>>,
     /// Whether the index stays in memory as long as the table is open.
@@ -64,7 +54,7 @@ struct MappedFile {
 pub(crate) struct Table {
     mapped: Option<MappedFile>,
     index: Option<Arc<Index>>,
-    verify: Verify,
+    verify: ChecksumMode,
     /// One bit per data block whose bytes were found to match their checksum; empty if not mapped.
     verified: Box<[AtomicU64]>,
     id: u64,
@@ -364,12 +354,12 @@ impl Table {
     ) -> Result<(), StorageError> {
         let word = &self.verified[at.index / 64];
         let bit = 1 << (at.index % 64);
-        if self.verify == Verify::Once && word.load(Ordering::Relaxed) & bit != 0 {
+        if self.verify == ChecksumMode::Once && word.load(Ordering::Relaxed) & bit != 0 {
             return Ok(());
         }
         trace.checksum_verified();
         frame::verify(stored, at.offset).map_err(|damage| self.damaged(at.offset, damage))?;
-        if self.verify == Verify::Once {
+        if self.verify == ChecksumMode::Once {
             word.fetch_or(bit, Ordering::Relaxed);
         }
         Ok(())

@@ -1,5 +1,6 @@
 //! Damaged and hostile bytes: an error or the right answer, never a wrong one, never a panic.
 
+use crate::options::Compression;
 use proptest::prelude::*;
 use tamis_filter::Digest;
 

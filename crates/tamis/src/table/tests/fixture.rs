@@ -1,5 +1,6 @@
 //! A stored table of format version 1: what was written once must be read for ever.
 
+use crate::options::Compression;
 use std::path::Path;
 
 use tamis_filter::Digest;

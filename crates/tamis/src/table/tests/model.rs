@@ -1,5 +1,6 @@
 //! Tables against sorted vectors of versions, over all ways of writing and reading.
 
+use crate::options::{ChecksumMode, Compression};
 use proptest::prelude::*;
 use tamis_filter::Digest;
 
@@ -57,7 +58,7 @@ fn config() -> impl Strategy<Value = ReaderConfig> {
     let cache = prop_oneof![Just(None), Just(Some(0u64)), Just(Some(20_000)), Just(Some(8 << 20))];
     (any::<bool>(), any::<bool>(), any::<bool>(), cache).prop_map(|(map, pin, always, cache)| ReaderConfig {
         map,
-        verify: if always { Verify::Always } else { Verify::Once },
+        verify: if always { ChecksumMode::Always } else { ChecksumMode::Once },
         pin_metadata: pin,
         ..cache.map_or(ReaderConfig::default(), cached)
     })

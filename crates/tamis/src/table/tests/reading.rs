@@ -1,5 +1,6 @@
 //! Particular tables: extreme sizes, many versions, and what reads cost.
 
+use crate::options::{ChecksumMode, Compression};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -175,7 +176,7 @@ fn a_mapped_get_touches_one_block_verifies_it_once_and_reads_nothing() {
     assert_eq!((second.touches.len(), second.checksums), (1, 0));
     assert_eq!(fs.reads.load(Ordering::Relaxed), 0);
 
-    let table = open(&fs, ReaderConfig { verify: Verify::Always, ..mapped() }).unwrap();
+    let table = open(&fs, ReaderConfig { verify: ChecksumMode::Always, ..mapped() }).unwrap();
     for _ in 0..2 {
         assert_eq!(traced(&table, &model[1234].key).checksums, 1);
     }
