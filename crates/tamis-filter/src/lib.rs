@@ -29,19 +29,39 @@
 //! # Ok::<(), tamis_filter::FilterError>(())
 //! ```
 
+mod bits;
 mod blocked;
 mod bloom;
 mod concurrent;
+mod cuckoo;
 pub mod digest;
 mod error;
 pub mod format;
+mod fuse;
+mod keys;
+mod point;
+mod range;
+mod ribbon;
 pub mod theory;
+mod words;
+mod xor;
 
 pub use blocked::{
     BATCH, BlockedBloom, BlockedBloomBuilder, BlockedBloomRef, Line, probe_many_keys, probe_selected,
 };
 pub use bloom::{Bloom, BloomRef, BloomScheme, IndependentDigests};
 pub use concurrent::AtomicBlockedBloom;
+pub use cuckoo::Cuckoo;
 pub use digest::Digest;
 pub use error::FilterError;
-pub use format::{FilterKind, PointFilter, PointFilterRef};
+pub use format::{Filter, FilterInfo, FilterKind, Verify};
+pub use fuse::BinaryFuse;
+pub use keys::{KeyList, KeyMap, KeyRange, Place, prefix_end};
+pub use point::{PointFilter, PointFilterRef, PointProbe, PointSpec};
+pub use range::{
+    Grafite, IntegerProbe, Mapped, Next, REncoder, RangeFilter, RangeFilterRef, RangeProbe, RangeSpec,
+    Rosetta, Snarf, Surf, SurfSuffix,
+};
+pub use ribbon::Ribbon;
+pub use words::{Borrowed, Owned, Words};
+pub use xor::Xor;

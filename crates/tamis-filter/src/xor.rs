@@ -1,0 +1,75 @@
+//! An XOR filter.
+
+use crate::digest::Digest;
+use crate::error::FilterError;
+use crate::format::{FilterKind, Head, WordFilter};
+use crate::words::{Owned, Words};
+
+/// An XOR filter.
+#[derive(Clone, Copy, Debug)]
+pub struct Xor<W: Words = Owned> {
+    head: Head,
+    words: W,
+}
+
+impl Xor {
+    /// Builds.
+    pub fn build(_digests: &[Digest], _bits_per_key: f64, _salt: u64) -> Result<Self, FilterError> {
+        todo!()
+    }
+}
+
+impl<W: Words> WordFilter<W> for Xor<W> {
+    const KIND: FilterKind = FilterKind::Xor;
+
+    fn from_parts(head: Head, words: W) -> Result<Self, FilterError> {
+        Ok(Self { head, words })
+    }
+
+    fn head(&self) -> Head {
+        self.head
+    }
+
+    fn words(&self) -> &W {
+        &self.words
+    }
+}
+
+impl<W: Words> Xor<W> {
+    /// Whether the run may hold the key.
+    #[inline]
+    pub fn contains(&self, _digest: Digest) -> bool {
+        todo!()
+    }
+
+    /// Asks the cache for what [`Xor::contains`] will read.
+    #[inline]
+    pub fn prefetch(&self, _digest: Digest) {
+        todo!()
+    }
+
+    /// Keys the filter was built over.
+    pub fn keys(&self) -> u64 {
+        self.head.keys
+    }
+
+    /// Bits spent per key, rounding included; infinite for no keys.
+    pub fn bits_per_key(&self) -> f64 {
+        (self.words.count() * 64) as f64 / self.head.keys as f64
+    }
+
+    /// False-positive rate theory promises; 0 for no keys.
+    pub fn expected_rate(&self) -> f64 {
+        todo!()
+    }
+
+    /// Bytes held in memory.
+    pub fn memory_bytes(&self) -> usize {
+        size_of::<Self>() + self.words.count() * 8
+    }
+
+    /// A copy that owns its words.
+    pub fn to_owned(&self) -> Xor {
+        Xor { head: self.head, words: self.words.to_owned_words() }
+    }
+}
