@@ -169,6 +169,14 @@ impl Filter {
         }
     }
 
+    /// Rate of false positives for absent keys that theory promises; `None` where no formula says.
+    pub fn expected_rate(&self) -> Option<f64> {
+        match self {
+            Self::Point(filter) => Some(filter.expected_rate()),
+            Self::Range(filter) => filter.expected_rate(1),
+        }
+    }
+
     /// Bytes held in memory.
     pub fn memory_bytes(&self) -> usize {
         match self {

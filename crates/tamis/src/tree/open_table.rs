@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-use tamis_filter::{FilterError, PointFilter};
+use tamis_filter::{Filter, FilterError};
 
 use crate::cache::{BlockCache, CacheEntry};
 use crate::error::StorageError;
@@ -21,11 +21,11 @@ pub(crate) enum TableFilter {
     /// The table was built without one.
     None,
     /// Held in memory as long as the table is open.
-    Pinned(PointFilter),
+    Pinned(Filter),
     /// Fetched through the block cache when asked for.
     Cached,
-    /// Its bytes are damaged: the table is read without it.
-    Damaged,
+    /// Its bytes are damaged, or of a kind that this version does not know: the table is read without it.
+    Unusable,
 }
 
 /// Files that nobody needs any more, waiting to be removed by a background thread: removing a file may block,
@@ -57,6 +57,8 @@ pub(crate) struct OpenTable {
     cache: Option<Arc<BlockCache>>,
     garbage: Arc<Garbage>,
     obsolete: AtomicBool,
+    /// A filter that is not pinned turned out to be unusable. Only ever set; nothing else depends on it.
+    unusable: AtomicBool,
 }
 
 impl OpenTable {
@@ -86,7 +88,7 @@ impl OpenTable {
                 Ok(filter) => TableFilter::Pinned(filter),
                 Err(why) => {
                     log::warn!("{}: reading without its filter: {why}", path.display());
-                    TableFilter::Damaged
+                    TableFilter::Unusable
                 }
             },
         };
@@ -99,7 +101,8 @@ impl OpenTable {
             };
         let cache = config.cache.clone();
         let (garbage, obsolete) = (garbage.clone(), AtomicBool::new(false));
-        Ok(Arc::new(OpenTable { meta, table, filter, tombstones, path, cache, garbage, obsolete }))
+        let unusable = AtomicBool::new(matches!(filter, TableFilter::Unusable));
+        Ok(Arc::new(OpenTable { meta, table, filter, tombstones, path, cache, garbage, obsolete, unusable }))
     }
 
     /// Lets the file be removed once nobody holds the table. Called when a durable version no longer names it.
@@ -107,8 +110,26 @@ impl OpenTable {
         self.obsolete.store(true, Relaxed);
     }
 
-    /// The filter of a table whose filter is not pinned, through the block cache; `None` if it is damaged.
-    pub(crate) fn cached_filter(&self) -> Option<Arc<PointFilter>> {
+    /// Whether the table has a filter that cannot be used, as far as is known.
+    pub(crate) fn filter_is_unusable(&self) -> bool {
+        self.unusable.load(Relaxed)
+    }
+
+    /// Applies `ask` to the filter; `None` if there is none that can be used.
+    #[inline]
+    pub(crate) fn with_filter<T>(&self, ask: impl FnOnce(&Filter) -> T) -> Option<T> {
+        match &self.filter {
+            TableFilter::None | TableFilter::Unusable => None,
+            TableFilter::Pinned(filter) => Some(ask(filter)),
+            TableFilter::Cached => self.cached_filter().map(|filter| ask(&filter)),
+        }
+    }
+
+    /// The filter of a table whose filter is not pinned, through the block cache; `None` if it cannot be used.
+    fn cached_filter(&self) -> Option<Arc<Filter>> {
+        if self.filter_is_unusable() {
+            return None;
+        }
         let cache = self.cache.as_ref()?;
         let key = self.table.filter_cache_key();
         if let Some(filter) = cached(cache.get(key)) {
@@ -121,8 +142,15 @@ impl OpenTable {
                 cache.insert(key, CacheEntry::Filter(filter.clone(), bytes));
                 Some(filter)
             }
-            Err(why) => {
+            // What could not be read now may be readable later; what could not be understood stays so.
+            Err(FilterLoadError::Storage(StorageError::Io(why))) => {
                 log::warn!("{}: reading without its filter: {why}", self.path.display());
+                None
+            }
+            Err(why) => {
+                if !self.unusable.swap(true, Relaxed) {
+                    log::warn!("{}: reading without its filter from now on: {why}", self.path.display());
+                }
                 None
             }
         }
@@ -137,7 +165,7 @@ impl OpenTable {
     }
 }
 
-fn cached(entry: Option<CacheEntry>) -> Option<Arc<PointFilter>> {
+fn cached(entry: Option<CacheEntry>) -> Option<Arc<Filter>> {
     match entry? {
         CacheEntry::Filter(filter, _) => filter.downcast().ok(),
         _ => None,
@@ -155,9 +183,9 @@ pub(crate) enum FilterLoadError {
     Missing,
 }
 
-pub(crate) fn read_filter(table: &Table) -> Result<PointFilter, FilterLoadError> {
+pub(crate) fn read_filter(table: &Table) -> Result<Filter, FilterLoadError> {
     let bytes = table.filter_bytes()?.ok_or(FilterLoadError::Missing)?;
-    Ok(PointFilter::open(&bytes)?)
+    Ok(Filter::open(&bytes)?)
 }
 
 impl Drop for OpenTable {
