@@ -57,7 +57,7 @@ pub(crate) fn select_in_word(word: u64, rank: u32) -> u32 {
     let pairs = word - (word >> 1 & 0x5555_5555_5555_5555);
     let nibbles = (pairs & 0x3333_3333_3333_3333) + (pairs >> 2 & 0x3333_3333_3333_3333);
     let sums = ((nibbles + (nibbles >> 4)) & 0x0f0f_0f0f_0f0f_0f0f).wrapping_mul(L8);
-    let below = ((u64::from(rank) * L8 | H8) - sums) & H8;
+    let below = (((u64::from(rank) * L8) | H8) - sums) & H8;
     let at = below.count_ones() * 8;
     let before = (sums << 8 >> at & 0xff) as u32;
     at + u32::from(SELECT_IN_BYTE[(word >> at & 0xff) as usize][(rank - before) as usize])

@@ -185,7 +185,8 @@ impl RunCursor {
         }
     }
 
-    /// Parks at the end of the last table before `table`, if the iteration gets there.
+    /// Parks at the end of the last table before `table`, if the iteration gets there. That table must have an end:
+    /// every table has one but the last of a run.
     fn park_at_end_before(&mut self, context: &RunContext, table: usize) {
         self.position = Position::Done;
         if table > self.tables.start {
@@ -272,6 +273,10 @@ impl RunCursor {
     }
 
     pub(crate) fn seek_to_last(&mut self, context: &RunContext) -> Result<(), StorageError> {
+        if context.all()[self.tables.end - 1].meta.largest != KeyEnd::Unbounded {
+            self.park_at_end_before(context, self.tables.end);
+            return Ok(());
+        }
         self.cost.seeks += 1;
         self.open(context, self.tables.end - 1).seek_to_last()?;
         self.settle_backward(context);

@@ -195,3 +195,71 @@ impl Drop for OpenTable {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use tamis_filter::{BlockedBloom, Digest, PointFilter};
+
+    use super::*;
+    use crate::io::{MemFs, Usage};
+    use crate::key::{KeyEnd, Kind};
+    use crate::table::{ExtraProperties, TableBuilder, TableOptions};
+    use crate::tree::epochs::EpochMap;
+
+    const KEY: &[u8] = b"key";
+
+    /// A table of one key with these bytes for a filter.
+    fn table(filter: Vec<u8>, pin_metadata: bool) -> Arc<OpenTable> {
+        let (fs, dir) = (MemFs::new(), Path::new("/t"));
+        fs.create_dir_all(dir).unwrap();
+        let path = table_path(dir, 1);
+        let file = fs.create(&path, Usage::Table).unwrap();
+        let mut builder = TableBuilder::new(file, path, TableOptions::default());
+        builder.add(KEY, Digest::of(KEY), 5, Kind::Put, b"value").unwrap();
+        let finished = builder.finish(Some(filter), None, ExtraProperties::default()).unwrap();
+        let meta = TableMeta {
+            id: 1,
+            file_bytes: finished.file_bytes,
+            smallest: KEY.into(),
+            largest: KeyEnd::Included(KEY.into()),
+            entries: 1,
+            deletes: 0,
+            range_tombstones: 0,
+            raw_bytes: 8,
+            min_seq: 5,
+            max_seq: 5,
+            epochs: EpochMap::flush(KEY.into(), 1),
+        };
+        let cache = Some(Arc::new(BlockCache::new(1 << 20, 4096)));
+        let config = ReaderConfig { cache, pin_metadata, ..ReaderConfig::default() };
+        OpenTable::open(&fs, dir, Arc::new(meta), &config, &Arc::default()).unwrap()
+    }
+
+    #[test]
+    fn a_filter_of_an_unknown_or_newer_kind_is_done_without() {
+        let good = PointFilter::from(BlockedBloom::build(&[Digest::of(KEY)], 10.0, 1).unwrap()).to_bytes();
+        let with = |at_from_end: usize, value: u8| {
+            let mut bytes = good.clone();
+            let at = bytes.len() - at_from_end;
+            bytes[at] = value;
+            let body = bytes.len() - 8;
+            let checksum = xxhash_rust::xxh3::xxh3_64(&bytes[..body]).to_le_bytes();
+            bytes[body..].copy_from_slice(&checksum);
+            bytes
+        };
+        for pin_metadata in [true, false] {
+            let usable = table(good.clone(), pin_metadata);
+            assert_eq!(usable.with_filter(|_| ()), Some(()));
+            assert!(!usable.filter_is_unusable());
+            // The kind, the version, no filter at all.
+            for bytes in [with(15, 200), with(13, 2), b"something else".to_vec()] {
+                let table = table(bytes, pin_metadata);
+                assert_eq!(table.with_filter(|_| ()), None);
+                assert!(table.filter_is_unusable(), "and statistics can tell");
+                assert_eq!(table.with_filter(|_| ()), None);
+            }
+        }
+    }
+}
