@@ -36,6 +36,7 @@ mod concurrent;
 mod cuckoo;
 pub mod digest;
 mod error;
+mod fingerprints;
 pub mod format;
 mod fuse;
 mod keys;

@@ -40,6 +40,9 @@ pub trait Words: sealed::Sealed + Clone + Debug + Send + Sync {
     /// If `at` is not below [`Words::count`].
     fn word_within(&self, at: usize) -> u64;
 
+    /// All words as bytes, little-endian, for loads of other widths; `None` where memory holds them otherwise.
+    fn bytes(&self) -> Option<&[u8]>;
+
     /// A copy that owns its words.
     fn to_owned_words(&self) -> Owned {
         (0..self.count()).map(|at| self.word(at)).collect()
@@ -66,6 +69,16 @@ impl Words for Owned {
     }
 
     #[inline(always)]
+    fn bytes(&self) -> Option<&[u8]> {
+        if cfg!(target_endian = "big") {
+            return None;
+        }
+        // SAFETY: the words are initialised memory of that many bytes, borrowed as long as `self` is, and bytes may
+        // have any value and any address.
+        Some(unsafe { std::slice::from_raw_parts(self.as_ptr().cast(), size_of_val(&**self)) })
+    }
+
+    #[inline(always)]
     fn prefetch(&self, at: usize) {
         self.get(at).into_iter().for_each(prefetch);
     }
@@ -85,6 +98,11 @@ impl Words for Borrowed<'_> {
     #[inline(always)]
     fn word_within(&self, at: usize) -> u64 {
         u64::from_le_bytes(self.0[at])
+    }
+
+    #[inline(always)]
+    fn bytes(&self) -> Option<&[u8]> {
+        Some(self.0.as_flattened())
     }
 
     #[inline(always)]
