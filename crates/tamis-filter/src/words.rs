@@ -43,6 +43,9 @@ pub trait Words: sealed::Sealed + Clone + Debug + Send + Sync {
     /// All words as bytes, little-endian, for loads of other widths; `None` where memory holds them otherwise.
     fn bytes(&self) -> Option<&[u8]>;
 
+    /// The four words from `at` on; zeros if they are not all there. One check of the bounds for the four.
+    fn four(&self, at: usize) -> [u64; 4];
+
     /// A copy that owns its words.
     fn to_owned_words(&self) -> Owned {
         (0..self.count()).map(|at| self.word(at)).collect()
@@ -79,6 +82,14 @@ impl Words for Owned {
     }
 
     #[inline(always)]
+    fn four(&self, at: usize) -> [u64; 4] {
+        match self.get(at..).and_then(<[u64]>::first_chunk) {
+            Some(&four) => four,
+            None => [0; 4],
+        }
+    }
+
+    #[inline(always)]
     fn prefetch(&self, at: usize) {
         self.get(at).into_iter().for_each(prefetch);
     }
@@ -103,6 +114,15 @@ impl Words for Borrowed<'_> {
     #[inline(always)]
     fn bytes(&self) -> Option<&[u8]> {
         Some(self.0.as_flattened())
+    }
+
+    #[inline(always)]
+    fn four(&self, at: usize) -> [u64; 4] {
+        let [a, b, c, d] = match self.0.get(at..).and_then(<[[u8; 8]]>::first_chunk) {
+            Some(&four) => four,
+            None => [[0; 8]; 4],
+        };
+        [u64::from_le_bytes(a), u64::from_le_bytes(b), u64::from_le_bytes(c), u64::from_le_bytes(d)]
     }
 
     #[inline(always)]
