@@ -1,7 +1,8 @@
 //! Building the trie: one pass over neighbouring keys tells every count, so that all words are allocated once; then
 //! the trie is written level by level.
 
-use super::shape::{BLOCK, CHILDREN, Counts, MARKS, MAX_SUFFIX, PLACES, Shape};
+use super::blocks::{self, BLOCK, CHILDREN, MARKS, PLACES};
+use super::shape::{Counts, FANOUT, MAX_SUFFIX, Shape};
 use super::{Surf, SurfSuffix, real_bits_of};
 use crate::bits;
 use crate::bloom::{MAX_UNITS, units_for};
@@ -10,10 +11,11 @@ use crate::error::FilterError;
 use crate::format::{Head, WordFilter};
 use crate::keys::KeyList;
 
-/// Size of a sparse label in eighths of a bit: the label, two bits, a share of the counts and of the hints.
-const SPARSE_LABEL: u64 = 8 * 8 + 18 + 1;
-/// Size of a dense node in eighths of a bit.
-const DENSE_NODE: u64 = BLOCK as u64 * 64 * 8;
+/// Size of a place, with its share of the counts, in eighths of a bit.
+const PLACE: u64 = BLOCK as u64 * 64 * 8 / PLACES;
+/// Sizes of a sparse label, with its share of the hints, and of a dense node.
+const SPARSE_LABEL: u64 = 8 * 8 + PLACE + 1;
+const DENSE_NODE: u64 = FANOUT * PLACE;
 /// The dense levels may cost more than sparse ones would by this part of the levels below them.
 const DENSE_SHARE: u64 = 16;
 
@@ -188,7 +190,7 @@ impl Surf {
         let dense_levels = survey.dense_levels();
         let counts = survey.counts(dense_levels);
         let (bare, trie_words) = counts.shape([0, 0]).ok_or(too_large.clone())?;
-        let spare = ((keys.len() as f64 * bits_per_key) as u64).saturating_sub(trie_words * 64);
+        let spare = ((keys.len() as f64 * bits_per_key).round() as u64).saturating_sub(trie_words * 64);
         let params = survey.suffix_bits(suffix, u64::from(bare.leaves), spare);
         let (shape, len) = counts.shape(params).ok_or(too_large.clone())?;
         if len > MAX_UNITS {
@@ -224,7 +226,7 @@ impl Writer {
         while !level.is_empty() {
             for &(mut at, end) in &level {
                 if keys.get(at as usize).len() == depth {
-                    set(&mut self.words[self.shape.ends_at..], node);
+                    bits::write(&mut self.words[self.shape.ends_at..], node, 1, 1);
                     at += 1;
                 }
                 let mut first = true;
@@ -257,20 +259,19 @@ impl Writer {
     }
 
     fn dense_label(&mut self, node: u64, label: u8, child: bool) {
-        let block = &mut self.words[Shape::DENSE_AT + node as usize * BLOCK..];
-        set(&mut block[MARKS..], u64::from(label));
+        let at = node * FANOUT + u64::from(label);
+        blocks::set(&mut self.words, Shape::DENSE_AT, MARKS, at);
         if child {
-            set(&mut block[CHILDREN..], u64::from(label));
+            blocks::set(&mut self.words, Shape::DENSE_AT, CHILDREN, at);
         }
     }
 
     fn sparse_label(&mut self, label: u8, child: bool, first: bool) {
-        let block = &mut self.words[self.shape.sparse_at + (self.label / PLACES) as usize * BLOCK..];
         if first {
-            set(&mut block[MARKS..], self.label % PLACES);
+            blocks::set(&mut self.words, self.shape.sparse_at, MARKS, self.label);
         }
         if child {
-            set(&mut block[CHILDREN..], self.label % PLACES);
+            blocks::set(&mut self.words, self.shape.sparse_at, CHILDREN, self.label);
         }
         bits::write(&mut self.words[self.shape.labels_at..], self.label * 8, 8, u64::from(label));
         self.label += 1;
@@ -288,32 +289,15 @@ impl Writer {
 
     /// Writes the counts of all blocks, and the hints.
     fn count(&mut self) {
-        let dense = self.shape.dense_nodes as usize;
-        count_blocks(&mut self.words[Shape::DENSE_AT..][..dense * BLOCK], |_, _, _| {});
         let (words, hints) = self.words.split_at_mut(self.shape.hints_at);
+        blocks::count(&mut words[Shape::DENSE_AT..self.shape.sparse_at], |_, _, _| {});
         let shift = self.shape.hint_shift;
-        count_blocks(&mut words[self.shape.sparse_at..], |block, from, to| {
+        blocks::count(&mut words[self.shape.sparse_at..], |block, from, to| {
             // The hints of the nodes whose first label is in this block.
             let first = u64::from(from).div_ceil(1 << shift);
             for hint in first..u64::from(to).div_ceil(1 << shift) {
                 bits::write(hints, hint * 32, 32, block);
             }
         });
-    }
-}
-
-fn set(words: &mut [u64], at: u64) {
-    words[(at / 64) as usize] |= 1 << (at % 64);
-}
-
-/// Writes the counts of a sequence of blocks; tells `each` the marks before and up to the end of every block.
-fn count_blocks(words: &mut [u64], mut each: impl FnMut(u64, u32, u32)) {
-    let (mut children, mut marks) = (0u32, 0u32);
-    for (i, block) in words.chunks_exact_mut(BLOCK).enumerate() {
-        block[0] = u64::from(children) | u64::from(marks) << 32;
-        children += block[CHILDREN..MARKS].iter().map(|word| word.count_ones()).sum::<u32>();
-        let before = marks;
-        marks += block[MARKS..].iter().map(|word| word.count_ones()).sum::<u32>();
-        each(i as u64, before, marks);
     }
 }

@@ -13,9 +13,9 @@
 //!   was read back; here owned and borrowed words are walked by the same code, which keeps nothing between calls.
 //! * **Bounds are exact**: excluded ones are told from included ones wherever the lengths of the run's keys and the
 //!   real bits prove something.
-//! * **Rank and select**: blocks of 256 places keep the counts and both bit sequences of the places side by side, so
-//!   that "is it a leaf", "which child", "which suffix" cost one or two cache lines; select starts from hints about a
-//!   block apart. Hash bits are the top bits of the remixed digest: a probe never hashes.
+//! * **Rank and select**: see `blocks.rs`; "is it a leaf", "which child", "which suffix" cost one or two cache lines.
+//!   Select starts from hints about a block apart, so that no skew of the nodes' sizes makes it long.
+//! * **Hash bits** are the top bits of the remixed digest: a probe never hashes.
 //!
 //! # Invariants
 //! * Nodes are numbered level by level, so a child's number is above its parent's: every descent ends. A descent is
@@ -28,6 +28,7 @@
 //! # Threads
 //! Immutable once built. Cloning shares the words.
 
+mod blocks;
 mod build;
 mod search;
 mod shape;

@@ -1,5 +1,6 @@
 //! The sections of a trie's words: where each starts, how much it holds.
 
+use super::blocks::{BLOCK, PLACES};
 use crate::bits;
 use crate::error::FilterError;
 use crate::format::Head;
@@ -7,23 +8,17 @@ use crate::words::Words;
 
 /// Words of the header.
 pub(super) const HEADER: usize = 5;
-/// Places (bits of each of the two sequences) in a block.
-pub(super) const PLACES: u64 = 256;
-/// Words of a block: counts, four of the first sequence, four of the second.
-pub(super) const BLOCK: usize = 9;
-/// Where the words of the first sequence (`has child`, dense and sparse) start in a block.
-pub(super) const CHILDREN: usize = 1;
-/// Where the words of the second sequence (dense: labels, sparse: first label of a node) start in a block.
-pub(super) const MARKS: usize = 5;
+/// Most labels of a node, and places of a dense one.
+pub(super) const FANOUT: u64 = 256;
 /// Most suffix bits of a kind.
 pub(super) const MAX_SUFFIX: u32 = 32;
 /// Most nodes per select hint, as a power of two.
-const MAX_HINT_SHIFT: u32 = 8;
+const MAX_HINT_SHIFT: u32 = 9;
 
 /// The counts that the header holds, and what follows from them. All sections start at a whole word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Shape {
-    /// Nodes of the dense levels: numbers `0..dense_nodes`, one block each.
+    /// Nodes of the dense levels: numbers `0..dense_nodes`, 256 places each.
     pub(super) dense_nodes: u32,
     /// All nodes, numbered level by level. The root is 0; without keys there is none.
     pub(super) nodes: u32,
@@ -71,7 +66,7 @@ pub(super) struct Counts {
 
 impl Counts {
     /// The hint distance at which neighbouring hints are about a block apart: a select then looks at one or two
-    /// blocks, and the hints take at most 1/4 bit per label.
+    /// blocks, and the hints take at most 1/8 bit per label.
     pub(super) fn hint_shift_for(sparse_nodes: u64, sparse_labels: u64) -> u32 {
         let nodes_per_block = (sparse_nodes * PLACES).checked_div(sparse_labels).unwrap_or(1).max(1);
         nodes_per_block.ilog2().min(MAX_HINT_SHIFT)
@@ -104,7 +99,7 @@ impl Counts {
             end += words;
             at
         };
-        section(u64::from(dense_nodes) * BLOCK as u64)?;
+        section((u64::from(dense_nodes) * FANOUT).div_ceil(PLACES) * BLOCK as u64)?;
         let sparse_at = section(u64::from(sparse_labels).div_ceil(PLACES) * BLOCK as u64)?;
         let hints_at = section(u64::from(sparse_nodes).div_ceil(1 << self.hint_shift).div_ceil(2))?;
         let labels_at = section(u64::from(sparse_labels).div_ceil(8))?;

@@ -474,7 +474,7 @@ fn uniform_integers_cost_and_err_as_theory_says() {
         let labels = cells * (256.0 * (1.0 - (-next).exp()) - alone);
         leaf_rate += next * ((-next).exp() - (-load).exp());
         // A level is written in the smaller of the two forms.
-        expected += f64::min(nodes * 576.0, labels * 10.375) / n as f64;
+        expected += f64::min(nodes * 608.0, labels * 10.44) / n as f64;
     }
     let base = Surf::build(&keys, SurfSuffix::None, 12.0, 1).unwrap();
     let (bits, point, _) = rates(&base, 200_000, 64);

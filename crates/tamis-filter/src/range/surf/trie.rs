@@ -5,8 +5,8 @@
 //! number is above its parent's.
 
 use super::Surf;
-use super::shape::{BLOCK, CHILDREN, MARKS, PLACES, Shape};
-use crate::bits;
+use super::blocks::{self, CHILDREN, MARKS, PLACES};
+use super::shape::{FANOUT, Shape};
 use crate::words::Words;
 
 /// A label of a node.
@@ -14,9 +14,10 @@ use crate::words::Words;
 pub(super) struct Edge {
     pub(super) label: u8,
     node: u32,
-    /// Sparse nodes: the place of the label, and one past the node's last. Dense nodes: not used.
-    at: u32,
-    end: u32,
+    /// The place of the label in the dense or sparse sequences.
+    at: u64,
+    /// Sparse nodes: one past the place of the node's last label.
+    end: u64,
 }
 
 /// Where a label leads.
@@ -40,8 +41,9 @@ impl<W: Words> Surf<W> {
     #[inline]
     pub(super) fn find(&self, node: u32, label: u8) -> Option<Edge> {
         if node < self.shape.dense_nodes {
-            let word = self.words.word(dense_block(node) + MARKS + usize::from(label / 64));
-            return (word >> (label % 64) & 1 == 1).then_some(Edge { label, node, at: 0, end: 0 });
+            let at = dense_place(node, label);
+            let found = blocks::bit(&self.words, Shape::DENSE_AT, MARKS, at);
+            return found.then_some(Edge { label, node, at, end: at });
         }
         self.seek(node, label).filter(|edge| edge.label == label)
     }
@@ -50,22 +52,13 @@ impl<W: Words> Surf<W> {
     #[inline]
     pub(super) fn seek(&self, node: u32, label: u8) -> Option<Edge> {
         if node < self.shape.dense_nodes {
-            let block = dense_block(node) + MARKS;
-            let mut word = usize::from(label / 64);
-            let mut marks = self.words.word(block + word) & (u64::MAX << (label % 64));
-            while marks == 0 {
-                word += 1;
-                if word == 4 {
-                    return None;
-                }
-                marks = self.words.word(block + word);
-            }
-            let label = (word as u32 * 64 + marks.trailing_zeros()) as u8;
-            return Some(Edge { label, node, at: 0, end: 0 });
+            let at = dense_place(node, label);
+            let at = blocks::next(&self.words, Shape::DENSE_AT, at, dense_place(node, 0) + FANOUT)?;
+            return Some(Edge { label: at as u8, node, at, end: at });
         }
         let (start, end) = self.sparse_node(node - self.shape.dense_nodes)?;
-        let at = self.lower_bound(start, end, label);
-        (at < end).then(|| Edge { label: self.sparse_label(at), node, at, end })
+        let (at, label) = self.lower_bound(start, end, label)?;
+        Some(Edge { label, node, at, end })
     }
 
     /// The edge after `edge` in its node.
@@ -74,99 +67,80 @@ impl<W: Words> Surf<W> {
         if edge.node < self.shape.dense_nodes {
             return self.seek(edge.node, edge.label.checked_add(1)?);
         }
-        let at = edge.at + 1; // at most `end`
+        let at = edge.at + 1;
         (at < edge.end).then(|| Edge { label: self.sparse_label(at), at, ..edge })
     }
 
     /// Where `edge` leads; `None` if the words are damaged.
     #[inline]
     pub(super) fn target(&self, edge: Edge) -> Option<Target> {
-        let (block, place, before) = self.place(edge);
-        if self.words.word(block + CHILDREN + (place / 64) as usize) >> (place % 64) & 1 == 0 {
+        let (sequences, before) = self.sequences(edge);
+        if !blocks::bit(&self.words, sequences, CHILDREN, edge.at) {
             return Some(Target::Leaf);
         }
         // Node k is the child of the k-th label that has one, counting from 1.
-        let rank = self.rank(block, CHILDREN, place).wrapping_add(before);
-        let child = rank.wrapping_add(1);
+        let child =
+            blocks::rank(&self.words, sequences, CHILDREN, edge.at).wrapping_add(before).wrapping_add(1);
         (edge.node < child && child < self.shape.nodes).then_some(Target::Child(child))
     }
 
     /// The number of the leaf that `edge` leads to.
     #[inline]
     pub(super) fn leaf(&self, edge: Edge) -> u32 {
-        let (block, place, _) = self.place(edge);
-        let children = self.rank(block, CHILDREN, place);
+        let (sequences, _) = self.sequences(edge);
+        let children = blocks::rank(&self.words, sequences, CHILDREN, edge.at);
+        let labels = if edge.node < self.shape.dense_nodes {
+            blocks::rank(&self.words, sequences, MARKS, edge.at)
+        } else {
+            self.shape.dense_leaves.wrapping_add(edge.at as u32)
+        };
+        labels.wrapping_sub(children)
+    }
+
+    /// Where the sequences of the edge's node start, and how many children come before them.
+    #[inline]
+    fn sequences(&self, edge: Edge) -> (usize, u32) {
         if edge.node < self.shape.dense_nodes {
-            return self.rank(block, MARKS, place).wrapping_sub(children);
+            (Shape::DENSE_AT, 0)
+        } else {
+            (self.shape.sparse_at, self.shape.dense_children)
         }
-        self.shape.dense_leaves.wrapping_add(edge.at).wrapping_sub(children)
-    }
-
-    /// The block of an edge, its place in the block, and the children that do not count in the block's numbers.
-    #[inline]
-    fn place(&self, edge: Edge) -> (usize, u32, u32) {
-        if edge.node < self.shape.dense_nodes {
-            return (dense_block(edge.node), u32::from(edge.label), 0);
-        }
-        let block = self.sparse_block(edge.at / PLACES as u32);
-        (block, edge.at % PLACES as u32, self.shape.dense_children)
-    }
-
-    /// Ones of a sequence of `block` before `place`, those of all blocks before included.
-    #[inline]
-    fn rank(&self, block: usize, sequence: usize, place: u32) -> u32 {
-        let counts = self.words.word(block);
-        let before = if sequence == CHILDREN { counts as u32 } else { (counts >> 32) as u32 };
-        before.wrapping_add(self.ones(block + sequence, place))
-    }
-
-    /// Ones among the first `places < 256` bits from word `at` on.
-    #[inline]
-    fn ones(&self, at: usize, places: u32) -> u32 {
-        let (whole, rest) = ((places / 64) as usize, places % 64);
-        let ones = (self.words.word(at + whole) & bits::mask(rest)).count_ones();
-        (0..whole).fold(ones, |ones, i| ones + self.words.word(at + i).count_ones())
     }
 
     #[inline]
-    fn sparse_block(&self, block: u32) -> usize {
-        self.shape.sparse_at + block as usize * BLOCK
-    }
-
-    #[inline]
-    fn sparse_label(&self, at: u32) -> u8 {
+    fn sparse_label(&self, at: u64) -> u8 {
         (self.words.word(self.shape.labels_at + (at / 8) as usize) >> (at % 8 * 8)) as u8
+    }
+
+    /// The eight labels from place `at` on, the first lowest.
+    #[inline]
+    fn sparse_labels(&self, at: u64) -> u64 {
+        let (word, shift) = (self.shape.labels_at + (at / 8) as usize, at % 8 * 8);
+        // Shifting by 64 in two steps is shifting everything out.
+        self.words.word(word) >> shift | self.words.word(word + 1) << 1 << (63 - shift)
     }
 
     /// The places of the labels of sparse node `i`: the first, and one past the last.
     #[inline]
-    fn sparse_node(&self, i: u32) -> Option<(u32, u32)> {
+    fn sparse_node(&self, i: u32) -> Option<(u64, u64)> {
         let start = self.select(i)?;
-        let most = start.saturating_add(PLACES as u32).min(self.shape.sparse_labels);
-        // The next node's first label, or the end of all.
-        let mut at = start + 1;
-        while at < most {
-            let (block, place) = (self.sparse_block(at / PLACES as u32), at % PLACES as u32);
-            let marks = self.words.word(block + MARKS + (place / 64) as usize) >> (place % 64);
-            if marks != 0 {
-                return Some((start, most.min(at.saturating_add(marks.trailing_zeros()))));
-            }
-            at = (at | 63).saturating_add(1);
-        }
-        Some((start, most))
+        let labels = u64::from(self.shape.sparse_labels);
+        let most = labels.min(start + FANOUT);
+        // The next node's first label ends this one.
+        let end = blocks::next(&self.words, self.shape.sparse_at, start + 1, most).unwrap_or(most);
+        (start < labels).then_some((start, end))
     }
 
     /// The place of the first label of sparse node `i`.
     #[inline]
-    fn select(&self, i: u32) -> Option<u32> {
-        let last = (self.shape.sparse_blocks() as u32).checked_sub(1)?;
-        let (hint, shift) = (i >> self.shape.hint_shift, self.shape.hint_shift);
-        let hint_at =
-            |k: u32| bits::read(&self.words, self.shape.hints_at as u64 * 64 + u64::from(k) * 32, 32);
-        let mut low = (hint_at(hint) as u32).min(last);
+    fn select(&self, i: u32) -> Option<u64> {
+        let last = self.shape.sparse_blocks().checked_sub(1)?;
+        let shift = self.shape.hint_shift;
+        let hint = i >> shift;
+        let mut low = self.hint(hint).min(last);
         let more = u64::from(hint + 1) << shift < u64::from(self.shape.sparse_nodes());
-        let mut high = if more { (hint_at(hint + 1) as u32).clamp(low, last) } else { last };
-        let before = |block: u32| (self.words.word(self.sparse_block(block)) >> 32) as u32;
+        let mut high = if more { self.hint(hint + 1).clamp(low, last) } else { last };
+        let before = |block| blocks::marks_before(&self.words, self.shape.sparse_at, block);
         // The last block with no more than `i` marks before it.
         while low < high {
             let middle = high - (high - low) / 2;
@@ -176,47 +150,46 @@ impl<W: Words> Surf<W> {
                 high = middle - 1;
             }
         }
-        let mut rank = i.checked_sub(before(low))?;
-        let block = self.sparse_block(low) + MARKS;
-        for word in 0..4u32 {
-            let marks = self.words.word(block + word as usize);
-            let ones = marks.count_ones();
-            if rank < ones {
-                let at = low * PLACES as u32 + word * 64 + bits::select_in_word(marks, rank);
-                return (at < self.shape.sparse_labels).then_some(at);
-            }
-            rank -= ones;
-        }
-        None
+        let rank = i.checked_sub(before(low))?;
+        Some(low * PLACES + blocks::select_mark(&self.words, self.shape.sparse_at, low, rank)?)
     }
 
-    /// The first place in `start..end`, whose labels ascend, with a label of at least `label`; `end` if there is none.
+    /// The block that holds the first label of sparse node `hint << hint_shift`.
     #[inline]
-    fn lower_bound(&self, mut start: u32, mut end: u32, label: u8) -> u32 {
-        // Large nodes: halve until two words hold the rest.
-        while end - start > 16 {
-            let middle = start + (end - start) / 2;
+    fn hint(&self, hint: u32) -> u64 {
+        self.words.word(self.shape.hints_at + (hint / 2) as usize) >> (hint % 2 * 32) & 0xffff_ffff
+    }
+
+    /// The first place in `start..end`, whose labels ascend, with a label of at least `label`, and that label.
+    #[inline]
+    fn lower_bound(&self, mut start: u64, end: u64, label: u8) -> Option<(u64, u8)> {
+        // Large nodes: halve until two words hold the answer.
+        let mut most = end;
+        while most - start > 16 {
+            let middle = start + (most - start) / 2;
             if self.sparse_label(middle) < label {
                 start = middle + 1;
             } else {
-                end = middle;
+                most = middle;
             }
         }
-        let labels = self.shape.labels_at as u64 * 64;
         while start < end {
-            let below = count_below(bits::read(&self.words, labels + u64::from(start) * 8, 64), label);
+            let labels = self.sparse_labels(start);
+            let below = count_below(labels, label);
             if below < 8 {
-                return (start + below).min(end);
+                let at = start + u64::from(below);
+                return (at < end).then_some((at, (labels >> (below * 8)) as u8));
             }
-            start = start.saturating_add(8);
+            start += 8;
         }
-        end
+        None
     }
 }
 
+/// The place of a label of a dense node.
 #[inline]
-fn dense_block(node: u32) -> usize {
-    Shape::DENSE_AT + node as usize * BLOCK
+fn dense_place(node: u32, label: u8) -> u64 {
+    u64::from(node) * FANOUT + u64::from(label)
 }
 
 /// How many of the eight bytes of `labels`, from the lowest on, are below `label` before the first that is not.
