@@ -72,7 +72,7 @@ pub(super) fn rank<W: Words>(words: &W, sequences: usize, sequence: usize, at: u
 /// Ones in the first `word` words of a block. The field before the first is the top bit, which is zero.
 #[inline]
 fn field(fields: u64, word: u64) -> u32 {
-    (fields >> (word.wrapping_sub(1) & 7) * 9 & 0x1ff) as u32
+    (fields >> ((word.wrapping_sub(1) & 7) * 9) & 0x1ff) as u32
 }
 
 /// Marks before a block.

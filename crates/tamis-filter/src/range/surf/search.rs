@@ -18,8 +18,8 @@ use crate::words::Words;
 /// Length of a path in bytes.
 type Depth = usize;
 
-/// Most zeros that a successor is padded with: damaged words must not ask for gigabytes.
-const MOST_ZEROS: usize = 64;
+/// Most bytes that a successor has beyond its path: damaged words must not ask for gigabytes of zeros.
+pub(super) const MOST_BEYOND: usize = 64;
 
 impl<W: Words> Surf<W> {
     pub(super) fn search_key(&self, key: &[u8], digest: Digest) -> bool {
@@ -311,7 +311,7 @@ impl<W: Words> Surf<W> {
     /// The lowest key that a leaf with this path can stand for.
     fn lowest_of_leaf(&self, mut path: Vec<u8>, leaf: Edge) -> Vec<u8> {
         let real = self.real(leaf);
-        let len = self.lowest_len(path.len(), real).min(path.len() + MOST_ZEROS);
+        let len = self.lowest_len(path.len(), real).min(path.len() + MOST_BEYOND);
         let bytes =
             if self.shape.real_bits == 0 { 0 } else { real << (64 - self.shape.real_bits) }.to_be_bytes();
         path.extend_from_slice(&bytes[..(len - path.len()).min(8)]);

@@ -38,14 +38,14 @@ impl<W: Words> Surf<W> {
     }
 
     /// The edge of `node` with this label.
-    #[inline]
+    #[inline(always)]
     pub(super) fn find(&self, node: u32, label: u8) -> Option<Edge> {
         if node < self.shape.dense_nodes {
             let at = dense_place(node, label);
             let found = blocks::bit(&self.words, Shape::DENSE_AT, MARKS, at);
             return found.then_some(Edge { label, node, at, end: at });
         }
-        self.seek(node, label).filter(|edge| edge.label == label)
+        self.seek_sparse(node, label).filter(|edge| edge.label == label)
     }
 
     /// The edge of `node` with the lowest label from `label` on.
@@ -56,6 +56,12 @@ impl<W: Words> Surf<W> {
             let at = blocks::next(&self.words, Shape::DENSE_AT, at, dense_place(node, 0) + FANOUT)?;
             return Some(Edge { label: at as u8, node, at, end: at });
         }
+        self.seek_sparse(node, label)
+    }
+
+    /// As [`Surf::seek`] in a node that is not dense.
+    #[inline(always)]
+    fn seek_sparse(&self, node: u32, label: u8) -> Option<Edge> {
         let (start, end) = self.sparse_node(node - self.shape.dense_nodes)?;
         let (at, label) = self.lower_bound(start, end, label)?;
         Some(Edge { label, node, at, end })
@@ -141,15 +147,17 @@ impl<W: Words> Surf<W> {
         let more = u64::from(hint + 1) << shift < u64::from(self.shape.sparse_nodes());
         let mut high = if more { self.hint(hint + 1).clamp(low, last) } else { last };
         let before = |block| blocks::marks_before(&self.words, self.shape.sparse_at, block);
-        // The last block with no more than `i` marks before it.
-        while low < high {
-            let middle = high - (high - low) / 2;
+        // The last block with no more than `i` marks before it. The last step, mostly the only one, goes either way as
+        // often: no branch.
+        while high - low > 1 {
+            let middle = low + (high - low) / 2;
             if before(middle) <= i {
                 low = middle;
             } else {
                 high = middle - 1;
             }
         }
+        low += (high - low) * u64::from(before(high) <= i);
         let rank = i.checked_sub(before(low))?;
         Some(low * PLACES + blocks::select_mark(&self.words, self.shape.sparse_at, low, rank)?)
     }
