@@ -166,7 +166,7 @@ impl Shape {
             has_ends: flags >> 8 & 1 == 1,
         };
         let (shape, len) = counts.shape(head.params).ok_or(FilterError::Corrupt("trie header"))?;
-        if len != words.count() as u64 || words.count() < HEADER {
+        if len != words.count() as u64 {
             return Err(FilterError::Corrupt("trie size"));
         }
         if u64::from(shape.leaves) > head.keys || (head.keys == 0) != (shape.nodes == 0) {

@@ -86,3 +86,53 @@ fn parameters_that_make_no_sense_are_refused() {
         assert!(matches!(Surf::build(&keys, SurfSuffix::None, bits, 0), Err(FilterError::BitsPerKey(_))));
     }
 }
+
+/// The sets that the fixtures are of: words that are prefixes of others, and pairs below each of 256 bytes.
+fn fixture_keys() -> BTreeSet<Key> {
+    let squares = (0..400u32).map(|i| (i * i).to_string().into_bytes());
+    let pairs = (0..=255u8).flat_map(|i| [0, 1].map(|j| vec![i, i.wrapping_mul(7).wrapping_add(j), i]));
+    squares.chain(pairs).collect()
+}
+
+#[test]
+fn layout_is_that_of_the_fixtures() {
+    // Computed from `docs/filter-format.md` by a separate script, not by this crate. All words, as a polynomial.
+    for (suffix, params, len, sum) in [
+        (SurfSuffix::None, [0, 0], 221, 0xaf3c_1744_4d52_7f77),
+        (SurfSuffix::Hash, [11, 0], 371, 0xe576_4ef3_a4af_0917),
+        (SurfSuffix::Real, [0, 11], 371, 0xc1da_a013_badd_88ed),
+        (SurfSuffix::Mixed, [6, 5], 371, 0xc6e3_9009_06aa_4eb4),
+    ] {
+        let filter = build(&fixture_keys(), suffix, 26.3);
+        let fold = filter
+            .words()
+            .iter()
+            .fold(0u64, |sum, word| sum.wrapping_mul(0xd6e8_feb8_6659_fd93).wrapping_add(*word));
+        assert_eq!((filter.head().params, filter.words().len(), fold), (params, len, sum));
+    }
+}
+
+#[test]
+fn headers_that_do_not_fit_are_refused() {
+    let filter = build(&fixture_keys(), SurfSuffix::Mixed, 30.0);
+    let (head, words) = (filter.head(), filter.words().to_vec());
+    let opens = |head: Head, words: &[u64]| Surf::from_parts(head, Owned::from(words)).is_ok();
+    assert!(opens(head, &words));
+    assert!(!opens(head, &[&words[..], &[0]].concat()) && !opens(head, &words[1..]) && !opens(head, &[]));
+    assert!(!opens(head, &words[..words.len() - 1]) && !opens(head, &words[..4]));
+    assert!(!opens(Head { keys: 0, ..head }, &words) && !opens(Head { keys: 10, ..head }, &words));
+    for params in [[33, 0], [0, 33], [255, 255], [0, 0], [head.params[0] + 1, head.params[1]]] {
+        assert!(!opens(Head { params, ..head }, &words), "{params:?}");
+    }
+    // All words of the header, one field at a time: no count can be another one. Lengths only mislead.
+    for (word, shift) in [(0, 0), (0, 32), (1, 0), (1, 32), (2, 0), (4, 0), (4, 8), (4, 9), (4, 63)] {
+        let mut words = words.clone();
+        words[word] = words[word].wrapping_add(1001 << shift);
+        assert!(!opens(head, &words), "word {word}, bit {shift}");
+    }
+    for (word, value) in [(0, u64::MAX), (1, u64::MAX), (2, u64::MAX), (3, 7), (4, u64::MAX), (4, 10)] {
+        let mut words = words.clone();
+        words[word] = value;
+        assert!(!opens(head, &words), "word {word}: {value:#x}");
+    }
+}
