@@ -19,6 +19,40 @@ const DENSE_NODE: u64 = FANOUT * PLACE;
 /// The dense levels may cost more than sparse ones would by this part of the levels below them.
 const DENSE_SHARE: u64 = 16;
 
+/// The keys without what all of them start with: what the trie is of.
+#[derive(Clone, Copy)]
+struct Rests<'a> {
+    keys: &'a KeyList,
+    prefix_len: usize,
+}
+
+impl<'a> Rests<'a> {
+    /// `keys` must be sorted, without duplicates. Of a single key everything stays.
+    fn of(keys: &'a KeyList) -> Self {
+        let prefix_len = match (keys.first(), keys.last()) {
+            (Some(first), Some(last)) if keys.len() > 1 => common_len(first, last),
+            _ => 0,
+        };
+        Self { keys, prefix_len }
+    }
+
+    fn len(self) -> usize {
+        self.keys.len()
+    }
+
+    fn get(self, at: usize) -> &'a [u8] {
+        &self.keys.get(at)[self.prefix_len..]
+    }
+
+    fn iter(self) -> impl Iterator<Item = &'a [u8]> {
+        (0..self.len()).map(move |at| self.get(at))
+    }
+
+    fn prefix(self) -> &'a [u8] {
+        self.keys.first().map_or(&[], |key| &key[..self.prefix_len])
+    }
+}
+
 /// One level of the trie.
 #[derive(Clone, Copy, Default, Debug)]
 struct Level {
@@ -29,8 +63,9 @@ struct Level {
 
 /// What one pass over the sorted keys tells.
 struct Survey {
-    /// Bytes that key `i` has in common with key `i + 1`.
+    /// Bytes that rest `i` has in common with rest `i + 1`.
     common: Vec<u32>,
+    prefix_len: u32,
     levels: Vec<Level>,
     /// Length of the shortest path to a leaf; `u32::MAX` without leaves.
     shallowest: u32,
@@ -40,7 +75,7 @@ struct Survey {
 }
 
 impl Survey {
-    fn of(keys: &KeyList) -> Result<Self, FilterError> {
+    fn of(keys: Rests<'_>) -> Result<Self, FilterError> {
         let too_large = FilterError::TooLarge { keys: keys.len() as u64 };
         if keys.len() >= u32::MAX as usize {
             return Err(too_large);
@@ -55,9 +90,10 @@ impl Survey {
         common.extend(keys.iter().zip(keys.iter().skip(1)).map(|(a, b)| common_len(a, b) as u32));
         let mut survey = Survey {
             common,
+            prefix_len: keys.prefix_len as u32,
             levels: Vec::new(),
             shallowest: u32::MAX,
-            shortest: if keys.is_empty() { 0 } else { shortest },
+            shortest: if keys.len() == 0 { 0 } else { shortest },
             longest,
             has_ends: false,
         };
@@ -70,7 +106,7 @@ impl Survey {
 
     /// Counts nodes, labels and leaves of each level. A key's path goes one byte beyond what it shares with either
     /// neighbour; the labels beyond what it shares with the key before are new.
-    fn count_levels(&mut self, keys: &KeyList) {
+    fn count_levels(&mut self, keys: Rests<'_>) {
         let shared = |i: usize| {
             let before = if i == 0 { 0 } else { self.common[i - 1] };
             (before, before.max(self.common.get(i).copied().unwrap_or(0)))
@@ -140,6 +176,7 @@ impl Survey {
             height: self.levels.iter().filter(|level| level.labels > 0).count() as u32,
             shortest: self.shortest,
             longest: self.longest,
+            prefix_len: self.prefix_len,
             hint_shift: Counts::hint_shift_for(sparse_nodes, sparse_labels),
             has_ends: self.has_ends,
         }
@@ -186,7 +223,8 @@ impl Surf {
         let keys = keys.sorted();
         units_for(keys.len() as u64, bits_per_key, 64.0)?;
         let too_large = FilterError::TooLarge { keys: keys.len() as u64 };
-        let survey = Survey::of(&keys)?;
+        let rests = Rests::of(&keys);
+        let survey = Survey::of(rests)?;
         let dense_levels = survey.dense_levels();
         let counts = survey.counts(dense_levels);
         let (bare, trie_words) = counts.shape([0, 0]).ok_or(too_large.clone())?;
@@ -199,7 +237,7 @@ impl Surf {
         let mut words = vec![0; usize::try_from(len).map_err(|_| too_large)?];
         words[..shape.header().len()].copy_from_slice(&shape.header());
         let mut writer = Writer { shape, salt, words, label: 0, leaf: 0 };
-        writer.write(&keys, &survey.common, dense_levels);
+        writer.write(rests, &survey.common, dense_levels);
         writer.count();
         Self::from_parts(Head { salt, keys: keys.len() as u64, params }, writer.words.into())
     }
@@ -216,7 +254,10 @@ struct Writer {
 
 impl Writer {
     /// Writes all but the counts. `common` is what each key shares with the next.
-    fn write(&mut self, keys: &KeyList, common: &[u32], dense_levels: usize) {
+    fn write(&mut self, keys: Rests<'_>, common: &[u32], dense_levels: usize) {
+        for (i, byte) in (0..).zip(keys.prefix()) {
+            bits::write(&mut self.words[self.shape.prefix_at..], i * 8, 8, u64::from(*byte));
+        }
         let mut node = 0;
         // The keys below each node of the level: first, and one past the last. Nodes come in key order.
         let mut level = vec![(0, keys.len() as u32)];
@@ -247,7 +288,7 @@ impl Writer {
                     if child {
                         below.push((group, at));
                     } else {
-                        self.suffix(key, depth + 1);
+                        self.suffix(keys.keys.get(group as usize), keys.prefix_len + depth + 1);
                     }
                 }
                 node += 1;
@@ -277,7 +318,7 @@ impl Writer {
         self.label += 1;
     }
 
-    /// The suffix of a key whose path has `len` bytes.
+    /// The suffix of a whole key whose prefix and path have `len` bytes.
     fn suffix(&mut self, key: &[u8], len: usize) {
         let Shape { hash_bits, real_bits, .. } = self.shape;
         let width = self.shape.suffix_bits();

@@ -13,6 +13,8 @@
 //!   was read back; here owned and borrowed words are walked by the same code, which keeps nothing between calls.
 //! * **Bounds are exact**: excluded ones are told from included ones wherever the lengths of the run's keys and the
 //!   real bits prove something.
+//! * **What all keys start with** is kept once and left out of the trie: a run's keys are neighbours, and each such byte
+//!   would cost every probe a step.
 //! * **Rank and select**: see `blocks.rs`; "is it a leaf", "which child", "which suffix" cost one or two cache lines.
 //!   Select starts from hints about a block apart, so that no skew of the nodes' sizes makes it long.
 //! * **Hash bits** are the top bits of the remixed digest: a probe never hashes.

@@ -21,9 +21,42 @@ type Depth = usize;
 /// Most bytes that a successor has beyond its path: damaged words must not ask for gigabytes of zeros.
 pub(super) const MOST_BEYOND: usize = 64;
 
+/// Where a key lies as seen from the keys of the run.
+enum Place<'k> {
+    /// Before all that start with the prefix.
+    Below,
+    /// Among them: the bytes after the prefix.
+    At(&'k [u8]),
+    /// After them.
+    Above,
+}
+
 impl<W: Words> Surf<W> {
+    /// Where `key` lies to the keys of the run, all of which start with the prefix: if it does, too, what follows.
+    #[inline]
+    fn rest<'k>(&self, key: &'k [u8]) -> Place<'k> {
+        let len = self.shape.prefix_len as usize;
+        if len == 0 {
+            return Place::At(key);
+        }
+        let (chunks, tail) = key[..len.min(key.len())].as_chunks::<8>();
+        for (i, chunk) in chunks.iter().enumerate() {
+            let word = self.words.word(self.shape.prefix_at + i);
+            if u64::from_le_bytes(*chunk) != word {
+                return if *chunk < word.to_le_bytes() { Place::Below } else { Place::Above };
+            }
+        }
+        let word = self.words.word(self.shape.prefix_at + chunks.len()).to_le_bytes();
+        match tail.cmp(&word[..tail.len()]) {
+            Ordering::Less => Place::Below,
+            Ordering::Greater => Place::Above,
+            Ordering::Equal => key.get(len..).map_or(Place::Below, Place::At),
+        }
+    }
+
     pub(super) fn search_key(&self, key: &[u8], digest: Digest) -> bool {
         let shape = &self.shape;
+        let Place::At(key) = self.rest(key) else { return false };
         let len = key.len() as u64;
         if shape.nodes == 0 || len < u64::from(shape.shortest) || len > u64::from(shape.longest) {
             return false;
@@ -75,14 +108,24 @@ impl<W: Words> Surf<W> {
             return false;
         }
         let (low, low_in) = match range.start {
-            Bound::Unbounded => (&[][..], true),
-            Bound::Included(key) => (key, true),
-            Bound::Excluded(key) => (key, false),
+            Bound::Unbounded => (Place::Below, true),
+            Bound::Included(key) => (self.rest(key), true),
+            Bound::Excluded(key) => (self.rest(key), false),
+        };
+        let (low, low_in) = match low {
+            Place::Below => (&[][..], true),
+            Place::At(low) => (low, low_in),
+            Place::Above => return false,
         };
         let (high, high_in) = match range.end {
-            Bound::Unbounded => return self.reaches(0, 0, low, low_in),
-            Bound::Included(key) => (key, true),
-            Bound::Excluded(key) => (key, false),
+            Bound::Unbounded => (Place::Above, true),
+            Bound::Included(key) => (self.rest(key), true),
+            Bound::Excluded(key) => (self.rest(key), false),
+        };
+        let high = match high {
+            Place::Below => return false,
+            Place::At(high) => high,
+            Place::Above => return self.reaches(0, 0, low, low_in),
         };
         let common = low.iter().zip(high).take_while(|(a, b)| a == b).count();
         let empty = match (low.get(common), high.get(common)) {
@@ -255,9 +298,24 @@ impl<W: Words> Surf<W> {
     }
 
     pub(super) fn search_next(&self, from: &[u8]) -> Next<Vec<u8>> {
-        if self.shape.nodes == 0 {
-            return Next::Nothing;
+        let rest = match self.rest(from) {
+            _ if self.shape.nodes == 0 => return Next::Nothing,
+            Place::Above => return Next::Nothing,
+            Place::Below => &[],
+            Place::At(rest) => rest,
+        };
+        match self.next_rest(rest) {
+            Next::NotBelow(rest) if self.shape.prefix_len > 0 => {
+                let prefix = (0..u64::from(self.shape.prefix_len))
+                    .map(|i| bits::read(&self.words, self.shape.prefix_at as u64 * 64 + i * 8, 8) as u8);
+                Next::NotBelow(prefix.chain(rest).collect())
+            }
+            next => next,
         }
+    }
+
+    /// The next key from `from` on, both without the prefix.
+    fn next_rest(&self, from: &[u8]) -> Next<Vec<u8>> {
         let (mut node, mut depth) = (0, 0);
         // The deepest label beside the path that is above it.
         let mut beside = None;

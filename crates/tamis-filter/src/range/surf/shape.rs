@@ -29,9 +29,11 @@ pub(super) struct Shape {
     pub(super) dense_leaves: u32,
     /// Levels that have labels: the longest path.
     pub(super) height: u32,
-    /// Lengths of the shortest and longest key.
+    /// Lengths of the shortest and longest key without the prefix.
     pub(super) shortest: u32,
     pub(super) longest: u32,
+    /// Bytes that all keys start with and the trie leaves out.
+    pub(super) prefix_len: u32,
     /// Every `2^hint_shift`-th sparse node has a select hint.
     pub(super) hint_shift: u32,
     /// Whether some key is a prefix of another, so that nodes have a bit for "a key ends here".
@@ -44,6 +46,7 @@ pub(super) struct Shape {
     pub(super) hints_at: usize,
     pub(super) labels_at: usize,
     pub(super) ends_at: usize,
+    pub(super) prefix_at: usize,
     pub(super) suffixes_at: usize,
     /// Leaves: one suffix each.
     pub(super) leaves: u32,
@@ -60,6 +63,7 @@ pub(super) struct Counts {
     pub(super) height: u32,
     pub(super) shortest: u32,
     pub(super) longest: u32,
+    pub(super) prefix_len: u32,
     pub(super) hint_shift: u32,
     pub(super) has_ends: bool,
 }
@@ -93,7 +97,7 @@ impl Counts {
         }
         let leaves = dense_leaves.checked_add(sparse_leaves)?;
         let mut end = HEADER as u64;
-        // No sum of six numbers below 2^40 overflows.
+        // No sum of eight numbers below 2^40 overflows.
         let mut section = |words: u64| {
             let at = usize::try_from(end).ok();
             end += words;
@@ -104,6 +108,7 @@ impl Counts {
         let hints_at = section(u64::from(sparse_nodes).div_ceil(1 << self.hint_shift).div_ceil(2))?;
         let labels_at = section(u64::from(sparse_labels).div_ceil(8))?;
         let ends_at = section(if self.has_ends { bits::words_for(u64::from(nodes)) } else { 0 })?;
+        let prefix_at = section(u64::from(self.prefix_len).div_ceil(8))?;
         let suffixes_at = section(bits::words_for(u64::from(leaves) * u64::from(hash_bits + real_bits)))?;
         let shape = Shape {
             dense_nodes,
@@ -114,6 +119,7 @@ impl Counts {
             height: self.height,
             shortest: self.shortest,
             longest: self.longest,
+            prefix_len: self.prefix_len,
             hint_shift: self.hint_shift,
             has_ends: self.has_ends,
             hash_bits,
@@ -122,6 +128,7 @@ impl Counts {
             hints_at,
             labels_at,
             ends_at,
+            prefix_at,
             suffixes_at,
             leaves,
         };
@@ -141,7 +148,7 @@ impl Shape {
             pair(self.sparse_labels, self.dense_children),
             pair(self.dense_leaves, self.height),
             pair(self.shortest, self.longest),
-            u64::from(self.hint_shift) | u64::from(self.has_ends) << 8,
+            pair(self.hint_shift | u32::from(self.has_ends) << 8, self.prefix_len),
         ]
     }
 
@@ -149,7 +156,7 @@ impl Shape {
     pub(super) fn read<W: Words>(head: Head, words: &W) -> Result<Self, FilterError> {
         let low = |at| words.word(at) as u32;
         let high = |at| (words.word(at) >> 32) as u32;
-        let flags = words.word(4);
+        let flags = low(4);
         if flags >> 9 != 0 {
             return Err(FilterError::Corrupt("trie flags"));
         }
@@ -162,7 +169,8 @@ impl Shape {
             height: high(2),
             shortest: low(3),
             longest: high(3),
-            hint_shift: (flags & 0xff) as u32,
+            prefix_len: high(4),
+            hint_shift: flags & 0xff,
             has_ends: flags >> 8 & 1 == 1,
         };
         let (shape, len) = counts.shape(head.params).ok_or(FilterError::Corrupt("trie header"))?;

@@ -70,13 +70,18 @@ fn no_key_one_key_and_the_empty_key() {
 
 #[test]
 fn deep_tries_of_long_keys() {
-    let deep: BTreeSet<Key> =
-        (0..4u8).map(|i| [vec![b'x'; 5000 + usize::from(i % 2)], vec![i]].concat()).collect();
-    let filter = build(&deep, SurfSuffix::Real, 10.0);
-    assert!(deep.iter().all(|key| filter.contains_key(key, Digest::of(key))));
-    assert_eq!(filter.next(b""), Next::NotBelow([vec![b'x'; 5000], vec![0]].concat()));
-    assert!(!filter.contains_range(KeyRange::closed(&[b'x'; 4999], &[b'x'; 5000])));
-    assert!(filter.contains_range(KeyRange::closed(&[b'x'; 4999], &[b'x'; 5002])));
+    let x = |n| vec![b'x'; n];
+    let mut deep: BTreeSet<Key> =
+        (0..4u8).map(|i| [x(5000 + usize::from(i % 2)), vec![i]].concat()).collect();
+    for (outside, prefix_len) in [(&b"xx"[..], 2), (b"z", 0), (b"", 0)] {
+        deep.insert(outside.to_vec());
+        let filter = build(&deep, SurfSuffix::Real, 10.0);
+        assert_eq!((filter.shape.prefix_len, filter.shape.height), (prefix_len, 5002 - prefix_len));
+        assert!(deep.iter().all(|key| filter.contains_key(key, Digest::of(key))));
+        assert_eq!(filter.next(b"xxa"), Next::NotBelow([x(5000), vec![0]].concat()));
+        assert!(!filter.contains_range(KeyRange::closed(&x(4999), &x(5000))));
+        assert!(filter.contains_range(KeyRange::closed(&x(4999), &x(5002))));
+    }
 }
 
 #[test]
@@ -97,17 +102,17 @@ fn fixture_keys() -> BTreeSet<Key> {
 #[test]
 fn layout_is_that_of_the_fixtures() {
     // Computed from `docs/filter-format.md` by a separate script, not by this crate. All words, as a polynomial.
-    for (suffix, params, len, sum) in [
-        (SurfSuffix::None, [0, 0], 221, 0xaf3c_1744_4d52_7f77),
-        (SurfSuffix::Hash, [11, 0], 371, 0xe576_4ef3_a4af_0917),
-        (SurfSuffix::Real, [0, 11], 371, 0xc1da_a013_badd_88ed),
-        (SurfSuffix::Mixed, [6, 5], 371, 0xc6e3_9009_06aa_4eb4),
+    for (prefix, suffix, params, len, sum) in [
+        ("", SurfSuffix::None, [0, 0], 221, 0xaf3c_1744_4d52_7f77),
+        ("", SurfSuffix::Hash, [11, 0], 371, 0xe576_4ef3_a4af_0917),
+        ("", SurfSuffix::Real, [0, 11], 371, 0xc1da_a013_badd_88ed),
+        ("", SurfSuffix::Mixed, [6, 5], 371, 0xc6e3_9009_06aa_4eb4),
+        ("all of them/", SurfSuffix::Mixed, [6, 5], 373, 0xa8ed_7bd5_27ad_34ca),
     ] {
-        let filter = build(&fixture_keys(), suffix, 26.3);
-        let fold = filter
-            .words()
-            .iter()
-            .fold(0u64, |sum, word| sum.wrapping_mul(0xd6e8_feb8_6659_fd93).wrapping_add(*word));
+        let keys = fixture_keys().iter().map(|key| [prefix.as_bytes(), key].concat()).collect();
+        let filter = build(&keys, suffix, 26.4);
+        let mix = |sum: u64, word: &u64| sum.wrapping_mul(0xd6e8_feb8_6659_fd93).wrapping_add(*word);
+        let fold = filter.words().iter().fold(0, mix);
         assert_eq!((filter.head().params, filter.words().len(), fold), (params, len, sum));
     }
 }

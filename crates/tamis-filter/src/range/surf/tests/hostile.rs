@@ -42,7 +42,8 @@ proptest! {
     fn random_words_under_a_fitting_header_do_not_panic(
         counts in (1u32..20, 1u32..300, 0u32..300, 0u32..600),
         (height, shortest, longest) in (0u32..60, any::<u32>(), any::<u32>()),
-        (shift, ends, params) in (0u32..9, any::<bool>(), (0u8..33, 0u8..33)),
+        (shift, ends, prefix_len) in (0u32..10, any::<bool>(), prop_oneof![Just(0u32), 0u32..40]),
+        params in (0u8..33, 0u8..33),
         seed: u64,
         probes in prop::collection::vec(key(), 1..20),
     ) {
@@ -56,6 +57,7 @@ proptest! {
             height,
             shortest: shortest.min(longest),
             longest: longest.max(shortest),
+            prefix_len,
             hint_shift: shift,
             has_ends: ends,
         };

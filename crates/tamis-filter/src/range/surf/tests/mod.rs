@@ -54,13 +54,16 @@ fn key() -> impl Strategy<Value = Key> {
 }
 
 fn key_set() -> impl Strategy<Value = BTreeSet<Key>> {
-    prop_oneof![
+    let sets = prop_oneof![
         prop::collection::btree_set(key(), 0..40),
         // All of one length: leaves may be known to the last byte.
         prop::collection::btree_set(prop::collection::vec(byte(), 3), 0..60),
         // Wide nodes, of many words of labels.
         prop::collection::btree_set(prop::collection::vec(any::<u8>(), 1..3), 0..600),
-    ]
+    ];
+    // What all keys of a run start with.
+    let prefix = prop_oneof![Just(vec![]), prop::collection::vec(byte(), 0..20)];
+    (sets, prefix).prop_map(|(keys, prefix)| keys.iter().map(|key| [&prefix[..], key].concat()).collect())
 }
 
 fn bound(keys: impl Strategy<Value = Key>) -> impl Strategy<Value = Bound<Key>> {
@@ -76,6 +79,22 @@ fn bounds() -> impl Strategy<Value = Vec<Bounds>> {
 /// Ranges that touch the keys of the set: borders, gaps, prefixes.
 fn near(keys: &BTreeSet<Key>) -> Vec<Bounds> {
     let mut ranges = vec![(Bound::Unbounded, Bound::Unbounded)];
+    if let (Some(first), Some(last)) = (keys.first(), keys.last()) {
+        // Around the prefix of all keys: at each byte of it, below, above, and where it ends.
+        let common = first.iter().zip(last).take_while(|(a, b)| a == b).count();
+        for cut in 0..common {
+            let place = |byte: u8| [&first[..cut], &[byte]].concat();
+            let bounds = [first[cut].wrapping_sub(1), first[cut], first[cut].wrapping_add(1)].map(place);
+            for low in &bounds {
+                ranges.push((Bound::Unbounded, Bound::Included(low.clone())));
+                ranges.push((Bound::Excluded(low.clone()), Bound::Unbounded));
+                for high in &bounds {
+                    ranges.push((Bound::Excluded(low.clone()), Bound::Excluded(high.clone())));
+                    ranges.push((Bound::Included(low.clone()), Bound::Included(high.clone())));
+                }
+            }
+        }
+    }
     let mut last: Option<&Key> = None;
     for key in keys.iter().take(100) {
         let after = [&key[..], &[0]].concat();
@@ -201,7 +220,11 @@ proptest! {
             prop_assert_eq!(answer, model_holds(&leaves, range), "{:?}, {} real bits", bounds, real_bits);
         }
         let ends = keys.iter().flat_map(|key| [key.clone(), [&key[..], &[0]].concat()]).take(100);
-        for from in from.into_iter().chain(ends) {
+        let bounds = near(&keys).into_iter().filter_map(|(low, _)| match low {
+            Bound::Included(key) | Bound::Excluded(key) => Some(key),
+            Bound::Unbounded => None,
+        });
+        for from in from.into_iter().chain(ends).chain(bounds) {
             let answer = filter.next(&from);
             prop_assert_eq!(&answer, &model_next(&leaves, &from));
             let successor = keys.range(from..).next();
@@ -253,7 +276,14 @@ proptest! {
         let filter = build(&keys, SurfSuffix::None, 1.0);
         let mixed = build(&keys, SurfSuffix::Mixed, 64.0);
         let leaves = leaves(&keys, 0);
-        for key in &probes {
+        let beside = keys.iter().flat_map(|key| {
+            let (mut next, mut longer) = (key.clone(), key.clone());
+            longer.push(0);
+            next.last_mut().into_iter().for_each(|byte| *byte = byte.wrapping_add(1));
+            [next, longer, key[..key.len().saturating_sub(1)].to_vec()]
+        });
+        for key in probes.into_iter().chain(beside) {
+            let key = &key;
             let digest = Digest::of(key);
             let length = keys.iter().any(|k| k.len() <= key.len()) && keys.iter().any(|k| k.len() >= key.len());
             let path = model_holds(&leaves, KeyRange::closed(key, key));
