@@ -62,7 +62,8 @@ pub enum SurfSuffix {
 /// A succinct range filter over byte strings. See the module's documentation.
 ///
 /// A probe costs one step per byte of the key's path: a few ns in dense levels, some tens in sparse ones. Uniform
-/// 64-bit integers take 10 to 12 bits per key without suffixes, words and paths 20 to 40.
+/// 64-bit integers take 9 to 12 bits per key without suffixes, words and paths 20 to 45; header and blocks that are not
+/// full add up to some 50 words.
 #[derive(Clone, Debug)]
 pub struct Surf<W: Words = Owned> {
     head: Head,

@@ -141,3 +141,16 @@ fn headers_that_do_not_fit_are_refused() {
         assert!(!opens(head, &words), "word {word}: {value:#x}");
     }
 }
+
+#[cfg(debug_assertions)]
+#[test]
+fn probes_do_not_hash() {
+    use crate::digest::computed_on_this_thread;
+    let filter = build(&fixture_keys(), SurfSuffix::Mixed, 30.0);
+    let digest = Digest::of(b"16384");
+    let before = computed_on_this_thread();
+    assert!(filter.contains_key(b"16384", digest));
+    assert!(filter.contains_range(KeyRange::closed(b"16384", b"16384")));
+    assert_eq!(filter.next(b"16384"), Next::NotBelow(b"16384".to_vec()));
+    assert_eq!(computed_on_this_thread(), before);
+}
