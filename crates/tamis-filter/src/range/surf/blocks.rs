@@ -168,5 +168,18 @@ mod tests {
             let last = blocks as u64 - 1;
             prop_assert_eq!(select_mark(&words, before, last, marks - marks_before(&words, before, last)), None);
         }
+
+        #[test]
+        fn any_words_and_ranks_will_do(words in prop::collection::vec(any::<u64>(), 0..60), rank: u32, at in 0u64..3000) {
+            let words: Owned = words.into();
+            for rank in [rank, rank % 600, u32::MAX] {
+                let found = select_mark(&words, 0, at / PLACES, rank);
+                prop_assert!(found.is_none_or(|place| place < PLACES && u64::from(rank) < PLACES));
+            }
+            for sequence in [CHILDREN, MARKS] {
+                std::hint::black_box(super::rank(&words, 0, sequence, at));
+            }
+            prop_assert!(next(&words, 0, at, at + 256).is_none_or(|found| (at..at + 256).contains(&found)));
+        }
     }
 }

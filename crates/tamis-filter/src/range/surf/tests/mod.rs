@@ -91,6 +91,7 @@ fn near(keys: &BTreeSet<Key>) -> Vec<Bounds> {
                 for high in &bounds {
                     ranges.push((Bound::Excluded(low.clone()), Bound::Excluded(high.clone())));
                     ranges.push((Bound::Included(low.clone()), Bound::Included(high.clone())));
+                    ranges.push((Bound::Excluded(low.clone()), Bound::Included(high.clone())));
                 }
             }
         }
