@@ -8,6 +8,8 @@
 //!
 //! A unary part of two blocks or less has no directory.
 
+use std::hint::select_unpredictable;
+
 use super::{Sequence, select_zero};
 use crate::bits;
 use crate::words::Words;
@@ -100,7 +102,8 @@ impl Directory {
         let (mut block, mut len) = (low, high.saturating_sub(low));
         while len > 0 {
             let half = len.div_ceil(2);
-            block += if self.zeros_before(words, block + half) <= rank { half } else { 0 };
+            let before = self.zeros_before(words, block + half) <= rank;
+            block = select_unpredictable(before, block + half, block);
             len -= half;
         }
         let rank = rank.wrapping_sub(self.zeros_before(words, block));

@@ -69,7 +69,7 @@ impl Rotation {
     #[inline(always)]
     fn split(&self, key: u64) -> (u64, u64) {
         // The product is less than one below the true quotient, so at most one is missing.
-        let block = (u128::from(key) * u128::from(self.reciprocal) >> 64) as u64;
+        let block = ((u128::from(key) * u128::from(self.reciprocal)) >> 64) as u64;
         let offset = key - block * self.modulus;
         if offset >= self.modulus { (block + 1, offset - self.modulus) } else { (block, offset) }
     }
@@ -78,7 +78,7 @@ impl Rotation {
     #[inline(always)]
     fn shift(&self, block: u64) -> u64 {
         let hash = (self.factor.wrapping_mul(u128::from(block)).wrapping_add(self.summand) >> 64) as u64;
-        (u128::from(hash) * u128::from(self.modulus) >> 64) as u64
+        ((u128::from(hash) * u128::from(self.modulus)) >> 64) as u64
     }
 
     /// `shift + offset` modulo `modulus`; both are below it.
@@ -120,12 +120,16 @@ impl Grafite {
     ) -> Result<(Head, Vec<u64>), FilterError> {
         let all = keys.len() as u64;
         units_for(all, bits_per_key, 64.0)?;
+        let bits = (all as f64 * bits_per_key).floor();
         let distinct = keys.chunk_by(|a, b| a == b).count() as u64;
-        let (buckets, width) = universe(distinct, (all as f64 * bits_per_key).floor());
-        let rotation = Rotation::new(modulus(buckets, width), salt);
-        let mut hashes: Vec<u64> = keys.iter().map(|&key| rotation.hash(key)).collect();
-        hashes.sort_unstable();
-        hashes.dedup();
+        // With few bits many hashes are equal, which leaves room for a larger universe. Keys in sequence hash to
+        // fewer equal ones than keys at large: if then they do not fit, room is made for all.
+        let (mut buckets, mut width) = crowded_universe(distinct, bits);
+        let mut hashes = hashes_of(keys, Rotation::new(modulus(buckets, width), salt));
+        if !Layout::new(hashes.len() as u64, buckets, width).fits(bits) {
+            (buckets, width) = universe(distinct, bits);
+            hashes = hashes_of(keys, Rotation::new(modulus(buckets, width), salt));
+        }
         let count = hashes.len() as u64;
         let layout = Layout::new(count, buckets, width);
         if layout.words > u128::from(MAX_UNITS) {
@@ -137,6 +141,14 @@ impl Grafite {
         layout.directory.fill(&mut words, &layout.sequence);
         Ok((Head { salt, keys: all, params: [width as u8, 0] }, words))
     }
+}
+
+/// The hashes of `keys`, ascending and distinct.
+fn hashes_of(keys: &[u64], rotation: Rotation) -> Vec<u64> {
+    let mut hashes: Vec<u64> = keys.iter().map(|&key| rotation.hash(key)).collect();
+    hashes.sort_unstable();
+    hashes.dedup();
+    hashes
 }
 
 /// Buckets and width of the largest universe in which `count` hashes can be coded in `bits` bits, directory included.
@@ -154,12 +166,28 @@ fn universe(count: u64, bits: f64) -> (u64, u32) {
     };
     // Of equal universes the last is that of the widest low bits.
     let (universe, width) = (0..64).map(|width| (of_width(width), width)).max().unwrap_or_default();
+    if universe == 0 {
+        return (1, 0);
+    }
     if universe == 1 << 64 {
         // The smallest coding has one or two buckets per value.
         let width = (u64::MAX / count.max(1)).ilog2();
         return ((1u128 << (64 - width)) as u64, width);
     }
-    (((universe >> width) as u64).max(1), width)
+    ((universe >> width) as u64, width)
+}
+
+/// As [`universe`] for as many hashes as will be distinct if they are spread at random.
+fn crowded_universe(keys: u64, bits: f64) -> (u64, u32) {
+    let (all, mut count) = (keys as f64, keys);
+    for _ in 0..4 {
+        let (buckets, width) = universe(count, bits);
+        let places = buckets as f64 * f64::from(width).exp2();
+        // Three standard deviations above the mean, at least.
+        let distinct = places * -(-all / places).exp_m1() + 3.0 * all.sqrt();
+        count = (distinct as u64).min(keys);
+    }
+    universe(count, bits)
 }
 
 /// `buckets << width`, at most 2^64, which is 0.
@@ -183,6 +211,11 @@ impl Layout {
         let bits = Sequence::bits_for(count, buckets, width);
         let sequence = Sequence::new(at, count, buckets, width);
         Self { sequence, directory, words: u128::from(directory.end()) + bits.div_ceil(64) }
+    }
+
+    /// Whether all but the header and the last word's rest is within `bits`.
+    fn fits(&self, bits: f64) -> bool {
+        self.words as f64 * 64.0 <= bits + (HEADER as f64 + 1.0) * 64.0
     }
 }
 

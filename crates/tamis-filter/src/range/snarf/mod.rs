@@ -8,7 +8,7 @@
 //! [`Grafite`](crate::Grafite) for those.
 //!
 //! # Structure
-//! Every 128th key or so is a *knot*, stored exactly. Between two knots lies a *segment* with a line for a model
+//! Every 128th key or so is a *knot*, stored exactly, and so are the keys at both ends of very wide gaps. Between two knots lies a *segment* with a line for a model
 //! ([`model`]) and a block of positions in Elias–Fano coding ([`Sequence`]). The knots are the model, the directory
 //! of the blocks and the smallest and largest key at once. All blocks have the same shape, hence no pointers.
 //!
@@ -18,6 +18,8 @@
 //!   code loses keys at both kinds of border.)
 //! * Knots are keys. A range that contains a knot is answered at once and certainly, one beyond the first or last
 //!   key is denied, and only ranges strictly between two knots are looked up, in one block.
+//! * Where a gap within a segment is so wide that the keys beside it would share a few positions, the gap becomes a
+//!   segment of its own. Otherwise the few segments between clusters set a floor to the rate of all.
 //! * Elias–Fano instead of Golomb coding: about 0.4 bits per key more and an order of magnitude faster.
 //! * The positions per key need not be a power of two: all bits asked for are used.
 //!
@@ -113,19 +115,19 @@ impl Snarf {
             keys
         };
         let shape = Shape::choose(keys, (all as f64 * bits_per_key) as u64);
-        let (knots, block) = (shape.knots(), shape.block);
+        let (knots, block) = (shape.directory(), shape.block);
         let mut words = vec![0; shape.words(all)?];
         words[0] = knots.count();
         words[1] = block.header();
-        for i in 0..knots.count() {
-            words[(HEADER + i) as usize] = keys[shape.key_of_knot(i)];
+        for (word, &at) in words[HEADER as usize..].iter_mut().zip(&shape.knots) {
+            *word = keys[at];
         }
         knots.fill(&mut words);
-        for at in 0..shape.segments {
-            let (first, last) = (shape.key_of_knot(at), shape.key_of_knot(at + 1));
-            if block.has_positions() {
-                let line = Line::new(keys[last] - keys[first], block.positions());
-                let positions = keys[first + 1..last].iter().map(|key| line.position(key - keys[first]));
+        if block.has_positions() {
+            for (at, pair) in (0..).zip(shape.knots.windows(2)) {
+                let (lower, upper) = (keys[pair[0]], keys[pair[1]]);
+                let line = Line::new(upper - lower, block.positions());
+                let positions = keys[pair[0] + 1..pair[1]].iter().map(|key| line.position(key - lower));
                 block.sequence(knots.end(), at).encode(&mut words, positions);
             }
         }

@@ -1,8 +1,8 @@
 //! How many knots, and how many positions between them: from the keys and the bits asked for.
 
+use super::HEADER;
 use super::knots::Knots;
 use super::model::MAX_POSITIONS;
-use super::HEADER;
 use crate::bloom::MAX_UNITS;
 use crate::elias_fano::Sequence;
 use crate::error::FilterError;
@@ -94,12 +94,11 @@ impl Block {
     }
 }
 
-/// The shape of a filter.
-#[derive(Clone, Copy, Debug)]
+/// The shape of a filter: which keys are knots, and what is stored between them.
+#[derive(Clone, Debug)]
 pub(super) struct Shape {
-    /// Distinct keys.
-    keys: u64,
-    pub(super) segments: u64,
+    /// The knots as indices of keys, ascending, the first and the last key among them.
+    pub(super) knots: Vec<usize>,
     pub(super) block: Block,
 }
 
@@ -113,51 +112,101 @@ impl Shape {
             length *= 2;
         }
         loop {
-            let shape = Self::of_segments(keys, bits, count.saturating_sub(1).div_ceil(length));
-            if shape.block.wanted_positions() <= u128::from(MAX_POSITIONS) {
-                return shape;
+            let even = Self::over(keys, bits, evenly(keys.len(), length));
+            if even.block.wanted_positions() <= u128::from(MAX_POSITIONS) {
+                return even.cut(keys, bits);
             }
             // More positions than the arithmetic has: more knots instead, as long as that is possible.
             if length == SHORTEST {
-                let block = Block::of_positions(MAX_POSITIONS / 2, shape.block.keys);
-                return Self { block, ..shape };
+                let block = Block::of_positions(MAX_POSITIONS / 2, even.block.keys);
+                return Self { block, ..even };
             }
             length /= 2;
         }
     }
 
-    fn of_segments(keys: &[u64], bits: u64, segments: u64) -> Self {
-        let count = keys.len() as u64;
-        let none = Block::without_positions(0);
-        let shape = Self { keys: count, segments, block: none };
-        if segments == 0 {
-            return shape;
+    /// The shape with these knots.
+    fn over(keys: &[u64], bits: u64, knots: Vec<usize>) -> Self {
+        let segments = knots.len().saturating_sub(1) as u64;
+        let (mut inner, mut widest) = (0, 0);
+        for pair in knots.windows(2).filter(|pair| pair[1] - pair[0] > 1) {
+            inner = inner.max(pair[1] - pair[0] - 1);
+            widest = widest.max(keys[pair[1]] - keys[pair[0]]);
         }
-        let inner = (count - 1).div_ceil(segments) - 1;
-        // The two outer knots, without which there is no filter, come on top of what is asked for.
-        let directory = (shape.knots().end() - HEADER).saturating_sub(2) * 64;
-        let block = Block::within(bits.saturating_sub(directory) / segments, inner);
-        let widest = (0..segments).map(|at| keys[shape.key_of_knot(at + 1)] - keys[shape.key_of_knot(at)]);
-        let widest = widest.max().unwrap_or(0);
+        let block = Block::within(bits_of_blocks(bits, segments) / segments.max(1), inner as u64);
         // Enough positions for every integer of every segment: more would tell nothing more.
         let exact = block.wanted_positions() >= u128::from(widest);
-        Self { block: if exact { Block::of_positions(widest, inner) } else { block }, ..shape }
+        Self { knots, block: if exact { Block::of_positions(widest, inner as u64) } else { block } }
     }
 
-    pub(super) fn knots(&self) -> Knots {
-        Knots::new(HEADER, if self.keys == 0 { 0 } else { self.segments + 1 })
+    /// The shape with more knots, at both ends of gaps so wide that the line across them leaves hardly any positions
+    /// to the keys on either side. As many as promise the lowest rate to queries spread as the keys are: a cut segment
+    /// becomes two good ones and an empty one, but every knot and block takes bits from all the others.
+    fn cut(self, keys: &[u64], bits: u64) -> Self {
+        let segments = self.knots.len().saturating_sub(1) as u64;
+        if !self.block.has_positions() {
+            return self;
+        }
+        // By how much a segment's positions are too coarse, worst first, and where its widest gap is.
+        let mut gaps: Vec<(f64, usize)> = self.knots.windows(2).filter_map(|pair| gap(keys, pair)).collect();
+        gaps.sort_unstable_by(|a, b| b.0.total_cmp(&a.0));
+        let rate = |cuts: usize| {
+            let segments = segments + 2 * cuts as u64;
+            let block = Block::within(bits_of_blocks(bits, segments) / segments, self.block.keys);
+            let smooth = (block.keys as f64 / block.wanted_positions() as f64).min(1.0);
+            let excess = |loss: f64| (smooth * loss).min(1.0) - smooth;
+            let coarse: f64 = gaps[cuts..].iter().map(|&(loss, _)| excess(loss)).sum();
+            smooth + coarse / segments as f64
+        };
+        let numbers = (0..usize::BITS).map(|log| 1 << log).take_while(|&cuts| cuts < gaps.len());
+        let numbers = [0, gaps.len()].into_iter().chain(numbers);
+        let best = numbers.min_by(|&a, &b| rate(a).total_cmp(&rate(b))).unwrap_or(0);
+        if best == 0 {
+            return self;
+        }
+        let mut knots = self.knots;
+        knots.extend(gaps[..best].iter().flat_map(|&(_, at)| [at, at + 1]));
+        knots.sort_unstable();
+        knots.dedup();
+        Self::over(keys, bits, knots)
     }
 
-    /// Which key knot `at` is: the segments differ by one key at most.
-    pub(super) fn key_of_knot(&self, at: u64) -> usize {
-        let last = u128::from(self.keys.saturating_sub(1));
-        (u128::from(at) * last / u128::from(self.segments.max(1))) as usize
+    pub(super) fn directory(&self) -> Knots {
+        Knots::new(HEADER, self.knots.len() as u64)
     }
 
     /// Words of the payload of a filter over `keys` keys.
     pub(super) fn words(&self, keys: u64) -> Result<usize, FilterError> {
-        let blocks = u128::from(self.segments) * u128::from(self.block.bits());
-        let words = u128::from(self.knots().end()) + blocks.div_ceil(64);
+        let blocks = self.knots.len().saturating_sub(1) as u128 * u128::from(self.block.bits());
+        let words = u128::from(self.directory().end()) + blocks.div_ceil(64);
         if words > u128::from(MAX_UNITS) { Err(FilterError::TooLarge { keys }) } else { Ok(words as usize) }
     }
+}
+
+/// Knots that cut `count` keys into the fewest segments of no more than `length`, equal but for one key.
+fn evenly(count: usize, length: u64) -> Vec<usize> {
+    let Some(last) = count.checked_sub(1) else { return Vec::new() };
+    let segments = (last as u64).div_ceil(length);
+    (0..=segments).map(|at| (u128::from(at) * last as u128 / u128::from(segments.max(1))) as usize).collect()
+}
+
+/// Of `bits` bits, those that are left for the blocks of so many segments. The two outer knots, without which there
+/// is no filter, come on top.
+fn bits_of_blocks(bits: u64, segments: u64) -> u64 {
+    let directory = Knots::new(0, segments + 1).end().saturating_sub(2);
+    bits.saturating_sub(directory * 64)
+}
+
+/// The key before the widest gap in the segment between two knots, and by how much the gap coarsens the segment's
+/// positions, if by more than half.
+fn gap(keys: &[u64], pair: &[usize]) -> Option<(f64, usize)> {
+    let segment = &keys[pair[0]..=pair[1]];
+    if segment.len() < 3 {
+        return None;
+    }
+    let gaps = segment.windows(2).map(|pair| pair[1] - pair[0]).enumerate();
+    let (at, widest) = gaps.max_by_key(|&(_, gap)| gap)?;
+    let span = segment[segment.len() - 1] - segment[0];
+    let loss = span as f64 / (span - widest) as f64;
+    (loss > 2.0).then_some((loss, pair[0] + at))
 }
