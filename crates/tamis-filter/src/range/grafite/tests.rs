@@ -3,6 +3,9 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use super::*;
+use crate::format::{Filter, Verify};
+use crate::keys::{KeyList, KeyRange};
+use crate::range::{RangeFilter, RangeSpec};
 use crate::words::Borrowed;
 
 fn random(i: u64, salt: u64) -> u64 {
@@ -250,4 +253,32 @@ fn salts_make_different_filters() {
     let both = asked.clone().filter(|&x| a.contains(x) && b.contains(x)).count() as f64 / 50_000.0;
     let expected = a.expected_rate(1).unwrap() * b.expected_rate(1).unwrap();
     assert!((0.7..1.3).contains(&(both / expected)), "{both} against {expected}");
+}
+
+/// Byte strings, most of them longer than the eight bytes that become a number, through bytes and back.
+#[test]
+fn bytes_are_opened_as_what_they_were() {
+    for n in [0u64, 1, 2, 300, 3000] {
+        let strings = (0..n).map(|i| format!("user/{:x}/{}", random(i, 1) >> (i % 40), i % 7).into_bytes());
+        let keys: KeyList = strings.collect::<Vec<_>>().iter().map(Vec::as_slice).collect();
+        let filter = RangeFilter::build(RangeSpec::Grafite, &keys, 14.0, 3, Verify::Yes).unwrap();
+        let bytes = filter.to_bytes();
+        assert_eq!(bytes.len(), filter.encoded_len());
+        let opened = RangeFilter::open(&bytes).unwrap();
+        assert_eq!(Filter::open(&bytes).unwrap().to_bytes(), bytes);
+        let view = RangeFilter::open_view(&bytes).unwrap();
+        opened.check(&keys).unwrap();
+        for key in keys.iter() {
+            assert!(
+                view.contains_key(key, Digest::of(key)) && view.contains_range(KeyRange::closed(key, key))
+            );
+        }
+        for i in 0..500 {
+            let first = format!("user/{:x}", random(i, 5) >> (i % 40)).into_bytes();
+            let last = [&first[..], b"/zz"].concat();
+            let range = KeyRange::closed(&first, &last);
+            assert_eq!(view.contains_range(range), filter.contains_range(range));
+            assert_eq!(opened.contains_range(range), filter.contains_range(range));
+        }
+    }
 }

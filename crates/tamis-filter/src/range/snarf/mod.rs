@@ -8,24 +8,25 @@
 //! [`Grafite`](crate::Grafite) for those.
 //!
 //! # Structure
-//! Every 128th key or so is a *knot*, stored exactly, and so are the keys at both ends of very wide gaps. Between two knots lies a *segment* with a line for a model
-//! ([`model`]) and a block of positions in Elias–Fano coding ([`Sequence`]). The knots are the model, the directory
-//! of the blocks and the smallest and largest key at once. All blocks have the same shape, hence no pointers.
+//! Every 64th to 256th key is a *knot*, stored exactly, and so are the keys at both ends of very wide gaps. Between two
+//! knots lies a *segment* with a line for a model (`model.rs`) and a block of positions in Elias–Fano coding
+//! ([`Sequence`]). The knots are the model, the directory of the blocks (`knots.rs`) and the smallest and largest key
+//! at once. All blocks have the same shape, hence no pointers. `shape.rs` chooses how many knots and positions.
 //!
 //! # Where this differs from the paper
 //! * The paper has a spline with few knots and blocks of positions independent of them. Here a block is a segment:
-//!   a model that bends every 128 keys follows clusters closely, and no block border can fall inside a segment. (Public
-//!   code loses keys at both kinds of border.)
+//!   a model that bends every hundred keys follows clusters closely, and no block border can fall inside a segment.
+//!   (Public code loses keys at both kinds of border.)
 //! * Knots are keys. A range that contains a knot is answered at once and certainly, one beyond the first or last
 //!   key is denied, and only ranges strictly between two knots are looked up, in one block.
 //! * Where a gap within a segment is so wide that the keys beside it would share a few positions, the gap becomes a
 //!   segment of its own. Otherwise the few segments between clusters set a floor to the rate of all.
-//! * Elias–Fano instead of Golomb coding: about 0.4 bits per key more and an order of magnitude faster.
+//! * Elias–Fano instead of Golomb coding: about 0.4 bits per key more, and no decoding.
 //! * The positions per key need not be a power of two: all bits asked for are used.
 //!
 //! # Invariants
 //! * Building and probing compute positions by the same [`Line`], which is monotone: no key is ever denied.
-//! * A segment with no more integers than positions is exact.
+//! * A segment with no more integers than positions is exact, and so is one without keys between its knots.
 //! * Whatever the words hold, a knot found is one of them, a position is within its block, and blocks within the words.
 //!
 //! # Threads
@@ -90,8 +91,8 @@ enum Located {
 impl Snarf {
     /// Builds a filter over `keys`, in any order; duplicates are allowed. `bits_per_key` is what is spent, knots
     /// included, but for up to five words more, and less where everything is known exactly or positions run out
-    /// (beyond 40 bits per key). Below 3 bits per key it tells hardly anything. Takes the time to sort the keys, and
-    /// 8 bytes per key.
+    /// (beyond 40 bits per key). Below 3 bits per key it tells hardly anything. Sorts a copy of the keys; then linear,
+    /// some passes.
     ///
     /// # Errors
     /// [`FilterError::BitsPerKey`] and [`FilterError::TooLarge`] for sizes that make no sense.

@@ -7,8 +7,11 @@ use crate::bloom::MAX_UNITS;
 use crate::elias_fano::Sequence;
 use crate::error::FilterError;
 
-/// Keys per segment, unless there are very few or very many bits per key.
-const SEGMENT: u64 = 128;
+/// Keys per segment to choose from, unless there are very few or very many bits per key. Uniform keys want long
+/// segments, for the sake of bits; the more the density varies, the shorter.
+const SEGMENTS: [u64; 3] = [64, 128, 256];
+/// Segments of each shape that are looked at to choose one.
+const SAMPLE: usize = 128;
 /// Segments get no shorter than this for the sake of fine positions.
 const SHORTEST: u64 = 4;
 /// Keys in a block that a reader accepts, so that no bytes make a probe slow.
@@ -107,10 +110,21 @@ impl Shape {
     pub(super) fn choose(keys: &[u64], bits: u64) -> Self {
         let count = keys.len() as u64;
         // Knots take a quarter of the bits at most.
-        let mut length = SEGMENT;
-        while 256 * u128::from(count) > u128::from(length) * u128::from(bits) && length < count {
-            length *= 2;
+        let mut shortest = SEGMENTS[0];
+        while 256 * u128::from(count) > u128::from(shortest) * u128::from(bits) && shortest < count {
+            shortest *= 2;
         }
+        let longer = SEGMENTS.into_iter().filter(|&length| length > shortest);
+        let shapes =
+            std::iter::once(shortest).chain(longer).map(|length| Self::of_length(keys, bits, length));
+        // Of equal ones, as sets known exactly, the last has the fewest knots.
+        let best =
+            shapes.map(|shape| (shape.rate_between(keys), shape)).rev().min_by(|a, b| a.0.total_cmp(&b.0));
+        best.map_or_else(|| Self::of_length(keys, bits, shortest), |(_, shape)| shape)
+    }
+
+    /// The shape with segments of up to `length` keys.
+    fn of_length(keys: &[u64], bits: u64, mut length: u64) -> Self {
         loop {
             let even = Self::over(keys, bits, evenly(keys.len(), length));
             if even.block.wanted_positions() <= u128::from(MAX_POSITIONS) {
@@ -123,6 +137,26 @@ impl Shape {
             }
             length /= 2;
         }
+    }
+
+    /// An estimate of the rate for queries that fall between keys as other keys would: each gap between neighbours
+    /// as often as any other, anywhere in it. From a sample of the segments.
+    fn rate_between(&self, keys: &[u64]) -> f64 {
+        let (mut hits, mut asked) = (0.0, 0usize);
+        let step = self.knots.len() / SAMPLE + 1;
+        for pair in self.knots.windows(2).step_by(step) {
+            asked += pair[1] - pair[0];
+            let segment = &keys[pair[0]..=pair[1]];
+            let span = segment[segment.len() - 1] - segment[0];
+            if segment.len() < 3 || u128::from(span) <= self.block.wanted_positions() {
+                continue;
+            }
+            // Of a gap, the part that has the position of the key at either end.
+            let position = span as f64 / self.block.wanted_positions() as f64;
+            hits +=
+                segment.windows(2).map(|pair| (position / (pair[1] - pair[0]) as f64).min(1.0)).sum::<f64>();
+        }
+        hits / asked.max(1) as f64
     }
 
     /// The shape with these knots.

@@ -4,6 +4,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::digest::Digest;
+use crate::format::{Filter, Verify};
+use crate::keys::{KeyList, KeyRange};
+use crate::range::{RangeFilter, RangeSpec};
 use crate::words::Borrowed;
 
 fn random(i: u64, salt: u64) -> u64 {
@@ -274,7 +277,7 @@ fn meets_the_smooth_rate(sample: impl Fn(u64, u64) -> u64) {
         within_budget(&filter, bits);
         assert!(filter.bits_per_key() > bits - 0.02, "{} of {bits} bits used", filter.bits_per_key());
         let smooth = filter.smooth_rate();
-        // Knots take half a bit and their tree a thirtieth: 2.55 in all.
+        // Knots and their tree take half a bit at most, the coding two.
         assert!(smooth < 1.1 / 2f64.powf(bits - 2.6), "{smooth} at {bits}");
         let found = rate(&filter, &set, |i| sample(i, 9));
         // Some 300 hits at the least, hence three standard deviations, and knots whose segments are not quite even.
@@ -304,6 +307,23 @@ fn the_rate_is_met_in_tight_clusters() {
     assert!((0..20_000).all(|i| !filter.contains(1 << 50 | random(i, 3) % (1 << 61))));
 }
 
+/// Uniform keys are better served with fewer knots and more positions, keys whose density wanders with more knots.
+#[test]
+fn segments_are_as_long_as_the_keys_are_smooth() {
+    let uniform: Vec<u64> = (0..30_000).map(|i| random(i, 1)).collect();
+    let (mut at, mut log) = (0.0, 0.0f64);
+    let wandering = (0..30_000).map(|i| {
+        let unit = |salt| (random(i, salt) >> 11) as f64 / (1u64 << 53) as f64;
+        log = (log + unit(1) - 0.5).clamp(-12.0, 12.0);
+        at += 1e6 * log.exp() * unit(2);
+        at as u64
+    });
+    let wandering: Vec<u64> = wandering.collect();
+    let knots = |keys: &[u64]| Snarf::build(keys, 10.0).unwrap().knots.count();
+    assert_eq!(knots(&uniform), 30_000u64.div_ceil(256) + 1);
+    assert!(knots(&wandering) > 30_000 / 70, "{}", knots(&wandering));
+}
+
 #[test]
 fn next_skips_what_is_empty() {
     let keys: Vec<u64> = (0..10_000u64).map(|i| random(i, 1)).collect();
@@ -319,4 +339,35 @@ fn next_skips_what_is_empty() {
         possible += u128::from(key - from);
     }
     assert!(skipped * 100 > possible * 95, "{skipped} of {possible}");
+}
+
+/// Byte strings, most of them longer than the eight bytes that become a number, through bytes and back.
+#[test]
+fn bytes_are_opened_as_what_they_were() {
+    for n in [0u64, 1, 2, 300, 3000] {
+        let strings = (0..n).map(|i| format!("user/{:x}/{}", random(i, 1) >> (i % 40), i % 7).into_bytes());
+        let keys: KeyList = strings.collect::<Vec<_>>().iter().map(Vec::as_slice).collect();
+        let filter = RangeFilter::build(RangeSpec::Snarf, &keys, 14.0, 3, Verify::Yes).unwrap();
+        let bytes = filter.to_bytes();
+        assert_eq!(bytes.len(), filter.encoded_len());
+        let opened = RangeFilter::open(&bytes).unwrap();
+        assert_eq!(Filter::open(&bytes).unwrap().to_bytes(), bytes);
+        let view = RangeFilter::open_view(&bytes).unwrap();
+        opened.check(&keys).unwrap();
+        for key in keys.iter() {
+            assert!(
+                view.contains_key(key, Digest::of(key)) && view.contains_range(KeyRange::closed(key, key))
+            );
+            let Next::NotBelow(next) = view.next(&key[..key.len() - 1]) else { panic!("{key:?} follows") };
+            assert!(next.as_slice() <= key);
+        }
+        for i in 0..500 {
+            let first = format!("user/{:x}", random(i, 5) >> (i % 40)).into_bytes();
+            let last = [&first[..], b"/zz"].concat();
+            let range = KeyRange::closed(&first, &last);
+            assert_eq!(view.contains_range(range), filter.contains_range(range));
+            assert_eq!(opened.contains_range(range), filter.contains_range(range));
+            assert_eq!(view.next(&first), filter.next(&first));
+        }
+    }
 }
