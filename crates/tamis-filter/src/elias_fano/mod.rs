@@ -111,9 +111,8 @@ impl Sequence {
                 len = half;
             }
         }
-        // The half that was kept may end below `low`, or right after it: one more decides.
-        let rest = run.rank.wrapping_add(run.len).wrapping_sub(at).min(len + 1);
-        (0..rest).map(|i| at.wrapping_add(i)).find(|&rank| self.low(words, rank) >= low)
+        // Either the run ends here, or a value that is large enough does.
+        (0..len).map(|i| at.wrapping_add(i)).find(|&rank| self.low(words, rank) >= low)
     }
 
     /// Whether a value lies in `first..=last`, both below the universe and in this order. `start_of(b)` is where

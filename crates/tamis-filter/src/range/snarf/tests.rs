@@ -253,7 +253,7 @@ fn keys_at_borders_and_ranges_from_borders_are_held() {
 
 #[test]
 fn dense_keys_are_known_exactly_and_cost_little() {
-    let keys: Vec<u64> = (0..20_000u64).map(|i| 1 << 50 | i * 2).collect();
+    let keys: Vec<u64> = (0..20_000u64).map(|i| (1 << 50) + i * 2).collect();
     let filter = Snarf::build(&keys, 20.0).unwrap();
     assert!(filter.bits_per_key() < 6.0, "{}", filter.bits_per_key());
     let all = (1 << 50) - 5..(1 << 50) + 40_100;
@@ -304,7 +304,7 @@ fn the_rate_is_met_in_tight_clusters() {
     meets_the_smooth_rate(clustered);
     let keys: Vec<u64> = (0..40_000).map(|i| clustered(i, 1)).collect();
     let filter = Snarf::build(&keys, 10.0).unwrap();
-    assert!((0..20_000).all(|i| !filter.contains(1 << 50 | random(i, 3) % (1 << 61))));
+    assert!((0..20_000).all(|i| !filter.contains((1 << 50) + random(i, 3) % (1 << 61))));
 }
 
 /// Uniform keys are better served with fewer knots and more positions, keys whose density wanders with more knots.
