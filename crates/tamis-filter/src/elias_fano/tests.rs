@@ -100,6 +100,28 @@ fn the_widest_universe_is_searched_rightly() {
     }
 }
 
+/// Reads the sequence bit by bit, as its layout is described.
+#[test]
+fn a_plain_reader_finds_the_values() {
+    let values: Vec<u64> = (0..3000u64).map(|i| i * i / 7).collect();
+    for (width, lead) in [(0, 0), (3, 17), (9, 63)] {
+        let buckets = (values[values.len() - 1] >> width) + 3;
+        let (words, sequence, _) = coded(&values, buckets, width, lead);
+        let bit = |at: u64| words[(at / 64) as usize] >> (at % 64) & 1;
+        let (unary, low) = (sequence.at, sequence.at + values.len() as u64 + buckets);
+        let (mut bucket, mut found) = (0, Vec::new());
+        for at in unary..low {
+            if bit(at) == 0 {
+                bucket += 1;
+                continue;
+            }
+            let from = low + found.len() as u64 * u64::from(width);
+            found.push((0..u64::from(width)).fold(bucket << width, |value, i| value | bit(from + i) << i));
+        }
+        assert_eq!((found, bucket), (values.clone(), buckets));
+    }
+}
+
 #[test]
 #[should_panic = "beyond the universe"]
 fn a_value_beyond_the_universe_is_refused() {

@@ -161,6 +161,13 @@ fn nonsense_is_refused() {
 }
 
 #[test]
+fn the_words_of_the_format_stay() {
+    let keys: Vec<u64> = (0..5000).map(|i| random(i, 1) >> (i % 3)).collect();
+    let filter = Grafite::build(&keys, 10.0, 7).unwrap();
+    assert_eq!(xxhash_rust::xxh3::xxh3_64(bytes(&filter.words).as_flattened()), 0x876fb69a4ef3750e);
+}
+
+#[test]
 fn few_keys_and_none() {
     let none = Grafite::build(&[], 10.0, 1).unwrap();
     assert!(!none.contains(0) && !none.contains_range(0, u64::MAX));

@@ -128,15 +128,23 @@ impl Shape {
         loop {
             let even = Self::over(keys, bits, evenly(keys.len(), length));
             if even.block.wanted_positions() <= u128::from(MAX_POSITIONS) {
-                return even.cut(keys, bits);
+                return even.cut(keys, bits).limited();
             }
             // More positions than the arithmetic has: more knots instead, as long as that is possible.
             if length == SHORTEST {
-                let block = Block::of_positions(MAX_POSITIONS / 2, even.block.keys);
-                return Self { block, ..even };
+                return even.limited();
             }
             length /= 2;
         }
+    }
+
+    /// The shape with no more positions than the arithmetic has.
+    fn limited(self) -> Self {
+        if self.block.wanted_positions() <= u128::from(MAX_POSITIONS) {
+            return self;
+        }
+        // Rounding up to whole buckets may double them.
+        Self { block: Block::of_positions(MAX_POSITIONS / 2, self.block.keys), ..self }
     }
 
     /// An estimate of the rate for queries that fall between keys as other keys would: each gap between neighbours

@@ -208,6 +208,51 @@ fn nonsense_is_refused() {
     assert_eq!(open(head, &longer), Ok(()), "the words of a key map may follow");
 }
 
+/// Positions and places by the words of the format, without the code that reads them.
+#[test]
+fn a_plain_reader_finds_the_positions() {
+    let key = |i| if i < 700 { i * 3 } else { random(i, 1).max(1 << 40) };
+    let mut keys: Vec<u64> = (0..2000).map(key).collect();
+    keys.sort_unstable();
+    let (head, words) = Snarf::encode(&keys, 11.0).unwrap();
+    let (width, count) = (u64::from(head.params[0]), words[0] as usize);
+    let (room, buckets) = (words[1] & 0xffff_ffff, words[1] >> 32);
+    let knots = &words[2..2 + count];
+    let (mut start, mut level) = (2 + count, knots.to_vec());
+    while level.len() > 16 {
+        level = level.into_iter().step_by(16).collect();
+        assert_eq!(words[start..start + level.len()], level);
+        start += level.len();
+    }
+    let bit = |at: u64| words[start + (at / 64) as usize] >> (at % 64) & 1;
+    let mut exact = 0;
+    for (at, pair) in knots.windows(2).enumerate() {
+        let (gap, positions) = (pair[1] - pair[0], buckets << width);
+        let position = |offset: u64| {
+            let cut = (64 - gap.leading_zeros()).saturating_sub(32);
+            let slope = (positions << 32) / ((gap >> cut) + 1);
+            ((u128::from(offset) * u128::from(slope)) >> (32 + cut)) as u64
+        };
+        let inner = keys.iter().filter(|&&key| pair[0] < key && key < pair[1]).map(|key| key - pair[0]);
+        let unary = at as u64 * (room * (width + 1) + buckets);
+        for (rank, offset) in (0..).zip(inner) {
+            let value = if gap <= positions { offset } else { position(offset) };
+            let low = unary + room + buckets + rank * width;
+            assert_eq!(bit(unary + (value >> width) + rank), 1);
+            assert!((0..width).all(|i| bit(low + i) == value >> i & 1));
+            exact += u64::from(gap <= positions);
+        }
+    }
+    assert!(exact > 100 && exact < 1900, "both formulas are used: {exact}");
+}
+
+#[test]
+fn the_words_of_the_format_stay() {
+    let keys: Vec<u64> = (0..5000).map(|i| random(i, 1) >> (i % 3)).collect();
+    let filter = Snarf::build(&keys, 10.0).unwrap();
+    assert_eq!(xxhash_rust::xxh3::xxh3_64(bytes(&filter.words).as_flattened()), 0x223ab8acb4f9e3da);
+}
+
 #[test]
 fn few_keys_and_none() {
     let none = Snarf::build(&[], 10.0).unwrap();
@@ -223,6 +268,23 @@ fn few_keys_and_none() {
     let two = Snarf::build(&[10, 1 << 60], 10.0).unwrap();
     assert!(!two.contains_range(11, (1 << 60) - 1), "nothing lies between two knots");
     assert!(!two.contains_range(12, 11) && !two.contains_range(1 << 60, 10), "reversed ranges");
+}
+
+/// From bits that are too few for any position to bits for more positions than the arithmetic has.
+#[test]
+fn few_keys_around_a_wide_gap_are_held_at_any_size() {
+    for n in 3..20u64 {
+        for (step, gap) in [(1, 1 << 20), (1 << 30, 1 << 50), (1 << 44, 1 << 62), (1 << 33, 1 << 36)] {
+            for at in 1..n {
+                let keys: Vec<u64> = (0..n).map(|i| i * step + u64::from(i >= at) * gap).collect();
+                for bits in 10..=64 {
+                    let filter = Snarf::build(&keys, f64::from(bits)).unwrap();
+                    assert!(keys.iter().all(|&key| filter.contains(key)));
+                    within_budget(&filter, f64::from(bits));
+                }
+            }
+        }
+    }
 }
 
 /// The two faults of public code: a key that is a segment's border, and a range that starts at one.
