@@ -35,6 +35,7 @@ mod bloom;
 mod concurrent;
 mod cuckoo;
 pub mod digest;
+mod elias_fano;
 mod error;
 mod fingerprints;
 pub mod format;
