@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{ElasticLayout, MAX_ELASTIC_UNITS};
+use super::ElasticLayout;
 use crate::blocked::portable::position;
 use crate::bloom::{BloomScheme, IndependentDigests, SECOND_HASH, reduce};
 use crate::digest::Digest;
@@ -191,6 +191,12 @@ impl ElasticUnit {
         Self { shape, index, words, start }
     }
 
+    /// Where the payload is in memory.
+    #[cfg(test)]
+    pub(super) fn address(&self) -> usize {
+        self.words[self.start..].as_ptr().addr()
+    }
+
     /// Opens bytes written by [`ElasticUnit::write_to`], copying the payload into aligned memory. Linear.
     ///
     /// # Errors
@@ -284,7 +290,6 @@ impl<W: Words> ElasticUnit<W> {
 
     /// Units in the group, at most [`MAX_ELASTIC_UNITS`](crate::MAX_ELASTIC_UNITS).
     pub fn group_units(&self) -> u32 {
-        debug_assert!(u32::from(self.shape.units) <= MAX_ELASTIC_UNITS);
         self.shape.units.into()
     }
 
