@@ -228,6 +228,56 @@ fn exercise(bytes: &[u8]) {
     let _ = (set.contains(stranger(9)), set.contains_independent(&digests));
 }
 
+/// Computed from the format's page by a script that shares no code with this crate.
+#[test]
+fn bits_are_those_of_the_format() {
+    let digests = [0, u64::MAX, 0x0123_4567_89ab_cdef].map(Digest::from_u64);
+    let words: [(_, _, &[u64]); 4] = [
+        (ElasticLayout::Standard, BloomScheme::Rotation, &[0x8304_1a0a_d057_20e1, 0x0782_2c11_481f_4160]),
+        (
+            ElasticLayout::Standard,
+            BloomScheme::DoubleHashing,
+            &[0xb274_2b14_5b05_409a, 0x4071_3788_1c4b_d146],
+        ),
+        (
+            ElasticLayout::Blocked,
+            BloomScheme::Rotation,
+            &[
+                0x0000_0440_6001_b000,
+                0x0080_0000_0400_000a,
+                0x8008_1048_0000_0000,
+                0x4000_0002_1000_0100,
+                0x0022_0001_0000_0180,
+                0x2000_0000_8020_0080,
+                0x4d00_0100_0101_2000,
+                0x80010080,
+            ],
+        ),
+        (
+            ElasticLayout::Blocked,
+            BloomScheme::DoubleHashing,
+            &[
+                0x0402_0006_0400_c000,
+                0x0000_0014_0001_8001,
+                0x0000_00a0_0000_0080,
+                0x0000_0800_0104_0680,
+                0x0028_6000_0080_4000,
+                0x1120_8000_0400_0200,
+                0x0000_9000_8000_0110,
+                0x8000_0800_0000_0008,
+            ],
+        ),
+    ];
+    for (layout, scheme, words) in words {
+        let group = ElasticGroup::build(spec(4, 30.0, scheme, layout), &digests, 7, Verify::Yes).unwrap();
+        let bytes = group.units()[2].to_bytes();
+        let (payload, trailer) = bytes.split_at(words.len() * 8);
+        assert_eq!(payload, words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>());
+        let how = group.units()[2].probes() as u8 | (scheme as u8 - 1) << 5 | (layout as u8) << 7;
+        assert_eq!(trailer[24..28], [0x32, 7, how, 1]);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 

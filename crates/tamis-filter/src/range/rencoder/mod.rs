@@ -43,8 +43,8 @@ const GROUP: u32 = 9;
 const ROWS: u32 = 3;
 
 /// Logarithm (of base 2) of a rate from which on further heights are not worth their cache lines: those of dense keys
-/// have few nodes and thus lower the rate almost for free.
-const LOW_ENOUGH: f64 = -32.0;
+/// have few nodes, and would lower the rate almost for free. Keys far apart do not get there with 64 bits per key.
+const LOW_ENOUGH: f64 = -48.0;
 
 /// Words of a line, and of the header: so that lines are cache lines where the payload is aligned to them.
 const LINE: usize = 8;
@@ -67,7 +67,7 @@ pub struct REncoder<W: Words = Owned> {
 /// Where the trees of one group root are.
 #[derive(Clone, Copy)]
 struct Trees {
-    /// First word of the line of each row.
+    /// The line of each row.
     at: [u32; MAX_ROWS as usize],
     /// What its bit numbers are xored with, 9 bits each.
     flips: u64,

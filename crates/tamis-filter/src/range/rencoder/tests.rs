@@ -126,3 +126,16 @@ fn a_view_answers_for_borrowed_words() {
     let bytes = bytes_of(&words);
     holds(&REncoder::from_parts(head, Borrowed(&bytes)).unwrap(), &[5, 70]);
 }
+
+/// Computed from the format's page by a script that shares no code with this crate.
+#[test]
+fn words_are_those_of_the_format() {
+    let keys: Vec<u64> = (1..=100u64).map(|i| (i * i * i).wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
+    let filter = REncoder::build(&keys, 64.0, 5).unwrap();
+    assert_eq!(filter.head(), Head { salt: 5, keys: 100, params: [0, 0] });
+    let words: &[u64] = filter.words();
+    assert_eq!(words[..LINE], [15 | 3 << 16 | 1 << 24, 13, 0, 0, 0, 0, 0, 0]);
+    // Folded, since there are 112 of them.
+    let fold = |x: u64, word: &u64| x.rotate_left(5).wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(*word);
+    assert_eq!(words.iter().fold(0, fold), 0x2473_5aa3_e0a7_ba88);
+}

@@ -168,3 +168,24 @@ fn a_view_answers_for_borrowed_words() {
     let view = Rosetta::from_parts(head, Borrowed(&bytes)).unwrap();
     holds(&view, &[5, 70]);
 }
+
+/// Computed from the format's page by a script that shares no code with this crate.
+#[test]
+fn words_are_those_of_the_format() {
+    let (head, words) = Rosetta::encode(&[0x40, 0x80, 0xffff_ffff_ffff_ffc0], 64.0, 4 * 64, 5).unwrap();
+    assert_eq!(head, Head { salt: 5, keys: 3, params: [0, 0] });
+    assert_eq!(
+        words,
+        [
+            0x6,
+            0x7,
+            0x0f00_0000_0000_0006,
+            0x0f00_0000_0000_0007,
+            0x1600_0000_0000_0008,
+            0x9,
+            0x86fe_80f6_ef03_7963,
+            0x5637_1d3e_72f1_a9cd,
+            0x318e_98eb_9db5_d319
+        ]
+    );
+}
