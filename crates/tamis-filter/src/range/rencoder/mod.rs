@@ -221,6 +221,9 @@ impl<W: Words> WordFilter<W> for REncoder<W> {
         if !(1..=64).contains(&levels) || shift > 63 || levels + shift > 64 {
             return Err(FilterError::Corrupt("rencoder heights"));
         }
+        if (2..LINE).any(|at| words.word(at) != 0) {
+            return Err(FilterError::Corrupt("rencoder header"));
+        }
         let held = (words.count() / LINE).saturating_sub(1) as u64;
         if lines == 0 || lines > held || lines > u64::from(u32::MAX) {
             return Err(FilterError::Corrupt("rencoder size"));

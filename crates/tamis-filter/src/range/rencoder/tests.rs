@@ -72,6 +72,28 @@ fn nonsense_is_refused() {
     }
 }
 
+#[test]
+fn contradictory_headers_are_refused() {
+    let (head, words) = REncoder::encode(&uniform_keys(100), 18.0, 1).unwrap();
+    let open = |head: Head, words: Vec<u64>| REncoder::<Owned>::from_parts(head, words.into()).map(|_| ());
+    assert_eq!(open(head, words.clone()), Ok(()));
+    assert_eq!(open(head, [&words[..], &[1, 2, 3]].concat()), Ok(()), "a key map may follow");
+    for len in 0..words.len() {
+        assert!(open(head, words[..len].to_vec()).is_err(), "cut to {len}");
+    }
+    assert!(open(Head { params: [1, 0], ..head }, words.clone()).is_err());
+    for (at, bit) in (25..64).map(|bit| (0, bit)).chain((2..8).map(|at| (at, 5))).chain([
+        (1, 33),
+        (0, 7),
+        (0, 14),
+        (0, 19),
+    ]) {
+        let mut words = words.clone();
+        words[at] ^= 1 << bit;
+        assert!(open(head, words).is_err(), "word {at} bit {bit}");
+    }
+}
+
 /// What the paper stops at is what the lowest rate wants.
 #[test]
 fn about_half_of_the_bits_are_set() {

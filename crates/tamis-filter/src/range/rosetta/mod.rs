@@ -242,12 +242,15 @@ impl<W: Words> WordFilter<W> for Rosetta<W> {
             if !(1..=theory::MAX_PROBES).contains(&probes) {
                 return Err(FilterError::Probes(level.probes));
             }
-            if level.start != start || level.words.wrapping_sub(1) >= filter.words.count() as u64 {
+            // The comparison of words includes the bits between start and probes, which are zero.
+            if filter.words.word(STARTS + at) != start | u64::from(level.probes) << PROBES_AT
+                || level.words.wrapping_sub(1) >= filter.words.count() as u64
+            {
                 return Err(FilterError::Corrupt("rosetta sizes"));
             }
             start += level.words;
         }
-        if start > filter.words.count() as u64 {
+        if filter.words.word(STARTS + filter.levels()) != start || start > filter.words.count() as u64 {
             return Err(FilterError::Corrupt("rosetta sizes"));
         }
         Ok(filter)

@@ -89,6 +89,28 @@ fn nonsense_is_refused() {
 }
 
 #[test]
+fn contradictory_headers_are_refused() {
+    let (head, words) = Rosetta::encode(&uniform_keys(100), 18.0, 16, 1).unwrap();
+    let open = |head: Head, words: Vec<u64>| Rosetta::<Owned>::from_parts(head, words.into()).map(|_| ());
+    assert_eq!(open(head, words.clone()), Ok(()));
+    assert_eq!(open(head, [&words[..], &[1, 2, 3]].concat()), Ok(()), "a key map may follow");
+    for len in 0..words.len() {
+        assert!(open(head, words[..len].to_vec()).is_err(), "cut to {len}");
+    }
+    assert!(open(Head { params: [0, 1], ..head }, words.clone()).is_err());
+    // Bits that the format leaves free are zero: the rest of word 0, and between starts and probes.
+    let levels = words[1].count_ones() as usize;
+    let free = (9..64)
+        .map(|bit| (0, bit))
+        .chain((0..=levels).flat_map(|at| (40..56).map(move |bit| (STARTS + at, bit))));
+    for (at, bit) in free.chain([(1, 0), (STARTS, 0), (STARTS + levels, 3)]) {
+        let mut words = words.clone();
+        words[at] ^= 1 << bit;
+        assert!(open(head, words).is_err(), "word {at} bit {bit}");
+    }
+}
+
+#[test]
 fn what_is_asked_is_spent() {
     for (n, bits, max_range) in
         [(0, 10.0, 64), (1, 8.0, 64), (1000, 3.0, 1 << 30), (5000, 10.0, 64), (5000, 64.0, 1)]
