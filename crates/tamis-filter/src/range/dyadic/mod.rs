@@ -5,24 +5,27 @@
 
 use crate::bits::mask;
 
-/// Most nodes of the topmost kept height that a range may touch to be asked at all.
-pub(super) const MAX_TOP_NODES: u64 = 64;
-
 /// Most nodes asked for one range. A filter that is not full of false positives needs some tens; the bound is for
 /// wide ranges beside keys, and for hostile words.
 const MAX_ASKED: u32 = 1024;
 
 /// Whether a number from `first` to `last` may be held, by descending from the topmost of the `kept` heights (bit `h`
 /// for height `h`; bit 0 is set). Nodes are asked in ascending order and each at most once; a node is asked only if
-/// all its kept ancestors were affirmed. Says `true` when [`MAX_TOP_NODES`] or [`MAX_ASKED`] is exceeded.
+/// all its kept ancestors were affirmed. Says `true` when the range touches more than `most_top` nodes of the topmost
+/// height, or [`MAX_ASKED`] is reached.
 #[inline]
-pub(super) fn walk(first: u64, last: u64, kept: u64, mut affirmed: impl FnMut(u32, u64) -> bool) -> bool {
+pub(super) fn walk(
+    (first, last): (u64, u64),
+    kept: u64,
+    most_top: u64,
+    mut affirmed: impl FnMut(u32, u64) -> bool,
+) -> bool {
     debug_assert!(kept & 1 == 1);
     if first > last {
         return false;
     }
     let top = kept.ilog2();
-    if (last >> top) - (first >> top) >= MAX_TOP_NODES {
+    if (last >> top) - (first >> top) >= most_top {
         return true;
     }
     let (mut at, mut height) = (first, top);
@@ -49,13 +52,12 @@ pub(super) fn walk(first: u64, last: u64, kept: u64, mut affirmed: impl FnMut(u3
 /// affirmed with probability `rates[h]` (1 where no hint is kept), independently. That holds for ranges so far from
 /// all keys that no node they touch holds one. The bound on the work is left out of account: where it is reached,
 /// a false positive was all but certain.
-pub(super) fn expected_rate(rates: &[f64], len: u64) -> f64 {
+pub(super) fn expected_rate(rates: &[f64], most_top: u64, len: u64) -> f64 {
     let Some(top) = rates.len().checked_sub(1) else { return 1.0 };
     if len == 0 {
         return 0.0;
     }
-    let nodes = (len - 1) >> top;
-    if nodes >= MAX_TOP_NODES {
+    if (len - 1) >> top >= most_top {
         return 1.0;
     }
     let mut whole = Vec::with_capacity(rates.len());
@@ -72,7 +74,12 @@ pub(super) fn expected_rate(rates: &[f64], len: u64) -> f64 {
         let mut none = 1.0;
         // In numbers relative to the first node; `u128` because `offset + len` may exceed 64 bits.
         let end = u128::from(offset) + u128::from(len);
-        for node in 0..=(end - 1) >> top {
+        let last = (end - 1) >> top;
+        if last >= most_top.into() {
+            sum += 1.0;
+            continue;
+        }
+        for node in 0..=last {
             let start = node << top;
             let from = u128::from(offset).saturating_sub(start);
             let to = (end - start).min(1 << top);
@@ -84,12 +91,12 @@ pub(super) fn expected_rate(rates: &[f64], len: u64) -> f64 {
 }
 
 /// As [`expected_rate`] for ranges of `len` numbers before `shift` low bits are left out of them.
-pub(super) fn expected_rate_shifted(rates: &[f64], len: u64, shift: u32) -> f64 {
+pub(super) fn expected_rate_shifted(rates: &[f64], most_top: u64, len: u64, shift: u32) -> f64 {
     // A number with other low bits than zeros is denied, so a range is asked as `whole` numbers or as one more.
     let (whole, rest) = (len >> shift, len & mask(shift));
     let more = rest as f64 / 2.0f64.powi(shift as i32);
-    let longer = if rest == 0 { 0.0 } else { expected_rate(rates, whole + 1) };
-    expected_rate(rates, whole) * (1.0 - more) + longer * more
+    let longer = if rest == 0 { 0.0 } else { expected_rate(rates, most_top, whole + 1) };
+    expected_rate(rates, most_top, whole) * (1.0 - more) + longer * more
 }
 
 /// Rate for the numbers `from..=to` of one node of height `height`.
@@ -130,9 +137,12 @@ pub(super) struct Nodes {
     pub(super) shift: u32,
     /// Distinct nodes of each height, over the shifted keys.
     pub(super) counts: [u64; 64],
-    /// Largest shifted key minus the smallest.
-    span: u64,
+    /// Numbers in the neighbourhoods of the keys, see [`Nodes::occupied`].
+    room: f64,
 }
+
+/// Keys that a node has on average to count as a neighbourhood.
+const NEIGHBOURS: u64 = 32;
 
 impl Nodes {
     /// Of `keys`, which ascend. One pass.
@@ -150,14 +160,26 @@ impl Nodes {
         }
         let span =
             keys.first().zip(keys.last()).map_or(0, |(first, last)| last.wrapping_sub(*first) >> shift);
-        Self { shift, counts, span }
+        let room = (0..64)
+            .map(|height| (counts[height], counts[height] as f64 * 2.0f64.powi(height as i32)))
+            .find(|(count, _)| *count <= keys.len() as u64 / NEIGHBOURS)
+            .map_or(span as f64 + 1.0, |(_, room)| room);
+        Self { shift, counts, room }
     }
 
     /// Whether nodes of height `top` are so much rarer than the room between the keys that [`expected_rate`] holds
     /// for ranges that fall there evenly.
     pub(super) fn sparse(&self, keys: usize, top: u32) -> bool {
         let held = self.counts[top as usize] as f64;
-        held >= 0.98 * keys as f64 && held * (2.0f64.powi(top as i32)) < 0.02 * self.span as f64
+        held >= 0.98 * keys as f64 && self.occupied(top) < 0.02
+    }
+
+    /// Share of the neighbourhoods of keys that lies in nodes of height `height` that hold one: the chance that such
+    /// a node around a number between keys denies nothing. Neighbourhoods are the lowest nodes that hold
+    /// [`NEIGHBOURS`] keys on average, or what lies between the first and the last key: the space between clusters
+    /// of keys does not make the nodes within them any emptier.
+    pub(super) fn occupied(&self, height: u32) -> f64 {
+        (self.counts[height as usize] as f64 * 2.0f64.powi(height as i32) / self.room).min(1.0)
     }
 }
 

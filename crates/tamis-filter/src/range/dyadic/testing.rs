@@ -116,7 +116,7 @@ pub(crate) fn exercise<F: IntegerProbe>(filter: &F) {
 
 /// Rate of false positives for `queries` ranges of `len` numbers, drawn evenly.
 pub(crate) fn rate_far(filter: &impl IntegerProbe, keys: &[u64], len: u64, queries: u64) -> f64 {
-    rate(filter, keys, (0..queries).map(|i| (uniform(8, i).min(u64::MAX - len), len)))
+    rate_of(filter, keys, (0..queries).map(|i| (uniform(8, i).min(u64::MAX - len), len)))
 }
 
 /// The same for ranges that start 1 to `distance` above a key.
@@ -131,10 +131,15 @@ pub(crate) fn rate_near(
         let key = keys[(uniform(9, i) % keys.len() as u64) as usize];
         key.saturating_add(1 + uniform(10, i) % distance).min(u64::MAX - len)
     };
-    rate(filter, keys, (0..queries).map(|i| (start(i), len)))
+    rate_of(filter, keys, (0..queries).map(|i| (start(i), len)))
 }
 
-fn rate(filter: &impl IntegerProbe, keys: &[u64], ranges: impl Iterator<Item = (u64, u64)>) -> f64 {
+/// The same for ranges given by start and length; those that hold a key are left out.
+pub(crate) fn rate_of(
+    filter: &impl IntegerProbe,
+    keys: &[u64],
+    ranges: impl Iterator<Item = (u64, u64)>,
+) -> f64 {
     let (mut asked, mut affirmed) = (0u64, 0u64);
     for (first, len) in ranges {
         let last = first + (len - 1);

@@ -14,7 +14,8 @@
 //!   a tree start at any bit of the array; here it stays in its line, and its bit numbers are xored with 9 hashed bits.
 //! * Heights are kept from the bottom up, as many as make the rate lowest, which is at about half of the bits
 //!   set, where the paper stops as well (0.435 to 0.5). Their number follows from the number of distinct nodes of
-//!   each height, known from one pass over the sorted keys: nothing is inserted to be measured.
+//!   each height, known from one pass over the sorted keys: nothing is inserted to be measured. Heights count by the
+//!   chance that a node of them holds no key: over dense keys, high nodes cost few bits, but deny nothing either.
 //! * There are 3 rows, as in the paper. Far from keys 2 to 4 are alike; close to keys, where only the lowest heights
 //!   tell anything, more is better; each costs a cache line.
 //! * Of the paper's variants none is here: leaving out the lowest heights (SS) loses ranges close to keys, and taking
@@ -45,6 +46,10 @@ const ROWS: u32 = 3;
 /// Logarithm (of base 2) of a rate from which on further heights are not worth their cache lines: those of dense keys
 /// have few nodes, and would lower the rate almost for free. Keys far apart do not get there with 64 bits per key.
 const LOW_ENOUGH: f64 = -48.0;
+
+/// Most nodes of the topmost height that a range may touch to be asked at all. More than Rosetta's, because those of
+/// 512 neighbouring numbers share their lines.
+const MAX_TOP_NODES: u64 = 512;
 
 /// Words of a line, and of the header: so that lines are cache lines where the payload is aligned to them.
 const LINE: usize = 8;
@@ -155,14 +160,17 @@ impl REncoder {
     }
 }
 
-/// Heights that make the rate of a filter of `lines` lines lowest.
+/// Heights that make the rate of a filter of `lines` lines lowest, for ranges somewhere between the keys.
 fn heights(nodes: &Nodes, lines: u64) -> u32 {
     let bits = (lines * 512) as f64;
-    let (mut best, mut levels, mut set) = (0.0, 1, 0.0);
+    let (mut best, mut levels) = (0.0, 1);
+    let (mut set, mut denying) = (0.0, 0.0);
     for height in 0..64 - nodes.shift {
         set += f64::from(ROWS) * nodes.counts[height as usize] as f64;
+        // A node that holds a key denies nothing, however few bits its height costs.
+        denying += f64::from(ROWS) * (1.0 - nodes.occupied(height));
         let fill = -(-set / bits).exp_m1();
-        let rate = f64::from(ROWS * (height + 1)) * fill.log2();
+        let rate = denying * fill.log2();
         if rate < best {
             (best, levels) = (rate, height + 1);
         }
@@ -257,7 +265,7 @@ impl<W: Words> IntegerProbe for REncoder<W> {
         if first > last || self.head.keys == 0 {
             return false;
         }
-        dyadic::walk(first, last, self.kept(), self.asker())
+        dyadic::walk((first, last), self.kept(), MAX_TOP_NODES, self.asker())
     }
 
     fn next(&self, _from: u64) -> Next<u64> {
@@ -278,7 +286,7 @@ impl<W: Words> IntegerProbe for REncoder<W> {
         let row = theory::blocked_bloom_rate_of(held.saturating_mul(rows), self.lines, self.levels);
         let node = row.powf(rows as f64 / f64::from(self.levels));
         let rates = vec![node; self.levels as usize];
-        Some(dyadic::expected_rate_shifted(&rates, keys, self.shift))
+        Some(dyadic::expected_rate_shifted(&rates, MAX_TOP_NODES, keys, self.shift))
     }
 }
 

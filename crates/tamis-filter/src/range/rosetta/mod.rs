@@ -43,6 +43,9 @@ use crate::words::{Owned, Words};
 /// Bits per node of a filter that errs half of the time with one probe.
 const HALF: f64 = std::f64::consts::LOG2_E;
 
+/// Most nodes of the topmost height that a range may touch to be asked at all: each is a cache miss.
+const MAX_TOP_NODES: u64 = 64;
+
 /// What one bit per key more multiplies the rate of a Bloom filter with.
 const RATE_OF_ONE_BIT: f64 = 0.6185;
 
@@ -178,7 +181,7 @@ fn allocate(nodes: &Nodes, total: u64, max_range: u64) -> Vec<(u32, u64)> {
         let affordable = ((half / (HALF * count(top))) as u32).min(top - 1);
         let missing = top - affordable;
         let rate = max_range as f64 * RATE_OF_ONE_BIT.powf(bits / count(0));
-        if rate <= 0.1 && max_range >> affordable < dyadic::MAX_TOP_NODES - 1 {
+        if rate <= 0.1 && max_range >> affordable < MAX_TOP_NODES - 1 {
             upper.truncate(affordable as usize);
         } else {
             upper.truncate(affordable.saturating_sub(missing + 1) as usize);
@@ -293,7 +296,7 @@ impl<W: Words> IntegerProbe for Rosetta<W> {
         if first == last {
             return self.contains(first << self.shift);
         }
-        dyadic::walk(first, last, self.kept, |height, prefix| self.node(height, prefix))
+        dyadic::walk((first, last), self.kept, MAX_TOP_NODES, |height, prefix| self.node(height, prefix))
     }
 
     fn next(&self, _from: u64) -> Next<u64> {
@@ -316,7 +319,7 @@ impl<W: Words> IntegerProbe for Rosetta<W> {
             let level = self.level((self.kept & mask(height as u32)).count_ones() as usize);
             *rate = theory::bloom_rate(level.bits() as f64 / self.head.keys as f64, level.probes.into());
         }
-        Some(dyadic::expected_rate_shifted(&rates, keys, self.shift))
+        Some(dyadic::expected_rate_shifted(&rates, MAX_TOP_NODES, keys, self.shift))
     }
 }
 
