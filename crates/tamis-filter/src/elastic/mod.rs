@@ -8,25 +8,29 @@
 //! The paper gives every unit hash functions of its own. Hash sharing (Zhu et al., DaMoN 2021, section 4.2) takes all
 //! from one digest, and so does this: the digest is remixed once per group, and probe `i` of unit `u`, of `k` each,
 //! is number `u * k + i` of one arithmetic sequence. The units' probes are those of one Bloom filter of `n * k`
-//! probes, dealt out; measured, rates of 1 to 6 units of 4 bits are within 2 % of theory in both schemes and layouts. A salt per unit
-//! would be as good and cost a remix per unit asked. The step of [`BloomScheme::Rotation`] is the hash rotated by 33
-//! bits: `x + (x rotated by 32)` has only 32 bits of `x` left, which is harmless to the position of a bit but not to
-//! unit 1 as a whole where a unit takes all its positions from that one number ([`ElasticLayout::Blocked`]).
+//! probes, dealt out; measured, rates of 1 to 6 units of 4 bits are within 2 % of theory in both schemes and layouts.
+//! A salt per unit would be as good and cost a remix per unit asked. The step of [`BloomScheme::Rotation`] is the
+//! hash rotated by 33 bits: `x + (x rotated by 32)` has only 32 bits of `x` left, which is harmless to the position
+//! of a bit but not to unit 1 as a whole where a unit takes all its positions from that one number
+//! ([`ElasticLayout::Blocked`]).
 //!
 //! # Invariants
-//! * All units of a group have the same keys, size, probes and salt; the salt names the group. A unit of another group
-//!   is refused.
+//! * All units of a group have the same keys, size, probes and salt; the salt names the group. A unit of another
+//!   group is refused.
 //! * Any subset of a group's units never denies one of its keys. No units deny nothing.
 //!
 //! # Threads
-//! Units are immutable and cheap to clone. An [`ElasticSet`] is a value: to change what readers use, clone it, load or
-//! unload, and publish the copy.
+//! Units are immutable and cheap to clone. An [`ElasticSet`] is a value: to change what readers use, clone it, load
+//! or unload, and publish the copy.
 //!
 //! ```
-//! use tamis_filter::{BloomScheme, Digest, ElasticGroup, ElasticLayout, ElasticSet, ElasticSpec, ElasticUnit, Verify};
+//! use tamis_filter::{
+//!     BloomScheme, Digest, ElasticGroup, ElasticLayout, ElasticSet, ElasticSpec, ElasticUnit, Verify,
+//! };
 //!
 //! let keys: Vec<Digest> = (0..1000u32).map(|key| Digest::of(&key.to_le_bytes())).collect();
-//! let spec = ElasticSpec { units: 6, bits_per_key: 4.0, scheme: BloomScheme::Rotation, layout: ElasticLayout::Blocked };
+//! let (scheme, layout) = (BloomScheme::Rotation, ElasticLayout::Blocked);
+//! let spec = ElasticSpec { units: 6, bits_per_key: 4.0, scheme, layout };
 //! let group = ElasticGroup::build(spec, &keys, 42, Verify::Yes)?;
 //! let stored: Vec<Vec<u8>> = group.units().iter().map(ElasticUnit::to_bytes).collect();
 //!
@@ -129,8 +133,8 @@ pub struct ElasticGroup {
 }
 
 impl ElasticGroup {
-    /// Builds all units over `digests`, in any order; duplicates are allowed. Each takes `bits_per_key`, rounded up to
-    /// whole words (cache lines if blocked). O(units * keys * probes) random writes, one unit after the other.
+    /// Builds all units over `digests`, in any order; duplicates are allowed. Each takes `bits_per_key`, rounded up
+    /// to whole words (cache lines if blocked). O(units * keys * probes) random writes, one unit after the other.
     ///
     /// # Errors
     /// [`FilterError::BitsPerKey`], [`FilterError::TooLarge`] and [`FilterError::Parameter`] for sizes that make no
@@ -252,9 +256,15 @@ impl<W: Words> ElasticSet<W> {
     /// [`BloomScheme::Independent`] cannot tell from one digest and says `true`.
     #[inline]
     pub fn contains(&self, digest: Digest) -> bool {
-        let Some(shape) = self.shape else { return true };
+        let Some(shape) = &self.shape else { return true };
         let sequence = shape.sequence(digest);
-        self.units.iter().all(|unit| unit.holds(sequence))
+        match (shape.scheme, shape.layout) {
+            (BloomScheme::Independent, _) => true,
+            (_, ElasticLayout::Standard) => {
+                self.units.iter().all(|unit| unit.holds_anywhere(shape, sequence))
+            }
+            (_, ElasticLayout::Blocked) => self.units.iter().all(|unit| unit.holds_in_line(shape, sequence)),
+        }
     }
 
     /// As [`ElasticSet::contains`] for [`BloomScheme::Independent`].

@@ -83,32 +83,13 @@ impl Shape {
         Sequence { first, step: step | 1 }
     }
 
-    /// Calls `each` with word and bit of every probe in unit `index` until it says `false`; whether it never did.
+    /// First term of unit `index` of the standard layout.
     #[inline(always)]
-    fn probes(&self, index: u8, sequence: Sequence, mut each: impl FnMut(usize, u64) -> bool) -> bool {
-        match self.layout {
-            ElasticLayout::Standard => {
-                let mut term = sequence.term(u64::from(index) * u64::from(self.probes));
-                for _ in 0..self.probes {
-                    let (word, bit) = split(reduce(term, self.words * 64));
-                    if !each(word, bit) {
-                        return false;
-                    }
-                    term = term.wrapping_add(sequence.step);
-                }
-                true
-            }
-            ElasticLayout::Blocked => {
-                let (line, low) = self.line(index, sequence);
-                (0..usize::from(self.probes)).all(|i| {
-                    let (word, bit) = split(position(low, i) as u64);
-                    each(line * LINE_WORDS + word, bit)
-                })
-            }
-        }
+    fn first_term(&self, index: u8, sequence: Sequence) -> u64 {
+        sequence.term(u64::from(index) * u64::from(self.probes))
     }
 
-    /// Line of a key in unit `index`, and what its positions there come from.
+    /// Line of a key in unit `index` of the blocked layout, and what its positions there come from.
     #[inline(always)]
     fn line(&self, index: u8, sequence: Sequence) -> (usize, u32) {
         let term = sequence.term(index.into());
@@ -117,10 +98,23 @@ impl Shape {
     }
 
     pub(super) fn set(&self, words: &mut [u64], index: u8, sequence: Sequence) {
-        self.probes(index, sequence, |word, bit| {
-            words[word] |= bit;
-            true
-        });
+        match self.layout {
+            ElasticLayout::Standard => {
+                let mut term = self.first_term(index, sequence);
+                for _ in 0..self.probes {
+                    let (word, bit) = split(reduce(term, self.words * 64));
+                    words[word] |= bit;
+                    term = term.wrapping_add(sequence.step);
+                }
+            }
+            ElasticLayout::Blocked => {
+                let (line, low) = self.line(index, sequence);
+                for i in 0..usize::from(self.probes) {
+                    let (word, bit) = split(position(low, i) as u64);
+                    words[line * LINE_WORDS + word] |= bit;
+                }
+            }
+        }
     }
 
     /// Word and bit of every probe of an independent unit.
@@ -170,8 +164,8 @@ pub struct ElasticUnit<W: Words = Owned> {
     start: usize,
 }
 
-/// A unit over borrowed bytes. Any alignment is correct; a blocked unit that does not start at a multiple of 64 touches
-/// two cache lines per probe.
+/// A unit over borrowed bytes. Any alignment is correct; a blocked unit that does not start at a multiple of 64
+/// touches two cache lines per probe.
 pub type ElasticUnitRef<'a> = ElasticUnit<Borrowed<'a>>;
 
 impl ElasticUnit {
@@ -254,12 +248,32 @@ impl<W: Words> ElasticUnit<W> {
         self.shape
     }
 
+    /// Whether all bits of a key are set, for the standard layout. Stops at the first that is not: each may be a cache
+    /// miss. `shape` is that of the unit; whoever asks many units passes one for all.
     #[inline(always)]
-    pub(super) fn holds(&self, sequence: Sequence) -> bool {
-        self.shape.scheme == BloomScheme::Independent
-            || self.shape.probes(self.index, sequence, |word, bit| {
-                self.words.word_within(self.start + word) & bit != 0
-            })
+    pub(super) fn holds_anywhere(&self, shape: &Shape, sequence: Sequence) -> bool {
+        let mut term = shape.first_term(self.index, sequence);
+        for _ in 0..shape.probes {
+            let (word, bit) = split(reduce(term, shape.words * 64));
+            if self.words.word_within(self.start + word) & bit == 0 {
+                return false;
+            }
+            term = term.wrapping_add(sequence.step);
+        }
+        true
+    }
+
+    /// The same for the blocked layout. Asks for every bit: a branch per probe mispredicts more than it saves.
+    #[inline(always)]
+    pub(super) fn holds_in_line(&self, shape: &Shape, sequence: Sequence) -> bool {
+        let (line, low) = shape.line(self.index, sequence);
+        let start = self.start + line * LINE_WORDS;
+        let mut all = 1;
+        for i in 0..usize::from(shape.probes) {
+            let at = position(low, i);
+            all &= self.words.word_within(start + at / 64) >> (at % 64);
+        }
+        all & 1 == 1
     }
 
     pub(super) fn holds_independent(&self, digests: &IndependentDigests) -> bool {
@@ -277,10 +291,16 @@ impl<W: Words> ElasticUnit<W> {
     }
 
     /// Whether the run may hold the key, as far as this unit knows. For several units of a group,
-    /// [`ElasticSet::contains`](crate::ElasticSet::contains) remixes the digest only once.
+    /// [`ElasticSet::contains`](crate::ElasticSet::contains) remixes the digest only once. A unit of scheme
+    /// [`BloomScheme::Independent`] cannot tell from one digest and says `true`.
     #[inline]
     pub fn contains(&self, digest: Digest) -> bool {
-        self.holds(self.shape.sequence(digest))
+        let (shape, sequence) = (&self.shape, self.shape.sequence(digest));
+        match (shape.scheme, shape.layout) {
+            (BloomScheme::Independent, _) => true,
+            (_, ElasticLayout::Standard) => self.holds_anywhere(shape, sequence),
+            (_, ElasticLayout::Blocked) => self.holds_in_line(shape, sequence),
+        }
     }
 
     /// Number of the unit in its group, from 0.

@@ -1,7 +1,8 @@
 //! What filters over dyadic intervals share: the walk that answers a range, its expected rate, and their hash.
 //!
 //! A *node* of height `h` is an aligned interval of `2^h` numbers; its *prefix* is any of them shifted right by `h`.
-//! A filter keeps a hint for nodes of some heights, 0 always among them, and knows no number in a node that it denies.
+//! A filter keeps a hint for nodes of some heights, 0 always among them, and knows no number in a node that it
+//! denies.
 
 use crate::bits::mask;
 

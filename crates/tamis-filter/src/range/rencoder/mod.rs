@@ -1,17 +1,18 @@
 //! REncoder: the prefixes of a key as the path through a small tree, stored whole in one cache line.
 //!
-//! Z. Wang et al., "REncoder: A Space-Time Efficient Range Filter with Local Encoder" (ICDE 2023). As in Rosetta every
-//! key is inserted with its prefixes of several heights, but the prefixes of one group of heights share their hash:
-//! that of the group's root chooses where the group's *bitmap tree* goes, and the path to the key is set in it. A range
-//! is a walk through such trees: one hash and `rows` cache lines for all heights of a group.
+//! Z. Wang et al., "REncoder: A Space-Time Efficient Range Filter with Local Encoder" (ICDE 2023). As in Rosetta
+//! every key is inserted with its prefixes of several heights, but the prefixes of one group of heights share their
+//! hash: that of the group's root chooses where the group's *bitmap tree* goes, and the path to the key is set in it.
+//! A range is a walk through such trees: one hash and `rows` cache lines for all heights of a group.
 //!
 //! # Against the paper and its public code
 //! * A group is 9 heights in 512 bits, the root included (the paper: 4 heights in 32 bits or 8 in 512, without). The
 //!   tree is in heap order: bit 1 is the root, the children of bit `i` are `2i` and `2i+1`. One cache line holds it
 //!   either way, and the number of keys in it varies less than in a word: 6 heights in 64 bits gave 1.1, 1.3, 1.8 and
 //!   3 times the rate at 10, 14, 18 and 22 bits per key.
-//! * Trees that share a line must not put their roots onto the same bits, or those would always be set. The paper lets
-//!   a tree start at any bit of the array; here it stays in its line, and its bit numbers are xored with 9 hashed bits.
+//! * Trees that share a line must not put their roots onto the same bits, or those would always be set. The paper
+//!   lets a tree start at any bit of the array; here it stays in its line, and its bit numbers are xored with 9
+//!   hashed bits.
 //! * Heights are kept from the bottom up, as many as make the rate lowest, which is at about half of the bits
 //!   set, where the paper stops as well (0.435 to 0.5). Their number follows from the number of distinct nodes of
 //!   each height, known from one pass over the sorted keys: nothing is inserted to be measured. Heights count by the
@@ -19,7 +20,8 @@
 //! * There are 3 rows, as in the paper. Far from keys 2 to 4 are alike; close to keys, where only the lowest heights
 //!   tell anything, more is better; each costs a cache line.
 //! * Of the paper's variants none is here: leaving out the lowest heights (SS) loses ranges close to keys, and taking
-//!   samples of queries (SE) needs queries. Only low bits that are zero in all keys are left out; nothing is lost by that.
+//!   samples of queries (SE) needs queries. Only low bits that are zero in all keys are left out; nothing is lost by
+//!   that.
 //!
 //! # Invariants
 //! * Words: 8 of parameters, 8 per line, then whatever the owner put behind them.

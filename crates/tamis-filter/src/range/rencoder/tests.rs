@@ -15,6 +15,11 @@ fn survives(head: Head, words: &[u64]) {
     }
 }
 
+/// Words to change, and the bits to change in them.
+fn damage() -> impl Strategy<Value = Vec<(usize, u64)>> {
+    prop::collection::vec((0usize..24, prop_oneof![any::<u64>(), (0u32..64).prop_map(|b| 1 << b)]), 1..4)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
@@ -43,7 +48,7 @@ proptest! {
     #[test]
     fn damaged_filters_do_no_harm(
         keys in key_sets(),
-        damage in prop::collection::vec((0usize..24, prop_oneof![any::<u64>(), (0u32..64).prop_map(|b| 1 << b)]), 1..4),
+        damage in damage(),
     ) {
         let (head, mut words) = REncoder::encode(&crate::range::dyadic::ascending(&keys), 12.0, 3).unwrap();
         for (at, bits) in damage {
@@ -108,8 +113,8 @@ fn about_half_of_the_bits_are_set() {
     }
 }
 
-/// Heights above clusters of keys have few nodes and cost few bits, but they deny nothing within a cluster, where they
-/// once were kept in their dozens: rates in a cluster were ten times as high.
+/// Heights above clusters of keys have few nodes and cost few bits, but they deny nothing within a cluster, where
+/// they once were kept in their dozens: rates in a cluster were ten times as high.
 #[test]
 fn heights_that_deny_nothing_are_not_kept() {
     let number = |i: u64, stream| (uniform(1, i % 200) & !0xfff) + uniform(stream, i) % 4096;
@@ -142,8 +147,8 @@ fn rates_meet_theory_far_from_keys() {
     }
 }
 
-/// Where order-preserving filters fail: beside keys. Beside at a distance of 1, half of the ranges differ from the key
-/// in nothing but the lowest height, of `ROWS` bits.
+/// Where order-preserving filters fail: beside keys. Beside at a distance of 1, half of the ranges differ from the
+/// key in nothing but the lowest height, of `ROWS` bits.
 #[test]
 fn ranges_beside_keys_are_denied_too() {
     let keys = uniform_keys(20_000);

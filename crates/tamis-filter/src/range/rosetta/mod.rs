@@ -2,29 +2,29 @@
 //!
 //! S. Luo et al., "Rosetta: A Robust Space-Time Optimized Range Filter for Key-Value Stores" (SIGMOD 2020), sections
 //! 2 and 3. Every key is inserted as itself and as its prefixes: one Bloom filter for each *height* (number of bits
-//! cut off). A range is asked as nodes of these heights, and a node that is affirmed is doubted: its halves are asked,
-//! down to single numbers.
+//! cut off). A range is asked as nodes of these heights, and a node that is affirmed is doubted: its halves are
+//! asked, down to single numbers.
 //!
 //! # Against the paper
-//! * The paper asks the canonical dyadic intervals that make up a range. Here all kept ancestors of a number are asked
-//!   before it, from the topmost kept height down: the rate becomes the product of the rates of all heights, for
-//!   points as well, and far from all keys the first one or two answers end the walk.
-//! * *Allocation* is the paper's first cut: above the bottom a filter gets `1/ln 2` bits per node and one probe, which
-//!   errs half of the time, so that doubting meets one false node per height on average; the bottom gets the rest.
-//!   Heights are those that ranges of up to `max_range` numbers touch, lengths being equally likely: 0 to
+//! * The paper asks the canonical dyadic intervals that make up a range. Here all kept ancestors of a number are
+//!   asked before it, from the topmost kept height down: the rate becomes the product of the rates of all heights,
+//!   for points as well, and far from all keys the first one or two answers end the walk.
+//! * *Allocation* is the paper's first cut: above the bottom a filter gets `1/ln 2` bits per node and one probe,
+//!   which errs half of the time, so that doubting meets one false node per height on average; the bottom gets the
+//!   rest. Heights are those that ranges of up to `max_range` numbers touch, lengths being equally likely: 0 to
 //!   `ceil(log2(max_range))`. The paper's optimised allocation, by how often each height is asked, is not followed:
-//!   with ancestors asked, every split of the bits has the same product of rates, and whatever is not at the bottom is
-//!   lost to ranges close to keys. For the same reason all upper heights together get half of the bits at most.
+//!   with ancestors asked, every split of the bits has the same product of rates, and whatever is not at the bottom
+//!   is lost to ranges close to keys. For the same reason all upper heights together get half of the bits at most.
 //! * Where that is too little, the highest are left out, and a range is asked as up to 64 nodes of the topmost one
-//!   kept. Where the rate for ranges of `max_range` would then exceed a tenth, or the nodes be too many, the topmost is
-//!   kept after all and those below it are left out, `d + 1` of them if `d` are too many: errors at the top become as
-//!   rare as the gap below it makes them expensive. Wide ranges far from keys then still are denied.
+//!   kept. Where the rate for ranges of `max_range` would then exceed a tenth, or the nodes be too many, the topmost
+//!   is kept after all and those below it are left out, `d + 1` of them if `d` are too many: errors at the top become
+//!   as rare as the gap below it makes them expensive. Wide ranges far from keys then still are denied.
 //! * Filters are sized by the distinct nodes of their height, so dense keys pay less for the upper ones.
 //! * Low bits that are zero in all keys are left out of keys and bounds; nothing is lost by that.
 //!
 //! # Invariants
-//! * Words: one of parameters, `levels + 1` of where filters start, the filters, bottom first; then whatever the owner
-//!   put behind them. Starts ascend and lie within the words: checked on opening.
+//! * Words: one of parameters, `levels + 1` of where filters start, the filters, bottom first; then whatever the
+//!   owner put behind them. Starts ascend and lie within the words: checked on opening.
 //! * Work per range is bounded ([`dyadic::walk`]): a range that touches more than 64 nodes of the topmost height, or
 //!   would ask more than 1024 nodes, is affirmed.
 //!
@@ -111,8 +111,8 @@ impl Level {
 }
 
 impl Rosetta {
-    /// Builds a filter over `keys`, in any order; duplicates are allowed. Takes what was asked, and a header of at most
-    /// 66 words (some 10 for ranges of hundreds). O(keys * heights) random writes.
+    /// Builds a filter over `keys`, in any order; duplicates are allowed. Takes what was asked, and a header of at
+    /// most 66 words (some 10 for ranges of hundreds). O(keys * heights) random writes.
     ///
     /// # Errors
     /// [`FilterError::BitsPerKey`], [`FilterError::TooLarge`]; [`FilterError::Parameter`] if `max_range` is 0.

@@ -15,6 +15,11 @@ fn survives(head: Head, words: &[u64]) {
     }
 }
 
+/// Words to change, and the bits to change in them.
+fn damage() -> impl Strategy<Value = Vec<(usize, u64)>> {
+    prop::collection::vec((0usize..24, prop_oneof![any::<u64>(), (0u32..64).prop_map(|b| 1 << b)]), 1..4)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
@@ -50,7 +55,7 @@ proptest! {
     #[test]
     fn damaged_filters_do_no_harm(
         keys in key_sets(), log in 0u32..20,
-        damage in prop::collection::vec((0usize..24, prop_oneof![any::<u64>(), (0u32..64).prop_map(|b| 1 << b)]), 1..4),
+        damage in damage(),
         set: bool,
     ) {
         let (head, mut words) = Rosetta::encode(&crate::range::dyadic::ascending(&keys), 12.0, 1 << log, 3).unwrap();
