@@ -35,7 +35,7 @@ pub enum BloomScheme {
 
 /// Salt difference between the two hashes of double hashing: any constant that callers do not use as a difference
 /// of their salts.
-const SECOND_HASH: u64 = 0xa93f_99f2_e8a4_987f;
+pub(crate) const SECOND_HASH: u64 = 0xa93f_99f2_e8a4_987f;
 
 /// The digests of one key under seeds `0..k`, for [`BloomScheme::Independent`] only: a type of its own so that it
 /// cannot be mistaken for the shared digest.

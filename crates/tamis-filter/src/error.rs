@@ -47,7 +47,7 @@ pub enum FilterError {
     /// The filter denied a key that it had just been built over: faulty memory, a faulty processor or a fault here.
     #[error("the filter denies one of its own keys")]
     SelfCheck,
-    /// A point filter was asked for and a range filter was found, or the other way round.
+    /// The bytes hold a filter of another family than was asked for: point, range, or unit of a group.
     #[error("the bytes hold a filter of kind {}", .0.name())]
     WrongKind(FilterKind),
     /// The bytes are shorter than the trailer, or than the trailer says.

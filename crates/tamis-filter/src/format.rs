@@ -49,6 +49,8 @@ pub enum FilterKind {
     Xor = 5,
     /// [`Cuckoo`](crate::Cuckoo).
     Cuckoo = 6,
+    /// [`ElasticUnit`](crate::ElasticUnit): a part of a filter, opened by itself only.
+    ElasticUnit = 7,
     /// [`Surf`](crate::Surf).
     Surf = 16,
     /// [`Snarf`](crate::Snarf).
@@ -70,6 +72,7 @@ impl FilterKind {
         FilterKind::BinaryFuse,
         FilterKind::Xor,
         FilterKind::Cuckoo,
+        FilterKind::ElasticUnit,
         FilterKind::Surf,
         FilterKind::Snarf,
         FilterKind::Rosetta,
@@ -86,6 +89,7 @@ impl FilterKind {
             FilterKind::BinaryFuse => "fuse",
             FilterKind::Xor => "xor",
             FilterKind::Cuckoo => "cuckoo",
+            FilterKind::ElasticUnit => "elastic-unit",
             FilterKind::Surf => "surf",
             FilterKind::Snarf => "snarf",
             FilterKind::Rosetta => "rosetta",

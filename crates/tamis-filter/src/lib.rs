@@ -35,6 +35,7 @@ mod bloom;
 mod concurrent;
 mod cuckoo;
 pub mod digest;
+mod elastic;
 mod elias_fano;
 mod error;
 mod fingerprints;
@@ -55,6 +56,9 @@ pub use bloom::{Bloom, BloomRef, BloomScheme, IndependentDigests};
 pub use concurrent::AtomicBlockedBloom;
 pub use cuckoo::Cuckoo;
 pub use digest::Digest;
+pub use elastic::{
+    ElasticGroup, ElasticLayout, ElasticSet, ElasticSpec, ElasticUnit, ElasticUnitRef, MAX_ELASTIC_UNITS,
+};
 pub use error::FilterError;
 pub use format::{Filter, FilterInfo, FilterKind, Verify};
 pub use fuse::BinaryFuse;

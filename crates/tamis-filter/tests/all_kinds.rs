@@ -7,8 +7,8 @@ use std::path::PathBuf;
 
 use proptest::prelude::*;
 use tamis_filter::{
-    BloomScheme, Digest, Filter, FilterError, FilterInfo, KeyList, KeyRange, Next, PointFilter,
-    PointFilterRef, PointSpec, RangeFilter, RangeFilterRef, RangeProbe, RangeSpec, SurfSuffix, Verify,
+    BloomScheme, Digest, Filter, FilterError, KeyList, KeyRange, Next, PointFilter, PointFilterRef,
+    PointSpec, RangeFilter, RangeFilterRef, RangeProbe, RangeSpec, SurfSuffix, Verify,
 };
 
 const POINTS: [PointSpec; 7] = [

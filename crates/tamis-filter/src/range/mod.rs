@@ -9,6 +9,7 @@ use crate::format::{self, Envelope, FilterInfo, FilterKind, Head, Verify, WordFi
 use crate::keys::{KeyList, KeyMap, KeyRange, Place};
 use crate::words::{Borrowed, Owned, Words};
 
+mod dyadic;
 mod grafite;
 mod rencoder;
 mod rosetta;
