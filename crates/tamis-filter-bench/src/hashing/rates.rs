@@ -25,12 +25,14 @@ pub struct Mean {
     pub rate: f64,
     /// Its standard error.
     pub error: f64,
+    /// Queries behind it.
+    pub queries: usize,
 }
 
 impl Mean {
-    fn of(rates: &[f64]) -> Self {
+    fn of(rates: &[f64], queries: usize) -> Self {
         let (rate, error) = mean_and_error(rates);
-        Self { rate, error }
+        Self { rate, error, queries: queries * rates.len() }
     }
 }
 
@@ -152,12 +154,12 @@ pub fn measure(
             bits,
             probes,
             theory: bloom_rate(f64::from(bits), probes),
-            rotation: series[..8].iter().map(|rates| Mean::of(rates)).collect(),
-            seven: (!series[8].is_empty()).then(|| Mean::of(&series[8])),
-            seeds: Mean::of(&series[9]),
+            rotation: series[..8].iter().map(|rates| Mean::of(rates, queries)).collect(),
+            seven: (!series[8].is_empty()).then(|| Mean::of(&series[8], queries)),
+            seeds: Mean::of(&series[9], queries),
         }
     });
-    let mut means = units.iter().map(|rates| Mean::of(rates));
+    let mut means = units.iter().map(|rates| Mean::of(rates, queries));
     Ok(Rates {
         bits: bits.collect(),
         units_rotation: UNIT_FUNCTIONS.iter().map(|(f, _)| f.name()).zip(means.by_ref()).collect(),
