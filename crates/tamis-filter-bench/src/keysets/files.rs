@@ -46,14 +46,15 @@ pub(super) fn coordinates(file: &Path) -> Result<Vec<(f64, f64)>, Box<dyn Error>
     })
 }
 
-/// The directory asked for; else that of the Rust tool chain, else /usr.
+/// The directory asked for; else /usr; else that of the Rust tool chain.
 pub(super) fn default_root(asked: Option<&Path>) -> PathBuf {
-    if let Some(asked) = asked {
-        return asked.to_owned();
+    let usr = Path::new("/usr");
+    if let Some(given) = asked.or(Some(usr).filter(|usr| usr.is_dir())) {
+        return given.to_owned();
     }
     let sysroot = Command::new("rustc").args(["--print", "sysroot"]).output().ok();
     let path = sysroot.filter(|out| out.status.success()).and_then(|out| String::from_utf8(out.stdout).ok());
-    path.map(|path| PathBuf::from(path.trim())).filter(|path| path.is_dir()).unwrap_or_else(|| "/usr".into())
+    path.map_or_else(|| ".".into(), |path| PathBuf::from(path.trim()))
 }
 
 /// The paths of all files below `root`, without following links. What may not be read is left out.

@@ -63,7 +63,7 @@ pub struct Sources {
     /// A file of words, one a line, instead of the sample
     #[arg(long, value_name = "FILE")]
     pub words: Option<PathBuf>,
-    /// The directory whose files' paths are the keys of `paths` [default: the Rust tool chain, else /usr]
+    /// The directory whose files' paths are the keys of `paths` [default: /usr, else the Rust tool chain]
     #[arg(long, value_name = "DIR")]
     pub paths: Option<PathBuf>,
 }

@@ -18,6 +18,29 @@ use crate::measure::{chained, independent};
 /// Neighbouring integers that are asked for at once where ranges are compared.
 pub const RANGE: u64 = 16;
 
+/// The same keys as integers and as digests, so that neither side has to convert them while it is timed.
+pub struct Keys {
+    /// For other crates.
+    pub hashes: Vec<u64>,
+    /// For tamis.
+    pub digests: Vec<Digest>,
+}
+
+impl Keys {
+    /// Keys `from..from + count` of an endless list without duplicates.
+    pub fn numbered(from: u64, count: usize) -> Self {
+        // All bits must depend on all others: some filters take the lowest, others the highest.
+        let digests: Vec<_> =
+            (from..from + count as u64).map(|number| Digest::of(&number.to_le_bytes())).collect();
+        Self { hashes: digests.iter().map(|digest| digest.get()).collect(), digests }
+    }
+
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.hashes.len()
+    }
+}
+
 /// A way of building a filter over keys that are 64-bit hashes, or, for range filters, uniform integers.
 pub trait Candidate {
     /// Crate and filter.
@@ -26,10 +49,17 @@ pub trait Candidate {
     fn note(&self) -> &'static str;
     /// Whether it is a filter of tamis.
     fn is_ours(&self) -> bool;
-    /// One filter for each slice of keys. Filters of a fixed size ignore the bits per key.
-    fn build(&self, keys: &[Vec<u64>], bits: f64) -> Result<Box<dyn Built>, String>;
+    /// One filter. Filters of a fixed size ignore the bits per key.
+    fn build(&self, keys: &Keys, bits: f64) -> Result<Box<dyn Built>, String>;
+    /// So many filters, each over its own keys.
+    fn build_many(
+        &self,
+        count: usize,
+        keys: &dyn Fn(usize) -> Keys,
+        bits: f64,
+    ) -> Result<Box<dyn Built>, String>;
     /// Nanoseconds per key to build one filter.
-    fn build_time(&self, keys: &[u64], bits: f64) -> f64;
+    fn build_time(&self, keys: &Keys, bits: f64) -> f64;
 }
 
 /// Filters of one candidate.
@@ -56,10 +86,22 @@ struct Filters<F, C> {
     bytes: usize,
 }
 
+impl<B, C, S> Recipe<B, C, S> {
+    fn built<F>(&self, filters: Vec<F>) -> Result<Box<dyn Built>, String>
+    where
+        F: 'static,
+        C: Fn(&F, u64) -> bool + Copy + 'static,
+        S: Fn(&F) -> usize,
+    {
+        let bytes = filters.first().map_or(0, &self.bytes);
+        Ok(Box::new(Filters { filters, contains: self.contains, bytes }))
+    }
+}
+
 impl<F, B, C, S> Candidate for Recipe<B, C, S>
 where
     F: 'static,
-    B: Fn(&[u64], f64) -> Result<F, String>,
+    B: Fn(&Keys, f64) -> Result<F, String>,
     C: Fn(&F, u64) -> bool + Copy + 'static,
     S: Fn(&F) -> usize,
 {
@@ -75,13 +117,20 @@ where
         self.name.starts_with("tamis")
     }
 
-    fn build(&self, keys: &[Vec<u64>], bits: f64) -> Result<Box<dyn Built>, String> {
-        let filters: Vec<F> = keys.iter().map(|keys| (self.build)(keys, bits)).collect::<Result<_, _>>()?;
-        let bytes = filters.first().map_or(0, &self.bytes);
-        Ok(Box::new(Filters { filters, contains: self.contains, bytes }))
+    fn build(&self, keys: &Keys, bits: f64) -> Result<Box<dyn Built>, String> {
+        self.built(vec![(self.build)(keys, bits)?])
     }
 
-    fn build_time(&self, keys: &[u64], bits: f64) -> f64 {
+    fn build_many(
+        &self,
+        count: usize,
+        keys: &dyn Fn(usize) -> Keys,
+        bits: f64,
+    ) -> Result<Box<dyn Built>, String> {
+        self.built((0..count).map(|at| (self.build)(&keys(at), bits)).collect::<Result<_, _>>()?)
+    }
+
+    fn build_time(&self, keys: &Keys, bits: f64) -> f64 {
         let start = Instant::now();
         let _ = black_box((self.build)(keys, bits));
         start.elapsed().as_nanos() as f64 / keys.len() as f64
@@ -150,9 +199,8 @@ fn ours(name: &'static str, spec: PointSpec) -> Box<dyn Candidate> {
     Box::new(Recipe {
         name,
         note: "takes the hash; remixes it with the filter's salt",
-        build: move |keys: &[u64], bits| {
-            let digests: Vec<Digest> = keys.iter().map(|&key| Digest::from_u64(key)).collect();
-            PointFilter::build(spec, &digests, bits, keys.len() as u64, Verify::No).map_err(text)
+        build: move |keys: &Keys, bits| {
+            PointFilter::build(spec, &keys.digests, bits, keys.len() as u64, Verify::No).map_err(text)
         },
         contains: |filter: &PointFilter, key| filter.contains(Digest::from_u64(key)),
         bytes: |filter: &PointFilter| (filter.bits_per_key() * filter.keys() as f64 / 8.0) as usize,
@@ -194,9 +242,15 @@ pub fn grafite() -> Box<dyn Candidate> {
     Box::new(Recipe {
         name: "tamis grafite",
         note: "built from keys as byte strings, which it sorts",
-        build: |keys: &[u64], bits| {
-            let list: KeyList =
-                keys.iter().map(|key| key.to_be_bytes()).collect::<Vec<_>>().iter().map(|k| &k[..]).collect();
+        build: |keys: &Keys, bits| {
+            let list: KeyList = keys
+                .hashes
+                .iter()
+                .map(|key| key.to_be_bytes())
+                .collect::<Vec<_>>()
+                .iter()
+                .map(|k| &k[..])
+                .collect();
             RangeFilter::build(RangeSpec::Grafite, &list, bits, 1, Verify::No).map_err(text)
         },
         contains: |filter: &RangeFilter, key| match filter {
@@ -214,10 +268,10 @@ pub fn fastbloom() -> Box<dyn Candidate> {
     Box::new(Recipe {
         name: "fastbloom",
         note: "takes the hash (contains_hash)",
-        build: |keys: &[u64], bits| {
+        build: |keys: &Keys, bits| {
             let bits = (keys.len() as f64 * bits) as usize;
             let mut filter = BloomFilter::with_num_bits(bits).seed(&1).expected_items(keys.len());
-            keys.iter().for_each(|&key| {
+            keys.hashes.iter().for_each(|&key| {
                 filter.insert_hash(key);
             });
             Ok(filter)
@@ -232,9 +286,9 @@ pub fn sbbf() -> Box<dyn Candidate> {
     Box::new(Recipe {
         name: "sbbf-rs-safe",
         note: "takes the hash; blocks of 32 bytes, always 8 probes",
-        build: |keys: &[u64], bits: f64| {
+        build: |keys: &Keys, bits: f64| {
             let mut filter = sbbf_rs_safe::Filter::new(bits as usize, keys.len());
-            keys.iter().for_each(|&key| {
+            keys.hashes.iter().for_each(|&key| {
                 filter.insert_hash(key);
             });
             Ok(filter)
@@ -251,14 +305,14 @@ macro_rules! xorf {
             Box::new(Recipe {
                 name: $name,
                 note: "takes the hash; mixes it with its seed; wants keys without duplicates",
-                build: |keys: &[u64], _| xorf!(@build $filter, keys),
+                build: |keys: &Keys, _| xorf!(@build $filter, keys),
                 contains: |filter: &$filter, key| filter.contains(&key),
                 bytes: |filter: &$filter| filter.len() * $bytes,
             })
         }
     };
-    (@build Xor8, $keys:ident) => { Ok(Xor8::from($keys)) };
-    (@build $filter:ident, $keys:ident) => { $filter::try_from($keys).map_err(text) };
+    (@build Xor8, $keys:ident) => { Ok(Xor8::from(&$keys.hashes[..])) };
+    (@build $filter:ident, $keys:ident) => { $filter::try_from(&$keys.hashes[..]).map_err(text) };
 }
 
 xorf!(xorf_xor8, Xor8, "xorf Xor8", 1);
@@ -270,9 +324,9 @@ pub fn cuckoofilter() -> Box<dyn Candidate> {
     Box::new(Recipe {
         name: "cuckoofilter",
         note: "hashes again (twice a probe), here with a few multiplications; size rounded to a power of two",
-        build: |keys: &[u64], _| {
+        build: |keys: &Keys, _| {
             let mut filter = CuckooFilter::<Mixer>::with_capacity(keys.len() * 20 / 19);
-            for key in keys {
+            for key in &keys.hashes {
                 filter.add(key).map_err(text)?;
             }
             Ok(filter)
@@ -288,11 +342,11 @@ pub fn scalable_cuckoo() -> Box<dyn Candidate> {
     Box::new(Recipe {
         name: "scalable_cuckoo_filter",
         note: "hashes again, here with a few multiplications; a rate of 3 % asked for; size rounded up",
-        build: |keys: &[u64], _| {
+        build: |keys: &Keys, _| {
             let builder = ScalableCuckooFilterBuilder::new().initial_capacity(keys.len());
             let mut filter: Filter =
                 builder.false_positive_probability(0.03).hasher(Mixer::default()).finish();
-            keys.iter().for_each(|key| filter.insert(key));
+            keys.hashes.iter().for_each(|key| filter.insert(key));
             Ok(filter)
         },
         contains: |filter: &Filter, key| filter.contains(&key),
@@ -305,9 +359,9 @@ pub fn qfilter() -> Box<dyn Candidate> {
     Box::new(Recipe {
         name: "qfilter",
         note: "takes the hash (contains_fingerprint); a rate of 1 % asked for; size rounded to a power of two",
-        build: |keys: &[u64], _| {
+        build: |keys: &Keys, _| {
             let mut filter = qfilter::Filter::new(keys.len() as u64, 0.01).map_err(text)?;
-            for &key in keys {
+            for &key in &keys.hashes {
                 filter.insert_fingerprint(false, key).map_err(text)?;
             }
             Ok(filter)
@@ -322,10 +376,10 @@ pub fn grafite_crate() -> Box<dyn Candidate> {
     Box::new(Recipe {
         name: "grafite",
         note: "built from integers, which it sorts; made for ranges of 16",
-        build: |keys: &[u64], bits: f64| {
+        build: |keys: &Keys, bits: f64| {
             let hasher = PairwiseIndependentHasher::new_with_space_budget(keys.len(), bits as u8, RANGE)
                 .map_err(text)?;
-            Ok(GrafiteFilter::new(keys.iter().copied(), hasher))
+            Ok(GrafiteFilter::new(keys.hashes.iter().copied(), hasher))
         },
         contains: |filter: &GrafiteFilter, key: u64| filter.query(key..=key.saturating_add(RANGE - 1)),
         bytes: |filter: &GrafiteFilter| filter.ef.heap_size(),
@@ -338,8 +392,8 @@ mod tests {
 
     #[test]
     fn every_candidate_of_another_crate_keeps_its_keys() {
-        let keys: Vec<u64> = (0..5_000).map(|i| Digest::from_u64(i).remix(5)).collect();
-        let others: Vec<u64> = (1 << 40..(1 << 40) + 20_000).map(|i| Digest::from_u64(i).remix(5)).collect();
+        let keys = Keys::numbered(0, 5_000);
+        let others = Keys::numbered(1 << 60, 20_000).hashes;
         let candidates = [
             fastbloom(),
             sbbf(),
@@ -353,8 +407,8 @@ mod tests {
             blocked_bloom(),
         ];
         for candidate in candidates {
-            let built = candidate.build(std::slice::from_ref(&keys), 10.0).unwrap();
-            assert_eq!(built.positives(&keys), keys.len(), "{}", candidate.name());
+            let built = candidate.build(&keys, 10.0).unwrap();
+            assert_eq!(built.positives(&keys.hashes), keys.len(), "{}", candidate.name());
             assert!(built.positives(&others) < 1_200, "{}", candidate.name());
             assert!(
                 (8.0..40.0).contains(&(built.bits() / 5_000.0)),

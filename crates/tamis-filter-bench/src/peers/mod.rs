@@ -9,7 +9,6 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde::Serialize;
 use serde_json::json;
-use tamis_filter::Digest;
 
 use crate::args::Common;
 use crate::machine::Machine;
@@ -18,7 +17,7 @@ use crate::progress::Progress;
 use crate::report::{self, Report, Table};
 use crate::stats::Spread;
 
-use candidates::{self as of, Built, Candidate};
+use candidates::{self as of, Built, Candidate, Keys};
 
 /// Options of `peers`.
 #[derive(Clone, Debug, Args)]
@@ -111,20 +110,15 @@ struct Side {
     large: Option<Box<dyn Built>>,
 }
 
-/// Keys `from..from + count` of an endless list without duplicates.
-fn keys(from: u64, count: usize) -> Vec<u64> {
-    (from..from + count as u64).map(|number| Digest::from_u64(number).remix(0xbe)).collect()
-}
-
 /// Runs the command. If a filter of tamis denies a key, that is an error.
 pub fn run(options: &Options, machine: &Machine, progress: &Progress) -> Result<Report, Box<dyn Error>> {
     let wanted = |group: &Group| options.group.as_ref().is_none_or(|text| group.name.contains(text.as_str()));
     let groups: Vec<Group> = groups().into_iter().filter(wanted).collect();
-    let all = keys(0, options.keys.max(2));
-    let hot = keys(0, options.hot_keys.clamp(2, all.len()));
-    let absent = keys(1 << 60, QUERIES);
+    let all = Keys::numbered(0, options.keys.max(2));
+    let hot = Keys::numbered(0, options.hot_keys.clamp(2, all.len()));
+    let absent = Keys::numbered(1 << 60, QUERIES).hashes;
     let mut random = StdRng::seed_from_u64(options.common.seed);
-    let present: Vec<u64> = (0..QUERIES).map(|_| hot[random.random_range(0..hot.len())]).collect();
+    let present: Vec<u64> = (0..QUERIES).map(|_| hot.hashes[random.random_range(0..hot.len())]).collect();
     let route: Vec<u32> = (0..QUERIES * 8).map(|_| random.random()).collect();
     let large_bytes = options.large_mib.map_or(machine.largest_cache() * 4, |mib| mib << 20);
 
@@ -138,9 +132,9 @@ pub fn run(options: &Options, machine: &Machine, progress: &Progress) -> Result<
         };
         for (at, candidate) in group.candidates.iter().enumerate() {
             let mut prepare = || -> Result<Side, String> {
-                let full = candidate.build(std::slice::from_ref(&all), asked_full)?;
+                let full = candidate.build(&all, asked_full)?;
                 let bits = full.bits() / all.len() as f64;
-                let hot_filter = candidate.build(std::slice::from_ref(&hot), asked_hot)?;
+                let hot_filter = candidate.build(&hot, asked_hot)?;
                 let bits_asked = asked_full;
                 if at == 0 && matches!(group.bits, Bits::AsFirst) {
                     // A little more, so that what only rounding keeps apart is not told apart.
@@ -149,14 +143,14 @@ pub fn run(options: &Options, machine: &Machine, progress: &Progress) -> Result<
                 }
                 let large = if options.large {
                     let count = large_bytes.div_ceil((full.bits() / 8.0) as usize).max(2);
-                    let lists: Vec<Vec<u64>> =
-                        (0..count).map(|i| keys((i as u64 + 1) << 32, all.len())).collect();
-                    Some(candidate.build(&lists, bits_asked)?)
+                    let keys = |i: usize| Keys::numbered((i as u64 + 1) << 32, all.len());
+                    Some(candidate.build_many(count, &keys, bits_asked)?)
                 } else {
                     None
                 };
                 let rate = full.positives(&absent) as f64 / absent.len() as f64;
-                let denied = all.len() - full.positives(&all) + hot.len() - hot_filter.positives(&hot);
+                let denied =
+                    all.len() - full.positives(&all.hashes) + hot.len() - hot_filter.positives(&hot.hashes);
                 Ok(Side { group: at_group, at, bits_asked, bits, rate, denied, hot: hot_filter, large })
             };
             match prepare() {
@@ -230,7 +224,7 @@ fn render(options: &Options, rows: &[Row], left_out: Vec<String>) -> Report {
         "Keys are 64-bit hashes, the same for all. Bits per key, rate ({QUERIES} absent keys) and building are of a \
          filter of {} keys. Times in ns, medians of {} rounds in which all sides take turns, with half the distance \
          between fastest and slowest round in percent; absent, chained (each probe waits for the answer of the one \
-         before) and present are of a filter of {} keys, in the cache. In brackets: time of the other crate by that \
+         before; a filter whose code leaves by a branch lets the processor guess the answer and go on) and present are of a filter of {} keys, in the cache. In brackets: time of the other crate by that \
          of tamis in the same group; above 1 tamis is faster.",
         options.keys, options.common.rounds, options.hot_keys
     ));
@@ -291,8 +285,8 @@ mod tests {
 
     #[test]
     fn the_list_of_keys_has_no_duplicates() {
-        let mut all = keys(0, 10_000);
-        all.extend(keys(1 << 60, 10_000));
+        let mut all = Keys::numbered(0, 10_000).hashes;
+        all.extend(Keys::numbered(1 << 60, 10_000).hashes);
         all.sort_unstable();
         all.dedup();
         assert_eq!(all.len(), 20_000);

@@ -141,3 +141,35 @@ fn ask(set: &KeySet, subject: &Subject, filter: &Filter, queries: &Queries) -> R
         refused: None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filters::Kind;
+    use crate::keysets::{Name, Sources};
+
+    #[test]
+    fn a_filter_that_lacks_a_key_ends_the_program() {
+        let set = KeySet::load(Name::Words, 2_000, 1, &Sources::default()).unwrap();
+        let less = set.thinned(set.members.len() - 100);
+        let kind = Kind::named("blocked-bloom").unwrap()[0];
+        let subject = Subject { kind, bits: 16.0 };
+        let filter = kind.build(&less, &less.digests(), 16.0, 1).unwrap();
+        assert!(check(&less, &subject, &filter, &less.digests(), &[Width::Point]).is_ok());
+        let error = check(&set, &subject, &filter, &set.digests(), &[Width::Point]).unwrap_err().to_string();
+        assert!(error.starts_with("FALSE NEGATIVE: blocked-bloom at 16 bits"), "{error}");
+    }
+
+    #[test]
+    fn the_rate_counts_yes_among_empty_queries() {
+        let set = KeySet::load(Name::Uniform, 2_000, 1, &Sources::default()).unwrap();
+        let kind = Kind::named("bloom").unwrap()[0];
+        let subject = Subject { kind, bits: 4.0 };
+        let filter = kind.build(&set, &set.digests(), 4.0, 1).unwrap();
+        let queries = Queries::draw(&set, Class::HeldOut, Width::Point, 20_000, 1);
+        let rate = ask(&set, &subject, &filter, &queries);
+        assert_eq!(rate.queries, 20_000);
+        assert!((rate.rate - rate.theory.unwrap()).abs() < 0.03, "{rate:?}");
+        assert!(rate.interval.0 < rate.rate && rate.rate < rate.interval.1);
+    }
+}

@@ -34,7 +34,7 @@ pub fn set(report: &mut Report, set: &KeySet, rates: &[Rate], speeds: &[Speed], 
         report.text(format!(
             "Times in ns, medians of {} rounds in which all filters take turns, with the distance between the fastest \
              and the slowest round in percent. build: per key. The others: per probe of a filter of {} keys, in the \
-             cache. absent: keys held out; chained: each probe waits for the answer of the one before. ranges: {}, \
+             cache. absent: keys held out; chained: which key comes next depends on the answer to the one before. ranges: {}, \
              empty.{}",
             options.common.rounds,
             options.hot_keys.min(set.members.len()),
