@@ -17,6 +17,8 @@ pub struct Plot {
     pub x: String,
     /// Beside the y axis.
     pub y: String,
+    /// Whether x is logarithmic.
+    pub log_x: bool,
     /// Whether y is logarithmic; values of 0 are then left out.
     pub log: bool,
     /// Names and points.
@@ -65,39 +67,48 @@ impl Plot {
         {
             let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
             root.fill(&WHITE)?;
-            if self.log {
-                self.draw(&root, x, (low * 0.7..(high * 1.4).max(low * 2.0)).log_scale(), |y| {
-                    if *y >= 0.001 { format!("{y}") } else { format!("{y:.0e}") }
-                })?;
-            } else {
-                self.draw(&root, x, 0.0..high * 1.08 + f64::MIN_POSITIVE, |y| format!("{y}"))?;
+            let (y, log_y) = (0.0..high * 1.08 + f64::MIN_POSITIVE, (low * 0.7..high * 1.4).log_scale());
+            match (self.log_x, self.log) {
+                (false, false) => self.draw(&root, x, y)?,
+                (false, true) => self.draw(&root, x, log_y)?,
+                (true, false) => self.draw(&root, x.log_scale(), y)?,
+                (true, true) => self.draw(&root, x.log_scale(), log_y)?,
             }
             root.present()?;
         }
         Ok(Some(svg))
     }
 
-    fn draw<Y>(
+    fn draw<X, Y>(
         &self,
         root: &DrawingArea<SVGBackend<'_>, plotters::coord::Shift>,
-        x: std::ops::Range<f64>,
+        x: X,
         y: Y,
-        label: impl Fn(&f64) -> String,
     ) -> Result<(), Box<dyn Error>>
     where
+        X: AsRangedCoord<Value = f64>,
+        X::CoordDescType: ValueFormatter<f64>,
         Y: AsRangedCoord<Value = f64>,
         Y::CoordDescType: ValueFormatter<f64>,
     {
+        let label = |value: &f64| {
+            if (0.001..1e6).contains(value) || *value == 0.0 {
+                format!("{value}")
+            } else {
+                format!("{value:.0e}")
+            }
+        };
         let mut chart = ChartBuilder::on(root)
             .caption(&self.title, ("sans-serif", 17))
             .margin(12)
+            .margin_right(160)
             .x_label_area_size(40)
             .y_label_area_size(68)
-            .right_y_label_area_size(150)
-            .build_cartesian_2d(x.clone(), y)?;
+            .build_cartesian_2d(x, y)?;
         let mut mesh = chart.configure_mesh();
         mesh.x_desc(&self.x)
             .y_desc(&self.y)
+            .x_label_formatter(&label)
             .y_label_formatter(&label)
             .light_line_style(WHITE.mix(0.0))
             .draw()?;
@@ -129,6 +140,7 @@ mod tests {
             title: text("a & b"),
             x: text("x"),
             y: text("y"),
+            log_x: false,
             log,
             series: vec![(text("s"), points)],
         }

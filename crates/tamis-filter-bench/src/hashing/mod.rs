@@ -155,6 +155,7 @@ fn figure_3(report: &mut Report, rates: &Rates) {
         title: "Figure 3: one digest and rotation, beside k hashes and theory".to_owned(),
         x: "bits per key".to_owned(),
         y: "false-positive rate".to_owned(),
+        log_x: false,
         log: true,
         series,
     });
@@ -198,6 +199,7 @@ fn figures_4_and_5(report: &mut Report, times: &Times, rounds: usize) {
             title: format!("{figure}: lookup of an absent key, {what}"),
             x: "bytes of a key".to_owned(),
             y: "ns".to_owned(),
+            log_x: true,
             log: true,
             series: series.iter().map(line).collect(),
         });

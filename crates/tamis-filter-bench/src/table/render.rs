@@ -126,6 +126,7 @@ fn plot_rates(report: &mut Report, set: &KeySet, rates: &[Rate]) {
                 title: format!("False positives: {}, {what}, {} queries", set.name, class.text()),
                 x: "bits per key (spent)".to_owned(),
                 y: "false-positive rate".to_owned(),
+                log_x: false,
                 log: true,
                 series: by_filter(of_plot.map(|rate| (rate.filter, rate.bits, rate.rate))),
             });
@@ -149,6 +150,7 @@ fn plot_speeds(report: &mut Report, set: &KeySet, speeds: &[Speed]) {
             title: format!("{title}: {}", set.name),
             x: "bits per key (spent)".to_owned(),
             y: "ns".to_owned(),
+            log_x: false,
             log: true,
             series: by_filter(points),
         });

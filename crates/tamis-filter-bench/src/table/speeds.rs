@@ -184,6 +184,15 @@ fn probe(
     times
 }
 
+/// A round of `probes` probes, or of as many as take 50 ms: some filters are a hundred times slower than others.
+fn limited<'a>(probes: usize, mut round: impl FnMut(usize) -> f64 + 'a) -> Box<dyn FnMut() -> f64 + 'a> {
+    const TRIAL: usize = 1_000;
+    const MOST_NS: f64 = 50e6;
+    let affordable = (MOST_NS / round(TRIAL).max(0.1)) as usize;
+    let count = probes.min(affordable).max(TRIAL);
+    Box::new(move || round(count))
+}
+
 /// One measurement of one group, ready to run; `None` where there is nothing to ask.
 fn side<'a>(
     filters: &'a [Filter],
@@ -215,14 +224,14 @@ fn side<'a>(
             let first = group[0];
             let mut chosen = chosen;
             Some(if group.len() == 1 {
-                Box::new(move || {
+                limited(count, move |count| {
                     $run(count, mask, |$at| {
                         let $filter = first;
                         $probe
                     })
                 })
             } else {
-                Box::new(move || {
+                limited(count, move |count| {
                     $run(count, mask, |$at| {
                         let $filter = group[chosen($at)];
                         $probe
