@@ -1,6 +1,7 @@
 //! `filter-bench peers`: filters of other crates beside those of tamis, in one run, in turn.
 
 mod candidates;
+mod interface;
 
 use std::error::Error;
 
@@ -17,7 +18,8 @@ use crate::progress::Progress;
 use crate::report::{self, Report, Table};
 use crate::stats::Spread;
 
-use candidates::{self as of, Built, Candidate, Keys};
+use candidates as of;
+use interface::{Built, Candidate, Keys};
 
 /// Options of `peers`.
 #[derive(Clone, Debug, Args)]

@@ -112,8 +112,10 @@ pub fn measure(
         let subject = &subjects[at];
         sides.push(Box::new(move || {
             let start = Instant::now();
-            let _ = black_box(full(subject));
-            start.elapsed().as_nanos() as f64 / set.members.len() as f64
+            let built = black_box(full(subject));
+            let time = start.elapsed().as_nanos() as f64 / set.members.len() as f64;
+            drop(built);
+            time
         }));
     }
     let times = interleaved(rounds, &mut sides, || progress.advance(1));
