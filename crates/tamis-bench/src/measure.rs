@@ -41,10 +41,12 @@ pub struct Measurement {
     pub digests_per_op: f64,
     /// Memtables looked into.
     pub memtable_probes_per_op: f64,
-    /// Table filters asked.
+    /// Table filters asked, for keys or for ranges.
     pub filter_probes_per_op: f64,
-    /// Table filters that said "maybe" of a key that was not there.
+    /// Table filters that said "maybe" of a key that was not there, or of a range in which there was none.
     pub false_positives_per_op: f64,
+    /// Runs opened by iterators.
+    pub seeks_per_op: f64,
     /// Data blocks touched, wherever they came from.
     pub block_reads_per_op: f64,
     /// Bytes of those blocks as stored.
@@ -147,8 +149,9 @@ impl Measurement {
         let per_op = |count: u64| count as f64 / self.ops.max(1) as f64;
         self.digests_per_op = per_op(cost.digests);
         self.memtable_probes_per_op = per_op(cost.memtable_probes);
-        self.filter_probes_per_op = per_op(cost.filter_probes);
-        self.false_positives_per_op = per_op(cost.false_positives);
+        self.filter_probes_per_op = per_op(cost.filter_probes + cost.range_probes);
+        self.false_positives_per_op = per_op(cost.false_positives + cost.range_false_positives);
+        self.seeks_per_op = per_op(cost.seeks);
         self.block_reads_per_op = per_op(cost.block_reads);
         self.bytes_read_per_op = per_op(cost.bytes_read);
         self.io_reads_per_op = per_op(cost.io_reads);

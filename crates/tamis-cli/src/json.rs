@@ -71,6 +71,7 @@ fn keyspace(stats: &KeyspaceStats) -> Value {
         index_bytes,
         filter_bits_per_key,
         tables_without_filter,
+        tables_with_unusable_filter,
     );
     value["levels"] = stats.levels.iter().map(level).collect();
     value
@@ -83,7 +84,7 @@ fn level(stats: &LevelStats) -> Value {
 }
 
 fn run(stats: &RunStats) -> Value {
-    let mut value = fields!(stats, run, tables, entries, bytes, filter_bytes, epochs);
+    let mut value = fields!(stats, run, tables, entries, bytes, filter_bytes, filters, epochs);
     if let Value::Object(object) = &mut value {
         bytes(object, "smallest", &stats.smallest, false);
         bytes(object, "largest", &stats.largest, false);

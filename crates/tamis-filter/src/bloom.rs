@@ -21,20 +21,21 @@ use crate::digest::Digest;
 use crate::error::FilterError;
 use crate::theory;
 
-/// How a standard Bloom filter gets its *k* indices.
+/// How a standard Bloom filter gets its *k* indices. The numbers are part of the format.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
 pub enum BloomScheme {
     /// One digest; the step between indices is the digest rotated.
-    Rotation,
+    Rotation = 1,
     /// One digest; the step between indices is a second, independent remix of it.
-    DoubleHashing,
+    DoubleHashing = 2,
     /// *k* digests of the key under *k* seeds.
-    Independent,
+    Independent = 3,
 }
 
 /// Salt difference between the two hashes of double hashing: any constant that callers do not use as a difference
 /// of their salts.
-const SECOND_HASH: u64 = 0xa93f_99f2_e8a4_987f;
+pub(crate) const SECOND_HASH: u64 = 0xa93f_99f2_e8a4_987f;
 
 /// The digests of one key under seeds `0..k`, for [`BloomScheme::Independent`] only: a type of its own so that it
 /// cannot be mistaken for the shared digest.
@@ -317,8 +318,14 @@ impl<'a> BloomRef<'a> {
         Self { words, shape }
     }
 
-    pub(crate) fn shape(&self) -> BloomShape {
-        self.shape
+    /// As [`Bloom::bits_per_key`].
+    pub fn bits_per_key(&self) -> f64 {
+        self.shape.bits_per_key()
+    }
+
+    /// As [`Bloom::expected_rate`].
+    pub fn expected_rate(&self) -> f64 {
+        self.shape.expected_rate()
     }
 
     /// As [`Bloom::contains`].

@@ -6,6 +6,7 @@
 use thiserror::Error;
 
 use crate::bloom::BloomScheme;
+use crate::format::FilterKind;
 
 /// Why a filter could not be built, opened or probed.
 #[derive(Clone, Debug, PartialEq, Error)]
@@ -34,6 +35,21 @@ pub enum FilterError {
         /// Digests that were given.
         have: usize,
     },
+    /// A parameter of this kind of filter is outside what it can be.
+    #[error("{0}")]
+    Parameter(&'static str),
+    /// No arrangement of the keys was found, though another salt or more space was tried.
+    #[error("the filter could not be built over {keys} keys")]
+    Construction {
+        /// Keys the filter was asked to hold.
+        keys: u64,
+    },
+    /// The filter denied a key that it had just been built over: faulty memory, a faulty processor or a fault here.
+    #[error("the filter denies one of its own keys")]
+    SelfCheck,
+    /// The bytes hold a filter of another family than was asked for: point, range, or unit of a group.
+    #[error("the bytes hold a filter of kind {}", .0.name())]
+    WrongKind(FilterKind),
     /// The bytes are shorter than the trailer, or than the trailer says.
     #[error("filter bytes are cut: {len} bytes")]
     Truncated {

@@ -4,26 +4,26 @@
 //! | --- | --- | --- |
 //! | 0 | 8 | salt: digests are remixed with it |
 //! | 8 | 8 | keys the filter was built over |
-//! | 16 | 8 | units: 64-bit words (Bloom) or 64-byte lines (blocked Bloom), 1 to 2^32 |
-//! | 24 | 1 | probes per key: 1–30 (Bloom) or 1–16 (blocked Bloom) |
-//! | 25 | 1 | kind: 1 Bloom, 2 blocked Bloom |
-//! | 26 | 1 | scheme: 1 rotation, 2 double hashing, 3 independent; 0 for blocked Bloom |
+//! | 16 | 8 | units: 64-byte lines (blocked Bloom) or 64-bit words (all others), 1 to 2^32 |
+//! | 24 | 1 | first parameter of the kind; Bloom and blocked Bloom: probes per key |
+//! | 25 | 1 | kind |
+//! | 26 | 1 | second parameter of the kind; Bloom: scheme, blocked Bloom: 0 |
 //! | 27 | 1 | version: 1 |
 //! | 28 | 4 | magic: `54 46 4c 31` ("TFL1") |
 //! | 32 | 8 | checksum: XXH3-64, seed 0, of every byte before it, payload included |
 //!
 //! The payload is `units` words or lines and nothing else, so it starts at offset 0 of the bytes (and is aligned if
-//! they are). `docs/filter-format.md` gives the hash functions and bit positions.
+//! they are). `docs/filter-format.md` gives the kinds, the hash functions and the bit positions.
 //!
 //! # Invariants
 //! Bytes are hostile until proven: opening never panics, checks every length against the bytes it has before it
 //! allocates, and allocates no more than the payload.
 
-use crate::blocked::{BlockedBloom, BlockedBloomRef, BlockedShape};
-use crate::bloom::{Bloom, BloomRef, BloomScheme, BloomShape, MAX_UNITS};
-use crate::digest::Digest;
+use crate::bloom::MAX_UNITS;
 use crate::error::FilterError;
-use crate::theory;
+use crate::point::PointFilter;
+use crate::range::RangeFilter;
+use crate::words::{Borrowed, Words};
 
 /// Bytes of the trailer.
 pub const TRAILER_LEN: usize = 40;
@@ -32,316 +32,289 @@ const MAGIC: u32 = u32::from_le_bytes(*b"TFL1");
 const VERSION: u8 = 1;
 const CHECKSUM_AT: usize = 32;
 
-/// What a filter is.
+/// What a filter is. The numbers are part of the format.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+#[non_exhaustive]
 pub enum FilterKind {
-    /// [`Bloom`].
-    Bloom,
-    /// [`BlockedBloom`].
-    BlockedBloom,
+    /// [`Bloom`](crate::Bloom).
+    Bloom = 1,
+    /// [`BlockedBloom`](crate::BlockedBloom).
+    BlockedBloom = 2,
+    /// [`Ribbon`](crate::Ribbon).
+    Ribbon = 3,
+    /// [`BinaryFuse`](crate::BinaryFuse).
+    BinaryFuse = 4,
+    /// [`Xor`](crate::Xor).
+    Xor = 5,
+    /// [`Cuckoo`](crate::Cuckoo).
+    Cuckoo = 6,
+    /// [`ElasticUnit`](crate::ElasticUnit): a part of a filter, opened by itself only.
+    ElasticUnit = 7,
+    /// [`Surf`](crate::Surf).
+    Surf = 16,
+    /// [`Snarf`](crate::Snarf).
+    Snarf = 17,
+    /// [`Rosetta`](crate::Rosetta).
+    Rosetta = 18,
+    /// [`REncoder`](crate::REncoder).
+    REncoder = 19,
+    /// [`Grafite`](crate::Grafite).
+    Grafite = 20,
 }
 
 impl FilterKind {
+    /// All kinds.
+    pub const ALL: &'static [FilterKind] = &[
+        FilterKind::Bloom,
+        FilterKind::BlockedBloom,
+        FilterKind::Ribbon,
+        FilterKind::BinaryFuse,
+        FilterKind::Xor,
+        FilterKind::Cuckoo,
+        FilterKind::ElasticUnit,
+        FilterKind::Surf,
+        FilterKind::Snarf,
+        FilterKind::Rosetta,
+        FilterKind::REncoder,
+        FilterKind::Grafite,
+    ];
+
     /// The kind's name, as table properties and reports show it.
     pub fn name(self) -> &'static str {
         match self {
             FilterKind::Bloom => "bloom",
             FilterKind::BlockedBloom => "blocked-bloom",
+            FilterKind::Ribbon => "ribbon",
+            FilterKind::BinaryFuse => "fuse",
+            FilterKind::Xor => "xor",
+            FilterKind::Cuckoo => "cuckoo",
+            FilterKind::ElasticUnit => "elastic-unit",
+            FilterKind::Surf => "surf",
+            FilterKind::Snarf => "snarf",
+            FilterKind::Rosetta => "rosetta",
+            FilterKind::REncoder => "rencoder",
+            FilterKind::Grafite => "grafite",
         }
     }
+
+    /// Whether the filter answers for ranges of keys, and not for digests alone.
+    pub fn is_range(self) -> bool {
+        self as u8 >= FilterKind::Surf as u8
+    }
 }
 
-/// A point filter of any kind, owning its memory. Cloning shares it.
+/// What every filter can say of itself.
+pub trait FilterInfo {
+    /// What the filter is.
+    fn kind(&self) -> FilterKind;
+
+    /// Keys the filter was built over.
+    fn keys(&self) -> u64;
+
+    /// Bits spent per key, rounding and auxiliary data included; infinite for no keys.
+    fn bits_per_key(&self) -> f64;
+
+    /// Bytes held in memory.
+    fn memory_bytes(&self) -> usize;
+}
+
+/// A filter of any kind. Cloning shares its memory.
 #[derive(Clone, Debug)]
-pub enum PointFilter {
-    /// A standard Bloom filter.
-    Bloom(Bloom),
-    /// A cache-line-blocked Bloom filter.
-    BlockedBloom(BlockedBloom),
+pub enum Filter {
+    /// One that answers for a digest.
+    Point(PointFilter),
+    /// One that answers for ranges of keys.
+    Range(RangeFilter),
 }
 
-/// A point filter of any kind over borrowed bytes.
-#[derive(Clone, Copy, Debug)]
-pub enum PointFilterRef<'a> {
-    /// A standard Bloom filter.
-    Bloom(BloomRef<'a>),
-    /// A cache-line-blocked Bloom filter.
-    BlockedBloom(BlockedBloomRef<'a>),
-}
-
-impl From<Bloom> for PointFilter {
-    fn from(filter: Bloom) -> Self {
-        Self::Bloom(filter)
-    }
-}
-
-impl From<BlockedBloom> for PointFilter {
-    fn from(filter: BlockedBloom) -> Self {
-        Self::BlockedBloom(filter)
-    }
-}
-
-impl PointFilter {
-    /// The filter as bytes.
-    pub fn to_bytes(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(self.encoded_len());
-        self.write_to(&mut out);
-        out
-    }
-
-    /// Bytes [`PointFilter::write_to`] appends.
-    pub fn encoded_len(&self) -> usize {
-        TRAILER_LEN
-            + match self {
-                Self::Bloom(filter) => size_of_val(filter.words()),
-                Self::BlockedBloom(filter) => filter.line_bytes(),
-            }
-    }
-
-    /// Appends the filter's bytes to `out`. To probe it in place later, let it start at a multiple of 64.
-    pub fn write_to(&self, out: &mut Vec<u8>) {
-        let start = out.len();
-        out.reserve(self.encoded_len());
-        let trailer = match self {
-            Self::Bloom(filter) => {
-                filter.words().iter().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
-                let shape = filter.shape();
-                Trailer {
-                    salt: shape.salt,
-                    keys: shape.keys,
-                    units: shape.words,
-                    probes: shape.probes,
-                    kind: FilterKind::Bloom,
-                    scheme: Some(shape.scheme),
-                }
-            }
-            Self::BlockedBloom(filter) => {
-                let words = filter.lines().iter().flat_map(|line| line.0);
-                words.for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
-                let shape = filter.shape();
-                Trailer {
-                    salt: shape.salt,
-                    keys: shape.keys,
-                    units: filter.lines().len() as u64,
-                    probes: shape.probes,
-                    kind: FilterKind::BlockedBloom,
-                    scheme: None,
-                }
-            }
-        };
-        trailer.write_to(out);
-        let checksum = xxhash_rust::xxh3::xxh3_64(&out[start..]);
-        out.extend_from_slice(&checksum.to_le_bytes());
-    }
-
-    /// Opens bytes written by [`PointFilter::write_to`], copying the payload into aligned memory. Linear.
+impl Filter {
+    /// Opens the bytes of any filter, copying the payload into aligned memory. Linear.
     ///
     /// # Errors
     /// Any opening error of [`FilterError`], if the bytes are not exactly one undamaged filter.
     pub fn open(bytes: &[u8]) -> Result<Self, FilterError> {
-        Ok(PointFilterRef::open(bytes)?.to_owned())
+        if Envelope::read(bytes)?.kind.is_range() {
+            Ok(Self::Range(RangeFilter::open(bytes)?))
+        } else {
+            Ok(Self::Point(PointFilter::open(bytes)?))
+        }
     }
 
-    /// A view of bytes written by [`PointFilter::write_to`], without copying. As [`PointFilterRef::open`].
-    ///
-    /// # Errors
-    /// As [`PointFilter::open`].
-    pub fn open_ref(bytes: &[u8]) -> Result<PointFilterRef<'_>, FilterError> {
-        PointFilterRef::open(bytes)
-    }
-
-    /// Whether the run may hold the key. See [`Bloom::contains`] on the independent scheme.
-    #[inline]
-    pub fn contains(&self, digest: Digest) -> bool {
+    /// The filter as bytes.
+    pub fn to_bytes(&self) -> Vec<u8> {
         match self {
-            Self::Bloom(filter) => filter.contains(digest),
-            Self::BlockedBloom(filter) => filter.contains(digest),
+            Self::Point(filter) => filter.to_bytes(),
+            Self::Range(filter) => filter.to_bytes(),
         }
     }
 
     /// What the filter is.
     pub fn kind(&self) -> FilterKind {
         match self {
-            Self::Bloom(_) => FilterKind::Bloom,
-            Self::BlockedBloom(_) => FilterKind::BlockedBloom,
+            Self::Point(filter) => filter.kind(),
+            Self::Range(filter) => filter.kind(),
         }
     }
 
     /// Keys the filter was built over.
     pub fn keys(&self) -> u64 {
         match self {
-            Self::Bloom(filter) => filter.keys(),
-            Self::BlockedBloom(filter) => filter.keys(),
+            Self::Point(filter) => filter.keys(),
+            Self::Range(filter) => filter.keys(),
         }
     }
 
-    /// Bits spent per key, rounding included; infinite for no keys.
+    /// Bits spent per key, everything included; infinite for no keys.
     pub fn bits_per_key(&self) -> f64 {
         match self {
-            Self::Bloom(filter) => filter.bits_per_key(),
-            Self::BlockedBloom(filter) => filter.bits_per_key(),
+            Self::Point(filter) => filter.bits_per_key(),
+            Self::Range(filter) => filter.bits_per_key(),
         }
     }
 
-    /// False-positive rate theory promises; 0 for no keys.
-    pub fn expected_rate(&self) -> f64 {
+    /// Rate of false positives for absent keys that theory promises; `None` where no formula says.
+    pub fn expected_rate(&self) -> Option<f64> {
         match self {
-            Self::Bloom(filter) => filter.expected_rate(),
-            Self::BlockedBloom(filter) => filter.expected_rate(),
+            Self::Point(filter) => Some(filter.expected_rate()),
+            Self::Range(filter) => filter.expected_rate(1),
         }
     }
 
     /// Bytes held in memory.
     pub fn memory_bytes(&self) -> usize {
         match self {
-            Self::Bloom(filter) => filter.memory_bytes(),
-            Self::BlockedBloom(filter) => filter.memory_bytes(),
+            Self::Point(filter) => filter.memory_bytes(),
+            Self::Range(filter) => filter.memory_bytes(),
         }
     }
 }
 
-impl<'a> PointFilterRef<'a> {
-    /// A view of `bytes`, which must be exactly one filter. Linear, because the checksum is verified.
-    ///
-    /// # Errors
-    /// As [`PointFilter::open`].
-    pub fn open(bytes: &'a [u8]) -> Result<Self, FilterError> {
-        let filter = Self::open_unverified(bytes)?;
-        let (body, checksum) = bytes.split_at(bytes.len() - (TRAILER_LEN - CHECKSUM_AT));
-        if xxhash_rust::xxh3::xxh3_64(body).to_le_bytes() != *checksum {
-            return Err(FilterError::Checksum);
-        }
-        Ok(filter)
-    }
-
-    /// As [`PointFilterRef::open`] without verifying the checksum: O(1), for bytes that were verified before, such
-    /// as those of a cached block. On damaged bytes this or a probe may answer wrongly; neither panics.
-    ///
-    /// # Errors
-    /// As [`PointFilter::open`], but for [`FilterError::Checksum`].
-    pub fn open_unverified(bytes: &'a [u8]) -> Result<Self, FilterError> {
-        let cut = FilterError::Truncated { len: bytes.len() };
-        let (payload, trailer) = bytes.split_last_chunk::<TRAILER_LEN>().ok_or_else(|| cut.clone())?;
-        let Trailer { salt, keys, units, probes, kind, scheme } = Trailer::read(trailer)?;
-        let units = usize::try_from(units).map_err(|_| cut.clone())?;
-        let fits = |have: usize, rest: &[u8]| match have.cmp(&units) {
-            std::cmp::Ordering::Less => Err(cut.clone()),
-            std::cmp::Ordering::Equal if rest.is_empty() => Ok(()),
-            _ => Err(FilterError::Corrupt("bytes before the payload")),
-        };
-        Ok(match scheme {
-            Some(scheme) => {
-                let (words, rest) = payload.as_chunks::<8>();
-                fits(words.len(), rest)?;
-                let shape = BloomShape { salt, keys, words: units as u64, probes, scheme };
-                Self::Bloom(BloomRef::new(shape, words))
-            }
-            None => {
-                debug_assert_eq!(kind, FilterKind::BlockedBloom);
-                let (lines, rest) = payload.as_chunks::<64>();
-                fits(lines.len(), rest)?;
-                Self::BlockedBloom(BlockedBloomRef::new(BlockedShape { salt, keys, probes }, lines))
-            }
-        })
-    }
-
-    /// As [`PointFilter::contains`].
-    #[inline]
-    pub fn contains(&self, digest: Digest) -> bool {
-        match self {
-            Self::Bloom(filter) => filter.contains(digest),
-            Self::BlockedBloom(filter) => filter.contains(digest),
-        }
-    }
-
-    /// What the filter is.
-    pub fn kind(&self) -> FilterKind {
-        match self {
-            Self::Bloom(_) => FilterKind::Bloom,
-            Self::BlockedBloom(_) => FilterKind::BlockedBloom,
-        }
-    }
-
-    /// As [`PointFilter::bits_per_key`].
-    pub fn bits_per_key(&self) -> f64 {
-        match self {
-            Self::Bloom(filter) => filter.shape().bits_per_key(),
-            Self::BlockedBloom(filter) => filter.shape().bits_per_key(filter.line_count()),
-        }
-    }
-
-    /// As [`PointFilter::expected_rate`].
-    pub fn expected_rate(&self) -> f64 {
-        match self {
-            Self::Bloom(filter) => filter.shape().expected_rate(),
-            Self::BlockedBloom(filter) => filter.shape().expected_rate(filter.line_count()),
-        }
-    }
-
-    /// A copy in aligned memory of its own. Allocates the payload's length.
-    pub fn to_owned(&self) -> PointFilter {
-        match self {
-            Self::Bloom(filter) => PointFilter::Bloom(filter.to_owned()),
-            Self::BlockedBloom(filter) => PointFilter::BlockedBloom(filter.to_owned()),
-        }
+impl From<PointFilter> for Filter {
+    fn from(filter: PointFilter) -> Self {
+        Self::Point(filter)
     }
 }
 
-/// The trailer's fields, checked one by one; `scheme` is there exactly for the Bloom kind.
-struct Trailer {
-    salt: u64,
-    keys: u64,
-    units: u64,
-    probes: u8,
+impl From<RangeFilter> for Filter {
+    fn from(filter: RangeFilter) -> Self {
+        Self::Range(filter)
+    }
+}
+
+/// Whether building a filter asks it for every key afterwards.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Verify {
+    /// Ask: one more probe per key; a key denied is [`FilterError::SelfCheck`]. Guards against faulty memory and
+    /// processors as much as against faulty code.
+    #[default]
+    Yes,
+    /// Do not ask.
+    No,
+}
+
+/// The fields of the trailer that belong to the filter itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Head {
+    pub(crate) salt: u64,
+    pub(crate) keys: u64,
+    /// First and second parameter; the kind says what they mean.
+    pub(crate) params: [u8; 2],
+}
+
+/// A filter whose payload is a sequence of 64-bit words.
+pub(crate) trait WordFilter<W: Words>: Sized {
+    /// What it is.
+    const KIND: FilterKind;
+
+    /// The filter over `words`, after checking that the parameters make sense with their number: in O(1), or at
+    /// least without reading most of the words. Whatever the words hold, probes must not panic and must end.
+    fn from_parts(head: Head, words: W) -> Result<Self, FilterError>;
+
+    /// What [`WordFilter::from_parts`] was given.
+    fn head(&self) -> Head;
+
+    /// What [`WordFilter::from_parts`] was given.
+    fn words(&self) -> &W;
+}
+
+/// Appends a filter's words and its trailer to `out`.
+pub(crate) fn write_words<W: Words, F: WordFilter<W>>(filter: &F, out: &mut Vec<u8>) {
+    let words = filter.words();
+    write(F::KIND, filter.head(), (0..words.count()).map(|at| words.word(at)), words.count() as u64, out);
+}
+
+/// Appends a payload of words and its trailer to `out`.
+pub(crate) fn write(
     kind: FilterKind,
-    scheme: Option<BloomScheme>,
+    head: Head,
+    payload: impl Iterator<Item = u64>,
+    units: u64,
+    out: &mut Vec<u8>,
+) {
+    let start = out.len();
+    payload.for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
+    for field in [head.salt, head.keys, units] {
+        out.extend_from_slice(&field.to_le_bytes());
+    }
+    let [first, second] = head.params;
+    out.extend_from_slice(&[first, kind as u8, second, VERSION]);
+    out.extend_from_slice(&MAGIC.to_le_bytes());
+    let checksum = xxhash_rust::xxh3::xxh3_64(&out[start..]);
+    out.extend_from_slice(&checksum.to_le_bytes());
 }
 
-impl Trailer {
-    /// Appends everything but the checksum.
-    fn write_to(&self, out: &mut Vec<u8>) {
-        for field in [self.salt, self.keys, self.units] {
-            out.extend_from_slice(&field.to_le_bytes());
-        }
-        let kind = match self.kind {
-            FilterKind::Bloom => 1,
-            FilterKind::BlockedBloom => 2,
-        };
-        let scheme = match self.scheme {
-            None => 0,
-            Some(BloomScheme::Rotation) => 1,
-            Some(BloomScheme::DoubleHashing) => 2,
-            Some(BloomScheme::Independent) => 3,
-        };
-        out.extend_from_slice(&[self.probes, kind, scheme, VERSION]);
-        out.extend_from_slice(&MAGIC.to_le_bytes());
+/// Compares the last eight bytes with the checksum of the others. Linear.
+pub(crate) fn verify_checksum(bytes: &[u8]) -> Result<(), FilterError> {
+    let (body, checksum) =
+        bytes.split_last_chunk::<8>().ok_or(FilterError::Truncated { len: bytes.len() })?;
+    if xxhash_rust::xxh3::xxh3_64(body).to_le_bytes() != *checksum {
+        return Err(FilterError::Checksum);
     }
+    Ok(())
+}
 
-    fn read(bytes: &[u8; TRAILER_LEN]) -> Result<Self, FilterError> {
-        let (words, _) = bytes.as_chunks::<8>();
+/// What the trailer says, and the payload.
+pub(crate) struct Envelope<'a> {
+    pub(crate) kind: FilterKind,
+    pub(crate) head: Head,
+    /// As many 8-byte words or 64-byte lines as the kind counts in, exactly.
+    pub(crate) payload: &'a [u8],
+}
+
+impl<'a> Envelope<'a> {
+    /// Takes `bytes` apart and checks all that is the same for every kind. O(1).
+    pub(crate) fn read(bytes: &'a [u8]) -> Result<Self, FilterError> {
+        let cut = FilterError::Truncated { len: bytes.len() };
+        let (payload, trailer) = bytes.split_last_chunk::<TRAILER_LEN>().ok_or(cut.clone())?;
+        let (words, _) = trailer[..CHECKSUM_AT].as_chunks::<8>();
         let word = |i: usize| u64::from_le_bytes(words[i]);
-        let [probes, kind, scheme, version, magic @ ..] = words[3];
+        let [first, kind, second, version, magic @ ..] = words[3];
         if magic != MAGIC.to_le_bytes() {
             return Err(FilterError::Corrupt("magic"));
         }
         if version != VERSION {
             return Err(FilterError::UnknownVersion(version));
         }
-        let (kind, scheme, most) = match (kind, scheme) {
-            (1, 1) => (FilterKind::Bloom, Some(BloomScheme::Rotation), theory::MAX_PROBES),
-            (1, 2) => (FilterKind::Bloom, Some(BloomScheme::DoubleHashing), theory::MAX_PROBES),
-            (1, 3) => (FilterKind::Bloom, Some(BloomScheme::Independent), theory::MAX_PROBES),
-            (2, 0) => (FilterKind::BlockedBloom, None, theory::MAX_BLOCKED_PROBES),
-            (1 | 2, _) => return Err(FilterError::Corrupt("scheme")),
-            (other, _) => return Err(FilterError::UnknownKind(other)),
-        };
-        if !(1..=most).contains(&u32::from(probes)) {
-            return Err(FilterError::Probes(probes));
-        }
+        let known = FilterKind::ALL.iter().find(|known| **known as u8 == kind);
+        let kind = *known.ok_or(FilterError::UnknownKind(kind))?;
         let units = word(2);
         if !(1..=MAX_UNITS).contains(&units) {
             return Err(FilterError::Corrupt("size"));
         }
-        Ok(Self { salt: word(0), keys: word(1), units, probes, kind, scheme })
+        // At most 2^38.
+        let len = units * if kind == FilterKind::BlockedBloom { 64 } else { 8 };
+        match (payload.len() as u64).cmp(&len) {
+            std::cmp::Ordering::Less => return Err(cut),
+            std::cmp::Ordering::Equal => {}
+            std::cmp::Ordering::Greater => return Err(FilterError::Corrupt("bytes before the payload")),
+        }
+        let head = Head { salt: word(0), keys: word(1), params: [first, second] };
+        Ok(Self { kind, head, payload })
+    }
+
+    /// The payload as words; for every kind but blocked Bloom.
+    pub(crate) fn words(&self) -> Borrowed<'a> {
+        Borrowed(self.payload.as_chunks::<8>().0)
     }
 }

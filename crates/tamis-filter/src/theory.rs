@@ -109,6 +109,39 @@ fn line_rate(keys: f64, k: u32) -> f64 {
     (fill.powi(k as i32) * (1.0 + pairs * variance.max(0.0) / (fill * fill))).min(1.0)
 }
 
+/// Bits per key for each of several runs of `keys` keys, so that the expected false positives of asking all of them
+/// are fewest while the sum of bits is that of `bits_per_key` everywhere: the rate of a run becomes proportional to
+/// its size (N. Dayan, M. Athanassoulis, S. Idreos, "Monkey: Optimal Navigable Key-Value Store", SIGMOD 2017,
+/// section 4, there for whole levels). A run for which that rate would reach 1 gets nothing, and its bits go to the
+/// others; nobody gets more than 64. Runs without keys get 0. O(n log n).
+pub fn monkey(keys: &[u64], bits_per_key: f64) -> Vec<f64> {
+    const LN2_SQUARED: f64 = std::f64::consts::LN_2 * std::f64::consts::LN_2;
+    let mut bits = vec![0.0; keys.len()];
+    if bits_per_key.is_nan() || bits_per_key <= 0.0 {
+        return bits;
+    }
+    let mut order: Vec<usize> = (0..keys.len()).filter(|&run| keys[run] > 0).collect();
+    order.sort_unstable_by_key(|&run| keys[run]);
+    // With rate p = s*n, `s` follows from  sum of n * -ln(s*n) = budget * (ln 2)^2.
+    let budget = LN2_SQUARED * bits_per_key * order.iter().map(|&run| keys[run] as f64).sum::<f64>();
+    let mut sum: f64 = order.iter().map(|&run| keys[run] as f64).sum();
+    let mut weighted: f64 = order.iter().map(|&run| keys[run] as f64 * (keys[run] as f64).ln()).sum();
+    while let Some(&largest) = order.last() {
+        let n = keys[largest] as f64;
+        let ln_s = -(budget + weighted) / sum;
+        if ln_s + n.ln() < 0.0 {
+            for &run in &order {
+                bits[run] = (-(ln_s + (keys[run] as f64).ln()) / LN2_SQUARED).min(64.0);
+            }
+            break;
+        }
+        order.pop();
+        sum -= n;
+        weighted -= n * n.ln();
+    }
+    bits
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -164,5 +197,38 @@ mod tests {
         // Two keys over two lines: half of the time they share a line.
         let two = blocked_bloom_rate_of(2, 2, 1);
         assert!((two - 1.0 / 512.0).abs() < 1e-5, "{two}");
+    }
+
+    #[test]
+    fn monkey_beats_every_neighbouring_division_of_the_same_bits() {
+        let rate = |bits: f64| (-bits * std::f64::consts::LN_2.powi(2)).exp();
+        for (keys, budget) in [
+            (vec![1_000, 10_000, 100_000, 1_000_000], 10.0),
+            (vec![1_000_000, 7, 7, 40_000], 2.0),
+            (vec![500, 500], 5.0),
+            (vec![1_000, 0, 1_000_000_000], 0.1),
+        ] {
+            let bits = monkey(&keys, budget);
+            let spent: f64 = keys.iter().zip(&bits).map(|(&n, b)| n as f64 * b).sum();
+            let all = budget * keys.iter().sum::<u64>() as f64;
+            assert!(spent <= all * (1.0 + 1e-9), "{keys:?}: {bits:?}");
+            // What the largest did not get because of the cap of 64 bits is not spent; otherwise all is.
+            assert!(bits.contains(&64.0) || spent >= all * (1.0 - 1e-9), "{keys:?}: {bits:?}");
+            let sum = |bits: &[f64]| -> f64 {
+                keys.iter().zip(bits).filter(|(n, _)| **n > 0).map(|(_, &b)| rate(b)).sum()
+            };
+            for (from, to) in [(0, 1), (1, 0), (0, keys.len() - 1), (keys.len() - 1, 0)] {
+                let moved = (bits[from] * keys[from] as f64).min(all * 0.01);
+                if keys[to] == 0 || moved == 0.0 || bits[to] == 64.0 {
+                    continue;
+                }
+                let mut other = bits.clone();
+                other[from] -= moved / keys[from] as f64;
+                other[to] += moved / keys[to] as f64;
+                assert!(sum(&other) >= sum(&bits) * (1.0 - 1e-9), "{keys:?}: {bits:?} against {other:?}");
+            }
+        }
+        assert_eq!(monkey(&[], 10.0), Vec::<f64>::new());
+        assert_eq!(monkey(&[5, 0], f64::NAN), [0.0, 0.0]);
     }
 }

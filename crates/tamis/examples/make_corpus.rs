@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use tamis::io::{FileSystem, MemFs, read_file};
 use tamis::{
-    BloomHashing, Compression, CompressionPerLevel, Db, FilterPolicy, KeyspaceOptions, Options, WriteBatch,
+    BloomHashing, Compression, CompressionPerLevel, Db, FilterChoice, KeyspaceOptions, Options, WriteBatch,
     fuzzing,
 };
 
@@ -131,12 +131,16 @@ fn tables() -> Done {
         ("lz4", with(|o| o.compression = CompressionPerLevel::uniform(Compression::Lz4)), cities),
         (
             "no-filter-no-hash-index",
-            with(|o| (o.filter, o.block_hash_index) = (FilterPolicy::None, false)),
+            with(|o| (o.filter, o.block_hash_index) = (FilterChoice::None.into(), false)),
             cities,
         ),
-        ("bloom-rotation", with(|o| o.filter = FilterPolicy::Bloom(BloomHashing::Rotation)), cities),
-        ("bloom-double", with(|o| o.filter = FilterPolicy::Bloom(BloomHashing::Double)), cities),
-        ("bloom-independent", with(|o| o.filter = FilterPolicy::Bloom(BloomHashing::Independent)), cities),
+        ("bloom-rotation", with(|o| o.filter = FilterChoice::Bloom(BloomHashing::Rotation).into()), cities),
+        ("bloom-double", with(|o| o.filter = FilterChoice::Bloom(BloomHashing::Double).into()), cities),
+        (
+            "bloom-independent",
+            with(|o| o.filter = FilterChoice::Bloom(BloomHashing::Independent).into()),
+            cities,
+        ),
         ("versions", with(|o| o.restart_interval = 2), versions),
         ("range-tombstones", small(), ranges),
         ("odd-keys", with(|o| o.restart_interval = 1), odd_keys),

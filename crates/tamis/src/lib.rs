@@ -62,8 +62,8 @@ pub use error::{
 };
 pub use key::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use options::{
-    BloomHashing, ChecksumMode, Compression, CompressionPerLevel, Durability, FilterPolicy, KeyspaceOptions,
-    OptionClass, OptionInfo, Options, ReadMode,
+    BloomHashing, ChecksumMode, Compression, CompressionPerLevel, Durability, FilterAllocation, FilterChoice,
+    FilterPolicy, KeyspaceOptions, OptionClass, OptionInfo, Options, PerLevel, ReadMode, SurfSuffix,
 };
 pub use read::{ExplainBlock, ExplainOutcome, ExplainStep, Explanation, FilterAnswer, Iter, ReadCost};
 pub use slice::Slice;

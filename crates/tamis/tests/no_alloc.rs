@@ -4,7 +4,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use tamis::{BloomHashing, Compression, CompressionPerLevel, Db, FilterPolicy, Options};
+use tamis::{BloomHashing, Compression, CompressionPerLevel, Db, FilterChoice, Options};
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
@@ -61,10 +61,10 @@ fn key(i: u32, run: u32) -> String {
 }
 
 /// Twelve runs in mapped tables, one memtable that is not empty, range tombstones in both.
-fn filled(dir: &std::path::Path, filter: FilterPolicy, with_tombstones: bool) -> Db {
+fn filled(dir: &std::path::Path, filter: FilterChoice, with_tombstones: bool) -> Db {
     let mut options = Options::default();
     options.keyspace.auto_compaction = false;
-    options.keyspace.filter = filter;
+    options.keyspace.filter = filter.into();
     options.keyspace.compression = CompressionPerLevel::uniform(Compression::None);
     let db = Db::open(dir, options).expect("opening");
     for run in 0..RUNS {
@@ -84,9 +84,8 @@ fn filled(dir: &std::path::Path, filter: FilterPolicy, with_tombstones: bool) ->
 #[test]
 fn a_get_allocates_nothing() {
     assert!(allocations(|| vec![1u8; 10]) > 0, "the counter counts");
-    for filter in
-        [FilterPolicy::BlockedBloom, FilterPolicy::Bloom(BloomHashing::Rotation), FilterPolicy::None]
-    {
+    let independent = FilterChoice::Bloom(BloomHashing::Independent);
+    for filter in FilterChoice::all().filter(|filter| *filter != independent) {
         for with_tombstones in [false, true] {
             let dir = tempfile::tempdir().expect("a directory");
             let db = filled(dir.path(), filter, with_tombstones);

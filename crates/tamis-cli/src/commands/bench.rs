@@ -91,9 +91,13 @@ pub(crate) struct BenchArgs {
     /// The database's directory, kept; without it a temporary one, removed at the end
     #[arg(long, value_name = "DIR")]
     db: Option<PathBuf>,
-    /// The tables' filter: blocked-bloom, bloom-rotation, bloom-double, bloom-independent or none
-    #[arg(long, value_name = "NAME")]
+    /// The tables' filter: none, bloom, blocked-bloom, ribbon, fuse, xor, cuckoo, surf, snarf, rosetta, rencoder or
+    /// grafite, or one for each level from 0 on, separated by commas (`tamis options filter` has the variants)
+    #[arg(long, value_name = "NAMES")]
     filter: Option<String>,
+    /// How filter memory is divided between the levels: uniform or monkey
+    #[arg(long, value_name = "NAME")]
+    filter_allocation: Option<String>,
     /// Bits of filter for each key
     #[arg(long, value_name = "B")]
     bits_per_key: Option<String>,
@@ -192,6 +196,7 @@ impl BenchArgs {
         self.options.apply(&mut options)?;
         let named = [
             ("keyspace.filter", &self.filter),
+            ("keyspace.filter_allocation", &self.filter_allocation),
             ("keyspace.bits_per_key", &self.bits_per_key),
             ("cache_bytes", &self.cache),
             ("keyspace.memtable_bytes", &self.memtable),

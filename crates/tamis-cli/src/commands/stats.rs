@@ -141,6 +141,10 @@ fn keyspace_page(page: &mut String, tree: &KeyspaceStats, runs: bool) {
             tree.tables_without_filter
         ),
     );
+    if tree.tables_with_unusable_filter > 0 {
+        let text = format!("{} tables, read without their filter", tree.tables_with_unusable_filter);
+        line("FILTERS DAMAGED", text);
+    }
     let last = tree.levels.iter().rev().find(|level| !level.runs.is_empty());
     let last_bytes = last.map_or(0, level_bytes);
     line(
@@ -172,6 +176,7 @@ fn level_table(levels: &[LevelStats], runs: bool) -> String {
         ("size", Right),
         ("target", Right),
         ("filters", Right),
+        ("of kind", Left),
         ("", Left),
     ]);
     let largest = levels.iter().map(level_bytes).max().unwrap_or(0);
@@ -185,6 +190,7 @@ fn level_table(levels: &[LevelStats], runs: bool) -> String {
             bytes(level_bytes(level)),
             if level.target_bytes == 0 { "-".to_owned() } else { bytes(level.target_bytes) },
             bytes(sum(|run| run.filter_bytes)),
+            filter_kinds(level.runs.iter()),
             bar(level_bytes(level), largest),
         ]);
         for run in level.runs.iter().filter(|_| runs) {
@@ -196,6 +202,7 @@ fn level_table(levels: &[LevelStats], runs: bool) -> String {
                 bytes(run.bytes),
                 String::new(),
                 bytes(run.filter_bytes),
+                filter_kinds(std::iter::once(run)),
                 format!(
                     "epochs {}–{}, {} … {}",
                     run.epochs.0,
@@ -207,6 +214,12 @@ fn level_table(levels: &[LevelStats], runs: bool) -> String {
         }
     }
     table.render()
+}
+
+fn filter_kinds<'a>(runs: impl Iterator<Item = &'a tamis::RunStats>) -> String {
+    let kinds: std::collections::BTreeSet<&str> =
+        runs.flat_map(|run| &run.filters).map(String::as_str).collect();
+    kinds.into_iter().collect::<Vec<_>>().join(", ")
 }
 
 fn level_bytes(level: &LevelStats) -> u64 {
@@ -234,6 +247,7 @@ mod tests {
             entries: bytes / 100,
             bytes,
             filter_bytes: bytes / 80,
+            filters: vec!["blocked-bloom".to_owned()],
             smallest: b"a\x00".to_vec(),
             largest: b"zz".to_vec(),
             epochs: (3, 4),

@@ -7,11 +7,12 @@
 use std::sync::Arc;
 
 use super::portable::line_insert;
-use super::{BlockedBloom, BlockedShape, Line, locate, prefetch};
+use super::{BlockedBloom, BlockedShape, Line, locate};
 use crate::bloom::units_for;
 use crate::digest::Digest;
 use crate::error::FilterError;
 use crate::theory;
+use crate::words::prefetch;
 
 /// Keys between the prefetch of a line and the write to it.
 const AHEAD: usize = 16;

@@ -24,6 +24,7 @@ use std::sync::Arc;
 use crate::bloom::reduce;
 use crate::digest::{Digest, SpreadSalt};
 use crate::theory;
+use crate::words::prefetch;
 
 pub use build::BlockedBloomBuilder;
 pub use view::BlockedBloomRef;
@@ -242,15 +243,6 @@ fn line_contains<L: portable::CacheLine>(line: &L, low: u32, probes: u8) -> bool
     return x86::dispatch(line, low, probes);
     #[cfg(not(target_arch = "x86_64"))]
     return portable::line_contains(line, low, probes);
-}
-
-/// The prefetch of this platform; nothing where there is none.
-#[inline(always)]
-fn prefetch<L: portable::CacheLine>(line: &L) {
-    #[cfg(target_arch = "x86_64")]
-    x86::prefetch(line);
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = line;
 }
 
 #[cfg(test)]

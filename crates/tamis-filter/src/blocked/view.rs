@@ -2,8 +2,9 @@
 
 use std::fmt;
 
-use super::{BlockedBloom, BlockedShape, Line, line_contains, locate, prefetch};
+use super::{BlockedBloom, BlockedShape, Line, line_contains, locate};
 use crate::digest::Digest;
+use crate::words::prefetch;
 
 /// A blocked Bloom filter over borrowed bytes. Any alignment is correct; if [`BlockedBloomRef::is_aligned`] is false
 /// a probe may touch two cache lines instead of one.
@@ -20,12 +21,14 @@ impl<'a> BlockedBloomRef<'a> {
         Self { lines, shape }
     }
 
-    pub(crate) fn shape(&self) -> BlockedShape {
-        self.shape
+    /// As [`BlockedBloom::bits_per_key`].
+    pub fn bits_per_key(&self) -> f64 {
+        self.shape.bits_per_key(self.lines.len())
     }
 
-    pub(crate) fn line_count(&self) -> usize {
-        self.lines.len()
+    /// As [`BlockedBloom::expected_rate`].
+    pub fn expected_rate(&self) -> f64 {
+        self.shape.expected_rate(self.lines.len())
     }
 
     #[inline(always)]

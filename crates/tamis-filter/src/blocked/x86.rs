@@ -1,4 +1,4 @@
-//! The x86-64 kernels: eight probes of a line at a time with AVX2, and cache prefetch.
+//! The x86-64 kernels: eight probes of a line at a time with AVX2.
 //!
 //! Equal to the portable kernel on every input (a test compares them). `unsafe` here is the intrinsics that take
 //! pointers and the calls into code compiled for AVX2, which [`available`] guards.
@@ -12,13 +12,6 @@ use super::{Batch, Line};
 #[inline(always)]
 pub(crate) fn available() -> bool {
     is_x86_feature_detected!("avx2")
-}
-
-/// Asks the cache for `line`, to be read.
-#[inline(always)]
-pub(crate) fn prefetch<L: CacheLine>(line: &L) {
-    // SAFETY: a prefetch is a hint: it reads nothing architecturally and cannot fault. SSE is part of x86-64.
-    unsafe { _mm_prefetch::<_MM_HINT_T0>(core::ptr::from_ref(line).cast()) };
 }
 
 /// [`super::portable::line_contains`], eight probes per step.

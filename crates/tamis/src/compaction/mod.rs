@@ -2,6 +2,7 @@
 //! *execution* merges what a plan names and knows nothing of policies.
 
 pub(crate) mod execute;
+pub(crate) mod filters;
 pub(crate) mod leveled;
 pub(crate) mod plan;
 pub(crate) mod shape;

@@ -5,15 +5,14 @@ use std::path::PathBuf;
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use tamis_filter::{
-    BlockedBloomBuilder, Bloom, BloomScheme, Digest, FilterError, IndependentDigests, PointFilter, theory,
-};
+use tamis_filter::Digest;
 
 use crate::codec::Encode;
+use crate::compaction::filters::FilterBuilder;
 use crate::error::StorageError;
 use crate::io::{FileSystem, Usage};
 use crate::key::{KeyBytes, KeyEnd, Kind, MAX_SEQNO, SeqNo};
-use crate::options::{BloomHashing, FilterPolicy, KeyspaceOptions};
+use crate::options::KeyspaceOptions;
 use crate::read::merge::MergeCursor;
 use crate::table::{ExtraProperties, TableBuilder, TableOptions};
 use crate::tree::epochs::EpochMap;
@@ -28,6 +27,8 @@ pub(crate) struct TableSink<'a> {
     pub(crate) next_file: &'a AtomicU64,
     pub(crate) options: &'a KeyspaceOptions,
     pub(crate) level: usize,
+    /// Bits for each key in the filters.
+    pub(crate) filter_bits: f64,
     /// Tables are cut at the first new key after this many bytes.
     pub(crate) max_table_bytes: u64,
     /// Keys before which a table is ended, ascending.
@@ -65,47 +66,6 @@ impl Older for Everything {
 pub(crate) struct MergeOutput {
     pub(crate) tables: Vec<TableMeta>,
     pub(crate) written_bytes: u64,
-}
-
-/// The digests of a table's keys on their way into a filter: its size is known only when the table ends.
-enum FilterBuilder {
-    None,
-    Digests(BlockedBloomBuilder),
-    Independent(Vec<IndependentDigests>, u32),
-}
-
-impl FilterBuilder {
-    fn new(options: &KeyspaceOptions) -> Self {
-        match options.filter {
-            FilterPolicy::None => FilterBuilder::None,
-            FilterPolicy::BlockedBloom
-            | FilterPolicy::Bloom(BloomHashing::Rotation | BloomHashing::Double) => {
-                FilterBuilder::Digests(BlockedBloomBuilder::new())
-            }
-            FilterPolicy::Bloom(BloomHashing::Independent) => {
-                FilterBuilder::Independent(Vec::new(), theory::optimal_probes(options.bits_per_key))
-            }
-        }
-    }
-
-    /// The filter. Each table has a salt of its own, so that false positives of tables asked with one digest
-    /// are independent.
-    fn finish(self, options: &KeyspaceOptions, salt: u64) -> Result<Option<PointFilter>, FilterError> {
-        let bits = options.bits_per_key;
-        Ok(match (self, options.filter) {
-            (FilterBuilder::None, _) => None,
-            (FilterBuilder::Independent(keys, _), _) => {
-                Some(Bloom::build_independent(keys.into_iter(), bits, salt)?.into())
-            }
-            (FilterBuilder::Digests(keys), FilterPolicy::Bloom(BloomHashing::Double)) => {
-                Some(Bloom::build(keys.digests(), bits, BloomScheme::DoubleHashing, salt)?.into())
-            }
-            (FilterBuilder::Digests(keys), FilterPolicy::Bloom(_)) => {
-                Some(Bloom::build(keys.digests(), bits, BloomScheme::Rotation, salt)?.into())
-            }
-            (FilterBuilder::Digests(keys), _) => Some(keys.finish(bits, salt)?.into()),
-        })
-    }
 }
 
 /// One table being written.
@@ -238,7 +198,7 @@ impl Writer<'_, '_> {
         Ok(Open {
             id,
             builder: TableBuilder::new(file, path, table_options),
-            filter: FilterBuilder::new(options),
+            filter: FilterBuilder::new(options, self.sink.level, self.sink.filter_bits),
             first_key: first_key.to_vec(),
             last_key: Vec::new(),
             deletes: 0,
@@ -331,11 +291,7 @@ impl Open {
         kind: Kind,
         value: &[u8],
     ) -> Result<(), StorageError> {
-        match &mut self.filter {
-            FilterBuilder::None => {}
-            FilterBuilder::Digests(filter) => filter.add(digest),
-            FilterBuilder::Independent(keys, probes) => keys.push(IndependentDigests::of(key, *probes)),
-        }
+        self.filter.add(key, digest);
         self.last_key.clear();
         self.last_key.extend_from_slice(key);
         self.deletes += u64::from(kind == Kind::Delete);

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::compaction::plan::{OutputRun, Plan};
 use crate::compaction::shape::RunningJob;
-use crate::compaction::{TableSink, execute, writer};
+use crate::compaction::{TableSink, execute, filters, writer};
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::error::StorageError;
 use crate::options::Durability;
@@ -175,7 +175,7 @@ impl DbInner {
             state.tree.next_epoch += 1;
             (self.next_file.fetch_add(1, Ordering::Relaxed), epoch)
         };
-        let Some((metas, bytes)) = self.write_memtable(&keyspace.options, slot, epoch, true)? else {
+        let Some((metas, bytes)) = self.write_memtable(keyspace, slot, epoch, true)? else {
             return Ok(());
         };
         // What was written before this memtable in other keyspaces must not be lost where this survives.
@@ -215,18 +215,20 @@ impl DbInner {
     /// Writes a memtable's contents to a table (or none, if nobody can see any of it). `None` if cancelled.
     pub(crate) fn write_memtable(
         &self,
-        options: &crate::options::KeyspaceOptions,
+        keyspace: &KeyspaceInner,
         slot: &MemtableSlot,
         epoch: u64,
         cancellable: bool,
     ) -> Result<Option<(Vec<TableMeta>, u64)>, StorageError> {
         let snapshots = self.live_snapshots();
+        let (options, view) = (&keyspace.options, keyspace.view.load());
         let sink = TableSink {
             fs: &*self.fs,
             dir: &self.dir,
             next_file: &self.next_file,
             options,
             level: 0,
+            filter_bits: filters::bits_for_flush(options, &view.version, slot.memtable.entries() as u64),
             max_table_bytes: u64::MAX,
             borders: &[],
             snapshots: &snapshots,
@@ -342,6 +344,7 @@ impl DbInner {
                 next_file: &self.next_file,
                 options: &keyspace.options,
                 level: plan.output_level,
+                filter_bits: filters::bits_for_plan(&keyspace.options, &version, plan),
                 max_table_bytes: plan.max_table_bytes,
                 borders: &plan.borders,
                 snapshots: &snapshots,

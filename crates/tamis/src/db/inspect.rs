@@ -65,11 +65,11 @@ pub fn dump_table(fs: &dyn FileSystem, path: &Path, out: &mut dyn Write) -> Resu
     if table.has_filter() {
         let line = match read_filter(&table) {
             Ok(f) => format!(
-                "{}, {:.2} bits per key, {} bytes, expected false-positive rate {:.4} %",
+                "{}, {:.2} bits per key, {} bytes, expected false-positive rate {}",
                 f.kind().name(),
                 f.bits_per_key(),
                 f.memory_bytes(),
-                100.0 * f.expected_rate()
+                f.expected_rate().map_or("unknown".into(), |rate| format!("{:.4} %", 100.0 * rate))
             ),
             Err(why) => format!("unusable: {why}"),
         };

@@ -313,7 +313,7 @@ fn recover(
             return Ok(());
         }
         let run = db.next_file.fetch_add(1, Ordering::Relaxed);
-        let written = db.write_memtable(&keyspace.options, &view.active, next_epoch, false)?;
+        let written = db.write_memtable(keyspace, &view.active, next_epoch, false)?;
         next_epoch += 1;
         let (metas, bytes) = written.expect("cannot be cancelled");
         opened.extend(db.open_tables(&metas)?);

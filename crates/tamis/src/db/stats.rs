@@ -79,8 +79,10 @@ pub struct KeyspaceStats {
     pub index_bytes: u64,
     /// Filter bits in memory per key version on disk.
     pub filter_bits_per_key: f64,
-    /// Tables that are read without a filter although one is wanted (built without, or damaged).
+    /// Tables that were built without a filter.
     pub tables_without_filter: usize,
+    /// Tables whose filter is damaged or of an unknown kind, and that are read without it.
+    pub tables_with_unusable_filter: usize,
 }
 
 /// One level.
@@ -107,6 +109,8 @@ pub struct RunStats {
     pub bytes: u64,
     /// Bytes of its filters in memory.
     pub filter_bytes: u64,
+    /// The kinds of its filters, each once.
+    pub filters: Vec<String>,
     /// Its smallest key.
     pub smallest: Vec<u8>,
     /// Its largest key (empty if it has no end).
@@ -185,8 +189,9 @@ impl KeyspaceStats {
             tables_without_filter: version
                 .tables
                 .iter()
-                .filter(|t| matches!(t.filter, TableFilter::None | TableFilter::Damaged))
+                .filter(|t| matches!(t.filter, TableFilter::None))
                 .count(),
+            tables_with_unusable_filter: version.tables.iter().filter(|t| t.filter_is_unusable()).count(),
         }
     }
 }
@@ -205,6 +210,11 @@ fn run_stats(version: &Version, place: usize) -> RunStats {
         entries: tables.iter().map(|t| t.meta.entries).sum(),
         bytes: tables.iter().map(|t| t.meta.file_bytes).sum(),
         filter_bytes: tables.iter().map(|t| t.filter_memory() as u64).sum(),
+        filters: {
+            let kinds = tables.iter().map(|t| t.table.properties().filter_kind.as_str());
+            let kinds: std::collections::BTreeSet<&str> = kinds.filter(|kind| !kind.is_empty()).collect();
+            kinds.into_iter().map(str::to_owned).collect()
+        },
         smallest: tables[0].meta.smallest.to_vec(),
         largest,
         epochs: (hulls().map(|h| h.0).min().unwrap_or(0), hulls().map(|h| h.1).max().unwrap_or(0)),

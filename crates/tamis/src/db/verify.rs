@@ -7,7 +7,7 @@ use crate::read::ReadCost;
 use crate::select::Probe;
 use crate::table::{CursorOptions, TableCursor};
 use crate::tree::files::log_path;
-use crate::tree::open_table::{OpenTable, TableFilter, read_filter};
+use crate::tree::open_table::{OpenTable, read_filter};
 use crate::tree::version::Version;
 
 /// What [`Db::verify`](crate::Db::verify) found.
@@ -114,8 +114,8 @@ fn check_table(table: &OpenTable, report: &mut VerifyReport) {
     match read_filter(&table.table) {
         Err(why) => report.problems.push(format!("{name}: its filter: {why}")),
         Ok(filter) => {
-            if matches!(table.filter, TableFilter::Damaged) {
-                report.problems.push(format!("{name}: its filter was damaged when the database was opened"));
+            if table.filter_is_unusable() {
+                report.problems.push(format!("{name}: its filter was unusable when the database was opened"));
             }
             let denied = keys_denied(table, &filter);
             if denied > 0 {
@@ -126,7 +126,7 @@ fn check_table(table: &OpenTable, report: &mut VerifyReport) {
 }
 
 /// How many keys of the table its filter says are not there.
-fn keys_denied(table: &OpenTable, filter: &tamis_filter::PointFilter) -> u64 {
+fn keys_denied(table: &OpenTable, filter: &tamis_filter::Filter) -> u64 {
     let mut cursor =
         TableCursor::new(table.table.clone(), CursorOptions { fill_cache: false, read_ahead: 1 << 20 });
     let (mut denied, mut cost) = (0, ReadCost::default());

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::{Input, put, reseal};
 use crate::io::{FileSystem, MemFs, read_file};
-use crate::options::{Compression, CompressionPerLevel, FilterPolicy, ReadMode};
+use crate::options::{Compression, CompressionPerLevel, FilterChoice, ReadMode};
 use crate::tree::files::{FileKind, parse};
 use crate::{Db, Keyspace, KeyspaceOptions, Options, ReadError, Slice};
 
@@ -48,7 +48,7 @@ impl Base {
     fn make() -> Base {
         let fs = MemFs::new();
         let db = Db::open("db", options(&fs)).expect("memory takes it");
-        let other = KeyspaceOptions { filter: FilterPolicy::None, ..keyspace_options() };
+        let other = KeyspaceOptions { filter: FilterChoice::None.into(), ..keyspace_options() };
         let second = db.create_keyspace(SECOND, other).expect("memory takes it");
         let keyspaces = [db.default_keyspace().clone(), second];
         let mut content = [Model::new(), Model::new()];

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use super::Input;
 use crate::io::MemFs;
-use crate::options::{BloomHashing, Compression, CompressionPerLevel, FilterPolicy, ReadMode};
+use crate::options::{
+    Compression, CompressionPerLevel, FilterAllocation, FilterChoice, FilterPolicy, ReadMode,
+};
 use crate::{Db, Keyspace, KeyspaceOptions, Options, Snapshot, WriteBatch, WriteError};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -49,14 +51,6 @@ fn choose<T>(input: &mut Input<'_>, from: impl IntoIterator<Item = T>) -> T {
 }
 
 fn keyspace_options(input: &mut Input<'_>) -> KeyspaceOptions {
-    use FilterPolicy::{BlockedBloom, Bloom};
-    let filters = [
-        BlockedBloom,
-        FilterPolicy::None,
-        Bloom(BloomHashing::Rotation),
-        Bloom(BloomHashing::Double),
-        Bloom(BloomHashing::Independent),
-    ];
     KeyspaceOptions {
         memtable_bytes: choose(input, [20 << 10, 17 << 10, 64 << 10]),
         memtable_filter: input.bit(),
@@ -64,7 +58,13 @@ fn keyspace_options(input: &mut Input<'_>) -> KeyspaceOptions {
         restart_interval: choose(input, [1, 2, 16]),
         block_hash_index: input.bit(),
         compression: CompressionPerLevel::uniform(choose(input, [Compression::None, Compression::Lz4])),
-        filter: choose(input, filters),
+        filter: FilterPolicy::split(
+            choose(input, [0, 1]),
+            choose(input, FilterChoice::all()),
+            choose(input, FilterChoice::all()),
+        ),
+        filter_allocation: choose(input, [FilterAllocation::Uniform, FilterAllocation::Monkey]),
+        filter_range: choose(input, [64, 1, 1 << 20]),
         bits_per_key: choose(input, [10.0, 1.0]),
         levels: choose(input, [2, 3, 7]),
         size_ratio: choose(input, [2, 10]),

@@ -1,6 +1,8 @@
 //! The small formats: batches, data blocks, filters, range tombstones, options.
 
-use tamis_filter::{Digest, FilterError, PointFilter};
+use tamis_filter::{
+    Digest, Filter, FilterError, KeyRange, Next, PointFilter, RangeFilter, RangeFilterRef, RangeProbe,
+};
 
 use super::reseal;
 use crate::batch::{BatchOp, GroupHeader, Ops, WriteBatch};
@@ -103,16 +105,58 @@ fn interrogate(view: &BlockView<'_>, key: &[u8]) {
     }
 }
 
-/// A serialised point filter, checksum and all.
+/// A serialised filter of any kind, checksum and all.
 pub fn filter(bytes: &[u8]) {
     check_filter(bytes);
+    check_range_filter(bytes);
     let sealed = reseal::filter(bytes);
     if sealed != bytes {
         assert!(
-            !matches!(PointFilter::open(&sealed), Err(FilterError::Checksum)),
+            !matches!(Filter::open(&sealed), Err(FilterError::Checksum)),
             "the checksum is not the one that the format's page describes"
         );
         check_filter(&sealed);
+        check_range_filter(&sealed);
+    }
+}
+
+fn check_range_filter(bytes: &[u8]) {
+    use std::ops::Bound::{Excluded, Included, Unbounded};
+    let Ok(view) = RangeFilterRef::open_unverified(bytes) else { return };
+    let numbers = [0, 1, 0xff, 1 << 32, u64::MAX - 1, u64::MAX].map(u64::to_be_bytes);
+    let keys = || {
+        let words: [&[u8]; 7] = [b"", b"\0", b"a", b"ab\xff", b"abcdefghij", b"\xff", &[0xff; 20]];
+        words.into_iter().chain(numbers.iter().map(|n| &n[..]))
+    };
+    let owned = RangeFilter::open(bytes);
+    for key in keys() {
+        let answers = |f: &dyn RangeProbe| {
+            (f.contains_key(key, Digest::of(key)), f.next(key), f.contains_range(KeyRange::from(key)))
+        };
+        let answer = answers(&view);
+        if let Next::NotBelow(next) = &answer.1 {
+            assert!(next[..] >= *key, "the next key is before the one it follows");
+        }
+        if let Ok(owned) = &owned {
+            assert_eq!(answers(owned), answer);
+        }
+        for end in keys() {
+            for range in [
+                KeyRange::closed(key, end),
+                KeyRange::new(Excluded(key), Excluded(end)),
+                KeyRange::new(Unbounded, Included(end)),
+            ] {
+                assert!(!(view.contains_range(range) && range.is_empty()), "something in an empty range");
+            }
+        }
+    }
+    let _ = (view.kind(), view.keys(), view.bits_per_key(), view.memory_bytes());
+    for keys in [0, 1, 1000, u64::MAX] {
+        assert!(view.expected_rate(keys).is_none_or(|rate| (0.0..=1.0).contains(&rate)));
+    }
+    if let Ok(owned) = owned {
+        assert_eq!(owned.to_bytes(), bytes, "a filter has one form");
+        assert!(owned.memory_bytes() <= 2 * bytes.len() + 4096, "more memory than the bytes justify");
     }
 }
 

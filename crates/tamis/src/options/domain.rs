@@ -6,7 +6,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use super::values::{Compression, CompressionPerLevel, Durability};
+use super::values::{Durability, PerLevel};
 
 /// A set of values of type `T` with a text form.
 pub(super) trait Domain<T> {
@@ -188,6 +188,11 @@ pub(super) trait Words: Copy + PartialEq + 'static {
         Self::WORDS.iter().find(|(_, value)| *value == self).map_or("", |(word, _)| word)
     }
 
+    /// Why this build cannot do what the value says, if it cannot.
+    fn missing(self) -> Option<&'static str> {
+        None
+    }
+
     /// The value of a word or alias.
     fn from_word(word: &str) -> Option<Self> {
         Self::WORDS.iter().find(|(w, _)| *w == word).map(|(_, value)| *value)
@@ -273,48 +278,43 @@ impl Domain<Durability> for DurabilityDomain {
     }
 }
 
-/// The compression of every level.
-pub(super) struct CompressionDomain;
+/// A word for every level.
+pub(super) struct Levels;
 
-impl Domain<CompressionPerLevel> for CompressionDomain {
-    fn parse(&self, text: &str) -> Option<CompressionPerLevel> {
-        let levels: Option<Vec<Compression>> = text
-            .split(',')
-            .take(CompressionPerLevel::MAX_LEVELS + 1)
-            .map(|w| Compression::from_word(w.trim()))
-            .collect();
-        CompressionPerLevel::new(levels?)
+impl<T: Words> Domain<PerLevel<T>> for Levels {
+    fn parse(&self, text: &str) -> Option<PerLevel<T>> {
+        let words = text.split(',').take(PerLevel::<T>::MAX_LEVELS + 1);
+        PerLevel::new(words.map(|word| T::from_word(word.trim())).collect::<Option<Vec<T>>>()?)
     }
 
-    fn print(&self, value: &CompressionPerLevel) -> String {
-        let words: Vec<&str> = value.as_slice().iter().map(|c| c.word()).collect();
+    fn print(&self, value: &PerLevel<T>) -> String {
+        let words: Vec<&str> = value.as_slice().iter().map(|choice| choice.word()).collect();
         words.join(",")
     }
 
-    fn accepts(&self, value: &CompressionPerLevel) -> bool {
-        value.as_slice().iter().all(|c| c.is_built_in())
+    fn accepts(&self, value: &PerLevel<T>) -> bool {
+        value.as_slice().iter().all(|choice| choice.missing().is_none())
     }
 
     fn expected(&self) -> String {
         format!(
-            "for each level from 0 on none, lz4 or zstd, separated by commas, at most {} of them; the last one \
-             holds for all deeper levels",
-            CompressionPerLevel::MAX_LEVELS
+            "for each level from 0 on {}, separated by commas, at most {} of them; the last one holds for all \
+             deeper levels",
+            Domain::<T>::expected(&OneOf),
+            PerLevel::<T>::MAX_LEVELS
         )
     }
 
     fn complaint(&self, text: &str) -> String {
-        match Domain::<CompressionPerLevel>::parse(self, text) {
-            Some(value) if !self.accepts(&value) => {
-                "this build has no Zstandard; build the crate with the feature `zstd`, or use lz4".into()
-            }
-            _ => self.expected(),
-        }
+        let value = Domain::<PerLevel<T>>::parse(self, text);
+        let missing = value.and_then(|value| value.as_slice().iter().find_map(|choice| choice.missing()));
+        missing.map_or_else(|| Domain::<PerLevel<T>>::expected(self), str::to_owned)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::values::CompressionPerLevel;
     use super::*;
 
     const ANY: Bytes = Bytes { min: 0, max: u64::MAX };
@@ -368,13 +368,14 @@ mod tests {
 
     #[test]
     fn compression_without_its_feature_says_which_feature() {
-        let complaint = CompressionDomain.complaint("none,zstd");
+        let levels: &dyn Domain<CompressionPerLevel> = &Levels;
+        let complaint = levels.complaint("none,zstd");
         if cfg!(feature = "zstd") {
-            assert!(CompressionDomain.accepts(&CompressionDomain.parse("none,zstd").unwrap()));
+            assert!(levels.accepts(&levels.parse("none,zstd").unwrap()));
         } else {
             assert!(complaint.contains("feature `zstd`"), "{complaint}");
         }
-        assert!(CompressionDomain.complaint("lzma").contains("none, lz4 or zstd"));
-        assert_eq!(CompressionDomain.parse(&"lz4,".repeat(1000)), None);
+        assert!(levels.complaint("lzma").contains("one of none, lz4, zstd"));
+        assert_eq!(levels.parse(&"lz4,".repeat(1000)), None);
     }
 }

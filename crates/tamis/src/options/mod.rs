@@ -22,12 +22,13 @@ mod domain;
 mod table;
 mod values;
 
-use domain::{Bytes, CompressionDomain, Count, Domain, DurabilityDomain, Flag, OneOf, Real};
+use domain::{Bytes, Count, Domain, DurabilityDomain, Flag, Levels, OneOf, Real};
 use table::{Field, assignments, excerpt, options_table};
 
 pub use table::{OptionClass, OptionInfo};
 pub use values::{
-    BloomHashing, ChecksumMode, Compression, CompressionPerLevel, Durability, FilterPolicy, ReadMode,
+    BloomHashing, ChecksumMode, Compression, CompressionPerLevel, Durability, FilterAllocation, FilterChoice,
+    FilterPolicy, PerLevel, ReadMode, SurfSuffix,
 };
 
 const KIB: u64 = 1 << 10;
@@ -118,14 +119,25 @@ options_table! {
         Performance, block_hash_index: bool = "true", Flag,
             "Store a hash index in each data block (about a byte an entry), so that a point lookup needs no \
              binary search within the block.";
-        Performance, compression: CompressionPerLevel = "none,none,lz4", CompressionDomain,
+        Performance, compression: CompressionPerLevel = "none,none,lz4", Levels,
             "Compression of each level from 0 on; the last one holds for all deeper levels. Compressed blocks \
              must be unpacked into the cache before they are read.";
-        Performance, filter: FilterPolicy = "blocked-bloom", OneOf,
-            "Filter of each table. `blocked-bloom` touches one cache line a probe, the standard Bloom filters a \
-             little less memory for the same rate, and `none` searches every run that covers the key.";
+        Performance, filter: FilterPolicy = "blocked-bloom", Levels,
+            "Filter of the tables of each level from 0 on; the last one holds for all deeper levels. \
+             `blocked-bloom` touches one cache line a probe; `ribbon` and `fuse` are smaller and slower; `surf`, \
+             `snarf`, `rosetta`, `rencoder` and `grafite` also keep runs that hold nothing in a range from being \
+             opened; `none` searches every run that covers the key.";
         Performance, bits_per_key: f64 = "10", Real { min: 0.5, max: 64.0, unit: "bits" },
             "Filter memory for each key. 10 bits let about one absent key in a hundred through to a block.";
+        Performance, filter_allocation: FilterAllocation = "uniform", OneOf,
+            "How filter memory is divided between the levels: the same for every key, or by `monkey` more for the \
+             keys of small runs, so that all runs together let the fewest absent keys through for the same sum.";
+        Performance, filter_range: u64 = "64", Count { min: 1, max: 1 << 32 },
+            "The widest range, in neighbouring integers, that a `rosetta` filter is made for; wider ones it asks in \
+             pieces.";
+        Performance, verify_filters: bool = "true", Flag,
+            "Ask each new filter for every one of its keys before it is used, so that a fault of memory or \
+             processor cannot hide a key; a filter that fails is left out. Costs one probe a key.";
         Performance, levels: usize = "7", Count { min: 2, max: 16 },
             "Levels of the tree, level 0 among them. Cannot be made smaller than the deepest level in use.";
         Performance, size_ratio: u64 = "10", Count { min: 2, max: 1000 },

@@ -23,7 +23,7 @@ fn the_text_form_groups_options_by_class_and_reads_back() {
     let durability = Durability::Every(std::time::Duration::from_millis(250));
     let mut options = Options { durability, ..Default::default() };
     options.keyspace.bits_per_key = 12.3;
-    options.keyspace.filter = FilterPolicy::Bloom(BloomHashing::Double);
+    options.keyspace.filter = FilterChoice::Bloom(BloomHashing::Double).into();
     options.keyspace.compression = CompressionPerLevel::uniform(Compression::Lz4);
     let text = options.to_text();
     assert_eq!(Options::from_text(&text).unwrap(), options);
@@ -44,7 +44,7 @@ fn comments_blank_lines_and_spacing_are_free_and_the_last_line_holds() {
     let text = "\n# head\r\n  cache_bytes=1KiB # note\n\ncache_bytes =  8 MiB\t\nkeyspace.filter = bloom\n";
     let options = Options::from_text(text).unwrap();
     assert_eq!(options.cache_bytes, 8 << 20);
-    assert_eq!(options.keyspace.filter, FilterPolicy::Bloom(BloomHashing::Rotation));
+    assert_eq!(options.keyspace.filter, FilterChoice::Bloom(BloomHashing::Rotation).into());
 }
 
 #[test]

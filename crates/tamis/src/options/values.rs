@@ -62,9 +62,13 @@ pub enum BloomHashing {
     Independent,
 }
 
-/// Which filter a table carries.
+/// What a SuRF filter keeps of a key beyond the part that tells it from its neighbours.
+pub use tamis_filter::SurfSuffix;
+
+/// Which filter a table carries. Point filters answer `get`; range filters answer `range`, `prefix` and `seek`, too,
+/// and `get` less well for the same memory. Chapter "Filters" of the documentation says which one fits what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-pub enum FilterPolicy {
+pub enum FilterChoice {
     /// None: every run that covers a key is searched.
     None,
     /// A standard Bloom filter.
@@ -72,17 +76,97 @@ pub enum FilterPolicy {
     /// A Bloom filter whose probes for one key fall into one cache line.
     #[default]
     BlockedBloom,
+    /// A ribbon filter: a third less memory than Bloom at the same rate, for more processor time.
+    Ribbon,
+    /// A binary fuse filter: small and three cache lines a probe.
+    Fuse,
+    /// An XOR filter.
+    Xor,
+    /// A cuckoo filter: two cache lines a probe.
+    Cuckoo,
+    /// A succinct trie, for ranges of any byte strings.
+    Surf(SurfSuffix),
+    /// A learned filter, for ranges of integers or keys of eight telling bytes.
+    Snarf,
+    /// Bloom filters over key prefixes, for ranges as wide as `filter_range`.
+    Rosetta,
+    /// Bitmaps of key prefixes, for short ranges.
+    REncoder,
+    /// A locality-preserving hash, for ranges whose rate depends on no distribution.
+    Grafite,
 }
 
-impl Words for FilterPolicy {
+impl FilterChoice {
+    /// Every choice once.
+    pub fn all() -> impl Iterator<Item = FilterChoice> {
+        Self::WORDS.iter().filter(|(word, choice)| choice.word() == *word).map(|(_, choice)| *choice)
+    }
+
+    /// Whether the filter answers for ranges, too.
+    pub fn is_range(self) -> bool {
+        use FilterChoice::*;
+        matches!(self, Surf(_) | Snarf | Rosetta | REncoder | Grafite)
+    }
+}
+
+impl Words for FilterChoice {
     const WORDS: &'static [(&'static str, Self)] = &[
-        ("none", FilterPolicy::None),
-        ("bloom-rotation", FilterPolicy::Bloom(BloomHashing::Rotation)),
-        ("bloom-double", FilterPolicy::Bloom(BloomHashing::Double)),
-        ("bloom-independent", FilterPolicy::Bloom(BloomHashing::Independent)),
-        ("blocked-bloom", FilterPolicy::BlockedBloom),
-        ("bloom", FilterPolicy::Bloom(BloomHashing::Rotation)),
+        ("none", FilterChoice::None),
+        ("bloom-rotation", FilterChoice::Bloom(BloomHashing::Rotation)),
+        ("bloom-double", FilterChoice::Bloom(BloomHashing::Double)),
+        ("bloom-independent", FilterChoice::Bloom(BloomHashing::Independent)),
+        ("blocked-bloom", FilterChoice::BlockedBloom),
+        ("ribbon", FilterChoice::Ribbon),
+        ("fuse", FilterChoice::Fuse),
+        ("xor", FilterChoice::Xor),
+        ("cuckoo", FilterChoice::Cuckoo),
+        ("surf-base", FilterChoice::Surf(SurfSuffix::None)),
+        ("surf-hash", FilterChoice::Surf(SurfSuffix::Hash)),
+        ("surf-real", FilterChoice::Surf(SurfSuffix::Real)),
+        ("surf-mixed", FilterChoice::Surf(SurfSuffix::Mixed)),
+        ("snarf", FilterChoice::Snarf),
+        ("rosetta", FilterChoice::Rosetta),
+        ("rencoder", FilterChoice::REncoder),
+        ("grafite", FilterChoice::Grafite),
+        ("bloom", FilterChoice::Bloom(BloomHashing::Rotation)),
+        ("surf", FilterChoice::Surf(SurfSuffix::Real)),
     ];
+}
+
+/// How filter memory is divided between the levels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum FilterAllocation {
+    /// Every key gets the same.
+    #[default]
+    Uniform,
+    /// So that the false positives of all runs together are fewest (Monkey): keys of small runs get more, those of
+    /// the last level less. Decided anew for each table from the shape of the tree when it is written.
+    Monkey,
+}
+
+impl Words for FilterAllocation {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("uniform", FilterAllocation::Uniform), ("monkey", FilterAllocation::Monkey)];
+}
+
+/// The filter of each level; the last one named holds for all deeper levels.
+///
+/// ```
+/// use tamis::{BloomHashing, FilterChoice, FilterPolicy};
+///
+/// let everywhere = FilterPolicy::uniform(FilterChoice::BlockedBloom);
+/// let small_below = FilterPolicy::split(3, FilterChoice::BlockedBloom, FilterChoice::Ribbon);
+/// assert_eq!(small_below.at(2), FilterChoice::BlockedBloom);
+/// assert_eq!(small_below.at(6), FilterChoice::Ribbon);
+/// # let _ = everywhere;
+/// ```
+pub type FilterPolicy = PerLevel<FilterChoice>;
+
+impl FilterPolicy {
+    /// No filter anywhere.
+    pub fn none() -> Self {
+        PerLevel::uniform(FilterChoice::None)
+    }
 }
 
 /// How the blocks of a table are compressed. The numbers are part of the table format.
@@ -107,35 +191,59 @@ impl Compression {
 impl Words for Compression {
     const WORDS: &'static [(&'static str, Self)] =
         &[("none", Compression::None), ("lz4", Compression::Lz4), ("zstd", Compression::Zstd)];
+
+    fn missing(self) -> Option<&'static str> {
+        (!self.is_built_in())
+            .then_some("this build has no Zstandard; build the crate with the feature `zstd`, or use lz4")
+    }
 }
 
-/// The compression of each level; the last one holds for all deeper levels. Never empty.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CompressionPerLevel(Vec<Compression>);
+/// The compression of each level; the last one named holds for all deeper levels.
+pub type CompressionPerLevel = PerLevel<Compression>;
 
-impl CompressionPerLevel {
+/// One choice for each level; the last one holds for all deeper levels. Never empty.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PerLevel<T>(Vec<T>);
+
+/// More levels than these cannot be told apart.
+const MAX_LEVELS: usize = 16;
+
+impl<T: Copy> PerLevel<T> {
     /// More levels than these cannot be told apart.
-    pub const MAX_LEVELS: usize = 16;
+    pub const MAX_LEVELS: usize = MAX_LEVELS;
 
-    /// One compression for each level from level 0 on, at least 1 and at most
-    /// [`MAX_LEVELS`](Self::MAX_LEVELS) of them; `None` otherwise.
-    pub fn new(levels: Vec<Compression>) -> Option<Self> {
-        (1..=Self::MAX_LEVELS).contains(&levels.len()).then_some(CompressionPerLevel(levels))
+    /// One choice for each level from level 0 on, at least 1 and at most [`MAX_LEVELS`](Self::MAX_LEVELS) of them;
+    /// `None` otherwise.
+    pub fn new(levels: Vec<T>) -> Option<Self> {
+        (1..=MAX_LEVELS).contains(&levels.len()).then_some(PerLevel(levels))
     }
 
-    /// The same compression for all levels.
-    pub fn uniform(compression: Compression) -> Self {
-        CompressionPerLevel(vec![compression])
+    /// The same for all levels.
+    pub fn uniform(choice: T) -> Self {
+        PerLevel(vec![choice])
     }
 
-    /// The compression of `level`.
-    pub fn at(&self, level: usize) -> Compression {
+    /// One choice for the levels above `level` (those with smaller numbers), another for it and all below.
+    pub fn split(level: usize, above: T, below: T) -> Self {
+        let mut levels = vec![above; level.min(MAX_LEVELS - 1)];
+        levels.push(below);
+        PerLevel(levels)
+    }
+
+    /// The choice for `level`.
+    pub fn at(&self, level: usize) -> T {
         self.0[level.min(self.0.len() - 1)]
     }
 
     /// The levels that were named.
-    pub fn as_slice(&self) -> &[Compression] {
+    pub fn as_slice(&self) -> &[T] {
         &self.0
+    }
+}
+
+impl<T: Copy> From<T> for PerLevel<T> {
+    fn from(choice: T) -> Self {
+        PerLevel::uniform(choice)
     }
 }
 

@@ -71,6 +71,12 @@ counters! {
         filter_negatives,
         /// Table filters that said "maybe" of a key that was not there.
         false_positives,
+        /// Table filters asked by iterators, for a range of keys.
+        range_probes,
+        /// Those that said "nothing there", or nothing before some later key.
+        range_negatives,
+        /// Those that let a table be opened that had nothing within the iterator's bounds.
+        range_false_positives,
         /// Runs whose data was searched by a point lookup.
         runs_searched,
         /// Data blocks touched, wherever they came from.

@@ -112,7 +112,8 @@ impl Iter {
             Tables::Of(version.clone()),
             CursorOptions::default(),
             version.runs.len() + 1 + self.context.view.sealed.len(),
-        );
+        )
+        .within(&self.bounds.start, self.bounds.end.as_deref());
         for slot in self.context.view.memtables().filter(|slot| !slot.memtable.is_empty()) {
             cursor.add_memtable(slot.memtable.cursor());
         }

@@ -6,6 +6,7 @@ mod get;
 mod iter;
 pub(crate) mod merge;
 mod multi;
+pub(crate) mod run_cursor;
 
 pub use cost::ReadCost;
 pub(crate) use cost::ReadCounters;

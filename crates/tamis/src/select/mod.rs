@@ -7,14 +7,14 @@
 //! # Contract
 //!
 //! * No false negative: a table of the version that holds a version of the key is always among the candidates
-//!   of its run. Debug builds check every rejection against the data.
+//!   of its run, and a table that holds a version of any key in a range is not denied it. Debug builds check every rejection against the data.
 //! * A selector belongs to one version and is immutable once published; any thread may call it.
 
 use std::fmt::Debug;
 use std::ops::Range;
 
 use smallvec::SmallVec;
-use tamis_filter::{Digest, IndependentDigests};
+use tamis_filter::{Digest, IndependentDigests, KeyRange, Next};
 
 use crate::key::prefix_of;
 use crate::read::ReadCost;
@@ -130,4 +130,24 @@ pub(crate) trait RunSelector: Send + Sync + Debug {
 
     /// Starts fetching what [`select`](RunSelector::select) will look at, for batches of keys.
     fn prefetch(&self, version: &Version, probe: &Probe<'_>, digest: Digest, runs: Range<usize>);
+
+    /// What is known of the first key at or after `from` that `table` (its number within the version) holds, of
+    /// interest only if it lies before `end`.
+    fn next(
+        &self,
+        version: &Version,
+        table: usize,
+        from: &[u8],
+        end: Option<&[u8]>,
+        cost: &mut ReadCost,
+    ) -> Next<Vec<u8>>;
+
+    /// Whether `table` may hold a key in `range`; `None` if nothing is known.
+    fn may_hold(
+        &self,
+        version: &Version,
+        table: usize,
+        range: KeyRange<'_>,
+        cost: &mut ReadCost,
+    ) -> Option<bool>;
 }

@@ -1,14 +1,16 @@
 //! The first selector: one filter per table.
 
-use std::ops::Range;
+use std::ops::{Bound, Range};
 use std::sync::Arc;
 
-use tamis_filter::{BlockedBloom, BloomScheme, Digest, PointFilter, probe_selected};
+use tamis_filter::{
+    BlockedBloom, BloomScheme, Digest, Filter, KeyRange, Next, PointFilter, RangeFilter, probe_selected,
+};
 
 use crate::key::MAX_SEQNO;
 use crate::read::ReadCost;
 use crate::select::{Candidate, Candidates, MAX_STEP, Probe, RunSelector};
-use crate::table::TableLookup;
+use crate::table::{CursorOptions, TableCursor, TableLookup};
 use crate::tree::open_table::{OpenTable, TableFilter};
 use crate::tree::version::Version;
 
@@ -25,7 +27,7 @@ pub(crate) struct TableFilters {
 impl TableFilters {
     pub(crate) fn new(tables: &[Arc<OpenTable>]) -> Self {
         let blocked = tables.iter().map(|t| match &t.filter {
-            TableFilter::Pinned(PointFilter::BlockedBloom(filter)) => Some(filter.clone()),
+            TableFilter::Pinned(Filter::Point(PointFilter::BlockedBloom(filter))) => Some(filter.clone()),
             _ => None,
         });
         TableFilters { blocked: blocked.collect::<Option<Vec<_>>>().unwrap_or_default() }
@@ -67,14 +69,76 @@ impl RunSelector for TableFilters {
     }
 
     fn prefetch(&self, version: &Version, probe: &Probe<'_>, digest: Digest, runs: Range<usize>) {
-        if self.blocked.is_empty() {
-            return;
-        }
         for run in runs {
-            if let Some(table) = version.table_for(&version.runs[run], probe.key, probe.prefix) {
-                self.blocked[table].prefetch(digest);
+            let Some(table) = version.table_for(&version.runs[run], probe.key, probe.prefix) else {
+                continue;
+            };
+            match self.blocked.get(table) {
+                Some(filter) => filter.prefetch(digest),
+                None => prefetch_pinned(&version.tables[table], digest),
             }
         }
+    }
+
+    fn next(
+        &self,
+        version: &Version,
+        table: usize,
+        from: &[u8],
+        end: Option<&[u8]>,
+        cost: &mut ReadCost,
+    ) -> Next<Vec<u8>> {
+        let table = &version.tables[table];
+        let next = table.with_filter(|filter| match filter {
+            Filter::Point(_) => Next::Unknown,
+            Filter::Range(filter) => {
+                cost.range_probes += 1;
+                let range =
+                    KeyRange::new(Bound::Included(from), end.map_or(Bound::Unbounded, Bound::Excluded));
+                if end.is_some() && !filter.contains_range(range) { Next::Nothing } else { filter.next(from) }
+            }
+        });
+        let next = next.unwrap_or(Next::Unknown);
+        let negative = match &next {
+            Next::Nothing => true,
+            Next::NotBelow(key) => key[..] > *from,
+            Next::Unknown => false,
+        };
+        cost.range_negatives += u64::from(negative);
+        match &next {
+            Next::Nothing => check_gap(table, Bound::Included(from), end),
+            Next::NotBelow(key) => check_gap(table, Bound::Included(from), Some(key)),
+            Next::Unknown => {}
+        }
+        next
+    }
+
+    fn may_hold(
+        &self,
+        version: &Version,
+        table: usize,
+        range: KeyRange<'_>,
+        cost: &mut ReadCost,
+    ) -> Option<bool> {
+        let table = &version.tables[table];
+        let answer = table.with_filter(|filter| match filter {
+            Filter::Point(_) => None,
+            Filter::Range(filter) => Some(filter.contains_range(range)),
+        });
+        let maybe = answer.flatten()?;
+        cost.range_probes += 1;
+        cost.range_negatives += u64::from(!maybe);
+        if !maybe && let Bound::Excluded(end) = range.end {
+            check_gap(table, range.start, Some(end));
+        }
+        Some(maybe)
+    }
+}
+
+/// Asks the cache for what the filter of a table will look at first.
+fn prefetch_pinned(table: &OpenTable, digest: Digest) {
+    if let TableFilter::Pinned(Filter::Point(filter)) = &table.filter {
+        filter.prefetch(digest);
     }
 }
 
@@ -86,9 +150,18 @@ fn select_one_by_one(
     out: &mut Candidates,
     cost: &mut ReadCost,
 ) {
+    let (mut tables, mut places, mut count) = ([0usize; MAX_STEP], [0usize; MAX_STEP], 0);
+    let shared = probe.sharing().then(|| probe.digest_for_filter(cost));
     for run in runs {
         let Some(table) = version.table_for(&version.runs[run], probe.key, probe.prefix) else { continue };
-        let answer = ask(&version.tables[table], probe, cost);
+        if let Some(digest) = shared {
+            prefetch_pinned(&version.tables[table], digest);
+        }
+        (tables[count], places[count]) = (table, run);
+        count += 1;
+    }
+    for (&table, &run) in tables[..count].iter().zip(&places) {
+        let answer = version.tables[table].with_filter(|filter| ask_filter(filter, probe, cost));
         if let Some(maybe) = answer {
             cost.filter_probes += 1;
             cost.filter_negatives += u64::from(!maybe);
@@ -101,26 +174,19 @@ fn select_one_by_one(
     }
 }
 
-/// The answer of a table's filter; `None` if it has none that can be used.
-fn ask(table: &OpenTable, probe: &mut Probe<'_>, cost: &mut ReadCost) -> Option<bool> {
-    match &table.filter {
-        TableFilter::None | TableFilter::Damaged => None,
-        TableFilter::Pinned(filter) => Some(ask_filter(filter, probe, cost)),
-        TableFilter::Cached => {
-            let filter = table.cached_filter()?;
-            Some(ask_filter(&filter, probe, cost))
-        }
-    }
-}
-
 /// The answer of one filter, whatever digests its kind takes.
-pub(crate) fn ask_filter(filter: &PointFilter, probe: &mut Probe<'_>, cost: &mut ReadCost) -> bool {
+pub(crate) fn ask_filter(filter: &Filter, probe: &mut Probe<'_>, cost: &mut ReadCost) -> bool {
     match filter {
-        PointFilter::Bloom(bloom) if bloom.scheme() == BloomScheme::Independent => {
+        Filter::Point(PointFilter::Bloom(bloom)) if bloom.scheme() == BloomScheme::Independent => {
             // A filter that asks for more digests than there can be is damaged: it may not deny anything.
             bloom.contains_independent(probe.independent(bloom.probes(), cost)).unwrap_or(true)
         }
-        _ => filter.contains(probe.digest_for_filter(cost)),
+        Filter::Point(filter) => filter.contains(probe.digest_for_filter(cost)),
+        Filter::Range(filter @ RangeFilter::Surf(_)) => {
+            filter.contains_key(probe.key, probe.digest_for_filter(cost))
+        }
+        // The others look at the key alone.
+        Filter::Range(filter) => filter.contains_key(probe.key, Digest::from_u64(0)),
     }
 }
 
@@ -135,6 +201,25 @@ fn check_rejection(version: &Version, table: usize, key: &[u8]) {
                 matches!(found, TableLookup::Absent),
                 "the filter of table {} denies a key that it holds: {key:?}",
                 table.meta.id
+            );
+        }
+    }
+}
+
+/// The same for ranges: the table has nothing from `start` up to `end`.
+fn check_gap(table: &OpenTable, start: Bound<&[u8]>, end: Option<&[u8]>) {
+    if cfg!(debug_assertions) {
+        let start = match start {
+            Bound::Included(key) | Bound::Excluded(key) => key,
+            Bound::Unbounded => &[],
+        };
+        let mut cursor = TableCursor::new(table.table.clone(), CursorOptions::default());
+        if cursor.seek(start, MAX_SEQNO).is_ok() && cursor.valid() {
+            assert!(
+                end.is_some_and(|end| cursor.key() >= end),
+                "the filter of table {} denies {:?} between {start:?} and {end:?}",
+                table.meta.id,
+                cursor.key()
             );
         }
     }

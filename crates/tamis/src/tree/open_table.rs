@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-use tamis_filter::{FilterError, PointFilter};
+use tamis_filter::{Filter, FilterError};
 
 use crate::cache::{BlockCache, CacheEntry};
 use crate::error::StorageError;
@@ -16,16 +16,20 @@ use crate::tree::meta::TableMeta;
 use crate::tree::tombstones::Tombstones;
 
 /// The filter of one table as the read path finds it.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one per open table; a box would be one more cache miss a probe"
+)]
 #[derive(Debug)]
 pub(crate) enum TableFilter {
     /// The table was built without one.
     None,
     /// Held in memory as long as the table is open.
-    Pinned(PointFilter),
+    Pinned(Filter),
     /// Fetched through the block cache when asked for.
     Cached,
-    /// Its bytes are damaged: the table is read without it.
-    Damaged,
+    /// Its bytes are damaged, or of a kind that this version does not know: the table is read without it.
+    Unusable,
 }
 
 /// Files that nobody needs any more, waiting to be removed by a background thread: removing a file may block,
@@ -57,6 +61,8 @@ pub(crate) struct OpenTable {
     cache: Option<Arc<BlockCache>>,
     garbage: Arc<Garbage>,
     obsolete: AtomicBool,
+    /// A filter that is not pinned turned out to be unusable. Only ever set; nothing else depends on it.
+    unusable: AtomicBool,
 }
 
 impl OpenTable {
@@ -86,7 +92,7 @@ impl OpenTable {
                 Ok(filter) => TableFilter::Pinned(filter),
                 Err(why) => {
                     log::warn!("{}: reading without its filter: {why}", path.display());
-                    TableFilter::Damaged
+                    TableFilter::Unusable
                 }
             },
         };
@@ -99,7 +105,8 @@ impl OpenTable {
             };
         let cache = config.cache.clone();
         let (garbage, obsolete) = (garbage.clone(), AtomicBool::new(false));
-        Ok(Arc::new(OpenTable { meta, table, filter, tombstones, path, cache, garbage, obsolete }))
+        let unusable = AtomicBool::new(matches!(filter, TableFilter::Unusable));
+        Ok(Arc::new(OpenTable { meta, table, filter, tombstones, path, cache, garbage, obsolete, unusable }))
     }
 
     /// Lets the file be removed once nobody holds the table. Called when a durable version no longer names it.
@@ -107,8 +114,26 @@ impl OpenTable {
         self.obsolete.store(true, Relaxed);
     }
 
-    /// The filter of a table whose filter is not pinned, through the block cache; `None` if it is damaged.
-    pub(crate) fn cached_filter(&self) -> Option<Arc<PointFilter>> {
+    /// Whether the table has a filter that cannot be used, as far as is known.
+    pub(crate) fn filter_is_unusable(&self) -> bool {
+        self.unusable.load(Relaxed)
+    }
+
+    /// Applies `ask` to the filter; `None` if there is none that can be used.
+    #[inline]
+    pub(crate) fn with_filter<T>(&self, ask: impl FnOnce(&Filter) -> T) -> Option<T> {
+        match &self.filter {
+            TableFilter::None | TableFilter::Unusable => None,
+            TableFilter::Pinned(filter) => Some(ask(filter)),
+            TableFilter::Cached => self.cached_filter().map(|filter| ask(&filter)),
+        }
+    }
+
+    /// The filter of a table whose filter is not pinned, through the block cache; `None` if it cannot be used.
+    fn cached_filter(&self) -> Option<Arc<Filter>> {
+        if self.filter_is_unusable() {
+            return None;
+        }
         let cache = self.cache.as_ref()?;
         let key = self.table.filter_cache_key();
         if let Some(filter) = cached(cache.get(key)) {
@@ -121,8 +146,15 @@ impl OpenTable {
                 cache.insert(key, CacheEntry::Filter(filter.clone(), bytes));
                 Some(filter)
             }
-            Err(why) => {
+            // What could not be read now may be readable later; what could not be understood stays so.
+            Err(FilterLoadError::Storage(StorageError::Io(why))) => {
                 log::warn!("{}: reading without its filter: {why}", self.path.display());
+                None
+            }
+            Err(why) => {
+                if !self.unusable.swap(true, Relaxed) {
+                    log::warn!("{}: reading without its filter from now on: {why}", self.path.display());
+                }
                 None
             }
         }
@@ -137,7 +169,7 @@ impl OpenTable {
     }
 }
 
-fn cached(entry: Option<CacheEntry>) -> Option<Arc<PointFilter>> {
+fn cached(entry: Option<CacheEntry>) -> Option<Arc<Filter>> {
     match entry? {
         CacheEntry::Filter(filter, _) => filter.downcast().ok(),
         _ => None,
@@ -155,15 +187,83 @@ pub(crate) enum FilterLoadError {
     Missing,
 }
 
-pub(crate) fn read_filter(table: &Table) -> Result<PointFilter, FilterLoadError> {
+pub(crate) fn read_filter(table: &Table) -> Result<Filter, FilterLoadError> {
     let bytes = table.filter_bytes()?.ok_or(FilterLoadError::Missing)?;
-    Ok(PointFilter::open(&bytes)?)
+    Ok(Filter::open(&bytes)?)
 }
 
 impl Drop for OpenTable {
     fn drop(&mut self) {
         if *self.obsolete.get_mut() {
             self.garbage.push(std::mem::take(&mut self.path));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use tamis_filter::{BlockedBloom, Digest, PointFilter};
+
+    use super::*;
+    use crate::io::{MemFs, Usage};
+    use crate::key::{KeyEnd, Kind};
+    use crate::table::{ExtraProperties, TableBuilder, TableOptions};
+    use crate::tree::epochs::EpochMap;
+
+    const KEY: &[u8] = b"key";
+
+    /// A table of one key with these bytes for a filter.
+    fn table(filter: Vec<u8>, pin_metadata: bool) -> Arc<OpenTable> {
+        let (fs, dir) = (MemFs::new(), Path::new("/t"));
+        fs.create_dir_all(dir).unwrap();
+        let path = table_path(dir, 1);
+        let file = fs.create(&path, Usage::Table).unwrap();
+        let mut builder = TableBuilder::new(file, path, TableOptions::default());
+        builder.add(KEY, Digest::of(KEY), 5, Kind::Put, b"value").unwrap();
+        let finished = builder.finish(Some(filter), None, ExtraProperties::default()).unwrap();
+        let meta = TableMeta {
+            id: 1,
+            file_bytes: finished.file_bytes,
+            smallest: KEY.into(),
+            largest: KeyEnd::Included(KEY.into()),
+            entries: 1,
+            deletes: 0,
+            range_tombstones: 0,
+            raw_bytes: 8,
+            min_seq: 5,
+            max_seq: 5,
+            epochs: EpochMap::flush(KEY.into(), 1),
+        };
+        let cache = Some(Arc::new(BlockCache::new(1 << 20, 4096)));
+        let config = ReaderConfig { cache, pin_metadata, ..ReaderConfig::default() };
+        OpenTable::open(&fs, dir, Arc::new(meta), &config, &Arc::default()).unwrap()
+    }
+
+    #[test]
+    fn a_filter_of_an_unknown_or_newer_kind_is_done_without() {
+        let good = PointFilter::from(BlockedBloom::build(&[Digest::of(KEY)], 10.0, 1).unwrap()).to_bytes();
+        let with = |at_from_end: usize, value: u8| {
+            let mut bytes = good.clone();
+            let at = bytes.len() - at_from_end;
+            bytes[at] = value;
+            let body = bytes.len() - 8;
+            let checksum = xxhash_rust::xxh3::xxh3_64(&bytes[..body]).to_le_bytes();
+            bytes[body..].copy_from_slice(&checksum);
+            bytes
+        };
+        for pin_metadata in [true, false] {
+            let usable = table(good.clone(), pin_metadata);
+            assert_eq!(usable.with_filter(|_| ()), Some(()));
+            assert!(!usable.filter_is_unusable());
+            // The kind, the version, no filter at all.
+            for bytes in [with(15, 200), with(13, 2), b"something else".to_vec()] {
+                let table = table(bytes, pin_metadata);
+                assert_eq!(table.with_filter(|_| ()), None);
+                assert!(table.filter_is_unusable(), "and statistics can tell");
+                assert_eq!(table.with_filter(|_| ()), None);
+            }
         }
     }
 }

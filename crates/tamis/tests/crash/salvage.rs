@@ -139,7 +139,7 @@ fn a_table_whose_filter_is_damaged_is_read_without_it() {
     }
     db.compact().unwrap();
     let expected = keys(&db);
-    assert_eq!(db.stats().keyspaces[0].tables_without_filter, 0);
+    assert_eq!(db.stats().keyspaces[0].tables_with_unusable_filter, 0);
     db.close().unwrap();
     let table = fs.files().into_iter().find(|(path, _)| path.extension() == Some("tam".as_ref())).unwrap();
     let mut without_filter = 0;
@@ -147,7 +147,7 @@ fn a_table_whose_filter_is_damaged_is_read_without_it() {
         let fs = fs.after_crash(CrashMode::KeepAll);
         fs.corrupt(&table.0, at, 0x10).unwrap();
         let Ok(db) = lab::open(&fs) else { continue };
-        if db.stats().keyspaces[0].tables_without_filter == 1 {
+        if db.stats().keyspaces[0].tables_with_unusable_filter == 1 {
             without_filter += 1;
             assert_eq!(keys(&db), expected);
             assert!((0..300).all(

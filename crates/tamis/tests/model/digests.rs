@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use tamis::io::MemFs;
-use tamis::{BloomHashing, Db, FilterPolicy, Options};
+use tamis::{BloomHashing, Db, FilterChoice, Options};
 use tamis_filter::digest::computed_on_this_thread;
 
 const KEYS: u32 = 20;
@@ -46,19 +46,14 @@ fn check(db: &Db, runs: u32, what: &str) {
 
 #[test]
 fn a_read_computes_one_digest_per_key_and_an_iterator_none() {
-    use BloomHashing::{Double, Rotation};
-    for filter in [
-        FilterPolicy::None,
-        FilterPolicy::BlockedBloom,
-        FilterPolicy::Bloom(Rotation),
-        FilterPolicy::Bloom(Double),
-    ] {
+    let independent = FilterChoice::Bloom(BloomHashing::Independent);
+    for filter in FilterChoice::all().filter(|filter| *filter != independent) {
         for pin_metadata in [true, false] {
             for memtable_filter in [true, false] {
                 let mut options =
                     Options { file_system: Some(Arc::new(MemFs::new())), pin_metadata, ..Options::default() };
                 options.keyspace.auto_compaction = false;
-                options.keyspace.filter = filter;
+                options.keyspace.filter = filter.into();
                 options.keyspace.memtable_filter = memtable_filter;
                 let db = Db::open("/db", options).expect("opening");
                 for runs in 1..=40 {
@@ -85,12 +80,12 @@ fn a_read_computes_one_digest_per_key_and_an_iterator_none() {
 #[test]
 fn without_sharing_every_filter_costs_digests() {
     for (hash_sharing, filter) in
-        [(false, FilterPolicy::BlockedBloom), (true, FilterPolicy::Bloom(BloomHashing::Independent))]
+        [(false, FilterChoice::BlockedBloom), (true, FilterChoice::Bloom(BloomHashing::Independent))]
     {
         let mut options =
             Options { file_system: Some(Arc::new(MemFs::new())), hash_sharing, ..Options::default() };
         options.keyspace.auto_compaction = false;
-        options.keyspace.filter = filter;
+        options.keyspace.filter = filter.into();
         let db = Db::open("/db", options).expect("opening");
         for run in 0..5 {
             (0..KEYS).for_each(|i| db.put(key(i, run), "value").expect("a write"));

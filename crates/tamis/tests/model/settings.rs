@@ -1,18 +1,22 @@
 //! Options that make trees deep and tables many after a few writes.
 
 use proptest::prelude::*;
+use proptest::sample::select;
 use tamis::{
-    BloomHashing, ChecksumMode, Compression, CompressionPerLevel, FilterPolicy, KeyspaceOptions, Options,
+    ChecksumMode, Compression, CompressionPerLevel, FilterAllocation, FilterChoice, FilterPolicy,
+    KeyspaceOptions, Options,
 };
 
 pub(crate) fn filter() -> impl Strategy<Value = FilterPolicy> {
+    let choice = || prop_oneof![1 => Just(FilterChoice::BlockedBloom), 4 => select(all_filters())];
     prop_oneof![
-        3 => Just(FilterPolicy::BlockedBloom),
-        1 => Just(FilterPolicy::None),
-        1 => Just(FilterPolicy::Bloom(BloomHashing::Rotation)),
-        1 => Just(FilterPolicy::Bloom(BloomHashing::Double)),
-        1 => Just(FilterPolicy::Bloom(BloomHashing::Independent)),
+        2 => choice().prop_map(FilterPolicy::uniform),
+        1 => (1..3usize, choice(), choice()).prop_map(|(n, above, below)| FilterPolicy::split(n, above, below)),
     ]
+}
+
+fn all_filters() -> Vec<FilterChoice> {
+    FilterChoice::all().collect()
 }
 
 fn compression() -> impl Strategy<Value = CompressionPerLevel> {
@@ -37,11 +41,21 @@ pub(crate) fn keyspace(levels: usize) -> impl Strategy<Value = KeyspaceOptions> 
         compression(),
         filter(),
         prop_oneof![Just(0.5), Just(4.0), Just(10.0), Just(30.0)],
+        prop_oneof![3 => Just(FilterAllocation::Uniform), 1 => Just(FilterAllocation::Monkey)],
+        prop_oneof![Just(1u64), Just(64), Just(1 << 20)],
     );
     (shape, sizes, formats).prop_map(move |(shape, sizes, formats)| {
         let (level0_runs, slowdown, stop, size_ratio, max_memtables, auto_compaction) = shape;
         let (memtable_kib, table_kib, block_log, restart_interval) = sizes;
-        let (memtable_filter, block_hash_index, compression, filter, bits_per_key) = formats;
+        let (
+            memtable_filter,
+            block_hash_index,
+            compression,
+            filter,
+            bits_per_key,
+            filter_allocation,
+            filter_range,
+        ) = formats;
         KeyspaceOptions {
             memtable_bytes: memtable_kib << 10,
             table_bytes: table_kib << 10,
@@ -59,6 +73,9 @@ pub(crate) fn keyspace(levels: usize) -> impl Strategy<Value = KeyspaceOptions> 
             compression,
             filter,
             bits_per_key,
+            filter_allocation,
+            filter_range,
+            verify_filters: true,
         }
     })
 }

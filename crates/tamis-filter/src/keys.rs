@@ -1,0 +1,415 @@
+//! Keys and ranges of keys as range filters take them, and the order-preserving map from byte strings to integers.
+//!
+//! # The map
+//! A filter over integers sees a key as eight bytes, big-endian: those that follow the prefix common to all keys of
+//! the run, padded with zeros. The map is monotone but not one to one: keys that differ only after those eight bytes
+//! share a number, and so does a key with itself followed by zero bytes. Bounds are therefore widened to whole
+//! numbers; only where the lengths of the run's keys prove that nothing hides behind a number is an excluded bound
+//! kept out.
+
+use std::borrow::Cow;
+use std::ops::Bound;
+
+use crate::bits;
+use crate::error::FilterError;
+use crate::words::Words;
+
+/// A range of keys, in byte order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct KeyRange<'a> {
+    /// Where it starts.
+    pub start: Bound<&'a [u8]>,
+    /// Where it ends.
+    pub end: Bound<&'a [u8]>,
+}
+
+impl<'a> KeyRange<'a> {
+    /// The whole key space.
+    pub const ALL: KeyRange<'static> = KeyRange { start: Bound::Unbounded, end: Bound::Unbounded };
+
+    /// The range between two bounds. A reversed range is an empty one.
+    pub const fn new(start: Bound<&'a [u8]>, end: Bound<&'a [u8]>) -> Self {
+        Self { start, end }
+    }
+
+    /// The keys from `first` to `last`, both included.
+    pub const fn closed(first: &'a [u8], last: &'a [u8]) -> Self {
+        Self { start: Bound::Included(first), end: Bound::Included(last) }
+    }
+
+    /// All keys from `first` on.
+    pub const fn from(first: &'a [u8]) -> Self {
+        Self { start: Bound::Included(first), end: Bound::Unbounded }
+    }
+
+    /// Whether no key can lie in the range: it is reversed, or a bound excludes the only key.
+    pub fn is_empty(&self) -> bool {
+        match (self.start, self.end) {
+            (Bound::Unbounded, Bound::Excluded(end)) => end.is_empty(),
+            (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
+            (Bound::Included(a), Bound::Included(b)) => a > b,
+            (Bound::Included(a) | Bound::Excluded(a), Bound::Included(b) | Bound::Excluded(b)) => a >= b,
+        }
+    }
+
+    /// Whether `key` lies in the range.
+    pub fn contains(&self, key: &[u8]) -> bool {
+        let after = match self.start {
+            Bound::Unbounded => true,
+            Bound::Included(start) => key >= start,
+            Bound::Excluded(start) => key > start,
+        };
+        after
+            && match self.end {
+                Bound::Unbounded => true,
+                Bound::Included(end) => key <= end,
+                Bound::Excluded(end) => key < end,
+            }
+    }
+}
+
+/// The smallest byte string above all that start with `prefix`: the excluded end of a prefix scan. `None` if there is
+/// none (the prefix is empty or all `ff`): the scan is unbounded.
+pub fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
+    let last = prefix.iter().rposition(|&byte| byte != u8::MAX)?;
+    let mut end = prefix[..=last].to_vec();
+    end[last] += 1;
+    Some(end)
+}
+
+/// Keys collected for a range filter, one after the other in one buffer. In any order; ascending is cheapest.
+#[derive(Clone, Default)]
+pub struct KeyList {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+    unsorted: bool,
+}
+
+impl KeyList {
+    /// No keys.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a key.
+    pub fn push(&mut self, key: &[u8]) {
+        self.unsorted |= self.last().is_some_and(|last| last >= key);
+        self.bytes.extend_from_slice(key);
+        self.ends.push(self.bytes.len());
+    }
+
+    /// Number of keys.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// Key `at`.
+    ///
+    /// # Panics
+    /// If there are not that many.
+    pub fn get(&self, at: usize) -> &[u8] {
+        let start = if at == 0 { 0 } else { self.ends[at - 1] };
+        &self.bytes[start..self.ends[at]]
+    }
+
+    /// The first key pushed.
+    pub fn first(&self) -> Option<&[u8]> {
+        (!self.is_empty()).then(|| self.get(0))
+    }
+
+    /// The last key pushed.
+    pub fn last(&self) -> Option<&[u8]> {
+        self.len().checked_sub(1).map(|at| self.get(at))
+    }
+
+    /// All keys as they were pushed.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> + Clone {
+        (0..self.len()).map(|at| self.get(at))
+    }
+
+    /// Bytes held.
+    pub fn memory_bytes(&self) -> usize {
+        self.bytes.capacity() + self.ends.capacity() * size_of::<usize>()
+    }
+
+    /// The keys in strictly ascending order, without duplicates. Free if they were pushed so.
+    pub fn sorted(&self) -> Cow<'_, KeyList> {
+        if !self.unsorted {
+            return Cow::Borrowed(self);
+        }
+        let mut order: Vec<&[u8]> = self.iter().collect();
+        order.sort_unstable();
+        order.dedup();
+        Cow::Owned(order.into_iter().collect())
+    }
+}
+
+impl<'k> FromIterator<&'k [u8]> for KeyList {
+    fn from_iter<I: IntoIterator<Item = &'k [u8]>>(keys: I) -> Self {
+        let mut list = KeyList::new();
+        keys.into_iter().for_each(|key| list.push(key));
+        list
+    }
+}
+
+impl std::fmt::Debug for KeyList {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} keys", self.len())
+    }
+}
+
+/// Lengths beyond this are all alike to the map: more than the eight bytes it sees.
+const LONG: usize = 9;
+/// A longer common prefix is cut here: it must fit a byte string of reasonable size in every filter.
+const MAX_PREFIX: usize = 1024;
+
+/// The map from the byte strings of one run to integers. See the module.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KeyMap {
+    prefix: Box<[u8]>,
+    /// Lengths of the shortest and longest key after the prefix, at most [`LONG`].
+    shortest: u8,
+    longest: u8,
+}
+
+/// Where a key lies as seen from a run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// Before every key that starts with the run's common prefix.
+    Below,
+    /// Among them, at this number.
+    At(u64),
+    /// After them.
+    Above,
+}
+
+impl KeyMap {
+    /// The map for integers written as eight big-endian bytes: every key is its own number.
+    pub fn integers() -> Self {
+        KeyMap { prefix: Box::default(), shortest: 8, longest: 8 }
+    }
+
+    /// The map for `keys`, which must be in ascending order.
+    pub fn of(keys: &KeyList) -> Self {
+        let (Some(first), Some(last)) = (keys.first(), keys.last()) else { return Self::integers() };
+        let common = first.iter().zip(last).take_while(|(a, b)| a == b).count();
+        // Of a single key the last eight bytes stay for the number, or it would tell nothing.
+        let common = if keys.len() == 1 { common.saturating_sub(8) } else { common };
+        let common = common.min(MAX_PREFIX);
+        let lengths = keys.iter().map(|key| key.len().saturating_sub(common).min(LONG) as u8);
+        let (shortest, longest) =
+            lengths.fold((LONG as u8, 0), |(shortest, longest), n| (shortest.min(n), longest.max(n)));
+        KeyMap { prefix: first[..common].into(), shortest, longest }
+    }
+
+    /// Where `key` lies.
+    #[inline]
+    pub fn place(&self, key: &[u8]) -> Place {
+        match key.strip_prefix(&*self.prefix) {
+            Some(rest) => Place::At(number(rest)),
+            None if key < &*self.prefix => Place::Below,
+            None => Place::Above,
+        }
+    }
+
+    /// The numbers that a key in `range` can have, both ends included; `None` if no key of the run can lie in it.
+    #[inline]
+    pub fn numbers(&self, range: KeyRange<'_>) -> Option<(u64, u64)> {
+        if range.is_empty() {
+            return None;
+        }
+        let first = match range.start {
+            Bound::Unbounded => 0,
+            Bound::Included(key) | Bound::Excluded(key) => match self.place(key) {
+                Place::Below => 0,
+                Place::Above => return None,
+                // Only the excluded key itself has its number: it has eight bytes, and so has every key of the run.
+                Place::At(at) if matches!(range.start, Bound::Excluded(_)) && self.owns(key) => {
+                    at.checked_add(1)?
+                }
+                Place::At(at) => at,
+            },
+        };
+        let last = match range.end {
+            Bound::Unbounded => u64::MAX,
+            Bound::Included(key) | Bound::Excluded(key) => match self.place(key) {
+                Place::Below => return None,
+                Place::Above => u64::MAX,
+                // No key below the bound has its number: one that had would start with the bound's bytes, which are
+                // no more than the eight that each key has.
+                Place::At(at)
+                    if matches!(range.end, Bound::Excluded(_))
+                        && self.shortest >= 8
+                        && key.len() <= self.prefix.len() + 8 =>
+                {
+                    at.checked_sub(1)?
+                }
+                Place::At(at) => at,
+            },
+        };
+        (first <= last).then_some((first, last))
+    }
+
+    /// Whether `key`, which has the prefix, is the only key with its number that the run may hold.
+    fn owns(&self, key: &[u8]) -> bool {
+        self.shortest == 8 && self.longest == 8 && key.len() == self.prefix.len() + 8
+    }
+
+    /// The smallest byte string whose number is `at` and that starts with the run's prefix: no key of the run with
+    /// this number or a higher one is below it.
+    pub fn key_at(&self, at: u64) -> Vec<u8> {
+        let mut key = self.prefix.to_vec();
+        let bytes = at.to_be_bytes();
+        // Every key of the run has at least `shortest` bytes; zeros at the end of a number may be padding.
+        let zeros = at.trailing_zeros() as usize / 8;
+        key.extend_from_slice(&bytes[..(8 - zeros.min(8)).max(usize::from(self.shortest.min(8)))]);
+        key
+    }
+
+    /// Words that [`KeyMap::write_to`] appends.
+    pub(crate) fn encoded_words(&self) -> usize {
+        self.prefix.len().div_ceil(8) + 1
+    }
+
+    /// Appends the prefix, padded with zeros, and one word: its length, and in bytes 4 and 5 the shortest and longest
+    /// rest. At the end of the payload, so that the filter's own words start at 0.
+    pub(crate) fn write_to(&self, words: &mut Vec<u64>) {
+        for chunk in self.prefix.chunks(8) {
+            let mut bytes = [0; 8];
+            bytes[..chunk.len()].copy_from_slice(chunk);
+            words.push(u64::from_le_bytes(bytes));
+        }
+        let lengths = u64::from(self.shortest) << 32 | u64::from(self.longest) << 40;
+        words.push(self.prefix.len() as u64 | lengths);
+    }
+
+    /// Reads what [`KeyMap::write_to`] appended.
+    pub(crate) fn read<W: Words>(words: &W) -> Result<Self, FilterError> {
+        let bad = FilterError::Corrupt("key map");
+        let at = words.count().checked_sub(1).ok_or(bad.clone())?;
+        let info = words.word(at);
+        let (len, shortest, longest) = (info & bits::mask(32), (info >> 32) as u8, (info >> 40) as u8);
+        if len > MAX_PREFIX as u64 || info >> 48 != 0 || usize::from(longest.max(shortest)) > LONG {
+            return Err(bad);
+        }
+        let len = len as usize;
+        let start = at.checked_sub(len.div_ceil(8)).ok_or(bad)?;
+        let mut prefix: Vec<u8> = (start..at).flat_map(|word| words.word(word).to_le_bytes()).collect();
+        prefix.truncate(len);
+        Ok(KeyMap { prefix: prefix.into(), shortest, longest })
+    }
+}
+
+/// The first eight bytes, big-endian, padded with zeros.
+#[inline]
+fn number(rest: &[u8]) -> u64 {
+    match rest.first_chunk::<8>() {
+        Some(bytes) => u64::from_be_bytes(*bytes),
+        None => {
+            let mut bytes = [0; 8];
+            bytes[..rest.len()].copy_from_slice(rest);
+            u64::from_be_bytes(bytes)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::words::Owned;
+
+    fn key() -> impl Strategy<Value = Vec<u8>> {
+        prop_oneof![
+            prop::collection::vec(prop_oneof![Just(0u8), Just(1), Just(255)], 0..11),
+            prop::collection::vec(any::<u8>(), 8),
+        ]
+    }
+
+    fn bound() -> impl Strategy<Value = Bound<Vec<u8>>> {
+        prop_oneof![key().prop_map(Bound::Included), key().prop_map(Bound::Excluded), Just(Bound::Unbounded)]
+    }
+
+    proptest! {
+        #[test]
+        fn numbers_cover_every_key_of_a_range(
+            mut keys in prop_oneof![
+                prop::collection::vec(key(), 1..8),
+                prop::collection::vec(prop::collection::vec(prop_oneof![Just(0u8), Just(1), Just(255)], 8), 1..8),
+            ],
+            prefix in prop::collection::vec(any::<u8>(), 0..4),
+            (start, end) in (bound(), bound()),
+            below in any::<bool>(),
+        ) {
+            keys.iter_mut().for_each(|key| { key.splice(0..0, prefix.iter().copied()); });
+            let put = |bound: Bound<Vec<u8>>| bound.map(|mut key| {
+                if !below { key.splice(0..0, prefix.iter().copied()); }
+                key
+            });
+            let (start, end) = (put(start), put(end));
+            let range = KeyRange::new(start.as_ref().map(|k| &k[..]), end.as_ref().map(|k| &k[..]));
+            let list: KeyList = keys.iter().map(|k| &k[..]).collect();
+            let list = list.sorted();
+            let map = KeyMap::of(&list);
+            let mut last = None;
+            for key in list.iter() {
+                let Place::At(at) = map.place(key) else { panic!("a key of the run is outside of it") };
+                prop_assert!(last <= Some(at));
+                last = Some(at);
+                prop_assert!(map.key_at(at) <= key.to_vec());
+                if range.contains(key) {
+                    let (first, last) = map.numbers(range).expect("a key lies in the range");
+                    prop_assert!(first <= at && at <= last);
+                }
+            }
+            let mut words = vec![7, 7];
+            map.write_to(&mut words);
+            prop_assert_eq!(words.len(), 2 + map.encoded_words());
+            let words: Owned = words.into();
+            prop_assert_eq!(KeyMap::read(&words).unwrap(), map);
+        }
+
+        #[test]
+        fn the_end_of_a_prefix_parts_it_from_what_follows(prefix in key(), key in key()) {
+            match prefix_end(&prefix) {
+                Some(end) => prop_assert_eq!(key.starts_with(&prefix), key >= prefix && key < end),
+                None => prop_assert!(key < prefix || key.starts_with(&prefix)),
+            }
+        }
+
+        #[test]
+        fn sorting_drops_duplicates(keys in prop::collection::vec(key(), 0..9)) {
+            let list: KeyList = keys.iter().map(|k| &k[..]).collect();
+            let mut expected = keys;
+            expected.sort();
+            expected.dedup();
+            prop_assert_eq!(list.sorted().iter().map(<[u8]>::to_vec).collect::<Vec<_>>(), expected);
+        }
+    }
+
+    #[test]
+    fn integers_keep_excluded_bounds_out() {
+        let map = KeyMap::integers();
+        let (a, b, last) = (5u64.to_be_bytes(), 9u64.to_be_bytes(), u64::MAX.to_be_bytes());
+        let numbers = |start, end| map.numbers(KeyRange::new(start, end));
+        assert_eq!(numbers(Bound::Excluded(&a[..]), Bound::Excluded(&b[..])), Some((6, 8)));
+        assert_eq!(numbers(Bound::Included(&b[..]), Bound::Included(&a[..])), None);
+        assert_eq!(numbers(Bound::Included(&a[..]), Bound::Excluded(&a[..])), None);
+        assert_eq!(numbers(Bound::Excluded(&last[..]), Bound::Unbounded), None);
+        assert_eq!(numbers(Bound::Unbounded, Bound::Excluded(&[])), None);
+    }
+
+    #[test]
+    fn hostile_maps_are_refused() {
+        for words in [vec![], vec![u64::MAX], vec![9], vec![1 << 47], vec![5_000; 2000]] {
+            let words: Owned = words.into();
+            assert!(KeyMap::read(&words).is_err());
+        }
+    }
+}

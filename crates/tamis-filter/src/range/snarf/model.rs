@@ -1,0 +1,46 @@
+//! The model of one segment: a line from its lower knot to its upper knot, in exact integer arithmetic.
+
+/// Positions that a segment can have at most: products with a scale of 64 bits must fit 128.
+pub(super) const MAX_POSITIONS: u64 = u32::MAX as u64;
+
+/// Maps offsets from a segment's lower knot, below `gap`, to positions below `positions`: monotonically, and alike on
+/// every machine.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Line {
+    /// Positions per integer, times `2^shift`.
+    slope: u64,
+    shift: u32,
+    last: u64,
+}
+
+impl Line {
+    /// The line for knots `gap` apart; `1 <= positions <= MAX_POSITIONS`. One division of 64 bits.
+    ///
+    /// The slope is `positions / gap`, rounded down, with `gap` cut to 32 bits and rounded up. So the last offset
+    /// stays below `positions`, and the line ends less than two positions (and a 2^-31 part) below where it should.
+    /// A gap that has no more integers than there are positions gives each its own.
+    #[inline(always)]
+    pub(super) fn new(gap: u64, positions: u64) -> Self {
+        let last = positions - 1;
+        if gap <= positions {
+            return Self { slope: 1, shift: 0, last };
+        }
+        let cut = 32u32.saturating_sub(gap.leading_zeros());
+        let slope = (positions << 32) / ((gap >> cut) + 1);
+        Self { slope, shift: 32 + cut, last }
+    }
+
+    /// The position of the integer at `offset`.
+    #[inline(always)]
+    pub(super) fn position(&self, offset: u64) -> u64 {
+        // Below `positions` for every offset below the gap; the minimum is for knots that are no knots.
+        let position = (u128::from(offset) * u128::from(self.slope)) >> self.shift;
+        (position as u64).min(self.last)
+    }
+
+    /// The smallest offset whose position is `position` or more.
+    pub(super) fn first_at(&self, position: u64) -> u64 {
+        let scaled = u128::from(position) << self.shift;
+        scaled.div_ceil(u128::from(self.slope).max(1)).try_into().unwrap_or(u64::MAX)
+    }
+}

@@ -1,0 +1,163 @@
+//! From the keys of a table to its filter, and how many bits that filter may have.
+
+use tamis_filter::{
+    BlockedBloomBuilder, Bloom, BloomScheme, Digest, Filter, FilterError, IndependentDigests, KeyList,
+    PointFilter, PointSpec, RangeFilter, RangeSpec, Verify, theory,
+};
+
+use crate::compaction::plan::{OutputRun, Plan};
+use crate::options::{BloomHashing, FilterAllocation, FilterChoice, KeyspaceOptions};
+use crate::tree::version::Version;
+
+/// Below this a filter costs more to ask than it saves: nine of ten absent keys pass it.
+const FEWEST_BITS: f64 = 0.25;
+
+/// What a filter needs of a table's keys, collected as they come: its size is known only when the table ends.
+#[derive(Debug)]
+pub(crate) struct FilterBuilder {
+    choice: FilterChoice,
+    bits_per_key: f64,
+    collected: Collected,
+}
+
+#[derive(Debug)]
+enum Collected {
+    Nothing,
+    Digests(BlockedBloomBuilder),
+    Independent(Vec<IndependentDigests>),
+    /// A range filter is made of the keys themselves.
+    Keys(KeyList),
+}
+
+impl FilterBuilder {
+    /// For a table at `level` whose filter may have `bits_per_key`.
+    pub(crate) fn new(options: &KeyspaceOptions, level: usize, bits_per_key: f64) -> Self {
+        let choice = options.filter.at(level);
+        let collected = match choice {
+            FilterChoice::None => Collected::Nothing,
+            _ if bits_per_key < FEWEST_BITS => Collected::Nothing,
+            FilterChoice::Bloom(BloomHashing::Independent) => Collected::Independent(Vec::new()),
+            FilterChoice::Bloom(_)
+            | FilterChoice::BlockedBloom
+            | FilterChoice::Ribbon
+            | FilterChoice::Fuse
+            | FilterChoice::Xor
+            | FilterChoice::Cuckoo => Collected::Digests(BlockedBloomBuilder::new()),
+            FilterChoice::Surf(_)
+            | FilterChoice::Snarf
+            | FilterChoice::Rosetta
+            | FilterChoice::REncoder
+            | FilterChoice::Grafite => Collected::Keys(KeyList::new()),
+        };
+        FilterBuilder { choice, bits_per_key, collected }
+    }
+
+    /// Adds a key; keys come in ascending order, once for each of their versions.
+    #[inline]
+    pub(crate) fn add(&mut self, key: &[u8], digest: Digest) {
+        match &mut self.collected {
+            Collected::Nothing => {}
+            Collected::Digests(digests) => digests.add(digest),
+            Collected::Independent(keys) => {
+                keys.push(IndependentDigests::of(key, theory::optimal_probes(self.bits_per_key)));
+            }
+            Collected::Keys(keys) => {
+                if keys.last() != Some(key) {
+                    keys.push(key);
+                }
+            }
+        }
+    }
+
+    /// The filter. Each table has a salt of its own, so that false positives of tables asked with one digest
+    /// are independent.
+    pub(crate) fn finish(self, options: &KeyspaceOptions, salt: u64) -> Result<Option<Filter>, FilterError> {
+        let bits = self.bits_per_key;
+        let verify = if options.verify_filters { Verify::Yes } else { Verify::No };
+        let filter: Filter = match self.collected {
+            Collected::Nothing => return Ok(None),
+            Collected::Independent(keys) => {
+                let filter = Bloom::build_independent(keys.iter().copied(), bits, salt)?;
+                if verify == Verify::Yes {
+                    for key in &keys {
+                        if !filter.contains_independent(key)? {
+                            return Err(FilterError::SelfCheck);
+                        }
+                    }
+                }
+                PointFilter::from(filter).into()
+            }
+            Collected::Digests(keys) if self.choice == FilterChoice::BlockedBloom => {
+                let filter: PointFilter = keys.finish(bits, salt)?.into();
+                if verify == Verify::Yes {
+                    filter.check(keys.digests())?;
+                }
+                filter.into()
+            }
+            Collected::Digests(keys) => {
+                let spec = match self.choice {
+                    FilterChoice::Bloom(BloomHashing::Double) => PointSpec::Bloom(BloomScheme::DoubleHashing),
+                    FilterChoice::Ribbon => PointSpec::Ribbon,
+                    FilterChoice::Fuse => PointSpec::BinaryFuse,
+                    FilterChoice::Xor => PointSpec::Xor,
+                    FilterChoice::Cuckoo => PointSpec::Cuckoo,
+                    _ => PointSpec::Bloom(BloomScheme::Rotation),
+                };
+                PointFilter::build(spec, keys.digests(), bits, salt, verify)?.into()
+            }
+            Collected::Keys(keys) => {
+                let spec = match self.choice {
+                    FilterChoice::Snarf => RangeSpec::Snarf,
+                    FilterChoice::Rosetta => RangeSpec::Rosetta { max_range: options.filter_range },
+                    FilterChoice::REncoder => RangeSpec::REncoder,
+                    FilterChoice::Surf(suffix) => RangeSpec::Surf(suffix),
+                    _ => RangeSpec::Grafite,
+                };
+                RangeFilter::build(spec, &keys, bits, salt, verify)?.into()
+            }
+        };
+        Ok(Some(filter))
+    }
+}
+
+/// Bits per key for the filter of a new table of `entries` entries in a run of its own: what a flush makes.
+pub(crate) fn bits_for_flush(options: &KeyspaceOptions, version: &Version, entries: u64) -> f64 {
+    match options.filter_allocation {
+        FilterAllocation::Uniform => options.bits_per_key,
+        FilterAllocation::Monkey => {
+            let mut runs: Vec<u64> = (0..version.runs.len()).map(|run| entries_of(version, run)).collect();
+            runs.push(entries);
+            last(theory::monkey(&runs, options.bits_per_key))
+        }
+    }
+}
+
+/// Bits per key for the filters of the tables that `plan` makes, from the runs as they will be after it.
+pub(crate) fn bits_for_plan(options: &KeyspaceOptions, version: &Version, plan: &Plan) -> f64 {
+    if options.filter_allocation == FilterAllocation::Uniform {
+        return options.bits_per_key;
+    }
+    let inputs: std::collections::HashSet<u64> = plan.tables().collect();
+    let (mut runs, mut output) = (Vec::new(), 0);
+    for run in &version.runs {
+        let tables = &version.tables[run.tables.clone()];
+        let (taken, kept): (Vec<_>, Vec<_>) = tables.iter().partition(|t| inputs.contains(&t.meta.id));
+        output += taken.iter().map(|t| t.meta.entries).sum::<u64>();
+        let kept = kept.iter().map(|t| t.meta.entries).sum::<u64>();
+        match plan.output {
+            OutputRun::Into(id) if id == run.id => output += kept,
+            _ if kept > 0 => runs.push(kept),
+            _ => {}
+        }
+    }
+    runs.push(output);
+    last(theory::monkey(&runs, options.bits_per_key))
+}
+
+fn entries_of(version: &Version, run: usize) -> u64 {
+    version.tables[version.runs[run].tables.clone()].iter().map(|t| t.meta.entries).sum()
+}
+
+fn last(bits: Vec<f64>) -> f64 {
+    bits.last().copied().unwrap_or(0.0)
+}

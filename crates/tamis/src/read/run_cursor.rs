@@ -1,0 +1,345 @@
+//! A cursor over the tables of one run, which it opens one at a time and as late as it can.
+//!
+//! Where the next version lies at or beyond some key without a block having been looked at (the next table's
+//! smallest key, or what a range filter says), the cursor is *parked* there: it takes part in a merge with that key,
+//! and its table is opened only when the merge has come so far. A run that has nothing to give up to the end of the
+//! iteration is then never opened.
+//!
+//! # Invariants
+//! * A parked key is a bound: no version of the run that the cursor has yet to give lies before it (behind it, when
+//!   moving backwards).
+//! * The bounds of the iteration hold for the cursor's whole life, so what they let it skip stays skipped rightly
+//!   when it is sought again.
+
+use std::ops::{Bound, Range};
+use std::sync::Arc;
+
+use tamis_filter::{KeyRange, Next};
+
+use crate::error::StorageError;
+use crate::key::{KeyEnd, MAX_SEQNO, SeqNo};
+use crate::read::ReadCost;
+use crate::table::{CursorOptions, TableCursor, TouchCounts};
+use crate::tree::open_table::OpenTable;
+use crate::tree::version::Version;
+
+/// The tables that the run cursors of one merge walk over.
+#[derive(Debug)]
+pub(crate) enum Tables {
+    /// Those of a version, whose filters may be asked.
+    Of(Arc<Version>),
+    List(Vec<Arc<OpenTable>>),
+}
+
+/// What all run cursors of a merge have in common.
+#[derive(Debug)]
+pub(crate) struct RunContext {
+    pub(crate) tables: Tables,
+    pub(crate) options: CursorOptions,
+    /// Nothing before `start` or from `end` on is ever asked for.
+    pub(crate) start: Vec<u8>,
+    pub(crate) end: Option<Vec<u8>>,
+}
+
+impl RunContext {
+    fn all(&self) -> &[Arc<OpenTable>] {
+        match &self.tables {
+            Tables::Of(version) => &version.tables,
+            Tables::List(tables) => tables,
+        }
+    }
+
+    /// Whether the iteration ends before `key`.
+    pub(crate) fn ends_before(&self, key: &[u8]) -> bool {
+        self.end.as_deref().is_some_and(|end| key >= end)
+    }
+
+    /// What the filter of `table` knows of the versions from `from` on.
+    fn next(&self, table: usize, from: &[u8], cost: &mut ReadCost) -> Next<Vec<u8>> {
+        let Tables::Of(version) = &self.tables else { return Next::Unknown };
+        version.selector.next(version, table, from, self.end.as_deref(), cost)
+    }
+
+    /// Whether the filter of `table` says that it has nothing from the start up to `before`.
+    fn denies_before(&self, table: usize, before: &[u8], cost: &mut ReadCost) -> bool {
+        let Tables::Of(version) = &self.tables else { return false };
+        let range = KeyRange::new(Bound::Included(&self.start), Bound::Excluded(before));
+        version.selector.may_hold(version, table, range, cost) == Some(false)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Position {
+    /// Nothing left in this direction.
+    Done,
+    /// At this table, at or beyond `parked_key`.
+    Parked(usize),
+    /// In the table that is open.
+    Open,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct RunCursor {
+    tables: Range<usize>,
+    position: Position,
+    parked_key: Vec<u8>,
+    /// The table that `cursor` is over.
+    at: usize,
+    cursor: Option<TableCursor>,
+    /// What cursors over earlier tables touched.
+    touched: TouchCounts,
+    cost: ReadCost,
+    /// Whether a filter let the table that is being opened pass.
+    filtered: bool,
+}
+
+impl RunCursor {
+    /// Over a stretch of the merge's tables, not empty.
+    pub(crate) fn new(tables: Range<usize>) -> Self {
+        RunCursor {
+            at: tables.start,
+            tables,
+            position: Position::Done,
+            parked_key: Vec::new(),
+            cursor: None,
+            touched: TouchCounts::default(),
+            cost: ReadCost::default(),
+            filtered: false,
+        }
+    }
+
+    /// Whether there is a position; it may be a parked one.
+    pub(crate) fn valid(&self) -> bool {
+        self.position != Position::Done
+    }
+
+    pub(crate) fn is_parked(&self) -> bool {
+        matches!(self.position, Position::Parked(_))
+    }
+
+    /// The key at the position; for a parked one the bound.
+    #[inline]
+    pub(crate) fn key(&self) -> &[u8] {
+        match self.position {
+            Position::Parked(_) => &self.parked_key,
+            _ => self.current().key(),
+        }
+    }
+
+    /// The sequence number at the position. A parked position comes before all versions of its key: first of all
+    /// forwards, and backwards, where the oldest comes first, as if it were older than any.
+    #[inline]
+    pub(crate) fn seq(&self, backward: bool) -> SeqNo {
+        match self.position {
+            Position::Parked(_) if backward => 0,
+            Position::Parked(_) => MAX_SEQNO,
+            _ => self.current().seq(),
+        }
+    }
+
+    /// The open table's cursor; for positions that are not parked.
+    #[inline]
+    pub(crate) fn current(&self) -> &TableCursor {
+        self.cursor.as_ref().expect("a position in an open table")
+    }
+
+    fn open(&mut self, context: &RunContext, table: usize) -> &mut TableCursor {
+        if self.at != table || self.cursor.is_none() {
+            self.retire();
+            self.at = table;
+            self.cursor = Some(TableCursor::new(context.all()[table].table.clone(), context.options));
+        }
+        self.cursor.as_mut().expect("just opened")
+    }
+
+    fn retire(&mut self) {
+        if let Some(mut cursor) = self.cursor.take() {
+            self.touched.add(&cursor.take_counts());
+        }
+    }
+
+    /// Adds what was touched since this was last asked to `cost`.
+    pub(crate) fn drain_cost(&mut self, cost: &mut ReadCost) {
+        if let Some(cursor) = &mut self.cursor {
+            self.touched.add(&cursor.take_counts());
+        }
+        cost.add_touched(&std::mem::take(&mut self.touched));
+        *cost = *cost + std::mem::take(&mut self.cost);
+    }
+
+    fn park(&mut self, table: usize, key: &[u8]) {
+        self.parked_key.clear();
+        self.parked_key.extend_from_slice(key);
+        self.position = Position::Parked(table);
+    }
+
+    /// Parks at the first table from `table` on, if the iteration gets there.
+    fn park_at_start_of(&mut self, context: &RunContext, table: usize) {
+        self.position = Position::Done;
+        if table < self.tables.end {
+            let smallest = &context.all()[table].meta.smallest;
+            if !context.ends_before(smallest) {
+                self.park(table, smallest);
+            }
+        }
+    }
+
+    /// Parks at the end of the last table before `table`, if the iteration gets there. That table must have an end:
+    /// every table has one but the last of a run.
+    fn park_at_end_before(&mut self, context: &RunContext, table: usize) {
+        self.position = Position::Done;
+        if table > self.tables.start {
+            let largest = &context.all()[table - 1].meta.largest;
+            if let KeyEnd::Included(key) | KeyEnd::Excluded(key) = largest
+                && largest.reaches(&context.start)
+            {
+                self.park(table - 1, key);
+            }
+        }
+    }
+
+    /// The first half of a seek to `key`: finds out whether and which table must be opened for it, and starts
+    /// fetching what the second half, [`RunCursor::seek`], will look at.
+    pub(crate) fn prepare(&mut self, context: &RunContext, key: &[u8]) -> Result<(), StorageError> {
+        let all = context.all();
+        let run = &all[self.tables.clone()];
+        let table = self.tables.start + run.partition_point(|t| !t.meta.largest.reaches(key));
+        if table == self.tables.end || all[table].meta.smallest[..] > *key {
+            self.park_at_start_of(context, table);
+            return Ok(());
+        }
+        let asked_before = self.cost.range_probes;
+        let next = context.next(table, key, &mut self.cost);
+        self.filtered = self.cost.range_probes > asked_before;
+        match next {
+            Next::Nothing => self.park_at_start_of(context, table + 1),
+            Next::NotBelow(next) if next[..] > *key && context.ends_before(&next) => {
+                self.position = Position::Done
+            }
+            Next::NotBelow(next) if next[..] > *key => self.park(table, &next),
+            Next::NotBelow(_) | Next::Unknown => {
+                self.position = Position::Open;
+                self.open(context, table).prepare(key)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// To the first version at or after (`key`, `seq`), after [`RunCursor::prepare`] for this key.
+    pub(crate) fn seek(&mut self, context: &RunContext, key: &[u8], seq: SeqNo) -> Result<(), StorageError> {
+        if self.position != Position::Open {
+            return Ok(());
+        }
+        self.cost.seeks += 1;
+        let table = self.at;
+        let cursor = self.open(context, table);
+        cursor.seek(key, seq)?;
+        let found = cursor.valid() && !context.ends_before(cursor.key());
+        self.count_false_positive(found || context.end.is_none());
+        self.settle_forward(context);
+        Ok(())
+    }
+
+    /// To the last version of the last key before `key`.
+    pub(crate) fn seek_before(&mut self, context: &RunContext, key: &[u8]) -> Result<(), StorageError> {
+        let all = context.all();
+        let run = &all[self.tables.clone()];
+        let after = self.tables.start + run.partition_point(|t| t.meta.smallest[..] < *key);
+        if after == self.tables.start || !all[after - 1].meta.largest.reaches(key) {
+            self.park_at_end_before(context, after);
+            return Ok(());
+        }
+        let asked_before = self.cost.range_probes;
+        if context.denies_before(after - 1, key, &mut self.cost) {
+            self.park_at_end_before(context, after - 1);
+            return Ok(());
+        }
+        self.filtered = self.cost.range_probes > asked_before;
+        self.cost.seeks += 1;
+        let cursor = self.open(context, after - 1);
+        cursor.seek_before(key)?;
+        let found = cursor.valid() && *cursor.key() >= context.start[..];
+        self.count_false_positive(found);
+        self.settle_backward(context);
+        Ok(())
+    }
+
+    pub(crate) fn seek_to_first(&mut self, context: &RunContext) -> Result<(), StorageError> {
+        self.cost.seeks += 1;
+        self.open(context, self.tables.start).seek_to_first()?;
+        self.settle_forward(context);
+        Ok(())
+    }
+
+    pub(crate) fn seek_to_last(&mut self, context: &RunContext) -> Result<(), StorageError> {
+        if context.all()[self.tables.end - 1].meta.largest != KeyEnd::Unbounded {
+            self.park_at_end_before(context, self.tables.end);
+            return Ok(());
+        }
+        self.cost.seeks += 1;
+        self.open(context, self.tables.end - 1).seek_to_last()?;
+        self.settle_backward(context);
+        Ok(())
+    }
+
+    /// From a parked position to a version, or to another parked position, or to none.
+    pub(crate) fn unpark(&mut self, context: &RunContext, backward: bool) -> Result<(), StorageError> {
+        let Position::Parked(table) = self.position else { return Ok(()) };
+        self.cost.seeks += 1;
+        if backward {
+            // Backwards a cursor parks only where a table ends.
+            self.open(context, table).seek_to_last()?;
+            self.settle_backward(context);
+        } else {
+            let key = std::mem::take(&mut self.parked_key);
+            let sought = self.open(context, table).seek(&key, MAX_SEQNO);
+            self.parked_key = key;
+            sought?;
+            self.settle_forward(context);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    pub(crate) fn next(&mut self, context: &RunContext) -> Result<(), StorageError> {
+        let cursor = self.cursor.as_mut().expect("a position in an open table");
+        cursor.next()?;
+        if !cursor.valid() {
+            self.settle_forward(context);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    pub(crate) fn prev(&mut self, context: &RunContext) -> Result<(), StorageError> {
+        let cursor = self.cursor.as_mut().expect("a position in an open table");
+        cursor.prev()?;
+        if !cursor.valid() {
+            self.settle_backward(context);
+        }
+        Ok(())
+    }
+
+    fn count_false_positive(&mut self, found: bool) {
+        self.cost.range_false_positives += u64::from(self.filtered && !found);
+        self.filtered = false;
+    }
+
+    /// Moves on from a table that has nothing more (it may hold range tombstones only).
+    fn settle_forward(&mut self, context: &RunContext) {
+        if self.cursor.as_ref().is_some_and(TableCursor::valid) {
+            self.position = Position::Open;
+        } else {
+            self.park_at_start_of(context, self.at + 1);
+        }
+    }
+
+    fn settle_backward(&mut self, context: &RunContext) {
+        if self.cursor.as_ref().is_some_and(TableCursor::valid) {
+            self.position = Position::Open;
+        } else {
+            self.park_at_end_before(context, self.at);
+        }
+    }
+}

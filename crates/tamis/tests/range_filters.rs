@@ -1,0 +1,226 @@
+//! What filters do for iterators: runs that have nothing to give stay closed, and nothing else changes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tamis::io::MemFs;
+use tamis::{Db, FilterAllocation, FilterChoice, FilterPolicy, Options, ReadCost};
+
+const RUNS: u64 = 12;
+const KEYS: u64 = 2000;
+
+fn options(filter: FilterChoice) -> Options {
+    let mut options = Options { file_system: Some(Arc::new(MemFs::new())), ..Options::default() };
+    options.keyspace.auto_compaction = false;
+    options.keyspace.filter = filter.into();
+    options.keyspace.bits_per_key = 20.0;
+    options
+}
+
+/// Spread over all of the 64-bit numbers, the same on every machine; the last byte is the run's.
+fn key(i: u64, run: u64) -> [u8; 8] {
+    let spread = (i * RUNS + run).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (spread & !0xff | run).to_be_bytes()
+}
+
+/// Twelve runs over the same stretch of keys, and what they hold.
+fn filled(options: Options) -> (Db, BTreeMap<[u8; 8], u64>) {
+    let db = Db::open("/db", options).expect("opening");
+    let mut model = BTreeMap::new();
+    for run in 0..RUNS {
+        for i in 0..KEYS {
+            db.put(key(i, run), run.to_le_bytes()).expect("a write");
+            model.insert(key(i, run), run);
+        }
+        db.flush().expect("a flush");
+    }
+    assert_eq!(db.stats().keyspaces[0].runs as u64, RUNS);
+    (db, model)
+}
+
+fn cost<T>(db: &Db, work: impl FnOnce() -> T) -> (T, ReadCost) {
+    let before = db.stats().read;
+    let result = work();
+    (result, db.stats().read - before)
+}
+
+fn range_filters() -> impl Iterator<Item = FilterChoice> {
+    FilterChoice::all().filter(|filter| filter.is_range())
+}
+
+#[test]
+fn a_short_range_opens_only_runs_that_may_hold_something_in_it() {
+    for filter in range_filters() {
+        let (db, model) = filled(options(filter));
+        let (mut asked, mut opened, mut denied) = (0, 0, 0);
+        for i in 0..400u64 {
+            let from = i.wrapping_mul(0xd6e8_feb8_6659_fd93) >> 8 << 8;
+            let (low, high) = (from.to_be_bytes(), from.saturating_add(32).to_be_bytes());
+            let expected: Vec<_> = model.range(low..high).map(|(k, _)| k.to_vec()).collect();
+            let (found, forward) = cost(&db, || {
+                db.range(low..high).map(|e| e.expect("an entry").0.to_vec()).collect::<Vec<_>>()
+            });
+            assert_eq!(found, expected, "{filter:?}");
+            let (mut found, backward) = cost(&db, || {
+                db.range(low..high).rev().map(|e| e.expect("an entry").0.to_vec()).collect::<Vec<_>>()
+            });
+            found.reverse();
+            assert_eq!(found, expected, "{filter:?} backwards");
+            for cost in [forward, backward] {
+                asked += cost.range_probes;
+                denied += cost.range_negatives;
+                opened += cost.seeks;
+                // A run that begins or ends beyond the range is not even asked about.
+                assert!(cost.range_probes <= RUNS && cost.seeks <= RUNS, "{filter:?}: {cost:?}");
+                assert!(cost.seeks >= expected.len() as u64, "{filter:?}: {cost:?}");
+                assert!(
+                    cost.range_false_positives <= cost.seeks - expected.len() as u64,
+                    "{filter:?}: {cost:?}"
+                );
+            }
+        }
+        assert!(asked * 100 > 2 * 400 * RUNS * 99, "{filter:?}: {asked} filters asked");
+        assert!(
+            denied * 10 > asked * 9,
+            "{filter:?}: of {asked} filters asked, {denied} denied, {opened} runs opened"
+        );
+    }
+}
+
+/// Filters that keep the order of keys tell where the next key lies at the earliest: a seek without an end opens a
+/// run only when the iteration has come there.
+#[test]
+fn an_open_ended_seek_opens_runs_one_after_the_other() {
+    for filter in range_filters() {
+        let ordered = matches!(filter, FilterChoice::Surf(_) | FilterChoice::Snarf);
+        let (db, model) = filled(options(filter));
+        let mut opened = 0;
+        for i in 0..200u64 {
+            let from = i.wrapping_mul(0xd6e8_feb8_6659_fd93).to_be_bytes();
+            let expected = model.range(from..).next().map(|(k, _)| k.to_vec());
+            let (found, cost) = cost(&db, || {
+                let mut iter = db.iter();
+                iter.seek(from).expect("a seek");
+                iter.next().map(|e| e.expect("an entry").0.to_vec())
+            });
+            assert_eq!(found, expected, "{filter:?}");
+            opened += cost.seeks;
+        }
+        let every = 200 * RUNS;
+        if ordered {
+            assert!(opened * 2 < every, "{filter:?}: {opened} of {every} runs opened");
+        } else {
+            assert!(opened <= every, "{filter:?}");
+        }
+        let all: Vec<_> = db.iter().map(|e| e.expect("an entry").0.to_vec()).collect();
+        assert!(all.iter().eq(model.keys().map(|k| k.as_slice())), "{filter:?}");
+    }
+}
+
+#[test]
+fn prefixes_of_strings_are_filtered() {
+    for filter in [FilterChoice::Surf(tamis::SurfSuffix::Real), FilterChoice::Surf(tamis::SurfSuffix::None)] {
+        let db = Db::open("/db", options(filter)).expect("opening");
+        for run in 0..RUNS {
+            for i in 0..500 {
+                db.put(format!("country/{run:02}/city/{i:04}"), "x").expect("a write");
+            }
+            // So that every run spans the whole stretch.
+            db.put("country", "").expect("a write");
+            db.put("country/zz", "").expect("a write");
+            db.flush().expect("a flush");
+        }
+        let (found, used) = cost(&db, || db.prefix("country/07/").count());
+        assert_eq!(found, 500);
+        assert_eq!(used.seeks, 1, "{filter:?}");
+        assert!(used.range_negatives >= RUNS - 1, "{filter:?}");
+        let (found, used) = cost(&db, || db.prefix("country/07/").rev().count());
+        assert_eq!((found, used.seeks), (500, 1), "{filter:?}");
+        let (found, used) = cost(&db, || db.prefix("country/20/").count());
+        assert_eq!((found, used.seeks), (0, 0), "{filter:?}");
+        assert_eq!(used.block_reads, 0, "{filter:?}");
+    }
+}
+
+/// Even without range filters: a run whose tables all lie beyond the range is not opened.
+#[test]
+fn a_run_beyond_the_range_is_not_opened() {
+    let (mut options, fs) = (options(FilterChoice::BlockedBloom), Arc::new(MemFs::new()));
+    options.file_system = Some(fs);
+    let db = Db::open("/db", options).expect("opening");
+    for run in 0..8 {
+        for i in 0..100 {
+            db.put(format!("{run}-{i:03}"), "x").expect("a write");
+        }
+        db.flush().expect("a flush");
+    }
+    for (range, opened) in [("3-".."4-", 1), ("3-050".."5-", 2), ("8-".."9-", 0), ("0-0990".."1-", 0)] {
+        let count = |rev: bool| {
+            let (found, cost) = cost(&db, || {
+                let iter = db.range(range.clone());
+                if rev { iter.rev().count() } else { iter.count() }
+            });
+            (found, cost.seeks)
+        };
+        assert_eq!(count(false).1, opened, "{range:?}");
+        assert_eq!(count(true), count(false), "{range:?}");
+    }
+    let (first, used) = cost(&db, || db.iter().next().expect("an item").expect("an entry").0.to_vec());
+    assert_eq!((&first[..], used.seeks), (&b"0-000"[..], 1));
+    let (last, used) = cost(&db, || db.iter().next_back().expect("an item").expect("an entry").0.to_vec());
+    assert_eq!((&last[..], used.seeks), (&b"7-099"[..], 1));
+}
+
+#[test]
+fn each_level_has_its_own_filter() {
+    let mut options = options(FilterChoice::None);
+    options.keyspace.filter = FilterPolicy::split(1, FilterChoice::BlockedBloom, FilterChoice::Ribbon);
+    let (db, model) = filled(options);
+    let kinds = |db: &Db| -> Vec<Vec<String>> {
+        let stats = db.stats();
+        let levels = stats.keyspaces[0].levels.iter();
+        levels.map(|level| level.runs.iter().flat_map(|run| run.filters.clone()).collect()).collect()
+    };
+    assert!(kinds(&db)[0].iter().all(|kind| kind == "blocked-bloom"));
+    db.compact().expect("a compaction");
+    let after = kinds(&db);
+    assert!(after[0].is_empty() && after.iter().flatten().eq(["ribbon"]), "{after:?}");
+    assert!(model.keys().all(|key| db.contains(key).expect("a get")));
+}
+
+/// Monkey's rule: the same memory, divided so that the small runs are hardly ever searched in vain.
+#[test]
+fn monkey_gives_small_runs_more_bits_and_all_runs_fewer_false_positives() {
+    let build = |allocation| {
+        let mut options = options(FilterChoice::Bloom(tamis::BloomHashing::Rotation));
+        options.keyspace.bits_per_key = 5.0;
+        options.keyspace.filter_allocation = allocation;
+        let db = Db::open("/db", options).expect("opening");
+        for i in 0..60_000u64 {
+            db.put(key(i, 0), "x").expect("a write");
+        }
+        db.flush().expect("a flush");
+        db.compact().expect("a compaction");
+        for run in 1..6 {
+            for i in 0..600 {
+                db.put(key(i, run), "x").expect("a write");
+            }
+            db.flush().expect("a flush");
+        }
+        db
+    };
+    let measure = |db: &Db| {
+        let ((), used) = cost(db, || {
+            for i in 0..20_000 {
+                assert!(!db.contains(key(i, 9)).expect("a get"));
+            }
+        });
+        used.false_positives
+    };
+    let (uniform, monkey) = (build(FilterAllocation::Uniform), build(FilterAllocation::Monkey));
+    let bytes = |db: &Db| db.stats().keyspaces[0].filter_bytes as f64;
+    // The last level got its bits when it was all there was; the next compaction takes some of them back.
+    assert!(bytes(&monkey) < bytes(&uniform) * 1.12, "{} against {}", bytes(&monkey), bytes(&uniform));
+    let (plain, optimal) = (measure(&uniform), measure(&monkey));
+    assert!(optimal * 2 < plain, "{optimal} false positives with Monkey, {plain} without");
+}
