@@ -153,8 +153,9 @@ fn preamble(options: &Options) -> String {
     let mut text = format!(
         "Rates are of queries that hold no key, checked against the sorted keys; up to {} queries of each class and \
          width. uniform: anywhere between the smallest and the largest key (strings: random letters). held-out: keys \
-         of the same source that are not in the filter. key+delta: an existing key plus 1 to 1024 (strings: last \
-         byte changed, or one appended). gap: a gap between neighbours chosen by rank, and a point in it. ",
+         of the same source that are not in the filter, each at most once. key+delta: an existing key plus 1 to 1024 \
+         (strings: last byte changed, or one appended). gap: a gap between neighbours chosen by rank, and a point in \
+         it. ",
         options.queries
     );
     text.push_str(
