@@ -1,8 +1,8 @@
 //! The filters of `tamis-filter` by name, built over a key set.
 
 use tamis_filter::{
-    BloomScheme, Digest, FilterError, KeyRange, PointFilter, PointSpec, RangeFilter, RangeSpec, SurfSuffix,
-    Verify,
+    BloomScheme, Digest, FilterError, FilterKind, KeyRange, PointFilter, PointSpec, RangeFilter, RangeSpec,
+    SurfSuffix, Verify,
 };
 
 use crate::keysets::KeySet;
@@ -136,10 +136,12 @@ impl Filter {
         }
     }
 
-    /// The rate of false positives that theory promises for empty queries of `width`, where it does.
-    pub fn expected_rate(&self, width: Width) -> Option<f64> {
+    /// The rate of false positives that theory promises for empty queries of `width`, where it does. Filters over
+    /// integers know nothing of strings that share a number, so their promise does not hold for `strings`.
+    pub fn expected_rate(&self, width: Width, strings: bool) -> Option<f64> {
         match self {
             Filter::Point(filter) => (width == Width::Point).then(|| filter.expected_rate()),
+            Filter::Range(filter) if strings && filter.kind() != FilterKind::Surf => None,
             Filter::Range(filter) => filter.expected_rate(width.integers()?),
         }
     }

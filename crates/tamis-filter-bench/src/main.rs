@@ -16,6 +16,7 @@ mod table;
 
 use std::error::Error;
 use std::fs;
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -54,8 +55,7 @@ fn run(command: Command) -> Result<(), Box<dyn Error>> {
             (peers::run(options, &machine, &progress)?, &options.common)
         }
         Command::FetchKeys => {
-            print!("{FETCHING}");
-            return Ok(());
+            return print(FETCHING);
         }
     };
     write(&report, common, &machine)
@@ -74,7 +74,6 @@ fn start(common: &Common) -> Result<Progress, Box<dyn Error>> {
 }
 
 fn write(report: &Report, common: &Common, machine: &Machine) -> Result<(), Box<dyn Error>> {
-    print!("{}", report.to_text(machine));
     if let Some(file) = &common.json {
         fs::write(file, serde_json::to_string_pretty(&report.to_json(machine))? + "\n")?;
     }
@@ -86,5 +85,13 @@ fn write(report: &Report, common: &Common, machine: &Machine) -> Result<(), Box<
             plot.write(directory)?;
         }
     }
-    Ok(())
+    print(&report.to_text(machine))
+}
+
+/// Prints, unless nobody reads any more.
+fn print(text: &str) -> Result<(), Box<dyn Error>> {
+    match io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
 }

@@ -16,7 +16,7 @@ pub enum Class {
     /// Integers: uniform between the smallest and the largest key. Strings: the length of a random key, every byte a
     /// random one of those that occur in keys.
     Uniform,
-    /// A random key of the same source that was held out.
+    /// A key of the same source that was held out; each at most once, in random order.
     HeldOut,
     /// Integers: a random key plus 1 to 1024. Strings: a random key with its last byte changed, or a byte appended.
     KeyDelta,
@@ -123,6 +123,9 @@ impl Queries {
             if queries.len() == count {
                 break;
             }
+            if class == Class::HeldOut && source.left.is_empty() {
+                break;
+            }
             let Some(start) = source.start(class) else { continue };
             match source.query(start, width) {
                 Some((start, end)) => queries.push(&start, &end),
@@ -208,6 +211,8 @@ struct Source<'a> {
     set: &'a KeySet,
     /// The bytes that occur in members.
     alphabet: Vec<u8>,
+    /// The held-out keys that were not drawn yet: drawn twice, one false positive would count as two.
+    left: Vec<u32>,
     random: StdRng,
 }
 
@@ -216,7 +221,8 @@ impl<'a> Source<'a> {
         let mut seen = [false; 256];
         set.members.iter().flatten().for_each(|&byte| seen[usize::from(byte)] = true);
         let alphabet = (0..=255).filter(|&byte| seen[usize::from(byte)]).collect();
-        Self { set, alphabet, random: StdRng::seed_from_u64(seed) }
+        let left = (0..set.held_out.len() as u32).collect();
+        Self { set, alphabet, left, random: StdRng::seed_from_u64(seed) }
     }
 
     fn letter(&mut self) -> u8 {
@@ -232,8 +238,9 @@ impl<'a> Source<'a> {
     fn start(&mut self, class: Class) -> Option<Vec<u8>> {
         match (class, self.set.integers) {
             (Class::HeldOut, _) => {
-                let at = self.random.random_range(0..self.set.held_out.len());
-                Some(self.set.held_out.get(at).to_vec())
+                let last = self.left.len().checked_sub(1)?;
+                let at = self.left.swap_remove(self.random.random_range(0..=last));
+                Some(self.set.held_out.get(at as usize).to_vec())
             }
             (Class::Uniform, true) => {
                 let (low, high) = (integer(self.set.members.first()?), integer(self.set.members.last()?));
@@ -368,6 +375,8 @@ mod tests {
         }
         let held_out = points(Class::HeldOut);
         assert!((0..held_out.len()).all(|at| holds(&set.held_out, held_out.start(at))));
+        let all = Queries::draw(&set, Class::HeldOut, Width::Point, usize::MAX / 8, 2);
+        assert_eq!(all.len(), set.held_out.len(), "each once, however many are asked for");
         let delta = points(Class::KeyDelta);
         for at in 0..delta.len() {
             let start = integer(delta.start(at));

@@ -7,7 +7,7 @@ use fastbloom::BloomFilter;
 use grafite::{PairwiseIndependentHasher, RangeFilter as GrafiteFilter};
 use scalable_cuckoo_filter::ScalableCuckooFilterBuilder;
 use tamis_filter::{
-    BloomScheme, Digest, IntegerProbe, KeyList, PointFilter, PointSpec, RangeFilter, RangeSpec, Verify,
+    BloomScheme, Digest, IntegerProbe, PointFilter, PointSpec, RangeFilter, RangeSpec, Verify,
 };
 use xorf::{BinaryFuse8, BinaryFuse16, Filter as _, Xor8};
 
@@ -93,17 +93,9 @@ pub fn cuckoo() -> Box<dyn Candidate> {
 pub fn grafite() -> Box<dyn Candidate> {
     Box::new(Recipe {
         name: "tamis grafite",
-        note: "built from keys as byte strings, which it sorts",
+        note: "built from keys as byte strings, sorted before",
         build: |keys: &Keys, bits| {
-            let list: KeyList = keys
-                .hashes
-                .iter()
-                .map(|key| key.to_be_bytes())
-                .collect::<Vec<_>>()
-                .iter()
-                .map(|k| &k[..])
-                .collect();
-            RangeFilter::build(RangeSpec::Grafite, &list, bits, 1, Verify::No).map_err(text)
+            RangeFilter::build(RangeSpec::Grafite, keys.sorted(), bits, 1, Verify::No).map_err(text)
         },
         contains: |filter: &RangeFilter, key| match filter {
             RangeFilter::Grafite(mapped) => {
@@ -227,7 +219,7 @@ pub fn qfilter() -> Box<dyn Candidate> {
 pub fn grafite_crate() -> Box<dyn Candidate> {
     Box::new(Recipe {
         name: "grafite",
-        note: "built from integers, which it sorts; made for ranges of 16",
+        note: "built from integers in no order; made for ranges of 16",
         build: |keys: &Keys, bits: f64| {
             let hasher = PairwiseIndependentHasher::new_with_space_budget(keys.len(), bits as u8, RANGE)
                 .map_err(text)?;

@@ -1,9 +1,10 @@
 //! Filters behind one interface, without cost in the loops that are timed.
 
+use std::cell::OnceCell;
 use std::hint::black_box;
 use std::time::Instant;
 
-use tamis_filter::Digest;
+use tamis_filter::{Digest, KeyList};
 
 use crate::measure::{chained, independent};
 
@@ -13,6 +14,8 @@ pub struct Keys {
     pub hashes: Vec<u64>,
     /// For tamis.
     pub digests: Vec<Digest>,
+    /// For range filters of tamis, made when first asked for.
+    sorted: OnceCell<KeyList>,
 }
 
 impl Keys {
@@ -21,7 +24,18 @@ impl Keys {
         // All bits must depend on all others: some filters take the lowest, others the highest.
         let digests: Vec<_> =
             (from..from + count as u64).map(|number| Digest::of(&number.to_le_bytes())).collect();
-        Self { hashes: digests.iter().map(|digest| digest.get()).collect(), digests }
+        Self { hashes: digests.iter().map(|digest| digest.get()).collect(), digests, sorted: OnceCell::new() }
+    }
+
+    /// The keys as byte strings in order, as a run gives them.
+    pub fn sorted(&self) -> &KeyList {
+        self.sorted.get_or_init(|| {
+            let mut hashes = self.hashes.clone();
+            hashes.sort_unstable();
+            let mut list = KeyList::new();
+            hashes.iter().for_each(|hash| list.push(&hash.to_be_bytes()));
+            list
+        })
     }
 
     /// How many.

@@ -137,7 +137,7 @@ fn ask(set: &KeySet, subject: &Subject, filter: &Filter, queries: &Queries) -> R
         positives,
         rate: positives as f64 / asked as f64,
         interval: interval(positives, asked),
-        theory: filter.expected_rate(queries.width),
+        theory: filter.expected_rate(queries.width, !set.integers),
         refused: None,
     }
 }
@@ -166,7 +166,7 @@ mod tests {
         let kind = Kind::named("bloom").unwrap()[0];
         let subject = Subject { kind, bits: 4.0 };
         let filter = kind.build(&set, &set.digests(), 4.0, 1).unwrap();
-        let queries = Queries::draw(&set, Class::HeldOut, Width::Point, 20_000, 1);
+        let queries = Queries::draw(&set, Class::Gap, Width::Point, 20_000, 1);
         let rate = ask(&set, &subject, &filter, &queries);
         assert_eq!(rate.queries, 20_000);
         assert!((rate.rate - rate.theory.unwrap()).abs() < 0.03, "{rate:?}");

@@ -32,8 +32,8 @@ pub fn set(report: &mut Report, set: &KeySet, rates: &[Rate], speeds: &[Speed], 
     }
     if !speeds.is_empty() {
         report.text(format!(
-            "Times in ns, medians of {} rounds in which all filters take turns, with the distance between the fastest \
-             and the slowest round in percent. build: per key. The others: per probe of a filter of {} keys, in the \
+            "Times in ns, medians of {} rounds in which all filters take turns, with half the distance between the \
+             fastest and the slowest round in percent. build: per key. The others: per probe of a filter of {} keys, in the \
              cache. absent: keys held out; chained: which key comes next depends on the answer to the one before. ranges: {}, \
              empty.{}",
             options.common.rounds,
