@@ -2,10 +2,11 @@
 //!
 //! # The map
 //! A filter over integers sees a key as eight bytes, big-endian: those that follow the prefix common to all keys of
-//! the run, padded with zeros. The map is monotone but not one to one: keys that differ only after those eight bytes
-//! share a number, and so does a key with itself followed by zero bytes. Bounds are therefore widened to whole
-//! numbers; only where the lengths of the run's keys prove that nothing hides behind a number is an excluded bound
-//! kept out.
+//! the run, padded with zeros. If the longest key has fewer, it sees only as many: so neighbours have neighbouring
+//! numbers, be they 32-bit integers or dense 64-bit ones, whose first bytes are all the same. The map is monotone but
+//! not one to one: keys that differ only after those bytes share a number, and so does a key with itself followed by
+//! zero bytes. Bounds are therefore widened to whole numbers; only where the lengths of the run's keys prove that
+//! nothing hides behind a number is an excluded bound kept out.
 
 use std::borrow::Cow;
 use std::ops::Bound;
@@ -207,11 +208,28 @@ impl KeyMap {
         KeyMap { prefix: first[..common].into(), shortest, longest }
     }
 
+    /// Bytes of a number: those after them are zero in every key of the run, and left out.
+    fn bytes(&self) -> usize {
+        usize::from(self.longest.min(8))
+    }
+
+    /// Bits of a number that are left out.
+    #[inline]
+    fn shift(&self) -> u32 {
+        64 - 8 * self.bytes() as u32
+    }
+
+    /// The largest number.
+    #[inline]
+    fn max(&self) -> u64 {
+        u64::MAX.checked_shr(self.shift()).unwrap_or(0)
+    }
+
     /// Where `key` lies.
     #[inline]
     pub fn place(&self, key: &[u8]) -> Place {
         match key.strip_prefix(&*self.prefix) {
-            Some(rest) => Place::At(number(rest)),
+            Some(rest) => Place::At(number(rest).checked_shr(self.shift()).unwrap_or(0)),
             None if key < &*self.prefix => Place::Below,
             None => Place::Above,
         }
@@ -228,7 +246,7 @@ impl KeyMap {
             Bound::Included(key) | Bound::Excluded(key) => match self.place(key) {
                 Place::Below => 0,
                 Place::Above => return None,
-                // Only the excluded key itself has its number: it has eight bytes, and so has every key of the run.
+                // Only the excluded key itself has its number: it has as many bytes as every key of the run.
                 Place::At(at) if matches!(range.start, Bound::Excluded(_)) && self.owns(key) => {
                     at.checked_add(1)?
                 }
@@ -236,16 +254,16 @@ impl KeyMap {
             },
         };
         let last = match range.end {
-            Bound::Unbounded => u64::MAX,
+            Bound::Unbounded => self.max(),
             Bound::Included(key) | Bound::Excluded(key) => match self.place(key) {
                 Place::Below => return None,
-                Place::Above => u64::MAX,
+                Place::Above => self.max(),
                 // No key below the bound has its number: one that had would start with the bound's bytes, which are
-                // no more than the eight that each key has.
+                // no more than each key has, and no more than the number holds.
                 Place::At(at)
                     if matches!(range.end, Bound::Excluded(_))
-                        && self.shortest >= 8
-                        && key.len() <= self.prefix.len() + 8 =>
+                        && usize::from(self.shortest) >= self.bytes()
+                        && key.len() <= self.prefix.len() + self.bytes() =>
                 {
                     at.checked_sub(1)?
                 }
@@ -257,13 +275,14 @@ impl KeyMap {
 
     /// Whether `key`, which has the prefix, is the only key with its number that the run may hold.
     fn owns(&self, key: &[u8]) -> bool {
-        self.shortest == 8 && self.longest == 8 && key.len() == self.prefix.len() + 8
+        self.shortest == self.longest && self.longest <= 8 && key.len() == self.prefix.len() + self.bytes()
     }
 
     /// The smallest byte string whose number is `at` and that starts with the run's prefix: no key of the run with
     /// this number or a higher one is below it.
     pub fn key_at(&self, at: u64) -> Vec<u8> {
         let mut key = self.prefix.to_vec();
+        let at = at.checked_shl(self.shift()).unwrap_or(0);
         let bytes = at.to_be_bytes();
         // Every key of the run has at least `shortest` bytes; zeros at the end of a number may be padding.
         let zeros = at.trailing_zeros() as usize / 8;
@@ -342,6 +361,8 @@ mod tests {
             mut keys in prop_oneof![
                 prop::collection::vec(key(), 1..8),
                 prop::collection::vec(prop::collection::vec(prop_oneof![Just(0u8), Just(1), Just(255)], 8), 1..8),
+                prop::collection::vec(prop::collection::vec(prop_oneof![Just(0u8), Just(1), Just(255)], 3), 1..8),
+                prop::collection::vec(prop::collection::vec(prop_oneof![Just(0u8), Just(1), Just(255)], 0..5), 1..8),
             ],
             prefix in prop::collection::vec(any::<u8>(), 0..4),
             (start, end) in (bound(), bound()),
@@ -403,6 +424,35 @@ mod tests {
         assert_eq!(numbers(Bound::Included(&a[..]), Bound::Excluded(&a[..])), None);
         assert_eq!(numbers(Bound::Excluded(&last[..]), Bound::Unbounded), None);
         assert_eq!(numbers(Bound::Unbounded, Bound::Excluded(&[])), None);
+    }
+
+    #[test]
+    fn neighbours_have_neighbouring_numbers() {
+        // 32-bit integers in eight bytes, 32-bit integers in four, and three dense bytes.
+        let runs: [Vec<Vec<u8>>; 3] = [
+            [7u64, 1 << 31].map(|n| n.to_be_bytes().to_vec()).to_vec(),
+            [7u32, 1 << 31].map(|n| n.to_be_bytes().to_vec()).to_vec(),
+            vec![vec![9, 0, 0, 7], vec![9, 1, 2, 3]],
+        ];
+        for run in runs {
+            let list: KeyList = run.iter().map(|key| &key[..]).collect();
+            let map = KeyMap::of(&list);
+            let mut after = run[0].clone();
+            *after.last_mut().unwrap() += 1;
+            assert_eq!(map.place(&run[0]), Place::At(7));
+            let longer = [&after[..], &[0]].concat();
+            let range = |start, end| map.numbers(KeyRange::new(start, end));
+            assert_eq!(range(Bound::Included(&run[0][..]), Bound::Included(&after[..])), Some((7, 8)));
+            assert_eq!(range(Bound::Excluded(&run[0][..]), Bound::Included(&after[..])), Some((8, 8)));
+            assert_eq!(range(Bound::Included(&run[0][..]), Bound::Excluded(&after[..])), Some((7, 7)));
+            assert_eq!(map.key_at(7), run[0]);
+            // A bound that is longer than all keys lies behind the key that it starts with.
+            assert_eq!(
+                range(Bound::Included(&longer[..]), Bound::Unbounded).map(|(first, _)| first),
+                Some(8)
+            );
+            assert_eq!(range(Bound::Unbounded, Bound::Excluded(&longer[..])).map(|(_, last)| last), Some(8));
+        }
     }
 
     #[test]
