@@ -17,7 +17,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::digest::Digest;
+use crate::digest::{Digest, SpreadSalt};
 use crate::error::FilterError;
 use crate::theory;
 
@@ -66,6 +66,8 @@ impl IndependentDigests {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct BloomShape {
     pub(crate) salt: u64,
+    /// The salt made ready: two multiplications less per probe.
+    spread: SpreadSalt,
     pub(crate) keys: u64,
     pub(crate) words: u64,
     pub(crate) probes: u8,
@@ -73,10 +75,14 @@ pub(crate) struct BloomShape {
 }
 
 impl BloomShape {
+    pub(crate) fn of(salt: u64, keys: u64, words: u64, probes: u8, scheme: BloomScheme) -> Self {
+        Self { salt, spread: SpreadSalt::new(salt), keys, words, probes, scheme }
+    }
+
     /// The shape for `keys` keys at `bits_per_key`, rounded up to whole words.
     fn new(keys: u64, bits_per_key: f64, scheme: BloomScheme, salt: u64) -> Result<Self, FilterError> {
         let words = units_for(keys, bits_per_key, 64.0)?;
-        Ok(Self { salt, keys, words, probes: theory::optimal_probes(bits_per_key) as u8, scheme })
+        Ok(Self::of(salt, keys, words, theory::optimal_probes(bits_per_key) as u8, scheme))
     }
 
     fn bits(&self) -> u64 {
@@ -94,7 +100,7 @@ impl BloomShape {
     /// First hash and step of a one-digest scheme. The step is odd: a zero step would make the filter probe one bit.
     #[inline]
     fn start_and_step(&self, digest: Digest) -> (u64, u64) {
-        let h = digest.remix(self.salt);
+        let h = digest.mix(self.spread);
         let step = match self.scheme {
             BloomScheme::DoubleHashing => digest.remix(self.salt ^ SECOND_HASH),
             BloomScheme::Rotation | BloomScheme::Independent => h.rotate_left(32),
@@ -102,20 +108,30 @@ impl BloomShape {
         (h, step | 1)
     }
 
-    /// Whether all bits of a one-digest key are set; `word(i)` reads word `i < words`. Stops at the first clear bit.
+    /// Whether all bits of a one-digest key are set; `word(i)` reads word `i < words`.
+    ///
+    /// Four bits are looked at together before the first branch: whether a single bit of a stranger is set is a coin
+    /// toss that no processor predicts, whether four are is not; and their cache misses overlap.
     #[inline]
     fn contains(&self, digest: Digest, word: impl Fn(usize) -> u64) -> bool {
         if self.scheme == BloomScheme::Independent {
             return true; // one digest proves nothing against such a filter
         }
-        let (mut h, step) = self.start_and_step(digest);
-        for _ in 0..self.probes {
-            if !bit(reduce(h, self.bits()), &word) {
+        let (h, step) = self.start_and_step(digest);
+        let bits = self.bits();
+        let at = |i: u64| {
+            let index = reduce(h.wrapping_add(i.wrapping_mul(step)), bits);
+            word((index / 64) as usize) >> (index % 64)
+        };
+        let probes = u64::from(self.probes);
+        let mut i = 0;
+        while i + 4 <= probes {
+            if at(i) & at(i + 1) & at(i + 2) & at(i + 3) & 1 == 0 {
                 return false;
             }
-            h = h.wrapping_add(step);
+            i += 4;
         }
-        true
+        (i..probes).fold(1, |all, i| all & at(i)) & 1 == 1
     }
 
     fn contains_independent(
@@ -245,7 +261,7 @@ impl Bloom {
         &self.words
     }
 
-    /// Whether the run may hold the key. Up to `probes` cache misses, about 2 for an absent key. A filter of scheme
+    /// Whether the run may hold the key. Up to `probes` cache misses, in fours that overlap. A filter of scheme
     /// [`BloomScheme::Independent`] cannot tell from one digest and says `true`.
     #[inline]
     pub fn contains(&self, digest: Digest) -> bool {

@@ -79,7 +79,7 @@ impl Digest {
 }
 
 /// A salt with its bits spread, as [`Digest::remix`] uses it: the part of a remix that is the same for all digests.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct SpreadSalt(u64);
 
 impl SpreadSalt {

@@ -311,7 +311,7 @@ impl<'a> PointFilterRef<'a> {
                     _ => return Err(FilterError::Corrupt("scheme")),
                 };
                 check_probes(probes, theory::MAX_PROBES)?;
-                let shape = BloomShape { salt, keys, words: words.0.len() as u64, probes, scheme };
+                let shape = BloomShape::of(salt, keys, words.0.len() as u64, probes, scheme);
                 Self::Bloom(BloomRef::new(shape, words.0))
             }
             FilterKind::BlockedBloom => {
