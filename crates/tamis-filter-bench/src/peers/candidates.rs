@@ -7,7 +7,8 @@ use fastbloom::BloomFilter;
 use grafite::{PairwiseIndependentHasher, RangeFilter as GrafiteFilter};
 use scalable_cuckoo_filter::ScalableCuckooFilterBuilder;
 use tamis_filter::{
-    BloomScheme, Digest, IntegerProbe, PointFilter, PointSpec, RangeFilter, RangeSpec, Verify,
+    BinaryFuse, BlockedBloom, Bloom, BloomScheme, Cuckoo, Digest, FilterError, IntegerProbe, RangeFilter,
+    RangeSpec, Ribbon, Verify, Xor,
 };
 use xorf::{BinaryFuse8, BinaryFuse16, Filter as _, Xor8};
 
@@ -46,47 +47,51 @@ fn text(error: impl std::fmt::Debug) -> String {
     format!("{error:?}")
 }
 
-/// A point filter of tamis.
-fn ours(name: &'static str, spec: PointSpec) -> Box<dyn Candidate> {
-    Box::new(Recipe {
-        name,
-        note: "takes the hash; remixes it with the filter's salt",
-        build: move |keys: &Keys, bits| {
-            PointFilter::build(spec, &keys.digests, bits, keys.len() as u64, Verify::No).map_err(text)
-        },
-        contains: |filter: &PointFilter, key| filter.contains(Digest::from_u64(key)),
-        bytes: |filter: &PointFilter| (filter.bits_per_key() * filter.keys() as f64 / 8.0) as usize,
-    })
+/// A point filter of tamis, as its own type on both sides of the comparison: what choosing among kinds at run time
+/// costs is part of `table`.
+macro_rules! ours {
+    ($name:literal, $filter:ident, $build:expr) => {{
+        let build: fn(&[Digest], f64, u64) -> Result<$filter, FilterError> = $build;
+        Box::new(Recipe {
+            name: $name,
+            note: "takes the hash; remixes it with the filter's salt",
+            build: move |keys: &Keys, bits| build(&keys.digests, bits, keys.len() as u64).map_err(text),
+            contains: |filter: &$filter, key| filter.contains(Digest::from_u64(key)),
+            bytes: |filter: &$filter| (filter.bits_per_key() * filter.keys() as f64 / 8.0) as usize,
+        })
+    }};
 }
 
 /// A standard Bloom filter of tamis.
 pub fn bloom() -> Box<dyn Candidate> {
-    ours("tamis bloom", PointSpec::Bloom(BloomScheme::Rotation))
+    ours!("tamis bloom", Bloom, |digests, bits, salt| {
+        Bloom::build(digests, bits, BloomScheme::Rotation, salt)
+    })
 }
 
 /// A blocked Bloom filter of tamis.
 pub fn blocked_bloom() -> Box<dyn Candidate> {
-    ours("tamis blocked-bloom", PointSpec::BlockedBloom)
+    ours!("tamis blocked-bloom", BlockedBloom, BlockedBloom::build)
 }
 
 /// An XOR filter of tamis.
 pub fn xor() -> Box<dyn Candidate> {
-    ours("tamis xor", PointSpec::Xor)
+    ours!("tamis xor", Xor, Xor::build)
 }
 
 /// A binary fuse filter of tamis.
 pub fn fuse() -> Box<dyn Candidate> {
-    ours("tamis fuse", PointSpec::BinaryFuse)
+    ours!("tamis fuse", BinaryFuse, BinaryFuse::build)
 }
 
 /// A ribbon filter of tamis.
 pub fn ribbon() -> Box<dyn Candidate> {
-    ours("tamis ribbon", PointSpec::Ribbon)
+    ours!("tamis ribbon", Ribbon, Ribbon::build)
 }
 
 /// A cuckoo filter of tamis.
 pub fn cuckoo() -> Box<dyn Candidate> {
-    ours("tamis cuckoo", PointSpec::Cuckoo)
+    ours!("tamis cuckoo", Cuckoo, Cuckoo::build)
 }
 
 /// Grafite of tamis, asked for ranges of integers.
