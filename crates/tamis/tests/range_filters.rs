@@ -87,6 +87,41 @@ fn a_short_range_opens_only_runs_that_may_hold_something_in_it() {
     }
 }
 
+/// Every run that is opened for a range in which nothing lies was let pass by its filter: a false positive, also
+/// where the filter only said how far the next key lies at least, and the run was opened when the iteration came
+/// there. (Those were not counted once.)
+#[test]
+fn every_run_opened_for_an_empty_range_is_a_false_positive() {
+    for filter in range_filters() {
+        let (db, model) = filled(options(filter));
+        let (mut opened, mut ranges) = (0, 0);
+        for (key, _) in model.iter().step_by(37) {
+            let key = u64::from_be_bytes(*key);
+            // Up to the key, from near it and from farther.
+            for width in [1u64, 1 << 8, 1 << 24, 1 << 40] {
+                let (low, high) = (key.saturating_sub(width).to_be_bytes(), key.to_be_bytes());
+                if low >= high || model.range(low..high).next().is_some() {
+                    continue;
+                }
+                ranges += 1;
+                for rev in [false, true] {
+                    let (found, used) = cost(&db, || {
+                        let iter = db.range(low..high);
+                        if rev { iter.rev().count() } else { iter.count() }
+                    });
+                    assert_eq!(found, 0, "{filter:?}");
+                    assert_eq!(
+                        used.range_false_positives, used.seeks,
+                        "{filter:?}, backwards: {rev}: {used:?}"
+                    );
+                    opened += used.seeks;
+                }
+            }
+        }
+        assert!(ranges > 1000 && opened > 0, "{filter:?}: {opened} runs opened for {ranges} ranges");
+    }
+}
+
 /// Filters that keep the order of keys tell where the next key lies at the earliest: a seek without an end opens a
 /// run only when the iteration has come there.
 #[test]
