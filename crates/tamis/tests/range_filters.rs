@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tamis::io::MemFs;
-use tamis::{Db, FilterAllocation, FilterChoice, FilterPolicy, Options, ReadCost};
+use tamis::io::{FaultPlan, FaultyFs, MemFs, OpClass};
+use tamis::{Db, FilterAllocation, FilterChoice, FilterPolicy, Options, ReadCost, ReadMode};
 
 const RUNS: u64 = 12;
 const KEYS: u64 = 2000;
@@ -84,6 +84,41 @@ fn a_short_range_opens_only_runs_that_may_hold_something_in_it() {
             denied * 10 > asked * 9,
             "{filter:?}: of {asked} filters asked, {denied} denied, {opened} runs opened"
         );
+    }
+}
+
+/// Every run that is opened for a range in which nothing lies was let pass by its filter: a false positive, also
+/// where the filter only said how far the next key lies at least, and the run was opened when the iteration came
+/// there. (Those were not counted once.)
+#[test]
+fn every_run_opened_for_an_empty_range_is_a_false_positive() {
+    for filter in range_filters() {
+        let (db, model) = filled(options(filter));
+        let (mut opened, mut ranges) = (0, 0);
+        for (key, _) in model.iter().step_by(37) {
+            let key = u64::from_be_bytes(*key);
+            // Up to the key, from near it and from farther.
+            for width in [1u64, 1 << 8, 1 << 24, 1 << 40] {
+                let (low, high) = (key.saturating_sub(width).to_be_bytes(), key.to_be_bytes());
+                if low >= high || model.range(low..high).next().is_some() {
+                    continue;
+                }
+                ranges += 1;
+                for rev in [false, true] {
+                    let (found, used) = cost(&db, || {
+                        let iter = db.range(low..high);
+                        if rev { iter.rev().count() } else { iter.count() }
+                    });
+                    assert_eq!(found, 0, "{filter:?}");
+                    assert_eq!(
+                        used.range_false_positives, used.seeks,
+                        "{filter:?}, backwards: {rev}: {used:?}"
+                    );
+                    opened += used.seeks;
+                }
+            }
+        }
+        assert!(ranges > 1000 && opened > 0, "{filter:?}: {opened} runs opened for {ranges} ranges");
     }
 }
 
@@ -223,4 +258,117 @@ fn monkey_gives_small_runs_more_bits_and_all_runs_fewer_false_positives() {
     assert!(bytes(&monkey) < bytes(&uniform) * 1.12, "{} against {}", bytes(&monkey), bytes(&uniform));
     let (plain, optimal) = (measure(&uniform), measure(&monkey));
     assert!(optimal * 2 < plain, "{optimal} false positives with Monkey, {plain} without");
+}
+
+/// A read that fails while a parked run is opened is reported by the end that wanted it, and ends that end; what was
+/// given before is right, and after the fault a seek finds everything again.
+#[test]
+fn a_failing_read_is_an_error_and_never_a_gap() {
+    let choices = range_filters().chain([FilterChoice::None, FilterChoice::BlockedBloom]);
+    for (filter, sticky) in choices.flat_map(|filter| [(filter, false), (filter, true)]) {
+        let fs = FaultyFs::new(1);
+        let mut options = options(filter);
+        options.file_system = Some(Arc::new(fs.clone()));
+        // Every block and, without pinning, every filter is read anew.
+        (options.read_mode, options.cache_bytes, options.pin_metadata) = (ReadMode::Buffered, 4 << 10, false);
+        options.keyspace.block_bytes = 256;
+        let db = Db::open("/db", options).expect("opening");
+        let mut keys = Vec::new();
+        for run in 0..4 {
+            for i in 0..60 {
+                db.put(key(i, run), [7; 50]).expect("a write");
+                keys.push(key(i, run).to_vec());
+            }
+            db.flush().expect("a flush");
+        }
+        keys.sort();
+        let item = |item: Result<(tamis::Slice, tamis::Slice), _>| item.map(|(key, _)| key.to_vec());
+        let (low, high) = (keys[20].clone(), keys[200].clone());
+        for rev in [false, true] {
+            let mut expected = keys[20..200].to_vec();
+            if rev {
+                expected.reverse();
+            }
+            let mut failures = 0;
+            for at in 0.. {
+                let mut iter = db.range(&low[..]..&high[..]);
+                let failed_before = fs.failures();
+                fs.plan(FaultPlan {
+                    fail_at: Some(fs.operations() + at),
+                    only: Some(OpClass::Read),
+                    sticky,
+                    ..FaultPlan::none()
+                });
+                let mut next = || if rev { iter.next_back() } else { iter.next() };
+                let mut given = Vec::new();
+                let error = loop {
+                    match next().map(item) {
+                        Some(Ok(key)) => given.push(key),
+                        Some(Err(_)) => break true,
+                        None => break false,
+                    }
+                };
+                let context = format!("{filter:?}, read {at} fails, sticky: {sticky}, backwards: {rev}");
+                assert_eq!(given[..], expected[..given.len()], "{context}");
+                let failed = fs.failures() > failed_before;
+                // A filter that cannot be read is done without.
+                assert!(failed || !error, "{context}: an error without a fault");
+                assert!(error || given.len() == expected.len(), "{context}: a gap");
+                assert!(!error || next().is_none(), "{context}: an error is the end");
+                fs.plan(FaultPlan::none());
+                failures += u64::from(error);
+                // The front may be moved; the back stays at its end after an error.
+                iter.seek(&keys[30]).expect("a seek");
+                let after: Vec<_> = iter.by_ref().map(|i| item(i).expect("an item")).collect();
+                let left = if rev { 200 - given.len() } else { 200 };
+                assert_eq!(after[..], keys[30.min(left)..left], "{context}: after a seek");
+                if !failed {
+                    break;
+                }
+            }
+            assert!(failures > 20, "{filter:?}: {failures} reads failed");
+        }
+    }
+}
+
+/// A seek that fails leaves some runs prepared for it and others not. The seek after it starts from nothing.
+#[test]
+fn a_seek_after_a_failed_seek_finds_what_is_there() {
+    for filter in range_filters().chain([FilterChoice::BlockedBloom]) {
+        let fs = FaultyFs::new(1);
+        let mut options = options(filter);
+        options.file_system = Some(Arc::new(fs.clone()));
+        (options.read_mode, options.cache_bytes, options.keyspace.block_bytes) = (ReadMode::Buffered, 0, 256);
+        let db = Db::open("/db", options).expect("opening");
+        let mut keys = Vec::new();
+        for run in 0..4 {
+            for i in 0..60 {
+                db.put(key(i, run), [7; 50]).expect("a write");
+                keys.push(key(i, run).to_vec());
+            }
+            db.flush().expect("a flush");
+        }
+        keys.sort();
+        let mut iter = db.iter();
+        let mut failures = 0;
+        for n in 0..1000 {
+            let fail_at = Some(fs.operations() + n % 3);
+            fs.plan(FaultPlan { fail_at, only: Some(OpClass::Read), ..FaultPlan::none() });
+            let place = n as usize * 101 % keys.len();
+            let failed = iter.seek(&keys[place]).is_err();
+            fs.plan(FaultPlan::none());
+            failures += u64::from(failed);
+            let place = if failed {
+                assert!(iter.next().is_none(), "{filter:?}: an error is the end");
+                let other = n as usize * 67 % keys.len();
+                iter.seek(&keys[other]).expect("a seek");
+                other
+            } else {
+                place
+            };
+            let given: Vec<_> = iter.by_ref().take(5).map(|item| item.expect("an item").0.to_vec()).collect();
+            assert_eq!(given[..], keys[place..(place + 5).min(keys.len())], "{filter:?}");
+        }
+        assert!(failures > 10, "{filter:?}: {failures} seeks failed");
+    }
 }

@@ -37,6 +37,7 @@ pub fn differential(bytes: &[u8]) {
 struct World {
     options: Options,
     second_options: KeyspaceOptions,
+    keys: Keys,
     /// Gone only while the database is being reopened.
     db: Option<Db>,
     models: [Model; 2],
@@ -75,9 +76,47 @@ fn keyspace_options(input: &mut Input<'_>) -> KeyspaceOptions {
     }
 }
 
-/// Short keys over few letters, so that histories meet; among them the empty one and ones of 0xFF.
-fn key(input: &mut Input<'_>) -> Vec<u8> {
-    let byte = input.byte();
+/// What keys are made of.
+#[derive(Clone, Copy, Debug)]
+enum Keys {
+    /// Short ones over few letters, so that histories meet; among them the empty one and ones of 0xFF.
+    Strings,
+    /// Integers of eight bytes, half of them close together and half in groups far from each other: range filters
+    /// see them as the numbers that they are.
+    Numbers,
+}
+
+impl Keys {
+    fn key(self, input: &mut Input<'_>) -> Vec<u8> {
+        match self {
+            Keys::Strings => string(input.byte()),
+            Keys::Numbers => number(input.byte()).to_be_bytes().to_vec(),
+        }
+    }
+
+    fn bound(self, input: &mut Input<'_>) -> Bound<Vec<u8>> {
+        match input.byte() % 5 {
+            0 => Bound::Unbounded,
+            1 | 2 => Bound::Included(self.key(input)),
+            _ => Bound::Excluded(self.key(input)),
+        }
+    }
+
+    fn range(self, input: &mut Input<'_>) -> KeyRange {
+        (self.bound(input), self.bound(input))
+    }
+}
+
+fn number(byte: u8) -> u64 {
+    let (near, group) = (u64::from(byte & 7), u64::from(byte >> 3 & 7));
+    match byte {
+        0..128 => 5_000_000_000 + u64::from(byte),
+        _ => (group * (u64::MAX / 7))
+            .saturating_add([0, 1, 2, 40, 300, 1 << 16, 1 << 33, 1 << 50][near as usize]),
+    }
+}
+
+fn string(byte: u8) -> Vec<u8> {
     let letters = [b'a', b'b', 0, 0xFF];
     let letter = |shift: u8| letters[usize::from(byte >> shift & 3)];
     match byte & 3 {
@@ -87,18 +126,6 @@ fn key(input: &mut Input<'_>) -> Vec<u8> {
         _ if byte == 3 => Vec::new(),
         _ => [&b"common prefix "[..], &[letter(2), byte >> 4]].concat(),
     }
-}
-
-fn bound(input: &mut Input<'_>) -> Bound<Vec<u8>> {
-    match input.byte() % 5 {
-        0 => Bound::Unbounded,
-        1 | 2 => Bound::Included(key(input)),
-        _ => Bound::Excluded(key(input)),
-    }
-}
-
-fn range(input: &mut Input<'_>) -> KeyRange {
-    (bound(input), bound(input))
 }
 
 fn is_reversed(range: &KeyRange) -> bool {
@@ -134,7 +161,8 @@ impl World {
         let db = Db::open("db", options.clone()).expect("memory takes it");
         db.create_keyspace(SECOND, second_options.clone()).expect("memory takes it");
         let models = [Model::new(), Model::new()];
-        World { options, second_options, db: Some(db), models, snapshots: Vec::new(), writes: 0 }
+        let keys = choose(input, [Keys::Strings, Keys::Numbers]);
+        World { options, second_options, keys, db: Some(db), models, snapshots: Vec::new(), writes: 0 }
     }
 
     fn db(&self) -> &Db {
@@ -163,17 +191,17 @@ impl World {
         let n = usize::from(byte >> 7);
         match byte & 0x1F {
             0..=6 => {
-                let (key, value) = (key(input), self.value(input));
+                let (key, value) = (self.keys.key(input), self.value(input));
                 self.keyspace(n).put(&key, &value).expect("memory takes it");
                 self.models[n].insert(key, value);
             }
             7..=9 => {
-                let key = key(input);
+                let key = self.keys.key(input);
                 self.keyspace(n).delete(&key).expect("memory takes it");
                 self.models[n].remove(&key);
             }
             10 | 11 => {
-                let range = range(input);
+                let range = self.keys.range(input);
                 match self.keyspace(n).delete_range(range.clone()) {
                     Ok(()) => self.models[n].retain(|key, _| !range.contains(key)),
                     Err(WriteError::ReversedRange) => assert!(is_reversed(&range), "{range:?}"),
@@ -182,7 +210,7 @@ impl World {
             }
             12..=14 => self.batch(input),
             15 | 16 => {
-                let key = key(input);
+                let key = self.keys.key(input);
                 let (found, expected) = (self.keyspace(n).get(&key), self.models[n].get(&key));
                 assert_eq!(
                     found.expect("memory can be read").as_deref(),
@@ -203,7 +231,8 @@ impl World {
             28 => self.reopen(),
             29 => self.recreate_second(input),
             _ => {
-                let explanation = self.keyspace(n).explain_get(key(input)).expect("memory can be read");
+                let explanation =
+                    self.keyspace(n).explain_get(self.keys.key(input)).expect("memory can be read");
                 assert!(
                     explanation.cost.digests > 0
                         || !explanation.steps.is_empty()
@@ -223,17 +252,17 @@ impl World {
             let keyspace = self.keyspace(n);
             match byte & 7 {
                 0..=4 => {
-                    let (key, value) = (key(input), self.value(input));
+                    let (key, value) = (self.keys.key(input), self.value(input));
                     batch.put_in(&keyspace, &key, &value);
                     after[n].insert(key, value);
                 }
                 5 | 6 => {
-                    let key = key(input);
+                    let key = self.keys.key(input);
                     batch.delete_in(&keyspace, &key);
                     after[n].remove(&key);
                 }
                 _ => {
-                    let range = range(input);
+                    let range = self.keys.range(input);
                     refused |= is_reversed(&range);
                     batch.delete_range_in(&keyspace, range.clone());
                     after[n].retain(|key, _| !range.contains(key));
@@ -251,7 +280,7 @@ impl World {
     }
 
     fn get_many(&self, n: usize, input: &mut Input<'_>) {
-        let keys: Vec<Vec<u8>> = (0..input.byte() % 20).map(|_| key(input)).collect();
+        let keys: Vec<Vec<u8>> = (0..input.byte() % 20).map(|_| self.keys.key(input)).collect();
         let found = self.keyspace(n).multi_get(&keys).expect("memory can be read");
         let found: Vec<_> = found.iter().map(|value| value.as_deref()).collect();
         let expected: Vec<_> = keys.iter().map(|key| self.models[n].get(key).map(|v| &v[..])).collect();
@@ -259,7 +288,7 @@ impl World {
     }
 
     fn scan(&self, n: usize, input: &mut Input<'_>) {
-        let (range, model) = (range(input), &self.models[n]);
+        let (range, model) = (self.keys.range(input), &self.models[n]);
         let keyspace = self.keyspace(n);
         let expected = within(model, &range);
         let found: Vec<_> = keyspace.range(range.clone()).map(pair).collect();
@@ -267,7 +296,7 @@ impl World {
         let mut found: Vec<_> = keyspace.range(range.clone()).rev().map(pair).collect();
         found.reverse();
         assert_eq!(found, expected, "{range:?} backwards");
-        let prefix = key(input);
+        let prefix = self.keys.key(input);
         let found: Vec<_> = keyspace.prefix(&prefix).map(pair).collect();
         let expected: Vec<_> = within(model, &(Bound::Unbounded, Bound::Unbounded));
         let expected: Vec<_> = expected.into_iter().filter(|(key, _)| key.starts_with(&prefix)).collect();
@@ -276,7 +305,7 @@ impl World {
 
     /// One iterator, taken from and moved at both ends.
     fn both_ends(&self, n: usize, input: &mut Input<'_>) {
-        let range = range(input);
+        let range = self.keys.range(input);
         let all = within(&self.models[n], &range);
         let mut iter = self.keyspace(n).range(range.clone());
         // What is left lies in `front..back` of `all`.
@@ -294,7 +323,7 @@ impl World {
                     assert_eq!(iter.next_back().map(pair), expected, "next_back in {range:?}");
                 }
                 _ => {
-                    let key = key(input);
+                    let key = self.keys.key(input);
                     iter.seek(&key).expect("memory can be read");
                     front = all.partition_point(|(other, _)| *other < key).min(back);
                 }
@@ -311,12 +340,12 @@ impl World {
         for (n, model) in models.iter().enumerate() {
             let keyspace = self.keyspace(n);
             let view = snapshot.of(&keyspace);
-            let key = key(input);
+            let key = self.keys.key(input);
             assert_eq!(
                 view.get(&key).expect("memory can be read").as_deref(),
                 model.get(&key).map(|v| &v[..])
             );
-            let range = range(input);
+            let range = self.keys.range(input);
             let found: Vec<_> = view.range(range.clone()).map(pair).collect();
             assert_eq!(found, within(model, &range), "{range:?} in a snapshot");
             let mut found: Vec<_> = view.range(range.clone()).rev().map(pair).collect();

@@ -3,7 +3,7 @@
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
-use crate::error::ReadError;
+use crate::error::{ReadError, StorageError};
 use crate::key::{Kind, MAX_SEQNO, SeqNo, prefix_successor};
 use crate::read::merge::{MergeCursor, Tables};
 use crate::read::{ReadCost, ReadCounters};
@@ -87,6 +87,11 @@ struct End {
     cursor: Option<MergeCursor>,
     /// The key of the last item given from this end; nothing at or beyond it is left on this side.
     last: Option<Vec<u8>>,
+    /// Where the key that comes after `last` is put together.
+    coming: Vec<u8>,
+    /// Whether the cursor still stands on the last item given (only at the front). Moving on may open a run or fail:
+    /// that is left to whoever asks for the next item.
+    given: bool,
     finished: bool,
     /// Whether it finished because of an error.
     failed: bool,
@@ -144,7 +149,7 @@ impl Iter {
             None => self.cursor(),
         };
         self.front = End { finished: true, failed: true, ..End::default() };
-        cursor.seek(start, MAX_SEQNO)?;
+        counted(&mut cursor, &mut self.cost, |cursor| cursor.seek(start, MAX_SEQNO))?;
         self.floor = Some(start.to_vec());
         self.front = End { cursor: Some(cursor), ..End::default() };
         self.back.finished = self.back.failed;
@@ -154,10 +159,13 @@ impl Iter {
     fn forward(&mut self) -> Result<Option<(Slice, Slice)>, ReadError> {
         if self.front.cursor.is_none() {
             let mut cursor = self.cursor();
-            cursor.seek(&self.bounds.start, MAX_SEQNO)?;
+            counted(&mut cursor, &mut self.cost, |cursor| cursor.seek(&self.bounds.start, MAX_SEQNO))?;
             self.front.cursor = Some(cursor);
         }
         let cursor = self.front.cursor.as_mut().expect("positioned");
+        if std::mem::take(&mut self.front.given) {
+            cursor.next()?;
+        }
         let end = self.back.last.as_deref().or(self.bounds.end.as_deref());
         while cursor.valid() {
             let key = cursor.key();
@@ -175,9 +183,8 @@ impl Iter {
             last.clear();
             last.extend_from_slice(key);
             if cursor.kind() == Kind::Put && cover <= seq {
-                let item = (cursor.pinned_key(), cursor.pinned_value());
-                cursor.next()?;
-                return Ok(Some(item));
+                self.front.given = true;
+                return Ok(Some((cursor.pinned_key(), cursor.pinned_value())));
             }
             cursor.next()?;
         }
@@ -187,10 +194,10 @@ impl Iter {
     fn backward(&mut self) -> Result<Option<(Slice, Slice)>, ReadError> {
         if self.back.cursor.is_none() {
             let mut cursor = self.cursor();
-            match &self.bounds.end {
-                Some(end) => cursor.seek_before(end)?,
-                None => cursor.seek_to_last()?,
-            }
+            counted(&mut cursor, &mut self.cost, |cursor| match &self.bounds.end {
+                Some(end) => cursor.seek_before(end),
+                None => cursor.seek_to_last(),
+            })?;
             self.back.cursor = Some(cursor);
         }
         let start = self.floor.as_ref().unwrap_or(&self.bounds.start);
@@ -200,17 +207,20 @@ impl Iter {
             if key < &start[..] || self.front.last.as_deref().is_some_and(|last| key <= last) {
                 break;
             }
-            let last = self.back.last.get_or_insert_default();
-            last.clear();
-            last.extend_from_slice(key);
+            // An error on the way leaves the key to the front.
+            let coming = &mut self.back.coming;
+            coming.clear();
+            coming.extend_from_slice(key);
             // Versions of one key come oldest first: the last visible one counts.
             let mut newest: Option<(SeqNo, Kind, Slice)> = None;
-            while cursor.valid() && cursor.key() == &last[..] {
+            while cursor.valid() && cursor.key() == &coming[..] {
                 if cursor.seq() <= self.context.snapshot {
                     newest = Some((cursor.seq(), cursor.kind(), cursor.pinned_value()));
                 }
                 cursor.prev()?;
             }
+            let last = self.back.last.get_or_insert_default();
+            std::mem::swap(last, coming);
             if let Some((seq, Kind::Put, value)) = newest {
                 let cover = self.tombstones.as_ref().map_or(0, |t| t.cover(last, self.context.snapshot));
                 if cover <= seq {
@@ -220,6 +230,16 @@ impl Iter {
         }
         Ok(None)
     }
+}
+
+/// Positions a cursor. If that fails, some of its sources may be prepared for a seek that did not happen: it must not
+/// be used again, and what it read is counted now.
+fn counted(
+    cursor: &mut MergeCursor,
+    cost: &mut ReadCost,
+    position: impl FnOnce(&mut MergeCursor) -> Result<(), StorageError>,
+) -> Result<(), StorageError> {
+    position(cursor).inspect_err(|_| cursor.drain_cost(cost))
 }
 
 impl Iterator for Iter {

@@ -90,7 +90,7 @@ pub(crate) struct RunCursor {
     /// What cursors over earlier tables touched.
     touched: TouchCounts,
     cost: ReadCost,
-    /// Whether a filter let the table that is being opened pass.
+    /// Whether a filter let the table that is being opened, or at which the cursor is parked, pass.
     filtered: bool,
 }
 
@@ -176,7 +176,7 @@ impl RunCursor {
 
     /// Parks at the first table from `table` on, if the iteration gets there.
     fn park_at_start_of(&mut self, context: &RunContext, table: usize) {
-        self.position = Position::Done;
+        (self.position, self.filtered) = (Position::Done, false);
         if table < self.tables.end {
             let smallest = &context.all()[table].meta.smallest;
             if !context.ends_before(smallest) {
@@ -188,7 +188,7 @@ impl RunCursor {
     /// Parks at the end of the last table before `table`, if the iteration gets there. That table must have an end:
     /// every table has one but the last of a run.
     fn park_at_end_before(&mut self, context: &RunContext, table: usize) {
-        self.position = Position::Done;
+        (self.position, self.filtered) = (Position::Done, false);
         if table > self.tables.start {
             let largest = &context.all()[table - 1].meta.largest;
             if let KeyEnd::Included(key) | KeyEnd::Excluded(key) = largest
@@ -235,9 +235,7 @@ impl RunCursor {
         let table = self.at;
         let cursor = self.open(context, table);
         cursor.seek(key, seq)?;
-        let found = cursor.valid() && !context.ends_before(cursor.key());
-        self.count_false_positive(found || context.end.is_none());
-        self.settle_forward(context);
+        self.opened_forward(context);
         Ok(())
     }
 
@@ -296,7 +294,7 @@ impl RunCursor {
             let sought = self.open(context, table).seek(&key, MAX_SEQNO);
             self.parked_key = key;
             sought?;
-            self.settle_forward(context);
+            self.opened_forward(context);
         }
         Ok(())
     }
@@ -319,6 +317,14 @@ impl RunCursor {
             self.settle_backward(context);
         }
         Ok(())
+    }
+
+    /// After the open table was sought: counts, and moves on if it has nothing.
+    fn opened_forward(&mut self, context: &RunContext) {
+        let cursor = self.current();
+        let found = cursor.valid() && !context.ends_before(cursor.key());
+        self.count_false_positive(found || context.end.is_none());
+        self.settle_forward(context);
     }
 
     fn count_false_positive(&mut self, found: bool) {

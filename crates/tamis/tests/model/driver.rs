@@ -1,13 +1,16 @@
 //! Carries out a history on the engine and on the model at once, and compares all that they say.
 
+use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tamis::io::{CrashMode, FaultyFs, FileSystem, MemFs};
-use tamis::{AdminError, Db, ExplainOutcome, Keyspace, Options, ReadMode, Snapshot, WriteBatch, WriteError};
+use tamis::{
+    AdminError, Db, ExplainOutcome, Keyspace, Options, ReadCost, ReadMode, Snapshot, WriteBatch, WriteError,
+};
 
-use crate::moves::{Walk, show};
-use crate::ops::{Change, KEYSPACES, Op, universe, value_of};
+use crate::moves::{Move, Walk, show};
+use crate::ops::{Change, KEYSPACES, Op, value_of};
 use crate::oracle::{Contents, Cursor, Range};
 use crate::settings::Settings;
 
@@ -79,6 +82,8 @@ pub(crate) struct Driver {
     keys: Vec<Vec<u8>>,
     /// Values written so far: numbers make each one unlike all others.
     written: u64,
+    /// What the reads of databases that were closed have cost.
+    cost: ReadCost,
     copies: u64,
     /// A checkpoint that is opened only after much has happened to the original.
     old_copy: Option<(PathBuf, [Option<Contents>; KEYSPACES])>,
@@ -89,8 +94,9 @@ fn name(slot: usize) -> &'static str {
 }
 
 impl Driver {
-    /// Carries out a history and, at its end, checks everything again: before and after closing and compacting.
-    pub(crate) fn run(place: Place, settings: &Settings, history: &[Op]) {
+    /// Carries out a history and, at its end, checks everything again: before and after closing and compacting. Gives
+    /// what reading cost.
+    pub(crate) fn run(place: Place, settings: &Settings, history: &[Op]) -> ReadCost {
         let mut driver = Driver {
             home: Home::new(place),
             settings: settings.clone(),
@@ -98,8 +104,9 @@ impl Driver {
             keyspaces: [const { None }; KEYSPACES],
             snapshots: Vec::new(),
             walks: Vec::new(),
-            keys: universe(),
+            keys: settings.universe.keys(),
             written: 0,
+            cost: ReadCost::default(),
             copies: 0,
             old_copy: None,
         };
@@ -110,10 +117,10 @@ impl Driver {
             driver.carry_out(op);
             assert_eq!(driver.db().stats().poisoned, None, "after {op:?}");
         }
-        driver.end();
+        driver.end()
     }
 
-    fn end(mut self) {
+    fn end(mut self) -> ReadCost {
         self.check_all();
         self.verify();
         self.open_old_copy();
@@ -132,6 +139,17 @@ impl Driver {
         }
         self.check_all();
         self.verify();
+        self.add_cost();
+        self.cost
+    }
+
+    fn add_cost(&mut self) {
+        let cost = self.db().stats().read;
+        assert!(cost.filter_negatives <= cost.filter_probes, "{cost:?}");
+        assert!(cost.false_positives <= cost.filter_probes - cost.filter_negatives, "{cost:?}");
+        assert!(cost.range_negatives <= cost.range_probes, "{cost:?}");
+        assert!(cost.range_false_positives <= cost.range_probes.min(cost.seeks), "{cost:?}");
+        self.cost = self.cost + cost;
     }
 
     /// What every keyspace holds now.
@@ -164,6 +182,7 @@ impl Driver {
             self.snapshots.clear();
             self.walks.retain(|(_, pinned)| !pinned);
         }
+        self.add_cost();
         let contents = self.contents();
         self.keyspaces = [const { None }; KEYSPACES];
         let db = self.db.take().expect("open");
@@ -332,6 +351,27 @@ impl Driver {
             all.iter().for_each(|&key| self.get(slot, key));
             self.multi_get(slot, &all);
             self.scan(slot, &Range::all());
+            self.short_ranges(slot);
+        }
+    }
+
+    /// What lies between neighbours, and what a seek finds: this is what range filters are asked for.
+    fn short_ranges(&self, slot: usize) {
+        let Some(pair) = &self.keyspaces[slot] else { return };
+        for (i, key) in self.keys.iter().enumerate() {
+            let behind = self.keys.get(i + 1 + i % 3);
+            let end = behind.map_or(Bound::Unbounded, |key| Bound::Excluded(key.clone()));
+            self.scan(slot, &Range(Bound::Excluded(key.clone()), end));
+        }
+        // To and fro, in all and within bounds.
+        let bounded = Range(Bound::Included(self.keys[9].clone()), Bound::Excluded(self.keys[30].clone()));
+        for range in [Range::all(), bounded] {
+            let iter = pair.engine.range(range.clone());
+            let mut walk = Walk { iter, model: Cursor::new(pair.model.clone(), &range) };
+            for i in 0..self.keys.len() {
+                walk.step(Move::Seek(i * 19 % self.keys.len()), &self.keys);
+                (0..1 + i % 2).for_each(|_| walk.step(Move::Next, &self.keys));
+            }
         }
     }
 

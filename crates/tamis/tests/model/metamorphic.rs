@@ -8,13 +8,13 @@ use tamis::io::MemFs;
 use tamis::{Db, Options, ReadMode, WriteBatch};
 
 use crate::moves::show;
-use crate::ops::{Change, Op, change, span, universe, value_of};
-use crate::settings::options;
+use crate::ops::{Change, KEYS, Op, Universe, change, span, value_of};
+use crate::settings::{options, universe};
 use crate::support::for_all;
 
 /// Everything that a history answers, in words.
-fn answers(options: &Options, path: &std::path::Path, history: &[Op]) -> Vec<String> {
-    let keys = universe();
+fn answers(options: &Options, path: &std::path::Path, universe: Universe, history: &[Op]) -> Vec<String> {
+    let keys = universe.keys();
     let mut answers = Vec::new();
     let mut db = Db::open(path, options.clone()).expect("opening");
     let mut snapshot = db.snapshot();
@@ -75,7 +75,7 @@ fn listed(items: impl Iterator<Item = Result<(tamis::Slice, tamis::Slice), tamis
 fn history() -> impl Strategy<Value = Vec<Op>> {
     let op = prop_oneof![
         10 => vec((Just(0), change()), 1..12).prop_map(Op::Batch),
-        3 => (0..universe().len()).prop_map(|key| Op::Get(0, key)),
+        3 => (0..KEYS).prop_map(|key| Op::Get(0, key)),
         2 => span().prop_map(|span| Op::Scan(0, span)),
         1 => Just(Op::TakeSnapshot),
         3 => Just(Op::Flush(None)),
@@ -98,10 +98,10 @@ fn several(count: usize) -> impl Strategy<Value = Vec<Options>> {
 
 #[test]
 fn answers_do_not_depend_on_options() {
-    for_all(100, (history(), several(4)), |(history, all)| {
+    for_all(100, (history(), several(4), universe()), |(history, all, universe)| {
         let in_memory = |options: &Options| {
             let options = Options { file_system: Some(Arc::new(MemFs::new())), ..options.clone() };
-            answers(&options, "/db".as_ref(), history)
+            answers(&options, "/db".as_ref(), *universe, history)
         };
         let expected = in_memory(&all[0]);
         for options in &all[1..] {
@@ -112,15 +112,19 @@ fn answers_do_not_depend_on_options() {
 
 #[test]
 fn answers_do_not_depend_on_the_medium_or_how_it_is_read() {
-    for_all(8, (history(), several(1)), |(history, all)| {
+    for_all(8, (history(), several(1), universe()), |(history, all, universe)| {
         let memory = Options { file_system: Some(Arc::new(MemFs::new())), ..all[0].clone() };
-        let expected = answers(&memory, "/db".as_ref(), history);
+        let expected = answers(&memory, "/db".as_ref(), *universe, history);
         for read_mode in [ReadMode::Mapped, ReadMode::Buffered, ReadMode::Direct] {
             for cache_bytes in [0, 1 << 10, 1 << 20] {
                 let dir = tempfile::tempdir().expect("a directory");
                 let options =
                     Options { read_mode, cache_bytes, pin_metadata: cache_bytes > 1 << 10, ..all[0].clone() };
-                assert_eq!(answers(&options, dir.path(), history), expected, "{read_mode:?}, {cache_bytes}");
+                assert_eq!(
+                    answers(&options, dir.path(), *universe, history),
+                    expected,
+                    "{read_mode:?}, {cache_bytes}"
+                );
             }
         }
     });

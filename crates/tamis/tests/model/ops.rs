@@ -11,9 +11,58 @@ use crate::oracle::Range;
 /// How many keyspaces there may be; number 0 is the default one and always exists.
 pub(crate) const KEYSPACES: usize = 3;
 
-/// All keys of all histories: few, so that they meet often; close relatives, so that prefixes, cuts between
-/// tables and bounds are put to the test.
-pub(crate) fn universe() -> Vec<Vec<u8>> {
+/// Which keys a history is about. Range filters see other things in each: in dense numbers hardly a gap, in sparse
+/// ones hardly anything else, in strings prefixes of each other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Universe {
+    Strings,
+    /// Numbers of eight bytes, one after the other.
+    Dense,
+    /// Numbers of eight bytes: a few close together, then nothing for long.
+    Sparse,
+    /// Sparse numbers behind a common prefix, with longer and shorter relatives.
+    Prefixed,
+}
+
+/// How many keys each universe has.
+pub(crate) const KEYS: usize = 45;
+
+impl Universe {
+    pub(crate) fn keys(self) -> Vec<Vec<u8>> {
+        const START: u64 = 5_000_000_000;
+        // Fifteen places over all of the numbers, from the first on.
+        let spread = |i: usize| (i as u64 / 3 * (u64::MAX / 15)).saturating_add([0, 1, 40][i % 3]);
+        let mut keys: Vec<Vec<u8>> = match self {
+            Universe::Strings => strings(),
+            Universe::Dense => (0..KEYS as u64).map(|i| (START + i).to_be_bytes().to_vec()).collect(),
+            Universe::Sparse => (0..KEYS - 2)
+                .map(|i| spread(i).to_be_bytes().to_vec())
+                .chain([u64::MAX - 1, u64::MAX].map(|n| n.to_be_bytes().to_vec()))
+                .collect(),
+            Universe::Prefixed => (0..KEYS - 6)
+                .map(|i| [&b"number/"[..], &spread(i).to_be_bytes()[..]].concat())
+                .chain(
+                    [
+                        &b""[..],
+                        b"number",
+                        b"number/",
+                        b"number/\0\0\0\0\0\0\0\x01\0",
+                        b"number0",
+                        b"\xff\xff",
+                    ]
+                    .map(<[u8]>::to_vec),
+                )
+                .collect(),
+        };
+        keys.sort();
+        assert!(keys.len() == KEYS && keys.windows(2).all(|pair| pair[0] < pair[1]));
+        keys
+    }
+}
+
+/// Few, so that they meet often; close relatives, so that prefixes, cuts between tables and bounds are put to the
+/// test.
+fn strings() -> Vec<Vec<u8>> {
     let mut keys: Vec<Vec<u8>> = [
         &b""[..],
         b"\0",
@@ -41,7 +90,6 @@ pub(crate) fn universe() -> Vec<Vec<u8>> {
     keys.extend((0..10).map(|i| format!("longprefix5{i:02}").into_bytes()));
     keys.extend([7, 8, 9, 40].map(|n| vec![0xff; n]));
     keys.extend([vec![b'm'; 300], vec![b'n'; 64 << 10]]);
-    keys.sort();
     keys
 }
 
@@ -119,7 +167,7 @@ pub(crate) enum Op {
 }
 
 fn key() -> impl Strategy<Value = usize> {
-    0..universe().len()
+    0..KEYS
 }
 
 fn keyspace() -> impl Strategy<Value = usize> {

@@ -7,6 +7,8 @@ use tamis::{
     KeyspaceOptions, Options,
 };
 
+use crate::ops::Universe;
+
 pub(crate) fn filter() -> impl Strategy<Value = FilterPolicy> {
     let choice = || prop_oneof![1 => Just(FilterChoice::BlockedBloom), 4 => select(all_filters())];
     prop_oneof![
@@ -110,11 +112,21 @@ pub(crate) fn options(levels: usize) -> impl Strategy<Value = Options> {
 pub(crate) struct Settings {
     pub(crate) options: Vec<Options>,
     pub(crate) keyspace: KeyspaceOptions,
+    pub(crate) universe: Universe,
+}
+
+pub(crate) fn universe() -> impl Strategy<Value = Universe> {
+    prop_oneof![
+        3 => Just(Universe::Strings),
+        1 => Just(Universe::Dense),
+        2 => Just(Universe::Sparse),
+        1 => Just(Universe::Prefixed),
+    ]
 }
 
 pub(crate) fn settings() -> impl Strategy<Value = Settings> {
     (2..6usize).prop_flat_map(|levels| {
-        (proptest::collection::vec(options(levels), 1..4), keyspace(levels))
-            .prop_map(|(options, keyspace)| Settings { options, keyspace })
+        (proptest::collection::vec(options(levels), 1..4), keyspace(levels), universe())
+            .prop_map(|(options, keyspace, universe)| Settings { options, keyspace, universe })
     })
 }
