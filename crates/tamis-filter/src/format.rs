@@ -98,6 +98,16 @@ impl FilterKind {
         }
     }
 
+    /// The kind of this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|kind| kind.name() == name)
+    }
+
+    /// Whether the filter keeps the order of keys, so that it can tell where the next key lies at the earliest.
+    pub fn is_ordered(self) -> bool {
+        matches!(self, FilterKind::Surf | FilterKind::Snarf)
+    }
+
     /// Whether the filter answers for ranges of keys, and not for digests alone.
     pub fn is_range(self) -> bool {
         self as u8 >= FilterKind::Surf as u8

@@ -89,14 +89,18 @@ impl RunSelector for TableFilters {
         cost: &mut ReadCost,
     ) -> Next<Vec<u8>> {
         let table = &version.tables[table];
+        // Without an end only a filter that keeps the order of keys has something to say.
+        if !table.range_filter.is_some_and(|kind| end.is_some() || kind.is_ordered()) {
+            return Next::Unknown;
+        }
         let next = table.with_filter(|filter| match filter {
-            Filter::Point(_) => Next::Unknown,
             Filter::Range(filter) => {
                 cost.range_probes += 1;
                 let range =
                     KeyRange::new(Bound::Included(from), end.map_or(Bound::Unbounded, Bound::Excluded));
                 if end.is_some() && !filter.contains_range(range) { Next::Nothing } else { filter.next(from) }
             }
+            Filter::Point(_) => Next::Unknown,
         });
         let next = next.unwrap_or(Next::Unknown);
         let negative = match &next {
@@ -121,6 +125,7 @@ impl RunSelector for TableFilters {
         cost: &mut ReadCost,
     ) -> Option<bool> {
         let table = &version.tables[table];
+        table.range_filter?;
         let answer = table.with_filter(|filter| match filter {
             Filter::Point(_) => None,
             Filter::Range(filter) => Some(filter.contains_range(range)),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-use tamis_filter::{Filter, FilterError};
+use tamis_filter::{Filter, FilterError, FilterKind};
 
 use crate::cache::{BlockCache, CacheEntry};
 use crate::error::StorageError;
@@ -56,6 +56,9 @@ pub(crate) struct OpenTable {
     pub(crate) meta: Arc<TableMeta>,
     pub(crate) table: Arc<Table>,
     pub(crate) filter: TableFilter,
+    /// The kind of the filter if it answers for ranges, as the table's properties name it: others need not be
+    /// fetched to learn that they have nothing to say.
+    pub(crate) range_filter: Option<FilterKind>,
     pub(crate) tombstones: Option<Arc<Tombstones>>,
     path: PathBuf,
     cache: Option<Arc<BlockCache>>,
@@ -105,8 +108,21 @@ impl OpenTable {
             };
         let cache = config.cache.clone();
         let (garbage, obsolete) = (garbage.clone(), AtomicBool::new(false));
+        let kind = FilterKind::from_name(&table.properties().filter_kind);
+        let range_filter = kind.filter(|kind| kind.is_range());
         let unusable = AtomicBool::new(matches!(filter, TableFilter::Unusable));
-        Ok(Arc::new(OpenTable { meta, table, filter, tombstones, path, cache, garbage, obsolete, unusable }))
+        Ok(Arc::new(OpenTable {
+            meta,
+            table,
+            filter,
+            range_filter,
+            tombstones,
+            path,
+            cache,
+            garbage,
+            obsolete,
+            unusable,
+        }))
     }
 
     /// Lets the file be removed once nobody holds the table. Called when a durable version no longer names it.
