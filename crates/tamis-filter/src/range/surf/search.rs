@@ -132,7 +132,8 @@ impl<W: Words> Surf<W> {
             (Some(a), Some(b)) => a > b,
             (Some(_), None) => true,
             (None, None) => !(low_in && high_in),
-            (None, Some(_)) => false,
+            // Nothing lies between a key and the same with a zero byte behind it.
+            (None, Some(_)) => !low_in && !high_in && high[common..] == [0],
         };
         if empty {
             return false;
