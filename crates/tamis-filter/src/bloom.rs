@@ -301,7 +301,9 @@ impl Bloom {
         self.shape.bits_per_key()
     }
 
-    /// False-positive rate theory promises; 0 for no keys.
+    /// False-positive rate theory promises; 0 for no keys. It is that of independent probes in a large filter: with
+    /// hundreds of keys and less, strangers more often share start and step with a key, and at 16 bits per key the
+    /// rate is 1.2 times as high for 200 keys, thrice for 20.
     pub fn expected_rate(&self) -> f64 {
         self.shape.expected_rate()
     }

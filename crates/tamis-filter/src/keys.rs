@@ -43,12 +43,14 @@ impl<'a> KeyRange<'a> {
         Self { start: Bound::Included(first), end: Bound::Unbounded }
     }
 
-    /// Whether no key can lie in the range: it is reversed, or a bound excludes the only key.
+    /// Whether no key can lie in the range: it is reversed, or its bounds exclude the only keys there are.
     pub fn is_empty(&self) -> bool {
         match (self.start, self.end) {
             (Bound::Unbounded, Bound::Excluded(end)) => end.is_empty(),
             (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
             (Bound::Included(a), Bound::Included(b)) => a > b,
+            // Nothing lies between a key and the same with a zero byte behind it.
+            (Bound::Excluded(a), Bound::Excluded(b)) => a >= b || b.strip_suffix(&[0]) == Some(a),
             (Bound::Included(a) | Bound::Excluded(a), Bound::Included(b) | Bound::Excluded(b)) => a >= b,
         }
     }
@@ -394,6 +396,22 @@ mod tests {
             prop_assert_eq!(words.len(), 2 + map.encoded_words());
             let words: Owned = words.into();
             prop_assert_eq!(KeyMap::read(&words).unwrap(), map);
+        }
+
+        #[test]
+        fn a_range_is_empty_if_its_first_key_is_beyond_its_end((start, end) in (bound(), bound()), near: bool) {
+            // Random keys are seldom neighbours.
+            let end = match (&start, near) {
+                (Bound::Excluded(key), true) => end.map(|_| [key, &[0][..]].concat()),
+                _ => end,
+            };
+            let range = KeyRange::new(start.as_ref().map(|k| &k[..]), end.as_ref().map(|k| &k[..]));
+            let first = match &start {
+                Bound::Unbounded => Vec::new(),
+                Bound::Included(key) => key.clone(),
+                Bound::Excluded(key) => [key, &[0][..]].concat(),
+            };
+            prop_assert_eq!(range.is_empty(), !range.contains(&first));
         }
 
         #[test]

@@ -12,6 +12,7 @@ use tamis::{
     BloomHashing, Compression, CompressionPerLevel, Db, FilterChoice, KeyspaceOptions, Options, WriteBatch,
     fuzzing,
 };
+use tamis_filter::{Digest, KeyList, PointFilter, PointSpec, RangeFilter, RangeSpec, SurfSuffix, Verify};
 
 type Done<T = ()> = Result<T, Box<dyn Error>>;
 
@@ -23,6 +24,7 @@ fn main() -> Done {
     manifests()?;
     batches()?;
     options()?;
+    filters()?;
     histories()
 }
 
@@ -281,6 +283,41 @@ fn histories() -> Done {
             (state >> 56) as u8
         });
         seed("differential", &format!("history-{i}"), &bytes.take(150 + 60 * i).collect::<Vec<u8>>())?;
+    }
+    Ok(())
+}
+
+/// A filter of each kind, and keys and questions for range filters.
+fn filters() -> Done {
+    let keys: Vec<Vec<u8>> = (1..60u64).map(|i| (i * i * 0x1234_5678_9abc).to_be_bytes().to_vec()).collect();
+    let digests: Vec<Digest> = keys.iter().map(|key| Digest::of(key)).collect();
+    for spec in [PointSpec::Ribbon, PointSpec::BinaryFuse, PointSpec::Xor, PointSpec::Cuckoo] {
+        let filter = PointFilter::build(spec, &digests, 10.0, 7, Verify::Yes)?;
+        seed("filter", filter.kind().name(), &filter.to_bytes())?;
+    }
+    let list: KeyList = keys.iter().map(|key| &key[..]).collect();
+    let (kinds, suffixes) = (
+        [RangeSpec::Snarf, RangeSpec::Rosetta { max_range: 64 }, RangeSpec::REncoder, RangeSpec::Grafite],
+        [SurfSuffix::None, SurfSuffix::Hash, SurfSuffix::Real, SurfSuffix::Mixed],
+    );
+    for spec in kinds.into_iter().chain(suffixes.map(RangeSpec::Surf)) {
+        let filter = RangeFilter::build(spec, &list, 14.0, 7, Verify::Yes)?;
+        let name = match spec {
+            RangeSpec::Surf(suffix) => format!("surf-{suffix:?}").to_lowercase(),
+            _ => filter.kind().name().to_owned(),
+        };
+        seed("filter", &name, &filter.to_bytes())?;
+    }
+    // Kind, bits, salt, prefix and sort of the keys, how many; then keys and bounds, as `fuzzing::range_filter` reads them.
+    let mut state = 0x7461_6d69_7332_u64;
+    for (i, shape) in (0..20u8).map(|i| (i, i * 3)) {
+        let bytes = std::iter::repeat_with(|| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 56) as u8
+        });
+        let head = [i, [7, 39, 63, 255][usize::from(i % 4)], i * 13, shape, i * 8];
+        let seed_bytes: Vec<u8> = head.into_iter().chain(bytes.take(40 + 40 * usize::from(i))).collect();
+        seed("range_filter", &format!("keys-{i}"), &seed_bytes)?;
     }
     Ok(())
 }

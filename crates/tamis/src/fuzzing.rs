@@ -15,6 +15,7 @@ mod database;
 mod differential;
 mod logs;
 mod parts;
+mod range_filter;
 mod reseal;
 mod seeds;
 mod tables;
@@ -23,6 +24,7 @@ pub use database::database;
 pub use differential::differential;
 pub use logs::{log, manifest};
 pub use parts::{batch, data_block, filter, options, tombstones};
+pub use range_filter::range_filter;
 pub use seeds::{TableParts, batch_bytes, table_parts};
 pub use tables::table;
 

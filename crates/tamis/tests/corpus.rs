@@ -196,6 +196,11 @@ fn mutated_filters_are_read_or_refused() {
 }
 
 #[test]
+fn range_filters_of_mutated_keys_agree_with_a_set() {
+    run("range_filter", fuzzing::range_filter, 60);
+}
+
+#[test]
 fn mutated_range_tombstones_are_read_or_refused() {
     run("tombstones", fuzzing::tombstones, 20000);
 }

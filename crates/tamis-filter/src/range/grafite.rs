@@ -26,7 +26,7 @@ use crate::digest::Digest;
 use crate::elias_fano::{Directory, Sequence};
 use crate::error::FilterError;
 use crate::format::{FilterInfo, FilterKind, Head, WordFilter};
-use crate::range::IntegerProbe;
+use crate::range::{IntegerProbe, Next};
 use crate::words::{Owned, Words};
 
 /// Words before the directory: buckets, hashes.
@@ -305,11 +305,21 @@ impl<W: Words> IntegerProbe for Grafite<W> {
             || self.any_in_block(rotation.shift(last_block), 0, to)
     }
 
+    fn next(&self, _from: u64) -> Next<u64> {
+        if self.hashes == 0 { Next::Nothing } else { Next::Unknown }
+    }
+
+    /// The chance that one of the hashes lies among those of the range. What the paper bounds is their mean number,
+    /// `keys * hashes / r`, which for rates beyond a tenth is much higher.
     fn expected_rate(&self, keys: u64) -> Option<f64> {
-        match self.modulus() {
-            Some(modulus) => Some((keys as f64 * self.hashes as f64 / modulus as f64).min(1.0)),
-            None => Some(0.0),
+        let Some(modulus) = self.modulus() else { return Some(0.0) };
+        let (few, many) = (self.hashes.min(keys), self.hashes.max(keys));
+        if few == 0 {
+            return Some(0.0);
         }
+        // Each of the few falls upon none of the many, which are all different.
+        let share = (many as f64 / modulus as f64).min(1.0);
+        Some(-(few as f64 * (-share).ln_1p()).exp_m1())
     }
 }
 

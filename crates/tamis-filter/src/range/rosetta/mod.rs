@@ -111,8 +111,9 @@ impl Level {
 }
 
 impl Rosetta {
-    /// Builds a filter over `keys`, in any order; duplicates are allowed. Takes what was asked, and a header of at
-    /// most 66 words (some 10 for ranges of hundreds). O(keys * heights) random writes.
+    /// Builds a filter over `keys`, in any order; duplicates are allowed. Takes what was asked, a header of at most
+    /// 66 words (some 10 for ranges of hundreds), and a word per height more at most, for rounding. O(keys * heights)
+    /// random writes.
     ///
     /// # Errors
     /// [`FilterError::BitsPerKey`], [`FilterError::TooLarge`]; [`FilterError::Parameter`] if `max_range` is 0.
@@ -178,7 +179,13 @@ fn allocate(nodes: &Nodes, total: u64, max_range: u64) -> Vec<(u32, u64)> {
     let half = bits / 2.0;
     let mut upper: Vec<(u32, f64)> = (1..=top).map(|height| (height, HALF * count(height))).collect();
     if upper.iter().map(|(_, bits)| bits).sum::<f64>() > half {
-        let affordable = ((half / (HALF * count(top))) as u32).min(top - 1);
+        // Lower heights have no fewer nodes, and at times many more: each is counted by its own.
+        let mut left = half;
+        let paid = upper.iter().take_while(|(_, bits)| {
+            left -= bits;
+            left >= 0.0
+        });
+        let affordable = (paid.count() as u32).min(top - 1);
         let missing = top - affordable;
         let rate = max_range as f64 * RATE_OF_ONE_BIT.powf(bits / count(0));
         if rate <= 0.1 && max_range >> affordable < MAX_TOP_NODES - 1 {

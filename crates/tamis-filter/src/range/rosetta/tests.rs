@@ -85,6 +85,31 @@ fn one_and_two_keys_at_the_ends_are_held() {
     }
 }
 
+/// Uniform keys have one node each at most heights and one in all at the topmost: heights were afforded by what the
+/// topmost costs, and a filter for wide ranges took some 70 bits per key where a quarter was asked for.
+#[test]
+fn wide_ranges_and_crowded_keys_take_no_more_than_was_asked() {
+    let crowded: Vec<u64> = (0..5000u64).map(|i| i * 3 + i % 2).collect();
+    let clusters: Vec<u64> = (0..5000u64).map(|i| ((i % 5) << 60) | (i / 5)).collect();
+    for keys in [uniform_keys(5000), crowded, clusters] {
+        for bits in [0.25, 1.5, 4.0, 8.0, 16.0] {
+            for max_range in [2, 64, 1 << 20, 1 << 40, u64::MAX] {
+                let filter = Rosetta::build(&keys, bits, max_range, 1).unwrap();
+                let heights = filter.levels() as u64;
+                // The header, and each height rounded up to a word.
+                let most = (5000.0 * bits / 64.0).ceil() as u64 + STARTS as u64 + 2 * heights + 1;
+                let words = filter.words.count() as u64;
+                assert!(words <= most, "{words} words, {most} asked for, {bits} bits, ranges of {max_range}");
+                let bottom = filter.level(0).bits() as f64 / 5000.0;
+                assert!(
+                    bottom >= bits / 2.0 - 0.013 * heights as f64,
+                    "{bottom} of {bits} bits for the keys themselves"
+                );
+            }
+        }
+    }
+}
+
 #[test]
 fn nonsense_is_refused() {
     assert_eq!(Rosetta::build(&[], 10.0, 0, 0).unwrap_err(), FilterError::Parameter("ranges of no numbers"));

@@ -106,8 +106,9 @@ impl<W: Words> Surf<W> {
         self.search_next(from)
     }
 
-    /// As [`RangeProbe::expected_rate`](crate::RangeProbe::expected_rate): for points what the hash bits promise, an
-    /// upper bound, because many absent keys leave the trie before they meet a leaf.
+    /// As [`RangeProbe::expected_rate`](crate::RangeProbe::expected_rate): for points asked as [`Surf::contains_key`]
+    /// what the hash bits promise, an upper bound, because many absent keys leave the trie before they meet a leaf. A
+    /// range of a single key comes without a digest, so hash bits deny none.
     pub fn expected_rate(&self, keys: u64) -> Option<f64> {
         if self.head.keys == 0 {
             return Some(0.0);

@@ -132,7 +132,8 @@ impl<W: Words> Surf<W> {
             (Some(a), Some(b)) => a > b,
             (Some(_), None) => true,
             (None, None) => !(low_in && high_in),
-            (None, Some(_)) => false,
+            // Nothing lies between a key and the same with a zero byte behind it.
+            (None, Some(_)) => !low_in && !high_in && high[common..] == [0],
         };
         if empty {
             return false;
@@ -304,12 +305,17 @@ impl<W: Words> Surf<W> {
             Place::Below => &[],
             Place::At(rest) => rest,
         };
-        match self.next_rest(rest) {
+        let next = match self.next_rest(rest) {
             Next::NotBelow(rest) if self.shape.prefix_len > 0 => {
                 let prefix = (0..u64::from(self.shape.prefix_len))
                     .map(|i| bits::read(&self.words, self.shape.prefix_at as u64 * 64 + i * 8, 8) as u8);
                 Next::NotBelow(prefix.chain(rest).collect())
             }
+            next => next,
+        };
+        match next {
+            // The labels of a damaged node need not ascend; whoever goes on from the answer must not go back.
+            Next::NotBelow(next) if *next < *from => Next::Unknown,
             next => next,
         }
     }

@@ -74,6 +74,24 @@ proptest! {
     }
 }
 
+/// Where the labels of a node do not ascend, the label after one is not above it: the fuzzer found a successor that
+/// was before the key it was to follow, which sends a loop over successors round for ever.
+#[test]
+fn labels_that_do_not_ascend_yield_no_successor_before_its_key() {
+    let keys = [&b"b1"[..], b"b2", b"c"].map(<[u8]>::to_vec).into();
+    let filter = build(&keys, SurfSuffix::None, 64.0);
+    let mut words = filter.words().to_vec();
+    let labels = u64::from_le_bytes(*b"bc12\0\0\0\0");
+    let at = words
+        .iter()
+        .position(|word| *word == labels)
+        .expect("the root has `b` and `c`, then come `1` and `2`");
+    words[at] = u64::from_le_bytes(*b"ba12\0\0\0\0");
+    let damaged = Surf::from_parts(filter.head(), Owned::from(words)).unwrap();
+    assert_eq!(filter.next(b"b3"), Next::NotBelow(b"c".to_vec()));
+    assert_eq!(damaged.next(b"b3"), Next::Unknown);
+}
+
 /// Probes whatever the words open as, owned and borrowed.
 fn exercise(head: Head, words: &[u64], probes: &[Key]) {
     let bytes: Vec<[u8; 8]> = words.iter().map(|word| word.to_le_bytes()).collect();
@@ -87,6 +105,7 @@ fn exercise(head: Head, words: &[u64], probes: &[Key]) {
         assert_eq!(owned.next(key), view.next(key));
         if let Next::NotBelow(next) = owned.next(key) {
             assert!(next.len() <= key.len() + words.len() * 8 + 100, "a successor of {} bytes", next.len());
+            assert!(next >= *key, "{next:?} is before {key:?}");
         }
         for other in probes {
             for range in [
