@@ -117,21 +117,25 @@ impl BloomShape {
         if self.scheme == BloomScheme::Independent {
             return true; // one digest proves nothing against such a filter
         }
-        let (h, step) = self.start_and_step(digest);
+        let (mut h, step) = self.start_and_step(digest);
         let bits = self.bits();
-        let at = |i: u64| {
-            let index = reduce(h.wrapping_add(i.wrapping_mul(step)), bits);
+        let mut next = || {
+            let index = reduce(h, bits);
+            h = h.wrapping_add(step);
             word((index / 64) as usize) >> (index % 64)
         };
-        let probes = u64::from(self.probes);
-        let mut i = 0;
-        while i + 4 <= probes {
-            if at(i) & at(i + 1) & at(i + 2) & at(i + 3) & 1 == 0 {
+        let mut left = self.probes;
+        while left >= 4 {
+            if next() & next() & next() & next() & 1 == 0 {
                 return false;
             }
-            i += 4;
+            left -= 4;
         }
-        (i..probes).fold(1, |all, i| all & at(i)) & 1 == 1
+        let mut all = 1;
+        for _ in 0..left {
+            all &= next();
+        }
+        all & 1 == 1
     }
 
     fn contains_independent(
