@@ -55,16 +55,74 @@ impl RunContext {
     }
 
     /// What the filter of `table` knows of the versions from `from` on.
-    fn next(&self, table: usize, from: &[u8], cost: &mut ReadCost) -> Next<Vec<u8>> {
-        let Tables::Of(version) = &self.tables else { return Next::Unknown };
-        version.selector.next(version, table, from, self.end.as_deref(), cost)
+    #[inline]
+    fn next(&self, table: usize, from: &[u8], counts: &mut Counts) -> Next<Vec<u8>> {
+        match &self.tables {
+            Tables::Of(version) if version.selector.answers_ranges() => {
+                counts.of(|cost| version.selector.next(version, table, from, self.end.as_deref(), cost))
+            }
+            _ => Next::Unknown,
+        }
     }
 
     /// Whether the filter of `table` says that it has nothing from the start up to `before`.
-    fn denies_before(&self, table: usize, before: &[u8], cost: &mut ReadCost) -> bool {
-        let Tables::Of(version) = &self.tables else { return false };
-        let range = KeyRange::new(Bound::Included(&self.start), Bound::Excluded(before));
-        version.selector.may_hold(version, table, range, cost) == Some(false)
+    #[inline]
+    fn denies_before(&self, table: usize, before: &[u8], counts: &mut Counts) -> bool {
+        match &self.tables {
+            Tables::Of(version) if version.selector.answers_ranges() => {
+                let range = KeyRange::new(Bound::Included(&self.start), Bound::Excluded(before));
+                counts.of(|cost| version.selector.may_hold(version, table, range, cost)) == Some(false)
+            }
+            _ => false,
+        }
+    }
+
+    /// The first of `tables` whose range reaches `key`.
+    #[inline]
+    fn first_reaching(&self, tables: &Range<usize>, key: &[u8]) -> usize {
+        match &self.tables {
+            Tables::Of(version) => version.first_reaching(tables, key),
+            Tables::List(all) => {
+                tables.start + all[tables.clone()].partition_point(|t| !t.meta.largest.reaches(key))
+            }
+        }
+    }
+
+    /// Whether the range of `table` starts after `key`.
+    #[inline]
+    fn starts_after(&self, table: usize, key: &[u8]) -> bool {
+        match &self.tables {
+            Tables::Of(version) => version.starts_after(table, key),
+            Tables::List(all) => all[table].meta.smallest[..] > *key,
+        }
+    }
+}
+
+/// What a run cursor counts besides what its blocks cost: there is one for each run of each iterator, so it is small.
+#[derive(Debug, Default)]
+struct Counts {
+    seeks: u64,
+    probes: u64,
+    negatives: u64,
+    false_positives: u64,
+}
+
+impl Counts {
+    /// Counts what `ask` asks of a filter.
+    fn of<T>(&mut self, ask: impl FnOnce(&mut ReadCost) -> T) -> T {
+        let mut cost = ReadCost::default();
+        let answer = ask(&mut cost);
+        self.probes += cost.range_probes;
+        self.negatives += cost.range_negatives;
+        answer
+    }
+
+    fn drain(&mut self, cost: &mut ReadCost) {
+        let Counts { seeks, probes, negatives, false_positives } = std::mem::take(self);
+        cost.seeks += seeks;
+        cost.range_probes += probes;
+        cost.range_negatives += negatives;
+        cost.range_false_positives += false_positives;
     }
 }
 
@@ -89,7 +147,7 @@ pub(crate) struct RunCursor {
     cursor: Option<TableCursor>,
     /// What cursors over earlier tables touched.
     touched: TouchCounts,
-    cost: ReadCost,
+    counts: Counts,
     /// Whether a filter let the table that is being opened, or at which the cursor is parked, pass.
     filtered: bool,
 }
@@ -104,7 +162,7 @@ impl RunCursor {
             parked_key: Vec::new(),
             cursor: None,
             touched: TouchCounts::default(),
-            cost: ReadCost::default(),
+            counts: Counts::default(),
             filtered: false,
         }
     }
@@ -165,7 +223,7 @@ impl RunCursor {
             self.touched.add(&cursor.take_counts());
         }
         cost.add_touched(&std::mem::take(&mut self.touched));
-        *cost = *cost + std::mem::take(&mut self.cost);
+        self.counts.drain(cost);
     }
 
     fn park(&mut self, table: usize, key: &[u8]) {
@@ -202,16 +260,14 @@ impl RunCursor {
     /// The first half of a seek to `key`: finds out whether and which table must be opened for it, and starts
     /// fetching what the second half, [`RunCursor::seek`], will look at.
     pub(crate) fn prepare(&mut self, context: &RunContext, key: &[u8]) -> Result<(), StorageError> {
-        let all = context.all();
-        let run = &all[self.tables.clone()];
-        let table = self.tables.start + run.partition_point(|t| !t.meta.largest.reaches(key));
-        if table == self.tables.end || all[table].meta.smallest[..] > *key {
+        let table = context.first_reaching(&self.tables, key);
+        if table == self.tables.end || context.starts_after(table, key) {
             self.park_at_start_of(context, table);
             return Ok(());
         }
-        let asked_before = self.cost.range_probes;
-        let next = context.next(table, key, &mut self.cost);
-        self.filtered = self.cost.range_probes > asked_before;
+        let asked_before = self.counts.probes;
+        let next = context.next(table, key, &mut self.counts);
+        self.filtered = self.counts.probes > asked_before;
         match next {
             Next::Nothing => self.park_at_start_of(context, table + 1),
             Next::NotBelow(next) if next[..] > *key && context.ends_before(&next) => {
@@ -231,7 +287,7 @@ impl RunCursor {
         if self.position != Position::Open {
             return Ok(());
         }
-        self.cost.seeks += 1;
+        self.counts.seeks += 1;
         let table = self.at;
         let cursor = self.open(context, table);
         cursor.seek(key, seq)?;
@@ -248,13 +304,13 @@ impl RunCursor {
             self.park_at_end_before(context, after);
             return Ok(());
         }
-        let asked_before = self.cost.range_probes;
-        if context.denies_before(after - 1, key, &mut self.cost) {
+        let asked_before = self.counts.probes;
+        if context.denies_before(after - 1, key, &mut self.counts) {
             self.park_at_end_before(context, after - 1);
             return Ok(());
         }
-        self.filtered = self.cost.range_probes > asked_before;
-        self.cost.seeks += 1;
+        self.filtered = self.counts.probes > asked_before;
+        self.counts.seeks += 1;
         let cursor = self.open(context, after - 1);
         cursor.seek_before(key)?;
         let found = cursor.valid() && *cursor.key() >= context.start[..];
@@ -264,7 +320,7 @@ impl RunCursor {
     }
 
     pub(crate) fn seek_to_first(&mut self, context: &RunContext) -> Result<(), StorageError> {
-        self.cost.seeks += 1;
+        self.counts.seeks += 1;
         self.open(context, self.tables.start).seek_to_first()?;
         self.settle_forward(context);
         Ok(())
@@ -275,7 +331,7 @@ impl RunCursor {
             self.park_at_end_before(context, self.tables.end);
             return Ok(());
         }
-        self.cost.seeks += 1;
+        self.counts.seeks += 1;
         self.open(context, self.tables.end - 1).seek_to_last()?;
         self.settle_backward(context);
         Ok(())
@@ -284,7 +340,7 @@ impl RunCursor {
     /// From a parked position to a version, or to another parked position, or to none.
     pub(crate) fn unpark(&mut self, context: &RunContext, backward: bool) -> Result<(), StorageError> {
         let Position::Parked(table) = self.position else { return Ok(()) };
-        self.cost.seeks += 1;
+        self.counts.seeks += 1;
         if backward {
             // Backwards a cursor parks only where a table ends.
             self.open(context, table).seek_to_last()?;
@@ -328,7 +384,7 @@ impl RunCursor {
     }
 
     fn count_false_positive(&mut self, found: bool) {
-        self.cost.range_false_positives += u64::from(self.filtered && !found);
+        self.counts.false_positives += u64::from(self.filtered && !found);
         self.filtered = false;
     }
 

@@ -131,6 +131,9 @@ pub(crate) trait RunSelector: Send + Sync + Debug {
     /// Starts fetching what [`select`](RunSelector::select) will look at, for batches of keys.
     fn prefetch(&self, version: &Version, probe: &Probe<'_>, digest: Digest, runs: Range<usize>);
 
+    /// Whether [`next`](RunSelector::next) and [`may_hold`](RunSelector::may_hold) can ever tell anything.
+    fn answers_ranges(&self) -> bool;
+
     /// What is known of the first key at or after `from` that `table` (its number within the version) holds, of
     /// interest only if it lies before `end`.
     fn next(

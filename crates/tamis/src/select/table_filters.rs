@@ -22,6 +22,8 @@ use crate::tree::version::Version;
 pub(crate) struct TableFilters {
     /// One per table of the version, if all have one; else empty.
     blocked: Vec<BlockedBloom>,
+    /// Whether any table has a filter for ranges.
+    ranges: bool,
 }
 
 impl TableFilters {
@@ -30,7 +32,10 @@ impl TableFilters {
             TableFilter::Pinned(Filter::Point(PointFilter::BlockedBloom(filter))) => Some(filter.clone()),
             _ => None,
         });
-        TableFilters { blocked: blocked.collect::<Option<Vec<_>>>().unwrap_or_default() }
+        TableFilters {
+            blocked: blocked.collect::<Option<Vec<_>>>().unwrap_or_default(),
+            ranges: tables.iter().any(|t| t.range_filter.is_some()),
+        }
     }
 }
 
@@ -78,6 +83,10 @@ impl RunSelector for TableFilters {
                 None => prefetch_pinned(&version.tables[table], digest),
             }
         }
+    }
+
+    fn answers_ranges(&self) -> bool {
+        self.ranges
     }
 
     fn next(

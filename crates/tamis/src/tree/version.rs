@@ -89,6 +89,24 @@ impl Version {
         self.tables[table].meta.covers(key).then_some(table)
     }
 
+    /// The first of `tables` whose range reaches `key`, or their end.
+    #[inline]
+    pub(crate) fn first_reaching(&self, tables: &Range<usize>, key: &[u8]) -> usize {
+        let prefix = prefix_of(key);
+        let ends = &self.largest[tables.clone()];
+        // Largest keys ascend, and so do their prefixes: only among equal ones keys are compared.
+        let first = tables.start + ends.partition_point(|&end| end < prefix);
+        let ties = self.largest[first..tables.end].partition_point(|&end| end == prefix);
+        first + self.tables[first..first + ties].partition_point(|t| !t.meta.largest.reaches(key))
+    }
+
+    /// Whether the range of `table` starts after `key`.
+    #[inline]
+    pub(crate) fn starts_after(&self, table: usize, key: &[u8]) -> bool {
+        let (start, prefix) = (self.smallest[table], prefix_of(key));
+        start > prefix || (start == prefix && self.tables[table].meta.smallest[..] > *key)
+    }
+
     fn last_starting_by(&self, run: &Run, key: &[u8], prefix: u64) -> Option<usize> {
         let starts = &self.smallest[run.tables.clone()];
         let below = starts.partition_point(|&s| s < prefix);
