@@ -88,6 +88,16 @@ macro_rules! each {
             Self::Cuckoo($filter) => $body,
         }
     };
+    (kind of $self:expr) => {
+        match $self {
+            Self::Bloom(_) => FilterKind::Bloom,
+            Self::BlockedBloom(_) => FilterKind::BlockedBloom,
+            Self::Ribbon(_) => FilterKind::Ribbon,
+            Self::BinaryFuse(_) => FilterKind::BinaryFuse,
+            Self::Xor(_) => FilterKind::Xor,
+            Self::Cuckoo(_) => FilterKind::Cuckoo,
+        }
+    };
 }
 
 macro_rules! from_kinds {
@@ -222,14 +232,7 @@ impl PointFilter {
 
     /// What the filter is.
     pub fn kind(&self) -> FilterKind {
-        match self {
-            Self::Bloom(_) => FilterKind::Bloom,
-            Self::BlockedBloom(_) => FilterKind::BlockedBloom,
-            Self::Ribbon(_) => FilterKind::Ribbon,
-            Self::BinaryFuse(_) => FilterKind::BinaryFuse,
-            Self::Xor(_) => FilterKind::Xor,
-            Self::Cuckoo(_) => FilterKind::Cuckoo,
-        }
+        each!(kind of self)
     }
 
     /// Keys the filter was built over.
@@ -338,14 +341,7 @@ impl<'a> PointFilterRef<'a> {
 
     /// What the filter is.
     pub fn kind(&self) -> FilterKind {
-        match self {
-            Self::Bloom(_) => FilterKind::Bloom,
-            Self::BlockedBloom(_) => FilterKind::BlockedBloom,
-            Self::Ribbon(_) => FilterKind::Ribbon,
-            Self::BinaryFuse(_) => FilterKind::BinaryFuse,
-            Self::Xor(_) => FilterKind::Xor,
-            Self::Cuckoo(_) => FilterKind::Cuckoo,
-        }
+        each!(kind of self)
     }
 
     /// As [`PointFilter::bits_per_key`].

@@ -12,7 +12,10 @@ use tamis::{
     BloomHashing, Compression, CompressionPerLevel, Db, FilterChoice, KeyspaceOptions, Options, WriteBatch,
     fuzzing,
 };
-use tamis_filter::{Digest, KeyList, PointFilter, PointSpec, RangeFilter, RangeSpec, SurfSuffix, Verify};
+use tamis_filter::{
+    BloomScheme, Digest, ElasticGroup, ElasticLayout, ElasticSpec, KeyList, PointFilter, PointSpec,
+    RangeFilter, RangeSpec, SurfSuffix, Verify,
+};
 
 type Done<T = ()> = Result<T, Box<dyn Error>>;
 
@@ -307,6 +310,13 @@ fn filters() -> Done {
             _ => filter.kind().name().to_owned(),
         };
         seed("filter", &name, &filter.to_bytes())?;
+    }
+    for (name, layout) in
+        [("elastic-standard", ElasticLayout::Standard), ("elastic-blocked", ElasticLayout::Blocked)]
+    {
+        let spec = ElasticSpec { units: 3, bits_per_key: 4.0, scheme: BloomScheme::Rotation, layout };
+        let group = ElasticGroup::build(spec, &digests, 7, Verify::Yes)?;
+        seed("filter", name, &group.units()[1].to_bytes())?;
     }
     // Kind, bits, salt, prefix and sort of the keys, how many; then keys and bounds, as `fuzzing::range_filter` reads them.
     let mut state = 0x7461_6d69_7332_u64;

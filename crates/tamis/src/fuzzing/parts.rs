@@ -1,7 +1,8 @@
 //! The small formats: batches, data blocks, filters, range tombstones, options.
 
 use tamis_filter::{
-    Digest, Filter, FilterError, KeyRange, Next, PointFilter, RangeFilter, RangeFilterRef, RangeProbe,
+    Digest, ElasticUnit, ElasticUnitRef, Filter, FilterError, KeyRange, Next, PointFilter, RangeFilter,
+    RangeFilterRef, RangeProbe,
 };
 
 use super::reseal;
@@ -109,6 +110,7 @@ fn interrogate(view: &BlockView<'_>, key: &[u8]) {
 pub fn filter(bytes: &[u8]) {
     check_filter(bytes);
     check_range_filter(bytes);
+    check_elastic_unit(bytes);
     let sealed = reseal::filter(bytes);
     if sealed != bytes {
         assert!(
@@ -117,6 +119,20 @@ pub fn filter(bytes: &[u8]) {
         );
         check_filter(&sealed);
         check_range_filter(&sealed);
+        check_elastic_unit(&sealed);
+    }
+}
+
+/// One unit of an elastic group, loaded alone.
+fn check_elastic_unit(bytes: &[u8]) {
+    let Ok(unit) = ElasticUnitRef::open_unverified(bytes) else { return };
+    assert!(unit.index() < unit.group_units(), "a unit beyond its group");
+    for digest in (0..50u64).map(|i| Digest::of(&i.to_le_bytes())) {
+        let _ = unit.contains(digest);
+    }
+    assert!((0.0..=1.0).contains(&unit.expected_rate()), "a rate of {}", unit.expected_rate());
+    if let Ok(owned) = ElasticUnit::open(bytes) {
+        assert_eq!(owned.to_bytes(), bytes, "a unit has one form");
     }
 }
 

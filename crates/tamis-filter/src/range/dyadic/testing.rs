@@ -151,3 +151,8 @@ pub(crate) fn rate_of(
     }
     affirmed as f64 / asked as f64
 }
+
+/// Words to change, and the bits to change in them.
+pub(crate) fn damage() -> impl Strategy<Value = Vec<(usize, u64)>> {
+    prop::collection::vec((0usize..24, prop_oneof![any::<u64>(), (0u32..64).prop_map(|b| 1 << b)]), 1..4)
+}

@@ -15,11 +15,6 @@ fn survives(head: Head, words: &[u64]) {
     }
 }
 
-/// Words to change, and the bits to change in them.
-fn damage() -> impl Strategy<Value = Vec<(usize, u64)>> {
-    prop::collection::vec((0usize..24, prop_oneof![any::<u64>(), (0u32..64).prop_map(|b| 1 << b)]), 1..4)
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
