@@ -9,7 +9,7 @@ use crate::compaction::plan::{OutputRun, Plan};
 use crate::options::{BloomHashing, FilterAllocation, FilterChoice, KeyspaceOptions};
 use crate::tree::version::Version;
 
-/// Below this a filter costs more to ask than it saves: nine of ten absent keys pass it.
+/// Below this a filter costs more to ask than it saves: by theory 98 of 100 absent keys pass it.
 const FEWEST_BITS: f64 = 0.25;
 
 /// What a filter needs of a table's keys, collected as they come: its size is known only when the table ends.

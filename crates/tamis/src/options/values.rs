@@ -66,7 +66,7 @@ pub enum BloomHashing {
 pub use tamis_filter::SurfSuffix;
 
 /// Which filter a table carries. Point filters answer `get`; range filters answer `range`, `prefix` and `seek`, too,
-/// and `get` less well for the same memory. Chapter "Filters" of the documentation says which one fits what.
+/// and `get` less well for the same memory. `docs/filters.md` says which one fits what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum FilterChoice {
     /// None: every run that covers a key is searched.
