@@ -44,7 +44,6 @@ pub(crate) fn stats(stats: &Stats) -> Value {
         index_bytes,
         snapshots,
         visible_seq,
-        next_epoch,
         poisoned,
         warnings,
     );
@@ -58,6 +57,8 @@ fn keyspace(stats: &KeyspaceStats) -> Value {
     let mut value = fields!(
         stats,
         name,
+        policy,
+        next_epoch,
         memtables,
         memtable_bytes,
         memtable_entries,

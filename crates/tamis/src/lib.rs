@@ -35,6 +35,7 @@
 
 mod batch;
 mod cache;
+mod clock;
 mod codec;
 mod compaction;
 mod db;
@@ -53,6 +54,7 @@ mod tree;
 mod wal;
 
 pub use batch::WriteBatch;
+pub use clock::{Clock, ManualClock};
 pub use db::{
     Db, Keyspace, KeyspaceStats, LevelStats, RunStats, Snapshot, SnapshotView, Stats, VerifyReport,
     WriteCost, inspect,
@@ -62,8 +64,9 @@ pub use error::{
 };
 pub use key::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use options::{
-    BloomHashing, ChecksumMode, Compression, CompressionPerLevel, Durability, FilterAllocation, FilterChoice,
-    FilterPolicy, KeyspaceOptions, OptionClass, OptionInfo, Options, PerLevel, ReadMode, SurfSuffix,
+    BloomHashing, ChecksumMode, CompactionChoice, Compression, CompressionPerLevel, Durability, FilePicker,
+    FilterAllocation, FilterChoice, FilterPolicy, KeyspaceOptions, MergeGranularity, OptionClass, OptionInfo,
+    Options, PerLevel, ReadMode, SurfSuffix,
 };
 pub use read::{ExplainBlock, ExplainOutcome, ExplainStep, Explanation, FilterAnswer, Iter, ReadCost};
 pub use slice::Slice;

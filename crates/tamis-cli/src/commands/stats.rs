@@ -88,15 +88,7 @@ pub(crate) fn page(stats: &Stats, runs: bool) -> String {
         let stalls = waits(write.stalls, write.stall_nanos);
         line("writes held up", format!("slowed down {slow}, stalled {stalls}"));
     }
-    line(
-        "position",
-        format!(
-            "write number {}, epoch {}, {} snapshots",
-            grouped(stats.visible_seq),
-            grouped(stats.next_epoch),
-            stats.snapshots
-        ),
-    );
+    line("position", format!("write number {}, {} snapshots", grouped(stats.visible_seq), stats.snapshots));
     if let Some(cause) = &stats.poisoned {
         line("WRITES STOPPED", cause.clone());
     }
@@ -125,11 +117,12 @@ fn keyspace_page(page: &mut String, tree: &KeyspaceStats, runs: bool) {
     line(
         "in tables",
         format!(
-            "{} entries ({} deletes, {} range deletes) in {} runs",
+            "{} entries ({} deletes, {} range deletes) in {} runs, of {} flushes",
             grouped(tree.entries),
             grouped(tree.deletes),
             grouped(tree.range_tombstones),
-            tree.runs
+            tree.runs,
+            grouped(tree.next_epoch.saturating_sub(1))
         ),
     );
     line(

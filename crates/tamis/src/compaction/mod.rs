@@ -3,9 +3,11 @@
 
 pub(crate) mod execute;
 pub(crate) mod filters;
-pub(crate) mod leveled;
 pub(crate) mod plan;
+pub(crate) mod policy;
 pub(crate) mod shape;
+#[cfg(test)]
+pub(crate) mod simulator;
 pub(crate) mod writer;
 
 pub(crate) use writer::TableSink;

@@ -9,6 +9,7 @@ use tamis_filter::Digest;
 
 use crate::codec::Encode;
 use crate::compaction::filters::FilterBuilder;
+use crate::compaction::plan::is_guard;
 use crate::error::StorageError;
 use crate::io::{FileSystem, Usage};
 use crate::key::{KeyBytes, KeyEnd, Kind, MAX_SEQNO, SeqNo};
@@ -17,7 +18,7 @@ use crate::read::merge::MergeCursor;
 use crate::table::{ExtraProperties, TableBuilder, TableOptions};
 use crate::tree::epochs::EpochMap;
 use crate::tree::files::table_path;
-use crate::tree::meta::{TableId, TableMeta};
+use crate::tree::meta::{TableExtra, TableId, TableMeta};
 use crate::tree::tombstones::Tombstones;
 
 /// Where tables go and how they are made.
@@ -37,8 +38,28 @@ pub(crate) struct TableSink<'a> {
     pub(crate) snapshots: &'a [SeqNo],
     /// The newest sequence number that readers see.
     pub(crate) visible: SeqNo,
-    /// Whether to give up, asked now and then (the database is closing).
-    pub(crate) cancelled: &'a dyn Fn() -> bool,
+    /// Cuts tables before keys whose digest ends in so many zero bits.
+    pub(crate) guard_bits: Option<u32>,
+    /// When the oldest and the newest data that is written here was flushed, in seconds since 1970.
+    pub(crate) written: (u64, u64),
+    /// Asked now and then.
+    pub(crate) control: &'a dyn JobControl,
+}
+
+/// Who may hold a job up, or end it.
+pub(crate) trait JobControl: Sync {
+    /// Called after every few thousand versions and every few blocks with the bytes written since the last call: waits
+    /// as long as the job is to wait (a rate limit, a pause); `false` if it is to give up.
+    fn go_on(&self, written: u64) -> bool;
+}
+
+/// For jobs that nobody holds up.
+pub(crate) struct Unhindered;
+
+impl JobControl for Unhindered {
+    fn go_on(&self, _written: u64) -> bool {
+        true
+    }
 }
 
 /// What the writer needs to know of the data that stays outside the merge.
@@ -134,7 +155,7 @@ impl Writer<'_, '_> {
         input.seek_to_first()?;
         while input.valid() {
             steps += 1;
-            if steps.is_multiple_of(4096) && (self.sink.cancelled)() {
+            if steps.is_multiple_of(4096) && !self.sink.control.go_on(0) {
                 return Ok(false);
             }
             if key.as_deref() != Some(input.key()) {
@@ -144,7 +165,7 @@ impl Writer<'_, '_> {
                 hidden_from = None;
                 key_has_older = older.may_hold(new);
                 digest = Digest::of(new);
-                let mut border = false;
+                let mut border = self.sink.guard_bits.is_some_and(|bits| is_guard(digest, bits));
                 while self.sink.borders.get(next_border).is_some_and(|b| b[..] <= new[..]) {
                     next_border += 1;
                     border = true;
@@ -276,6 +297,7 @@ impl Writer<'_, '_> {
             min_seq,
             max_seq,
             epochs,
+            extra: TableExtra { written: self.sink.written, ..TableExtra::default() },
         });
         Ok(())
     }

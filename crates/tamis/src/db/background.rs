@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::compaction::plan::{OutputRun, Plan};
+use crate::compaction::plan::{OutputRun, Plan, Work};
 use crate::compaction::shape::RunningJob;
 use crate::compaction::{TableSink, execute, filters, writer};
 use crate::db::inner::{DbInner, KeyspaceInner, State};
@@ -151,6 +151,21 @@ fn sync_loop(db: &DbInner) {
     }
 }
 
+/// When the oldest and the newest data of the tables was flushed; what is not known counts as oldest.
+fn written_span(tables: &[Arc<OpenTable>]) -> (u64, u64) {
+    let spans = || tables.iter().map(|table| table.meta.extra.written);
+    (spans().map(|span| span.0).min().unwrap_or(0), spans().map(|span| span.1).max().unwrap_or(0))
+}
+
+/// Lets a job go on until a condition holds.
+struct Until<F>(F);
+
+impl<F: Fn() -> bool + Sync> writer::JobControl for Until<F> {
+    fn go_on(&self, _written: u64) -> bool {
+        !(self.0)()
+    }
+}
+
 impl DbInner {
     /// Removes files that nobody needs any more.
     pub(crate) fn remove_garbage(&self) {
@@ -171,8 +186,7 @@ impl DbInner {
     fn flush_memtable(&self, keyspace: &KeyspaceInner, slot: &Arc<MemtableSlot>) -> Result<(), StorageError> {
         let (run, epoch) = {
             let mut state = self.state();
-            let epoch = state.tree.next_epoch;
-            state.tree.next_epoch += 1;
+            let Some(epoch) = state.tree.take_epoch(keyspace.id) else { return Ok(()) };
             (self.next_file.fetch_add(1, Ordering::Relaxed), epoch)
         };
         let Some((metas, bytes)) = self.write_memtable(keyspace, slot, epoch, true)? else {
@@ -188,7 +202,7 @@ impl DbInner {
             opened.iter().for_each(|table| table.mark_obsolete());
             return Ok(());
         }
-        let mut edit = VersionEdit { next_epoch: Some(state.tree.next_epoch), ..VersionEdit::default() };
+        let mut edit = VersionEdit { next_epochs: vec![(keyspace.id, epoch + 1)], ..VersionEdit::default() };
         edit.added.extend(metas.into_iter().map(|meta| (keyspace.id, 0, run, meta)));
         edit.log_floor = self.log_floors(&state, Some((keyspace.id, slot)));
         let without = |view: &View, version: Arc<Version>| View {
@@ -233,7 +247,9 @@ impl DbInner {
             borders: &[],
             snapshots: &snapshots,
             visible: self.visible(),
-            cancelled: &|| cancellable && self.cancelled(),
+            guard_bits: None,
+            written: (self.now(), self.now()),
+            control: &Until(|| cancellable && self.cancelled()),
         };
         let mut cursor = MergeCursor::new(Tables::List(Vec::new()), CursorOptions::default(), 1);
         cursor.add_memtable(slot.memtable.cursor());
@@ -303,8 +319,14 @@ impl DbInner {
         let number = state.next_job;
         let jobs = state.jobs.entry(keyspace.id).or_default();
         jobs.busy.extend(plan.tables());
-        jobs.running
-            .push((number, RunningJob { output_level: plan.output_level, range: plan.range.clone() }));
+        let levels = || plan.inputs.iter().map(|input| input.level);
+        let job = RunningJob {
+            input_levels: (levels().min().unwrap_or(0), levels().max().unwrap_or(0)),
+            output_level: plan.output_level,
+            output: plan.output,
+            range: plan.range.clone(),
+        };
+        jobs.running.push((number, job));
         number
     }
 
@@ -334,8 +356,10 @@ impl DbInner {
         let version = keyspace.view.load().version.clone();
         let inputs: Vec<Arc<OpenTable>> =
             execute::input_tables(&version, plan).into_iter().flatten().collect();
-        let (metas, read, written) = if plan.trivial_move {
+        let (metas, read, written) = if plan.work == Work::Move {
             (inputs.iter().map(|t| (*t.meta).clone()).collect(), 0, 0)
+        } else if plan.work == Work::Drop {
+            (Vec::new(), 0, 0)
         } else {
             let snapshots = self.live_snapshots();
             let sink = TableSink {
@@ -349,14 +373,16 @@ impl DbInner {
                 borders: &plan.borders,
                 snapshots: &snapshots,
                 visible: self.visible(),
-                cancelled: &|| self.cancelled() || keyspace.is_dropped(),
+                guard_bits: plan.guard_bits,
+                written: written_span(&inputs),
+                control: &Until(|| self.cancelled() || keyspace.is_dropped()),
             };
             let Some(output) = execute::merge(&version, plan, &sink)? else { return Ok(()) };
             self.fs.sync_dir(&self.dir).map_err(|e| StorageError::io("sync", &self.dir, &e))?;
             let read = inputs.iter().map(|t| t.meta.file_bytes).sum();
             (output.tables, read, output.written_bytes)
         };
-        let opened = if plan.trivial_move { inputs.clone() } else { self.open_tables(&metas)? };
+        let opened = if plan.work == Work::Move { inputs.clone() } else { self.open_tables(&metas)? };
 
         let mut state = self.state();
         if keyspace.is_dropped() {
@@ -376,12 +402,14 @@ impl DbInner {
             version,
         })?;
         drop(state);
-        if plan.trivial_move {
-            self.write_counters.trivial_moves.add(1);
-        } else {
-            self.write_counters.compactions.add(1);
-            self.write_counters.compaction_read_bytes.add(read);
-            self.write_counters.compaction_write_bytes.add(written);
+        match plan.work {
+            Work::Move => self.write_counters.trivial_moves.add(1),
+            Work::Drop => self.write_counters.dropped_tables.add(inputs.len() as u64),
+            Work::Merge => {
+                self.write_counters.compactions.add(1);
+                self.write_counters.compaction_read_bytes.add(read);
+                self.write_counters.compaction_write_bytes.add(written);
+            }
         }
         Ok(())
     }

@@ -18,7 +18,7 @@ use smallvec::SmallVec;
 use tamis_filter::Digest;
 
 use crate::batch::{BatchOp, GroupHeader, WriteBatch};
-use crate::compaction::plan::Pressure;
+use crate::compaction::policy::Pressure;
 use crate::db::inner::{ClosedLog, DbInner, KeyspaceInner, State};
 use crate::error::{StorageError, WriteError};
 use crate::io::Usage;
@@ -361,9 +361,7 @@ impl DbInner {
         if let Some(since) = stalled {
             self.write_counters.stall_nanos.add(since.elapsed().as_nanos() as u64);
         }
-        if pressure == Pressure::Slowdown {
-            let (slow, stop) = (keyspace.options.slowdown_runs, keyspace.options.stop_runs);
-            let severity = (runs(keyspace) + 1).saturating_sub(slow) as f64 / (stop - slow).max(1) as f64;
+        if let Pressure::Slowdown(severity) = pressure {
             let rate = SLOWED_BYTES_PER_SECOND * (1.0 - severity.clamp(0.0, 0.95));
             log.delay_debt += Duration::from_secs_f64(bytes as f64 / rate);
             self.write_counters.slowdowns.add(1);

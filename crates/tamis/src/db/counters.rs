@@ -74,6 +74,8 @@ write_counters! {
     compactions,
     /// Compactions that only moved tables a level down.
     trivial_moves,
+    /// Tables dropped whole because what they held was too old to be kept.
+    dropped_tables,
     /// Bytes of the tables that compactions read.
     compaction_read_bytes,
     /// Bytes of the tables that compactions wrote.

@@ -26,8 +26,9 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 
 use crate::cache::BlockCache;
-use crate::compaction::leveled::Leveled;
-use crate::compaction::plan::{CompactionPolicy, Plan};
+use crate::clock::{Clock, SystemClock};
+use crate::compaction::plan::Plan;
+use crate::compaction::policy::{CompactionPolicy, policy_for};
 use crate::compaction::shape::{LevelShape, RunShape, RunningJob, Shape, TableShape};
 use crate::db::commit::{CommitQueue, LogState, new_memtable};
 use crate::db::counters::WriteCounters;
@@ -77,15 +78,11 @@ impl KeyspaceInner {
         KeyspaceInner {
             id,
             name: name.to_owned(),
-            policy: KeyspaceInner::policy_for(&options),
+            policy: policy_for(&options),
             options,
             view: ArcSwap::from_pointee(View { active, sealed: Vec::new(), version }),
             dropped: AtomicBool::new(false),
         }
-    }
-
-    pub(crate) fn policy_for(options: &KeyspaceOptions) -> Box<dyn CompactionPolicy> {
-        Box::new(Leveled::new(options))
     }
 
     pub(crate) fn is_dropped(&self) -> bool {
@@ -324,7 +321,20 @@ impl DbInner {
                 .collect();
             levels[run.level].runs.push(RunShape { id: run.id, tables });
         }
-        Shape { levels, running: jobs.running.iter().map(|(_, job)| job.clone()).collect() }
+        Shape {
+            levels,
+            running: jobs.running.iter().map(|(_, job)| job.clone()).collect(),
+            room: None,
+            now: self.now(),
+            expired: 0,
+            snapshots: self.live_snapshots(),
+            next_epoch: state.tree.keyspaces.get(&keyspace.id).map_or(0, |stored| stored.next_epoch),
+        }
+    }
+
+    /// Seconds since 1970.
+    pub(crate) fn now(&self) -> u64 {
+        self.options.clock.as_ref().map_or_else(|| SystemClock.now(), |clock| clock.now())
     }
 
     /// What the policy wants done next in a keyspace, if it may start now.

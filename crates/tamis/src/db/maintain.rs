@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::compaction::plan::{OutputRun, Plan, PlanInput, Reason};
+use crate::compaction::plan::{OutputRun, Plan, PlanInput, Reason, Work};
 use crate::compaction::shape::Shape;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::error::AdminError;
@@ -59,7 +59,8 @@ impl DbInner {
             max_table_bytes: keyspace.options.table_bytes,
             borders: Vec::new(),
             reason: Reason::Manual,
-            trivial_move: false,
+            work: Work::Merge,
+            guard_bits: None,
             bottommost: true,
         })
     }

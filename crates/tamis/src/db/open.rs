@@ -212,9 +212,10 @@ fn check_state(tree: &ManifestState) -> Result<(), &'static str> {
     if !tree.keyspaces.contains_key(&DEFAULT_KEYSPACE) {
         return Err("it lacks the default keyspace");
     }
-    let numbers = [tree.next_file, tree.next_run, tree.next_epoch];
+    let numbers = [tree.next_file, tree.next_run];
+    let epochs = tree.keyspaces.values().map(|keyspace| keyspace.next_epoch);
     let keyspaces_left = tree.next_keyspace <= KeyspaceId::MAX / 2;
-    if numbers.iter().any(|&number| number > NUMBER_LIMIT / 2) || !keyspaces_left {
+    if numbers.into_iter().chain(epochs).any(|number| number > NUMBER_LIMIT / 2) || !keyspaces_left {
         return Err("a counter has a value that no database reaches");
     }
     if tree.keyspaces.values().any(|keyspace| keyspace.log_floor > tree.next_file) {
@@ -305,7 +306,6 @@ fn recover(
     let keyspaces = db.directory.load_full();
     let mut edit = VersionEdit::default();
     let mut opened: Vec<Arc<OpenTable>> = Vec::new();
-    let mut next_epoch = db.state().tree.next_epoch;
     // Writes a keyspace's memtable to a table and gives it a new one.
     let mut flush = |keyspace: &KeyspaceInner, edit: &mut VersionEdit| -> Result<(), StorageError> {
         let view = keyspace.view.load_full();
@@ -313,8 +313,8 @@ fn recover(
             return Ok(());
         }
         let run = db.next_file.fetch_add(1, Ordering::Relaxed);
-        let written = db.write_memtable(keyspace, &view.active, next_epoch, false)?;
-        next_epoch += 1;
+        let epoch = db.state().tree.take_epoch(keyspace.id).expect("an open keyspace is in the tree");
+        let written = db.write_memtable(keyspace, &view.active, epoch, false)?;
         let (metas, bytes) = written.expect("cannot be cancelled");
         opened.extend(db.open_tables(&metas)?);
         edit.added.extend(metas.into_iter().map(|meta| (keyspace.id, 0, run, meta)));
@@ -393,7 +393,7 @@ fn recover(
             edit.set_options.push((*ks, options));
         }
     }
-    edit.next_epoch = Some(next_epoch);
+    edit.next_epochs = state.tree.keyspaces.iter().map(|(&ks, stored)| (ks, stored.next_epoch)).collect();
     edit.log_floor = keyspaces.keys().map(|&ks| (ks, id)).collect();
     db.commit_edit(&mut state, edit, opened, |_, view, version| View {
         active: view.active.clone(),

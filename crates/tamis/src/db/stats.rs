@@ -38,8 +38,6 @@ pub struct Stats {
     pub oldest_snapshot: Option<u64>,
     /// The newest sequence number that readers see.
     pub visible_seq: u64,
-    /// The number that the next flush gets.
-    pub next_epoch: u64,
     /// Why writes stopped, if they did.
     pub poisoned: Option<String>,
     /// What was noticed at opening and since, in words.
@@ -52,7 +50,9 @@ pub struct KeyspaceStats {
     /// Its name.
     pub name: String,
     /// The compaction policy's name.
-    pub policy: &'static str,
+    pub policy: String,
+    /// The number that its next flush gets.
+    pub next_epoch: u64,
     /// Memtables, the active one included.
     pub memtables: usize,
     /// Their bytes.
@@ -140,7 +140,6 @@ impl Stats {
             snapshots: snapshots.len(),
             oldest_snapshot: snapshots.first().copied(),
             visible_seq: db.visible_seq.load(Ordering::Acquire),
-            next_epoch: state.tree.next_epoch,
             poisoned: db.poison.get().cloned(),
             warnings: db.warnings.lock().expect("warnings").clone(),
             keyspaces,
@@ -173,6 +172,7 @@ impl KeyspaceStats {
         KeyspaceStats {
             name: keyspace.name.clone(),
             policy: keyspace.policy.name(),
+            next_epoch: state.tree.keyspaces.get(&keyspace.id).map_or(0, |stored| stored.next_epoch),
             memtables: 1 + view.sealed.len(),
             memtable_bytes: view.memtables().map(|m| m.memtable.memory_bytes() as u64).sum(),
             memtable_entries: view.memtables().map(|m| m.memtable.entries() as u64).sum(),

@@ -68,7 +68,7 @@ fn keyspace_options(input: &mut Input<'_>) -> KeyspaceOptions {
         filter_range: choose(input, [64, 1, 1 << 20]),
         bits_per_key: choose(input, [10.0, 1.0]),
         levels: choose(input, [2, 3, 7]),
-        size_ratio: choose(input, [2, 10]),
+        size_ratio: choose(input, [2, 10]).into(),
         table_bytes: 4 << 10,
         level0_runs: choose(input, [1, 2, 4]),
         auto_compaction: input.bit(),

@@ -221,8 +221,10 @@ fn check_opening(fs: &MemFs, state: &ManifestState) {
     if !state.keyspaces.values().all(|keyspace| small(&keyspace.options)) {
         return;
     }
-    let numbers = [state.next_file, state.next_run, state.next_epoch, state.last_seq];
-    let left = numbers.iter().all(|number| *number < MOST_NUMBER) && state.next_keyspace < 1 << 30;
+    let numbers = [state.next_file, state.next_run, state.last_seq];
+    let epochs = state.keyspaces.values().map(|keyspace| keyspace.next_epoch);
+    let left =
+        numbers.into_iter().chain(epochs).all(|number| number < MOST_NUMBER) && state.next_keyspace < 1 << 30;
     let dir = Path::new("db");
     if let Ok(db) = Db::open_read_only(dir, options(fs)) {
         db.iter().for_each(drop);

@@ -10,7 +10,7 @@
 use crate::codec::{Decoder, Encode};
 use crate::key::{KeyBytes, KeyEnd, MAX_KEY_BYTES, MAX_SEQNO, SeqNo};
 use crate::tree::epochs::{Epoch, EpochMap, EpochSegment};
-use crate::tree::meta::{KeyspaceId, LogId, RunId, TableId, TableMeta};
+use crate::tree::meta::{KeyspaceId, LogId, RunId, TableExtra, TableId, TableMeta};
 use crate::wal::DecodeError;
 
 /// The deepest level that an edit may name.
@@ -29,8 +29,10 @@ pub(crate) struct VersionEdit {
     pub(crate) next_file: Option<u64>,
     /// All sequence numbers in tables and finished logs are at most this.
     pub(crate) last_seq: Option<SeqNo>,
-    /// Epochs from this one on have not been given to a flush.
+    /// Epochs from this one on have not been given to a flush of any keyspace. Only old manifests say this.
     pub(crate) next_epoch: Option<Epoch>,
+    /// Epochs from this one on have not been given to a flush of the keyspace.
+    pub(crate) next_epochs: Vec<(KeyspaceId, Epoch)>,
     /// Runs of this number and above have not been created.
     pub(crate) next_run: Option<RunId>,
     /// Keyspaces of this number and above have not been created.
@@ -61,6 +63,15 @@ mod tag {
     pub(super) const DROP_KEYSPACE: u64 = 18;
     pub(super) const ADD_TABLE: u64 = 20;
     pub(super) const REMOVE_TABLE: u64 = 22;
+    /// Odd: who does not know it finds the epochs in use in the tables.
+    pub(super) const KEYSPACE_EPOCH: u64 = 25;
+}
+
+mod table_tag {
+    pub(super) const WRITTEN: u64 = 1;
+    /// Even: who does not know it would read the entries with wrong numbers.
+    pub(super) const GLOBAL_SEQ: u64 = 2;
+    pub(super) const PINNED: u64 = 3;
 }
 
 const END_EXCLUDED: u8 = 0;
@@ -102,6 +113,12 @@ impl VersionEdit {
             out.put(tag::LOG_FLOOR, |f| {
                 f.put_varint((*keyspace).into());
                 f.put_varint(*log);
+            });
+        }
+        for (keyspace, epoch) in &self.next_epochs {
+            out.put(tag::KEYSPACE_EPOCH, |f| {
+                f.put_varint((*keyspace).into());
+                f.put_varint(*epoch);
             });
         }
         for (keyspace, table) in &self.removed {
@@ -150,6 +167,7 @@ impl VersionEdit {
                     edit.added.push((keyspace, level as u32, run, decode_table(&mut f)?));
                 }
                 tag::REMOVE_TABLE => edit.removed.push((keyspace(&mut f)?, number(&mut f)?)),
+                tag::KEYSPACE_EPOCH => edit.next_epochs.push((keyspace(&mut f)?, counter(&mut f)?)),
                 _ => {
                     skip_unknown(tag)?;
                     continue;
@@ -268,6 +286,64 @@ fn encode_table(f: &mut Vec<u8>, table: &TableMeta) {
         f.put_varint(segment.lo);
         f.put_varint(segment.hi);
     }
+    let extra = &table.extra;
+    let mut out = Fields { buf: f, field: Vec::new() };
+    if extra.written != (0, 0) {
+        out.put(table_tag::WRITTEN, |f| {
+            f.put_varint(extra.written.0);
+            f.put_varint(extra.written.1);
+        });
+    }
+    if let Some(seq) = extra.global_seq {
+        out.put(table_tag::GLOBAL_SEQ, |f| f.put_varint(seq));
+    }
+    if !extra.pinned.is_empty() {
+        out.put(table_tag::PINNED, |f| {
+            for &(seq, bytes) in &extra.pinned {
+                f.put_varint(seq);
+                f.put_varint(bytes);
+            }
+        });
+    }
+}
+
+/// Reads the fields behind a table's epochs, up to the end.
+fn decode_extra(f: &mut Decoder<'_>) -> Result<TableExtra, DecodeError> {
+    let mut extra = TableExtra::default();
+    let (mut written, mut pinned) = (None, None);
+    while let Some((tag, bytes)) = next_field(f)? {
+        let mut f = Decoder::new(bytes);
+        match tag {
+            table_tag::WRITTEN => once(&mut written, (f.varint().ok_or(CUT)?, f.varint().ok_or(CUT)?))?,
+            table_tag::GLOBAL_SEQ => once(&mut extra.global_seq, seqno(&mut f)?)?,
+            table_tag::PINNED => {
+                let mut list: Vec<(SeqNo, u64)> = Vec::new();
+                while !f.is_empty() {
+                    let (seq, bytes) = (seqno(&mut f)?, f.varint().ok_or(CUT)?);
+                    if list.last().is_some_and(|last| last.0 >= seq) {
+                        return Err(DecodeError("a table's snapshots are not in order"));
+                    }
+                    list.push((seq, bytes));
+                }
+                once(&mut pinned, list)?;
+            }
+            _ => {
+                skip_unknown(tag)?;
+                continue;
+            }
+        }
+        if !f.is_empty() {
+            return Err(DecodeError("a field is longer than what it holds"));
+        }
+    }
+    extra.written = written.unwrap_or_default();
+    extra.pinned = pinned.unwrap_or_default();
+    match extra.written {
+        (oldest, newest) if oldest > newest => {
+            Err(DecodeError("a table's newest data is older than its oldest"))
+        }
+        _ => Ok(extra),
+    }
 }
 
 /// Reads a table's description, which takes all that is left in `f`.
@@ -287,9 +363,7 @@ fn decode_table(f: &mut Decoder<'_>) -> Result<TableMeta, DecodeError> {
     let raw_bytes = f.varint().ok_or(CUT)?;
     let (min_seq, max_seq) = (seqno(f)?, seqno(f)?);
     let epochs = decode_epochs(f)?;
-    while let Some((tag, _)) = next_field(f)? {
-        skip_unknown(tag)?;
-    }
+    let extra = decode_extra(f)?;
     if !largest.reaches(&smallest) || deletes > entries || min_seq > max_seq {
         return Err(DecodeError("a table's description contradicts itself"));
     }
@@ -305,6 +379,7 @@ fn decode_table(f: &mut Decoder<'_>) -> Result<TableMeta, DecodeError> {
         min_seq,
         max_seq,
         epochs,
+        extra,
     })
 }
 
@@ -348,6 +423,7 @@ pub(crate) mod tests {
                 hi: 2,
             }])
             .unwrap(),
+            extra: TableExtra::default(),
         }
     }
 
@@ -381,6 +457,11 @@ pub(crate) mod tests {
                 min_seq: seq / 2,
                 max_seq: seq,
                 epochs: EpochMap::from_segments(segments).unwrap(),
+                extra: TableExtra {
+                    written: (n.min(m), n.max(m)),
+                    global_seq: (n % 3 == 0).then_some(seq),
+                    pinned: (1..m % 4).map(|i| (i * 7, n)).collect(),
+                },
             }
         })
     }
@@ -402,6 +483,7 @@ pub(crate) mod tests {
             next_epoch: counters.2,
             next_run: counters.3,
             next_keyspace: counters.4,
+            next_epochs: keyspaces.2.iter().map(|&(id, n)| (id, n)).collect(),
             create_keyspaces: keyspaces.0,
             set_options: keyspaces.1,
             log_floor: keyspaces.2,

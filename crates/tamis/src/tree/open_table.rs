@@ -251,6 +251,7 @@ mod tests {
             min_seq: 5,
             max_seq: 5,
             epochs: EpochMap::flush(KEY.into(), 1),
+            extra: Default::default(),
         };
         let cache = Some(Arc::new(BlockCache::new(1 << 20, 4096)));
         let config = ReaderConfig { cache, pin_metadata, ..ReaderConfig::default() };

@@ -23,6 +23,8 @@ pub(crate) struct KeyspaceState {
     pub(crate) options: String,
     /// Logs with smaller ids hold nothing of the keyspace that is not in its tables.
     pub(crate) log_floor: LogId,
+    /// The first epoch that no flush of the keyspace was given.
+    pub(crate) next_epoch: Epoch,
     /// The tables by level and run, within a run ordered by key.
     pub(crate) runs: BTreeMap<(u32, RunId), Vec<TableMeta>>,
 }
@@ -41,8 +43,6 @@ pub(crate) struct ManifestState {
     pub(crate) next_file: u64,
     /// A sequence number that none in a table exceeds.
     pub(crate) last_seq: SeqNo,
-    /// The first epoch that no flush was given.
-    pub(crate) next_epoch: Epoch,
     /// The first number that no run has had.
     pub(crate) next_run: RunId,
     /// The first number that no keyspace has had.
@@ -59,11 +59,11 @@ impl ManifestState {
         let keyspace = KeyspaceState {
             name: default_name.into(),
             options: default_options.into(),
+            next_epoch: 1,
             ..Default::default()
         };
         ManifestState {
             next_file: 1,
-            next_epoch: 1,
             next_run: 1,
             next_keyspace: DEFAULT_KEYSPACE + 1,
             keyspaces: BTreeMap::from([(DEFAULT_KEYSPACE, keyspace)]),
@@ -88,6 +88,14 @@ impl ManifestState {
         self.keyspaces.values().map(|keyspace| keyspace.log_floor).min().unwrap_or(0)
     }
 
+    /// Takes the keyspace's next epoch, not to be given again; `None` if there is no such keyspace. An edit that
+    /// records what was done with it must follow.
+    pub(crate) fn take_epoch(&mut self, keyspace: KeyspaceId) -> Option<Epoch> {
+        let next = &mut self.keyspaces.get_mut(&keyspace)?.next_epoch;
+        *next += 1;
+        Some(*next - 1)
+    }
+
     /// Applies an edit, in the order of parts that [`VersionEdit`] describes.
     ///
     /// An edit that does not fit (an unknown keyspace or table, an id in use, tables of a run that overlap)
@@ -105,6 +113,12 @@ impl ManifestState {
             let keyspace = self.keyspace(*id)?;
             keyspace.log_floor = keyspace.log_floor.max(*floor);
         }
+        for (id, epoch) in &edit.next_epochs {
+            raise(&mut self.keyspace(*id)?.next_epoch, Some(*epoch));
+        }
+        for keyspace in self.keyspaces.values_mut() {
+            raise(&mut keyspace.next_epoch, edit.next_epoch);
+        }
         for (keyspace, table) in &edit.removed {
             self.remove_table(*keyspace, *table)?;
         }
@@ -116,7 +130,6 @@ impl ManifestState {
         }
         raise(&mut self.next_file, edit.next_file);
         raise(&mut self.last_seq, edit.last_seq);
-        raise(&mut self.next_epoch, edit.next_epoch);
         raise(&mut self.next_run, edit.next_run);
         raise(&mut self.next_keyspace, edit.next_keyspace);
         Ok(())
@@ -127,7 +140,6 @@ impl ManifestState {
         let mut edit = VersionEdit {
             next_file: Some(self.next_file),
             last_seq: Some(self.last_seq),
-            next_epoch: Some(self.next_epoch),
             next_run: Some(self.next_run),
             next_keyspace: Some(self.next_keyspace),
             ..Default::default()
@@ -135,6 +147,7 @@ impl ManifestState {
         for (&id, keyspace) in &self.keyspaces {
             edit.create_keyspaces.push((id, keyspace.name.clone(), keyspace.options.clone()));
             edit.log_floor.push((id, keyspace.log_floor));
+            edit.next_epochs.push((id, keyspace.next_epoch));
             for (&(level, run), tables) in &keyspace.runs {
                 edit.added.extend(tables.iter().map(|table| (id, level, run, table.clone())));
             }
@@ -151,7 +164,8 @@ impl ManifestState {
             return Err(format!("a second keyspace is called `{name}`"));
         }
         let next = id.checked_add(1).ok_or_else(|| format!("no keyspace may have the number {id}"))?;
-        let keyspace = KeyspaceState { name: name.into(), options: options.into(), ..Default::default() };
+        let keyspace =
+            KeyspaceState { name: name.into(), options: options.into(), next_epoch: 1, ..Default::default() };
         if self.keyspaces.insert(id, keyspace).is_some() {
             return Err(format!("a second keyspace has the number {id}"));
         }
@@ -200,7 +214,10 @@ impl ManifestState {
         if !table.largest.reaches(&table.smallest) {
             return Err(format!("table {id} ends before it starts"));
         }
-        let tables = self.keyspace(keyspace)?.runs.entry((level, run)).or_default();
+        let keyspace_state = self.keyspace(keyspace)?;
+        let highest = table.epochs.segments().iter().map(|segment| segment.hi).max();
+        raise(&mut keyspace_state.next_epoch, highest);
+        let tables = keyspace_state.runs.entry((level, run)).or_default();
         let at = tables.partition_point(|other| other.smallest < table.smallest);
         let neighbours = &tables[at.saturating_sub(1)..tables.len().min(at + 1)];
         if let Some(other) = neighbours.iter().find(|other| other.overlaps(table)) {
@@ -213,7 +230,6 @@ impl ManifestState {
         raise(&mut self.next_file, Some(id + 1));
         raise(&mut self.next_run, Some(run + 1));
         raise(&mut self.last_seq, Some(table.max_seq));
-        raise(&mut self.next_epoch, table.epochs.segments().iter().map(|segment| segment.hi).max());
         Ok(())
     }
 }
@@ -259,7 +275,8 @@ mod tests {
         let state = state();
         assert_eq!(ids(&state, 0, 6, 2), [11, 10]);
         assert_eq!((state.next_file, state.next_run, state.next_keyspace, state.last_seq), (14, 5, 2, 30));
-        assert_eq!((state.table_count(), state.log_floor(), state.next_epoch), (4, 5, 2));
+        assert_eq!((state.table_count(), state.log_floor()), (4, 5));
+        assert_eq!([0, 1].map(|id| state.keyspaces[&id].next_epoch), [2, 2]);
     }
 
     #[test]
@@ -273,7 +290,11 @@ mod tests {
             ..Default::default()
         };
         state.apply(&edit).unwrap();
-        assert_eq!((state.next_file, state.last_seq, state.next_epoch), (14, 30, 40));
+        assert_eq!((state.next_file, state.last_seq), (14, 30));
+        assert_eq!([0, 1].map(|id| state.keyspaces[&id].next_epoch), [40, 40]);
+        let edit = VersionEdit { next_epochs: vec![(0, 41), (1, 3)], ..Default::default() };
+        state.apply(&edit).unwrap();
+        assert_eq!([0, 1].map(|id| state.keyspaces[&id].next_epoch), [41, 40]);
         assert_eq!(state.keyspaces[&0].log_floor, 8);
     }
 

@@ -26,7 +26,7 @@ pub(crate) fn tiny_keyspace() -> KeyspaceOptions {
         table_bytes: 4 << 10,
         block_bytes: 256,
         level0_runs: 2,
-        size_ratio: 2,
+        size_ratio: 2.into(),
         levels: 4,
         ..KeyspaceOptions::default()
     }

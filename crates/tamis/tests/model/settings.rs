@@ -67,7 +67,7 @@ pub(crate) fn keyspace(levels: usize) -> impl Strategy<Value = KeyspaceOptions> 
             level0_runs,
             slowdown_runs: level0_runs + slowdown,
             stop_runs: level0_runs + slowdown + stop,
-            size_ratio,
+            size_ratio: size_ratio.into(),
             max_memtables,
             auto_compaction,
             memtable_filter,
@@ -78,6 +78,7 @@ pub(crate) fn keyspace(levels: usize) -> impl Strategy<Value = KeyspaceOptions> 
             filter_allocation,
             filter_range,
             verify_filters: true,
+            ..KeyspaceOptions::default()
         }
     })
 }

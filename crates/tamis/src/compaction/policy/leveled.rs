@@ -34,7 +34,8 @@
 
 use std::ops::Range;
 
-use crate::compaction::plan::{CompactionPolicy, OutputRun, Plan, PlanInput, Pressure, Reason};
+use crate::compaction::plan::{OutputRun, Plan, PlanInput, Reason, Work};
+use crate::compaction::policy::{CompactionPolicy, Pressure, Promise};
 use crate::compaction::shape::{KeyRange, RunShape, Shape, TableShape};
 use crate::key::KeyBytes;
 use crate::options::KeyspaceOptions;
@@ -92,7 +93,7 @@ impl Leveled {
     /// The policy that a keyspace's options ask for. The base level holds as much as level 0 when it is due.
     pub(crate) fn new(options: &KeyspaceOptions) -> Self {
         Leveled {
-            size_ratio: options.size_ratio,
+            size_ratio: options.size_ratio.at(1),
             level0_runs: options.level0_runs,
             base_bytes: options.memtable_bytes.saturating_mul(options.level0_runs as u64),
             levels: options.levels,
@@ -290,7 +291,8 @@ impl Leveled {
             bottommost: is_bottommost(shape, output_level, &range),
             range,
             reason,
-            trivial_move,
+            work: if trivial_move { Work::Move } else { Work::Merge },
+            guard_bits: None,
         })
     }
 
@@ -341,11 +343,19 @@ impl CompactionPolicy for Leveled {
     }
 
     fn write_pressure(&self, shape: &Shape) -> Pressure {
-        match shape.levels.first().map_or(0, |level| level.runs.len()) {
-            runs if runs >= self.stop_runs => Pressure::Stop,
-            runs if runs >= self.slowdown_runs => Pressure::Slowdown,
-            _ => Pressure::None,
-        }
+        Pressure::of(shape.runs(0).len() as u64, self.slowdown_runs as u64, self.stop_runs as u64)
+    }
+
+    fn debt(&self, _shape: &Shape) -> u64 {
+        0
+    }
+
+    fn promise(&self, _shape: &Shape) -> Promise {
+        Promise::default()
+    }
+
+    fn ends_round(&self, _shape: &Shape, _plan: &Plan) -> bool {
+        true
     }
 
     fn level_targets(&self, shape: &Shape) -> Vec<u64> {
@@ -376,8 +386,8 @@ impl CompactionPolicy for Leveled {
         })
     }
 
-    fn name(&self) -> &'static str {
-        "leveled"
+    fn name(&self) -> String {
+        "leveling".into()
     }
 }
 

@@ -1,0 +1,99 @@
+//! Compaction policies: pure functions from a [`Shape`] to a [`Plan`].
+//!
+//! A policy holds no state, does no I/O and may be asked from any thread. The caller marks a plan's inputs busy and
+//! adds it to the running jobs before it asks again. Every policy takes any shape, also one that another policy left
+//! behind, and leads it step by step to one of its own.
+
+use std::fmt::Debug;
+
+use crate::compaction::plan::Plan;
+use crate::compaction::shape::{KeyRange, Shape};
+use crate::options::KeyspaceOptions;
+
+pub(crate) mod leveled;
+
+/// What writers must do so that compaction keeps up.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Pressure {
+    /// Go on.
+    None,
+    /// Write more slowly: from 0 (hardly) to 1 (nearly stopped).
+    Slowdown(f64),
+    /// Wait.
+    Stop,
+}
+
+impl Pressure {
+    /// The pressure of a quantity that should stay below `slow` and must stay below `stop`.
+    pub(crate) fn of(value: u64, slow: u64, stop: u64) -> Pressure {
+        match value {
+            _ if value >= stop => Pressure::Stop,
+            _ if value >= slow => Pressure::Slowdown((value - slow + 1) as f64 / (stop - slow).max(1) as f64),
+            _ => Pressure::None,
+        }
+    }
+
+    /// The stronger of two.
+    pub(crate) fn max(self, other: Pressure) -> Pressure {
+        let strength = |pressure: Pressure| match pressure {
+            Pressure::None => -1.0,
+            Pressure::Slowdown(severity) => severity.min(1.0),
+            Pressure::Stop => 2.0,
+        };
+        if strength(other) > strength(self) { other } else { self }
+    }
+}
+
+/// What a policy promises of every tree it has shaped, in terms of its own parameters; `None` where it promises
+/// nothing.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Promise {
+    /// Runs that a read may have to ask, by level from 0 on, when nothing is due.
+    pub(crate) runs_per_level: Vec<Option<usize>>,
+    /// Bytes of all tables by bytes of what is live, when nothing is due.
+    pub(crate) space_amplification: Option<f64>,
+    /// Bytes written by flushes and compactions by bytes flushed, over long times.
+    pub(crate) write_amplification: Option<f64>,
+}
+
+/// Decides what to compact.
+pub(crate) trait CompactionPolicy: Send + Sync + Debug {
+    /// The most urgent compaction that conflicts with no running one, if any is due.
+    fn plan(&self, shape: &Shape) -> Option<Plan>;
+
+    /// How writers must behave with this shape. Means nothing if nobody carries out the plans.
+    fn write_pressure(&self, shape: &Shape) -> Pressure;
+
+    /// Roughly how many bytes must be read and written again before nothing is due.
+    fn debt(&self, shape: &Shape) -> u64;
+
+    /// The size in bytes that each level should have at most, from level 0 on; 0 where the level should be
+    /// empty or is not measured in bytes.
+    fn level_targets(&self, shape: &Shape) -> Vec<u64>;
+
+    /// The number of runs that each level may have at most when nothing is due, and what else can be promised of a
+    /// tree of this shape.
+    fn promise(&self, shape: &Shape) -> Promise;
+
+    /// The next step of compacting what overlaps `range` (everything if `None`) into one run of the last level that
+    /// holds data. `None` while nothing is running: it is done. `None` with running jobs: ask again when one
+    /// ended.
+    fn manual(&self, shape: &Shape, range: Option<&KeyRange>) -> Option<Plan>;
+
+    /// Whether another policy may take over once `plan` is done: it ends a compaction round, or the shape depends
+    /// on no round.
+    fn ends_round(&self, shape: &Shape, plan: &Plan) -> bool;
+
+    /// Whether the policy drops data that nobody deleted. Snapshots then hold on to the tables themselves.
+    fn drops_data(&self) -> bool {
+        false
+    }
+
+    /// The policy's name in statistics and options.
+    fn name(&self) -> String;
+}
+
+/// The policy that a keyspace's options ask for.
+pub(crate) fn policy_for(options: &KeyspaceOptions) -> Box<dyn CompactionPolicy> {
+    Box::new(leveled::Leveled::new(options))
+}
