@@ -10,6 +10,7 @@ mod keyspace;
 mod maintain;
 mod open;
 pub(crate) mod replay;
+mod reshape;
 mod snapshot;
 mod stats;
 mod verify;
