@@ -49,7 +49,7 @@ pub(crate) enum Command {
     Verify(verify::VerifyArgs),
     Checkpoint(checkpoint::CheckpointArgs),
     Options(options::OptionsArgs),
-    Bench(bench::BenchArgs),
+    Bench(Box<bench::BenchArgs>),
     Stress(stress::StressArgs),
     #[command(hide = true)]
     StressChild(stress::child::ChildArgs),

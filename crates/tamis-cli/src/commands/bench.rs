@@ -237,7 +237,7 @@ fn compare_shapes(
 impl BenchArgs {
     /// The shapes asked for. One is put into `options`; several are to be compared.
     fn shapes(&self, options: &mut Options) -> Result<Vec<ShapeChoice>, Failure> {
-        let mut each = |name: &str, values: &[String]| -> Result<Vec<Options>, Failure> {
+        let each = |name: &str, values: &[String]| -> Result<Vec<Options>, Failure> {
             let mut with = |value: &String| {
                 let mut options = options.clone();
                 options.set(name, value).map(|()| options)

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::batch::WriteBatch;
 use crate::db::inner::KeyspaceInner;
+use crate::db::layout::{self, TableStats};
 use crate::db::stats::KeyspaceStats;
 use crate::db::{Db, Handle};
 use crate::error::{AdminError, ReadError, WriteError};
@@ -200,6 +201,11 @@ impl Keyspace {
     pub fn stats(&self) -> KeyspaceStats {
         let state = self.handle.inner.state();
         KeyspaceStats::of(&self.handle.inner, &state, &self.inner)
+    }
+
+    /// All tables on disk, newest run first, within a run by key.
+    pub fn tables(&self) -> Vec<TableStats> {
+        layout::tables(&self.inner)
     }
 
     /// The database that the keyspace belongs to.
