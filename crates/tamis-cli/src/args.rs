@@ -48,6 +48,7 @@ pub(crate) enum Command {
     Dump(dump::DumpArgs),
     Verify(verify::VerifyArgs),
     Checkpoint(checkpoint::CheckpointArgs),
+    Compact(compact::CompactArgs),
     Options(options::OptionsArgs),
     Bench(Box<bench::BenchArgs>),
     Stress(stress::StressArgs),

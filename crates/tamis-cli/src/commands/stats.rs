@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::io::Write;
 
 use clap::Args;
-use tamis::{KeyspaceStats, LevelStats, Stats};
+use tamis::{Keyspace, KeyspaceStats, LevelStats, Stats};
 use tamis_bench::measure::{ratio, write_amplification};
 use tamis_bench::report::{Align, Table, bytes, grouped, mean};
 
@@ -102,6 +102,13 @@ pub(crate) fn page(stats: &Stats, pictures: &[String], runs: bool) -> String {
         line("warning", warning.clone());
     }
     page
+}
+
+/// The levels and the picture of one keyspace's tree.
+pub(crate) fn shape(keyspace: &Keyspace) -> String {
+    let tree = keyspace.stats();
+    let picture = map::map(&keyspace.tables());
+    format!("compaction      {}\n\n{}\n{picture}", tree.policy, level_table(&tree.levels, false))
 }
 
 fn keyspace_page(page: &mut String, tree: &KeyspaceStats, picture: &str, runs: bool) {

@@ -37,12 +37,16 @@ pub(super) fn map(tables: &[TableStats]) -> String {
         // Writing to a string cannot fail.
         let _ = writeln!(
             out,
-            "{name:<9}▕{}▏ {:>9}  {} in tables of flushes {}–{}",
+            "{name:<9}▕{}▏ {:>9}, {} tables, flushes {}",
             line(run, &borders),
             bytes(total),
             grouped(run.len() as u64),
-            first,
-            last.saturating_sub(1)
+            // The last level holds whatever is older than the rest.
+            match (first, last.saturating_sub(1)) {
+                (0, last) => format!("up to {last}"),
+                (first, last) if first == last => first.to_string(),
+                (first, last) => format!("{first}–{last}"),
+            }
         );
     }
     note_left_out(&mut out, left_out);
@@ -117,7 +121,7 @@ mod tests {
         let map = map(&tables);
         let lines: Vec<&str> = map.lines().collect();
         assert_eq!(lines.len(), 2, "{map}");
-        assert!(lines[0].starts_with("level 0") && lines[0].contains("flushes 9–9"), "{map}");
+        assert!(lines[0].starts_with("level 0") && lines[0].contains("flushes 9"), "{map}");
         let drawn: String =
             lines[1].chars().skip_while(|c| *c != '▕').skip(1).take_while(|c| *c != '▏').collect();
         assert!((drawn.chars().count() as i64 - WIDTH as i64).abs() <= 1, "{map}");
