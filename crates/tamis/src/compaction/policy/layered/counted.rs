@@ -59,14 +59,28 @@ impl Layered {
         let flushed = newest(shape.levels.iter().flat_map(|level| level.tables()));
         let blocks = self.block_flushes(layout);
         let mut limit = self.full_limit(layout);
-        for level in (0..layout.last).rev() {
+        for level in (0..=layout.last).rev() {
             let runs = shape.runs(level);
             let Some(oldest) = runs.last() else { continue };
             let end = block_end(newest(&oldest.tables), blocks[level]);
-            if end > flushed {
+            let stacks = self.kind(level, layout.last) == Kind::Tiering;
+            if end > flushed || level == layout.last {
+                // Only another policy, or other blocks, can have left so many runs in one block.
+                let is_foreign = level > 0 && stacks && runs.len() as u64 >= self.ratio(level);
+                if let Some(plan) =
+                    self.in_place(shape, layout, level, runs, Reason::Joining).filter(|_| is_foreign)
+                {
+                    return Some(plan);
+                }
                 continue;
             }
-            let plan = match self.is_partitioned(layout, level) {
+            let in_block = |run: &RunShape| newest(&run.tables) <= end;
+            let in_groups = self.is_partitioned(layout, level);
+            // The end of the block comes in first, and then groups leave.
+            if in_groups && (0..level).any(|n| shape.runs(n).iter().any(in_block)) {
+                continue;
+            }
+            let plan = match in_groups {
                 true => self.plan_group(shape, layout),
                 false => self.plan_block(shape, layout, level, end, limit, &blocks),
             };
@@ -74,14 +88,12 @@ impl Layered {
                 return plan;
             }
             // It waits: runs may be put on top of its own, but nothing into a run that should have left.
-            let stacks =
-                self.kind(level, layout.last) == Kind::Tiering && !self.is_partitioned(layout, level);
-            limit = limit.min(if stacks { level } else { level.saturating_sub(1) });
+            limit = limit.min(if stacks && !in_groups { level } else { level.saturating_sub(1) });
         }
         None
     }
 
-    /// The block of `level` that ends with flush `end`, down to `limit` at most.
+    /// The block of `level` that ends with flush `end`, with what is on its way to it, down to `limit` at most.
     fn plan_block(
         &self,
         shape: &Shape,
@@ -91,31 +103,39 @@ impl Layered {
         limit: usize,
         blocks: &[u64],
     ) -> Option<Plan> {
-        let first = match level {
+        let next = match level {
             0 => layout.level0_output,
             // Left behind above the base level: over the empty levels at once.
             _ => (level + 1..layout.base)
                 .find(|&n| !shape.runs(n).is_empty())
                 .unwrap_or(layout.base.max(level + 1)),
         };
-        if first > limit {
+        if next > limit {
             return None;
         }
-        let to =
-            (first..limit).find(|&n| n >= layout.base && !end.is_multiple_of(blocks[n])).unwrap_or(limit);
+        let to = (next..limit).find(|&n| n >= layout.base && !end.is_multiple_of(blocks[n])).unwrap_or(limit);
         let in_block = |run: &&RunShape| newest(&run.tables) <= end;
-        let own: Vec<&RunShape> = shape.runs(level).iter().rev().take_while(in_block).collect();
-        let mut selected: Vec<Selected<'_>> =
-            own.into_iter().rev().map(|run| Selected::whole(level, run)).collect();
+        // By level from the deepest up, each without what is newer than the block; nothing passes what stays.
+        let mut parts: Vec<Vec<Selected<'_>>> = Vec::new();
+        for from in (0..=level).rev() {
+            let runs = shape.runs(from);
+            let part: Vec<_> =
+                runs.iter().rev().take_while(in_block).map(|run| Selected::whole(from, run)).collect();
+            let complete = part.len() == runs.len();
+            parts.push(part);
+            if !complete {
+                break;
+            }
+        }
+        let mut selected: Vec<Selected<'_>> = parts.into_iter().flatten().rev().collect();
         for between in level + 1..to {
             selected.extend(shape.runs(between).iter().map(|run| Selected::whole(between, run)));
         }
+        let closes = to == layout.last && self.closes_stack(to, end, blocks) && !shape.runs(to).is_empty();
         let place = match self.kind(to, layout.last) {
             Kind::Leveling if self.granularity == MergeGranularity::Full => Place::JoinedWhole,
             Kind::Leveling => Place::Joined,
-            Kind::Tiering
-                if to == layout.last && self.closes_stack(to, end, blocks) && !shape.runs(to).is_empty() =>
-            {
+            Kind::Tiering if closes => {
                 selected.extend(shape.runs(to).iter().map(|run| Selected::whole(to, run)));
                 Place::InPlace
             }

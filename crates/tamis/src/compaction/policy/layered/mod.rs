@@ -150,10 +150,12 @@ impl Layered {
         self.table_bytes.saturating_mul(self.ratio(level)).saturating_mul(2)
     }
 
-    /// The deepest level that full merges reach; below it groups take over.
+    /// The deepest level that full merges reach; below it groups take over. A tree that is so small that level 0
+    /// compacts right into the last level has no groups.
     fn full_limit(&self, layout: &Layout) -> usize {
+        let partitioned = layout.partitioned().filter(|level| layout.base <= *level);
         match self.granularity {
-            MergeGranularity::Partitioned => layout.partitioned().unwrap_or(layout.last),
+            MergeGranularity::Partitioned => partitioned.unwrap_or(layout.last),
             _ => layout.last,
         }
     }

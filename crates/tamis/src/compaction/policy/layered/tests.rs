@@ -219,3 +219,5 @@ proptest! {
         check_settled(&sim);
     }
 }
+
+mod family;
