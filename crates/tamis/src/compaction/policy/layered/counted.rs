@@ -64,7 +64,10 @@ impl Layered {
             let Some(oldest) = runs.last() else { continue };
             let end = block_end(newest(&oldest.tables), blocks[level]);
             let stacks = self.kind(level, layout.last) == Kind::Tiering;
-            if end > flushed || level == layout.last {
+            let in_groups = self.is_partitioned(layout, level);
+            // Groups that have gone may have moved the base level, and so the ends of blocks: the rest follows.
+            let drains = in_groups && self.mixes_epochs(shape, level, layout.last);
+            if !drains && (end > flushed || level == layout.last) {
                 // Only another policy, or other blocks, can have left so many runs in one block.
                 let is_foreign = level > 0 && stacks && runs.len() as u64 >= self.ratio(level);
                 if let Some(plan) =
@@ -75,9 +78,8 @@ impl Layered {
                 continue;
             }
             let in_block = |run: &RunShape| newest(&run.tables) <= end;
-            let in_groups = self.is_partitioned(layout, level);
             // The end of the block comes in first, and then groups leave.
-            if in_groups && (0..level).any(|n| shape.runs(n).iter().any(in_block)) {
+            if in_groups && !drains && (0..level).any(|n| shape.runs(n).iter().any(in_block)) {
                 continue;
             }
             let plan = match in_groups {

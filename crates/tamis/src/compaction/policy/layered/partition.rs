@@ -22,7 +22,7 @@
 //!   part of the manifest.
 //!
 //! An error in either direction costs rewriting, never data: groups and full merges are sound in any shape. With
-//! `deterministic` the number of flushes says what is to go down, and nothing else is asked.
+//! `deterministic` the number of flushes says when the first group goes down.
 //!
 //! # Groups where tables do not fit
 //!
@@ -49,10 +49,8 @@ impl Layered {
             return false;
         }
         let Some(level) = layout.partitioned() else { return false };
-        match self.deterministic {
-            true => self.overdue_bytes(shape, layout, level) > 0,
-            false => self.mixes_epochs(shape, level, layout.last),
-        }
+        self.mixes_epochs(shape, level, layout.last)
+            || self.deterministic && self.overdue_bytes(shape, layout, level) > 0
     }
 
     /// Whether a table of level `last` holds epochs on both sides of the lowest one in `level`.

@@ -220,4 +220,6 @@ proptest! {
     }
 }
 
+mod counted;
 mod family;
+mod merges;
