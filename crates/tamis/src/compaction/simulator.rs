@@ -2,7 +2,7 @@
 //! end in any order. The tree checks after every step that no two jobs conflict and that runs stay sorted, and when
 //! asked that every key reads back and that epochs are disjoint.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use tamis_filter::Digest;
@@ -125,7 +125,7 @@ impl<P: CompactionPolicy> Sim<P> {
     }
 
     pub(crate) fn shape(&self) -> Shape {
-        let busy: Vec<TableId> = self.jobs.iter().flat_map(|job| job.plan.tables()).collect();
+        let busy: HashSet<TableId> = self.jobs.iter().flat_map(|job| job.plan.tables()).collect();
         let table = |meta: &Arc<TableMeta>| TableShape { meta: meta.clone(), busy: busy.contains(&meta.id) };
         let run = |(id, tables): &(RunId, Vec<Arc<TableMeta>>)| RunShape {
             id: *id,
@@ -166,11 +166,10 @@ impl<P: CompactionPolicy> Sim<P> {
     }
 
     pub(crate) fn begin(&mut self, shape: &Shape, plan: Plan) {
-        let tables: Vec<&TableShape> = shape.levels.iter().flat_map(|level| level.tables()).collect();
-        let inputs: Vec<&TableShape> = plan
-            .tables()
-            .map(|id| *tables.iter().find(|t| t.id() == id).expect("an input is in the tree"))
-            .collect();
+        let tables: HashMap<TableId, &TableShape> =
+            shape.levels.iter().flat_map(|level| level.tables()).map(|t| (t.id(), t)).collect();
+        let inputs: Vec<&TableShape> =
+            plan.tables().map(|id| *tables.get(&id).expect("an input is in the tree")).collect();
         assert!(inputs.iter().all(|table| !table.busy), "a busy input: {plan:?}");
         assert_eq!(Some(&plan.range), KeyRange::hull(inputs.iter().copied()).as_ref());
         assert!(plan.borders.is_sorted() && plan.borders.iter().all(|b| plan.range.largest.reaches(b)));
@@ -181,7 +180,7 @@ impl<P: CompactionPolicy> Sim<P> {
     pub(crate) fn finish(&mut self, i: usize) {
         let Job { plan } = self.jobs.remove(i);
         self.check_age(&plan);
-        let inputs: Vec<TableId> = plan.tables().collect();
+        let inputs: HashSet<TableId> = plan.tables().collect();
         let mut taken: Vec<Arc<TableMeta>> = Vec::new();
         for runs in &mut self.levels {
             for (_, tables) in runs.iter_mut() {
@@ -222,7 +221,7 @@ impl<P: CompactionPolicy> Sim<P> {
     /// Wherever a table outside a plan shares keys with an input, it is newer than all such inputs or older than all,
     /// and the outputs go to a place between.
     pub(crate) fn check_age(&self, plan: &Plan) {
-        let inputs: Vec<TableId> = plan.tables().collect();
+        let inputs: HashSet<TableId> = plan.tables().collect();
         let is_input = |t: &Arc<TableMeta>| inputs.contains(&t.id);
         let id = match plan.output {
             OutputRun::Into(id) => id,
@@ -236,8 +235,9 @@ impl<P: CompactionPolicy> Sim<P> {
                 runs.iter().flat_map(move |(run, tables)| tables.iter().map(move |t| (place(level, *run), t)))
             })
         };
+        let inside: Vec<_> = all().filter(|(_, t)| is_input(t)).collect();
         for (outside_at, outside) in all().filter(|(_, t)| !is_input(t)) {
-            for (input_at, input) in all().filter(|(_, t)| is_input(t) && t.overlaps(outside)) {
+            for &(input_at, input) in inside.iter().filter(|(_, t)| t.overlaps(outside)) {
                 if plan.work == Work::Drop {
                     assert!(outside_at < input_at, "something older than what is dropped stays: {plan:?}");
                 } else {
@@ -268,10 +268,10 @@ impl<P: CompactionPolicy> Sim<P> {
             entries.push((key, version));
             let is_full = entries.len() as u64 * ENTRY >= plan.max_table_bytes;
             let at_border = newest.peek().is_some_and(|(next, _)| {
-                plan.guard_bits.is_some_and(|bits| is_guard(Digest::of(&next.to_be_bytes()), bits))
-                    || plan.borders.iter().any(|border| {
-                        key.to_be_bytes()[..] < border[..] && border[..] <= next.to_be_bytes()[..]
-                    })
+                plan.guard_bits.is_some_and(|bits| is_guard(Digest::of(&next.to_be_bytes()), bits)) || {
+                    let border = plan.borders.partition_point(|border| border[..] <= key.to_be_bytes()[..]);
+                    plan.borders.get(border).is_some_and(|border| border[..] <= next.to_be_bytes()[..])
+                }
             });
             if is_full || at_border || newest.peek().is_none() {
                 let table = self.table(std::mem::take(&mut entries), written, |smallest, largest| {
@@ -287,7 +287,12 @@ impl<P: CompactionPolicy> Sim<P> {
 
     /// Runs jobs until none is due.
     pub(crate) fn settle(&mut self) {
-        loop {
+        for job in 0.. {
+            assert!(
+                job < 10_000,
+                "a plan that leads nowhere is made again and again: {:?}",
+                self.policy.plan(&self.shape())
+            );
             while self.start() {}
             if self.jobs.is_empty() {
                 return;
