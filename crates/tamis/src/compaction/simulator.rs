@@ -70,6 +70,37 @@ impl<P: CompactionPolicy> Sim<P> {
         }
     }
 
+    /// The same tree, its running jobs included, under another policy.
+    pub(crate) fn under<Q: CompactionPolicy>(self, policy: Q) -> Sim<Q> {
+        Sim {
+            policy,
+            levels: self.levels,
+            content: self.content,
+            jobs: self.jobs,
+            expected: self.expected,
+            next_id: self.next_id,
+            seq: self.seq,
+            random: self.random,
+            flushed_bytes: self.flushed_bytes,
+            compacted_bytes: self.compacted_bytes,
+            moves: self.moves,
+            dropped: self.dropped,
+            now: self.now,
+            expired: self.expired,
+            room: self.room,
+        }
+    }
+
+    /// By level the greatest number of tables over one of the keys that were ever written: what a read may have to ask.
+    pub(crate) fn depths(&self) -> Vec<usize> {
+        let over = |runs: &[(RunId, Vec<Arc<TableMeta>>)], key: u16| {
+            let bytes = key.to_be_bytes();
+            runs.iter().filter(|(_, tables)| tables.iter().any(|table| table.covers(&bytes))).count()
+        };
+        let deepest = |runs: &Vec<_>| self.expected.keys().map(|&key| over(runs, key)).max().unwrap_or(0);
+        self.levels.iter().map(deepest).collect()
+    }
+
     pub(crate) fn id(&mut self) -> u64 {
         self.next_id += 1;
         self.next_id

@@ -8,9 +8,13 @@ use std::fmt::Debug;
 
 use crate::compaction::plan::Plan;
 use crate::compaction::shape::{KeyRange, Shape};
-use crate::options::KeyspaceOptions;
+use crate::options::{CompactionChoice, KeyspaceOptions};
 
+pub(crate) mod fifo;
+pub(crate) mod fragmented;
 pub(crate) mod leveled;
+mod retention;
+pub(crate) mod time_window;
 
 /// What writers must do so that compaction keeps up.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -95,5 +99,10 @@ pub(crate) trait CompactionPolicy: Send + Sync + Debug {
 
 /// The policy that a keyspace's options ask for.
 pub(crate) fn policy_for(options: &KeyspaceOptions) -> Box<dyn CompactionPolicy> {
-    Box::new(leveled::Leveled::new(options))
+    match options.compaction {
+        CompactionChoice::Fragmented => Box::new(fragmented::Fragmented::new(options)),
+        CompactionChoice::Fifo => Box::new(fifo::Fifo::new(options)),
+        CompactionChoice::TimeWindow => Box::new(time_window::TimeWindow::new(options)),
+        _ => Box::new(leveled::Leveled::new(options)),
+    }
 }
