@@ -28,7 +28,8 @@
 //!
 //! Into the oldest run of its level that has no table over the range of the plan, nor has any newer run: so a level has
 //! about as many runs as tables over one key, not as many as there were merges. Else it starts a new run. A merge in place
-//! goes into the oldest run of all.
+//! goes into the oldest run of all. When a level has more than twice `size_ratio` runs all the same, tables sink into
+//! older runs where these are free, without being read.
 //!
 //! # Invariants of every plan
 //!
@@ -40,6 +41,7 @@
 //!   plan and commit tables may leave the output level for a deeper one, and runs with them; nothing that overlaps the
 //!   range comes in, as only this job writes to it there. So the place remains right, also when the run has vanished and
 //!   comes back under its number, and when a new run gets the largest number of all.
+//! * A table sinks by one run at a time, past nothing, as no other run lies between.
 //! * Merges in place: nothing older than an input remains at the level, so any run that is as old as the oldest input
 //!   or older is a right place; the oldest run of the level is.
 //!
@@ -329,6 +331,50 @@ impl Fragmented {
         })
     }
 
+    /// Moves tables of one run of a level with many runs into the next older run where that is free. A merge joins one
+    /// run with all of its outputs, above everything in its range: where less lies below, they float. Costs an edit of
+    /// the manifest, and each one lowers the number of runs below a table.
+    fn sink(&self, shape: &Shape, layout: &Layout<'_>, level: usize) -> Option<Plan> {
+        let runs = shape.runs(level);
+        if runs.len() <= self.most_runs(level) {
+            return None;
+        }
+        let jobs = || shape.running.iter().filter(|job| job.output_level == level);
+        runs.windows(2).rev().find_map(|pair| {
+            let (upper, lower) = (&pair[0], &pair[1]);
+            let floats = |table: &&TableShape| !table.busy && table.range().overlap(&lower.tables).is_empty();
+            let mut range: Option<KeyRange> = None;
+            let mut tables = Vec::new();
+            for table in upper.tables.iter().filter(floats) {
+                let mut grown = range.clone().unwrap_or_else(|| table.range());
+                grown.extend(table);
+                if !jobs().any(|job| job.range.overlaps(&grown)) {
+                    range = Some(grown);
+                    tables.push(table.id());
+                } else if range.is_some() {
+                    break;
+                }
+            }
+            Some(Plan {
+                inputs: vec![PlanInput { level, run: upper.id, tables }],
+                output_level: level,
+                output: OutputRun::Into(lower.id),
+                range: range?,
+                max_table_bytes: self.table_bytes,
+                borders: Vec::new(),
+                reason: Reason::Joining,
+                work: Work::Move,
+                guard_bits: Some(layout.guards.bits(level)),
+                bottommost: false,
+            })
+        })
+    }
+
+    /// Runs of a level beyond which tables sink.
+    fn most_runs(&self, level: usize) -> usize {
+        2 * self.ratio(level) as usize
+    }
+
     /// A group and those after it that are due as well, as long as together they are no larger than a full one.
     fn stretch(&self, level: usize, groups: &[Group], due: &[bool], first: usize) -> KeyRange {
         let mut range = groups[first].range();
@@ -393,7 +439,7 @@ impl CompactionPolicy for Fragmented {
                 Err(_) => {}
             }
         }
-        None
+        (1..=layout.last).find_map(|level| self.sink(shape, &layout, level))
     }
 
     fn write_pressure(&self, shape: &Shape) -> Pressure {
