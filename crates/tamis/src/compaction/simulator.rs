@@ -95,7 +95,11 @@ impl<P: CompactionPolicy> Sim<P> {
     pub(crate) fn depths(&self) -> Vec<usize> {
         let over = |runs: &[(RunId, Vec<Arc<TableMeta>>)], key: u16| {
             let bytes = key.to_be_bytes();
-            runs.iter().filter(|(_, tables)| tables.iter().any(|table| table.covers(&bytes))).count()
+            let covers = |tables: &[Arc<TableMeta>]| {
+                let at = tables.partition_point(|table| !table.largest.reaches(&bytes));
+                tables.get(at).is_some_and(|table| table.covers(&bytes))
+            };
+            runs.iter().filter(|(_, tables)| covers(tables)).count()
         };
         let deepest = |runs: &Vec<_>| self.expected.keys().map(|&key| over(runs, key)).max().unwrap_or(0);
         self.levels.iter().map(deepest).collect()

@@ -10,6 +10,8 @@ use crate::compaction::plan::Plan;
 use crate::compaction::shape::{KeyRange, Shape};
 use crate::options::{CompactionChoice, KeyspaceOptions};
 
+#[cfg(test)]
+mod endurance;
 pub(crate) mod fifo;
 pub(crate) mod fragmented;
 pub(crate) mod leveled;

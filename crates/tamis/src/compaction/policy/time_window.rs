@@ -11,8 +11,8 @@
 //!
 //! * When a window is over its runs are merged into one.
 //! * Within the window that is not over, neighbours of similar size are merged, `level0_runs` or more at a time. If sizes
-//!   are so mixed that there are no such neighbours, and more than `slowdown_runs` runs, the `level0_runs` smallest
-//!   neighbours are.
+//!   are so mixed that there are no such neighbours, and too many runs (more than `slowdown_runs`, and than
+//!   `level0_runs` − 1 of each size would be), the `level0_runs` smallest neighbours are.
 //!
 //! All runs are in level 0. What another policy left in deeper levels counts as oldest, is not merged, and is dropped
 //! first. How runs are dropped is said in [`retention`](crate::compaction::policy::retention).
@@ -20,8 +20,8 @@
 //! # What it costs
 //!
 //! In a window of n flushes of one size each byte is written by its flush, about log n to the base of `level0_runs` times
-//! within the window, and once at its end. There are no more runs than windows and `slowdown_runs` for the one
-//! that is not over. Versions that
+//! within the window, and once at its end. There are no more runs than windows, and those of the one that is
+//! not over. Versions that
 //! later windows supersede stay until they are dropped.
 
 use std::ops::Range;
@@ -40,9 +40,9 @@ pub(crate) struct TimeWindow {
     window: u64,
     /// Runs of similar size that are merged within a window.
     fan_in: usize,
-    /// Runs of the window that is not over beyond which runs of any size are merged; also where writes slow down.
-    most_runs: usize,
-    /// Runs beyond one for each window at which writes wait.
+    /// Runs of a window that is not over beyond which runs of any size may be merged.
+    slowdown_runs: usize,
+    /// Runs that wait to be merged at which writes wait.
     stop_runs: usize,
     /// Bytes of a memtable.
     memtable_bytes: u64,
@@ -67,7 +67,7 @@ impl TimeWindow {
             retention: Retention::new(options),
             window: options.time_window.map_or(3600, |window| window.as_secs()).max(1),
             fan_in: options.level0_runs.max(2),
-            most_runs: options.slowdown_runs.max(options.level0_runs).max(2),
+            slowdown_runs: options.slowdown_runs.max(2),
             stop_runs: options.stop_runs,
             memtable_bytes: options.memtable_bytes,
             table_bytes: options.table_bytes,
@@ -93,6 +93,26 @@ impl TimeWindow {
         window.number < shape.now / self.window
     }
 
+    /// The runs that a window may have which is not over: `slowdown_runs`, and more if it takes more to merge its bytes
+    /// a logarithmic number of times.
+    fn allowed(&self, runs: &[Aged<'_>], window: &Window) -> usize {
+        let bytes: u64 = runs[window.runs.clone()].iter().map(|aged| aged.bytes).sum();
+        self.slowdown_runs.max((self.fan_in - 1) * (self.merges(bytes) as usize + 1))
+    }
+
+    /// How often each byte of a window of so many bytes is merged before the window is over. A run may be smaller than
+    /// a memtable by its encoding.
+    fn merges(&self, bytes: u64) -> f64 {
+        let flushes = (4.0 * bytes as f64 / self.memtable_bytes.max(1) as f64).max(1.0);
+        (flushes.ln() / (self.fan_in as f64).ln()).ceil()
+    }
+
+    /// The runs of a window beyond those that it may have.
+    fn surplus(&self, shape: &Shape, runs: &[Aged<'_>], window: &Window) -> usize {
+        let allowed = if self.is_over(shape, window) { 1 } else { self.allowed(runs, window) };
+        window.runs.len().saturating_sub(allowed)
+    }
+
     /// How much the sizes of runs may differ that are merged within a window: less than a merge makes them differ.
     fn similarity(&self) -> f64 {
         (self.fan_in as f64).sqrt().max(1.5)
@@ -116,7 +136,7 @@ impl TimeWindow {
             }
             start += 1;
         }
-        if window.runs.len() <= self.most_runs {
+        if window.runs.len() <= self.allowed(runs, window) {
             return None;
         }
         let stretches = window.runs.clone().map(|start| start..start + self.fan_in);
@@ -175,20 +195,14 @@ impl CompactionPolicy for TimeWindow {
         })
     }
 
-    /// By the runs beyond one for each window, and by debt.
+    /// By the runs beyond those that windows may have, and by debt.
     fn write_pressure(&self, shape: &Shape) -> Pressure {
         let runs = by_age(shape);
-        // Of several windows that are not over (the clock went back) only the fullest: together they may hold more
-        // runs than one may, and nothing would be due.
-        let (mut waiting, mut fullest) = (0, 0);
-        for window in self.windows(&runs) {
-            let beyond = window.runs.len() - 1;
-            match self.is_over(shape, &window) {
-                true => waiting += beyond,
-                false => fullest = fullest.max(beyond),
-            }
-        }
-        let by_runs = Pressure::of((waiting + fullest) as u64, self.most_runs as u64, self.stop_runs as u64);
+        // Only what is due counts, or writes would wait for nothing.
+        let surplus: usize =
+            self.windows(&runs).iter().map(|window| self.surplus(shape, &runs, window)).sum();
+        let value = if surplus > 0 { surplus + self.fan_in } else { 0 };
+        let by_runs = Pressure::of(value as u64, self.slowdown_runs as u64, self.stop_runs as u64);
         by_runs.max(Pressure::of(self.debt(shape), self.debt_limits.0, self.debt_limits.1))
     }
 
@@ -208,25 +222,20 @@ impl CompactionPolicy for TimeWindow {
         targets
     }
 
-    /// A run for each window, and `slowdown_runs` in the one that is not over. Writes: the flush, the merges within the
-    /// largest window, and the one at its end; for flushes of similar size.
+    /// A run for each window, and those that are allowed in one that is not over. Writes: the flush, the merges within
+    /// the largest window, and the one at its end; for flushes of similar size.
     fn promise(&self, shape: &Shape) -> Promise {
         let runs = by_age(shape);
         let windows = self.windows(&runs);
         let bytes = |window: &Window| runs[window.runs.clone()].iter().map(|aged| aged.bytes).sum::<u64>();
-        let largest = windows.iter().map(bytes).max().unwrap_or(0) as f64;
-        // A run may be smaller than a memtable, as it is packed.
-        let flushes = (4.0 * largest / self.memtable_bytes.max(1) as f64).max(1.0);
-        let merges = (flushes.ln() / (self.fan_in as f64).ln()).ceil();
+        let largest = windows.iter().map(bytes).max().unwrap_or(0);
         let deeper = shape.levels.iter().skip(1).map(|level| level.runs.len());
-        let open = windows.iter().filter(|window| !self.is_over(shape, window)).count();
+        let open = windows.iter().filter(|window| !self.is_over(shape, window));
+        let level0 = windows.len() + open.map(|window| self.allowed(&runs, window)).sum::<usize>();
         Promise {
-            runs_per_level: std::iter::once(windows.len() + open * self.most_runs)
-                .chain(deeper)
-                .map(Some)
-                .collect(),
+            runs_per_level: std::iter::once(level0).chain(deeper).map(Some).collect(),
             space_amplification: None,
-            write_amplification: Some(2.0 + merges),
+            write_amplification: Some(2.0 + self.merges(largest)),
         }
     }
 

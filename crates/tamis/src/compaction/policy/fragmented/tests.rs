@@ -120,10 +120,10 @@ fn what_is_promised_holds_over_thousands_of_flushes_all_over_the_keys() {
 
 #[test]
 fn less_is_rewritten_than_by_leveling() {
-    let mut fragmented = Sim::new(policy(4, 7), 7, 5);
-    let mut leveling = Sim::new(leveled(7), 7, 5);
-    for _ in 0..1500 {
-        let keys: Vec<u16> = (0..FLUSH).map(|_| fragmented.random(30_000) as u16).collect();
+    let mut fragmented = Sim::new(policy(4, 6), 6, 5);
+    let mut leveling = Sim::new(leveled(6), 6, 5);
+    for _ in 0..600 {
+        let keys: Vec<u16> = (0..FLUSH).map(|_| fragmented.random(8_000) as u16).collect();
         fragmented.flush(keys.clone(), 0);
         fragmented.work(2);
         leveling.flush(keys, 0);
