@@ -8,9 +8,11 @@ use std::sync::Arc;
 use tamis_filter::Digest;
 
 use crate::compaction::plan::{OutputRun, Plan, Work, is_guard};
+use crate::compaction::policy::layered::Layered;
 use crate::compaction::policy::{CompactionPolicy, Pressure};
 use crate::compaction::shape::{KeyRange, LevelShape, RunShape, RunningJob, Shape, TableShape};
 use crate::key::{KeyBytes, KeyEnd};
+use crate::options::KeyspaceOptions;
 use crate::tree::epochs::EpochMap;
 use crate::tree::meta::{RunId, TableExtra, TableId, TableMeta};
 
@@ -68,6 +70,41 @@ impl<P: CompactionPolicy> Sim<P> {
             expired: 0,
             room: None,
         }
+    }
+
+    /// The same tree, its running jobs included, under another policy.
+    pub(crate) fn under<Q: CompactionPolicy>(self, policy: Q) -> Sim<Q> {
+        Sim {
+            policy,
+            levels: self.levels,
+            content: self.content,
+            jobs: self.jobs,
+            expected: self.expected,
+            next_id: self.next_id,
+            seq: self.seq,
+            random: self.random,
+            flushed_bytes: self.flushed_bytes,
+            compacted_bytes: self.compacted_bytes,
+            moves: self.moves,
+            dropped: self.dropped,
+            now: self.now,
+            expired: self.expired,
+            room: self.room,
+        }
+    }
+
+    /// By level the greatest number of tables over one of the keys that were ever written: what a read may have to ask.
+    pub(crate) fn depths(&self) -> Vec<usize> {
+        let over = |runs: &[(RunId, Vec<Arc<TableMeta>>)], key: u16| {
+            let bytes = key.to_be_bytes();
+            let covers = |tables: &[Arc<TableMeta>]| {
+                let at = tables.partition_point(|table| !table.largest.reaches(&bytes));
+                tables.get(at).is_some_and(|table| table.covers(&bytes))
+            };
+            runs.iter().filter(|(_, tables)| covers(tables)).count()
+        };
+        let deepest = |runs: &Vec<_>| self.expected.keys().map(|&key| over(runs, key)).max().unwrap_or(0);
+        self.levels.iter().map(deepest).collect()
     }
 
     pub(crate) fn id(&mut self) -> u64 {
@@ -353,4 +390,18 @@ impl<P: CompactionPolicy> Sim<P> {
             assert!(intervals.windows(2).all(|w| w[0].1 <= w[1].0), "epochs at key {key}: {intervals:?}");
         }
     }
+}
+
+/// Leveling with memtables and tables of `batch` bytes: what made the tree that another policy takes over.
+pub(crate) fn small_leveling(batch: u64, levels: usize) -> Layered {
+    Layered::new(&KeyspaceOptions {
+        memtable_bytes: batch,
+        table_bytes: batch,
+        size_ratio: 4.into(),
+        level0_runs: 4,
+        levels,
+        slowdown_runs: 8,
+        stop_runs: 12,
+        ..KeyspaceOptions::default()
+    })
 }

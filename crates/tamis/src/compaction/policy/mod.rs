@@ -9,9 +9,15 @@ use std::fmt::Debug;
 
 use crate::compaction::plan::Plan;
 use crate::compaction::shape::{KeyRange, Shape, TableShape};
-use crate::options::KeyspaceOptions;
+use crate::options::{CompactionChoice, KeyspaceOptions};
 
+#[cfg(test)]
+mod endurance;
+pub(crate) mod fifo;
+pub(crate) mod fragmented;
 pub(crate) mod layered;
+mod retention;
+pub(crate) mod time_window;
 
 /// What writers must do so that compaction keeps up.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -110,5 +116,13 @@ pub(crate) trait CompactionPolicy: Send + Sync + Debug {
 
 /// The policy that a keyspace's options ask for.
 pub(crate) fn policy_for(options: &KeyspaceOptions) -> Box<dyn CompactionPolicy> {
-    Box::new(layered::Layered::new(options))
+    match options.compaction {
+        CompactionChoice::Fragmented => Box::new(fragmented::Fragmented::new(options)),
+        CompactionChoice::Fifo => Box::new(fifo::Fifo::new(options)),
+        CompactionChoice::TimeWindow => Box::new(time_window::TimeWindow::new(options)),
+        CompactionChoice::Leveling
+        | CompactionChoice::Tiering
+        | CompactionChoice::LazyLeveling
+        | CompactionChoice::Hybrid(_) => Box::new(layered::Layered::new(options)),
+    }
 }
