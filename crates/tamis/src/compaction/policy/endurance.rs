@@ -165,7 +165,8 @@ impl<P: CompactionPolicy> Tree<P> {
                     outputs.extend(open.take());
                 }
                 // Keys are taken in steps; a guard is met at the start of one.
-                let next = (at / STEP * STEP + STEP).min(part[1]);
+                let step = if plan.guard_bits.is_some() { STEP } else { u32::MAX / 2 };
+                let next = (at / step * step + step).min(part[1]);
                 let table = open.get_or_insert(Spread { from: at, to: at, entries: 0.0 });
                 table.to = next;
                 table.entries += density * f64::from(next - at);
