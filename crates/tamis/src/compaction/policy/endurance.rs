@@ -214,6 +214,7 @@ impl<P: CompactionPolicy> Tree<P> {
         (fullest, space)
     }
 
+    #[expect(clippy::print_stdout, reason = "measurements for whoever asks with --nocapture")]
     fn report(&self, what: &str, flushes: u64, fullest: f64, space: f64) {
         let written = self.write_amplification();
         let promised = self.policy.promise(&self.shape).write_amplification.expect("a bound");
