@@ -165,7 +165,8 @@ impl<P: CompactionPolicy> Tree<P> {
                     outputs.extend(open.take());
                 }
                 // Keys are taken in steps; a guard is met at the start of one.
-                let next = (at / STEP * STEP + STEP).min(part[1]);
+                let step = if plan.guard_bits.is_some() { STEP } else { u32::MAX / 2 };
+                let next = (at / step * step + step).min(part[1]);
                 let table = open.get_or_insert(Spread { from: at, to: at, entries: 0.0 });
                 table.to = next;
                 table.entries += density * f64::from(next - at);
@@ -213,6 +214,7 @@ impl<P: CompactionPolicy> Tree<P> {
         (fullest, space)
     }
 
+    #[expect(clippy::print_stdout, reason = "measurements for whoever asks with --nocapture")]
     fn report(&self, what: &str, flushes: u64, fullest: f64, space: f64) {
         let written = self.write_amplification();
         let promised = self.policy.promise(&self.shape).write_amplification.expect("a bound");

@@ -53,15 +53,17 @@
 //! of the parent group, which brought about as many bytes. A read may have to ask `size_ratio` tables at each level. Space:
 //! the last level holds at most twice what is live (deletes aside), the others as much as leveling's.
 
+mod build;
 mod guards;
+mod layout;
 
-use std::cmp::Ordering;
-
-use crate::compaction::plan::{OutputRun, Plan, PlanInput, Reason, Work};
+use crate::compaction::plan::{Plan, Reason};
 use crate::compaction::policy::{CompactionPolicy, Pressure, Promise};
 use crate::compaction::shape::{KeyRange, Shape, TableShape};
 use crate::options::{KeyspaceOptions, PerLevel};
-use guards::{Group, Guards, groups};
+use build::oldest_run;
+use guards::Group;
+use layout::Due;
 
 /// Bytes of a group in the last level by those of its largest run: beyond, it is merged.
 const LAST_LEVEL_AMPLIFICATION: f64 = 2.0;
@@ -83,33 +85,6 @@ pub(crate) struct Fragmented {
     pub(crate) runs_limits: (u64, u64),
     /// Debt in bytes from which on writes slow down, and at which they wait.
     pub(crate) debt_limits: (u64, u64),
-}
-
-/// Where the data should be, and how it is cut.
-struct Layout<'a> {
-    /// By level; 0 above the first level that is used.
-    targets: Vec<u64>,
-    /// The deepest level to fill.
-    last: usize,
-    /// The level that level 0 compacts into.
-    level0_output: usize,
-    guards: Guards<'a>,
-}
-
-/// A group that is due.
-struct Due {
-    level: usize,
-    group: usize,
-    /// Above 1: over its limit by that factor.
-    score: f64,
-    reason: Reason,
-}
-
-impl Due {
-    /// The most urgent first.
-    fn urgency(&self, other: &Due) -> Ordering {
-        other.score.total_cmp(&self.score)
-    }
 }
 
 impl Fragmented {
@@ -139,240 +114,6 @@ impl Fragmented {
     fn first_level_bytes(&self, level: usize) -> u64 {
         let batch = self.memtable_bytes.saturating_mul(self.level0_runs as u64);
         batch.saturating_mul(self.ratio(level)).max(1)
-    }
-
-    fn layout<'a>(&self, shape: &'a Shape) -> Layout<'a> {
-        let bytes: Vec<u64> = shape.levels.iter().map(|level| level.bytes()).collect();
-        let count = self.levels.max(bytes.len());
-        let mut last = match shape.deepest() {
-            None | Some(0) => self.levels - 1,
-            Some(deepest) => deepest,
-        };
-        // What the last level will hold once the levels above are as small as they should be.
-        let total: u64 = bytes.iter().skip(1).sum();
-        let goal =
-            bytes.get(last).copied().unwrap_or(0).max(total - total / self.ratio(last.saturating_sub(1)));
-        let (targets, first) = loop {
-            let mut targets = vec![0; count];
-            let (mut first, mut target) = (last, goal.max(1));
-            while target > self.first_level_bytes(first) && first > 1 {
-                targets[first] = target;
-                first -= 1;
-                target = (target / self.ratio(first)).max(1);
-            }
-            // Options may have been given more levels than the tree was made with.
-            if target > self.first_level_bytes(first) && last + 1 < self.levels {
-                last += 1;
-                continue;
-            }
-            targets[first] = target.max(if first == last { self.first_level_bytes(last) } else { 1 });
-            break (targets, first);
-        };
-        let first_used = (1..bytes.len()).find(|&n| !shape.levels[n].is_empty());
-        Layout {
-            last,
-            level0_output: first_used.map_or(first, |used| used.min(first)),
-            guards: Guards::of(shape, self.guard_bits(shape, count, last)),
-            targets,
-        }
-    }
-
-    /// By level, the number of zero bits of a guard's digest: the fewer, the deeper the level.
-    fn guard_bits(&self, shape: &Shape, count: usize, last: usize) -> Vec<u32> {
-        let tables = || shape.levels.iter().flat_map(|level| level.tables());
-        let bytes: u64 = tables().map(TableShape::bytes).sum();
-        let entries: u64 = tables().map(|t| t.meta.entries).sum();
-        let entry_bytes = bytes.max(1) as f64 / entries.max(1) as f64;
-        let mut bits = vec![0; count.max(last + 1)];
-        let mut keys_per_group = 0.0;
-        for level in (1..bits.len()).rev() {
-            if level < last {
-                keys_per_group += (self.ratio(level) as f64).log2();
-            }
-            let own = keys_per_group + (self.group_bytes(level) as f64 / entry_bytes).log2();
-            let deeper = if level < last { bits[level + 1] } else { 0 };
-            bits[level] = (own.max(0.0) as u32).min(60).max(deeper);
-        }
-        bits[0] = bits.get(1).copied().unwrap_or(0);
-        bits
-    }
-
-    fn groups(&self, shape: &Shape, layout: &Layout<'_>, level: usize) -> Vec<Group> {
-        let Some(tables) = shape.levels.get(level) else { return Vec::new() };
-        groups(tables, layout.guards.at(level), self.group_bytes(level).saturating_mul(2))
-    }
-
-    /// The groups of a level that are due, in any order.
-    fn due(&self, shape: &Shape, layout: &Layout<'_>, level: usize, groups: &[Group]) -> Vec<Due> {
-        let allowed = self.ratio(level) as f64;
-        let due = |group: usize, score: f64, reason| Due { level, group, score, reason };
-        let too_deep = |i: usize| {
-            let score = groups[i].depth as f64 / allowed;
-            (score > 1.0).then(|| due(i, score, Reason::Guard))
-        };
-        let mut found: Vec<Due> = (0..groups.len()).filter_map(too_deep).collect();
-        if level >= layout.last {
-            found.extend((0..groups.len()).filter(|&i| groups[i].depth > 1).filter_map(|i| {
-                let score = groups[i].amplification() / LAST_LEVEL_AMPLIFICATION;
-                (score > 1.0).then(|| due(i, score, Reason::Guard))
-            }));
-            return found;
-        }
-        // Busy tables are on their way down.
-        let tables = shape.levels.get(level).into_iter().flat_map(|level| level.tables());
-        let waiting: u64 = tables.filter(|t| !t.busy).map(TableShape::bytes).sum();
-        let score = match layout.targets[level] {
-            // Above the first level to be used: to be emptied, the sooner the fuller it is.
-            0 => (waiting as f64 * allowed / self.first_level_bytes(level) as f64).max(1.0),
-            target => waiting as f64 / target as f64,
-        };
-        if waiting > layout.targets[level] {
-            let mut by_size: Vec<usize> = (0..groups.len()).filter(|&i| !groups[i].busy).collect();
-            by_size.sort_by_key(|&i| std::cmp::Reverse(groups[i].bytes));
-            found.extend(by_size.into_iter().map(|i| due(i, score, Reason::LevelSize)));
-        }
-        found
-    }
-
-    /// Everything that level 0 holds, into `output_level`.
-    fn plan_level0(
-        &self,
-        shape: &Shape,
-        layout: &Layout<'_>,
-        output_level: usize,
-        reason: Reason,
-    ) -> Result<Plan, Option<KeyRange>> {
-        let seed = KeyRange::hull(shape.levels.first().into_iter().flat_map(|level| level.tables()));
-        let seed = seed.ok_or(None)?;
-        self.build(shape, layout, &seed, 0, output_level, reason)
-    }
-
-    /// The plan that takes what overlaps `seed` at `level`, and what must go with it, to `output_level`. If it has to
-    /// wait for a running job, the range that it would take.
-    fn build(
-        &self,
-        shape: &Shape,
-        layout: &Layout<'_>,
-        seed: &KeyRange,
-        level: usize,
-        output_level: usize,
-        reason: Reason,
-    ) -> Result<Plan, Option<KeyRange>> {
-        // From the newest run to the oldest: what is older than an input and overlaps it comes later.
-        let mut closure = seed.clone();
-        let mut inputs = Vec::new();
-        let mut tables: Vec<&TableShape> = Vec::new();
-        for run in shape.runs(level) {
-            let taken = &run.tables[closure.overlap(&run.tables)];
-            if taken.is_empty() {
-                continue;
-            }
-            taken.iter().for_each(|table| closure.extend(table));
-            inputs.push(PlanInput { level, run: run.id, tables: taken.iter().map(TableShape::id).collect() });
-            tables.extend(taken);
-        }
-        let range = KeyRange::hull(tables.iter().copied()).ok_or(None)?;
-        let written = || shape.running.iter().filter(|job| job.output_level == output_level);
-        if tables.iter().any(|t| t.busy) || written().any(|job| job.range.overlaps(&range)) {
-            return Err(Some(range));
-        }
-        let is_within = level == output_level;
-        let output = if is_within {
-            oldest_run(shape, level).map_or(OutputRun::New, OutputRun::Into)
-        } else {
-            place(shape, output_level, &range)
-        };
-        if output == OutputRun::New && written().any(|job| job.output == OutputRun::New) {
-            return Err(Some(range));
-        }
-        let older = output_level + usize::from(is_within)..shape.levels.len();
-        let bottommost = older.flat_map(|n| shape.runs(n)).all(|run| range.overlap(&run.tables).is_empty());
-        let moves = self.may_move(shape, layout, &mut tables, output_level, is_within, bottommost);
-        let bytes: u64 = tables.iter().map(|t| t.bytes()).sum();
-        if !moves && shape.room.is_some_and(|room| bytes > room) {
-            return Err(None);
-        }
-        Ok(Plan {
-            inputs,
-            output_level,
-            output,
-            max_table_bytes: self.table_bytes,
-            borders: layout.guards.within(output_level, &range),
-            range,
-            reason,
-            work: if moves { Work::Move } else { Work::Merge },
-            guard_bits: Some(layout.guards.bits(output_level)),
-            bottommost,
-        })
-    }
-
-    /// Whether tables may go to a level as they are: they are disjoint and not crumbs, no deletes are to be dropped,
-    /// and none lies across a guard there with something below it.
-    fn may_move(
-        &self,
-        shape: &Shape,
-        layout: &Layout<'_>,
-        tables: &mut [&TableShape],
-        output_level: usize,
-        is_within: bool,
-        bottommost: bool,
-    ) -> bool {
-        tables.sort_by(|a, b| a.meta.smallest.cmp(&b.meta.smallest));
-        let bytes: u64 = tables.iter().map(|t| t.bytes()).sum();
-        let disjoint = tables.windows(2).all(|pair| !pair[0].meta.largest.reaches(&pair[1].meta.smallest));
-        if !disjoint || tables.len() > 1 && bytes / (tables.len() as u64) < self.table_bytes / 8 {
-            return false;
-        }
-        tables.iter().all(|table| {
-            let range = table.range();
-            let covers = || shape.runs(output_level).iter().any(|run| !range.overlap(&run.tables).is_empty());
-            !(bottommost && table.holds_deletes())
-                && (is_within || layout.guards.within(output_level, &range).is_empty() || !covers())
-        })
-    }
-
-    /// Moves tables of one run of a level with many runs into the next older run where that is free. A merge joins one
-    /// run with all of its outputs, above everything in its range: where less lies below, they float. Costs an edit of
-    /// the manifest, and each one lowers the number of runs below a table.
-    fn sink(&self, shape: &Shape, layout: &Layout<'_>, level: usize) -> Option<Plan> {
-        let runs = shape.runs(level);
-        if runs.len() <= self.most_runs(level) {
-            return None;
-        }
-        let jobs = || shape.running.iter().filter(|job| job.output_level == level);
-        runs.windows(2).rev().find_map(|pair| {
-            let (upper, lower) = (&pair[0], &pair[1]);
-            let floats = |table: &&TableShape| !table.busy && table.range().overlap(&lower.tables).is_empty();
-            let mut range: Option<KeyRange> = None;
-            let mut tables = Vec::new();
-            for table in upper.tables.iter().filter(floats) {
-                let mut grown = range.clone().unwrap_or_else(|| table.range());
-                grown.extend(table);
-                if !jobs().any(|job| job.range.overlaps(&grown)) {
-                    range = Some(grown);
-                    tables.push(table.id());
-                } else if range.is_some() {
-                    break;
-                }
-            }
-            Some(Plan {
-                inputs: vec![PlanInput { level, run: upper.id, tables }],
-                output_level: level,
-                output: OutputRun::Into(lower.id),
-                range: range?,
-                max_table_bytes: self.table_bytes,
-                borders: Vec::new(),
-                reason: Reason::Joining,
-                work: Work::Move,
-                guard_bits: Some(layout.guards.bits(level)),
-                bottommost: false,
-            })
-        })
-    }
-
-    /// Runs of a level beyond which tables sink.
-    fn most_runs(&self, level: usize) -> usize {
-        2 * self.ratio(level) as usize
     }
 
     /// A group and those after it that are due as well, as long as together they are no larger than a full one.
@@ -533,33 +274,6 @@ impl CompactionPolicy for Fragmented {
     fn name(&self) -> String {
         "fragmented".into()
     }
-}
-
-/// The runs of a level by number, newest first, with the tables there are; with those that running jobs will bring back.
-fn runs_to_be(shape: &Shape, level: usize) -> Vec<(u64, &[TableShape])> {
-    let mut runs: Vec<(u64, &[TableShape])> =
-        shape.runs(level).iter().map(|run| (run.id, &run.tables[..])).collect();
-    for job in shape.running.iter().filter(|job| job.output_level == level) {
-        if let OutputRun::Into(id) = job.output
-            && let Err(at) = runs.binary_search_by(|(run, _)| id.cmp(run))
-        {
-            runs.insert(at, (id, &[]));
-        }
-    }
-    runs
-}
-
-/// The run of a level that is older than all others, or will be.
-fn oldest_run(shape: &Shape, level: usize) -> Option<u64> {
-    runs_to_be(shape, level).last().map(|(id, _)| *id)
-}
-
-/// The oldest run of `level` such that neither it nor a newer one has a table in `range`. No running job that writes to
-/// the level may overlap the range.
-fn place(shape: &Shape, level: usize, range: &KeyRange) -> OutputRun {
-    let runs = runs_to_be(shape, level);
-    let free = runs.iter().take_while(|(_, tables)| range.overlap(tables).is_empty());
-    free.last().map_or(OutputRun::New, |(id, _)| OutputRun::Into(*id))
 }
 
 #[cfg(test)]

@@ -2,7 +2,9 @@
 
 use proptest::prelude::*;
 
+use super::build::place;
 use super::*;
+use crate::compaction::plan::{OutputRun, Work};
 use crate::compaction::policy::layered::Layered;
 use crate::compaction::simulator::{ENTRY, FLUSH, Sim, small_leveling};
 use crate::key::KeyEnd;
@@ -82,6 +84,7 @@ fn run_manual(sim: &mut Sim<Fragmented>, range: Option<&KeyRange>) {
 }
 
 #[test]
+#[expect(clippy::print_stdout, reason = "measurements for whoever asks with --nocapture")]
 fn what_is_promised_holds_over_thousands_of_flushes_all_over_the_keys() {
     for (size_ratio, levels) in [(2, 7), (4, 7), (10, 7)] {
         let mut sim = Sim::new(policy(size_ratio, levels), levels, 11);
