@@ -24,6 +24,8 @@ pub(crate) enum Kind {
     Delete = 0,
     /// The key has the value that follows.
     Put = 1,
+    /// An operand follows: the keyspace's merge operator applies it to what older versions of the key say.
+    Merge = 2,
 }
 
 impl Kind {
@@ -32,6 +34,7 @@ impl Kind {
         match byte {
             0 => Some(Kind::Delete),
             1 => Some(Kind::Put),
+            2 => Some(Kind::Merge),
             _ => None,
         }
     }

@@ -30,11 +30,13 @@ use crate::clock::{Clock, SystemClock};
 use crate::compaction::plan::Plan;
 use crate::compaction::policy::{CompactionPolicy, policy_for};
 use crate::compaction::shape::{LevelShape, RunShape, RunningJob, Shape, TableShape};
+use crate::compaction::versions::Rules;
 use crate::db::commit::{CommitQueue, LogState, new_memtable};
 use crate::db::counters::WriteCounters;
 use crate::error::{StorageError, WriteError};
 use crate::io::{DirLock, FileSystem};
 use crate::key::SeqNo;
+use crate::operators::KeyspaceOperators;
 use crate::options::{KeyspaceOptions, Options};
 use crate::read::ReadCounters;
 use crate::select::TableFilters;
@@ -54,6 +56,8 @@ pub(crate) struct KeyspaceInner {
     pub(crate) name: String,
     pub(crate) options: KeyspaceOptions,
     pub(crate) policy: Box<dyn CompactionPolicy>,
+    /// What `options` name.
+    pub(crate) operators: KeyspaceOperators,
     /// Replaced under `state`, read without a lock.
     pub(crate) view: ArcSwap<View>,
     pub(crate) dropped: AtomicBool,
@@ -61,17 +65,23 @@ pub(crate) struct KeyspaceInner {
 
 impl KeyspaceInner {
     /// A keyspace without tables.
-    pub(crate) fn empty(id: KeyspaceId, name: &str, options: KeyspaceOptions) -> KeyspaceInner {
+    pub(crate) fn empty(
+        id: KeyspaceId,
+        name: &str,
+        options: KeyspaceOptions,
+        operators: KeyspaceOperators,
+    ) -> KeyspaceInner {
         let state = crate::tree::state::KeyspaceState::default();
         let none = |_| unreachable!("a new keyspace has no tables");
         let version = Version::build(&state, none, |tables| Box::new(TableFilters::new(tables)));
-        KeyspaceInner::with_version(id, name, options, version)
+        KeyspaceInner::with_version(id, name, options, operators, version)
     }
 
     pub(crate) fn with_version(
         id: KeyspaceId,
         name: &str,
         options: KeyspaceOptions,
+        operators: KeyspaceOperators,
         version: Arc<Version>,
     ) -> KeyspaceInner {
         let active = MemtableSlot::new(new_memtable(&options), 0);
@@ -80,8 +90,18 @@ impl KeyspaceInner {
             name: name.to_owned(),
             policy: policy_for(&options),
             options,
+            operators,
             view: ArcSwap::from_pointee(View { active, sealed: Vec::new(), version }),
             dropped: AtomicBool::new(false),
+        }
+    }
+
+    /// What merges do to the versions of the keyspace's keys. No version expires.
+    pub(crate) fn rules(&self) -> Rules<'_> {
+        Rules {
+            operator: self.operators.merge.as_deref(),
+            filter: self.operators.filter.as_deref(),
+            expired: 0,
         }
     }
 

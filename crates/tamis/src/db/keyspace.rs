@@ -131,6 +131,15 @@ impl Keyspace {
         self.commit(batch)
     }
 
+    /// Applies `operand` to the value of `key` with the keyspace's merge operator (its option `merge_operator`), without
+    /// reading it: the cost is that of a put. Reads apply what is waiting; flushes and compactions put it together.
+    pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<(), WriteError> {
+        let (key, operand) = (key.as_ref(), operand.as_ref());
+        let mut batch = WriteBatch::with_capacity(key.len() + operand.len() + 24);
+        batch.merge_id(self.inner.id, key, operand);
+        self.commit(batch)
+    }
+
     /// Deletes `key`; fine if it does not exist.
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<(), WriteError> {
         let mut batch = WriteBatch::new();
@@ -197,6 +206,17 @@ impl WriteBatch {
     ) -> &mut Self {
         self.claim(keyspace.handle.inner.instance, &keyspace.inner.name);
         self.put_id(keyspace.inner.id, key.as_ref(), value.as_ref())
+    }
+
+    /// Applies `operand` to the value of `key` with the merge operator of `keyspace`.
+    pub fn merge_in(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        operand: impl AsRef<[u8]>,
+    ) -> &mut Self {
+        self.claim(keyspace.handle.inner.instance, &keyspace.inner.name);
+        self.merge_id(keyspace.inner.id, key.as_ref(), operand.as_ref())
     }
 
     /// Deletes `key` in `keyspace`.
