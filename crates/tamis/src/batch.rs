@@ -442,7 +442,9 @@ mod tests {
         ];
         assert_eq!(ops(&batch), expected);
         batch.clear();
-        assert!(batch.is_empty() && batch.byte_len() == 0 && batch.merged().is_empty() && ops(&batch).is_empty());
+        assert!(
+            batch.is_empty() && batch.byte_len() == 0 && batch.merged().is_empty() && ops(&batch).is_empty()
+        );
     }
 
     #[test]

@@ -151,8 +151,10 @@ pub enum OpenError {
         supported: u32,
     },
     /// An option names an operator that is neither built in nor among the options' `operators`.
-    #[error("keyspace `{keyspace}` has the option `{option} = {name}`, and there is no such operator; put it into \
-             `operators` of the options")]
+    #[error(
+        "keyspace `{keyspace}` has the option `{option} = {name}`, and there is no such operator; put it into \
+             `operators` of the options"
+    )]
     Unregistered {
         /// The keyspace.
         keyspace: String,
@@ -284,7 +286,9 @@ pub enum AdminError {
     #[error("the default keyspace cannot be dropped")]
     DefaultKeyspace,
     /// An option names an operator that is neither built in nor among the options' `operators`.
-    #[error("the option `{option} = {name}` names no operator; put it into `operators` of the database's options")]
+    #[error(
+        "the option `{option} = {name}` names no operator; put it into `operators` of the database's options"
+    )]
     Unregistered {
         /// The option: `merge_operator` or `compaction_filter`.
         option: &'static str,

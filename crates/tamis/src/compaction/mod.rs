@@ -8,6 +8,7 @@ pub(crate) mod policy;
 pub(crate) mod shape;
 #[cfg(test)]
 pub(crate) mod simulator;
+pub(crate) mod versions;
 pub(crate) mod writer;
 
 pub(crate) use writer::TableSink;

@@ -249,6 +249,7 @@ impl DbInner {
             visible: self.visible(),
             guard_bits: None,
             written: (self.now(), self.now()),
+            rules: keyspace.rules(),
             control: &Until(|| cancellable && self.cancelled()),
         };
         let mut cursor = MergeCursor::new(Tables::List(Vec::new()), CursorOptions::default(), 1);
@@ -375,6 +376,7 @@ impl DbInner {
                 visible: self.visible(),
                 guard_bits: plan.guard_bits,
                 written: written_span(&inputs),
+                rules: keyspace.rules(),
                 control: &Until(|| self.cancelled() || keyspace.is_dropped()),
             };
             let Some(output) = execute::merge(&version, plan, &sink)? else { return Ok(()) };

@@ -59,9 +59,10 @@ impl Keyspace {
         let mut cost = ReadCost::default();
         let view = self.inner.view.load();
         let snapshot = snapshot.unwrap_or_else(|| db.visible());
-        let found = read_get(&view, key, snapshot, db.options.hash_sharing, &mut cost);
+        let operator = self.inner.operators.merge.as_deref();
+        let found = read_get(&view, key, snapshot, db.options.hash_sharing, operator, &mut cost);
         db.read_counters.add(&cost);
-        Ok(found?)
+        found
     }
 
     pub(crate) fn lookup_many<K: AsRef<[u8]>>(
@@ -74,9 +75,10 @@ impl Keyspace {
         let mut cost = ReadCost::default();
         let view = self.inner.view.load();
         let snapshot = snapshot.unwrap_or_else(|| db.visible());
-        let found = read_multi_get(&view, keys, snapshot, db.options.hash_sharing, &mut cost);
+        let operator = self.inner.operators.merge.as_deref();
+        let found = read_multi_get(&view, keys, snapshot, db.options.hash_sharing, operator, &mut cost);
         db.read_counters.add(&cost);
-        Ok(found?)
+        found
     }
 
     pub(crate) fn scan(
@@ -88,7 +90,8 @@ impl Keyspace {
         let db = &self.handle.inner;
         let view = self.inner.view.load_full();
         let snapshot = snapshot.unwrap_or_else(|| db.visible());
-        Iter::new(IterContext { view, snapshot, counters: db.read_counters.clone(), _pin: pin }, bounds)
+        let (counters, operator) = (db.read_counters.clone(), self.inner.operators.merge.clone());
+        Iter::new(IterContext { view, snapshot, counters, operator, _pin: pin }, bounds)
     }
 
     /// The value of `key`, if it has one. Costs one digest, one question to each filter, and one block where a
@@ -168,7 +171,8 @@ impl Keyspace {
         let (db, key) = (&self.handle.inner, key.as_ref());
         let mut recorder = ExplainRecorder::default();
         let view = self.inner.view.load_full();
-        let found = read_get(&view, key, db.visible(), db.options.hash_sharing, &mut recorder)?;
+        let operator = self.inner.operators.merge.as_deref();
+        let found = read_get(&view, key, db.visible(), db.options.hash_sharing, operator, &mut recorder)?;
         Ok(recorder.finish(key, &found))
     }
 

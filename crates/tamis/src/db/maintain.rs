@@ -1,13 +1,14 @@
 //! Flushing, compacting and waiting on request.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crate::compaction::plan::{OutputRun, Plan, PlanInput, Reason, Work};
-use crate::compaction::shape::Shape;
+use crate::compaction::shape::{Shape, TableShape};
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::error::AdminError;
 use crate::key::SeqNo;
-use crate::tree::meta::KeyspaceId;
+use crate::tree::meta::{KeyspaceId, TableId};
 
 impl DbInner {
     /// Seals the memtables of `keyspaces` and waits until they are tables.
@@ -45,12 +46,14 @@ impl DbInner {
     }
 
     /// A rewrite of one table of the last level that still holds what only a snapshot needed that is gone by
-    /// now. Every rewrite leaves a table whose sequence numbers are all forgotten, so this comes to an end.
-    fn cleaning(&self, shape: &Shape, keyspace: &KeyspaceInner) -> Option<Plan> {
+    /// now. Tables from number `first_new` on are left alone: a rewrite keeps the sequence numbers of operands that
+    /// cannot be merged, and would be followed by the next for ever.
+    fn cleaning(&self, shape: &Shape, keyspace: &KeyspaceInner, first_new: TableId) -> Option<Plan> {
         let oldest = self.live_snapshots().first().copied().unwrap_or(SeqNo::MAX);
         let level = shape.deepest().filter(|&level| level > 0)?;
         let run = shape.levels[level].runs.first()?;
-        let table = run.tables.iter().find(|t| !t.busy && (1..=oldest).contains(&t.meta.max_seq))?;
+        let due = |t: &&TableShape| !t.busy && t.id() < first_new && (1..=oldest).contains(&t.meta.max_seq);
+        let table = run.tables.iter().find(due)?;
         Some(Plan {
             inputs: vec![PlanInput { level, run: run.id, tables: vec![table.id()] }],
             output_level: level,
@@ -81,6 +84,8 @@ impl DbInner {
 
     fn compact_alone(&self, keyspace: &Arc<KeyspaceInner>) -> Result<(), AdminError> {
         let mut state = self.state();
+        // The first number of tables that come after the first cleaning.
+        let mut first_new: Option<TableId> = None;
         loop {
             if let Err(error) = self.check_writable() {
                 break Err(error.into());
@@ -93,7 +98,11 @@ impl DbInner {
                 continue;
             }
             let shape = self.shape(&state, keyspace);
-            let next = keyspace.policy.manual(&shape, None).or_else(|| self.cleaning(&shape, keyspace));
+            let cleaning = || {
+                let next_file = || self.next_file.load(Ordering::Relaxed);
+                self.cleaning(&shape, keyspace, *first_new.get_or_insert_with(next_file))
+            };
+            let next = keyspace.policy.manual(&shape, None).or_else(cleaning);
             let Some(plan) = next else { break Ok(()) };
             let job = self.register(&mut state, keyspace, &plan);
             drop(state);

@@ -196,7 +196,8 @@ fn open_keyspace(
     {
         return Err(OpenError::Incompatible { name, stored, asked, advice });
     }
-    let operators = database.operators.resolve(options.merge_operator.as_deref(), options.compaction_filter.as_deref());
+    let operators =
+        database.operators.resolve(options.merge_operator.as_deref(), options.compaction_filter.as_deref());
     let operators = operators.map_err(|Unregistered { option, name }| OpenError::Unregistered {
         keyspace: stored.name.clone(),
         option,

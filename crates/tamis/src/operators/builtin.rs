@@ -23,7 +23,9 @@ struct Add;
 impl Add {
     fn number(what: &str, bytes: &[u8]) -> Result<u64, MergeError> {
         let bytes = <[u8; 8]>::try_from(bytes);
-        bytes.map(u64::from_le_bytes).map_err(|_| MergeError::new(format!("{what} that is not eight bytes long")))
+        bytes
+            .map(u64::from_le_bytes)
+            .map_err(|_| MergeError::new(format!("{what} that is not eight bytes long")))
     }
 
     fn sum(start: u64, operands: &[&[u8]]) -> Result<Vec<u8>, MergeError> {

@@ -63,7 +63,9 @@ pub(crate) fn merge(
     let value = operator.merge(key, base, operands)?;
     match value.len() {
         0..=MAX_VALUE_BYTES => Ok(value),
-        len => Err(MergeError::new(format!("a result of {len} bytes: values hold at most {MAX_VALUE_BYTES}"))),
+        len => {
+            Err(MergeError::new(format!("a result of {len} bytes: values hold at most {MAX_VALUE_BYTES}")))
+        }
     }
 }
 

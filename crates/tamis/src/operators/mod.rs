@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 pub use filter::{CompactionFilter, Decision};
 pub use merge::{MergeError, MergeOperator};
+pub(crate) use merge::{merge, partial_merge};
 
 /// The operators that a program brings along, by name.
 ///

@@ -444,12 +444,16 @@ pub(crate) fn incompatible(
     asked: &KeyspaceOptions,
     deepest_level_in_use: usize,
 ) -> Option<Incompatible> {
-    if let Some(stored) = stored.merge_operator.as_ref().filter(|_| stored.merge_operator != asked.merge_operator) {
+    if let Some(stored) =
+        stored.merge_operator.as_ref().filter(|_| stored.merge_operator != asked.merge_operator)
+    {
         return Some(Incompatible {
             name: "merge_operator",
             stored: stored.clone(),
             asked: asked.merge_operator.clone().unwrap_or_else(|| "none".into()),
-            advice: "operands that wait for it would change their meaning; write the values to a new keyspace".into(),
+            advice:
+                "operands that wait for it would change their meaning; write the values to a new keyspace"
+                    .into(),
         });
     }
     (asked.levels <= deepest_level_in_use).then(|| Incompatible {
