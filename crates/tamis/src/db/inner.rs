@@ -101,7 +101,7 @@ impl KeyspaceInner {
         Rules {
             operator: self.operators.merge.as_deref(),
             filter: self.operators.filter.as_deref(),
-            expired: 0,
+            expired: None,
         }
     }
 

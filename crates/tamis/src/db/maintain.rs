@@ -46,8 +46,8 @@ impl DbInner {
     }
 
     /// A rewrite of one table of the last level that still holds what only a snapshot needed that is gone by
-    /// now. Tables from number `first_new` on are left alone: a rewrite keeps the sequence numbers of operands that
-    /// cannot be merged, and would be followed by the next for ever.
+    /// now. Tables from number `first_new` on are left alone: what was written since this compaction began is clean,
+    /// and some rewrites keep sequence numbers (those of operands that cannot be merged) and would go on for ever.
     fn cleaning(&self, shape: &Shape, keyspace: &KeyspaceInner, first_new: TableId) -> Option<Plan> {
         let oldest = self.live_snapshots().first().copied().unwrap_or(SeqNo::MAX);
         let level = shape.deepest().filter(|&level| level > 0)?;
@@ -84,8 +84,7 @@ impl DbInner {
 
     fn compact_alone(&self, keyspace: &Arc<KeyspaceInner>) -> Result<(), AdminError> {
         let mut state = self.state();
-        // The first number of tables that come after the first cleaning.
-        let mut first_new: Option<TableId> = None;
+        let first_new = self.next_file.load(Ordering::Relaxed);
         loop {
             if let Err(error) = self.check_writable() {
                 break Err(error.into());
@@ -98,10 +97,7 @@ impl DbInner {
                 continue;
             }
             let shape = self.shape(&state, keyspace);
-            let cleaning = || {
-                let next_file = || self.next_file.load(Ordering::Relaxed);
-                self.cleaning(&shape, keyspace, *first_new.get_or_insert_with(next_file))
-            };
+            let cleaning = || self.cleaning(&shape, keyspace, first_new);
             let next = keyspace.policy.manual(&shape, None).or_else(cleaning);
             let Some(plan) = next else { break Ok(()) };
             let job = self.register(&mut state, keyspace, &plan);

@@ -21,8 +21,9 @@
 //! * Where the operator fails, operands and base stay as they are: reads say what is wrong, a later write heals it.
 //! * A delete is dropped, and the number of a put forgotten (0), where every snapshot sees it and nothing older lies
 //!   outside. An operand keeps its number: two of them need an order.
-//! * **Expiry**: if the newest version of a key is at or below the horizon and no snapshot sees it, the key is deleted at
-//!   that number. So what is older stays hidden, wherever it lies. An operand that is young enough keeps what it builds on.
+//! * **Expiry**: if the newest version of a key in the merge is at or below the horizon and no snapshot sees it, the key is
+//!   deleted at that number. So what is older stays hidden, wherever it lies. An operand that is young enough keeps what it
+//!   builds on in the same merge.
 //! * A **filter** decides about the put that is a key's newest version, if no snapshot sees it. What it removes becomes a
 //!   delete, by the rules of deletes.
 //!
@@ -58,8 +59,9 @@ pub(crate) struct Rules<'a> {
     pub(crate) operator: Option<&'a dyn MergeOperator>,
     /// Decides about values.
     pub(crate) filter: Option<&'a dyn CompactionFilter>,
-    /// Keys whose newest version has this number or a smaller one are deleted; 0: none.
-    pub(crate) expired: SeqNo,
+    /// Keys whose newest version has this number or a smaller one are deleted. If there is a horizon, numbers tell ages
+    /// and are never forgotten; those that were forgotten before (0) tell nothing, and expire by no number.
+    pub(crate) expired: Option<SeqNo>,
 }
 
 /// A version that stays.
@@ -237,7 +239,8 @@ impl<'a> Versions<'a> {
             self.decided = true;
             return Ok(());
         }
-        let expires = newest && seq <= self.rules.expired && self.seen_by_nobody();
+        let is_old = self.rules.expired.is_some_and(|horizon| (1..=horizon).contains(&seq));
+        let expires = newest && is_old && self.seen_by_nobody();
         match kind {
             _ if expires => self.last_word(key, (seq, Kind::Delete, &[]), newest, keep),
             Kind::Merge => self.operand(key, seq, value, newest, keep),
@@ -385,7 +388,7 @@ impl<'a> Versions<'a> {
                 return Ok(());
             }
             // Under a range tombstone that stays, the number tells that this version is the newer one.
-            if self.around.kept.cover(key, MAX_SEQNO) == 0 {
+            if self.rules.expired.is_none() && self.around.kept.cover(key, MAX_SEQNO) == 0 {
                 seq = 0;
             }
         }
