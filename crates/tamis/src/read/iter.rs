@@ -183,20 +183,24 @@ impl Iter {
             }
             // The newest visible version of a key not given yet.
             let cover = self.tombstones.as_ref().map_or(0, |t| t.cover(key, self.context.snapshot));
+            if cursor.kind() == Kind::Merge && cover <= seq {
+                // An error on the way leaves the key to the back.
+                let coming = &mut self.front.coming;
+                coming.clear();
+                coming.extend_from_slice(key);
+                let operator = self.context.operator.as_deref();
+                let item = merge_forward(cursor, coming, cover, operator, &mut self.cost)?;
+                std::mem::swap(self.front.last.get_or_insert_default(), coming);
+                return Ok(Some(item));
+            }
             let last = self.front.last.get_or_insert_default();
             last.clear();
             last.extend_from_slice(key);
-            match cursor.kind() {
-                Kind::Put if cover <= seq => {
-                    self.front.given = true;
-                    return Ok(Some((cursor.pinned_key(), cursor.pinned_value())));
-                }
-                Kind::Merge if cover <= seq => {
-                    let operator = self.context.operator.as_deref();
-                    return merge_forward(cursor, last, cover, operator, &mut self.cost).map(Some);
-                }
-                _ => cursor.next()?,
+            if cursor.kind() == Kind::Put && cover <= seq {
+                self.front.given = true;
+                return Ok(Some((cursor.pinned_key(), cursor.pinned_value())));
             }
+            cursor.next()?;
         }
         Ok(None)
     }
