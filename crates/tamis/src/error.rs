@@ -105,6 +105,12 @@ pub enum OptionsError {
         /// What it takes: type, unit and range.
         expected: String,
     },
+    /// An option that holds from opening on.
+    #[error("option `{name}` cannot be changed while the keyspace is open; open it with the new value")]
+    Fixed {
+        /// The option's name.
+        name: String,
+    },
 }
 
 /// Why a database could not be opened.

@@ -395,6 +395,7 @@ impl DbInner {
             OutputRun::Into(run) => run,
             OutputRun::New => self.next_file.fetch_add(1, Ordering::Relaxed),
         };
+        let round_ends = self.round_ends(&state, keyspace, plan);
         let mut edit = VersionEdit::default();
         edit.removed.extend(inputs.iter().map(|t| (keyspace.id, t.meta.id)));
         edit.added.extend(metas.into_iter().map(|meta| (keyspace.id, plan.output_level as u32, run, meta)));
@@ -403,6 +404,9 @@ impl DbInner {
             sealed: view.sealed.clone(),
             version,
         })?;
+        if round_ends {
+            self.begin_round(&mut state, keyspace);
+        }
         drop(state);
         match plan.work {
             Work::Move => self.write_counters.trivial_moves.add(1),

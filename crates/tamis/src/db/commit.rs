@@ -352,13 +352,14 @@ impl DbInner {
             let view = keyspace.view.load();
             view.version.runs.iter().take_while(|r| r.level == 0).count()
         };
-        if !keyspace.options.auto_compaction || runs(keyspace) < keyspace.options.slowdown_runs {
+        let shaping = keyspace.shaping.load_full();
+        if !shaping.options.auto_compaction || runs(keyspace) < shaping.options.slowdown_runs {
             return Ok(());
         }
         let mut stalled: Option<Instant> = None;
         let mut state = self.state();
         let pressure = loop {
-            let pressure = keyspace.policy.write_pressure(&self.shape(&state, keyspace));
+            let pressure = shaping.policy.write_pressure(&self.shape(&state, keyspace));
             if pressure != Pressure::Stop || keyspace.is_dropped() {
                 break pressure;
             }

@@ -28,11 +28,11 @@ use arc_swap::ArcSwap;
 use crate::cache::BlockCache;
 use crate::clock::{Clock, SystemClock};
 use crate::compaction::plan::Plan;
-use crate::compaction::policy::{CompactionPolicy, policy_for};
 use crate::compaction::shape::{LevelShape, RunShape, RunningJob, Shape, TableShape};
 use crate::compaction::versions::Rules;
 use crate::db::commit::{CommitQueue, LogState, new_memtable};
 use crate::db::counters::WriteCounters;
+use crate::db::reshape::Shaping;
 use crate::error::{StorageError, WriteError};
 use crate::io::{DirLock, FileSystem};
 use crate::key::SeqNo;
@@ -54,10 +54,12 @@ use crate::wal::LogWriter;
 pub(crate) struct KeyspaceInner {
     pub(crate) id: KeyspaceId,
     pub(crate) name: String,
+    /// As the keyspace was opened; what may change since then is in `shaping`.
     pub(crate) options: KeyspaceOptions,
-    pub(crate) policy: Box<dyn CompactionPolicy>,
     /// What `options` name.
     pub(crate) operators: KeyspaceOperators,
+    /// Replaced under `state`, read without a lock.
+    pub(crate) shaping: ArcSwap<Shaping>,
     /// Replaced under `state`, read without a lock.
     pub(crate) view: ArcSwap<View>,
     pub(crate) dropped: AtomicBool,
@@ -88,7 +90,7 @@ impl KeyspaceInner {
         KeyspaceInner {
             id,
             name: name.to_owned(),
-            policy: policy_for(&options),
+            shaping: ArcSwap::from_pointee(Shaping::new(options.clone())),
             options,
             operators,
             view: ArcSwap::from_pointee(View { active, sealed: Vec::new(), version }),
@@ -119,6 +121,8 @@ pub(crate) struct Jobs {
     pub(crate) running: Vec<(u64, RunningJob)>,
     /// A caller compacts by hand: no new automatic jobs.
     pub(crate) manual: bool,
+    /// Options that take effect when the running compaction round ends.
+    pub(crate) next_shaping: Option<Arc<Shaping>>,
 }
 
 impl Jobs {
@@ -360,10 +364,11 @@ impl DbInner {
     /// What the policy wants done next in a keyspace, if it may start now.
     pub(crate) fn next_plan(&self, state: &State, keyspace: &KeyspaceInner) -> Option<Plan> {
         let manual = state.jobs.get(&keyspace.id).is_some_and(|jobs| jobs.manual);
-        if manual || !keyspace.options.auto_compaction {
+        let shaping = keyspace.shaping.load();
+        if manual || !shaping.options.auto_compaction {
             return None;
         }
-        keyspace.policy.plan(&self.shape(state, keyspace))
+        shaping.policy.plan(&self.shape(state, keyspace))
     }
 
     /// Syncs the logs that were rolled, oldest first: after it, every write before the current log's first

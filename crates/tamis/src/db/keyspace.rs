@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::batch::WriteBatch;
 use crate::db::inner::KeyspaceInner;
+use crate::db::layout::{self, TableStats};
 use crate::db::stats::KeyspaceStats;
 use crate::db::{Db, Handle};
 use crate::error::{AdminError, ReadError, WriteError};
@@ -40,9 +41,30 @@ impl Keyspace {
         &self.inner.name
     }
 
-    /// The options that the keyspace runs with.
-    pub fn options(&self) -> &KeyspaceOptions {
-        &self.inner.options
+    /// The options that the keyspace runs with. Those that wait for the end of a compaction round are not among them.
+    pub fn options(&self) -> KeyspaceOptions {
+        self.inner.shaping.load().options.clone()
+    }
+
+    /// Changes options while the keyspace is in use, all of the given ones or none, each by its name and text; they
+    /// are stored with the database. What concerns the shape of the tree (`compaction`, `merge`, `picker`,
+    /// `deterministic`, `size_ratio`, `table_bytes`, the limits of runs and debt, `retain_bytes`, `time_window`) and
+    /// `auto_compaction` can be changed; others are an error, since they hold from opening on.
+    ///
+    /// The next compaction follows the new options, and leads the tree step by step to its new shape. Only a
+    /// `deterministic` tree keeps its old options up to the end of the compaction round that it is in (or up to a
+    /// [`compact`](Keyspace::compact)).
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
+    /// let keyspace = db.default_keyspace();
+    /// keyspace.set_options(&[("compaction", "lazy-leveling"), ("size_ratio", "4")])?;
+    /// assert_eq!(keyspace.options().compaction, tamis::CompactionChoice::LazyLeveling);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_options(&self, changes: &[(&str, &str)]) -> Result<(), AdminError> {
+        self.handle.inner.set_options(&self.inner, changes)
     }
 
     fn check(&self) -> Result<(), ReadError> {
@@ -192,6 +214,11 @@ impl Keyspace {
     pub fn stats(&self) -> KeyspaceStats {
         let state = self.handle.inner.state();
         KeyspaceStats::of(&self.handle.inner, &state, &self.inner)
+    }
+
+    /// All tables on disk, newest run first, within a run by key.
+    pub fn tables(&self) -> Vec<TableStats> {
+        layout::tables(&self.inner)
     }
 
     /// The database that the keyspace belongs to.

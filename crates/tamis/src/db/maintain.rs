@@ -59,7 +59,7 @@ impl DbInner {
             output_level: level,
             output: OutputRun::Into(run.id),
             range: table.range(),
-            max_table_bytes: keyspace.options.table_bytes,
+            max_table_bytes: keyspace.shaping.load().options.table_bytes,
             borders: Vec::new(),
             reason: Reason::Manual,
             work: Work::Merge,
@@ -97,9 +97,17 @@ impl DbInner {
                 continue;
             }
             let shape = self.shape(&state, keyspace);
-            let cleaning = || self.cleaning(&shape, keyspace, first_new);
-            let next = keyspace.policy.manual(&shape, None).or_else(cleaning);
-            let Some(plan) = next else { break Ok(()) };
+            let next = keyspace
+                .shaping
+                .load()
+                .policy
+                .manual(&shape, None)
+                .or_else(|| self.cleaning(&shape, keyspace, first_new));
+            let Some(plan) = next else {
+                // All is in the last level: no round is under way.
+                self.begin_round(&mut state, keyspace);
+                break Ok(());
+            };
             let job = self.register(&mut state, keyspace, &plan);
             drop(state);
             let result = self.run_plan(keyspace, &plan, job);

@@ -151,7 +151,8 @@ impl KeyspaceStats {
     pub(crate) fn of(db: &DbInner, state: &State, keyspace: &KeyspaceInner) -> KeyspaceStats {
         let view = keyspace.view.load_full();
         let version = &view.version;
-        let targets = keyspace.policy.level_targets(&db.shape(state, keyspace));
+        let shaping = keyspace.shaping.load();
+        let targets = shaping.policy.level_targets(&db.shape(state, keyspace));
         let mut levels: Vec<LevelStats> = targets
             .iter()
             .enumerate()
@@ -171,7 +172,7 @@ impl KeyspaceStats {
         let filter_bytes = sum(|t| t.filter_memory() as u64);
         KeyspaceStats {
             name: keyspace.name.clone(),
-            policy: keyspace.policy.name(),
+            policy: shaping.policy.name(),
             next_epoch: state.tree.keyspaces.get(&keyspace.id).map_or(0, |stored| stored.next_epoch),
             memtables: 1 + view.sealed.len(),
             memtable_bytes: view.memtables().map(|m| m.memtable.memory_bytes() as u64).sum(),
