@@ -488,6 +488,17 @@ mod tests {
             if len == long.len() && max == MAX_KEY_BYTES));
     }
 
+    /// What a later version of the format says is not read as something else.
+    #[test]
+    fn an_unknown_operation_is_an_error() {
+        let mut batch = WriteBatch::new();
+        batch.merge("key", "operand");
+        let mut bytes = batch.bytes().to_vec();
+        assert_eq!(bytes[0], TAG_MERGE);
+        bytes[0] = TAG_MERGE + 1;
+        assert!(matches!(Ops::new(&bytes).collect::<Vec<_>>()[..], [Err(_)]));
+    }
+
     #[test]
     fn ranges_up_to_the_longest_key_can_be_read_back() {
         let longest = vec![0xFF; MAX_KEY_BYTES];

@@ -141,6 +141,13 @@ mod tests {
         assert_eq!(prefix_successor(b""), None);
     }
 
+    /// What a later version of the format says is not read as something else.
+    #[test]
+    fn every_kind_has_a_byte_and_no_other_byte_is_a_kind() {
+        let known = (0..=u8::MAX).filter_map(|byte| Kind::from_byte(byte).map(|kind| (byte, kind as u8)));
+        assert_eq!(known.collect::<Vec<_>>(), [(0, 0), (1, 1), (2, 2)]);
+    }
+
     #[test]
     fn ends_are_ordered_by_what_they_hold() {
         let (x, y): (KeyBytes, KeyBytes) = (b"x"[..].into(), b"y"[..].into());

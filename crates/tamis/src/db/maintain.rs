@@ -1,5 +1,6 @@
 //! Flushing, compacting and waiting on request.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -46,13 +47,17 @@ impl DbInner {
     }
 
     /// A rewrite of one table of the last level that still holds what only a snapshot needed that is gone by
-    /// now. Tables from number `first_new` on are left alone: what was written since this compaction began is clean,
-    /// and some rewrites keep sequence numbers (those of operands that cannot be merged) and would go on for ever.
-    fn cleaning(&self, shape: &Shape, keyspace: &KeyspaceInner, first_new: TableId) -> Option<Plan> {
+    /// now. `cleaned` are the numbers that were given to the tables of earlier rewrites (and perhaps to others in
+    /// between): some keep sequence numbers (those of operands that cannot be merged), and rewriting them again would
+    /// go on for ever.
+    fn cleaning(&self, shape: &Shape, keyspace: &KeyspaceInner, cleaned: &[Range<TableId>]) -> Option<Plan> {
         let oldest = self.live_snapshots().first().copied().unwrap_or(SeqNo::MAX);
         let level = shape.deepest().filter(|&level| level > 0)?;
         let run = shape.levels[level].runs.first()?;
-        let due = |t: &&TableShape| !t.busy && t.id() < first_new && (1..=oldest).contains(&t.meta.max_seq);
+        let due = |t: &&TableShape| {
+            let was_cleaned = cleaned.iter().any(|numbers| numbers.contains(&t.id()));
+            !t.busy && !was_cleaned && (1..=oldest).contains(&t.meta.max_seq)
+        };
         let table = run.tables.iter().find(due)?;
         Some(Plan {
             inputs: vec![PlanInput { level, run: run.id, tables: vec![table.id()] }],
@@ -84,7 +89,7 @@ impl DbInner {
 
     fn compact_alone(&self, keyspace: &Arc<KeyspaceInner>) -> Result<(), AdminError> {
         let mut state = self.state();
-        let first_new = self.next_file.load(Ordering::Relaxed);
+        let mut cleaned: Vec<Range<TableId>> = Vec::new();
         loop {
             if let Err(error) = self.check_writable() {
                 break Err(error.into());
@@ -97,20 +102,20 @@ impl DbInner {
                 continue;
             }
             let shape = self.shape(&state, keyspace);
-            let next = keyspace
-                .shaping
-                .load()
-                .policy
-                .manual(&shape, None)
-                .or_else(|| self.cleaning(&shape, keyspace, first_new));
-            let Some(plan) = next else {
+            let wanted = keyspace.shaping.load().policy.manual(&shape, None);
+            let cleaning = wanted.is_none();
+            let Some(plan) = wanted.or_else(|| self.cleaning(&shape, keyspace, &cleaned)) else {
                 // All is in the last level: no round is under way.
                 self.begin_round(&mut state, keyspace);
                 break Ok(());
             };
             let job = self.register(&mut state, keyspace, &plan);
             drop(state);
+            let first_new = self.next_file.load(Ordering::Relaxed);
             let result = self.run_plan(keyspace, &plan, job);
+            if cleaning {
+                cleaned.push(first_new..self.next_file.load(Ordering::Relaxed));
+            }
             state = self.state();
             if let Err(error) = result {
                 drop(state);
