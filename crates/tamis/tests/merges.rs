@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use tamis::io::MemFs;
+use tamis::io::{FaultPlan, FaultyFs, MemFs, OpClass};
 use tamis::{
     AdminError, CompactionFilter, Db, Decision, ExplainStep, KeyspaceOptions, MergeError, MergeOperator,
-    OpenError, Operators, Options, ReadError, WriteBatch, WriteError,
+    OpenError, Operators, Options, ReadError, ReadMode, WriteBatch, WriteError,
 };
 
 /// An empty database in memory whose tree changes only on request.
@@ -388,4 +388,45 @@ fn a_flush_with_a_snapshot_keeps_both_sides_of_a_chain() {
     drop(before);
     db.compact().expect("a compaction");
     assert_eq!((entries(&db), count_of(&db, "n")), (1, Some(6)));
+}
+
+/// The front of an iterator noted a key as given before all of its operands were read: when a read failed on the way,
+/// neither end gave the key any more.
+#[test]
+fn a_read_that_fails_within_a_chain_takes_no_item_with_it() {
+    let fs = FaultyFs::new(1);
+    let mut options = options("append");
+    options.file_system = Some(Arc::new(fs.clone()));
+    (options.read_mode, options.cache_bytes) = (ReadMode::Buffered, 0);
+    options.keyspace.block_bytes = 256;
+    let db = open(&options);
+    let keys: Vec<_> = (0..50).map(|i| format!("{i:03}").into_bytes()).collect();
+    for _ in 0..3 {
+        for key in &keys {
+            db.merge(key, [b'x'; 40]).expect("a merge");
+        }
+        db.flush().expect("a flush");
+    }
+    let mut failures = 0;
+    for (at, rev) in (0..60).flat_map(|at| [(at, false), (at, true)]) {
+        let mut iter = db.iter();
+        let fail_at = Some(fs.operations() + at);
+        fs.plan(FaultPlan { fail_at, only: Some(OpClass::Read), ..FaultPlan::none() });
+        let mut given: Vec<Vec<u8>> = Vec::new();
+        while let Some(item) = if rev { iter.next_back() } else { iter.next() } {
+            match item {
+                Ok((key, value)) => {
+                    assert_eq!(value.len(), 120, "a value lacks operands");
+                    given.push(key.to_vec());
+                }
+                Err(_) => failures += 1,
+            }
+        }
+        fs.plan(FaultPlan::none());
+        let rest: &mut dyn Iterator<Item = _> = if rev { &mut iter } else { &mut iter.rev() };
+        given.extend(rest.map(|item| item.expect("an item").0.to_vec()));
+        given.sort();
+        assert_eq!(given, keys, "read {at} failed, backwards: {rev}");
+    }
+    assert!(failures > 20, "{failures} reads failed");
 }
