@@ -307,6 +307,21 @@ pub enum AdminError {
         /// The directory.
         path: PathBuf,
     },
+    /// It was cancelled; nothing has changed, or only some of it is done.
+    #[error("the compaction was cancelled")]
+    Cancelled,
+    /// A compaction that might not fit on the device.
+    #[error(
+        "compaction of keyspace `{keyspace}` may need {needed} bytes, and {free} are free; make room and try again"
+    )]
+    NoRoom {
+        /// The keyspace's name.
+        keyspace: String,
+        /// Bytes that it may need at most.
+        needed: u64,
+        /// Bytes that are free, without what others were promised.
+        free: u64,
+    },
     /// Options out of their range.
     #[error(transparent)]
     Options(#[from] OptionsError),

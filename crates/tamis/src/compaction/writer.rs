@@ -23,7 +23,11 @@ use crate::tree::files::table_path;
 use crate::tree::meta::{TableExtra, TableId, TableMeta};
 use crate::tree::tombstones::Tombstones;
 
+/// Keys and values are written in stretches of about so many bytes between two questions to the [`JobControl`].
+const STRETCH_BYTES: u64 = 128 << 10;
+
 /// Where tables go and how they are made.
+#[derive(Clone, Copy)]
 pub(crate) struct TableSink<'a> {
     pub(crate) fs: &'a dyn FileSystem,
     pub(crate) dir: &'a std::path::Path,
@@ -108,7 +112,8 @@ struct Open {
     pinned: BTreeMap<SeqNo, u64>,
 }
 
-/// Writes everything that `input` gives to tables. On an error or when cancelled the files made so far are
+/// Writes everything that `input` gives within its bounds to tables, and of `tombstones` what lies within them: no
+/// table says anything about a key outside. On an error or when cancelled the files made so far are
 /// removed again (as far as that works; the next opening removes the rest).
 ///
 /// `epochs` gives the epochs of an output table from its key range.
@@ -119,7 +124,7 @@ pub(crate) fn write_tables(
     older: &mut dyn Older,
     epochs: &dyn Fn(&KeyBytes, &KeyEnd) -> EpochMap,
 ) -> Result<Option<MergeOutput>, StorageError> {
-    let mut writer = Writer { sink, epochs, output: MergeOutput::default(), made: Vec::new() };
+    let mut writer = Writer { sink, epochs, output: MergeOutput::default(), made: Vec::new(), reported: 0 };
     match writer.run(input, &tombstones, older) {
         Ok(true) => Ok(Some(writer.output)),
         other => {
@@ -138,6 +143,8 @@ struct Writer<'a, 's> {
     epochs: &'a dyn Fn(&KeyBytes, &KeyEnd) -> EpochMap,
     output: MergeOutput,
     made: Vec<PathBuf>,
+    /// Bytes that the job's control was told of.
+    reported: u64,
 }
 
 impl Writer<'_, '_> {
@@ -149,6 +156,8 @@ impl Writer<'_, '_> {
         older: &mut dyn Older,
     ) -> Result<bool, StorageError> {
         let (snapshots, level) = (self.sink.snapshots, self.sink.level);
+        let (start, end) = input.bounds();
+        let (start, end) = (start.to_vec(), end.map(<[u8]>::to_vec));
         let mut readers = snapshots.to_vec();
         readers.push(self.sink.visible);
         let kept_tombstones = tombstones.retain_visible(&readers, !older.any());
@@ -156,16 +165,22 @@ impl Writer<'_, '_> {
         let mut versions = Versions::new(self.sink.rules, around);
         let mut open: Option<Open> = None;
         // The key at which the table being written starts; everything before it is in earlier tables.
-        let mut lower: Vec<u8> = Vec::new();
+        let mut lower: Vec<u8> = start.clone();
         let mut key: Option<Vec<u8>> = None;
         let mut digest = Digest::from_u64(0);
         let mut next_border = 0;
-        let mut steps = 0u64;
-        input.seek_to_first()?;
-        while input.valid() {
+        let (mut steps, mut stretch) = (0u64, 0u64);
+        match start.is_empty() {
+            true => input.seek_to_first()?,
+            false => input.seek(&start, MAX_SEQNO)?,
+        }
+        while input.valid() && !end.as_deref().is_some_and(|end| input.key() >= end) {
             steps += 1;
-            if steps.is_multiple_of(4096) && !self.sink.control.go_on(0) {
-                return Ok(false);
+            if steps.is_multiple_of(4096) || stretch >= STRETCH_BYTES {
+                stretch = 0;
+                if !self.go_on(open.as_ref()) {
+                    return Ok(false);
+                }
             }
             if key.as_deref() != Some(input.key()) {
                 if let Some(done) = &key {
@@ -190,13 +205,22 @@ impl Writer<'_, '_> {
             let user_key = key.as_deref().expect("set above");
             let version = (input.seq(), input.kind(), input.value());
             versions.version(user_key, version, &mut |kept| self.keep(&mut open, user_key, digest, kept))?;
+            stretch += (user_key.len() + input.value().len()) as u64;
             input.next()?;
         }
         if let Some(done) = &key {
             versions.end(done, &mut |kept| self.keep(&mut open, done, digest, kept))?;
         }
-        self.finish(open.take(), &lower, None, &kept_tombstones)?;
-        Ok(true)
+        self.finish(open.take(), &lower, end.as_deref(), &kept_tombstones)?;
+        Ok(self.go_on(None))
+    }
+
+    /// Tells the job's control how far the writing has come; `false` if the job is to give up.
+    fn go_on(&mut self, open: Option<&Open>) -> bool {
+        let written = self.output.written_bytes + open.map_or(0, |table| table.builder.estimated_bytes());
+        let new = written.saturating_sub(self.reported);
+        self.reported = self.reported.max(written);
+        self.sink.control.go_on(new)
     }
 
     /// Writes a version to the open table, or to a new one.

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use crate::db::counters::WriteCost;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
+use crate::db::jobs::JobStats;
 use crate::key::KeyEnd;
 use crate::read::ReadCost;
 use crate::tree::open_table::TableFilter;
@@ -40,6 +41,8 @@ pub struct Stats {
     pub visible_seq: u64,
     /// Why writes stopped, if they did.
     pub poisoned: Option<String>,
+    /// The compactions that run now.
+    pub jobs: Vec<JobStats>,
     /// What was noticed at opening and since, in words.
     pub warnings: Vec<String>,
 }
@@ -141,6 +144,7 @@ impl Stats {
             oldest_snapshot: snapshots.first().copied(),
             visible_seq: db.visible_seq.load(Ordering::Acquire),
             poisoned: db.poison.get().cloned(),
+            jobs: JobStats::all(db, &state),
             warnings: db.warnings.lock().expect("warnings").clone(),
             keyspaces,
         }

@@ -34,7 +34,7 @@ pub(super) enum Place {
     /// A new run on top of the output level.
     Stacked,
     /// Into the newest of the selected runs that lie in the output level.
-    InPlace,
+    NewestInput,
 }
 
 /// A plan in the making.
@@ -107,7 +107,7 @@ impl Layered {
         }
         let output = match place {
             Place::Stacked => OutputRun::New,
-            Place::InPlace => OutputRun::Into(selected.iter().find(|s| s.level == output_level)?.run.id),
+            Place::NewestInput => OutputRun::Into(selected.iter().find(|s| s.level == output_level)?.run.id),
             Place::Joined | Place::JoinedWhole => runs
                 .first()
                 .filter(|_| !target.is_empty())
@@ -195,7 +195,7 @@ impl Layered {
         reason: Reason,
     ) -> Option<Plan> {
         let selected = runs.iter().map(|run| Selected::whole(level, run)).collect();
-        self.build(shape, layout, &self.draft(selected, level, Place::InPlace, reason))
+        self.build(shape, layout, &self.draft(selected, level, Place::NewestInput, reason))
     }
 
     /// The two oldest neighbouring runs of a level that can be made into one in the room that is left; `None` if there

@@ -139,7 +139,7 @@ impl Layered {
             Kind::Leveling => Place::Joined,
             Kind::Tiering if closes => {
                 selected.extend(shape.runs(to).iter().map(|run| Selected::whole(to, run)));
-                Place::InPlace
+                Place::NewestInput
             }
             Kind::Tiering => Place::Stacked,
         };

@@ -26,7 +26,7 @@ impl Layered {
             .flat_map(|level| shape.runs(level).iter().map(move |run| Selected::whole(level, run)))
             .collect::<Vec<_>>();
         let place = match self.kind(to, layout.last) {
-            Kind::Tiering if selected.iter().any(|s| s.level == to) => Place::InPlace,
+            Kind::Tiering if selected.iter().any(|s| s.level == to) => Place::NewestInput,
             Kind::Tiering => Place::Stacked,
             Kind::Leveling if self.granularity == MergeGranularity::Full => Place::JoinedWhole,
             Kind::Leveling => Place::Joined,

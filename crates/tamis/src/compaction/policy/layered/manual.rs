@@ -82,6 +82,6 @@ impl Layered {
             .map(|(level, run)| Selected { level, run, tables: range.overlap(&run.tables) })
             .filter(|selected| !selected.tables.is_empty())
             .collect();
-        self.build(shape, layout, &self.draft(selected, deepest, Place::InPlace, Reason::Manual))
+        self.build(shape, layout, &self.draft(selected, deepest, Place::NewestInput, Reason::Manual))
     }
 }

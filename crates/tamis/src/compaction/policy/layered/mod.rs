@@ -62,7 +62,7 @@ mod pick;
 mod pieces;
 mod promise;
 
-use build::{Draft, Place, Selected};
+use build::{Place, Selected};
 use layout::{Kind, Layout};
 
 /// A layered policy and its parameters.

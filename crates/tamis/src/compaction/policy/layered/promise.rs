@@ -16,7 +16,7 @@
 //! merges, T + 1 for the last level, which stays: it is rewritten once for every G/T bytes that come. The base
 //! level of a leveling tree meets batches as large as itself: 2. Partial merges add one for tables that overlap
 //! only in part, as Leveled trees are known for: T + 2. Skipping levels only saves. Pure tiering: one for every level
-//! in use, and for the last allowed one, which is merged in place, what it grows by: T.
+//! in use, and the last allowed one, which is merged in place, is rewritten for every T − 1 runs that come.
 
 use super::*;
 
@@ -48,7 +48,7 @@ impl Layered {
             let is_base = level == layout.base;
             match self.kind(level, layout.last) {
                 _ if level < layout.base || !layout.counts_bytes && level > deepest => 0.0,
-                Kind::Tiering if level == layout.last => self.ratio(level) as f64,
+                Kind::Tiering if level == layout.last => 1.0 + self.closing(shape, &layout),
                 Kind::Tiering => 1.0,
                 Kind::Leveling if partial && is_base && level == layout.last => self.fill(&layout) + 1.0,
                 Kind::Leveling if partial && is_base => 2.0,
@@ -64,6 +64,14 @@ impl Layered {
             space_amplification: Some(space),
             write_amplification: Some(1.0 + (1..=layout.last).map(writes).sum::<f64>()),
         }
+    }
+
+    /// How often the last level of pure tiering is rewritten for each byte that comes: as a whole for every T − 1 runs.
+    fn closing(&self, shape: &Shape, layout: &Layout) -> f64 {
+        let run =
+            (1..layout.last).map(|level| self.ratio(level) as f64).product::<f64>() * self.base_bytes as f64;
+        let bytes = shape.levels.get(layout.last).map_or(0, LevelShape::bytes);
+        bytes as f64 / (run * (self.ratio(layout.last) - 1) as f64).max(1.0)
     }
 
     /// How many batches of level 0 the last level holds when level 0 compacts right into it.

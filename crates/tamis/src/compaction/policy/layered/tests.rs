@@ -223,3 +223,4 @@ proptest! {
 mod counted;
 mod family;
 mod merges;
+mod shapes_only;

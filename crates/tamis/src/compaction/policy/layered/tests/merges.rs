@@ -69,8 +69,8 @@ fn groups_overlap_perfectly_and_nothing_comes_into_a_level_that_drains() {
     for way in ways().into_iter().filter(|way| way.merge == MergeGranularity::Partitioned) {
         let mut sim = Sim::new(layered(way, 4), 4, 17);
         let (mut groups, mut moved, mut group_bytes, mut whole_bytes) = (0, 0, 0u64, 0u64);
-        for _ in 0..700 {
-            random_flush(&mut sim, 20_000);
+        for _ in 0..250 {
+            random_flush(&mut sim, 8_000);
             let mut left: Option<u64> = None;
             watch(&mut sim, |sim, shape, plan| {
                 let named: Vec<u64> = plan.tables().collect();
@@ -96,7 +96,7 @@ fn groups_overlap_perfectly_and_nothing_comes_into_a_level_that_drains() {
             });
             assert!(left.is_none(), "a level that began to drain is left half full: {way:?}");
         }
-        assert!(groups > 50 && moved < groups, "{groups} groups, {moved} moved: {way:?}");
+        assert!(groups > 30 && moved < groups, "{groups} groups, {moved} moved: {way:?}");
         assert!(group_bytes < whole_bytes / 4, "groups are small parts of the last level: {way:?}");
         sim.check_reads();
         let last: Vec<u64> =
@@ -113,7 +113,7 @@ fn groups_overlap_perfectly_and_nothing_comes_into_a_level_that_drains() {
 /// A tree of 4 levels with full tables of `FLUSH` keys at level 2, where keys are `i · step`, and a last level.
 fn two_levels(way: Way) -> Sim<Layered> {
     let mut sim = Sim::new(layered(way, 4), 4, 1);
-    let mut run = |level: usize, keys: std::ops::Range<u16>, epoch: u64, sim: &mut Sim<Layered>| {
+    let run = |level: usize, keys: std::ops::Range<u16>, epoch: u64, sim: &mut Sim<Layered>| {
         let tables = keys
             .step_by(FLUSH)
             .map(|from| {
@@ -207,7 +207,7 @@ fn pickers_pick_what_their_names_say() {
         policy.order(&shape, &shape.runs(2)[0], 3)
     };
     let mut sim = Sim::new(layered(way(CompactionChoice::Leveling, MergeGranularity::Partial), 4), 4, 1);
-    let mut table =
+    let table =
         |sim: &mut Sim<Layered>, level: usize, keys: std::ops::Range<u16>, epoch: u64, deletes: u16| {
             let start = keys.start;
             let entries: Entries = keys.map(|key| (key, (epoch, key < start + deletes))).collect();
