@@ -156,6 +156,19 @@ pub enum OpenError {
         /// The newest version this library reads.
         supported: u32,
     },
+    /// An option names an operator that is neither built in nor among the options' `operators`.
+    #[error(
+        "keyspace `{keyspace}` has the option `{option} = {name}`, and there is no such operator; put it into \
+             `operators` of the options"
+    )]
+    Unregistered {
+        /// The keyspace.
+        keyspace: String,
+        /// The option: `merge_operator` or `compaction_filter`.
+        option: &'static str,
+        /// The operator's name.
+        name: String,
+    },
     /// Options out of their range or not understood.
     #[error(transparent)]
     Options(#[from] OptionsError),
@@ -173,9 +186,27 @@ pub enum ReadError {
         /// The keyspace's name.
         name: String,
     },
+    /// The keyspace's merge operator could not make a value of what was merged into a key. Putting or deleting the key
+    /// makes it readable again.
+    #[error("could not merge what was written to the key `{}`: {what}", excerpt(key))]
+    Merge {
+        /// The key.
+        key: Vec<u8>,
+        /// What the operator said, with its name.
+        what: String,
+    },
     /// A failed system call or damaged bytes.
     #[error(transparent)]
     Storage(#[from] StorageError),
+}
+
+/// A key as people can read it; of a long one its start.
+fn excerpt(key: &[u8]) -> String {
+    const MAX_BYTES: usize = 60;
+    match key.split_at_checked(MAX_BYTES) {
+        Some((start, rest)) if !rest.is_empty() => format!("{}…", start.escape_ascii()),
+        _ => key.escape_ascii().to_string(),
+    }
 }
 
 /// Why a write was not acknowledged.
@@ -219,6 +250,12 @@ pub enum WriteError {
         /// The keyspace's name.
         name: String,
     },
+    /// Something was merged into a keyspace without a merge operator.
+    #[error("keyspace `{name}` has no merge operator; its option `merge_operator` names one")]
+    NoMergeOperator {
+        /// The keyspace's name.
+        name: String,
+    },
     /// The keyspace belongs to another database.
     #[error("keyspace `{name}` belongs to another database")]
     ForeignKeyspace {
@@ -254,6 +291,16 @@ pub enum AdminError {
     /// The default keyspace cannot be dropped.
     #[error("the default keyspace cannot be dropped")]
     DefaultKeyspace,
+    /// An option names an operator that is neither built in nor among the options' `operators`.
+    #[error(
+        "the option `{option} = {name}` names no operator; put it into `operators` of the database's options"
+    )]
+    Unregistered {
+        /// The option: `merge_operator` or `compaction_filter`.
+        option: &'static str,
+        /// The operator's name.
+        name: String,
+    },
     /// The directory of a checkpoint exists already.
     #[error("{} exists already; a checkpoint goes to a new directory", path.display())]
     TargetExists {

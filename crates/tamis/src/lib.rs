@@ -23,6 +23,7 @@
 //! * [`Db`]: the default keyspace and everything about the whole database. [`Keyspace`]: one of several, under one log.
 //! * [`WriteBatch`]: several writes, all or none, across keyspaces. [`Durability`]: what survives what.
 //! * [`Snapshot`]: the state of a moment. [`Iter`]: ordered iteration from both ends.
+//! * [`MergeOperator`], [`CompactionFilter`]: writes that change values unread; values changed while merged.
 //! * [`Options`]: every choice, with default, range and consequence.
 //! * [`Stats`], [`ReadCost`], [`Explanation`]: what it does, and what a read cost.
 //! * [`Slice`]: bytes handed out without a copy.
@@ -45,6 +46,7 @@ pub mod fuzzing;
 pub mod io;
 mod key;
 mod memtable;
+mod operators;
 mod options;
 mod read;
 mod select;
@@ -63,6 +65,7 @@ pub use error::{
     AdminError, Corruption, Error, IoFailure, OpenError, OptionsError, ReadError, StorageError, WriteError,
 };
 pub use key::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
+pub use operators::{CompactionFilter, Decision, MergeError, MergeOperator, Operators};
 pub use options::{
     BloomHashing, ChecksumMode, CompactionChoice, Compression, CompressionPerLevel, Durability, FilePicker,
     FilterAllocation, FilterChoice, FilterPolicy, KeyspaceOptions, MergeGranularity, OptionClass, OptionInfo,

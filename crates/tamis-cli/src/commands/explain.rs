@@ -74,6 +74,9 @@ fn page(explanation: &Explanation, hex: bool) -> String {
         cost.block_reads,
         bytes(cost.bytes_read)
     ));
+    if cost.merge_operands > 0 {
+        page.push_str(&format!("merged   {} operands\n", cost.merge_operands));
+    }
     page
 }
 

@@ -10,6 +10,7 @@ pub(crate) mod released;
 pub(crate) mod shape;
 #[cfg(test)]
 pub(crate) mod simulator;
+pub(crate) mod versions;
 pub(crate) mod writer;
 
 pub(crate) use writer::TableSink;

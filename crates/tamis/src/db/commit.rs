@@ -130,6 +130,7 @@ impl DbInner {
     pub(crate) fn write(&self, batch: WriteBatch, sync: bool) -> Result<(), WriteError> {
         self.check_writable()?;
         batch.check()?;
+        self.check_operators(&batch)?;
         if batch.is_empty() && !sync {
             return Ok(());
         }
@@ -148,6 +149,17 @@ impl DbInner {
         match waiter.wait() {
             Turn::Done(result) => result,
             Turn::Lead(batch, sync) => self.lead(batch, sync),
+        }
+    }
+
+    /// Operands go only where an operator can make something of them.
+    fn check_operators(&self, batch: &WriteBatch) -> Result<(), WriteError> {
+        let directory = (!batch.merged().is_empty()).then(|| self.directory.load());
+        let Some(directory) = directory else { return Ok(()) };
+        let mut merged = batch.merged().iter().filter_map(|id| directory.get(id));
+        match merged.find(|keyspace| keyspace.operators.merge.is_none()) {
+            Some(keyspace) => Err(WriteError::NoMergeOperator { name: keyspace.name.clone() }),
+            None => Ok(()),
         }
     }
 
@@ -498,6 +510,9 @@ pub(crate) fn new_memtable(options: &crate::options::KeyspaceOptions) -> Arc<Mem
 pub(crate) fn insert(memtable: &Memtable, op: &BatchOp<'_>, seq: SeqNo) {
     match op {
         BatchOp::Put { key, value, .. } => memtable.insert(key, Digest::of(key), seq, Kind::Put, value),
+        BatchOp::Merge { key, operand, .. } => {
+            memtable.insert(key, Digest::of(key), seq, Kind::Merge, operand);
+        }
         BatchOp::Delete { key, .. } => memtable.insert(key, Digest::of(key), seq, Kind::Delete, &[]),
         BatchOp::DeleteRange { start, end, .. } => memtable.insert_range_tombstone(start, *end, seq),
     }

@@ -249,6 +249,7 @@ impl DbInner {
                     visible: self.visible(),
                     guard_bits: plan.guard_bits,
                     written: written_span(&inputs),
+                    rules: keyspace.rules(),
                     control: &CompactionControl { db: self, keyspace, progress, cancel },
                 };
                 let cuts = parts::cuts(&inputs, plan, self.options.sub_jobs);

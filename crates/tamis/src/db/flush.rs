@@ -106,6 +106,7 @@ impl DbInner {
             visible: self.visible(),
             guard_bits: None,
             written: (self.now(), self.now()),
+            rules: keyspace.rules(),
             control: &FlushControl { db: self, cancellable },
         };
         let mut cursor = MergeCursor::new(Tables::List(Vec::new()), CursorOptions::default(), 1);

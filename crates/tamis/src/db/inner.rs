@@ -31,6 +31,7 @@ use arc_swap::ArcSwap;
 use crate::cache::BlockCache;
 use crate::clock::{Clock, SystemClock};
 use crate::compaction::shape::{LevelShape, RunShape, Shape, TableShape};
+use crate::compaction::versions::Rules;
 use crate::db::commit::{CommitQueue, LogState, new_memtable};
 use crate::db::counters::WriteCounters;
 use crate::db::jobs::{ActiveJob, Aside, Background};
@@ -39,6 +40,7 @@ use crate::db::reshape::Shaping;
 use crate::error::{StorageError, WriteError};
 use crate::io::{DirLock, FileSystem};
 use crate::key::SeqNo;
+use crate::operators::KeyspaceOperators;
 use crate::options::{KeyspaceOptions, Options};
 use crate::read::ReadCounters;
 use crate::select::TableFilters;
@@ -58,6 +60,8 @@ pub(crate) struct KeyspaceInner {
     pub(crate) name: String,
     /// As the keyspace was opened; what may change since then is in `shaping`.
     pub(crate) options: KeyspaceOptions,
+    /// What `options` name.
+    pub(crate) operators: KeyspaceOperators,
     /// Replaced under `state`, read without a lock.
     pub(crate) shaping: ArcSwap<Shaping>,
     /// Replaced under `state`, read without a lock.
@@ -69,17 +73,23 @@ pub(crate) struct KeyspaceInner {
 
 impl KeyspaceInner {
     /// A keyspace without tables.
-    pub(crate) fn empty(id: KeyspaceId, name: &str, options: KeyspaceOptions) -> KeyspaceInner {
+    pub(crate) fn empty(
+        id: KeyspaceId,
+        name: &str,
+        options: KeyspaceOptions,
+        operators: KeyspaceOperators,
+    ) -> KeyspaceInner {
         let state = crate::tree::state::KeyspaceState::default();
         let none = |_| unreachable!("a new keyspace has no tables");
         let version = Version::build(&state, none, |tables| Box::new(TableFilters::new(tables)));
-        KeyspaceInner::with_version(id, name, options, version)
+        KeyspaceInner::with_version(id, name, options, operators, version)
     }
 
     pub(crate) fn with_version(
         id: KeyspaceId,
         name: &str,
         options: KeyspaceOptions,
+        operators: KeyspaceOperators,
         version: Arc<Version>,
     ) -> KeyspaceInner {
         let active = MemtableSlot::new(new_memtable(&options), 0);
@@ -88,9 +98,19 @@ impl KeyspaceInner {
             name: name.to_owned(),
             shaping: ArcSwap::from_pointee(Shaping::new(options.clone())),
             options,
+            operators,
             view: ArcSwap::from_pointee(View { active, sealed: Vec::new(), version }),
             dropped: AtomicBool::new(false),
             pressure: KnownPressure::default(),
+        }
+    }
+
+    /// What merges do to the versions of the keyspace's keys. No version expires.
+    pub(crate) fn rules(&self) -> Rules<'_> {
+        Rules {
+            operator: self.operators.merge.as_deref(),
+            filter: self.operators.filter.as_deref(),
+            expired: None,
         }
     }
 

@@ -90,6 +90,9 @@ pub fn dump_table(fs: &dyn FileSystem, path: &Path, out: &mut dyn Write) -> Resu
     while cursor.valid() {
         let line = match cursor.kind() {
             Kind::Put => format!("put {} = {} @ {}", show(cursor.key()), show(cursor.value()), cursor.seq()),
+            Kind::Merge => {
+                format!("merge {} with {} @ {}", show(cursor.key()), show(cursor.value()), cursor.seq())
+            }
             Kind::Delete => format!("delete {} @ {}", show(cursor.key()), cursor.seq()),
         };
         written(writeln!(out, "{line}"))?;
@@ -123,6 +126,9 @@ pub fn dump_log(fs: &dyn FileSystem, path: &Path, out: &mut dyn Write) -> Result
             let line = match op.map_err(|_| damaged())? {
                 BatchOp::Put { keyspace, key, value } => {
                     format!("  put {} = {} @ {seq} keyspace {keyspace}", show(key), show(value))
+                }
+                BatchOp::Merge { keyspace, key, operand } => {
+                    format!("  merge {} with {} @ {seq} keyspace {keyspace}", show(key), show(operand))
                 }
                 BatchOp::Delete { keyspace, key } => {
                     format!("  delete {} @ {seq} keyspace {keyspace}", show(key))

@@ -83,9 +83,10 @@ impl Keyspace {
         let mut cost = ReadCost::default();
         let view = self.inner.view.load();
         let snapshot = snapshot.unwrap_or_else(|| db.visible());
-        let found = read_get(&view, key, snapshot, db.options.hash_sharing, &mut cost);
+        let operator = self.inner.operators.merge.as_deref();
+        let found = read_get(&view, key, snapshot, db.options.hash_sharing, operator, &mut cost);
         db.read_counters.add(&cost);
-        Ok(found?)
+        found
     }
 
     pub(crate) fn lookup_many<K: AsRef<[u8]>>(
@@ -98,9 +99,10 @@ impl Keyspace {
         let mut cost = ReadCost::default();
         let view = self.inner.view.load();
         let snapshot = snapshot.unwrap_or_else(|| db.visible());
-        let found = read_multi_get(&view, keys, snapshot, db.options.hash_sharing, &mut cost);
+        let operator = self.inner.operators.merge.as_deref();
+        let found = read_multi_get(&view, keys, snapshot, db.options.hash_sharing, operator, &mut cost);
         db.read_counters.add(&cost);
-        Ok(found?)
+        found
     }
 
     pub(crate) fn scan(
@@ -112,7 +114,8 @@ impl Keyspace {
         let db = &self.handle.inner;
         let view = self.inner.view.load_full();
         let snapshot = snapshot.unwrap_or_else(|| db.visible());
-        Iter::new(IterContext { view, snapshot, counters: db.read_counters.clone(), _pin: pin }, bounds)
+        let (counters, operator) = (db.read_counters.clone(), self.inner.operators.merge.clone());
+        Iter::new(IterContext { view, snapshot, counters, operator, _pin: pin }, bounds)
     }
 
     /// The value of `key`, if it has one. Costs one digest, one question to each filter, and one block where a
@@ -155,6 +158,15 @@ impl Keyspace {
         self.commit(batch)
     }
 
+    /// Applies `operand` to the value of `key` with the keyspace's merge operator (its option `merge_operator`), without
+    /// reading it: the cost is that of a put. Reads apply what is waiting; flushes and compactions put it together.
+    pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<(), WriteError> {
+        let (key, operand) = (key.as_ref(), operand.as_ref());
+        let mut batch = WriteBatch::with_capacity(key.len() + operand.len() + 24);
+        batch.merge_id(self.inner.id, key, operand);
+        self.commit(batch)
+    }
+
     /// Deletes `key`; fine if it does not exist.
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<(), WriteError> {
         let mut batch = WriteBatch::new();
@@ -183,7 +195,8 @@ impl Keyspace {
         let (db, key) = (&self.handle.inner, key.as_ref());
         let mut recorder = ExplainRecorder::default();
         let view = self.inner.view.load_full();
-        let found = read_get(&view, key, db.visible(), db.options.hash_sharing, &mut recorder)?;
+        let operator = self.inner.operators.merge.as_deref();
+        let found = read_get(&view, key, db.visible(), db.options.hash_sharing, operator, &mut recorder)?;
         Ok(recorder.finish(key, &found))
     }
 
@@ -268,6 +281,17 @@ impl WriteBatch {
     ) -> &mut Self {
         self.claim(keyspace.handle.inner.instance, &keyspace.inner.name);
         self.put_id(keyspace.inner.id, key.as_ref(), value.as_ref())
+    }
+
+    /// Applies `operand` to the value of `key` with the merge operator of `keyspace`.
+    pub fn merge_in(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        operand: impl AsRef<[u8]>,
+    ) -> &mut Self {
+        self.claim(keyspace.handle.inner.instance, &keyspace.inner.name);
+        self.merge_id(keyspace.inner.id, key.as_ref(), operand.as_ref())
     }
 
     /// Deletes `key` in `keyspace`.

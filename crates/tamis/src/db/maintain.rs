@@ -1,6 +1,8 @@
 //! Flushing, compacting and waiting on request.
 
+use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crate::compaction::plan::{OutputRun, Plan, PlanInput, Reason, Work};
 use crate::compaction::shape::{KeyRange, Shape, TableShape};
@@ -9,7 +11,7 @@ use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::jobs::{CancelToken, CompactOptions};
 use crate::error::AdminError;
 use crate::key::SeqNo;
-use crate::tree::meta::KeyspaceId;
+use crate::tree::meta::{KeyspaceId, TableId};
 
 impl DbInner {
     /// Seals the memtables of `keyspaces` and waits until they are tables.
@@ -51,14 +53,25 @@ impl DbInner {
     }
 
     /// A rewrite of one table of the last level that still holds what only a snapshot needed that is gone by
-    /// now. Every rewrite leaves a table whose sequence numbers are all forgotten, so this comes to an end.
-    fn cleaning(&self, shape: &Shape, keyspace: &KeyspaceInner, range: Option<&KeyRange>) -> Option<Plan> {
+    /// now. `cleaned` are the numbers that were given to the tables of earlier rewrites (and perhaps to others in
+    /// between): some keep sequence numbers (those of operands that cannot be merged), and rewriting them again would
+    /// go on for ever.
+    fn cleaning(
+        &self,
+        shape: &Shape,
+        keyspace: &KeyspaceInner,
+        range: Option<&KeyRange>,
+        cleaned: &[Range<TableId>],
+    ) -> Option<Plan> {
         let oldest = self.live_snapshots().first().copied().unwrap_or(SeqNo::MAX);
         let level = shape.deepest().filter(|&level| level > 0)?;
         let run = shape.levels[level].runs.first()?;
         let within = |t: &TableShape| range.is_none_or(|range| range.overlaps_table(t));
-        let needless = |t: &TableShape| !t.busy && (1..=oldest).contains(&t.meta.max_seq);
-        let table = run.tables.iter().find(|t| needless(t) && within(t))?;
+        let due = |t: &&TableShape| {
+            let was_cleaned = cleaned.iter().any(|numbers| numbers.contains(&t.id()));
+            !t.busy && !was_cleaned && within(t) && (1..=oldest).contains(&t.meta.max_seq)
+        };
+        let table = run.tables.iter().find(due)?;
         Some(Plan {
             inputs: vec![PlanInput { level, run: run.id, tables: vec![table.id()] }],
             output_level: level,
@@ -103,6 +116,7 @@ impl DbInner {
         range: Option<&KeyRange>,
         cancel: &CancelToken,
     ) -> Result<(), AdminError> {
+        let mut cleaned: Vec<Range<TableId>> = Vec::new();
         loop {
             self.background.room.refresh(&*self.fs, &self.dir);
             let mut state = self.state();
@@ -119,8 +133,9 @@ impl DbInner {
                 continue;
             }
             let shape = self.shape(&state, keyspace);
-            let next = keyspace.shaping.load().policy.manual(&shape, range);
-            let Some(plan) = next.or_else(|| self.cleaning(&shape, keyspace, range)) else {
+            let wanted = keyspace.shaping.load().policy.manual(&shape, range);
+            let cleaning = wanted.is_none();
+            let Some(plan) = wanted.or_else(|| self.cleaning(&shape, keyspace, range, &cleaned)) else {
                 if range.is_none() {
                     // All is in the last level: no round is under way.
                     self.begin_round(&mut state, keyspace);
@@ -132,7 +147,12 @@ impl DbInner {
             }
             let job = self.register(&mut state, keyspace, &plan);
             drop(state);
-            match self.run_plan(keyspace, &plan, &job, Some(cancel)) {
+            let first_new = self.next_file.load(Ordering::Relaxed);
+            let result = self.run_plan(keyspace, &plan, &job, Some(cancel));
+            if cleaning {
+                cleaned.push(first_new..self.next_file.load(Ordering::Relaxed));
+            }
+            match result {
                 Ok(Ended::Done) => {}
                 // Who closes the database or drops the keyspace is asked about at the next turn.
                 Ok(Ended::Cancelled) if self.cancelled() || keyspace.is_dropped() => {}

@@ -29,6 +29,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::batch::WriteBatch;
 use crate::error::{AdminError, Error, OpenError, ReadError, StorageError, WriteError};
+use crate::operators::Unregistered;
 use crate::options::{Durability, KeyspaceOptions, Options};
 use crate::read::{Explanation, Iter};
 use crate::slice::Slice;
@@ -213,6 +214,23 @@ impl Db {
     /// Gives `key` (up to 64 KiB) the value `value` (up to 4 GiB − 1), with the database's durability.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<(), WriteError> {
         self.default.put(key, value)
+    }
+
+    /// Applies `operand` to the value of `key` with the merge operator of the default keyspace (its option
+    /// `merge_operator`), without reading it: the cost is that of a put. Reads apply what is waiting.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// let mut options = tamis::Options::default();
+    /// options.keyspace.merge_operator = Some("add".into());
+    /// let db = tamis::Db::open(dir.path(), options)?;
+    /// db.merge("visits", 1u64.to_le_bytes())?;
+    /// db.merge("visits", 41u64.to_le_bytes())?;
+    /// assert_eq!(db.get("visits")?.unwrap(), 42u64.to_le_bytes());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<(), WriteError> {
+        self.default.merge(key, operand)
     }
 
     /// Deletes `key`; fine if it does not exist.
@@ -450,6 +468,10 @@ impl DbInner {
         if name.is_empty() || name.len() > 255 || name.chars().any(char::is_control) {
             return Err(AdminError::BadName { name: name.to_owned() });
         }
+        let (merge, filter) = (options.merge_operator.as_deref(), options.compaction_filter.as_deref());
+        let operators = self.options.operators.resolve(merge, filter);
+        let operators =
+            operators.map_err(|Unregistered { option, name }| AdminError::Unregistered { option, name })?;
         let mut state = self.state();
         if state.keyspaces.values().any(|ks| ks.name == name) {
             return Err(AdminError::KeyspaceExists { name: name.to_owned() });
@@ -461,7 +483,7 @@ impl DbInner {
             ..VersionEdit::default()
         };
         self.commit_edit(&mut state, edit, Vec::new(), |_, _, _| unreachable!("no tables change"))?;
-        let inner = Arc::new(KeyspaceInner::empty(id, name, options));
+        let inner = Arc::new(KeyspaceInner::empty(id, name, options, operators));
         state.keyspaces.insert(id, inner.clone());
         self.publish_directory(&state);
         Ok(inner)

@@ -15,6 +15,7 @@ use crate::db::replay::{Replayed, replay};
 use crate::error::{OpenError, StorageError};
 use crate::io::{DirectFs, DiskFs, FileSystem, write_file_atomically};
 use crate::key::{MAX_SEQNO, SeqNo};
+use crate::operators::Unregistered;
 use crate::options::{Incompatible, KeyspaceOptions, Options, ReadMode, incompatible};
 use crate::read::ReadCounters;
 use crate::select::TableFilters;
@@ -183,20 +184,27 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
 fn open_keyspace(
     fs: &dyn FileSystem,
     dir: &Path,
-    options: &Options,
+    database: &Options,
     id: KeyspaceId,
     stored: &KeyspaceState,
     config: &ReaderConfig,
     garbage: &Arc<Garbage>,
 ) -> Result<KeyspaceInner, OpenError> {
     let stored_options = KeyspaceOptions::from_text(&stored.options)?;
-    let options = if id == DEFAULT_KEYSPACE { options.keyspace.clone() } else { stored_options.clone() };
+    let options = if id == DEFAULT_KEYSPACE { database.keyspace.clone() } else { stored_options.clone() };
     let deepest = stored.runs.keys().map(|(level, _)| *level as usize).max().unwrap_or(0);
     if let Some(Incompatible { name, stored, asked, advice }) =
         incompatible(&stored_options, &options, deepest)
     {
         return Err(OpenError::Incompatible { name, stored, asked, advice });
     }
+    let operators =
+        database.operators.resolve(options.merge_operator.as_deref(), options.compaction_filter.as_deref());
+    let operators = operators.map_err(|Unregistered { option, name }| OpenError::Unregistered {
+        keyspace: stored.name.clone(),
+        option,
+        name,
+    })?;
     let mut tables = HashMap::new();
     for meta in stored.tables() {
         let table = OpenTable::open(fs, dir, Arc::new(meta.clone()), config, garbage)?;
@@ -204,7 +212,7 @@ fn open_keyspace(
     }
     let version =
         Version::build(stored, |id| tables[&id].clone(), |tables| Box::new(TableFilters::new(tables)));
-    Ok(KeyspaceInner::with_version(id, &stored.name, options, version))
+    Ok(KeyspaceInner::with_version(id, &stored.name, options, operators, version))
 }
 
 /// What every database has beside what its edits are checked for: the default keyspace, and numbers left to give

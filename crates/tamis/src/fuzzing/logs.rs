@@ -151,6 +151,9 @@ fn check_replay(bytes: &[u8], id: u64) {
 fn insert(memtable: &Memtable, op: &BatchOp<'_>, seq: SeqNo) {
     match op {
         BatchOp::Put { key, value, .. } => memtable.insert(key, Digest::of(key), seq, Kind::Put, value),
+        BatchOp::Merge { key, operand, .. } => {
+            memtable.insert(key, Digest::of(key), seq, Kind::Merge, operand);
+        }
         BatchOp::Delete { key, .. } => memtable.insert(key, Digest::of(key), seq, Kind::Delete, &[]),
         BatchOp::DeleteRange { start, end, .. } => memtable.insert_range_tombstone(start, *end, seq),
     }

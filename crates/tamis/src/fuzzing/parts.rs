@@ -33,6 +33,7 @@ fn check_ops(bytes: &[u8]) {
     for op in &decoded {
         match *op {
             BatchOp::Put { keyspace, key, value } => _ = again.put_id(keyspace, key, value),
+            BatchOp::Merge { keyspace, key, operand } => _ = again.merge_id(keyspace, key, operand),
             BatchOp::Delete { keyspace, key } => _ = again.delete_id(keyspace, key),
             BatchOp::DeleteRange { keyspace, start, end } => {
                 // The bound behind the longest key is in no caller's power.

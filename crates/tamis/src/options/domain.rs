@@ -319,6 +319,35 @@ impl<T: Words> Domain<PerLevel<T>> for Levels {
     }
 }
 
+/// The name of an operator, or `none`.
+pub(super) struct Name;
+
+impl Name {
+    const MAX_BYTES: usize = 64;
+}
+
+impl Domain<Option<String>> for Name {
+    fn parse(&self, text: &str) -> Option<Option<String>> {
+        Some((text != "none").then(|| text.to_owned()))
+    }
+
+    fn print(&self, value: &Option<String>) -> String {
+        value.clone().unwrap_or_else(|| "none".into())
+    }
+
+    fn accepts(&self, value: &Option<String>) -> bool {
+        value.as_ref().is_none_or(|name| {
+            // What a line of the text form cannot hold, or would read back as something else, is no name.
+            let readable = name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.:/".contains(&b));
+            readable && (1..=Self::MAX_BYTES).contains(&name.len()) && name != "none"
+        })
+    }
+
+    fn expected(&self) -> String {
+        format!("none, or a name of 1 to {} letters, digits, or any of `-_.:/`", Self::MAX_BYTES)
+    }
+}
+
 /// A time of at least a second, or `none`.
 pub(super) struct Age;
 

@@ -19,13 +19,16 @@ use std::time::Duration;
 use crate::clock::Clock;
 use crate::error::OptionsError;
 use crate::io::FileSystem;
+use crate::operators::Operators;
 
 mod domain;
 mod table;
 mod values;
 
 use domain::Words as _;
-use domain::{Age, Bytes, Compactions, Count, Counts, Domain, DurabilityDomain, Flag, Levels, OneOf, Real};
+use domain::{
+    Age, Bytes, Compactions, Count, Counts, Domain, DurabilityDomain, Flag, Levels, Name, OneOf, Real,
+};
 use table::{Field, assignments, excerpt, options_table};
 
 pub use table::{OptionClass, OptionInfo};
@@ -100,6 +103,9 @@ options_table! {
         /// What tells the time; `None` is the operating system's clock. Not part of the text form, and ignored by
         /// `==`.
         clock: Option<Arc<dyn Clock>> = None;
+        /// The merge operators and compaction filters that keyspaces may name, beside the built-in ones. Not part of
+        /// the text form, and ignored by `==`.
+        operators: Operators = Operators::new();
     }
 }
 
@@ -113,6 +119,11 @@ options_table! {
         Behaviour, auto_compaction: bool = "true", Flag,
             "Compact in the background whenever the tree is out of shape; `false` compacts on request only, and \
              level 0 grows without slowing down writes.";
+        Behaviour, merge_operator: Option<String> = "none", Name,
+            "What `merge` does to a value: `add` (numbers of eight bytes, little endian, modulo 2^64), `append`, `max` \
+             (in byte order), or an operator that the program brings along. A keyspace keeps its operator for good.";
+        Behaviour, compaction_filter: Option<String> = "none", Name,
+            "A filter of the program that flushes and compactions show values to, and that may change or remove them.";
         Performance, memtable_bytes: u64 = "64 MiB", Bytes { min: 4 * KIB, max: 4 * GIB },
             "Size at which a memtable is flushed. Larger ones make fewer, larger runs and less compaction, and \
              take more memory and a longer recovery.";
@@ -433,6 +444,18 @@ pub(crate) fn incompatible(
     asked: &KeyspaceOptions,
     deepest_level_in_use: usize,
 ) -> Option<Incompatible> {
+    if let Some(stored) =
+        stored.merge_operator.as_ref().filter(|_| stored.merge_operator != asked.merge_operator)
+    {
+        return Some(Incompatible {
+            name: "merge_operator",
+            stored: stored.clone(),
+            asked: asked.merge_operator.clone().unwrap_or_else(|| "none".into()),
+            advice:
+                "operands that wait for it would change their meaning; write the values to a new keyspace"
+                    .into(),
+        });
+    }
     (asked.levels <= deepest_level_in_use).then(|| Incompatible {
         name: "levels",
         stored: stored.levels.to_string(),

@@ -10,9 +10,9 @@ use tamis::{
 };
 
 use crate::moves::{Move, Walk, show};
-use crate::ops::{Change, KEYSPACES, Op, value_of};
+use crate::ops::{Change, KEYSPACES, Op};
 use crate::oracle::{Contents, Cursor, Range};
-use crate::settings::Settings;
+use crate::settings::{Settings, value_for};
 
 /// Where the database lives.
 #[derive(Clone, Copy, Debug)]
@@ -284,12 +284,23 @@ impl Driver {
             match change {
                 Change::Put(key, len) => {
                     self.written += 1;
-                    let (key, value) = (&self.keys[*key], value_of(self.written, *len));
+                    let operator = self.settings.operator(*slot);
+                    let (key, value) = (&self.keys[*key], value_for(operator, self.written, *len));
                     match as_batch {
                         true => _ = batch.put_in(&pair.engine, key, &value),
                         false => single = Some(pair.engine.put(key, &value)),
                     }
                     pair.model.put(key, value.into());
+                }
+                Change::Merge(key, len) => {
+                    self.written += 1;
+                    let operator = self.settings.operator(*slot);
+                    let (key, operand) = (&self.keys[*key], value_for(operator, self.written, *len));
+                    match as_batch {
+                        true => _ = batch.merge_in(&pair.engine, key, &operand),
+                        false => single = Some(pair.engine.merge(key, &operand)),
+                    }
+                    pair.model.merge(operator, key, &operand);
                 }
                 Change::Delete(key) => {
                     let key = &self.keys[*key];

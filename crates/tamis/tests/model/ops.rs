@@ -116,6 +116,7 @@ impl Span {
 #[derive(Clone, Debug)]
 pub(crate) enum Change {
     Put(usize, usize),
+    Merge(usize, usize),
     Delete(usize),
     DeleteRange(Span),
 }
@@ -201,6 +202,9 @@ fn value_len() -> impl Strategy<Value = usize> {
 pub(crate) fn change() -> impl Strategy<Value = Change> {
     prop_oneof![
         10 => (key(), value_len()).prop_map(|(key, len)| Change::Put(key, len)),
+        // Chains are long where keys are few, and what is appended adds up.
+        8 => (key(), 0..30usize).prop_map(|(key, len)| Change::Merge(key % 10, len)),
+        3 => (key(), 0..60usize).prop_map(|(key, len)| Change::Merge(key, len)),
         3 => key().prop_map(Change::Delete),
         2 => span().prop_map(Change::DeleteRange),
     ]

@@ -1,13 +1,44 @@
 //! Options that make trees deep and tables many after a few writes.
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
 use proptest::sample::select;
 use tamis::{
     ChecksumMode, CompactionChoice, Compression, CompressionPerLevel, FilePicker, FilterAllocation,
-    FilterChoice, FilterPolicy, KeyspaceOptions, MergeGranularity, Options,
+    FilterChoice, FilterPolicy, KeyspaceOptions, MergeError, MergeGranularity, MergeOperator, Operators,
+    Options,
 };
 
-use crate::ops::Universe;
+use crate::ops::{Universe, value_of};
+
+/// An operator of the program's own, without partial merges: base and operands with bars between them.
+#[derive(Debug)]
+struct Bars;
+
+impl MergeOperator for Bars {
+    fn name(&self) -> &str {
+        "bars"
+    }
+
+    fn merge(&self, _: &[u8], base: Option<&[u8]>, operands: &[&[u8]]) -> Result<Vec<u8>, MergeError> {
+        let mut value = base.unwrap_or(b"none").to_vec();
+        operands.iter().for_each(|operand| value.extend([b"|", *operand].concat()));
+        Ok(value)
+    }
+}
+
+/// A value or operand that this operator takes.
+pub(crate) fn value_for(operator: &str, number: u64, len: usize) -> Vec<u8> {
+    match operator {
+        "add" => (number << (len % 50)).to_le_bytes().to_vec(),
+        _ => value_of(number, len),
+    }
+}
+
+fn operator() -> impl Strategy<Value = &'static str> {
+    prop_oneof![3 => Just("append"), 2 => Just("add"), 1 => Just("max"), 2 => Just("bars")]
+}
 
 pub(crate) fn filter() -> impl Strategy<Value = FilterPolicy> {
     let choice = || prop_oneof![1 => Just(FilterChoice::BlockedBloom), 4 => select(all_filters())];
@@ -144,6 +175,14 @@ pub(crate) struct Settings {
     pub(crate) universe: Universe,
 }
 
+impl Settings {
+    /// The merge operator of a keyspace.
+    pub(crate) fn operator(&self, slot: usize) -> &str {
+        let options = if slot == 0 { &self.options[0].keyspace } else { &self.keyspace };
+        options.merge_operator.as_deref().expect("all keyspaces have one")
+    }
+}
+
 pub(crate) fn universe() -> impl Strategy<Value = Universe> {
     prop_oneof![
         3 => Just(Universe::Strings),
@@ -155,7 +194,15 @@ pub(crate) fn universe() -> impl Strategy<Value = Universe> {
 
 pub(crate) fn settings() -> impl Strategy<Value = Settings> {
     (2..6usize).prop_flat_map(|levels| {
-        (proptest::collection::vec(options(levels), 1..4), keyspace(levels), universe())
-            .prop_map(|(options, keyspace, universe)| Settings { options, keyspace, universe })
+        let options = proptest::collection::vec(options(levels), 1..4);
+        let settings = (options, keyspace(levels), universe(), operator(), operator());
+        settings.prop_map(|(mut options, mut keyspace, universe, default, others)| {
+            for options in &mut options {
+                options.keyspace.merge_operator = Some(default.into());
+                options.operators = Operators::new().with_merge(Arc::new(Bars));
+            }
+            keyspace.merge_operator = Some(others.into());
+            Settings { options, keyspace, universe }
+        })
     })
 }
