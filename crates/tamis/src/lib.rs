@@ -26,6 +26,7 @@
 //! * [`Options`]: every choice, with default, range and consequence.
 //! * [`Stats`], [`ReadCost`], [`Explanation`]: what it does, and what a read cost.
 //! * [`Slice`]: bytes handed out without a copy.
+//! * [`ExternalTableBuilder`], [`Keyspace::ingest`]: sorted tables built elsewhere and taken in at once.
 //! * Errors: a narrow enum per kind of operation, all of which convert into [`Error`].
 //! * [`io`]: the file system as the engine sees it, for tests and for other media.
 //!
@@ -40,6 +41,7 @@ mod codec;
 mod compaction;
 mod db;
 mod error;
+mod external;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod io;
@@ -56,12 +58,14 @@ mod wal;
 pub use batch::WriteBatch;
 pub use clock::{Clock, ManualClock};
 pub use db::{
-    Db, Keyspace, KeyspaceStats, LevelStats, RunStats, Snapshot, SnapshotView, Stats, VerifyReport,
-    WriteCost, inspect,
+    Db, IngestOptions, IngestReport, IngestedTable, Keyspace, KeyspaceStats, LevelStats, RunStats, Snapshot,
+    SnapshotView, Stats, VerifyReport, WriteCost, inspect,
 };
 pub use error::{
-    AdminError, Corruption, Error, IoFailure, OpenError, OptionsError, ReadError, StorageError, WriteError,
+    AdminError, Corruption, Error, ExternalTableError, IoFailure, OpenError, OptionsError, ReadError,
+    StorageError, WriteError,
 };
+pub use external::{ExternalTableBuilder, ExternalTableInfo};
 pub use key::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use options::{
     BloomHashing, ChecksumMode, CompactionChoice, Compression, CompressionPerLevel, Durability, FilePicker,

@@ -10,4 +10,5 @@ pub(crate) mod shape;
 pub(crate) mod simulator;
 pub(crate) mod writer;
 
+pub(crate) use filters::FilterBuilder;
 pub(crate) use writer::TableSink;

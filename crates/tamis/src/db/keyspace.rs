@@ -2,12 +2,13 @@
 
 use std::any::Any;
 use std::ops::RangeBounds;
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::batch::WriteBatch;
 use crate::db::inner::KeyspaceInner;
 use crate::db::stats::KeyspaceStats;
-use crate::db::{Db, Handle};
+use crate::db::{Db, Handle, IngestOptions, IngestReport};
 use crate::error::{AdminError, ReadError, WriteError};
 use crate::key::SeqNo;
 use crate::options::KeyspaceOptions;
@@ -173,6 +174,17 @@ impl Keyspace {
     /// snapshot may tell apart are not rewritten again.
     pub fn compact(&self) -> Result<(), AdminError> {
         self.handle.inner.compact_all(&self.inner)
+    }
+
+    /// Takes in [external tables](crate::ExternalTableBuilder): all of them at one moment, or none. See
+    /// [`Db::ingest`], which does the same for several keyspaces at once.
+    pub fn ingest<P: AsRef<Path>>(
+        &self,
+        files: &[P],
+        options: IngestOptions,
+    ) -> Result<IngestReport, AdminError> {
+        let paths = files.iter().map(|path| path.as_ref().to_owned()).collect();
+        self.handle.inner.ingest(vec![(self.inner.clone(), paths)], options)
     }
 
     /// The keyspace's shape and sizes.

@@ -153,6 +153,7 @@ fn insert(memtable: &Memtable, op: &BatchOp<'_>, seq: SeqNo) {
         BatchOp::Put { key, value, .. } => memtable.insert(key, Digest::of(key), seq, Kind::Put, value),
         BatchOp::Delete { key, .. } => memtable.insert(key, Digest::of(key), seq, Kind::Delete, &[]),
         BatchOp::DeleteRange { start, end, .. } => memtable.insert_range_tombstone(start, *end, seq),
+        BatchOp::Ingestion { .. } => {}
     }
 }
 
