@@ -543,10 +543,16 @@ proptest! {
     }
 
     #[test]
-    fn so_they_do_where_nothing_is_pinned_or_compacted_by_itself(steps in prop::collection::vec(step(), 1..60)) {
+    fn so_they_do_whatever_the_shape_and_the_filter(
+        steps in prop::collection::vec(step(), 1..60),
+        shape in prop::sample::select(vec!["leveling", "tiering", "lazy-leveling", "fragmented", "fifo"]),
+        filter in prop::sample::select(vec!["blocked-bloom", "grafite", "surf", "none"]),
+        auto_compaction in any::<bool>(),
+    ) {
         let mut machine = Machine::new();
-        machine.keyspace.auto_compaction = false;
-        machine.keyspace.filter = tamis::FilterChoice::Grafite.into();
+        machine.keyspace.auto_compaction = auto_compaction;
+        machine.keyspace.set("compaction", shape).unwrap();
+        machine.keyspace.set("filter", filter).unwrap();
         history(machine, &steps);
     }
 }

@@ -313,3 +313,70 @@ fn a_file_that_lies_about_itself_is_refused() {
     let error = ingest(&reseal::table(&bad, true), true).unwrap_err().to_string();
     assert!(error.contains("wrong about entries"), "{error}");
 }
+
+/// The database's only table, as a reader of its versions has it, with the number of its ingestion.
+fn ingested_table(db: &Db) -> (Arc<crate::tree::open_table::OpenTable>, u64) {
+    let table = db.default_keyspace().inner.view.load().version.tables[0].clone();
+    let seq = table.meta.extra.global_seq.unwrap();
+    (table, seq)
+}
+
+#[test]
+fn everything_in_an_ingested_table_has_its_number() {
+    use crate::key::MAX_SEQNO;
+    use crate::table::{CursorOptions, TableCursor, TableLookup};
+    let db = ingest(&sample(&KeyspaceOptions::default()), true).unwrap();
+    let (table, seq) = ingested_table(&db);
+    assert!(seq > 0 && (table.meta.min_seq, table.meta.max_seq) == (seq, seq));
+    assert!(table.tombstones.as_ref().unwrap().iter().all(|tombstone| tombstone.seq == seq));
+    let found = |snapshot| table.table.get(b"aaa", None, snapshot, &mut ()).unwrap();
+    assert!(matches!(found(seq), TableLookup::Found { seq: found, .. } if found == seq));
+    assert!(matches!(found(seq - 1), TableLookup::Absent));
+    let mut cursor = TableCursor::new(table.table.clone(), CursorOptions::default());
+    let mut seek = |key: &[u8], seq| {
+        cursor.seek(key, seq).unwrap();
+        cursor.valid().then(|| (cursor.key().to_vec(), cursor.seq()))
+    };
+    let entry = |key: &[u8]| Some((key.to_vec(), seq));
+    for newest in [seq, seq + 1, MAX_SEQNO] {
+        assert_eq!(seek(b"bbb", newest), entry(b"bbb"));
+        assert_eq!(seek(b"b", newest), entry(b"bbb"));
+    }
+    for older in [0, seq - 1] {
+        assert_eq!(seek(b"bbb", older), entry(b"ccc"), "the entry is newer, and so before");
+        assert_eq!(seek(b"bb", older), entry(b"bbb"));
+        assert_eq!(seek(b"ccc", older), None);
+    }
+}
+
+/// A compaction that rewrites an ingested table writes the number that the entries have, not the one that is stored:
+/// an older snapshot would see them otherwise.
+#[test]
+fn a_rewritten_table_keeps_the_number_in_its_entries() {
+    let db = ingest(&sample(&KeyspaceOptions::default()), true).unwrap();
+    let fs = db.handle().inner.fs.clone();
+    let mut table =
+        ExternalTableBuilder::create_on(fs, "/out/more.tam", &KeyspaceOptions::default()).unwrap();
+    table.put("aaa", "2").unwrap();
+    let before = db.snapshot();
+    table.finish().unwrap();
+    db.default_keyspace().ingest(&["/out/more.tam"], IngestOptions::default()).unwrap();
+    db.compact().unwrap();
+    let version = db.default_keyspace().inner.view.load().version.clone();
+    assert!(version.tables.iter().all(|table| table.meta.extra.global_seq.is_none()), "they are rewritten");
+    assert_eq!(before.get("aaa").unwrap().unwrap(), "1");
+    assert_eq!(db.get("aaa").unwrap().unwrap(), "2");
+}
+
+/// A file put into the database's directory by hand, under the very name that it would get.
+#[test]
+fn a_file_in_the_way_is_not_overwritten() {
+    let fs = fs();
+    let db = database(&fs);
+    let next = db.handle().inner.next_file.load(std::sync::atomic::Ordering::Relaxed);
+    let path = crate::tree::files::table_path(Path::new("/db"), next);
+    write(&fs, path.to_str().unwrap(), &sample(&KeyspaceOptions::default()));
+    db.default_keyspace().ingest(&[&path], IngestOptions::default()).unwrap();
+    assert_eq!(db.get("ccc").unwrap().unwrap(), "3");
+    assert!(ExternalTableInfo::read_on(&*fs, &path).is_ok(), "the source is whole");
+}

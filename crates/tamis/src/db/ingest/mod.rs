@@ -150,7 +150,9 @@ impl DbInner {
         let mut report = self.commit_ingestion(groups, staging)?;
         if options.move_files {
             for table in &report.tables {
-                if let Err(e) = self.fs.remove(&table.source) {
+                if let Err(e) = self.fs.remove(&table.source)
+                    && e.kind() != std::io::ErrorKind::NotFound
+                {
                     log::warn!("{} was ingested but could not be removed: {e}", table.source.display());
                     report.left.push(table.source.clone());
                 }
@@ -242,12 +244,15 @@ impl DbInner {
         staging: Staging<'_>,
     ) -> Result<IngestReport, AdminError> {
         let mut state = self.state();
-        while groups.iter().any(|group| group.must_wait(&state)) {
+        loop {
             self.check_writable()?;
+            // What a dropped keyspace has in memory is not flushed any more.
+            groups.iter().try_for_each(|group| check_alive(&group.keyspace))?;
+            if !groups.iter().any(|group| group.must_wait(&state)) {
+                break;
+            }
             state = self.wait(state);
         }
-        self.check_writable()?;
-        groups.iter().try_for_each(|group| check_alive(&group.keyspace))?;
         let mut report = IngestReport { seq, ..IngestReport::default() };
         let mut edit = VersionEdit { last_seq: Some(seq), ..VersionEdit::default() };
         let mut opened = Vec::new();

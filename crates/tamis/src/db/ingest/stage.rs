@@ -49,8 +49,14 @@ impl<'d> Staging<'d> {
         verify: bool,
     ) -> Result<Staged, AdminError> {
         let (db, source) = (self.db, described.path());
-        let id = db.next_file.fetch_add(1, Ordering::Relaxed);
-        let path = table_path(&db.dir, id);
+        let (id, path) = loop {
+            let id = db.next_file.fetch_add(1, Ordering::Relaxed);
+            let path = table_path(&db.dir, id);
+            // A file of this name is nobody's but the caller's, who may have put it there to be ingested.
+            if !db.fs.exists(&path).map_err(|e| StorageError::io("look for", &path, &e))? {
+                break (id, path);
+            }
+        };
         // Before it is tried: a copy that fails half-way leaves a file.
         self.made.push(path.clone());
         let brought = match link {
