@@ -238,12 +238,12 @@ fn a_dropped_writer_loses_nothing() {
 
 #[test]
 fn a_finished_file_is_synced_by_its_name_and_stays_as_it_is() {
-    for Place { fs, dir, .. } in places() {
-        let path = dir.join("file");
+    for Place { fs, root, .. } in places() {
+        let path = root.join("file");
         write(&*fs, &path, Usage::Table, &pattern(5000, 1));
         fs.sync_file(&path).unwrap();
         assert_eq!(read_file(&*fs, &path).unwrap(), pattern(5000, 1));
-        assert_eq!(kind(fs.sync_file(&dir.join("none"))), ErrorKind::NotFound);
+        assert_eq!(kind(fs.sync_file(&root.join("none"))), ErrorKind::NotFound);
     }
 }
 
