@@ -571,7 +571,7 @@ fn readers_see_all_of_an_ingestion_or_nothing() {
         db.write(batch).unwrap();
     };
     write(0);
-    db.put("zclock", 0u64.to_be_bytes()).unwrap();
+    db.put("key~clock", 0u64.to_be_bytes()).unwrap();
     // Whoever writes next takes the number and the turn, so that values never go back.
     let turn = std::sync::Mutex::new(());
     std::thread::scope(|scope| {
@@ -597,7 +597,7 @@ fn readers_see_all_of_an_ingestion_or_nothing() {
                     while !done.load(Ordering::Relaxed) || rounds < 10 {
                         rounds += 1;
                         let mut keys: Vec<_> = (0..KEYS).map(key).collect();
-                        keys.push(b"zclock".to_vec());
+                        keys.push(b"key~clock".to_vec());
                         let number = |v: &tamis::Slice| u64::from_be_bytes(v[..].try_into().unwrap());
                         let mut values: Vec<u64> = match (rounds + reader) % 3 {
                             0 => db
@@ -606,7 +606,7 @@ fn readers_see_all_of_an_ingestion_or_nothing() {
                                 .iter()
                                 .map(|v| number(v.as_ref().unwrap()))
                                 .collect(),
-                            1 => db.range("key"..="zclock").map(|item| number(&item.unwrap().1)).collect(),
+                            1 => db.prefix("key").map(|item| number(&item.unwrap().1)).collect(),
                             _ => {
                                 let snapshot = db.snapshot();
                                 keys.iter().map(|k| number(&snapshot.get(k).unwrap().unwrap())).collect()
@@ -631,7 +631,7 @@ fn readers_see_all_of_an_ingestion_or_nothing() {
             let options = IngestOptions { move_files: n % 2 == 0, ..IngestOptions::default() };
             db.default_keyspace().ingest(&files, options).unwrap();
             assert_eq!(db.get(key(3)).unwrap().unwrap(), value.to_be_bytes());
-            db.put("zclock", value.to_be_bytes()).unwrap();
+            db.put("key~clock", value.to_be_bytes()).unwrap();
         }
         drop(turn.lock().unwrap());
         done.store(true, Ordering::Relaxed);
