@@ -97,8 +97,10 @@ mod tests {
         KeyRange { smallest: from.as_bytes().into(), largest: KeyEnd::Included(to.as_bytes().into()) }
     }
 
+    type Tables<'a> = &'a [(u64, &'a str, &'a str)];
+
     /// Five levels of runs of tables, by number and range; the runs' numbers are the first tables'.
-    fn shape(levels: &[(usize, &[(u64, &str, &str)])]) -> Shape {
+    fn shape(levels: &[(usize, Tables<'_>)]) -> Shape {
         let mut shape = Shape { levels: vec![LevelShape::default(); 5], ..Shape::default() };
         for (level, tables) in levels {
             let tables: Vec<_> = tables
