@@ -39,6 +39,8 @@ pub(crate) struct Cli {
 #[derive(Subcommand)]
 pub(crate) enum Command {
     Load(load::LoadArgs),
+    BuildTable(build_table::BuildTableArgs),
+    Ingest(ingest::IngestArgs),
     Get(get::GetArgs),
     Put(put::PutArgs),
     Del(del::DelArgs),

@@ -23,6 +23,8 @@ const TAG_PUT: u8 = 1;
 const TAG_DELETE_RANGE: u8 = 2;
 const TAG_DELETE_FROM: u8 = 3;
 const TAG_MERGE: u8 = 4;
+/// Apart from the others: what it stands for is in the manifest.
+const TAG_INGESTION: u8 = 16;
 
 /// The end or start of a range may be one byte longer than a key: the first key after `k` is `k\0`.
 const MAX_BOUND_BYTES: usize = MAX_KEY_BYTES + 1;
@@ -139,6 +141,15 @@ impl WriteBatch {
             }
         }
         self
+    }
+
+    /// One operation that changes nothing and takes the sequence number of an ingestion, so that the log's numbers
+    /// run on without a gap.
+    pub(crate) fn ingestion(keyspace: KeyspaceId) -> WriteBatch {
+        let mut batch = WriteBatch::new();
+        batch.begin(TAG_INGESTION, keyspace);
+        batch.bytes.put_bytes(b"");
+        batch
     }
 
     fn begin(&mut self, tag: u8, keyspace: KeyspaceId) {
@@ -303,6 +314,12 @@ pub(crate) enum BatchOp<'a> {
         /// The first key behind the range; `None` if it has no end.
         end: Option<&'a [u8]>,
     },
+    /// Tables were ingested under this sequence number. They are in the manifest, or the ingestion failed: there is
+    /// nothing to apply.
+    Ingestion {
+        /// The first keyspace that got a table.
+        keyspace: KeyspaceId,
+    },
 }
 
 impl BatchOp<'_> {
@@ -312,7 +329,8 @@ impl BatchOp<'_> {
             BatchOp::Put { keyspace, .. }
             | BatchOp::Merge { keyspace, .. }
             | BatchOp::Delete { keyspace, .. }
-            | BatchOp::DeleteRange { keyspace, .. } => keyspace,
+            | BatchOp::DeleteRange { keyspace, .. }
+            | BatchOp::Ingestion { keyspace } => keyspace,
         }
     }
 }
@@ -358,6 +376,7 @@ impl<'a> Ops<'a> {
                 }
             }
             TAG_DELETE_FROM => Ok(BatchOp::DeleteRange { keyspace, start: key, end: None }),
+            TAG_INGESTION if key.is_empty() => Ok(BatchOp::Ingestion { keyspace }),
             _ => Err(DecodeError("an operation of an unknown type")),
         }
     }
@@ -424,6 +443,15 @@ mod tests {
 
     fn ops(batch: &WriteBatch) -> Vec<BatchOp<'_>> {
         batch.ops().collect::<Result<_, _>>().unwrap()
+    }
+
+    #[test]
+    fn an_ingestion_is_an_operation_that_takes_one_number() {
+        let batch = WriteBatch::ingestion(300);
+        assert_eq!(batch.len(), 1);
+        assert_eq!(ops(&batch), [BatchOp::Ingestion { keyspace: 300 }]);
+        assert_eq!(batch.bytes(), [16, 0xAC, 2, 0]);
+        assert!(Ops::new(&[16, 0, 1, b'k']).next().is_some_and(|op| op.is_err()), "it has no key");
     }
 
     #[test]
@@ -541,6 +569,9 @@ mod tests {
                     Ok(BatchOp::DeleteRange { keyspace, start, end }) => {
                         let end = end.map_or(Bound::Unbounded, Bound::Excluded);
                         batch.delete_range_id::<&[u8]>(keyspace, (Bound::Included(start), end));
+                    }
+                    Ok(BatchOp::Ingestion { keyspace }) => {
+                        batch.bytes.extend_from_slice(WriteBatch::ingestion(keyspace).bytes());
                     }
                     Err(_) => whole = false,
                 }

@@ -322,6 +322,9 @@ pub enum AdminError {
         /// Bytes that are free, without what others were promised.
         free: u64,
     },
+    /// A file that is not to be ingested, or files that are not to be ingested together.
+    #[error(transparent)]
+    External(#[from] ExternalTableError),
     /// Options out of their range.
     #[error(transparent)]
     Options(#[from] OptionsError),
@@ -331,6 +334,79 @@ pub enum AdminError {
     /// A failed system call or damaged bytes.
     #[error(transparent)]
     Storage(#[from] StorageError),
+}
+
+/// Why an external table could not be built, read or ingested.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExternalTableError {
+    /// A key that is not greater than the one before. The keys are escaped and cut.
+    #[error("key {key} comes after {previous}: keys must be added in strictly ascending order")]
+    OutOfOrder {
+        /// The key.
+        key: String,
+        /// The key added before it.
+        previous: String,
+    },
+    /// There is a file of that name.
+    #[error("{} exists already; an external table goes to a new file", path.display())]
+    Exists {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A table without entries and range deletes.
+    #[error("{} would hold nothing", path.display())]
+    Empty {
+        /// The file.
+        path: PathBuf,
+    },
+    /// An earlier write to the file failed.
+    #[error("{} could not be written before and is of no use; build it again", path.display())]
+    Failed {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A table that a database wrote for itself: its entries have sequence numbers of that database.
+    #[error("{} is a table of a database, not one that was built to be ingested", path.display())]
+    NotExternal {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A file that is no table, not all of one, or damaged.
+    #[error("{} is no complete external table: {what}; build it again", path.display())]
+    NotATable {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+    /// Two files of one ingestion say something about one key.
+    #[error("{} and {} overlap: the keys of the second are {range}", first.display(), second.display())]
+    Overlap {
+        /// The file with the smaller first key.
+        first: PathBuf,
+        /// The other file.
+        second: PathBuf,
+        /// The second file's key range in words.
+        range: String,
+    },
+    /// Options out of their range.
+    #[error(transparent)]
+    Options(#[from] OptionsError),
+    /// A key or value that is too long, or a reversed range.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// A failed system call.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+}
+
+/// A key for a message: escaped, in quotes, and cut when long.
+pub(crate) fn excerpt_of_key(key: &[u8]) -> String {
+    const MOST: usize = 64;
+    let (head, rest) = key.split_at(key.len().min(MOST));
+    let more = if rest.is_empty() { String::new() } else { format!("… ({} bytes)", key.len()) };
+    format!("\"{}\"{more}", head.escape_ascii())
 }
 
 /// Any error of the library: every narrower one converts into it.
@@ -349,6 +425,9 @@ pub enum Error {
     /// From administrative operations.
     #[error(transparent)]
     Admin(#[from] AdminError),
+    /// From building or reading an external table.
+    #[error(transparent)]
+    External(#[from] ExternalTableError),
     /// From options.
     #[error(transparent)]
     Options(#[from] OptionsError),

@@ -27,6 +27,7 @@
 //! * [`Options`]: every choice, with default, range and consequence.
 //! * [`Stats`], [`ReadCost`], [`Explanation`]: what it does, and what a read cost.
 //! * [`Slice`]: bytes handed out without a copy.
+//! * [`ExternalTableBuilder`], [`Keyspace::ingest`]: sorted tables built elsewhere and taken in at once.
 //! * Errors: a narrow enum per kind of operation, all of which convert into [`Error`].
 //! * [`io`]: the file system as the engine sees it, for tests and for other media.
 //!
@@ -41,6 +42,7 @@ mod codec;
 mod compaction;
 mod db;
 mod error;
+mod external;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod io;
@@ -58,12 +60,15 @@ mod wal;
 pub use batch::WriteBatch;
 pub use clock::{Clock, ManualClock};
 pub use db::{
-    CancelToken, CompactOptions, CompactionPause, Db, JobStats, Keyspace, KeyspaceStats, LevelStats,
-    RunStats, Snapshot, SnapshotView, Stats, TableStats, VerifyReport, WriteCost, inspect,
+    CancelToken, CompactOptions, CompactionPause, Db, IngestOptions, IngestReport, IngestedTable, JobStats,
+    Keyspace, KeyspaceStats, LevelStats, RunStats, Snapshot, SnapshotView, Stats, TableStats, VerifyReport,
+    WriteCost, inspect,
 };
 pub use error::{
-    AdminError, Corruption, Error, IoFailure, OpenError, OptionsError, ReadError, StorageError, WriteError,
+    AdminError, Corruption, Error, ExternalTableError, IoFailure, OpenError, OptionsError, ReadError,
+    StorageError, WriteError,
 };
+pub use external::{ExternalTableBuilder, ExternalTableInfo};
 pub use key::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use operators::{CompactionFilter, Decision, MergeError, MergeOperator, Operators};
 pub use options::{

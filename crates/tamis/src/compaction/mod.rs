@@ -13,4 +13,5 @@ pub(crate) mod simulator;
 pub(crate) mod versions;
 pub(crate) mod writer;
 
+pub(crate) use filters::FilterBuilder;
 pub(crate) use writer::TableSink;

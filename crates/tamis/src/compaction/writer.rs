@@ -323,6 +323,7 @@ impl Writer<'_, '_> {
             filter_kind: filter.as_ref().map_or_else(String::new, |filter| filter.kind().name().to_owned()),
             range_tombstones: clipped.len() as u64,
             epochs: epoch_bytes,
+            external: 0,
         };
         let tombstones = (!clipped.is_empty()).then(|| {
             let mut bytes = Vec::new();

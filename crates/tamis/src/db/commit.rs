@@ -252,6 +252,20 @@ impl DbInner {
         }
     }
 
+    /// Takes the next sequence number for an ingestion that begins with `keyspace`; returns when the log up to it
+    /// survives a power cut, so that what is ingested never outlives writes that came before. The number must be made
+    /// visible before the log is given up. Poisons the database if it fails.
+    pub(crate) fn log_ingestion(
+        &self,
+        log: &mut LogState,
+        keyspace: KeyspaceId,
+    ) -> Result<SeqNo, StorageError> {
+        let logged = self.append(log, &[&WriteBatch::ingestion(keyspace)], 1);
+        logged.and_then(|()| self.sync_log(log)).inspect_err(|e| self.poison(e))?;
+        log.last_seq += 1;
+        Ok(log.last_seq)
+    }
+
     /// Inserts the operations into their keyspaces' memtables. Cannot fail: the batches were checked.
     fn apply(&self, log: &LogState, batches: &[&WriteBatch], bytes: usize) {
         let directory = self.directory.load();
@@ -515,5 +529,6 @@ pub(crate) fn insert(memtable: &Memtable, op: &BatchOp<'_>, seq: SeqNo) {
         }
         BatchOp::Delete { key, .. } => memtable.insert(key, Digest::of(key), seq, Kind::Delete, &[]),
         BatchOp::DeleteRange { start, end, .. } => memtable.insert_range_tombstone(start, *end, seq),
+        BatchOp::Ingestion { .. } => {}
     }
 }

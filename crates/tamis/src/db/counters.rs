@@ -70,6 +70,10 @@ write_counters! {
     flushes,
     /// Bytes of the tables that flushes wrote.
     flush_bytes,
+    /// Tables ingested.
+    ingested_tables,
+    /// Bytes of the tables ingested.
+    ingested_bytes,
     /// Compactions that rewrote tables.
     compactions,
     /// Compactions that only moved tables a level down.

@@ -276,7 +276,8 @@ impl DbInner {
             return Err(StorageError::io("append to the manifest in", &self.dir, &closed));
         }
         edit.next_file = Some(self.next_file.load(Ordering::Relaxed));
-        edit.last_seq = Some(self.visible());
+        // An ingestion's number is in the edit before it is visible.
+        edit.last_seq = edit.last_seq.max(Some(self.visible()));
         let durable = (|| {
             state.tree.apply(&edit).map_err(|what| StorageError::corrupt(&self.dir, None, what))?;
             let manifest = state.manifest.as_mut().expect("a writable database has a manifest");

@@ -62,6 +62,9 @@ pub fn dump_table(fs: &dyn FileSystem, path: &Path, out: &mut dyn Write) -> Resu
         "  sequence numbers {} to {}, digest {}",
         p.min_seq, p.max_seq, p.digest_function
     ))?;
+    if p.external > 0 {
+        written(writeln!(out, "  external: every entry gets the sequence number of its ingestion"))?;
+    }
     if table.has_filter() {
         let line = match read_filter(&table) {
             Ok(f) => format!(
@@ -133,6 +136,9 @@ pub fn dump_log(fs: &dyn FileSystem, path: &Path, out: &mut dyn Write) -> Result
                 BatchOp::Delete { keyspace, key } => {
                     format!("  delete {} @ {seq} keyspace {keyspace}", show(key))
                 }
+                BatchOp::Ingestion { keyspace } => {
+                    format!("  tables ingested @ {seq} keyspace {keyspace}, if the manifest names them")
+                }
                 BatchOp::DeleteRange { keyspace, start, end } => {
                     let end = end.map_or("the end".to_owned(), show);
                     format!("  delete-range {} to {end} @ {seq} keyspace {keyspace}", show(start))
@@ -177,9 +183,10 @@ pub fn dump_manifest(fs: &dyn FileSystem, path: &Path, out: &mut dyn Write) -> R
             for (ks, level, run, t) in &edit.added {
                 let (low, high) = t.epochs.hull();
                 let smallest = show(&t.smallest);
+                let ingested = t.extra.global_seq.map_or(String::new(), |seq| format!(", ingested @ {seq}"));
                 writeln!(
                     out,
-                    "  keyspace {ks}: + table {} level {level} run {run}, {} entries, from {smallest}, flushes {low}..{high}",
+                    "  keyspace {ks}: + table {} level {level} run {run}, {} entries, from {smallest}, flushes {low}..{high}{ingested}",
                     t.id, t.entries
                 )?;
             }

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::ops::{Bound, RangeBounds};
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::batch::WriteBatch;
@@ -10,7 +11,7 @@ use crate::db::inner::KeyspaceInner;
 use crate::db::jobs::CompactOptions;
 use crate::db::layout::{self, TableStats};
 use crate::db::stats::KeyspaceStats;
-use crate::db::{Db, Handle};
+use crate::db::{Db, Handle, IngestOptions, IngestReport};
 use crate::error::{AdminError, ReadError, WriteError};
 use crate::key::{KeyEnd, SeqNo};
 use crate::options::KeyspaceOptions;
@@ -237,6 +238,17 @@ impl Keyspace {
     ) -> Result<(), AdminError> {
         let Some(range) = keys_of(&range) else { return Ok(()) };
         self.handle.inner.compact_within(&self.inner, Some(&range), &options)
+    }
+
+    /// Takes in [external tables](crate::ExternalTableBuilder): all of them at one moment, or none. See
+    /// [`Db::ingest`], which does the same for several keyspaces at once.
+    pub fn ingest<P: AsRef<Path>>(
+        &self,
+        files: &[P],
+        options: IngestOptions,
+    ) -> Result<IngestReport, AdminError> {
+        let paths = files.iter().map(|path| path.as_ref().to_owned()).collect();
+        self.handle.inner.ingest(vec![(self.inner.clone(), paths)], options)
     }
 
     /// The keyspace's shape and sizes.

@@ -6,6 +6,7 @@ pub(crate) mod commit;
 mod compact;
 mod counters;
 mod flush;
+mod ingest;
 mod inner;
 pub mod inspect;
 mod jobs;
@@ -38,6 +39,7 @@ use crate::tree::meta::DEFAULT_KEYSPACE;
 
 use background::Workers;
 pub use counters::WriteCost;
+pub use ingest::{IngestOptions, IngestReport, IngestedTable};
 use inner::{DbInner, KeyspaceInner};
 pub use jobs::{CancelToken, CompactOptions, CompactionPause, JobStats};
 pub use keyspace::Keyspace;
@@ -364,6 +366,56 @@ impl Db {
     /// ```
     pub fn checkpoint(&self, path: impl AsRef<Path>) -> Result<(), AdminError> {
         self.inner().checkpoint(path.as_ref())
+    }
+
+    /// Takes in [external tables](crate::ExternalTableBuilder), into any number of keyspaces: all of them at one
+    /// moment, or none. What they hold is newer than every write acknowledged before and older than every later one;
+    /// a snapshot taken before does not see it. Files for one keyspace must not overlap each other.
+    ///
+    /// Nothing is rewritten: each file becomes a table of the deepest level where nothing above or in it overlaps
+    /// (of level 0 otherwise, and always with `deterministic` options). Costs reading each file once (see
+    /// [`IngestOptions::verify`]) and copying it (see [`IngestOptions::move_files`]), a flush of memtables that
+    /// overlap, and a sync of the log and of the manifest, during which writers wait.
+    ///
+    /// # Errors
+    ///
+    /// Files that are damaged, incomplete, empty or not external, or that overlap; a keyspace dropped or of another
+    /// database; a failed system call. Then nothing has changed and the files are where they were. A failure while the
+    /// manifest is written stops all writes, as any other, and the next opening tells whether the tables are in.
+    ///
+    /// ```
+    /// # use tamis::{Db, ExternalTableBuilder, IngestOptions, KeyspaceOptions, Options};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = Db::open(dir.path().join("db"), Options::default())?;
+    /// let names = db.create_keyspace("names", KeyspaceOptions::default())?;
+    /// let build = |name: &str, key: &str, value: &str| {
+    ///     let path = dir.path().join(name);
+    ///     let mut table = ExternalTableBuilder::create(&path, &KeyspaceOptions::default())?;
+    ///     table.put(key, value)?;
+    ///     table.finish().map(|info| info.path)
+    /// };
+    /// let (ids, by_name) = (build("ids.tam", "1", "ada")?, build("names.tam", "ada", "1")?);
+    /// let report = db.ingest(
+    ///     &[(db.default_keyspace(), &[ids]), (&names, &[by_name])],
+    ///     IngestOptions { move_files: true, ..IngestOptions::default() },
+    /// )?;
+    /// assert_eq!(report.entries, 2);
+    /// assert_eq!(names.get("ada")?.unwrap(), "1");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn ingest<P: AsRef<Path>, F: AsRef<[P]>>(
+        &self,
+        files: &[(&Keyspace, F)],
+        options: IngestOptions,
+    ) -> Result<IngestReport, AdminError> {
+        let groups = files.iter().map(|(keyspace, paths)| {
+            if keyspace.handle.inner.instance != self.inner().instance {
+                return Err(WriteError::ForeignKeyspace { name: keyspace.inner.name.clone() });
+            }
+            let paths = paths.as_ref().iter().map(|path| path.as_ref().to_owned()).collect();
+            Ok((keyspace.inner.clone(), paths))
+        });
+        self.inner().ingest(groups.collect::<Result<_, _>>()?, options)
     }
 
     /// Counters and shape, as of now. Costs a walk over the list of tables.

@@ -123,7 +123,8 @@ fn check_epochs(keyspace: &str, version: &Version, problems: &mut Vec<String>) {
     }
 }
 
-fn check_table(table: &OpenTable, report: &mut VerifyReport) {
+/// Reads all of a table and adds what is wrong with it to the report.
+pub(super) fn check_table(table: &OpenTable, report: &mut VerifyReport) {
     report.tables += 1;
     report.bytes += table.meta.file_bytes;
     let check = table.table.check();
@@ -138,6 +139,9 @@ fn check_table(table: &OpenTable, report: &mut VerifyReport) {
     let name = table.table.path().display();
     if table.meta.range_tombstones != table.tombstones.as_ref().map_or(0, |t| t.len() as u64) {
         report.problems.push(format!("{name}: the manifest counts other range tombstones than the table"));
+    }
+    if table.meta.extra.global_seq.is_some_and(|seq| (table.meta.min_seq, table.meta.max_seq) != (seq, seq)) {
+        report.problems.push(format!("{name}: the manifest gives an ingested table several numbers"));
     }
     if !table.table.has_filter() {
         return;

@@ -156,6 +156,7 @@ fn insert(memtable: &Memtable, op: &BatchOp<'_>, seq: SeqNo) {
         }
         BatchOp::Delete { key, .. } => memtable.insert(key, Digest::of(key), seq, Kind::Delete, &[]),
         BatchOp::DeleteRange { start, end, .. } => memtable.insert_range_tombstone(start, *end, seq),
+        BatchOp::Ingestion { .. } => {}
     }
 }
 

@@ -28,6 +28,7 @@ use super::trace::{BlockSource, BlockTouch, ReadTrace};
 use crate::cache::{BlockCache, CacheEntry, CacheKey};
 use crate::error::StorageError;
 use crate::io::{Access, FileSystem, Mapping, ReadFile};
+use crate::key::SeqNo;
 use crate::options::{ChecksumMode, Compression};
 
 /// How a table is read.
@@ -58,6 +59,9 @@ pub(crate) struct Table {
     /// One bit per data block whose bytes were found to match their checksum; empty if not mapped.
     verified: Box<[AtomicU64]>,
     id: u64,
+    /// The sequence number of all entries of a table that was ingested, which are stored with number 0; 0 in
+    /// every other table.
+    global_seq: SeqNo,
     cache: Option<Arc<BlockCache>>,
     file: Arc<dyn ReadFile>,
     path: PathBuf,
@@ -111,6 +115,7 @@ impl Table {
             verify: config.verify,
             verified: Box::default(),
             id,
+            global_seq: 0,
             cache: config.cache,
             file,
             path: path.to_owned(),
@@ -220,6 +225,18 @@ impl Table {
 
     pub(super) fn footer(&self) -> &Footer {
         &self.footer
+    }
+
+    /// Gives all entries of a table that was ingested, which are stored with number 0, the number `seq`. Before
+    /// the table is read by others.
+    pub(crate) fn set_global_seq(&mut self, seq: SeqNo) {
+        self.global_seq = seq;
+    }
+
+    /// The number that all entries have instead of the stored 0; 0 if they have what is stored.
+    #[inline]
+    pub(super) fn global_seq(&self) -> SeqNo {
+        self.global_seq
     }
 
     /// Whether blocks are used from a mapping of the file.

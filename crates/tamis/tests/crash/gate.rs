@@ -91,6 +91,10 @@ impl FileSystem for Gate {
         self.fs.list(dir)
     }
 
+    fn sync_file(&self, path: &Path) -> io::Result<()> {
+        self.fs.sync_file(path)
+    }
+
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         self.fs.sync_dir(dir)
     }

@@ -16,6 +16,7 @@ mod faults;
 mod full_disk;
 mod gate;
 mod history;
+mod ingest;
 mod jobs;
 mod lab;
 mod ledger;
