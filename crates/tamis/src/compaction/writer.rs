@@ -42,6 +42,10 @@ pub(crate) struct TableSink<'a> {
     pub(crate) guard_bits: Option<u32>,
     /// When the oldest and the newest data that is written here was flushed, in seconds since 1970.
     pub(crate) written: (u64, u64),
+    /// Everything up to this write has expired; 0: nothing. Read before `snapshots` was.
+    pub(crate) expired: SeqNo,
+    /// Leaves all entries their sequence numbers, which tell their age.
+    pub(crate) keep_seq: bool,
     /// Asked now and then.
     pub(crate) control: &'a dyn JobControl,
 }
@@ -189,7 +193,7 @@ impl Writer<'_, '_> {
                 continue;
             }
             // Under a range tombstone that stays, the number tells that this version is the newer one.
-            if last_word && kept_tombstones.cover(user_key, MAX_SEQNO) == 0 {
+            if last_word && !self.sink.keep_seq && kept_tombstones.cover(user_key, MAX_SEQNO) == 0 {
                 seq = 0;
             }
             if open.is_none() {

@@ -10,12 +10,14 @@
 //! 2. `state`: the durable tree, jobs and keyspaces. Every change of a keyspace's view is made under it.
 //! 3. `closed_logs`: logs that were rolled and are not synced yet.
 //! 4. `snapshots`: live snapshots.
+//! 5. `expiry.times`: by when writes were made.
 //!
 //! # Publishing
 //!
 //! A writer inserts into memtables and then stores `visible_seq` (Release). A reader loads the view, then
 //! `visible_seq` (Acquire): it sees every entry at or below that number that the view can hold, and the view
 //! is complete up to it or is missing only writes that came after the view was replaced, which form a suffix.
+//! Between the two it loads the keyspace's horizon, below which entries have expired ([`expiry`](super::expiry)).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -31,7 +33,9 @@ use crate::compaction::plan::Plan;
 use crate::compaction::shape::{LevelShape, RunShape, RunningJob, Shape, TableShape};
 use crate::db::commit::{CommitQueue, LogState, new_memtable};
 use crate::db::counters::WriteCounters;
+use crate::db::expiry::{Age, Expiry, expired_tables};
 use crate::db::reshape::Shaping;
+use crate::db::snapshot::Held;
 use crate::error::{StorageError, WriteError};
 use crate::io::{DirLock, FileSystem};
 use crate::key::SeqNo;
@@ -59,6 +63,7 @@ pub(crate) struct KeyspaceInner {
     /// Replaced under `state`, read without a lock.
     pub(crate) view: ArcSwap<View>,
     pub(crate) dropped: AtomicBool,
+    pub(crate) age: Age,
 }
 
 impl KeyspaceInner {
@@ -67,7 +72,8 @@ impl KeyspaceInner {
         let state = crate::tree::state::KeyspaceState::default();
         let none = |_| unreachable!("a new keyspace has no tables");
         let version = Version::build(&state, none, |tables| Box::new(TableFilters::new(tables)));
-        KeyspaceInner::with_version(id, name, options, version)
+        let age = Age::new(&options, None, 0);
+        KeyspaceInner::with_version(id, name, options, version, age)
     }
 
     pub(crate) fn with_version(
@@ -75,6 +81,7 @@ impl KeyspaceInner {
         name: &str,
         options: KeyspaceOptions,
         version: Arc<Version>,
+        age: Age,
     ) -> KeyspaceInner {
         let active = MemtableSlot::new(new_memtable(&options), 0);
         KeyspaceInner {
@@ -84,6 +91,7 @@ impl KeyspaceInner {
             options,
             view: ArcSwap::from_pointee(View { active, sealed: Vec::new(), version }),
             dropped: AtomicBool::new(false),
+            age,
         }
     }
 
@@ -158,7 +166,8 @@ pub(crate) struct DbInner {
     /// Signalled after every change of `state` that somebody may wait for.
     pub(crate) changed: Condvar,
     pub(crate) closed_logs: Mutex<Vec<(LogId, LogWriter)>>,
-    pub(crate) snapshots: Mutex<BTreeMap<SeqNo, usize>>,
+    pub(crate) snapshots: Mutex<BTreeMap<SeqNo, Vec<Arc<Held>>>>,
+    pub(crate) expiry: Expiry,
 
     /// The newest sequence number that readers see.
     pub(crate) visible_seq: AtomicU64,
@@ -244,6 +253,7 @@ impl DbInner {
             let closed = std::io::Error::other("the database is closed");
             return Err(StorageError::io("append to the manifest in", &self.dir, &closed));
         }
+        self.save_ages(state, &mut edit);
         edit.next_file = Some(self.next_file.load(Ordering::Relaxed));
         edit.last_seq = Some(self.visible());
         let durable = (|| {
@@ -317,6 +327,8 @@ impl DbInner {
         let view = keyspace.view.load();
         let none = Jobs::default();
         let jobs = state.jobs.get(&keyspace.id).unwrap_or(&none);
+        // Before the list of snapshots: one that is taken later sees nothing of what has expired by now.
+        let expired = self.expired(keyspace);
         let mut levels = vec![LevelShape::default(); keyspace.options.levels];
         for run in &view.version.runs {
             let tables = view.version.tables[run.tables.clone()].iter();
@@ -330,7 +342,7 @@ impl DbInner {
             running: jobs.running.iter().map(|(_, job)| job.clone()).collect(),
             room: None,
             now: self.now(),
-            expired: 0,
+            expired,
             snapshots: self.live_snapshots(),
             next_epoch: state.tree.keyspaces.get(&keyspace.id).map_or(0, |stored| stored.next_epoch),
         }
@@ -348,7 +360,13 @@ impl DbInner {
         if manual || !shaping.options.auto_compaction {
             return None;
         }
-        shaping.policy.plan(&self.shape(state, keyspace))
+        let shape = self.shape(state, keyspace);
+        // First, since it costs nothing and saves rewriting what is gone. A deterministic shape must not depend on time,
+        // and a policy that drops tables itself knows best which.
+        let expired = (!shaping.options.deterministic && !shaping.policy.drops_data())
+            .then(|| expired_tables(&shape))
+            .flatten();
+        expired.or_else(|| shaping.policy.plan(&shape))
     }
 
     /// Syncs the logs that were rolled, oldest first: after it, every write before the current log's first

@@ -4,8 +4,12 @@ use std::any::Any;
 use std::ops::RangeBounds;
 use std::sync::Arc;
 
+use arc_swap::Guard;
+
 use crate::batch::WriteBatch;
+use crate::db::expiry::live_from;
 use crate::db::inner::KeyspaceInner;
+use crate::db::snapshot::SnapshotPin;
 use crate::db::stats::KeyspaceStats;
 use crate::db::{Db, Handle};
 use crate::error::{AdminError, ReadError, WriteError};
@@ -16,6 +20,7 @@ use crate::read::{
     Bounds, Explanation, Iter, IterContext, Lookup, ReadCost, get as read_get, multi_get as read_multi_get,
 };
 use crate::slice::Slice;
+use crate::tree::version::View;
 
 /// A handle to one keyspace: cheap to clone, usable from any thread.
 ///
@@ -32,6 +37,15 @@ use crate::slice::Slice;
 pub struct Keyspace {
     pub(crate) handle: Arc<Handle>,
     pub(crate) inner: Arc<KeyspaceInner>,
+}
+
+/// What a read sees.
+struct Moment {
+    view: Guard<Arc<View>>,
+    /// The newest sequence number that is seen.
+    snapshot: SeqNo,
+    /// The oldest that is: what is below has expired.
+    horizon: SeqNo,
 }
 
 impl Keyspace {
@@ -73,14 +87,32 @@ impl Keyspace {
         Ok(())
     }
 
+    /// What a read sees: the keyspace now, or at a snapshot. The view is loaded first, then the horizon, then the
+    /// visible number: see [`expiry`](crate::db::expiry).
     #[inline]
-    pub(crate) fn lookup(&self, key: &[u8], snapshot: Option<SeqNo>) -> Result<Lookup, ReadError> {
+    fn moment(&self, pin: Option<&SnapshotPin>) -> Moment {
+        let db = &self.handle.inner;
+        let view = self.inner.view.load();
+        match pin {
+            None => {
+                let expired = db.expired(&self.inner);
+                Moment { view, horizon: live_from(expired), snapshot: db.visible() }
+            }
+            Some(pin) => Moment {
+                view: pin.held.view(self.inner.id).map_or(view, Guard::from_inner),
+                horizon: live_from(pin.held.expired(self.inner.id)),
+                snapshot: pin.seq,
+            },
+        }
+    }
+
+    #[inline]
+    pub(crate) fn lookup(&self, key: &[u8], pin: Option<&SnapshotPin>) -> Result<Lookup, ReadError> {
         self.check()?;
         let db = &self.handle.inner;
         let mut cost = ReadCost::default();
-        let view = self.inner.view.load();
-        let snapshot = snapshot.unwrap_or_else(|| db.visible());
-        let found = read_get(&view, key, snapshot, db.options.hash_sharing, &mut cost);
+        let Moment { view, horizon, snapshot } = self.moment(pin);
+        let found = read_get(&view, key, snapshot, horizon, db.options.hash_sharing, &mut cost);
         db.read_counters.add(&cost);
         Ok(found?)
     }
@@ -88,14 +120,13 @@ impl Keyspace {
     pub(crate) fn lookup_many<K: AsRef<[u8]>>(
         &self,
         keys: &[K],
-        snapshot: Option<SeqNo>,
+        pin: Option<&SnapshotPin>,
     ) -> Result<Vec<Option<Slice>>, ReadError> {
         self.check()?;
         let db = &self.handle.inner;
         let mut cost = ReadCost::default();
-        let view = self.inner.view.load();
-        let snapshot = snapshot.unwrap_or_else(|| db.visible());
-        let found = read_multi_get(&view, keys, snapshot, db.options.hash_sharing, &mut cost);
+        let Moment { view, horizon, snapshot } = self.moment(pin);
+        let found = read_multi_get(&view, keys, snapshot, horizon, db.options.hash_sharing, &mut cost);
         db.read_counters.add(&cost);
         Ok(found?)
     }
@@ -103,13 +134,13 @@ impl Keyspace {
     pub(crate) fn scan(
         &self,
         bounds: Bounds,
-        snapshot: Option<SeqNo>,
+        at: Option<&SnapshotPin>,
         pin: Option<Arc<dyn Any + Send + Sync>>,
     ) -> Iter {
-        let db = &self.handle.inner;
-        let view = self.inner.view.load_full();
-        let snapshot = snapshot.unwrap_or_else(|| db.visible());
-        Iter::new(IterContext { view, snapshot, counters: db.read_counters.clone(), _pin: pin }, bounds)
+        let Moment { view, horizon, snapshot } = self.moment(at);
+        let counters = self.handle.inner.read_counters.clone();
+        let view = Guard::into_inner(view);
+        Iter::new(IterContext { view, snapshot, horizon, counters, _pin: pin }, bounds)
     }
 
     /// The value of `key`, if it has one. Costs one digest, one question to each filter, and one block where a
@@ -179,9 +210,9 @@ impl Keyspace {
         self.check()?;
         let (db, key) = (&self.handle.inner, key.as_ref());
         let mut recorder = ExplainRecorder::default();
-        let view = self.inner.view.load_full();
-        let found = read_get(&view, key, db.visible(), db.options.hash_sharing, &mut recorder)?;
-        Ok(recorder.finish(key, &found))
+        let Moment { view, horizon, snapshot } = self.moment(None);
+        let found = read_get(&view, key, snapshot, horizon, db.options.hash_sharing, &mut recorder)?;
+        Ok(recorder.finish(key, &found, horizon))
     }
 
     /// Writes the keyspace's memtables to tables and waits until that is done.

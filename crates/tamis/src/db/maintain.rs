@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use crate::compaction::plan::{OutputRun, Plan, PlanInput, Reason, Work};
 use crate::compaction::shape::Shape;
+use crate::db::expiry::expired_tables;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::error::AdminError;
 use crate::key::SeqNo;
-use crate::tree::meta::KeyspaceId;
+use crate::tree::meta::{KeyspaceId, TableMeta};
 
 impl DbInner {
     /// Seals the memtables of `keyspaces` and waits until they are tables.
@@ -45,12 +46,20 @@ impl DbInner {
     }
 
     /// A rewrite of one table of the last level that still holds what only a snapshot needed that is gone by
-    /// now. Every rewrite leaves a table whose sequence numbers are all forgotten, so this comes to an end.
+    /// now. Every rewrite leaves a table whose sequence numbers are all forgotten, so this comes to an end. Where they
+    /// are kept, it leaves one without deletes, and with nothing pinned for snapshots that were gone when it began.
     fn cleaning(&self, shape: &Shape, keyspace: &KeyspaceInner) -> Option<Plan> {
         let oldest = self.live_snapshots().first().copied().unwrap_or(SeqNo::MAX);
         let level = shape.deepest().filter(|&level| level > 0)?;
         let run = shape.levels[level].runs.first()?;
-        let table = run.tables.iter().find(|t| !t.busy && (1..=oldest).contains(&t.meta.max_seq))?;
+        let keep_seq = keyspace.age.keep_seq();
+        let unclean = |meta: &TableMeta| {
+            let deletes = meta.deletes > 0 || meta.range_tombstones > 0;
+            let unpinned = |pin: &(SeqNo, u64)| shape.snapshots.binary_search(&pin.0).is_err();
+            (1..=oldest).contains(&meta.max_seq) && (deletes || !keep_seq)
+                || keep_seq && meta.extra.pinned.iter().any(unpinned)
+        };
+        let table = run.tables.iter().find(|t| !t.busy && unclean(&t.meta))?;
         Some(Plan {
             inputs: vec![PlanInput { level, run: run.id, tables: vec![table.id()] }],
             output_level: level,
@@ -98,6 +107,7 @@ impl DbInner {
                 .load()
                 .policy
                 .manual(&shape, None)
+                .or_else(|| expired_tables(&shape))
                 .or_else(|| self.cleaning(&shape, keyspace));
             let Some(plan) = next else {
                 // All is in the last level: no round is under way.

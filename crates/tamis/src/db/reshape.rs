@@ -75,6 +75,7 @@ impl DbInner {
             state.jobs.entry(keyspace.id).or_default().next_shaping = Some(next);
         } else {
             keyspace.shaping.store(next);
+            self.hold_for_snapshots(keyspace);
         }
         drop(state);
         self.changed.notify_all();
@@ -93,6 +94,7 @@ impl DbInner {
         if let Some(next) = state.jobs.entry(keyspace.id).or_default().next_shaping.take() {
             log::info!("keyspace {}: {} from now on", keyspace.name, next.policy.name());
             keyspace.shaping.store(next);
+            self.hold_for_snapshots(keyspace);
         }
     }
 }

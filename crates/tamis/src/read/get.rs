@@ -66,18 +66,20 @@ impl Recorder for ReadCost {
     }
 }
 
-/// The newest version of `key` that `snapshot` sees in `view`. Allocates nothing unless more than eight runs
+/// The newest version of `key` that `snapshot` sees in `view`. What is below `horizon` has expired: it is as if a range
+/// tombstone of that number covered all keys. Allocates nothing unless more than eight runs
 /// of one step hold candidates.
 pub(crate) fn get<R: Recorder>(
     view: &View,
     key: &[u8],
     snapshot: SeqNo,
+    horizon: SeqNo,
     sharing: bool,
     recorder: &mut R,
 ) -> Result<Lookup, StorageError> {
     recorder.cost().gets += 1;
     let mut probe = Probe::new(key, sharing, recorder.cost());
-    let cover = view.cover(key, snapshot);
+    let cover = view.cover(key, snapshot).max(horizon);
     for (i, slot) in view.memtables().enumerate() {
         if let Some(found) = search_memtable(slot, i == 0, &mut probe, snapshot, cover, recorder) {
             return Ok(found);

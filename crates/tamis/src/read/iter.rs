@@ -46,6 +46,8 @@ impl Bounds {
 pub(crate) struct IterContext {
     pub(crate) view: Arc<View>,
     pub(crate) snapshot: SeqNo,
+    /// What is below has expired.
+    pub(crate) horizon: SeqNo,
     pub(crate) counters: Arc<ReadCounters>,
     /// A registered snapshot that must outlive the iterator, if it reads from one.
     pub(crate) _pin: Option<Arc<dyn std::any::Any + Send + Sync>>,
@@ -179,6 +181,7 @@ impl Iter {
             }
             // The newest visible version of a key not given yet.
             let cover = self.tombstones.as_ref().map_or(0, |t| t.cover(key, self.context.snapshot));
+            let cover = cover.max(self.context.horizon);
             let last = self.front.last.get_or_insert_default();
             last.clear();
             last.extend_from_slice(key);
@@ -223,6 +226,7 @@ impl Iter {
             std::mem::swap(last, coming);
             if let Some((seq, Kind::Put, value)) = newest {
                 let cover = self.tombstones.as_ref().map_or(0, |t| t.cover(last, self.context.snapshot));
+                let cover = cover.max(self.context.horizon);
                 if cover <= seq {
                     return Ok(Some((Slice::copy_of(last), value)));
                 }

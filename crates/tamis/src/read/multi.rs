@@ -23,24 +23,25 @@ struct Open<'k> {
     candidates: Candidates,
 }
 
-/// The values of `keys` that `snapshot` sees in `view`, in the order of the keys.
+/// The values of `keys` that `snapshot` sees in `view`, in the order of the keys; what is below `horizon` has expired.
 pub(crate) fn multi_get<K: AsRef<[u8]>>(
     view: &View,
     keys: &[K],
     snapshot: SeqNo,
+    horizon: SeqNo,
     sharing: bool,
     cost: &mut ReadCost,
 ) -> Result<Vec<Option<Slice>>, StorageError> {
     let mut values = vec![None; keys.len()];
     if !sharing {
         for (key, value) in keys.iter().zip(&mut values) {
-            *value = get(view, key.as_ref(), snapshot, sharing, cost)?.value();
+            *value = get(view, key.as_ref(), snapshot, horizon, sharing, cost)?.value();
         }
         return Ok(values);
     }
     for first in (0..keys.len()).step_by(BATCH) {
         let batch = &keys[first..keys.len().min(first + BATCH)];
-        look_up(view, batch, snapshot, &mut values[first..], cost)?;
+        look_up(view, batch, snapshot, horizon, &mut values[first..], cost)?;
     }
     Ok(values)
 }
@@ -49,6 +50,7 @@ fn look_up<K: AsRef<[u8]>>(
     view: &View,
     keys: &[K],
     snapshot: SeqNo,
+    horizon: SeqNo,
     values: &mut [Option<Slice>],
     cost: &mut ReadCost,
 ) -> Result<(), StorageError> {
@@ -57,7 +59,7 @@ fn look_up<K: AsRef<[u8]>>(
     for (place, key) in keys.iter().enumerate() {
         let key = key.as_ref();
         let mut probe = Probe::new(key, true, cost);
-        let cover = view.cover(key, snapshot);
+        let cover = view.cover(key, snapshot).max(horizon);
         let found = view
             .memtables()
             .enumerate()
