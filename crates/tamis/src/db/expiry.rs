@@ -229,3 +229,6 @@ impl DbInner {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
