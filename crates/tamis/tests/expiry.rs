@@ -63,13 +63,16 @@ struct Write {
     gone: bool,
 }
 
+/// What a snapshot saw when it was taken.
+type Seen = BTreeMap<Vec<u8>, Vec<u8>>;
+
 struct Bench {
     fs: FaultyFs,
     clock: Arc<ManualClock>,
     ttl: Option<u64>,
     db: Option<Db>,
     model: BTreeMap<u8, Write>,
-    snapshots: Vec<(Snapshot, BTreeMap<Vec<u8>, Vec<u8>>)>,
+    snapshots: Vec<(Snapshot, Seen)>,
     /// The latest time that the clock has shown.
     furthest: u64,
     counter: u64,
@@ -203,7 +206,7 @@ impl Bench {
         let items =
             |iter: &mut dyn Iterator<Item = Result<(tamis::Slice, tamis::Slice), tamis::ReadError>>| {
                 iter.map(|item| item.map(|(key, value)| (key.to_vec(), value.to_vec())).unwrap())
-                    .collect::<BTreeMap<Vec<u8>, Vec<u8>>>()
+                    .collect::<Seen>()
             };
         let db = self.db.as_ref().unwrap();
         let seen = items(&mut db.iter());

@@ -42,10 +42,9 @@ pub(crate) struct TableSink<'a> {
     pub(crate) guard_bits: Option<u32>,
     /// When the oldest and the newest data that is written here was flushed, in seconds since 1970.
     pub(crate) written: (u64, u64),
-    /// Everything up to this write has expired; 0: nothing. Read before `snapshots` was.
-    pub(crate) expired: SeqNo,
-    /// Leaves all entries their sequence numbers, which tell their age.
-    pub(crate) keep_seq: bool,
+    /// `Some` if sequence numbers tell ages and must be kept: everything up to this write has expired (0: nothing). Read
+    /// before `snapshots` was.
+    pub(crate) expired: Option<SeqNo>,
     /// Asked now and then.
     pub(crate) control: &'a dyn JobControl,
 }
@@ -193,7 +192,7 @@ impl Writer<'_, '_> {
                 continue;
             }
             // Under a range tombstone that stays, the number tells that this version is the newer one.
-            if last_word && !self.sink.keep_seq && kept_tombstones.cover(user_key, MAX_SEQNO) == 0 {
+            if last_word && self.sink.expired.is_none() && kept_tombstones.cover(user_key, MAX_SEQNO) == 0 {
                 seq = 0;
             }
             if open.is_none() {

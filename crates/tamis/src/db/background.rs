@@ -234,7 +234,7 @@ impl DbInner {
         epoch: u64,
         cancellable: bool,
     ) -> Result<Option<(Vec<TableMeta>, u64)>, StorageError> {
-        let expired = self.expired(keyspace);
+        let expired = self.expired_for_merge(keyspace);
         let snapshots = self.live_snapshots();
         let (options, view) = (&keyspace.options, keyspace.view.load());
         let sink = TableSink {
@@ -251,7 +251,6 @@ impl DbInner {
             guard_bits: None,
             written: (self.now(), self.now()),
             expired,
-            keep_seq: keyspace.age.keep_seq(),
             control: &Until(|| cancellable && self.cancelled()),
         };
         let mut cursor = MergeCursor::new(Tables::List(Vec::new()), CursorOptions::default(), 1);
@@ -364,7 +363,7 @@ impl DbInner {
         } else if plan.work == Work::Drop {
             (Vec::new(), 0, 0)
         } else {
-            let expired = self.expired(keyspace);
+            let expired = self.expired_for_merge(keyspace);
             let snapshots = self.live_snapshots();
             let sink = TableSink {
                 fs: &*self.fs,
@@ -380,7 +379,6 @@ impl DbInner {
                 guard_bits: plan.guard_bits,
                 written: written_span(&inputs),
                 expired,
-                keep_seq: keyspace.age.keep_seq(),
                 control: &Until(|| self.cancelled() || keyspace.is_dropped()),
             };
             let Some(output) = execute::merge(&version, plan, &sink)? else { return Ok(()) };

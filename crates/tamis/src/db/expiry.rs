@@ -198,6 +198,12 @@ impl DbInner {
         age.expired.load(Ordering::Acquire)
     }
 
+    /// The horizon that a merge goes by; `None` if it may forget sequence numbers. To be called before the merge reads
+    /// the list of snapshots.
+    pub(crate) fn expired_for_merge(&self, keyspace: &KeyspaceInner) -> Option<SeqNo> {
+        keyspace.age.keep_seq().then(|| self.expired(keyspace))
+    }
+
     #[cold]
     fn look_up(&self, age: &Age, ttl: u64, now: u64) {
         // What no write has been noted for since: a table that was ingested, the writes of a log that was read.

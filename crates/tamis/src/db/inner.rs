@@ -72,8 +72,7 @@ impl KeyspaceInner {
         let state = crate::tree::state::KeyspaceState::default();
         let none = |_| unreachable!("a new keyspace has no tables");
         let version = Version::build(&state, none, |tables| Box::new(TableFilters::new(tables)));
-        let age = Age::new(&options, None, 0);
-        KeyspaceInner::with_version(id, name, options, version, age)
+        KeyspaceInner::with_version(id, name, options, version)
     }
 
     pub(crate) fn with_version(
@@ -81,17 +80,16 @@ impl KeyspaceInner {
         name: &str,
         options: KeyspaceOptions,
         version: Arc<Version>,
-        age: Age,
     ) -> KeyspaceInner {
         let active = MemtableSlot::new(new_memtable(&options), 0);
         KeyspaceInner {
             id,
             name: name.to_owned(),
+            age: Age::new(&options, None, 0),
             shaping: ArcSwap::from_pointee(Shaping::new(options.clone())),
             options,
             view: ArcSwap::from_pointee(View { active, sealed: Vec::new(), version }),
             dropped: AtomicBool::new(false),
-            age,
         }
     }
 

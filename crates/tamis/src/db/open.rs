@@ -111,8 +111,8 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
     }
     let mut keyspaces: BTreeMap<KeyspaceId, Arc<KeyspaceInner>> = BTreeMap::new();
     for (&id, stored) in &tree.keyspaces {
-        let age = |options: &_| Age::new(options, stored.ages, tree.last_seq);
-        let keyspace = open_keyspace(&*fs, dir, &options, id, stored, &reader_config, &garbage, age)?;
+        let mut keyspace = open_keyspace(&*fs, dir, &options, id, stored, &reader_config, &garbage)?;
+        keyspace.age = Age::new(&keyspace.options, stored.ages, tree.last_seq);
         keyspaces.insert(id, Arc::new(keyspace));
     }
 
@@ -190,7 +190,6 @@ fn open_keyspace(
     stored: &KeyspaceState,
     config: &ReaderConfig,
     garbage: &Arc<Garbage>,
-    age: impl FnOnce(&KeyspaceOptions) -> Age,
 ) -> Result<KeyspaceInner, OpenError> {
     let stored_options = KeyspaceOptions::from_text(&stored.options)?;
     let options = if id == DEFAULT_KEYSPACE { options.keyspace.clone() } else { stored_options.clone() };
@@ -207,8 +206,7 @@ fn open_keyspace(
     }
     let version =
         Version::build(stored, |id| tables[&id].clone(), |tables| Box::new(TableFilters::new(tables)));
-    let age = age(&options);
-    Ok(KeyspaceInner::with_version(id, &stored.name, options, version, age))
+    Ok(KeyspaceInner::with_version(id, &stored.name, options, version))
 }
 
 /// What every database has beside what its edits are checked for: the default keyspace, and numbers left to give
