@@ -4,7 +4,8 @@
 //! written. Its age is not stored with it: the database samples which sequence number it is at
 //! ([`SeqTimes`]), and everything at or below a keyspace's *horizon*, the newest number that the samples say to be old
 //! enough, is gone. An entry goes at the earliest a full second after its time (the clock counts whole seconds), and at
-//! the latest max(1 s, `time_to_live` / 128) after its time. What was written before a crash and was in no table yet
+//! the latest max(1 s, `time_to_live` / 128) after its time. Samples are stored with each edit of the manifest, and now
+//! and then by an edit of their own ([`SAVE_EVERY`], [`SAVE_PART`]); what was written after the last one before a crash
 //! counts as written when the database was opened again. A clock that goes back makes entries live longer.
 //!
 //! # Invariants
@@ -40,6 +41,13 @@ use crate::key::SeqNo;
 use crate::options::KeyspaceOptions;
 use crate::tree::edit::{Ages, VersionEdit};
 use crate::tree::times::{PRECISION, Sample, SeqTimes};
+use crate::tree::version::View;
+
+/// Samples are stored at least this often, in seconds, if there are new ones,
+const SAVE_EVERY: u64 = 60;
+
+/// or only every so many parts of the shortest time to live if that is longer.
+const SAVE_PART: u64 = 16;
 
 /// What an open keyspace knows of the ages of its entries.
 #[derive(Debug)]
@@ -222,6 +230,27 @@ impl DbInner {
     pub(crate) fn unsaved_times(&self, stored: &SeqTimes) -> Vec<Sample> {
         let known = stored.newest().map_or(0, |sample| sample.seq);
         self.expiry.times.lock().expect("times").samples.after(known).to_vec()
+    }
+
+    /// Stores new samples if that has not been done for a while: a memtable may take days to fill. For a background
+    /// thread that has nothing else to do.
+    pub(crate) fn save_times(&self, state: &mut State) {
+        if !self.expiry.wanted.load(Ordering::Relaxed) || state.closing || self.poison.get().is_some() {
+            return;
+        }
+        let (stored, now) = (state.tree.times.newest(), self.now());
+        let due = {
+            let times = self.expiry.times.lock().expect("times");
+            let period = (times.distance * PRECISION / SAVE_PART).max(SAVE_EVERY);
+            let since = stored.or(times.samples.samples().first().copied());
+            times.samples.newest() != stored
+                && since.is_some_and(|since| now >= since.time.saturating_add(period))
+        };
+        if due {
+            // A failure has poisoned the database.
+            let none = |_, _: &View, _| unreachable!("no tables change");
+            let _ = self.commit_edit(state, VersionEdit::default(), Vec::new(), none);
+        }
     }
 
     /// Adds to an edit what is known of ages and is not stored yet. To be called before the edit is given the last

@@ -9,7 +9,6 @@ use crate::compaction::policy::{CompactionPolicy, Pressure, Promise};
 use crate::db::reshape::Shaping;
 use crate::io::{FileSystem, MemFs};
 use crate::tree::meta::TableMeta;
-use crate::tree::version::View;
 use crate::{Clock, Db, Keyspace, ManualClock, Options};
 
 const START: u64 = 1_700_000_000;
@@ -343,6 +342,22 @@ fn statistics_say_what_snapshots_keep() {
     db.close().unwrap();
     let db = bench.open(None);
     assert_eq!((db.stats().snapshots_live, db.stats().keyspaces[0].reclaimable_bytes), (vec![], 135));
+}
+
+/// Writes may stay in the log for days, and after a crash all of them counted as written at the opening.
+#[test]
+fn samples_are_stored_without_a_flush() {
+    let bench = Bench::new();
+    let db = bench.open(Some(3200));
+    let stored = |db: &Db| inner(db).state().tree.times.newest().map(|sample| sample.time - START);
+    for second in (0..400).step_by(40) {
+        bench.clock.set(START + second);
+        db.put("key", "value").unwrap();
+        inner(&db).save_times(&mut inner(&db).state());
+    }
+    // Every 200 s, a sixteenth of the time to live. The thread in the background may have been a step earlier or later.
+    assert!(stored(&db).is_some_and(|time| time >= 200), "{:?}", stored(&db));
+    assert_eq!(metas(&db).len(), 0);
 }
 
 /// Every commit would read the clock, and every manifest grow.
