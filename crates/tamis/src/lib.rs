@@ -57,7 +57,7 @@ pub use batch::WriteBatch;
 pub use clock::{Clock, ManualClock};
 pub use db::{
     Db, Keyspace, KeyspaceStats, LevelStats, RunStats, Snapshot, SnapshotStats, SnapshotView, Stats,
-    VerifyReport, WriteCost, inspect,
+    TableStats, VerifyReport, WriteCost, inspect,
 };
 pub use error::{
     AdminError, Corruption, Error, IoFailure, OpenError, OptionsError, ReadError, StorageError, WriteError,

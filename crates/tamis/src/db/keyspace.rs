@@ -9,6 +9,7 @@ use arc_swap::Guard;
 use crate::batch::WriteBatch;
 use crate::db::expiry::live_from;
 use crate::db::inner::KeyspaceInner;
+use crate::db::layout::{self, TableStats};
 use crate::db::snapshot::SnapshotPin;
 use crate::db::stats::KeyspaceStats;
 use crate::db::{Db, Handle};
@@ -231,6 +232,11 @@ impl Keyspace {
     pub fn stats(&self) -> KeyspaceStats {
         let state = self.handle.inner.state();
         KeyspaceStats::of(&self.handle.inner, &state, &self.inner)
+    }
+
+    /// All tables on disk, newest run first, within a run by key.
+    pub fn tables(&self) -> Vec<TableStats> {
+        layout::tables(&self.inner)
     }
 
     /// The database that the keyspace belongs to.

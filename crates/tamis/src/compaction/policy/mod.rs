@@ -4,13 +4,20 @@
 //! adds it to the running jobs before it asks again. Every policy takes any shape, also one that another policy left
 //! behind, and leads it step by step to one of its own.
 
+use std::collections::HashSet;
 use std::fmt::Debug;
 
 use crate::compaction::plan::Plan;
-use crate::compaction::shape::{KeyRange, Shape};
-use crate::options::KeyspaceOptions;
+use crate::compaction::shape::{KeyRange, Shape, TableShape};
+use crate::options::{CompactionChoice, KeyspaceOptions};
 
-pub(crate) mod leveled;
+#[cfg(test)]
+mod endurance;
+pub(crate) mod fifo;
+pub(crate) mod fragmented;
+pub(crate) mod layered;
+mod retention;
+pub(crate) mod time_window;
 
 /// What writers must do so that compaction keeps up.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -61,6 +68,20 @@ pub(crate) trait CompactionPolicy: Send + Sync + Debug {
     /// The most urgent compaction that conflicts with no running one, if any is due.
     fn plan(&self, shape: &Shape) -> Option<Plan>;
 
+    /// If something is due, but the shape has no room for any plan that would further it: how many bytes the
+    /// plan that the policy would make with room enough may write. `None` if it is not the room that is missing (a
+    /// plan may still wait for running jobs). Costs up to twice what [`plan`](Self::plan) does.
+    fn needs(&self, shape: &Shape) -> Option<u64> {
+        shape.room?;
+        if self.plan(shape).is_some() {
+            return None;
+        }
+        let plan = self.plan(&Shape { room: None, ..shape.clone() })?;
+        let named: HashSet<_> = plan.tables().collect();
+        let inputs = shape.levels.iter().flat_map(|level| level.tables());
+        Some(inputs.filter(|table| named.contains(&table.id())).map(TableShape::bytes).sum())
+    }
+
     /// How writers must behave with this shape. Means nothing if nobody carries out the plans.
     fn write_pressure(&self, shape: &Shape) -> Pressure;
 
@@ -95,5 +116,13 @@ pub(crate) trait CompactionPolicy: Send + Sync + Debug {
 
 /// The policy that a keyspace's options ask for.
 pub(crate) fn policy_for(options: &KeyspaceOptions) -> Box<dyn CompactionPolicy> {
-    Box::new(leveled::Leveled::new(options))
+    match options.compaction {
+        CompactionChoice::Fragmented => Box::new(fragmented::Fragmented::new(options)),
+        CompactionChoice::Fifo => Box::new(fifo::Fifo::new(options)),
+        CompactionChoice::TimeWindow => Box::new(time_window::TimeWindow::new(options)),
+        CompactionChoice::Leveling
+        | CompactionChoice::Tiering
+        | CompactionChoice::LazyLeveling
+        | CompactionChoice::Hybrid(_) => Box::new(layered::Layered::new(options)),
+    }
 }
