@@ -61,8 +61,8 @@ pub use batch::WriteBatch;
 pub use clock::{Clock, ManualClock};
 pub use db::{
     CancelToken, CompactOptions, CompactionPause, Db, IngestOptions, IngestReport, IngestedTable, JobStats,
-    Keyspace, KeyspaceStats, LevelStats, RunStats, Snapshot, SnapshotView, Stats, TableStats, VerifyReport,
-    WriteCost, inspect,
+    Keyspace, KeyspaceStats, LevelStats, RunStats, Snapshot, SnapshotStats, SnapshotView, Stats, TableStats,
+    VerifyReport, WriteCost, inspect,
 };
 pub use error::{
     AdminError, Corruption, Error, ExternalTableError, IoFailure, OpenError, OptionsError, ReadError,

@@ -131,6 +131,9 @@ fn outcome_text(outcome: &ExplainOutcome) -> String {
         ExplainOutcome::DeletedByRange { seq } => {
             format!("absent: deleted with a range by write number {}", grouped(*seq))
         }
+        ExplainOutcome::Expired { horizon } => {
+            format!("absent: expired, like everything before write number {}", grouped(*horizon))
+        }
         ExplainOutcome::Absent => "absent: never written, or its deletion is forgotten".to_owned(),
     }
 }
@@ -143,6 +146,7 @@ fn object(explanation: &Explanation, hex: bool) -> Value {
         }
         ExplainOutcome::Deleted { seq } => json!({ "kind": "deleted", "seq": seq }),
         ExplainOutcome::DeletedByRange { seq } => json!({ "kind": "deleted_by_range", "seq": seq }),
+        ExplainOutcome::Expired { horizon } => json!({ "kind": "expired", "horizon": horizon }),
         ExplainOutcome::Absent => json!({ "kind": "absent" }),
     };
     let mut object = serde_json::Map::new();

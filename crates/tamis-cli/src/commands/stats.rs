@@ -95,6 +95,19 @@ pub(crate) fn page(stats: &Stats, pictures: &[String], runs: bool) -> String {
         line("writes held up", format!("slowed down {slow}, stalled {stalls}"));
     }
     line("position", format!("write number {}, {} snapshots", grouped(stats.visible_seq), stats.snapshots));
+    for snapshot in &stats.snapshots_live {
+        line(
+            "snapshot",
+            format!(
+                "of write number {}, {} s old, held {} times, keeps {} ({} in whole tables)",
+                grouped(snapshot.seq),
+                grouped(snapshot.age_seconds),
+                snapshot.handles,
+                bytes(snapshot.pinned_bytes),
+                bytes(snapshot.pinned_table_bytes)
+            ),
+        );
+    }
     if let Some(cause) = &stats.poisoned {
         line("WRITES STOPPED", cause.clone());
     }
@@ -166,6 +179,13 @@ fn keyspace_page(page: &mut String, tree: &KeyspaceStats, picture: &str, runs: b
             mean(ratio(tree.table_bytes, last_bytes))
         ),
     );
+    if tree.reclaimable_bytes > 0 {
+        let text = format!("{} kept for snapshots that are gone", bytes(tree.reclaimable_bytes));
+        line("reclaimable", text);
+    }
+    if tree.expired_seq > 0 {
+        line("expired", format!("everything up to write number {}", grouped(tree.expired_seq)));
+    }
     line(
         "a get asks",
         format!(

@@ -208,6 +208,7 @@ impl DbInner {
             self.apply(log, batches, bytes);
             log.last_seq += count;
             self.visible_seq.store(log.last_seq, Ordering::Release);
+            self.note_time();
             self.write_counters.writes.add(count);
         }
         Ok(())

@@ -19,6 +19,7 @@ use crate::compaction::plan::{OutputRun, Plan, Work};
 use crate::compaction::policy::Pressure;
 use crate::compaction::shape::RunningJob;
 use crate::compaction::{TableSink, execute, filters, parts, released};
+use crate::db::expiry::expired_tables;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::jobs::{ActiveJob, Aside, CancelToken, CompactionControl, Progress};
 use crate::db::room::human;
@@ -92,7 +93,12 @@ impl DbInner {
             true => None,
             false => released::plan(&shape, shaping.options.table_bytes),
         };
-        match shaping.policy.plan(&shape).or_else(rewrite) {
+        // First, since it costs nothing and saves rewriting what is gone. A deterministic shape must not depend on time,
+        // and a policy that drops tables itself knows best which.
+        let expired = (!shaping.options.deterministic && !shaping.policy.drops_data())
+            .then(|| expired_tables(&shape))
+            .flatten();
+        match expired.or_else(|| shaping.policy.plan(&shape)).or_else(rewrite) {
             None => Due::Nothing,
             Some(plan) => match self.lack_of_room(keyspace, &plan, shape.room) {
                 None => Due::Plan(plan),
@@ -235,6 +241,7 @@ impl DbInner {
             Work::Move => (inputs.iter().map(|t| (*t.meta).clone()).collect(), 0, 0),
             Work::Drop => (Vec::new(), 0, 0),
             Work::Merge => {
+                let expired = self.expired_for_merge(keyspace);
                 let snapshots = self.live_snapshots();
                 let sink = TableSink {
                     fs: &*self.fs,
@@ -249,7 +256,7 @@ impl DbInner {
                     visible: self.visible(),
                     guard_bits: plan.guard_bits,
                     written: written_span(&inputs),
-                    rules: keyspace.rules(),
+                    rules: keyspace.rules(expired),
                     control: &CompactionControl { db: self, keyspace, progress, cancel },
                 };
                 let cuts = parts::cuts(&inputs, plan, self.options.sub_jobs);

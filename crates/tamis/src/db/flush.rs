@@ -91,6 +91,7 @@ impl DbInner {
         epoch: u64,
         cancellable: bool,
     ) -> Result<Option<(Vec<TableMeta>, u64)>, StorageError> {
+        let expired = self.expired_for_merge(keyspace);
         let snapshots = self.live_snapshots();
         let (options, view) = (&keyspace.options, keyspace.view.load());
         let sink = TableSink {
@@ -106,7 +107,7 @@ impl DbInner {
             visible: self.visible(),
             guard_bits: None,
             written: (self.now(), self.now()),
-            rules: keyspace.rules(),
+            rules: keyspace.rules(expired),
             control: &FlushControl { db: self, cancellable },
         };
         let mut cursor = MergeCursor::new(Tables::List(Vec::new()), CursorOptions::default(), 1);

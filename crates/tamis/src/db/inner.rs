@@ -10,6 +10,7 @@
 //! 2. `state`: the durable tree, jobs and keyspaces. Every change of a keyspace's view is made under it.
 //! 3. `closed_logs`: logs that were rolled and are not synced yet.
 //! 4. `snapshots`: live snapshots.
+//! 5. `expiry.times`: by when writes were made.
 //!
 //! The mutexes within [`Background`] (free space, the budget of background writes) may be taken with any of these held,
 //! and no lock is taken within them.
@@ -19,6 +20,7 @@
 //! A writer inserts into memtables and then stores `visible_seq` (Release). A reader loads the view, then
 //! `visible_seq` (Acquire): it sees every entry at or below that number that the view can hold, and the view
 //! is complete up to it or is missing only writes that came after the view was replaced, which form a suffix.
+//! Between the two it loads the keyspace's horizon, below which entries have expired ([`expiry`](super::expiry)).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -34,9 +36,11 @@ use crate::compaction::shape::{LevelShape, RunShape, Shape, TableShape};
 use crate::compaction::versions::Rules;
 use crate::db::commit::{CommitQueue, LogState, new_memtable};
 use crate::db::counters::WriteCounters;
+use crate::db::expiry::{Age, Expiry};
 use crate::db::jobs::{ActiveJob, Aside, Background};
 use crate::db::pressure::KnownPressure;
 use crate::db::reshape::Shaping;
+use crate::db::snapshot::Held;
 use crate::error::{StorageError, WriteError};
 use crate::io::{DirLock, FileSystem};
 use crate::key::SeqNo;
@@ -69,6 +73,7 @@ pub(crate) struct KeyspaceInner {
     pub(crate) dropped: AtomicBool,
     /// How writers must behave; see [`DbInner::update_pressure`].
     pub(crate) pressure: KnownPressure,
+    pub(crate) age: Age,
 }
 
 impl KeyspaceInner {
@@ -96,6 +101,7 @@ impl KeyspaceInner {
         KeyspaceInner {
             id,
             name: name.to_owned(),
+            age: Age::new(&options, None, 0),
             shaping: ArcSwap::from_pointee(Shaping::new(options.clone())),
             options,
             operators,
@@ -105,13 +111,9 @@ impl KeyspaceInner {
         }
     }
 
-    /// What merges do to the versions of the keyspace's keys. No version expires.
-    pub(crate) fn rules(&self) -> Rules<'_> {
-        Rules {
-            operator: self.operators.merge.as_deref(),
-            filter: self.operators.filter.as_deref(),
-            expired: None,
-        }
+    /// What merges do to the versions of the keyspace's keys, with this horizon.
+    pub(crate) fn rules(&self, expired: Option<SeqNo>) -> Rules<'_> {
+        Rules { operator: self.operators.merge.as_deref(), filter: self.operators.filter.as_deref(), expired }
     }
 
     pub(crate) fn is_dropped(&self) -> bool {
@@ -183,7 +185,8 @@ pub(crate) struct DbInner {
     /// Signalled after every change of `state` that somebody may wait for.
     pub(crate) changed: Condvar,
     pub(crate) closed_logs: Mutex<Vec<(LogId, LogWriter)>>,
-    pub(crate) snapshots: Mutex<BTreeMap<SeqNo, usize>>,
+    pub(crate) snapshots: Mutex<BTreeMap<SeqNo, Vec<Arc<Held>>>>,
+    pub(crate) expiry: Expiry,
 
     /// The newest sequence number that readers see.
     pub(crate) visible_seq: AtomicU64,
@@ -275,6 +278,7 @@ impl DbInner {
             let closed = std::io::Error::other("the database is closed");
             return Err(StorageError::io("append to the manifest in", &self.dir, &closed));
         }
+        self.save_ages(state, &mut edit);
         edit.next_file = Some(self.next_file.load(Ordering::Relaxed));
         // An ingestion's number is in the edit before it is visible.
         edit.last_seq = edit.last_seq.max(Some(self.visible()));
@@ -351,6 +355,8 @@ impl DbInner {
         let view = keyspace.view.load();
         let none = Jobs::default();
         let jobs = state.jobs.get(&keyspace.id).unwrap_or(&none);
+        // Before the list of snapshots: one that is taken later sees nothing of what has expired by now.
+        let expired = self.expired(keyspace);
         let mut levels = vec![LevelShape::default(); keyspace.options.levels];
         for run in &view.version.runs {
             let tables = view.version.tables[run.tables.clone()].iter();
@@ -364,7 +370,7 @@ impl DbInner {
             running: jobs.running.iter().map(|job| job.shape.clone()).collect(),
             room: self.room(state),
             now: self.now(),
-            expired: 0,
+            expired,
             snapshots: self.live_snapshots(),
             next_epoch: state.tree.keyspaces.get(&keyspace.id).map_or(0, |stored| stored.next_epoch),
         }

@@ -177,6 +177,16 @@ pub fn dump_manifest(fs: &dyn FileSystem, path: &Path, out: &mut dyn Write) -> R
             for (ks, floor) in &edit.log_floor {
                 writeln!(out, "  keyspace {ks}: logs from {floor} on")?;
             }
+            for (ks, ages) in &edit.ages {
+                writeln!(
+                    out,
+                    "  keyspace {ks}: ages known after write {}, expired up to {}",
+                    ages.since, ages.expired
+                )?;
+            }
+            for sample in &edit.times {
+                writeln!(out, "  write {} and all before: made by {}", sample.seq, sample.time)?;
+            }
             for (ks, id) in &edit.removed {
                 writeln!(out, "  keyspace {ks}: - table {id}")?;
             }

@@ -5,11 +5,15 @@ use std::ops::{Bound, RangeBounds};
 use std::path::Path;
 use std::sync::Arc;
 
+use arc_swap::Guard;
+
 use crate::batch::WriteBatch;
 use crate::compaction::shape::KeyRange;
+use crate::db::expiry::live_from;
 use crate::db::inner::KeyspaceInner;
 use crate::db::jobs::CompactOptions;
 use crate::db::layout::{self, TableStats};
+use crate::db::snapshot::SnapshotPin;
 use crate::db::stats::KeyspaceStats;
 use crate::db::{Db, Handle, IngestOptions, IngestReport};
 use crate::error::{AdminError, ReadError, WriteError};
@@ -20,6 +24,7 @@ use crate::read::{
     Bounds, Explanation, Iter, IterContext, Lookup, ReadCost, get as read_get, multi_get as read_multi_get,
 };
 use crate::slice::Slice;
+use crate::tree::version::View;
 
 /// A handle to one keyspace: cheap to clone, usable from any thread.
 ///
@@ -36,6 +41,15 @@ use crate::slice::Slice;
 pub struct Keyspace {
     pub(crate) handle: Arc<Handle>,
     pub(crate) inner: Arc<KeyspaceInner>,
+}
+
+/// What a read sees.
+struct Moment {
+    view: Guard<Arc<View>>,
+    /// The newest sequence number that is seen.
+    snapshot: SeqNo,
+    /// The oldest that is: what is below has expired.
+    horizon: SeqNo,
 }
 
 impl Keyspace {
@@ -77,15 +91,33 @@ impl Keyspace {
         Ok(())
     }
 
+    /// What a read sees: the keyspace now, or at a snapshot. The view is loaded first, then the horizon, then the
+    /// visible number: see [`expiry`](crate::db::expiry).
     #[inline]
-    pub(crate) fn lookup(&self, key: &[u8], snapshot: Option<SeqNo>) -> Result<Lookup, ReadError> {
+    fn moment(&self, pin: Option<&SnapshotPin>) -> Moment {
+        let db = &self.handle.inner;
+        let view = self.inner.view.load();
+        match pin {
+            None => {
+                let expired = db.expired(&self.inner);
+                Moment { view, horizon: live_from(expired), snapshot: db.visible() }
+            }
+            Some(pin) => Moment {
+                view: pin.held.view(self.inner.id).map_or(view, Guard::from_inner),
+                horizon: live_from(pin.held.expired(self.inner.id)),
+                snapshot: pin.seq,
+            },
+        }
+    }
+
+    #[inline]
+    pub(crate) fn lookup(&self, key: &[u8], pin: Option<&SnapshotPin>) -> Result<Lookup, ReadError> {
         self.check()?;
         let db = &self.handle.inner;
         let mut cost = ReadCost::default();
-        let view = self.inner.view.load();
-        let snapshot = snapshot.unwrap_or_else(|| db.visible());
+        let Moment { view, horizon, snapshot } = self.moment(pin);
         let operator = self.inner.operators.merge.as_deref();
-        let found = read_get(&view, key, snapshot, db.options.hash_sharing, operator, &mut cost);
+        let found = read_get(&view, key, snapshot, horizon, db.options.hash_sharing, operator, &mut cost);
         db.read_counters.add(&cost);
         found
     }
@@ -93,15 +125,15 @@ impl Keyspace {
     pub(crate) fn lookup_many<K: AsRef<[u8]>>(
         &self,
         keys: &[K],
-        snapshot: Option<SeqNo>,
+        pin: Option<&SnapshotPin>,
     ) -> Result<Vec<Option<Slice>>, ReadError> {
         self.check()?;
         let db = &self.handle.inner;
         let mut cost = ReadCost::default();
-        let view = self.inner.view.load();
-        let snapshot = snapshot.unwrap_or_else(|| db.visible());
+        let Moment { view, horizon, snapshot } = self.moment(pin);
         let operator = self.inner.operators.merge.as_deref();
-        let found = read_multi_get(&view, keys, snapshot, db.options.hash_sharing, operator, &mut cost);
+        let sharing = db.options.hash_sharing;
+        let found = read_multi_get(&view, keys, snapshot, horizon, sharing, operator, &mut cost);
         db.read_counters.add(&cost);
         found
     }
@@ -109,14 +141,14 @@ impl Keyspace {
     pub(crate) fn scan(
         &self,
         bounds: Bounds,
-        snapshot: Option<SeqNo>,
+        at: Option<&SnapshotPin>,
         pin: Option<Arc<dyn Any + Send + Sync>>,
     ) -> Iter {
-        let db = &self.handle.inner;
-        let view = self.inner.view.load_full();
-        let snapshot = snapshot.unwrap_or_else(|| db.visible());
-        let (counters, operator) = (db.read_counters.clone(), self.inner.operators.merge.clone());
-        Iter::new(IterContext { view, snapshot, counters, operator, _pin: pin }, bounds)
+        let Moment { view, horizon, snapshot } = self.moment(at);
+        let (counters, operator) =
+            (self.handle.inner.read_counters.clone(), self.inner.operators.merge.clone());
+        let view = Guard::into_inner(view);
+        Iter::new(IterContext { view, snapshot, horizon, counters, operator, _pin: pin }, bounds)
     }
 
     /// The value of `key`, if it has one. Costs one digest, one question to each filter, and one block where a
@@ -195,10 +227,11 @@ impl Keyspace {
         self.check()?;
         let (db, key) = (&self.handle.inner, key.as_ref());
         let mut recorder = ExplainRecorder::default();
-        let view = self.inner.view.load_full();
+        let Moment { view, horizon, snapshot } = self.moment(None);
         let operator = self.inner.operators.merge.as_deref();
-        let found = read_get(&view, key, db.visible(), db.options.hash_sharing, operator, &mut recorder)?;
-        Ok(recorder.finish(key, &found))
+        let sharing = db.options.hash_sharing;
+        let found = read_get(&view, key, snapshot, horizon, sharing, operator, &mut recorder)?;
+        Ok(recorder.finish(key, &found, horizon))
     }
 
     /// Writes the keyspace's memtables to tables and waits until that is done.

@@ -7,11 +7,12 @@ use std::sync::atomic::Ordering;
 use crate::compaction::plan::{OutputRun, Plan, PlanInput, Reason, Work};
 use crate::compaction::shape::{KeyRange, Shape, TableShape};
 use crate::db::compact::Ended;
+use crate::db::expiry::expired_tables;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::jobs::{CancelToken, CompactOptions};
 use crate::error::AdminError;
 use crate::key::SeqNo;
-use crate::tree::meta::{KeyspaceId, TableId};
+use crate::tree::meta::{KeyspaceId, TableId, TableMeta};
 
 impl DbInner {
     /// Seals the memtables of `keyspaces` and waits until they are tables.
@@ -53,9 +54,10 @@ impl DbInner {
     }
 
     /// A rewrite of one table of the last level that still holds what only a snapshot needed that is gone by
-    /// now. `cleaned` are the numbers that were given to the tables of earlier rewrites (and perhaps to others in
-    /// between): some keep sequence numbers (those of operands that cannot be merged), and rewriting them again would
-    /// go on for ever.
+    /// now. Every rewrite leaves a table whose sequence numbers are all forgotten, so this comes to an end. Where they
+    /// are kept, it leaves one without deletes, and with nothing pinned for snapshots that were gone when it began.
+    /// `cleaned` are the numbers that were given to the tables of earlier rewrites (and perhaps to others in between):
+    /// operands that cannot be merged keep theirs, and rewriting them again would go on for ever.
     fn cleaning(
         &self,
         shape: &Shape,
@@ -65,11 +67,19 @@ impl DbInner {
     ) -> Option<Plan> {
         let oldest = self.live_snapshots().first().copied().unwrap_or(SeqNo::MAX);
         let level = shape.deepest().filter(|&level| level > 0)?;
-        let run = shape.levels[level].runs.first()?;
+        // Only below the oldest run there is nothing.
+        let run = shape.levels[level].runs.last()?;
+        let keep_seq = keyspace.age.keep_seq();
+        let unclean = |meta: &TableMeta| {
+            let deletes = meta.deletes > 0 || meta.range_tombstones > 0;
+            let unpinned = |pin: &(SeqNo, u64)| shape.snapshots.binary_search(&pin.0).is_err();
+            (1..=oldest).contains(&meta.max_seq) && (deletes || !keep_seq)
+                || keep_seq && meta.extra.pinned.iter().any(unpinned)
+        };
         let within = |t: &TableShape| range.is_none_or(|range| range.overlaps_table(t));
         let due = |t: &&TableShape| {
             let was_cleaned = cleaned.iter().any(|numbers| numbers.contains(&t.id()));
-            !t.busy && !was_cleaned && within(t) && (1..=oldest).contains(&t.meta.max_seq)
+            !t.busy && !was_cleaned && within(t) && unclean(&t.meta)
         };
         let table = run.tables.iter().find(due)?;
         Some(Plan {
@@ -134,6 +144,8 @@ impl DbInner {
             }
             let shape = self.shape(&state, keyspace);
             let wanted = keyspace.shaping.load().policy.manual(&shape, range);
+            // What is dropped whole lies anywhere: only with the whole keyspace at hand.
+            let wanted = wanted.or_else(|| range.is_none().then(|| expired_tables(&shape)).flatten());
             let cleaning = wanted.is_none();
             let Some(plan) = wanted.or_else(|| self.cleaning(&shape, keyspace, range, &cleaned)) else {
                 if range.is_none() {

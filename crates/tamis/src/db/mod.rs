@@ -5,6 +5,7 @@ mod checkpoint;
 pub(crate) mod commit;
 mod compact;
 mod counters;
+pub(crate) mod expiry;
 mod flush;
 mod ingest;
 mod inner;
@@ -39,13 +40,14 @@ use crate::tree::meta::DEFAULT_KEYSPACE;
 
 use background::Workers;
 pub use counters::WriteCost;
+use expiry::Age;
 pub use ingest::{IngestOptions, IngestReport, IngestedTable};
 use inner::{DbInner, KeyspaceInner};
 pub use jobs::{CancelToken, CompactOptions, CompactionPause, JobStats};
 pub use keyspace::Keyspace;
 pub use layout::TableStats;
 pub use snapshot::{Snapshot, SnapshotView};
-pub use stats::{KeyspaceStats, LevelStats, RunStats, Stats};
+pub use stats::{KeyspaceStats, LevelStats, RunStats, SnapshotStats, Stats};
 pub use verify::VerifyReport;
 
 /// What all handles of one open database share; the last one to go closes it.
@@ -98,12 +100,13 @@ impl Handle {
             state = db.wait(state);
         }
         let manifest = state.manifest.take();
+        let times = db.unsaved_times(&state.tree.times);
         drop(state);
         db.remove_garbage();
         let poisoned = db.check_poison();
         if let (Some(mut manifest), Ok(()), Ok(())) = (manifest, &closed, &poisoned) {
             closed = manifest
-                .append(&VersionEdit { last_seq: Some(db.visible()), ..VersionEdit::default() })
+                .append(&VersionEdit { times, last_seq: Some(db.visible()), ..VersionEdit::default() })
                 .and_then(|()| manifest.close())
                 .and_then(|()| last.map_or(Ok(()), |log| log.close().map(drop)));
         }
@@ -532,6 +535,7 @@ impl DbInner {
         let edit = VersionEdit {
             create_keyspaces: vec![(id, name.to_owned(), options.to_text())],
             log_floor: vec![(id, state.current_log)],
+            ages: Age::new(&options, None, 0).ages().map(|ages| (id, ages)).into_iter().collect(),
             ..VersionEdit::default()
         };
         self.commit_edit(&mut state, edit, Vec::new(), |_, _, _| unreachable!("no tables change"))?;
@@ -562,6 +566,7 @@ impl DbInner {
     }
 
     fn publish_directory(&self, state: &inner::State) {
+        self.expiry.configure(state.keyspaces.values().map(|keyspace| &**keyspace));
         self.directory.store(Arc::new(state.keyspaces.iter().map(|(id, ks)| (*id, ks.clone())).collect()));
     }
 }

@@ -9,6 +9,7 @@ use arc_swap::ArcSwap;
 
 use crate::cache::BlockCache;
 use crate::db::commit::{LogState, insert, new_memtable};
+use crate::db::expiry::{Age, Expiry};
 use crate::db::inner::{ClosedLog, DbInner, KeyspaceInner, State};
 use crate::db::jobs::Background;
 use crate::db::replay::{Replayed, replay};
@@ -112,7 +113,8 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
     }
     let mut keyspaces: BTreeMap<KeyspaceId, Arc<KeyspaceInner>> = BTreeMap::new();
     for (&id, stored) in &tree.keyspaces {
-        let keyspace = open_keyspace(&*fs, dir, &options, id, stored, &reader_config, &garbage)?;
+        let mut keyspace = open_keyspace(&*fs, dir, &options, id, stored, &reader_config, &garbage)?;
+        keyspace.age = Age::new(&keyspace.options, stored.ages, tree.last_seq);
         keyspaces.insert(id, Arc::new(keyspace));
     }
 
@@ -145,6 +147,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         changed: Condvar::new(),
         closed_logs: Mutex::default(),
         snapshots: Mutex::default(),
+        expiry: Expiry::new(tree.times.clone()),
         visible_seq: AtomicU64::new(tree.last_seq),
         log_bytes: AtomicU64::new(0),
         next_file: AtomicU64::new(tree.next_file.max(largest + 1)),
@@ -173,6 +176,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         options,
     };
     warnings.into_iter().for_each(|warning| inner.warn(warning));
+    inner.expiry.configure(inner.directory.load().values().map(|keyspace| &**keyspace));
     let has_tables = files.iter().any(|(_, kind)| matches!(kind, FileKind::Table(_)));
     recover(&inner, &logs, manifest_end.as_ref(), has_tables)?;
     if !read_only {
@@ -231,6 +235,12 @@ fn check_state(tree: &ManifestState) -> Result<(), &'static str> {
     if tree.keyspaces.values().any(|keyspace| keyspace.log_floor > tree.next_file) {
         // The logs of this session would lie below the floor, and be ignored by the next one.
         return Err("a keyspace has its writes in logs that were never made");
+    }
+    let ages = tree.keyspaces.values().filter_map(|keyspace| keyspace.ages);
+    let newest = tree.times.newest().map_or(0, |sample| sample.seq);
+    if ages.map(|ages| ages.since.max(ages.expired)).chain([newest]).any(|seq| seq > tree.last_seq) {
+        // Writes of this session would be gone before they are made.
+        return Err("it knows the age of writes that were never made");
     }
     check_last_seq(tree.last_seq)
 }
@@ -371,6 +381,8 @@ fn recover(
     })?;
     let last_seq = replayed.last_seq.max(db.visible());
     db.visible_seq.store(last_seq, Ordering::Release);
+    // What the logs held was written before this moment; that is all that is known.
+    db.note_time();
     if db.read_only {
         // What was read belongs to what is shown: `verify` reads it again, `stats` counts it.
         for &id in logs {

@@ -76,6 +76,7 @@ impl DbInner {
         } else {
             keyspace.shaping.store(next);
             self.update_pressure(&state, keyspace);
+            self.hold_for_snapshots(keyspace);
         }
         drop(state);
         self.changed.notify_all();
@@ -95,6 +96,7 @@ impl DbInner {
             log::info!("keyspace {}: {} from now on", keyspace.name, next.policy.name());
             keyspace.shaping.store(next);
             self.update_pressure(state, keyspace);
+            self.hold_for_snapshots(keyspace);
         }
     }
 }

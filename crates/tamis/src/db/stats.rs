@@ -1,5 +1,7 @@
 //! What an open database tells about itself.
 
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::db::counters::WriteCost;
@@ -7,6 +9,7 @@ use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::jobs::JobStats;
 use crate::key::KeyEnd;
 use crate::read::ReadCost;
+use crate::tree::meta::{KeyspaceId, TableId};
 use crate::tree::open_table::TableFilter;
 use crate::tree::version::Version;
 
@@ -33,8 +36,10 @@ pub struct Stats {
     pub filter_bytes: u64,
     /// All indexes in memory.
     pub index_bytes: u64,
-    /// Live snapshots.
+    /// Live snapshots; those taken of one and the same state count once.
     pub snapshots: usize,
+    /// Each of them, oldest first.
+    pub snapshots_live: Vec<SnapshotStats>,
     /// The oldest live snapshot's sequence number.
     pub oldest_snapshot: Option<u64>,
     /// The newest sequence number that readers see.
@@ -45,6 +50,22 @@ pub struct Stats {
     pub jobs: Vec<JobStats>,
     /// What was noticed at opening and since, in words.
     pub warnings: Vec<String>,
+}
+
+/// The live snapshots of one state of the database.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SnapshotStats {
+    /// The sequence number up to which they see writes.
+    pub seq: u64,
+    /// Seconds since the first of them was taken.
+    pub age_seconds: u64,
+    /// How many they are: calls of [`Db::snapshot`](crate::Db::snapshot), clones not counted.
+    pub handles: usize,
+    /// What they keep on disk: versions of keys in tables, in bytes before compression, as far as compactions since
+    /// came across them, and `pinned_table_bytes`.
+    pub pinned_bytes: u64,
+    /// Bytes of whole tables that were dropped or replaced since, in keyspaces whose policy drops data.
+    pub pinned_table_bytes: u64,
 }
 
 /// One keyspace.
@@ -76,6 +97,11 @@ pub struct KeyspaceStats {
     pub table_bytes: u64,
     /// Bytes of all keys and values on disk before compression.
     pub raw_bytes: u64,
+    /// Bytes of keys and values among them that compactions kept for snapshots which are gone: rewriting the tables
+    /// would free up to that much. More if another snapshot happens to need some of them too.
+    pub reclaimable_bytes: u64,
+    /// Everything up to this write has outlived the keyspace's time to live; 0: nothing.
+    pub expired_seq: u64,
     /// Bytes of the filters in memory.
     pub filter_bytes: u64,
     /// Bytes of the indexes in memory.
@@ -127,7 +153,7 @@ impl Stats {
         let state = db.state();
         let keyspaces: Vec<_> =
             state.keyspaces.values().map(|keyspace| KeyspaceStats::of(db, &state, keyspace)).collect();
-        let snapshots = db.live_snapshots();
+        let snapshots = snapshot_stats(db, &state);
         let sum = |f: fn(&KeyspaceStats) -> u64| keyspaces.iter().map(f).sum();
         Stats {
             read: db.read_counters.read(),
@@ -141,7 +167,8 @@ impl Stats {
             filter_bytes: sum(|k| k.filter_bytes),
             index_bytes: sum(|k| k.index_bytes),
             snapshots: snapshots.len(),
-            oldest_snapshot: snapshots.first().copied(),
+            oldest_snapshot: snapshots.first().map(|snapshot| snapshot.seq),
+            snapshots_live: snapshots,
             visible_seq: db.visible_seq.load(Ordering::Acquire),
             poisoned: db.poison.get().cloned(),
             jobs: JobStats::all(db, &state),
@@ -149,6 +176,39 @@ impl Stats {
             keyspaces,
         }
     }
+}
+
+/// The live snapshots, oldest first.
+fn snapshot_stats(db: &DbInner, state: &State) -> Vec<SnapshotStats> {
+    let now = db.now();
+    let versions: HashMap<KeyspaceId, Arc<Version>> =
+        state.keyspaces.iter().map(|(id, keyspace)| (*id, keyspace.view.load().version.clone())).collect();
+    let tables = |id: &KeyspaceId| versions.get(id).map_or(&[][..], |version| &version.tables[..]);
+    let pins = versions.keys().flat_map(tables).flat_map(|table| &table.meta.extra.pinned);
+    let mut pinned = BTreeMap::new();
+    pins.for_each(|(seq, bytes)| *pinned.entry(*seq).or_insert(0) += bytes);
+    let live = db.snapshots.lock().expect("snapshots");
+    live.iter()
+        .map(|(&seq, handles)| {
+            // Several may hold on to the same tables.
+            let mut dropped = BTreeMap::new();
+            for (id, view) in
+                handles.iter().filter_map(|held| held.views()).flat_map(|views| (*views).clone())
+            {
+                let current: HashSet<TableId> = tables(&id).iter().map(|table| table.meta.id).collect();
+                let old = view.version.tables.iter().filter(|table| !current.contains(&table.meta.id));
+                dropped.extend(old.map(|table| (table.meta.id, table.meta.file_bytes)));
+            }
+            let pinned_table_bytes = dropped.values().sum();
+            SnapshotStats {
+                seq,
+                age_seconds: handles.iter().map(|held| now.saturating_sub(held.taken)).max().unwrap_or(0),
+                handles: handles.len(),
+                pinned_bytes: pinned_table_bytes + pinned.get(&seq).copied().unwrap_or(0),
+                pinned_table_bytes,
+            }
+        })
+        .collect()
 }
 
 impl KeyspaceStats {
@@ -188,6 +248,12 @@ impl KeyspaceStats {
             range_tombstones: sum(|t| t.meta.range_tombstones),
             table_bytes: version.table_bytes(),
             raw_bytes: sum(|t| t.meta.raw_bytes),
+            reclaimable_bytes: {
+                let live = db.live_snapshots();
+                let pins = version.tables.iter().flat_map(|table| &table.meta.extra.pinned);
+                pins.filter(|pin| live.binary_search(&pin.0).is_err()).map(|pin| pin.1).sum()
+            },
+            expired_seq: db.expired(keyspace),
             filter_bytes,
             index_bytes: sum(|t| t.table.memory_bytes() as u64),
             filter_bits_per_key: if entries == 0 { 0.0 } else { filter_bytes as f64 * 8.0 / entries as f64 },

@@ -179,19 +179,21 @@ impl Recorder for ReadCost {
     }
 }
 
-/// What `snapshot` sees of `key` in `view`. Allocates nothing unless more than eight runs of one step hold candidates,
-/// or operands have to be merged.
+/// What `snapshot` sees of `key` in `view`. What is below `horizon` has expired: it is as if a range tombstone of that
+/// number covered all keys. Allocates nothing unless more than eight runs of one step hold candidates, or operands have
+/// to be merged.
 pub(crate) fn get<R: Recorder>(
     view: &View,
     key: &[u8],
     snapshot: SeqNo,
+    horizon: SeqNo,
     sharing: bool,
     operator: Option<&dyn MergeOperator>,
     recorder: &mut R,
 ) -> Result<Lookup, ReadError> {
     recorder.cost().gets += 1;
     let mut probe = Probe::new(key, sharing, recorder.cost());
-    let cover = view.cover(key, snapshot);
+    let cover = view.cover(key, snapshot).max(horizon);
     let mut findings = Findings::new(operator);
     for (i, slot) in view.memtables().enumerate() {
         if let Some(found) = search_memtable(slot, i == 0, &mut probe, snapshot, cover, recorder)

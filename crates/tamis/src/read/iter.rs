@@ -48,6 +48,8 @@ impl Bounds {
 pub(crate) struct IterContext {
     pub(crate) view: Arc<View>,
     pub(crate) snapshot: SeqNo,
+    /// What is below has expired.
+    pub(crate) horizon: SeqNo,
     pub(crate) counters: Arc<ReadCounters>,
     /// What makes values of operands.
     pub(crate) operator: Option<Arc<dyn MergeOperator>>,
@@ -183,6 +185,7 @@ impl Iter {
             }
             // The newest visible version of a key not given yet.
             let cover = self.tombstones.as_ref().map_or(0, |t| t.cover(key, self.context.snapshot));
+            let cover = cover.max(self.context.horizon);
             if cursor.kind() == Kind::Merge && cover <= seq {
                 // An error on the way leaves the key to the back.
                 let coming = &mut self.front.coming;

@@ -25,11 +25,12 @@ struct Open<'k, 'o> {
     findings: Findings<'o>,
 }
 
-/// The values of `keys` that `snapshot` sees in `view`, in the order of the keys.
+/// The values of `keys` that `snapshot` sees in `view`, in the order of the keys; what is below `horizon` has expired.
 pub(crate) fn multi_get<K: AsRef<[u8]>>(
     view: &View,
     keys: &[K],
     snapshot: SeqNo,
+    horizon: SeqNo,
     sharing: bool,
     operator: Option<&dyn MergeOperator>,
     cost: &mut ReadCost,
@@ -37,13 +38,13 @@ pub(crate) fn multi_get<K: AsRef<[u8]>>(
     let mut values = vec![None; keys.len()];
     if !sharing {
         for (key, value) in keys.iter().zip(&mut values) {
-            *value = get(view, key.as_ref(), snapshot, sharing, operator, cost)?.value();
+            *value = get(view, key.as_ref(), snapshot, horizon, sharing, operator, cost)?.value();
         }
         return Ok(values);
     }
     for first in (0..keys.len()).step_by(BATCH) {
         let batch = &keys[first..keys.len().min(first + BATCH)];
-        look_up(view, batch, snapshot, operator, &mut values[first..], cost)?;
+        look_up(view, batch, snapshot, horizon, operator, &mut values[first..], cost)?;
     }
     Ok(values)
 }
@@ -52,6 +53,7 @@ fn look_up<K: AsRef<[u8]>>(
     view: &View,
     keys: &[K],
     snapshot: SeqNo,
+    horizon: SeqNo,
     operator: Option<&dyn MergeOperator>,
     values: &mut [Option<Slice>],
     cost: &mut ReadCost,
@@ -61,7 +63,7 @@ fn look_up<K: AsRef<[u8]>>(
     for (place, key) in keys.iter().enumerate() {
         let key = key.as_ref();
         let mut probe = Probe::new(key, true, cost);
-        let cover = view.cover(key, snapshot);
+        let cover = view.cover(key, snapshot).max(horizon);
         let mut findings = Findings::new(operator);
         let mut answer = None;
         for (i, slot) in view.memtables().enumerate() {

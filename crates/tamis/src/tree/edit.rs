@@ -11,6 +11,7 @@ use crate::codec::{Decoder, Encode};
 use crate::key::{KeyBytes, KeyEnd, MAX_KEY_BYTES, MAX_SEQNO, SeqNo};
 use crate::tree::epochs::{Epoch, EpochMap, EpochSegment};
 use crate::tree::meta::{KeyspaceId, LogId, RunId, TableExtra, TableId, TableMeta};
+use crate::tree::times::{self, Sample};
 use crate::wal::DecodeError;
 
 /// The deepest level that an edit may name.
@@ -49,6 +50,20 @@ pub(crate) struct VersionEdit {
     pub(crate) added: Vec<(KeyspaceId, u32, RunId, TableMeta)>,
     /// Tables that a keyspace has no longer.
     pub(crate) removed: Vec<(KeyspaceId, TableId)>,
+    /// By when writes were made: samples newer than those of earlier edits, ascending.
+    pub(crate) times: Vec<Sample>,
+    /// Keyspaces whose entries expire, or did once.
+    pub(crate) ages: Vec<(KeyspaceId, Ages)>,
+}
+
+/// What is known of the ages of a keyspace's entries. A keyspace that has had a time to live once has this for good.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ages {
+    /// Up to this write, entries may have lost their sequence numbers, and with them their age.
+    pub(crate) since: SeqNo,
+    /// Everything up to this write has expired, and parts of it may be gone: nobody may see the rest again, whatever
+    /// becomes of the clock or of the time to live. 0: nothing.
+    pub(crate) expired: SeqNo,
 }
 
 mod tag {
@@ -65,6 +80,10 @@ mod tag {
     pub(super) const REMOVE_TABLE: u64 = 22;
     /// Odd: who does not know it finds the epochs in use in the tables.
     pub(super) const KEYSPACE_EPOCH: u64 = 25;
+    /// Odd: who does not know it takes entries for younger than they are.
+    pub(super) const TIMES: u64 = 27;
+    /// Even: who does not know it would show entries again that newer ones, gone by now, had replaced.
+    pub(super) const AGES: u64 = 28;
 }
 
 mod table_tag {
@@ -138,11 +157,22 @@ impl VersionEdit {
         for keyspace in &self.drop_keyspaces {
             out.put(tag::DROP_KEYSPACE, |f| f.put_varint((*keyspace).into()));
         }
+        if !self.times.is_empty() {
+            out.put(tag::TIMES, |f| times::encode(&self.times, f));
+        }
+        for (keyspace, ages) in &self.ages {
+            out.put(tag::AGES, |f| {
+                f.put_varint((*keyspace).into());
+                f.put_varint(ages.since);
+                f.put_varint(ages.expired);
+            });
+        }
     }
 
     /// Reads an edit that takes all of `bytes`.
     pub(crate) fn decode(bytes: &[u8]) -> Result<VersionEdit, DecodeError> {
         let mut edit = VersionEdit::default();
+        let mut samples = None;
         let mut rest = Decoder::new(bytes);
         while let Some((tag, bytes)) = next_field(&mut rest)? {
             let mut f = Decoder::new(bytes);
@@ -168,6 +198,11 @@ impl VersionEdit {
                 }
                 tag::REMOVE_TABLE => edit.removed.push((keyspace(&mut f)?, number(&mut f)?)),
                 tag::KEYSPACE_EPOCH => edit.next_epochs.push((keyspace(&mut f)?, counter(&mut f)?)),
+                tag::TIMES => once(&mut samples, times::decode(&mut f)?)?,
+                tag::AGES => {
+                    let keyspace = keyspace(&mut f)?;
+                    edit.ages.push((keyspace, Ages { since: seqno(&mut f)?, expired: seqno(&mut f)? }));
+                }
                 _ => {
                     skip_unknown(tag)?;
                     continue;
@@ -177,6 +212,7 @@ impl VersionEdit {
                 return Err(DecodeError("a field is longer than what it holds"));
             }
         }
+        edit.times = samples.unwrap_or_default();
         Ok(edit)
     }
 }
@@ -474,6 +510,8 @@ pub(crate) mod tests {
             prop::collection::vec((any::<u32>(), "\\PC{0,8}"), 0..3),
             prop::collection::vec((any::<u32>(), 0..NUMBER_LIMIT), 0..3),
             prop::collection::vec(any::<u32>(), 0..3),
+            prop::collection::vec((any::<u32>(), 0..=MAX_SEQNO, 0..=MAX_SEQNO), 0..3),
+            prop::collection::vec((1..1u64 << 50, 1..MAX_SEQNO / 4), 0..4),
         );
         let added = prop::collection::vec((any::<u32>(), 0..=MAX_LEVEL, 0..NUMBER_LIMIT, a_table()), 0..4);
         let removed = prop::collection::vec((any::<u32>(), 0..NUMBER_LIMIT), 0..4);
@@ -488,6 +526,15 @@ pub(crate) mod tests {
             set_options: keyspaces.1,
             log_floor: keyspaces.2,
             drop_keyspaces: keyspaces.3,
+            ages: keyspaces.4.iter().map(|&(id, since, expired)| (id, Ages { since, expired })).collect(),
+            times: keyspaces
+                .5
+                .iter()
+                .scan(Sample { time: 0, seq: 0 }, |at, &(time, seq)| {
+                    *at = Sample { time: at.time + time, seq: at.seq + seq };
+                    Some(*at)
+                })
+                .collect(),
             added,
             removed,
         })
@@ -542,6 +589,12 @@ pub(crate) mod tests {
         assert!(refused(with(|m| m.max_seq = MAX_SEQNO + 1)));
         assert!(refused(with(|m| m.id = NUMBER_LIMIT)));
         assert!(refused(VersionEdit { last_seq: Some(u64::MAX), ..Default::default() }));
+        let ages =
+            |since, expired| VersionEdit { ages: vec![(0, Ages { since, expired })], ..Default::default() };
+        assert!(!refused(ages(MAX_SEQNO, 0)));
+        assert!(refused(ages(MAX_SEQNO + 1, 0)) && refused(ages(0, MAX_SEQNO + 1)));
+        let times = VersionEdit { times: vec![Sample { time: 7, seq: 7 }], ..Default::default() };
+        assert!(VersionEdit::decode(&encoded(&times).repeat(2)).is_err(), "samples in two fields");
         let mut twice = encoded(&VersionEdit { next_file: Some(1), ..Default::default() });
         twice.extend_from_within(..);
         assert!(VersionEdit::decode(&twice).is_err());

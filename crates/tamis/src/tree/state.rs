@@ -10,9 +10,10 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::key::SeqNo;
-use crate::tree::edit::{MAX_LEVEL, NUMBER_LIMIT, VersionEdit};
+use crate::tree::edit::{Ages, MAX_LEVEL, NUMBER_LIMIT, VersionEdit};
 use crate::tree::epochs::Epoch;
 use crate::tree::meta::{DEFAULT_KEYSPACE, KeyspaceId, LogId, RunId, TableId, TableMeta};
+use crate::tree::times::SeqTimes;
 
 /// One keyspace as the manifest records it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -27,6 +28,8 @@ pub(crate) struct KeyspaceState {
     pub(crate) next_epoch: Epoch,
     /// The tables by level and run, within a run ordered by key.
     pub(crate) runs: BTreeMap<(u32, RunId), Vec<TableMeta>>,
+    /// What is known of its entries' ages, if it has had a time to live.
+    pub(crate) ages: Option<Ages>,
 }
 
 impl KeyspaceState {
@@ -49,6 +52,8 @@ pub(crate) struct ManifestState {
     pub(crate) next_keyspace: KeyspaceId,
     /// The keyspaces by number.
     pub(crate) keyspaces: BTreeMap<KeyspaceId, KeyspaceState>,
+    /// By when writes were made.
+    pub(crate) times: SeqTimes,
     /// Where each table is.
     places: HashMap<TableId, (KeyspaceId, u32, RunId)>,
 }
@@ -125,9 +130,15 @@ impl ManifestState {
         for (keyspace, level, run, table) in &edit.added {
             self.add_table(*keyspace, *level, *run, table)?;
         }
+        for (id, ages) in &edit.ages {
+            let known = self.keyspace(*id)?.ages.get_or_insert_default();
+            raise(&mut known.since, Some(ages.since));
+            raise(&mut known.expired, Some(ages.expired));
+        }
         for id in &edit.drop_keyspaces {
             self.drop_keyspace(*id)?;
         }
+        edit.times.iter().for_each(|&sample| self.times.note(sample, 1, u64::MAX));
         raise(&mut self.next_file, edit.next_file);
         raise(&mut self.last_seq, edit.last_seq);
         raise(&mut self.next_run, edit.next_run);
@@ -142,12 +153,14 @@ impl ManifestState {
             last_seq: Some(self.last_seq),
             next_run: Some(self.next_run),
             next_keyspace: Some(self.next_keyspace),
+            times: self.times.samples().to_vec(),
             ..Default::default()
         };
         for (&id, keyspace) in &self.keyspaces {
             edit.create_keyspaces.push((id, keyspace.name.clone(), keyspace.options.clone()));
             edit.log_floor.push((id, keyspace.log_floor));
             edit.next_epochs.push((id, keyspace.next_epoch));
+            edit.ages.extend(keyspace.ages.map(|ages| (id, ages)));
             for (&(level, run), tables) in &keyspace.runs {
                 edit.added.extend(tables.iter().map(|table| (id, level, run, table.clone())));
             }
@@ -244,6 +257,7 @@ mod tests {
     use super::*;
     use crate::key::KeyEnd;
     use crate::tree::edit::tests::table;
+    use crate::tree::times::Sample;
 
     fn state() -> ManifestState {
         let mut state = ManifestState::new("default", "a = 1");
@@ -355,8 +369,29 @@ mod tests {
     }
 
     #[test]
+    fn ages_and_times_never_go_back() {
+        let mut state = state();
+        let sample = |time, seq| Sample { time, seq };
+        let ages = |since, expired| vec![(1, Ages { since, expired })];
+        let apply = |state: &mut ManifestState, ages, times| {
+            state.apply(&VersionEdit { ages, times, ..Default::default() }).unwrap();
+        };
+        apply(&mut state, ages(5, 9), vec![sample(100, 9), sample(110, 12)]);
+        apply(&mut state, ages(3, 7), vec![sample(90, 20)]);
+        assert_eq!(state.keyspaces[&1].ages, Some(Ages { since: 5, expired: 9 }));
+        assert_eq!(state.keyspaces[&0].ages, None);
+        assert_eq!(state.times.samples(), [sample(100, 9), sample(110, 20)]);
+        assert!(
+            refusal(VersionEdit { ages: vec![(7, Ages::default())], ..Default::default() }).contains("7")
+        );
+    }
+
+    #[test]
     fn a_snapshot_rebuilds_the_state() {
-        let state = state();
+        let mut state = state();
+        let times = (1..500).map(|i| Sample { time: i * i, seq: i }).collect();
+        let ages = vec![(0, Ages { since: 5, expired: 9 })];
+        state.apply(&VersionEdit { ages, times, ..Default::default() }).unwrap();
         let mut bytes = Vec::new();
         state.snapshot().encode(&mut bytes);
         let mut rebuilt = ManifestState::default();

@@ -59,8 +59,9 @@ pub(crate) struct Rules<'a> {
     pub(crate) operator: Option<&'a dyn MergeOperator>,
     /// Decides about values.
     pub(crate) filter: Option<&'a dyn CompactionFilter>,
-    /// Keys whose newest version has this number or a smaller one are deleted. If there is a horizon, numbers tell ages
-    /// and are never forgotten; those that were forgotten before (0) tell nothing, and expire by no number.
+    /// The horizon: everything up to this write has expired (0: nothing), and readers of now and later do not see it,
+    /// here or anywhere else. So it is dropped without a trace unless a live snapshot sees it. If there is a horizon,
+    /// numbers tell ages and are never forgotten.
     pub(crate) expired: Option<SeqNo>,
 }
 
@@ -235,14 +236,11 @@ impl<'a> Versions<'a> {
             (self.decided, self.given) = (false, false);
         }
         let newest = !std::mem::replace(&mut self.begun, true);
-        if self.decided || self.cover > seq {
+        if self.decided || self.cover > seq || (self.has_expired(seq) && self.seen_by_nobody()) {
             self.decided = true;
             return Ok(());
         }
-        let is_old = self.rules.expired.is_some_and(|horizon| (1..=horizon).contains(&seq));
-        let expires = newest && is_old && self.seen_by_nobody();
         match kind {
-            _ if expires => self.last_word(key, (seq, Kind::Delete, &[]), newest, keep),
             Kind::Merge => self.operand(key, seq, value, newest, keep),
             kind => {
                 if !self.waiting.operands.is_empty() {
@@ -273,6 +271,12 @@ impl<'a> Versions<'a> {
         self.stripe == self.around.snapshots.len()
     }
 
+    /// Whether readers of now do not see a version for its age.
+    #[inline]
+    fn has_expired(&self, seq: SeqNo) -> bool {
+        self.rules.expired.is_some_and(|horizon| horizon > 0 && seq <= horizon)
+    }
+
     /// Operands wait, and a version comes that need not belong to their stripe: what does it tell of their base?
     #[cold]
     fn meet(
@@ -283,7 +287,8 @@ impl<'a> Versions<'a> {
         stripe: usize,
         keep: &mut Keep<'_>,
     ) -> Result<(), StorageError> {
-        if self.cover > seq || (stripe != self.stripe && kind == Kind::Delete) {
+        let expired = stripe == self.stripe && self.has_expired(seq) && self.seen_by_nobody();
+        if self.cover > seq || expired || (stripe != self.stripe && kind == Kind::Delete) {
             self.settle(key, Base::Nothing, keep)
         } else if stripe != self.stripe {
             self.settle(key, Base::Unknown, keep)
