@@ -93,7 +93,7 @@ fn the_shape_is_the_number_of_flushes_in_the_radix_of_the_levels() {
 }
 
 #[test]
-fn keys_of_every_number_of_runs_differ_in_nothing_but_the_shape() {
+fn the_shape_depends_neither_on_keys_nor_on_how_jobs_overlap() {
     // The same number of flushes gives the same runs by level, whatever is in them and however jobs overlap, as
     // long as no run is empty.
     for way in ways().into_iter().filter(|way| way.deterministic) {

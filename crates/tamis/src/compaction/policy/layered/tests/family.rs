@@ -122,6 +122,16 @@ proptest! {
         sim.settle();
         sim.check_reads();
         check_promise(&sim);
+        let range = KeyRange {
+            smallest: 700u16.to_be_bytes()[..].into(),
+            largest: KeyEnd::Excluded(900u16.to_be_bytes()[..].into()),
+        };
+        manual_to_the_end(&mut sim, Some(&range));
+        sim.check_reads();
+        let shape = sim.shape();
+        let runs = shape.levels.iter().flat_map(|level| &level.runs);
+        let concerned = runs.filter(|run| run.tables.iter().any(|table| range.overlaps_table(table))).count();
+        prop_assert!(concerned <= 1, "{} runs lie in a range that was compacted", concerned);
         manual_to_the_end(&mut sim, None);
         sim.check_reads();
         let runs: usize = sim.levels.iter().map(Vec::len).sum();
