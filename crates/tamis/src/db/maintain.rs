@@ -119,7 +119,11 @@ impl DbInner {
                 continue;
             }
             let shape = self.shape(&state, keyspace);
-            let next = keyspace.shaping.load().policy.manual(&shape, range);
+            let shaping = keyspace.shaping.load_full();
+            let next = shaping.policy.manual(&shape, range).or_else(|| {
+                // A policy makes no plan that does not fit; with room enough it says what it would have been.
+                shaping.policy.manual(&Shape { room: None, ..shape.clone() }, range)
+            });
             let Some(plan) = next.or_else(|| self.cleaning(&shape, keyspace, range)) else {
                 if range.is_none() {
                     // All is in the last level: no round is under way.
