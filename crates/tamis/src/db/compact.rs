@@ -98,12 +98,14 @@ impl DbInner {
         let expired = (!shaping.options.deterministic && !shaping.policy.drops_data())
             .then(|| expired_tables(&shape))
             .flatten();
-        match expired.or_else(|| shaping.policy.plan(&shape)).or_else(rewrite) {
-            None => Due::Nothing,
-            Some(plan) => match self.lack_of_room(keyspace, &plan, shape.room) {
-                None => Due::Plan(plan),
-                Some((needed, free)) => Due::NoRoom(needed, free),
-            },
+        let Some(plan) = expired.or_else(|| shaping.policy.plan(&shape)).or_else(rewrite) else {
+            // The policy itself may have seen that there is no room.
+            let needed = shaping.policy.needs(&shape).zip(shape.room);
+            return needed.map_or(Due::Nothing, |(needed, free)| Due::NoRoom(needed, free));
+        };
+        match self.lack_of_room(keyspace, &plan, shape.room) {
+            None => Due::Plan(plan),
+            Some((needed, free)) => Due::NoRoom(needed, free),
         }
     }
 

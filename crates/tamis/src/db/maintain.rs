@@ -143,7 +143,11 @@ impl DbInner {
                 continue;
             }
             let shape = self.shape(&state, keyspace);
-            let wanted = keyspace.shaping.load().policy.manual(&shape, range);
+            let shaping = keyspace.shaping.load_full();
+            let wanted = shaping.policy.manual(&shape, range).or_else(|| {
+                // A policy makes no plan that does not fit; with room enough it says what it would have been.
+                shaping.policy.manual(&Shape { room: None, ..shape.clone() }, range)
+            });
             // What is dropped whole lies anywhere: only with the whole keyspace at hand.
             let wanted = wanted.or_else(|| range.is_none().then(|| expired_tables(&shape)).flatten());
             let cleaning = wanted.is_none();
