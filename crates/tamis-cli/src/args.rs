@@ -48,8 +48,9 @@ pub(crate) enum Command {
     Dump(dump::DumpArgs),
     Verify(verify::VerifyArgs),
     Checkpoint(checkpoint::CheckpointArgs),
+    Compact(compact::CompactArgs),
     Options(options::OptionsArgs),
-    Bench(bench::BenchArgs),
+    Bench(Box<bench::BenchArgs>),
     Stress(stress::StressArgs),
     #[command(hide = true)]
     StressChild(stress::child::ChildArgs),

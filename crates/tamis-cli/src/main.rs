@@ -58,8 +58,9 @@ fn dispatch(cli: Cli, out: &mut Out) -> Result<Outcome, Failure> {
         Some(Command::Dump(args)) => dump::run(args, out),
         Some(Command::Verify(args)) => verify::run(args, out),
         Some(Command::Checkpoint(args)) => checkpoint::run(args),
+        Some(Command::Compact(args)) => compact::run(args, out),
         Some(Command::Options(args)) => options::run(args, out),
-        Some(Command::Bench(args)) => bench::run(args, out),
+        Some(Command::Bench(args)) => bench::run(*args, out),
         Some(Command::Stress(args)) => stress::run(args, out),
         Some(Command::StressChild(args)) => stress::child::run(args, out),
     }

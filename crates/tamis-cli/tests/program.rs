@@ -253,6 +253,56 @@ fn bench_prints_a_measurement_for_each_workload() {
 }
 
 #[test]
+fn compact_leaves_one_run_and_shows_it() {
+    let place = Place::new();
+    for i in 0..4 {
+        place.run("put", &[&format!("key{i}"), "v", "-o", "keyspace.auto_compaction=false"]).ok();
+    }
+    let before = place.run("stats", &["--json"]).ok();
+    let runs = |text: &str| serde_json::from_str::<Value>(text).unwrap()["keyspaces"][0]["runs"].as_u64();
+    assert!(runs(&before) > Some(1), "{before}");
+    let shown = place.run("compact", &[]).ok();
+    assert!(shown.contains("█") && shown.contains("flushes up to 4"), "{shown}");
+    assert_eq!(runs(&place.run("stats", &["--json"]).ok()), Some(1));
+    let changed = place.run("compact", &["--due", "-o", "keyspace.compaction=tiering"]).ok();
+    assert!(changed.contains("tiering"), "{changed}");
+    place.run("compact", &["--keyspace", "nope"]).fails(2, "nope");
+    place.run("compact", &["-o", "keyspace.compaction=sideways"]).fails(2, "lazy-leveling");
+    place
+        .run("compact", &["-o", "keyspace.compaction=tiering", "-o", "keyspace.merge=partial"])
+        .fails(2, "full");
+}
+
+#[test]
+fn bench_compares_shapes_in_one_table() {
+    let small = ["--keys", "3000", "--ops", "300", "--memtable", "32KiB", "-o", "keyspace.table_bytes=32KiB"];
+    let bench = |more: &[&str]| {
+        let mut command = tamis();
+        command.arg("bench").args(small).args(more);
+        run(command, b"")
+    };
+    let args = [
+        "--compaction",
+        "leveling,tiering,lazy-leveling",
+        "--merge",
+        "full,partitioned",
+        "--size-ratio",
+        "2,4",
+    ];
+    let rows = bench(&[&args[..], &["--json"]].concat()).ok();
+    assert_eq!(rows.lines().count(), (2 + 1 + 2) * 2, "tiering has one way to merge: {rows}");
+    let table = bench(&args[..4]).ok();
+    assert!(table.contains("amplif.") && table.contains("lazy-leveling"), "{table}");
+    let one =
+        bench(&["--compaction", "tiering", "--size-ratio", "3", "--json", "--workload", "get-empty"]).ok();
+    let one: Value = serde_json::from_str(one.lines().next().unwrap()).unwrap();
+    assert_eq!((one["compaction"].as_str(), one["size_ratio"].as_str()), (Some("tiering"), Some("3")));
+    bench(&["--compaction", "sideways"]).fails(2, "lazy-leveling");
+    bench(&["--size-ratio", "1"]).fails(2, "1");
+    bench(&["--compaction", "leveling,tiering", "--unsettled"]).fails(2, "--unsettled");
+}
+
+#[test]
 fn bench_takes_its_keys_from_a_file() {
     let place = Place::new();
     let file = place.path("words");

@@ -105,6 +105,12 @@ pub enum OptionsError {
         /// What it takes: type, unit and range.
         expected: String,
     },
+    /// An option that holds from opening on.
+    #[error("option `{name}` cannot be changed while the keyspace is open; open it with the new value")]
+    Fixed {
+        /// The option's name.
+        name: String,
+    },
 }
 
 /// Why a database could not be opened.
@@ -253,6 +259,21 @@ pub enum AdminError {
     TargetExists {
         /// The directory.
         path: PathBuf,
+    },
+    /// It was cancelled; nothing has changed, or only some of it is done.
+    #[error("the compaction was cancelled")]
+    Cancelled,
+    /// A compaction that might not fit on the device.
+    #[error(
+        "compaction of keyspace `{keyspace}` may need {needed} bytes, and {free} are free; make room and try again"
+    )]
+    NoRoom {
+        /// The keyspace's name.
+        keyspace: String,
+        /// Bytes that it may need at most.
+        needed: u64,
+        /// Bytes that are free, without what others were promised.
+        free: u64,
     },
     /// Options out of their range.
     #[error(transparent)]

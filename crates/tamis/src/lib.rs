@@ -56,8 +56,8 @@ mod wal;
 pub use batch::WriteBatch;
 pub use clock::{Clock, ManualClock};
 pub use db::{
-    Db, Keyspace, KeyspaceStats, LevelStats, RunStats, Snapshot, SnapshotView, Stats, VerifyReport,
-    WriteCost, inspect,
+    CancelToken, CompactOptions, CompactionPause, Db, JobStats, Keyspace, KeyspaceStats, LevelStats,
+    RunStats, Snapshot, SnapshotView, Stats, TableStats, VerifyReport, WriteCost, inspect,
 };
 pub use error::{
     AdminError, Corruption, Error, IoFailure, OpenError, OptionsError, ReadError, StorageError, WriteError,

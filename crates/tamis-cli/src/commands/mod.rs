@@ -2,6 +2,7 @@
 
 pub(crate) mod bench;
 pub(crate) mod checkpoint;
+pub(crate) mod compact;
 pub(crate) mod del;
 pub(crate) mod demo;
 pub(crate) mod dump;

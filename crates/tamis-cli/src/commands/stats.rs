@@ -1,10 +1,12 @@
 //! `tamis stats`: the shape of the tree and what it takes.
 
+mod map;
+
 use std::fmt::Write as _;
 use std::io::Write;
 
 use clap::Args;
-use tamis::{KeyspaceStats, LevelStats, Stats};
+use tamis::{Keyspace, KeyspaceStats, LevelStats, Stats};
 use tamis_bench::measure::{ratio, write_amplification};
 use tamis_bench::report::{Align, Table, bytes, grouped, mean};
 
@@ -40,16 +42,20 @@ pub(crate) fn run(args: StatsArgs, out: &mut Out) -> Result<Outcome, Failure> {
         writeln!(out, "{object}")?;
     } else {
         writeln!(out, "database        {}", db.path().display())?;
-        out.write_all(page(&stats, args.runs).as_bytes())?;
+        let mut pictures = Vec::new();
+        for keyspace in &stats.keyspaces {
+            pictures.push(map::map(&db.keyspace(&keyspace.name)?.tables()));
+        }
+        out.write_all(page(&stats, &pictures, args.runs).as_bytes())?;
     }
     Ok(Outcome::Done)
 }
 
-/// The statistics as text for people.
-pub(crate) fn page(stats: &Stats, runs: bool) -> String {
+/// The statistics as text for people; `pictures` are those of the keyspaces' trees.
+pub(crate) fn page(stats: &Stats, pictures: &[String], runs: bool) -> String {
     let mut page = String::new();
-    for keyspace in &stats.keyspaces {
-        keyspace_page(&mut page, keyspace, runs);
+    for (i, keyspace) in stats.keyspaces.iter().enumerate() {
+        keyspace_page(&mut page, keyspace, pictures.get(i).map_or("", String::as_str), runs);
     }
     let mut line = |name: &str, text: String| {
         // Writing to a string cannot fail.
@@ -98,10 +104,20 @@ pub(crate) fn page(stats: &Stats, runs: bool) -> String {
     page
 }
 
-fn keyspace_page(page: &mut String, tree: &KeyspaceStats, runs: bool) {
-    let _ = writeln!(page, "keyspace        {}\n", tree.name);
+/// The levels and the picture of one keyspace's tree.
+pub(crate) fn shape(keyspace: &Keyspace) -> String {
+    let tree = keyspace.stats();
+    let picture = map::map(&keyspace.tables());
+    format!("compaction      {}\n\n{}\n{picture}", tree.policy, level_table(&tree.levels, false))
+}
+
+fn keyspace_page(page: &mut String, tree: &KeyspaceStats, picture: &str, runs: bool) {
+    let _ = writeln!(page, "keyspace        {}\ncompaction      {}\n", tree.name, tree.policy);
     page.push_str(&level_table(&tree.levels, runs));
     let _ = writeln!(page);
+    if !picture.is_empty() {
+        let _ = writeln!(page, "{picture}");
+    }
     let mut line = |name: &str, text: String| {
         let _ = writeln!(page, "{name:<15} {text}");
     };
@@ -274,7 +290,7 @@ mod tests {
             warnings: vec!["log 7 was cut".into()],
             ..Stats::default()
         };
-        let page = page(&stats, false);
+        let page = page(&stats, &[], false);
         assert!(page.contains("WRITES STOPPED  sync failed") && page.contains("log 7 was cut"), "{page}");
     }
 }

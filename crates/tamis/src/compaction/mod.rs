@@ -3,8 +3,10 @@
 
 pub(crate) mod execute;
 pub(crate) mod filters;
+pub(crate) mod parts;
 pub(crate) mod plan;
 pub(crate) mod policy;
+pub(crate) mod released;
 pub(crate) mod shape;
 #[cfg(test)]
 pub(crate) mod simulator;

@@ -2,15 +2,17 @@
 //! end in any order. The tree checks after every step that no two jobs conflict and that runs stay sorted, and when
 //! asked that every key reads back and that epochs are disjoint.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use tamis_filter::Digest;
 
 use crate::compaction::plan::{OutputRun, Plan, Work, is_guard};
+use crate::compaction::policy::layered::Layered;
 use crate::compaction::policy::{CompactionPolicy, Pressure};
 use crate::compaction::shape::{KeyRange, LevelShape, RunShape, RunningJob, Shape, TableShape};
 use crate::key::{KeyBytes, KeyEnd};
+use crate::options::KeyspaceOptions;
 use crate::tree::epochs::EpochMap;
 use crate::tree::meta::{RunId, TableExtra, TableId, TableMeta};
 
@@ -160,7 +162,7 @@ impl<P: CompactionPolicy> Sim<P> {
     }
 
     pub(crate) fn shape(&self) -> Shape {
-        let busy: Vec<TableId> = self.jobs.iter().flat_map(|job| job.plan.tables()).collect();
+        let busy: HashSet<TableId> = self.jobs.iter().flat_map(|job| job.plan.tables()).collect();
         let table = |meta: &Arc<TableMeta>| TableShape { meta: meta.clone(), busy: busy.contains(&meta.id) };
         let run = |(id, tables): &(RunId, Vec<Arc<TableMeta>>)| RunShape {
             id: *id,
@@ -201,11 +203,10 @@ impl<P: CompactionPolicy> Sim<P> {
     }
 
     pub(crate) fn begin(&mut self, shape: &Shape, plan: Plan) {
-        let tables: Vec<&TableShape> = shape.levels.iter().flat_map(|level| level.tables()).collect();
-        let inputs: Vec<&TableShape> = plan
-            .tables()
-            .map(|id| *tables.iter().find(|t| t.id() == id).expect("an input is in the tree"))
-            .collect();
+        let tables: HashMap<TableId, &TableShape> =
+            shape.levels.iter().flat_map(|level| level.tables()).map(|t| (t.id(), t)).collect();
+        let inputs: Vec<&TableShape> =
+            plan.tables().map(|id| *tables.get(&id).expect("an input is in the tree")).collect();
         assert!(inputs.iter().all(|table| !table.busy), "a busy input: {plan:?}");
         assert_eq!(Some(&plan.range), KeyRange::hull(inputs.iter().copied()).as_ref());
         assert!(plan.borders.is_sorted() && plan.borders.iter().all(|b| plan.range.largest.reaches(b)));
@@ -216,7 +217,7 @@ impl<P: CompactionPolicy> Sim<P> {
     pub(crate) fn finish(&mut self, i: usize) {
         let Job { plan } = self.jobs.remove(i);
         self.check_age(&plan);
-        let inputs: Vec<TableId> = plan.tables().collect();
+        let inputs: HashSet<TableId> = plan.tables().collect();
         let mut taken: Vec<Arc<TableMeta>> = Vec::new();
         for runs in &mut self.levels {
             for (_, tables) in runs.iter_mut() {
@@ -257,7 +258,7 @@ impl<P: CompactionPolicy> Sim<P> {
     /// Wherever a table outside a plan shares keys with an input, it is newer than all such inputs or older than all,
     /// and the outputs go to a place between.
     pub(crate) fn check_age(&self, plan: &Plan) {
-        let inputs: Vec<TableId> = plan.tables().collect();
+        let inputs: HashSet<TableId> = plan.tables().collect();
         let is_input = |t: &Arc<TableMeta>| inputs.contains(&t.id);
         let id = match plan.output {
             OutputRun::Into(id) => id,
@@ -271,8 +272,9 @@ impl<P: CompactionPolicy> Sim<P> {
                 runs.iter().flat_map(move |(run, tables)| tables.iter().map(move |t| (place(level, *run), t)))
             })
         };
+        let inside: Vec<_> = all().filter(|(_, t)| is_input(t)).collect();
         for (outside_at, outside) in all().filter(|(_, t)| !is_input(t)) {
-            for (input_at, input) in all().filter(|(_, t)| is_input(t) && t.overlaps(outside)) {
+            for &(input_at, input) in inside.iter().filter(|(_, t)| t.overlaps(outside)) {
                 if plan.work == Work::Drop {
                     assert!(outside_at < input_at, "something older than what is dropped stays: {plan:?}");
                 } else {
@@ -303,10 +305,10 @@ impl<P: CompactionPolicy> Sim<P> {
             entries.push((key, version));
             let is_full = entries.len() as u64 * ENTRY >= plan.max_table_bytes;
             let at_border = newest.peek().is_some_and(|(next, _)| {
-                plan.guard_bits.is_some_and(|bits| is_guard(Digest::of(&next.to_be_bytes()), bits))
-                    || plan.borders.iter().any(|border| {
-                        key.to_be_bytes()[..] < border[..] && border[..] <= next.to_be_bytes()[..]
-                    })
+                plan.guard_bits.is_some_and(|bits| is_guard(Digest::of(&next.to_be_bytes()), bits)) || {
+                    let border = plan.borders.partition_point(|border| border[..] <= key.to_be_bytes()[..]);
+                    plan.borders.get(border).is_some_and(|border| border[..] <= next.to_be_bytes()[..])
+                }
             });
             if is_full || at_border || newest.peek().is_none() {
                 let table = self.table(std::mem::take(&mut entries), written, |smallest, largest| {
@@ -322,7 +324,12 @@ impl<P: CompactionPolicy> Sim<P> {
 
     /// Runs jobs until none is due.
     pub(crate) fn settle(&mut self) {
-        loop {
+        for job in 0.. {
+            assert!(
+                job < 10_000,
+                "a plan that leads nowhere is made again and again: {:?}",
+                self.policy.plan(&self.shape())
+            );
             while self.start() {}
             if self.jobs.is_empty() {
                 return;
@@ -383,4 +390,18 @@ impl<P: CompactionPolicy> Sim<P> {
             assert!(intervals.windows(2).all(|w| w[0].1 <= w[1].0), "epochs at key {key}: {intervals:?}");
         }
     }
+}
+
+/// Leveling with memtables and tables of `batch` bytes: what made the tree that another policy takes over.
+pub(crate) fn small_leveling(batch: u64, levels: usize) -> Layered {
+    Layered::new(&KeyspaceOptions {
+        memtable_bytes: batch,
+        table_bytes: batch,
+        size_ratio: 4.into(),
+        level0_runs: 4,
+        levels,
+        slowdown_runs: 8,
+        stop_runs: 12,
+        ..KeyspaceOptions::default()
+    })
 }

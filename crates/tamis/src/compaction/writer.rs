@@ -21,7 +21,11 @@ use crate::tree::files::table_path;
 use crate::tree::meta::{TableExtra, TableId, TableMeta};
 use crate::tree::tombstones::Tombstones;
 
+/// Keys and values are written in stretches of about so many bytes between two questions to the [`JobControl`].
+const STRETCH_BYTES: u64 = 128 << 10;
+
 /// Where tables go and how they are made.
+#[derive(Clone, Copy)]
 pub(crate) struct TableSink<'a> {
     pub(crate) fs: &'a dyn FileSystem,
     pub(crate) dir: &'a std::path::Path,
@@ -102,7 +106,8 @@ struct Open {
     raw_bytes: u64,
 }
 
-/// Writes everything that `input` gives to tables. On an error or when cancelled the files made so far are
+/// Writes everything that `input` gives within its bounds to tables, and of `tombstones` what lies within them: no
+/// table says anything about a key outside. On an error or when cancelled the files made so far are
 /// removed again (as far as that works; the next opening removes the rest).
 ///
 /// `epochs` gives the epochs of an output table from its key range.
@@ -113,7 +118,8 @@ pub(crate) fn write_tables(
     older: &mut dyn Older,
     epochs: &dyn Fn(&KeyBytes, &KeyEnd) -> EpochMap,
 ) -> Result<Option<MergeOutput>, StorageError> {
-    let mut writer = Writer { sink, tombstones, epochs, output: MergeOutput::default(), made: Vec::new() };
+    let mut writer =
+        Writer { sink, tombstones, epochs, output: MergeOutput::default(), made: Vec::new(), reported: 0 };
     match writer.run(input, older) {
         Ok(true) => Ok(Some(writer.output)),
         other => {
@@ -133,30 +139,40 @@ struct Writer<'a, 's> {
     epochs: &'a dyn Fn(&KeyBytes, &KeyEnd) -> EpochMap,
     output: MergeOutput,
     made: Vec<PathBuf>,
+    /// Bytes that the job's control was told of.
+    reported: u64,
 }
 
 impl Writer<'_, '_> {
     /// Gives `false` when cancelled.
     fn run(&mut self, input: &mut MergeCursor, older: &mut dyn Older) -> Result<bool, StorageError> {
         let snapshots = self.sink.snapshots;
+        let (start, end) = input.bounds();
+        let (start, end) = (start.to_vec(), end.map(<[u8]>::to_vec));
         let mut readers = snapshots.to_vec();
         readers.push(self.sink.visible);
         let kept_tombstones = self.tombstones.retain_visible(&readers, !older.any());
         let mut open: Option<Open> = None;
         // The key at which the table being written starts; everything before it is in earlier tables.
-        let mut lower: Vec<u8> = Vec::new();
+        let mut lower: Vec<u8> = start.clone();
         let mut key: Option<Vec<u8>> = None;
         let mut key_has_older = false;
         let mut digest = Digest::from_u64(0);
         // The snapshot stripe of the newest version of `key` seen so far; it hides older ones in its stripe.
         let mut hidden_from: Option<usize> = None;
         let mut next_border = 0;
-        let mut steps = 0u64;
-        input.seek_to_first()?;
-        while input.valid() {
+        let (mut steps, mut stretch) = (0u64, 0u64);
+        match start.is_empty() {
+            true => input.seek_to_first()?,
+            false => input.seek(&start, MAX_SEQNO)?,
+        }
+        while input.valid() && !end.as_deref().is_some_and(|end| input.key() >= end) {
             steps += 1;
-            if steps.is_multiple_of(4096) && !self.sink.control.go_on(0) {
-                return Ok(false);
+            if steps.is_multiple_of(4096) || stretch >= STRETCH_BYTES {
+                stretch = 0;
+                if !self.go_on(open.as_ref()) {
+                    return Ok(false);
+                }
             }
             if key.as_deref() != Some(input.key()) {
                 let new = key.get_or_insert_default();
@@ -197,10 +213,19 @@ impl Writer<'_, '_> {
             }
             let table = open.as_mut().expect("just opened");
             table.add(user_key, digest, seq, kind, input.value())?;
+            stretch += (user_key.len() + input.value().len()) as u64;
             input.next()?;
         }
-        self.finish(open.take(), &lower, None, &kept_tombstones)?;
-        Ok(true)
+        self.finish(open.take(), &lower, end.as_deref(), &kept_tombstones)?;
+        Ok(self.go_on(None))
+    }
+
+    /// Tells the job's control how far the writing has come; `false` if the job is to give up.
+    fn go_on(&mut self, open: Option<&Open>) -> bool {
+        let written = self.output.written_bytes + open.map_or(0, |table| table.builder.estimated_bytes());
+        let new = written.saturating_sub(self.reported);
+        self.reported = self.reported.max(written);
+        self.sink.control.go_on(new)
     }
 
     fn open(&mut self, first_key: &[u8]) -> Result<Open, StorageError> {

@@ -80,7 +80,15 @@ write_counters! {
     compaction_read_bytes,
     /// Bytes of the tables that compactions wrote.
     compaction_write_bytes,
-    /// Commits that were delayed because compaction lags behind.
+    /// Parts of merges that were cut into parts.
+    sub_jobs,
+    /// Compactions that were cancelled; what they had written was removed.
+    cancelled,
+    /// Compactions that met a full disk and were undone, to be tried again later.
+    set_aside,
+    /// Time that flushes and compactions waited for the limit of background writes.
+    pace_nanos,
+    /// Commits that were delayed because compactions or flushes lag behind.
     slowdowns,
     /// Time that commits were delayed.
     slowdown_nanos,

@@ -11,6 +11,9 @@
 //! 3. `closed_logs`: logs that were rolled and are not synced yet.
 //! 4. `snapshots`: live snapshots.
 //!
+//! The mutexes within [`Background`] (free space, the budget of background writes) may be taken with any of these held,
+//! and no lock is taken within them.
+//!
 //! # Publishing
 //!
 //! A writer inserts into memtables and then stores `visible_seq` (Release). A reader loads the view, then
@@ -27,11 +30,12 @@ use arc_swap::ArcSwap;
 
 use crate::cache::BlockCache;
 use crate::clock::{Clock, SystemClock};
-use crate::compaction::plan::Plan;
-use crate::compaction::policy::{CompactionPolicy, policy_for};
-use crate::compaction::shape::{LevelShape, RunShape, RunningJob, Shape, TableShape};
+use crate::compaction::shape::{LevelShape, RunShape, Shape, TableShape};
 use crate::db::commit::{CommitQueue, LogState, new_memtable};
 use crate::db::counters::WriteCounters;
+use crate::db::jobs::{ActiveJob, Aside, Background};
+use crate::db::pressure::KnownPressure;
+use crate::db::reshape::Shaping;
 use crate::error::{StorageError, WriteError};
 use crate::io::{DirLock, FileSystem};
 use crate::key::SeqNo;
@@ -52,11 +56,15 @@ use crate::wal::LogWriter;
 pub(crate) struct KeyspaceInner {
     pub(crate) id: KeyspaceId,
     pub(crate) name: String,
+    /// As the keyspace was opened; what may change since then is in `shaping`.
     pub(crate) options: KeyspaceOptions,
-    pub(crate) policy: Box<dyn CompactionPolicy>,
+    /// Replaced under `state`, read without a lock.
+    pub(crate) shaping: ArcSwap<Shaping>,
     /// Replaced under `state`, read without a lock.
     pub(crate) view: ArcSwap<View>,
     pub(crate) dropped: AtomicBool,
+    /// How writers must behave; see [`DbInner::update_pressure`].
+    pub(crate) pressure: KnownPressure,
 }
 
 impl KeyspaceInner {
@@ -78,10 +86,11 @@ impl KeyspaceInner {
         KeyspaceInner {
             id,
             name: name.to_owned(),
-            policy: policy_for(&options),
+            shaping: ArcSwap::from_pointee(Shaping::new(options.clone())),
             options,
             view: ArcSwap::from_pointee(View { active, sealed: Vec::new(), version }),
             dropped: AtomicBool::new(false),
+            pressure: KnownPressure::default(),
         }
     }
 
@@ -96,15 +105,15 @@ pub(crate) struct Jobs {
     pub(crate) flushing: bool,
     /// Inputs of running compactions.
     pub(crate) busy: HashSet<TableId>,
-    pub(crate) running: Vec<(u64, RunningJob)>,
+    pub(crate) running: Vec<ActiveJob>,
     /// A caller compacts by hand: no new automatic jobs.
     pub(crate) manual: bool,
-}
-
-impl Jobs {
-    pub(crate) fn idle(&self) -> bool {
-        !self.flushing && self.running.is_empty()
-    }
+    /// The last compaction met a full disk.
+    pub(crate) aside: Option<Aside>,
+    /// It was told that there is no room.
+    pub(crate) warned_of_room: bool,
+    /// Options that take effect when the running compaction round ends.
+    pub(crate) next_shaping: Option<Arc<Shaping>>,
 }
 
 /// A log file that takes no more writes.
@@ -168,6 +177,7 @@ pub(crate) struct DbInner {
     pub(crate) warnings: Mutex<Vec<String>>,
     pub(crate) read_counters: Arc<ReadCounters>,
     pub(crate) write_counters: WriteCounters,
+    pub(crate) background: Background,
     /// Held while the database is open; taken out by `close`.
     pub(crate) lock: Mutex<Option<Box<dyn DirLock>>>,
 }
@@ -180,6 +190,11 @@ impl DbInner {
     /// Waits for a change of the state, or for a second.
     pub(crate) fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         self.changed.wait_timeout(state, Duration::from_secs(1)).expect("as in state()").0
+    }
+
+    /// Waits for a change of the state, but no longer than a flag that comes without a signal may stay unnoticed.
+    pub(crate) fn wait_briefly<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        self.changed.wait_timeout(state, Duration::from_millis(20)).expect("as in state()").0
     }
 
     /// The newest sequence number that readers see. Load the view before this.
@@ -213,7 +228,7 @@ impl DbInner {
         if self.read_only {
             return Err(WriteError::ReadOnly);
         }
-        if self.closed.load(Ordering::Relaxed) {
+        if self.closed.load(Ordering::Relaxed) || self.background.leaving.load(Ordering::Relaxed) {
             return Err(WriteError::Closed);
         }
         self.check_poison()
@@ -271,7 +286,9 @@ impl DbInner {
             for table in old.version.tables.iter().filter(|t| !kept.contains(&t.meta.id)) {
                 table.mark_obsolete();
             }
+            let keyspace = keyspace.clone();
             keyspace.view.store(Arc::new(change_view(id, &old, version)));
+            self.update_pressure(state, &keyspace);
         }
         self.changed.notify_all();
         Ok(())
@@ -323,8 +340,8 @@ impl DbInner {
         }
         Shape {
             levels,
-            running: jobs.running.iter().map(|(_, job)| job.clone()).collect(),
-            room: None,
+            running: jobs.running.iter().map(|job| job.shape.clone()).collect(),
+            room: self.room(state),
             now: self.now(),
             expired: 0,
             snapshots: self.live_snapshots(),
@@ -335,15 +352,6 @@ impl DbInner {
     /// Seconds since 1970.
     pub(crate) fn now(&self) -> u64 {
         self.options.clock.as_ref().map_or_else(|| SystemClock.now(), |clock| clock.now())
-    }
-
-    /// What the policy wants done next in a keyspace, if it may start now.
-    pub(crate) fn next_plan(&self, state: &State, keyspace: &KeyspaceInner) -> Option<Plan> {
-        let manual = state.jobs.get(&keyspace.id).is_some_and(|jobs| jobs.manual);
-        if manual || !keyspace.options.auto_compaction {
-            return None;
-        }
-        keyspace.policy.plan(&self.shape(state, keyspace))
     }
 
     /// Syncs the logs that were rolled, oldest first: after it, every write before the current log's first

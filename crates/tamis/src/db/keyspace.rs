@@ -1,15 +1,18 @@
 //! Keyspaces: sets of keys of one database with options of their own and one common log.
 
 use std::any::Any;
-use std::ops::RangeBounds;
+use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
 use crate::batch::WriteBatch;
+use crate::compaction::shape::KeyRange;
 use crate::db::inner::KeyspaceInner;
+use crate::db::jobs::CompactOptions;
+use crate::db::layout::{self, TableStats};
 use crate::db::stats::KeyspaceStats;
 use crate::db::{Db, Handle};
 use crate::error::{AdminError, ReadError, WriteError};
-use crate::key::SeqNo;
+use crate::key::{KeyEnd, SeqNo};
 use crate::options::KeyspaceOptions;
 use crate::read::explain::ExplainRecorder;
 use crate::read::{
@@ -40,9 +43,30 @@ impl Keyspace {
         &self.inner.name
     }
 
-    /// The options that the keyspace runs with.
-    pub fn options(&self) -> &KeyspaceOptions {
-        &self.inner.options
+    /// The options that the keyspace runs with. Those that wait for the end of a compaction round are not among them.
+    pub fn options(&self) -> KeyspaceOptions {
+        self.inner.shaping.load().options.clone()
+    }
+
+    /// Changes options while the keyspace is in use, all of the given ones or none, each by its name and text; they
+    /// are stored with the database. What concerns the shape of the tree (`compaction`, `merge`, `picker`,
+    /// `deterministic`, `size_ratio`, `table_bytes`, the limits of runs and debt, `retain_bytes`, `time_window`) and
+    /// `auto_compaction` can be changed; others are an error, since they hold from opening on.
+    ///
+    /// The next compaction follows the new options, and leads the tree step by step to its new shape. Only a
+    /// `deterministic` tree keeps its old options up to the end of the compaction round that it is in (or up to a
+    /// [`compact`](Keyspace::compact)).
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
+    /// let keyspace = db.default_keyspace();
+    /// keyspace.set_options(&[("compaction", "lazy-leveling"), ("size_ratio", "4")])?;
+    /// assert_eq!(keyspace.options().compaction, tamis::CompactionChoice::LazyLeveling);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_options(&self, changes: &[(&str, &str)]) -> Result<(), AdminError> {
+        self.handle.inner.set_options(&self.inner, changes)
     }
 
     fn check(&self) -> Result<(), ReadError> {
@@ -172,7 +196,34 @@ impl Keyspace {
     /// alive, no delete and no hidden version is left of what was there before; tables whose versions a live
     /// snapshot may tell apart are not rewritten again.
     pub fn compact(&self) -> Result<(), AdminError> {
-        self.handle.inner.compact_all(&self.inner)
+        self.handle.inner.compact_within(&self.inner, None, &CompactOptions::default())
+    }
+
+    /// Like [`compact`](Self::compact), but only for the tables that overlap `range` (and what their merges must take
+    /// along); others stay as they are. The memtables are flushed whatever they hold.
+    ///
+    /// # Errors
+    ///
+    /// [`AdminError::Cancelled`] if the token in `options` or [`Db::cancel_compactions`] ended it: what was merged
+    /// until then stays merged. [`AdminError::NoRoom`] if a merge might not fit on the device.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
+    /// let options = tamis::CompactOptions::default();
+    /// let cancel = options.cancel.clone();
+    /// // Another thread may call `cancel.cancel()`.
+    /// db.default_keyspace().compact_range("a".."c", options)?;
+    /// # drop(cancel);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn compact_range<K: AsRef<[u8]>>(
+        &self,
+        range: impl RangeBounds<K>,
+        options: CompactOptions,
+    ) -> Result<(), AdminError> {
+        let Some(range) = keys_of(&range) else { return Ok(()) };
+        self.handle.inner.compact_within(&self.inner, Some(&range), &options)
     }
 
     /// The keyspace's shape and sizes.
@@ -181,10 +232,30 @@ impl Keyspace {
         KeyspaceStats::of(&self.handle.inner, &state, &self.inner)
     }
 
+    /// All tables on disk, newest run first, within a run by key.
+    pub fn tables(&self) -> Vec<TableStats> {
+        layout::tables(&self.inner)
+    }
+
     /// The database that the keyspace belongs to.
     pub fn database(&self) -> Db {
         Db::from_handle(self.handle.clone())
     }
+}
+
+/// The keys within bounds; `None` if there can be none.
+fn keys_of<K: AsRef<[u8]>>(range: &impl RangeBounds<K>) -> Option<KeyRange> {
+    let smallest: Vec<u8> = match range.start_bound() {
+        Bound::Included(key) => key.as_ref().to_vec(),
+        Bound::Excluded(key) => [key.as_ref(), &[0]].concat(),
+        Bound::Unbounded => Vec::new(),
+    };
+    let largest = match range.end_bound() {
+        Bound::Included(key) => KeyEnd::Included(key.as_ref().into()),
+        Bound::Excluded(key) => KeyEnd::Excluded(key.as_ref().into()),
+        Bound::Unbounded => KeyEnd::Unbounded,
+    };
+    largest.reaches(&smallest).then(|| KeyRange { smallest: smallest.into(), largest })
 }
 
 impl WriteBatch {

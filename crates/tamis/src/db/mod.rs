@@ -3,13 +3,21 @@
 mod background;
 mod checkpoint;
 pub(crate) mod commit;
+mod compact;
 mod counters;
+mod flush;
 mod inner;
 pub mod inspect;
+mod jobs;
 mod keyspace;
+mod layout;
 mod maintain;
 mod open;
+mod pace;
+mod pressure;
 pub(crate) mod replay;
+mod reshape;
+mod room;
 mod snapshot;
 mod stats;
 mod verify;
@@ -30,7 +38,9 @@ use crate::tree::meta::DEFAULT_KEYSPACE;
 use background::Workers;
 pub use counters::WriteCost;
 use inner::{DbInner, KeyspaceInner};
+pub use jobs::{CancelToken, CompactOptions, CompactionPause, JobStats};
 pub use keyspace::Keyspace;
+pub use layout::TableStats;
 pub use snapshot::{Snapshot, SnapshotView};
 pub use stats::{KeyspaceStats, LevelStats, RunStats, Stats};
 pub use verify::VerifyReport;
@@ -61,6 +71,10 @@ impl Handle {
             return Ok(());
         }
         let db = &self.inner;
+        // A writer that is stalled holds the log lock: it gives up when it sees this.
+        db.background.leaving.store(true, Ordering::Relaxed);
+        drop(db.state());
+        db.changed.notify_all();
         // Behind the log lock, so that every write is either acknowledged before or refused.
         let mut log = db.lock_log();
         db.closed.store(true, Ordering::Relaxed);
@@ -285,7 +299,34 @@ impl Db {
         self.default.compact()
     }
 
-    /// Waits until no flush or compaction is running or due.
+    /// Starts no compaction from now on until the guard is dropped, and lets those that run wait where they are;
+    /// several guards may live at once. Flushes go on, and so do reads and writes, until level 0 is so full that
+    /// writes would wait for compactions: then they do, until the pause is over. Compactions that are asked for wait
+    /// too. Closing the database ends them all, and does not wait for the pause.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
+    /// let pause = db.pause_compaction();
+    /// db.put("key", "value")?;
+    /// db.flush()?;
+    /// drop(pause);
+    /// db.compact()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn pause_compaction(&self) -> CompactionPause {
+        CompactionPause::new(&self.handle().inner)
+    }
+
+    /// Ends all compactions that run, removes what they had written, and waits until they are gone. Those that
+    /// somebody asked for end with [`AdminError::Cancelled`]; automatic ones may start again at once, unless they are
+    /// [paused](Db::pause_compaction).
+    pub fn cancel_compactions(&self) {
+        self.inner().cancel_compactions();
+    }
+
+    /// Waits until no flush or compaction is running or due. Compactions that are paused or for which there is no
+    /// room do not count.
     pub fn settle(&self) -> Result<(), AdminError> {
         self.inner().settle()
     }

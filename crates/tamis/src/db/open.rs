@@ -10,6 +10,7 @@ use arc_swap::ArcSwap;
 use crate::cache::BlockCache;
 use crate::db::commit::{LogState, insert, new_memtable};
 use crate::db::inner::{ClosedLog, DbInner, KeyspaceInner, State};
+use crate::db::jobs::Background;
 use crate::db::replay::{Replayed, replay};
 use crate::error::{OpenError, StorageError};
 use crate::io::{DirectFs, DiskFs, FileSystem, write_file_atomically};
@@ -152,6 +153,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         warnings: Mutex::new(Vec::new()),
         read_counters: Arc::new(ReadCounters::default()),
         write_counters: Default::default(),
+        background: Background::new(&options),
         lock: Mutex::new(lock),
         state: Mutex::new(State {
             manifest: None,

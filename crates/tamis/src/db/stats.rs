@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use crate::db::counters::WriteCost;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
+use crate::db::jobs::JobStats;
 use crate::key::KeyEnd;
 use crate::read::ReadCost;
 use crate::tree::open_table::TableFilter;
@@ -40,6 +41,8 @@ pub struct Stats {
     pub visible_seq: u64,
     /// Why writes stopped, if they did.
     pub poisoned: Option<String>,
+    /// The compactions that run now.
+    pub jobs: Vec<JobStats>,
     /// What was noticed at opening and since, in words.
     pub warnings: Vec<String>,
 }
@@ -141,6 +144,7 @@ impl Stats {
             oldest_snapshot: snapshots.first().copied(),
             visible_seq: db.visible_seq.load(Ordering::Acquire),
             poisoned: db.poison.get().cloned(),
+            jobs: JobStats::all(db, &state),
             warnings: db.warnings.lock().expect("warnings").clone(),
             keyspaces,
         }
@@ -151,7 +155,8 @@ impl KeyspaceStats {
     pub(crate) fn of(db: &DbInner, state: &State, keyspace: &KeyspaceInner) -> KeyspaceStats {
         let view = keyspace.view.load_full();
         let version = &view.version;
-        let targets = keyspace.policy.level_targets(&db.shape(state, keyspace));
+        let shaping = keyspace.shaping.load();
+        let targets = shaping.policy.level_targets(&db.shape(state, keyspace));
         let mut levels: Vec<LevelStats> = targets
             .iter()
             .enumerate()
@@ -171,7 +176,7 @@ impl KeyspaceStats {
         let filter_bytes = sum(|t| t.filter_memory() as u64);
         KeyspaceStats {
             name: keyspace.name.clone(),
-            policy: keyspace.policy.name(),
+            policy: shaping.policy.name(),
             next_epoch: state.tree.keyspaces.get(&keyspace.id).map_or(0, |stored| stored.next_epoch),
             memtables: 1 + view.sealed.len(),
             memtable_bytes: view.memtables().map(|m| m.memtable.memory_bytes() as u64).sum(),

@@ -287,6 +287,23 @@ impl Table {
         }
     }
 
+    /// Up to `count` ascending keys within the table, each with about the bytes of data between it and the one before.
+    /// They come from the index and need be no keys that the table holds.
+    pub(crate) fn keys_within(&self, count: usize) -> Result<Vec<(Vec<u8>, u64)>, StorageError> {
+        let index = self.index(&mut ())?;
+        let step = index.len().div_ceil(count.max(1)).max(1);
+        let mut before = 0;
+        let ends = (0..index.len()).skip(step - 1).step_by(step);
+        Ok(ends
+            .filter_map(|i| {
+                let block = index.block(i)?;
+                let end = block.offset + block.span;
+                let bytes = end - std::mem::replace(&mut before, end);
+                Some((index.separator(i), bytes))
+            })
+            .collect())
+    }
+
     fn fetch_index<T: ReadTrace>(&self, trace: &mut T) -> Result<Arc<Index>, StorageError> {
         let at = self.footer.index;
         let key = CacheKey { table: self.id, offset: at.offset };

@@ -154,6 +154,8 @@ pub(crate) enum Op {
     Flush(Option<usize>),
     Compact(usize),
     Settle,
+    /// Gives a keyspace the shape options of the settings of this number while it is in use.
+    Reshape(usize, usize),
     /// Closes (or only drops) all handles and opens with the settings of this number.
     Reopen {
         close: bool,
@@ -237,6 +239,7 @@ pub(crate) fn op() -> impl Strategy<Value = Op> {
         6 => proptest::option::of(keyspace()).prop_map(Op::Flush),
         3 => keyspace().prop_map(Op::Compact),
         2 => Just(Op::Settle),
+        2 => (keyspace(), 0..4usize).prop_map(|(ks, settings)| Op::Reshape(ks, settings)),
     ];
     let whole = prop_oneof![
         3 => (any::<bool>(), 0..4usize).prop_map(|(close, settings)| Op::Reopen { close, settings }),

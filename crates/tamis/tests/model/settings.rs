@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 use proptest::sample::select;
 use tamis::{
-    ChecksumMode, Compression, CompressionPerLevel, FilterAllocation, FilterChoice, FilterPolicy,
-    KeyspaceOptions, Options,
+    ChecksumMode, CompactionChoice, Compression, CompressionPerLevel, FilePicker, FilterAllocation,
+    FilterChoice, FilterPolicy, KeyspaceOptions, MergeGranularity, Options,
 };
 
 use crate::ops::Universe;
@@ -31,6 +31,29 @@ fn compression() -> impl Strategy<Value = CompressionPerLevel> {
     ]
 }
 
+/// A shape of the tree that the engine takes: policy, granularity, picker, whether it is deterministic.
+fn shape() -> impl Strategy<Value = (CompactionChoice, MergeGranularity, FilePicker, bool)> {
+    use CompactionChoice::*;
+    use MergeGranularity::*;
+    let layered = || select(vec![Leveling, LazyLeveling, Hybrid(1), Hybrid(2), Hybrid(3)]);
+    let picker = select(vec![
+        FilePicker::LeastOverlap,
+        FilePicker::RoundRobin,
+        FilePicker::MostTombstones,
+        FilePicker::Oldest,
+    ]);
+    let choice = prop_oneof![
+        2 => Just((Leveling, Auto, false)),
+        4 => (layered(), select(vec![Auto, Full, Partial, Partitioned])).prop_map(|(c, m)| (c, m, false)),
+        2 => (layered(), select(vec![Full, Partitioned])).prop_map(|(c, m)| (c, m, true)),
+        2 => any::<bool>().prop_map(|deterministic| (Tiering, Auto, deterministic)),
+        2 => Just((Fragmented, Auto, false)),
+        1 => select(vec![Fifo, TimeWindow]).prop_map(|c| (c, Auto, false)),
+    ];
+    (choice, picker)
+        .prop_map(|((compaction, merge, deterministic), picker)| (compaction, merge, picker, deterministic))
+}
+
 /// Keyspace options with this many levels.
 pub(crate) fn keyspace(levels: usize) -> impl Strategy<Value = KeyspaceOptions> {
     let shape =
@@ -46,7 +69,7 @@ pub(crate) fn keyspace(levels: usize) -> impl Strategy<Value = KeyspaceOptions> 
         prop_oneof![3 => Just(FilterAllocation::Uniform), 1 => Just(FilterAllocation::Monkey)],
         prop_oneof![Just(1u64), Just(64), Just(1 << 20)],
     );
-    (shape, sizes, formats).prop_map(move |(shape, sizes, formats)| {
+    (shape, sizes, formats, self::shape()).prop_map(move |(shape, sizes, formats, tree)| {
         let (level0_runs, slowdown, stop, size_ratio, max_memtables, auto_compaction) = shape;
         let (memtable_kib, table_kib, block_log, restart_interval) = sizes;
         let (
@@ -78,6 +101,10 @@ pub(crate) fn keyspace(levels: usize) -> impl Strategy<Value = KeyspaceOptions> 
             filter_allocation,
             filter_range,
             verify_filters: true,
+            compaction: tree.0,
+            merge: tree.1,
+            picker: tree.2,
+            deterministic: tree.3,
             ..KeyspaceOptions::default()
         }
     })
@@ -103,6 +130,7 @@ pub(crate) fn options(levels: usize) -> impl Strategy<Value = Options> {
         max_log_bytes: limits.1 << 10,
         background_threads: limits.2,
         recycled_logs: limits.3,
+        sub_jobs: limits.2,
         ..Options::default()
     })
 }

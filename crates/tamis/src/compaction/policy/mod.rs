@@ -4,17 +4,18 @@
 //! adds it to the running jobs before it asks again. Every policy takes any shape, also one that another policy left
 //! behind, and leads it step by step to one of its own.
 
+use std::collections::HashSet;
 use std::fmt::Debug;
 
 use crate::compaction::plan::Plan;
-use crate::compaction::shape::{KeyRange, Shape};
+use crate::compaction::shape::{KeyRange, Shape, TableShape};
 use crate::options::{CompactionChoice, KeyspaceOptions};
 
 #[cfg(test)]
 mod endurance;
 pub(crate) mod fifo;
 pub(crate) mod fragmented;
-pub(crate) mod leveled;
+pub(crate) mod layered;
 mod retention;
 pub(crate) mod time_window;
 
@@ -67,6 +68,20 @@ pub(crate) trait CompactionPolicy: Send + Sync + Debug {
     /// The most urgent compaction that conflicts with no running one, if any is due.
     fn plan(&self, shape: &Shape) -> Option<Plan>;
 
+    /// If something is due, but the shape has no room for any plan that would further it: how many bytes the
+    /// plan that the policy would make with room enough may write. `None` if it is not the room that is missing (a
+    /// plan may still wait for running jobs). Costs up to twice what [`plan`](Self::plan) does.
+    fn needs(&self, shape: &Shape) -> Option<u64> {
+        shape.room?;
+        if self.plan(shape).is_some() {
+            return None;
+        }
+        let plan = self.plan(&Shape { room: None, ..shape.clone() })?;
+        let named: HashSet<_> = plan.tables().collect();
+        let inputs = shape.levels.iter().flat_map(|level| level.tables());
+        Some(inputs.filter(|table| named.contains(&table.id())).map(TableShape::bytes).sum())
+    }
+
     /// How writers must behave with this shape. Means nothing if nobody carries out the plans.
     fn write_pressure(&self, shape: &Shape) -> Pressure;
 
@@ -105,6 +120,9 @@ pub(crate) fn policy_for(options: &KeyspaceOptions) -> Box<dyn CompactionPolicy>
         CompactionChoice::Fragmented => Box::new(fragmented::Fragmented::new(options)),
         CompactionChoice::Fifo => Box::new(fifo::Fifo::new(options)),
         CompactionChoice::TimeWindow => Box::new(time_window::TimeWindow::new(options)),
-        _ => Box::new(leveled::Leveled::new(options)),
+        CompactionChoice::Leveling
+        | CompactionChoice::Tiering
+        | CompactionChoice::LazyLeveling
+        | CompactionChoice::Hybrid(_) => Box::new(layered::Layered::new(options)),
     }
 }

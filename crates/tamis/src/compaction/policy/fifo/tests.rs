@@ -5,8 +5,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::compaction::policy::leveled::Leveled;
-use crate::compaction::simulator::{ENTRY, FLUSH, Sim};
+use crate::compaction::simulator::{ENTRY, FLUSH, Sim, small_leveling};
 
 const BATCH: u64 = FLUSH as u64 * ENTRY;
 
@@ -136,15 +135,7 @@ fn joined_runs_span_no_more_than_an_eighth_of_the_time_to_live() {
 
 #[test]
 fn a_tree_that_leveling_made_goes_from_the_deepest_level_on() {
-    let leveled = Leveled {
-        size_ratio: 4,
-        level0_runs: 4,
-        base_bytes: 4 * BATCH,
-        levels: 5,
-        table_bytes: BATCH,
-        slowdown_runs: 8,
-        stop_runs: 12,
-    };
+    let leveled = small_leveling(BATCH, 5);
     let mut sim = Sim::new(leveled, 5, 3);
     for _ in 0..300 {
         random_flush(&mut sim, 4000, 1);

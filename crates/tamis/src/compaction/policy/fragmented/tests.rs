@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use super::build::place;
 use super::*;
 use crate::compaction::plan::{OutputRun, Work};
-use crate::compaction::policy::leveled::Leveled;
-use crate::compaction::simulator::{ENTRY, FLUSH, Sim};
+use crate::compaction::policy::layered::Layered;
+use crate::compaction::simulator::{ENTRY, FLUSH, Sim, small_leveling};
 use crate::key::KeyEnd;
 
 const BATCH: u64 = FLUSH as u64 * ENTRY;
@@ -23,16 +23,8 @@ fn policy(size_ratio: u64, levels: usize) -> Fragmented {
     }
 }
 
-fn leveled(levels: usize) -> Leveled {
-    Leveled {
-        size_ratio: 4,
-        level0_runs: 4,
-        base_bytes: 4 * BATCH,
-        levels,
-        table_bytes: BATCH,
-        slowdown_runs: 8,
-        stop_runs: 12,
-    }
+fn leveled(levels: usize) -> Layered {
+    small_leveling(BATCH, levels)
 }
 
 /// What is promised of a tree for which nothing is due; `live` bytes count as such.

@@ -3,8 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::compaction::policy::leveled::Leveled;
-use crate::compaction::simulator::{ENTRY, FLUSH, Sim};
+use crate::compaction::simulator::{ENTRY, FLUSH, Sim, small_leveling};
 
 const BATCH: u64 = FLUSH as u64 * ENTRY;
 
@@ -131,15 +130,7 @@ fn a_merge_takes_no_more_than_there_is_room_for() {
 
 #[test]
 fn what_leveling_left_is_older_and_dropped_first() {
-    let leveled = Leveled {
-        size_ratio: 4,
-        level0_runs: 4,
-        base_bytes: 4 * BATCH,
-        levels: 4,
-        table_bytes: BATCH,
-        slowdown_runs: 8,
-        stop_runs: 12,
-    };
+    let leveled = small_leveling(BATCH, 4);
     let mut sim = Sim::new(leveled, 4, 3);
     for _ in 0..100 {
         random_flush(&mut sim, 3000, 1);

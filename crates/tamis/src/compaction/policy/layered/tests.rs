@@ -7,19 +7,23 @@ use crate::compaction::simulator::{ENTRY, Entries, FLUSH, Sim};
 use crate::key::KeyEnd;
 use crate::tree::epochs::EpochMap;
 
-fn policy(size_ratio: u64, levels: usize) -> Leveled {
-    Leveled {
-        size_ratio,
+/// Leveling by partial merges, as tables of one flush's size.
+fn policy(size_ratio: u64, levels: usize) -> Layered {
+    Layered {
+        size_ratio: size_ratio.into(),
         level0_runs: 4,
         base_bytes: 4 * FLUSH as u64 * ENTRY,
         levels,
         table_bytes: FLUSH as u64 * ENTRY,
         slowdown_runs: 8,
         stop_runs: 12,
+        slowdown_debt: u64::MAX - 1,
+        stop_debt: u64::MAX,
+        ..Layered::new(&KeyspaceOptions::default())
     }
 }
 
-fn check_settled(sim: &Sim<Leveled>) {
+fn check_settled(sim: &Sim<Layered>) {
     let shape = sim.shape();
     let targets = sim.policy.level_targets(&shape);
     assert!(sim.levels[0].len() < sim.policy.level0_runs, "level 0 has {} runs", sim.levels[0].len());
@@ -28,7 +32,7 @@ fn check_settled(sim: &Sim<Leveled>) {
     }
 }
 
-fn uniform_flushes(sim: &mut Sim<Leveled>, flushes: usize, keys: usize, threads: usize) {
+fn uniform_flushes(sim: &mut Sim<Layered>, flushes: usize, keys: usize, threads: usize) {
     for _ in 0..flushes {
         let batch: Vec<u16> = (0..FLUSH).map(|_| sim.random(keys) as u16).collect();
         sim.flush(batch, 1);
@@ -215,3 +219,8 @@ proptest! {
         check_settled(&sim);
     }
 }
+
+mod counted;
+mod family;
+mod merges;
+mod shapes_only;
