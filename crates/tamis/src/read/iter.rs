@@ -229,6 +229,7 @@ impl Iter {
             coming.clear();
             coming.extend_from_slice(key);
             let cover = self.tombstones.as_ref().map_or(0, |t| t.cover(coming, self.context.snapshot));
+            let cover = cover.max(self.context.horizon);
             let operator = self.context.operator.as_deref();
             // Versions of one key come oldest first: the last visible one counts, and operands that come after it.
             let mut newest = Base::Nothing;

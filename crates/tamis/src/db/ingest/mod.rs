@@ -232,6 +232,7 @@ impl DbInner {
         // be in when the database is opened again.
         if self.poison.get().is_none() {
             self.visible_seq.store(seq, Ordering::Release);
+            self.note_time();
         }
         result
     }
@@ -296,6 +297,7 @@ impl DbInner {
         })?;
         // Before the state is given up: see the module's documentation.
         self.visible_seq.store(seq, Ordering::Release);
+        self.note_time();
         drop(state);
         self.write_counters.ingested_tables.add(report.tables.len() as u64);
         self.write_counters.ingested_bytes.add(report.bytes);

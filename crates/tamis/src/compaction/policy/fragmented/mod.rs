@@ -252,8 +252,10 @@ impl CompactionPolicy for Fragmented {
             return self.plan_level0(shape, &layout, layout.level0_output, Reason::Manual).ok();
         }
         let deepest = shape.deepest().filter(|deepest| *deepest > 0)?;
+        // Where the deepest level that holds data is too small for it, it would be due at once.
+        let deepest = if range.is_none() { deepest.max(layout.last) } else { deepest };
         let level = (1..=deepest).find(|&n| shape.levels[n].tables().any(concerns))?;
-        let output_level = (level + 1..=deepest).find(|&n| !shape.levels[n].is_empty()).unwrap_or(level);
+        let output_level = (level + 1..deepest).find(|&n| !shape.levels[n].is_empty()).unwrap_or(deepest);
         let oldest = oldest_run(shape, level)?;
         let is_done = |group: &Group| {
             let in_oldest = |(run, _): &(usize, u64)| shape.levels[level].runs[*run].id == oldest;

@@ -36,8 +36,13 @@ impl Layered {
             };
         }
         let deepest = shape.deepest().filter(|deepest| *deepest > 0)?;
+        // Where the deepest level that holds data is too small for it, it would be due at once.
+        let deepest = match self.kind(layout.last, layout.last) {
+            Kind::Leveling if range.is_none() => deepest.max(layout.last),
+            _ => deepest,
+        };
         let level = (1..deepest).find(|&n| shape.runs(n).iter().any(|run| is_concerned(&run)))?;
-        let output_level = (level + 1..=deepest).find(|&n| !shape.levels[n].is_empty())?;
+        let output_level = (level + 1..deepest).find(|&n| !shape.levels[n].is_empty()).unwrap_or(deepest);
         let run = shape.runs(level).iter().find(is_concerned)?;
         // Other runs of the next level must not be passed: they hold nothing of the range, but may of its pieces.
         let several = shape.runs(output_level).len() > 1 || shape.runs(level).len() > 1;
