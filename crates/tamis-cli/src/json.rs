@@ -79,6 +79,7 @@ fn keyspace(stats: &KeyspaceStats) -> Value {
         tables_with_unusable_filter,
     );
     value["levels"] = stats.levels.iter().map(level).collect();
+    value["promise"] = fields!(stats.promise, runs_per_level, space_amplification, write_amplification);
     value
 }
 

@@ -59,6 +59,7 @@ mod wal;
 
 pub use batch::WriteBatch;
 pub use clock::{Clock, ManualClock};
+pub use compaction::Promise;
 pub use db::{
     CancelToken, CompactOptions, CompactionPause, Db, IngestOptions, IngestReport, IngestedTable, JobStats,
     Keyspace, KeyspaceStats, LevelStats, RunStats, Snapshot, SnapshotStats, SnapshotView, Stats, TableStats,

@@ -186,6 +186,16 @@ fn keyspace_page(page: &mut String, tree: &KeyspaceStats, picture: &str, runs: b
     if tree.expired_seq > 0 {
         line("expired", format!("everything up to write number {}", grouped(tree.expired_seq)));
     }
+    let or_any = |number: Option<String>| number.unwrap_or_else(|| "any".to_owned());
+    line(
+        "promised",
+        format!(
+            "with nothing due at most {} runs, {} bytes per live byte, {} bytes written per byte flushed",
+            or_any(tree.promise.runs().map(|runs| grouped(runs as u64))),
+            or_any(tree.promise.space_amplification.map(mean)),
+            or_any(tree.promise.write_amplification.map(mean))
+        ),
+    );
     line(
         "a get asks",
         format!(

@@ -14,4 +14,5 @@ pub(crate) mod versions;
 pub(crate) mod writer;
 
 pub(crate) use filters::FilterBuilder;
+pub use policy::Promise;
 pub(crate) use writer::TableSink;

@@ -13,7 +13,6 @@ use std::sync::Arc;
 
 use crate::compaction::plan::OutputRun;
 use crate::key::{KeyBytes, KeyEnd, SeqNo};
-use crate::tree::epochs::Epoch;
 use crate::tree::meta::{RunId, TableId, TableMeta};
 
 /// One table and whether a running job reads it.
@@ -105,21 +104,12 @@ pub(crate) struct Shape {
     pub(crate) expired: SeqNo,
     /// Live snapshots, ascending.
     pub(crate) snapshots: Vec<SeqNo>,
-    /// The epoch that the next flush will get.
-    pub(crate) next_epoch: Epoch,
 }
 
 impl Shape {
     /// The runs of a level, newest first.
     pub(crate) fn runs(&self, level: usize) -> &[RunShape] {
         self.levels.get(level).map_or(&[], |level| &level.runs[..])
-    }
-
-    /// The tables of a level that has one run at most, sorted and disjoint.
-    pub(crate) fn sorted_level(&self, level: usize) -> &[TableShape] {
-        debug_assert!(self.runs(level).len() <= 1, "level {level} has several runs");
-        let run = self.levels.get(level).and_then(|l| l.runs.first());
-        run.map_or(&[], |run| &run.tables[..])
     }
 
     /// The deepest level that holds a table.

@@ -190,7 +190,6 @@ impl<P: CompactionPolicy> Sim<P> {
             now: self.now,
             expired: self.expired,
             snapshots: Vec::new(),
-            next_epoch: self.seq + 1,
         }
     }
 

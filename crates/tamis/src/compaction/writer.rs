@@ -61,15 +61,6 @@ pub(crate) trait JobControl: Sync {
     fn go_on(&self, written: u64) -> bool;
 }
 
-/// For jobs that nobody holds up.
-pub(crate) struct Unhindered;
-
-impl JobControl for Unhindered {
-    fn go_on(&self, _written: u64) -> bool {
-        true
-    }
-}
-
 /// What the writer needs to know of the data that stays outside the merge.
 pub(crate) trait Older {
     /// Whether older versions of `key` may exist outside the merge. Keys are asked in ascending order.
@@ -174,7 +165,7 @@ impl Writer<'_, '_> {
             true => input.seek_to_first()?,
             false => input.seek(&start, MAX_SEQNO)?,
         }
-        while input.valid() && !end.as_deref().is_some_and(|end| input.key() >= end) {
+        while input.valid() && end.as_deref().is_none_or(|end| input.key() < end) {
             steps += 1;
             if steps.is_multiple_of(4096) || stretch >= STRETCH_BYTES {
                 stretch = 0;

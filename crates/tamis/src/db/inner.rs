@@ -372,7 +372,6 @@ impl DbInner {
             now: self.now(),
             expired,
             snapshots: self.live_snapshots(),
-            next_epoch: state.tree.keyspaces.get(&keyspace.id).map_or(0, |stored| stored.next_epoch),
         }
     }
 

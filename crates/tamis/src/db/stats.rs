@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use crate::compaction::Promise;
 use crate::db::counters::WriteCost;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::jobs::JobStats;
@@ -75,6 +76,8 @@ pub struct KeyspaceStats {
     pub name: String,
     /// The compaction policy's name.
     pub policy: String,
+    /// What the policy promises of a tree like this one when nothing is due.
+    pub promise: Promise,
     /// The number that its next flush gets.
     pub next_epoch: u64,
     /// Memtables, the active one included.
@@ -216,7 +219,8 @@ impl KeyspaceStats {
         let view = keyspace.view.load_full();
         let version = &view.version;
         let shaping = keyspace.shaping.load();
-        let targets = shaping.policy.level_targets(&db.shape(state, keyspace));
+        let shape = db.shape(state, keyspace);
+        let targets = shaping.policy.level_targets(&shape);
         let mut levels: Vec<LevelStats> = targets
             .iter()
             .enumerate()
@@ -237,6 +241,7 @@ impl KeyspaceStats {
         KeyspaceStats {
             name: keyspace.name.clone(),
             policy: shaping.policy.name(),
+            promise: shaping.policy.promise(&shape),
             next_epoch: state.tree.keyspaces.get(&keyspace.id).map_or(0, |stored| stored.next_epoch),
             memtables: 1 + view.sealed.len(),
             memtable_bytes: view.memtables().map(|m| m.memtable.memory_bytes() as u64).sum(),

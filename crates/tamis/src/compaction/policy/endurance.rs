@@ -29,6 +29,7 @@ struct Spread {
 struct Tree<P> {
     policy: P,
     shape: Shape,
+    next_epoch: u64,
     next_id: u64,
     random: u64,
     flushed: f64,
@@ -47,7 +48,7 @@ fn number(key: &[u8]) -> u32 {
 impl<P: CompactionPolicy> Tree<P> {
     fn new(policy: P, levels: usize) -> Self {
         let shape = Shape { levels: vec![LevelShape::default(); levels], ..Shape::default() };
-        Tree { policy, shape, next_id: 1, random: 7, flushed: 0.0, compacted: 0.0, plans: 0 }
+        Tree { policy, shape, next_epoch: 1, next_id: 1, random: 7, flushed: 0.0, compacted: 0.0, plans: 0 }
     }
 
     fn id(&mut self) -> u64 {
@@ -80,8 +81,8 @@ impl<P: CompactionPolicy> Tree<P> {
 
     fn flush(&mut self, spread: Spread) {
         let now = self.shape.now;
-        let seq = self.shape.next_epoch;
-        self.shape.next_epoch += 1;
+        let seq = self.next_epoch;
+        self.next_epoch += 1;
         let table = self.table(spread, (now, now), seq);
         self.flushed += table.bytes() as f64;
         let id = self.id();

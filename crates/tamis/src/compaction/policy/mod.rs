@@ -11,11 +11,14 @@ use crate::compaction::plan::Plan;
 use crate::compaction::shape::{KeyRange, Shape, TableShape};
 use crate::options::{CompactionChoice, KeyspaceOptions};
 
+pub use promise::Promise;
+
 #[cfg(test)]
 mod endurance;
 pub(crate) mod fifo;
 pub(crate) mod fragmented;
 pub(crate) mod layered;
+mod promise;
 mod retention;
 pub(crate) mod time_window;
 
@@ -49,18 +52,6 @@ impl Pressure {
         };
         if strength(other) > strength(self) { other } else { self }
     }
-}
-
-/// What a policy promises of every tree it has shaped, in terms of its own parameters; `None` where it promises
-/// nothing.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Promise {
-    /// Runs that a read may have to ask, by level from 0 on, when nothing is due.
-    pub(crate) runs_per_level: Vec<Option<usize>>,
-    /// Bytes of all tables by bytes of what is live, when nothing is due.
-    pub(crate) space_amplification: Option<f64>,
-    /// Bytes written by flushes and compactions by bytes flushed, over long times.
-    pub(crate) write_amplification: Option<f64>,
 }
 
 /// Decides what to compact.

@@ -287,7 +287,8 @@ impl<'a> Versions<'a> {
         stripe: usize,
         keep: &mut Keep<'_>,
     ) -> Result<(), StorageError> {
-        let expired = stripe == self.stripe && self.has_expired(seq) && self.seen_by_nobody();
+        // Operands wait only where all readers have one horizon: see `operand`.
+        let expired = stripe == self.stripe && self.has_expired(seq);
         if self.cover > seq || expired || (stripe != self.stripe && kind == Kind::Delete) {
             self.settle(key, Base::Nothing, keep)
         } else if stripe != self.stripe {
@@ -306,7 +307,10 @@ impl<'a> Versions<'a> {
         newest: bool,
         keep: &mut Keep<'_>,
     ) -> Result<(), StorageError> {
-        let Some(operator) = self.rules.operator.filter(|_| !self.given) else {
+        // Snapshots and readers of now may have horizons between an operand and its base: then they read different
+        // values, and both must stay.
+        let one_horizon = self.seen_by_nobody() || self.rules.expired.unwrap_or(0) == 0;
+        let Some(operator) = self.rules.operator.filter(|_| !self.given && one_horizon) else {
             self.given = true;
             return self.give(key, seq, operand, keep);
         };

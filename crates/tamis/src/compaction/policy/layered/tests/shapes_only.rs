@@ -22,6 +22,7 @@ const SPACE: f64 = (1u64 << 32) as f64;
 struct Sizes {
     policy: Layered,
     shape: Shape,
+    next_epoch: u64,
     universe: f64,
     next_id: u64,
     /// Share of the universe that was ever written.
@@ -45,7 +46,17 @@ fn key(position: f64) -> KeyBytes {
 impl Sizes {
     fn new(policy: Layered, universe: f64) -> Self {
         let shape = Shape { levels: vec![LevelShape::default(); policy.levels], ..Shape::default() };
-        Sizes { policy, shape, universe, next_id: 1, live: 0.0, total: 0, flushed: 0, written: 0 }
+        Sizes {
+            policy,
+            shape,
+            next_epoch: 1,
+            universe,
+            next_id: 1,
+            live: 0.0,
+            total: 0,
+            flushed: 0,
+            written: 0,
+        }
     }
 
     fn bytes_of(&self, (from, to, share): Stretch) -> f64 {
@@ -76,8 +87,8 @@ impl Sizes {
     }
 
     fn flush(&mut self) {
-        let epoch = self.shape.next_epoch.max(1);
-        self.shape.next_epoch = epoch + 1;
+        let epoch = self.next_epoch;
+        self.next_epoch = epoch + 1;
         let share = KEYS / self.universe;
         self.live = 1.0 - (1.0 - self.live) * (1.0 - share);
         let table = self.table(0.0, SPACE - 1.0, KEYS * ENTRY as f64, (epoch, epoch + 1));
