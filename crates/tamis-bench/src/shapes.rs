@@ -196,7 +196,8 @@ fn with_peak<A, B, E: Send>(db: &Db, work: impl FnOnce() -> Result<(A, B), E>) -
             while !done.load(Relaxed) {
                 let stats = db.stats();
                 let tables: u64 = stats.keyspaces.iter().map(|keyspace| keyspace.table_bytes).sum();
-                peak.fetch_max(tables, Relaxed);
+                let coming: u64 = stats.jobs.iter().map(|job| job.bytes_written).sum();
+                peak.fetch_max(tables + coming, Relaxed);
                 std::thread::sleep(Duration::from_millis(5));
             }
         });

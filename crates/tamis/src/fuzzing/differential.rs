@@ -7,7 +7,8 @@ use std::sync::Arc;
 use super::Input;
 use crate::io::MemFs;
 use crate::options::{
-    Compression, CompressionPerLevel, FilterAllocation, FilterChoice, FilterPolicy, ReadMode,
+    CompactionChoice, Compression, CompressionPerLevel, FilterAllocation, FilterChoice, FilterPolicy,
+    MergeGranularity, ReadMode,
 };
 use crate::{Db, Keyspace, KeyspaceOptions, Options, Snapshot, WriteBatch, WriteError};
 
@@ -51,8 +52,26 @@ fn choose<T>(input: &mut Input<'_>, from: impl IntoIterator<Item = T>) -> T {
     from.swap_remove(usize::from(input.byte()) % from.len())
 }
 
+/// Policy, granularity, and whether the shape is to follow from the flushes.
+const SHAPES: [(CompactionChoice, MergeGranularity, bool); 10] = [
+    (CompactionChoice::Leveling, MergeGranularity::Auto, false),
+    (CompactionChoice::Tiering, MergeGranularity::Auto, false),
+    (CompactionChoice::LazyLeveling, MergeGranularity::Auto, false),
+    (CompactionChoice::Fragmented, MergeGranularity::Auto, false),
+    (CompactionChoice::Hybrid(2), MergeGranularity::Partial, false),
+    (CompactionChoice::Leveling, MergeGranularity::Full, false),
+    (CompactionChoice::Leveling, MergeGranularity::Partitioned, true),
+    (CompactionChoice::Tiering, MergeGranularity::Auto, true),
+    (CompactionChoice::Fifo, MergeGranularity::Auto, false),
+    (CompactionChoice::TimeWindow, MergeGranularity::Auto, false),
+];
+
 fn keyspace_options(input: &mut Input<'_>) -> KeyspaceOptions {
+    let (compaction, merge, deterministic) = choose(input, SHAPES);
     KeyspaceOptions {
+        compaction,
+        merge,
+        deterministic,
         memtable_bytes: choose(input, [20 << 10, 17 << 10, 64 << 10]),
         memtable_filter: input.bit(),
         block_bytes: choose(input, [256, 1024]),
