@@ -2,7 +2,7 @@
 //!
 //! An edit is a sequence of fields, each a tag, a length and that many bytes (`docs/manifest-format.md`). A
 //! reader skips fields whose tag is odd and unknown to it, and refuses an edit with an even tag that it does
-//! not know. A table's description ends with a sequence of the same kind, empty today.
+//! not know. A table's description ends with a sequence of the same kind.
 //!
 //! Decoding trusts nothing: every length is checked against the bytes that are there before memory is asked
 //! for, and counters are refused at 2^56, so that adding one to them never overflows.
