@@ -76,6 +76,9 @@ fn print_bytes(bytes: u64) -> String {
     }
 }
 
+/// The text of `u64::MAX` bytes.
+const UNLIMITED: &str = "unlimited";
+
 /// A number of bytes; `max` of `u64::MAX` means no upper bound.
 pub(super) struct Bytes {
     pub(super) min: u64,
@@ -84,11 +87,11 @@ pub(super) struct Bytes {
 
 impl Domain<u64> for Bytes {
     fn parse(&self, text: &str) -> Option<u64> {
-        parse_bytes(text)
+        if text == UNLIMITED { Some(u64::MAX) } else { parse_bytes(text) }
     }
 
     fn print(&self, value: &u64) -> String {
-        print_bytes(*value)
+        if *value == u64::MAX { UNLIMITED.into() } else { print_bytes(*value) }
     }
 
     fn accepts(&self, value: &u64) -> bool {
@@ -97,6 +100,9 @@ impl Domain<u64> for Bytes {
 
     fn expected(&self) -> String {
         let mut phrase = String::from("a size in bytes, or with KiB, MiB, GiB or TiB");
+        if self.max == u64::MAX {
+            phrase.push_str(", or unlimited");
+        }
         let min = print_bytes(self.min);
         match (self.min, self.max) {
             (0, u64::MAX) => {}

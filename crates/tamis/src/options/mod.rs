@@ -87,7 +87,7 @@ options_table! {
             "Threads that flush and compact. More keep up with more writes and take processor time from readers.";
         Performance, sub_jobs: usize = "2", Count { min: 1, max: 64 },
             "Threads that share one large merge, each with a part of its key range.";
-        Performance, background_bytes_per_second: u64 = "18446744073709551615", Bytes { min: 64 * KIB, max: NO_LIMIT },
+        Performance, background_bytes_per_second: u64 = "unlimited", Bytes { min: 64 * KIB, max: NO_LIMIT },
             "How fast flushes and compactions together may write; flushes go first. Bounds what they take from \
              reads.";
         Performance, recycled_logs: usize = "2", Count { min: 0, max: 16 },
@@ -179,7 +179,7 @@ options_table! {
             "How many times larger each level is than the one above (for tiering: how many runs of a level make one \
              of the next), for each level from 0 on; what level 0 collects is level0_runs. Larger ratios make fewer \
              levels to read and, with leveling, more bytes rewritten for each byte written.";
-        Behaviour, retain_bytes: u64 = "18446744073709551615", Bytes { min: 4 * KIB, max: NO_LIMIT },
+        Behaviour, retain_bytes: u64 = "unlimited", Bytes { min: 4 * KIB, max: NO_LIMIT },
             "How many bytes of tables `fifo` and `time-window` keep; the oldest beyond that are dropped.";
         Behaviour, time_to_live: Option<Duration> = "none", Age,
             "How long after it was written an entry is dropped.";
