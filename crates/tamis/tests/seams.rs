@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tamis::io::MemFs;
 use tamis::{
-    CompactionChoice, Db, ExternalTableBuilder, IngestOptions, KeyspaceOptions, ManualClock, Options, ReadError,
-    Slice, Snapshot,
+    CompactionChoice, Db, ExternalTableBuilder, IngestOptions, KeyspaceOptions, ManualClock, Options,
+    ReadError, Slice, Snapshot,
 };
 
 const START: u64 = 1_700_000_000;
@@ -238,5 +238,59 @@ fn operands_files_deletes_and_snapshots_survive_one_policy_after_the_other() {
         check(&db, &content, &snapshots, "settled");
         db.compact().unwrap();
         check(&db, &content, &snapshots, "compacted");
+    }
+}
+
+/// The smallest and oddest values that options take, all policies, a clock that jumps, and one after the other on the
+/// same tree: writes of now are read now.
+#[test]
+fn the_oddest_options_open_write_merge_and_close() {
+    const TEXTS: [&[(&str, &str)]; 7] = [
+        &[("levels", "2"), ("level0_runs", "1"), ("slowdown_runs", "1"), ("stop_runs", "1")],
+        &[("size_ratio", "2"), ("max_memtables", "2"), ("memtable_bytes", "4096"), ("table_bytes", "4096")],
+        &[("table_bytes", "18446744073709551615"), ("size_ratio", "2,3,4,5,6,7,8,9")],
+        &[("slowdown_debt_bytes", "4096"), ("stop_debt_bytes", "4096")],
+        &[("retain_bytes", "4096"), ("time_window", "1 s"), ("time_to_live", "1 s")],
+        &[("time_to_live", "1 s"), ("level0_runs", "1")],
+        &[("block_bytes", "256"), ("filter_allocation", "monkey"), ("level0_runs", "1"), ("size_ratio", "2")],
+    ];
+    let policies = ["leveling", "tiering", "lazy-leveling", "hybrid:15", "fragmented", "fifo", "time-window"];
+    for seed in 0..60 {
+        let mut random = Random(seed);
+        let mut machine = Machine::new(CompactionChoice::Leveling, 0);
+        for round in 0..4 {
+            let mut keyspace = machine.keyspace.clone();
+            keyspace.set("compaction", policies[random.below(7) as usize]).unwrap();
+            for (name, value) in TEXTS[random.below(7) as usize] {
+                keyspace.set(name, value).unwrap();
+            }
+            if keyspace.levels < machine.keyspace.levels && round > 0 {
+                keyspace.levels = machine.keyspace.levels;
+            }
+            if keyspace.check().is_err() {
+                continue;
+            }
+            machine.keyspace = keyspace;
+            let db = machine.open();
+            for i in 0..30 {
+                let key = if random.below(10) == 0 { vec![b'k'; 64 << 10] } else { random.key() };
+                let value = vec![b'v'; random.below(3000) as usize];
+                db.put(&key, &value).unwrap();
+                if machine.keyspace.retain_bytes == u64::MAX {
+                    assert_eq!(db.get(&key).unwrap().unwrap(), value, "seed {seed}, round {round}, {i}");
+                }
+                if i % 10 == 0 {
+                    machine.clock.advance(random.below(5));
+                }
+            }
+            db.delete_range("key10".."key20").unwrap();
+            db.flush().unwrap();
+            db.settle().unwrap();
+            assert_eq!(db.range("key10".."key20").count(), 0);
+            db.compact().unwrap();
+            assert_eq!(db.range("key10".."key20").count(), 0);
+            assert_eq!(db.verify().unwrap().problems, Vec::<String>::new());
+            db.close().unwrap();
+        }
     }
 }

@@ -289,7 +289,8 @@ impl<'a> Versions<'a> {
     ) -> Result<(), StorageError> {
         let expired = stripe == self.stripe && self.has_expired(seq) && self.seen_by_nobody();
         // The snapshot of the stripe needs it as a base, and readers of now must not see it through what they see.
-        let across = kind != Kind::Delete && self.has_expired(seq) && !self.has_expired(self.waiting.operands[0].0);
+        let across =
+            kind != Kind::Delete && self.has_expired(seq) && !self.has_expired(self.waiting.operands[0].0);
         if self.cover > seq || expired || (stripe != self.stripe && kind == Kind::Delete) {
             self.settle(key, Base::Nothing, keep)
         } else if stripe != self.stripe || across {
