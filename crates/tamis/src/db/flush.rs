@@ -39,11 +39,7 @@ impl DbInner {
         slot: &Arc<MemtableSlot>,
     ) -> Result<(), StorageError> {
         let started = Instant::now();
-        let (run, epoch) = {
-            let mut state = self.state();
-            let Some(epoch) = state.tree.take_epoch(keyspace.id) else { return Ok(()) };
-            (self.next_file.fetch_add(1, Ordering::Relaxed), epoch)
-        };
+        let Some(epoch) = self.state().tree.take_epoch(keyspace.id) else { return Ok(()) };
         let Some((metas, bytes)) = self.write_memtable(keyspace, slot, epoch, true)? else {
             return Ok(());
         };
@@ -58,6 +54,8 @@ impl DbInner {
             return Ok(());
         }
         let mut edit = VersionEdit { next_epochs: vec![(keyspace.id, epoch + 1)], ..VersionEdit::default() };
+        // Not before: what was ingested since may have been joined with older runs, which must not come to lie above.
+        let run = self.next_file.fetch_add(1, Ordering::Relaxed);
         edit.added.extend(metas.into_iter().map(|meta| (keyspace.id, 0, run, meta)));
         edit.log_floor = self.log_floors(&state, Some((keyspace.id, slot)));
         let without = |view: &View, version: Arc<Version>| View {

@@ -104,6 +104,11 @@ impl Progress {
         self.cancelled.load(Relaxed)
     }
 
+    /// Whether the job drops tables unread.
+    pub(crate) fn drops(&self) -> bool {
+        self.work == Work::Drop
+    }
+
     /// What the job may still write: no more than it reads, and nothing if it only moves or drops tables.
     pub(crate) fn may_write(&self) -> u64 {
         match self.work {

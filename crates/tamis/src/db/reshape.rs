@@ -54,6 +54,15 @@ impl DbInner {
     ) -> Result<(), AdminError> {
         self.check_writable()?;
         let mut state = self.state();
+        // A policy that drops data leaves snapshots their views. Who takes one under the next policy gets none, and must
+        // not see tables that are still being dropped.
+        let drops = |state: &State| {
+            let jobs = state.jobs.get(&keyspace.id);
+            jobs.is_some_and(|jobs| jobs.running.iter().any(|job| job.progress.drops()))
+        };
+        while drops(&state) {
+            state = self.wait(state);
+        }
         let waiting = state.jobs.get(&keyspace.id).and_then(|jobs| jobs.next_shaping.clone());
         let current = keyspace.shaping.load_full();
         let mut options = waiting.as_ref().unwrap_or(&current).options.clone();

@@ -24,4 +24,5 @@ mod recovery;
 mod regressions;
 mod rolling;
 mod salvage;
+mod seams;
 mod sub_jobs;

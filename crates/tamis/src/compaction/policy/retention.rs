@@ -68,11 +68,15 @@ impl Retention {
         written > 0 && self.time_to_live.is_some_and(|ttl| lives_until(ttl) <= shape.now)
     }
 
-    /// Drops the newest run that has wholly outlived its time with all older ones; else the oldest runs until the rest
-    /// fits, but never the newest run. Waits while a job reads one of them.
+    /// Drops the oldest runs as long as all of a run has outlived its time; more of them until the rest fits, but never
+    /// the newest run for that. Waits while a job reads one of them.
+    ///
+    /// A run whose writes came after those of newer runs is not dropped before its time: what was ingested while a
+    /// memtable waited, or what leveling carried deep down, shares no key with these. Newer ones wait for it unread, as
+    /// the horizon hides them.
     pub(super) fn plan(&self, shape: &Shape, runs: &[Aged<'_>]) -> Option<Plan> {
         let expired = |aged: &Aged<'_>| aged.run.tables.iter().all(|table| self.is_expired(shape, table));
-        let by_time = runs.iter().rposition(expired).map_or(0, |newest| newest + 1);
+        let by_time = runs.iter().take_while(|aged| expired(aged)).count();
         let mut kept: u64 = runs.iter().map(|aged| aged.bytes).sum();
         let older = &runs[..runs.len().saturating_sub(1)];
         let by_size = older

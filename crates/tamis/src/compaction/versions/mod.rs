@@ -22,8 +22,8 @@
 //! * A delete is dropped, and the number of a put forgotten (0), where every snapshot sees it and nothing older lies
 //!   outside. An operand keeps its number: two of them need an order.
 //! * **Expiry**: if the newest version of a key in the merge is at or below the horizon and no snapshot sees it, the key is
-//!   deleted at that number. So what is older stays hidden, wherever it lies. An operand that is young enough keeps what it
-//!   builds on in the same merge.
+//!   deleted at that number. So what is older stays hidden, wherever it lies. Operands above the horizon are not put
+//!   together with what a snapshot keeps below it, or readers of now would see that again.
 //! * A **filter** decides about the put that is a key's newest version, if no snapshot sees it. What it removes becomes a
 //!   delete, by the rules of deletes.
 //!

@@ -454,3 +454,25 @@ fn a_long_chain_is_put_together_in_pieces_and_an_endless_one_goes_out_as_it_is()
     let large = operands(MAX_BYTES / 1000);
     assert_eq!(rewritten("bars", large.clone(), false), large);
 }
+
+/// A snapshot kept an operand that had expired, and the merge put it together with a younger one, under that one's
+/// number: readers of now saw again what was gone.
+#[test]
+fn what_a_snapshot_keeps_below_the_horizon_is_not_put_together_with_what_lies_above() {
+    for oldest in [Kind::Merge, Kind::Put, Kind::Delete] {
+        let mut world = World::new("append");
+        for kind in [oldest, Kind::Merge, Kind::Merge, Kind::Merge] {
+            world.carry_out(&Event::Write(kind, 0));
+        }
+        world.carry_out(&Event::Take);
+        let (horizon, live_from) = (2, 3);
+        let rules = Rules { expired: Some(horizon), ..world.rules() };
+        let now = |runs: &[Run]| read_from(runs, MAX_SEQNO, live_from, &*world.operator).unwrap();
+        let (before, seen) = (now(&world.runs), world.read(4).unwrap());
+        let (run, _) = rewrite(&world.runs, &world.snapshots, world.seq, false, rules);
+        let runs = [run];
+        assert_eq!(before.as_deref(), Some(&b"failfail"[..]));
+        assert_eq!(now(&runs), before, "{oldest:?}: {runs:?}");
+        assert_eq!(read(&runs, 4, &*world.operator).unwrap(), seen, "{oldest:?}: {runs:?}");
+    }
+}

@@ -186,3 +186,43 @@ fn a_range_tombstone_over_all_parts_is_clipped_exactly() {
     assert_eq!(db.stats().keyspaces[0].range_tombstones, 0);
     assert_eq!(db.stats().keyspaces[0].entries, 21);
 }
+
+/// The policy was replaced while a drop that it had planned was on its way. A snapshot that was taken under the new
+/// policy held no view, and lost what was dropped.
+#[test]
+fn a_snapshot_under_a_new_policy_loses_nothing_to_a_drop_of_the_old_one() {
+    let mut options = options(1);
+    options.keyspace.compaction = crate::CompactionChoice::Fifo;
+    options.keyspace.retain_bytes = 4 << 10;
+    let db = Db::open("/db", options).unwrap();
+    for i in 0..3 {
+        db.put(key(i), vec![b'v'; 6 << 10]).unwrap();
+        db.flush().unwrap();
+    }
+    let keyspace = db.default_keyspace().inner.clone();
+    let inner = db.handle().inner.clone();
+    let (plan, job) = {
+        let mut state = inner.state();
+        let shape = inner.shape(&state, &keyspace);
+        let plan = keyspace.shaping.load().policy.plan(&shape).expect("all but the newest run is too much");
+        let job = inner.register(&mut state, &keyspace, &plan);
+        (plan, job)
+    };
+    let (send, receive) = std::sync::mpsc::channel();
+    let changer = std::thread::spawn({
+        let db = db.clone();
+        move || {
+            db.default_keyspace().set_options(&[("compaction", "leveling")]).unwrap();
+            let snapshot = db.snapshot();
+            let seen = read(snapshot.iter());
+            send.send((snapshot, seen)).unwrap();
+        }
+    });
+    // It may come now or later, but what it sees must not change.
+    let early = receive.recv_timeout(std::time::Duration::from_millis(100));
+    inner.run_plan(&keyspace, &plan, &job, None).unwrap();
+    let (snapshot, seen) = early.or_else(|_| receive.recv()).unwrap();
+    let keys = |content: Content| content.into_keys().collect::<Vec<_>>();
+    assert_eq!(keys(read(snapshot.iter())), keys(seen));
+    changer.join().unwrap();
+}

@@ -27,7 +27,8 @@
 //! A key's newer version must come first in the order in which the tree is read. What is older and overlaps a file is
 //! in tables when places are chosen (step 2), and [`place`](place::place) puts the file above it. A memtable whose
 //! flush has begun has an epoch that is older than the ingestion's; it is waited for if as much as its key range
-//! overlaps, so that epochs stay disjoint at every key. One whose flush has not begun gets a newer epoch.
+//! overlaps, so that epochs stay disjoint at every key. One whose flush has not begun gets a newer epoch. Neither has a
+//! run before its flush ends: that is newer than the ingestion's, so that the ingestion's may be merged with older ones.
 
 mod place;
 mod stage;

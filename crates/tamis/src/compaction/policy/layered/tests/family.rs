@@ -4,6 +4,7 @@ use super::*;
 use crate::compaction::plan::Work;
 use crate::compaction::shape::RunShape;
 use crate::options::{CompactionChoice, FilePicker, MergeGranularity};
+use crate::tree::meta::TableMeta;
 
 /// What tells policies of the family apart.
 #[derive(Clone, Copy, Debug)]
@@ -132,11 +133,15 @@ proptest! {
         let runs = shape.levels.iter().flat_map(|level| &level.runs);
         let concerned = runs.filter(|run| run.tables.iter().any(|table| range.overlaps_table(table))).count();
         prop_assert!(concerned <= 1, "{} runs lie in a range that was compacted", concerned);
+        let before: HashSet<TableId> = sim.tables().map(|table| table.id).collect();
         manual_to_the_end(&mut sim, None);
         sim.check_reads();
         let runs: usize = sim.levels.iter().map(Vec::len).sum();
         prop_assert!(runs <= 1, "a manual compaction leaves {} runs", runs);
-        prop_assert!(sim.tables().all(|table| table.deletes == 0 || sim.moves > 0));
+        // What was left alone below what the range took away may hold deletes that nothing needs any more: policies do not
+        // ask for its rewriting, callers do.
+        let is_clean = |table: &TableMeta| table.deletes == 0 || sim.moves > 0 || before.contains(&table.id);
+        prop_assert!(sim.tables().all(|table| is_clean(table)));
     }
 
     /// A device that is nearly full makes plans smaller or none, never wrong ones.
