@@ -104,6 +104,20 @@ impl<'a> Bench<'a> {
         Ok(measurements)
     }
 
+    /// The database that is measured.
+    pub fn db(&self) -> &Db {
+        &self.db
+    }
+
+    /// How many operations the workloads measured from now on have, fills aside.
+    pub(crate) fn set_ops(&mut self, ops: Option<u64>) {
+        self.config.ops = ops;
+    }
+
+    pub(crate) fn close(self) -> Result<(), BenchError> {
+        Ok(self.db.close()?)
+    }
+
     fn fill_if_empty(&self) -> Result<(), BenchError> {
         if self.db.iter().next().transpose()?.is_some() {
             return self.settle().map(|_| ());
@@ -127,7 +141,7 @@ impl<'a> Bench<'a> {
         Ok(Measurement::median(runs).expect("at least one run"))
     }
 
-    fn measure_once(&self, workload: Workload, repeat: u64) -> Result<Measurement, BenchError> {
+    pub(crate) fn measure_once(&self, workload: Workload, repeat: u64) -> Result<Measurement, BenchError> {
         let config = &self.config;
         let ops = config.ops.unwrap_or_else(|| config.keys.len().min(DEFAULT_READS)).max(1);
         let mut spec = RunSpec {

@@ -21,6 +21,7 @@ pub mod random;
 pub mod report;
 pub mod run;
 pub mod sample;
+pub mod shapes;
 pub mod value;
 pub mod workload;
 pub mod zipf;

@@ -71,6 +71,15 @@ pub struct Measurement {
     pub sync: bool,
     /// The option `keyspace.filter`.
     pub filter: String,
+    /// The option `keyspace.compaction`.
+    #[serde(default)]
+    pub compaction: String,
+    /// The option `keyspace.merge`.
+    #[serde(default)]
+    pub merge: String,
+    /// The option `keyspace.size_ratio`.
+    #[serde(default)]
+    pub size_ratio: String,
     /// The option `read_mode`.
     pub read_mode: String,
     /// The block cache's capacity in bytes.
@@ -133,6 +142,9 @@ impl Measurement {
             settled: labels.settled,
             sync: options.durability == tamis::Durability::Synced,
             filter: option_text(options, "keyspace.filter"),
+            compaction: option_text(options, "keyspace.compaction"),
+            merge: option_text(options, "keyspace.merge"),
+            size_ratio: option_text(options, "keyspace.size_ratio"),
             read_mode: option_text(options, "read_mode"),
             cache_bytes: options.cache_bytes,
             repeats: 1,

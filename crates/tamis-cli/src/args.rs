@@ -39,6 +39,8 @@ pub(crate) struct Cli {
 #[derive(Subcommand)]
 pub(crate) enum Command {
     Load(load::LoadArgs),
+    BuildTable(build_table::BuildTableArgs),
+    Ingest(ingest::IngestArgs),
     Get(get::GetArgs),
     Put(put::PutArgs),
     Del(del::DelArgs),
@@ -48,8 +50,9 @@ pub(crate) enum Command {
     Dump(dump::DumpArgs),
     Verify(verify::VerifyArgs),
     Checkpoint(checkpoint::CheckpointArgs),
+    Compact(compact::CompactArgs),
     Options(options::OptionsArgs),
-    Bench(bench::BenchArgs),
+    Bench(Box<bench::BenchArgs>),
     Stress(stress::StressArgs),
     #[command(hide = true)]
     StressChild(stress::child::ChildArgs),

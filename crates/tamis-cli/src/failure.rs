@@ -115,8 +115,22 @@ impl From<tamis::AdminError> for Failure {
     fn from(error: tamis::AdminError) -> Failure {
         match error {
             tamis::AdminError::TargetExists { .. } => Failure::usage(error),
+            tamis::AdminError::External(error) => error.into(),
             tamis::AdminError::Options(error) => error.into(),
             other => Failure::database(other),
+        }
+    }
+}
+
+/// A table that is not right is wrong input.
+impl From<tamis::ExternalTableError> for Failure {
+    fn from(error: tamis::ExternalTableError) -> Failure {
+        use std::io::ErrorKind::NotFound;
+        use tamis::{ExternalTableError::Storage, StorageError::Io};
+        match error {
+            Storage(Io(failure)) if failure.kind == NotFound => Failure::usage(failure),
+            Storage(error) => Failure::database(error),
+            other => Failure::usage(other),
         }
     }
 }
@@ -128,6 +142,7 @@ impl From<tamis::Error> for Failure {
             tamis::Error::Write(error) => error.into(),
             tamis::Error::Admin(error) => error.into(),
             tamis::Error::Options(error) => error.into(),
+            tamis::Error::External(error) => error.into(),
             other => Failure::database(other),
         }
     }

@@ -1,7 +1,7 @@
 //! The library's records as JSON objects; field names are those of the library.
 
 use serde_json::{Value, json};
-use tamis::{KeyspaceStats, LevelStats, ReadCost, RunStats, Stats, WriteCost};
+use tamis::{KeyspaceStats, LevelStats, ReadCost, RunStats, SnapshotStats, Stats, WriteCost};
 
 use crate::text::hex;
 
@@ -43,13 +43,14 @@ pub(crate) fn stats(stats: &Stats) -> Value {
         filter_bytes,
         index_bytes,
         snapshots,
+        oldest_snapshot,
         visible_seq,
-        next_epoch,
         poisoned,
         warnings,
     );
     value["read"] = read_cost(&stats.read);
     value["write"] = write_cost(&stats.write);
+    value["snapshots_live"] = stats.snapshots_live.iter().map(snapshot).collect();
     value["keyspaces"] = stats.keyspaces.iter().map(keyspace).collect();
     value
 }
@@ -58,6 +59,8 @@ fn keyspace(stats: &KeyspaceStats) -> Value {
     let mut value = fields!(
         stats,
         name,
+        policy,
+        next_epoch,
         memtables,
         memtable_bytes,
         memtable_entries,
@@ -67,6 +70,8 @@ fn keyspace(stats: &KeyspaceStats) -> Value {
         range_tombstones,
         table_bytes,
         raw_bytes,
+        reclaimable_bytes,
+        expired_seq,
         filter_bytes,
         index_bytes,
         filter_bits_per_key,
@@ -74,7 +79,12 @@ fn keyspace(stats: &KeyspaceStats) -> Value {
         tables_with_unusable_filter,
     );
     value["levels"] = stats.levels.iter().map(level).collect();
+    value["promise"] = fields!(stats.promise, runs_per_level, space_amplification, write_amplification);
     value
+}
+
+fn snapshot(stats: &SnapshotStats) -> Value {
+    fields!(stats, seq, age_seconds, handles, pinned_bytes, pinned_table_bytes)
 }
 
 fn level(stats: &LevelStats) -> Value {

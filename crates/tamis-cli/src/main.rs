@@ -7,6 +7,7 @@
 mod args;
 mod commands;
 mod failure;
+mod input;
 mod json;
 mod output;
 mod progress;
@@ -49,6 +50,8 @@ fn dispatch(cli: Cli, out: &mut Out) -> Result<Outcome, Failure> {
     match cli.command {
         None => demo::run(cli.demo, out),
         Some(Command::Load(args)) => load::run(args, out),
+        Some(Command::BuildTable(args)) => build_table::run(args, out),
+        Some(Command::Ingest(args)) => ingest::run(args, out),
         Some(Command::Get(args)) => get::run(args, out),
         Some(Command::Put(args)) => put::run(args),
         Some(Command::Del(args)) => del::run(args),
@@ -58,8 +61,9 @@ fn dispatch(cli: Cli, out: &mut Out) -> Result<Outcome, Failure> {
         Some(Command::Dump(args)) => dump::run(args, out),
         Some(Command::Verify(args)) => verify::run(args, out),
         Some(Command::Checkpoint(args)) => checkpoint::run(args),
+        Some(Command::Compact(args)) => compact::run(args, out),
         Some(Command::Options(args)) => options::run(args, out),
-        Some(Command::Bench(args)) => bench::run(args, out),
+        Some(Command::Bench(args)) => bench::run(*args, out),
         Some(Command::Stress(args)) => stress::run(args, out),
         Some(Command::StressChild(args)) => stress::child::run(args, out),
     }

@@ -253,6 +253,56 @@ fn bench_prints_a_measurement_for_each_workload() {
 }
 
 #[test]
+fn compact_leaves_one_run_and_shows_it() {
+    let place = Place::new();
+    for i in 0..4 {
+        place.run("put", &[&format!("key{i}"), "v", "-o", "keyspace.auto_compaction=false"]).ok();
+    }
+    let before = place.run("stats", &["--json"]).ok();
+    let runs = |text: &str| serde_json::from_str::<Value>(text).unwrap()["keyspaces"][0]["runs"].as_u64();
+    assert!(runs(&before) > Some(1), "{before}");
+    let shown = place.run("compact", &[]).ok();
+    assert!(shown.contains("█") && shown.contains("flushes up to 4"), "{shown}");
+    assert_eq!(runs(&place.run("stats", &["--json"]).ok()), Some(1));
+    let changed = place.run("compact", &["--due", "-o", "keyspace.compaction=tiering"]).ok();
+    assert!(changed.contains("tiering"), "{changed}");
+    place.run("compact", &["--keyspace", "nope"]).fails(2, "nope");
+    place.run("compact", &["-o", "keyspace.compaction=sideways"]).fails(2, "lazy-leveling");
+    place
+        .run("compact", &["-o", "keyspace.compaction=tiering", "-o", "keyspace.merge=partial"])
+        .fails(2, "full");
+}
+
+#[test]
+fn bench_compares_shapes_in_one_table() {
+    let small = ["--keys", "3000", "--ops", "300", "--memtable", "32KiB", "-o", "keyspace.table_bytes=32KiB"];
+    let bench = |more: &[&str]| {
+        let mut command = tamis();
+        command.arg("bench").args(small).args(more);
+        run(command, b"")
+    };
+    let args = [
+        "--compaction",
+        "leveling,tiering,lazy-leveling",
+        "--merge",
+        "full,partitioned",
+        "--size-ratio",
+        "2,4",
+    ];
+    let rows = bench(&[&args[..], &["--json"]].concat()).ok();
+    assert_eq!(rows.lines().count(), (2 + 1 + 2) * 2, "tiering has one way to merge: {rows}");
+    let table = bench(&args[..4]).ok();
+    assert!(table.contains("amplif.") && table.contains("lazy-leveling"), "{table}");
+    let one =
+        bench(&["--compaction", "tiering", "--size-ratio", "3", "--json", "--workload", "get-empty"]).ok();
+    let one: Value = serde_json::from_str(one.lines().next().unwrap()).unwrap();
+    assert_eq!((one["compaction"].as_str(), one["size_ratio"].as_str()), (Some("tiering"), Some("3")));
+    bench(&["--compaction", "sideways"]).fails(2, "lazy-leveling");
+    bench(&["--size-ratio", "1"]).fails(2, "1");
+    bench(&["--compaction", "leveling,tiering", "--unsettled"]).fails(2, "--unsettled");
+}
+
+#[test]
 fn bench_takes_its_keys_from_a_file() {
     let place = Place::new();
     let file = place.path("words");
@@ -311,4 +361,63 @@ fn stress_kills_and_finds_everything_acknowledged() {
     let place = Place::new();
     place.run("put", &["mine", "precious"]).ok();
     place.run("stress", &["--rounds", "1"]).fails(2, "not empty");
+}
+
+fn build_table(args: &[&str], input: &[u8]) -> Ran {
+    let mut command = tamis();
+    command.arg("build-table").args(args);
+    run(command, input)
+}
+
+#[test]
+fn tables_are_built_and_ingested() {
+    let place = Place::new();
+    let (words, more) = (place.path("words.tam"), place.path("more.tam"));
+    let said = build_table(&["--out", &words, "--format", "tsv", "-"], b"a\t1\nb\t2\nc\t3\n").ok();
+    assert!(said.contains("3 entries from a to c"), "{said}");
+    let input = b"x\t1\nb\t9\nx\t2\n";
+    let said = build_table(&["--out", &more, "--sort", "--json", "--format", "tsv", "-"], input).ok();
+    let said: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!((said["entries"].as_u64(), said["replaced"].as_u64()), (Some(2), Some(1)));
+    place.run("put", &["a", "old"]).ok();
+    let said = place.run("ingest", &[&words]).ok();
+    assert!(said.contains("1 tables, 3 entries"), "{said}");
+    let said: Value = serde_json::from_str(&place.run("ingest", &["--move", "--json", &more]).ok()).unwrap();
+    assert_eq!((said["entries"].as_u64(), said["tables"][0]["level"].as_u64()), (Some(2), Some(0)));
+    assert!(Path::new(&words).exists() && !Path::new(&more).exists());
+    assert_eq!(place.run("scan", &[]).ok(), "a\t1\nb\t9\nc\t3\nx\t2\n");
+    place.run("verify", &[]).ok();
+    let mut dump = tamis();
+    dump.args(["dump", &words]);
+    let page = run(dump, b"").ok();
+    assert!(page.contains("external") && page.contains("put \"c\" = \"3\" @ 0"), "{page}");
+}
+
+#[test]
+fn tables_that_are_not_right_are_wrong_input() {
+    let place = Place::new();
+    let (good, bad) = (place.path("good.tam"), place.path("bad.tam"));
+    build_table(&["--out", &bad, "-"], b"b\na\n").fails(2, "line 2: key \"a\" comes after \"b\"");
+    build_table(&["--out", &bad, "-"], b"a\na\n").fails(2, "--sort");
+    build_table(&["--out", &bad, "--hex", "-"], b"00\nxx\n").fails(2, "line 2: ");
+    build_table(&["--out", &bad, "-"], b"").fails(2, "nothing");
+    build_table(&["--out", &bad, "-o", "no_such_option=1", "-"], b"a\n").fails(2, "no_such_option");
+    build_table(&["--out", &bad, "/no/such/file"], b"").fails(2, "/no/such/file");
+    assert!(!Path::new(&bad).exists(), "nothing is left of what was refused");
+    build_table(&["--out", &good, "-"], b"a\nb\n").ok();
+    build_table(&["--out", &good, "-"], b"c\n").fails(2, "exists already");
+    let bytes = std::fs::read(&good).unwrap();
+    std::fs::write(&bad, &bytes[..bytes.len() / 2]).unwrap();
+    place.run("put", &["a", "1"]).ok();
+    place.run("ingest", &[&bad]).fails(2, "no complete external table");
+    place.run("ingest", &[&good, &good]).fails(2, "overlap");
+    place.run("ingest", &["/no/such/file.tam"]).fails(2, "/no/such/file.tam");
+    place.run("ingest", &["--keyspace", "none", &good]).fails(2, "no keyspace");
+    place.run("ingest", &[]).fails(2, "Usage");
+    let own = std::fs::read_dir(place.db()).unwrap().map(|entry| entry.unwrap().path());
+    let own = own.into_iter().find(|path| path.extension().is_some_and(|e| e == "tam"));
+    if let Some(own) = own {
+        place.run("ingest", &[own.to_str().unwrap()]).fails(2, "a table of a database");
+    }
+    assert_eq!(place.run("scan", &[]).ok(), "a\t1\n");
 }

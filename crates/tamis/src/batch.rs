@@ -22,6 +22,9 @@ const TAG_DELETE: u8 = 0;
 const TAG_PUT: u8 = 1;
 const TAG_DELETE_RANGE: u8 = 2;
 const TAG_DELETE_FROM: u8 = 3;
+const TAG_MERGE: u8 = 4;
+/// Apart from the others: what it stands for is in the manifest.
+const TAG_INGESTION: u8 = 16;
 
 /// The end or start of a range may be one byte longer than a key: the first key after `k` is `k\0`.
 const MAX_BOUND_BYTES: usize = MAX_KEY_BYTES + 1;
@@ -38,6 +41,8 @@ pub struct WriteBatch {
     error: Option<WriteError>,
     /// The keyspaces written to, without repetition.
     keyspaces: SmallVec<[KeyspaceId; 4]>,
+    /// Those of them that operands are written to.
+    merged: SmallVec<[KeyspaceId; 2]>,
     /// The open database whose keyspaces were named, and the first one's name.
     owner: Option<(u64, String)>,
 }
@@ -64,6 +69,12 @@ impl WriteBatch {
         self.delete_id(DEFAULT_KEYSPACE, key.as_ref())
     }
 
+    /// Applies `operand` to the value of `key` with the keyspace's merge operator, without reading it: the cost is that
+    /// of a put. Committing the batch fails if the keyspace has no operator.
+    pub fn merge(&mut self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> &mut Self {
+        self.merge_id(DEFAULT_KEYSPACE, key.as_ref(), operand.as_ref())
+    }
+
     /// Deletes all keys in `range`, at a cost that does not depend on how many there are. A range that starts
     /// after its end makes committing the batch fail; one that holds no key does nothing.
     pub fn delete_range<K: AsRef<[u8]>>(&mut self, range: impl RangeBounds<K>) -> &mut Self {
@@ -72,6 +83,21 @@ impl WriteBatch {
 
     /// [`put`](Self::put) in a keyspace.
     pub(crate) fn put_id(&mut self, keyspace: KeyspaceId, key: &[u8], value: &[u8]) -> &mut Self {
+        self.pair(TAG_PUT, keyspace, key, value)
+    }
+
+    /// [`merge`](Self::merge) in a keyspace.
+    pub(crate) fn merge_id(&mut self, keyspace: KeyspaceId, key: &[u8], operand: &[u8]) -> &mut Self {
+        let before = self.len;
+        self.pair(TAG_MERGE, keyspace, key, operand);
+        if self.len > before && !self.merged.contains(&keyspace) {
+            self.merged.push(keyspace);
+        }
+        self
+    }
+
+    /// Adds an operation that consists of a key and a value.
+    fn pair(&mut self, tag: u8, keyspace: KeyspaceId, key: &[u8], value: &[u8]) -> &mut Self {
         if value.len() > MAX_VALUE_BYTES {
             return self.refuse(WriteError::ValueTooLong { len: value.len(), max: MAX_VALUE_BYTES });
         }
@@ -79,7 +105,7 @@ impl WriteBatch {
             return self.refuse(e);
         }
         self.bytes.reserve(key.len() + value.len() + 1 + 5 + 3 + 5);
-        self.begin(TAG_PUT, keyspace);
+        self.begin(tag, keyspace);
         self.bytes.put_bytes(key);
         self.bytes.put_bytes(value);
         self
@@ -117,6 +143,15 @@ impl WriteBatch {
         self
     }
 
+    /// One operation that changes nothing and takes the sequence number of an ingestion, so that the log's numbers
+    /// run on without a gap.
+    pub(crate) fn ingestion(keyspace: KeyspaceId) -> WriteBatch {
+        let mut batch = WriteBatch::new();
+        batch.begin(TAG_INGESTION, keyspace);
+        batch.bytes.put_bytes(b"");
+        batch
+    }
+
     fn begin(&mut self, tag: u8, keyspace: KeyspaceId) {
         self.bytes.put_u8(tag);
         self.bytes.put_varint(keyspace.into());
@@ -152,6 +187,7 @@ impl WriteBatch {
         self.len = 0;
         self.error = None;
         self.keyspaces.clear();
+        self.merged.clear();
         self.owner = None;
     }
 
@@ -175,6 +211,11 @@ impl WriteBatch {
     /// The keyspaces written to, each once.
     pub(crate) fn keyspaces(&self) -> &[KeyspaceId] {
         &self.keyspaces
+    }
+
+    /// The keyspaces that operands are written to, each once.
+    pub(crate) fn merged(&self) -> &[KeyspaceId] {
+        &self.merged
     }
 
     /// The first error that adding an operation caused.
@@ -248,6 +289,15 @@ pub(crate) enum BatchOp<'a> {
         /// The value.
         value: &'a [u8],
     },
+    /// An operand is applied to a key's value.
+    Merge {
+        /// The keyspace.
+        keyspace: KeyspaceId,
+        /// The key.
+        key: &'a [u8],
+        /// The operand.
+        operand: &'a [u8],
+    },
     /// A key is deleted.
     Delete {
         /// The keyspace.
@@ -264,6 +314,12 @@ pub(crate) enum BatchOp<'a> {
         /// The first key behind the range; `None` if it has no end.
         end: Option<&'a [u8]>,
     },
+    /// Tables were ingested under this sequence number. They are in the manifest, or the ingestion failed: there is
+    /// nothing to apply.
+    Ingestion {
+        /// The first keyspace that got a table.
+        keyspace: KeyspaceId,
+    },
 }
 
 impl BatchOp<'_> {
@@ -271,8 +327,10 @@ impl BatchOp<'_> {
     pub(crate) fn keyspace(&self) -> KeyspaceId {
         match *self {
             BatchOp::Put { keyspace, .. }
+            | BatchOp::Merge { keyspace, .. }
             | BatchOp::Delete { keyspace, .. }
-            | BatchOp::DeleteRange { keyspace, .. } => keyspace,
+            | BatchOp::DeleteRange { keyspace, .. }
+            | BatchOp::Ingestion { keyspace } => keyspace,
         }
     }
 }
@@ -294,18 +352,20 @@ impl<'a> Ops<'a> {
         let tag = self.rest.u8().ok_or(CUT)?;
         let keyspace = self.rest.varint().ok_or(CUT)?;
         let keyspace = KeyspaceId::try_from(keyspace).map_err(|_| DecodeError("no such keyspace number"))?;
-        let max = if tag >= TAG_DELETE_RANGE { MAX_BOUND_BYTES } else { MAX_KEY_BYTES };
+        let is_bound = matches!(tag, TAG_DELETE_RANGE | TAG_DELETE_FROM);
+        let max = if is_bound { MAX_BOUND_BYTES } else { MAX_KEY_BYTES };
         let key = self.rest.bytes().ok_or(CUT)?;
         if key.len() > max {
             return Err(DecodeError("a key is too long"));
         }
         match tag {
             TAG_DELETE => Ok(BatchOp::Delete { keyspace, key }),
-            TAG_PUT => {
+            TAG_PUT | TAG_MERGE => {
                 let value = self.rest.bytes().ok_or(CUT)?;
-                match value.len() <= MAX_VALUE_BYTES {
-                    true => Ok(BatchOp::Put { keyspace, key, value }),
-                    false => Err(DecodeError("a value is too long")),
+                match tag {
+                    _ if value.len() > MAX_VALUE_BYTES => Err(DecodeError("a value is too long")),
+                    TAG_PUT => Ok(BatchOp::Put { keyspace, key, value }),
+                    _ => Ok(BatchOp::Merge { keyspace, key, operand: value }),
                 }
             }
             TAG_DELETE_RANGE => {
@@ -316,6 +376,7 @@ impl<'a> Ops<'a> {
                 }
             }
             TAG_DELETE_FROM => Ok(BatchOp::DeleteRange { keyspace, start: key, end: None }),
+            TAG_INGESTION if key.is_empty() => Ok(BatchOp::Ingestion { keyspace }),
             _ => Err(DecodeError("an operation of an unknown type")),
         }
     }
@@ -385,20 +446,33 @@ mod tests {
     }
 
     #[test]
+    fn an_ingestion_is_an_operation_that_takes_one_number() {
+        let batch = WriteBatch::ingestion(300);
+        assert_eq!(batch.len(), 1);
+        assert_eq!(ops(&batch), [BatchOp::Ingestion { keyspace: 300 }]);
+        assert_eq!(batch.bytes(), [16, 0xAC, 2, 0]);
+        assert!(Ops::new(&[16, 0, 1, b'k']).next().is_some_and(|op| op.is_err()), "it has no key");
+    }
+
+    #[test]
     fn operations_come_back_in_order() {
         let mut batch = WriteBatch::new();
         batch.put("a", "1").delete("b").delete_range("c".."d");
-        batch.put_id(300, b"", b"");
-        assert_eq!((batch.len(), batch.is_empty()), (4, false));
+        batch.put_id(300, b"", b"").merge_id(7, b"e", b"2");
+        assert_eq!((batch.len(), batch.is_empty()), (5, false));
+        assert_eq!((batch.keyspaces(), batch.merged()), (&[0, 300, 7][..], &[7][..]));
         let expected = [
             BatchOp::Put { keyspace: 0, key: b"a", value: b"1" },
             BatchOp::Delete { keyspace: 0, key: b"b" },
             BatchOp::DeleteRange { keyspace: 0, start: b"c", end: Some(b"d") },
             BatchOp::Put { keyspace: 300, key: b"", value: b"" },
+            BatchOp::Merge { keyspace: 7, key: b"e", operand: b"2" },
         ];
         assert_eq!(ops(&batch), expected);
         batch.clear();
-        assert!(batch.is_empty() && batch.byte_len() == 0 && ops(&batch).is_empty());
+        assert!(
+            batch.is_empty() && batch.byte_len() == 0 && batch.merged().is_empty() && ops(&batch).is_empty()
+        );
     }
 
     #[test]
@@ -442,6 +516,17 @@ mod tests {
             if len == long.len() && max == MAX_KEY_BYTES));
     }
 
+    /// What a later version of the format says is not read as something else.
+    #[test]
+    fn an_unknown_operation_is_an_error() {
+        let mut batch = WriteBatch::new();
+        batch.merge("key", "operand");
+        let mut bytes = batch.bytes().to_vec();
+        assert_eq!(bytes[0], TAG_MERGE);
+        bytes[0] = TAG_MERGE + 1;
+        assert!(matches!(Ops::new(&bytes).collect::<Vec<_>>()[..], [Err(_)]));
+    }
+
     #[test]
     fn ranges_up_to_the_longest_key_can_be_read_back() {
         let longest = vec![0xFF; MAX_KEY_BYTES];
@@ -472,17 +557,21 @@ mod tests {
     proptest! {
         #[test]
         fn hostile_bytes_end_in_an_error_or_in_operations_that_encode_to_themselves(
-            bytes in prop::collection::vec(prop_oneof![0..4u8, 0..32u8, any::<u8>()], 0..200),
+            bytes in prop::collection::vec(prop_oneof![0..5u8, 0..32u8, any::<u8>()], 0..200),
         ) {
             let mut batch = WriteBatch::new();
             let mut whole = true;
             for op in Ops::new(&bytes) {
                 match op {
                     Ok(BatchOp::Put { keyspace, key, value }) => { batch.put_id(keyspace, key, value); }
+                    Ok(BatchOp::Merge { keyspace, key, operand }) => { batch.merge_id(keyspace, key, operand); }
                     Ok(BatchOp::Delete { keyspace, key }) => { batch.delete_id(keyspace, key); }
                     Ok(BatchOp::DeleteRange { keyspace, start, end }) => {
                         let end = end.map_or(Bound::Unbounded, Bound::Excluded);
                         batch.delete_range_id::<&[u8]>(keyspace, (Bound::Included(start), end));
+                    }
+                    Ok(BatchOp::Ingestion { keyspace }) => {
+                        batch.bytes.extend_from_slice(WriteBatch::ingestion(keyspace).bytes());
                     }
                     Err(_) => whole = false,
                 }

@@ -105,6 +105,12 @@ pub enum OptionsError {
         /// What it takes: type, unit and range.
         expected: String,
     },
+    /// An option that holds from opening on.
+    #[error("option `{name}` cannot be changed while the keyspace is open; open it with the new value")]
+    Fixed {
+        /// The option's name.
+        name: String,
+    },
 }
 
 /// Why a database could not be opened.
@@ -150,6 +156,19 @@ pub enum OpenError {
         /// The newest version this library reads.
         supported: u32,
     },
+    /// An option names an operator that is neither built in nor among the options' `operators`.
+    #[error(
+        "keyspace `{keyspace}` has the option `{option} = {name}`, and there is no such operator; put it into \
+             `operators` of the options"
+    )]
+    Unregistered {
+        /// The keyspace.
+        keyspace: String,
+        /// The option: `merge_operator` or `compaction_filter`.
+        option: &'static str,
+        /// The operator's name.
+        name: String,
+    },
     /// Options out of their range or not understood.
     #[error(transparent)]
     Options(#[from] OptionsError),
@@ -167,9 +186,27 @@ pub enum ReadError {
         /// The keyspace's name.
         name: String,
     },
+    /// The keyspace's merge operator could not make a value of what was merged into a key. Putting or deleting the key
+    /// makes it readable again.
+    #[error("could not merge what was written to the key `{}`: {what}", excerpt(key))]
+    Merge {
+        /// The key.
+        key: Vec<u8>,
+        /// What the operator said, with its name.
+        what: String,
+    },
     /// A failed system call or damaged bytes.
     #[error(transparent)]
     Storage(#[from] StorageError),
+}
+
+/// A key as people can read it; of a long one its start.
+fn excerpt(key: &[u8]) -> String {
+    const MAX_BYTES: usize = 60;
+    match key.split_at_checked(MAX_BYTES) {
+        Some((start, rest)) if !rest.is_empty() => format!("{}…", start.escape_ascii()),
+        _ => key.escape_ascii().to_string(),
+    }
 }
 
 /// Why a write was not acknowledged.
@@ -213,6 +250,12 @@ pub enum WriteError {
         /// The keyspace's name.
         name: String,
     },
+    /// Something was merged into a keyspace without a merge operator.
+    #[error("keyspace `{name}` has no merge operator; its option `merge_operator` names one")]
+    NoMergeOperator {
+        /// The keyspace's name.
+        name: String,
+    },
     /// The keyspace belongs to another database.
     #[error("keyspace `{name}` belongs to another database")]
     ForeignKeyspace {
@@ -248,12 +291,40 @@ pub enum AdminError {
     /// The default keyspace cannot be dropped.
     #[error("the default keyspace cannot be dropped")]
     DefaultKeyspace,
+    /// An option names an operator that is neither built in nor among the options' `operators`.
+    #[error(
+        "the option `{option} = {name}` names no operator; put it into `operators` of the database's options"
+    )]
+    Unregistered {
+        /// The option: `merge_operator` or `compaction_filter`.
+        option: &'static str,
+        /// The operator's name.
+        name: String,
+    },
     /// The directory of a checkpoint exists already.
     #[error("{} exists already; a checkpoint goes to a new directory", path.display())]
     TargetExists {
         /// The directory.
         path: PathBuf,
     },
+    /// It was cancelled; nothing has changed, or only some of it is done.
+    #[error("the compaction was cancelled")]
+    Cancelled,
+    /// A compaction that might not fit on the device.
+    #[error(
+        "compaction of keyspace `{keyspace}` may need {needed} bytes, and {free} are free; make room and try again"
+    )]
+    NoRoom {
+        /// The keyspace's name.
+        keyspace: String,
+        /// Bytes that it may need at most.
+        needed: u64,
+        /// Bytes that are free, without what others were promised.
+        free: u64,
+    },
+    /// A file that is not to be ingested, or files that are not to be ingested together.
+    #[error(transparent)]
+    External(#[from] ExternalTableError),
     /// Options out of their range.
     #[error(transparent)]
     Options(#[from] OptionsError),
@@ -263,6 +334,79 @@ pub enum AdminError {
     /// A failed system call or damaged bytes.
     #[error(transparent)]
     Storage(#[from] StorageError),
+}
+
+/// Why an external table could not be built, read or ingested.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExternalTableError {
+    /// A key that is not greater than the one before. The keys are escaped and cut.
+    #[error("key {key} comes after {previous}: keys must be added in strictly ascending order")]
+    OutOfOrder {
+        /// The key.
+        key: String,
+        /// The key added before it.
+        previous: String,
+    },
+    /// There is a file of that name.
+    #[error("{} exists already; an external table goes to a new file", path.display())]
+    Exists {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A table without entries and range deletes.
+    #[error("{} would hold nothing", path.display())]
+    Empty {
+        /// The file.
+        path: PathBuf,
+    },
+    /// An earlier write to the file failed.
+    #[error("{} could not be written before and is of no use; build it again", path.display())]
+    Failed {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A table that a database wrote for itself: its entries have sequence numbers of that database.
+    #[error("{} is a table of a database, not one that was built to be ingested", path.display())]
+    NotExternal {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A file that is no table, not all of one, or damaged.
+    #[error("{} is no complete external table: {what}; build it again", path.display())]
+    NotATable {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+    /// Two files of one ingestion say something about one key.
+    #[error("{} and {} overlap: the keys of the second are {range}", first.display(), second.display())]
+    Overlap {
+        /// The file with the smaller first key.
+        first: PathBuf,
+        /// The other file.
+        second: PathBuf,
+        /// The second file's key range in words.
+        range: String,
+    },
+    /// Options out of their range.
+    #[error(transparent)]
+    Options(#[from] OptionsError),
+    /// A key or value that is too long, or a reversed range.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// A failed system call.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+}
+
+/// A key for a message: escaped, in quotes, and cut when long.
+pub(crate) fn excerpt_of_key(key: &[u8]) -> String {
+    const MOST: usize = 64;
+    let (head, rest) = key.split_at(key.len().min(MOST));
+    let more = if rest.is_empty() { String::new() } else { format!("… ({} bytes)", key.len()) };
+    format!("\"{}\"{more}", head.escape_ascii())
 }
 
 /// Any error of the library: every narrower one converts into it.
@@ -281,6 +425,9 @@ pub enum Error {
     /// From administrative operations.
     #[error(transparent)]
     Admin(#[from] AdminError),
+    /// From building or reading an external table.
+    #[error(transparent)]
+    External(#[from] ExternalTableError),
     /// From options.
     #[error(transparent)]
     Options(#[from] OptionsError),

@@ -16,7 +16,7 @@ mod differential;
 mod logs;
 mod parts;
 mod range_filter;
-mod reseal;
+pub(crate) mod reseal;
 mod seeds;
 mod tables;
 

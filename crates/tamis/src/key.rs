@@ -24,6 +24,8 @@ pub(crate) enum Kind {
     Delete = 0,
     /// The key has the value that follows.
     Put = 1,
+    /// An operand follows: the keyspace's merge operator applies it to what older versions of the key say.
+    Merge = 2,
 }
 
 impl Kind {
@@ -32,6 +34,7 @@ impl Kind {
         match byte {
             0 => Some(Kind::Delete),
             1 => Some(Kind::Put),
+            2 => Some(Kind::Merge),
             _ => None,
         }
     }
@@ -136,6 +139,13 @@ mod tests {
         assert_eq!(prefix_successor(b"a\xff\xff"), Some(b"b".to_vec()));
         assert_eq!(prefix_successor(b"\xff\xff"), None);
         assert_eq!(prefix_successor(b""), None);
+    }
+
+    /// What a later version of the format says is not read as something else.
+    #[test]
+    fn every_kind_has_a_byte_and_no_other_byte_is_a_kind() {
+        let known = (0..=u8::MAX).filter_map(|byte| Kind::from_byte(byte).map(|kind| (byte, kind as u8)));
+        assert_eq!(known.collect::<Vec<_>>(), [(0, 0), (1, 1), (2, 2)]);
     }
 
     #[test]

@@ -23,9 +23,11 @@
 //! * [`Db`]: the default keyspace and everything about the whole database. [`Keyspace`]: one of several, under one log.
 //! * [`WriteBatch`]: several writes, all or none, across keyspaces. [`Durability`]: what survives what.
 //! * [`Snapshot`]: the state of a moment. [`Iter`]: ordered iteration from both ends.
+//! * [`MergeOperator`], [`CompactionFilter`]: writes that change values unread; values changed while merged.
 //! * [`Options`]: every choice, with default, range and consequence.
 //! * [`Stats`], [`ReadCost`], [`Explanation`]: what it does, and what a read cost.
 //! * [`Slice`]: bytes handed out without a copy.
+//! * [`ExternalTableBuilder`], [`Keyspace::ingest`]: sorted tables built elsewhere and taken in at once.
 //! * Errors: a narrow enum per kind of operation, all of which convert into [`Error`].
 //! * [`io`]: the file system as the engine sees it, for tests and for other media.
 //!
@@ -35,15 +37,18 @@
 
 mod batch;
 mod cache;
+mod clock;
 mod codec;
 mod compaction;
 mod db;
 mod error;
+mod external;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod io;
 mod key;
 mod memtable;
+mod operators;
 mod options;
 mod read;
 mod select;
@@ -53,17 +58,24 @@ mod tree;
 mod wal;
 
 pub use batch::WriteBatch;
+pub use clock::{Clock, ManualClock};
+pub use compaction::Promise;
 pub use db::{
-    Db, Keyspace, KeyspaceStats, LevelStats, RunStats, Snapshot, SnapshotView, Stats, VerifyReport,
-    WriteCost, inspect,
+    CancelToken, CompactOptions, CompactionPause, Db, IngestOptions, IngestReport, IngestedTable, JobStats,
+    Keyspace, KeyspaceStats, LevelStats, RunStats, Snapshot, SnapshotStats, SnapshotView, Stats, TableStats,
+    VerifyReport, WriteCost, inspect,
 };
 pub use error::{
-    AdminError, Corruption, Error, IoFailure, OpenError, OptionsError, ReadError, StorageError, WriteError,
+    AdminError, Corruption, Error, ExternalTableError, IoFailure, OpenError, OptionsError, ReadError,
+    StorageError, WriteError,
 };
+pub use external::{ExternalTableBuilder, ExternalTableInfo};
 pub use key::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
+pub use operators::{CompactionFilter, Decision, MergeError, MergeOperator, Operators};
 pub use options::{
-    BloomHashing, ChecksumMode, Compression, CompressionPerLevel, Durability, FilterAllocation, FilterChoice,
-    FilterPolicy, KeyspaceOptions, OptionClass, OptionInfo, Options, PerLevel, ReadMode, SurfSuffix,
+    BloomHashing, ChecksumMode, CompactionChoice, Compression, CompressionPerLevel, Durability, FilePicker,
+    FilterAllocation, FilterChoice, FilterPolicy, KeyspaceOptions, MergeGranularity, OptionClass, OptionInfo,
+    Options, PerLevel, ReadMode, SurfSuffix,
 };
 pub use read::{ExplainBlock, ExplainOutcome, ExplainStep, Explanation, FilterAnswer, Iter, ReadCost};
 pub use slice::Slice;

@@ -80,6 +80,13 @@ impl From<&[u8]> for Slice {
     }
 }
 
+impl From<Vec<u8>> for Slice {
+    /// Copies the bytes: a slice keeps its count of references beside them.
+    fn from(bytes: Vec<u8>) -> Slice {
+        Slice::copy_of(&bytes)
+    }
+}
+
 impl From<Slice> for Vec<u8> {
     fn from(slice: Slice) -> Vec<u8> {
         slice.to_vec()

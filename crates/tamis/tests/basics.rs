@@ -2,7 +2,9 @@
 
 use std::ops::Bound;
 
-use tamis::{AdminError, Db, KeyspaceOptions, OpenError, Options, ReadError, WriteBatch, WriteError};
+use tamis::{
+    AdminError, Db, KeyspaceOptions, OpenError, Options, OptionsError, ReadError, WriteBatch, WriteError,
+};
 
 fn small() -> Options {
     let mut options = Options::default();
@@ -263,4 +265,36 @@ fn verifying_reads_the_log_that_is_being_written() {
     std::fs::write(&log, bytes).unwrap();
     let problems = db.verify().unwrap().problems;
     assert!(problems.iter().any(|p| p.contains(log.to_str().unwrap())), "{problems:?}");
+}
+
+#[test]
+fn options_of_the_shape_change_while_the_keyspace_is_in_use() {
+    let dir = tempfile::tempdir().unwrap();
+    let other = {
+        let db = Db::open(dir.path(), small()).unwrap();
+        let other = db.create_keyspace("other", small().keyspace).unwrap();
+        for i in 0..5_000 {
+            other.put(key(i), value(i)).unwrap();
+        }
+        other.set_options(&[("level0_runs", "2"), ("size_ratio", "3,4")]).unwrap();
+        for i in 5_000..10_000 {
+            other.put(key(i), value(i)).unwrap();
+        }
+        // All or none.
+        let refused = other.set_options(&[("level0_runs", "3"), ("block_bytes", "8 KiB")]).unwrap_err();
+        assert!(matches!(refused, AdminError::Options(OptionsError::Fixed { .. })), "{refused}");
+        let refused = other.set_options(&[("slowdown_runs", "1"), ("stop_runs", "1")]).unwrap_err();
+        assert!(matches!(refused, AdminError::Options(OptionsError::Value { .. })), "{refused}");
+        assert!(other.set_options(&[("no_such", "1")]).is_err());
+        for i in 0..10_000 {
+            assert_eq!(other.get(key(i)).unwrap().unwrap(), value(i));
+        }
+        let options = other.options();
+        db.close().unwrap();
+        options
+    };
+    assert_eq!((other.level0_runs, other.size_ratio.at(1), other.size_ratio.at(9)), (2, 4, 4));
+    let db = Db::open(dir.path(), small()).unwrap();
+    assert_eq!(db.keyspace("other").unwrap().options(), other, "changed options are stored");
+    assert!(db.verify().unwrap().problems.is_empty());
 }

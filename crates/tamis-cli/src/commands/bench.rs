@@ -9,6 +9,7 @@ use tamis::{Durability, Options, ReadMode};
 use tamis_bench::bench::{Bench, BenchConfig};
 use tamis_bench::report::{bench_table, grouped};
 use tamis_bench::sample::Sample;
+use tamis_bench::shapes::{self, ShapeChoice};
 use tamis_bench::{BenchError, KeySet, Measurement, Workload};
 
 use crate::args::OptionArgs;
@@ -38,6 +39,8 @@ Examples:
   tamis bench
   tamis bench --workload fill-random,get-empty,get-existing,seek --keys 4000000 --json
   tamis bench --workload get-empty --unsettled --keys 4000000 --no-hash-sharing
+  tamis bench --compaction lazy-leveling --merge partitioned --size-ratio 4
+  tamis bench --compaction leveling,tiering,lazy-leveling --size-ratio 2,4,10 --keys 500000 --memtable 1MiB
   tamis bench --key-set geonames --workload get-existing,multi-get
   tamis bench --db ./big --keys 100000000 --workload fill-seq && tamis bench --db ./big --keys 100000000 --workload seek";
 
@@ -101,6 +104,16 @@ pub(crate) struct BenchArgs {
     /// Bits of filter for each key
     #[arg(long, value_name = "B")]
     bits_per_key: Option<String>,
+    /// The shape of the tree: leveling, tiering, lazy-leveling, hybrid:N, fragmented, fifo or time-window. Several,
+    /// separated by commas, are compared in one table, as are several of --merge and --size-ratio
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    compaction: Vec<String>,
+    /// How much one merge takes: auto, full, partial or partitioned
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    merge: Vec<String>,
+    /// How many times larger each level is than the one above, from level 0 on, which collects as many runs
+    #[arg(long, value_name = "T", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(2..=1000))]
+    size_ratio: Vec<u64>,
     /// Hash the key anew for every filter
     #[arg(long)]
     no_hash_sharing: bool,
@@ -145,7 +158,8 @@ fn threads(text: &str) -> Result<usize, String> {
 }
 
 pub(crate) fn run(args: BenchArgs, out: &mut Out) -> Result<Outcome, Failure> {
-    let options = args.database_options()?;
+    let mut options = args.database_options()?;
+    let grid = args.shapes(&mut options)?;
     let keys = args.key_set()?;
     let config = BenchConfig {
         experiment: "bench".to_owned(),
@@ -162,6 +176,9 @@ pub(crate) fn run(args: BenchArgs, out: &mut Out) -> Result<Outcome, Failure> {
         dir: args.db,
     };
     let progress = Reporter::new();
+    if grid.len() > 1 {
+        return compare_shapes(&config, &grid, args.json, &progress, out);
+    }
     let done = |measurement: &Measurement| -> Result<(), Failure> {
         if args.json {
             // Whoever reads along should have each one when it is there.
@@ -190,7 +207,90 @@ pub(crate) fn run(args: BenchArgs, out: &mut Out) -> Result<Outcome, Failure> {
     Ok(Outcome::Done)
 }
 
+fn compare_shapes(
+    config: &BenchConfig,
+    grid: &[ShapeChoice],
+    json: bool,
+    progress: &Reporter,
+    out: &mut Out,
+) -> Result<Outcome, Failure> {
+    let rows = shapes::compare(config, grid, progress)?;
+    if json {
+        for row in &rows {
+            writeln!(out, "{}", serde_json::to_string(row).expect("numbers and names"))?;
+        }
+        return Ok(Outcome::Done);
+    }
+    writeln!(
+        out,
+        "{} {} keys of {} bytes, values of {} bytes, written twice; reads: medians of {} rounds\n",
+        grouped(config.keys.len()),
+        config.keys.name(),
+        config.keys.key_bytes().round(),
+        config.value_bytes,
+        config.repeats.max(1),
+    )?;
+    out.write_all(shapes::shapes_table(&rows).as_bytes())?;
+    Ok(Outcome::Done)
+}
+
 impl BenchArgs {
+    /// The shapes asked for. One is put into `options`; several are to be compared.
+    fn shapes(&self, options: &mut Options) -> Result<Vec<ShapeChoice>, Failure> {
+        let each = |name: &str, values: &[String]| -> Result<Vec<Options>, Failure> {
+            let mut with = |value: &String| {
+                let mut options = options.clone();
+                options.set(name, value).map(|()| options)
+            };
+            Ok(values.iter().map(&mut with).collect::<Result<_, _>>()?)
+        };
+        let compactions = each("keyspace.compaction", &self.compaction)?;
+        let merges = each("keyspace.merge", &self.merge)?;
+        let or_default = |ratios: &[u64]| match ratios {
+            [] => vec![options.keyspace.size_ratio.at(1)],
+            some => some.to_vec(),
+        };
+        let (mut compactions, mut merges): (Vec<_>, Vec<_>) = (
+            compactions.iter().map(|o| o.keyspace.compaction).collect(),
+            merges.iter().map(|o| o.keyspace.merge).collect(),
+        );
+        if compactions.len().max(1) * merges.len().max(1) * self.size_ratio.len().max(1) > 1 {
+            if self.unsettled || self.db.is_some() {
+                let why = "several shapes are compared on databases of their own, settled: leave out --unsettled and --db";
+                return Err(Failure::Usage(why.to_owned()));
+            }
+            if compactions.is_empty() {
+                compactions.push(options.keyspace.compaction);
+            }
+            if merges.is_empty() {
+                merges.push(options.keyspace.merge);
+            }
+            let grid = ShapeChoice::grid(&compactions, &merges, &or_default(&self.size_ratio));
+            for shape in &grid {
+                let mut options = options.clone();
+                shape.apply(&mut options);
+                options.check()?;
+            }
+            return Ok(grid);
+        }
+        if let [ratio] = self.size_ratio[..] {
+            let shape = ShapeChoice {
+                compaction: options.keyspace.compaction,
+                merge: options.keyspace.merge,
+                size_ratio: ratio,
+            };
+            shape.apply(options);
+        }
+        if let [compaction] = compactions[..] {
+            options.keyspace.compaction = compaction;
+        }
+        if let [merge] = merges[..] {
+            options.keyspace.merge = merge;
+        }
+        options.check()?;
+        Ok(Vec::new())
+    }
+
     fn database_options(&self) -> Result<Options, Failure> {
         let mut options = Options::default();
         self.options.apply(&mut options)?;

@@ -74,6 +74,9 @@ fn page(explanation: &Explanation, hex: bool) -> String {
         cost.block_reads,
         bytes(cost.bytes_read)
     ));
+    if cost.merge_operands > 0 {
+        page.push_str(&format!("merged   {} operands\n", cost.merge_operands));
+    }
     page
 }
 
@@ -128,6 +131,9 @@ fn outcome_text(outcome: &ExplainOutcome) -> String {
         ExplainOutcome::DeletedByRange { seq } => {
             format!("absent: deleted with a range by write number {}", grouped(*seq))
         }
+        ExplainOutcome::Expired { horizon } => {
+            format!("absent: expired, like everything before write number {}", grouped(*horizon))
+        }
         ExplainOutcome::Absent => "absent: never written, or its deletion is forgotten".to_owned(),
     }
 }
@@ -140,6 +146,7 @@ fn object(explanation: &Explanation, hex: bool) -> Value {
         }
         ExplainOutcome::Deleted { seq } => json!({ "kind": "deleted", "seq": seq }),
         ExplainOutcome::DeletedByRange { seq } => json!({ "kind": "deleted_by_range", "seq": seq }),
+        ExplainOutcome::Expired { horizon } => json!({ "kind": "expired", "horizon": horizon }),
         ExplainOutcome::Absent => json!({ "kind": "absent" }),
     };
     let mut object = serde_json::Map::new();

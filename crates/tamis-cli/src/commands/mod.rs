@@ -1,12 +1,15 @@
 //! One file for each subcommand.
 
 pub(crate) mod bench;
+pub(crate) mod build_table;
 pub(crate) mod checkpoint;
+pub(crate) mod compact;
 pub(crate) mod del;
 pub(crate) mod demo;
 pub(crate) mod dump;
 pub(crate) mod explain;
 pub(crate) mod get;
+pub(crate) mod ingest;
 pub(crate) mod load;
 pub(crate) mod options;
 pub(crate) mod put;

@@ -1,10 +1,12 @@
 //! `tamis stats`: the shape of the tree and what it takes.
 
+mod map;
+
 use std::fmt::Write as _;
 use std::io::Write;
 
 use clap::Args;
-use tamis::{KeyspaceStats, LevelStats, Stats};
+use tamis::{Keyspace, KeyspaceStats, LevelStats, Stats};
 use tamis_bench::measure::{ratio, write_amplification};
 use tamis_bench::report::{Align, Table, bytes, grouped, mean};
 
@@ -40,16 +42,20 @@ pub(crate) fn run(args: StatsArgs, out: &mut Out) -> Result<Outcome, Failure> {
         writeln!(out, "{object}")?;
     } else {
         writeln!(out, "database        {}", db.path().display())?;
-        out.write_all(page(&stats, args.runs).as_bytes())?;
+        let mut pictures = Vec::new();
+        for keyspace in &stats.keyspaces {
+            pictures.push(map::map(&db.keyspace(&keyspace.name)?.tables()));
+        }
+        out.write_all(page(&stats, &pictures, args.runs).as_bytes())?;
     }
     Ok(Outcome::Done)
 }
 
-/// The statistics as text for people.
-pub(crate) fn page(stats: &Stats, runs: bool) -> String {
+/// The statistics as text for people; `pictures` are those of the keyspaces' trees.
+pub(crate) fn page(stats: &Stats, pictures: &[String], runs: bool) -> String {
     let mut page = String::new();
-    for keyspace in &stats.keyspaces {
-        keyspace_page(&mut page, keyspace, runs);
+    for (i, keyspace) in stats.keyspaces.iter().enumerate() {
+        keyspace_page(&mut page, keyspace, pictures.get(i).map_or("", String::as_str), runs);
     }
     let mut line = |name: &str, text: String| {
         // Writing to a string cannot fail.
@@ -88,15 +94,20 @@ pub(crate) fn page(stats: &Stats, runs: bool) -> String {
         let stalls = waits(write.stalls, write.stall_nanos);
         line("writes held up", format!("slowed down {slow}, stalled {stalls}"));
     }
-    line(
-        "position",
-        format!(
-            "write number {}, epoch {}, {} snapshots",
-            grouped(stats.visible_seq),
-            grouped(stats.next_epoch),
-            stats.snapshots
-        ),
-    );
+    line("position", format!("write number {}, {} snapshots", grouped(stats.visible_seq), stats.snapshots));
+    for snapshot in &stats.snapshots_live {
+        line(
+            "snapshot",
+            format!(
+                "of write number {}, {} s old, held {} times, keeps {} ({} in whole tables)",
+                grouped(snapshot.seq),
+                grouped(snapshot.age_seconds),
+                snapshot.handles,
+                bytes(snapshot.pinned_bytes),
+                bytes(snapshot.pinned_table_bytes)
+            ),
+        );
+    }
     if let Some(cause) = &stats.poisoned {
         line("WRITES STOPPED", cause.clone());
     }
@@ -106,10 +117,20 @@ pub(crate) fn page(stats: &Stats, runs: bool) -> String {
     page
 }
 
-fn keyspace_page(page: &mut String, tree: &KeyspaceStats, runs: bool) {
-    let _ = writeln!(page, "keyspace        {}\n", tree.name);
+/// The levels and the picture of one keyspace's tree.
+pub(crate) fn shape(keyspace: &Keyspace) -> String {
+    let tree = keyspace.stats();
+    let picture = map::map(&keyspace.tables());
+    format!("compaction      {}\n\n{}\n{picture}", tree.policy, level_table(&tree.levels, false))
+}
+
+fn keyspace_page(page: &mut String, tree: &KeyspaceStats, picture: &str, runs: bool) {
+    let _ = writeln!(page, "keyspace        {}\ncompaction      {}\n", tree.name, tree.policy);
     page.push_str(&level_table(&tree.levels, runs));
     let _ = writeln!(page);
+    if !picture.is_empty() {
+        let _ = writeln!(page, "{picture}");
+    }
     let mut line = |name: &str, text: String| {
         let _ = writeln!(page, "{name:<15} {text}");
     };
@@ -125,11 +146,12 @@ fn keyspace_page(page: &mut String, tree: &KeyspaceStats, runs: bool) {
     line(
         "in tables",
         format!(
-            "{} entries ({} deletes, {} range deletes) in {} runs",
+            "{} entries ({} deletes, {} range deletes) in {} runs, of {} flushes",
             grouped(tree.entries),
             grouped(tree.deletes),
             grouped(tree.range_tombstones),
-            tree.runs
+            tree.runs,
+            grouped(tree.next_epoch.saturating_sub(1))
         ),
     );
     line(
@@ -155,6 +177,23 @@ fn keyspace_page(page: &mut String, tree: &KeyspaceStats, runs: bool) {
             bytes(tree.raw_bytes),
             mean(ratio(tree.table_bytes, tree.raw_bytes)),
             mean(ratio(tree.table_bytes, last_bytes))
+        ),
+    );
+    if tree.reclaimable_bytes > 0 {
+        let text = format!("{} kept for snapshots that are gone", bytes(tree.reclaimable_bytes));
+        line("reclaimable", text);
+    }
+    if tree.expired_seq > 0 {
+        line("expired", format!("everything up to write number {}", grouped(tree.expired_seq)));
+    }
+    let or_any = |number: Option<String>| number.unwrap_or_else(|| "any".to_owned());
+    line(
+        "promised",
+        format!(
+            "with nothing due at most {} runs, {} bytes per live byte, {} bytes written per byte flushed",
+            or_any(tree.promise.runs().map(|runs| grouped(runs as u64))),
+            or_any(tree.promise.space_amplification.map(mean)),
+            or_any(tree.promise.write_amplification.map(mean))
         ),
     );
     line(
@@ -281,7 +320,7 @@ mod tests {
             warnings: vec!["log 7 was cut".into()],
             ..Stats::default()
         };
-        let page = page(&stats, false);
+        let page = page(&stats, &[], false);
         assert!(page.contains("WRITES STOPPED  sync failed") && page.contains("log 7 was cut"), "{page}");
     }
 }

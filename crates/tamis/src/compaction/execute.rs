@@ -1,15 +1,23 @@
 //! Execution of a plan: merges what the plan names, knows nothing of policies.
+//!
+//! A large merge is done in [parts](crate::compaction::parts) by several threads. Each has a cursor, a list of older
+//! tables and a piece of the range tombstones of its own; they share what does not change, and the list of results
+//! behind a mutex. If one fails, the others notice at the next question to their control, and what any of them had
+//! finished is removed.
 
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 
+use crate::compaction::parts::Part;
 use crate::compaction::plan::Plan;
-use crate::compaction::writer::{MergeOutput, Older, TableSink, write_tables};
+use crate::compaction::writer::{JobControl, MergeOutput, Older, TableSink, write_tables};
 use crate::error::StorageError;
 use crate::key::{KeyBytes, KeyEnd};
 use crate::read::merge::{MergeCursor, Tables};
 use crate::table::CursorOptions;
 use crate::tree::epochs::EpochMap;
+use crate::tree::files::table_path;
 use crate::tree::meta::TableId;
 use crate::tree::open_table::OpenTable;
 use crate::tree::tombstones::Tombstones;
@@ -32,7 +40,8 @@ pub(crate) fn input_tables(version: &Version, plan: &Plan) -> Vec<Vec<Arc<OpenTa
         .collect()
 }
 
-/// Merges the plan's inputs into new tables; `None` if cancelled.
+/// Merges the plan's inputs into new tables, in the parts that [`cuts`](crate::compaction::parts::cuts) make; `None`
+/// if cancelled. All or nothing: unless all parts come to their end, nothing is left of any.
 ///
 /// # Invariant
 ///
@@ -42,37 +51,187 @@ pub(crate) fn merge(
     version: &Version,
     plan: &Plan,
     sink: &TableSink<'_>,
+    cuts: &[KeyBytes],
+    helpers: &Helpers,
 ) -> Result<Option<MergeOutput>, StorageError> {
     let runs = input_tables(version, plan);
     let inputs: Vec<Arc<OpenTable>> = runs.iter().flatten().cloned().collect();
-    let mut older = OlderTables::of(version, &inputs);
     debug_assert!(neighbours_in_age(version, &inputs), "a plan skips a run between its inputs: {plan:?}");
-
-    let options = CursorOptions { fill_cache: false, read_ahead: READAHEAD_BYTES };
-    let mut cursor = MergeCursor::new(Tables::List(inputs.clone()), options, runs.len());
-    let mut first = 0;
-    for run in &runs {
-        cursor.add_run(first..first + run.len());
-        first += run.len();
-    }
     let tombstones = Tombstones::merge(inputs.iter().filter_map(|t| t.tombstones.as_deref()));
-    let epochs = |smallest: &KeyBytes, largest: &KeyEnd| {
-        let maps: Vec<_> =
-            inputs.iter().map(|t| (&t.meta.epochs, &t.meta.smallest[..], &t.meta.largest)).collect();
-        let merged = EpochMap::merge(&maps, smallest, largest);
-        if plan.bottommost { merged.reaching_down() } else { merged }
-    };
-    write_tables(sink, &mut cursor, tombstones, &mut older, &epochs)
+    let merge = Merge { version, plan, runs, inputs, tombstones };
+    let parts = Part::between(cuts);
+    match &parts[..] {
+        [all] => merge.part(all, sink),
+        _ => merge.in_parts(&parts, sink, helpers),
+    }
 }
 
-/// The tables older than the inputs of a merge that overlap it: where an old version may still lie hidden.
+/// Threads that may help with merges besides the one that has the job: so many for all jobs of a database together.
+/// A job that finds none merges its parts one after the other.
+#[derive(Debug)]
+pub(crate) struct Helpers {
+    free: AtomicUsize,
+}
+
+impl Helpers {
+    pub(crate) fn new(count: usize) -> Helpers {
+        Helpers { free: AtomicUsize::new(count) }
+    }
+
+    /// Takes up to `wanted`. The counter guards nothing but itself.
+    fn take(&self, wanted: usize) -> TakenHelpers<'_> {
+        let take = |free: usize| Some(free - free.min(wanted));
+        let before = self.free.fetch_update(Relaxed, Relaxed, take).expect("always some");
+        TakenHelpers { of: self, count: before.min(wanted) }
+    }
+}
+
+struct TakenHelpers<'h> {
+    of: &'h Helpers,
+    count: usize,
+}
+
+impl Drop for TakenHelpers<'_> {
+    fn drop(&mut self) {
+        self.of.free.fetch_add(self.count, Relaxed);
+    }
+}
+
+/// Holds the parts of a merge up with the whole of it, and ends them when one of them failed.
+struct Together<'c> {
+    whole: &'c dyn JobControl,
+    /// Set once and never unset; says nothing of other memory.
+    failed: &'c AtomicBool,
+}
+
+impl JobControl for Together<'_> {
+    fn go_on(&self, written: u64) -> bool {
+        !self.failed.load(Relaxed) && self.whole.go_on(written) && !self.failed.load(Relaxed)
+    }
+}
+
+/// Ends the other parts if this one ends in a panic.
+struct TellOfPanic<'f>(&'f AtomicBool);
+
+impl Drop for TellOfPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.store(true, Relaxed);
+        }
+    }
+}
+
+type PartResult = Result<Option<MergeOutput>, StorageError>;
+
+/// What all parts of a merge have in common.
+struct Merge<'m> {
+    version: &'m Version,
+    plan: &'m Plan,
+    /// By run, newest first.
+    runs: Vec<Vec<Arc<OpenTable>>>,
+    inputs: Vec<Arc<OpenTable>>,
+    /// Of all inputs.
+    tombstones: Tombstones,
+}
+
+impl Merge<'_> {
+    fn part(&self, part: &Part, sink: &TableSink<'_>) -> PartResult {
+        let mut older = OlderTables::of(self.version, &self.inputs, part);
+        let in_part = |run: &Vec<Arc<OpenTable>>| -> Vec<_> {
+            run.iter().filter(|t| part.overlaps(&t.meta)).cloned().collect()
+        };
+        let runs: Vec<Vec<Arc<OpenTable>>> = self.runs.iter().map(in_part).collect();
+        let options = CursorOptions { fill_cache: false, read_ahead: READAHEAD_BYTES };
+        let tables = Tables::List(runs.concat());
+        let mut cursor =
+            MergeCursor::new(tables, options, runs.len()).within(&part.start, part.end.as_deref());
+        let mut first = 0;
+        for run in &runs {
+            cursor.add_run(first..first + run.len());
+            first += run.len();
+        }
+        let tombstones = self.tombstones.clip(&part.start, part.end.as_deref());
+        let epochs = |smallest: &KeyBytes, largest: &KeyEnd| {
+            let maps: Vec<_> =
+                self.inputs.iter().map(|t| (&t.meta.epochs, &t.meta.smallest[..], &t.meta.largest)).collect();
+            let merged = EpochMap::merge(&maps, smallest, largest);
+            if self.plan.bottommost { merged.reaching_down() } else { merged }
+        };
+        write_tables(sink, &mut cursor, tombstones, &mut older, &epochs)
+    }
+
+    /// The calling thread and its helpers each take the next part that nobody has, until there is none.
+    fn in_parts(&self, parts: &[Part], sink: &TableSink<'_>, helpers: &Helpers) -> PartResult {
+        let failed = AtomicBool::new(false);
+        let control = Together { whole: sink.control, failed: &failed };
+        let part_sink = TableSink { control: &control, ..*sink };
+        let (next, results) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+        let work = || {
+            let _tell = TellOfPanic(&failed);
+            loop {
+                let number = next.fetch_add(1, Relaxed);
+                let Some(part) = parts.get(number).filter(|_| !failed.load(Relaxed)) else { return };
+                let result = self.part(part, &part_sink);
+                if !matches!(result, Ok(Some(_))) {
+                    failed.store(true, Relaxed);
+                }
+                results.lock().expect("results of parts").push((number, result));
+            }
+        };
+        let helping = helpers.take(parts.len() - 1);
+        let panicked = std::thread::scope(|scope| {
+            let start = |i| {
+                let named = std::thread::Builder::new().name(format!("tamis-merge-{i}"));
+                // Fewer threads are slower, and nothing worse.
+                named.spawn_scoped(scope, work).ok()
+            };
+            let started: Vec<_> = (0..helping.count).filter_map(start).collect();
+            let own = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+            let others = started.into_iter().map(|thread| thread.join());
+            others.fold(own.err(), |panic, other| panic.or(other.err()))
+        });
+        drop(helping);
+
+        let mut results = results.into_inner().expect("results of parts");
+        results.sort_by_key(|(number, _)| *number);
+        let whole = panicked.is_none() && !failed.load(Relaxed);
+        let (mut output, mut error) = (MergeOutput::default(), None::<StorageError>);
+        for (_, result) in results {
+            match result {
+                Ok(Some(part)) => {
+                    output.written_bytes += part.written_bytes;
+                    output.tables.extend(part.tables);
+                }
+                Ok(None) => {}
+                // A full disk is the mildest of errors.
+                Err(e) if error.as_ref().is_none_or(|known| known.is_out_of_space()) => error = Some(e),
+                Err(_) => {}
+            }
+        }
+        if whole {
+            return Ok(Some(output));
+        }
+        for table in &output.tables {
+            let path = table_path(sink.dir, table.id);
+            if let Err(e) = sink.fs.remove(&path) {
+                log::warn!("could not remove {} of a merge that failed: {e}", path.display());
+            }
+        }
+        if let Some(panic) = panicked {
+            std::panic::resume_unwind(panic);
+        }
+        error.map_or(Ok(None), Err)
+    }
+}
+
+/// The tables older than the inputs of a merge that overlap a part of it: where an old version may still lie hidden.
 struct OlderTables {
     /// Per run, the tables that overlap the merge, and how far the ascending questions have come.
     runs: Vec<(Vec<Arc<OpenTable>>, usize)>,
 }
 
 impl OlderTables {
-    fn of(version: &Version, inputs: &[Arc<OpenTable>]) -> Self {
+    fn of(version: &Version, inputs: &[Arc<OpenTable>], part: &Part) -> Self {
         let ids: HashSet<TableId> = inputs.iter().map(|t| t.meta.id).collect();
         let is_input = |t: &Arc<OpenTable>| ids.contains(&t.meta.id);
         // Runs are listed newest first: what is older than every input comes after the first run that has one.
@@ -81,7 +240,8 @@ impl OlderTables {
         let runs = version.runs[newest.unwrap_or(0)..].iter().map(|run| {
             let overlapping = version.tables[run.tables.clone()]
                 .iter()
-                .filter(|t| !is_input(t) && inputs.iter().any(|i| i.meta.overlaps(&t.meta)));
+                .filter(|t| !is_input(t) && part.overlaps(&t.meta))
+                .filter(|t| inputs.iter().any(|i| i.meta.overlaps(&t.meta)));
             (overlapping.cloned().collect::<Vec<_>>(), 0)
         });
         OlderTables { runs: runs.filter(|(tables, _)| !tables.is_empty()).collect() }
@@ -118,4 +278,21 @@ fn neighbours_in_age(version: &Version, inputs: &[Arc<OpenTable>]) -> bool {
             !(overlaps_in(&runs[..first + i]) && overlaps_in(&runs[first + i + 1..]))
         })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_merges_together_have_no_more_helpers_than_there_are() {
+        let helpers = Helpers::new(3);
+        let first = helpers.take(2);
+        let second = helpers.take(2);
+        assert_eq!((first.count, second.count, helpers.take(5).count), (2, 1, 0));
+        drop(first);
+        assert_eq!(helpers.take(5).count, 2);
+        drop(second);
+        assert_eq!(helpers.take(5).count, 3);
+    }
 }

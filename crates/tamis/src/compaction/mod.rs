@@ -3,9 +3,16 @@
 
 pub(crate) mod execute;
 pub(crate) mod filters;
-pub(crate) mod leveled;
+pub(crate) mod parts;
 pub(crate) mod plan;
+pub(crate) mod policy;
+pub(crate) mod released;
 pub(crate) mod shape;
+#[cfg(test)]
+pub(crate) mod simulator;
+pub(crate) mod versions;
 pub(crate) mod writer;
 
+pub(crate) use filters::FilterBuilder;
+pub use policy::Promise;
 pub(crate) use writer::TableSink;

@@ -1,12 +1,8 @@
-//! What a compaction is to do, and the policies' interface.
-//!
-//! A policy is a pure function from a [`Shape`] to a [`Plan`]: it holds no state, does no I/O and may be
-//! asked from any thread. The caller marks a plan's inputs busy and adds it to the running jobs before it
-//! asks again.
+//! What a compaction is to do.
 
-use std::fmt::Debug;
+use tamis_filter::Digest;
 
-use crate::compaction::shape::{KeyRange, Shape};
+use crate::compaction::shape::KeyRange;
 use crate::key::KeyBytes;
 use crate::tree::meta::{RunId, TableId};
 
@@ -19,14 +15,26 @@ pub(crate) struct PlanInput {
     pub(crate) tables: Vec<TableId>,
 }
 
-/// The run that the outputs join.
+/// The run that the outputs join. All of its tables within the plan's range must be inputs, or the outputs must lie
+/// between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OutputRun {
-    /// The run that the output level has. If it lost its last table to another job meanwhile, it comes back
-    /// under this number.
+    /// A run of the output level. If it lost its last table to another job meanwhile, it comes back under this
+    /// number, and so in its place by age. A merge of runs of one level joins the newest of them.
     Into(RunId),
-    /// A new run: the output level is empty. No other plan fills that level as long as this one runs.
+    /// A new run, the newest of its level.
     New,
+}
+
+/// What becomes of the inputs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Work {
+    /// They are merged into new tables.
+    Merge,
+    /// They go to the output level as they are, without being read.
+    Move,
+    /// They are dropped with all that they hold: it is too old to be kept, and nothing older remains.
+    Drop,
 }
 
 /// Why a plan was made.
@@ -36,6 +44,24 @@ pub(crate) enum Reason {
     Level0Runs,
     /// The input level holds more bytes than its target.
     LevelSize,
+    /// The input level has as many runs as make one of the next level.
+    RunCount,
+    /// So many flushes have come since that it is the input level's turn.
+    FlushCount,
+    /// A level that should be one run has several: the tree was made under another policy.
+    Joining,
+    /// A group of tables between two borders is on its way into the last level.
+    Partition,
+    /// A guard holds as many tables as are allowed.
+    Guard,
+    /// A window of time has come to its end.
+    Window,
+    /// Everything in the inputs has outlived its time.
+    Expired,
+    /// The tree holds more bytes than are to be kept.
+    Retention,
+    /// Snapshots that kept versions alive are gone.
+    Released,
     /// Somebody asked.
     Manual,
 }
@@ -55,8 +81,9 @@ pub(crate) struct Plan {
     /// much of the level below.
     pub(crate) borders: Vec<KeyBytes>,
     pub(crate) reason: Reason,
-    /// The input tables move to the output level as they are, without being read.
-    pub(crate) trivial_move: bool,
+    pub(crate) work: Work,
+    /// For levels with guards: an output table is also ended before each key whose digest ends in so many zero bits.
+    pub(crate) guard_bits: Option<u32>,
     /// No older data overlaps the inputs' range: deletes that every reader sees may go, and the outputs'
     /// epochs may [reach down](crate::tree::epochs::EpochMap::reaching_down).
     pub(crate) bottommost: bool,
@@ -69,34 +96,8 @@ impl Plan {
     }
 }
 
-/// What writers must do so that compaction keeps up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Pressure {
-    /// Go on.
-    None,
-    /// Write more slowly.
-    Slowdown,
-    /// Wait.
-    Stop,
-}
-
-/// Decides what to compact.
-pub(crate) trait CompactionPolicy: Send + Sync + Debug {
-    /// The most urgent compaction that conflicts with no running one, if any is due.
-    fn plan(&self, shape: &Shape) -> Option<Plan>;
-
-    /// How writers must behave with this shape. Means nothing if nobody carries out the plans.
-    fn write_pressure(&self, shape: &Shape) -> Pressure;
-
-    /// The size in bytes that each level should have at most, from level 0 on; 0 where the level should be
-    /// empty or is not measured in bytes (level 0).
-    fn level_targets(&self, shape: &Shape) -> Vec<u64>;
-
-    /// The next step of compacting what overlaps `range` (everything if `None`) into the last level that
-    /// holds data. `None` while nothing is running: it is done. `None` with running jobs: ask again when one
-    /// ended.
-    fn manual(&self, shape: &Shape, range: Option<&KeyRange>) -> Option<Plan>;
-
-    /// The policy's name in statistics and options.
-    fn name(&self) -> &'static str;
+/// Whether a key with this digest is a guard of a level whose guards have digests that end in `bits` zero bits
+/// (PebblesDB, section 3.2). Levels with fewer bits have the guards of those with more, and others besides.
+pub(crate) fn is_guard(digest: Digest, bits: u32) -> bool {
+    digest.get().trailing_zeros() >= bits
 }

@@ -1,7 +1,7 @@
 //! The shape of a keyspace's tree: all that a compaction policy may know.
 //!
 //! Invariants:
-//! * Level 0 holds any number of runs, newest first; every deeper level at most one.
+//! * A level holds any number of runs, newest first.
 //! * The tables of a run are sorted by key and have no key in common.
 //! * Age: what a level holds of a key is newer than what any deeper level holds of it.
 //! * `busy` tables are the inputs of running jobs, and [`Shape::running`] lists those jobs.
@@ -11,7 +11,8 @@
 
 use std::sync::Arc;
 
-use crate::key::{KeyBytes, KeyEnd};
+use crate::compaction::plan::OutputRun;
+use crate::key::{KeyBytes, KeyEnd, SeqNo};
 use crate::tree::meta::{RunId, TableId, TableMeta};
 
 /// One table and whether a running job reads it.
@@ -59,7 +60,7 @@ impl RunShape {
 /// A level.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LevelShape {
-    /// Newest first; at most one below level 0.
+    /// Newest first.
     pub(crate) runs: Vec<RunShape>,
 }
 
@@ -81,7 +82,10 @@ impl LevelShape {
 /// A compaction or trivial move that runs now.
 #[derive(Clone, Debug)]
 pub(crate) struct RunningJob {
+    /// The levels of its inputs, from the first to the last.
+    pub(crate) input_levels: (usize, usize),
     pub(crate) output_level: usize,
+    pub(crate) output: OutputRun,
     /// The hull of its inputs: its outputs will lie within.
     pub(crate) range: KeyRange,
 }
@@ -92,14 +96,20 @@ pub(crate) struct Shape {
     /// From level 0 on; levels beyond the end are empty.
     pub(crate) levels: Vec<LevelShape>,
     pub(crate) running: Vec<RunningJob>,
+    /// Bytes that new tables may take on the device; `None`: not known, or no limit.
+    pub(crate) room: Option<u64>,
+    /// Seconds since 1970.
+    pub(crate) now: u64,
+    /// Everything with this sequence number or a smaller one has outlived the keyspace's time to live.
+    pub(crate) expired: SeqNo,
+    /// Live snapshots, ascending.
+    pub(crate) snapshots: Vec<SeqNo>,
 }
 
 impl Shape {
-    /// The tables of a level below level 0, sorted and disjoint.
-    pub(crate) fn sorted_level(&self, level: usize) -> &[TableShape] {
-        debug_assert!(level > 0);
-        let run = self.levels.get(level).and_then(|l| l.runs.first());
-        run.map_or(&[], |run| &run.tables[..])
+    /// The runs of a level, newest first.
+    pub(crate) fn runs(&self, level: usize) -> &[RunShape] {
+        self.levels.get(level).map_or(&[], |level| &level.runs[..])
     }
 
     /// The deepest level that holds a table.

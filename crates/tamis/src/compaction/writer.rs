@@ -1,6 +1,7 @@
 //! From a sequence of versions to tables: drops what nobody can see, cuts at size and borders, builds filters.
 //! Flush and compaction share it.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -9,6 +10,8 @@ use tamis_filter::Digest;
 
 use crate::codec::Encode;
 use crate::compaction::filters::FilterBuilder;
+use crate::compaction::plan::is_guard;
+use crate::compaction::versions::{Kept, Rules, Surroundings, Versions};
 use crate::error::StorageError;
 use crate::io::{FileSystem, Usage};
 use crate::key::{KeyBytes, KeyEnd, Kind, MAX_SEQNO, SeqNo};
@@ -17,10 +20,14 @@ use crate::read::merge::MergeCursor;
 use crate::table::{ExtraProperties, TableBuilder, TableOptions};
 use crate::tree::epochs::EpochMap;
 use crate::tree::files::table_path;
-use crate::tree::meta::{TableId, TableMeta};
+use crate::tree::meta::{TableExtra, TableId, TableMeta};
 use crate::tree::tombstones::Tombstones;
 
+/// Keys and values are written in stretches of about so many bytes between two questions to the [`JobControl`].
+const STRETCH_BYTES: u64 = 128 << 10;
+
 /// Where tables go and how they are made.
+#[derive(Clone, Copy)]
 pub(crate) struct TableSink<'a> {
     pub(crate) fs: &'a dyn FileSystem,
     pub(crate) dir: &'a std::path::Path,
@@ -37,8 +44,21 @@ pub(crate) struct TableSink<'a> {
     pub(crate) snapshots: &'a [SeqNo],
     /// The newest sequence number that readers see.
     pub(crate) visible: SeqNo,
-    /// Whether to give up, asked now and then (the database is closing).
-    pub(crate) cancelled: &'a dyn Fn() -> bool,
+    /// Cuts tables before keys whose digest ends in so many zero bits.
+    pub(crate) guard_bits: Option<u32>,
+    /// When the oldest and the newest data that is written here was flushed, in seconds since 1970.
+    pub(crate) written: (u64, u64),
+    /// What the keyspace wants done with its versions.
+    pub(crate) rules: Rules<'a>,
+    /// Asked now and then.
+    pub(crate) control: &'a dyn JobControl,
+}
+
+/// Who may hold a job up, or end it.
+pub(crate) trait JobControl: Sync {
+    /// Called after every few thousand versions and every few blocks with the bytes written since the last call: waits
+    /// as long as the job is to wait (a rate limit, a pause); `false` if it is to give up.
+    fn go_on(&self, written: u64) -> bool;
 }
 
 /// What the writer needs to know of the data that stays outside the merge.
@@ -79,9 +99,12 @@ struct Open {
     min_seq: SeqNo,
     max_seq: SeqNo,
     raw_bytes: u64,
+    /// Bytes kept for snapshots alone, by snapshot.
+    pinned: BTreeMap<SeqNo, u64>,
 }
 
-/// Writes everything that `input` gives to tables. On an error or when cancelled the files made so far are
+/// Writes everything that `input` gives within its bounds to tables, and of `tombstones` what lies within them: no
+/// table says anything about a key outside. On an error or when cancelled the files made so far are
 /// removed again (as far as that works; the next opening removes the rest).
 ///
 /// `epochs` gives the epochs of an output table from its key range.
@@ -92,8 +115,8 @@ pub(crate) fn write_tables(
     older: &mut dyn Older,
     epochs: &dyn Fn(&KeyBytes, &KeyEnd) -> EpochMap,
 ) -> Result<Option<MergeOutput>, StorageError> {
-    let mut writer = Writer { sink, tombstones, epochs, output: MergeOutput::default(), made: Vec::new() };
-    match writer.run(input, older) {
+    let mut writer = Writer { sink, epochs, output: MergeOutput::default(), made: Vec::new(), reported: 0 };
+    match writer.run(input, &tombstones, older) {
         Ok(true) => Ok(Some(writer.output)),
         other => {
             for path in &writer.made {
@@ -108,43 +131,58 @@ pub(crate) fn write_tables(
 
 struct Writer<'a, 's> {
     sink: &'a TableSink<'s>,
-    tombstones: Tombstones,
     epochs: &'a dyn Fn(&KeyBytes, &KeyEnd) -> EpochMap,
     output: MergeOutput,
     made: Vec<PathBuf>,
+    /// Bytes that the job's control was told of.
+    reported: u64,
 }
 
 impl Writer<'_, '_> {
     /// Gives `false` when cancelled.
-    fn run(&mut self, input: &mut MergeCursor, older: &mut dyn Older) -> Result<bool, StorageError> {
-        let snapshots = self.sink.snapshots;
+    fn run(
+        &mut self,
+        input: &mut MergeCursor,
+        tombstones: &Tombstones,
+        older: &mut dyn Older,
+    ) -> Result<bool, StorageError> {
+        let (snapshots, level) = (self.sink.snapshots, self.sink.level);
+        let (start, end) = input.bounds();
+        let (start, end) = (start.to_vec(), end.map(<[u8]>::to_vec));
         let mut readers = snapshots.to_vec();
         readers.push(self.sink.visible);
-        let kept_tombstones = self.tombstones.retain_visible(&readers, !older.any());
+        let kept_tombstones = tombstones.retain_visible(&readers, !older.any());
+        let around = Surroundings { snapshots, tombstones, kept: &kept_tombstones, level };
+        let mut versions = Versions::new(self.sink.rules, around);
         let mut open: Option<Open> = None;
         // The key at which the table being written starts; everything before it is in earlier tables.
-        let mut lower: Vec<u8> = Vec::new();
+        let mut lower: Vec<u8> = start.clone();
         let mut key: Option<Vec<u8>> = None;
-        let mut key_has_older = false;
         let mut digest = Digest::from_u64(0);
-        // The snapshot stripe of the newest version of `key` seen so far; it hides older ones in its stripe.
-        let mut hidden_from: Option<usize> = None;
         let mut next_border = 0;
-        let mut steps = 0u64;
-        input.seek_to_first()?;
-        while input.valid() {
+        let (mut steps, mut stretch) = (0u64, 0u64);
+        match start.is_empty() {
+            true => input.seek_to_first()?,
+            false => input.seek(&start, MAX_SEQNO)?,
+        }
+        while input.valid() && end.as_deref().is_none_or(|end| input.key() < end) {
             steps += 1;
-            if steps.is_multiple_of(4096) && (self.sink.cancelled)() {
-                return Ok(false);
+            if steps.is_multiple_of(4096) || stretch >= STRETCH_BYTES {
+                stretch = 0;
+                if !self.go_on(open.as_ref()) {
+                    return Ok(false);
+                }
             }
             if key.as_deref() != Some(input.key()) {
+                if let Some(done) = &key {
+                    versions.end(done, &mut |kept| self.keep(&mut open, done, digest, kept))?;
+                }
                 let new = key.get_or_insert_default();
                 new.clear();
                 new.extend_from_slice(input.key());
-                hidden_from = None;
-                key_has_older = older.may_hold(new);
+                versions.start(older.may_hold(new));
                 digest = Digest::of(new);
-                let mut border = false;
+                let mut border = self.sink.guard_bits.is_some_and(|bits| is_guard(digest, bits));
                 while self.sink.borders.get(next_border).is_some_and(|b| b[..] <= new[..]) {
                     next_border += 1;
                     border = true;
@@ -156,30 +194,40 @@ impl Writer<'_, '_> {
                 }
             }
             let user_key = key.as_deref().expect("set above");
-            let (mut seq, kind) = (input.seq(), input.kind());
-            let stripe = snapshots.partition_point(|&s| s < seq);
-            let visible_from = snapshots.get(stripe).copied().unwrap_or(MAX_SEQNO);
-            let hidden = hidden_from == Some(stripe) || self.tombstones.cover(user_key, visible_from) > seq;
-            hidden_from = Some(stripe);
-            // Nobody may ask for what was before it, and nothing older lies outside the merge.
-            let last_word = stripe == 0 && !key_has_older;
-            if hidden || (last_word && kind == Kind::Delete) {
-                input.next()?;
-                continue;
-            }
-            // Under a range tombstone that stays, the number tells that this version is the newer one.
-            if last_word && kept_tombstones.cover(user_key, MAX_SEQNO) == 0 {
-                seq = 0;
-            }
-            if open.is_none() {
-                open = Some(self.open(user_key)?);
-            }
-            let table = open.as_mut().expect("just opened");
-            table.add(user_key, digest, seq, kind, input.value())?;
+            let version = (input.seq(), input.kind(), input.value());
+            versions.version(user_key, version, &mut |kept| self.keep(&mut open, user_key, digest, kept))?;
+            stretch += (user_key.len() + input.value().len()) as u64;
             input.next()?;
         }
-        self.finish(open.take(), &lower, None, &kept_tombstones)?;
-        Ok(true)
+        if let Some(done) = &key {
+            versions.end(done, &mut |kept| self.keep(&mut open, done, digest, kept))?;
+        }
+        self.finish(open.take(), &lower, end.as_deref(), &kept_tombstones)?;
+        Ok(self.go_on(None))
+    }
+
+    /// Tells the job's control how far the writing has come; `false` if the job is to give up.
+    fn go_on(&mut self, open: Option<&Open>) -> bool {
+        let written = self.output.written_bytes + open.map_or(0, |table| table.builder.estimated_bytes());
+        let new = written.saturating_sub(self.reported);
+        self.reported = self.reported.max(written);
+        self.sink.control.go_on(new)
+    }
+
+    /// Writes a version to the open table, or to a new one.
+    #[inline]
+    fn keep(
+        &mut self,
+        open: &mut Option<Open>,
+        key: &[u8],
+        digest: Digest,
+        kept: Kept<'_>,
+    ) -> Result<(), StorageError> {
+        let table = match open {
+            Some(table) => table,
+            None => open.insert(self.open(key)?),
+        };
+        table.add(key, digest, kept)
     }
 
     fn open(&mut self, first_key: &[u8]) -> Result<Open, StorageError> {
@@ -205,6 +253,7 @@ impl Writer<'_, '_> {
             min_seq: MAX_SEQNO,
             max_seq: 0,
             raw_bytes: 0,
+            pinned: BTreeMap::new(),
         })
     }
 
@@ -223,8 +272,18 @@ impl Writer<'_, '_> {
             None if clipped.is_empty() => return Ok(()),
             None => self.open(lower)?,
         };
-        let Open { id, builder, filter, last_key, first_key, deletes, mut min_seq, mut max_seq, raw_bytes } =
-            table;
+        let Open {
+            id,
+            builder,
+            filter,
+            last_key,
+            first_key,
+            deletes,
+            mut min_seq,
+            mut max_seq,
+            raw_bytes,
+            pinned,
+        } = table;
         let entries = builder.entries();
         let mut smallest: Option<KeyBytes> = (entries > 0).then(|| first_key[..].into());
         let mut largest: Option<KeyEnd> = (entries > 0).then(|| KeyEnd::Included(last_key[..].into()));
@@ -255,6 +314,7 @@ impl Writer<'_, '_> {
             filter_kind: filter.as_ref().map_or_else(String::new, |filter| filter.kind().name().to_owned()),
             range_tombstones: clipped.len() as u64,
             epochs: epoch_bytes,
+            external: 0,
         };
         let tombstones = (!clipped.is_empty()).then(|| {
             let mut bytes = Vec::new();
@@ -276,6 +336,11 @@ impl Writer<'_, '_> {
             min_seq,
             max_seq,
             epochs,
+            extra: TableExtra {
+                written: self.sink.written,
+                pinned: pinned.into_iter().collect(),
+                ..TableExtra::default()
+            },
         });
         Ok(())
     }
@@ -283,21 +348,19 @@ impl Writer<'_, '_> {
 
 impl Open {
     #[inline]
-    fn add(
-        &mut self,
-        key: &[u8],
-        digest: Digest,
-        seq: SeqNo,
-        kind: Kind,
-        value: &[u8],
-    ) -> Result<(), StorageError> {
+    fn add(&mut self, key: &[u8], digest: Digest, kept: Kept<'_>) -> Result<(), StorageError> {
+        let Kept { seq, kind, value, pinned } = kept;
+        let bytes = (key.len() + value.len()) as u64;
+        if let Some(snapshot) = pinned {
+            *self.pinned.entry(snapshot).or_default() += bytes;
+        }
         self.filter.add(key, digest);
         self.last_key.clear();
         self.last_key.extend_from_slice(key);
         self.deletes += u64::from(kind == Kind::Delete);
         self.min_seq = self.min_seq.min(seq);
         self.max_seq = self.max_seq.max(seq);
-        self.raw_bytes += (key.len() + value.len()) as u64;
+        self.raw_bytes += bytes;
         self.builder.add(key, digest, seq, kind, value)
     }
 }

@@ -68,6 +68,8 @@ impl DbInner {
             link(&log_path(&self.dir, log.id), &log_path(target, log.id))?;
         }
         let mut tree = state.tree.clone();
+        let times = self.unsaved_times(&tree.times);
+        times.into_iter().for_each(|sample| tree.times.note(sample, 1, u64::MAX));
         tree.last_seq = self.visible();
         let current = state.current_log;
         drop(log);

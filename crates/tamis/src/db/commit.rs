@@ -18,8 +18,9 @@ use smallvec::SmallVec;
 use tamis_filter::Digest;
 
 use crate::batch::{BatchOp, GroupHeader, WriteBatch};
-use crate::compaction::plan::Pressure;
+use crate::compaction::policy::Pressure;
 use crate::db::inner::{ClosedLog, DbInner, KeyspaceInner, State};
+use crate::db::pressure::memtable_rate;
 use crate::error::{StorageError, WriteError};
 use crate::io::Usage;
 use crate::key::{Kind, SeqNo};
@@ -47,8 +48,8 @@ pub(crate) struct LogState {
     pub(crate) last_seq: SeqNo,
     /// Whether something was appended since the last sync.
     pub(crate) dirty: bool,
-    /// Delay owed while writes are slowed down.
-    delay_debt: Duration,
+    /// While writes are slowed down: when those so far should have been done.
+    slowed_until: Option<Instant>,
     /// Bytes written since the budgets were looked at.
     unchecked_bytes: u64,
     header: Vec<u8>,
@@ -61,7 +62,7 @@ impl LogState {
             id,
             last_seq,
             dirty: false,
-            delay_debt: Duration::ZERO,
+            slowed_until: None,
             unchecked_bytes: 0,
             header: Vec::new(),
         }
@@ -129,6 +130,7 @@ impl DbInner {
     pub(crate) fn write(&self, batch: WriteBatch, sync: bool) -> Result<(), WriteError> {
         self.check_writable()?;
         batch.check()?;
+        self.check_operators(&batch)?;
         if batch.is_empty() && !sync {
             return Ok(());
         }
@@ -147,6 +149,17 @@ impl DbInner {
         match waiter.wait() {
             Turn::Done(result) => result,
             Turn::Lead(batch, sync) => self.lead(batch, sync),
+        }
+    }
+
+    /// Operands go only where an operator can make something of them.
+    fn check_operators(&self, batch: &WriteBatch) -> Result<(), WriteError> {
+        let directory = (!batch.merged().is_empty()).then(|| self.directory.load());
+        let Some(directory) = directory else { return Ok(()) };
+        let mut merged = batch.merged().iter().filter_map(|id| directory.get(id));
+        match merged.find(|keyspace| keyspace.operators.merge.is_none()) {
+            Some(keyspace) => Err(WriteError::NoMergeOperator { name: keyspace.name.clone() }),
+            None => Ok(()),
         }
     }
 
@@ -195,6 +208,7 @@ impl DbInner {
             self.apply(log, batches, bytes);
             log.last_seq += count;
             self.visible_seq.store(log.last_seq, Ordering::Release);
+            self.note_time();
             self.write_counters.writes.add(count);
         }
         Ok(())
@@ -239,6 +253,20 @@ impl DbInner {
         }
     }
 
+    /// Takes the next sequence number for an ingestion that begins with `keyspace`; returns when the log up to it
+    /// survives a power cut, so that what is ingested never outlives writes that came before. The number must be made
+    /// visible before the log is given up. Poisons the database if it fails.
+    pub(crate) fn log_ingestion(
+        &self,
+        log: &mut LogState,
+        keyspace: KeyspaceId,
+    ) -> Result<SeqNo, StorageError> {
+        let logged = self.append(log, &[&WriteBatch::ingestion(keyspace)], 1);
+        logged.and_then(|()| self.sync_log(log)).inspect_err(|e| self.poison(e))?;
+        log.last_seq += 1;
+        Ok(log.last_seq)
+    }
+
     /// Inserts the operations into their keyspaces' memtables. Cannot fail: the batches were checked.
     fn apply(&self, log: &LogState, batches: &[&WriteBatch], bytes: usize) {
         let directory = self.directory.load();
@@ -274,9 +302,10 @@ impl DbInner {
                 }
             }
         }
+        let mut rate = None;
         for id in touched {
             let Some(keyspace) = directory.get(&id) else { continue };
-            self.throttle(log, keyspace, bytes)?;
+            rate = slower(rate, self.throttle(keyspace)?);
             let full = {
                 let view = keyspace.view.load();
                 !view.active.memtable.is_empty()
@@ -287,6 +316,7 @@ impl DbInner {
                 self.seal(log, std::slice::from_ref(keyspace)).map_err(|e| self.poisoned(e))?;
             }
         }
+        self.slow_down(log, rate, bytes);
         self.keep_budgets(log, &directory, bytes)
     }
 
@@ -334,48 +364,47 @@ impl DbInner {
         error.into()
     }
 
-    /// Delays the commit while the tree's shape asks for it; waits while it forbids writes.
-    fn throttle(&self, log: &mut LogState, keyspace: &KeyspaceInner, bytes: usize) -> Result<(), WriteError> {
-        let runs = |keyspace: &KeyspaceInner| {
-            let view = keyspace.view.load();
-            view.version.runs.iter().take_while(|r| r.level == 0).count()
+    /// Waits while the tree's shape forbids writes; then says how fast they may go, in bytes a second, if not at will.
+    /// Costs a few loads where nothing presses.
+    fn throttle(&self, keyspace: &KeyspaceInner) -> Result<Option<f64>, WriteError> {
+        let by_memtables = {
+            let (view, options) = (keyspace.view.load(), &keyspace.options);
+            let is_last = !view.sealed.is_empty() && view.sealed.len() + 1 >= options.max_memtables;
+            let full = view.active.memtable.memory_bytes() as f64 / options.memtable_bytes as f64;
+            let flushed_per_second = self.background.flush_rate.load(Ordering::Relaxed);
+            if is_last { memtable_rate(full, flushed_per_second) } else { None }
         };
-        if !keyspace.options.auto_compaction || runs(keyspace) < keyspace.options.slowdown_runs {
-            return Ok(());
+        if keyspace.pressure.get() == Pressure::Stop {
+            self.stall_while(|| keyspace.pressure.get() == Pressure::Stop && !keyspace.is_dropped())?;
         }
-        let mut stalled: Option<Instant> = None;
-        let mut state = self.state();
-        let pressure = loop {
-            let pressure = keyspace.policy.write_pressure(&self.shape(&state, keyspace));
-            if pressure != Pressure::Stop || keyspace.is_dropped() {
-                break pressure;
-            }
-            if stalled.is_none() {
-                stalled = Some(Instant::now());
-                self.write_counters.stalls.add(1);
-            }
-            self.check_writable()?;
-            state = self.wait(state);
+        let by_shape = match keyspace.pressure.get() {
+            Pressure::Slowdown(severity) => Some(SLOWED_BYTES_PER_SECOND * (1.0 - severity.clamp(0.0, 0.95))),
+            Pressure::None | Pressure::Stop => None,
         };
-        drop(state);
-        if let Some(since) = stalled {
-            self.write_counters.stall_nanos.add(since.elapsed().as_nanos() as u64);
+        Ok(slower(by_shape, by_memtables))
+    }
+
+    /// Sleeps as long as it takes until writes that went at `rate` would have come so far. Time that writers let pass
+    /// since counts, so who is slower anyway does not wait.
+    fn slow_down(&self, log: &mut LogState, rate: Option<f64>, bytes: usize) {
+        let Some(rate) = rate else {
+            log.slowed_until = None;
+            return;
+        };
+        let now = Instant::now();
+        let from = log.slowed_until.map_or(now, |until| until.max(now));
+        let until = from + Duration::from_secs_f64(bytes as f64 / rate.max(1.0));
+        log.slowed_until = Some(until);
+        self.write_counters.slowdowns.add(1);
+        // Sleeping costs a context switch: pay in instalments of a millisecond.
+        if until - now < Duration::from_millis(1) {
+            return;
         }
-        if pressure == Pressure::Slowdown {
-            let (slow, stop) = (keyspace.options.slowdown_runs, keyspace.options.stop_runs);
-            let severity = (runs(keyspace) + 1).saturating_sub(slow) as f64 / (stop - slow).max(1) as f64;
-            let rate = SLOWED_BYTES_PER_SECOND * (1.0 - severity.clamp(0.0, 0.95));
-            log.delay_debt += Duration::from_secs_f64(bytes as f64 / rate);
-            self.write_counters.slowdowns.add(1);
-            // Sleeping costs a context switch: pay in instalments of a millisecond.
-            if log.delay_debt >= Duration::from_millis(1) {
-                let started = Instant::now();
-                std::thread::sleep(log.delay_debt);
-                self.write_counters.slowdown_nanos.add(started.elapsed().as_nanos() as u64);
-                log.delay_debt = Duration::ZERO;
-            }
+        // Whoever closes the database waits for the log: let go of it soon.
+        while Instant::now() < until && self.check_writable().is_ok() {
+            std::thread::sleep((until - Instant::now().min(until)).min(Duration::from_millis(50)));
         }
-        Ok(())
+        self.write_counters.slowdown_nanos.add(now.elapsed().as_nanos() as u64);
     }
 
     /// Waits until the keyspace may have one more memtable waiting to be flushed.
@@ -478,6 +507,14 @@ impl DbInner {
     }
 }
 
+/// The slower of two rates, where `None` is as fast as one likes.
+fn slower(a: Option<f64>, b: Option<f64>) -> Option<f64> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (one, other) => one.or(other),
+    }
+}
+
 pub(crate) fn new_memtable(options: &crate::options::KeyspaceOptions) -> Arc<Memtable> {
     // Where addresses have 32 bits the largest budget does not fit; nothing can be that full there.
     let budget = usize::try_from(options.memtable_bytes).unwrap_or(usize::MAX);
@@ -488,7 +525,11 @@ pub(crate) fn new_memtable(options: &crate::options::KeyspaceOptions) -> Arc<Mem
 pub(crate) fn insert(memtable: &Memtable, op: &BatchOp<'_>, seq: SeqNo) {
     match op {
         BatchOp::Put { key, value, .. } => memtable.insert(key, Digest::of(key), seq, Kind::Put, value),
+        BatchOp::Merge { key, operand, .. } => {
+            memtable.insert(key, Digest::of(key), seq, Kind::Merge, operand);
+        }
         BatchOp::Delete { key, .. } => memtable.insert(key, Digest::of(key), seq, Kind::Delete, &[]),
         BatchOp::DeleteRange { start, end, .. } => memtable.insert_range_tombstone(start, *end, seq),
+        BatchOp::Ingestion { .. } => {}
     }
 }

@@ -70,15 +70,29 @@ write_counters! {
     flushes,
     /// Bytes of the tables that flushes wrote.
     flush_bytes,
+    /// Tables ingested.
+    ingested_tables,
+    /// Bytes of the tables ingested.
+    ingested_bytes,
     /// Compactions that rewrote tables.
     compactions,
     /// Compactions that only moved tables a level down.
     trivial_moves,
+    /// Tables dropped whole because what they held was too old to be kept.
+    dropped_tables,
     /// Bytes of the tables that compactions read.
     compaction_read_bytes,
     /// Bytes of the tables that compactions wrote.
     compaction_write_bytes,
-    /// Commits that were delayed because compaction lags behind.
+    /// Parts of merges that were cut into parts.
+    sub_jobs,
+    /// Compactions that were cancelled; what they had written was removed.
+    cancelled,
+    /// Compactions that met a full disk and were undone, to be tried again later.
+    set_aside,
+    /// Time that flushes and compactions waited for the limit of background writes.
+    pace_nanos,
+    /// Commits that were delayed because compactions or flushes lag behind.
     slowdowns,
     /// Time that commits were delayed.
     slowdown_nanos,

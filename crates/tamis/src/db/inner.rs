@@ -10,12 +10,17 @@
 //! 2. `state`: the durable tree, jobs and keyspaces. Every change of a keyspace's view is made under it.
 //! 3. `closed_logs`: logs that were rolled and are not synced yet.
 //! 4. `snapshots`: live snapshots.
+//! 5. `expiry.times`: by when writes were made.
+//!
+//! The mutexes within [`Background`] (free space, the budget of background writes) may be taken with any of these held,
+//! and no lock is taken within them.
 //!
 //! # Publishing
 //!
 //! A writer inserts into memtables and then stores `visible_seq` (Release). A reader loads the view, then
 //! `visible_seq` (Acquire): it sees every entry at or below that number that the view can hold, and the view
 //! is complete up to it or is missing only writes that came after the view was replaced, which form a suffix.
+//! Between the two it loads the keyspace's horizon, below which entries have expired ([`expiry`](super::expiry)).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -26,14 +31,20 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 
 use crate::cache::BlockCache;
-use crate::compaction::leveled::Leveled;
-use crate::compaction::plan::{CompactionPolicy, Plan};
-use crate::compaction::shape::{LevelShape, RunShape, RunningJob, Shape, TableShape};
+use crate::clock::{Clock, SystemClock};
+use crate::compaction::shape::{LevelShape, RunShape, Shape, TableShape};
+use crate::compaction::versions::Rules;
 use crate::db::commit::{CommitQueue, LogState, new_memtable};
 use crate::db::counters::WriteCounters;
+use crate::db::expiry::{Age, Expiry};
+use crate::db::jobs::{ActiveJob, Aside, Background};
+use crate::db::pressure::KnownPressure;
+use crate::db::reshape::Shaping;
+use crate::db::snapshot::Held;
 use crate::error::{StorageError, WriteError};
 use crate::io::{DirLock, FileSystem};
 use crate::key::SeqNo;
+use crate::operators::KeyspaceOperators;
 use crate::options::{KeyspaceOptions, Options};
 use crate::read::ReadCounters;
 use crate::select::TableFilters;
@@ -51,41 +62,58 @@ use crate::wal::LogWriter;
 pub(crate) struct KeyspaceInner {
     pub(crate) id: KeyspaceId,
     pub(crate) name: String,
+    /// As the keyspace was opened; what may change since then is in `shaping`.
     pub(crate) options: KeyspaceOptions,
-    pub(crate) policy: Box<dyn CompactionPolicy>,
+    /// What `options` name.
+    pub(crate) operators: KeyspaceOperators,
+    /// Replaced under `state`, read without a lock.
+    pub(crate) shaping: ArcSwap<Shaping>,
     /// Replaced under `state`, read without a lock.
     pub(crate) view: ArcSwap<View>,
     pub(crate) dropped: AtomicBool,
+    /// How writers must behave; see [`DbInner::update_pressure`].
+    pub(crate) pressure: KnownPressure,
+    pub(crate) age: Age,
 }
 
 impl KeyspaceInner {
     /// A keyspace without tables.
-    pub(crate) fn empty(id: KeyspaceId, name: &str, options: KeyspaceOptions) -> KeyspaceInner {
+    pub(crate) fn empty(
+        id: KeyspaceId,
+        name: &str,
+        options: KeyspaceOptions,
+        operators: KeyspaceOperators,
+    ) -> KeyspaceInner {
         let state = crate::tree::state::KeyspaceState::default();
         let none = |_| unreachable!("a new keyspace has no tables");
         let version = Version::build(&state, none, |tables| Box::new(TableFilters::new(tables)));
-        KeyspaceInner::with_version(id, name, options, version)
+        KeyspaceInner::with_version(id, name, options, operators, version)
     }
 
     pub(crate) fn with_version(
         id: KeyspaceId,
         name: &str,
         options: KeyspaceOptions,
+        operators: KeyspaceOperators,
         version: Arc<Version>,
     ) -> KeyspaceInner {
         let active = MemtableSlot::new(new_memtable(&options), 0);
         KeyspaceInner {
             id,
             name: name.to_owned(),
-            policy: KeyspaceInner::policy_for(&options),
+            age: Age::new(&options, None, 0),
+            shaping: ArcSwap::from_pointee(Shaping::new(options.clone())),
             options,
+            operators,
             view: ArcSwap::from_pointee(View { active, sealed: Vec::new(), version }),
             dropped: AtomicBool::new(false),
+            pressure: KnownPressure::default(),
         }
     }
 
-    pub(crate) fn policy_for(options: &KeyspaceOptions) -> Box<dyn CompactionPolicy> {
-        Box::new(Leveled::new(options))
+    /// What merges do to the versions of the keyspace's keys, with this horizon.
+    pub(crate) fn rules(&self, expired: Option<SeqNo>) -> Rules<'_> {
+        Rules { operator: self.operators.merge.as_deref(), filter: self.operators.filter.as_deref(), expired }
     }
 
     pub(crate) fn is_dropped(&self) -> bool {
@@ -99,15 +127,15 @@ pub(crate) struct Jobs {
     pub(crate) flushing: bool,
     /// Inputs of running compactions.
     pub(crate) busy: HashSet<TableId>,
-    pub(crate) running: Vec<(u64, RunningJob)>,
+    pub(crate) running: Vec<ActiveJob>,
     /// A caller compacts by hand: no new automatic jobs.
     pub(crate) manual: bool,
-}
-
-impl Jobs {
-    pub(crate) fn idle(&self) -> bool {
-        !self.flushing && self.running.is_empty()
-    }
+    /// The last compaction met a full disk.
+    pub(crate) aside: Option<Aside>,
+    /// It was told that there is no room.
+    pub(crate) warned_of_room: bool,
+    /// Options that take effect when the running compaction round ends.
+    pub(crate) next_shaping: Option<Arc<Shaping>>,
 }
 
 /// A log file that takes no more writes.
@@ -157,7 +185,8 @@ pub(crate) struct DbInner {
     /// Signalled after every change of `state` that somebody may wait for.
     pub(crate) changed: Condvar,
     pub(crate) closed_logs: Mutex<Vec<(LogId, LogWriter)>>,
-    pub(crate) snapshots: Mutex<BTreeMap<SeqNo, usize>>,
+    pub(crate) snapshots: Mutex<BTreeMap<SeqNo, Vec<Arc<Held>>>>,
+    pub(crate) expiry: Expiry,
 
     /// The newest sequence number that readers see.
     pub(crate) visible_seq: AtomicU64,
@@ -171,6 +200,7 @@ pub(crate) struct DbInner {
     pub(crate) warnings: Mutex<Vec<String>>,
     pub(crate) read_counters: Arc<ReadCounters>,
     pub(crate) write_counters: WriteCounters,
+    pub(crate) background: Background,
     /// Held while the database is open; taken out by `close`.
     pub(crate) lock: Mutex<Option<Box<dyn DirLock>>>,
 }
@@ -183,6 +213,11 @@ impl DbInner {
     /// Waits for a change of the state, or for a second.
     pub(crate) fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         self.changed.wait_timeout(state, Duration::from_secs(1)).expect("as in state()").0
+    }
+
+    /// Waits for a change of the state, but no longer than a flag that comes without a signal may stay unnoticed.
+    pub(crate) fn wait_briefly<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        self.changed.wait_timeout(state, Duration::from_millis(20)).expect("as in state()").0
     }
 
     /// The newest sequence number that readers see. Load the view before this.
@@ -216,7 +251,7 @@ impl DbInner {
         if self.read_only {
             return Err(WriteError::ReadOnly);
         }
-        if self.closed.load(Ordering::Relaxed) {
+        if self.closed.load(Ordering::Relaxed) || self.background.leaving.load(Ordering::Relaxed) {
             return Err(WriteError::Closed);
         }
         self.check_poison()
@@ -243,8 +278,10 @@ impl DbInner {
             let closed = std::io::Error::other("the database is closed");
             return Err(StorageError::io("append to the manifest in", &self.dir, &closed));
         }
+        self.save_ages(state, &mut edit);
         edit.next_file = Some(self.next_file.load(Ordering::Relaxed));
-        edit.last_seq = Some(self.visible());
+        // An ingestion's number is in the edit before it is visible.
+        edit.last_seq = edit.last_seq.max(Some(self.visible()));
         let durable = (|| {
             state.tree.apply(&edit).map_err(|what| StorageError::corrupt(&self.dir, None, what))?;
             let manifest = state.manifest.as_mut().expect("a writable database has a manifest");
@@ -274,7 +311,9 @@ impl DbInner {
             for table in old.version.tables.iter().filter(|t| !kept.contains(&t.meta.id)) {
                 table.mark_obsolete();
             }
+            let keyspace = keyspace.clone();
             keyspace.view.store(Arc::new(change_view(id, &old, version)));
+            self.update_pressure(state, &keyspace);
         }
         self.changed.notify_all();
         Ok(())
@@ -316,6 +355,8 @@ impl DbInner {
         let view = keyspace.view.load();
         let none = Jobs::default();
         let jobs = state.jobs.get(&keyspace.id).unwrap_or(&none);
+        // Before the list of snapshots: one that is taken later sees nothing of what has expired by now.
+        let expired = self.expired(keyspace);
         let mut levels = vec![LevelShape::default(); keyspace.options.levels];
         for run in &view.version.runs {
             let tables = view.version.tables[run.tables.clone()].iter();
@@ -324,16 +365,19 @@ impl DbInner {
                 .collect();
             levels[run.level].runs.push(RunShape { id: run.id, tables });
         }
-        Shape { levels, running: jobs.running.iter().map(|(_, job)| job.clone()).collect() }
+        Shape {
+            levels,
+            running: jobs.running.iter().map(|job| job.shape.clone()).collect(),
+            room: self.room(state),
+            now: self.now(),
+            expired,
+            snapshots: self.live_snapshots(),
+        }
     }
 
-    /// What the policy wants done next in a keyspace, if it may start now.
-    pub(crate) fn next_plan(&self, state: &State, keyspace: &KeyspaceInner) -> Option<Plan> {
-        let manual = state.jobs.get(&keyspace.id).is_some_and(|jobs| jobs.manual);
-        if manual || !keyspace.options.auto_compaction {
-            return None;
-        }
-        keyspace.policy.plan(&self.shape(state, keyspace))
+    /// Seconds since 1970.
+    pub(crate) fn now(&self) -> u64 {
+        self.options.clock.as_ref().map_or_else(|| SystemClock.now(), |clock| clock.now())
     }
 
     /// Syncs the logs that were rolled, oldest first: after it, every write before the current log's first

@@ -62,6 +62,9 @@ pub fn dump_table(fs: &dyn FileSystem, path: &Path, out: &mut dyn Write) -> Resu
         "  sequence numbers {} to {}, digest {}",
         p.min_seq, p.max_seq, p.digest_function
     ))?;
+    if p.external > 0 {
+        written(writeln!(out, "  external: every entry gets the sequence number of its ingestion"))?;
+    }
     if table.has_filter() {
         let line = match read_filter(&table) {
             Ok(f) => format!(
@@ -90,6 +93,9 @@ pub fn dump_table(fs: &dyn FileSystem, path: &Path, out: &mut dyn Write) -> Resu
     while cursor.valid() {
         let line = match cursor.kind() {
             Kind::Put => format!("put {} = {} @ {}", show(cursor.key()), show(cursor.value()), cursor.seq()),
+            Kind::Merge => {
+                format!("merge {} with {} @ {}", show(cursor.key()), show(cursor.value()), cursor.seq())
+            }
             Kind::Delete => format!("delete {} @ {}", show(cursor.key()), cursor.seq()),
         };
         written(writeln!(out, "{line}"))?;
@@ -124,8 +130,14 @@ pub fn dump_log(fs: &dyn FileSystem, path: &Path, out: &mut dyn Write) -> Result
                 BatchOp::Put { keyspace, key, value } => {
                     format!("  put {} = {} @ {seq} keyspace {keyspace}", show(key), show(value))
                 }
+                BatchOp::Merge { keyspace, key, operand } => {
+                    format!("  merge {} with {} @ {seq} keyspace {keyspace}", show(key), show(operand))
+                }
                 BatchOp::Delete { keyspace, key } => {
                     format!("  delete {} @ {seq} keyspace {keyspace}", show(key))
+                }
+                BatchOp::Ingestion { keyspace } => {
+                    format!("  tables ingested @ {seq} keyspace {keyspace}, if the manifest names them")
                 }
                 BatchOp::DeleteRange { keyspace, start, end } => {
                     let end = end.map_or("the end".to_owned(), show);
@@ -165,15 +177,26 @@ pub fn dump_manifest(fs: &dyn FileSystem, path: &Path, out: &mut dyn Write) -> R
             for (ks, floor) in &edit.log_floor {
                 writeln!(out, "  keyspace {ks}: logs from {floor} on")?;
             }
+            for (ks, ages) in &edit.ages {
+                writeln!(
+                    out,
+                    "  keyspace {ks}: ages known after write {}, expired up to {}",
+                    ages.since, ages.expired
+                )?;
+            }
+            for sample in &edit.times {
+                writeln!(out, "  write {} and all before: made by {}", sample.seq, sample.time)?;
+            }
             for (ks, id) in &edit.removed {
                 writeln!(out, "  keyspace {ks}: - table {id}")?;
             }
             for (ks, level, run, t) in &edit.added {
                 let (low, high) = t.epochs.hull();
                 let smallest = show(&t.smallest);
+                let ingested = t.extra.global_seq.map_or(String::new(), |seq| format!(", ingested @ {seq}"));
                 writeln!(
                     out,
-                    "  keyspace {ks}: + table {} level {level} run {run}, {} entries, from {smallest}, flushes {low}..{high}",
+                    "  keyspace {ks}: + table {} level {level} run {run}, {} entries, from {smallest}, flushes {low}..{high}{ingested}",
                     t.id, t.entries
                 )?;
             }

@@ -1,21 +1,30 @@
 //! Keyspaces: sets of keys of one database with options of their own and one common log.
 
 use std::any::Any;
-use std::ops::RangeBounds;
+use std::ops::{Bound, RangeBounds};
+use std::path::Path;
 use std::sync::Arc;
 
+use arc_swap::Guard;
+
 use crate::batch::WriteBatch;
+use crate::compaction::shape::KeyRange;
+use crate::db::expiry::live_from;
 use crate::db::inner::KeyspaceInner;
+use crate::db::jobs::CompactOptions;
+use crate::db::layout::{self, TableStats};
+use crate::db::snapshot::SnapshotPin;
 use crate::db::stats::KeyspaceStats;
-use crate::db::{Db, Handle};
+use crate::db::{Db, Handle, IngestOptions, IngestReport};
 use crate::error::{AdminError, ReadError, WriteError};
-use crate::key::SeqNo;
+use crate::key::{KeyEnd, SeqNo};
 use crate::options::KeyspaceOptions;
 use crate::read::explain::ExplainRecorder;
 use crate::read::{
     Bounds, Explanation, Iter, IterContext, Lookup, ReadCost, get as read_get, multi_get as read_multi_get,
 };
 use crate::slice::Slice;
+use crate::tree::version::View;
 
 /// A handle to one keyspace: cheap to clone, usable from any thread.
 ///
@@ -34,15 +43,45 @@ pub struct Keyspace {
     pub(crate) inner: Arc<KeyspaceInner>,
 }
 
+/// What a read sees.
+struct Moment {
+    view: Guard<Arc<View>>,
+    /// The newest sequence number that is seen.
+    snapshot: SeqNo,
+    /// The oldest that is: what is below has expired.
+    horizon: SeqNo,
+}
+
 impl Keyspace {
     /// The keyspace's name.
     pub fn name(&self) -> &str {
         &self.inner.name
     }
 
-    /// The options that the keyspace runs with.
-    pub fn options(&self) -> &KeyspaceOptions {
-        &self.inner.options
+    /// The options that the keyspace runs with. Those that wait for the end of a compaction round are not among them.
+    pub fn options(&self) -> KeyspaceOptions {
+        self.inner.shaping.load().options.clone()
+    }
+
+    /// Changes options while the keyspace is in use, all of the given ones or none, each by its name and text; they
+    /// are stored with the database. What concerns the shape of the tree (`compaction`, `merge`, `picker`,
+    /// `deterministic`, `size_ratio`, `table_bytes`, the limits of runs and debt, `retain_bytes`, `time_window`) and
+    /// `auto_compaction` can be changed; others are an error, since they hold from opening on.
+    ///
+    /// The next compaction follows the new options, and leads the tree step by step to its new shape. Only a
+    /// `deterministic` tree keeps its old options up to the end of the compaction round that it is in (or up to a
+    /// [`compact`](Keyspace::compact)).
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
+    /// let keyspace = db.default_keyspace();
+    /// keyspace.set_options(&[("compaction", "lazy-leveling"), ("size_ratio", "4")])?;
+    /// assert_eq!(keyspace.options().compaction, tamis::CompactionChoice::LazyLeveling);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_options(&self, changes: &[(&str, &str)]) -> Result<(), AdminError> {
+        self.handle.inner.set_options(&self.inner, changes)
     }
 
     fn check(&self) -> Result<(), ReadError> {
@@ -52,43 +91,64 @@ impl Keyspace {
         Ok(())
     }
 
+    /// What a read sees: the keyspace now, or at a snapshot. The view is loaded first, then the horizon, then the
+    /// visible number: see [`expiry`](crate::db::expiry).
     #[inline]
-    pub(crate) fn lookup(&self, key: &[u8], snapshot: Option<SeqNo>) -> Result<Lookup, ReadError> {
+    fn moment(&self, pin: Option<&SnapshotPin>) -> Moment {
+        let db = &self.handle.inner;
+        let view = self.inner.view.load();
+        match pin {
+            None => {
+                let expired = db.expired(&self.inner);
+                Moment { view, horizon: live_from(expired), snapshot: db.visible() }
+            }
+            Some(pin) => Moment {
+                view: pin.held.view(self.inner.id).map_or(view, Guard::from_inner),
+                horizon: live_from(pin.held.expired(self.inner.id)),
+                snapshot: pin.seq,
+            },
+        }
+    }
+
+    #[inline]
+    pub(crate) fn lookup(&self, key: &[u8], pin: Option<&SnapshotPin>) -> Result<Lookup, ReadError> {
         self.check()?;
         let db = &self.handle.inner;
         let mut cost = ReadCost::default();
-        let view = self.inner.view.load();
-        let snapshot = snapshot.unwrap_or_else(|| db.visible());
-        let found = read_get(&view, key, snapshot, db.options.hash_sharing, &mut cost);
+        let Moment { view, horizon, snapshot } = self.moment(pin);
+        let operator = self.inner.operators.merge.as_deref();
+        let found = read_get(&view, key, snapshot, horizon, db.options.hash_sharing, operator, &mut cost);
         db.read_counters.add(&cost);
-        Ok(found?)
+        found
     }
 
     pub(crate) fn lookup_many<K: AsRef<[u8]>>(
         &self,
         keys: &[K],
-        snapshot: Option<SeqNo>,
+        pin: Option<&SnapshotPin>,
     ) -> Result<Vec<Option<Slice>>, ReadError> {
         self.check()?;
         let db = &self.handle.inner;
         let mut cost = ReadCost::default();
-        let view = self.inner.view.load();
-        let snapshot = snapshot.unwrap_or_else(|| db.visible());
-        let found = read_multi_get(&view, keys, snapshot, db.options.hash_sharing, &mut cost);
+        let Moment { view, horizon, snapshot } = self.moment(pin);
+        let operator = self.inner.operators.merge.as_deref();
+        let sharing = db.options.hash_sharing;
+        let found = read_multi_get(&view, keys, snapshot, horizon, sharing, operator, &mut cost);
         db.read_counters.add(&cost);
-        Ok(found?)
+        found
     }
 
     pub(crate) fn scan(
         &self,
         bounds: Bounds,
-        snapshot: Option<SeqNo>,
+        at: Option<&SnapshotPin>,
         pin: Option<Arc<dyn Any + Send + Sync>>,
     ) -> Iter {
-        let db = &self.handle.inner;
-        let view = self.inner.view.load_full();
-        let snapshot = snapshot.unwrap_or_else(|| db.visible());
-        Iter::new(IterContext { view, snapshot, counters: db.read_counters.clone(), _pin: pin }, bounds)
+        let Moment { view, horizon, snapshot } = self.moment(at);
+        let (counters, operator) =
+            (self.handle.inner.read_counters.clone(), self.inner.operators.merge.clone());
+        let view = Guard::into_inner(view);
+        Iter::new(IterContext { view, snapshot, horizon, counters, operator, _pin: pin }, bounds)
     }
 
     /// The value of `key`, if it has one. Costs one digest, one question to each filter, and one block where a
@@ -131,6 +191,15 @@ impl Keyspace {
         self.commit(batch)
     }
 
+    /// Applies `operand` to the value of `key` with the keyspace's merge operator (its option `merge_operator`), without
+    /// reading it: the cost is that of a put. Reads apply what is waiting; flushes and compactions put it together.
+    pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<(), WriteError> {
+        let (key, operand) = (key.as_ref(), operand.as_ref());
+        let mut batch = WriteBatch::with_capacity(key.len() + operand.len() + 24);
+        batch.merge_id(self.inner.id, key, operand);
+        self.commit(batch)
+    }
+
     /// Deletes `key`; fine if it does not exist.
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<(), WriteError> {
         let mut batch = WriteBatch::new();
@@ -158,9 +227,11 @@ impl Keyspace {
         self.check()?;
         let (db, key) = (&self.handle.inner, key.as_ref());
         let mut recorder = ExplainRecorder::default();
-        let view = self.inner.view.load_full();
-        let found = read_get(&view, key, db.visible(), db.options.hash_sharing, &mut recorder)?;
-        Ok(recorder.finish(key, &found))
+        let Moment { view, horizon, snapshot } = self.moment(None);
+        let operator = self.inner.operators.merge.as_deref();
+        let sharing = db.options.hash_sharing;
+        let found = read_get(&view, key, snapshot, horizon, sharing, operator, &mut recorder)?;
+        Ok(recorder.finish(key, &found, horizon))
     }
 
     /// Writes the keyspace's memtables to tables and waits until that is done.
@@ -172,7 +243,45 @@ impl Keyspace {
     /// alive, no delete and no hidden version is left of what was there before; tables whose versions a live
     /// snapshot may tell apart are not rewritten again.
     pub fn compact(&self) -> Result<(), AdminError> {
-        self.handle.inner.compact_all(&self.inner)
+        self.handle.inner.compact_within(&self.inner, None, &CompactOptions::default())
+    }
+
+    /// Like [`compact`](Self::compact), but only for the tables that overlap `range` (and what their merges must take
+    /// along); others stay as they are. The memtables are flushed whatever they hold.
+    ///
+    /// # Errors
+    ///
+    /// [`AdminError::Cancelled`] if the token in `options` or [`Db::cancel_compactions`] ended it: what was merged
+    /// until then stays merged. [`AdminError::NoRoom`] if a merge might not fit on the device.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
+    /// let options = tamis::CompactOptions::default();
+    /// let cancel = options.cancel.clone();
+    /// // Another thread may call `cancel.cancel()`.
+    /// db.default_keyspace().compact_range("a".."c", options)?;
+    /// # drop(cancel);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn compact_range<K: AsRef<[u8]>>(
+        &self,
+        range: impl RangeBounds<K>,
+        options: CompactOptions,
+    ) -> Result<(), AdminError> {
+        let Some(range) = keys_of(&range) else { return Ok(()) };
+        self.handle.inner.compact_within(&self.inner, Some(&range), &options)
+    }
+
+    /// Takes in [external tables](crate::ExternalTableBuilder): all of them at one moment, or none. See
+    /// [`Db::ingest`], which does the same for several keyspaces at once.
+    pub fn ingest<P: AsRef<Path>>(
+        &self,
+        files: &[P],
+        options: IngestOptions,
+    ) -> Result<IngestReport, AdminError> {
+        let paths = files.iter().map(|path| path.as_ref().to_owned()).collect();
+        self.handle.inner.ingest(vec![(self.inner.clone(), paths)], options)
     }
 
     /// The keyspace's shape and sizes.
@@ -181,10 +290,30 @@ impl Keyspace {
         KeyspaceStats::of(&self.handle.inner, &state, &self.inner)
     }
 
+    /// All tables on disk, newest run first, within a run by key.
+    pub fn tables(&self) -> Vec<TableStats> {
+        layout::tables(&self.inner)
+    }
+
     /// The database that the keyspace belongs to.
     pub fn database(&self) -> Db {
         Db::from_handle(self.handle.clone())
     }
+}
+
+/// The keys within bounds; `None` if there can be none.
+fn keys_of<K: AsRef<[u8]>>(range: &impl RangeBounds<K>) -> Option<KeyRange> {
+    let smallest: Vec<u8> = match range.start_bound() {
+        Bound::Included(key) => key.as_ref().to_vec(),
+        Bound::Excluded(key) => [key.as_ref(), &[0]].concat(),
+        Bound::Unbounded => Vec::new(),
+    };
+    let largest = match range.end_bound() {
+        Bound::Included(key) => KeyEnd::Included(key.as_ref().into()),
+        Bound::Excluded(key) => KeyEnd::Excluded(key.as_ref().into()),
+        Bound::Unbounded => KeyEnd::Unbounded,
+    };
+    largest.reaches(&smallest).then(|| KeyRange { smallest: smallest.into(), largest })
 }
 
 impl WriteBatch {
@@ -197,6 +326,17 @@ impl WriteBatch {
     ) -> &mut Self {
         self.claim(keyspace.handle.inner.instance, &keyspace.inner.name);
         self.put_id(keyspace.inner.id, key.as_ref(), value.as_ref())
+    }
+
+    /// Applies `operand` to the value of `key` with the merge operator of `keyspace`.
+    pub fn merge_in(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        operand: impl AsRef<[u8]>,
+    ) -> &mut Self {
+        self.claim(keyspace.handle.inner.instance, &keyspace.inner.name);
+        self.merge_id(keyspace.inner.id, key.as_ref(), operand.as_ref())
     }
 
     /// Deletes `key` in `keyspace`.

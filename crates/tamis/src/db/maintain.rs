@@ -1,13 +1,18 @@
 //! Flushing, compacting and waiting on request.
 
+use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use crate::compaction::plan::{OutputRun, Plan, PlanInput, Reason};
-use crate::compaction::shape::Shape;
+use crate::compaction::plan::{OutputRun, Plan, PlanInput, Reason, Work};
+use crate::compaction::shape::{KeyRange, Shape, TableShape};
+use crate::db::compact::Ended;
+use crate::db::expiry::expired_tables;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
+use crate::db::jobs::{CancelToken, CompactOptions};
 use crate::error::AdminError;
 use crate::key::SeqNo;
-use crate::tree::meta::KeyspaceId;
+use crate::tree::meta::{KeyspaceId, TableId, TableMeta};
 
 impl DbInner {
     /// Seals the memtables of `keyspaces` and waits until they are tables.
@@ -28,13 +33,17 @@ impl DbInner {
         Ok(())
     }
 
-    /// Waits until nothing is running or due.
+    /// Waits until nothing is running or due that may run: compactions that are paused or find no room do not count.
     pub(crate) fn settle(&self) -> Result<(), AdminError> {
         self.check_writable()?;
         let busy = |state: &State, ks: &KeyspaceInner| {
-            !ks.view.load().sealed.is_empty()
-                || !state.jobs.get(&ks.id).is_none_or(|jobs| jobs.idle())
-                || self.next_plan(state, ks).is_some()
+            let (flushing, compacting) = state
+                .jobs
+                .get(&ks.id)
+                .map_or((false, false), |jobs| (jobs.flushing, !jobs.running.is_empty()));
+            let flushes = flushing || !ks.view.load().sealed.is_empty();
+            let compacts = || compacting || self.next_plan(state, ks).is_some();
+            flushes || !self.background.is_paused() && compacts()
         };
         let mut state = self.state();
         while state.keyspaces.values().any(|ks| busy(&state, ks)) {
@@ -45,63 +54,130 @@ impl DbInner {
     }
 
     /// A rewrite of one table of the last level that still holds what only a snapshot needed that is gone by
-    /// now. Every rewrite leaves a table whose sequence numbers are all forgotten, so this comes to an end.
-    fn cleaning(&self, shape: &Shape, keyspace: &KeyspaceInner) -> Option<Plan> {
+    /// now. Every rewrite leaves a table whose sequence numbers are all forgotten, so this comes to an end. Where they
+    /// are kept, it leaves one without deletes, and with nothing pinned for snapshots that were gone when it began.
+    /// `cleaned` are the numbers that were given to the tables of earlier rewrites (and perhaps to others in between):
+    /// operands that cannot be merged keep theirs, and rewriting them again would go on for ever.
+    fn cleaning(
+        &self,
+        shape: &Shape,
+        keyspace: &KeyspaceInner,
+        range: Option<&KeyRange>,
+        cleaned: &[Range<TableId>],
+    ) -> Option<Plan> {
         let oldest = self.live_snapshots().first().copied().unwrap_or(SeqNo::MAX);
         let level = shape.deepest().filter(|&level| level > 0)?;
-        let run = shape.levels[level].runs.first()?;
-        let table = run.tables.iter().find(|t| !t.busy && (1..=oldest).contains(&t.meta.max_seq))?;
+        // Only below the oldest run there is nothing.
+        let run = shape.levels[level].runs.last()?;
+        let keep_seq = keyspace.age.keep_seq();
+        let unclean = |meta: &TableMeta| {
+            let deletes = meta.deletes > 0 || meta.range_tombstones > 0;
+            let unpinned = |pin: &(SeqNo, u64)| shape.snapshots.binary_search(&pin.0).is_err();
+            (1..=oldest).contains(&meta.max_seq) && (deletes || !keep_seq)
+                || keep_seq && meta.extra.pinned.iter().any(unpinned)
+        };
+        let within = |t: &TableShape| range.is_none_or(|range| range.overlaps_table(t));
+        let due = |t: &&TableShape| {
+            let was_cleaned = cleaned.iter().any(|numbers| numbers.contains(&t.id()));
+            !t.busy && !was_cleaned && within(t) && unclean(&t.meta)
+        };
+        let table = run.tables.iter().find(due)?;
         Some(Plan {
             inputs: vec![PlanInput { level, run: run.id, tables: vec![table.id()] }],
             output_level: level,
             output: OutputRun::Into(run.id),
             range: table.range(),
-            max_table_bytes: keyspace.options.table_bytes,
+            max_table_bytes: keyspace.shaping.load().options.table_bytes,
             borders: Vec::new(),
             reason: Reason::Manual,
-            trivial_move: false,
+            work: Work::Merge,
+            guard_bits: None,
             bottommost: true,
         })
     }
 
-    /// Flushes and merges a keyspace into its last level, in the calling thread.
-    pub(crate) fn compact_all(&self, keyspace: &Arc<KeyspaceInner>) -> Result<(), AdminError> {
+    /// Flushes a keyspace and merges what overlaps `range` (everything if `None`) into its last level, in the
+    /// calling thread and what helpers it finds.
+    pub(crate) fn compact_within(
+        &self,
+        keyspace: &Arc<KeyspaceInner>,
+        range: Option<&KeyRange>,
+        options: &CompactOptions,
+    ) -> Result<(), AdminError> {
         self.flush(std::slice::from_ref(keyspace))?;
         let mut state = self.state();
         // Alone: no automatic job and no other caller works on this keyspace meanwhile.
         while state.jobs.entry(keyspace.id).or_default().manual {
-            state = self.wait(state);
+            self.check_writable()?;
+            if options.cancel.is_cancelled() {
+                return Err(AdminError::Cancelled);
+            }
+            state = self.wait_briefly(state);
         }
         state.jobs.entry(keyspace.id).or_default().manual = true;
         drop(state);
         let _manual = Manual { db: self, keyspace: keyspace.id };
-        self.compact_alone(keyspace)
+        self.compact_alone(keyspace, range, &options.cancel)
     }
 
-    fn compact_alone(&self, keyspace: &Arc<KeyspaceInner>) -> Result<(), AdminError> {
-        let mut state = self.state();
+    fn compact_alone(
+        &self,
+        keyspace: &Arc<KeyspaceInner>,
+        range: Option<&KeyRange>,
+        cancel: &CancelToken,
+    ) -> Result<(), AdminError> {
+        let mut cleaned: Vec<Range<TableId>> = Vec::new();
         loop {
-            if let Err(error) = self.check_writable() {
-                break Err(error.into());
+            self.background.room.refresh(&*self.fs, &self.dir);
+            let mut state = self.state();
+            self.check_writable()?;
+            if cancel.is_cancelled() {
+                return Err(AdminError::Cancelled);
             }
             if keyspace.is_dropped() {
-                break Ok(());
+                return Ok(());
             }
-            if !state.jobs.entry(keyspace.id).or_default().running.is_empty() {
-                state = self.wait(state);
+            let waits = !state.jobs.entry(keyspace.id).or_default().running.is_empty();
+            if waits || self.background.is_paused() {
+                drop(self.wait_briefly(state));
                 continue;
             }
             let shape = self.shape(&state, keyspace);
-            let next = keyspace.policy.manual(&shape, None).or_else(|| self.cleaning(&shape, keyspace));
-            let Some(plan) = next else { break Ok(()) };
+            let shaping = keyspace.shaping.load_full();
+            let wanted = shaping.policy.manual(&shape, range).or_else(|| {
+                // A policy makes no plan that does not fit; with room enough it says what it would have been.
+                shaping.policy.manual(&Shape { room: None, ..shape.clone() }, range)
+            });
+            // What is dropped whole lies anywhere: only with the whole keyspace at hand.
+            let wanted = wanted.or_else(|| range.is_none().then(|| expired_tables(&shape)).flatten());
+            let cleaning = wanted.is_none();
+            let Some(plan) = wanted.or_else(|| self.cleaning(&shape, keyspace, range, &cleaned)) else {
+                if range.is_none() {
+                    // All is in the last level: no round is under way.
+                    self.begin_round(&mut state, keyspace);
+                }
+                return Ok(());
+            };
+            if let Some((needed, free)) = self.lack_of_room(keyspace, &plan, shape.room) {
+                return Err(AdminError::NoRoom { keyspace: keyspace.name.clone(), needed, free });
+            }
             let job = self.register(&mut state, keyspace, &plan);
             drop(state);
-            let result = self.run_plan(keyspace, &plan, job);
-            state = self.state();
-            if let Err(error) = result {
-                drop(state);
-                self.poison(&error);
-                break Err(error.into());
+            let first_new = self.next_file.load(Ordering::Relaxed);
+            let result = self.run_plan(keyspace, &plan, &job, Some(cancel));
+            if cleaning {
+                cleaned.push(first_new..self.next_file.load(Ordering::Relaxed));
+            }
+            match result {
+                Ok(Ended::Done) => {}
+                // Who closes the database or drops the keyspace is asked about at the next turn.
+                Ok(Ended::Cancelled) if self.cancelled() || keyspace.is_dropped() => {}
+                Ok(Ended::Cancelled) => return Err(AdminError::Cancelled),
+                Ok(Ended::OutOfRoom(error)) => return Err(error.into()),
+                Err(error) => {
+                    self.poison(&error);
+                    return Err(error.into());
+                }
             }
         }
     }

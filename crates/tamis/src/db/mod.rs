@@ -3,13 +3,23 @@
 mod background;
 mod checkpoint;
 pub(crate) mod commit;
+mod compact;
 mod counters;
+pub(crate) mod expiry;
+mod flush;
+mod ingest;
 mod inner;
 pub mod inspect;
+mod jobs;
 mod keyspace;
+mod layout;
 mod maintain;
 mod open;
+mod pace;
+mod pressure;
 pub(crate) mod replay;
+mod reshape;
+mod room;
 mod snapshot;
 mod stats;
 mod verify;
@@ -21,6 +31,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::batch::WriteBatch;
 use crate::error::{AdminError, Error, OpenError, ReadError, StorageError, WriteError};
+use crate::operators::Unregistered;
 use crate::options::{Durability, KeyspaceOptions, Options};
 use crate::read::{Explanation, Iter};
 use crate::slice::Slice;
@@ -29,10 +40,14 @@ use crate::tree::meta::DEFAULT_KEYSPACE;
 
 use background::Workers;
 pub use counters::WriteCost;
+use expiry::Age;
+pub use ingest::{IngestOptions, IngestReport, IngestedTable};
 use inner::{DbInner, KeyspaceInner};
+pub use jobs::{CancelToken, CompactOptions, CompactionPause, JobStats};
 pub use keyspace::Keyspace;
+pub use layout::TableStats;
 pub use snapshot::{Snapshot, SnapshotView};
-pub use stats::{KeyspaceStats, LevelStats, RunStats, Stats};
+pub use stats::{KeyspaceStats, LevelStats, RunStats, SnapshotStats, Stats};
 pub use verify::VerifyReport;
 
 /// What all handles of one open database share; the last one to go closes it.
@@ -61,6 +76,10 @@ impl Handle {
             return Ok(());
         }
         let db = &self.inner;
+        // A writer that is stalled holds the log lock: it gives up when it sees this.
+        db.background.leaving.store(true, Ordering::Relaxed);
+        drop(db.state());
+        db.changed.notify_all();
         // Behind the log lock, so that every write is either acknowledged before or refused.
         let mut log = db.lock_log();
         db.closed.store(true, Ordering::Relaxed);
@@ -81,12 +100,13 @@ impl Handle {
             state = db.wait(state);
         }
         let manifest = state.manifest.take();
+        let times = db.unsaved_times(&state.tree.times);
         drop(state);
         db.remove_garbage();
         let poisoned = db.check_poison();
         if let (Some(mut manifest), Ok(()), Ok(())) = (manifest, &closed, &poisoned) {
             closed = manifest
-                .append(&VersionEdit { last_seq: Some(db.visible()), ..VersionEdit::default() })
+                .append(&VersionEdit { times, last_seq: Some(db.visible()), ..VersionEdit::default() })
                 .and_then(|()| manifest.close())
                 .and_then(|()| last.map_or(Ok(()), |log| log.close().map(drop)));
         }
@@ -201,6 +221,23 @@ impl Db {
         self.default.put(key, value)
     }
 
+    /// Applies `operand` to the value of `key` with the merge operator of the default keyspace (its option
+    /// `merge_operator`), without reading it: the cost is that of a put. Reads apply what is waiting.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// let mut options = tamis::Options::default();
+    /// options.keyspace.merge_operator = Some("add".into());
+    /// let db = tamis::Db::open(dir.path(), options)?;
+    /// db.merge("visits", 1u64.to_le_bytes())?;
+    /// db.merge("visits", 41u64.to_le_bytes())?;
+    /// assert_eq!(db.get("visits")?.unwrap(), 42u64.to_le_bytes());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<(), WriteError> {
+        self.default.merge(key, operand)
+    }
+
     /// Deletes `key`; fine if it does not exist.
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<(), WriteError> {
         self.default.delete(key)
@@ -285,7 +322,34 @@ impl Db {
         self.default.compact()
     }
 
-    /// Waits until no flush or compaction is running or due.
+    /// Starts no compaction from now on until the guard is dropped, and lets those that run wait where they are;
+    /// several guards may live at once. Flushes go on, and so do reads and writes, until level 0 is so full that
+    /// writes would wait for compactions: then they do, until the pause is over. Compactions that are asked for wait
+    /// too. Closing the database ends them all, and does not wait for the pause.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
+    /// let pause = db.pause_compaction();
+    /// db.put("key", "value")?;
+    /// db.flush()?;
+    /// drop(pause);
+    /// db.compact()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn pause_compaction(&self) -> CompactionPause {
+        CompactionPause::new(&self.handle().inner)
+    }
+
+    /// Ends all compactions that run, removes what they had written, and waits until they are gone. Those that
+    /// somebody asked for end with [`AdminError::Cancelled`]; automatic ones may start again at once, unless they are
+    /// [paused](Db::pause_compaction).
+    pub fn cancel_compactions(&self) {
+        self.inner().cancel_compactions();
+    }
+
+    /// Waits until no flush or compaction is running or due. Compactions that are paused or for which there is no
+    /// room do not count.
     pub fn settle(&self) -> Result<(), AdminError> {
         self.inner().settle()
     }
@@ -305,6 +369,56 @@ impl Db {
     /// ```
     pub fn checkpoint(&self, path: impl AsRef<Path>) -> Result<(), AdminError> {
         self.inner().checkpoint(path.as_ref())
+    }
+
+    /// Takes in [external tables](crate::ExternalTableBuilder), into any number of keyspaces: all of them at one
+    /// moment, or none. What they hold is newer than every write acknowledged before and older than every later one;
+    /// a snapshot taken before does not see it. Files for one keyspace must not overlap each other.
+    ///
+    /// Nothing is rewritten: each file becomes a table of the deepest level where nothing above or in it overlaps
+    /// (of level 0 otherwise, and always with `deterministic` options). Costs reading each file once (see
+    /// [`IngestOptions::verify`]) and copying it (see [`IngestOptions::move_files`]), a flush of memtables that
+    /// overlap, and a sync of the log and of the manifest, during which writers wait.
+    ///
+    /// # Errors
+    ///
+    /// Files that are damaged, incomplete, empty or not external, or that overlap; a keyspace dropped or of another
+    /// database; a failed system call. Then nothing has changed and the files are where they were. A failure while the
+    /// manifest is written stops all writes, as any other, and the next opening tells whether the tables are in.
+    ///
+    /// ```
+    /// # use tamis::{Db, ExternalTableBuilder, IngestOptions, KeyspaceOptions, Options};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = Db::open(dir.path().join("db"), Options::default())?;
+    /// let names = db.create_keyspace("names", KeyspaceOptions::default())?;
+    /// let build = |name: &str, key: &str, value: &str| {
+    ///     let path = dir.path().join(name);
+    ///     let mut table = ExternalTableBuilder::create(&path, &KeyspaceOptions::default())?;
+    ///     table.put(key, value)?;
+    ///     table.finish().map(|info| info.path)
+    /// };
+    /// let (ids, by_name) = (build("ids.tam", "1", "ada")?, build("names.tam", "ada", "1")?);
+    /// let report = db.ingest(
+    ///     &[(db.default_keyspace(), &[ids]), (&names, &[by_name])],
+    ///     IngestOptions { move_files: true, ..IngestOptions::default() },
+    /// )?;
+    /// assert_eq!(report.entries, 2);
+    /// assert_eq!(names.get("ada")?.unwrap(), "1");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn ingest<P: AsRef<Path>, F: AsRef<[P]>>(
+        &self,
+        files: &[(&Keyspace, F)],
+        options: IngestOptions,
+    ) -> Result<IngestReport, AdminError> {
+        let groups = files.iter().map(|(keyspace, paths)| {
+            if keyspace.handle.inner.instance != self.inner().instance {
+                return Err(WriteError::ForeignKeyspace { name: keyspace.inner.name.clone() });
+            }
+            let paths = paths.as_ref().iter().map(|path| path.as_ref().to_owned()).collect();
+            Ok((keyspace.inner.clone(), paths))
+        });
+        self.inner().ingest(groups.collect::<Result<_, _>>()?, options)
     }
 
     /// Counters and shape, as of now. Costs a walk over the list of tables.
@@ -409,6 +523,10 @@ impl DbInner {
         if name.is_empty() || name.len() > 255 || name.chars().any(char::is_control) {
             return Err(AdminError::BadName { name: name.to_owned() });
         }
+        let (merge, filter) = (options.merge_operator.as_deref(), options.compaction_filter.as_deref());
+        let operators = self.options.operators.resolve(merge, filter);
+        let operators =
+            operators.map_err(|Unregistered { option, name }| AdminError::Unregistered { option, name })?;
         let mut state = self.state();
         if state.keyspaces.values().any(|ks| ks.name == name) {
             return Err(AdminError::KeyspaceExists { name: name.to_owned() });
@@ -417,10 +535,11 @@ impl DbInner {
         let edit = VersionEdit {
             create_keyspaces: vec![(id, name.to_owned(), options.to_text())],
             log_floor: vec![(id, state.current_log)],
+            ages: Age::new(&options, None, 0).ages().map(|ages| (id, ages)).into_iter().collect(),
             ..VersionEdit::default()
         };
         self.commit_edit(&mut state, edit, Vec::new(), |_, _, _| unreachable!("no tables change"))?;
-        let inner = Arc::new(KeyspaceInner::empty(id, name, options));
+        let inner = Arc::new(KeyspaceInner::empty(id, name, options, operators));
         state.keyspaces.insert(id, inner.clone());
         self.publish_directory(&state);
         Ok(inner)
@@ -447,6 +566,7 @@ impl DbInner {
     }
 
     fn publish_directory(&self, state: &inner::State) {
+        self.expiry.configure(state.keyspaces.values().map(|keyspace| &**keyspace));
         self.directory.store(Arc::new(state.keyspaces.iter().map(|(id, ks)| (*id, ks.clone())).collect()));
     }
 }

@@ -9,11 +9,14 @@ use arc_swap::ArcSwap;
 
 use crate::cache::BlockCache;
 use crate::db::commit::{LogState, insert, new_memtable};
+use crate::db::expiry::{Age, Expiry};
 use crate::db::inner::{ClosedLog, DbInner, KeyspaceInner, State};
+use crate::db::jobs::Background;
 use crate::db::replay::{Replayed, replay};
 use crate::error::{OpenError, StorageError};
 use crate::io::{DirectFs, DiskFs, FileSystem, write_file_atomically};
 use crate::key::{MAX_SEQNO, SeqNo};
+use crate::operators::Unregistered;
 use crate::options::{Incompatible, KeyspaceOptions, Options, ReadMode, incompatible};
 use crate::read::ReadCounters;
 use crate::select::TableFilters;
@@ -110,7 +113,8 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
     }
     let mut keyspaces: BTreeMap<KeyspaceId, Arc<KeyspaceInner>> = BTreeMap::new();
     for (&id, stored) in &tree.keyspaces {
-        let keyspace = open_keyspace(&*fs, dir, &options, id, stored, &reader_config, &garbage)?;
+        let mut keyspace = open_keyspace(&*fs, dir, &options, id, stored, &reader_config, &garbage)?;
+        keyspace.age = Age::new(&keyspace.options, stored.ages, tree.last_seq);
         keyspaces.insert(id, Arc::new(keyspace));
     }
 
@@ -143,6 +147,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         changed: Condvar::new(),
         closed_logs: Mutex::default(),
         snapshots: Mutex::default(),
+        expiry: Expiry::new(tree.times.clone()),
         visible_seq: AtomicU64::new(tree.last_seq),
         log_bytes: AtomicU64::new(0),
         next_file: AtomicU64::new(tree.next_file.max(largest + 1)),
@@ -152,6 +157,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         warnings: Mutex::new(Vec::new()),
         read_counters: Arc::new(ReadCounters::default()),
         write_counters: Default::default(),
+        background: Background::new(&options),
         lock: Mutex::new(lock),
         state: Mutex::new(State {
             manifest: None,
@@ -170,6 +176,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         options,
     };
     warnings.into_iter().for_each(|warning| inner.warn(warning));
+    inner.expiry.configure(inner.directory.load().values().map(|keyspace| &**keyspace));
     let has_tables = files.iter().any(|(_, kind)| matches!(kind, FileKind::Table(_)));
     recover(&inner, &logs, manifest_end.as_ref(), has_tables)?;
     if !read_only {
@@ -181,20 +188,27 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
 fn open_keyspace(
     fs: &dyn FileSystem,
     dir: &Path,
-    options: &Options,
+    database: &Options,
     id: KeyspaceId,
     stored: &KeyspaceState,
     config: &ReaderConfig,
     garbage: &Arc<Garbage>,
 ) -> Result<KeyspaceInner, OpenError> {
     let stored_options = KeyspaceOptions::from_text(&stored.options)?;
-    let options = if id == DEFAULT_KEYSPACE { options.keyspace.clone() } else { stored_options.clone() };
+    let options = if id == DEFAULT_KEYSPACE { database.keyspace.clone() } else { stored_options.clone() };
     let deepest = stored.runs.keys().map(|(level, _)| *level as usize).max().unwrap_or(0);
     if let Some(Incompatible { name, stored, asked, advice }) =
         incompatible(&stored_options, &options, deepest)
     {
         return Err(OpenError::Incompatible { name, stored, asked, advice });
     }
+    let operators =
+        database.operators.resolve(options.merge_operator.as_deref(), options.compaction_filter.as_deref());
+    let operators = operators.map_err(|Unregistered { option, name }| OpenError::Unregistered {
+        keyspace: stored.name.clone(),
+        option,
+        name,
+    })?;
     let mut tables = HashMap::new();
     for meta in stored.tables() {
         let table = OpenTable::open(fs, dir, Arc::new(meta.clone()), config, garbage)?;
@@ -202,7 +216,7 @@ fn open_keyspace(
     }
     let version =
         Version::build(stored, |id| tables[&id].clone(), |tables| Box::new(TableFilters::new(tables)));
-    Ok(KeyspaceInner::with_version(id, &stored.name, options, version))
+    Ok(KeyspaceInner::with_version(id, &stored.name, options, operators, version))
 }
 
 /// What every database has beside what its edits are checked for: the default keyspace, and numbers left to give
@@ -212,14 +226,21 @@ fn check_state(tree: &ManifestState) -> Result<(), &'static str> {
     if !tree.keyspaces.contains_key(&DEFAULT_KEYSPACE) {
         return Err("it lacks the default keyspace");
     }
-    let numbers = [tree.next_file, tree.next_run, tree.next_epoch];
+    let numbers = [tree.next_file, tree.next_run];
+    let epochs = tree.keyspaces.values().map(|keyspace| keyspace.next_epoch);
     let keyspaces_left = tree.next_keyspace <= KeyspaceId::MAX / 2;
-    if numbers.iter().any(|&number| number > NUMBER_LIMIT / 2) || !keyspaces_left {
+    if numbers.into_iter().chain(epochs).any(|number| number > NUMBER_LIMIT / 2) || !keyspaces_left {
         return Err("a counter has a value that no database reaches");
     }
     if tree.keyspaces.values().any(|keyspace| keyspace.log_floor > tree.next_file) {
         // The logs of this session would lie below the floor, and be ignored by the next one.
         return Err("a keyspace has its writes in logs that were never made");
+    }
+    let ages = tree.keyspaces.values().filter_map(|keyspace| keyspace.ages);
+    let newest = tree.times.newest().map_or(0, |sample| sample.seq);
+    if ages.map(|ages| ages.since.max(ages.expired)).chain([newest]).any(|seq| seq > tree.last_seq) {
+        // Writes of this session would be gone before they are made.
+        return Err("it knows the age of writes that were never made");
     }
     check_last_seq(tree.last_seq)
 }
@@ -305,7 +326,6 @@ fn recover(
     let keyspaces = db.directory.load_full();
     let mut edit = VersionEdit::default();
     let mut opened: Vec<Arc<OpenTable>> = Vec::new();
-    let mut next_epoch = db.state().tree.next_epoch;
     // Writes a keyspace's memtable to a table and gives it a new one.
     let mut flush = |keyspace: &KeyspaceInner, edit: &mut VersionEdit| -> Result<(), StorageError> {
         let view = keyspace.view.load_full();
@@ -313,8 +333,8 @@ fn recover(
             return Ok(());
         }
         let run = db.next_file.fetch_add(1, Ordering::Relaxed);
-        let written = db.write_memtable(keyspace, &view.active, next_epoch, false)?;
-        next_epoch += 1;
+        let epoch = db.state().tree.take_epoch(keyspace.id).expect("an open keyspace is in the tree");
+        let written = db.write_memtable(keyspace, &view.active, epoch, false)?;
         let (metas, bytes) = written.expect("cannot be cancelled");
         opened.extend(db.open_tables(&metas)?);
         edit.added.extend(metas.into_iter().map(|meta| (keyspace.id, 0, run, meta)));
@@ -361,6 +381,8 @@ fn recover(
     })?;
     let last_seq = replayed.last_seq.max(db.visible());
     db.visible_seq.store(last_seq, Ordering::Release);
+    // What the logs held was written before this moment; that is all that is known.
+    db.note_time();
     if db.read_only {
         // What was read belongs to what is shown: `verify` reads it again, `stats` counts it.
         for &id in logs {
@@ -393,7 +415,7 @@ fn recover(
             edit.set_options.push((*ks, options));
         }
     }
-    edit.next_epoch = Some(next_epoch);
+    edit.next_epochs = state.tree.keyspaces.iter().map(|(&ks, stored)| (ks, stored.next_epoch)).collect();
     edit.log_floor = keyspaces.keys().map(|&ks| (ks, id)).collect();
     db.commit_edit(&mut state, edit, opened, |_, view, version| View {
         active: view.active.clone(),

@@ -1,11 +1,16 @@
 //! What an open database tells about itself.
 
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use crate::compaction::Promise;
 use crate::db::counters::WriteCost;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
+use crate::db::jobs::JobStats;
 use crate::key::KeyEnd;
 use crate::read::ReadCost;
+use crate::tree::meta::{KeyspaceId, TableId};
 use crate::tree::open_table::TableFilter;
 use crate::tree::version::Version;
 
@@ -32,18 +37,36 @@ pub struct Stats {
     pub filter_bytes: u64,
     /// All indexes in memory.
     pub index_bytes: u64,
-    /// Live snapshots.
+    /// Live snapshots; those taken of one and the same state count once.
     pub snapshots: usize,
+    /// Each of them, oldest first.
+    pub snapshots_live: Vec<SnapshotStats>,
     /// The oldest live snapshot's sequence number.
     pub oldest_snapshot: Option<u64>,
     /// The newest sequence number that readers see.
     pub visible_seq: u64,
-    /// The number that the next flush gets.
-    pub next_epoch: u64,
     /// Why writes stopped, if they did.
     pub poisoned: Option<String>,
+    /// The compactions that run now.
+    pub jobs: Vec<JobStats>,
     /// What was noticed at opening and since, in words.
     pub warnings: Vec<String>,
+}
+
+/// The live snapshots of one state of the database.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SnapshotStats {
+    /// The sequence number up to which they see writes.
+    pub seq: u64,
+    /// Seconds since the first of them was taken.
+    pub age_seconds: u64,
+    /// How many they are: calls of [`Db::snapshot`](crate::Db::snapshot), clones not counted.
+    pub handles: usize,
+    /// What they keep on disk: versions of keys in tables, in bytes before compression, as far as compactions since
+    /// came across them, and `pinned_table_bytes`.
+    pub pinned_bytes: u64,
+    /// Bytes of whole tables that were dropped or replaced since, in keyspaces whose policy drops data.
+    pub pinned_table_bytes: u64,
 }
 
 /// One keyspace.
@@ -52,7 +75,11 @@ pub struct KeyspaceStats {
     /// Its name.
     pub name: String,
     /// The compaction policy's name.
-    pub policy: &'static str,
+    pub policy: String,
+    /// What the policy promises of a tree like this one when nothing is due.
+    pub promise: Promise,
+    /// The number that its next flush gets.
+    pub next_epoch: u64,
     /// Memtables, the active one included.
     pub memtables: usize,
     /// Their bytes.
@@ -73,6 +100,11 @@ pub struct KeyspaceStats {
     pub table_bytes: u64,
     /// Bytes of all keys and values on disk before compression.
     pub raw_bytes: u64,
+    /// Bytes of keys and values among them that compactions kept for snapshots which are gone: rewriting the tables
+    /// would free up to that much. More if another snapshot happens to need some of them too.
+    pub reclaimable_bytes: u64,
+    /// Everything up to this write has outlived the keyspace's time to live; 0: nothing.
+    pub expired_seq: u64,
     /// Bytes of the filters in memory.
     pub filter_bytes: u64,
     /// Bytes of the indexes in memory.
@@ -124,7 +156,7 @@ impl Stats {
         let state = db.state();
         let keyspaces: Vec<_> =
             state.keyspaces.values().map(|keyspace| KeyspaceStats::of(db, &state, keyspace)).collect();
-        let snapshots = db.live_snapshots();
+        let snapshots = snapshot_stats(db, &state);
         let sum = |f: fn(&KeyspaceStats) -> u64| keyspaces.iter().map(f).sum();
         Stats {
             read: db.read_counters.read(),
@@ -138,21 +170,57 @@ impl Stats {
             filter_bytes: sum(|k| k.filter_bytes),
             index_bytes: sum(|k| k.index_bytes),
             snapshots: snapshots.len(),
-            oldest_snapshot: snapshots.first().copied(),
+            oldest_snapshot: snapshots.first().map(|snapshot| snapshot.seq),
+            snapshots_live: snapshots,
             visible_seq: db.visible_seq.load(Ordering::Acquire),
-            next_epoch: state.tree.next_epoch,
             poisoned: db.poison.get().cloned(),
+            jobs: JobStats::all(db, &state),
             warnings: db.warnings.lock().expect("warnings").clone(),
             keyspaces,
         }
     }
 }
 
+/// The live snapshots, oldest first.
+fn snapshot_stats(db: &DbInner, state: &State) -> Vec<SnapshotStats> {
+    let now = db.now();
+    let versions: HashMap<KeyspaceId, Arc<Version>> =
+        state.keyspaces.iter().map(|(id, keyspace)| (*id, keyspace.view.load().version.clone())).collect();
+    let tables = |id: &KeyspaceId| versions.get(id).map_or(&[][..], |version| &version.tables[..]);
+    let pins = versions.keys().flat_map(tables).flat_map(|table| &table.meta.extra.pinned);
+    let mut pinned = BTreeMap::new();
+    pins.for_each(|(seq, bytes)| *pinned.entry(*seq).or_insert(0) += bytes);
+    let live = db.snapshots.lock().expect("snapshots");
+    live.iter()
+        .map(|(&seq, handles)| {
+            // Several may hold on to the same tables.
+            let mut dropped = BTreeMap::new();
+            for (id, view) in
+                handles.iter().filter_map(|held| held.views()).flat_map(|views| (*views).clone())
+            {
+                let current: HashSet<TableId> = tables(&id).iter().map(|table| table.meta.id).collect();
+                let old = view.version.tables.iter().filter(|table| !current.contains(&table.meta.id));
+                dropped.extend(old.map(|table| (table.meta.id, table.meta.file_bytes)));
+            }
+            let pinned_table_bytes = dropped.values().sum();
+            SnapshotStats {
+                seq,
+                age_seconds: handles.iter().map(|held| now.saturating_sub(held.taken)).max().unwrap_or(0),
+                handles: handles.len(),
+                pinned_bytes: pinned_table_bytes + pinned.get(&seq).copied().unwrap_or(0),
+                pinned_table_bytes,
+            }
+        })
+        .collect()
+}
+
 impl KeyspaceStats {
     pub(crate) fn of(db: &DbInner, state: &State, keyspace: &KeyspaceInner) -> KeyspaceStats {
         let view = keyspace.view.load_full();
         let version = &view.version;
-        let targets = keyspace.policy.level_targets(&db.shape(state, keyspace));
+        let shaping = keyspace.shaping.load();
+        let shape = db.shape(state, keyspace);
+        let targets = shaping.policy.level_targets(&shape);
         let mut levels: Vec<LevelStats> = targets
             .iter()
             .enumerate()
@@ -172,7 +240,9 @@ impl KeyspaceStats {
         let filter_bytes = sum(|t| t.filter_memory() as u64);
         KeyspaceStats {
             name: keyspace.name.clone(),
-            policy: keyspace.policy.name(),
+            policy: shaping.policy.name(),
+            promise: shaping.policy.promise(&shape),
+            next_epoch: state.tree.keyspaces.get(&keyspace.id).map_or(0, |stored| stored.next_epoch),
             memtables: 1 + view.sealed.len(),
             memtable_bytes: view.memtables().map(|m| m.memtable.memory_bytes() as u64).sum(),
             memtable_entries: view.memtables().map(|m| m.memtable.entries() as u64).sum(),
@@ -183,6 +253,12 @@ impl KeyspaceStats {
             range_tombstones: sum(|t| t.meta.range_tombstones),
             table_bytes: version.table_bytes(),
             raw_bytes: sum(|t| t.meta.raw_bytes),
+            reclaimable_bytes: {
+                let live = db.live_snapshots();
+                let pins = version.tables.iter().flat_map(|table| &table.meta.extra.pinned);
+                pins.filter(|pin| live.binary_search(&pin.0).is_err()).map(|pin| pin.1).sum()
+            },
+            expired_seq: db.expired(keyspace),
             filter_bytes,
             index_bytes: sum(|t| t.table.memory_bytes() as u64),
             filter_bits_per_key: if entries == 0 { 0.0 } else { filter_bytes as f64 * 8.0 / entries as f64 },

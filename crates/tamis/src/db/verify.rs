@@ -34,6 +34,7 @@ impl DbInner {
         for keyspace in keyspaces {
             let view = keyspace.view.load_full();
             check_shape(&keyspace.name, &view.version, &mut report.problems);
+            check_epochs(&keyspace.name, &view.version, &mut report.problems);
             for table in &view.version.tables {
                 check_table(table, &mut report);
             }
@@ -92,7 +93,38 @@ fn check_shape(keyspace: &str, version: &Version, problems: &mut Vec<String>) {
     }
 }
 
-fn check_table(table: &OpenTable, report: &mut VerifyReport) {
+/// At every key the tables that cover it hold disjoint epochs, those of newer runs later ones: a filter that remembers a
+/// key's epoch names one table. Between two cuts no table begins and no epochs change, so checking cuts checks all keys.
+fn check_epochs(keyspace: &str, version: &Version, problems: &mut Vec<String>) {
+    let cuts = version.tables.iter().flat_map(|table| {
+        let starts = table.meta.epochs.segments().iter().map(|segment| &segment.start);
+        starts.filter(|start| table.meta.covers(start)).chain([&table.meta.smallest])
+    });
+    let cuts: std::collections::BTreeSet<&[u8]> = cuts.map(|key| &key[..]).collect();
+    for key in cuts {
+        let prefix = crate::key::prefix_of(key);
+        let covering = version.runs.iter().filter_map(|run| version.table_for(run, key, prefix));
+        let mut newer: Option<(u64, u64)> = None;
+        for table in covering.map(|table| &version.tables[table].meta) {
+            let (lo, hi) = table.epochs.at(key);
+            if lo == hi {
+                continue;
+            }
+            if let Some((id, newer_lo)) = newer.filter(|(_, newer_lo)| *newer_lo < hi) {
+                problems.push(format!(
+                    "keyspace `{keyspace}`: at key {key:02x?} table {id} holds epochs from {newer_lo}, and the \
+                     older table {} up to {hi}",
+                    table.id
+                ));
+                break;
+            }
+            newer = Some((table.id, lo));
+        }
+    }
+}
+
+/// Reads all of a table and adds what is wrong with it to the report.
+pub(super) fn check_table(table: &OpenTable, report: &mut VerifyReport) {
     report.tables += 1;
     report.bytes += table.meta.file_bytes;
     let check = table.table.check();
@@ -107,6 +139,9 @@ fn check_table(table: &OpenTable, report: &mut VerifyReport) {
     let name = table.table.path().display();
     if table.meta.range_tombstones != table.tombstones.as_ref().map_or(0, |t| t.len() as u64) {
         report.problems.push(format!("{name}: the manifest counts other range tombstones than the table"));
+    }
+    if table.meta.extra.global_seq.is_some_and(|seq| (table.meta.min_seq, table.meta.max_seq) != (seq, seq)) {
+        report.problems.push(format!("{name}: the manifest gives an ingested table several numbers"));
     }
     if !table.table.has_filter() {
         return;

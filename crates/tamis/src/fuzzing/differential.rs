@@ -7,7 +7,8 @@ use std::sync::Arc;
 use super::Input;
 use crate::io::MemFs;
 use crate::options::{
-    Compression, CompressionPerLevel, FilterAllocation, FilterChoice, FilterPolicy, ReadMode,
+    CompactionChoice, Compression, CompressionPerLevel, FilterAllocation, FilterChoice, FilterPolicy,
+    MergeGranularity, ReadMode,
 };
 use crate::{Db, Keyspace, KeyspaceOptions, Options, Snapshot, WriteBatch, WriteError};
 
@@ -51,8 +52,26 @@ fn choose<T>(input: &mut Input<'_>, from: impl IntoIterator<Item = T>) -> T {
     from.swap_remove(usize::from(input.byte()) % from.len())
 }
 
+/// Policy, granularity, and whether the shape is to follow from the flushes.
+const SHAPES: [(CompactionChoice, MergeGranularity, bool); 10] = [
+    (CompactionChoice::Leveling, MergeGranularity::Auto, false),
+    (CompactionChoice::Tiering, MergeGranularity::Auto, false),
+    (CompactionChoice::LazyLeveling, MergeGranularity::Auto, false),
+    (CompactionChoice::Fragmented, MergeGranularity::Auto, false),
+    (CompactionChoice::Hybrid(2), MergeGranularity::Partial, false),
+    (CompactionChoice::Leveling, MergeGranularity::Full, false),
+    (CompactionChoice::Leveling, MergeGranularity::Partitioned, true),
+    (CompactionChoice::Tiering, MergeGranularity::Auto, true),
+    (CompactionChoice::Fifo, MergeGranularity::Auto, false),
+    (CompactionChoice::TimeWindow, MergeGranularity::Auto, false),
+];
+
 fn keyspace_options(input: &mut Input<'_>) -> KeyspaceOptions {
+    let (compaction, merge, deterministic) = choose(input, SHAPES);
     KeyspaceOptions {
+        compaction,
+        merge,
+        deterministic,
         memtable_bytes: choose(input, [20 << 10, 17 << 10, 64 << 10]),
         memtable_filter: input.bit(),
         block_bytes: choose(input, [256, 1024]),
@@ -68,7 +87,7 @@ fn keyspace_options(input: &mut Input<'_>) -> KeyspaceOptions {
         filter_range: choose(input, [64, 1, 1 << 20]),
         bits_per_key: choose(input, [10.0, 1.0]),
         levels: choose(input, [2, 3, 7]),
-        size_ratio: choose(input, [2, 10]),
+        size_ratio: choose(input, [2, 10]).into(),
         table_bytes: 4 << 10,
         level0_runs: choose(input, [1, 2, 4]),
         auto_compaction: input.bit(),
@@ -128,6 +147,17 @@ fn string(byte: u8) -> Vec<u8> {
     }
 }
 
+/// The operator of each keyspace: neither refuses an operand, so no read may fail.
+const OPERATORS: [&str; 2] = ["append", "max"];
+
+fn merge(models: &mut [Model; 2], n: usize, key: Vec<u8>, operand: &[u8]) {
+    let value = models[n].entry(key).or_default();
+    match OPERATORS[n] {
+        "append" => value.extend_from_slice(operand),
+        _ => *value = std::mem::take(value).max(operand.to_vec()),
+    }
+}
+
 fn is_reversed(range: &KeyRange) -> bool {
     use Bound::{Excluded, Included};
     matches!(range, (Included(a) | Excluded(a), Included(b) | Excluded(b)) if a > b)
@@ -157,7 +187,9 @@ impl World {
             ..Options::default()
         };
         options.max_log_bytes = choose(input, [1 << 20, 4 << 10]);
-        let second_options = keyspace_options(input);
+        options.keyspace.merge_operator = Some(OPERATORS[0].into());
+        let mut second_options = keyspace_options(input);
+        second_options.merge_operator = Some(OPERATORS[1].into());
         let db = Db::open("db", options.clone()).expect("memory takes it");
         db.create_keyspace(SECOND, second_options.clone()).expect("memory takes it");
         let models = [Model::new(), Model::new()];
@@ -230,6 +262,11 @@ impl World {
             25..=27 => self.look_back(input),
             28 => self.reopen(),
             29 => self.recreate_second(input),
+            30 => {
+                let (key, operand) = (self.keys.key(input), self.value(input));
+                self.keyspace(n).merge(&key, &operand).expect("memory takes it");
+                merge(&mut self.models, n, key, &operand);
+            }
             _ => {
                 let explanation =
                     self.keyspace(n).explain_get(self.keys.key(input)).expect("memory can be read");
@@ -251,7 +288,12 @@ impl World {
             let n = usize::from(byte >> 7);
             let keyspace = self.keyspace(n);
             match byte & 7 {
-                0..=4 => {
+                4 => {
+                    let (key, operand) = (self.keys.key(input), self.value(input));
+                    batch.merge_in(&keyspace, &key, &operand);
+                    merge(&mut after, n, key, &operand);
+                }
+                0..=3 => {
                     let (key, value) = (self.keys.key(input), self.value(input));
                     batch.put_in(&keyspace, &key, &value);
                     after[n].insert(key, value);

@@ -151,8 +151,12 @@ fn check_replay(bytes: &[u8], id: u64) {
 fn insert(memtable: &Memtable, op: &BatchOp<'_>, seq: SeqNo) {
     match op {
         BatchOp::Put { key, value, .. } => memtable.insert(key, Digest::of(key), seq, Kind::Put, value),
+        BatchOp::Merge { key, operand, .. } => {
+            memtable.insert(key, Digest::of(key), seq, Kind::Merge, operand);
+        }
         BatchOp::Delete { key, .. } => memtable.insert(key, Digest::of(key), seq, Kind::Delete, &[]),
         BatchOp::DeleteRange { start, end, .. } => memtable.insert_range_tombstone(start, *end, seq),
+        BatchOp::Ingestion { .. } => {}
     }
 }
 
@@ -221,8 +225,10 @@ fn check_opening(fs: &MemFs, state: &ManifestState) {
     if !state.keyspaces.values().all(|keyspace| small(&keyspace.options)) {
         return;
     }
-    let numbers = [state.next_file, state.next_run, state.next_epoch, state.last_seq];
-    let left = numbers.iter().all(|number| *number < MOST_NUMBER) && state.next_keyspace < 1 << 30;
+    let numbers = [state.next_file, state.next_run, state.last_seq];
+    let epochs = state.keyspaces.values().map(|keyspace| keyspace.next_epoch);
+    let left =
+        numbers.into_iter().chain(epochs).all(|number| number < MOST_NUMBER) && state.next_keyspace < 1 << 30;
     let dir = Path::new("db");
     if let Ok(db) = Db::open_read_only(dir, options(fs)) {
         db.iter().for_each(drop);

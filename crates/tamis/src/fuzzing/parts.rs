@@ -33,7 +33,10 @@ fn check_ops(bytes: &[u8]) {
     for op in &decoded {
         match *op {
             BatchOp::Put { keyspace, key, value } => _ = again.put_id(keyspace, key, value),
+            BatchOp::Merge { keyspace, key, operand } => _ = again.merge_id(keyspace, key, operand),
             BatchOp::Delete { keyspace, key } => _ = again.delete_id(keyspace, key),
+            // Has no place in a batch: the log alone holds it.
+            BatchOp::Ingestion { .. } => continue,
             BatchOp::DeleteRange { keyspace, start, end } => {
                 // The bound behind the longest key is in no caller's power.
                 if start.len() > MAX_KEY_BYTES || end.is_some_and(|end| end.len() > MAX_KEY_BYTES) {

@@ -115,7 +115,7 @@ pub(super) fn block_content(stored: &[u8]) -> Option<Vec<u8>> {
 /// A table: every data block that the index names, the other parts, the footer. With `beside_filter` also where the
 /// table has a filter, which may then deny keys that the blocks hold: debug builds of the engine panic on that,
 /// rightly.
-pub(super) fn table(bytes: &[u8], beside_filter: bool) -> Vec<u8> {
+pub(crate) fn table(bytes: &[u8], beside_filter: bool) -> Vec<u8> {
     let mut out = bytes.to_vec();
     let Some(footer_at) = out.len().checked_sub(TABLE_FOOTER) else { return out };
     if let Some(parts) = table_layout(&out) {

@@ -86,6 +86,10 @@ impl FileSystem for DirectFs {
         self.buffered.list(dir)
     }
 
+    fn sync_file(&self, path: &Path) -> io::Result<()> {
+        self.buffered.sync_file(path)
+    }
+
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         self.buffered.sync_dir(dir)
     }

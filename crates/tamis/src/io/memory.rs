@@ -343,6 +343,10 @@ impl FileSystem for MemFs {
         Ok(children.filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned())).collect())
     }
 
+    fn sync_file(&self, path: &Path) -> io::Result<()> {
+        self.names().file(&normal(path)).map(drop)
+    }
+
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         self.names().require_dir(&normal(dir))
     }

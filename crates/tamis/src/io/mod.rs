@@ -124,6 +124,11 @@ pub trait FileSystem: Send + Sync + Debug {
     /// Names (not paths) of the entries of a directory, in no order.
     fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
 
+    /// Makes all of a finished file survive a power cut, whoever wrote it (not its name).
+    fn sync_file(&self, path: &Path) -> io::Result<()> {
+        self.reuse(path, path)?.sync()
+    }
+
     /// Makes creations, renames and removals in `dir` survive a power cut.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
 

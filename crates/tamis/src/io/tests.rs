@@ -237,6 +237,17 @@ fn a_dropped_writer_loses_nothing() {
 }
 
 #[test]
+fn a_finished_file_is_synced_by_its_name_and_stays_as_it_is() {
+    for Place { fs, root, .. } in places() {
+        let path = root.join("file");
+        write(&*fs, &path, Usage::Table, &pattern(5000, 1));
+        fs.sync_file(&path).unwrap();
+        assert_eq!(read_file(&*fs, &path).unwrap(), pattern(5000, 1));
+        assert_eq!(kind(fs.sync_file(&root.join("none"))), ErrorKind::NotFound);
+    }
+}
+
+#[test]
 fn the_disk_tells_how_much_room_is_left() {
     let dir = tempfile::tempdir().unwrap();
     let free = DiskFs::new().available_space(dir.path()).unwrap();

@@ -105,7 +105,7 @@ pub(crate) type RangeTombstone = (KeyBytes, KeyEnd, SeqNo);
 pub(crate) struct MemEntry<'m> {
     /// Its sequence number.
     pub(crate) seq: SeqNo,
-    /// Whether it sets or deletes the key.
+    /// What it says of the key.
     pub(crate) kind: Kind,
     /// Its value, empty for a deletion.
     pub(crate) value: &'m [u8],
@@ -123,7 +123,7 @@ impl<'m> From<NodeRef<'m>> for MemEntry<'m> {
 pub(crate) struct PinnedMemEntry {
     /// Its sequence number.
     pub(crate) seq: SeqNo,
-    /// Whether it sets or deletes the key.
+    /// What it says of the key.
     pub(crate) kind: Kind,
     /// Its value, empty for a deletion.
     pub(crate) value: PinnedMemValue,

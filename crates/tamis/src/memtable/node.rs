@@ -150,8 +150,12 @@ impl<'l> NodeRef<'l> {
 
     #[inline(always)]
     pub(super) fn kind(self) -> Kind {
-        // The byte is one of the two that `write_node` stores.
-        if self.header().seq_kind & 0xFF == Kind::Put as u64 { Kind::Put } else { Kind::Delete }
+        // The byte is one of those that `write_node` stores.
+        match (self.header().seq_kind & 0xFF) as u8 {
+            byte if byte == Kind::Put as u8 => Kind::Put,
+            byte if byte == Kind::Merge as u8 => Kind::Merge,
+            _ => Kind::Delete,
+        }
     }
 
     #[inline(always)]

@@ -62,7 +62,11 @@ proptest! {
         for (i, (key, is_put, value)) in operations.iter().enumerate() {
             // Sequence numbers rise mostly, as in a log that several keyspaces share, but not always.
             let seq = if i % 10 == 9 { 1000 - i as u64 } else { i as u64 + 1 };
-            let (kind, value) = if *is_put { (Kind::Put, value.clone()) } else { (Kind::Delete, Vec::new()) };
+            let (kind, value) = match (is_put, i % 3) {
+                (false, _) => (Kind::Delete, Vec::new()),
+                (true, 0) => (Kind::Merge, value.clone()),
+                (true, _) => (Kind::Put, value.clone()),
+            };
             memtable.insert(key, Digest::of(key), seq, kind, &value);
             model.insert((key.clone(), Reverse(seq)), (kind, value));
         }

@@ -6,7 +6,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use super::values::{Durability, PerLevel};
+use super::values::{CompactionChoice, Durability, PerLevel};
 
 /// A set of values of type `T` with a text form.
 pub(super) trait Domain<T> {
@@ -76,6 +76,9 @@ fn print_bytes(bytes: u64) -> String {
     }
 }
 
+/// The text of `u64::MAX` bytes.
+const UNLIMITED: &str = "unlimited";
+
 /// A number of bytes; `max` of `u64::MAX` means no upper bound.
 pub(super) struct Bytes {
     pub(super) min: u64,
@@ -84,11 +87,11 @@ pub(super) struct Bytes {
 
 impl Domain<u64> for Bytes {
     fn parse(&self, text: &str) -> Option<u64> {
-        parse_bytes(text)
+        if text == UNLIMITED { Some(u64::MAX) } else { parse_bytes(text) }
     }
 
     fn print(&self, value: &u64) -> String {
-        print_bytes(*value)
+        if *value == u64::MAX { UNLIMITED.into() } else { print_bytes(*value) }
     }
 
     fn accepts(&self, value: &u64) -> bool {
@@ -97,6 +100,9 @@ impl Domain<u64> for Bytes {
 
     fn expected(&self) -> String {
         let mut phrase = String::from("a size in bytes, or with KiB, MiB, GiB or TiB");
+        if self.max == u64::MAX {
+            phrase.push_str(", or unlimited");
+        }
         let min = print_bytes(self.min);
         match (self.min, self.max) {
             (0, u64::MAX) => {}
@@ -222,8 +228,15 @@ impl<T: Words> Domain<T> for OneOf {
     }
 }
 
-const TIME_UNITS: [(&str, u64); 5] =
-    [("min", 60_000_000_000), ("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000), ("ns", 1)];
+const TIME_UNITS: [(&str, u64); 7] = [
+    ("d", 86_400_000_000_000),
+    ("h", 3_600_000_000_000),
+    ("min", 60_000_000_000),
+    ("s", 1_000_000_000),
+    ("ms", 1_000_000),
+    ("us", 1_000),
+    ("ns", 1),
+];
 
 fn parse_duration(text: &str) -> Option<Duration> {
     let (number, unit) = split_unit(text)?;
@@ -309,6 +322,118 @@ impl<T: Words> Domain<PerLevel<T>> for Levels {
         let value = Domain::<PerLevel<T>>::parse(self, text);
         let missing = value.and_then(|value| value.as_slice().iter().find_map(|choice| choice.missing()));
         missing.map_or_else(|| Domain::<PerLevel<T>>::expected(self), str::to_owned)
+    }
+}
+
+/// The name of an operator, or `none`.
+pub(super) struct Name;
+
+impl Name {
+    const MAX_BYTES: usize = 64;
+}
+
+impl Domain<Option<String>> for Name {
+    fn parse(&self, text: &str) -> Option<Option<String>> {
+        Some((text != "none").then(|| text.to_owned()))
+    }
+
+    fn print(&self, value: &Option<String>) -> String {
+        value.clone().unwrap_or_else(|| "none".into())
+    }
+
+    fn accepts(&self, value: &Option<String>) -> bool {
+        value.as_ref().is_none_or(|name| {
+            // What a line of the text form cannot hold, or would read back as something else, is no name.
+            let readable = name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.:/".contains(&b));
+            readable && (1..=Self::MAX_BYTES).contains(&name.len()) && name != "none"
+        })
+    }
+
+    fn expected(&self) -> String {
+        format!("none, or a name of 1 to {} letters, digits, or any of `-_.:/`", Self::MAX_BYTES)
+    }
+}
+
+/// A time of at least a second, or `none`.
+pub(super) struct Age;
+
+impl Age {
+    const MAX: Duration = Duration::from_secs(100 * 365 * 86_400);
+}
+
+impl Domain<Option<Duration>> for Age {
+    fn parse(&self, text: &str) -> Option<Option<Duration>> {
+        if text == "none" { Some(None) } else { parse_duration(text).map(Some) }
+    }
+
+    fn print(&self, value: &Option<Duration>) -> String {
+        value.map_or_else(|| "none".into(), print_duration)
+    }
+
+    fn accepts(&self, value: &Option<Duration>) -> bool {
+        value.is_none_or(|age| (Duration::from_secs(1)..=Self::MAX).contains(&age))
+    }
+
+    fn expected(&self) -> String {
+        "none, or a time from 1 s to 36500 d (for example `12 h`)".into()
+    }
+}
+
+/// A whole number for every level.
+pub(super) struct Counts {
+    pub(super) min: u64,
+    pub(super) max: u64,
+}
+
+impl Domain<PerLevel<u64>> for Counts {
+    fn parse(&self, text: &str) -> Option<PerLevel<u64>> {
+        let one = Count { min: self.min, max: self.max };
+        let numbers = text.split(',').take(PerLevel::<u64>::MAX_LEVELS + 1);
+        PerLevel::new(numbers.map(|number| one.parse(number.trim())).collect::<Option<Vec<u64>>>()?)
+    }
+
+    fn print(&self, value: &PerLevel<u64>) -> String {
+        let numbers: Vec<String> = value.as_slice().iter().map(u64::to_string).collect();
+        numbers.join(",")
+    }
+
+    fn accepts(&self, value: &PerLevel<u64>) -> bool {
+        value.as_slice().iter().all(|number| (self.min..=self.max).contains(number))
+    }
+
+    fn expected(&self) -> String {
+        format!(
+            "for each level from 0 on a whole number from {} to {}, separated by commas, at most {} of them; the \
+             last one holds for all deeper levels",
+            self.min,
+            self.max,
+            PerLevel::<u64>::MAX_LEVELS
+        )
+    }
+}
+
+/// How compaction shapes the tree.
+pub(super) struct Compactions;
+
+impl Domain<CompactionChoice> for Compactions {
+    fn parse(&self, text: &str) -> Option<CompactionChoice> {
+        match text.strip_prefix("hybrid:") {
+            Some(levels) => Count { min: 1, max: 16 }.parse(levels).map(CompactionChoice::Hybrid),
+            None => CompactionChoice::NAMED.iter().find(|(name, _)| *name == text).map(|(_, choice)| *choice),
+        }
+    }
+
+    fn print(&self, value: &CompactionChoice) -> String {
+        value.to_string()
+    }
+
+    fn accepts(&self, value: &CompactionChoice) -> bool {
+        !matches!(value, CompactionChoice::Hybrid(levels) if !(1..=16).contains(levels))
+    }
+
+    fn expected(&self) -> String {
+        let names: Vec<&str> = CompactionChoice::NAMED.iter().map(|(name, _)| *name).collect();
+        format!("one of {}, or hybrid:N with N from 1 to 16", names.join(", "))
     }
 }
 

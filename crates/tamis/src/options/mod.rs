@@ -14,21 +14,27 @@
 //! copy of it changes nothing.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use crate::clock::Clock;
 use crate::error::OptionsError;
 use crate::io::FileSystem;
+use crate::operators::Operators;
 
 mod domain;
 mod table;
 mod values;
 
-use domain::{Bytes, Count, Domain, DurabilityDomain, Flag, Levels, OneOf, Real};
+use domain::Words as _;
+use domain::{
+    Age, Bytes, Compactions, Count, Counts, Domain, DurabilityDomain, Flag, Levels, Name, OneOf, Real,
+};
 use table::{Field, assignments, excerpt, options_table};
 
 pub use table::{OptionClass, OptionInfo};
 pub use values::{
-    BloomHashing, ChecksumMode, Compression, CompressionPerLevel, Durability, FilterAllocation, FilterChoice,
-    FilterPolicy, PerLevel, ReadMode, SurfSuffix,
+    BloomHashing, ChecksumMode, CompactionChoice, Compression, CompressionPerLevel, Durability, FilePicker,
+    FilterAllocation, FilterChoice, FilterPolicy, MergeGranularity, PerLevel, ReadMode, SurfSuffix,
 };
 
 const KIB: u64 = 1 << 10;
@@ -79,6 +85,11 @@ options_table! {
              Bounds the time of a recovery.";
         Performance, background_threads: usize = "2", Count { min: 1, max: 64 },
             "Threads that flush and compact. More keep up with more writes and take processor time from readers.";
+        Performance, sub_jobs: usize = "2", Count { min: 1, max: 64 },
+            "Threads that share one large merge, each with a part of its key range.";
+        Performance, background_bytes_per_second: u64 = "unlimited", Bytes { min: 64 * KIB, max: NO_LIMIT },
+            "How fast flushes and compactions together may write; flushes go first. Bounds what they take from \
+             reads.";
         Performance, recycled_logs: usize = "2", Count { min: 0, max: 16 },
             "Old log files kept to be overwritten by new ones, which saves the file system's work for growing \
              a file in every sync.";
@@ -89,6 +100,12 @@ options_table! {
         /// The file system to work on; `None` is the operating system's, chosen by `read_mode`. Not part of
         /// the text form, and ignored by `==`.
         file_system: Option<Arc<dyn FileSystem>> = None;
+        /// What tells the time; `None` is the operating system's clock. Not part of the text form, and ignored by
+        /// `==`.
+        clock: Option<Arc<dyn Clock>> = None;
+        /// The merge operators and compaction filters that keyspaces may name, beside the built-in ones. Not part of
+        /// the text form, and ignored by `==`.
+        operators: Operators = Operators::new();
     }
 }
 
@@ -102,6 +119,11 @@ options_table! {
         Behaviour, auto_compaction: bool = "true", Flag,
             "Compact in the background whenever the tree is out of shape; `false` compacts on request only, and \
              level 0 grows without slowing down writes.";
+        Behaviour, merge_operator: Option<String> = "none", Name,
+            "What `merge` does to a value: `add` (numbers of eight bytes, little endian, modulo 2^64), `append`, `max` \
+             (in byte order), or an operator that the program brings along. A keyspace keeps its operator for good.";
+        Behaviour, compaction_filter: Option<String> = "none", Name,
+            "A filter of the program that flushes and compactions show values to, and that may change or remove them.";
         Performance, memtable_bytes: u64 = "64 MiB", Bytes { min: 4 * KIB, max: 4 * GIB },
             "Size at which a memtable is flushed. Larger ones make fewer, larger runs and less compaction, and \
              take more memory and a longer recovery.";
@@ -140,9 +162,29 @@ options_table! {
              processor cannot hide a key; a filter that fails is left out. Costs one probe a key.";
         Performance, levels: usize = "7", Count { min: 2, max: 16 },
             "Levels of the tree, level 0 among them. Cannot be made smaller than the deepest level in use.";
-        Performance, size_ratio: u64 = "10", Count { min: 2, max: 1000 },
-            "How many times larger each level is than the one above. Larger ratios make fewer levels to read \
-             and more bytes rewritten for each byte written.";
+        Performance, compaction: CompactionChoice = "leveling", Compactions,
+            "The shape of the tree: `leveling` reads fewest runs, `tiering` rewrites least, `lazy-leveling` and \
+             `hybrid:N` lie between, `fragmented` never rewrites the level below; `fifo` and `time-window` keep \
+             what `retain_bytes` and `time_to_live` allow.";
+        Performance, merge: MergeGranularity = "auto", OneOf,
+            "How much of a level one merge takes: all of it, some tables, or groups of tables that overlap \
+             perfectly. `auto` is what suits the policy.";
+        Performance, picker: FilePicker = "least-overlap", OneOf,
+            "Which tables a partial merge takes first.";
+        Performance, deterministic: bool = "false", Flag,
+            "Make the tree's shape a function of the number of flushes alone, whatever they hold: a level is \
+             merged down after a fixed number of them, also if deletes and updates have kept it small. Needs \
+             full or partitioned merges.";
+        Performance, size_ratio: PerLevel<u64> = "10", Counts { min: 2, max: 1000 },
+            "How many times larger each level is than the one above (for tiering: how many runs of a level make one \
+             of the next), for each level from 0 on; what level 0 collects is level0_runs. Larger ratios make fewer \
+             levels to read and, with leveling, more bytes rewritten for each byte written.";
+        Behaviour, retain_bytes: u64 = "unlimited", Bytes { min: 4 * KIB, max: NO_LIMIT },
+            "How many bytes of tables `fifo` and `time-window` keep; the oldest beyond that are dropped.";
+        Behaviour, time_to_live: Option<Duration> = "none", Age,
+            "How long after it was written an entry is dropped.";
+        Performance, time_window: Option<Duration> = "1 h", Age,
+            "The window of `time-window`: only what was written within one is merged together.";
         Performance, table_bytes: u64 = "64 MiB", Bytes { min: 4 * KIB, max: NO_LIMIT },
             "Size at which a compaction starts the next table. Smaller tables make smaller compactions and more \
              files.";
@@ -152,6 +194,10 @@ options_table! {
             "Runs in level 0 from which on writes are slowed down; at least level0_runs.";
         Performance, stop_runs: usize = "36", Count { min: 1, max: NO_LIMIT },
             "Runs in level 0 at which writes wait; at least slowdown_runs.";
+        Performance, slowdown_debt_bytes: u64 = "64 GiB", Bytes { min: 4 * KIB, max: NO_LIMIT },
+            "Bytes that compaction has yet to rewrite from which on writes are slowed down.";
+        Performance, stop_debt_bytes: u64 = "256 GiB", Bytes { min: 4 * KIB, max: NO_LIMIT },
+            "Bytes that compaction has yet to rewrite at which writes wait; at least slowdown_debt_bytes.";
     }
     besides {}
 }
@@ -237,15 +283,76 @@ impl KeyspaceOptions {
             field.check(self, qualified)?;
         }
         self.check_order("slowdown_runs", self.slowdown_runs, "level0_runs", self.level0_runs, qualified)?;
-        self.check_order("stop_runs", self.stop_runs, "slowdown_runs", self.slowdown_runs, qualified)
+        self.check_order("stop_runs", self.stop_runs, "slowdown_runs", self.slowdown_runs, qualified)?;
+        let (slow, stop) = (self.slowdown_debt_bytes, self.stop_debt_bytes);
+        self.check_order("stop_debt_bytes", stop, "slowdown_debt_bytes", slow, qualified)?;
+        self.check_merge(qualified)
     }
 
-    fn check_order(
+    /// What `auto` stands for under the chosen policy.
+    pub(crate) fn granularity(&self) -> MergeGranularity {
+        use CompactionChoice::*;
+        match (self.merge, self.compaction) {
+            (MergeGranularity::Auto, LazyLeveling | Hybrid(1)) => MergeGranularity::Partitioned,
+            (MergeGranularity::Auto, Leveling | Hybrid(_)) if self.deterministic => {
+                MergeGranularity::Partitioned
+            }
+            (MergeGranularity::Auto, Leveling | Hybrid(_) | Fragmented) => MergeGranularity::Partial,
+            (MergeGranularity::Auto, Tiering | Fifo | TimeWindow) => MergeGranularity::Full,
+            (named, _) => named,
+        }
+    }
+
+    fn check_merge(&self, qualified: bool) -> Result<(), OptionsError> {
+        use CompactionChoice::*;
+        let allowed: &[MergeGranularity] = match self.compaction {
+            Tiering | Fifo | TimeWindow => &[MergeGranularity::Full],
+            Fragmented => &[MergeGranularity::Partial],
+            Leveling | LazyLeveling | Hybrid(_) if self.deterministic => {
+                &[MergeGranularity::Full, MergeGranularity::Partitioned]
+            }
+            Leveling | LazyLeveling | Hybrid(_) => {
+                &[MergeGranularity::Full, MergeGranularity::Partial, MergeGranularity::Partitioned]
+            }
+        };
+        let prefix = if qualified { KEYSPACE_PREFIX } else { "" };
+        let refuse = |name: &str, value: String, expected: String| {
+            let name = Self::FIELDS.iter().find(|f| f.name == name).map_or("", |f| f.name(qualified));
+            Err(OptionsError::Value { name, value, expected })
+        };
+        if !allowed.contains(&self.granularity()) {
+            let words: Vec<&str> = allowed.iter().map(|merge| merge.word()).collect();
+            let how = if self.deterministic { " and deterministic = true" } else { "" };
+            let expected = format!(
+                "it takes auto or {} with `{prefix}compaction` = {}{how}",
+                words.join(" or "),
+                self.compaction
+            );
+            return refuse("merge", self.merge.word().into(), expected);
+        }
+        if self.deterministic && matches!(self.compaction, Fragmented | Fifo | TimeWindow) {
+            let expected = format!(
+                "it takes false with `{prefix}compaction` = {}, which goes by sizes or times",
+                self.compaction
+            );
+            return refuse("deterministic", "true".into(), expected);
+        }
+        if self.compaction == TimeWindow && self.time_window.is_none() {
+            return refuse(
+                "time_window",
+                "none".into(),
+                "it takes a time with `compaction` = time-window".into(),
+            );
+        }
+        Ok(())
+    }
+
+    fn check_order<N: Ord + std::fmt::Display>(
         &self,
         name: &str,
-        value: usize,
+        value: N,
         least_name: &str,
-        least: usize,
+        least: N,
         qualified: bool,
     ) -> Result<(), OptionsError> {
         if value >= least {
@@ -337,6 +444,18 @@ pub(crate) fn incompatible(
     asked: &KeyspaceOptions,
     deepest_level_in_use: usize,
 ) -> Option<Incompatible> {
+    if let Some(stored) =
+        stored.merge_operator.as_ref().filter(|_| stored.merge_operator != asked.merge_operator)
+    {
+        return Some(Incompatible {
+            name: "merge_operator",
+            stored: stored.clone(),
+            asked: asked.merge_operator.clone().unwrap_or_else(|| "none".into()),
+            advice:
+                "operands that wait for it would change their meaning; write the values to a new keyspace"
+                    .into(),
+        });
+    }
     (asked.levels <= deepest_level_in_use).then(|| Incompatible {
         name: "levels",
         stored: stored.levels.to_string(),

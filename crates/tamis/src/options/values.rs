@@ -133,6 +133,100 @@ impl Words for FilterChoice {
     ];
 }
 
+/// Which shape compaction gives to the tree: how many sorted runs each level may hold, and what becomes of the
+/// oldest data. `docs/compaction.md` compares them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum CompactionChoice {
+    /// Level 0 collects runs, every deeper level is one run: few runs to read, most rewriting.
+    #[default]
+    Leveling,
+    /// Every level collects runs, which are merged into one run of the next level: least rewriting, most runs.
+    Tiering,
+    /// Tiering, but the last level is one run (Dostoevsky): nearly the space and point reads of leveling at nearly
+    /// the writes of tiering.
+    LazyLeveling,
+    /// Tiering above, and so many leveling levels at the bottom. 1 is lazy leveling.
+    Hybrid(usize),
+    /// Levels of fragments between guards (PebblesDB): a merge adds fragments to the next level and rewrites nothing
+    /// there.
+    Fragmented,
+    /// Nothing is merged; the oldest runs are dropped by size and age.
+    Fifo,
+    /// Runs are merged within windows of time, and dropped by size and age.
+    TimeWindow,
+}
+
+impl CompactionChoice {
+    /// The choices without a parameter, by name.
+    pub(super) const NAMED: &'static [(&'static str, CompactionChoice)] = &[
+        ("leveling", CompactionChoice::Leveling),
+        ("tiering", CompactionChoice::Tiering),
+        ("lazy-leveling", CompactionChoice::LazyLeveling),
+        ("fragmented", CompactionChoice::Fragmented),
+        ("fifo", CompactionChoice::Fifo),
+        ("time-window", CompactionChoice::TimeWindow),
+    ];
+}
+
+impl std::fmt::Display for CompactionChoice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            CompactionChoice::Hybrid(levels) => write!(f, "hybrid:{levels}"),
+            named => f.write_str(
+                Self::NAMED.iter().find(|(_, choice)| choice == named).map_or("", |(name, _)| name),
+            ),
+        }
+    }
+}
+
+/// How much of a level one merge takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum MergeGranularity {
+    /// What suits the policy: partial for leveling and hybrids of two levels and more, partitioned for lazy leveling,
+    /// full for tiering; the other policies have one way of their own.
+    #[default]
+    Auto,
+    /// Whole levels: least rewriting; needs as much free space as the level takes.
+    Full,
+    /// Some tables and what they overlap in the next level; the tables are chosen by `picker`.
+    Partial,
+    /// Whole levels down to the last but one, and from there into the last level piece by piece, along the last
+    /// level's table borders (Spooky): nearly the rewriting of full merges without their need for space.
+    Partitioned,
+}
+
+impl Words for MergeGranularity {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("auto", MergeGranularity::Auto),
+        ("full", MergeGranularity::Full),
+        ("partial", MergeGranularity::Partial),
+        ("partitioned", MergeGranularity::Partitioned),
+    ];
+}
+
+/// Which tables of a level that is too large a partial merge takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum FilePicker {
+    /// Those that overlap least of the next level for their own size: least rewriting.
+    #[default]
+    LeastOverlap,
+    /// One after the other through the key space: every key's turn comes equally often.
+    RoundRobin,
+    /// Those with most deletes for their entries: space comes back soonest.
+    MostTombstones,
+    /// Those whose data is oldest: what is written often stays above longer.
+    Oldest,
+}
+
+impl Words for FilePicker {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("least-overlap", FilePicker::LeastOverlap),
+        ("round-robin", FilePicker::RoundRobin),
+        ("most-tombstones", FilePicker::MostTombstones),
+        ("oldest", FilePicker::Oldest),
+    ];
+}
+
 /// How filter memory is divided between the levels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum FilterAllocation {

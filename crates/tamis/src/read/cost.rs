@@ -77,6 +77,8 @@ counters! {
         range_negatives,
         /// Those that let a table be opened that had nothing within the iterator's bounds.
         range_false_positives,
+        /// Operands of merges that were applied.
+        merge_operands,
         /// Runs whose data was searched by a point lookup.
         runs_searched,
         /// Data blocks touched, wherever they came from.

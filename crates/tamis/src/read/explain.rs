@@ -82,6 +82,11 @@ pub enum ExplainOutcome {
         /// The tombstone's sequence number.
         seq: u64,
     },
+    /// The newest version has outlived the keyspace's time to live.
+    Expired {
+        /// So has everything before the write with this number.
+        horizon: u64,
+    },
     /// There is no version of the key.
     Absent,
 }
@@ -112,10 +117,16 @@ pub(crate) struct ExplainRecorder {
 }
 
 impl ExplainRecorder {
-    pub(crate) fn finish(self, key: &[u8], outcome: &Lookup) -> Explanation {
+    /// `horizon` is that of the lookup, which takes it for a range tombstone over all keys.
+    pub(crate) fn finish(self, key: &[u8], outcome: &Lookup, horizon: u64) -> Explanation {
+        let found = self.steps.iter().any(|step| match step {
+            ExplainStep::Memtable { found, .. } | ExplainStep::Run { found, .. } => *found,
+        });
         let outcome = match outcome {
             Lookup::Found { seq, value } => ExplainOutcome::Found { seq: *seq, value_bytes: value.len() },
             Lookup::Deleted { seq } => ExplainOutcome::Deleted { seq: *seq },
+            Lookup::DeletedByRange { seq } if *seq == horizon && found => ExplainOutcome::Expired { horizon },
+            Lookup::DeletedByRange { seq } if *seq == horizon => ExplainOutcome::Absent,
             Lookup::DeletedByRange { seq } => ExplainOutcome::DeletedByRange { seq: *seq },
             Lookup::Absent => ExplainOutcome::Absent,
         };

@@ -2,18 +2,21 @@
 
 use std::ops::Range;
 
-use crate::error::StorageError;
+use crate::error::{ReadError, StorageError};
 use crate::key::{Kind, SeqNo};
+use crate::operators::MergeOperator;
+use crate::read::chain::{Base, Chain, Order};
 use crate::read::{FilterAnswer, ReadCost};
 use crate::select::{Candidate, Candidates, Probe, next_step};
 use crate::slice::Slice;
 use crate::table::{ReadTrace, TableLookup};
+use crate::tree::open_table::OpenTable;
 use crate::tree::version::{MemtableSlot, Version, View};
 
 /// What a point lookup found.
 #[derive(Clone, Debug)]
 pub(crate) enum Lookup {
-    /// The newest visible version is a value.
+    /// The newest visible version is a value, or operands that make one.
     Found { seq: SeqNo, value: Slice },
     /// The newest visible version is a delete.
     Deleted { seq: SeqNo },
@@ -31,18 +34,128 @@ impl Lookup {
         }
     }
 
+    pub(crate) fn nothing(cover: SeqNo) -> Lookup {
+        if cover > 0 { Lookup::DeletedByRange { seq: cover } } else { Lookup::Absent }
+    }
+}
+
+/// The newest visible version of a key in one memtable or table.
+#[derive(Debug)]
+pub(crate) enum Newest {
+    /// It says what a lookup wants to know.
+    Last(Lookup),
+    /// It is an operand: older versions count, too.
+    Operand { seq: SeqNo, value: Slice },
+}
+
+impl Newest {
     /// A version found at `seq`, under the newest visible range tombstone at `cover`.
     #[inline]
-    pub(crate) fn version(kind: Kind, seq: SeqNo, cover: SeqNo, value: impl FnOnce() -> Slice) -> Lookup {
-        match kind {
+    fn version(kind: Kind, seq: SeqNo, cover: SeqNo, value: impl FnOnce() -> Slice) -> Newest {
+        Newest::Last(match kind {
             _ if cover > seq => Lookup::DeletedByRange { seq: cover },
             Kind::Put => Lookup::Found { seq, value: value() },
             Kind::Delete => Lookup::Deleted { seq },
+            Kind::Merge => return Newest::Operand { seq, value: value() },
+        })
+    }
+}
+
+/// What a lookup has found so far: nothing, or operands.
+#[derive(Debug)]
+pub(crate) struct Findings<'o> {
+    operator: Option<&'o dyn MergeOperator>,
+    chain: Chain,
+    /// The newest operand's.
+    seq: SeqNo,
+}
+
+impl<'o> Findings<'o> {
+    /// Nothing yet.
+    pub(crate) fn new(operator: Option<&'o dyn MergeOperator>) -> Self {
+        Findings { operator, chain: Chain::new(Order::NewestFirst), seq: 0 }
+    }
+
+    /// Takes what a memtable knows; gives the answer if that is all there is to know.
+    #[inline]
+    pub(crate) fn in_memtable<R: Recorder>(
+        &mut self,
+        found: Newest,
+        slot: &MemtableSlot,
+        key: &[u8],
+        cover: SeqNo,
+        recorder: &mut R,
+    ) -> Result<Option<Lookup>, ReadError> {
+        match found {
+            Newest::Last(last) if self.chain.is_empty() => Ok(Some(last)),
+            Newest::Last(last) => self.end(key, last, recorder).map(Some),
+            Newest::Operand { seq, value } => {
+                self.operand(key, seq, value);
+                let base = self.chain.follow_memtable(slot, key, (seq, cover), self.operator);
+                base.map(|base| self.resolve(key, &base, recorder)).transpose()
+            }
         }
     }
 
-    pub(crate) fn nothing(cover: SeqNo) -> Lookup {
-        if cover > 0 { Lookup::DeletedByRange { seq: cover } } else { Lookup::Absent }
+    /// Takes what a table knows; gives the answer if that is all there is to know.
+    #[inline]
+    pub(crate) fn in_table<R: Recorder>(
+        &mut self,
+        found: Newest,
+        table: &OpenTable,
+        key: &[u8],
+        cover: SeqNo,
+        recorder: &mut R,
+    ) -> Result<Option<Lookup>, ReadError> {
+        match found {
+            Newest::Last(last) if self.chain.is_empty() => Ok(Some(last)),
+            Newest::Last(last) => self.end(key, last, recorder).map(Some),
+            Newest::Operand { seq, value } => {
+                self.operand(key, seq, value);
+                let cost = recorder.cost();
+                let base = self.chain.follow_table(table, key, (seq, cover), self.operator, cost)?;
+                base.map(|base| self.resolve(key, &base, recorder)).transpose()
+            }
+        }
+    }
+
+    /// The answer when everything was asked.
+    #[inline]
+    pub(crate) fn nothing_left<R: Recorder>(
+        &mut self,
+        key: &[u8],
+        cover: SeqNo,
+        recorder: &mut R,
+    ) -> Result<Lookup, ReadError> {
+        if self.chain.is_empty() {
+            return Ok(Lookup::nothing(cover));
+        }
+        self.resolve(key, &Base::Nothing, recorder)
+    }
+
+    #[cold]
+    fn operand(&mut self, key: &[u8], seq: SeqNo, value: Slice) {
+        if self.chain.is_empty() {
+            self.seq = seq;
+        }
+        self.chain.push(key, value, self.operator);
+    }
+
+    #[cold]
+    fn end<R: Recorder>(&mut self, key: &[u8], last: Lookup, recorder: &mut R) -> Result<Lookup, ReadError> {
+        let base = last.value().map_or(Base::Nothing, Base::Value);
+        self.resolve(key, &base, recorder)
+    }
+
+    #[cold]
+    fn resolve<R: Recorder>(
+        &mut self,
+        key: &[u8],
+        base: &Base,
+        recorder: &mut R,
+    ) -> Result<Lookup, ReadError> {
+        let value = self.chain.resolve(key, base, self.operator, recorder.cost())?;
+        Ok(Lookup::Found { seq: self.seq, value })
     }
 }
 
@@ -66,24 +179,30 @@ impl Recorder for ReadCost {
     }
 }
 
-/// The newest version of `key` that `snapshot` sees in `view`. Allocates nothing unless more than eight runs
-/// of one step hold candidates.
+/// What `snapshot` sees of `key` in `view`. What is below `horizon` has expired: it is as if a range tombstone of that
+/// number covered all keys. Allocates nothing unless more than eight runs of one step hold candidates, or operands have
+/// to be merged.
 pub(crate) fn get<R: Recorder>(
     view: &View,
     key: &[u8],
     snapshot: SeqNo,
+    horizon: SeqNo,
     sharing: bool,
+    operator: Option<&dyn MergeOperator>,
     recorder: &mut R,
-) -> Result<Lookup, StorageError> {
+) -> Result<Lookup, ReadError> {
     recorder.cost().gets += 1;
     let mut probe = Probe::new(key, sharing, recorder.cost());
-    let cover = view.cover(key, snapshot);
+    let cover = view.cover(key, snapshot).max(horizon);
+    let mut findings = Findings::new(operator);
     for (i, slot) in view.memtables().enumerate() {
-        if let Some(found) = search_memtable(slot, i == 0, &mut probe, snapshot, cover, recorder) {
-            return Ok(found);
+        if let Some(found) = search_memtable(slot, i == 0, &mut probe, snapshot, cover, recorder)
+            && let Some(answer) = findings.in_memtable(found, slot, key, cover, recorder)?
+        {
+            return Ok(answer);
         }
     }
-    search_runs(&view.version, &mut probe, snapshot, cover, recorder)
+    search_runs(&view.version, &mut probe, snapshot, cover, findings, recorder)
 }
 
 #[inline]
@@ -94,7 +213,7 @@ pub(crate) fn search_memtable<R: Recorder>(
     snapshot: SeqNo,
     cover: SeqNo,
     recorder: &mut R,
-) -> Option<Lookup> {
+) -> Option<Newest> {
     let memtable = &slot.memtable;
     if memtable.is_empty() {
         return None;
@@ -116,7 +235,7 @@ pub(crate) fn search_memtable<R: Recorder>(
     }
     let found = memtable.get_pinned(probe.key, snapshot);
     recorder.memtable(slot, active, answer, found.is_some());
-    found.map(|entry| Lookup::version(entry.kind, entry.seq, cover, || Slice::from_memtable(entry.value)))
+    found.map(|entry| Newest::version(entry.kind, entry.seq, cover, || Slice::from_memtable(entry.value)))
 }
 
 fn search_runs<R: Recorder>(
@@ -124,8 +243,9 @@ fn search_runs<R: Recorder>(
     probe: &mut Probe<'_>,
     snapshot: SeqNo,
     cover: SeqNo,
+    mut findings: Findings<'_>,
     recorder: &mut R,
-) -> Result<Lookup, StorageError> {
+) -> Result<Lookup, ReadError> {
     let one_by_one = R::ONE_BY_ONE || !probe.sharing();
     let mut candidates = Candidates::new();
     let mut first = 0;
@@ -136,12 +256,15 @@ fn search_runs<R: Recorder>(
         version.selector.select(version, probe, runs.clone(), &mut candidates, recorder.cost());
         recorder.selected(version, probe, runs, &candidates);
         for &candidate in &candidates {
-            if let Some(found) = search_table(version, candidate, probe, snapshot, cover, recorder)? {
-                return Ok(found);
+            if let Some(found) = search_table(version, candidate, probe, snapshot, cover, recorder)?
+                && let Some(answer) =
+                    findings.in_table(found, &version.tables[candidate.table], probe.key, cover, recorder)?
+            {
+                return Ok(answer);
             }
         }
     }
-    Ok(Lookup::nothing(cover))
+    findings.nothing_left(probe.key, cover, recorder)
 }
 
 #[inline]
@@ -152,13 +275,13 @@ pub(crate) fn search_table<R: Recorder>(
     snapshot: SeqNo,
     cover: SeqNo,
     recorder: &mut R,
-) -> Result<Option<Lookup>, StorageError> {
+) -> Result<Option<Newest>, StorageError> {
     recorder.cost().runs_searched += 1;
     let digest = probe.digest_for_block(recorder.cost());
     let table = &version.tables[candidate.table].table;
     let found = match table.get(probe.key, Some(digest), snapshot, recorder)? {
         TableLookup::Found { seq, kind, value } => {
-            Some(Lookup::version(kind, seq, cover, || Slice::from_block(value)))
+            Some(Newest::version(kind, seq, cover, || Slice::from_block(value)))
         }
         TableLookup::Absent => None,
     };

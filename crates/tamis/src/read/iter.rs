@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use crate::error::{ReadError, StorageError};
 use crate::key::{Kind, MAX_SEQNO, SeqNo, prefix_successor};
+use crate::operators::MergeOperator;
+use crate::read::chain::{Base, Chain, Order};
 use crate::read::merge::{MergeCursor, Tables};
 use crate::read::{ReadCost, ReadCounters};
 use crate::slice::Slice;
@@ -46,7 +48,11 @@ impl Bounds {
 pub(crate) struct IterContext {
     pub(crate) view: Arc<View>,
     pub(crate) snapshot: SeqNo,
+    /// What is below has expired.
+    pub(crate) horizon: SeqNo,
     pub(crate) counters: Arc<ReadCounters>,
+    /// What makes values of operands.
+    pub(crate) operator: Option<Arc<dyn MergeOperator>>,
     /// A registered snapshot that must outlive the iterator, if it reads from one.
     pub(crate) _pin: Option<Arc<dyn std::any::Any + Send + Sync>>,
 }
@@ -179,6 +185,17 @@ impl Iter {
             }
             // The newest visible version of a key not given yet.
             let cover = self.tombstones.as_ref().map_or(0, |t| t.cover(key, self.context.snapshot));
+            let cover = cover.max(self.context.horizon);
+            if cursor.kind() == Kind::Merge && cover <= seq {
+                // An error on the way leaves the key to the back.
+                let coming = &mut self.front.coming;
+                coming.clear();
+                coming.extend_from_slice(key);
+                let operator = self.context.operator.as_deref();
+                let item = merge_forward(cursor, coming, cover, operator, &mut self.cost)?;
+                std::mem::swap(self.front.last.get_or_insert_default(), coming);
+                return Ok(Some(item));
+            }
             let last = self.front.last.get_or_insert_default();
             last.clear();
             last.extend_from_slice(key);
@@ -211,25 +228,65 @@ impl Iter {
             let coming = &mut self.back.coming;
             coming.clear();
             coming.extend_from_slice(key);
-            // Versions of one key come oldest first: the last visible one counts.
-            let mut newest: Option<(SeqNo, Kind, Slice)> = None;
+            let cover = self.tombstones.as_ref().map_or(0, |t| t.cover(coming, self.context.snapshot));
+            let cover = cover.max(self.context.horizon);
+            let operator = self.context.operator.as_deref();
+            // Versions of one key come oldest first: the last visible one counts, and operands that come after it.
+            let mut newest = Base::Nothing;
+            let mut chain = Chain::new(Order::OldestFirst);
             while cursor.valid() && cursor.key() == &coming[..] {
-                if cursor.seq() <= self.context.snapshot {
-                    newest = Some((cursor.seq(), cursor.kind(), cursor.pinned_value()));
+                if (cover..=self.context.snapshot).contains(&cursor.seq()) {
+                    match cursor.kind() {
+                        Kind::Merge => chain.push(coming, cursor.pinned_value(), operator),
+                        kind => {
+                            chain.clear();
+                            newest = match kind {
+                                Kind::Put => Base::Value(cursor.pinned_value()),
+                                _ => Base::Nothing,
+                            };
+                        }
+                    }
                 }
                 cursor.prev()?;
             }
+            if !chain.is_empty() {
+                newest = Base::Value(chain.resolve(coming, &newest, operator, &mut self.cost)?);
+            }
             let last = self.back.last.get_or_insert_default();
             std::mem::swap(last, coming);
-            if let Some((seq, Kind::Put, value)) = newest {
-                let cover = self.tombstones.as_ref().map_or(0, |t| t.cover(last, self.context.snapshot));
-                if cover <= seq {
-                    return Ok(Some((Slice::copy_of(last), value)));
-                }
+            if let Base::Value(value) = newest {
+                return Ok(Some((Slice::copy_of(last), value)));
             }
         }
         Ok(None)
     }
+}
+
+/// The item of a key whose newest visible version is the operand that the cursor stands on. Leaves the cursor on the
+/// base or behind the key.
+#[cold]
+fn merge_forward(
+    cursor: &mut MergeCursor,
+    key: &[u8],
+    cover: SeqNo,
+    operator: Option<&dyn MergeOperator>,
+    cost: &mut ReadCost,
+) -> Result<(Slice, Slice), ReadError> {
+    let pinned_key = cursor.pinned_key();
+    let mut chain = Chain::new(Order::NewestFirst);
+    let mut base = Base::Nothing;
+    while cursor.valid() && cursor.key() == key && cursor.seq() >= cover {
+        match cursor.kind() {
+            Kind::Merge => chain.push(key, cursor.pinned_value(), operator),
+            Kind::Put => {
+                base = Base::Value(cursor.pinned_value());
+                break;
+            }
+            Kind::Delete => break,
+        }
+        cursor.next()?;
+    }
+    Ok((pinned_key, chain.resolve(key, &base, operator, cost)?))
 }
 
 /// Positions a cursor. If that fails, some of its sources may be prepared for a seek that did not happen: it must not

@@ -92,6 +92,11 @@ impl MergeCursor {
         self
     }
 
+    /// The bounds that were promised: the first key, and the first behind.
+    pub(crate) fn bounds(&self) -> (&[u8], Option<&[u8]>) {
+        (&self.context.start, self.context.end.as_deref())
+    }
+
     /// Adds a memtable. Sources are added newest first.
     pub(crate) fn add_memtable(&mut self, cursor: MemCursor) {
         self.push(Source::Memtable(cursor));

@@ -1,5 +1,6 @@
 //! The way of a read: digest, memtables, selector, tables, block, value.
 
+mod chain;
 mod cost;
 pub(crate) mod explain;
 mod get;

@@ -3,10 +3,11 @@
 
 use smallvec::SmallVec;
 
-use crate::error::StorageError;
+use crate::error::ReadError;
 use crate::key::SeqNo;
-use crate::read::get::{get, search_memtable, search_table};
-use crate::read::{Lookup, ReadCost};
+use crate::operators::MergeOperator;
+use crate::read::ReadCost;
+use crate::read::get::{Findings, get, search_memtable, search_table};
 use crate::select::{Candidates, Probe, next_step};
 use crate::slice::Slice;
 use crate::tree::version::View;
@@ -15,32 +16,35 @@ use crate::tree::version::View;
 const BATCH: usize = 32;
 
 /// A key that is still looked for.
-struct Open<'k> {
+struct Open<'k, 'o> {
     /// Its place in the answer.
     place: usize,
     probe: Probe<'k>,
     cover: SeqNo,
     candidates: Candidates,
+    findings: Findings<'o>,
 }
 
-/// The values of `keys` that `snapshot` sees in `view`, in the order of the keys.
+/// The values of `keys` that `snapshot` sees in `view`, in the order of the keys; what is below `horizon` has expired.
 pub(crate) fn multi_get<K: AsRef<[u8]>>(
     view: &View,
     keys: &[K],
     snapshot: SeqNo,
+    horizon: SeqNo,
     sharing: bool,
+    operator: Option<&dyn MergeOperator>,
     cost: &mut ReadCost,
-) -> Result<Vec<Option<Slice>>, StorageError> {
+) -> Result<Vec<Option<Slice>>, ReadError> {
     let mut values = vec![None; keys.len()];
     if !sharing {
         for (key, value) in keys.iter().zip(&mut values) {
-            *value = get(view, key.as_ref(), snapshot, sharing, cost)?.value();
+            *value = get(view, key.as_ref(), snapshot, horizon, sharing, operator, cost)?.value();
         }
         return Ok(values);
     }
     for first in (0..keys.len()).step_by(BATCH) {
         let batch = &keys[first..keys.len().min(first + BATCH)];
-        look_up(view, batch, snapshot, &mut values[first..], cost)?;
+        look_up(view, batch, snapshot, horizon, operator, &mut values[first..], cost)?;
     }
     Ok(values)
 }
@@ -49,22 +53,30 @@ fn look_up<K: AsRef<[u8]>>(
     view: &View,
     keys: &[K],
     snapshot: SeqNo,
+    horizon: SeqNo,
+    operator: Option<&dyn MergeOperator>,
     values: &mut [Option<Slice>],
     cost: &mut ReadCost,
-) -> Result<(), StorageError> {
+) -> Result<(), ReadError> {
     cost.gets += keys.len() as u64;
-    let mut open: SmallVec<[Open<'_>; BATCH]> = SmallVec::new();
+    let mut open: SmallVec<[Open<'_, '_>; BATCH]> = SmallVec::new();
     for (place, key) in keys.iter().enumerate() {
         let key = key.as_ref();
         let mut probe = Probe::new(key, true, cost);
-        let cover = view.cover(key, snapshot);
-        let found = view
-            .memtables()
-            .enumerate()
-            .find_map(|(i, slot)| search_memtable(slot, i == 0, &mut probe, snapshot, cover, cost));
-        match found {
-            Some(found) => values[place] = found.value(),
-            None => open.push(Open { place, probe, cover, candidates: Candidates::new() }),
+        let cover = view.cover(key, snapshot).max(horizon);
+        let mut findings = Findings::new(operator);
+        let mut answer = None;
+        for (i, slot) in view.memtables().enumerate() {
+            if let Some(found) = search_memtable(slot, i == 0, &mut probe, snapshot, cover, cost) {
+                answer = findings.in_memtable(found, slot, key, cover, cost)?;
+            }
+            if answer.is_some() {
+                break;
+            }
+        }
+        match answer {
+            Some(answer) => values[place] = answer.value(),
+            None => open.push(Open { place, probe, cover, candidates: Candidates::new(), findings }),
         }
     }
     let version = &view.version;
@@ -89,11 +101,20 @@ fn look_up<K: AsRef<[u8]>>(
         }
         let mut failed = None;
         open.retain(|key| {
-            for &candidate in &key.candidates {
-                match search_table(version, candidate, &mut key.probe, snapshot, key.cover, cost) {
+            let Open { place, probe, cover, candidates, findings } = key;
+            for &candidate in &*candidates {
+                let found = search_table(version, candidate, probe, snapshot, *cover, cost);
+                let answer = found.map_err(ReadError::from).and_then(|found| match found {
+                    Some(found) => {
+                        let table = &version.tables[candidate.table];
+                        findings.in_table(found, table, probe.key, *cover, cost)
+                    }
+                    None => Ok(None),
+                });
+                match answer {
                     Ok(None) => {}
-                    Ok(Some(found)) => {
-                        values[key.place] = Lookup::value(found);
+                    Ok(Some(answer)) => {
+                        values[*place] = answer.value();
                         return false;
                     }
                     Err(error) => failed = Some(error),
@@ -104,6 +125,9 @@ fn look_up<K: AsRef<[u8]>>(
         if let Some(error) = failed {
             return Err(error);
         }
+    }
+    for key in &mut open {
+        values[key.place] = key.findings.nothing_left(key.probe.key, key.cover, cost)?.value();
     }
     Ok(())
 }

@@ -24,7 +24,8 @@ pub(crate) struct BlockBuilder {
     value_ends: Vec<u64>,
     seqs: Vec<SeqNo>,
     kinds: Vec<Kind>,
-    deletes: usize,
+    /// Entries that are not puts: a block without any has no kinds.
+    marked: usize,
     min_seq: SeqNo,
     max_seq: SeqNo,
     /// The last key added, whole.
@@ -69,7 +70,7 @@ impl BlockBuilder {
             value_ends: Vec::new(),
             seqs: Vec::new(),
             kinds: Vec::new(),
-            deletes: 0,
+            marked: 0,
             min_seq: SeqNo::MAX,
             max_seq: 0,
             last_key: Vec::new(),
@@ -127,7 +128,7 @@ impl BlockBuilder {
         }
         self.seqs.push(seq);
         self.kinds.push(kind);
-        self.deletes += usize::from(kind == Kind::Delete);
+        self.marked += usize::from(kind != Kind::Put);
         self.min_seq = self.min_seq.min(seq);
         self.max_seq = self.max_seq.max(seq);
         self.last_key.clear();
@@ -141,7 +142,7 @@ impl BlockBuilder {
         more: usize,
         key_len: usize,
         value_len: usize,
-        deletes: usize,
+        marked: usize,
         (min_seq, max_seq): (SeqNo, SeqNo),
     ) -> usize {
         let count = self.len() + more;
@@ -150,7 +151,7 @@ impl BlockBuilder {
         let per_entry = end_width(keys as u64)
             + end_width(values as u64)
             + delta_width(max_seq.saturating_sub(min_seq))
-            + usize::from(self.deletes + deletes > 0)
+            + usize::from(self.marked + marked > 0)
             + usize::from(self.hash_index && count <= MAX_HASHED_ENTRIES);
         values + keys + count * per_entry + BLOCK_FOOTER_BYTES
     }
@@ -170,8 +171,8 @@ impl BlockBuilder {
         limit: usize,
     ) -> bool {
         let seqs = (self.min_seq.min(seq), self.max_seq.max(seq));
-        let deletes = usize::from(kind == Kind::Delete);
-        self.bytes_with(1, key_len, value_len, deletes, seqs) + TRAILER_BYTES <= limit
+        let marked = usize::from(kind != Kind::Put);
+        self.bytes_with(1, key_len, value_len, marked, seqs) + TRAILER_BYTES <= limit
     }
 
     /// Appends the finished block, uncompressed and without trailer, to `out`. There must be an entry.
@@ -189,7 +190,7 @@ impl BlockBuilder {
         put_fixed(out, self.key_ends.iter().copied(), key_end_width);
         put_fixed(out, self.value_ends.iter().copied(), value_end_width);
         put_fixed(out, self.seqs.iter().map(|seq| seq - base), seq_width);
-        if self.deletes > 0 {
+        if self.marked > 0 {
             out.extend(self.kinds.iter().map(|&kind| kind as u8));
         }
         let hashed = self.hash_index && self.len() <= MAX_HASHED_ENTRIES;
@@ -203,7 +204,7 @@ impl BlockBuilder {
         out.put_u8(self.restart_shift);
         out.put_u8(key_end_width as u8);
         out.put_u8(value_end_width as u8);
-        out.put_u8(u8::from(self.deletes > 0));
+        out.put_u8(u8::from(self.marked > 0));
         out.put_u16(0);
         debug_assert_eq!(out.len() - start, expected, "the estimate is exact");
     }
@@ -219,7 +220,7 @@ impl BlockBuilder {
         self.value_ends.clear();
         self.seqs.clear();
         self.kinds.clear();
-        self.deletes = 0;
+        self.marked = 0;
         self.min_seq = SeqNo::MAX;
         self.max_seq = 0;
         self.last_key.clear();

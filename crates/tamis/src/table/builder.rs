@@ -56,6 +56,8 @@ pub(crate) struct ExtraProperties {
     pub(crate) epochs: Vec<u8>,
     /// The kind of the filter; empty without one.
     pub(crate) filter_kind: String,
+    /// See [`Properties::external`].
+    pub(crate) external: u64,
 }
 
 /// A table that is complete and synced; its name is durable once the directory is synced too.
@@ -256,6 +258,7 @@ impl TableBuilder {
         self.properties.range_tombstones = extra.range_tombstones;
         self.properties.epochs = extra.epochs;
         self.properties.filter_kind = extra.filter_kind;
+        self.properties.external = extra.external;
 
         let mut footer = Footer { data_span: self.offset(), ..Footer::default() };
         footer.filter = filter.map_or(Part::default(), |bytes| self.add_part(&bytes, Compression::None));

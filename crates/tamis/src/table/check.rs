@@ -9,7 +9,7 @@ use super::index::{BlockAt, Index};
 use super::properties::Properties;
 use super::reader::Table;
 use crate::error::StorageError;
-use crate::key::{Kind, MAX_SEQNO, SeqNo, compare_versions};
+use crate::key::{Kind, MAX_KEY_BYTES, MAX_SEQNO, SeqNo, compare_versions};
 
 /// At most so many problems are listed.
 const MAX_PROBLEMS: usize = 100;
@@ -135,6 +135,9 @@ fn check_block(
             && compare_versions(last_key, *last_seq, &key, seq).is_ge()
         {
             report.problem(at.offset, format!("entry {i} is out of order"));
+        }
+        if key.len() > MAX_KEY_BYTES {
+            report.problem(at.offset, format!("entry {i} has a key that is too long"));
         }
         if seq > MAX_SEQNO {
             report.problem(at.offset, format!("entry {i} has an impossible sequence number"));

@@ -141,6 +141,16 @@ impl TableCursor {
     /// Moves to the first entry at or after (`key`, `seq`) in version order; with [`MAX_SEQNO`], to the
     /// newest version of the first key that is not less than `key`.
     pub(crate) fn seek(&mut self, key: &[u8], seq: SeqNo) -> Result<(), StorageError> {
+        self.seek_stored(key, seq)?;
+        // The entry was found by its stored number, which is smaller than the one that it has.
+        while seq < self.table.global_seq() && self.valid() && self.key() == key {
+            self.next()?;
+        }
+        Ok(())
+    }
+
+    /// The same by the numbers that are stored.
+    fn seek_stored(&mut self, key: &[u8], seq: SeqNo) -> Result<(), StorageError> {
         self.entry = None;
         let index = self.index()?;
         let mut at = match self.prepared.take() {
@@ -293,7 +303,8 @@ impl TableCursor {
             if whole.is_none() {
                 view.copy_key(i, &mut key)?;
             }
-            let (value, seq, kind) = (view.value_span(i)?, view.seq(i)?, view.kind(i)?);
+            let (value, kind) = (view.value_span(i)?, view.kind(i)?);
+            let seq = view.seq(i)?.max(self.table.global_seq());
             Ok(Entry { index: i, key: whole, value, seq, kind })
         });
         self.key = key;

@@ -61,6 +61,9 @@ impl Table {
         snapshot: SeqNo,
         trace: &mut T,
     ) -> Result<TableLookup, StorageError> {
+        if snapshot < self.global_seq() {
+            return Ok(TableLookup::Absent);
+        }
         loop {
             let block = self.block(at, true, trace)?;
             let found = BlockView::parse(&block).and_then(|view| {
@@ -68,8 +71,11 @@ impl Table {
                 trace.hash_index_answered(answer);
                 Ok(match lookup {
                     Lookup::Found { index } => {
-                        let (seq, kind, value) =
-                            (view.seq(index)?, view.kind(index)?, view.value_span(index)?);
+                        let (seq, kind, value) = (
+                            view.seq(index)?.max(self.global_seq()),
+                            view.kind(index)?,
+                            view.value_span(index)?,
+                        );
                         Some(Some((seq, kind, value)))
                     }
                     Lookup::NotHere => Some(None),

@@ -10,6 +10,9 @@ use crate::key::SeqNo;
 /// The name of the function that digests are made by.
 pub(crate) const DIGEST_FUNCTION: &str = "xxh3-64";
 
+/// The tag of [`Properties::external`].
+const EXTERNAL: u64 = 20;
+
 /// Facts about one table. Counts and bounds are of point entries (puts and deletes) only, except where the
 /// field says otherwise.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,6 +45,9 @@ pub(crate) struct Properties {
     pub(crate) filter_kind: String,
     /// The library and version that wrote the table.
     pub(crate) created_by: String,
+    /// The version of the rules for tables that are built outside a database (`docs/table-format.md`); 0 in a
+    /// database's own.
+    pub(crate) external: u64,
 }
 
 impl Properties {
@@ -56,9 +62,11 @@ impl Properties {
             (6, self.data_blocks),
             (9, self.min_seq),
             (10, self.max_seq),
+            (EXTERNAL, self.external),
         ];
         let mut number_bytes = Vec::new();
-        for (tag, number) in numbers {
+        // A database's own table says nothing of being external.
+        for (tag, number) in numbers.into_iter().filter(|&(tag, number)| tag != EXTERNAL || number > 0) {
             number_bytes.clear();
             number_bytes.put_varint(number);
             out.put_varint(tag);
@@ -101,6 +109,7 @@ impl Properties {
                 12 => p.digest_function = text(field)?,
                 13 => p.filter_kind = text(field)?,
                 14 => p.created_by = text(field)?,
+                EXTERNAL => p.external = number(field)?,
                 _ => {}
             }
         }
@@ -129,6 +138,7 @@ mod tests {
             smallest: b"a".to_vec(),
             largest: vec![0xFF; 300],
             max_seq: 77,
+            external: 1,
             epochs: vec![1, 2, 3],
             digest_function: DIGEST_FUNCTION.into(),
             ..Properties::default()

@@ -28,6 +28,7 @@ use super::trace::{BlockSource, BlockTouch, ReadTrace};
 use crate::cache::{BlockCache, CacheEntry, CacheKey};
 use crate::error::StorageError;
 use crate::io::{Access, FileSystem, Mapping, ReadFile};
+use crate::key::SeqNo;
 use crate::options::{ChecksumMode, Compression};
 
 /// How a table is read.
@@ -58,6 +59,9 @@ pub(crate) struct Table {
     /// One bit per data block whose bytes were found to match their checksum; empty if not mapped.
     verified: Box<[AtomicU64]>,
     id: u64,
+    /// The sequence number of all entries of a table that was ingested, which are stored with number 0; 0 in
+    /// every other table.
+    global_seq: SeqNo,
     cache: Option<Arc<BlockCache>>,
     file: Arc<dyn ReadFile>,
     path: PathBuf,
@@ -111,6 +115,7 @@ impl Table {
             verify: config.verify,
             verified: Box::default(),
             id,
+            global_seq: 0,
             cache: config.cache,
             file,
             path: path.to_owned(),
@@ -222,6 +227,18 @@ impl Table {
         &self.footer
     }
 
+    /// Gives all entries of a table that was ingested, which are stored with number 0, the number `seq`. Before
+    /// the table is read by others.
+    pub(crate) fn set_global_seq(&mut self, seq: SeqNo) {
+        self.global_seq = seq;
+    }
+
+    /// The number that all entries have instead of the stored 0; 0 if they have what is stored.
+    #[inline]
+    pub(super) fn global_seq(&self) -> SeqNo {
+        self.global_seq
+    }
+
     /// Whether blocks are used from a mapping of the file.
     pub(crate) fn is_mapped(&self) -> bool {
         self.mapped.is_some()
@@ -285,6 +302,23 @@ impl Table {
             Some(index) => Ok(Arc::clone(index)),
             None => self.fetch_index(trace),
         }
+    }
+
+    /// Up to `count` ascending keys within the table, each with about the bytes of data between it and the one before.
+    /// They come from the index and need be no keys that the table holds.
+    pub(crate) fn keys_within(&self, count: usize) -> Result<Vec<(Vec<u8>, u64)>, StorageError> {
+        let index = self.index(&mut ())?;
+        let step = index.len().div_ceil(count.max(1)).max(1);
+        let mut before = 0;
+        let ends = (0..index.len()).skip(step - 1).step_by(step);
+        Ok(ends
+            .filter_map(|i| {
+                let block = index.block(i)?;
+                let end = block.offset + block.span;
+                let bytes = end - std::mem::replace(&mut before, end);
+                Some((index.separator(i), bytes))
+            })
+            .collect())
     }
 
     fn fetch_index<T: ReadTrace>(&self, trace: &mut T) -> Result<Arc<Index>, StorageError> {

@@ -2,7 +2,7 @@
 //!
 //! An edit is a sequence of fields, each a tag, a length and that many bytes (`docs/manifest-format.md`). A
 //! reader skips fields whose tag is odd and unknown to it, and refuses an edit with an even tag that it does
-//! not know. A table's description ends with a sequence of the same kind, empty today.
+//! not know. A table's description ends with a sequence of the same kind.
 //!
 //! Decoding trusts nothing: every length is checked against the bytes that are there before memory is asked
 //! for, and counters are refused at 2^56, so that adding one to them never overflows.
@@ -10,7 +10,8 @@
 use crate::codec::{Decoder, Encode};
 use crate::key::{KeyBytes, KeyEnd, MAX_KEY_BYTES, MAX_SEQNO, SeqNo};
 use crate::tree::epochs::{Epoch, EpochMap, EpochSegment};
-use crate::tree::meta::{KeyspaceId, LogId, RunId, TableId, TableMeta};
+use crate::tree::meta::{KeyspaceId, LogId, RunId, TableExtra, TableId, TableMeta};
+use crate::tree::times::{self, Sample};
 use crate::wal::DecodeError;
 
 /// The deepest level that an edit may name.
@@ -29,8 +30,10 @@ pub(crate) struct VersionEdit {
     pub(crate) next_file: Option<u64>,
     /// All sequence numbers in tables and finished logs are at most this.
     pub(crate) last_seq: Option<SeqNo>,
-    /// Epochs from this one on have not been given to a flush.
+    /// Epochs from this one on have not been given to a flush of any keyspace. Only old manifests say this.
     pub(crate) next_epoch: Option<Epoch>,
+    /// Epochs from this one on have not been given to a flush of the keyspace.
+    pub(crate) next_epochs: Vec<(KeyspaceId, Epoch)>,
     /// Runs of this number and above have not been created.
     pub(crate) next_run: Option<RunId>,
     /// Keyspaces of this number and above have not been created.
@@ -47,6 +50,20 @@ pub(crate) struct VersionEdit {
     pub(crate) added: Vec<(KeyspaceId, u32, RunId, TableMeta)>,
     /// Tables that a keyspace has no longer.
     pub(crate) removed: Vec<(KeyspaceId, TableId)>,
+    /// By when writes were made: samples newer than those of earlier edits, ascending.
+    pub(crate) times: Vec<Sample>,
+    /// Keyspaces whose entries expire, or did once.
+    pub(crate) ages: Vec<(KeyspaceId, Ages)>,
+}
+
+/// What is known of the ages of a keyspace's entries. A keyspace that has had a time to live once has this for good.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ages {
+    /// Up to this write, entries may have lost their sequence numbers, and with them their age.
+    pub(crate) since: SeqNo,
+    /// Everything up to this write has expired, and parts of it may be gone: nobody may see the rest again, whatever
+    /// becomes of the clock or of the time to live. 0: nothing.
+    pub(crate) expired: SeqNo,
 }
 
 mod tag {
@@ -61,6 +78,19 @@ mod tag {
     pub(super) const DROP_KEYSPACE: u64 = 18;
     pub(super) const ADD_TABLE: u64 = 20;
     pub(super) const REMOVE_TABLE: u64 = 22;
+    /// Odd: who does not know it finds the epochs in use in the tables.
+    pub(super) const KEYSPACE_EPOCH: u64 = 25;
+    /// Odd: who does not know it takes entries for younger than they are.
+    pub(super) const TIMES: u64 = 27;
+    /// Even: who does not know it would show entries again that newer ones, gone by now, had replaced.
+    pub(super) const AGES: u64 = 28;
+}
+
+mod table_tag {
+    pub(super) const WRITTEN: u64 = 1;
+    /// Even: who does not know it would read the entries with wrong numbers.
+    pub(super) const GLOBAL_SEQ: u64 = 2;
+    pub(super) const PINNED: u64 = 3;
 }
 
 const END_EXCLUDED: u8 = 0;
@@ -104,6 +134,12 @@ impl VersionEdit {
                 f.put_varint(*log);
             });
         }
+        for (keyspace, epoch) in &self.next_epochs {
+            out.put(tag::KEYSPACE_EPOCH, |f| {
+                f.put_varint((*keyspace).into());
+                f.put_varint(*epoch);
+            });
+        }
         for (keyspace, table) in &self.removed {
             out.put(tag::REMOVE_TABLE, |f| {
                 f.put_varint((*keyspace).into());
@@ -121,11 +157,22 @@ impl VersionEdit {
         for keyspace in &self.drop_keyspaces {
             out.put(tag::DROP_KEYSPACE, |f| f.put_varint((*keyspace).into()));
         }
+        if !self.times.is_empty() {
+            out.put(tag::TIMES, |f| times::encode(&self.times, f));
+        }
+        for (keyspace, ages) in &self.ages {
+            out.put(tag::AGES, |f| {
+                f.put_varint((*keyspace).into());
+                f.put_varint(ages.since);
+                f.put_varint(ages.expired);
+            });
+        }
     }
 
     /// Reads an edit that takes all of `bytes`.
     pub(crate) fn decode(bytes: &[u8]) -> Result<VersionEdit, DecodeError> {
         let mut edit = VersionEdit::default();
+        let mut samples = None;
         let mut rest = Decoder::new(bytes);
         while let Some((tag, bytes)) = next_field(&mut rest)? {
             let mut f = Decoder::new(bytes);
@@ -150,6 +197,12 @@ impl VersionEdit {
                     edit.added.push((keyspace, level as u32, run, decode_table(&mut f)?));
                 }
                 tag::REMOVE_TABLE => edit.removed.push((keyspace(&mut f)?, number(&mut f)?)),
+                tag::KEYSPACE_EPOCH => edit.next_epochs.push((keyspace(&mut f)?, counter(&mut f)?)),
+                tag::TIMES => once(&mut samples, times::decode(&mut f)?)?,
+                tag::AGES => {
+                    let keyspace = keyspace(&mut f)?;
+                    edit.ages.push((keyspace, Ages { since: seqno(&mut f)?, expired: seqno(&mut f)? }));
+                }
                 _ => {
                     skip_unknown(tag)?;
                     continue;
@@ -159,6 +212,7 @@ impl VersionEdit {
                 return Err(DecodeError("a field is longer than what it holds"));
             }
         }
+        edit.times = samples.unwrap_or_default();
         Ok(edit)
     }
 }
@@ -268,6 +322,64 @@ fn encode_table(f: &mut Vec<u8>, table: &TableMeta) {
         f.put_varint(segment.lo);
         f.put_varint(segment.hi);
     }
+    let extra = &table.extra;
+    let mut out = Fields { buf: f, field: Vec::new() };
+    if extra.written != (0, 0) {
+        out.put(table_tag::WRITTEN, |f| {
+            f.put_varint(extra.written.0);
+            f.put_varint(extra.written.1);
+        });
+    }
+    if let Some(seq) = extra.global_seq {
+        out.put(table_tag::GLOBAL_SEQ, |f| f.put_varint(seq));
+    }
+    if !extra.pinned.is_empty() {
+        out.put(table_tag::PINNED, |f| {
+            for &(seq, bytes) in &extra.pinned {
+                f.put_varint(seq);
+                f.put_varint(bytes);
+            }
+        });
+    }
+}
+
+/// Reads the fields behind a table's epochs, up to the end.
+fn decode_extra(f: &mut Decoder<'_>) -> Result<TableExtra, DecodeError> {
+    let mut extra = TableExtra::default();
+    let (mut written, mut pinned) = (None, None);
+    while let Some((tag, bytes)) = next_field(f)? {
+        let mut f = Decoder::new(bytes);
+        match tag {
+            table_tag::WRITTEN => once(&mut written, (f.varint().ok_or(CUT)?, f.varint().ok_or(CUT)?))?,
+            table_tag::GLOBAL_SEQ => once(&mut extra.global_seq, seqno(&mut f)?)?,
+            table_tag::PINNED => {
+                let mut list: Vec<(SeqNo, u64)> = Vec::new();
+                while !f.is_empty() {
+                    let (seq, bytes) = (seqno(&mut f)?, f.varint().ok_or(CUT)?);
+                    if list.last().is_some_and(|last| last.0 >= seq) {
+                        return Err(DecodeError("a table's snapshots are not in order"));
+                    }
+                    list.push((seq, bytes));
+                }
+                once(&mut pinned, list)?;
+            }
+            _ => {
+                skip_unknown(tag)?;
+                continue;
+            }
+        }
+        if !f.is_empty() {
+            return Err(DecodeError("a field is longer than what it holds"));
+        }
+    }
+    extra.written = written.unwrap_or_default();
+    extra.pinned = pinned.unwrap_or_default();
+    match extra.written {
+        (oldest, newest) if oldest > newest => {
+            Err(DecodeError("a table's newest data is older than its oldest"))
+        }
+        _ => Ok(extra),
+    }
 }
 
 /// Reads a table's description, which takes all that is left in `f`.
@@ -287,9 +399,7 @@ fn decode_table(f: &mut Decoder<'_>) -> Result<TableMeta, DecodeError> {
     let raw_bytes = f.varint().ok_or(CUT)?;
     let (min_seq, max_seq) = (seqno(f)?, seqno(f)?);
     let epochs = decode_epochs(f)?;
-    while let Some((tag, _)) = next_field(f)? {
-        skip_unknown(tag)?;
-    }
+    let extra = decode_extra(f)?;
     if !largest.reaches(&smallest) || deletes > entries || min_seq > max_seq {
         return Err(DecodeError("a table's description contradicts itself"));
     }
@@ -305,6 +415,7 @@ fn decode_table(f: &mut Decoder<'_>) -> Result<TableMeta, DecodeError> {
         min_seq,
         max_seq,
         epochs,
+        extra,
     })
 }
 
@@ -348,6 +459,7 @@ pub(crate) mod tests {
                 hi: 2,
             }])
             .unwrap(),
+            extra: TableExtra::default(),
         }
     }
 
@@ -381,6 +493,11 @@ pub(crate) mod tests {
                 min_seq: seq / 2,
                 max_seq: seq,
                 epochs: EpochMap::from_segments(segments).unwrap(),
+                extra: TableExtra {
+                    written: (n.min(m), n.max(m)),
+                    global_seq: (n % 3 == 0).then_some(seq),
+                    pinned: (1..m % 4).map(|i| (i * 7, n)).collect(),
+                },
             }
         })
     }
@@ -393,6 +510,8 @@ pub(crate) mod tests {
             prop::collection::vec((any::<u32>(), "\\PC{0,8}"), 0..3),
             prop::collection::vec((any::<u32>(), 0..NUMBER_LIMIT), 0..3),
             prop::collection::vec(any::<u32>(), 0..3),
+            prop::collection::vec((any::<u32>(), 0..=MAX_SEQNO, 0..=MAX_SEQNO), 0..3),
+            prop::collection::vec((1..1u64 << 50, 1..MAX_SEQNO / 4), 0..4),
         );
         let added = prop::collection::vec((any::<u32>(), 0..=MAX_LEVEL, 0..NUMBER_LIMIT, a_table()), 0..4);
         let removed = prop::collection::vec((any::<u32>(), 0..NUMBER_LIMIT), 0..4);
@@ -402,10 +521,20 @@ pub(crate) mod tests {
             next_epoch: counters.2,
             next_run: counters.3,
             next_keyspace: counters.4,
+            next_epochs: keyspaces.2.iter().map(|&(id, n)| (id, n)).collect(),
             create_keyspaces: keyspaces.0,
             set_options: keyspaces.1,
             log_floor: keyspaces.2,
             drop_keyspaces: keyspaces.3,
+            ages: keyspaces.4.iter().map(|&(id, since, expired)| (id, Ages { since, expired })).collect(),
+            times: keyspaces
+                .5
+                .iter()
+                .scan(Sample { time: 0, seq: 0 }, |at, &(time, seq)| {
+                    *at = Sample { time: at.time + time, seq: at.seq + seq };
+                    Some(*at)
+                })
+                .collect(),
             added,
             removed,
         })
@@ -460,6 +589,12 @@ pub(crate) mod tests {
         assert!(refused(with(|m| m.max_seq = MAX_SEQNO + 1)));
         assert!(refused(with(|m| m.id = NUMBER_LIMIT)));
         assert!(refused(VersionEdit { last_seq: Some(u64::MAX), ..Default::default() }));
+        let ages =
+            |since, expired| VersionEdit { ages: vec![(0, Ages { since, expired })], ..Default::default() };
+        assert!(!refused(ages(MAX_SEQNO, 0)));
+        assert!(refused(ages(MAX_SEQNO + 1, 0)) && refused(ages(0, MAX_SEQNO + 1)));
+        let times = VersionEdit { times: vec![Sample { time: 7, seq: 7 }], ..Default::default() };
+        assert!(VersionEdit::decode(&encoded(&times).repeat(2)).is_err(), "samples in two fields");
         let mut twice = encoded(&VersionEdit { next_file: Some(1), ..Default::default() });
         twice.extend_from_within(..);
         assert!(VersionEdit::decode(&twice).is_err());

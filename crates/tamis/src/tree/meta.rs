@@ -43,6 +43,21 @@ pub(crate) struct TableMeta {
     pub(crate) max_seq: SeqNo,
     /// Which flushes the table's versions may come from, as a step function over its key range.
     pub(crate) epochs: EpochMap,
+    /// What is recorded besides.
+    pub(crate) extra: TableExtra,
+}
+
+/// Parts of a table's record that not every table has; the default is what their absence means.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct TableExtra {
+    /// When the oldest and the newest of its data was flushed or ingested, in seconds since 1970; 0: not known.
+    pub(crate) written: (u64, u64),
+    /// The sequence number that entries stored with number 0 have (a table that was ingested). `min_seq` and
+    /// `max_seq` count it already.
+    pub(crate) global_seq: Option<SeqNo>,
+    /// Bytes of keys and values that were kept for snapshots alone when the table was written: the number of the
+    /// snapshot that still needed them, ascending, and how many bytes.
+    pub(crate) pinned: Vec<(SeqNo, u64)>,
 }
 
 impl TableMeta {

@@ -7,5 +7,6 @@ pub(crate) mod manifest;
 pub(crate) mod meta;
 pub(crate) mod open_table;
 pub(crate) mod state;
+pub(crate) mod times;
 pub(crate) mod tombstones;
 pub(crate) mod version;

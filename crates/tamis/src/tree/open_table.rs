@@ -13,7 +13,7 @@ use crate::io::FileSystem;
 use crate::table::{ReaderConfig, Table};
 use crate::tree::files::table_path;
 use crate::tree::meta::TableMeta;
-use crate::tree::tombstones::Tombstones;
+use crate::tree::tombstones::{EXTERNAL_TOMBSTONE_SEQ, Tombstones};
 
 /// The filter of one table as the read path finds it.
 #[expect(
@@ -77,7 +77,7 @@ impl OpenTable {
         garbage: &Arc<Garbage>,
     ) -> Result<Arc<OpenTable>, StorageError> {
         let path = table_path(dir, meta.id);
-        let table = Table::open(fs, &path, meta.id, config.clone())?;
+        let mut table = Table::open(fs, &path, meta.id, config.clone())?;
         if table.properties().entries != meta.entries || table.file_bytes() != meta.file_bytes {
             let what = format!(
                 "the manifest records {} entries in {} bytes, the table has {} in {}",
@@ -87,6 +87,17 @@ impl OpenTable {
                 table.file_bytes()
             );
             return Err(StorageError::corrupt(&path, None, what));
+        }
+        let global_seq = meta.extra.global_seq;
+        let properties = table.properties();
+        if global_seq.is_some() != (properties.external > 0)
+            || global_seq.is_some() && (properties.min_seq, properties.max_seq) != (0, 0)
+        {
+            let what = "the manifest and the table disagree on whether it was ingested";
+            return Err(StorageError::corrupt(&path, None, what));
+        }
+        if let Some(seq) = global_seq {
+            Arc::get_mut(&mut table).expect("nobody else has it yet").set_global_seq(seq);
         }
         let filter = match table.has_filter() {
             false => TableFilter::None,
@@ -99,13 +110,19 @@ impl OpenTable {
                 }
             },
         };
-        let tombstones =
-            match table.tombstone_bytes()? {
-                None => None,
-                Some(bytes) => Some(Arc::new(Tombstones::decode(&bytes).ok_or_else(|| {
+        let tombstones = match table.tombstone_bytes()? {
+            None => None,
+            Some(bytes) => {
+                let stored = Tombstones::decode(&bytes);
+                let tombstones = match global_seq {
+                    Some(seq) => stored.and_then(|stored| stored.renumbered(EXTERNAL_TOMBSTONE_SEQ, seq)),
+                    None => stored,
+                };
+                Some(Arc::new(tombstones.ok_or_else(|| {
                     StorageError::corrupt(&path, None, "its range tombstones do not decode")
-                })?)),
-            };
+                })?))
+            }
+        };
         let cache = config.cache.clone();
         let (garbage, obsolete) = (garbage.clone(), AtomicBool::new(false));
         let kind = FilterKind::from_name(&table.properties().filter_kind);
@@ -123,6 +140,20 @@ impl OpenTable {
             obsolete,
             unusable,
         }))
+    }
+
+    /// The same table as what an ingestion makes of it: everything in it gets the number that `meta` says. Nobody else
+    /// may have the table yet. Panics if somebody has, or if the table is none that is ingested.
+    pub(crate) fn ingested(mut self: Arc<Self>, meta: TableMeta) -> Arc<OpenTable> {
+        let table = Arc::get_mut(&mut self).expect("an ingested table is nobody else's yet");
+        let (from, to) = table.meta.extra.global_seq.zip(meta.extra.global_seq).expect("a global number");
+        Arc::get_mut(&mut table.table).expect("as its table").set_global_seq(to);
+        if let Some(tombstones) = &mut table.tombstones {
+            let renumbered = Tombstones::clone(tombstones).renumbered(from, to);
+            *tombstones = Arc::new(renumbered.expect("they were given one number when it was opened"));
+        }
+        table.meta = Arc::new(meta);
+        self
     }
 
     /// Lets the file be removed once nobody holds the table. Called when a durable version no longer names it.
@@ -251,6 +282,7 @@ mod tests {
             min_seq: 5,
             max_seq: 5,
             epochs: EpochMap::flush(KEY.into(), 1),
+            extra: Default::default(),
         };
         let cache = Some(Arc::new(BlockCache::new(1 << 20, 4096)));
         let config = ReaderConfig { cache, pin_metadata, ..ReaderConfig::default() };

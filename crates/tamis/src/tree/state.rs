@@ -10,9 +10,10 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::key::SeqNo;
-use crate::tree::edit::{MAX_LEVEL, NUMBER_LIMIT, VersionEdit};
+use crate::tree::edit::{Ages, MAX_LEVEL, NUMBER_LIMIT, VersionEdit};
 use crate::tree::epochs::Epoch;
 use crate::tree::meta::{DEFAULT_KEYSPACE, KeyspaceId, LogId, RunId, TableId, TableMeta};
+use crate::tree::times::SeqTimes;
 
 /// One keyspace as the manifest records it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -23,8 +24,12 @@ pub(crate) struct KeyspaceState {
     pub(crate) options: String,
     /// Logs with smaller ids hold nothing of the keyspace that is not in its tables.
     pub(crate) log_floor: LogId,
+    /// The first epoch that no flush of the keyspace was given.
+    pub(crate) next_epoch: Epoch,
     /// The tables by level and run, within a run ordered by key.
     pub(crate) runs: BTreeMap<(u32, RunId), Vec<TableMeta>>,
+    /// What is known of its entries' ages, if it has had a time to live.
+    pub(crate) ages: Option<Ages>,
 }
 
 impl KeyspaceState {
@@ -41,14 +46,14 @@ pub(crate) struct ManifestState {
     pub(crate) next_file: u64,
     /// A sequence number that none in a table exceeds.
     pub(crate) last_seq: SeqNo,
-    /// The first epoch that no flush was given.
-    pub(crate) next_epoch: Epoch,
     /// The first number that no run has had.
     pub(crate) next_run: RunId,
     /// The first number that no keyspace has had.
     pub(crate) next_keyspace: KeyspaceId,
     /// The keyspaces by number.
     pub(crate) keyspaces: BTreeMap<KeyspaceId, KeyspaceState>,
+    /// By when writes were made.
+    pub(crate) times: SeqTimes,
     /// Where each table is.
     places: HashMap<TableId, (KeyspaceId, u32, RunId)>,
 }
@@ -59,11 +64,11 @@ impl ManifestState {
         let keyspace = KeyspaceState {
             name: default_name.into(),
             options: default_options.into(),
+            next_epoch: 1,
             ..Default::default()
         };
         ManifestState {
             next_file: 1,
-            next_epoch: 1,
             next_run: 1,
             next_keyspace: DEFAULT_KEYSPACE + 1,
             keyspaces: BTreeMap::from([(DEFAULT_KEYSPACE, keyspace)]),
@@ -88,6 +93,14 @@ impl ManifestState {
         self.keyspaces.values().map(|keyspace| keyspace.log_floor).min().unwrap_or(0)
     }
 
+    /// Takes the keyspace's next epoch, not to be given again; `None` if there is no such keyspace. An edit that
+    /// records what was done with it must follow.
+    pub(crate) fn take_epoch(&mut self, keyspace: KeyspaceId) -> Option<Epoch> {
+        let next = &mut self.keyspaces.get_mut(&keyspace)?.next_epoch;
+        *next += 1;
+        Some(*next - 1)
+    }
+
     /// Applies an edit, in the order of parts that [`VersionEdit`] describes.
     ///
     /// An edit that does not fit (an unknown keyspace or table, an id in use, tables of a run that overlap)
@@ -105,18 +118,29 @@ impl ManifestState {
             let keyspace = self.keyspace(*id)?;
             keyspace.log_floor = keyspace.log_floor.max(*floor);
         }
+        for (id, epoch) in &edit.next_epochs {
+            raise(&mut self.keyspace(*id)?.next_epoch, Some(*epoch));
+        }
+        for keyspace in self.keyspaces.values_mut() {
+            raise(&mut keyspace.next_epoch, edit.next_epoch);
+        }
         for (keyspace, table) in &edit.removed {
             self.remove_table(*keyspace, *table)?;
         }
         for (keyspace, level, run, table) in &edit.added {
             self.add_table(*keyspace, *level, *run, table)?;
         }
+        for (id, ages) in &edit.ages {
+            let known = self.keyspace(*id)?.ages.get_or_insert_default();
+            raise(&mut known.since, Some(ages.since));
+            raise(&mut known.expired, Some(ages.expired));
+        }
         for id in &edit.drop_keyspaces {
             self.drop_keyspace(*id)?;
         }
+        edit.times.iter().for_each(|&sample| self.times.note(sample, 1, u64::MAX));
         raise(&mut self.next_file, edit.next_file);
         raise(&mut self.last_seq, edit.last_seq);
-        raise(&mut self.next_epoch, edit.next_epoch);
         raise(&mut self.next_run, edit.next_run);
         raise(&mut self.next_keyspace, edit.next_keyspace);
         Ok(())
@@ -127,14 +151,16 @@ impl ManifestState {
         let mut edit = VersionEdit {
             next_file: Some(self.next_file),
             last_seq: Some(self.last_seq),
-            next_epoch: Some(self.next_epoch),
             next_run: Some(self.next_run),
             next_keyspace: Some(self.next_keyspace),
+            times: self.times.samples().to_vec(),
             ..Default::default()
         };
         for (&id, keyspace) in &self.keyspaces {
             edit.create_keyspaces.push((id, keyspace.name.clone(), keyspace.options.clone()));
             edit.log_floor.push((id, keyspace.log_floor));
+            edit.next_epochs.push((id, keyspace.next_epoch));
+            edit.ages.extend(keyspace.ages.map(|ages| (id, ages)));
             for (&(level, run), tables) in &keyspace.runs {
                 edit.added.extend(tables.iter().map(|table| (id, level, run, table.clone())));
             }
@@ -151,7 +177,8 @@ impl ManifestState {
             return Err(format!("a second keyspace is called `{name}`"));
         }
         let next = id.checked_add(1).ok_or_else(|| format!("no keyspace may have the number {id}"))?;
-        let keyspace = KeyspaceState { name: name.into(), options: options.into(), ..Default::default() };
+        let keyspace =
+            KeyspaceState { name: name.into(), options: options.into(), next_epoch: 1, ..Default::default() };
         if self.keyspaces.insert(id, keyspace).is_some() {
             return Err(format!("a second keyspace has the number {id}"));
         }
@@ -200,7 +227,10 @@ impl ManifestState {
         if !table.largest.reaches(&table.smallest) {
             return Err(format!("table {id} ends before it starts"));
         }
-        let tables = self.keyspace(keyspace)?.runs.entry((level, run)).or_default();
+        let keyspace_state = self.keyspace(keyspace)?;
+        let highest = table.epochs.segments().iter().map(|segment| segment.hi).max();
+        raise(&mut keyspace_state.next_epoch, highest);
+        let tables = keyspace_state.runs.entry((level, run)).or_default();
         let at = tables.partition_point(|other| other.smallest < table.smallest);
         let neighbours = &tables[at.saturating_sub(1)..tables.len().min(at + 1)];
         if let Some(other) = neighbours.iter().find(|other| other.overlaps(table)) {
@@ -213,7 +243,6 @@ impl ManifestState {
         raise(&mut self.next_file, Some(id + 1));
         raise(&mut self.next_run, Some(run + 1));
         raise(&mut self.last_seq, Some(table.max_seq));
-        raise(&mut self.next_epoch, table.epochs.segments().iter().map(|segment| segment.hi).max());
         Ok(())
     }
 }
@@ -228,6 +257,7 @@ mod tests {
     use super::*;
     use crate::key::KeyEnd;
     use crate::tree::edit::tests::table;
+    use crate::tree::times::Sample;
 
     fn state() -> ManifestState {
         let mut state = ManifestState::new("default", "a = 1");
@@ -259,7 +289,8 @@ mod tests {
         let state = state();
         assert_eq!(ids(&state, 0, 6, 2), [11, 10]);
         assert_eq!((state.next_file, state.next_run, state.next_keyspace, state.last_seq), (14, 5, 2, 30));
-        assert_eq!((state.table_count(), state.log_floor(), state.next_epoch), (4, 5, 2));
+        assert_eq!((state.table_count(), state.log_floor()), (4, 5));
+        assert_eq!([0, 1].map(|id| state.keyspaces[&id].next_epoch), [2, 2]);
     }
 
     #[test]
@@ -273,7 +304,11 @@ mod tests {
             ..Default::default()
         };
         state.apply(&edit).unwrap();
-        assert_eq!((state.next_file, state.last_seq, state.next_epoch), (14, 30, 40));
+        assert_eq!((state.next_file, state.last_seq), (14, 30));
+        assert_eq!([0, 1].map(|id| state.keyspaces[&id].next_epoch), [40, 40]);
+        let edit = VersionEdit { next_epochs: vec![(0, 41), (1, 3)], ..Default::default() };
+        state.apply(&edit).unwrap();
+        assert_eq!([0, 1].map(|id| state.keyspaces[&id].next_epoch), [41, 40]);
         assert_eq!(state.keyspaces[&0].log_floor, 8);
     }
 
@@ -334,8 +369,29 @@ mod tests {
     }
 
     #[test]
+    fn ages_and_times_never_go_back() {
+        let mut state = state();
+        let sample = |time, seq| Sample { time, seq };
+        let ages = |since, expired| vec![(1, Ages { since, expired })];
+        let apply = |state: &mut ManifestState, ages, times| {
+            state.apply(&VersionEdit { ages, times, ..Default::default() }).unwrap();
+        };
+        apply(&mut state, ages(5, 9), vec![sample(100, 9), sample(110, 12)]);
+        apply(&mut state, ages(3, 7), vec![sample(90, 20)]);
+        assert_eq!(state.keyspaces[&1].ages, Some(Ages { since: 5, expired: 9 }));
+        assert_eq!(state.keyspaces[&0].ages, None);
+        assert_eq!(state.times.samples(), [sample(100, 9), sample(110, 20)]);
+        assert!(
+            refusal(VersionEdit { ages: vec![(7, Ages::default())], ..Default::default() }).contains("7")
+        );
+    }
+
+    #[test]
     fn a_snapshot_rebuilds_the_state() {
-        let state = state();
+        let mut state = state();
+        let times = (1..500).map(|i| Sample { time: i * i, seq: i }).collect();
+        let ages = vec![(0, Ages { since: 5, expired: 9 })];
+        state.apply(&VersionEdit { ages, times, ..Default::default() }).unwrap();
         let mut bytes = Vec::new();
         state.snapshot().encode(&mut bytes);
         let mut rebuilt = ManifestState::default();

@@ -16,7 +16,10 @@
 use std::collections::BTreeMap;
 
 use crate::codec::{Decoder, Encode};
-use crate::key::{KeyBytes, MAX_SEQNO, SeqNo};
+use crate::key::{KeyBytes, KeyEnd, MAX_SEQNO, SeqNo};
+
+/// The number that range tombstones have in a table built outside a database, until it is ingested.
+pub(crate) const EXTERNAL_TOMBSTONE_SEQ: SeqNo = 1;
 
 /// One delete of a key range, as it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -139,6 +142,24 @@ impl Tombstones {
     pub(crate) fn fragment_at(&self, key: &[u8]) -> Option<&Fragment> {
         let next = self.fragments.partition_point(|f| &f.start[..] <= key);
         self.fragments[..next].last().filter(|f| f.ends_behind(key))
+    }
+
+    /// The same ranges with the number `to`, for a set whose tombstones all have the number `from`; `None` for any
+    /// other.
+    pub(crate) fn renumbered(mut self, from: SeqNo, to: SeqNo) -> Option<Tombstones> {
+        for fragment in &mut self.fragments {
+            match &mut *fragment.seqs {
+                [seq] if *seq == from => *seq = to,
+                _ => return None,
+            }
+        }
+        Some(self)
+    }
+
+    /// Whether any tombstone covers a key from `smallest` up to `largest`.
+    pub(crate) fn touch(&self, smallest: &[u8], largest: &KeyEnd) -> bool {
+        let first = self.fragments.partition_point(|f| !f.ends_behind(smallest));
+        self.fragments.get(first).is_some_and(|f| largest.reaches(&f.start))
     }
 
     /// What of the tombstones lies in `[lower, upper)`; without an upper bound if that is `None`.

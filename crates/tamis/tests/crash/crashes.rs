@@ -78,8 +78,36 @@ fn a_crash_at_any_operation_leaves_a_prefix_that_holds_what_was_promised() {
     assert!(stop > 300, "the history had only {stop} operations");
 }
 
-/// Runs a history and looks at a crash after each step: background work is anywhere at that moment.
+/// The same under every other shape of the tree, at some of the operations; recovery is under yet another shape.
+#[test]
+fn a_crash_under_any_shape_leaves_a_prefix_that_holds_what_was_promised() {
+    let steps = tour();
+    for shape in 1..lab::SHAPES.len() {
+        let mut stops = 0;
+        for stop in (shape as u64..).step_by(23 / scale().min(23)) {
+            lab::set_shape(shape);
+            let context = format!("shape {:?} stopped at operation {stop}", lab::SHAPES[shape]);
+            let Some((fs, ledger)) =
+                stopped_at(&steps, stop, stop).unwrap_or_else(|e| panic!("{context}: {e}"))
+            else {
+                break;
+            };
+            let mode = MODES[(stop % 3) as usize];
+            lab::set_shape(shape + stop as usize % 2 * (1 + shape));
+            let result = survive(&fs.after_crash(mode), ledger, mode, &steps[1..3], 0);
+            result.unwrap_or_else(|e| panic!("{context}, {mode:?}: {e}"));
+            lab::assert_no_background_panics(&context);
+            stops += 1;
+        }
+        assert!(stops > 8, "the history had only {stops} stops under {:?}", lab::SHAPES[shape]);
+    }
+    lab::set_shape(0);
+}
+
+/// Runs a history and looks at a crash after each step: background work is anywhere at that moment. Every opening has
+/// another shape.
 fn crash_after_each_step(history: &[Step], more: &[Step], seed: u64) -> Result<(), String> {
+    lab::set_shape(seed as usize % 64);
     let fs = FaultyFs::new(seed);
     let mut session = Session::open(&fs).map_err(|e| e.to_string())?;
     for (i, step) in history.iter().enumerate() {
@@ -87,6 +115,7 @@ fn crash_after_each_step(history: &[Step], more: &[Step], seed: u64) -> Result<(
         let mode = MODES[(i + seed as usize) % 3];
         let depth = if i % 16 == 0 { 2 } else { usize::from(i % 4 == 0) };
         let after = fs.after_crash(mode);
+        lab::set_shape(seed as usize % 64 + i);
         survive(&after, session.ledger.clone(), mode, more, depth)
             .map_err(|e| format!("{mode:?} after step {i} ({step:?}): {e}"))?;
     }

@@ -75,6 +75,15 @@ fn one_failing_operation_makes_no_wrong_answer_and_no_lost_write() {
 }
 
 #[test]
+fn one_failing_operation_under_any_shape_makes_no_wrong_answer_and_no_lost_write() {
+    for shape in 1..lab::SHAPES.len() {
+        lab::set_shape(shape);
+        sweep(shape as u64, stride(31), FaultPlan { partial_append: true, ..FaultPlan::none() });
+    }
+    lab::set_shape(0);
+}
+
+#[test]
 fn a_device_that_stays_broken_makes_no_wrong_answer_and_no_lost_write() {
     sweep(0, stride(6), FaultPlan { sticky: true, ..FaultPlan::none() });
 }

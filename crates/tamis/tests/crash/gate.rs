@@ -16,8 +16,8 @@ pub(crate) struct Gate {
     fs: FaultyFs,
     path: PathBuf,
     action: Arc<Mutex<Option<Action>>>,
-    /// Whether new tables have to wait.
-    held: Arc<(Mutex<bool>, Condvar)>,
+    /// Whether new tables have to wait, and how many do.
+    held: Arc<(Mutex<(bool, usize)>, Condvar)>,
 }
 
 impl Gate {
@@ -27,8 +27,14 @@ impl Gate {
 
     /// Whoever makes a table waits until this is called with `false`.
     pub(crate) fn hold_tables(&self, hold: bool) {
-        *self.held.0.lock().unwrap() = hold;
+        self.held.0.lock().unwrap().0 = hold;
         self.held.1.notify_all();
+    }
+
+    /// Returns when somebody waits to make a table.
+    pub(crate) fn wait_for_a_table(&self) {
+        let held = self.held.0.lock().unwrap();
+        drop(self.held.1.wait_while(held, |held| held.1 == 0).unwrap());
     }
 
     pub(crate) fn before_it_answers(&self, action: impl FnOnce() + Send + 'static) {
@@ -53,8 +59,11 @@ impl FileSystem for Gate {
 
     fn create(&self, path: &Path, usage: Usage) -> io::Result<Box<dyn WriteFile>> {
         if usage == Usage::Table {
-            let held = self.held.0.lock().unwrap();
-            drop(self.held.1.wait_while(held, |held| *held).unwrap());
+            let mut held = self.held.0.lock().unwrap();
+            held.1 += 1;
+            self.held.1.notify_all();
+            held = self.held.1.wait_while(held, |held| held.0).unwrap();
+            held.1 -= 1;
         }
         self.fs.create(path, usage)
     }
@@ -89,6 +98,10 @@ impl FileSystem for Gate {
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
         self.fs.list(dir)
+    }
+
+    fn sync_file(&self, path: &Path) -> io::Result<()> {
+        self.fs.sync_file(path)
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {

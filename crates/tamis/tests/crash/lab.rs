@@ -1,6 +1,7 @@
 //! The bench: options that make everything happen often, seeds, and an ear for panics in background threads.
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Once};
@@ -8,7 +9,7 @@ use std::sync::{Arc, Mutex, Once};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use tamis::io::{CrashMode, FaultyFs};
-use tamis::{Db, KeyspaceOptions, OpenError, Options};
+use tamis::{CompactionChoice, Db, KeyspaceOptions, MergeGranularity, OpenError, Options};
 
 pub(crate) const DIR: &str = "/db";
 
@@ -19,14 +20,47 @@ pub(crate) fn scale() -> usize {
     std::env::var("TAMIS_TEST_SCALE").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
 }
 
+/// The shapes that the suite goes through.
+pub(crate) const SHAPES: [(CompactionChoice, MergeGranularity, bool); 12] = {
+    use CompactionChoice::*;
+    use MergeGranularity::*;
+    [
+        (Leveling, Auto, false),
+        (Tiering, Auto, false),
+        (LazyLeveling, Partitioned, false),
+        (Fragmented, Auto, false),
+        (Leveling, Full, false),
+        (Leveling, Partitioned, false),
+        (Hybrid(2), Partial, false),
+        (LazyLeveling, Full, true),
+        (Fifo, Auto, false),
+        (TimeWindow, Auto, false),
+        (Tiering, Auto, true),
+        (Hybrid(2), Partitioned, true),
+    ]
+};
+
+std::thread_local! {
+    static SHAPE: Cell<usize> = const { Cell::new(0) };
+}
+
+/// What this thread opens and creates from now on has this one of [`SHAPES`] (counted round and round).
+pub(crate) fn set_shape(shape: usize) {
+    SHAPE.set(shape % SHAPES.len());
+}
+
 /// Tiny memtables, tables and levels: a few dozen writes flush, roll logs and compact.
 pub(crate) fn tiny_keyspace() -> KeyspaceOptions {
+    let (compaction, merge, deterministic) = SHAPES[SHAPE.get()];
     KeyspaceOptions {
+        compaction,
+        merge,
+        deterministic,
         memtable_bytes: 4 << 10,
         table_bytes: 4 << 10,
         block_bytes: 256,
         level0_runs: 2,
-        size_ratio: 2,
+        size_ratio: 2.into(),
         levels: 4,
         ..KeyspaceOptions::default()
     }

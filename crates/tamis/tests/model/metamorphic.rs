@@ -29,6 +29,10 @@ fn answers(options: &Options, path: &std::path::Path, universe: Universe, histor
                             written += 1;
                             batch.put(&keys[*key], value_of(written, *len));
                         }
+                        Change::Merge(key, len) => {
+                            written += 1;
+                            batch.merge(&keys[*key], value_of(written, *len));
+                        }
                         Change::Delete(key) => _ = batch.delete(&keys[*key]),
                         Change::DeleteRange(span) => _ = batch.delete_range(span.of(&keys)),
                     }
@@ -92,6 +96,9 @@ fn several(count: usize) -> impl Strategy<Value = Vec<Options>> {
         // Logs are preallocated to the size of a memtable.
         roomy.keyspace.memtable_bytes = 256 << 10;
         all.push(roomy);
+        for options in &mut all {
+            options.keyspace.merge_operator = Some("append".into());
+        }
         all
     })
 }

@@ -116,6 +116,7 @@ impl Span {
 #[derive(Clone, Debug)]
 pub(crate) enum Change {
     Put(usize, usize),
+    Merge(usize, usize),
     Delete(usize),
     DeleteRange(Span),
 }
@@ -154,6 +155,8 @@ pub(crate) enum Op {
     Flush(Option<usize>),
     Compact(usize),
     Settle,
+    /// Gives a keyspace the shape options of the settings of this number while it is in use.
+    Reshape(usize, usize),
     /// Closes (or only drops) all handles and opens with the settings of this number.
     Reopen {
         close: bool,
@@ -199,6 +202,9 @@ fn value_len() -> impl Strategy<Value = usize> {
 pub(crate) fn change() -> impl Strategy<Value = Change> {
     prop_oneof![
         10 => (key(), value_len()).prop_map(|(key, len)| Change::Put(key, len)),
+        // Chains are long where keys are few, and what is appended adds up.
+        8 => (key(), 0..30usize).prop_map(|(key, len)| Change::Merge(key % 10, len)),
+        3 => (key(), 0..60usize).prop_map(|(key, len)| Change::Merge(key, len)),
         3 => key().prop_map(Change::Delete),
         2 => span().prop_map(Change::DeleteRange),
     ]
@@ -237,6 +243,7 @@ pub(crate) fn op() -> impl Strategy<Value = Op> {
         6 => proptest::option::of(keyspace()).prop_map(Op::Flush),
         3 => keyspace().prop_map(Op::Compact),
         2 => Just(Op::Settle),
+        2 => (keyspace(), 0..4usize).prop_map(|(ks, settings)| Op::Reshape(ks, settings)),
     ];
     let whole = prop_oneof![
         3 => (any::<bool>(), 0..4usize).prop_map(|(close, settings)| Op::Reopen { close, settings }),

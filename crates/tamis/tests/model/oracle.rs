@@ -16,6 +16,22 @@ impl Contents {
         Arc::make_mut(&mut self.0).insert(key.into(), value);
     }
 
+    /// What the operator of this name makes of the key's value and the operand.
+    pub(crate) fn merge(&mut self, operator: &str, key: &[u8], operand: &[u8]) {
+        let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
+        let value = match (operator, self.get(key)) {
+            ("add", base) => {
+                let sum = base.map_or(0, number).wrapping_add(number(operand));
+                sum.to_le_bytes().to_vec()
+            }
+            ("append", base) => [base.unwrap_or_default(), operand].concat(),
+            ("max", base) => base.unwrap_or_default().max(operand).to_vec(),
+            ("bars", base) => [base.unwrap_or(b"none"), b"|", operand].concat(),
+            (other, _) => panic!("no operator is called {other}"),
+        };
+        self.put(key, value.into());
+    }
+
     pub(crate) fn delete(&mut self, key: &[u8]) {
         Arc::make_mut(&mut self.0).remove(key);
     }

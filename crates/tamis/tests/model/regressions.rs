@@ -67,7 +67,7 @@ fn a_checkpoint_right_after_opening_or_flushing_can_be_opened() {
 fn a_put_after_a_delete_range_survives_a_compaction_above_older_data_beside_it() {
     let mut options = tiny();
     options.keyspace.levels = 3;
-    options.keyspace.size_ratio = 2;
+    options.keyspace.size_ratio = 2.into();
     options.keyspace.level0_runs = 1;
     let db = Db::open("/db", options.clone()).expect("opening");
     // Enough in the last level that level 0 compacts into the one above it.

@@ -1,13 +1,44 @@
 //! Options that make trees deep and tables many after a few writes.
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
 use proptest::sample::select;
 use tamis::{
-    ChecksumMode, Compression, CompressionPerLevel, FilterAllocation, FilterChoice, FilterPolicy,
-    KeyspaceOptions, Options,
+    ChecksumMode, CompactionChoice, Compression, CompressionPerLevel, FilePicker, FilterAllocation,
+    FilterChoice, FilterPolicy, KeyspaceOptions, MergeError, MergeGranularity, MergeOperator, Operators,
+    Options,
 };
 
-use crate::ops::Universe;
+use crate::ops::{Universe, value_of};
+
+/// An operator of the program's own, without partial merges: base and operands with bars between them.
+#[derive(Debug)]
+struct Bars;
+
+impl MergeOperator for Bars {
+    fn name(&self) -> &str {
+        "bars"
+    }
+
+    fn merge(&self, _: &[u8], base: Option<&[u8]>, operands: &[&[u8]]) -> Result<Vec<u8>, MergeError> {
+        let mut value = base.unwrap_or(b"none").to_vec();
+        operands.iter().for_each(|operand| value.extend([b"|", *operand].concat()));
+        Ok(value)
+    }
+}
+
+/// A value or operand that this operator takes.
+pub(crate) fn value_for(operator: &str, number: u64, len: usize) -> Vec<u8> {
+    match operator {
+        "add" => (number << (len % 50)).to_le_bytes().to_vec(),
+        _ => value_of(number, len),
+    }
+}
+
+fn operator() -> impl Strategy<Value = &'static str> {
+    prop_oneof![3 => Just("append"), 2 => Just("add"), 1 => Just("max"), 2 => Just("bars")]
+}
 
 pub(crate) fn filter() -> impl Strategy<Value = FilterPolicy> {
     let choice = || prop_oneof![1 => Just(FilterChoice::BlockedBloom), 4 => select(all_filters())];
@@ -31,6 +62,29 @@ fn compression() -> impl Strategy<Value = CompressionPerLevel> {
     ]
 }
 
+/// A shape of the tree that the engine takes: policy, granularity, picker, whether it is deterministic.
+fn shape() -> impl Strategy<Value = (CompactionChoice, MergeGranularity, FilePicker, bool)> {
+    use CompactionChoice::*;
+    use MergeGranularity::*;
+    let layered = || select(vec![Leveling, LazyLeveling, Hybrid(1), Hybrid(2), Hybrid(3)]);
+    let picker = select(vec![
+        FilePicker::LeastOverlap,
+        FilePicker::RoundRobin,
+        FilePicker::MostTombstones,
+        FilePicker::Oldest,
+    ]);
+    let choice = prop_oneof![
+        2 => Just((Leveling, Auto, false)),
+        4 => (layered(), select(vec![Auto, Full, Partial, Partitioned])).prop_map(|(c, m)| (c, m, false)),
+        2 => (layered(), select(vec![Full, Partitioned])).prop_map(|(c, m)| (c, m, true)),
+        2 => any::<bool>().prop_map(|deterministic| (Tiering, Auto, deterministic)),
+        2 => Just((Fragmented, Auto, false)),
+        1 => select(vec![Fifo, TimeWindow]).prop_map(|c| (c, Auto, false)),
+    ];
+    (choice, picker)
+        .prop_map(|((compaction, merge, deterministic), picker)| (compaction, merge, picker, deterministic))
+}
+
 /// Keyspace options with this many levels.
 pub(crate) fn keyspace(levels: usize) -> impl Strategy<Value = KeyspaceOptions> {
     let shape =
@@ -46,7 +100,7 @@ pub(crate) fn keyspace(levels: usize) -> impl Strategy<Value = KeyspaceOptions> 
         prop_oneof![3 => Just(FilterAllocation::Uniform), 1 => Just(FilterAllocation::Monkey)],
         prop_oneof![Just(1u64), Just(64), Just(1 << 20)],
     );
-    (shape, sizes, formats).prop_map(move |(shape, sizes, formats)| {
+    (shape, sizes, formats, self::shape()).prop_map(move |(shape, sizes, formats, tree)| {
         let (level0_runs, slowdown, stop, size_ratio, max_memtables, auto_compaction) = shape;
         let (memtable_kib, table_kib, block_log, restart_interval) = sizes;
         let (
@@ -67,7 +121,7 @@ pub(crate) fn keyspace(levels: usize) -> impl Strategy<Value = KeyspaceOptions> 
             level0_runs,
             slowdown_runs: level0_runs + slowdown,
             stop_runs: level0_runs + slowdown + stop,
-            size_ratio,
+            size_ratio: size_ratio.into(),
             max_memtables,
             auto_compaction,
             memtable_filter,
@@ -78,6 +132,11 @@ pub(crate) fn keyspace(levels: usize) -> impl Strategy<Value = KeyspaceOptions> 
             filter_allocation,
             filter_range,
             verify_filters: true,
+            compaction: tree.0,
+            merge: tree.1,
+            picker: tree.2,
+            deterministic: tree.3,
+            ..KeyspaceOptions::default()
         }
     })
 }
@@ -102,6 +161,7 @@ pub(crate) fn options(levels: usize) -> impl Strategy<Value = Options> {
         max_log_bytes: limits.1 << 10,
         background_threads: limits.2,
         recycled_logs: limits.3,
+        sub_jobs: limits.2,
         ..Options::default()
     })
 }
@@ -115,6 +175,14 @@ pub(crate) struct Settings {
     pub(crate) universe: Universe,
 }
 
+impl Settings {
+    /// The merge operator of a keyspace.
+    pub(crate) fn operator(&self, slot: usize) -> &str {
+        let options = if slot == 0 { &self.options[0].keyspace } else { &self.keyspace };
+        options.merge_operator.as_deref().expect("all keyspaces have one")
+    }
+}
+
 pub(crate) fn universe() -> impl Strategy<Value = Universe> {
     prop_oneof![
         3 => Just(Universe::Strings),
@@ -126,7 +194,15 @@ pub(crate) fn universe() -> impl Strategy<Value = Universe> {
 
 pub(crate) fn settings() -> impl Strategy<Value = Settings> {
     (2..6usize).prop_flat_map(|levels| {
-        (proptest::collection::vec(options(levels), 1..4), keyspace(levels), universe())
-            .prop_map(|(options, keyspace, universe)| Settings { options, keyspace, universe })
+        let options = proptest::collection::vec(options(levels), 1..4);
+        let settings = (options, keyspace(levels), universe(), operator(), operator());
+        settings.prop_map(|(mut options, mut keyspace, universe, default, others)| {
+            for options in &mut options {
+                options.keyspace.merge_operator = Some(default.into());
+                options.operators = Operators::new().with_merge(Arc::new(Bars));
+            }
+            keyspace.merge_operator = Some(others.into());
+            Settings { options, keyspace, universe }
+        })
     })
 }

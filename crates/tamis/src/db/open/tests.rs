@@ -3,7 +3,9 @@
 use super::*;
 use crate::Db;
 use crate::io::{MemFs, Usage};
+use crate::tree::edit::Ages;
 use crate::tree::manifest::set_current;
+use crate::tree::times::Sample;
 
 fn options(fs: &MemFs) -> Options {
     let mut options = Options { file_system: Some(Arc::new(fs.clone())), ..Options::default() };
@@ -44,7 +46,7 @@ fn counters_with_no_numbers_left_are_damage() {
     let set: [fn(&mut ManifestState); 5] = [
         |state| state.next_file = NUMBER_LIMIT,
         |state| state.next_run = NUMBER_LIMIT,
-        |state| state.next_epoch = NUMBER_LIMIT,
+        |state| state.keyspaces.get_mut(&DEFAULT_KEYSPACE).unwrap().next_epoch = NUMBER_LIMIT,
         |state| state.next_keyspace = KeyspaceId::MAX,
         |state| state.last_seq = MAX_SEQNO,
     ];
@@ -97,5 +99,27 @@ fn a_stray_file_with_a_huge_number_is_named_or_ignored() {
     }
     for name in ["18446744073709551615.log", "MANIFEST-18446744073709551615", "72057594037927936.tam"] {
         stray(name).expect("no file of a database is called that");
+    }
+}
+
+/// Ages of writes that were never made were believed: what the session wrote was gone before its time, or at once.
+#[test]
+fn ages_of_writes_to_come_are_damage() {
+    let (expired, since) = (Ages { since: 0, expired: 6 }, Ages { since: 6, expired: 0 });
+    let sample = |seq| Sample { time: 1, seq };
+    let edits = [
+        VersionEdit { ages: vec![(0, expired)], last_seq: Some(5), ..Default::default() },
+        VersionEdit { ages: vec![(0, since)], last_seq: Some(5), ..Default::default() },
+        VersionEdit { times: vec![sample(2), sample(6)], last_seq: Some(5), ..Default::default() },
+    ];
+    for mut edit in edits {
+        let mut state = ManifestState::new(DEFAULT_NAME, "");
+        edit.times.iter_mut().zip(1..).for_each(|(sample, time)| sample.time = time);
+        state.apply(&edit).unwrap();
+        let message = refusal(Db::open("db", options(&stored(&state))));
+        assert!(message.contains("writes that were never made"), "{message}");
+        edit.last_seq = Some(6);
+        state.apply(&edit).unwrap();
+        Db::open("db", options(&stored(&state))).unwrap();
     }
 }

@@ -265,6 +265,20 @@ impl FileSystem for FaultyFs {
         Ok(names)
     }
 
+    fn sync_file(&self, path: &Path) -> io::Result<()> {
+        let mut machine = self.machine();
+        machine.alive()?;
+        let file = machine.file(&parts(path)?)?;
+        let result = machine.step(OpClass::Sync);
+        let mut file = lock(&file);
+        if result.is_ok() {
+            file.sync()
+        } else {
+            file.fail_sync()
+        }
+        result
+    }
+
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         let machine = self.operate(OpClass::Sync)?;
         let dir = machine.dir(&parts(dir)?)?;

@@ -34,8 +34,12 @@ fn build() -> Vec<u8> {
     for v in versions() {
         builder.add(&v.key, Digest::of(&v.key), v.seq, v.kind, &v.value).unwrap();
     }
-    let extra =
-        ExtraProperties { range_tombstones: 2, epochs: b"epochs".to_vec(), filter_kind: "none".into() };
+    let extra = ExtraProperties {
+        range_tombstones: 2,
+        epochs: b"epochs".to_vec(),
+        filter_kind: "none".into(),
+        external: 0,
+    };
     builder.finish(Some(b"filter bytes".to_vec()), Some(b"tombstone bytes".to_vec()), extra).unwrap();
     fs.bytes(table_path())
 }

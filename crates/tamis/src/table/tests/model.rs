@@ -23,9 +23,11 @@ fn version() -> impl Strategy<Value = Version> {
         1 => (any::<u8>(), 0usize..600).prop_map(|(b, n)| vec![b; n]),
     ];
     let seq = prop_oneof![3 => 0..200u64, 1 => 0..=MAX_SEQNO];
-    (key(), seq, prop::bool::weighted(0.2), value).prop_map(|(key, seq, deleted, value)| match deleted {
-        true => delete(key, seq),
-        false => put(key, seq, value),
+    let kind = prop_oneof![7 => Just(Kind::Put), 2 => Just(Kind::Delete), 2 => Just(Kind::Merge)];
+    (key(), seq, kind, value).prop_map(|(key, seq, kind, value)| match kind {
+        Kind::Delete => delete(key, seq),
+        Kind::Put => put(key, seq, value),
+        Kind::Merge => operand(key, seq, value),
     })
 }
 

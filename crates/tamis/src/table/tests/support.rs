@@ -146,6 +146,10 @@ pub(super) fn delete(key: impl AsRef<[u8]>, seq: SeqNo) -> Version {
     Version { key: key.as_ref().to_vec(), seq, kind: Kind::Delete, value: Vec::new() }
 }
 
+pub(super) fn operand(key: impl AsRef<[u8]>, seq: SeqNo, value: impl AsRef<[u8]>) -> Version {
+    Version { kind: Kind::Merge, ..put(key, seq, value) }
+}
+
 pub(super) fn table_path() -> &'static Path {
     Path::new("000001.tam")
 }

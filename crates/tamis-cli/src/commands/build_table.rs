@@ -1,0 +1,133 @@
+//! `tamis build-table`: a sorted table outside any database, for `tamis ingest`.
+
+use std::io::Write;
+use std::ops::Bound;
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::json;
+use tamis::{ExternalTableBuilder, ExternalTableError, ExternalTableInfo, Options};
+use tamis_bench::Progress;
+use tamis_bench::report::grouped;
+
+use crate::args::{KEYS_HELP, OptionArgs};
+use crate::failure::{Failure, Outcome};
+use crate::input::InputArgs;
+use crate::output::Out;
+use crate::progress::Reporter;
+use crate::records::RecordError;
+use crate::text::excerpt;
+
+/// The bytes of keys and values that --sort takes.
+const SORT_BYTES: usize = 1 << 30;
+
+/// Records between two reports of progress.
+const STEP: u64 = 10_000;
+
+/// Build a sorted table outside a database, to be taken in by `tamis ingest`
+#[derive(Args)]
+#[command(after_help = KEYS_HELP, after_long_help = format!("{KEYS_HELP}\n\n\
+    Records must come in strictly ascending order of their keys, byte by byte (as LC_ALL=C sort has them), or\n\
+    --sort must be given: it sorts up to 1 GiB of keys and values in memory, and of records with one key the last\n\
+    one counts. A bad record ends the build with exit code 2, and no file is left. A file packed with gzip is\n\
+    unpacked. Filter, compression and blocks are those of the options' last level; set them as the database has\n\
+    them.\n\nExamples:\n  \
+    tamis build-table --out words.tam /usr/share/dict/words --sort\n  \
+    tamis build-table --out places.tam --sort data/geonames-cities.tsv.gz\n  \
+    LC_ALL=C sort -u big.txt | tamis build-table --out big.tam -o keyspace.compression=lz4 -\n  \
+    tamis ingest --db ./places places.tam"))]
+pub(crate) struct BuildTableArgs {
+    /// The table; must not exist
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    #[command(flatten)]
+    input: InputArgs,
+    /// Sort the records first, in memory
+    #[arg(long)]
+    sort: bool,
+    #[command(flatten)]
+    options: OptionArgs,
+    /// Print one JSON object at the end
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: BuildTableArgs, out: &mut Out) -> Result<Outcome, Failure> {
+    let mut options = Options::default();
+    args.options.apply(&mut options)?;
+    let (records, columns) = args.input.open()?;
+    let mut table = ExternalTableBuilder::create(&args.out, &options.keyspace)?;
+    let progress = Reporter::new();
+    progress.begin("build", 0, "records");
+    let mut unsorted: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+    let (mut bytes, mut added, mut replaced) = (0, 0u64, 0u64);
+    for record in records {
+        let (line, entry) = match record {
+            Ok(record) => (record.line, columns.entry(record)),
+            Err(RecordError::Bad { line, reason }) => (line, Err(reason)),
+            Err(RecordError::Io(error)) => return Err(args.input.unreadable(error)),
+        };
+        let (key, value) = entry.map_err(|reason| Failure::usage(format!("line {line}: {reason}")))?;
+        if args.sort {
+            bytes += key.len() + value.len();
+            if bytes > SORT_BYTES {
+                let most = SORT_BYTES >> 30;
+                return Err(Failure::usage(format!(
+                    "--sort takes up to {most} GiB of keys and values; sort the input before, or build several tables"
+                )));
+            }
+            unsorted.push((key, value));
+        } else {
+            table.put(&key, &value).map_err(|error| at_line(line, error))?;
+        }
+        added += 1;
+        if added.is_multiple_of(STEP) {
+            progress.advance(STEP);
+        }
+    }
+    // Stable: of equal keys the last one read comes last.
+    unsorted.sort_by(|a, b| a.0.cmp(&b.0));
+    let mut rest = unsorted.iter().peekable();
+    while let Some((key, value)) = rest.next() {
+        match rest.peek().is_some_and(|next| next.0 == *key) {
+            true => replaced += 1,
+            false => table.put(key, value)?,
+        }
+    }
+    let info = table.finish()?;
+    progress.end();
+    print(&info, replaced, args.json, out)?;
+    Ok(Outcome::Done)
+}
+
+fn at_line(line: u64, error: ExternalTableError) -> Failure {
+    match error {
+        ExternalTableError::OutOfOrder { .. } => {
+            Failure::usage(format!("line {line}: {error}; sort the input (LC_ALL=C sort), or give --sort"))
+        }
+        ExternalTableError::Write(error) => Failure::usage(format!("line {line}: {error}")),
+        other => other.into(),
+    }
+}
+
+fn print(info: &ExternalTableInfo, replaced: u64, as_json: bool, out: &mut Out) -> Result<(), Failure> {
+    let largest = match &info.largest {
+        Bound::Included(key) | Bound::Excluded(key) => excerpt(key, 64),
+        Bound::Unbounded => "the end".to_owned(),
+    };
+    let (smallest, path) = (excerpt(&info.smallest, 64), info.path.display());
+    if as_json {
+        let object = json!({
+            "path": path.to_string(), "entries": info.entries, "replaced": replaced, "bytes": info.bytes,
+            "raw_bytes": info.raw_bytes, "smallest": smallest, "largest": largest,
+        });
+        writeln!(out, "{object}")?;
+        return Ok(());
+    }
+    let (entries, bytes) = (grouped(info.entries), grouped(info.bytes));
+    writeln!(out, "{path}: {entries} entries from {smallest} to {largest}, {bytes} bytes")?;
+    if replaced > 0 {
+        writeln!(out, "{} records were replaced by later ones of the same key", grouped(replaced))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,43 @@
+//! `tamis compact`: merge everything, or bring the tree into shape.
+
+use std::io::Write;
+
+use clap::Args;
+
+use crate::args::DbArgs;
+use crate::commands::stats;
+use crate::failure::{Failure, Outcome};
+use crate::output::Out;
+
+/// Merge a keyspace into one run, or do what its compaction policy finds due
+#[derive(Args)]
+#[command(
+    after_help = "Options given here are stored, so this also changes the shape of a tree.\n\nExamples:\n  \
+                  tamis compact --db ./tamis-demo\n  \
+                  tamis compact --db ./tamis-demo --due -o keyspace.compaction=lazy-leveling"
+)]
+pub(crate) struct CompactArgs {
+    #[command(flatten)]
+    db: DbArgs,
+    /// The keyspace
+    #[arg(long, value_name = "NAME", default_value = "default")]
+    keyspace: String,
+    /// Only what is due
+    #[arg(long)]
+    due: bool,
+}
+
+pub(crate) fn run(args: CompactArgs, out: &mut Out) -> Result<Outcome, Failure> {
+    let db = args.db.open_existing()?;
+    let keyspace = db.keyspace(&args.keyspace)?;
+    if args.due {
+        db.flush()?;
+        db.settle()?;
+    } else {
+        keyspace.compact()?;
+    }
+    out.write_all(stats::shape(&keyspace).as_bytes())?;
+    drop(keyspace);
+    db.close()?;
+    Ok(Outcome::Done)
+}

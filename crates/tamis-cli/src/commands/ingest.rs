@@ -1,0 +1,79 @@
+//! `tamis ingest`: tables that were built outside become part of a database.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::json;
+use tamis::IngestOptions;
+use tamis_bench::report::grouped;
+
+use crate::args::DbArgs;
+use crate::failure::{Failure, Outcome};
+use crate::output::{Out, note};
+
+/// Take tables built by `tamis build-table` into a database, all at once or none
+#[derive(Args)]
+#[command(after_help = "\
+All files become part of the database at one moment. What they hold replaces what the database held. Files must not\n\
+overlap each other. Makes the database if there is none. A file that is damaged, incomplete, or not built for it is\n\
+wrong input (exit code 2), and nothing changes.\n\n\
+Examples:\n  tamis ingest --db ./places places.tam\n  \
+tamis ingest --db ./big --move part-*.tam\n  tamis ingest --db ./users --keyspace names names.tam")]
+pub(crate) struct IngestArgs {
+    #[command(flatten)]
+    db: DbArgs,
+    /// The keyspace; it must exist
+    #[arg(long, value_name = "NAME", default_value = "default")]
+    keyspace: String,
+    /// The tables
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Move the files into the database instead of copying them
+    #[arg(long = "move")]
+    move_files: bool,
+    /// Take the files without reading all of them first
+    #[arg(long)]
+    no_verify: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: IngestArgs, out: &mut Out) -> Result<Outcome, Failure> {
+    let db = args.db.open_or_create()?;
+    let keyspace = db.keyspace(&args.keyspace).map_err(|error| match error {
+        tamis::AdminError::NoKeyspace { .. } => Failure::usage(error),
+        other => other.into(),
+    })?;
+    let options = IngestOptions { move_files: args.move_files, verify: !args.no_verify };
+    let report = keyspace.ingest(&args.files, options)?;
+    drop(keyspace);
+    db.close()?;
+    for path in &report.left {
+        note(&format!("{} could not be removed; it is in the database all the same", path.display()));
+    }
+    if args.json {
+        let tables: Vec<_> = report
+            .tables
+            .iter()
+            .map(|table| {
+                json!({
+                    "source": table.source.display().to_string(), "table": table.table, "level": table.level,
+                    "entries": table.entries, "bytes": table.bytes,
+                })
+            })
+            .collect();
+        let object =
+            json!({ "seq": report.seq, "entries": report.entries, "bytes": report.bytes, "tables": tables });
+        writeln!(out, "{object}")?;
+        return Ok(Outcome::Done);
+    }
+    for table in &report.tables {
+        let (source, entries) = (table.source.display(), grouped(table.entries));
+        writeln!(out, "{source}: {entries} entries into table {} of level {}", table.table, table.level)?;
+    }
+    let (tables, entries, bytes) = (report.tables.len(), grouped(report.entries), grouped(report.bytes));
+    writeln!(out, "{tables} tables, {entries} entries, {bytes} bytes as write {}", grouped(report.seq))?;
+    Ok(Outcome::Done)
+}

@@ -1,0 +1,175 @@
+//! Records of keys and values from a file or the standard input, as several subcommands take them.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Read;
+use std::path::PathBuf;
+
+use clap::Args;
+use tamis::MAX_KEY_BYTES;
+
+use crate::failure::Failure;
+use crate::records::{Format, Record, RecordError, Records, unpacked};
+use crate::text::decode_hex;
+
+/// Which file, and which of its fields are keys and values.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct InputArgs {
+    /// The file; `-` is the standard input
+    #[arg(default_value = "-")]
+    file: PathBuf,
+    /// How records look [default: by the file's name: .tsv, .csv, otherwise lines]
+    #[arg(long, value_enum)]
+    format: Option<Format>,
+    /// The column of the key: a number from 1, or with --header a name
+    #[arg(long, value_name = "COLUMN", default_value = "1")]
+    key_column: String,
+    /// The column of the value; without it, all columns but the key's, separated by tabs
+    #[arg(long, value_name = "COLUMN")]
+    value_column: Option<String>,
+    /// The first record names the columns
+    #[arg(long)]
+    header: bool,
+    /// Keys and values are hexadecimal (a value of several columns is not)
+    #[arg(long)]
+    hex: bool,
+}
+
+impl InputArgs {
+    /// The records, from the first that holds data on, and which of their fields matter.
+    pub(crate) fn open(&self) -> Result<(Records<Box<dyn Read>>, Columns), Failure> {
+        let input: Box<dyn Read> = if self.file.as_os_str() == OsStr::new("-") {
+            Box::new(std::io::stdin().lock())
+        } else {
+            Box::new(File::open(&self.file).map_err(|e| self.unreadable(e))?)
+        };
+        let input = unpacked(input).map_err(|e| self.unreadable(e))?;
+        let named = || Format::of_name(&self.file.to_string_lossy());
+        let mut records = Records::new(input, self.format.unwrap_or_else(named));
+        let columns = Columns::choose(self, &mut records)?;
+        Ok((records, columns))
+    }
+
+    pub(crate) fn unreadable(&self, error: std::io::Error) -> Failure {
+        Failure::usage(format!("could not read {}: {error}", self.file.display()))
+    }
+}
+
+/// Which fields of a record are key and value; positions from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Columns {
+    key: usize,
+    value: Option<usize>,
+    hex: bool,
+}
+
+impl Columns {
+    /// From the arguments and, if there is one, the header, which is read here.
+    fn choose<R: Read>(args: &InputArgs, records: &mut Records<R>) -> Result<Columns, Failure> {
+        let header = match args.header.then(|| records.next()).flatten() {
+            None => None,
+            Some(Ok(header)) => Some(header.fields),
+            Some(Err(RecordError::Bad { reason, .. })) => {
+                return Err(Failure::usage(format!("the header cannot be read: {reason}")));
+            }
+            Some(Err(RecordError::Io(error))) => return Err(args.unreadable(error)),
+        };
+        let key = position(&args.key_column, header.as_deref())?;
+        let value = args.value_column.as_deref().map(|column| position(column, header.as_deref()));
+        Ok(Columns { key, value: value.transpose()?, hex: args.hex })
+    }
+
+    /// Key and value of a record, or what is wrong with it.
+    pub(crate) fn entry(&self, record: Record) -> Result<(Vec<u8>, Vec<u8>), String> {
+        let mut fields = record.fields;
+        let found = fields.len();
+        let missing = |column: usize| format!("there is no column {} in {found}", column + 1);
+        let value = match self.value {
+            Some(column) => self.decoded(fields.get(column).ok_or_else(|| missing(column))?.clone())?,
+            None => Vec::new(),
+        };
+        if self.key >= found {
+            return Err(missing(self.key));
+        }
+        let key = self.decoded(fields.remove(self.key))?;
+        if key.len() > MAX_KEY_BYTES {
+            return Err(format!("a key of {} bytes is too long: {MAX_KEY_BYTES} at most", key.len()));
+        }
+        let value = match self.value {
+            Some(_) => value,
+            None if fields.len() == 1 => self.decoded(fields.remove(0))?,
+            None => fields.join(&b'\t'),
+        };
+        Ok((key, value))
+    }
+
+    fn decoded(&self, field: Vec<u8>) -> Result<Vec<u8>, String> {
+        if self.hex { decode_hex(&field) } else { Ok(field) }
+    }
+}
+
+/// A column's position: by its name in the header, or by its number from 1.
+fn position(column: &str, header: Option<&[Vec<u8>]>) -> Result<usize, Failure> {
+    let named = header.and_then(|names| names.iter().position(|name| name == column.as_bytes()));
+    let numbered = || column.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
+    named.or_else(numbered).ok_or_else(|| {
+        Failure::usage(match header {
+            None => format!("`{column}` is no column: give a number from 1, or --header to use names"),
+            Some(names) => {
+                let names: Vec<_> = names.iter().map(|name| String::from_utf8_lossy(name)).collect();
+                format!("there is no column `{column}`; there are {}", names.join(", "))
+            }
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(fields: &[&str]) -> Record {
+        Record { line: 1, fields: fields.iter().map(|f| f.as_bytes().to_vec()).collect() }
+    }
+
+    fn entry(
+        key: usize,
+        value: Option<usize>,
+        hex: bool,
+        fields: &[&str],
+    ) -> Result<(String, String), String> {
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        Columns { key, value, hex }.entry(record(fields)).map(|(k, v)| (text(k), text(v)))
+    }
+
+    #[test]
+    fn key_and_value_come_from_their_columns() {
+        let pair = |k: &str, v: &str| Ok((k.to_owned(), v.to_owned()));
+        assert_eq!(entry(0, None, false, &["a"]), pair("a", ""));
+        assert_eq!(entry(0, None, false, &["a", "b", "c"]), pair("a", "b\tc"));
+        assert_eq!(entry(1, None, false, &["a", "b", "c"]), pair("b", "a\tc"));
+        assert_eq!(entry(1, Some(0), false, &["a", "b", "c"]), pair("b", "a"));
+        assert_eq!(entry(0, Some(0), false, &["a"]), pair("a", "a"));
+        assert_eq!(entry(0, None, true, &["61", "6263"]), pair("a", "bc"));
+    }
+
+    #[test]
+    fn bad_records_say_what_is_wrong() {
+        assert!(entry(2, None, false, &["a", "b"]).unwrap_err().contains("column 3 in 2"));
+        assert!(entry(0, Some(5), false, &["a"]).unwrap_err().contains("column 6"));
+        assert!(entry(0, None, true, &["6x"]).unwrap_err().contains("hexadecimal"));
+        let long = "k".repeat(MAX_KEY_BYTES + 1);
+        assert!(entry(0, None, false, &[&long]).unwrap_err().contains("too long"));
+    }
+
+    #[test]
+    fn columns_are_found_by_name_or_number() {
+        let header = [b"id".to_vec(), b"2".to_vec(), b"name".to_vec()];
+        assert_eq!(position("name", Some(&header)).unwrap(), 2);
+        assert_eq!(position("2", Some(&header)).unwrap(), 1);
+        assert_eq!(position("3", Some(&header)).unwrap(), 2);
+        assert_eq!(position("3", None).unwrap(), 2);
+        for (column, header) in [("0", None), ("name", None), ("email", Some(&header[..]))] {
+            assert!(matches!(position(column, header), Err(Failure::Usage(_))), "{column}");
+        }
+    }
+}

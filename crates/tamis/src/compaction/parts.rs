@@ -1,0 +1,187 @@
+//! Where a large merge is cut into parts that several threads merge side by side.
+//!
+//! A part is a range of keys; parts are disjoint and together they are everything. All versions of a key are in one
+//! part, so what is dropped is decided as in one piece; range tombstones are clipped to each part.
+//!
+//! Cuts depend on the inputs and on how many parts are asked for, and on nothing else: not on how many threads happen
+//! to be free. So the tables that a merge makes are the same whoever makes them.
+//!
+//! Costs, for a merge of `n` tables: up to 32 keys from the index of each, and one sort of them.
+
+use std::sync::Arc;
+
+use tamis_filter::Digest;
+
+use crate::compaction::plan::{Plan, is_guard};
+use crate::key::KeyBytes;
+use crate::tree::meta::TableMeta;
+use crate::tree::open_table::OpenTable;
+
+/// Keys that are taken from the index of one table.
+const KEYS_OF_A_TABLE: usize = 32;
+
+/// A merge is cut only if each part has so many times `max_table_bytes` of input at least: every cut ends a table
+/// early, which should stay the exception.
+const LEAST_TABLES_OF_A_PART: u64 = 2;
+
+/// A range of keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Part {
+    /// The first key.
+    pub(crate) start: KeyBytes,
+    /// The first key behind; `None` if there is no end.
+    pub(crate) end: Option<KeyBytes>,
+}
+
+impl Part {
+    /// The parts between cuts, which ascend.
+    pub(crate) fn between(cuts: &[KeyBytes]) -> Vec<Part> {
+        let starts = std::iter::once(KeyBytes::from(&[][..])).chain(cuts.iter().cloned());
+        let ends = cuts.iter().cloned().map(Some).chain([None]);
+        starts.zip(ends).map(|(start, end)| Part { start, end }).collect()
+    }
+
+    /// Whether a table may hold a key of the part.
+    pub(crate) fn overlaps(&self, meta: &TableMeta) -> bool {
+        meta.largest.reaches(&self.start) && self.end.as_ref().is_none_or(|end| meta.smallest < *end)
+    }
+}
+
+/// A key, and how many bytes of input lie between it and the one before.
+struct Anchor {
+    key: KeyBytes,
+    bytes: u64,
+    /// An output table is ended here in any case.
+    border: bool,
+}
+
+/// The keys before which the merge of `inputs` is cut, ascending: for up to `parts` parts of about equal bytes. Where
+/// an output must be ended near a cut anyway (the plan's borders, guards) the cut is there, and no table is made
+/// small for it.
+pub(crate) fn cuts(inputs: &[Arc<OpenTable>], plan: &Plan, parts: usize) -> Vec<KeyBytes> {
+    let total: u64 = inputs.iter().map(|t| t.meta.file_bytes).sum();
+    let least = plan.max_table_bytes.saturating_mul(LEAST_TABLES_OF_A_PART).max(1);
+    let parts = (total / least).min(parts as u64);
+    if parts < 2 {
+        return Vec::new();
+    }
+    let mut anchors = Vec::new();
+    for table in inputs {
+        anchors_of(table, total / (parts * 8), &mut anchors);
+    }
+    let is_guard = |key: &KeyBytes| plan.guard_bits.is_some_and(|bits| is_guard(Digest::of(key), bits));
+    anchors.iter_mut().for_each(|anchor| anchor.border = is_guard(&anchor.key));
+    anchors.extend(plan.borders.iter().map(|key| Anchor { key: key.clone(), bytes: 0, border: true }));
+    anchors.sort_by(|a, b| a.key.cmp(&b.key));
+    choose(&anchors, total, parts)
+}
+
+/// The table's ends, and keys from its index if it is larger than `step` bytes. An index that cannot be read is for
+/// the merge to complain about.
+fn anchors_of(table: &OpenTable, step: u64, anchors: &mut Vec<Anchor>) {
+    let meta = &table.meta;
+    anchors.push(Anchor { key: meta.smallest.clone(), bytes: 0, border: false });
+    let mut left = meta.file_bytes;
+    let steps = usize::try_from(meta.file_bytes / step.max(1)).unwrap_or(KEYS_OF_A_TABLE);
+    let within = table.table.keys_within(steps.clamp(1, KEYS_OF_A_TABLE)).unwrap_or_default();
+    for (key, bytes) in within {
+        let bytes = bytes.min(left);
+        left -= bytes;
+        anchors.push(Anchor { key: key.into(), bytes, border: false });
+    }
+    if let Some(last) = anchors.last_mut() {
+        last.bytes += left;
+    }
+}
+
+/// Picks the anchors nearest to the ends of equal parts; of those within a quarter of a part rather a border.
+fn choose(anchors: &[Anchor], total: u64, parts: u64) -> Vec<KeyBytes> {
+    let mut before = 0u64;
+    let places: Vec<u64> = anchors
+        .iter()
+        .map(|anchor| {
+            before += anchor.bytes;
+            before
+        })
+        .collect();
+    let (Some(first), part) = (anchors.first(), total / parts) else { return Vec::new() };
+    let mut cuts: Vec<KeyBytes> = Vec::new();
+    for i in 1..parts {
+        let goal = total / parts * i;
+        let distance = |at: usize| places[at].abs_diff(goal);
+        let from = places.partition_point(|place| *place + part / 4 < goal);
+        let to = places.partition_point(|place| *place <= goal + part / 4);
+        let border = (from..to).filter(|&at| anchors[at].border).min_by_key(|&at| distance(at));
+        let at = border.or_else(|| (0..anchors.len()).min_by_key(|&at| distance(at)));
+        let key = at.map(|at| &anchors[at].key);
+        // Not before the first key, where nothing would be left of it, and each once.
+        let after = cuts.last().unwrap_or(&first.key);
+        if let Some(key) = key.filter(|key| *key > after) {
+            cuts.push(key.clone());
+        }
+    }
+    cuts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn anchors(list: &[(&str, u64, bool)]) -> Vec<Anchor> {
+        list.iter()
+            .map(|&(key, bytes, border)| Anchor { key: key.as_bytes().into(), bytes, border })
+            .collect()
+    }
+
+    fn chosen(list: &[(&str, u64, bool)], parts: u64) -> Vec<String> {
+        let total = list.iter().map(|a| a.1).sum();
+        let cuts = choose(&anchors(list), total, parts);
+        cuts.iter().map(|key| String::from_utf8(key.to_vec()).unwrap()).collect()
+    }
+
+    #[test]
+    fn parts_have_about_equal_bytes() {
+        let even: Vec<(String, u64)> =
+            (0..100).map(|i| (format!("k{i:02}"), if i == 0 { 0 } else { 10 })).collect();
+        let list: Vec<_> = even.iter().map(|(key, bytes)| (&key[..], *bytes, false)).collect();
+        assert_eq!(chosen(&list, 2), ["k49"]);
+        assert_eq!(chosen(&list, 3), ["k33", "k66"]);
+        // All the bytes are in the first tenth.
+        let uneven: Vec<_> =
+            even.iter().enumerate().map(|(i, (k, b))| (&k[..], b * u64::from(i < 10), false)).collect();
+        assert!(chosen(&uneven, 2)[0].as_str() < "k10");
+    }
+
+    #[test]
+    fn a_cut_is_at_a_border_if_one_is_near() {
+        let list = [
+            ("a", 0, false),
+            ("b", 10, false),
+            ("c", 10, true),
+            ("d", 10, false),
+            ("e", 10, false),
+            ("f", 10, false),
+        ];
+        assert_eq!(chosen(&list, 2), ["c"]);
+        let far = [("a", 0, true), ("b", 10, true), ("d", 20, false), ("e", 20, false), ("f", 10, true)];
+        assert_eq!(chosen(&far, 2), ["d"]);
+    }
+
+    #[test]
+    fn one_key_is_never_cut() {
+        assert!(chosen(&[("a", 0, false), ("a", 100, false), ("a", 100, true)], 8).is_empty());
+        let cuts = chosen(&[("a", 0, false), ("b", 1000, false), ("c", 10, false)], 8);
+        assert!(cuts.is_sorted_by(|a, b| a < b) && !cuts.contains(&"a".to_owned()), "{cuts:?}");
+    }
+
+    #[test]
+    fn parts_are_everything_and_disjoint() {
+        let key = |s: &str| KeyBytes::from(s.as_bytes());
+        let parts = Part::between(&[key("f"), key("m")]);
+        assert_eq!(parts.len(), 3);
+        assert_eq!((&parts[0].start, parts[0].end.clone()), (&key(""), Some(key("f"))));
+        assert!(parts.windows(2).all(|pair| pair[0].end.as_ref() == Some(&pair[1].start)));
+        assert_eq!(parts[2].end, None);
+        assert_eq!(Part::between(&[]), [Part { start: key(""), end: None }]);
+    }
+}

@@ -1,0 +1,170 @@
+//! First in, first out: every flush stays the run that it is, and the oldest runs are dropped when the tree holds more
+//! than `retain_bytes` or they have outlived `time_to_live`.
+//!
+//! # Dropping
+//!
+//! Runs are dropped whole and from the oldest on, so nothing that a newer version or a delete hid comes back. What
+//! other policies left in deeper levels is older than level 0 and goes first: run by run, however large a run is. By size
+//! everything is dropped until the rest fits, except for the newest run: a tree that is asked to keep less than one
+//! memtable keeps the last one. By age a run goes with all older ones when the whole of it has expired.
+//!
+//! # Joining
+//!
+//! Nothing is merged until level 0 has more than `slowdown_runs` runs. Then neighbours in age are joined from the oldest
+//! on, each time as many as make up one run of C bytes, so that a byte is joined once: C is the geometric mean of what
+//! is kept and a memtable, which makes about as many joined runs as runs that wait to be joined. Runs with disjoint
+//! keys (a log, keys by time) are joined without being read. A group also ends before its data would span more than an
+//! eighth of `time_to_live`: a run expires as a whole, and may live so much longer than it should.
+//!
+//! So with R bytes of tables, and runs counted as at least a quarter of a memtable M, there are at most
+//! 2R / (C − M/2) + 4C / M + 3 runs (and 18 more with a time to live): of two neighbours that may not be joined, both
+//! together are larger than C.
+//!
+//! # What it costs
+//!
+//! A byte is written by its flush and at most once more, as long as C stays; each time R grows fourfold (without
+//! `retain_bytes`) joined runs may be joined again in pairs. A read may ask every run there is, and space is whatever was
+//! written: superseded versions stay until they are dropped with their run.
+
+use crate::compaction::plan::{Plan, Reason, Work};
+use crate::compaction::policy::retention::{Aged, Retention, by_age, fits, join};
+use crate::compaction::policy::{CompactionPolicy, Pressure, Promise};
+use crate::compaction::shape::{KeyRange, Shape};
+use crate::options::KeyspaceOptions;
+
+/// The policy and its parameters.
+#[derive(Clone, Debug)]
+pub(crate) struct Fifo {
+    retention: Retention,
+    /// Runs in level 0 beyond which neighbours are joined.
+    joined_beyond: usize,
+    /// Bytes of a memtable.
+    memtable_bytes: u64,
+    /// Size at which an output table is ended, in bytes.
+    table_bytes: u64,
+    /// Debt in bytes from which on writes slow down, and at which they wait.
+    debt_limits: (u64, u64),
+}
+
+impl Fifo {
+    /// The policy that a keyspace's options ask for.
+    pub(crate) fn new(options: &KeyspaceOptions) -> Self {
+        Fifo {
+            retention: Retention::new(options),
+            joined_beyond: options.slowdown_runs,
+            memtable_bytes: options.memtable_bytes,
+            table_bytes: options.table_bytes,
+            debt_limits: (options.slowdown_debt_bytes, options.stop_debt_bytes),
+        }
+    }
+
+    /// The size of joined runs when `total` bytes are there.
+    fn joined_bytes(&self, total: u64) -> u64 {
+        let kept = if self.retention.retain_bytes < u64::MAX { self.retention.retain_bytes } else { total };
+        let mean = (kept as f64 * self.memtable_bytes as f64).sqrt() as u64;
+        mean.max(self.memtable_bytes.saturating_mul(4))
+    }
+
+    /// What a run counts: tiny ones as a quarter of a memtable, so that there are never many.
+    fn weight(&self, bytes: u64) -> u64 {
+        bytes.max(self.memtable_bytes / 4)
+    }
+
+    /// The groups of level 0 that are to be joined, from the oldest on, as ranges of `runs`.
+    fn due(&self, runs: &[Aged<'_>]) -> Vec<std::ops::Range<usize>> {
+        let first = runs.iter().position(|aged| aged.level == 0).unwrap_or(runs.len());
+        if runs.len() - first <= self.joined_beyond {
+            return Vec::new();
+        }
+        let limit = self.joined_bytes(runs.iter().map(|aged| aged.bytes).sum());
+        let span = self.retention.time_to_live.map_or(u64::MAX, |ttl| ttl.as_secs() / 8);
+        let mut groups = Vec::new();
+        let (mut start, mut weight) = (first, 0u64);
+        for (i, aged) in runs.iter().enumerate().skip(first) {
+            let own = self.weight(aged.bytes);
+            let is_old = |other: &Aged<'_>| {
+                let (from, to) = (other.written.0.min(aged.written.0), other.written.1.max(aged.written.1));
+                from > 0 && to.saturating_sub(from) > span
+            };
+            // A job that joins a run ends the group; so does what would make it too large or span too much time.
+            if i > start && (aged.busy() || weight.saturating_add(own) > limit || is_old(&runs[start])) {
+                if i - start > 1 {
+                    groups.push(start..i);
+                }
+                (start, weight) = (i, 0);
+            }
+            weight = weight.saturating_add(own);
+            if aged.busy() {
+                (start, weight) = (i + 1, 0);
+            }
+        }
+        groups
+    }
+}
+
+impl CompactionPolicy for Fifo {
+    /// O(tables log tables).
+    fn plan(&self, shape: &Shape) -> Option<Plan> {
+        let runs = by_age(shape);
+        self.retention.plan(shape, &runs).or_else(|| {
+            let mut due = self.due(&runs).into_iter();
+            let group = due.find(|group| fits(shape, runs[group.clone()].iter().map(|a| a.bytes).sum()))?;
+            join(shape, &runs[group], Work::Merge, self.table_bytes, Reason::RunCount)
+        })
+    }
+
+    /// Only what waits to be joined counts: a level 0 of many runs is what this policy makes.
+    fn write_pressure(&self, shape: &Shape) -> Pressure {
+        Pressure::of(self.debt(shape), self.debt_limits.0, self.debt_limits.1)
+    }
+
+    fn debt(&self, shape: &Shape) -> u64 {
+        let runs = by_age(shape);
+        self.due(&runs).into_iter().flat_map(|group| &runs[group]).map(|aged| aged.bytes).sum()
+    }
+
+    /// Level 0 holds what is kept; the others are to be empty in the end.
+    fn level_targets(&self, shape: &Shape) -> Vec<u64> {
+        let mut targets = vec![0; shape.levels.len().max(1)];
+        targets[0] = if self.retention.retain_bytes < u64::MAX { self.retention.retain_bytes } else { 0 };
+        targets
+    }
+
+    /// The module says how the bounds follow. Deeper levels, which other policies filled, keep the runs they have.
+    fn promise(&self, shape: &Shape) -> Promise {
+        let total: u64 = shape.levels.iter().map(|level| level.bytes()).sum();
+        let (limit, memtable) = (self.joined_bytes(total), self.memtable_bytes.max(1));
+        let by_size =
+            total.saturating_mul(2) / (limit - memtable / 2).max(1) + limit.saturating_mul(4) / memtable + 3;
+        let by_time = if self.retention.time_to_live.is_some() { 18 } else { 0 };
+        let level0 = ((by_size + by_time) as usize).max(self.joined_beyond);
+        let deeper = shape.levels.iter().skip(1).map(|level| level.runs.len());
+        let growth = (limit as f64 / (4 * memtable) as f64).log2().max(0.0);
+        let is_fixed = self.retention.retain_bytes < u64::MAX;
+        Promise {
+            runs_per_level: std::iter::once(level0).chain(deeper).map(Some).collect(),
+            space_amplification: None,
+            write_amplification: Some(if is_fixed { 2.0 } else { 2.0 + growth }),
+        }
+    }
+
+    /// What [`plan`](Self::plan) says: there is no better shape to go to, and a range cannot be dropped by itself.
+    fn manual(&self, shape: &Shape, _range: Option<&KeyRange>) -> Option<Plan> {
+        self.plan(shape)
+    }
+
+    fn ends_round(&self, _shape: &Shape, _plan: &Plan) -> bool {
+        true
+    }
+
+    fn drops_data(&self) -> bool {
+        true
+    }
+
+    fn name(&self) -> String {
+        "fifo".into()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,176 @@
+//! From what is due to a plan: what must go along, where it goes, and whether it has to wait.
+
+use super::Fragmented;
+use super::layout::Layout;
+use crate::compaction::plan::{OutputRun, Plan, PlanInput, Reason, Work};
+use crate::compaction::shape::{KeyRange, Shape, TableShape};
+
+impl Fragmented {
+    /// Everything that level 0 holds, into `output_level`.
+    pub(super) fn plan_level0(
+        &self,
+        shape: &Shape,
+        layout: &Layout<'_>,
+        output_level: usize,
+        reason: Reason,
+    ) -> Result<Plan, Option<KeyRange>> {
+        let seed = KeyRange::hull(shape.levels.first().into_iter().flat_map(|level| level.tables()));
+        let seed = seed.ok_or(None)?;
+        self.build(shape, layout, &seed, 0, output_level, reason)
+    }
+
+    /// The plan that takes what overlaps `seed` at `level`, and what must go with it, to `output_level`. If it has to
+    /// wait for a running job, the range that it would take.
+    pub(super) fn build(
+        &self,
+        shape: &Shape,
+        layout: &Layout<'_>,
+        seed: &KeyRange,
+        level: usize,
+        output_level: usize,
+        reason: Reason,
+    ) -> Result<Plan, Option<KeyRange>> {
+        // From the newest run to the oldest: what is older than an input and overlaps it comes later.
+        let mut closure = seed.clone();
+        let mut inputs = Vec::new();
+        let mut tables: Vec<&TableShape> = Vec::new();
+        for run in shape.runs(level) {
+            let taken = &run.tables[closure.overlap(&run.tables)];
+            if taken.is_empty() {
+                continue;
+            }
+            taken.iter().for_each(|table| closure.extend(table));
+            inputs.push(PlanInput { level, run: run.id, tables: taken.iter().map(TableShape::id).collect() });
+            tables.extend(taken);
+        }
+        let range = KeyRange::hull(tables.iter().copied()).ok_or(None)?;
+        let written = || shape.running.iter().filter(|job| job.output_level == output_level);
+        if tables.iter().any(|t| t.busy) || written().any(|job| job.range.overlaps(&range)) {
+            return Err(Some(range));
+        }
+        let is_within = level == output_level;
+        let output = if is_within {
+            oldest_run(shape, level).map_or(OutputRun::New, OutputRun::Into)
+        } else {
+            place(shape, output_level, &range)
+        };
+        if output == OutputRun::New && written().any(|job| job.output == OutputRun::New) {
+            return Err(Some(range));
+        }
+        let older = output_level + usize::from(is_within)..shape.levels.len();
+        let bottommost = older.flat_map(|n| shape.runs(n)).all(|run| range.overlap(&run.tables).is_empty());
+        let moves = self.may_move(shape, layout, &mut tables, output_level, is_within, bottommost);
+        let bytes: u64 = tables.iter().map(|t| t.bytes()).sum();
+        if !moves && shape.room.is_some_and(|room| bytes > room) {
+            return Err(None);
+        }
+        Ok(Plan {
+            inputs,
+            output_level,
+            output,
+            max_table_bytes: self.table_bytes,
+            borders: layout.guards.within(output_level, &range),
+            range,
+            reason,
+            work: if moves { Work::Move } else { Work::Merge },
+            guard_bits: Some(layout.guards.bits(output_level)),
+            bottommost,
+        })
+    }
+
+    /// Whether tables may go to a level as they are: they are disjoint and not crumbs, no deletes are to be dropped,
+    /// and none lies across a guard there with something below it.
+    pub(super) fn may_move(
+        &self,
+        shape: &Shape,
+        layout: &Layout<'_>,
+        tables: &mut [&TableShape],
+        output_level: usize,
+        is_within: bool,
+        bottommost: bool,
+    ) -> bool {
+        tables.sort_by(|a, b| a.meta.smallest.cmp(&b.meta.smallest));
+        let bytes: u64 = tables.iter().map(|t| t.bytes()).sum();
+        let disjoint = tables.windows(2).all(|pair| !pair[0].meta.largest.reaches(&pair[1].meta.smallest));
+        if !disjoint || tables.len() > 1 && bytes / (tables.len() as u64) < self.table_bytes / 8 {
+            return false;
+        }
+        tables.iter().all(|table| {
+            let range = table.range();
+            let covers = || shape.runs(output_level).iter().any(|run| !range.overlap(&run.tables).is_empty());
+            !(bottommost && table.holds_deletes())
+                && (is_within || layout.guards.within(output_level, &range).is_empty() || !covers())
+        })
+    }
+
+    /// Moves tables of one run of a level with many runs into the next older run where that is free. A merge joins one
+    /// run with all of its outputs, above everything in its range: where less lies below, they float. Costs an edit of
+    /// the manifest, and each one lowers the number of runs below a table.
+    pub(super) fn sink(&self, shape: &Shape, layout: &Layout<'_>, level: usize) -> Option<Plan> {
+        let runs = shape.runs(level);
+        if runs.len() <= self.most_runs(level) {
+            return None;
+        }
+        let jobs = || shape.running.iter().filter(|job| job.output_level == level);
+        runs.windows(2).rev().find_map(|pair| {
+            let (upper, lower) = (&pair[0], &pair[1]);
+            let floats = |table: &&TableShape| !table.busy && table.range().overlap(&lower.tables).is_empty();
+            let mut range: Option<KeyRange> = None;
+            let mut tables = Vec::new();
+            for table in upper.tables.iter().filter(floats) {
+                let mut grown = range.clone().unwrap_or_else(|| table.range());
+                grown.extend(table);
+                if !jobs().any(|job| job.range.overlaps(&grown)) {
+                    range = Some(grown);
+                    tables.push(table.id());
+                } else if range.is_some() {
+                    break;
+                }
+            }
+            Some(Plan {
+                inputs: vec![PlanInput { level, run: upper.id, tables }],
+                output_level: level,
+                output: OutputRun::Into(lower.id),
+                range: range?,
+                max_table_bytes: self.table_bytes,
+                borders: Vec::new(),
+                reason: Reason::Joining,
+                work: Work::Move,
+                guard_bits: Some(layout.guards.bits(level)),
+                bottommost: false,
+            })
+        })
+    }
+
+    /// Runs of a level beyond which tables sink.
+    pub(super) fn most_runs(&self, level: usize) -> usize {
+        2 * self.ratio(level) as usize
+    }
+}
+
+/// The runs of a level by number, newest first, with the tables there are; with those that running jobs will bring back.
+pub(super) fn runs_to_be(shape: &Shape, level: usize) -> Vec<(u64, &[TableShape])> {
+    let mut runs: Vec<(u64, &[TableShape])> =
+        shape.runs(level).iter().map(|run| (run.id, &run.tables[..])).collect();
+    for job in shape.running.iter().filter(|job| job.output_level == level) {
+        if let OutputRun::Into(id) = job.output
+            && let Err(at) = runs.binary_search_by(|(run, _)| id.cmp(run))
+        {
+            runs.insert(at, (id, &[]));
+        }
+    }
+    runs
+}
+
+/// The run of a level that is older than all others, or will be.
+pub(super) fn oldest_run(shape: &Shape, level: usize) -> Option<u64> {
+    runs_to_be(shape, level).last().map(|(id, _)| *id)
+}
+
+/// The oldest run of `level` such that neither it nor a newer one has a table in `range`. No running job that writes to
+/// the level may overlap the range.
+pub(super) fn place(shape: &Shape, level: usize, range: &KeyRange) -> OutputRun {
+    let runs = runs_to_be(shape, level);
+    let free = runs.iter().take_while(|(_, tables)| range.overlap(tables).is_empty());
+    free.last().map_or(OutputRun::New, |(id, _)| OutputRun::Into(*id))
+}

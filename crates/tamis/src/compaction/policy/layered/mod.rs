@@ -1,0 +1,372 @@
+//! The layered policies: every level is either *tiering*, a stack of runs that are merged together into one run of the
+//! next level, or *leveling*, one run that grows by what is merged into it. Which is which tells the four policies
+//! apart, and nothing else does:
+//!
+//! | policy | level 0 | between | last level |
+//! | --- | --- | --- | --- |
+//! | leveling | tiering | leveling | leveling |
+//! | tiering | tiering | tiering | tiering |
+//! | lazy leveling (Dostoevsky, Dayan and Idreos, SIGMOD 2018) | tiering | tiering | leveling |
+//! | hybrid:N | tiering | tiering, then N − 1 leveling | leveling |
+//!
+//! # Sizes
+//!
+//! [`layout`] says how large levels may be: targets follow the last level where that one is leveling, and pure
+//! tiering counts runs only. A leveling level is *due* when it holds more bytes than its target; a tiering level
+//! when it holds T runs, or more bytes than its target, so that both its runs and its space are bounded.
+//!
+//! # How much a merge takes
+//!
+//! * [`full`]: whole levels, and at once into the first level that is not due when it has received them (GRF, SIGMOD
+//!   2024, section 2), so that nothing is written only to be read again. With `deterministic`, the same by the
+//!   number of flushes ([`counted`]).
+//! * [`pieces`]: some tables and what they overlap in the next level, which is leveling. A [`pick`]er
+//!   chooses them. Into a tiering level only whole levels are merged: a run made of a part would stand beside the
+//!   rest of its level for ever.
+//! * [`partition`]: full down to the last level but one; from there in groups of tables that overlap perfectly
+//!   (Spooky, VLDB 2022).
+//!
+//! # Invariants of every plan
+//!
+//! * No input is busy, and no running job's output comes to lie between the plan's inputs and its output, or over its
+//!   range at the output level.
+//! * Inputs hold all tables of a leveling output level that overlap the plan's range, and all tables of the
+//!   input run that share a key with an input.
+//! * Age: of what overlaps in the levels between (first input level included), an older table is an input if
+//!   a newer one is. At most one job reads level 0, or a tiering level that is merged whole.
+//! * A level that is empty is filled by one job at a time, and so is a tiering level: its runs come in order of age.
+//!
+//! # Shapes of other policies
+//!
+//! Several runs in a leveling level are joined first ([`Reason::Joining`]). Levels above the base level, and what
+//! lies too deep, are due until they are empty or the last.
+//!
+//! All functions are pure; a plan costs O(tables · log tables).
+
+use std::collections::HashSet;
+use std::ops::Range;
+
+use crate::compaction::plan::{OutputRun, Plan, Reason};
+use crate::compaction::policy::{CompactionPolicy, Pressure, Promise};
+use crate::compaction::shape::{KeyRange, LevelShape, RunShape, Shape, TableShape};
+use crate::options::{CompactionChoice, FilePicker, KeyspaceOptions, MergeGranularity, PerLevel};
+use crate::tree::meta::TableId;
+
+mod build;
+mod counted;
+mod full;
+mod layout;
+mod manual;
+mod partition;
+mod pick;
+mod pieces;
+mod promise;
+
+use build::{Place, Selected};
+use layout::{Kind, Layout};
+
+/// A layered policy and its parameters.
+#[derive(Clone, Debug)]
+pub(crate) struct Layered {
+    pub(crate) choice: CompactionChoice,
+    /// How many levels at the bottom are leveling: 0 for tiering, `usize::MAX` for leveling.
+    pub(crate) leveling: usize,
+    /// Never `Auto`.
+    pub(crate) granularity: MergeGranularity,
+    pub(crate) picker: FilePicker,
+    pub(crate) deterministic: bool,
+    /// How many times larger than level n level n + 1 is, or how many runs of level n make one of level n + 1 (T).
+    pub(crate) size_ratio: PerLevel<u64>,
+    /// Runs in level 0 that start a compaction.
+    pub(crate) level0_runs: usize,
+    /// What one run made of level 0 holds, in bytes; the largest size of a base level that is leveling.
+    pub(crate) base_bytes: u64,
+    /// Levels, level 0 among them.
+    pub(crate) levels: usize,
+    /// Size at which an output table is ended, in bytes.
+    pub(crate) table_bytes: u64,
+    /// Runs in level 0 from which on writes slow down.
+    pub(crate) slowdown_runs: usize,
+    /// Runs in level 0 at which writes wait.
+    pub(crate) stop_runs: usize,
+    /// Bytes to be rewritten from which on writes slow down.
+    pub(crate) slowdown_debt: u64,
+    /// Bytes to be rewritten at which writes wait.
+    pub(crate) stop_debt: u64,
+}
+
+/// A level that is due, by urgency.
+struct Due {
+    level: usize,
+    /// Above 1: over what is allowed by that factor.
+    score: f64,
+    reason: Reason,
+}
+
+/// Bytes of the tables that no running job takes away.
+fn waiting(level: &LevelShape) -> u64 {
+    level.tables().filter(|table| !table.busy).map(TableShape::bytes).sum()
+}
+
+/// Whether some of the run is not on its way elsewhere.
+fn is_waiting(run: &RunShape) -> bool {
+    run.tables.iter().any(|table| !table.busy)
+}
+
+impl Layered {
+    /// The policy that a keyspace's options ask for: leveling if they name none of this family.
+    pub(crate) fn new(options: &KeyspaceOptions) -> Self {
+        Layered {
+            choice: options.compaction,
+            leveling: match options.compaction {
+                CompactionChoice::Tiering => 0,
+                CompactionChoice::LazyLeveling => 1,
+                CompactionChoice::Hybrid(levels) => levels,
+                _ => usize::MAX,
+            },
+            granularity: options.granularity(),
+            picker: options.picker,
+            deterministic: options.deterministic,
+            size_ratio: options.size_ratio.clone(),
+            level0_runs: options.level0_runs,
+            base_bytes: options.memtable_bytes.saturating_mul(options.level0_runs as u64),
+            levels: options.levels,
+            table_bytes: options.table_bytes,
+            slowdown_runs: options.slowdown_runs,
+            stop_runs: options.stop_runs,
+            slowdown_debt: options.slowdown_debt_bytes,
+            stop_debt: options.stop_debt_bytes,
+        }
+    }
+
+    /// The ratio between level `level` and the next, at least 2.
+    fn ratio(&self, level: usize) -> u64 {
+        self.size_ratio.at(level).max(2)
+    }
+
+    /// How many bytes of the next level a table of `level` may overlap before it is cut: twice the average of a
+    /// full table, so that cutting is the exception.
+    fn max_overlap(&self, level: usize) -> u64 {
+        self.table_bytes.saturating_mul(self.ratio(level)).saturating_mul(2)
+    }
+
+    /// The deepest level that full merges reach; below it groups take over. A tree that is so small that level 0
+    /// compacts right into the last level has no groups.
+    fn full_limit(&self, layout: &Layout) -> usize {
+        let partitioned = layout.partitioned().filter(|level| layout.base <= *level);
+        match self.granularity {
+            MergeGranularity::Partitioned => partitioned.unwrap_or(layout.last),
+            _ => layout.last,
+        }
+    }
+
+    /// Whether `level` goes down in groups.
+    fn is_partitioned(&self, layout: &Layout, level: usize) -> bool {
+        self.granularity == MergeGranularity::Partitioned && layout.partitioned() == Some(level)
+    }
+
+    /// Whether `level` holds more than it may if `runs` runs of `bytes` bytes are in it.
+    fn is_over(&self, layout: &Layout, level: usize, runs: usize, bytes: u64) -> bool {
+        let too_large = layout.counts_bytes && bytes > layout.targets[level];
+        match self.kind(level, layout.last) {
+            Kind::Leveling => too_large,
+            Kind::Tiering if level == 0 => runs >= self.level0_runs,
+            Kind::Tiering => too_large || runs as u64 >= self.ratio(level),
+        }
+    }
+
+    /// Whether `level` holds more than it may.
+    fn is_full(&self, shape: &Shape, layout: &Layout, level: usize) -> bool {
+        shape.levels.get(level).is_some_and(|at| self.is_over(layout, level, at.runs.len(), at.bytes()))
+    }
+
+    /// The levels that are due, most urgent first; level 0 before others of the same urgency.
+    fn due(&self, shape: &Shape, layout: &Layout) -> Vec<Due> {
+        let mut due = Vec::new();
+        let runs = shape.runs(0).len();
+        if runs >= self.level0_runs {
+            let score = runs as f64 / self.level0_runs as f64;
+            due.push(Due { level: 0, score, reason: Reason::Level0Runs });
+        }
+        // Pure tiering has nothing below its last level to be led to: that one merges in place.
+        let end = if layout.counts_bytes { layout.last } else { layout.last + 1 };
+        for level in 1..end.min(shape.levels.len()) {
+            // Busy tables are on their way down, or as large a part of the level as they were before.
+            let waiting = waiting(&shape.levels[level]);
+            let runs = shape.runs(level).iter().filter(|run| is_waiting(run)).count();
+            let target = layout.targets[level];
+            let kind = self.kind(level, layout.last);
+            if waiting == 0 {
+                continue;
+            }
+            if layout.counts_bytes && target == 0 {
+                // Above the base level: to be emptied, the sooner the fuller it is.
+                let relative = waiting as f64 * self.ratio(level) as f64 / self.base_bytes as f64;
+                due.push(Due { level, score: relative.max(1.0), reason: Reason::LevelSize });
+            } else if self.is_over(layout, level, runs, waiting) {
+                let by_size = if layout.counts_bytes { waiting as f64 / target.max(1) as f64 } else { 0.0 };
+                let by_runs =
+                    if kind == Kind::Tiering { runs as f64 / self.ratio(level) as f64 } else { 0.0 };
+                let reason = if by_runs > by_size { Reason::RunCount } else { Reason::LevelSize };
+                due.push(Due { level, score: by_size.max(by_runs), reason });
+            } else if self.is_partitioned(layout, level) && self.is_draining(shape, layout) {
+                due.push(Due { level, score: 1.0, reason: Reason::Partition });
+            }
+        }
+        due.sort_by(|a, b| b.score.total_cmp(&a.score));
+        due
+    }
+
+    /// One step for a level that is due.
+    fn plan_due(&self, shape: &Shape, layout: &Layout, due: &Due) -> Option<Plan> {
+        let Due { level, reason, .. } = *due;
+        if self.is_partitioned(layout, level) {
+            return self.plan_group(shape, layout);
+        }
+        let next = if level == 0 { layout.level0_output } else { level + 1 };
+        let by_pieces = level > 0
+            && self.granularity == MergeGranularity::Partial
+            && layout.counts_bytes
+            && self.kind(next, layout.last) == Kind::Leveling;
+        if by_pieces {
+            let excess = waiting(&shape.levels[level]).saturating_sub(layout.targets[level]);
+            let pieces = self.plan_pieces(shape, layout, level, next, excess, reason);
+            return pieces.or_else(|| self.merge_neighbours(shape, layout, level, reason));
+        }
+        self.plan_full(shape, layout, level, reason)
+    }
+
+    /// A leveling level with several runs, made into one.
+    fn plan_joining(&self, shape: &Shape, layout: &Layout) -> Option<Plan> {
+        let several =
+            |level: &usize| shape.runs(*level).len() > 1 && self.kind(*level, layout.last) == Kind::Leveling;
+        (1..shape.levels.len()).filter(several).find_map(|level| {
+            let whole = self.in_place(shape, layout, level, shape.runs(level), Reason::Joining);
+            whole.or_else(|| self.merge_neighbours(shape, layout, level, Reason::Joining))
+        })
+    }
+
+    fn plan_sized(&self, shape: &Shape, layout: &Layout) -> Option<Plan> {
+        let reads_level0 = shape.levels.first().is_some_and(|level| level.tables().any(|table| table.busy));
+        let mut level0_waits = false;
+        for due in self.due(shape, layout) {
+            // Level 0 needs nearly all of its output level at once: if short jobs there kept coming, it would
+            // wait for ever. Jobs of levels that are more urgent came first. Groups are never held up: level 0
+            // may be waiting for them.
+            let competes = due.level == layout.level0_output || due.level + 1 == layout.level0_output;
+            if level0_waits && competes && !self.is_partitioned(layout, due.level) {
+                continue;
+            }
+            if due.level == 0 && reads_level0 {
+                continue;
+            }
+            let plan = self.plan_due(shape, layout, &due);
+            level0_waits |= due.level == 0 && plan.is_none();
+            if plan.is_some() {
+                return plan;
+            }
+        }
+        None
+    }
+}
+
+impl CompactionPolicy for Layered {
+    /// O(tables · log tables).
+    fn plan(&self, shape: &Shape) -> Option<Plan> {
+        let layout = self.layout(shape);
+        let joining = self.plan_joining(shape, &layout);
+        joining.or_else(|| match self.deterministic {
+            true => self.plan_counted(shape, &layout),
+            false => self.plan_sized(shape, &layout),
+        })
+    }
+
+    fn write_pressure(&self, shape: &Shape) -> Pressure {
+        let runs = Pressure::of(shape.runs(0).len() as u64, self.slowdown_runs as u64, self.stop_runs as u64);
+        runs.max(Pressure::of(self.debt(shape), self.slowdown_debt, self.stop_debt))
+    }
+
+    /// The bytes that are due, each level's excess carried down as far as it makes further levels due; what joins a
+    /// leveling level counts that level's bytes in proportion, too.
+    fn debt(&self, shape: &Shape) -> u64 {
+        let layout = self.layout(shape);
+        let (mut debt, mut carried) = (0u64, 0u64);
+        for level in 0..layout.last.min(shape.levels.len()) {
+            let bytes = shape.levels[level].bytes().saturating_add(carried);
+            if bytes == 0 {
+                continue;
+            }
+            let runs = shape.runs(level).len() + usize::from(carried > 0);
+            let next = if level == 0 { layout.level0_output } else { level + 1 };
+            let over = match self.deterministic {
+                true => self.overdue_bytes(shape, &layout, level) > 0,
+                false => self.is_over(&layout, level, runs, bytes),
+            };
+            let by_pieces = level > 0
+                && !self.deterministic
+                && self.granularity == MergeGranularity::Partial
+                && self.kind(next, layout.last) == Kind::Leveling;
+            let leaving = match over {
+                true if by_pieces && self.kind(level, layout.last) == Kind::Leveling => {
+                    bytes - layout.targets[level].min(bytes)
+                }
+                true => bytes,
+                false => 0,
+            };
+            let below = match self.kind(next, layout.last) {
+                Kind::Leveling => shape.levels.get(next).map_or(0, LevelShape::bytes),
+                Kind::Tiering => 0,
+            };
+            let met = (below as f64 * (leaving as f64 / bytes as f64)) as u64;
+            debt = debt.saturating_add(leaving).saturating_add(met);
+            // Level 0 skips the levels above the base.
+            carried = if next == level + 1 { leaving } else { 0 };
+        }
+        debt
+    }
+
+    fn level_targets(&self, shape: &Shape) -> Vec<u64> {
+        self.layout(shape).targets
+    }
+
+    fn promise(&self, shape: &Shape) -> Promise {
+        self.promised(shape)
+    }
+
+    fn manual(&self, shape: &Shape, range: Option<&KeyRange>) -> Option<Plan> {
+        self.plan_manual(shape, range)
+    }
+
+    /// Counted by flushes, a round ends with the merge that leaves nothing between level 0 and the run it writes.
+    fn ends_round(&self, shape: &Shape, plan: &Plan) -> bool {
+        let named: HashSet<TableId> = plan.tables().collect();
+        let grows = |level: usize, run: &RunShape| {
+            level == plan.output_level && plan.output == OutputRun::Into(run.id)
+        };
+        let leaves = |run: &RunShape| run.tables.iter().all(|table| named.contains(&table.id()));
+        let mut runs = (1..shape.levels.len()).flat_map(|n| shape.runs(n).iter().map(move |run| (n, run)));
+        !self.deterministic || runs.all(|(level, run)| grows(level, run) || leaves(run))
+    }
+
+    fn name(&self) -> String {
+        self.choice.to_string()
+    }
+}
+
+/// Widens a stretch of a run by the neighbours that share a user key with it. In a sound tree there are none.
+fn with_shared_keys(run: &[TableShape], mut tables: Range<usize>) -> Range<usize> {
+    if tables.is_empty() {
+        return tables;
+    }
+    let share = |i: usize| run[i].meta.largest.reaches(&run[i + 1].meta.smallest);
+    while tables.start > 0 && share(tables.start - 1) {
+        tables.start -= 1;
+    }
+    while tables.end < run.len() && share(tables.end - 1) {
+        tables.end += 1;
+    }
+    tables
+}
+
+#[cfg(test)]
+mod tests;

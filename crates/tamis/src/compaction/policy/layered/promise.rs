@@ -1,0 +1,81 @@
+//! What the layered policies promise when nothing is due. T is each level's own ratio, B what level 0 holds when it is
+//! due (`level0_runs` memtables), G the size that the last level grows towards.
+//!
+//! **Runs.** Level 0 holds `level0_runs` − 1 at most, a tiering level T − 1, a leveling level one: a level that would
+//! have more is merged before. Levels between level 0 and the base level hold none.
+//!
+//! **Space**, as bytes of all tables by live bytes, without deletes. With a leveling last level, that level holds
+//! every key once, and what lies above may be superseded altogether: no more than the targets, G/T + G/T² + …, and
+//! level 0's B. So 1 + Σ targets/G + B/G; tiering between costs nothing in space. Counted by flushes, the levels above
+//! hold what came since the round began, B·ΠT ≤ G at most, however large: 2 + B/G. Pure tiering may hold every key
+//! in each of its runs: as many times the live bytes as there can be runs.
+//!
+//! **Writes**, as bytes written by flushes and compactions by bytes flushed. One for the flush. A tiering level adds 1: a byte
+//! is written once when it gets there, and not again before it leaves. A full merge into a leveling level rewrites
+//! what T merges into it have brought, at most (T + 1)/2 times each on average where a level is emptied every T
+//! merges, T + 1 for the last level, which stays: it is rewritten once for every G/T bytes that come. The base
+//! level of a leveling tree meets batches as large as itself: 2. Partial merges add one for tables that overlap
+//! only in part, as Leveled trees are known for: T + 2. Skipping levels only saves. Pure tiering: one for every level
+//! in use, and the last allowed one, which is merged in place, is rewritten for every T − 1 runs that come.
+
+use super::*;
+
+impl Layered {
+    pub(super) fn promised(&self, shape: &Shape) -> Promise {
+        let layout = self.layout(shape);
+        let deepest = shape.deepest().unwrap_or(0);
+        let count = self.levels.max(shape.levels.len());
+        let runs = |level: usize| match self.kind(level, layout.last) {
+            Kind::Tiering if level == 0 => Some(self.level0_runs - 1),
+            _ if level < layout.level0_output || level > layout.last => Some(0),
+            Kind::Tiering => Some(usize::try_from(self.ratio(level)).map_or(usize::MAX, |t| t - 1)),
+            Kind::Leveling => Some(1),
+        };
+        let runs_per_level: Vec<Option<usize>> = (0..count).map(runs).collect();
+        let goal = layout.targets.get(layout.last).copied().unwrap_or(0).max(1) as f64;
+        let level0 = self.base_bytes as f64 / goal;
+        let space = if !layout.counts_bytes {
+            runs_per_level.iter().take(deepest + 1).flatten().sum::<usize>() as f64
+        } else if self.deterministic {
+            2.0 + level0
+        } else {
+            1.0 + layout.targets[1..layout.last].iter().map(|&target| target as f64 / goal).sum::<f64>()
+                + level0
+        };
+        let partial = self.granularity == MergeGranularity::Partial;
+        let writes = |level: usize| {
+            let above = self.ratio(level.saturating_sub(1)) as f64;
+            let is_base = level == layout.base;
+            match self.kind(level, layout.last) {
+                _ if level < layout.base || !layout.counts_bytes && level > deepest => 0.0,
+                Kind::Tiering if level == layout.last => 1.0 + self.closing(shape, &layout),
+                Kind::Tiering => 1.0,
+                Kind::Leveling if partial && is_base && level == layout.last => self.fill(&layout) + 1.0,
+                Kind::Leveling if partial && is_base => 2.0,
+                Kind::Leveling if partial => above + 2.0,
+                // Full merges into it until it is due: by its own ratio.
+                Kind::Leveling if level < layout.last => (self.ratio(level) as f64 + 1.0) / 2.0 + 1.0,
+                Kind::Leveling if is_base => self.fill(&layout) + 1.0,
+                Kind::Leveling => above + 1.0,
+            }
+        };
+        Promise {
+            runs_per_level,
+            space_amplification: Some(space),
+            write_amplification: Some(1.0 + (1..=layout.last).map(writes).sum::<f64>()),
+        }
+    }
+
+    /// How often the last level of pure tiering is rewritten for each byte that comes: as a whole for every T − 1 runs.
+    fn closing(&self, shape: &Shape, layout: &Layout) -> f64 {
+        let run =
+            (1..layout.last).map(|level| self.ratio(level) as f64).product::<f64>() * self.base_bytes as f64;
+        let bytes = shape.levels.get(layout.last).map_or(0, LevelShape::bytes);
+        bytes as f64 / (run * (self.ratio(layout.last) - 1) as f64).max(1.0)
+    }
+
+    /// How many batches of level 0 the last level holds when level 0 compacts right into it.
+    fn fill(&self, layout: &Layout) -> f64 {
+        layout.targets[layout.last] as f64 / self.base_bytes.max(1) as f64
+    }
+}

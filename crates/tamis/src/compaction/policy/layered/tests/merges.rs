@@ -1,0 +1,285 @@
+//! What single merges take: levels that are full are skipped, groups overlap perfectly, pickers pick.
+
+use super::family::{Way, check_promise, layered, ways};
+use super::*;
+use crate::compaction::plan::{OutputRun, Work};
+use crate::options::{CompactionChoice, FilePicker, MergeGranularity};
+
+/// Starts and ends what is due, one job at a time, and shows each plan and the shape that it was made for.
+fn watch(sim: &mut Sim<Layered>, mut see: impl FnMut(&Sim<Layered>, &Shape, &Plan)) {
+    loop {
+        let shape = sim.shape();
+        let Some(plan) = sim.policy.plan(&shape) else { return };
+        see(sim, &shape, &plan);
+        sim.begin(&shape, plan);
+        sim.finish(0);
+    }
+}
+
+fn way(choice: CompactionChoice, merge: MergeGranularity) -> Way {
+    Way { choice, merge, deterministic: false, picker: FilePicker::LeastOverlap, size_ratio: 4 }
+}
+
+fn random_flush(sim: &mut Sim<Layered>, keys: usize) {
+    let batch: Vec<u16> = (0..FLUSH).map(|_| sim.random(keys) as u16).collect();
+    sim.flush(batch, 1);
+}
+
+#[test]
+fn a_full_merge_takes_every_level_that_would_be_due_and_writes_nothing_twice() {
+    for way in ways().into_iter().filter(|way| way.merge == MergeGranularity::Full) {
+        let mut sim = Sim::new(layered(way, 5), 5, 13);
+        let mut deep = 0;
+        for _ in 0..600 {
+            random_flush(&mut sim, 30_000);
+            let mut plans = 0;
+            watch(&mut sim, |_, _, plan| {
+                plans += 1;
+                deep += usize::from(plan.inputs.first().unwrap().level + 1 < plan.output_level);
+            });
+            assert!(plans <= 1, "a merge made another one due: {way:?}");
+            check_promise(&sim);
+        }
+        assert!(deep > 3, "only {deep} merges went over more than one level: {way:?}");
+        sim.check_reads();
+    }
+}
+
+#[test]
+fn a_tiering_tree_counts_like_a_number() {
+    let mut sim = Sim::new(layered(way(CompactionChoice::Tiering, MergeGranularity::Full), 4), 4, 1);
+    let shape_after = |sim: &mut Sim<Layered>, flushes: u64| {
+        while sim.seq < flushes {
+            random_flush(sim, 30_000);
+            sim.settle();
+        }
+        sim.levels.iter().map(Vec::len).collect::<Vec<_>>()
+    };
+    assert_eq!(shape_after(&mut sim, 3), [3, 0, 0, 0]);
+    assert_eq!(shape_after(&mut sim, 15), [3, 3, 0, 0]);
+    assert_eq!(shape_after(&mut sim, 16), [0, 0, 1, 0], "level 1 is skipped");
+    assert_eq!(shape_after(&mut sim, 255), [3, 3, 3, 3]);
+    assert_eq!(shape_after(&mut sim, 256), [0, 0, 0, 1], "the last level becomes one run");
+    assert_eq!(shape_after(&mut sim, 256 + 3 * 64), [0, 0, 0, 1]);
+    sim.check_reads();
+}
+
+#[test]
+fn groups_overlap_perfectly_and_nothing_comes_into_a_level_that_drains() {
+    for way in ways().into_iter().filter(|way| way.merge == MergeGranularity::Partitioned) {
+        let mut sim = Sim::new(layered(way, 4), 4, 17);
+        let (mut groups, mut moved, mut group_bytes, mut whole_bytes) = (0, 0, 0u64, 0u64);
+        for _ in 0..250 {
+            random_flush(&mut sim, 8_000);
+            let mut left: Option<u64> = None;
+            watch(&mut sim, |sim, shape, plan| {
+                let named: Vec<u64> = plan.tables().collect();
+                if plan.reason != Reason::Partition {
+                    assert!(left.is_none() || plan.output_level < 2, "{plan:?} into a level that drains");
+                    return;
+                }
+                groups += 1;
+                moved += usize::from(plan.work == Work::Move);
+                assert_eq!(plan.output_level, 3);
+                let input = |t: &&TableShape| named.contains(&t.id());
+                let of = |level: usize| shape.levels[level].tables();
+                for table in of(2).chain(of(3)).filter(|t| !input(t)) {
+                    let touches = of(2).chain(of(3)).filter(input).any(|i| i.meta.overlaps(&table.meta));
+                    assert!(!touches, "a group straddles {table:?}: {plan:?}");
+                }
+                assert!(of(2).any(|t| input(&t)));
+                group_bytes += of(3).filter(input).map(TableShape::bytes).sum::<u64>();
+                whole_bytes += of(3).map(TableShape::bytes).sum::<u64>();
+                let stays = of(2).filter(|t| !input(t)).map(TableShape::bytes).sum::<u64>();
+                left = (stays > 0).then_some(stays);
+                assert!(!sim.policy.is_partitioned(&sim.policy.layout(shape), 3));
+            });
+            assert!(left.is_none(), "a level that began to drain is left half full: {way:?}");
+        }
+        assert!(groups > 30 && moved < groups, "{groups} groups, {moved} moved: {way:?}");
+        assert!(group_bytes < whole_bytes / 4, "groups are small parts of the last level: {way:?}");
+        sim.check_reads();
+        let last: Vec<u64> =
+            sim.levels[3].iter().flat_map(|(_, tables)| tables).map(|t| t.file_bytes).collect();
+        let small = last.iter().filter(|&&bytes| bytes < sim.policy.table_bytes / 4).count();
+        assert!(
+            small * 5 < last.len(),
+            "{small} of {} tables of the last level are small: {way:?}",
+            last.len()
+        );
+    }
+}
+
+/// A tree of 4 levels with full tables of `FLUSH` keys at level 2, where keys are `i · step`, and a last level.
+fn two_levels(way: Way) -> Sim<Layered> {
+    let mut sim = Sim::new(layered(way, 4), 4, 1);
+    let run = |level: usize, keys: std::ops::Range<u16>, epoch: u64, sim: &mut Sim<Layered>| {
+        let tables = keys
+            .step_by(FLUSH)
+            .map(|from| {
+                let entries: Entries =
+                    (from..from + FLUSH as u16).map(|key| (key * 4, (epoch, false))).collect();
+                sim.expected.extend(entries.iter().copied());
+                sim.table(entries, (0, 0), |smallest, _| EpochMap::flush(smallest.clone(), epoch))
+            })
+            .collect();
+        let id = sim.id();
+        sim.levels[level].insert(0, (id, tables));
+    };
+    run(3, 0..3200, 1, &mut sim);
+    run(2, 0..1600, 2, &mut sim);
+    run(2, 800..2400, 3, &mut sim);
+    sim.seq = 3;
+    sim
+}
+
+#[test]
+fn a_level_is_draining_from_its_first_merged_group_to_its_last() {
+    let mut sim = two_levels(way(CompactionChoice::LazyLeveling, MergeGranularity::Partitioned));
+    let is_draining = |sim: &Sim<Layered>| {
+        let shape = sim.shape();
+        sim.policy.is_draining(&shape, &sim.policy.layout(&shape))
+    };
+    assert!(!is_draining(&sim), "nothing has left");
+    let shape = sim.shape();
+    let layout = sim.policy.layout(&shape);
+    let group = sim.policy.plan_group(&shape, &layout).unwrap();
+    assert_eq!(group.inputs.iter().map(|input| input.level).collect::<Vec<_>>(), [2, 3]);
+    sim.begin(&shape, group);
+    sim.finish(0);
+    assert!(is_draining(&sim), "a group is in the last level");
+    // Level 0 is due and wants into level 2, or a level above it: not before level 2 is empty.
+    for _ in 0..4 {
+        random_flush(&mut sim, 6000);
+    }
+    let mut filled_by = Vec::new();
+    watch(&mut sim, |sim, shape, plan| {
+        let draining = sim.policy.is_draining(shape, &sim.policy.layout(shape));
+        assert!(!(draining && plan.output_level == 2), "{plan:?}");
+        filled_by.push((plan.reason, draining));
+    });
+    assert!(filled_by.contains(&(Reason::Partition, true)));
+    assert!(!is_draining(&sim));
+    sim.check_reads();
+}
+
+#[test]
+fn a_table_ingested_below_does_not_make_a_level_drain() {
+    let mut sim = two_levels(way(CompactionChoice::LazyLeveling, MergeGranularity::Partitioned));
+    sim.seq = 9;
+    let entries: Entries = (0..8).map(|key| (60_000 + key, (9, false))).collect();
+    sim.expected.extend(entries.iter().copied());
+    let table = sim.table(entries, (0, 0), |smallest, _| EpochMap::flush(smallest.clone(), 9));
+    sim.levels[3][0].1.push(table);
+    let shape = sim.shape();
+    assert!(!sim.policy.is_draining(&shape, &sim.policy.layout(&shape)));
+}
+
+#[test]
+fn pieces_of_a_stack_come_from_its_oldest_run_and_bring_along_what_lies_over_them() {
+    let mut sim = two_levels(way(CompactionChoice::LazyLeveling, MergeGranularity::Partial));
+    let shape = sim.shape();
+    let layout = sim.policy.layout(&shape);
+    let oldest = shape.runs(2)[1].id;
+    let mut with_newer = 0;
+    for _ in 0..200 {
+        let shape = sim.shape();
+        let Some(plan) = sim.policy.plan_pieces(&shape, &layout, 2, 3, 0, Reason::RunCount) else { break };
+        let last = plan.inputs.iter().rfind(|input| input.level == 2).unwrap();
+        if shape.runs(2).len() == 2 {
+            assert_eq!(last.run, oldest);
+        }
+        with_newer += usize::from(plan.inputs.iter().filter(|input| input.level == 2).count() == 2);
+        assert!(matches!(plan.output, OutputRun::Into(_)));
+        sim.begin(&shape, plan);
+        sim.finish(0);
+        sim.check_reads();
+    }
+    assert!(with_newer > 5);
+    assert!(sim.levels[2].is_empty());
+}
+
+#[test]
+fn pickers_pick_what_their_names_say() {
+    let order = |picker: FilePicker, sim: &Sim<Layered>| {
+        let policy = Layered { picker, ..sim.policy.clone() };
+        let shape = sim.shape();
+        policy.order(&shape, &shape.runs(2)[0], 3)
+    };
+    let mut sim = Sim::new(layered(way(CompactionChoice::Leveling, MergeGranularity::Partial), 4), 4, 1);
+    let table =
+        |sim: &mut Sim<Layered>, level: usize, keys: std::ops::Range<u16>, epoch: u64, deletes: u16| {
+            let start = keys.start;
+            let entries: Entries = keys.map(|key| (key, (epoch, key < start + deletes))).collect();
+            let table = sim.table(entries, (0, 0), |smallest, _| EpochMap::flush(smallest.clone(), epoch));
+            match sim.levels[level].first_mut() {
+                Some((_, tables)) => tables.push(table),
+                None => {
+                    let id = sim.id();
+                    sim.levels[level].push((id, vec![table]));
+                }
+            }
+        };
+    // Level 2: four tables. Level 3 lies under the first (much), the third (little) and the fourth (some); its last
+    // table was written last.
+    for (i, (epoch, deletes)) in [(7, 1), (5, 3), (8, 0), (6, 2)].into_iter().enumerate() {
+        let from = i as u16 * 100;
+        table(&mut sim, 2, from..from + 50, epoch, deletes);
+    }
+    table(&mut sim, 3, 300..330, 2, 0);
+    table(&mut sim, 3, 200..205, 2, 0);
+    table(&mut sim, 3, 0..90, 1, 0);
+    sim.levels[3][0].1.sort_by(|a, b| a.smallest.cmp(&b.smallest));
+    assert_eq!(order(FilePicker::LeastOverlap, &sim), [1, 2, 3, 0]);
+    assert_eq!(order(FilePicker::RoundRobin, &sim), [1, 2, 3, 0], "behind the table written last");
+    assert_eq!(order(FilePicker::MostTombstones, &sim), [1, 3, 0, 2]);
+    assert_eq!(order(FilePicker::Oldest, &sim), [1, 3, 0, 2]);
+}
+
+#[test]
+fn round_robin_takes_every_part_of_the_key_space_in_turn() {
+    let way =
+        Way { picker: FilePicker::RoundRobin, ..way(CompactionChoice::Leveling, MergeGranularity::Partial) };
+    let mut sim = Sim::new(layered(way, 4), 4, 21);
+    let mut starts: Vec<Vec<u8>> = Vec::new();
+    for _ in 0..800 {
+        random_flush(&mut sim, 30_000);
+        watch(&mut sim, |_, _, plan| {
+            if plan.inputs[0].level == 2 && plan.output_level == 3 {
+                starts.push(plan.range.smallest.to_vec());
+            }
+        });
+    }
+    let descents = starts.windows(2).filter(|pair| pair[1] < pair[0]).count();
+    assert!(starts.len() > 100, "only {} steps", starts.len());
+    // A step back is the start of a new turn.
+    assert!(descents * 5 < starts.len(), "{descents} turns in {} steps", starts.len());
+}
+
+#[test]
+fn debt_grows_with_what_is_due_and_stops_writers() {
+    for way in ways() {
+        let mut sim = Sim::new(layered(way, 4), 4, 2);
+        sim.policy.stop_runs = 1000;
+        sim.policy.slowdown_runs = 1000;
+        for _ in 0..100 {
+            random_flush(&mut sim, 8000);
+            sim.settle();
+        }
+        assert_eq!(sim.policy.debt(&sim.shape()), 0, "nothing is due: {way:?}");
+        let mut debts = Vec::new();
+        for _ in 0..40 {
+            random_flush(&mut sim, 8000);
+            debts.push(sim.policy.debt(&sim.shape()));
+        }
+        assert!(debts.is_sorted() || way.deterministic, "{debts:?} {way:?}");
+        assert!(debts[39] >= 36 * 20 * ENTRY, "{debts:?} {way:?}");
+        sim.policy.stop_debt = debts[39];
+        sim.policy.slowdown_debt = debts[39] / 2;
+        assert_eq!(sim.policy.write_pressure(&sim.shape()), Pressure::Stop);
+        sim.policy.stop_debt += 1;
+        assert!(matches!(sim.policy.write_pressure(&sim.shape()), Pressure::Slowdown(_)));
+        sim.settle();
+        assert_eq!(sim.policy.write_pressure(&sim.shape()), Pressure::None);
+    }
+}

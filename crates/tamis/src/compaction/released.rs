@@ -1,0 +1,148 @@
+//! Space that snapshots held and hold no more.
+//!
+//! A merge keeps what a live snapshot sees and nobody else. When the snapshot goes, that stays in the table until a
+//! merge comes by, which in a quiet part of the last level may be never. So tables record what they hold for which
+//! snapshot ([`TableExtra::pinned`](crate::tree::meta::TableExtra::pinned)), and once enough of it is needed no more
+//! the table is rewritten where it is.
+//!
+//! This comes to an end: the new table records only what it holds for snapshots that live, and while they do, they do
+//! not count.
+
+use crate::compaction::plan::{OutputRun, Plan, PlanInput, Reason, Work};
+use crate::compaction::shape::{KeyRange, Shape, TableShape};
+
+/// A table is rewritten once one part in so many of its keys and values is held for nobody.
+const PART: u64 = 5;
+
+/// The rewrite of the table that holds the largest part of its bytes for snapshots that are gone, if it is more than a
+/// fifth and the table is free. O(tables · their snapshots).
+pub(crate) fn plan(shape: &Shape, max_table_bytes: u64) -> Option<Plan> {
+    let mut best: Option<(f64, usize, usize, &TableShape)> = None;
+    for (level, runs) in shape.levels.iter().enumerate() {
+        for (place, run) in runs.runs.iter().enumerate() {
+            for table in run.tables.iter().filter(|table| !table.busy) {
+                let released = released_bytes(shape, table);
+                if released <= table.meta.raw_bytes / PART || conflicts(shape, level, &table.range()) {
+                    continue;
+                }
+                let part = released as f64 / table.meta.raw_bytes.max(1) as f64;
+                if best.is_none_or(|best| part > best.0) {
+                    best = Some((part, level, place, table));
+                }
+            }
+        }
+    }
+    let (_, level, place, table) = best?;
+    let (run, range) = (&shape.levels[level].runs[place], table.range());
+    Some(Plan {
+        inputs: vec![PlanInput { level, run: run.id, tables: vec![table.id()] }],
+        output_level: level,
+        output: OutputRun::Into(run.id),
+        bottommost: nothing_older(shape, level, place, &range),
+        range,
+        max_table_bytes,
+        borders: Vec::new(),
+        reason: Reason::Released,
+        work: Work::Merge,
+        guard_bits: None,
+    })
+}
+
+/// Bytes of keys and values that the table holds for snapshots that are gone.
+fn released_bytes(shape: &Shape, table: &TableShape) -> u64 {
+    let pinned = table.meta.extra.pinned.iter();
+    let gone = pinned.filter(|(snapshot, _)| shape.snapshots.binary_search(snapshot).is_err());
+    gone.fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes))
+}
+
+/// Whether a running job may put something between the table and its neighbours in age.
+fn conflicts(shape: &Shape, level: usize, range: &KeyRange) -> bool {
+    let near = |job: &&crate::compaction::shape::RunningJob| {
+        job.output_level == level || (job.input_levels.0..=job.input_levels.1).contains(&level)
+    };
+    shape.running.iter().filter(near).any(|job| job.range.overlaps(range))
+}
+
+/// Whether no older run holds anything in `range`.
+fn nothing_older(shape: &Shape, level: usize, place: usize, range: &KeyRange) -> bool {
+    let in_level = shape.levels[level].runs[place + 1..].iter();
+    let below = shape.levels[level + 1..].iter().flat_map(|level| &level.runs);
+    in_level.chain(below).all(|run| range.overlap(&run.tables).is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::compaction::shape::{LevelShape, RunShape, RunningJob};
+    use crate::key::KeyEnd;
+    use crate::tree::epochs::EpochMap;
+    use crate::tree::meta::{TableExtra, TableMeta};
+
+    fn table(id: u64, from: &str, to: &str, pinned: &[(u64, u64)]) -> TableShape {
+        let meta = TableMeta {
+            id,
+            file_bytes: 1000,
+            smallest: from.as_bytes().into(),
+            largest: KeyEnd::Included(to.as_bytes().into()),
+            entries: 10,
+            deletes: 0,
+            range_tombstones: 0,
+            raw_bytes: 1000,
+            min_seq: 1,
+            max_seq: 100,
+            epochs: EpochMap::flush(from.as_bytes().into(), 1),
+            extra: TableExtra { pinned: pinned.to_vec(), ..TableExtra::default() },
+        };
+        TableShape { meta: Arc::new(meta), busy: false }
+    }
+
+    fn shape(upper: Vec<TableShape>, lower: Vec<TableShape>, snapshots: &[u64]) -> Shape {
+        let level = |id, tables| LevelShape { runs: vec![RunShape { id, tables }] };
+        Shape {
+            levels: vec![LevelShape::default(), level(7, upper), level(8, lower)],
+            snapshots: snapshots.to_vec(),
+            ..Shape::default()
+        }
+    }
+
+    #[test]
+    fn a_table_is_rewritten_once_more_than_a_fifth_is_held_for_nobody() {
+        let lower = || vec![table(1, "a", "f", &[(10, 150), (20, 60)]), table(2, "g", "m", &[(10, 150)])];
+        assert_eq!(plan(&shape(Vec::new(), lower(), &[10, 20]), 1), None, "both snapshots live");
+        assert_eq!(plan(&shape(Vec::new(), lower(), &[20]), 1), None, "15 % is not enough");
+        let found = plan(&shape(Vec::new(), lower(), &[]), 1).expect("21 % is");
+        assert_eq!(found.inputs, [PlanInput { level: 2, run: 8, tables: vec![1] }]);
+        assert_eq!((found.output_level, found.output), (2, OutputRun::Into(8)));
+        assert_eq!((found.reason, found.work, found.bottommost), (Reason::Released, Work::Merge, true));
+    }
+
+    #[test]
+    fn the_table_that_holds_most_for_nobody_comes_first_and_what_lies_below_counts() {
+        let upper = || vec![table(1, "a", "f", &[(10, 900)]), table(2, "p", "z", &[(10, 300)])];
+        let lower = || vec![table(3, "c", "d", &[(10, 500)])];
+        let found = plan(&shape(upper(), lower(), &[]), 1).unwrap();
+        assert_eq!(found.tables().collect::<Vec<_>>(), [1]);
+        assert!(!found.bottommost, "table 3 is older and overlaps");
+        let mut busy = upper();
+        busy[0].busy = true;
+        let found = plan(&shape(busy, Vec::new(), &[]), 1).unwrap();
+        assert_eq!(found.tables().collect::<Vec<_>>(), [2]);
+        assert!(found.bottommost);
+    }
+
+    #[test]
+    fn nothing_is_rewritten_where_a_job_is_putting_its_tables() {
+        let mut shape = shape(Vec::new(), vec![table(1, "a", "f", &[(10, 900)])], &[]);
+        let range = |from: &str, to: &str| KeyRange {
+            smallest: from.as_bytes().into(),
+            largest: KeyEnd::Included(to.as_bytes().into()),
+        };
+        let job = |range| RunningJob { input_levels: (1, 1), output_level: 2, output: OutputRun::New, range };
+        shape.running = vec![job(range("e", "k"))];
+        assert_eq!(plan(&shape, 1), None);
+        shape.running = vec![job(range("g", "k"))];
+        assert!(plan(&shape, 1).is_some());
+    }
+}

@@ -1,0 +1,414 @@
+//! The fate of the versions of a key in a flush or compaction: which are written, as what, and which are gone.
+//!
+//! [`Versions`] takes the versions of one key after the other, newest first, and gives those that stay, in the same
+//! order. It knows nothing of files.
+//!
+//! # Stripes
+//!
+//! Live snapshots cut the order of writes into stripes: stripe `i` holds the numbers that snapshot `i` sees and snapshot
+//! `i - 1` does not; those that no snapshot sees are the last stripe. Nobody can tell the versions within a stripe
+//! apart but for the last word of it: the newest version, or, if that is an operand, the operands down to their base.
+//! Snapshots that are taken while the merge runs see everything in it, as readers without a snapshot do.
+//!
+//! # Rules
+//!
+//! * A version behind a put or delete of its stripe, or under a range tombstone that its stripe sees, is gone.
+//! * **Operands** of a stripe become one put where their base is known: a put of the same stripe; or nothing, which is a
+//!   delete in any stripe, a range tombstone, or the end of the key if nothing older lies outside the merge.
+//!   (A base in an older stripe would be written twice.) Otherwise they become one operand where the operator can do that,
+//!   and stay as they are where it cannot. Their result has the newest one's number: all of the stripe's readers see it,
+//!   and no others.
+//! * Where the operator fails, operands and base stay as they are: reads say what is wrong, a later write heals it.
+//! * A delete is dropped, and the number of a put forgotten (0), where every snapshot sees it and nothing older lies
+//!   outside. An operand keeps its number: two of them need an order.
+//! * **Expiry**: if the newest version of a key in the merge is at or below the horizon and no snapshot sees it, the key is
+//!   deleted at that number. So what is older stays hidden, wherever it lies. Operands above the horizon are not put
+//!   together with what a snapshot keeps below it, or readers of now would see that again.
+//! * A **filter** decides about the put that is a key's newest version, if no snapshot sees it. What it removes becomes a
+//!   delete, by the rules of deletes.
+//!
+//! # Costs
+//!
+//! A key without operands: a binary search among the snapshots and one among the range tombstones for each version, no
+//! allocation. Operands are copied, into memory that is used again, and put together in groups on the way; of one key
+//! about [`MAX_BYTES`] wait. Beyond that they go out as they are.
+//!
+//! One thread at a time.
+
+#[cfg(test)]
+mod tests;
+
+use crate::error::StorageError;
+use crate::key::{Kind, MAX_SEQNO, MAX_VALUE_BYTES, SeqNo};
+use crate::operators::{CompactionFilter, Decision, MergeOperator, merge, partial_merge};
+use crate::tree::tombstones::Tombstones;
+
+/// So many operands are put together into one while their base is not known.
+const GROUP_OPERANDS: usize = 1024;
+
+/// Or so many bytes of them.
+const GROUP_BYTES: usize = 1 << 20;
+
+/// How many bytes wait for a base.
+const MAX_BYTES: usize = if cfg!(test) { 2 << 20 } else { 64 << 20 };
+
+/// What a keyspace wants done with its versions.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Rules<'a> {
+    /// Makes values of operands.
+    pub(crate) operator: Option<&'a dyn MergeOperator>,
+    /// Decides about values.
+    pub(crate) filter: Option<&'a dyn CompactionFilter>,
+    /// The horizon: everything up to this write has expired (0: nothing), and readers of now and later do not see it,
+    /// here or anywhere else. So it is dropped without a trace unless a live snapshot sees it. If there is a horizon,
+    /// numbers tell ages and are never forgotten.
+    pub(crate) expired: Option<SeqNo>,
+}
+
+/// A version that stays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Kept<'v> {
+    pub(crate) seq: SeqNo,
+    pub(crate) kind: Kind,
+    pub(crate) value: &'v [u8],
+    /// The snapshot that bounds its stripe, if it is kept for snapshots alone: readers of now need something newer.
+    pub(crate) pinned: Option<SeqNo>,
+}
+
+/// What the merge knows of the world.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Surroundings<'a> {
+    /// Live snapshots, ascending.
+    pub(crate) snapshots: &'a [SeqNo],
+    /// The range tombstones of the merge.
+    pub(crate) tombstones: &'a Tombstones,
+    /// Those that are written again.
+    pub(crate) kept: &'a Tombstones,
+    /// Where the versions go.
+    pub(crate) level: usize,
+}
+
+/// What the operands that wait apply to.
+#[derive(Clone, Copy)]
+enum Base<'v> {
+    Value(&'v [u8]),
+    Nothing,
+    /// It lies elsewhere.
+    Unknown,
+}
+
+/// Operands of one stripe, newest first.
+#[derive(Debug, Default)]
+struct Waiting {
+    /// The number of each, and its length.
+    operands: Vec<(SeqNo, usize)>,
+    bytes: Vec<u8>,
+    /// How many at the front were tried to be put together; they are not tried again before the base is met.
+    folded: usize,
+    folded_bytes: usize,
+    /// Whether the first is the newest version of the key.
+    newest: bool,
+}
+
+impl Waiting {
+    fn clear(&mut self) {
+        self.operands.clear();
+        self.bytes.clear();
+        (self.folded, self.folded_bytes, self.newest) = (0, 0, false);
+        // One key with much to wait for must not cost all others that memory.
+        self.operands.shrink_to(GROUP_OPERANDS);
+        self.bytes.shrink_to(GROUP_BYTES);
+    }
+
+    fn push(&mut self, seq: SeqNo, operand: &[u8]) {
+        self.operands.push((seq, operand.len()));
+        self.bytes.extend_from_slice(operand);
+    }
+
+    /// Number and bytes of each, newest first.
+    fn iter(&self) -> impl Iterator<Item = (SeqNo, &[u8])> {
+        let mut rest = &self.bytes[..];
+        self.operands.iter().map(move |&(seq, len)| {
+            let (operand, behind) = rest.split_at(len);
+            rest = behind;
+            (seq, operand)
+        })
+    }
+
+    fn oldest_first(&self, skip: usize) -> Vec<&[u8]> {
+        let mut operands: Vec<&[u8]> = self.iter().skip(skip).map(|(_, operand)| operand).collect();
+        operands.reverse();
+        operands
+    }
+
+    /// Whether there is a group to put together.
+    fn is_group(&self) -> bool {
+        self.operands.len() - self.folded >= GROUP_OPERANDS
+            || self.bytes.len() - self.folded_bytes >= GROUP_BYTES
+    }
+
+    fn is_full(&self) -> bool {
+        self.bytes.len() + self.operands.len() * size_of::<(SeqNo, usize)>() >= MAX_BYTES
+    }
+
+    /// Puts all from number `first` on together, if that can be done.
+    fn fold(&mut self, first: usize, key: &[u8], operator: &dyn MergeOperator) {
+        let newer: usize = self.operands[..first].iter().map(|(_, len)| len).sum();
+        if self.operands.len() - first > 1
+            && let Some(one) = partial_merge(operator, key, &self.oldest_first(first))
+        {
+            let seq = self.operands[first].0;
+            self.operands.truncate(first);
+            self.bytes.truncate(newer);
+            self.push(seq, &one);
+        }
+        (self.folded, self.folded_bytes) = (self.operands.len(), self.bytes.len());
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Versions<'a> {
+    rules: Rules<'a>,
+    around: Surroundings<'a>,
+    /// Whether versions of the key older than those of the merge may lie outside it.
+    has_older: bool,
+    /// Whether a version of the key came already.
+    begun: bool,
+    /// The stripe of the last version.
+    stripe: usize,
+    /// The newest range tombstone over the key that the stripe sees.
+    cover: SeqNo,
+    /// Whether what comes in this stripe is hidden.
+    decided: bool,
+    /// Whether a put or delete stays that is newer than what comes: readers of now do not need that.
+    superseded: bool,
+    /// Whether operands of this stripe were given out that still need what comes.
+    given: bool,
+    waiting: Waiting,
+    /// An operator that fails once may fail a million times: it is told once.
+    complained: bool,
+}
+
+type Keep<'k> = dyn FnMut(Kept<'_>) -> Result<(), StorageError> + 'k;
+
+impl<'a> Versions<'a> {
+    pub(crate) fn new(rules: Rules<'a>, around: Surroundings<'a>) -> Self {
+        Versions {
+            rules,
+            around,
+            has_older: true,
+            begun: false,
+            stripe: 0,
+            cover: 0,
+            decided: false,
+            superseded: false,
+            given: false,
+            waiting: Waiting::default(),
+            complained: false,
+        }
+    }
+
+    /// Starts with the next key. The one before must have been [ended](Self::end).
+    #[inline]
+    pub(crate) fn start(&mut self, has_older: bool) {
+        debug_assert!(self.waiting.operands.is_empty(), "the last key was not ended");
+        self.has_older = has_older;
+        (self.begun, self.superseded) = (false, false);
+    }
+
+    /// Takes the next older version of `key` and gives to `keep` what is certain to stay by now.
+    #[inline]
+    pub(crate) fn version(
+        &mut self,
+        key: &[u8],
+        (seq, kind, value): (SeqNo, Kind, &[u8]),
+        keep: &mut Keep<'_>,
+    ) -> Result<(), StorageError> {
+        let stripe = self.around.snapshots.partition_point(|&snapshot| snapshot < seq);
+        if !self.waiting.operands.is_empty() {
+            self.meet(key, seq, kind, stripe, keep)?;
+        }
+        if !self.begun || stripe != self.stripe {
+            let visible_from = self.around.snapshots.get(stripe).copied().unwrap_or(MAX_SEQNO);
+            self.stripe = stripe;
+            self.cover = self.around.tombstones.cover(key, visible_from);
+            (self.decided, self.given) = (false, false);
+        }
+        let newest = !std::mem::replace(&mut self.begun, true);
+        if self.decided || self.cover > seq || (self.has_expired(seq) && self.seen_by_nobody()) {
+            self.decided = true;
+            return Ok(());
+        }
+        match kind {
+            Kind::Merge => self.operand(key, seq, value, newest, keep),
+            kind => {
+                if !self.waiting.operands.is_empty() {
+                    let base = if kind == Kind::Put { Base::Value(value) } else { Base::Nothing };
+                    self.settle(key, base, keep)?;
+                    if self.decided {
+                        return Ok(());
+                    }
+                }
+                self.last_word(key, (seq, kind, value), newest, keep)
+            }
+        }
+    }
+
+    /// Ends the key.
+    #[inline]
+    pub(crate) fn end(&mut self, key: &[u8], keep: &mut Keep<'_>) -> Result<(), StorageError> {
+        if self.waiting.operands.is_empty() {
+            return Ok(());
+        }
+        // What lies outside and is older than the merge is older than its range tombstones.
+        let base = if self.has_older && self.cover == 0 { Base::Unknown } else { Base::Nothing };
+        self.settle(key, base, keep)
+    }
+
+    /// Whether no live snapshot sees the versions of the current stripe.
+    fn seen_by_nobody(&self) -> bool {
+        self.stripe == self.around.snapshots.len()
+    }
+
+    /// Whether readers of now do not see a version for its age.
+    #[inline]
+    fn has_expired(&self, seq: SeqNo) -> bool {
+        self.rules.expired.is_some_and(|horizon| horizon > 0 && seq <= horizon)
+    }
+
+    /// Operands wait, and a version comes that need not belong to their stripe: what does it tell of their base?
+    #[cold]
+    fn meet(
+        &mut self,
+        key: &[u8],
+        seq: SeqNo,
+        kind: Kind,
+        stripe: usize,
+        keep: &mut Keep<'_>,
+    ) -> Result<(), StorageError> {
+        // Operands wait only where all readers have one horizon: see `operand`.
+        let expired = stripe == self.stripe && self.has_expired(seq);
+        if self.cover > seq || expired || (stripe != self.stripe && kind == Kind::Delete) {
+            self.settle(key, Base::Nothing, keep)
+        } else if stripe != self.stripe {
+            self.settle(key, Base::Unknown, keep)
+        } else {
+            Ok(())
+        }
+    }
+
+    #[cold]
+    fn operand(
+        &mut self,
+        key: &[u8],
+        seq: SeqNo,
+        operand: &[u8],
+        newest: bool,
+        keep: &mut Keep<'_>,
+    ) -> Result<(), StorageError> {
+        // Snapshots and readers of now may have horizons between an operand and its base: then they read different
+        // values, and both must stay.
+        let one_horizon = self.seen_by_nobody() || self.rules.expired.unwrap_or(0) == 0;
+        let Some(operator) = self.rules.operator.filter(|_| !self.given && one_horizon) else {
+            self.given = true;
+            return self.give(key, seq, operand, keep);
+        };
+        self.waiting.push(seq, operand);
+        self.waiting.newest |= newest;
+        if self.waiting.is_group() {
+            self.waiting.fold(self.waiting.folded, key, operator);
+        }
+        if self.waiting.is_full() {
+            return self.give_all(key, keep);
+        }
+        Ok(())
+    }
+
+    /// Makes of the operands that wait what can be made of them on this base.
+    fn settle(&mut self, key: &[u8], base: Base<'_>, keep: &mut Keep<'_>) -> Result<(), StorageError> {
+        let Some(operator) = self.rules.operator else { return self.give_all(key, keep) };
+        let base = match base {
+            Base::Unknown => {
+                self.waiting.fold(0, key, operator);
+                return self.give_all(key, keep);
+            }
+            Base::Value(value) => Some(value),
+            Base::Nothing => None,
+        };
+        match merge(operator, key, base, &self.waiting.oldest_first(0)) {
+            Ok(value) => {
+                let (seq, newest) = (self.waiting.operands[0].0, self.waiting.newest);
+                self.waiting.clear();
+                self.last_word(key, (seq, Kind::Put, &value), newest, keep)
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut self.complained, true) {
+                    let (name, key) = (operator.name(), key.escape_ascii());
+                    log::warn!("operator `{name}` fails at key `{key}` (and perhaps others): {error}");
+                }
+                self.give_all(key, keep)
+            }
+        }
+    }
+
+    /// Gives the operands that wait as they are: what comes next in their stripe must stay, too.
+    fn give_all(&mut self, key: &[u8], keep: &mut Keep<'_>) -> Result<(), StorageError> {
+        self.given = true;
+        let mut waiting = std::mem::take(&mut self.waiting);
+        for (seq, operand) in waiting.iter() {
+            self.give(key, seq, operand, keep)?;
+        }
+        waiting.clear();
+        self.waiting = waiting;
+        Ok(())
+    }
+
+    /// Gives one operand.
+    fn give(&self, key: &[u8], seq: SeqNo, operand: &[u8], keep: &mut Keep<'_>) -> Result<(), StorageError> {
+        keep(Kept { seq, kind: Kind::Merge, value: operand, pinned: self.pinned(key, seq) })
+    }
+
+    /// A put or delete that hides what comes after it in its stripe; `newest` if it is all that readers of now see.
+    #[inline]
+    fn last_word(
+        &mut self,
+        key: &[u8],
+        (mut seq, mut kind, mut value): (SeqNo, Kind, &[u8]),
+        newest: bool,
+        keep: &mut Keep<'_>,
+    ) -> Result<(), StorageError> {
+        let decision = match self.rules.filter {
+            Some(filter) if newest && kind == Kind::Put && self.seen_by_nobody() => {
+                filter.filter(self.around.level, key, value)
+            }
+            _ => Decision::Keep,
+        };
+        match &decision {
+            Decision::Remove => (kind, value) = (Kind::Delete, &[]),
+            Decision::Replace(other) if other.len() <= MAX_VALUE_BYTES => value = other,
+            Decision::Replace(_) | Decision::Keep => {}
+        }
+        let pinned = self.pinned(key, seq);
+        (self.decided, self.superseded) = (true, true);
+        // Everybody sees it, and nothing older lies outside the merge.
+        if self.stripe == 0 && !self.has_older {
+            if kind == Kind::Delete {
+                return Ok(());
+            }
+            // Under a range tombstone that stays, the number tells that this version is the newer one.
+            if self.rules.expired.is_none() && self.around.kept.cover(key, MAX_SEQNO) == 0 {
+                seq = 0;
+            }
+        }
+        keep(Kept { seq, kind, value, pinned })
+    }
+
+    /// The snapshot for which alone a version of the current stripe is kept.
+    #[inline]
+    fn pinned(&self, key: &[u8], seq: SeqNo) -> Option<SeqNo> {
+        let snapshot = *self.around.snapshots.get(self.stripe)?;
+        let hidden_now = self.superseded || self.around.tombstones.cover(key, MAX_SEQNO) > seq;
+        hidden_now.then_some(snapshot)
+    }
+}

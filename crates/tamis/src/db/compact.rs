@@ -1,0 +1,319 @@
+//! Compactions: which one is next, and carrying it out from its registration to the edit that publishes it.
+//!
+//! Workers and callers that compact by hand use the same steps: under the `state` lock a plan is asked for and
+//! [registered](DbInner::register); without it the plan is [run](DbInner::run_plan), which publishes its outputs and
+//! unregisters it whatever happens.
+//!
+//! # A plan that finds no room
+//!
+//! A merge may need as many bytes as its inputs have. One that does not fit into the [room](crate::db::room) there is
+//! is not started; one that meets a full disk on its way is undone, and its keyspace is left alone for a while, longer
+//! each time. Both are warnings, once until a merge of the keyspace succeeds again. Nothing is lost by that: reads go
+//! on, and so do writes until level 0 is full.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::compaction::plan::{OutputRun, Plan, Work};
+use crate::compaction::policy::Pressure;
+use crate::compaction::shape::RunningJob;
+use crate::compaction::{TableSink, execute, filters, parts, released};
+use crate::db::expiry::expired_tables;
+use crate::db::inner::{DbInner, KeyspaceInner, State};
+use crate::db::jobs::{ActiveJob, Aside, CancelToken, CompactionControl, Progress};
+use crate::db::room::human;
+use crate::error::StorageError;
+use crate::tree::edit::VersionEdit;
+use crate::tree::meta::TableId;
+use crate::tree::open_table::OpenTable;
+use crate::tree::version::View;
+
+/// How a registered plan came to its end.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    Done,
+    /// Nothing has changed.
+    Cancelled,
+    /// Nothing has changed, for want of room.
+    OutOfRoom(StorageError),
+}
+
+/// A registered plan.
+#[derive(Debug)]
+pub(crate) struct Job {
+    number: u64,
+    progress: Arc<Progress>,
+}
+
+/// What may be started in a keyspace.
+#[derive(Debug)]
+enum Due {
+    Nothing,
+    Plan(Plan),
+    /// A plan that needs so many bytes, with so many free.
+    NoRoom(u64, u64),
+}
+
+/// Bytes of the plan's inputs.
+pub(crate) fn input_bytes(keyspace: &KeyspaceInner, plan: &Plan) -> u64 {
+    let inputs: HashSet<TableId> = plan.tables().collect();
+    let view = keyspace.view.load();
+    let tables = view.version.tables.iter().filter(|table| inputs.contains(&table.meta.id));
+    tables.map(|table| table.meta.file_bytes).sum()
+}
+
+/// When the oldest and the newest data of the tables was flushed; what is not known counts as oldest.
+fn written_span(tables: &[Arc<OpenTable>]) -> (u64, u64) {
+    let spans = || tables.iter().map(|table| table.meta.extra.written);
+    (spans().map(|span| span.0).min().unwrap_or(0), spans().map(|span| span.1).max().unwrap_or(0))
+}
+
+impl DbInner {
+    /// What the policy wants done next in a keyspace, if it may start now.
+    pub(crate) fn next_plan(&self, state: &State, keyspace: &KeyspaceInner) -> Option<Plan> {
+        match self.due(state, keyspace) {
+            Due::Plan(plan) => Some(plan),
+            Due::Nothing | Due::NoRoom(..) => None,
+        }
+    }
+
+    fn due(&self, state: &State, keyspace: &KeyspaceInner) -> Due {
+        let held_back = state
+            .jobs
+            .get(&keyspace.id)
+            .is_some_and(|jobs| jobs.manual || jobs.aside.is_some_and(|aside| !aside.is_over()));
+        let shaping = keyspace.shaping.load();
+        if held_back || !shaping.options.auto_compaction || self.background.is_paused() {
+            return Due::Nothing;
+        }
+        let shape = self.shape(state, keyspace);
+        // Where the shape is to follow from the flushes alone, nothing may depend on when a snapshot went.
+        let rewrite = || match shaping.options.deterministic {
+            true => None,
+            false => released::plan(&shape, shaping.options.table_bytes),
+        };
+        // First, since it costs nothing and saves rewriting what is gone. A deterministic shape must not depend on time,
+        // and a policy that drops tables itself knows best which.
+        let expired = (!shaping.options.deterministic && !shaping.policy.drops_data())
+            .then(|| expired_tables(&shape))
+            .flatten();
+        let Some(plan) = expired.or_else(|| shaping.policy.plan(&shape)).or_else(rewrite) else {
+            // The policy itself may have seen that there is no room.
+            let needed = shaping.policy.needs(&shape).zip(shape.room);
+            return needed.map_or(Due::Nothing, |(needed, free)| Due::NoRoom(needed, free));
+        };
+        match self.lack_of_room(keyspace, &plan, shape.room) {
+            None => Due::Plan(plan),
+            Some((needed, free)) => Due::NoRoom(needed, free),
+        }
+    }
+
+    /// What a plan needs and what is there, if that is not enough.
+    pub(crate) fn lack_of_room(
+        &self,
+        keyspace: &KeyspaceInner,
+        plan: &Plan,
+        room: Option<u64>,
+    ) -> Option<(u64, u64)> {
+        let room = room.filter(|_| plan.work == Work::Merge)?;
+        let needed = input_bytes(keyspace, plan);
+        (needed > room).then_some((needed, room))
+    }
+
+    /// The next compaction of any keyspace.
+    pub(crate) fn next_compaction(&self, state: &mut State) -> Option<(Arc<KeyspaceInner>, Plan)> {
+        let count = state.keyspaces.len().max(1);
+        state.round_robin = (state.round_robin + 1) % count;
+        let order = state.keyspaces.values().cycle().skip(state.round_robin).take(state.keyspaces.len());
+        let order: Vec<Arc<KeyspaceInner>> = order.cloned().collect();
+        for keyspace in order {
+            match self.due(state, &keyspace) {
+                Due::Plan(plan) => return Some((keyspace, plan)),
+                Due::Nothing => {}
+                Due::NoRoom(needed, free) => {
+                    let (needed, free) = (human(needed), human(free));
+                    let name = &keyspace.name;
+                    self.warn_of_room(state, &keyspace, || {
+                        format!(
+                            "compaction of keyspace `{name}` needs {needed}, {free} are free: it waits until \
+                             there is more"
+                        )
+                    });
+                }
+            }
+        }
+        None
+    }
+
+    /// Warns, unless it did since a merge of the keyspace succeeded.
+    fn warn_of_room(&self, state: &mut State, keyspace: &KeyspaceInner, message: impl Fn() -> String) {
+        let jobs = state.jobs.entry(keyspace.id).or_default();
+        if !std::mem::replace(&mut jobs.warned_of_room, true) {
+            self.warn(message());
+        }
+    }
+
+    /// Works out anew how writers of a keyspace must behave. For whoever changed the tree or the list of jobs, under
+    /// the lock. O(tables).
+    pub(crate) fn update_pressure(&self, state: &State, keyspace: &KeyspaceInner) {
+        let shaping = keyspace.shaping.load();
+        // Who compacts by hand must not be stopped by what nobody does for him.
+        keyspace.pressure.set(match shaping.options.auto_compaction {
+            true => shaping.policy.write_pressure(&self.shape(state, keyspace)),
+            false => Pressure::None,
+        });
+    }
+
+    /// Marks a plan's inputs as taken.
+    pub(crate) fn register(&self, state: &mut State, keyspace: &KeyspaceInner, plan: &Plan) -> Job {
+        state.next_job += 1;
+        let number = state.next_job;
+        let levels = || plan.inputs.iter().map(|input| input.level);
+        let shape = RunningJob {
+            input_levels: (levels().min().unwrap_or(0), levels().max().unwrap_or(0)),
+            output_level: plan.output_level,
+            output: plan.output,
+            range: plan.range.clone(),
+        };
+        let progress = Arc::new(Progress::new(plan, input_bytes(keyspace, plan)));
+        let jobs = state.jobs.entry(keyspace.id).or_default();
+        jobs.busy.extend(plan.tables());
+        jobs.running.push(ActiveJob { number, shape, progress: progress.clone() });
+        self.update_pressure(state, keyspace);
+        Job { number, progress }
+    }
+
+    /// Runs a registered plan to its end, successful or not, and unregisters it.
+    pub(crate) fn run_plan(
+        &self,
+        keyspace: &KeyspaceInner,
+        plan: &Plan,
+        job: &Job,
+        cancel: Option<&CancelToken>,
+    ) -> Result<Ended, StorageError> {
+        // Unregistered even if it panics: others wait for its inputs.
+        let work = std::panic::AssertUnwindSafe(|| self.compact(keyspace, plan, &job.progress, cancel));
+        let result = std::panic::catch_unwind(work);
+        {
+            let mut state = self.state();
+            let jobs = state.jobs.entry(keyspace.id).or_default();
+            for id in plan.tables() {
+                jobs.busy.remove(&id);
+            }
+            jobs.running.retain(|running| running.number != job.number);
+            match &result {
+                Ok(Ok(Ended::Done)) if plan.work == Work::Merge => {
+                    (jobs.aside, jobs.warned_of_room) = (None, false);
+                }
+                Ok(Ok(Ended::OutOfRoom(error))) => {
+                    jobs.aside = Some(Aside::after(jobs.aside));
+                    self.write_counters.set_aside.add(1);
+                    self.warn_of_room(&mut state, keyspace, || {
+                        let name = &keyspace.name;
+                        format!(
+                            "a compaction of keyspace `{name}` was undone and is tried again later: {error}"
+                        )
+                    });
+                }
+                Ok(Ok(Ended::Cancelled)) => {
+                    let asked = job.progress.is_cancelled() || cancel.is_some_and(CancelToken::is_cancelled);
+                    self.write_counters.cancelled.add(u64::from(asked));
+                }
+                _ => {}
+            }
+            self.background.room.outdated();
+            self.update_pressure(&state, keyspace);
+        }
+        self.changed.notify_all();
+        result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+
+    fn compact(
+        &self,
+        keyspace: &KeyspaceInner,
+        plan: &Plan,
+        progress: &Progress,
+        cancel: Option<&CancelToken>,
+    ) -> Result<Ended, StorageError> {
+        let version = keyspace.view.load().version.clone();
+        let inputs: Vec<Arc<OpenTable>> =
+            execute::input_tables(&version, plan).into_iter().flatten().collect();
+        let (metas, read, written) = match plan.work {
+            Work::Move => (inputs.iter().map(|t| (*t.meta).clone()).collect(), 0, 0),
+            Work::Drop => (Vec::new(), 0, 0),
+            Work::Merge => {
+                let expired = self.expired_for_merge(keyspace);
+                let snapshots = self.live_snapshots();
+                let sink = TableSink {
+                    fs: &*self.fs,
+                    dir: &self.dir,
+                    next_file: &self.next_file,
+                    options: &keyspace.options,
+                    level: plan.output_level,
+                    filter_bits: filters::bits_for_plan(&keyspace.options, &version, plan),
+                    max_table_bytes: plan.max_table_bytes,
+                    borders: &plan.borders,
+                    snapshots: &snapshots,
+                    visible: self.visible(),
+                    guard_bits: plan.guard_bits,
+                    written: written_span(&inputs),
+                    rules: keyspace.rules(expired),
+                    control: &CompactionControl { db: self, keyspace, progress, cancel },
+                };
+                let cuts = parts::cuts(&inputs, plan, self.options.sub_jobs);
+                progress.parts.store(cuts.len() + 1, Ordering::Relaxed);
+                let output = match execute::merge(&version, plan, &sink, &cuts, &self.background.helpers) {
+                    Ok(Some(output)) => output,
+                    Ok(None) => return Ok(Ended::Cancelled),
+                    // Before the directory is synced: what failed concerns nothing but the outputs, which are gone.
+                    Err(error) if error.is_out_of_space() => return Ok(Ended::OutOfRoom(error)),
+                    Err(error) => return Err(error),
+                };
+                if !cuts.is_empty() {
+                    self.write_counters.sub_jobs.add(cuts.len() as u64 + 1);
+                }
+                self.fs.sync_dir(&self.dir).map_err(|e| StorageError::io("sync", &self.dir, &e))?;
+                let read = inputs.iter().map(|t| t.meta.file_bytes).sum();
+                (output.tables, read, output.written_bytes)
+            }
+        };
+        let opened = if plan.work == Work::Move { inputs.clone() } else { self.open_tables(&metas)? };
+
+        let mut state = self.state();
+        if keyspace.is_dropped() {
+            opened.iter().for_each(|table| table.mark_obsolete());
+            return Ok(Ended::Cancelled);
+        }
+        let run = match plan.output {
+            OutputRun::Into(run) => run,
+            OutputRun::New => self.next_file.fetch_add(1, Ordering::Relaxed),
+        };
+        let round_ends = self.round_ends(&state, keyspace, plan);
+        let mut edit = VersionEdit::default();
+        edit.removed.extend(inputs.iter().map(|t| (keyspace.id, t.meta.id)));
+        edit.added.extend(metas.into_iter().map(|meta| (keyspace.id, plan.output_level as u32, run, meta)));
+        self.commit_edit(&mut state, edit, opened, |_, view, version| View {
+            active: view.active.clone(),
+            sealed: view.sealed.clone(),
+            version,
+        })?;
+        if round_ends {
+            self.begin_round(&mut state, keyspace);
+        }
+        drop(state);
+        match plan.work {
+            Work::Move => self.write_counters.trivial_moves.add(1),
+            Work::Drop => self.write_counters.dropped_tables.add(inputs.len() as u64),
+            Work::Merge => {
+                self.write_counters.compactions.add(1);
+                self.write_counters.compaction_read_bytes.add(read);
+                self.write_counters.compaction_write_bytes.add(written);
+            }
+        }
+        Ok(Ended::Done)
+    }
+}
+
+#[cfg(test)]
+mod tests;

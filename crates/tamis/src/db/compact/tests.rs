@@ -1,0 +1,228 @@
+//! Merges in parts against merges in one piece.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+
+use crate::io::FaultyFs;
+use crate::key::{Kind, MAX_SEQNO};
+use crate::read::merge::{MergeCursor, Tables};
+use crate::table::CursorOptions;
+use crate::tree::tombstones::RangeTombstone;
+use crate::{Db, KeyspaceOptions, Options, Snapshot};
+
+#[derive(Clone, Debug)]
+enum Op {
+    Put(u16, usize),
+    Delete(u16),
+    DeleteRange(u16, u16),
+    Snapshot,
+    DropSnapshot,
+    Flush,
+    Compact,
+}
+
+const KEYS: u16 = 150;
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        60 => (0..KEYS, 0usize..400).prop_map(|(key, len)| Op::Put(key, len)),
+        8 => (0..KEYS).prop_map(Op::Delete),
+        6 => (0..KEYS, 0..KEYS).prop_map(|(a, b)| Op::DeleteRange(a.min(b), a.max(b))),
+        4 => Just(Op::Snapshot),
+        2 => Just(Op::DropSnapshot),
+        3 => Just(Op::Flush),
+        1 => Just(Op::Compact),
+    ]
+}
+
+fn key(i: u16) -> Vec<u8> {
+    format!("key{i:04}").into_bytes()
+}
+
+type Content = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// All that is on disk, version by version, and what a reader sees at each snapshot and at the end.
+#[derive(Debug, PartialEq)]
+struct Outcome {
+    versions: Vec<(Vec<u8>, u64, Kind, Vec<u8>)>,
+    tombstones: Vec<RangeTombstone>,
+    seen: Vec<Content>,
+}
+
+fn read(items: impl Iterator<Item = Result<(crate::Slice, crate::Slice), crate::ReadError>>) -> Content {
+    items.map(|item| item.map(|(key, value)| (key.to_vec(), value.to_vec())).unwrap()).collect()
+}
+
+fn options(sub_jobs: usize) -> Options {
+    Options {
+        sub_jobs,
+        keyspace: KeyspaceOptions {
+            auto_compaction: false,
+            memtable_bytes: 8 << 10,
+            table_bytes: 4 << 10,
+            block_bytes: 256,
+            ..KeyspaceOptions::default()
+        },
+        file_system: Some(Arc::new(FaultyFs::new(1))),
+        ..Options::default()
+    }
+}
+
+/// Carries out a history and compacts all. Gives what is there then, and how many parts merges had.
+fn carry_out(ops: &[Op], sub_jobs: usize) -> (Outcome, u64) {
+    let db = Db::open("/db", options(sub_jobs)).unwrap();
+    let (mut model, mut snapshots) = (Content::new(), Vec::<(Snapshot, Content)>::new());
+    for (serial, op) in ops.iter().enumerate() {
+        match *op {
+            Op::Put(k, len) => {
+                let value = format!("{serial}{}", "v".repeat(len)).into_bytes();
+                db.put(key(k), &value).unwrap();
+                model.insert(key(k), value);
+            }
+            Op::Delete(k) => {
+                db.delete(key(k)).unwrap();
+                model.remove(&key(k));
+            }
+            Op::DeleteRange(from, to) => {
+                db.delete_range(key(from)..key(to)).unwrap();
+                model.retain(|k, _| !(key(from)..key(to)).contains(k));
+            }
+            Op::Snapshot => snapshots.push((db.snapshot(), model.clone())),
+            Op::DropSnapshot => drop(snapshots.pop()),
+            Op::Flush => db.flush().unwrap(),
+            Op::Compact => db.compact().unwrap(),
+        }
+    }
+    db.compact().unwrap();
+    let default = db.default_keyspace();
+    let mut seen: Vec<Content> = Vec::new();
+    for (snapshot, expected) in &snapshots {
+        seen.push(read(snapshot.of(default).iter()));
+        assert_eq!(seen.last().unwrap(), expected);
+    }
+    seen.push(read(db.iter()));
+    assert_eq!(seen.last().unwrap(), &model);
+    assert_eq!(db.verify().unwrap().problems, Vec::<String>::new());
+
+    let version = default.inner.view.load().version.clone();
+    for run in &version.runs {
+        let tables = &version.tables[run.tables.clone()];
+        let metas: Vec<_> = tables.iter().map(|t| &t.meta).collect();
+        assert!(metas.windows(2).all(|pair| !pair[0].largest.reaches(&pair[1].smallest)), "{metas:?}");
+    }
+    let tables = Tables::List(version.tables.clone());
+    let mut cursor = MergeCursor::new(tables, CursorOptions::default(), version.runs.len());
+    version.runs.iter().for_each(|run| cursor.add_run(run.tables.clone()));
+    let mut versions = Vec::new();
+    cursor.seek(b"", MAX_SEQNO).unwrap();
+    while cursor.valid() {
+        versions.push((cursor.key().to_vec(), cursor.seq(), cursor.kind(), cursor.value().to_vec()));
+        cursor.next().unwrap();
+    }
+    let tombstones = version.tombstones.iter().flat_map(|t| t.iter()).collect();
+    let parts = db.stats().write.sub_jobs;
+    (Outcome { versions, tombstones, seen }, parts)
+}
+
+/// Tombstones as a reader meets them: pieces that were cut at the border of a table count as one.
+fn joined(tombstones: Vec<RangeTombstone>) -> Vec<RangeTombstone> {
+    let mut joined: Vec<RangeTombstone> = Vec::new();
+    let mut sorted = tombstones;
+    sorted.sort_by(|a, b| (a.seq, &a.start).cmp(&(b.seq, &b.start)));
+    for tombstone in sorted {
+        match joined.last_mut() {
+            Some(last) if last.seq == tombstone.seq && last.end.as_ref() == Some(&tombstone.start) => {
+                last.end = tombstone.end;
+            }
+            _ => joined.push(tombstone),
+        }
+    }
+    joined
+}
+
+#[test]
+fn a_merge_in_parts_leaves_what_a_merge_in_one_piece_leaves() {
+    let parts_in_all = std::cell::Cell::new(0);
+    let config = ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() };
+    let strategy = (proptest::collection::vec(op(), 50..400), 2usize..7);
+    proptest::test_runner::TestRunner::new(config)
+        .run(&strategy, |(ops, sub_jobs)| {
+            let (mut one, none) = carry_out(&ops, 1);
+            let (mut several, parts) = carry_out(&ops, sub_jobs);
+            prop_assert_eq!(none, 0);
+            parts_in_all.set(parts_in_all.get() + parts);
+            one.tombstones = joined(one.tombstones);
+            several.tombstones = joined(several.tombstones);
+            prop_assert_eq!(one, several);
+            Ok(())
+        })
+        .unwrap();
+    assert!(parts_in_all.get() > 20, "only {} parts", parts_in_all.get());
+}
+
+/// A tombstone and a snapshot over every cut there may be: the snapshot sees all, later readers see nothing of it.
+#[test]
+fn a_range_tombstone_over_all_parts_is_clipped_exactly() {
+    let db = Db::open("/db", options(4)).unwrap();
+    for i in 0..KEYS {
+        db.put(key(i), vec![b'v'; 300]).unwrap();
+    }
+    let before = db.snapshot();
+    db.delete_range(key(10)..key(140)).unwrap();
+    db.put(key(70), "after").unwrap();
+    db.compact().unwrap();
+    let write = db.stats().write;
+    assert!(write.sub_jobs >= 4, "{write:?}");
+    let version = db.default_keyspace().inner.view.load().version.clone();
+    let with_tombstones = version.tables.iter().filter(|t| t.meta.range_tombstones > 0).count();
+    assert!(with_tombstones >= 4, "every part has its piece");
+    assert_eq!(joined(version.tombstones.iter().flat_map(|t| t.iter()).collect()).len(), 1);
+    assert_eq!(before.of(db.default_keyspace()).iter().count(), usize::from(KEYS));
+    assert_eq!(db.iter().count(), 10 + 10 + 1);
+    drop(before);
+    db.compact().unwrap();
+    assert_eq!(db.stats().keyspaces[0].range_tombstones, 0);
+    assert_eq!(db.stats().keyspaces[0].entries, 21);
+}
+
+/// The policy was replaced while a drop that it had planned was on its way. A snapshot that was taken under the new
+/// policy held no view, and lost what was dropped.
+#[test]
+fn a_snapshot_under_a_new_policy_loses_nothing_to_a_drop_of_the_old_one() {
+    let mut options = options(1);
+    options.keyspace.compaction = crate::CompactionChoice::Fifo;
+    options.keyspace.retain_bytes = 4 << 10;
+    let db = Db::open("/db", options).unwrap();
+    for i in 0..3 {
+        db.put(key(i), vec![b'v'; 6 << 10]).unwrap();
+        db.flush().unwrap();
+    }
+    let keyspace = db.default_keyspace().inner.clone();
+    let inner = db.handle().inner.clone();
+    let (plan, job) = {
+        let mut state = inner.state();
+        let shape = inner.shape(&state, &keyspace);
+        let plan = keyspace.shaping.load().policy.plan(&shape).expect("all but the newest run is too much");
+        let job = inner.register(&mut state, &keyspace, &plan);
+        (plan, job)
+    };
+    let (send, receive) = std::sync::mpsc::channel();
+    let changer = std::thread::spawn({
+        let db = db.clone();
+        move || {
+            db.default_keyspace().set_options(&[("compaction", "leveling")]).unwrap();
+            let snapshot = db.snapshot();
+            let seen = read(snapshot.iter());
+            send.send((snapshot, seen)).unwrap();
+        }
+    });
+    // It may come now or later, but what it sees must not change.
+    let early = receive.recv_timeout(std::time::Duration::from_millis(100));
+    inner.run_plan(&keyspace, &plan, &job, None).unwrap();
+    let (snapshot, seen) = early.or_else(|_| receive.recv()).unwrap();
+    let keys = |content: Content| content.into_keys().collect::<Vec<_>>();
+    assert_eq!(keys(read(snapshot.iter())), keys(seen));
+    changer.join().unwrap();
+}

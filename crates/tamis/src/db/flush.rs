@@ -1,0 +1,165 @@
+//! Flushes: from a sealed memtable to a run in level 0, and what becomes of the logs behind it.
+//!
+//! The one flushing thread calls these, and opening, before there are any threads. A flush that fails poisons the
+//! database: the logs that it would have replaced hold what was acknowledged, and the next opening reads them.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use crate::compaction::{TableSink, filters, writer};
+use crate::db::inner::{DbInner, KeyspaceInner, State};
+use crate::db::jobs::FlushControl;
+use crate::error::StorageError;
+use crate::read::merge::{MergeCursor, Tables};
+use crate::table::CursorOptions;
+use crate::tree::edit::VersionEdit;
+use crate::tree::epochs::EpochMap;
+use crate::tree::files::log_path;
+use crate::tree::meta::{KeyspaceId, LogId, TableMeta};
+use crate::tree::open_table::OpenTable;
+use crate::tree::tombstones::Tombstones;
+use crate::tree::version::{MemtableSlot, Version, View};
+
+/// The memtable to flush next: the one that holds the oldest log.
+pub(crate) fn next_flush(state: &State) -> Option<(Arc<KeyspaceInner>, Arc<MemtableSlot>)> {
+    let oldest =
+        |ks: &Arc<KeyspaceInner>| ks.view.load().sealed.last().cloned().map(|slot| (ks.clone(), slot));
+    let idle = |ks: &&Arc<KeyspaceInner>| !state.jobs.get(&ks.id).is_some_and(|jobs| jobs.flushing);
+    // The one that holds the oldest log first.
+    let due = state.keyspaces.values().filter(idle).filter_map(oldest);
+    due.min_by_key(|(_, slot)| slot.first_log.load(Ordering::Relaxed))
+}
+
+impl DbInner {
+    /// Writes one sealed memtable to a new run in level 0 and publishes it.
+    pub(crate) fn flush_memtable(
+        &self,
+        keyspace: &KeyspaceInner,
+        slot: &Arc<MemtableSlot>,
+    ) -> Result<(), StorageError> {
+        let started = Instant::now();
+        let Some(epoch) = self.state().tree.take_epoch(keyspace.id) else { return Ok(()) };
+        let Some((metas, bytes)) = self.write_memtable(keyspace, slot, epoch, true)? else {
+            return Ok(());
+        };
+        // What was written before this memtable in other keyspaces must not be lost where this survives.
+        if self.directory.load().len() > 1 {
+            self.sync_closed_logs()?;
+        }
+        let opened = self.open_tables(&metas)?;
+        let mut state = self.state();
+        if keyspace.is_dropped() {
+            opened.iter().for_each(|table| table.mark_obsolete());
+            return Ok(());
+        }
+        let mut edit = VersionEdit { next_epochs: vec![(keyspace.id, epoch + 1)], ..VersionEdit::default() };
+        // Not before: what was ingested since may have been joined with older runs, which must not come to lie above.
+        let run = self.next_file.fetch_add(1, Ordering::Relaxed);
+        edit.added.extend(metas.into_iter().map(|meta| (keyspace.id, 0, run, meta)));
+        edit.log_floor = self.log_floors(&state, Some((keyspace.id, slot)));
+        let without = |view: &View, version: Arc<Version>| View {
+            active: view.active.clone(),
+            sealed: view.sealed.iter().filter(|s| !Arc::ptr_eq(s, slot)).cloned().collect(),
+            version,
+        };
+        if edit.added.is_empty() {
+            // Everything in it was hidden: no table, but the log is not needed any more.
+            self.commit_edit(&mut state, edit, opened, |_, _, _| unreachable!("no tables change"))?;
+            let view = keyspace.view.load_full();
+            keyspace.view.store(Arc::new(without(&view, view.version.clone())));
+        } else {
+            self.commit_edit(&mut state, edit, opened, |_, view, version| without(view, version))?;
+        }
+        self.drop_obsolete_logs(&mut state);
+        // Under the lock: whoever waited for the flush finds it counted.
+        self.background.note_flush(slot.memtable.memory_bytes() as u64, started.elapsed());
+        self.write_counters.flushes.add(1);
+        self.write_counters.flush_bytes.add(bytes);
+        drop(state);
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    /// Writes a memtable's contents to a table (or none, if nobody can see any of it). `None` if cancelled.
+    pub(crate) fn write_memtable(
+        &self,
+        keyspace: &KeyspaceInner,
+        slot: &MemtableSlot,
+        epoch: u64,
+        cancellable: bool,
+    ) -> Result<Option<(Vec<TableMeta>, u64)>, StorageError> {
+        let expired = self.expired_for_merge(keyspace);
+        let snapshots = self.live_snapshots();
+        let (options, view) = (&keyspace.options, keyspace.view.load());
+        let sink = TableSink {
+            fs: &*self.fs,
+            dir: &self.dir,
+            next_file: &self.next_file,
+            options,
+            level: 0,
+            filter_bits: filters::bits_for_flush(options, &view.version, slot.memtable.entries() as u64),
+            max_table_bytes: u64::MAX,
+            borders: &[],
+            snapshots: &snapshots,
+            visible: self.visible(),
+            guard_bits: None,
+            written: (self.now(), self.now()),
+            rules: keyspace.rules(expired),
+            control: &FlushControl { db: self, cancellable },
+        };
+        let mut cursor = MergeCursor::new(Tables::List(Vec::new()), CursorOptions::default(), 1);
+        cursor.add_memtable(slot.memtable.cursor());
+        let tombstones = slot.tombstones().map_or_else(Tombstones::default, |t| t.1.clone());
+        let output =
+            writer::write_tables(&sink, &mut cursor, tombstones, &mut writer::Everything, &|smallest, _| {
+                EpochMap::flush(smallest.clone(), epoch)
+            })?;
+        let Some(output) = output else { return Ok(None) };
+        self.fs.sync_dir(&self.dir).map_err(|e| StorageError::io("sync", &self.dir, &e))?;
+        Ok(Some((output.tables, output.written_bytes)))
+    }
+
+    pub(crate) fn open_tables(&self, metas: &[TableMeta]) -> Result<Vec<Arc<OpenTable>>, StorageError> {
+        let open = |meta: &TableMeta| {
+            OpenTable::open(&*self.fs, &self.dir, Arc::new(meta.clone()), &self.reader_config, &self.garbage)
+        };
+        metas.iter().map(open).collect()
+    }
+
+    /// For every keyspace, the oldest log that holds writes which are in no table (once `flushed` is).
+    fn log_floors(
+        &self,
+        state: &State,
+        flushed: Option<(KeyspaceId, &Arc<MemtableSlot>)>,
+    ) -> Vec<(KeyspaceId, LogId)> {
+        let floor = |ks: &Arc<KeyspaceInner>| {
+            let view = ks.view.load();
+            let waiting = view.memtables().filter(|slot| {
+                !slot.memtable.is_empty()
+                    && !flushed.is_some_and(|(id, gone)| id == ks.id && Arc::ptr_eq(gone, slot))
+            });
+            let oldest = waiting.map(|slot| slot.first_log.load(Ordering::Relaxed)).min();
+            (ks.id, oldest.unwrap_or(state.current_log))
+        };
+        state.keyspaces.values().map(floor).collect()
+    }
+
+    /// Recycles or removes the logs below every keyspace's floor.
+    pub(crate) fn drop_obsolete_logs(&self, state: &mut State) {
+        let floor = state.tree.log_floor().min(state.current_log);
+        let obsolete: Vec<_> = state.logs.extract_if(.., |log| log.id < floor).collect();
+        if obsolete.is_empty() {
+            return;
+        }
+        // Closes the handles; the contents are in tables that are durable.
+        self.closed_logs.lock().expect("closed logs").retain(|(id, _)| *id >= floor);
+        for log in obsolete {
+            if !log.linked && state.recyclable.len() < self.options.recycled_logs {
+                state.recyclable.push(log.id);
+            } else {
+                self.garbage.push(log_path(&self.dir, log.id));
+            }
+        }
+    }
+}

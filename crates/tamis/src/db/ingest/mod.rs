@@ -1,0 +1,351 @@
+//! Ingesting external tables: files become tables of the tree by one edit, without being rewritten.
+//!
+//! # The steps
+//!
+//! 1. *Without any lock*: every file is described and checked, files of one keyspace are compared with each other, and
+//!    all are brought into the directory under new numbers, synced, their names too. Memtables that overlap are
+//!    flushed, so that there is little left to wait for later.
+//! 2. *With the log*, so that no write comes between: memtables that are not empty are sealed; the ingestion takes the
+//!    next sequence number by a record in the log, and the log is synced up to it; sealed memtables that overlap are
+//!    waited for.
+//! 3. *With log and state*: places are chosen, the edit becomes durable, the views are replaced, and the number becomes
+//!    visible.
+//!
+//! # Why nobody sees half of it
+//!
+//! * The edit is one record of the manifest: after a crash all tables are in or none. The log up to the number was
+//!   synced before, so that what is ingested never outlives a write that was acknowledged earlier. The number's own
+//!   record keeps the log's numbers without a gap, whether the edit came to be or not.
+//! * A reader with the old view sees none of the tables. Nor does it see any later write, since every new view has a
+//!   memtable of its own: the old one, empty or not, takes no more writes. A reader with the new view sees all of the
+//!   tables if it reads at their number or a later one, else none: they answer only to those.
+//! * The number becomes visible under the state lock, before any compaction can take up the new tables: one that does
+//!   may drop what they hide.
+//!
+//! # Why versions stay in order
+//!
+//! A key's newer version must come first in the order in which the tree is read. What is older and overlaps a file is
+//! in tables when places are chosen (step 2), and [`place`](place::place) puts the file above it. A memtable whose
+//! flush has begun has an epoch that is older than the ingestion's; it is waited for if as much as its key range
+//! overlaps, so that epochs stay disjoint at every key. One whose flush has not begun gets a newer epoch. Neither has a
+//! run before its flush ends: that is newer than the ingestion's, so that the ingestion's may be merged with older ones.
+
+mod place;
+mod stage;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::compaction::policy::Pressure;
+use crate::compaction::shape::KeyRange;
+use crate::db::commit::{LogState, new_memtable};
+use crate::db::inner::{DbInner, KeyspaceInner, State};
+use crate::error::{AdminError, ExternalTableError, WriteError};
+use crate::external::{Described, describe};
+use crate::key::{KeyEnd, MAX_SEQNO, SeqNo};
+use crate::tree::edit::VersionEdit;
+use crate::tree::meta::{KeyspaceId, RunId};
+use crate::tree::version::{MemtableSlot, View};
+
+use place::{Depth, place};
+use stage::{Staged, Staging};
+
+/// How files are ingested.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IngestOptions {
+    /// Give the files a second name in the database's directory instead of copying them, where the file system can, and
+    /// remove the first one when they are in. Between the two nobody may write to them.
+    pub move_files: bool,
+    /// Read every byte of the files and check checksums, order, counts and filters before anything is changed. Without
+    /// it a file that was not written by this library, or damaged since, gives wrong answers or errors later.
+    pub verify: bool,
+}
+
+impl Default for IngestOptions {
+    /// Files are copied and verified.
+    fn default() -> IngestOptions {
+        IngestOptions { move_files: false, verify: true }
+    }
+}
+
+/// What an ingestion did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct IngestReport {
+    /// The sequence number of everything that was ingested; 0 if there were no files.
+    pub seq: u64,
+    /// The tables that the files became, by keyspace and key.
+    pub tables: Vec<IngestedTable>,
+    /// Entries in all of them, deletes included.
+    pub entries: u64,
+    /// Bytes of all of them.
+    pub bytes: u64,
+    /// Files that were to be moved and could not be removed where they were; they are in all the same.
+    pub left: Vec<PathBuf>,
+}
+
+/// One file that was ingested.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct IngestedTable {
+    /// Where it came from.
+    pub source: PathBuf,
+    /// The keyspace that it went into.
+    pub keyspace: String,
+    /// The number of the table that it became.
+    pub table: u64,
+    /// The level that it went into.
+    pub level: usize,
+    /// Entries in it, deletes included.
+    pub entries: u64,
+    /// Its length in bytes.
+    pub bytes: u64,
+}
+
+/// The files for one keyspace, by key.
+struct Group<F> {
+    keyspace: Arc<KeyspaceInner>,
+    files: Vec<F>,
+}
+
+impl Group<Staged> {
+    fn ranges(&self) -> impl Iterator<Item = KeyRange> + '_ {
+        self.files.iter().map(|file| range_of(&file.described))
+    }
+
+    /// Whether a sealed memtable must be a table before the files may go in.
+    fn must_wait(&self, state: &State) -> bool {
+        let flushing = state.jobs.get(&self.keyspace.id).is_some_and(|jobs| jobs.flushing);
+        let view = self.keyspace.view.load();
+        view.sealed.iter().any(|slot| {
+            self.ranges().any(|range| {
+                holds_some_of(slot, &range)
+                    || flushing && hull(slot).is_some_and(|hull| hull.overlaps(&range))
+            })
+        })
+    }
+}
+
+impl DbInner {
+    /// See [`Db::ingest`](crate::Db::ingest). May be called from any thread, beside everything else.
+    pub(super) fn ingest(
+        &self,
+        files: Vec<(Arc<KeyspaceInner>, Vec<PathBuf>)>,
+        options: IngestOptions,
+    ) -> Result<IngestReport, AdminError> {
+        self.check_writable()?;
+        let described = self.described(files)?;
+        if described.is_empty() {
+            return Ok(IngestReport::default());
+        }
+        let mut staging = Staging::new(self);
+        let mut groups = Vec::with_capacity(described.len());
+        for Group { keyspace, files } in described {
+            let staged = files.iter().map(|file| staging.bring(file, options.move_files, options.verify));
+            groups.push(Group { keyspace, files: staged.collect::<Result<Vec<_>, _>>()? });
+        }
+        staging.sync_names()?;
+        self.make_way(&groups)?;
+        let mut report = self.commit_ingestion(groups, staging)?;
+        if options.move_files {
+            for table in &report.tables {
+                if let Err(e) = self.fs.remove(&table.source)
+                    && e.kind() != std::io::ErrorKind::NotFound
+                {
+                    log::warn!("{} was ingested but could not be removed: {e}", table.source.display());
+                    report.left.push(table.source.clone());
+                }
+            }
+        }
+        Ok(report)
+    }
+
+    /// The files' descriptions, one group for each keyspace that gets any, checked against each other.
+    fn described(
+        &self,
+        files: Vec<(Arc<KeyspaceInner>, Vec<PathBuf>)>,
+    ) -> Result<Vec<Group<Described>>, AdminError> {
+        let mut groups: BTreeMap<KeyspaceId, Group<Described>> = BTreeMap::new();
+        for (keyspace, paths) in files {
+            check_alive(&keyspace)?;
+            if paths.is_empty() {
+                continue;
+            }
+            let group = groups.entry(keyspace.id).or_insert(Group { keyspace, files: Vec::new() });
+            for path in paths {
+                group.files.push(describe(&*self.fs, &path)?);
+            }
+        }
+        for group in groups.values_mut() {
+            group.files.sort_by(|a, b| a.smallest.cmp(&b.smallest));
+            if let Some(pair) = group.files.windows(2).find(|pair| pair[0].overlaps(&pair[1])) {
+                let (first, second) = (pair[0].path().to_owned(), pair[1].path().to_owned());
+                let range = pair[1].info().range_text();
+                return Err(ExternalTableError::Overlap { first, second, range }.into());
+            }
+        }
+        Ok(groups.into_values().collect())
+    }
+
+    /// Waits, without holding anybody up, for what would have to be waited for with the log held: a level 0 that is too
+    /// full for writes, and flushes of memtables that overlap.
+    fn make_way(&self, groups: &[Group<Staged>]) -> Result<(), AdminError> {
+        for group in groups {
+            let keyspace = &group.keyspace;
+            let mut state = self.state();
+            while keyspace.shaping.load().options.auto_compaction
+                && !keyspace.is_dropped()
+                && keyspace.pressure.get() == Pressure::Stop
+            {
+                self.check_writable()?;
+                state = self.wait(state);
+            }
+            drop(state);
+            let view = keyspace.view.load_full();
+            let overlapping =
+                view.memtables().any(|slot| group.ranges().any(|range| holds_some_of(slot, &range)));
+            // The ingestion may add one that waits to be flushed.
+            if overlapping || view.sealed.len() + 1 >= keyspace.options.max_memtables {
+                self.flush(std::slice::from_ref(keyspace))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Steps 2 and 3 of the module's documentation.
+    fn commit_ingestion(
+        &self,
+        groups: Vec<Group<Staged>>,
+        staging: Staging<'_>,
+    ) -> Result<IngestReport, AdminError> {
+        let mut log = self.lock_log();
+        self.check_writable()?;
+        let keyspaces: Vec<_> = groups.iter().map(|group| group.keyspace.clone()).collect();
+        keyspaces.iter().try_for_each(|keyspace| check_alive(keyspace))?;
+        if keyspaces.iter().any(|keyspace| !keyspace.view.load().active.memtable.is_empty()) {
+            self.seal(&mut log, &keyspaces).inspect_err(|e| self.poison(e))?;
+        }
+        let seq = self.log_ingestion(&mut log, keyspaces[0].id)?;
+        let result = self.publish(&log, seq, groups, staging);
+        // Also if nothing came of it: the number is spent. After a failed edit it stays invisible, as the tables might
+        // be in when the database is opened again.
+        if self.poison.get().is_none() {
+            self.visible_seq.store(seq, Ordering::Release);
+            self.note_time();
+        }
+        result
+    }
+
+    fn publish(
+        &self,
+        log: &LogState,
+        seq: SeqNo,
+        groups: Vec<Group<Staged>>,
+        staging: Staging<'_>,
+    ) -> Result<IngestReport, AdminError> {
+        let mut state = self.state();
+        loop {
+            self.check_writable()?;
+            // What a dropped keyspace has in memory is not flushed any more.
+            groups.iter().try_for_each(|group| check_alive(&group.keyspace))?;
+            if !groups.iter().any(|group| group.must_wait(&state)) {
+                break;
+            }
+            state = self.wait(state);
+        }
+        let mut report = IngestReport { seq, ..IngestReport::default() };
+        let mut edit = VersionEdit { last_seq: Some(seq), ..VersionEdit::default() };
+        let mut opened = Vec::new();
+        let now = self.now();
+        for Group { keyspace, files } in groups {
+            let shape = self.shape(&state, &keyspace);
+            let depth = {
+                let shaping = keyspace.shaping.load();
+                Depth::of(&shaping.options, shaping.policy.drops_data())
+            };
+            let dropped = || WriteError::Dropped { name: keyspace.name.clone() };
+            let epoch = state.tree.take_epoch(keyspace.id).ok_or_else(dropped)?;
+            edit.next_epochs.push((keyspace.id, epoch + 1));
+            let mut new_runs: BTreeMap<usize, RunId> = BTreeMap::new();
+            for file in files {
+                let place = place(&shape, &range_of(&file.described), depth);
+                let new_run = || self.next_file.fetch_add(1, Ordering::Relaxed);
+                let run = place.run.unwrap_or_else(|| *new_runs.entry(place.level).or_insert_with(new_run));
+                let meta = file.described.meta(file.id, seq, epoch, now);
+                report.entries += meta.entries;
+                report.bytes += meta.file_bytes;
+                report.tables.push(IngestedTable {
+                    source: file.source,
+                    keyspace: keyspace.name.clone(),
+                    table: meta.id,
+                    level: place.level,
+                    entries: meta.entries,
+                    bytes: meta.file_bytes,
+                });
+                opened.push(file.table.ingested(meta.clone()));
+                edit.added.push((keyspace.id, place.level as u32, run, meta));
+            }
+        }
+        staging.keep();
+        let keyspaces = state.keyspaces.clone();
+        self.commit_edit(&mut state, edit, opened, |id, view, version| View {
+            // Sealed and without writes since: who still has the old view must not see later ones.
+            active: MemtableSlot::new(new_memtable(&keyspaces[&id].options), log.id),
+            sealed: view.sealed.clone(),
+            version,
+        })?;
+        // Before the state is given up: see the module's documentation.
+        self.visible_seq.store(seq, Ordering::Release);
+        self.note_time();
+        drop(state);
+        self.write_counters.ingested_tables.add(report.tables.len() as u64);
+        self.write_counters.ingested_bytes.add(report.bytes);
+        Ok(report)
+    }
+}
+
+fn check_alive(keyspace: &KeyspaceInner) -> Result<(), WriteError> {
+    match keyspace.is_dropped() {
+        true => Err(WriteError::Dropped { name: keyspace.name.clone() }),
+        false => Ok(()),
+    }
+}
+
+fn range_of(file: &Described) -> KeyRange {
+    KeyRange { smallest: file.smallest.clone(), largest: file.largest.clone() }
+}
+
+/// Whether a memtable says something about a key of `range`. O(log n).
+fn holds_some_of(slot: &MemtableSlot, range: &KeyRange) -> bool {
+    let mut cursor = slot.memtable.cursor();
+    cursor.seek(&range.smallest, MAX_SEQNO);
+    cursor.valid() && range.largest.reaches(cursor.key())
+        || slot.tombstones().is_some_and(|known| known.1.touch(&range.smallest, &range.largest))
+}
+
+/// The key range that a memtable's table will have; `None` if it holds nothing.
+fn hull(slot: &MemtableSlot) -> Option<KeyRange> {
+    let mut hull: Option<KeyRange> = None;
+    let mut cursor = slot.memtable.cursor();
+    cursor.seek_to_first();
+    if cursor.valid() {
+        let smallest = cursor.key().into();
+        cursor.seek_to_last();
+        hull = Some(KeyRange { smallest, largest: KeyEnd::Included(cursor.key().into()) });
+    }
+    if let Some(known) = slot.tombstones()
+        && let [first, .., last] | [first @ last] = known.1.fragments()
+    {
+        let end = last.end.clone().map_or(KeyEnd::Unbounded, KeyEnd::Excluded);
+        hull = Some(match hull {
+            None => KeyRange { smallest: first.start.clone(), largest: end },
+            Some(points) => KeyRange {
+                smallest: points.smallest.min(first.start.clone()),
+                largest: points.largest.max(end),
+            },
+        });
+    }
+    hull
+}

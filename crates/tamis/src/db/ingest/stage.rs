@@ -1,0 +1,129 @@
+//! Getting files into the database's directory, under numbers that no manifest names yet.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::db::inner::DbInner;
+use crate::db::verify::{VerifyReport, check_table};
+use crate::error::{AdminError, ExternalTableError, StorageError};
+use crate::external::{Described, describe};
+use crate::io::{Access, FileSystem, Usage};
+use crate::tree::files::table_path;
+use crate::tree::meta::TableId;
+use crate::tree::open_table::OpenTable;
+use crate::tree::tombstones::EXTERNAL_TOMBSTONE_SEQ;
+
+/// Bytes that are copied at once.
+const COPY_BYTES: u64 = 1 << 20;
+
+/// A file in the database's directory, open, and not in the tree yet.
+#[derive(Debug)]
+pub(super) struct Staged {
+    pub(super) source: PathBuf,
+    pub(super) id: TableId,
+    pub(super) described: Described,
+    pub(super) table: Arc<OpenTable>,
+}
+
+/// The files of one ingestion. What a manifest cannot name yet goes again when this is dropped; what a crash leaves is
+/// removed at the next opening.
+#[derive(Debug)]
+pub(super) struct Staging<'d> {
+    db: &'d DbInner,
+    made: Vec<PathBuf>,
+}
+
+impl<'d> Staging<'d> {
+    pub(super) fn new(db: &'d DbInner) -> Staging<'d> {
+        Staging { db, made: Vec::new() }
+    }
+
+    /// Brings in the file that was `described`, by a second name or as a copy, synced, and checks it there. The source
+    /// stays as it is. The new name is durable after [`sync_names`](Self::sync_names).
+    pub(super) fn bring(
+        &mut self,
+        described: &Described,
+        link: bool,
+        verify: bool,
+    ) -> Result<Staged, AdminError> {
+        let (db, source) = (self.db, described.path());
+        let (id, path) = loop {
+            let id = db.next_file.fetch_add(1, Ordering::Relaxed);
+            let path = table_path(&db.dir, id);
+            // A file of this name is nobody's but the caller's, who may have put it there to be ingested.
+            if !db.fs.exists(&path).map_err(|e| StorageError::io("look for", &path, &e))? {
+                break (id, path);
+            }
+        };
+        // Before it is tried: a copy that fails half-way leaves a file.
+        self.made.push(path.clone());
+        let brought = match link {
+            // Whoever wrote the file need not have synced it.
+            true => db.fs.link_or_copy(source, &path).and_then(|()| db.fs.sync_file(&path)),
+            false => copy(&*db.fs, source, &path),
+        };
+        brought.map_err(|e| StorageError::io("bring in", source, &e))?;
+        let here = describe(&*db.fs, &path)?;
+        if !here.same_contents(described) {
+            return Err(not_a_table(source, "it was changed while it was brought in").into());
+        }
+        let meta = here.meta(id, EXTERNAL_TOMBSTONE_SEQ, 0, 0);
+        let table = OpenTable::open(&*db.fs, &db.dir, Arc::new(meta), &db.reader_config, &db.garbage)?;
+        if verify {
+            let mut report = VerifyReport::default();
+            check_table(&table, &mut report);
+            if let Some(problem) = report.problems.first() {
+                // The file has another name there, and will be gone.
+                let name = path.display().to_string();
+                let what = problem.strip_prefix(&name).unwrap_or(problem).trim_start_matches([':', ' ']);
+                return Err(not_a_table(source, what).into());
+            }
+        }
+        Ok(Staged { source: source.to_owned(), id, described: here, table })
+    }
+
+    /// Makes the names of all files survive a power cut.
+    pub(super) fn sync_names(&self) -> Result<(), StorageError> {
+        self.db.fs.sync_dir(&self.db.dir).map_err(|e| StorageError::io("sync", &self.db.dir, &e))
+    }
+
+    /// From here on a manifest may name the files, whether that is known or not: they stay.
+    pub(super) fn keep(mut self) {
+        self.made.clear();
+    }
+}
+
+impl Drop for Staging<'_> {
+    fn drop(&mut self) {
+        for path in &self.made {
+            if let Err(e) = self.db.fs.remove(path)
+                && e.kind() != io::ErrorKind::NotFound
+            {
+                log::warn!("could not remove {}: {e}; the next opening will", path.display());
+            }
+        }
+    }
+}
+
+fn not_a_table(path: &Path, what: &str) -> ExternalTableError {
+    ExternalTableError::NotATable { path: path.to_owned(), what: what.to_owned() }
+}
+
+/// Copies a file in pieces and syncs the copy.
+fn copy(fs: &dyn FileSystem, from: &Path, to: &Path) -> io::Result<()> {
+    let source = fs.open(from, Access::Sequential)?;
+    let bytes = source.len()?;
+    let mut target = fs.create(to, Usage::Table)?;
+    let mut piece = vec![0; bytes.min(COPY_BYTES) as usize];
+    let mut offset = 0;
+    while offset < bytes {
+        let piece = &mut piece[..(bytes - offset).min(COPY_BYTES) as usize];
+        source.read_exact_at(piece, offset)?;
+        target.append(piece)?;
+        offset += piece.len() as u64;
+    }
+    target.truncate_to_written()?;
+    target.sync()
+}

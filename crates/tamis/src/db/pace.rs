@@ -1,0 +1,300 @@
+//! How fast background work may write: one budget for the flushes and compactions of a database.
+//!
+//! A token bucket. Whoever wrote some bytes asks for them afterwards and waits until they are granted, so the long-run
+//! rate holds while single writes may be of any size: a grant needs a balance above zero and may leave a debt, which
+//! the next one waits for. What is not used piles up to a tenth of a second's worth, so that short bursts pass.
+//!
+//! # Order
+//!
+//! Flushes go first, since writers stall behind them: no compaction is granted anything while a flush waits, but for
+//! one exception. Of what is granted while both wait, compactions get a tenth: flushes that used up the whole rate
+//! would otherwise starve them until level 0 is full and writers stall for that. Within a class the first to come is
+//! the first to go.
+//!
+//! # Threads
+//!
+//! Any thread may wait; the state is behind one mutex, and no other lock is taken while it is held. Waiters sleep on
+//! the condition variable in short slices, so that they notice soon when they are to give up.
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+/// What is not used is kept up to one part in so many of a second's bytes.
+const BURST_PART: u64 = 10;
+
+/// Compactions get one part for so many of flushes, while both wait.
+const FLUSH_SHARE: u64 = 9;
+
+/// How long a waiter sleeps before it looks whether it is to give up.
+const SLICE: Duration = Duration::from_millis(20);
+
+/// Who writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Urgency {
+    Flush,
+    Compaction,
+}
+
+/// The budget of one database.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    /// `None`: no limit.
+    bucket: Option<Mutex<Bucket>>,
+    granted: Condvar,
+    origin: Instant,
+}
+
+impl Pace {
+    /// A budget of so many bytes a second; `u64::MAX` is no limit.
+    pub(crate) fn new(bytes_per_second: u64) -> Pace {
+        let bucket = (bytes_per_second < u64::MAX).then(|| Mutex::new(Bucket::new(bytes_per_second)));
+        Pace { bucket, granted: Condvar::new(), origin: Instant::now() }
+    }
+
+    /// Waits until `bytes` are granted, or until `give_up` holds (it is asked with the bucket locked and must take
+    /// no lock). Gives how long that took; nothing where there is no limit.
+    pub(crate) fn wait(&self, urgency: Urgency, bytes: u64, give_up: &dyn Fn() -> bool) -> Duration {
+        let Some(bucket) = self.bucket.as_ref().filter(|_| bytes > 0) else { return Duration::ZERO };
+        let started = Instant::now();
+        let mut bucket = bucket.lock().expect("the budget of background work");
+        let ticket = bucket.enter(urgency, bytes);
+        while let Err(left) = bucket.grant(ticket, self.origin.elapsed()) {
+            if give_up() {
+                bucket.leave(ticket);
+                break;
+            }
+            let slice = left.clamp(Duration::from_micros(100), SLICE);
+            bucket = self.granted.wait_timeout(bucket, slice).expect("the budget of background work").0;
+        }
+        drop(bucket);
+        self.granted.notify_all();
+        started.elapsed()
+    }
+}
+
+/// Somebody who waits: a number, and for how many bytes.
+type Waiter = (u64, u64);
+
+/// The bucket, with time as an argument.
+#[derive(Debug)]
+struct Bucket {
+    /// Bytes a second.
+    rate: u64,
+    /// In billionths of a byte, so that nothing is lost to rounding; below zero it is a debt.
+    balance: i128,
+    most: i128,
+    /// When `balance` was counted last.
+    at: Duration,
+    next_ticket: u64,
+    flushes: VecDeque<Waiter>,
+    compactions: VecDeque<Waiter>,
+    /// Bytes that flushes were granted while compactions waited, less what compactions were for it.
+    passed_by: u64,
+}
+
+const BILLION: i128 = 1_000_000_000;
+
+impl Bucket {
+    fn new(rate: u64) -> Bucket {
+        let most = i128::from((rate / BURST_PART).max(1)) * BILLION;
+        Bucket {
+            rate,
+            balance: most,
+            most,
+            at: Duration::ZERO,
+            next_ticket: 0,
+            flushes: VecDeque::new(),
+            compactions: VecDeque::new(),
+            passed_by: 0,
+        }
+    }
+
+    fn enter(&mut self, urgency: Urgency, bytes: u64) -> u64 {
+        self.next_ticket += 1;
+        let queue = match urgency {
+            Urgency::Flush => &mut self.flushes,
+            Urgency::Compaction => &mut self.compactions,
+        };
+        queue.push_back((self.next_ticket, bytes));
+        self.next_ticket
+    }
+
+    fn leave(&mut self, ticket: u64) {
+        self.flushes.retain(|waiter| waiter.0 != ticket);
+        self.compactions.retain(|waiter| waiter.0 != ticket);
+    }
+
+    /// Who is next, and for how many bytes.
+    fn first(&self) -> Option<(Urgency, Waiter)> {
+        let flush = self.flushes.front().map(|&waiter| (Urgency::Flush, waiter));
+        let compaction = self.compactions.front().map(|&waiter| (Urgency::Compaction, waiter));
+        match (flush, compaction) {
+            (Some(_), Some((_, (_, bytes)))) if self.passed_by / FLUSH_SHARE >= bytes => compaction,
+            (flush, compaction) => flush.or(compaction),
+        }
+    }
+
+    /// Grants a waiter its bytes if it is next and the balance allows; otherwise says when to ask again at the
+    /// latest.
+    fn grant(&mut self, ticket: u64, now: Duration) -> Result<(), Duration> {
+        let gained = i128::try_from(now.saturating_sub(self.at).as_nanos()).unwrap_or(i128::MAX);
+        let gained = gained.saturating_mul(i128::from(self.rate));
+        self.balance = self.balance.saturating_add(gained).min(self.most);
+        self.at = self.at.max(now);
+        if self.balance <= 0 {
+            let nanos = -self.balance / i128::from(self.rate.max(1)) + 1;
+            return Err(Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)));
+        }
+        let Some((urgency, (first, bytes))) = self.first().filter(|(_, (first, _))| *first == ticket) else {
+            return Err(SLICE);
+        };
+        match urgency {
+            Urgency::Flush if self.compactions.is_empty() => self.passed_by = 0,
+            Urgency::Flush => self.passed_by = self.passed_by.saturating_add(bytes),
+            Urgency::Compaction if self.flushes.is_empty() => self.passed_by = 0,
+            Urgency::Compaction => {
+                self.passed_by = self.passed_by.saturating_sub(bytes.saturating_mul(FLUSH_SHARE));
+            }
+        }
+        self.balance -= i128::from(bytes) * BILLION;
+        self.leave(first);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn empty(rate: u64) -> Bucket {
+        let mut bucket = Bucket::new(rate);
+        bucket.balance = 0;
+        bucket
+    }
+
+    /// Lets waiters in with `ask` after every grant, a millisecond at a time, and gives who got how many bytes.
+    fn run(bucket: &mut Bucket, until: Duration, mut ask: impl FnMut(&mut Bucket)) -> (u64, u64) {
+        let (mut flushed, mut compacted) = (0, 0);
+        let mut now = bucket.at;
+        while now < until {
+            now += MS;
+            ask(bucket);
+            while let Some((urgency, (ticket, bytes))) = bucket.first() {
+                if bucket.grant(ticket, now).is_err() {
+                    break;
+                }
+                match urgency {
+                    Urgency::Flush => flushed += bytes,
+                    Urgency::Compaction => compacted += bytes,
+                }
+                ask(bucket);
+            }
+        }
+        (flushed, compacted)
+    }
+
+    fn keep_waiting(bucket: &mut Bucket, flushes: bool, compactions: bool) {
+        if flushes && bucket.flushes.is_empty() {
+            bucket.enter(Urgency::Flush, 1000);
+        }
+        if compactions && bucket.compactions.is_empty() {
+            bucket.enter(Urgency::Compaction, 1000);
+        }
+    }
+
+    #[test]
+    fn the_rate_holds_over_time() {
+        for (flushes, compactions) in [(true, false), (false, true), (true, true)] {
+            let mut bucket = empty(1_000_000);
+            let (a, b) = run(&mut bucket, 2000 * MS, |b| keep_waiting(b, flushes, compactions));
+            assert!((1_999_000..=2_001_000).contains(&(a + b)), "{a} + {b}");
+        }
+    }
+
+    #[test]
+    fn a_burst_passes_and_is_no_more_than_a_tenth_of_a_second() {
+        let mut bucket = Bucket::new(1_000_000);
+        let later = Duration::from_secs(100);
+        let mut granted = 0;
+        loop {
+            let ticket = bucket.enter(Urgency::Compaction, 1000);
+            if bucket.grant(ticket, later).is_err() {
+                break;
+            }
+            granted += 1000;
+        }
+        assert_eq!(granted, 100_000);
+    }
+
+    #[test]
+    fn a_flush_that_waits_goes_before_a_compaction_that_came_first() {
+        let mut bucket = empty(1_000_000);
+        let compaction = bucket.enter(Urgency::Compaction, 1000);
+        let flush = bucket.enter(Urgency::Flush, 1000);
+        assert!(bucket.grant(flush, Duration::ZERO).is_err(), "nothing is there yet");
+        assert!(bucket.grant(compaction, MS / 2).is_err(), "not its turn");
+        assert_eq!(bucket.grant(flush, MS / 2), Ok(()));
+        assert!(bucket.grant(compaction, MS / 2).is_err(), "the flush left a debt");
+        assert_eq!(bucket.grant(compaction, 2 * MS), Ok(()));
+    }
+
+    #[test]
+    fn flushes_without_end_leave_compactions_a_tenth() {
+        let mut bucket = empty(1_000_000);
+        let (flushed, compacted) = run(&mut bucket, 2000 * MS, |b| keep_waiting(b, true, true));
+        assert!(compacted * 9 <= flushed + 9000 && flushed <= compacted * 9 + 9000, "{flushed} {compacted}");
+    }
+
+    #[test]
+    fn a_debt_is_paid_before_anything_else_is_granted() {
+        let mut bucket = empty(1000);
+        let large = bucket.enter(Urgency::Flush, 5000);
+        assert_eq!(bucket.grant(large, MS), Ok(()));
+        let next = bucket.enter(Urgency::Flush, 1);
+        assert_eq!(bucket.grant(next, MS), Err(Duration::from_nanos(4_999_000_000 + 1)));
+        assert_eq!(bucket.grant(next, Duration::from_millis(5001)), Ok(()));
+    }
+
+    #[test]
+    fn who_gives_up_holds_up_nobody() {
+        let pace = Pace::new(64 << 10);
+        // A debt that would take hours.
+        pace.wait(Urgency::Compaction, 1 << 30, &|| false);
+        let asked = AtomicU64::new(0);
+        pace.wait(Urgency::Flush, 1, &|| asked.fetch_add(1, SeqCst) > 1);
+        assert!(asked.load(SeqCst) > 1);
+        let bucket = pace.bucket.as_ref().unwrap().lock().unwrap();
+        assert!(bucket.flushes.is_empty() && bucket.compactions.is_empty());
+    }
+
+    #[test]
+    fn threads_that_wait_together_all_get_what_they_asked_for() {
+        let pace = Pace::new(64 << 20);
+        let granted = AtomicU64::new(0);
+        let gave_up = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for i in 0..4 {
+                let (pace, granted, gave_up) = (&pace, &granted, &gave_up);
+                let urgency = if i == 0 { Urgency::Flush } else { Urgency::Compaction };
+                scope.spawn(move || {
+                    for _ in 0..50 {
+                        pace.wait(urgency, 64 << 10, &|| gave_up.load(SeqCst));
+                        granted.fetch_add(1, SeqCst);
+                    }
+                });
+            }
+        });
+        assert_eq!(granted.into_inner(), 200);
+    }
+
+    #[test]
+    fn without_a_limit_nobody_waits() {
+        let pace = Pace::new(u64::MAX);
+        assert_eq!(pace.wait(Urgency::Compaction, u64::MAX, &|| panic!("never asked")), Duration::ZERO);
+    }
+}

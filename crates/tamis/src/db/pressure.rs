@@ -1,0 +1,70 @@
+//! How hard the tree's shape presses on writers, where every commit can see it.
+//!
+//! A policy's answer costs a walk over all tables, so it is worked out when the tree or the list of jobs changes, under
+//! the `state` lock, and kept here. A commit reads one word.
+
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use crate::compaction::policy::Pressure;
+
+/// The last answer of the policy. Set under the `state` lock; read by whoever writes, without it, to see whether there
+/// is anything to ask, and under it to wait for a change.
+#[derive(Debug, Default)]
+pub(crate) struct KnownPressure(AtomicU32);
+
+const STOP: u32 = u32::MAX;
+const STEPS: f64 = 1e6;
+
+impl KnownPressure {
+    pub(crate) fn set(&self, pressure: Pressure) {
+        let word = match pressure {
+            Pressure::None => 0,
+            Pressure::Slowdown(severity) => 1 + (severity.clamp(0.0, 1.0) * STEPS) as u32,
+            Pressure::Stop => STOP,
+        };
+        // The word is all there is to see.
+        self.0.store(word, Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> Pressure {
+        match self.0.load(Relaxed) {
+            0 => Pressure::None,
+            STOP => Pressure::Stop,
+            word => Pressure::Slowdown(f64::from(word - 1) / STEPS),
+        }
+    }
+}
+
+/// How fast writes may go into the last memtable that is free, in bytes a second: at will until it is half full, then
+/// from twice as fast as flushes are down to as fast. Who writes no faster than is flushed never waits for it.
+pub(crate) fn memtable_rate(full: f64, flushed_per_second: u64) -> Option<f64> {
+    (full >= 0.5 && flushed_per_second > 0).then(|| flushed_per_second as f64 * (3.0 - 2.0 * full.min(1.0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pressure_is_read_as_it_was_set() {
+        let known = KnownPressure::default();
+        assert_eq!(known.get(), Pressure::None);
+        for severity in [0.0, 0.25, 1.0] {
+            known.set(Pressure::Slowdown(severity));
+            assert_eq!(known.get(), Pressure::Slowdown(severity));
+        }
+        known.set(Pressure::Stop);
+        assert_eq!(known.get(), Pressure::Stop);
+        known.set(Pressure::None);
+        assert_eq!(known.get(), Pressure::None);
+    }
+
+    #[test]
+    fn the_last_memtable_slows_writes_down_to_the_speed_of_flushes() {
+        assert_eq!(memtable_rate(0.4, 1000), None);
+        assert_eq!(memtable_rate(0.9, 0), None, "nothing was flushed yet");
+        assert_eq!(memtable_rate(0.5, 1000), Some(2000.0));
+        assert_eq!(memtable_rate(1.0, 1000), Some(1000.0));
+        assert_eq!(memtable_rate(1.2, 1000), Some(1000.0));
+    }
+}

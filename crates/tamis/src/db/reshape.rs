@@ -1,0 +1,111 @@
+//! Changing a keyspace's options while it is in use.
+//!
+//! What concerns the tree's shape sits in a [`Shaping`], which is replaced as a whole: a policy takes any shape, so
+//! the next compaction simply follows the new one. Only a deterministic policy is not replaced in the middle of a
+//! compaction round, since the shape is then a function of the round's flushes: the new one waits until the
+//! compaction that ends the round is published. `state` guards the replacing; readers load without a lock.
+
+use std::sync::Arc;
+
+use crate::compaction::plan::Plan;
+use crate::compaction::policy::{CompactionPolicy, policy_for};
+use crate::db::inner::{DbInner, KeyspaceInner, State};
+use crate::error::{AdminError, OptionsError};
+use crate::options::KeyspaceOptions;
+use crate::tree::edit::VersionEdit;
+
+/// The options of a keyspace as they are now, and the policy that follows from them.
+#[derive(Debug)]
+pub(crate) struct Shaping {
+    pub(crate) options: KeyspaceOptions,
+    pub(crate) policy: Box<dyn CompactionPolicy>,
+}
+
+impl Shaping {
+    pub(crate) fn new(options: KeyspaceOptions) -> Shaping {
+        Shaping { policy: policy_for(&options), options }
+    }
+}
+
+/// The options that may change while a keyspace is in use.
+pub(crate) const CHANGEABLE: &[&str] = &[
+    "auto_compaction",
+    "compaction",
+    "merge",
+    "picker",
+    "deterministic",
+    "size_ratio",
+    "table_bytes",
+    "level0_runs",
+    "slowdown_runs",
+    "stop_runs",
+    "slowdown_debt_bytes",
+    "stop_debt_bytes",
+    "retain_bytes",
+    "time_window",
+];
+
+impl DbInner {
+    /// Changes options of a keyspace, all or none.
+    pub(crate) fn set_options(
+        &self,
+        keyspace: &KeyspaceInner,
+        changes: &[(&str, &str)],
+    ) -> Result<(), AdminError> {
+        self.check_writable()?;
+        let mut state = self.state();
+        // A policy that drops data leaves snapshots their views. Who takes one under the next policy gets none, and must
+        // not see tables that are still being dropped.
+        let drops = |state: &State| {
+            let jobs = state.jobs.get(&keyspace.id);
+            jobs.is_some_and(|jobs| jobs.running.iter().any(|job| job.progress.drops()))
+        };
+        while drops(&state) {
+            state = self.wait(state);
+        }
+        let waiting = state.jobs.get(&keyspace.id).and_then(|jobs| jobs.next_shaping.clone());
+        let current = keyspace.shaping.load_full();
+        let mut options = waiting.as_ref().unwrap_or(&current).options.clone();
+        for (name, value) in changes {
+            options.set(name, value)?;
+            if !CHANGEABLE.contains(name) {
+                return Err(OptionsError::Fixed { name: (*name).to_owned() }.into());
+            }
+        }
+        options.check()?;
+        if keyspace.is_dropped() {
+            return Err(AdminError::NoKeyspace { name: keyspace.name.clone() });
+        }
+        let edit =
+            VersionEdit { set_options: vec![(keyspace.id, options.to_text())], ..VersionEdit::default() };
+        self.commit_edit(&mut state, edit, Vec::new(), |_, _, _| unreachable!("no tables change"))?;
+        let next = Arc::new(Shaping::new(options));
+        if current.options.deterministic && !keyspace.view.load().version.runs.is_empty() {
+            state.jobs.entry(keyspace.id).or_default().next_shaping = Some(next);
+        } else {
+            keyspace.shaping.store(next);
+            self.update_pressure(&state, keyspace);
+            self.hold_for_snapshots(keyspace);
+        }
+        drop(state);
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    /// Whether the options that wait for the end of a compaction round take effect once `plan` is published. Asked
+    /// before it is.
+    pub(crate) fn round_ends(&self, state: &State, keyspace: &KeyspaceInner, plan: &Plan) -> bool {
+        state.jobs.get(&keyspace.id).is_some_and(|jobs| jobs.next_shaping.is_some())
+            && keyspace.shaping.load().policy.ends_round(&self.shape(state, keyspace), plan)
+    }
+
+    /// Puts the options that wait into effect, if there are any.
+    pub(crate) fn begin_round(&self, state: &mut State, keyspace: &KeyspaceInner) {
+        if let Some(next) = state.jobs.entry(keyspace.id).or_default().next_shaping.take() {
+            log::info!("keyspace {}: {} from now on", keyspace.name, next.policy.name());
+            keyspace.shaping.store(next);
+            self.update_pressure(state, keyspace);
+            self.hold_for_snapshots(keyspace);
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! How much room there is for what compactions write.
+//!
+//! The file system is asked once a second at most, and again after a compaction ended, never with a lock held. From
+//! its answer is taken off what running compactions may still write and what memtables will take as tables: an
+//! estimate, made so that a compaction that is started can be expected to come to its end. It need not be exact: one
+//! that meets a full disk all the same is undone and set aside.
+
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use crate::io::FileSystem;
+
+const MAX_AGE: Duration = Duration::from_secs(1);
+
+/// What the file system last said. Any thread may ask; the mutex is held for a copy only.
+#[derive(Debug, Default)]
+pub(crate) struct Room {
+    known: Mutex<Known>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    asked: Option<Instant>,
+    free: Option<u64>,
+}
+
+impl Room {
+    /// Asks the file system, if that is due. Not to be called with a lock held: it may take its time. An answer that
+    /// cannot be had is "not known".
+    pub(crate) fn refresh(&self, fs: &dyn FileSystem, dir: &Path) {
+        if self.known().asked.is_some_and(|at| at.elapsed() < MAX_AGE) {
+            return;
+        }
+        let asked = Some(Instant::now());
+        let free = fs.available_space(dir).unwrap_or_default();
+        *self.known.lock().expect("free space") = Known { asked, free };
+    }
+
+    /// Something changed: the next [`refresh`](Self::refresh) asks.
+    pub(crate) fn outdated(&self) {
+        self.known.lock().expect("free space").asked = None;
+    }
+
+    /// Free bytes on the device, where that is known.
+    pub(crate) fn free(&self) -> Option<u64> {
+        self.known().free
+    }
+
+    fn known(&self) -> Known {
+        *self.known.lock().expect("free space")
+    }
+}
+
+/// A size for people, in the largest unit of which there is one.
+pub(crate) fn human(bytes: u64) -> String {
+    let units = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
+    match units.iter().find(|(_, shift)| bytes >> shift > 0) {
+        Some((unit, shift)) => format!("{:.1} {unit}", bytes as f64 / (1u64 << shift) as f64),
+        None => format!("{bytes} bytes"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::io::FaultyFs;
+
+    #[test]
+    fn the_file_system_is_asked_when_something_changed() {
+        let (fs, dir) = (FaultyFs::new(1), Path::new("/"));
+        let room = Room::default();
+        assert_eq!(room.free(), None);
+        fs.set_capacity(Some(1000));
+        room.refresh(&fs, dir);
+        assert_eq!(room.free(), Some(1000));
+        fs.set_capacity(None);
+        room.outdated();
+        assert_eq!(room.free(), Some(1000), "what was known stays until it is asked again");
+        room.refresh(&fs, dir);
+        assert_eq!(room.free(), None);
+    }
+
+    #[test]
+    fn sizes_are_told_in_fitting_units() {
+        assert_eq!(human(900), "900 bytes");
+        assert_eq!(human(3 << 29), "1.5 GiB");
+        assert_eq!(human(10 << 10), "10.0 KiB");
+    }
+}

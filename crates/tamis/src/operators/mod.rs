@@ -1,0 +1,152 @@
+//! What a program may teach the engine about its values: merge operators and compaction filters.
+//!
+//! Options name operators by text, because options are stored with the database; what a name stands for comes from the
+//! code of the program that opens it: [`Operators`], beside the options. Built-in merge operators need no entry.
+//!
+//! Plain values, made before opening and shared read-only afterwards; any thread may call an operator at any time, so
+//! operators are `Sync` and must be pure functions of their arguments.
+
+mod builtin;
+mod filter;
+mod merge;
+
+use std::sync::Arc;
+
+pub use filter::{CompactionFilter, Decision};
+pub use merge::{MergeError, MergeOperator};
+pub(crate) use merge::{merge, partial_merge};
+
+/// The operators that a program brings along, by name.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use tamis::{Db, Decision, CompactionFilter, Operators, Options};
+/// #[derive(Debug)]
+/// struct DropEmpty;
+///
+/// impl CompactionFilter for DropEmpty {
+///     fn name(&self) -> &str {
+///         "drop-empty"
+///     }
+///
+///     fn filter(&self, _level: usize, _key: &[u8], value: &[u8]) -> Decision {
+///         if value.is_empty() { Decision::Remove } else { Decision::Keep }
+///     }
+/// }
+///
+/// # let dir = tempfile::tempdir()?;
+/// let mut options = Options::default();
+/// options.operators = Operators::new().with_filter(Arc::new(DropEmpty));
+/// options.keyspace.compaction_filter = Some("drop-empty".into());
+/// let db = Db::open(dir.path(), options)?;
+/// db.put("key", "")?;
+/// db.compact()?;
+/// assert_eq!(db.get("key")?, None);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Operators {
+    merge: Vec<Arc<dyn MergeOperator>>,
+    filters: Vec<Arc<dyn CompactionFilter>>,
+}
+
+/// An option that names an operator which nobody brought along.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Unregistered {
+    /// The option.
+    pub(crate) option: &'static str,
+    /// The name it holds.
+    pub(crate) name: String,
+}
+
+/// What one keyspace runs with.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct KeyspaceOperators {
+    pub(crate) merge: Option<Arc<dyn MergeOperator>>,
+    pub(crate) filter: Option<Arc<dyn CompactionFilter>>,
+}
+
+impl Operators {
+    /// No operators but the built-in ones.
+    pub fn new() -> Operators {
+        Operators::default()
+    }
+
+    /// Adds a merge operator. Of two with one name the later one counts; the built-in names (`add`, `append`, `max`)
+    /// keep their meaning, because databases are opened by programs that know nothing of each other.
+    pub fn with_merge(mut self, operator: Arc<dyn MergeOperator>) -> Operators {
+        self.merge.push(operator);
+        self
+    }
+
+    /// Adds a compaction filter. Of two with one name the later one counts.
+    pub fn with_filter(mut self, filter: Arc<dyn CompactionFilter>) -> Operators {
+        self.filters.push(filter);
+        self
+    }
+
+    /// What these names stand for.
+    pub(crate) fn resolve(
+        &self,
+        merge: Option<&str>,
+        filter: Option<&str>,
+    ) -> Result<KeyspaceOperators, Unregistered> {
+        let unregistered = |option, name: &str| Unregistered { option, name: name.to_owned() };
+        let merge = merge.map(|name| {
+            let own = || self.merge.iter().rev().find(|operator| operator.name() == name).cloned();
+            builtin::find(name).or_else(own).ok_or_else(|| unregistered("merge_operator", name))
+        });
+        let filter = filter.map(|name| {
+            let own = self.filters.iter().rev().find(|filter| filter.name() == name);
+            own.cloned().ok_or_else(|| unregistered("compaction_filter", name))
+        });
+        Ok(KeyspaceOperators { merge: merge.transpose()?, filter: filter.transpose()? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug)]
+    struct Named(&'static str, u8);
+
+    impl MergeOperator for Named {
+        fn name(&self) -> &str {
+            self.0
+        }
+
+        fn merge(&self, _: &[u8], _: Option<&[u8]>, _: &[&[u8]]) -> Result<Vec<u8>, MergeError> {
+            Ok(vec![self.1])
+        }
+    }
+
+    fn answer(operators: &Operators, name: &str) -> Result<Vec<u8>, Unregistered> {
+        let found = operators.resolve(Some(name), None)?.merge.expect("named");
+        assert_eq!(found.name(), name);
+        Ok(found.merge(b"", None, &[b"12345678"]).expect("well-formed"))
+    }
+
+    #[test]
+    fn the_later_of_two_counts_and_built_in_names_keep_their_meaning() {
+        let operators = Operators::new()
+            .with_merge(Arc::new(Named("mine", 1)))
+            .with_merge(Arc::new(Named("mine", 2)))
+            .with_merge(Arc::new(Named("append", 3)));
+        assert_eq!(answer(&operators, "mine"), Ok(vec![2]));
+        for name in ["add", "append", "max"] {
+            assert_eq!(answer(&operators, name), Ok(b"12345678".to_vec()), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_stands_for_nothing_is_told_with_its_option() {
+        let operators = Operators::new().with_merge(Arc::new(Named("mine", 1)));
+        let missing = |option, name: &str| Unregistered { option, name: name.into() };
+        assert_eq!(answer(&operators, "yours"), Err(missing("merge_operator", "yours")));
+        let filter = operators.resolve(Some("mine"), Some("mine")).map(drop);
+        assert_eq!(filter, Err(missing("compaction_filter", "mine")));
+        let none = operators.resolve(None, None).expect("nothing is named");
+        assert!(none.merge.is_none() && none.filter.is_none());
+    }
+}

@@ -1,0 +1,203 @@
+//! Chains of operands: what a read does when the newest version of a key is an operand of a merge.
+//!
+//! A chain collects operands until it meets its base: a put; or nothing, which is a delete, a range tombstone over the
+//! next version, or the end of all versions. Then the keyspace's operator makes the value. A read that meets no
+//! operand keeps a chain that is empty, which costs no allocation.
+//!
+//! Operands are kept as they lie in memtables and blocks. Of every [`FOLD`] of them the operator is asked to make one,
+//! so that a long chain of small operands takes little memory, at no more than one look at each. Where it declines, memory
+//! grows with the chain.
+//!
+//! A chain belongs to one read of one thread.
+
+use crate::error::{ReadError, StorageError};
+use crate::key::{Kind, SeqNo};
+use crate::operators::{MergeOperator, merge, partial_merge};
+use crate::read::ReadCost;
+use crate::slice::Slice;
+use crate::table::{CursorOptions, TableCursor};
+use crate::tree::open_table::OpenTable;
+use crate::tree::version::MemtableSlot;
+
+/// How many operands are folded into one.
+const FOLD: usize = 1024;
+
+/// What the operands of a chain apply to.
+#[derive(Debug)]
+pub(crate) enum Base {
+    Value(Slice),
+    Nothing,
+}
+
+impl Base {
+    fn bytes(&self) -> Option<&[u8]> {
+        match self {
+            Base::Value(value) => Some(value),
+            Base::Nothing => None,
+        }
+    }
+}
+
+/// In which order a chain is given its operands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    NewestFirst,
+    OldestFirst,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Chain {
+    order: Order,
+    /// In the order in which they came.
+    operands: Vec<Slice>,
+    /// How many at the end of `operands` were not tried to be folded.
+    unfolded: usize,
+    /// How many were pushed.
+    count: u64,
+}
+
+impl Chain {
+    pub(crate) const fn new(order: Order) -> Chain {
+        Chain { order, operands: Vec::new(), unfolded: 0, count: 0 }
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.operands.is_empty()
+    }
+
+    /// Forgets all operands.
+    pub(crate) fn clear(&mut self) {
+        self.operands.clear();
+        (self.unfolded, self.count) = (0, 0);
+    }
+
+    /// Adds the next operand of `key`.
+    pub(crate) fn push(&mut self, key: &[u8], operand: Slice, operator: Option<&dyn MergeOperator>) {
+        self.operands.push(operand);
+        self.count += 1;
+        self.unfolded += 1;
+        if self.unfolded >= FOLD {
+            let fresh = self.operands.len() - self.unfolded;
+            let oldest_first = oldest_first(self.order, &self.operands[fresh..]);
+            if let Some(one) = operator.and_then(|operator| partial_merge(operator, key, &oldest_first)) {
+                self.operands.truncate(fresh);
+                self.operands.push(Slice::from(one));
+            }
+            self.unfolded = 0;
+        }
+    }
+
+    /// The value of `key`: `base` with the operands, of which there must be one, applied. The chain is empty after it.
+    pub(crate) fn resolve(
+        &mut self,
+        key: &[u8],
+        base: &Base,
+        operator: Option<&dyn MergeOperator>,
+        cost: &mut ReadCost,
+    ) -> Result<Slice, ReadError> {
+        cost.merge_operands += self.count;
+        let failed = |what: String| ReadError::Merge { key: key.to_vec(), what };
+        // Operands are refused where there is no operator, and a keyspace keeps its own.
+        let operator = operator.ok_or_else(|| failed("the keyspace has no merge operator".into()))?;
+        let merged = merge(operator, key, base.bytes(), &oldest_first(self.order, &self.operands));
+        self.clear();
+        let value = merged.map_err(|error| failed(format!("operator `{}`: {error}", operator.name())))?;
+        Ok(Slice::from(value))
+    }
+
+    /// Goes on within the memtable where the operand `seq` was found. `cover` is the newest range tombstone over the key
+    /// that the read sees. Gives the base if it is there.
+    pub(crate) fn follow_memtable(
+        &mut self,
+        slot: &MemtableSlot,
+        key: &[u8],
+        (seq, cover): (SeqNo, SeqNo),
+        operator: Option<&dyn MergeOperator>,
+    ) -> Option<Base> {
+        let mut cursor = slot.memtable.cursor();
+        cursor.seek(key, seq.checked_sub(1)?);
+        while cursor.valid() && cursor.key() == key {
+            match cursor.kind() {
+                _ if cover > cursor.seq() => return Some(Base::Nothing),
+                Kind::Merge => self.push(key, Slice::from_memtable(cursor.pinned_value()), operator),
+                Kind::Put => return Some(Base::Value(Slice::from_memtable(cursor.pinned_value()))),
+                Kind::Delete => return Some(Base::Nothing),
+            }
+            cursor.next();
+        }
+        None
+    }
+
+    /// The same in a table. Costs a seek.
+    pub(crate) fn follow_table(
+        &mut self,
+        table: &OpenTable,
+        key: &[u8],
+        (seq, cover): (SeqNo, SeqNo),
+        operator: Option<&dyn MergeOperator>,
+        cost: &mut ReadCost,
+    ) -> Result<Option<Base>, StorageError> {
+        let Some(older) = seq.checked_sub(1) else { return Ok(None) };
+        let mut cursor = TableCursor::new(table.table.clone(), CursorOptions::default());
+        let mut walk = || {
+            cursor.seek(key, older)?;
+            while cursor.valid() && cursor.key() == key {
+                match cursor.kind() {
+                    _ if cover > cursor.seq() => return Ok(Some(Base::Nothing)),
+                    Kind::Merge => self.push(key, Slice::from_block(cursor.pinned_value()), operator),
+                    Kind::Put => return Ok(Some(Base::Value(Slice::from_block(cursor.pinned_value())))),
+                    Kind::Delete => return Ok(Some(Base::Nothing)),
+                }
+                cursor.next()?;
+            }
+            Ok(None)
+        };
+        let base = walk();
+        cost.add_touched(&cursor.take_counts());
+        base
+    }
+}
+
+fn oldest_first(order: Order, operands: &[Slice]) -> Vec<&[u8]> {
+    let mut operands: Vec<&[u8]> = operands.iter().map(|operand| &operand[..]).collect();
+    if order == Order::NewestFirst {
+        operands.reverse();
+    }
+    operands
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::operators::Operators;
+
+    #[test]
+    fn a_long_chain_is_folded_on_the_way_in_both_orders() {
+        let operators = Operators::new().resolve(Some("append"), None).expect("built in");
+        let operator = operators.merge.as_deref();
+        let count = 5 * FOLD + 7;
+        let expected: Vec<u8> = (0..count).flat_map(|i| format!("{i},").into_bytes()).collect();
+        for order in [Order::OldestFirst, Order::NewestFirst] {
+            let mut chain = Chain::new(order);
+            for i in 0..count {
+                let i = if order == Order::OldestFirst { i } else { count - 1 - i };
+                chain.push(b"key", Slice::from(format!("{i},").into_bytes()), operator);
+                assert!(chain.operands.len() < 5 + FOLD, "{} operands are kept", chain.operands.len());
+            }
+            let mut cost = ReadCost::default();
+            let value = chain.resolve(b"key", &Base::Nothing, operator, &mut cost).expect("well-formed");
+            assert_eq!(value, expected);
+            assert_eq!((cost.merge_operands, chain.is_empty()), (count as u64, true));
+        }
+    }
+
+    #[test]
+    fn operands_without_an_operator_are_an_error_that_names_the_key() {
+        let mut chain = Chain::new(Order::NewestFirst);
+        chain.push(b"k\xff", Slice::copy_of(b"1"), None);
+        let error = chain.resolve(b"k\xff", &Base::Nothing, None, &mut ReadCost::default()).unwrap_err();
+        assert!(error.to_string().contains("`k\\xff`: the keyspace has no merge operator"), "{error}");
+    }
+}

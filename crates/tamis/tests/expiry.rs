@@ -1,0 +1,373 @@
+//! Time to live against a model: an entry is never gone early, never long after its time, and never gives way to an
+//! older one, whatever flushes, merges, snapshots, crashes, changes of the option and a wrong clock do meanwhile.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tamis::io::{CrashMode, FaultyFs};
+use tamis::{Clock, Db, Durability, ExplainOutcome, KeyspaceOptions, ManualClock, Options, Snapshot};
+
+const KEYS: u8 = 12;
+const START: u64 = 1_700_000_000;
+
+#[derive(Clone, Debug)]
+enum Op {
+    Put(u8),
+    Delete(u8),
+    DeleteRange(u8, u8),
+    Forward(u64),
+    Back(u64),
+    Flush,
+    Compact,
+    Settle,
+    Snapshot,
+    DropSnapshot(usize),
+    Reopen,
+    Crash,
+    TimeToLive(Option<u64>),
+}
+
+fn an_op() -> impl Strategy<Value = Op> {
+    let key = || 0..KEYS;
+    prop_oneof![
+        12 => key().prop_map(Op::Put),
+        2 => key().prop_map(Op::Delete),
+        1 => (key(), key()).prop_map(|(a, b)| Op::DeleteRange(a.min(b), a.max(b))),
+        6 => prop_oneof![0..4u64, 0..40u64, 0..400u64, 0..4000u64].prop_map(Op::Forward),
+        1 => (0..200u64).prop_map(Op::Back),
+        3 => Just(Op::Flush),
+        2 => Just(Op::Compact),
+        1 => Just(Op::Settle),
+        2 => Just(Op::Snapshot),
+        1 => (0..8usize).prop_map(Op::DropSnapshot),
+        1 => Just(Op::Reopen),
+        1 => Just(Op::Crash),
+        1 => prop_oneof![Just(None), prop_oneof![1..20u64, 100..5000u64].prop_map(Some)].prop_map(Op::TimeToLive),
+    ]
+}
+
+/// The newest write of a key.
+#[derive(Clone, Debug)]
+struct Write {
+    value: Option<u64>,
+    /// The clock at the time, or the lowest that it was set back to since: the write is as old as what it counted from
+    /// there on.
+    at: u64,
+    /// The latest time that the database may take it to be written at, up to the precision of its samples.
+    latest: u64,
+    /// Whether it may have expired at some time.
+    may_be_gone: bool,
+    /// Whether it was seen to be gone, and must stay so.
+    gone: bool,
+}
+
+/// What a snapshot saw when it was taken.
+type Seen = BTreeMap<Vec<u8>, Vec<u8>>;
+
+struct Bench {
+    fs: FaultyFs,
+    clock: Arc<ManualClock>,
+    ttl: Option<u64>,
+    db: Option<Db>,
+    model: BTreeMap<u8, Write>,
+    snapshots: Vec<(Snapshot, Seen)>,
+    /// The latest time that the clock has shown.
+    furthest: u64,
+    counter: u64,
+}
+
+fn options(fs: &FaultyFs, clock: &Arc<ManualClock>, ttl: Option<u64>) -> Options {
+    Options {
+        background_threads: 1,
+        durability: Durability::Synced,
+        file_system: Some(Arc::new(fs.clone())),
+        clock: Some(clock.clone()),
+        keyspace: KeyspaceOptions {
+            memtable_bytes: 4 << 10,
+            table_bytes: 4 << 10,
+            block_bytes: 256,
+            level0_runs: 2,
+            size_ratio: 2.into(),
+            levels: 4,
+            time_to_live: ttl.map(Duration::from_secs),
+            ..KeyspaceOptions::default()
+        },
+        ..Options::default()
+    }
+}
+
+impl Bench {
+    fn new(seed: u64, ttl: Option<u64>) -> Bench {
+        let mut bench = Bench {
+            fs: FaultyFs::new(seed),
+            clock: Arc::new(ManualClock::new(START)),
+            ttl,
+            db: None,
+            model: BTreeMap::new(),
+            snapshots: Vec::new(),
+            furthest: START,
+            counter: 0,
+        };
+        bench.open();
+        bench
+    }
+
+    fn open(&mut self) {
+        self.db = Some(Db::open("/db", options(&self.fs, &self.clock, self.ttl)).unwrap());
+    }
+
+    fn db(&self) -> &Db {
+        self.db.as_ref().expect("open")
+    }
+
+    fn wrote(&mut self, key: u8, value: Option<u64>) {
+        let at = self.clock.now();
+        let write = Write { value, at, latest: self.furthest, may_be_gone: false, gone: false };
+        self.model.insert(key, write);
+    }
+
+    /// What is known of ages may have been lost: all may count as written now.
+    fn forget_ages(&mut self) {
+        let now = self.furthest;
+        self.model.values_mut().for_each(|write| (write.latest, write.gone) = (now, false));
+    }
+
+    fn apply(&mut self, op: &Op) {
+        match op {
+            Op::Put(key) => {
+                self.counter += 1;
+                // Some fill a memtable on their own.
+                let value = format!("{:>width$}", self.counter, width = 20 << (self.counter % 8));
+                self.db().put([*key], value).unwrap();
+                self.wrote(*key, Some(self.counter));
+            }
+            Op::Delete(key) => {
+                self.db().delete([*key]).unwrap();
+                self.wrote(*key, None);
+            }
+            Op::DeleteRange(from, to) => {
+                self.db().delete_range([*from]..[*to]).unwrap();
+                (*from..*to).for_each(|key| self.wrote(key, None));
+            }
+            Op::Forward(seconds) => {
+                self.clock.advance(*seconds);
+                self.furthest = self.furthest.max(self.clock.now());
+            }
+            Op::Back(seconds) => {
+                let now = self.clock.now() - seconds;
+                self.clock.set(now);
+                // Time passes from here on once more: nothing is younger than that.
+                self.model.values_mut().for_each(|write| write.at = write.at.min(now));
+            }
+            Op::Flush => self.db().flush().unwrap(),
+            Op::Compact => self.db().compact().unwrap(),
+            Op::Settle => self.db().settle().unwrap(),
+            Op::Snapshot => {
+                let snapshot = self.db().snapshot();
+                let seen = snapshot.iter().map(|item| item.unwrap());
+                let seen = seen.map(|(key, value)| (key.to_vec(), value.to_vec())).collect();
+                self.snapshots.push((snapshot, seen));
+            }
+            Op::DropSnapshot(which) => {
+                if !self.snapshots.is_empty() {
+                    self.snapshots.remove(which % self.snapshots.len());
+                }
+            }
+            Op::Reopen => {
+                self.snapshots.clear();
+                self.db.take().unwrap().close().unwrap();
+                if self.clock.now() < self.furthest {
+                    self.model.values_mut().for_each(|write| write.gone = false);
+                }
+                self.open();
+            }
+            Op::Crash => {
+                self.snapshots.clear();
+                let after = self.fs.crash(CrashMode::DropUnsynced);
+                drop(self.db.take());
+                self.fs = after;
+                self.forget_ages();
+                self.open();
+            }
+            Op::TimeToLive(ttl) => {
+                self.snapshots.clear();
+                self.db.take().unwrap().close().unwrap();
+                self.ttl = *ttl;
+                self.forget_ages();
+                self.open();
+            }
+        }
+    }
+
+    fn check(&mut self) {
+        let now = self.clock.now();
+        let items =
+            |iter: &mut dyn Iterator<Item = Result<(tamis::Slice, tamis::Slice), tamis::ReadError>>| {
+                iter.map(|item| item.map(|(key, value)| (key.to_vec(), value.to_vec())).unwrap())
+                    .collect::<Seen>()
+            };
+        let db = self.db.as_ref().unwrap();
+        let seen = items(&mut db.iter());
+        assert_eq!(items(&mut db.iter().rev()), seen, "from the back");
+        let keys: Vec<[u8; 1]> = (0..KEYS).map(|key| [key]).collect();
+        let many = db.multi_get(&keys).unwrap();
+        for key in 0..KEYS {
+            let value = seen.get(&[key][..]).map(|value| &value[..]);
+            assert_eq!(db.get([key]).unwrap().as_deref(), value, "get {key}");
+            assert_eq!(many[usize::from(key)].as_deref(), value, "multi_get {key}");
+            assert_eq!(db.contains([key]).unwrap(), value.is_some(), "contains {key}");
+            let outcome = db.explain_get([key]).unwrap().outcome;
+            assert_eq!(matches!(outcome, ExplainOutcome::Found { .. }), value.is_some(), "{outcome:?}");
+            let Some(write) = self.model.get_mut(&key) else {
+                assert_eq!(value, None, "key {key} was never written");
+                continue;
+            };
+            let number = value.map(|value| std::str::from_utf8(value).unwrap().trim().parse().unwrap());
+            if let Some(number) = number {
+                assert_eq!(Some(number), write.value, "key {key} has an old value");
+            }
+            if let Some(ttl) = self.ttl {
+                write.may_be_gone |= now > write.at + ttl;
+                let slack = (ttl / 128).max(1);
+                if now >= write.latest + ttl + slack {
+                    assert_eq!(value, None, "key {key} has outlived its time: {write:?} at {now}");
+                }
+            }
+            if !write.may_be_gone {
+                assert_eq!(number, write.value, "key {key} is gone before its time: {write:?} at {now}");
+            }
+            if write.gone {
+                assert_eq!(value, None, "key {key} came back: {write:?} at {now}");
+            }
+            write.gone = value.is_none();
+        }
+        for (snapshot, seen) in &self.snapshots {
+            assert_eq!(items(&mut snapshot.iter()), *seen, "snapshot {}", snapshot.seq());
+            assert_eq!(items(&mut snapshot.iter().rev()), *seen, "snapshot {}", snapshot.seq());
+            let many = snapshot.multi_get(&keys).unwrap();
+            for key in 0..KEYS {
+                let value = seen.get(&[key][..]).map(|value| &value[..]);
+                assert_eq!(snapshot.get([key]).unwrap().as_deref(), value, "snapshot {}", snapshot.seq());
+                assert_eq!(many[usize::from(key)].as_deref(), value, "snapshot {}", snapshot.seq());
+            }
+        }
+    }
+}
+
+fn cases() -> u32 {
+    let scale = std::env::var("TAMIS_TEST_SCALE").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
+    32 * scale
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn entries_live_their_time_and_hardly_longer(
+        seed in any::<u64>(),
+        ttl in prop_oneof![Just(None), (1..30u64).prop_map(Some), (100..2000u64).prop_map(Some)],
+        ops in prop::collection::vec(an_op(), 1..80),
+    ) {
+        let mut bench = Bench::new(seed, ttl);
+        for op in &ops {
+            bench.apply(op);
+            bench.check();
+        }
+        bench.db().verify().map(|report| assert_eq!(report.problems, Vec::<String>::new())).unwrap();
+    }
+}
+
+/// Where the time to live of each of two keyspaces is kept by one map of samples.
+#[test]
+fn keyspaces_have_times_of_their_own() {
+    let (fs, clock) = (FaultyFs::new(1), Arc::new(ManualClock::new(START)));
+    let db = Db::open("/db", options(&fs, &clock, None)).unwrap();
+    let with = |ttl: u64| KeyspaceOptions {
+        time_to_live: Some(Duration::from_secs(ttl)),
+        ..KeyspaceOptions::default()
+    };
+    let short = db.create_keyspace("short", with(10)).unwrap();
+    let long = db.create_keyspace("long", with(100_000)).unwrap();
+    let all = [&short, &long, db.default_keyspace()];
+    let seen = || all.map(|keyspace| keyspace.contains("key").unwrap());
+    all.iter().for_each(|keyspace| keyspace.put("key", "value").unwrap());
+    clock.advance(10);
+    assert_eq!(seen(), [true; 3]);
+    clock.advance(1);
+    assert_eq!(seen(), [false, true, true]);
+    // So many writes that the old samples are thinned out.
+    for _ in 0..3000 {
+        clock.advance(33);
+        short.put("other", "value").unwrap();
+    }
+    let written = START;
+    clock.set(written + 100_000);
+    assert_eq!(seen(), [false, true, true]);
+    clock.set(written + 100_000 + 100_000 / 128);
+    assert_eq!(seen(), [false, false, true]);
+}
+
+#[test]
+fn an_iterator_sees_the_moment_it_was_made() {
+    let (fs, clock) = (FaultyFs::new(1), Arc::new(ManualClock::new(START)));
+    let db = Db::open("/db", options(&fs, &clock, Some(10))).unwrap();
+    for key in ["a", "b", "c", "d"] {
+        db.put(key, "value").unwrap();
+    }
+    db.flush().unwrap();
+    let mut iter = db.iter();
+    assert_eq!(iter.next().unwrap().unwrap().0, "a");
+    clock.advance(20);
+    assert_eq!(db.iter().count(), 0);
+    db.settle().unwrap();
+    assert_eq!(db.stats().keyspaces[0].runs, 0, "everything has expired and nobody holds on to it");
+    assert_eq!(iter.next_back().unwrap().unwrap().0, "d");
+    assert_eq!(iter.map(|item| item.unwrap().0.to_vec()).collect::<Vec<_>>(), [b"b", b"c"]);
+}
+
+#[test]
+fn explain_tells_expired_from_absent() {
+    let (fs, clock) = (FaultyFs::new(1), Arc::new(ManualClock::new(START)));
+    let db = Db::open("/db", options(&fs, &clock, Some(10))).unwrap();
+    db.put("key", "value").unwrap();
+    assert!(matches!(db.explain_get("key").unwrap().outcome, ExplainOutcome::Found { .. }));
+    clock.advance(20);
+    let outcome = |key: &str| db.explain_get(key).unwrap().outcome;
+    assert_eq!(outcome("key"), ExplainOutcome::Expired { horizon: 2 });
+    assert_eq!(outcome("other"), ExplainOutcome::Absent);
+    db.delete("key").unwrap();
+    db.delete_range("l".."z").unwrap();
+    assert_eq!(outcome("key"), ExplainOutcome::Deleted { seq: 2 });
+    assert_eq!(outcome("m"), ExplainOutcome::DeletedByRange { seq: 3 });
+}
+
+/// A key that is written again before it expires is always there: a reader that takes the horizon of a later moment
+/// than the number up to which it sees writes would miss it.
+#[test]
+fn a_key_that_is_renewed_in_time_is_never_missed() {
+    let (fs, clock) = (FaultyFs::new(1), Arc::new(ManualClock::new(START)));
+    let db = Db::open("/db", options(&fs, &clock, Some(1))).unwrap();
+    db.put("key", "0").unwrap();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                    assert!(db.contains("key").unwrap());
+                    assert_eq!(db.iter().count(), 1);
+                    assert_eq!(db.snapshot().iter().count(), 1);
+                }
+            });
+        }
+        for i in 0..2000 {
+            db.put("key", i.to_string()).unwrap();
+            clock.advance(1);
+            if i % 50 == 0 {
+                db.flush().unwrap();
+            }
+        }
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+}

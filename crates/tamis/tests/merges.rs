@@ -1,0 +1,432 @@
+//! Merge operators and compaction filters, seen from outside.
+
+use std::sync::Arc;
+
+use tamis::io::{FaultPlan, FaultyFs, MemFs, OpClass};
+use tamis::{
+    AdminError, CompactionFilter, Db, Decision, ExplainStep, KeyspaceOptions, MergeError, MergeOperator,
+    OpenError, Operators, Options, ReadError, ReadMode, WriteBatch, WriteError,
+};
+
+/// An empty database in memory whose tree changes only on request.
+fn options(operator: &str) -> Options {
+    let mut options = Options { file_system: Some(Arc::new(MemFs::new())), ..Options::default() };
+    options.keyspace = keyspace(operator);
+    options
+}
+
+fn keyspace(operator: &str) -> KeyspaceOptions {
+    let merge_operator = (operator != "none").then(|| operator.to_owned());
+    KeyspaceOptions {
+        merge_operator,
+        auto_compaction: false,
+        memtable_bytes: 64 << 10,
+        ..KeyspaceOptions::default()
+    }
+}
+
+fn open(options: &Options) -> Db {
+    Db::open("/db", options.clone()).expect("opening")
+}
+
+fn number(n: i64) -> [u8; 8] {
+    n.to_le_bytes()
+}
+
+fn count_of(db: &Db, key: &str) -> Option<i64> {
+    let value = db.get(key).expect("a get")?;
+    Some(i64::from_le_bytes(value[..].try_into().expect("eight bytes")))
+}
+
+fn entries(db: &Db) -> u64 {
+    db.stats().keyspaces[0].entries
+}
+
+#[test]
+fn a_counter_counts_across_memtables_runs_and_sessions() {
+    let options = options("add");
+    let db = open(&options);
+    for round in 1..=5 {
+        db.merge("visits", number(10)).expect("a merge");
+        db.merge("visits", number(-3)).expect("a merge");
+        assert_eq!(count_of(&db, "visits"), Some(7 * round));
+        assert!(db.contains("visits").expect("a get"));
+        db.flush().expect("a flush");
+    }
+    assert_eq!((count_of(&db, "visits"), entries(&db)), (Some(35), 5), "a flush adds up what it can");
+    db.merge("visits", number(1)).expect("a merge");
+    db.close().expect("closing");
+    let db = open(&options);
+    assert_eq!(count_of(&db, "visits"), Some(36), "replayed");
+    db.compact().expect("a compaction");
+    assert_eq!((count_of(&db, "visits"), entries(&db)), (Some(36), 1));
+    assert_eq!(db.explain_get("visits").expect("an explanation").cost.merge_operands, 0);
+}
+
+#[test]
+fn a_put_a_delete_and_a_range_delete_are_where_operands_start() {
+    let db = open(&options("append"));
+    let check = |key: &str, expected: &str| {
+        let value = db.get(key).expect("a get").expect("there");
+        assert_eq!(value, expected, "{key}");
+        assert_eq!(db.multi_get(&[key]).expect("a multi_get")[0].as_ref(), Some(&value), "{key}");
+        for item in [db.range(key..=key).next(), db.range(key..=key).next_back()] {
+            assert_eq!(item.expect("an item").expect("an item"), (key.as_bytes().into(), value.clone()));
+        }
+    };
+    for flush in [false, true] {
+        for key in ["deleted", "gone", "put"] {
+            db.merge(key, "old").expect("a merge");
+        }
+        let step = || {
+            if flush {
+                db.flush().expect("a flush")
+            }
+        };
+        step();
+        db.delete("deleted").expect("a delete");
+        db.delete_range("go".."h").expect("a delete");
+        db.put("put", "base ").expect("a put");
+        step();
+        let before = db.snapshot();
+        for key in ["deleted", "gone", "put"] {
+            db.merge(key, "n").expect("a merge");
+            step();
+            db.merge(key, "ew").expect("a merge");
+        }
+        let check_all = || {
+            check("deleted", "new");
+            check("gone", "new");
+            check("put", "base new");
+            assert_eq!(before.get("put").expect("a get").expect("there"), "base ");
+            assert_eq!(before.iter().count(), 1);
+        };
+        check_all();
+        step();
+        check_all();
+        db.compact().expect("a compaction");
+        check_all();
+    }
+}
+
+/// Each source of the chain is asked once, with the one digest of the key; explaining shows the way down to the base.
+#[test]
+fn a_chain_is_read_with_one_digest_and_stops_at_its_base() {
+    let db = open(&options("append"));
+    for value in ["hidden", "base"] {
+        db.put("key", value).expect("a put");
+        db.flush().expect("a flush");
+    }
+    for operand in ["1", "2", "3"] {
+        db.merge("key", operand).expect("a merge");
+        db.put("other", "").expect("a put");
+        if operand != "3" {
+            db.flush().expect("a flush");
+        }
+        db.put(format!("beside{operand}"), "").expect("a put");
+    }
+    let before = db.stats().read;
+    assert_eq!(db.get("key").expect("a get").expect("there"), "base123");
+    let cost = db.stats().read - before;
+    assert_eq!((cost.gets, cost.digests, cost.merge_operands, cost.runs_searched), (1, 1, 3, 3), "{cost:?}");
+    let explanation = db.explain_get("key").expect("an explanation");
+    let found = explanation.steps.iter().filter(|step| match step {
+        ExplainStep::Memtable { found, .. } | ExplainStep::Run { found, .. } => *found,
+    });
+    assert_eq!((found.count(), explanation.cost.merge_operands), (4, 3), "{explanation:#?}");
+    let values = db.multi_get(&["key", "absent", "other", "key"]).expect("a multi_get");
+    let values: Vec<_> = values.iter().map(|value| value.as_deref()).collect();
+    assert_eq!(values, [Some(&b"base123"[..]), None, Some(b""), Some(b"base123")]);
+}
+
+#[test]
+fn batches_merge_in_order_and_across_keyspaces() {
+    let db = open(&options("append"));
+    let counters = db.create_keyspace("counters", keyspace("add")).expect("a keyspace");
+    let mut batch = WriteBatch::new();
+    batch.merge("log", "a").put("log", "b").merge("log", "c").merge("log", "d");
+    batch.merge_in(&counters, "n", number(1)).merge_in(&counters, "n", number(2));
+    assert_eq!(batch.len(), 6);
+    db.write(batch).expect("a write");
+    assert_eq!(db.get("log").expect("a get").expect("there"), "bcd");
+    assert_eq!(counters.get("n").expect("a get").expect("there"), number(3));
+}
+
+#[test]
+fn a_merge_without_an_operator_is_refused_and_changes_nothing() {
+    let db = open(&options("none"));
+    let counters = db.create_keyspace("counters", keyspace("add")).expect("a keyspace");
+    let refused = |result| match result {
+        Err(WriteError::NoMergeOperator { name }) => assert_eq!(name, "default"),
+        other => panic!("{other:?}"),
+    };
+    refused(db.merge("key", "1"));
+    let mut batch = WriteBatch::new();
+    batch.put("key", "value").merge_in(&counters, "n", number(1)).merge("key", "1");
+    refused(db.write(batch));
+    assert_eq!((db.iter().count(), counters.iter().count()), (0, 0));
+    db.put("key", "value").expect("writes go on");
+}
+
+/// The operator cannot add what was put: reads say so, compactions keep it, and writes go on.
+#[test]
+fn what_cannot_be_merged_is_an_error_of_its_reads_until_it_is_written_anew() {
+    let options = options("add");
+    let db = open(&options);
+    db.put("bad", "three").expect("a put");
+    db.merge("bad", number(1)).expect("a merge");
+    db.merge("good", number(1)).expect("a merge");
+    db.merge("worse", "x").expect("a merge");
+    let check = |db: &Db| {
+        for key in ["bad", "worse"] {
+            let named = |error: ReadError| match &error {
+                ReadError::Merge { key: named, what } => {
+                    assert_eq!(named, key.as_bytes());
+                    assert!(what.contains("operator `add`"), "{what}");
+                }
+                other => panic!("{other}"),
+            };
+            named(db.get(key).unwrap_err());
+            named(db.contains(key).unwrap_err());
+            named(db.multi_get(&["good", key]).unwrap_err());
+            named(db.explain_get(key).unwrap_err());
+            named(db.range(key..=key).next().expect("an item").unwrap_err());
+            named(db.range(key..=key).next_back().expect("an item").unwrap_err());
+        }
+        assert_eq!(count_of(db, "good"), Some(1));
+        // Each end stops at what it cannot give; what lies between is left to the other.
+        let mut iter = db.iter();
+        assert!(iter.next().expect("an item").is_err() && iter.next().is_none());
+        assert!(iter.next_back().expect("an item").is_err() && iter.next_back().is_none());
+        assert_eq!(db.range("c".."w").count(), 1);
+    };
+    check(&db);
+    db.flush().expect("a flush");
+    check(&db);
+    db.compact().expect("a compaction comes to its end");
+    db.compact().expect("and the next");
+    check(&db);
+    assert_eq!(db.verify().expect("verifying").problems, Vec::<String>::new());
+    db.close().expect("closing");
+    let db = open(&options);
+    check(&db);
+    db.put("bad", number(5)).expect("a put");
+    db.delete("worse").expect("a delete");
+    db.merge("bad", number(1)).expect("a merge");
+    assert_eq!((count_of(&db, "bad"), count_of(&db, "worse")), (Some(6), None));
+    db.compact().expect("a compaction");
+    assert_eq!(entries(&db), 2);
+}
+
+#[derive(Debug)]
+struct First(&'static str);
+
+impl MergeOperator for First {
+    fn name(&self) -> &str {
+        self.0
+    }
+
+    fn merge(&self, _: &[u8], base: Option<&[u8]>, operands: &[&[u8]]) -> Result<Vec<u8>, MergeError> {
+        Ok(base.unwrap_or(operands[0]).to_vec())
+    }
+}
+
+#[test]
+fn an_operator_of_the_program_must_be_brought_along_at_every_opening() {
+    let mut options = options("keep-first");
+    let unknown = |result: Result<Db, OpenError>, expected: &str| match result.unwrap_err() {
+        OpenError::Unregistered { keyspace, option: "merge_operator", name } => {
+            assert_eq!((&keyspace[..], &name[..]), (expected, "keep-first"));
+        }
+        other => panic!("{other}"),
+    };
+    unknown(Db::open("/db", options.clone()), "default");
+    options.operators = Operators::new().with_merge(Arc::new(First("keep-first")));
+    {
+        let db = open(&options);
+        db.merge("key", "first").expect("a merge");
+        db.flush().expect("a flush");
+        db.merge("key", "second").expect("a merge");
+        let other = db.create_keyspace("other", keyspace("keep-first")).expect("a keyspace");
+        other.merge("key", "third").expect("a merge");
+    }
+    let without = Options { operators: Operators::new(), ..options.clone() };
+    unknown(Db::open("/db", without.clone()), "default");
+    unknown(Db::open_read_only("/db", without), "default");
+    let db = open(&options);
+    db.compact().expect("a compaction");
+    assert_eq!(db.get("key").expect("a get").expect("there"), "first");
+    let other = db.keyspace("other").expect("it was made");
+    assert_eq!(other.get("key").expect("a get").expect("there"), "third");
+    let refused = db.create_keyspace("third", keyspace("keep-last")).unwrap_err();
+    assert!(matches!(refused, AdminError::Unregistered { option: "merge_operator", .. }), "{refused}");
+    let filtered = KeyspaceOptions { compaction_filter: Some("sieve".into()), ..keyspace("add") };
+    let refused = db.create_keyspace("third", filtered).unwrap_err();
+    assert!(matches!(refused, AdminError::Unregistered { option: "compaction_filter", .. }), "{refused}");
+    assert_eq!(db.keyspaces(), ["default", "other"]);
+}
+
+#[test]
+fn a_keyspace_may_get_an_operator_and_keeps_it() {
+    let mut options = options("none");
+    open(&options).put("key", number(1)).expect("a put");
+    options.keyspace.merge_operator = Some("add".into());
+    open(&options).merge("key", number(1)).expect("a merge");
+    for other in [None, Some("append".to_owned())] {
+        let asked = other.clone().unwrap_or("none".into());
+        options.keyspace.merge_operator = other;
+        match Db::open("/db", options.clone()).unwrap_err() {
+            OpenError::Incompatible { name: "merge_operator", stored, asked: told, .. } => {
+                assert_eq!((&stored[..], told), ("add", asked));
+            }
+            other => panic!("{other}"),
+        }
+    }
+    options.keyspace.merge_operator = Some("add".into());
+    assert_eq!(count_of(&open(&options), "key"), Some(2));
+}
+
+#[test]
+fn names_that_the_options_text_could_not_hold_are_refused() {
+    let long = "x".repeat(65);
+    for name in ["", "none", "a b", "a#b", "a\nlevels = 2", "ä", &long] {
+        let options = KeyspaceOptions { merge_operator: Some(name.into()), ..KeyspaceOptions::default() };
+        assert!(options.check().is_err(), "{name:?}");
+    }
+    let named = KeyspaceOptions {
+        merge_operator: Some("my.operator:v-2/x_y".into()),
+        compaction_filter: Some("f".into()),
+        ..KeyspaceOptions::default()
+    };
+    assert_eq!(KeyspaceOptions::from_text(&named.to_text()), Ok(named));
+}
+
+/// Removes what starts with `-`, replaces what starts with `~`, and notes what it was shown.
+#[derive(Debug, Default)]
+struct Sieve(std::sync::Mutex<Vec<(usize, String)>>);
+
+impl Sieve {
+    fn shown(&self) -> Vec<(usize, String)> {
+        std::mem::take(&mut self.0.lock().expect("shown"))
+    }
+}
+
+impl CompactionFilter for Sieve {
+    fn name(&self) -> &str {
+        "sieve"
+    }
+
+    fn filter(&self, level: usize, _key: &[u8], value: &[u8]) -> Decision {
+        self.0.lock().expect("shown").push((level, value.escape_ascii().to_string()));
+        match value.first() {
+            Some(b'-') => Decision::Remove,
+            Some(b'~') => Decision::Replace(b"replaced".to_vec()),
+            _ => Decision::Keep,
+        }
+    }
+}
+
+#[test]
+fn a_filter_removes_and_replaces_and_nothing_older_comes_back() {
+    let sieve = Arc::new(Sieve::default());
+    let mut options = options("append");
+    let db = open(&options);
+    for key in ["a", "b", "c", "d"] {
+        db.put(key, "old").expect("a put");
+    }
+    db.compact().expect("a compaction");
+    db.close().expect("closing");
+    options.operators = Operators::new().with_filter(sieve.clone());
+    options.keyspace.compaction_filter = Some("sieve".into());
+    let db = open(&options);
+    let snapshot = {
+        db.put("a", "-").expect("a put");
+        db.put("b", "~").expect("a put");
+        db.put("c", "kept").expect("a put");
+        db.snapshot()
+    };
+    let all = |db: &Db| -> Vec<String> {
+        let text = |bytes: tamis::Slice| bytes.escape_ascii().to_string();
+        db.iter().map(|item| item.map(|(k, v)| text(k) + &text(v)).expect("an item")).collect()
+    };
+    db.flush().expect("a flush");
+    assert_eq!(sieve.shown(), [], "a snapshot sees all of it");
+    assert_eq!(all(&db), ["a-", "b~", "ckept", "dold"]);
+    drop(snapshot);
+    // Operands are shown when their base is met, and not before.
+    db.merge("d", "er").expect("a merge");
+    db.put("e", "-").expect("a put");
+    db.flush().expect("a flush");
+    assert_eq!(sieve.shown(), [(0, "-".into())]);
+    assert_eq!(all(&db), ["a-", "b~", "ckept", "dolder"]);
+    let level = db.stats().keyspaces[0].levels.len() - 1;
+    db.compact().expect("a compaction");
+    let last = ["-", "~", "kept", "older"].map(|value| (level, value.to_owned()));
+    assert_eq!(sieve.shown(), last);
+    assert_eq!(all(&db), ["breplaced", "ckept", "dolder"]);
+    assert_eq!((entries(&db), db.stats().keyspaces[0].deletes), (3, 0));
+}
+
+/// What a snapshot alone keeps is told to the manifest, and comes back from it.
+#[test]
+fn a_flush_with_a_snapshot_keeps_both_sides_of_a_chain() {
+    let options = options("add");
+    let db = open(&options);
+    db.merge("n", number(1)).expect("a merge");
+    let before = db.snapshot();
+    db.merge("n", number(2)).expect("a merge");
+    db.merge("n", number(3)).expect("a merge");
+    db.flush().expect("a flush");
+    assert_eq!(entries(&db), 2);
+    assert_eq!(before.get("n").expect("a get").expect("there"), number(1));
+    let from_snapshot: Vec<_> = before.iter().rev().collect::<Result<_, _>>().expect("items");
+    assert_eq!(from_snapshot, [("n".as_bytes().into(), number(1)[..].into())]);
+    assert_eq!(count_of(&db, "n"), Some(6));
+    db.compact().expect("a compaction");
+    assert_eq!((entries(&db), count_of(&db, "n")), (2, Some(6)));
+    assert_eq!(before.get("n").expect("a get").expect("there"), number(1));
+    drop(before);
+    db.compact().expect("a compaction");
+    assert_eq!((entries(&db), count_of(&db, "n")), (1, Some(6)));
+}
+
+/// The front of an iterator noted a key as given before all of its operands were read: when a read failed on the way,
+/// neither end gave the key any more.
+#[test]
+fn a_read_that_fails_within_a_chain_takes_no_item_with_it() {
+    let fs = FaultyFs::new(1);
+    let mut options = options("append");
+    options.file_system = Some(Arc::new(fs.clone()));
+    (options.read_mode, options.cache_bytes) = (ReadMode::Buffered, 0);
+    options.keyspace.block_bytes = 256;
+    let db = open(&options);
+    let keys: Vec<_> = (0..50).map(|i| format!("{i:03}").into_bytes()).collect();
+    for _ in 0..3 {
+        for key in &keys {
+            db.merge(key, [b'x'; 40]).expect("a merge");
+        }
+        db.flush().expect("a flush");
+    }
+    let mut failures = 0;
+    for (at, rev) in (0..60).flat_map(|at| [(at, false), (at, true)]) {
+        let mut iter = db.iter();
+        let fail_at = Some(fs.operations() + at);
+        fs.plan(FaultPlan { fail_at, only: Some(OpClass::Read), ..FaultPlan::none() });
+        let mut given: Vec<Vec<u8>> = Vec::new();
+        while let Some(item) = if rev { iter.next_back() } else { iter.next() } {
+            match item {
+                Ok((key, value)) => {
+                    assert_eq!(value.len(), 120, "a value lacks operands");
+                    given.push(key.to_vec());
+                }
+                Err(_) => failures += 1,
+            }
+        }
+        fs.plan(FaultPlan::none());
+        let rest: &mut dyn Iterator<Item = _> = if rev { &mut iter } else { &mut iter.rev() };
+        given.extend(rest.map(|item| item.expect("an item").0.to_vec()));
+        given.sort();
+        assert_eq!(given, keys, "read {at} failed, backwards: {rev}");
+    }
+    assert!(failures > 20, "{failures} reads failed");
+}

@@ -1,0 +1,114 @@
+//! Databases whose trees other policies than leveling shape.
+
+use std::collections::BTreeMap;
+
+use tamis::{CompactionChoice, Db, KeyspaceOptions, Options};
+
+fn options(compaction: CompactionChoice) -> Options {
+    let keyspace = KeyspaceOptions {
+        compaction,
+        memtable_bytes: 4 << 10,
+        table_bytes: 8 << 10,
+        level0_runs: 3,
+        slowdown_runs: 6,
+        stop_runs: 12,
+        size_ratio: tamis::PerLevel::new(vec![3]).unwrap(),
+        levels: 5,
+        ..KeyspaceOptions::default()
+    };
+    Options { keyspace, ..Options::default() }
+}
+
+/// Writes with overwrites and deletes; gives what must be there.
+fn write(db: &Db, expected: &mut BTreeMap<Vec<u8>, Vec<u8>>, rounds: u64, seed: u64) {
+    let mut random = seed;
+    for i in 0..rounds {
+        random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        let key = format!("key {:05}", (random >> 33) % 4000).into_bytes();
+        if random >> 60 == 0 {
+            db.delete(&key).unwrap();
+            expected.remove(&key);
+        } else {
+            let value =
+                format!("value {i} of {seed} {}", "x".repeat((random >> 40) as usize % 40)).into_bytes();
+            db.put(&key, &value).unwrap();
+            expected.insert(key, value);
+        }
+    }
+}
+
+fn check(db: &Db, expected: &BTreeMap<Vec<u8>, Vec<u8>>) {
+    let found: Vec<(Vec<u8>, Vec<u8>)> = db
+        .range::<&[u8]>(..)
+        .map(|item| item.map(|(key, value)| (key.to_vec(), value.to_vec())).unwrap())
+        .collect();
+    assert!(found.iter().map(|(key, value)| (key, value)).eq(expected), "an iteration differs");
+    for i in 0..4000 {
+        let key = format!("key {i:05}").into_bytes();
+        assert_eq!(db.get(&key).unwrap().map(|value| value.to_vec()), expected.get(&key).cloned());
+    }
+}
+
+#[test]
+fn a_tree_of_fragments_reads_back_after_many_merges_reopening_and_a_manual_compaction() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut expected = BTreeMap::new();
+    for round in 0..3 {
+        let db = Db::open(dir.path(), options(CompactionChoice::Fragmented)).unwrap();
+        write(&db, &mut expected, 12_000, round);
+        check(&db, &expected);
+        db.verify().unwrap();
+        if round == 2 {
+            db.compact().unwrap();
+            check(&db, &expected);
+            db.verify().unwrap();
+        }
+        db.close().unwrap();
+    }
+}
+
+#[test]
+fn a_leveled_tree_goes_on_as_fragments_and_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut expected = BTreeMap::new();
+    for (round, policy) in
+        [CompactionChoice::Leveling, CompactionChoice::Fragmented, CompactionChoice::Leveling]
+            .into_iter()
+            .enumerate()
+    {
+        if round == 2 {
+            // Leveling takes a tree whose levels are single runs.
+            let db = Db::open(dir.path(), options(CompactionChoice::Fragmented)).unwrap();
+            db.compact().unwrap();
+            db.close().unwrap();
+        }
+        let db = Db::open(dir.path(), options(policy)).unwrap();
+        write(&db, &mut expected, 8_000, round as u64);
+        check(&db, &expected);
+        db.verify().unwrap();
+        db.close().unwrap();
+    }
+}
+
+#[test]
+fn first_in_first_out_keeps_the_newest_and_never_shows_what_was_overwritten() {
+    for policy in [CompactionChoice::Fifo, CompactionChoice::TimeWindow] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut options = options(policy);
+        options.keyspace.retain_bytes = 64 << 10;
+        let db = Db::open(dir.path(), options).unwrap();
+        let mut expected = BTreeMap::new();
+        write(&db, &mut expected, 20_000, 1);
+        db.flush().unwrap();
+        db.compact().unwrap();
+        let mut found = 0;
+        for item in db.range::<&[u8]>(..) {
+            let (key, value) = item.unwrap();
+            assert_eq!(expected.get(&key.to_vec()), Some(&value.to_vec()), "an old version came back");
+            found += 1;
+        }
+        assert!((100..expected.len()).contains(&found), "{found} of {}", expected.len());
+        db.verify().unwrap();
+        db.close().unwrap();
+    }
+}
