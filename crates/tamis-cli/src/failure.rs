@@ -114,7 +114,9 @@ impl From<tamis::ReadError> for Failure {
 impl From<tamis::AdminError> for Failure {
     fn from(error: tamis::AdminError) -> Failure {
         match error {
-            tamis::AdminError::TargetExists { .. } => Failure::usage(error),
+            tamis::AdminError::TargetExists { .. } | tamis::AdminError::NoKeyspace { .. } => {
+                Failure::usage(error)
+            }
             tamis::AdminError::External(error) => error.into(),
             tamis::AdminError::Options(error) => error.into(),
             other => Failure::database(other),
