@@ -42,10 +42,7 @@ pub(crate) struct IngestArgs {
 
 pub(crate) fn run(args: IngestArgs, out: &mut Out) -> Result<Outcome, Failure> {
     let db = args.db.open_or_create()?;
-    let keyspace = db.keyspace(&args.keyspace).map_err(|error| match error {
-        tamis::AdminError::NoKeyspace { .. } => Failure::usage(error),
-        other => other.into(),
-    })?;
+    let keyspace = db.keyspace(&args.keyspace)?;
     let options = IngestOptions { move_files: args.move_files, verify: !args.no_verify };
     let report = keyspace.ingest(&args.files, options)?;
     drop(keyspace);
