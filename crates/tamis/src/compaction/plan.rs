@@ -20,7 +20,8 @@ pub(crate) struct PlanInput {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OutputRun {
     /// A run of the output level. If it lost its last table to another job meanwhile, it comes back under this
-    /// number, and so in its place by age. A merge of runs of one level joins the newest of them.
+    /// number, and so in its place by age. A merge of runs of one level joins one of them, with nothing that overlaps
+    /// it between that one and the inputs.
     Into(RunId),
     /// A new run, the newest of its level.
     New,

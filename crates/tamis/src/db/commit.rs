@@ -370,9 +370,9 @@ impl DbInner {
         let by_memtables = {
             let (view, options) = (keyspace.view.load(), &keyspace.options);
             let is_last = !view.sealed.is_empty() && view.sealed.len() + 1 >= options.max_memtables;
-            let full = view.active.memtable.memory_bytes() as f64 / options.memtable_bytes as f64;
-            let flushed_per_second = self.background.flush_rate.load(Ordering::Relaxed);
-            if is_last { memtable_rate(full, flushed_per_second) } else { None }
+            let full = || view.active.memtable.memory_bytes() as f64 / options.memtable_bytes as f64;
+            let flushed_per_second = || self.background.flush_rate.load(Ordering::Relaxed);
+            if is_last { memtable_rate(full(), flushed_per_second()) } else { None }
         };
         if keyspace.pressure.get() == Pressure::Stop {
             self.stall_while(|| keyspace.pressure.get() == Pressure::Stop && !keyspace.is_dropped())?;
