@@ -47,7 +47,9 @@ impl Layered {
         // Other runs of the next level must not be passed: they hold nothing of the range, but may of its pieces.
         let several = shape.runs(output_level).len() > 1 || shape.runs(level).len() > 1;
         if several {
-            return self.plan_closed(shape, &layout, output_level, concerns);
+            // What overlaps nothing there goes on to the first level where it does.
+            let mut levels = (output_level..=deepest).filter(|&n| !shape.levels[n].is_empty());
+            return levels.find_map(|n| self.plan_closed(shape, &layout, n, concerns));
         }
         (0..run.tables.len()).filter(|&i| concerns(&run.tables[i]) && !run.tables[i].busy).find_map(|from| {
             let mut bytes = 0;

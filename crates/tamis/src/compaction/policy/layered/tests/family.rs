@@ -96,6 +96,63 @@ fn random_keys(sim: &mut Sim<Layered>, kind: usize, cursor: usize) -> Vec<u16> {
     (0..FLUSH).map(|i| key(i, sim) as u16).collect()
 }
 
+type Phase = (Way, usize, usize, usize);
+
+/// Flushes and merges of several phases, then manual compactions of a range and of everything.
+fn history(seed: u64, levels: usize, threads: usize, phases: Vec<Phase>) -> Result<(), TestCaseError> {
+    let mut sim = Sim::new(layered(phases[0].0, levels), levels, seed);
+    let mut cursor = 0;
+    for (way, kind, deletes, flushes) in phases {
+        sim.policy = layered(way, levels);
+        for _ in 0..flushes {
+            let keys = random_keys(&mut sim, kind, cursor);
+            cursor += FLUSH;
+            sim.flush(keys, deletes);
+            sim.work(threads);
+            prop_assert!(sim.levels[0].len() <= sim.policy.stop_runs);
+        }
+        sim.check_reads();
+    }
+    sim.settle();
+    sim.check_reads();
+    check_promise(&sim);
+    let range = KeyRange {
+        smallest: 700u16.to_be_bytes()[..].into(),
+        largest: KeyEnd::Excluded(900u16.to_be_bytes()[..].into()),
+    };
+    manual_to_the_end(&mut sim, Some(&range));
+    sim.check_reads();
+    let shape = sim.shape();
+    let runs = shape.levels.iter().flat_map(|level| &level.runs);
+    let concerned = runs.filter(|run| run.tables.iter().any(|table| range.overlaps_table(table))).count();
+    prop_assert!(concerned <= 1, "{} runs lie in a range that was compacted", concerned);
+    let before: HashSet<TableId> = sim.tables().map(|table| table.id).collect();
+    manual_to_the_end(&mut sim, None);
+    sim.check_reads();
+    let runs: usize = sim.levels.iter().map(Vec::len).sum();
+    prop_assert!(runs <= 1, "a manual compaction leaves {} runs", runs);
+    // What was left alone below what the range took away may hold deletes that nothing needs any more: policies do not
+    // ask for its rewriting, callers do.
+    let is_clean = |table: &TableMeta| table.deletes == 0 || sim.moves > 0 || before.contains(&table.id);
+    prop_assert!(sim.tables().all(|table| is_clean(table)));
+    Ok(())
+}
+
+/// The next level down held two runs and none of the range, and the range was left where it was.
+#[test]
+fn a_range_goes_on_below_a_stack_that_holds_nothing_of_it() {
+    let full = |choice, size_ratio| Way {
+        choice,
+        merge: MergeGranularity::Full,
+        deterministic: false,
+        picker: FilePicker::LeastOverlap,
+        size_ratio,
+    };
+    let phases =
+        vec![(full(CompactionChoice::Leveling, 2), 2, 0, 39), (full(CompactionChoice::Tiering, 3), 2, 0, 53)];
+    history(0, 5, 1, phases).unwrap();
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(120))]
 
@@ -107,41 +164,7 @@ proptest! {
         threads in 1usize..6,
         phases in prop::collection::vec((any_way(), 0usize..3, 0usize..17, 5usize..60), 1..5),
     ) {
-        let mut sim = Sim::new(layered(phases[0].0, levels), levels, seed);
-        let mut cursor = 0;
-        for (way, kind, deletes, flushes) in phases {
-            sim.policy = layered(way, levels);
-            for _ in 0..flushes {
-                let keys = random_keys(&mut sim, kind, cursor);
-                cursor += FLUSH;
-                sim.flush(keys, deletes);
-                sim.work(threads);
-                prop_assert!(sim.levels[0].len() <= sim.policy.stop_runs);
-            }
-            sim.check_reads();
-        }
-        sim.settle();
-        sim.check_reads();
-        check_promise(&sim);
-        let range = KeyRange {
-            smallest: 700u16.to_be_bytes()[..].into(),
-            largest: KeyEnd::Excluded(900u16.to_be_bytes()[..].into()),
-        };
-        manual_to_the_end(&mut sim, Some(&range));
-        sim.check_reads();
-        let shape = sim.shape();
-        let runs = shape.levels.iter().flat_map(|level| &level.runs);
-        let concerned = runs.filter(|run| run.tables.iter().any(|table| range.overlaps_table(table))).count();
-        prop_assert!(concerned <= 1, "{} runs lie in a range that was compacted", concerned);
-        let before: HashSet<TableId> = sim.tables().map(|table| table.id).collect();
-        manual_to_the_end(&mut sim, None);
-        sim.check_reads();
-        let runs: usize = sim.levels.iter().map(Vec::len).sum();
-        prop_assert!(runs <= 1, "a manual compaction leaves {} runs", runs);
-        // What was left alone below what the range took away may hold deletes that nothing needs any more: policies do not
-        // ask for its rewriting, callers do.
-        let is_clean = |table: &TableMeta| table.deletes == 0 || sim.moves > 0 || before.contains(&table.id);
-        prop_assert!(sim.tables().all(|table| is_clean(table)));
+        history(seed, levels, threads, phases)?;
     }
 
     /// A device that is nearly full makes plans smaller or none, never wrong ones.
