@@ -55,6 +55,7 @@ mod error;
 mod fingerprints;
 pub mod format;
 mod fuse;
+pub mod global;
 mod keys;
 mod point;
 mod range;

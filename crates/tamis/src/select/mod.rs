@@ -97,6 +97,49 @@ pub(crate) struct Candidate {
     pub(crate) filtered: bool,
 }
 
+/// What a global filter knows of a stretch of an iteration: which runs may have keys in it.
+///
+/// Forwards a stretch goes from some key up to [`Stretch::until`] (excluded). Backwards it goes from below some key down to
+/// `until` (included). A run that is not listed has no key in the stretch.
+#[derive(Debug, Default)]
+pub(crate) struct Stretch {
+    runs: SmallVec<[(usize, Range<usize>); 8]>,
+    keys: Vec<u8>,
+    until: Option<Vec<u8>>,
+}
+
+impl Stretch {
+    /// Forgets everything: no runs, and the stretch goes on to the end of the iteration.
+    pub(crate) fn clear(&mut self) {
+        self.runs.clear();
+        self.keys.clear();
+        self.until = None;
+    }
+
+    /// Lists a run (its place in [`Version::runs`]). Forwards none of its keys in the stretch lies before `bound`; backwards
+    /// none lies at or behind it. Each run is listed once.
+    pub(crate) fn push(&mut self, run: usize, bound: &[u8]) {
+        let start = self.keys.len();
+        self.keys.extend_from_slice(bound);
+        self.runs.push((run, start..self.keys.len()));
+    }
+
+    /// Ends the stretch.
+    pub(crate) fn end_at(&mut self, until: &[u8]) {
+        self.until = Some(until.to_vec());
+    }
+
+    /// The runs with their bounds.
+    pub(crate) fn runs(&self) -> impl ExactSizeIterator<Item = (usize, &[u8])> {
+        self.runs.iter().map(|(run, bound)| (*run, &self.keys[bound.clone()]))
+    }
+
+    /// Where the stretch ends; `None`: where the iteration ends.
+    pub(crate) fn until(&self) -> Option<&[u8]> {
+        self.until.as_deref()
+    }
+}
+
 pub(crate) type Candidates = SmallVec<[Candidate; 8]>;
 
 /// The most runs that the read path asks about at once.
@@ -130,6 +173,38 @@ pub(crate) trait RunSelector: Send + Sync + Debug {
 
     /// Starts fetching what [`select`](RunSelector::select) will look at, for batches of keys.
     fn prefetch(&self, version: &Version, probe: &Probe<'_>, digest: Digest, runs: Range<usize>);
+
+    /// Whether one question serves all runs: [`select`](RunSelector::select) is then called once, with all runs of the
+    /// version, however many, and iterators ask [`ahead`](RunSelector::ahead) and [`behind`](RunSelector::behind).
+    fn is_global(&self) -> bool {
+        false
+    }
+
+    /// Which runs may have keys from `from` on, up to where `out` says, at most `end`; `false` if nothing is known, and
+    /// then `out` says nothing. Makes progress: the stretch holds at least `from`.
+    fn ahead(
+        &self,
+        _version: &Version,
+        _from: &[u8],
+        _end: Option<&[u8]>,
+        _out: &mut Stretch,
+        _cost: &mut ReadCost,
+    ) -> bool {
+        false
+    }
+
+    /// The same backwards: keys below `before` (`None`: all), down to where `out` says, at least `start`. Makes progress:
+    /// the stretch is not empty unless nothing lies between `start` and `before`.
+    fn behind(
+        &self,
+        _version: &Version,
+        _before: Option<&[u8]>,
+        _start: &[u8],
+        _out: &mut Stretch,
+        _cost: &mut ReadCost,
+    ) -> bool {
+        false
+    }
 
     /// Whether [`next`](RunSelector::next) and [`may_hold`](RunSelector::may_hold) can ever tell anything.
     fn answers_ranges(&self) -> bool;
