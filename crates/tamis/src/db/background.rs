@@ -104,6 +104,21 @@ fn compaction_loop(db: &DbInner) {
         if state.closing {
             return;
         }
+        // Filters first: that is quick, and reads wait for nothing as much.
+        if db.poison.get().is_none()
+            && let Some((keyspace, task)) = db.next_filter_task(&state)
+        {
+            state.jobs.entry(keyspace.id).or_default().filtering = true;
+            drop(state);
+            let work = || {
+                db.work_on_filter(&keyspace, task);
+                Ok(())
+            };
+            if let Err(error) = guarded("work on a filter", work) {
+                db.poison(&error);
+            }
+            continue;
+        }
         let next = if db.cancelled() { None } else { db.next_compaction(&mut state) };
         let Some((keyspace, plan)) = next else {
             drop(db.wait(state));

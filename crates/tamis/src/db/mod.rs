@@ -6,6 +6,7 @@ pub(crate) mod commit;
 mod compact;
 mod counters;
 pub(crate) mod expiry;
+mod filters;
 mod flush;
 mod ingest;
 mod inner;

@@ -206,7 +206,7 @@ pub(crate) fn ask_filter(filter: &Filter, probe: &mut Probe<'_>, cost: &mut Read
 
 /// No false negative, ever: in debug builds every rejection is checked against the data.
 #[inline]
-fn check_rejection(version: &Version, table: usize, key: &[u8]) {
+pub(crate) fn check_rejection(version: &Version, table: usize, key: &[u8]) {
     if cfg!(debug_assertions) {
         let table = &version.tables[table];
         // A table that cannot be read is the reader's error to report, not the filter's.
@@ -221,7 +221,7 @@ fn check_rejection(version: &Version, table: usize, key: &[u8]) {
 }
 
 /// The same for ranges: the table has nothing from `start` up to `end`.
-fn check_gap(table: &OpenTable, start: Bound<&[u8]>, end: Option<&[u8]>) {
+pub(crate) fn check_gap(table: &OpenTable, start: Bound<&[u8]>, end: Option<&[u8]>) {
     if cfg!(debug_assertions) {
         let start = match start {
             Bound::Included(key) | Bound::Excluded(key) => key,

@@ -1,0 +1,127 @@
+//! Work on global filters in the background: stretches are built (anew), keys of ingested tables put in.
+//!
+//! One thread at a time works on a keyspace's filter. What it builds it builds without a lock, from the tables of the
+//! version that was current; see [`Grf`] for how what happens meanwhile gets in. A failure costs no answer: the stretch is read
+//! without the filter, or with the old one. It is tried again when the tree has changed.
+
+use std::sync::Arc;
+
+use crate::db::inner::{DbInner, KeyspaceInner, State};
+use crate::error::StorageError;
+use crate::select::{Grf, Task, TreeFilter};
+use crate::tree::version::{Version, View};
+
+impl DbInner {
+    /// The next work on a filter of any keyspace.
+    pub(crate) fn next_filter_task(&self, state: &State) -> Option<(Arc<KeyspaceInner>, Task)> {
+        state.keyspaces.values().find_map(|keyspace| {
+            let task = self.filter_task(state, keyspace)?;
+            Some((keyspace.clone(), task))
+        })
+    }
+
+    /// What is to be done for a keyspace's filter, unless somebody is at it.
+    pub(crate) fn filter_task(&self, state: &State, keyspace: &KeyspaceInner) -> Option<Task> {
+        let held = |jobs: &crate::db::inner::Jobs| jobs.filtering || jobs.filter_failed;
+        match state.jobs.get(&keyspace.id).is_some_and(held) {
+            true => None,
+            false => keyspace.filter.task(&keyspace.view.load().version),
+        }
+    }
+
+    /// Does what is due, having set `filtering`, and unsets it.
+    pub(crate) fn work_on_filter(&self, keyspace: &KeyspaceInner, task: Task) {
+        let TreeFilter::Grf(grf) = &keyspace.filter else { return };
+        let work = std::panic::AssertUnwindSafe(|| match task {
+            Task::Build(span) => self.build_filter(keyspace, grf, span),
+            Task::Insert => Ok(self.insert_into_filter(keyspace, grf)),
+        });
+        let result = std::panic::catch_unwind(work);
+        let mut state = self.state();
+        let jobs = state.jobs.entry(keyspace.id).or_default();
+        jobs.filtering = false;
+        match result {
+            Ok(Ok(done)) => jobs.filter_failed = !done,
+            Ok(Err(why)) => {
+                jobs.filter_failed = true;
+                log::warn!("keyspace `{}`: its global filter is not complete: {why}", keyspace.name);
+            }
+            Err(panic) => {
+                jobs.filter_failed = true;
+                drop(state);
+                self.changed.notify_all();
+                std::panic::resume_unwind(panic);
+            }
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    fn build_filter(
+        &self,
+        keyspace: &KeyspaceInner,
+        grf: &Grf,
+        span: crate::select::Span,
+    ) -> Result<bool, StorageError> {
+        let version = {
+            let mut work = grf.work();
+            // After this, whatever is flushed is noted, or is in the version already.
+            grf.begin_build(&mut work);
+            keyspace.view.load().version.clone()
+        };
+        let built = grf.build(&version, span).inspect_err(|_| grf.end_build(&mut grf.work()))?;
+        built.warnings.iter().for_each(|warning| self.warn(format!("keyspace `{}`: {warning}", keyspace.name)));
+        let complete = built.is_complete();
+        let mut work = grf.work();
+        grf.catch_up(&mut work, &built);
+        let replaced = {
+            let mut state = self.state();
+            let replaced = grf.install(&work, built);
+            self.publish_filter(&mut state, keyspace);
+            replaced
+        };
+        drop(version);
+        grf.shrink(&work, replaced);
+        Ok(complete)
+    }
+
+    fn insert_into_filter(&self, keyspace: &KeyspaceInner, grf: &Grf) -> bool {
+        let mut work = grf.work();
+        let version = keyspace.view.load().version.clone();
+        let done = grf.insert_lacking(&mut work, &version);
+        self.publish_filter(&mut self.state(), keyspace);
+        done
+    }
+
+    /// A version of the same tables with a new selector.
+    fn publish_filter(&self, state: &mut State, keyspace: &KeyspaceInner) {
+        let view = keyspace.view.load_full();
+        if keyspace.is_dropped() || !state.tree.keyspaces.contains_key(&keyspace.id) {
+            return;
+        }
+        let version: Arc<Version> = self.build_version(&state.tree, keyspace, &view.version, &[]);
+        keyspace.view.store(Arc::new(View {
+            active: view.active.clone(),
+            sealed: view.sealed.clone(),
+            version,
+        }));
+    }
+
+    /// Builds whatever is due in the calling thread: for who opens a database without background threads.
+    pub(crate) fn build_filters(&self) {
+        loop {
+            let task = {
+                let mut state = self.state();
+                let task = self.next_filter_task(&state);
+                if let Some((keyspace, _)) = &task {
+                    state.jobs.entry(keyspace.id).or_default().filtering = true;
+                }
+                task
+            };
+            match task {
+                Some((keyspace, task)) => self.work_on_filter(&keyspace, task),
+                None => return,
+            }
+        }
+    }
+}
