@@ -35,6 +35,9 @@ impl FilterBuilder {
         let choice = options.filter.at(level);
         let collected = match choice {
             FilterChoice::None => Collected::Nothing,
+            FilterChoice::Grf | FilterChoice::GrfHuffman | FilterChoice::Chucky | FilterChoice::Remix => {
+                Collected::Nothing
+            }
             _ if bits_per_key < FEWEST_BITS => Collected::Nothing,
             FilterChoice::Bloom(BloomHashing::Independent) => Collected::Independent(Vec::new()),
             FilterChoice::Bloom(_)
