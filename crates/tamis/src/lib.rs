@@ -78,4 +78,5 @@ pub use options::{
     OptionClass, OptionInfo, Options, PerLevel, PrefixFilter, ReadMode, SurfSuffix,
 };
 pub use read::{ExplainBlock, ExplainOutcome, ExplainStep, Explanation, FilterAnswer, Iter, ReadCost};
+pub use select::{GlobalFilterStats, KeyMapStats};
 pub use slice::Slice;

@@ -70,7 +70,10 @@ impl DbInner {
             keyspace.view.load().version.clone()
         };
         let built = grf.build(&version, span).inspect_err(|_| grf.end_build(&mut grf.work()))?;
-        built.warnings.iter().for_each(|warning| self.warn(format!("keyspace `{}`: {warning}", keyspace.name)));
+        built
+            .warnings
+            .iter()
+            .for_each(|warning| self.warn(format!("keyspace `{}`: {warning}", keyspace.name)));
         let complete = built.is_complete();
         let mut work = grf.work();
         grf.catch_up(&mut work, &built);

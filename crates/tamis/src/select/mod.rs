@@ -26,6 +26,7 @@ use crate::tree::version::{Run, Version};
 mod global;
 mod table_filters;
 
+pub use global::{GlobalFilterStats, KeyMapStats};
 pub(crate) use global::{Grf, Span, Task};
 
 pub(crate) use table_filters::{TableFilters, ask_filter};
@@ -280,6 +281,14 @@ impl TreeFilter {
     pub(crate) fn note_missing(&self, epoch: u64) {
         if let TreeFilter::Grf(grf) = self {
             grf.note_missing(epoch);
+        }
+    }
+
+    /// What it is like, if it is a global one.
+    pub(crate) fn report(&self) -> Option<GlobalFilterStats> {
+        match self {
+            TreeFilter::PerTable => None,
+            TreeFilter::Grf(grf) => Some(grf.report()),
         }
     }
 

@@ -221,7 +221,7 @@ pub(crate) fn check_rejection(version: &Version, table: usize, key: &[u8]) {
 }
 
 /// The same for ranges: the table has nothing from `start` up to `end`.
-pub(crate) fn check_gap(table: &OpenTable, start: Bound<&[u8]>, end: Option<&[u8]>) {
+fn check_gap(table: &OpenTable, start: Bound<&[u8]>, end: Option<&[u8]>) {
     if cfg!(debug_assertions) {
         let start = match start {
             Bound::Included(key) | Bound::Excluded(key) => key,

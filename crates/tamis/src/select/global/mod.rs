@@ -39,19 +39,21 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use tamis_filter::global::{Cuts, Epoch, Epochs, Partition};
+use tamis_filter::global::{Cuts, Epoch, Epochs, MapChoice, Partition};
 
 use crate::key::{KeyBytes, prefix_of};
-use crate::options::KeyspaceOptions;
+use crate::options::{KeyMapChoice, KeyspaceOptions, PrefixFilter};
 use crate::tree::epochs::EpochMap;
 use crate::tree::meta::TableMeta;
 use crate::tree::open_table::OpenTable;
 
 mod gather;
+mod report;
 mod selector;
 mod upkeep;
 
 pub(crate) use gather::Span;
+pub use report::{GlobalFilterStats, KeyMapStats};
 pub(crate) use selector::GlobalSelector;
 pub(crate) use upkeep::Task;
 
@@ -63,6 +65,9 @@ pub(crate) struct Cell {
     end: Option<KeyBytes>,
     /// None before it is built.
     partition: ArcSwapOption<Partition>,
+    /// The known prefixes of its keys as keys of their own, if there are to be any. Replaced before `partition`, so that
+    /// whoever finds a key there finds its prefixes here.
+    prefixes: ArcSwapOption<Partition>,
     /// The tables of the oldest run that it was built from.
     oldest: Vec<u64>,
 }
@@ -73,6 +78,7 @@ impl Cell {
             start: KeyBytes::default(),
             end: None,
             partition: ArcSwapOption::empty(),
+            prefixes: ArcSwapOption::empty(),
             oldest: Vec::new(),
         })
     }
@@ -155,6 +161,8 @@ pub(crate) struct Grf {
     /// The tables of the versions that are alive.
     alive: Mutex<Vec<Weak<Vec<Arc<TableMeta>>>>>,
     work: Mutex<Work>,
+    /// Cells that were replaced while older versions used them.
+    old: Mutex<Vec<Weak<Cell>>>,
     counts: Counts,
 }
 
@@ -162,7 +170,8 @@ pub(crate) struct Grf {
 #[derive(Clone, Debug)]
 struct Spec {
     bits_per_key: f64,
-    map: tamis_filter::global::MapChoice,
+    map: MapChoice,
+    prefixes: PrefixFilter,
     radices: Vec<u32>,
 }
 
@@ -187,13 +196,20 @@ impl Grf {
         Grf {
             spec: Spec {
                 bits_per_key: options.bits_per_key,
-                map: options.key_map.into(),
+                map: match options.key_map {
+                    KeyMapChoice::Auto => MapChoice::Auto,
+                    KeyMapChoice::Learned => MapChoice::Learned,
+                    KeyMapChoice::Digest => MapChoice::Digest,
+                    KeyMapChoice::Mixed => MapChoice::Mixed,
+                },
+                prefixes: options.prefix_filter,
                 radices: (0..16).map(|level| radix(level).clamp(2, 1 << 16) as u32).collect(),
             },
             directory: ArcSwap::from_pointee(Directory::new(vec![(KeyBytes::default(), Cell::empty())])),
             missing: Mutex::default(),
             alive: Mutex::default(),
             work: Mutex::default(),
+            old: Mutex::default(),
             counts: Counts::default(),
         }
     }
@@ -220,14 +236,16 @@ impl Grf {
         runs: &[crate::tree::version::Run],
         tables: &[Arc<OpenTable>],
     ) -> GlobalSelector {
-        let metas: Arc<Vec<Arc<TableMeta>>> = Arc::new(tables.iter().map(|table| table.meta.clone()).collect());
+        let metas: Arc<Vec<Arc<TableMeta>>> =
+            Arc::new(tables.iter().map(|table| table.meta.clone()).collect());
         {
             let mut alive = self.alive.lock().expect("live versions");
             alive.retain(|version| version.strong_count() > 0);
             alive.push(Arc::downgrade(&metas));
         }
         let lacking = |table: &Arc<OpenTable>| self.lacks(&table.meta.epochs);
-        GlobalSelector::new(self.directory.load_full(), metas, runs, tables.iter().map(lacking).collect())
+        let lacking = tables.iter().map(lacking).collect();
+        GlobalSelector::new(self.directory.load_full(), self.spec.prefixes, metas, runs, tables, lacking)
     }
 
     /// The cuts of all live versions within a cell, with those of the tables `coming`.
@@ -260,3 +278,6 @@ fn spans_within(epochs: &EpochMap, start: &[u8], end: Option<&[u8]>) -> impl Ite
     let within = &segments[first..last.max(first + 1)];
     within.iter().filter(|s| s.lo < s.hi).map(|s| Epochs { lo: s.lo, hi: s.hi })
 }
+
+#[cfg(all(test, loom))]
+mod model;

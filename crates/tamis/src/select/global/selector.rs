@@ -7,10 +7,11 @@ use smallvec::SmallVec;
 use tamis_filter::global::{Ahead, Epochs, Partition};
 use tamis_filter::{Digest, KeyRange, Next};
 
-use super::{Directory, spans_within};
-use crate::key::{KeyBytes, KeyEnd, prefix_of};
+use super::{Cell, Directory, spans_within};
+use crate::key::{KeyBytes, KeyEnd, prefix_of, prefix_successor};
+use crate::options::PrefixFilter;
 use crate::read::ReadCost;
-use crate::select::table_filters::{ask_filter, check_gap, check_rejection};
+use crate::select::table_filters::{ask_filter, check_rejection};
 use crate::select::{Candidate, Candidates, Probe, RunSelector, Stretch};
 use crate::tree::meta::TableMeta;
 use crate::tree::open_table::OpenTable;
@@ -23,6 +24,8 @@ const EMPTY_STRETCHES: usize = 16;
 #[derive(Debug)]
 pub(crate) struct GlobalSelector {
     directory: Arc<Directory>,
+    /// Which prefixes of keys the cells know.
+    prefixes: PrefixFilter,
     /// By run, the hull of its tables' epochs.
     hulls: Vec<Epochs>,
     /// By table, its epochs if they are the same at each of its keys.
@@ -37,10 +40,10 @@ pub(crate) struct GlobalSelector {
 
 type Codes = SmallVec<[Epochs; 8]>;
 
-
 impl GlobalSelector {
     pub(super) fn new(
         directory: Arc<Directory>,
+        prefixes: PrefixFilter,
         alive: Arc<Vec<Arc<TableMeta>>>,
         runs: &[Run],
         tables: &[Arc<OpenTable>],
@@ -59,6 +62,7 @@ impl GlobalSelector {
         let lacking_runs = runs.iter().map(|run| lacking[run.tables.clone()].contains(&true)).collect();
         GlobalSelector {
             directory,
+            prefixes,
             hulls: runs.iter().map(hull).collect(),
             uniform: tables.iter().map(uniform).collect(),
             lacking_runs,
@@ -122,6 +126,30 @@ impl GlobalSelector {
         }
     }
 
+    /// The codes of the longest known prefix that all keys from `start` up to `end` have, in this cell.
+    fn prefix_codes(
+        &self,
+        cell: &Cell,
+        start: &[u8],
+        end: Option<&[u8]>,
+        cost: &mut ReadCost,
+    ) -> Option<Codes> {
+        let prefix = self.prefixes.longest_of(start)?;
+        // Most ranges have no end within a known prefix.
+        if prefix_successor(prefix).is_some_and(|behind| end.is_none_or(|end| end > &behind[..])) {
+            return None;
+        }
+        let partition = cell.prefixes.load();
+        let partition = partition.as_ref()?;
+        cost.digests += 1;
+        let mut codes = Codes::new();
+        partition.probe(prefix, Digest::of(prefix), |code| codes.push(code));
+        if partition.last_is_unknown() {
+            codes.push(Epochs { lo: 0, hi: partition.base() });
+        }
+        Some(codes)
+    }
+
     /// A key behind all keys of the version; `None` if a table has no end.
     fn end(version: &Version) -> Option<Vec<u8>> {
         let mut end = Vec::new();
@@ -136,7 +164,14 @@ impl GlobalSelector {
     }
 
     /// Whether some table of `run` that overlaps the keys from `start` up to `end` meets `code` there.
-    fn meets_within(&self, version: &Version, run: usize, code: Epochs, start: &[u8], end: Option<&[u8]>) -> bool {
+    fn meets_within(
+        &self,
+        version: &Version,
+        run: usize,
+        code: Epochs,
+        start: &[u8],
+        end: Option<&[u8]>,
+    ) -> bool {
         if !self.hulls[run].intersects(code) {
             return false;
         }
@@ -156,7 +191,7 @@ impl GlobalSelector {
     /// Lists in `out` the runs that meet one of the walk's findings, each with the first of its bounds, and those of which
     /// the filter cannot speak.
     fn list_runs(&self, version: &Version, walk: Walk<'_>, out: &mut Stretch) {
-        let Walk { partition, ahead, start, end, backward } = walk;
+        let Walk { partition, ahead, start, end, backward, prefix } = walk;
         let mut bound = Vec::new();
         for run in 0..version.runs.len() {
             let unknown = self.lacking_runs[run]
@@ -168,6 +203,11 @@ impl GlobalSelector {
             }
             let met = ahead.found.iter().find(|(code, _)| self.meets_within(version, run, *code, start, end));
             let Some(&(_, number)) = met else { continue };
+            let has_prefix =
+                |codes: &Codes| codes.iter().any(|c| self.meets_within(version, run, *c, start, end));
+            if prefix.is_some_and(|codes| !has_prefix(codes)) {
+                continue;
+            }
             partition.lower_key(number, &mut bound);
             if !backward {
                 out.push(run, if bound[..] > *start { &bound } else { start });
@@ -186,6 +226,8 @@ struct Walk<'w> {
     start: &'w [u8],
     end: Option<&'w [u8]>,
     backward: bool,
+    /// The codes of the prefix that all keys between start and end have, if it is one of those known.
+    prefix: Option<&'w Codes>,
 }
 
 impl RunSelector for GlobalSelector {
@@ -282,14 +324,16 @@ impl RunSelector for GlobalSelector {
                 }
                 None => stop,
             };
-            self.list_runs(version, Walk { partition, ahead: &ahead, start: &start, end: stop, backward: false }, out);
+            let prefix = self.prefix_codes(self.directory.cell(at), &start, end, cost);
+            let prefix = prefix.as_ref();
+            let walk = Walk { partition, ahead: &ahead, start: &start, end: stop, backward: false, prefix };
+            self.list_runs(version, walk, out);
             let over = stop.is_none_or(|stop| end.is_some_and(|end| stop >= end));
             if over || out.runs().len() > 0 {
                 // With keys at hand the rest is asked when it is needed.
                 if let Some(stop) = stop.filter(|_| !over) {
                     out.end_at(stop);
                 }
-                self.check_ahead(version, from, end, out);
                 return true;
             }
             start = stop.expect("not over").into();
@@ -299,7 +343,6 @@ impl RunSelector for GlobalSelector {
         }
         if start[..] > *from {
             out.end_at(&start);
-            self.check_ahead(version, from, end, out);
             return true;
         }
         false
@@ -344,14 +387,16 @@ impl RunSelector for GlobalSelector {
                 partition.lower_key(number, &mut until);
             }
             let from: &[u8] = floor.max(&until);
-            let walk = Walk { partition, ahead: &ahead, start: from, end: Some(&stop), backward: true };
+            let prefix = self.prefix_codes(self.directory.cell(at), start, Some(&stop), cost);
+            let prefix = prefix.as_ref();
+            let walk =
+                Walk { partition, ahead: &ahead, start: from, end: Some(&stop), backward: true, prefix };
             self.list_runs(version, walk, out);
             let over = from <= start;
             if over || out.runs().len() > 0 {
                 if !over {
                     out.end_at(from);
                 }
-                self.check_behind(version, before, start, out);
                 return true;
             }
             if from == &border[..] {
@@ -361,7 +406,6 @@ impl RunSelector for GlobalSelector {
         }
         if stop[..] < *before {
             out.end_at(&stop);
-            self.check_behind(version, before, start, out);
             return true;
         }
         false
@@ -377,45 +421,5 @@ impl RunSelector for GlobalSelector {
 
     fn may_hold(&self, _: &Version, _: usize, _: KeyRange<'_>, _: &mut ReadCost) -> Option<bool> {
         None
-    }
-}
-
-impl GlobalSelector {
-    /// In debug builds: no run has a key before its bound, or any if it is not listed.
-    fn check_ahead(&self, version: &Version, from: &[u8], end: Option<&[u8]>, out: &Stretch) {
-        if !cfg!(debug_assertions) {
-            return;
-        }
-        let end = out.until().or(end);
-        for run in 0..version.runs.len() {
-            let bound = out.runs().find(|(listed, _)| *listed == run);
-            let end = bound.map_or(end, |(_, bound)| Some(bound));
-            for table in &version.tables[version.runs[run].tables.clone()] {
-                let overlaps = table.meta.largest.reaches(from)
-                    && end.is_none_or(|end| table.meta.smallest[..] < *end);
-                if overlaps {
-                    check_gap(table, std::ops::Bound::Included(from), end);
-                }
-            }
-        }
-    }
-
-    /// The same backwards.
-    fn check_behind(&self, version: &Version, before: &[u8], start: &[u8], out: &Stretch) {
-        if !cfg!(debug_assertions) {
-            return;
-        }
-        let floor = out.until().unwrap_or(start);
-        for run in 0..version.runs.len() {
-            let from = out.runs().find(|(listed, _)| *listed == run).map_or(floor, |(_, bound)| bound);
-            if from >= before {
-                continue;
-            }
-            for table in &version.tables[version.runs[run].tables.clone()] {
-                if table.meta.largest.reaches(from) && table.meta.smallest[..] < *before {
-                    check_gap(table, std::ops::Bound::Included(from), Some(before));
-                }
-            }
-        }
     }
 }

@@ -5,18 +5,21 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use arc_swap::ArcSwapOption;
-use tamis_filter::FilterError;
-use tamis_filter::global::{Batch, Partition, PartitionSpec};
+use tamis_filter::global::{Batch, Epochs, MapChoice, Partition, PartitionSpec};
+use tamis_filter::{Digest, FilterError};
 
 use super::gather::{Gathered, Span, each_key, gather, oldest_run};
 use super::{Cell, Grf, Work, holds};
 use crate::error::StorageError;
 use crate::key::KeyBytes;
+use crate::options::PrefixFilter;
 use crate::tree::open_table::OpenTable;
 use crate::tree::version::Version;
 
-/// Keys of a partition: small enough that a flush copies it in the cache, large enough that a directory of them is small.
-const PARTITION_KEYS: usize = 1 << 16;
+/// Keys of a partition: few enough that a flush copies it within the cache, enough that the directory is small.
+const PARTITION_KEYS: u64 = 1 << 16;
+/// Fewer than that never, however small the tables are.
+const FEWEST_KEYS: u64 = 1 << 7;
 
 /// A partition is built anew once it has grown by an eighth and the oldest run has changed below it …
 const STALE: u64 = 8;
@@ -104,14 +107,15 @@ impl Grf {
         let start = if first == 0 { KeyBytes::default() } else { first_table.meta.smallest.clone() };
         let start = start.min(span.start.clone());
         let (mut last, mut keys) = (first, 0u64);
-        while last < tables.len() && keys < PARTITION_KEYS as u64 {
+        let partition_keys = partition_keys(version);
+        while last < tables.len() && keys < partition_keys {
             keys += tables[last].meta.entries;
             last += 1;
         }
         // A rest that is no partition by itself goes along.
         let rest: u64 = tables[last..].iter().map(|table| table.meta.entries).sum();
         let end = match tables.get(last) {
-            Some(next) if rest >= PARTITION_KEYS as u64 / 2 => Some(next.meta.smallest.clone()),
+            Some(next) if rest >= partition_keys / 2 => Some(next.meta.smallest.clone()),
             _ => None,
         };
         Span { start, end }
@@ -142,7 +146,7 @@ impl Grf {
             }
         }
         let mut parts = Vec::new();
-        let cuts = batch.len().div_ceil(PARTITION_KEYS).max(1);
+        let cuts = batch.len().div_ceil(partition_keys(version) as usize).max(1);
         let mut from = 0;
         let mut start = span.start.clone();
         for part in 1..=cuts {
@@ -157,7 +161,9 @@ impl Grf {
             let end = if to < batch.len() { Some(KeyBytes::from(batch.get(to).0)) } else { span.end.clone() };
             let within = Span { start: start.clone(), end: end.clone() };
             let mut entries = Batch::new();
-            (from..to).map(|at| batch.get(at)).for_each(|(key, digest, epochs)| entries.push(key, digest, epochs));
+            (from..to)
+                .map(|at| batch.get(at))
+                .for_each(|(key, digest, epochs)| entries.push(key, digest, epochs));
             let cell = self.build_cell(version, within, &entries).unwrap_or_else(|why| {
                 warnings.push(format!("a stretch is read without the global filter: {why}"));
                 Cell::empty()
@@ -188,9 +194,16 @@ impl Grf {
             radices: self.spec.radices[..digits].to_vec(),
             map: self.spec.map,
         };
-        let partition = Partition::build(batch, base, &spec)?;
+        let partition = ArcSwapOption::from_pointee(Partition::build(batch, base, &spec)?);
+        let prefixes = match self.spec.prefixes {
+            PrefixFilter::None => ArcSwapOption::empty(),
+            known => {
+                let spec = PartitionSpec { map: MapChoice::Digest, ..spec };
+                ArcSwapOption::from_pointee(Partition::build(&prefixes_of(known, batch), base, &spec)?)
+            }
+        };
         let Span { start, end } = span;
-        Ok(Arc::new(Cell { start, end, partition: ArcSwapOption::from_pointee(partition), oldest }))
+        Ok(Arc::new(Cell { start, end, partition, prefixes, oldest }))
     }
 
     /// Puts what was flushed since into what was built. With `work` held from now on until it is [installed](Self::install).
@@ -222,7 +235,13 @@ impl Grf {
                 && let Some(partition) = &*cell.partition.load()
             {
                 cell.partition.store(Some(Arc::new(partition.shrink())));
+                if let Some(prefixes) = &*cell.prefixes.load() {
+                    cell.prefixes.store(Some(Arc::new(prefixes.shrink())));
+                }
                 self.counts.shrunk.fetch_add(1, Relaxed);
+                let mut old = self.old.lock().expect("old cells");
+                old.retain(|cell| cell.strong_count() > 0);
+                old.push(Arc::downgrade(&cell));
             }
         }
     }
@@ -266,6 +285,10 @@ impl Grf {
                 && !batch.is_empty()
             {
                 let cuts = self.cuts(cell, coming);
+                if let Some(prefixes) = &*cell.prefixes.load() {
+                    let batch = prefixes_of(self.spec.prefixes, batch);
+                    cell.prefixes.store(Some(Arc::new(prefixes.insert(&batch, &cuts))));
+                }
                 cell.partition.store(Some(Arc::new(partition.insert(batch, &cuts))));
             }
             *batch = Batch::new();
@@ -290,6 +313,29 @@ impl Grf {
     }
 }
 
+/// Keys of a partition in this tree: not many more than a table has, as it is tables that change together.
+fn partition_keys(version: &Version) -> u64 {
+    let entries: u64 = version.tables.iter().map(|table| table.meta.entries).sum();
+    (entries / version.tables.len().max(1) as u64).clamp(FEWEST_KEYS, PARTITION_KEYS)
+}
+
+/// The known prefixes of a batch's keys as a batch, each once for all keys with the same epochs.
+fn prefixes_of(known: PrefixFilter, batch: &Batch) -> Batch {
+    let mut all: Vec<(&[u8], Epochs)> = Vec::new();
+    for (key, _, epochs) in batch.iter() {
+        for prefix in known.prefixes(key) {
+            // Keys in order repeat the prefix of the key before, of either length.
+            if !all.iter().rev().take(2).any(|last| *last == (prefix, epochs)) {
+                all.push((prefix, epochs));
+            }
+        }
+    }
+    all.sort_unstable();
+    all.dedup();
+    let mut prefixes = Batch::new();
+    all.into_iter().for_each(|(prefix, epochs)| prefixes.push(prefix, Digest::of(prefix), epochs));
+    prefixes
+}
+
 /// Cells that the current directory does not use any more.
 pub(crate) struct Replaced(Vec<Arc<Cell>>);
-
