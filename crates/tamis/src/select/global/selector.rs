@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tamis_filter::global::{Ahead, Epochs, Partition};
+use tamis_filter::global::{Ahead, Epochs, NO_BOUND, Partition};
 use tamis_filter::{Digest, KeyRange, Next};
 
 use super::{Cell, Directory, spans_within};
@@ -208,7 +208,10 @@ impl GlobalSelector {
             if prefix.is_some_and(|codes| !has_prefix(codes)) {
                 continue;
             }
-            partition.lower_key(number, &mut bound);
+            match number {
+                NO_BOUND => bound.clear(),
+                number => partition.lower_key(number, &mut bound),
+            }
             if !backward {
                 out.push(run, if bound[..] > *start { &bound } else { start });
             } else {
