@@ -4,8 +4,12 @@
 //! T. Guo, J. Yang, H. Zhang, "GRF: A Global Range Filter for LSM-Trees with Shape Encoding", SIGMOD 2024; Chucky: N. Dayan,
 //! M. Twitto, SIGMOD 2021; REMIX: W. Zhong et al., FAST 2021).
 
+pub mod grf;
+
 use crate::digest::Digest;
 use crate::keys::KeyList;
+
+pub use grf::{MapReason, NO_BOUND, Partition, PartitionSpec, shape};
 
 /// The number of a flush within a tree; the order of flushes in time.
 pub type Epoch = u64;
