@@ -76,6 +76,7 @@ fn keyspace(stats: &KeyspaceStats) -> Value {
         index_bytes,
         filter_bits_per_key,
         tables_without_filter,
+        tables_with_key_list,
         tables_with_unusable_filter,
     );
     value["levels"] = stats.levels.iter().map(level).collect();

@@ -163,6 +163,10 @@ fn keyspace_page(page: &mut String, tree: &KeyspaceStats, picture: &str, runs: b
             tree.tables_without_filter
         ),
     );
+    if tree.tables_with_key_list > 0 {
+        let text = format!("{} tables, for the filter of the whole tree", tree.tables_with_key_list);
+        line("key lists", text);
+    }
     if tree.tables_with_unusable_filter > 0 {
         let text = format!("{} tables, read without their filter", tree.tables_with_unusable_filter);
         line("FILTERS DAMAGED", text);
