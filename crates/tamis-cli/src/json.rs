@@ -76,6 +76,7 @@ fn keyspace(stats: &KeyspaceStats) -> Value {
         index_bytes,
         filter_bits_per_key,
         tables_without_filter,
+        tables_with_key_list,
         tables_with_unusable_filter,
     );
     value["global_filter"] = stats.global_filter.as_ref().map_or(Value::Null, global_filter);

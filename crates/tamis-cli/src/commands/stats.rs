@@ -168,6 +168,9 @@ fn keyspace_page(page: &mut String, tree: &KeyspaceStats, picture: &str, runs: b
         for map in &filter.maps {
             line("key map", key_map(map));
         }
+    if tree.tables_with_key_list > 0 {
+        let text = format!("{} tables, for the filter of the whole tree", tree.tables_with_key_list);
+        line("key lists", text);
     }
     if tree.tables_with_unusable_filter > 0 {
         let text = format!("{} tables, read without their filter", tree.tables_with_unusable_filter);

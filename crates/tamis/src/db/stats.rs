@@ -116,6 +116,8 @@ pub struct KeyspaceStats {
     pub global_filter: Option<GlobalFilterStats>,
     /// Tables that were built without a filter.
     pub tables_without_filter: usize,
+    /// Tables that hold the list of their keys in the place of a filter, for a filter of the whole tree.
+    pub tables_with_key_list: usize,
     /// Tables whose filter is damaged or of an unknown kind, and that are read without it.
     pub tables_with_unusable_filter: usize,
 }
@@ -144,7 +146,7 @@ pub struct RunStats {
     pub bytes: u64,
     /// Bytes of its filters in memory.
     pub filter_bytes: u64,
-    /// The kinds of its filters, each once.
+    /// The kinds of its filters, each once; `keys` for the key lists that a filter of the whole tree needs.
     pub filters: Vec<String>,
     /// Its smallest key.
     pub smallest: Vec<u8>,
@@ -272,6 +274,11 @@ impl KeyspaceStats {
                 .tables
                 .iter()
                 .filter(|t| matches!(t.filter, TableFilter::None))
+                .count(),
+            tables_with_key_list: version
+                .tables
+                .iter()
+                .filter(|t| matches!(t.filter, TableFilter::Keys))
                 .count(),
             tables_with_unusable_filter: version.tables.iter().filter(|t| t.filter_is_unusable()).count(),
         }
