@@ -4,6 +4,16 @@
 //! T. Guo, J. Yang, H. Zhang, "GRF: A Global Range Filter for LSM-Trees with Shape Encoding", SIGMOD 2024; Chucky: N. Dayan,
 //! M. Twitto, SIGMOD 2021; REMIX: W. Zhong et al., FAST 2021).
 
+mod chucky;
+#[cfg(test)]
+mod model;
+mod remix;
+pub mod run_index;
+
+pub use chucky::Chucky;
+pub use remix::Remix;
+pub use run_index::{RunIndex, RunIndexKind, RunIndexSpec, RunTag, Tagged, TagsAhead};
+
 use crate::digest::Digest;
 use crate::keys::KeyList;
 
