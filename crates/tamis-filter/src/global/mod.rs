@@ -5,6 +5,15 @@
 //! M. Twitto, SIGMOD 2021; REMIX: W. Zhong et al., FAST 2021).
 
 pub mod grf;
+mod chucky;
+#[cfg(test)]
+mod model;
+mod remix;
+pub mod run_index;
+
+pub use chucky::Chucky;
+pub use remix::Remix;
+pub use run_index::{RunIndex, RunIndexKind, RunIndexSpec, RunTag, Tagged, TagsAhead};
 
 use crate::digest::Digest;
 use crate::keys::KeyList;

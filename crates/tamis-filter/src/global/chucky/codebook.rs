@@ -1,0 +1,625 @@
+//! What the bits of a bucket mean: which combination of runs its slots belong to, and how long their fingerprints are.
+//!
+//! A bucket of four slots begins with the code of its *combination*: the four symbols of its slots, sorted. A symbol is a
+//! run, or "empty", or "other" for all runs without a symbol of their own. Probable combinations have Huffman codes of
+//! their own; the rest share an escape code, behind which the combination stands as its number among all there are.
+//! (Numbering them costs up to four bits less than four plain numbers of runs, as the order of slots means nothing.)
+//! What is left is fingerprints, each as long as its level says.
+//!
+//! # Lengths
+//! A level's length must not depend on the bucket: an entry moves between buckets, and its key is then unknown. So what
+//! is decided when the filter is built is one length per level, at least [`MIN_WIDTH`]. A deep level has nearly all entries
+//! and short codes, so it can have long ones; a small level gets what the codes of its combinations leave over. Of all
+//! choices by which at most [`MISFITS`] of the buckets of four lack the bits the one with the lowest rate is taken.
+//! (Chucky, section 4, fits codes to fingerprints rather than the other way round: it stretches codes until they and the
+//! fingerprints fill a bucket exactly. What is stretched here are fingerprints, as far as whole bits go.) A combination
+//! that has not enough bits is not wrong: such a bucket holds fewer entries, and the others go elsewhere.
+//!
+//! # Invariants
+//! * Symbols are numbered by falling probability. A combination is written in ascending order of symbols.
+//! * Every bucket with one entry fits.
+//! * Codes have at most [`MAX_CODE`] bits, so one look into a table decodes them.
+
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
+
+use crate::bits;
+use crate::global::RunTag;
+
+/// Slots in a bucket.
+pub(super) const SLOTS: usize = 4;
+/// Shortest fingerprints: the other bucket of an entry follows from these bits, and with fewer there would be too few
+/// buckets to go to.
+pub(super) const MIN_WIDTH: u32 = 5;
+/// Longest fingerprints.
+pub(super) const MAX_WIDTH: u32 = 26;
+/// Most bits of a bucket.
+pub(super) const MAX_BUCKET: u32 = 128;
+/// Share of slots that are in use when the filter is full.
+pub(super) const LOAD: f64 = 0.95;
+/// Most bits of a code.
+const MAX_CODE: u32 = 12;
+/// Share of buckets of a full filter that may lack the bits for their four entries.
+const MISFITS: f64 = 0.03;
+/// Most runs with a symbol of their own.
+const MAX_SYMBOLS: usize = 240;
+/// Share of the entries that are thought to belong to runs nobody expected.
+const OTHERS: f64 = 1e-4;
+
+/// Four symbols, ascending.
+pub(super) type Symbols = [u8; SLOTS];
+
+#[derive(Clone, Copy, Debug)]
+struct Combination {
+    symbols: Symbols,
+    widths: [u8; SLOTS],
+    /// The lowest bit comes first.
+    code: u16,
+    len: u8,
+}
+
+/// See the module. Immutable; shared by all filters that follow from one build.
+#[derive(Debug)]
+pub(super) struct Codebook {
+    /// Ascending.
+    symbols: Vec<(RunTag, u8)>,
+    /// The run of each symbol; `None` for "empty" and "other".
+    tags: Vec<Option<RunTag>>,
+    pub(super) empty: u8,
+    pub(super) other: u8,
+    widths: Vec<u8>,
+    /// The last is the escape.
+    combinations: Vec<Combination>,
+    codes: HashMap<Symbols, u16>,
+    /// By the lowest bits of a bucket: which combination.
+    table: Vec<u16>,
+    rank_bits: u32,
+    bucket_bits: u32,
+}
+
+/// What a bucket holds, in ascending order of symbols.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Bucket {
+    pub(super) symbols: Symbols,
+    /// Fingerprints, right-aligned.
+    pub(super) prints: [u32; SLOTS],
+}
+
+impl Codebook {
+    /// A codebook for runs with these shares of the entries (positive; a tag comes once), whose buckets have
+    /// `bucket_bits` or, if that is too few for the shortest fingerprints, as many as it takes.
+    pub(super) fn new(shares: &[(RunTag, f64)], bucket_bits: u32) -> Self {
+        let alphabet = Alphabet::new(shares);
+        let (combinations, probabilities) = alphabet.code();
+        let rank_bits = u64::BITS - (multisets(alphabet.len()) - 1).leading_zeros();
+        let costs = Costs::new(&alphabet, &combinations, &probabilities, rank_bits);
+        let (bucket_bits, by_group) = (bucket_bits.clamp(4 * MIN_WIDTH, MAX_BUCKET)..=MAX_BUCKET)
+            .find_map(|bits| costs.best_widths(bits).map(|widths| (bits, widths)))
+            // Code, number and four of the shortest fingerprints have no more than 60 bits.
+            .unwrap_or_else(|| (MAX_BUCKET, costs.shortest()));
+        let widths: Vec<u8> = alphabet.groups.iter().map(|&group| by_group[usize::from(group)]).collect();
+        let mut combinations = combinations;
+        for combination in &mut combinations {
+            combination.widths = combination.symbols.map(|symbol| widths[usize::from(symbol)]);
+        }
+        let longest = combinations.iter().map(|c| c.len).max().unwrap_or(0);
+        let mut table = vec![0; 1 << longest];
+        let mut codes = HashMap::new();
+        let escape = combinations.len() - 1;
+        for (at, combination) in combinations.iter().enumerate() {
+            for above in 0..1usize << (longest - combination.len) {
+                table[above << combination.len | usize::from(combination.code)] = at as u16;
+            }
+            if at != escape {
+                codes.insert(combination.symbols, at as u16);
+            }
+        }
+        let mut symbols: Vec<(RunTag, u8)> =
+            alphabet.tags.iter().enumerate().filter_map(|(at, tag)| Some(((*tag)?, at as u8))).collect();
+        symbols.sort_unstable();
+        Codebook {
+            symbols,
+            empty: alphabet.empty,
+            other: alphabet.other,
+            tags: alphabet.tags,
+            widths,
+            combinations,
+            codes,
+            table,
+            rank_bits,
+            bucket_bits,
+        }
+    }
+
+    pub(super) fn bucket_bits(&self) -> u32 {
+        self.bucket_bits
+    }
+
+    /// Number of symbols.
+    pub(super) fn len(&self) -> usize {
+        self.tags.len()
+    }
+
+    /// The symbol of a run.
+    #[inline]
+    pub(super) fn symbol(&self, tag: RunTag) -> u8 {
+        let at = self.symbols.binary_search_by_key(&tag, |(tag, _)| *tag);
+        at.map_or(self.other, |at| self.symbols[at].1)
+    }
+
+    /// The run of a symbol, if it is that of one run.
+    #[inline]
+    pub(super) fn tag(&self, symbol: u8) -> Option<RunTag> {
+        self.tags[usize::from(symbol)]
+    }
+
+    /// Bits of the fingerprints of a symbol.
+    #[inline]
+    pub(super) fn width(&self, symbol: u8) -> u32 {
+        u32::from(self.widths[usize::from(symbol)])
+    }
+
+    /// Bits of the shortest fingerprints.
+    pub(super) fn shortest_width(&self) -> u32 {
+        let widths = (0..self.len() as u8).filter(|&s| s != self.empty).map(|s| self.width(s));
+        widths.min().unwrap_or(MIN_WIDTH)
+    }
+
+    /// The symbols of a bucket, the lengths of its fingerprints and where they begin.
+    #[inline]
+    fn open(&self, bucket: u128) -> (Symbols, [u8; SLOTS], u32) {
+        let code = bucket as usize & (self.table.len() - 1);
+        let at = usize::from(self.table[code]);
+        let combination = &self.combinations[at];
+        if at + 1 < self.combinations.len() {
+            return (combination.symbols, combination.widths, u32::from(combination.len));
+        }
+        let len = u32::from(combination.len);
+        let symbols = from_rank((bucket >> len) as u64 & bits::mask(self.rank_bits), self.len());
+        (symbols, symbols.map(|symbol| self.widths[usize::from(symbol)]), len + self.rank_bits)
+    }
+
+    /// Calls `found` with the symbol of each slot whose fingerprint `print` (all 32 bits of it) begins with.
+    #[inline]
+    pub(super) fn probe(&self, bucket: u128, print: u32, mut found: impl FnMut(u8)) {
+        let (symbols, widths, mut at) = self.open(bucket);
+        for (symbol, width) in symbols.into_iter().zip(widths.map(u32::from)) {
+            let held = (bucket >> at) as u64 & bits::mask(width);
+            // No bits at all: an empty slot.
+            if width != 0 && held == u64::from(print) >> (32 - width) {
+                found(symbol);
+            }
+            at += width;
+        }
+    }
+
+    /// What a bucket holds.
+    pub(super) fn decode(&self, bucket: u128) -> Bucket {
+        let (symbols, widths, mut at) = self.open(bucket);
+        let prints = widths.map(u32::from).map(|width| {
+            let print = (bucket >> at) as u64 & bits::mask(width);
+            at += width;
+            print as u32
+        });
+        Bucket { symbols, prints }
+    }
+
+    /// The bits of a bucket; `None` if there are not enough. The symbols must ascend.
+    pub(super) fn encode(&self, bucket: &Bucket) -> Option<u128> {
+        let (mut code, mut at) = match self.codes.get(&bucket.symbols) {
+            Some(&known) => {
+                let known = &self.combinations[usize::from(known)];
+                (u128::from(known.code), u32::from(known.len))
+            }
+            None => {
+                let escape = self.combinations.last()?;
+                let code = u128::from(escape.code) | u128::from(rank(bucket.symbols)) << escape.len;
+                (code, u32::from(escape.len) + self.rank_bits)
+            }
+        };
+        let bits: u32 = bucket.symbols.iter().map(|&symbol| self.width(symbol)).sum();
+        if at + bits > self.bucket_bits {
+            return None;
+        }
+        for (symbol, print) in bucket.symbols.into_iter().zip(bucket.prints) {
+            let width = self.width(symbol);
+            if width != 0 {
+                code |= u128::from(print) << at;
+                at += width;
+            }
+        }
+        Some(code)
+    }
+
+    /// A bucket of empty slots.
+    pub(super) fn nothing(&self) -> Bucket {
+        Bucket { symbols: [self.empty; SLOTS], prints: [0; SLOTS] }
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        size_of::<Self>()
+            + self.tags.len() * (size_of::<(RunTag, u8)>() + size_of::<Option<RunTag>>() + 1)
+            + self.combinations.len() * (size_of::<Combination>() + 2 * size_of::<(Symbols, u16)>())
+            + self.table.len() * 2
+    }
+}
+
+/// The symbols with their probabilities.
+struct Alphabet {
+    tags: Vec<Option<RunTag>>,
+    probabilities: Vec<f64>,
+    empty: u8,
+    other: u8,
+    /// Symbols of one group have equal lengths: group 0 is "empty", then levels, the last is "other".
+    groups: Vec<u8>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Symbol {
+    Run(RunTag),
+    Empty,
+    Other,
+}
+
+impl Alphabet {
+    fn new(shares: &[(RunTag, f64)]) -> Self {
+        let mut shares = shares.to_vec();
+        // Ties by tag: one order for one set of shares.
+        shares.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        let sum: f64 = shares.iter().map(|(_, share)| share).sum::<f64>().max(f64::MIN_POSITIVE);
+        let rest = shares.split_off(shares.len().min(MAX_SYMBOLS));
+        let others = (rest.iter().map(|(_, share)| share).sum::<f64>() / sum).max(OTHERS);
+        let mut symbols: Vec<(Symbol, f64)> =
+            shares.iter().map(|&(tag, share)| (Symbol::Run(tag), share / sum * LOAD)).collect();
+        symbols.extend([(Symbol::Empty, 1.0 - LOAD), (Symbol::Other, others)]);
+        symbols.sort_by(|a, b| b.1.total_cmp(&a.1));
+        let mut levels: Vec<u8> = shares.iter().map(|(tag, _)| tag.level).collect();
+        levels.sort_unstable();
+        levels.dedup();
+        let group = |symbol: &(Symbol, f64)| match symbol.0 {
+            Symbol::Empty => 0,
+            // At most `MAX_SYMBOLS` of them.
+            Symbol::Run(tag) => 1 + levels.partition_point(|&level| level < tag.level) as u8,
+            Symbol::Other => 1 + levels.len() as u8,
+        };
+        let place = |which: Symbol| symbols.iter().position(|(s, _)| *s == which).unwrap_or(0) as u8;
+        let sum: f64 = symbols.iter().map(|(_, p)| p).sum();
+        Alphabet {
+            tags: symbols
+                .iter()
+                .map(|(s, _)| if let Symbol::Run(tag) = s { Some(*tag) } else { None })
+                .collect(),
+            probabilities: symbols.iter().map(|(_, p)| p / sum).collect(),
+            empty: place(Symbol::Empty),
+            other: place(Symbol::Other),
+            groups: symbols.iter().map(group).collect(),
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.tags.len()
+    }
+
+    /// Codes, the last of which is the escape, with their probabilities. Lengths of fingerprints are left open.
+    fn code(&self) -> (Vec<Combination>, Vec<f64>) {
+        let mut cutoff = 2f64.powi(-(MAX_CODE as i32));
+        loop {
+            let mut combinations = self.probable(cutoff);
+            let known: f64 = combinations.iter().map(|(_, p)| p).sum();
+            combinations.push(([self.other; SLOTS], (1.0 - known).max(cutoff)));
+            let probabilities: Vec<f64> = combinations.iter().map(|(_, p)| *p).collect();
+            let lens = code_lengths(&probabilities);
+            if lens.iter().all(|&len| u32::from(len) <= MAX_CODE) {
+                let codes = canonical(&lens);
+                let made =
+                    combinations.iter().zip(lens.iter().zip(codes)).map(|((symbols, _), (&len, code))| {
+                        Combination { symbols: *symbols, widths: [0; SLOTS], code, len }
+                    });
+                return (made.collect(), probabilities);
+            }
+            cutoff *= 1.5;
+        }
+    }
+
+    /// All combinations of at least this probability.
+    fn probable(&self, cutoff: f64) -> Vec<(Symbols, f64)> {
+        let p = &self.probabilities;
+        let mut found = Vec::new();
+        for a in 0..p.len() {
+            if 24.0 * p[a].powi(4) < cutoff {
+                break;
+            }
+            for b in a..p.len() {
+                if 24.0 * p[a] * p[b].powi(3) < cutoff {
+                    break;
+                }
+                for c in b..p.len() {
+                    if 24.0 * p[a] * p[b] * p[c].powi(2) < cutoff {
+                        break;
+                    }
+                    for d in c..p.len() {
+                        let symbols = [a as u8, b as u8, c as u8, d as u8];
+                        let probability = orders(symbols) * p[a] * p[b] * p[c] * p[d];
+                        if 24.0 * p[a] * p[b] * p[c] * p[d] < cutoff {
+                            break;
+                        }
+                        if probability >= cutoff {
+                            found.push((symbols, probability));
+                        }
+                    }
+                }
+            }
+        }
+        found
+    }
+}
+
+/// In how many orders four sorted symbols can come.
+fn orders(symbols: Symbols) -> f64 {
+    let (mut orders, mut alike) = (24.0, 1.0);
+    for pair in symbols.windows(2) {
+        alike = if pair[0] == pair[1] { alike + 1.0 } else { 1.0 };
+        orders /= alike;
+    }
+    orders
+}
+
+/// Lengths of Huffman codes (D. A. Huffman, "A Method for the Construction of Minimum-Redundancy Codes", 1952).
+fn code_lengths(probabilities: &[f64]) -> Vec<u8> {
+    // Parents by node; leaves first. The heap gives the least first; bits of positive numbers order as they do.
+    let mut parents = vec![usize::MAX; probabilities.len()];
+    let mut heap: BinaryHeap<std::cmp::Reverse<(u64, usize)>> =
+        probabilities.iter().enumerate().map(|(at, p)| std::cmp::Reverse((p.to_bits(), at))).collect();
+    while let (Some(std::cmp::Reverse(a)), Some(std::cmp::Reverse(b))) = (heap.pop(), heap.pop()) {
+        let node = parents.len();
+        parents.push(usize::MAX);
+        (parents[a.1], parents[b.1]) = (node, node);
+        let sum = f64::from_bits(a.0) + f64::from_bits(b.0);
+        if !heap.is_empty() {
+            heap.push(std::cmp::Reverse((sum.to_bits(), node)));
+        }
+    }
+    let mut depths = vec![0u8; parents.len()];
+    for node in (0..parents.len()).rev() {
+        if parents[node] != usize::MAX {
+            depths[node] = depths[parents[node]].saturating_add(1);
+        }
+    }
+    depths.truncate(probabilities.len());
+    depths
+}
+
+/// The codes of these lengths, the first bit lowest.
+fn canonical(lens: &[u8]) -> Vec<u16> {
+    let mut order: Vec<usize> = (0..lens.len()).collect();
+    order.sort_by_key(|&at| lens[at]);
+    let mut codes = vec![0u16; lens.len()];
+    let (mut next, mut last) = (0u32, 0);
+    for at in order {
+        next <<= lens[at] - last;
+        last = lens[at];
+        if last > 0 {
+            codes[at] = (next.reverse_bits() >> (32 - u32::from(last))) as u16;
+        }
+        next += 1;
+    }
+    codes
+}
+
+/// What buckets cost in bits, symbols of one group being alike.
+struct Costs {
+    /// Bits of the code, groups of the slots, probability.
+    buckets: Vec<(u32, [u8; SLOTS], f64)>,
+    /// Share of the entries by group.
+    shares: Vec<f64>,
+    /// Probability of a slot by group.
+    slots: Vec<f64>,
+    /// Bits of an escape with its number.
+    escape: u32,
+}
+
+impl Costs {
+    fn new(alphabet: &Alphabet, combinations: &[Combination], probabilities: &[f64], rank_bits: u32) -> Self {
+        let groups = usize::from(alphabet.groups.iter().copied().max().unwrap_or(0)) + 1;
+        let mut slots = vec![0.0; groups];
+        for (&group, p) in alphabet.groups.iter().zip(&alphabet.probabilities) {
+            slots[usize::from(group)] += p;
+        }
+        let mut shares = slots.clone();
+        shares[0] = 0.0;
+        let sum: f64 = shares.iter().sum();
+        shares.iter_mut().for_each(|share| *share /= sum);
+        let mut buckets: BTreeMap<(u32, [u8; SLOTS]), f64> = BTreeMap::new();
+        let known = &combinations[..combinations.len() - 1];
+        for (combination, p) in known.iter().zip(probabilities) {
+            let mut groups = combination.symbols.map(|symbol| alphabet.groups[usize::from(symbol)]);
+            groups.sort_unstable();
+            *buckets.entry((u32::from(combination.len), groups)).or_default() += p;
+        }
+        Costs {
+            buckets: buckets.into_iter().map(|((len, groups), p)| (len, groups, p)).collect(),
+            shares,
+            slots,
+            escape: rank_bits + combinations.last().map_or(0, |escape| u32::from(escape.len)),
+        }
+    }
+
+    fn shortest(&self) -> Vec<u8> {
+        let mut widths = vec![MIN_WIDTH as u8; self.shares.len()];
+        widths[0] = 0;
+        widths
+    }
+
+    /// Share of the buckets of a full filter that lack the bits for their entries; all if one of a single entry does.
+    fn misfits(&self, widths: &[u8], bits: u32) -> f64 {
+        let longest = widths.iter().copied().max().unwrap_or(0);
+        if self.escape + u32::from(longest) > bits {
+            return 1.0;
+        }
+        // How many buckets of all have fingerprints of so many bits in all; less those with codes of their own these
+        // are the escaped ones.
+        let mut sums = vec![1.0];
+        for _ in 0..SLOTS {
+            let mut next = vec![0.0; sums.len() + usize::from(longest)];
+            for (&width, p) in widths.iter().zip(&self.slots) {
+                for (sum, q) in sums.iter().enumerate() {
+                    next[sum + usize::from(width)] += p * q;
+                }
+            }
+            sums = next;
+        }
+        let mut misfits = 0.0;
+        for (len, groups, p) in &self.buckets {
+            let sum: u32 = groups.iter().map(|&group| u32::from(widths[usize::from(group)])).sum();
+            sums[sum as usize] -= p;
+            if len + sum > bits {
+                misfits += p;
+            }
+        }
+        let room = (bits - self.escape) as usize;
+        misfits + sums.iter().skip(room + 1).sum::<f64>().max(0.0)
+    }
+
+    fn rate(&self, widths: &[u8]) -> f64 {
+        self.shares.iter().zip(widths).skip(1).map(|(share, &width)| share * 0.5f64.powi(width.into())).sum()
+    }
+
+    /// Lengths by group for buckets of so many bits. For each length of the largest group the others are lengthened as
+    /// long as that fits, always where it helps most.
+    fn best_widths(&self, bits: u32) -> Option<Vec<u8>> {
+        let groups = self.shares.len();
+        let largest = (1..groups).max_by(|&a, &b| self.shares[a].total_cmp(&self.shares[b]))?;
+        let mut best: Option<(f64, Vec<u8>)> = None;
+        for width in MIN_WIDTH..=MAX_WIDTH {
+            let mut widths = self.shortest();
+            widths[largest] = width as u8;
+            if self.misfits(&widths, bits) > MISFITS {
+                break;
+            }
+            let mut open: Vec<usize> = (1..groups).filter(|&group| group != largest).collect();
+            loop {
+                let gain = |group: usize| self.shares[group] * 0.5f64.powi(widths[group].into());
+                let Some(group) = open.iter().copied().max_by(|&a, &b| gain(a).total_cmp(&gain(b))) else {
+                    break;
+                };
+                widths[group] += 1;
+                let fits = u32::from(widths[group]) <= MAX_WIDTH && self.misfits(&widths, bits) <= MISFITS;
+                if !fits {
+                    widths[group] -= 1;
+                    open.retain(|&g| g != group);
+                }
+            }
+            let rate = self.rate(&widths);
+            if best.as_ref().is_none_or(|(least, _)| rate < *least) {
+                best = Some((rate, widths));
+            }
+        }
+        best.map(|(_, widths)| widths)
+    }
+}
+
+/// Combinations of symbols, if there are `n`.
+fn multisets(n: usize) -> u64 {
+    choose(n as u64 + 3, 4)
+}
+
+fn choose(n: u64, k: u64) -> u64 {
+    (0..k).fold(1, |product, i| product * n.saturating_sub(i) / (i + 1))
+}
+
+/// The number of a combination among all of them (the combinatorial number system, for multisets).
+fn rank(symbols: Symbols) -> u64 {
+    (0..SLOTS as u64).zip(symbols).map(|(i, symbol)| choose(u64::from(symbol) + i, i + 1)).sum()
+}
+
+/// The combination of `n` symbols with a number.
+fn from_rank(mut rank: u64, n: usize) -> Symbols {
+    let (mut symbols, mut above) = ([0; SLOTS], n as u64);
+    for i in (0..SLOTS).rev() {
+        let fits = |symbol: u64| choose(symbol + i as u64, i as u64 + 1) <= rank;
+        let (mut lo, mut hi) = (0, above);
+        while hi - lo > 1 {
+            let mid = lo.midpoint(hi);
+            if fits(mid) { lo = mid } else { hi = mid }
+        }
+        rank -= choose(lo + i as u64, i as u64 + 1).min(rank);
+        symbols[i] = lo as u8;
+        above = lo + 1;
+    }
+    symbols
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shares(levels: &[(u8, u32, f64)]) -> Vec<(RunTag, f64)> {
+        levels
+            .iter()
+            .flat_map(|&(level, slots, share)| {
+                (0..slots).map(move |slot| (RunTag { level, slot }, share / f64::from(slots)))
+            })
+            .collect()
+    }
+
+    #[test]
+    fn numbers_of_combinations_come_back() {
+        for n in [1usize, 2, 5, 23] {
+            let all = (0..n as u8)
+                .flat_map(|a| (a..n as u8).map(move |b| (a, b)))
+                .flat_map(|(a, b)| (b..n as u8).flat_map(move |c| (c..n as u8).map(move |d| [a, b, c, d])));
+            let mut seen = vec![false; multisets(n) as usize];
+            for symbols in all {
+                let rank = rank(symbols);
+                assert!(!std::mem::replace(&mut seen[rank as usize], true));
+                assert_eq!(from_rank(rank, n), symbols);
+            }
+            assert!(seen.iter().all(|seen| *seen));
+        }
+        assert_eq!(from_rank(multisets(242) - 1, 242), [241; 4]);
+    }
+
+    #[test]
+    fn codes_are_those_of_huffman() {
+        assert_eq!(code_lengths(&[0.4, 0.3, 0.2, 0.1]), [1, 2, 3, 3]);
+        assert_eq!(code_lengths(&[1.0]), [0]);
+        assert_eq!(canonical(&[1, 2, 3, 3]), [0, 0b01, 0b011, 0b111]);
+    }
+
+    #[test]
+    fn every_combination_that_fits_comes_back() {
+        let trees = [
+            shares(&[(0, 1, 1.0)]),
+            shares(&[(0, 4, 0.01), (1, 4, 0.09), (2, 1, 0.9)]),
+            shares(&[(0, 3, 0.2), (1, 3, 0.3), (2, 3, 0.5)]),
+            shares(&[(0, 1000, 1.0)]),
+        ];
+        for shares in trees {
+            let book = Codebook::new(&shares, 38);
+            let n = book.len().min(30) as u8;
+            let mut fitting = 0;
+            for code in 0..u32::from(n).pow(4) {
+                let mut symbols: Symbols =
+                    std::array::from_fn(|i| (code / u32::from(n).pow(i as u32)) as u8 % n);
+                symbols.sort_unstable();
+                let mut at = 0;
+                let prints = symbols.map(|symbol| {
+                    at += 1;
+                    (0x9e37_79b9u32.wrapping_mul(code + at) as u64 & bits::mask(book.width(symbol))) as u32
+                });
+                let bucket = Bucket { symbols, prints };
+                if let Some(bits) = book.encode(&bucket) {
+                    fitting += 1;
+                    assert!(book.bucket_bits() == 128 || bits >> book.bucket_bits() == 0);
+                    assert_eq!(book.decode(bits), bucket);
+                }
+            }
+            assert!(fitting > 0);
+            let one = |symbol| {
+                let mut symbols = [book.empty, book.empty, book.empty, symbol];
+                symbols.sort_unstable();
+                Bucket { symbols, prints: [0; 4] }
+            };
+            assert!((0..book.len() as u8).all(|symbol| book.encode(&one(symbol)).is_some()));
+        }
+    }
+}
