@@ -1,7 +1,10 @@
 //! The library's records as JSON objects; field names are those of the library.
 
 use serde_json::{Value, json};
-use tamis::{GlobalFilterStats, KeyMapStats, KeyspaceStats, LevelStats, ReadCost, RunStats, SnapshotStats, Stats, WriteCost};
+use tamis::{
+    GlobalFilterStats, KeyMapStats, KeyspaceStats, LevelStats, ReadCost, RunStats, SnapshotStats, Stats,
+    WriteCost,
+};
 
 use crate::text::hex;
 

@@ -35,6 +35,7 @@ pub(crate) struct StatsArgs {
 
 pub(crate) fn run(args: StatsArgs, out: &mut Out) -> Result<Outcome, Failure> {
     let db = args.db.open_read_only()?;
+    db.settle_filters()?;
     let stats = db.stats();
     if args.json {
         let mut object = json::stats(&stats);
@@ -168,6 +169,7 @@ fn keyspace_page(page: &mut String, tree: &KeyspaceStats, picture: &str, runs: b
         for map in &filter.maps {
             line("key map", key_map(map));
         }
+    }
     if tree.tables_with_key_list > 0 {
         let text = format!("{} tables, for the filter of the whole tree", tree.tables_with_key_list);
         line("key lists", text);

@@ -4,8 +4,8 @@
 //! T. Guo, J. Yang, H. Zhang, "GRF: A Global Range Filter for LSM-Trees with Shape Encoding", SIGMOD 2024; Chucky: N. Dayan,
 //! M. Twitto, SIGMOD 2021; REMIX: W. Zhong et al., FAST 2021).
 
-pub mod grf;
 mod chucky;
+pub mod grf;
 #[cfg(test)]
 mod model;
 mod remix;

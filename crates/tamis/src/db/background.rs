@@ -44,6 +44,17 @@ impl Workers {
         Ok(workers)
     }
 
+    /// For a database that is only read: builds the global filters, if there are any.
+    pub(crate) fn start_reading(db: &Arc<DbInner>) -> std::io::Result<Workers> {
+        let mut workers = Workers::default();
+        if db.next_filter_task(&db.state()).is_some() {
+            let db = db.clone();
+            let thread = std::thread::Builder::new().name("tamis-filter".into());
+            workers.0.push(thread.spawn(move || db.build_filters())?);
+        }
+        Ok(workers)
+    }
+
     /// Waits for all threads; `state.closing` must be set.
     pub(crate) fn join(self) {
         for thread in self.0 {

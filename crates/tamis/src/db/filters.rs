@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use crate::db::inner::{DbInner, KeyspaceInner, State};
-use crate::error::StorageError;
+use crate::error::{AdminError, StorageError, WriteError};
 use crate::select::{Grf, Task, TreeFilter};
 use crate::tree::version::{Version, View};
 
@@ -110,11 +110,32 @@ impl DbInner {
         }));
     }
 
-    /// Builds whatever is due in the calling thread: for who opens a database without background threads.
+    /// Waits until no keyspace's filter has work under way or due.
+    pub(crate) fn settle_filters(&self) -> Result<(), AdminError> {
+        let mut state = self.state();
+        loop {
+            let filtering = |ks: &KeyspaceInner| state.jobs.get(&ks.id).is_some_and(|jobs| jobs.filtering);
+            let busy = |ks: &Arc<KeyspaceInner>| filtering(ks) || self.filter_task(&state, ks).is_some();
+            if !state.keyspaces.values().any(busy) {
+                return Ok(());
+            }
+            match self.read_only {
+                true if state.closing => return Err(WriteError::Closed.into()),
+                true => {}
+                false => self.check_writable()?,
+            }
+            state = self.wait(state);
+        }
+    }
+
+    /// Does whatever is due until nothing is: the one background thread of a database that is only read.
     pub(crate) fn build_filters(&self) {
         loop {
             let task = {
                 let mut state = self.state();
+                if state.closing {
+                    return;
+                }
                 let task = self.next_filter_task(&state);
                 if let Some((keyspace, _)) = &task {
                     state.jobs.entry(keyspace.id).or_default().filtering = true;

@@ -21,7 +21,7 @@ use super::{GlobalFilterStats, RunSelector};
 use crate::options::{FilterChoice, KeyspaceOptions};
 use crate::tree::meta::{RunId, TableId};
 use crate::tree::open_table::OpenTable;
-use crate::tree::version::{Run, Version};
+use crate::tree::version::Run;
 
 /// Room for changes: how many times the entries that there are when the index is built.
 const ROOM: f64 = 1.2;

@@ -24,14 +24,11 @@ use crate::tree::open_table::OpenTable;
 use crate::tree::version::{Run, Version};
 
 mod global;
+mod keys;
 mod table_filters;
 
 pub use global::{GlobalFilterStats, KeyMapStats};
 pub(crate) use global::{Grf, Span, Task};
-
-mod keys;
-mod table_filters;
-
 pub(crate) use keys::{Source, for_each_key};
 pub(crate) use table_filters::{TableFilters, ask_filter};
 

@@ -35,7 +35,7 @@
 //!   partition with it, as that was stored (Release) before.
 //! * [`Grf::alive`] and [`Grf::missing`] are leaf locks, held for moments.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use arc_swap::{ArcSwap, ArcSwapOption};

@@ -380,7 +380,7 @@ impl RunSelector for GlobalSelector {
             let guard = self.directory.cell(at).partition.load();
             let Some(partition) = &*guard else { break };
             let border = self.directory.start(at);
-            let floor = border[..].max(start);
+            let floor: &[u8] = (&border[..]).max(start);
             (ahead.until, _) = (None, ahead.found.clear());
             if stop[..] <= *start || !partition.behind(Some(&stop), floor, &mut ahead) {
                 break;
@@ -389,7 +389,7 @@ impl RunSelector for GlobalSelector {
             if let Some(number) = ahead.until {
                 partition.lower_key(number, &mut until);
             }
-            let from: &[u8] = floor.max(&until);
+            let from: &[u8] = floor.max(&until[..]);
             let prefix = self.prefix_codes(self.directory.cell(at), start, Some(&stop), cost);
             let prefix = prefix.as_ref();
             let walk =
