@@ -189,7 +189,7 @@ fn check(mut iter: Iter, walk: &Walk, content: &Content) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
 
     #[test]
     fn every_walk_gives_what_is_there(
