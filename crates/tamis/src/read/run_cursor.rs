@@ -320,16 +320,14 @@ impl RunCursor {
         Ok(())
     }
 
-    /// Parks at `bound`, before which the global filter says that the run has nothing.
+    /// Parks at `bound`, which lies before the end of the iteration, and before which the global filter says that the run
+    /// has nothing.
     pub(crate) fn wake_from(&mut self, context: &RunContext, bound: &[u8]) {
         let table = context.first_reaching(&self.tables, bound);
         if table == self.tables.end || context.starts_after(table, bound) {
             self.park_at_start_of(context, table);
         } else {
-            self.position = Position::Done;
-            if !context.ends_before(bound) {
-                self.park(table, bound);
-            }
+            self.park(table, bound);
         }
         self.admitted = Admitted::ByTree;
     }

@@ -144,7 +144,7 @@ impl Dormant {
         context: &RunContext,
         sources: &mut [Source],
     ) -> Result<(), StorageError> {
-        let until = context.until.as_ref().map(|until| &until.key[..]);
+        let until = context.until.as_ref().map(|until| &until.key[..]).or(context.end.as_deref());
         for (place, bound) in self.stretch.runs() {
             let Some((source, run)) = dormant(&self.sources, place, sources) else { continue };
             if until.is_some_and(|until| bound >= until) {
@@ -164,8 +164,7 @@ impl Dormant {
             }
         }
         if cfg!(debug_assertions) {
-            sleeping(sources)
-                .for_each(|(_, run)| run.check_gap(context, from, until.or(context.end.as_deref())));
+            sleeping(sources).for_each(|(_, run)| run.check_gap(context, from, until));
         }
         Ok(())
     }
