@@ -69,7 +69,8 @@ impl DbInner {
             grf.begin_build(&mut work);
             keyspace.view.load().version.clone()
         };
-        let built = grf.build(&version, span).inspect_err(|_| grf.end_build(&mut grf.work()))?;
+        let levels = self.levels_above_last(keyspace, &version);
+        let built = grf.build(&version, span, levels).inspect_err(|_| grf.end_build(&mut grf.work()))?;
         built
             .warnings
             .iter()
@@ -86,6 +87,21 @@ impl DbInner {
         drop(version);
         grf.shrink(&work, replaced);
         Ok(complete)
+    }
+
+    /// The levels above the last that flushes go through before they come to it.
+    fn levels_above_last(&self, keyspace: &KeyspaceInner, version: &Version) -> usize {
+        let last = version.runs.last().map_or(0, |run| run.level);
+        let targets = {
+            let state = self.state();
+            keyspace.shaping.load().policy.level_targets(&self.shape(&state, keyspace))
+        };
+        // Where sizes count, levels without a target are passed over.
+        let used = |level: &usize| targets.get(*level).is_some_and(|target| *target > 0);
+        match targets.iter().any(|target| *target > 0) {
+            true => 1 + (1..last).filter(used).count(),
+            false => last.max(1),
+        }
     }
 
     fn insert_into_filter(&self, keyspace: &KeyspaceInner, grf: &Grf) -> bool {

@@ -118,12 +118,12 @@ pub(super) fn gather(tables: &[Arc<OpenTable>], span: &Span) -> Result<Gathered,
 
 /// What the oldest run of a version says of a span: where its epochs end everywhere (a code "last" may stand for all before),
 /// and its tables.
-pub(super) fn oldest_run(version: &Version, span: &Span) -> Option<(Epoch, Vec<u64>, usize)> {
+pub(super) fn oldest_run(version: &Version, span: &Span) -> Option<(Epoch, Vec<u64>)> {
     let run = version.runs.last()?;
     let tables = version.tables[run.tables.clone()].iter().filter(|table| span.overlaps(table));
     let ends = tables.clone().flat_map(|table| {
         spans_within(&table.meta.epochs, &span.start, span.end.as_deref()).map(|epochs| epochs.hi)
     });
     let base = ends.min()?;
-    Some((base, tables.map(|table| table.meta.id).collect(), run.level))
+    Some((base, tables.map(|table| table.meta.id).collect()))
 }

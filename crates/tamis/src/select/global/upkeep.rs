@@ -81,7 +81,7 @@ impl Grf {
         if entries < built + built / STALE + 64 {
             return false;
         }
-        let Some((_, oldest, _)) = oldest_run(version, span) else { return false };
+        let Some((_, oldest)) = oldest_run(version, span) else { return false };
         let changed = oldest.iter().filter(|id| !cell.oldest.contains(id)).count();
         // Most of it: a stretch is a few tables of the oldest run, and those at its borders may be rewritten for others.
         2 * changed > oldest.len()
@@ -133,7 +133,9 @@ impl Grf {
     }
 
     /// Builds the partitions of a span from the tables of a version. Without any lock.
-    pub(crate) fn build(&self, version: &Version, span: Span) -> Result<Built, StorageError> {
+    ///
+    /// `levels` are those above the last that the tree uses.
+    pub(crate) fn build(&self, version: &Version, span: Span, levels: usize) -> Result<Built, StorageError> {
         let started = Instant::now();
         let Gathered { batch, from_data } = gather(&version.tables, &span)?;
         let mut warnings = Vec::new();
@@ -164,7 +166,7 @@ impl Grf {
             (from..to)
                 .map(|at| batch.get(at))
                 .for_each(|(key, digest, epochs)| entries.push(key, digest, epochs));
-            let cell = self.build_cell(version, within, &entries).unwrap_or_else(|why| {
+            let cell = self.build_cell(version, within, &entries, levels).unwrap_or_else(|why| {
                 warnings.push(format!("a stretch is read without the global filter: {why}"));
                 Cell::empty()
             });
@@ -176,8 +178,14 @@ impl Grf {
         Ok(Built { span, parts, started, warnings })
     }
 
-    fn build_cell(&self, version: &Version, span: Span, batch: &Batch) -> Result<Arc<Cell>, FilterError> {
-        let (base, oldest, level) = oldest_run(version, &span).unwrap_or((0, Vec::new(), 0));
+    fn build_cell(
+        &self,
+        version: &Version,
+        span: Span,
+        batch: &Batch,
+        levels: usize,
+    ) -> Result<Arc<Cell>, FilterError> {
+        let (base, oldest) = oldest_run(version, &span).unwrap_or_default();
         let next = batch.iter().map(|(_, _, epochs)| epochs.hi).max().unwrap_or(base);
         // Enough digits for the levels above, and for twice the flushes that there are.
         let flushes = 2 * next.saturating_sub(base).max(8);
@@ -187,7 +195,7 @@ impl Grf {
             product = product.saturating_mul(u64::from(**radix));
             more
         });
-        let digits = digits.count().max(level).clamp(1, self.spec.radices.len());
+        let digits = digits.count().max(levels).clamp(1, self.spec.radices.len());
         let spec = PartitionSpec {
             bits_per_key: self.spec.bits_per_key,
             growth: self.growth(version),
