@@ -74,6 +74,7 @@ pub struct PartitionSpec {
     /// the keys it is built of. In `(0, 64]`. Of partitions of a few hundred keys and less, up to two more.
     pub bits_per_key: f64,
     /// How many entries there will be before it is built anew, relative to those it is built of; at least 1.
+    /// Beyond 32 as if it were 32.
     pub growth: f64,
     /// Runs of level `i` that make a run of level `i + 1`, level 0 first, without the last level. 1 to 16 levels, no 0, at
     /// most 48 bits in all if each is written in binary.
