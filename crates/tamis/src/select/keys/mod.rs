@@ -112,3 +112,6 @@ fn scan(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;
