@@ -20,10 +20,10 @@ use crate::key::prefix_of;
 use crate::read::ReadCost;
 use crate::tree::version::Version;
 
-mod keys;
+pub(crate) mod keys;
 mod table_filters;
 
-pub(crate) use keys::{Source, for_each_key};
+pub(crate) use keys::key_list_problem;
 pub(crate) use table_filters::{TableFilters, ask_filter};
 
 /// What a point read carries along: the key, its first bytes as a number, and its digest.

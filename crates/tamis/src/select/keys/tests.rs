@@ -270,3 +270,22 @@ fn a_list_of_another_table_is_done_without() {
     let sample = Sample::new(own, Some((KEY_LIST, b"no list".to_vec())));
     check_ranges(&sample, &sample.open(&ReaderConfig::default()), Source::DamagedList);
 }
+
+/// A list whose ends and checksums are right, but not its middle, passes for the table's own until all of it is compared.
+#[test]
+fn a_comparison_with_the_data_finds_a_key_too_few_and_a_key_that_is_another() {
+    let own = keys(100);
+    let mut fewer = own.clone();
+    fewer.remove(50);
+    let mut other = own.clone();
+    other[50].push(b'y');
+    let mut more = own.clone();
+    more.insert(51, [&own[50][..], b"y"].concat());
+    for (list, right) in [(&own, true), (&fewer, false), (&other, false), (&more, false)] {
+        let table = Sample::new(own.clone(), Some((KEY_LIST, list_of(list)))).open(&ReaderConfig::default());
+        assert_eq!(collect(&table, &[], None).1, Source::List);
+        assert_eq!(key_list_problem(&table).is_none(), right);
+    }
+    let table = Sample::new(own, Some((KEY_LIST, b"no list".to_vec()))).open(&ReaderConfig::default());
+    assert_eq!(key_list_problem(&table), Some("is damaged"));
+}
