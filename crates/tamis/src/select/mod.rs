@@ -30,6 +30,10 @@ mod table_filters;
 pub use global::{GlobalFilterStats, KeyMapStats};
 pub(crate) use global::{Grf, Span, Task};
 pub(crate) use keys::{Source, for_each_key};
+pub(crate) mod keys;
+mod table_filters;
+
+pub(crate) use keys::key_list_problem;
 pub(crate) use table_filters::{TableFilters, ask_filter};
 
 /// What a point read carries along: the key, its first bytes as a number, and its digest.
