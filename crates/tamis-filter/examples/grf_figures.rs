@@ -10,6 +10,7 @@ use tamis_filter::global::{Batch, Cuts, Epochs, MapChoice, Partition, PartitionS
 
 const KEYS: u64 = 1 << 16;
 const PROBES: usize = 1 << 16;
+const ROUND: usize = 1 << 11;
 /// The epoch in which the round begins.
 const BASE: u64 = 1000;
 
@@ -77,22 +78,24 @@ fn figures(name: &str, map: MapChoice, key: impl Fn(u64, u64) -> u64) {
             partition.largest_block(),
         );
     }
-    let probe = median(9, PROBES, || {
-        let mut hits = 0u64;
-        absent.iter().for_each(|(key, digest)| collected.probe(key, *digest, |epochs| hits += epochs.lo));
+    // Rounds are shorter than a time slice, so that on a busy machine most of them are not interrupted.
+    let mut rounds = absent.chunks(ROUND).cycle();
+    let probe = median(64, ROUND, || {
+        let (mut hits, keys) = (0u64, rounds.next().unwrap_or_default());
+        keys.iter().for_each(|(key, digest)| collected.probe(key, *digest, |epochs| hits += epochs.lo));
         black_box(hits);
     });
-    let chained = median(9, PROBES, || {
-        let mut last = 0u64;
-        for at in 0..PROBES {
-            let (key, digest) = &absent[(at + (last & 1) as usize) % PROBES];
+    let chained = median(64, ROUND, || {
+        let (mut last, keys) = (0u64, rounds.next().unwrap_or_default());
+        for at in 0..keys.len() {
+            let (key, digest) = &keys[(at + (last & 1) as usize) % keys.len()];
             collected.probe(key, *digest, |epochs| last ^= epochs.lo);
         }
         black_box(last);
     });
     let new =
         batch((0..KEYS / 16).map(|i| (key(i, 5).to_be_bytes(), Epochs { lo: next, hi: next + 1 })).collect());
-    let insert = median(9, new.len(), || {
+    let insert = median(31, new.len(), || {
         black_box(collected.insert(&new, &cuts));
     });
     println!(
