@@ -201,8 +201,11 @@ impl GlobalSelector {
                 out.push(run, if backward { end.expect("backward walks have an end") } else { start });
                 continue;
             }
-            let met = ahead.found.iter().find(|(code, _)| self.meets_within(version, run, *code, start, end));
-            let Some(&(_, number)) = met else { continue };
+            let met =
+                ahead.found.iter().filter(|(code, _)| self.meets_within(version, run, *code, start, end));
+            // A run that several merges ago was several may meet several codes.
+            let numbers = met.map(|(_, number)| *number);
+            let Some(number) = (if backward { numbers.max() } else { numbers.min() }) else { continue };
             let has_prefix =
                 |codes: &Codes| codes.iter().any(|c| self.meets_within(version, run, *c, start, end));
             if prefix.is_some_and(|codes| !has_prefix(codes)) {
