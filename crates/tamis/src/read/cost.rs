@@ -71,8 +71,8 @@ counters! {
         filter_negatives,
         /// Table filters that said "maybe" of a key that was not there.
         false_positives,
-        /// Table filters asked by iterators, for a range of keys. A question to a global filter counts one, however many
-        /// runs it is about; one that the filter cannot answer counts none.
+        /// Table filters asked by iterators, for a range of keys. A question to a global filter counts one, however
+        /// many runs it is about; one that the filter cannot answer counts none.
         range_probes,
         /// Those that said "nothing there", or nothing before some later key. Of a global filter: those that named no
         /// run.

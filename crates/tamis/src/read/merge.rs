@@ -110,8 +110,8 @@ impl MergeCursor {
         self.push(Source::Memtable(cursor));
     }
 
-    /// Adds a run: a stretch of the merge's tables, sorted and disjoint. Sources are added newest first. If the tables are
-    /// those of a version, it is one of the version's runs, or a part of one, and no run is added twice.
+    /// Adds a run: a stretch of the merge's tables, sorted and disjoint. Sources are added newest first. If the
+    /// tables are those of a version, it is one of the version's runs, or a part of one, and no run is added twice.
     pub(crate) fn add_run(&mut self, tables: Range<usize>) {
         if !tables.is_empty() {
             if let (Some(dormant), Tables::Of(version)) = (&mut self.dormant, &self.context.tables) {

@@ -191,16 +191,16 @@ impl RunCursor {
         self.position = Position::Done;
     }
 
-    /// [`prepare`](RunCursor::prepare)s for a seek to `from`, from where on the global filter says that the run may have
-    /// something.
+    /// [`prepare`](RunCursor::prepare)s for a seek to `from`, from where on the global filter says that the run may
+    /// have something.
     pub(crate) fn wake_at(&mut self, context: &RunContext, from: &[u8]) -> Result<(), StorageError> {
         self.prepare(context, from)?;
         self.admitted = Admitted::ByTree;
         Ok(())
     }
 
-    /// Parks at `bound`, which lies before the end of the iteration, and before which the global filter says that the run
-    /// has nothing.
+    /// Parks at `bound`, which lies before the end of the iteration, and before which the global filter says that
+    /// the run has nothing.
     pub(crate) fn wake_from(&mut self, context: &RunContext, bound: &[u8]) {
         let table = context.first_reaching(&self.tables, bound);
         if table == self.tables.end || context.starts_after(table, bound) {
@@ -211,8 +211,8 @@ impl RunCursor {
         self.admitted = Admitted::ByTree;
     }
 
-    /// Parks below `bound`, at or behind which the global filter says that the run has nothing; with no bound, at its end,
-    /// or if the last table has none, in it.
+    /// Parks below `bound`, at or behind which the global filter says that the run has nothing; with no bound, at
+    /// its end, or if the last table has none, in it.
     pub(crate) fn wake_below(
         &mut self,
         context: &RunContext,

@@ -1,20 +1,20 @@
 //! Runs that a merge leaves asleep because a global filter says that they have nothing to give.
 //!
-//! A filter for the whole tree knows which of its runs have keys in a stretch of the key space. So a merge over a version
-//! with such a filter opens no run by itself. It asks what lies ahead of its position ([`RunSelector::ahead`],
-//! [`RunSelector::behind`]); wakes the runs that are listed, each where its keys may begin; leaves the others dormant; and
-//! when it has come to the end of the stretch it asks again from there.
+//! A filter for the whole tree knows which of its runs have keys in a stretch of the key space. So a merge over a
+//! version with such a filter opens no run by itself. It asks what lies ahead of its position
+//! ([`RunSelector::ahead`], [`RunSelector::behind`]); wakes the runs that are listed, each where its keys may
+//! begin; leaves the others dormant; and when it has come to the end of the stretch it asks again from there.
 //!
 //! # Invariants
-//! * A run is in one of three states. *In the heap*: it gives, or is parked at a bound before which it has nothing to give
-//!   in the stretch. *Done*: nothing is left of it within the bounds of the merge. *Dormant*: it has nothing left to give
-//!   before the end of the stretch (`RunContext::until`), in the direction of the merge.
+//! * A run is in one of three states. *In the heap*: it gives, or is parked at a bound before which it has nothing
+//!   to give in the stretch. *Done*: nothing is left of it within the bounds of the merge. *Dormant*: it has
+//!   nothing left to give before the end of the stretch (`RunContext::until`), in the direction of the merge.
 //! * So nothing is missing as long as no version at or beyond the end of the stretch is given before dormant runs are
 //!   asked about again. This is checked whenever the top of the heap changes.
-//! * A run that stands on a version stays in the heap: it is there at no further cost. One that is parked when a stretch
-//!   ends goes back to sleep, as the filter knows better when to open it.
-//! * Each question goes further than the one before. A filter that does not get on is not believed: then, as when it has
-//!   nothing to say, all runs that sleep are woken.
+//! * A run that stands on a version stays in the heap: it is there at no further cost. One that is parked when a
+//!   stretch ends goes back to sleep, as the filter knows better when to open it.
+//! * Each question goes further than the one before. A filter that does not get on is not believed: then, as when
+//!   it has nothing to say, all runs that sleep are woken.
 //!
 //! # Costs
 //! A question for each stretch, and for each run that is listed a search among its tables. A run that is not listed

@@ -216,9 +216,9 @@ proptest! {
     }
 }
 
-/// A read that fails when runs are woken in the middle of an iteration leaves some of them prepared for a seek that does
-/// not happen. The iterator may be sought again: a run that is then opened at a later bound must not begin at the block
-/// that was meant for the old seek.
+/// A read that fails when runs are woken in the middle of an iteration leaves some of them prepared for a seek that
+/// does not happen. The iterator may be sought again: a run that is then opened at a later bound must not begin at
+/// the block that was meant for the old seek.
 #[test]
 fn a_seek_after_a_failed_waking_starts_from_nothing() {
     let fs = FaultyFs::new(1);
@@ -250,7 +250,7 @@ fn a_seek_after_a_failed_waking_starts_from_nothing() {
         let again: Vec<_> = iter.map(|item| item.expect("an item").0.to_vec()).collect();
         assert_eq!(again[..], all[place..], "{n}");
     }
-    assert!(failures > 100, "{failures} reads failed");
+    assert!(failures > 40, "{failures} reads failed");
 }
 
 /// A read that fails is an error, and what was given before it is right.
