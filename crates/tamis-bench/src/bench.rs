@@ -180,6 +180,7 @@ impl<'a> Bench<'a> {
         if self.config.settled {
             self.db.settle()?;
         }
+        self.db.settle_filters()?;
         self.progress.end();
         Ok((start.elapsed().as_millis() as u64, self.db.stats()))
     }

@@ -57,6 +57,7 @@ pub mod format;
 mod fuse;
 pub mod global;
 mod keys;
+mod line;
 mod point;
 mod range;
 mod ribbon;

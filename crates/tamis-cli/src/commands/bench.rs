@@ -95,7 +95,8 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "DIR")]
     db: Option<PathBuf>,
     /// The tables' filter: none, bloom, blocked-bloom, ribbon, fuse, xor, cuckoo, surf, snarf, rosetta, rencoder or
-    /// grafite, or one for each level from 0 on, separated by commas (`tamis options filter` has the variants)
+    /// grafite, or one for each level from 0 on, separated by commas; or one for the whole tree: grf, grf-huffman,
+    /// chucky or remix (`tamis options filter` has the variants)
     #[arg(long, value_name = "NAMES")]
     filter: Option<String>,
     /// How filter memory is divided between the levels: uniform or monkey

@@ -115,6 +115,34 @@ impl Sequence {
         (0..len).map(|i| at.wrapping_add(i)).find(|&rank| self.low(words, rank) >= low)
     }
 
+    /// Where in the sequence `value`, which is below the universe, stands: its rank, and how often it is there.
+    #[inline]
+    pub(crate) fn equal<W: Words>(&self, words: &W, value: u64) -> (u64, u64) {
+        let bucket = value >> self.width;
+        let run = self.run(words, bucket, self.scan(words, bucket), |bucket| self.scan(words, bucket));
+        let low = value & bits::mask(self.width);
+        let Some(first) = self.seek(words, &run, low) else { return (0, 0) };
+        let end = run.rank.wrapping_add(run.len);
+        let same = (first..end).take_while(|&rank| self.low(words, rank) == low).count();
+        (first, same as u64)
+    }
+
+    /// Calls `each` with every value in turn. A word of the unary part at a time.
+    #[inline]
+    pub(crate) fn for_each<W: Words>(&self, words: &W, mut each: impl FnMut(u64)) {
+        let (mut start, mut rank) = (0, 0);
+        while start < self.unary {
+            let mut window = self.window(words, start) & bits::mask((self.unary - start).min(64) as u32);
+            while window != 0 {
+                let bucket = (start + u64::from(window.trailing_zeros())).wrapping_sub(rank);
+                each(self.join(bucket, self.low(words, rank)));
+                rank += 1;
+                window &= window - 1;
+            }
+            start += 64;
+        }
+    }
+
     /// Whether a value lies in `first..=last`, both below the universe and in this order. `start_of(b)` is where
     /// bucket `b` starts, for `b` up to the number of buckets; it is asked once, and seldom twice.
     #[inline]

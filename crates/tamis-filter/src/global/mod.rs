@@ -5,6 +5,7 @@
 //! M. Twitto, SIGMOD 2021; REMIX: W. Zhong et al., FAST 2021).
 
 mod chucky;
+pub mod grf;
 #[cfg(test)]
 mod model;
 mod remix;
@@ -16,6 +17,8 @@ pub use run_index::{RunIndex, RunIndexKind, RunIndexSpec, RunTag, Tagged, TagsAh
 
 use crate::digest::Digest;
 use crate::keys::KeyList;
+
+pub use grf::{MapReason, NO_BOUND, Partition, PartitionSpec, shape};
 
 /// The number of a flush within a tree; the order of flushes in time.
 pub type Epoch = u64;

@@ -12,16 +12,24 @@
 
 use std::fmt::Debug;
 use std::ops::Range;
+use std::sync::{Arc, MutexGuard};
 
 use smallvec::SmallVec;
 use tamis_filter::{Digest, IndependentDigests, KeyRange, Next};
 
 use crate::key::prefix_of;
+use crate::options::{FilterChoice, KeyspaceOptions};
 use crate::read::ReadCost;
-use crate::tree::version::Version;
+use crate::tree::open_table::OpenTable;
+use crate::tree::version::{Run, Version};
 
+mod global;
+mod keys;
 mod table_filters;
 
+pub use global::{GlobalFilterStats, KeyMapStats};
+pub(crate) use global::{Grf, Span, Task};
+pub(crate) use keys::{Source, for_each_key};
 pub(crate) use table_filters::{TableFilters, ask_filter};
 
 /// What a point read carries along: the key, its first bytes as a number, and its digest.
@@ -228,4 +236,68 @@ pub(crate) trait RunSelector: Send + Sync + Debug {
         range: KeyRange<'_>,
         cost: &mut ReadCost,
     ) -> Option<bool>;
+}
+
+/// Where the versions of a keyspace get their selectors from.
+#[derive(Debug)]
+pub(crate) enum TreeFilter {
+    /// Each table has a filter of its own.
+    PerTable,
+    /// One filter for all versions of the tree.
+    Grf(Box<Grf>),
+}
+
+impl TreeFilter {
+    /// What a keyspace's options ask for, for a tree of which nothing is known yet.
+    pub(crate) fn new(options: &KeyspaceOptions) -> TreeFilter {
+        match options.filter.at(0) {
+            FilterChoice::Grf => TreeFilter::Grf(Box::new(Grf::new(options))),
+            _ => TreeFilter::PerTable,
+        }
+    }
+
+    /// The selector of a new version, which follows `old`. Under the `state` lock.
+    pub(crate) fn selector(
+        &self,
+        _old: Option<&Version>,
+        runs: &[Run],
+        tables: &[Arc<OpenTable>],
+    ) -> Box<dyn RunSelector> {
+        match self {
+            TreeFilter::PerTable => Box::new(TableFilters::new(tables)),
+            TreeFilter::Grf(grf) => Box::new(grf.selector(runs, tables)),
+        }
+    }
+
+    /// Before flushed tables are published: puts their keys in. What it gives is to be held until they are. Not with the
+    /// `state` lock held.
+    pub(crate) fn insert_flushed(&self, tables: &[Arc<OpenTable>]) -> Option<MutexGuard<'_, global::Work>> {
+        let TreeFilter::Grf(grf) = self else { return None };
+        let mut work = grf.work();
+        grf.insert_flushed(&mut work, tables);
+        Some(work)
+    }
+
+    /// Before tables of this epoch are published whose keys are not put in.
+    pub(crate) fn note_missing(&self, epoch: u64) {
+        if let TreeFilter::Grf(grf) = self {
+            grf.note_missing(epoch);
+        }
+    }
+
+    /// What it is like, if it is a global one.
+    pub(crate) fn report(&self) -> Option<GlobalFilterStats> {
+        match self {
+            TreeFilter::PerTable => None,
+            TreeFilter::Grf(grf) => Some(grf.report()),
+        }
+    }
+
+    /// What is to be done for the filter in the background.
+    pub(crate) fn task(&self, version: &Version) -> Option<global::Task> {
+        match self {
+            TreeFilter::PerTable => None,
+            TreeFilter::Grf(grf) => grf.task(version),
+        }
+    }
 }

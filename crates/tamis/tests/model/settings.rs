@@ -44,7 +44,13 @@ pub(crate) fn filter() -> impl Strategy<Value = FilterPolicy> {
     let choice = || prop_oneof![1 => Just(FilterChoice::BlockedBloom), 4 => select(all_filters())];
     prop_oneof![
         2 => choice().prop_map(FilterPolicy::uniform),
-        1 => (1..3usize, choice(), choice()).prop_map(|(n, above, below)| FilterPolicy::split(n, above, below)),
+        1 => (1..3usize, choice(), choice()).prop_map(|(n, above, below)| {
+            // A global filter is the only one.
+            match [above, below].into_iter().find(|choice| choice.is_global()) {
+                Some(global) => global.into(),
+                None => FilterPolicy::split(n, above, below),
+            }
+        }),
     ]
 }
 
@@ -127,9 +133,13 @@ pub(crate) fn keyspace(levels: usize) -> impl Strategy<Value = KeyspaceOptions> 
             memtable_filter,
             block_hash_index,
             compression,
+            // Nothing is divided between levels that share a filter.
+            filter_allocation: match filter.global() {
+                Some(_) => FilterAllocation::Uniform,
+                None => filter_allocation,
+            },
             filter,
             bits_per_key,
-            filter_allocation,
             filter_range,
             verify_filters: true,
             compaction: tree.0,

@@ -1,12 +1,12 @@
 //! The model of one segment: a line from its lower knot to its upper knot, in exact integer arithmetic.
 
 /// Positions that a segment can have at most: products with a scale of 64 bits must fit 128.
-pub(super) const MAX_POSITIONS: u64 = u32::MAX as u64;
+pub(crate) const MAX_POSITIONS: u64 = u32::MAX as u64;
 
 /// Maps offsets from a segment's lower knot, below `gap`, to positions below `positions`: monotonically, and alike on
 /// every machine.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Line {
+pub(crate) struct Line {
     /// Positions per integer, times `2^shift`.
     slope: u64,
     shift: u32,
@@ -20,7 +20,7 @@ impl Line {
     /// stays below `positions`, and the line ends less than two positions (and a 2^-31 part) below where it should.
     /// A gap that has no more integers than there are positions gives each its own.
     #[inline(always)]
-    pub(super) fn new(gap: u64, positions: u64) -> Self {
+    pub(crate) fn new(gap: u64, positions: u64) -> Self {
         let last = positions - 1;
         if gap <= positions {
             return Self { slope: 1, shift: 0, last };
@@ -30,16 +30,26 @@ impl Line {
         Self { slope, shift: 32 + cut, last }
     }
 
+    /// As [`Line::new`], but where integers are fewer than positions they are spread over all of these: they differ in
+    /// the high bits of their positions then, as far as there are high bits to differ in.
+    #[inline(always)]
+    pub(crate) fn spread(gap: u64, positions: u64) -> Self {
+        let cut = 32u32.saturating_sub(gap.leading_zeros());
+        // A gap that was not cut needs no rounding up: the last offset is `gap - 1`.
+        let divisor = if cut == 0 { gap.max(1) } else { (gap >> cut) + 1 };
+        Self { slope: (positions << 32) / divisor, shift: 32 + cut, last: positions - 1 }
+    }
+
     /// The position of the integer at `offset`.
     #[inline(always)]
-    pub(super) fn position(&self, offset: u64) -> u64 {
+    pub(crate) fn position(&self, offset: u64) -> u64 {
         // Below `positions` for every offset below the gap; the minimum is for knots that are no knots.
         let position = (u128::from(offset) * u128::from(self.slope)) >> self.shift;
         (position as u64).min(self.last)
     }
 
     /// The smallest offset whose position is `position` or more.
-    pub(super) fn first_at(&self, position: u64) -> u64 {
+    pub(crate) fn first_at(&self, position: u64) -> u64 {
         let scaled = u128::from(position) << self.shift;
         scaled.div_ceil(u128::from(self.slope).max(1)).try_into().unwrap_or(u64::MAX)
     }

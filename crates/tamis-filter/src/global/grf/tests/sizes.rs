@@ -1,0 +1,3 @@
+//! Sizes and rates.
+
+use super::*;

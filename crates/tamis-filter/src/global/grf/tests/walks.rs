@@ -1,0 +1,3 @@
+//! Walks.
+
+use super::*;
