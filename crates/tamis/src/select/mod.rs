@@ -25,6 +25,7 @@ use crate::tree::version::{Run, Version};
 
 mod global;
 mod keys;
+mod run_ids;
 mod table_filters;
 
 pub use global::{GlobalFilterStats, KeyMapStats};

@@ -79,15 +79,6 @@ fn rates_are_near_those_of_the_average_fingerprint() {
         }
         let rate = named as f64 / strangers as f64;
         let (expected, average) = (filter.expected_rate(), 8.0 * 0.5f64.powf(filter.fingerprint_bits()));
-        eprintln!(
-            "{bits} bits/key: {:.2} with all tables, load {:.3}, {} aside, bucket of {} bits, fingerprints of {:.2}: rate \
-             {rate:.5}, expected {expected:.5}, 8 * 2^-F {average:.5}",
-            bits_of(&filter),
-            filter.load(),
-            filter.set_aside(),
-            filter.bucket_bits(),
-            filter.fingerprint_bits(),
-        );
         assert!((0.85..1.15).contains(&(rate / expected)), "{rate} is not {expected}");
         assert!(rate < 1.3 * average, "{rate} of {average}");
         assert!(filter.load() > 0.94, "{}", filter.load());
@@ -193,10 +184,4 @@ fn a_tree_that_grows_to_its_capacity_keeps_its_filter() {
     for (batch, tag) in &level1 {
         batch.keys().iter().for_each(|key| assert!(probe(&filter, key).contains(tag)));
     }
-    eprintln!(
-        "{:.2} bits/key, load {:.3}, rate {:.4}",
-        bits_of(&filter),
-        filter.load(),
-        filter.expected_rate()
-    );
 }

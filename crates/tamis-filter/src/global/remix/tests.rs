@@ -136,7 +136,6 @@ fn a_segment_names_the_runs_of_its_keys_and_no_others() {
     let named = (0..32_000u64).map(|key| probe(&filter, &key.to_be_bytes()).len()).sum::<usize>();
     assert_eq!(named, 32_000 + 100 * 32);
     let bits = filter.memory_bytes() as f64 * 8.0 / 32_000.0;
-    eprintln!("{bits:.2} bits/key");
     assert!(bits < 5.0, "{bits}");
 }
 
