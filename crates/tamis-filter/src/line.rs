@@ -54,3 +54,34 @@ impl Line {
         scaled.div_ceil(u128::from(self.slope).max(1)).try_into().unwrap_or(u64::MAX)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_line_that_spreads_rises_and_can_be_read_backwards(
+            gap in prop_oneof![1u64..5000, 1..=u64::MAX],
+            positions in prop_oneof![1u64..300, 1..=MAX_POSITIONS],
+            offsets in prop::collection::vec(any::<u64>(), 1..20),
+        ) {
+            let line = Line::spread(gap, positions);
+            let mut offsets: Vec<u64> = offsets.iter().map(|offset| offset % gap).chain([0, gap - 1]).collect();
+            offsets.sort_unstable();
+            offsets.dedup();
+            for pair in offsets.windows(2) {
+                prop_assert!(line.position(pair[0]) <= line.position(pair[1]));
+                prop_assert!(gap > positions || line.position(pair[0]) < line.position(pair[1]));
+            }
+            for offset in offsets {
+                let position = line.position(offset);
+                prop_assert!(position < positions);
+                let first = line.first_at(position);
+                prop_assert!(first <= offset && line.position(first) == position);
+            }
+        }
+    }
+}

@@ -163,7 +163,7 @@ pub enum MapChoice {
 #[derive(Clone, Debug, Default)]
 pub struct Ahead {
     /// Epochs that may have a key in the stretch, each with the number of its first (backwards: last) possible key, for
-    /// [`Partition::lower_key`] (backwards: the number behind it). In the order in which the walk met them; epochs may
+    /// [`Partition::lower_key`] (backwards: the number behind it, or [`NO_BOUND`]). In the order in which the walk met them; epochs may
     /// overlap and repeat.
     pub found: Vec<(Epochs, u64)>,
     /// The number at which the stretch ends; `None` if it ends where the partition ends.

@@ -244,7 +244,8 @@ impl<'a> Writer<'a> {
         if count == 0 {
             return self.start(0, 0);
         }
-        let codes = entries.iter().map(|entry| u64::from(self.coder.bits(entry.code.digits()))).sum::<u64>();
+        let with_digits = entries.iter().map(|entry| entry.code.digits()).filter(|&digits| digits > 0);
+        let codes = count + with_digits.map(|digits| u64::from(self.coder.bits(digits) - 1)).sum::<u64>();
         self.start(count, self.layout.tops(count) + codes);
         let tops = Sequence::new(self.end, count, self.layout.buckets, self.layout.width);
         let extra = self.layout.extra;
@@ -301,10 +302,19 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Sorts entries and leaves one of those that are equal.
-pub(super) fn unite(entries: &mut Vec<Entry>) {
-    entries.sort_unstable();
-    entries.dedup();
+/// Both, which ascend, in order, and of those that are equal one; into `out`, which is overwritten.
+pub(super) fn merge(old: &[Entry], new: impl Iterator<Item = Entry>, out: &mut Vec<Entry>) {
+    out.clear();
+    let mut at = 0;
+    for entry in new {
+        let before = old[at..].iter().take_while(|old| **old < entry).count();
+        out.extend_from_slice(&old[at..at + before]);
+        at += before;
+        if old.get(at) != Some(&entry) && out.last() != Some(&entry) {
+            out.push(entry);
+        }
+    }
+    out.extend_from_slice(&old[at..]);
 }
 
 /// Garbage collection of `entries`, some of a block. Those of shorter codes get shorter positions, too. `last`: whether to
@@ -323,6 +333,8 @@ pub(super) fn collect(entries: &mut Vec<Entry>, layout: &Layout, collector: &mut
         last || code != Code::LAST
     });
     if moved {
-        unite(entries);
+        // Nearly in order still: bits were cut off within equal tops.
+        entries.sort();
+        entries.dedup();
     }
 }

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use crate::bits;
 use crate::error::FilterError;
-use crate::global::{Batch, Epoch, MapChoice};
+use crate::global::{Batch, Cuts, Epoch, MapChoice};
 use crate::keys::KeyMap;
 use crate::line::MAX_POSITIONS;
 
-use super::blocks::{Entry, Layout, Writer, unite};
+use super::blocks::{Entry, Layout, Writer};
 use super::code::{Code, Coder};
-use super::map::{Kind, Map, Spot};
+use super::map::{Guide, Kind, Map, Spot};
 use super::{Inner, MapReason, Partition, PartitionSpec};
 
 /// Entries that a block shall have when the partition has grown as expected.
@@ -19,6 +19,8 @@ const PER_BLOCK: f64 = 128.0;
 const FEWEST: f64 = 64.0;
 /// Bits per key that knots and directory are counted for at most. Small partitions take more.
 const MOST_FIXED: f64 = 2.0;
+/// Growth beyond this is not provided for: blocks would be all but empty for too long.
+const MOST_GROWTH: f64 = 32.0;
 /// Every so many keys one is held out to measure the learned map.
 const HOLD_OUT: usize = 16;
 /// By how much the learned map may be worse than an ideal one, and keys by which it may be so by chance.
@@ -36,14 +38,17 @@ struct Plan {
 }
 
 impl Plan {
-    fn new(keys: usize, with_digits: usize, coder: &Coder, spec: &PartitionSpec) -> Self {
+    fn new(keys: usize, with_digits: usize, coder: &Coder, spec: &PartitionSpec, knots: bool) -> Self {
         let now = keys.max(1) as f64;
-        let grown = now * spec.growth;
+        let growth = spec.growth.min(MOST_GROWTH);
+        let grown = now * growth;
         let segments = (grown / PER_BLOCK).ceil();
         // Entries to come have digits, those of the last level stay there.
-        let share = 1.0 - (1.0 - with_digits as f64 / now) / spec.growth;
+        let share = 1.0 - (1.0 - with_digits as f64 / now) / growth;
         let codes = 1.0 - share + share * coder.expected_bits();
-        let fixed = segments * f64::from(2 * u64::BITS) / grown;
+        // The directory; knots, and a guide half as long.
+        let words = if knots { 2 * u64::BITS + u32::BITS / 2 } else { u64::BITS };
+        let fixed = segments * f64::from(words) / grown;
         let bits = spec.bits_per_key - codes - fixed.min(MOST_FIXED);
         let per_block = (grown / segments).max(FEWEST);
         // The most positions that the bits allow: of each entry one bit and `width` are spent, the rest are buckets.
@@ -79,6 +84,7 @@ impl Plan {
             per_block: self.per_block,
             span: span(&knots),
             built: knots.len(),
+            guide: Guide::new(&knots),
             knots,
         };
         if kind == Kind::Mixed {
@@ -165,40 +171,41 @@ impl Partition {
         if !(spec.bits_per_key > 0.0 && spec.bits_per_key <= 64.0) {
             return Err(FilterError::BitsPerKey(spec.bits_per_key));
         }
-        if !(spec.growth >= 1.0 && spec.growth <= 1e6) {
-            return Err(FilterError::Parameter("a partition grows by a factor from 1 to 1,000,000"));
+        if !(spec.growth >= 1.0 && spec.growth.is_finite()) {
+            return Err(FilterError::Parameter("a partition grows by a factor of 1 or more"));
         }
         if batch.len() > MAX_KEYS {
             return Err(FilterError::TooLarge { keys: batch.len() as u64 });
         }
         let coder = Coder::new(base, &spec.radices)?;
         let codes: Vec<Code> =
-            batch.iter().map(|(_, _, epochs)| coder.assign(epochs, &super::super::Cuts::default())).collect();
+            batch.iter().map(|(_, _, epochs)| coder.assign(epochs, &Cuts::default())).collect();
         let with_digits = codes.iter().filter(|&&code| code != Code::LAST).count();
-        let plan = Plan::new(batch.len(), with_digits, &coder, spec);
+        let plan = |knots| Plan::new(batch.len(), with_digits, &coder, spec, knots);
         let keys = KeyMap::growing(batch.keys());
         let numbers: Vec<u64> = batch.keys().iter().map(|key| keys.clamped(key)).collect();
         let reason = {
             let list = batch.keys();
             let first = |at: &usize| *at == 0 || list.get(*at) != list.get(*at - 1);
             let distinct: Vec<u64> = (0..batch.len()).filter(first).map(|at| numbers[at]).collect();
-            choose(&plan, &keys, &distinct, spec.map)
+            choose(&plan(true), &keys, &distinct, spec.map)
         };
         let kind = match reason.chosen {
             MapChoice::Digest => Kind::Digest,
             MapChoice::Mixed => Kind::Mixed,
             MapChoice::Learned | MapChoice::Auto => Kind::Learned,
         };
+        let plan = plan(kind != Kind::Digest);
         let map = plan.map(keys, kind, &numbers);
         let places = batch.iter().zip(codes).map(|((key, digest, _), code)| (map.spot(key, digest), code));
         let entries = sorted(places, &plan.layout);
         let mut writer = Writer::new(plan.layout, &coder, map.blocks(), 0);
         let (mut rest, mut block) = (&entries[..], Vec::new());
         for at in 0..map.blocks() {
-            take_block(&mut rest, at, &mut block);
-            unite(&mut block);
-            writer.block(&block);
             block.clear();
+            block.extend(take_block(&mut rest, at));
+            block.dedup();
+            writer.block(&block);
         }
         let (blocks, entries, last) = writer.finish();
         let inner = Inner {
@@ -226,10 +233,13 @@ pub(super) fn sorted(places: impl Iterator<Item = (Spot, Code)>, layout: &Layout
     entries
 }
 
-/// Moves the entries of block `at` from the head of `rest` to the end of `block`.
-pub(super) fn take_block(rest: &mut &[(usize, Entry)], at: usize, block: &mut Vec<Entry>) {
+/// Takes the entries of block `at` from the head of `rest`.
+pub(super) fn take_block<'e>(
+    rest: &mut &'e [(usize, Entry)],
+    at: usize,
+) -> impl Iterator<Item = Entry> + use<'e> {
     let count = rest.iter().take_while(|(of, _)| *of == at).count();
     let (head, tail) = rest.split_at(count);
-    block.extend(head.iter().map(|(_, entry)| *entry));
     *rest = tail;
+    head.iter().map(|(_, entry)| *entry)
 }

@@ -179,7 +179,7 @@ impl Coder {
         }
         let (gap, _) = cuts.around(table.lo);
         let hi = gap.hi.min(table.hi).max(table.lo.saturating_add(1));
-        self.choose(Epochs { lo: gap.lo.max(table.lo), hi })
+        self.choose(Epochs { lo: table.lo, hi })
     }
 
     /// The code that an entry of code `code` gets by garbage collection; `None`: no table holds the entry any more.

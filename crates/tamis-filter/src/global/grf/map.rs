@@ -16,15 +16,17 @@ use crate::keys::KeyMap;
 use crate::line::Line;
 
 /// Salt of the digest of keys, so that places in the filter tell nothing of those in another.
-const SALT: u64 = 0x6772_66;
+const SALT: u64 = 0x0067_7266;
 /// New keys in an edge from which on they get segments as those of a build do, rather than one for all.
 const MANY: usize = 32;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
+    /// A segment is a block; the position follows the line from knot to knot.
     Learned,
+    /// No segments: block and position by the digest.
     Digest,
-    /// The first block of each segment, and the number of blocks.
+    /// A segment has one or more blocks; block and position in it by the digest.
     Mixed,
 }
 
@@ -36,6 +38,44 @@ pub(super) struct Spot {
     pub(super) position: u64,
 }
 
+/// Where to look for a number among the knots: the numbers from the first knot to the last are cut into equal parts, about
+/// half as many as there are knots. If knots are spread evenly, this leaves few to look at; else it does no harm.
+#[derive(Clone, Debug)]
+pub(super) struct Guide {
+    first: u64,
+    line: Line,
+    /// Knots in the parts before each, and all of them.
+    starts: Vec<u32>,
+}
+
+impl Guide {
+    pub(super) fn new(knots: &[u64]) -> Self {
+        let (first, last) = (knots.first().copied().unwrap_or(0), knots.last().copied().unwrap_or(0));
+        let parts = (knots.len() / 2).max(1);
+        let line = Line::spread((last - first).saturating_add(1), parts as u64);
+        let mut starts = vec![0; parts + 1];
+        for knot in knots {
+            starts[line.position(knot - first) as usize + 1] += 1;
+        }
+        for part in 1..=parts {
+            starts[part] += starts[part - 1];
+        }
+        Self { first, line, starts }
+    }
+
+    /// The knots that may be next to a number: it is above all before them and below all behind.
+    #[inline(always)]
+    fn around(&self, number: u64) -> std::ops::Range<usize> {
+        let Some(offset) = number.checked_sub(self.first) else { return 0..0 };
+        let part = self.line.position(offset) as usize;
+        self.starts[part] as usize..self.starts[part + 1] as usize
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.starts.capacity() * 4
+    }
+}
+
 /// See the module. Immutable.
 #[derive(Clone, Debug)]
 pub(super) struct Map {
@@ -43,6 +83,7 @@ pub(super) struct Map {
     pub(super) kind: Kind,
     /// Ascending, all different. None if the digest decides alone.
     pub(super) knots: Vec<u64>,
+    pub(super) guide: Guide,
     /// The first block of each segment, and the number of blocks; empty if each has one or there are no segments.
     pub(super) firsts: Vec<u32>,
     /// Blocks, if the digest decides alone.
@@ -73,7 +114,15 @@ impl Map {
     /// The segment of a number.
     #[inline(always)]
     pub(super) fn segment(&self, number: u64) -> usize {
-        self.knots.partition_point(|&knot| knot <= number)
+        let knots = self.guide.around(number);
+        let near = &self.knots[knots.clone()];
+        // Counted rather than searched where they are few, as no processor can guess how many are below.
+        let below = if near.len() <= 16 {
+            near.iter().map(|&knot| usize::from(knot <= number)).sum()
+        } else {
+            near.partition_point(|&knot| knot <= number)
+        };
+        knots.start + below
     }
 
     /// The lowest number of a segment.
@@ -127,7 +176,10 @@ impl Map {
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
-        self.knots.capacity() * 8 + self.firsts.capacity() * 4 + self.keys.heap_bytes()
+        self.knots.capacity() * 8
+            + self.guide.memory_bytes()
+            + self.firsts.capacity() * 4
+            + self.keys.heap_bytes()
     }
 
     /// The map with segments over those of `numbers` (ascending) that lie in an edge, and how many blocks were put before
@@ -181,6 +233,8 @@ impl Map {
         let added = before.len();
         map.knots.splice(0..0, before);
         map.knots.extend(after);
+        map.knots.shrink_to_fit();
+        map.guide = Guide::new(&map.knots);
         if self.kind != Kind::Mixed {
             return (map, added);
         }
@@ -202,6 +256,7 @@ impl Map {
         }
         // The old segments begin behind the last new one before them; they did behind the edge's one block.
         let shift = firsts[added + 1] as usize - 1;
+        firsts.shrink_to_fit();
         map.firsts = firsts;
         (map, shift)
     }

@@ -2,8 +2,8 @@
 //! Global Range Filter for LSM-Trees with Shape Encoding", SIGMOD 2024, sections 4 and 5).
 //!
 //! A [`Partition`] is the filter of one stretch of the key space, some 2^16 keys. It is an immutable value: insertion and
-//! garbage collection make new ones. Each version of a tree has its own, so that readers need no lock and see what their
-//! version was published with.
+//! garbage collection make new ones, so that readers need no lock. A version of a tree may keep the one it was published
+//! with; the newest serves it as well, as long as the cuts count its tables.
 //!
 //! # Structure
 //! * A map (`map.rs`) takes a key to a block and a position in it: learned (SNARF's), by the digest, or mixed.
@@ -74,6 +74,7 @@ pub struct PartitionSpec {
     /// the keys it is built of. In `(0, 64]`. Of partitions of a few hundred keys and less, up to two more.
     pub bits_per_key: f64,
     /// How many entries there will be before it is built anew, relative to those it is built of; at least 1.
+    /// Beyond 32 as if it were 32.
     pub growth: f64,
     /// Runs of level `i` that make a run of level `i + 1`, level 0 first, without the last level. 1 to 16 levels, no 0, at
     /// most 48 bits in all if each is written in binary.

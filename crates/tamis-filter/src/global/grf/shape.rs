@@ -55,8 +55,11 @@ impl Shape {
     }
 
     /// How many of a key's highest digits are needed while `oldest` is the oldest version alive: those that the two
-    /// have in common, and one more.
+    /// have in common, and one more. Of a key that is newer than `oldest`, all.
     pub fn kept(kse: &[u64], oldest: &[u64]) -> usize {
+        if Shape::locate(kse, oldest).is_none() {
+            return kse.len();
+        }
         let common =
             kse.iter().rev().zip(oldest.iter().rev()).take_while(|(key, version)| key == version).count();
         (common + 1).min(kse.len())
@@ -78,6 +81,7 @@ mod tests {
         // The common suffix is two long, so three digits are kept, and they tell the same.
         assert_eq!(Shape::kept(&kse, &vse), 3);
         assert_eq!(Shape::locate(&kse[1..], &vse), Some((1, 2)));
+        assert_eq!(Shape::kept(&vse, &kse), 4, "newer than the version");
         assert_eq!(Shape::locate(&vse, &kse), None, "newer than the version");
         assert_eq!(Shape::locate(&kse, &kse), None, "flushed next");
     }

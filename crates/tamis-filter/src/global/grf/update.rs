@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::global::{Batch, Cuts};
 
-use super::blocks::{Blocks, Layout, Writer, collect, unite};
+use super::blocks::{Blocks, Layout, Writer, collect, merge};
 use super::build::{sorted, take_block};
 use super::code::{Code, Collector};
 use super::map::{Kind, Map};
@@ -30,7 +30,7 @@ impl Partition {
         let mut collector = Collector::new(coder, cuts);
         let words = inner.blocks.memory_bytes() / 8 + batch.len() / 4;
         let mut writer = Writer::new(inner.layout, coder, map.blocks(), words);
-        let mut entries = Vec::new();
+        let (mut entries, mut merged) = (Vec::new(), Vec::new());
         for at in 0..map.blocks() {
             let old = at.checked_sub(shift).filter(|&old| old < inner.blocks.count());
             if rest.first().is_none_or(|(of, _)| *of != at) {
@@ -45,12 +45,10 @@ impl Partition {
                 inner.blocks.decode(&inner.layout, coder, old, &mut entries);
                 collect(&mut entries, &inner.layout, &mut collector, !inner.last_is_unknown);
             }
-            take_block(&mut rest, at, &mut entries);
-            if inner.last_is_unknown {
-                entries.retain(|entry| entry.code != Code::LAST);
-            }
-            unite(&mut entries);
-            writer.block(&entries);
+            let new = take_block(&mut rest, at);
+            let new = new.filter(|entry| entry.code != Code::LAST || !inner.last_is_unknown);
+            merge(&entries, new, &mut merged);
+            writer.block(&merged);
         }
         self.with(map, writer.finish())
     }

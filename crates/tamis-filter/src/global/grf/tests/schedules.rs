@@ -98,7 +98,7 @@ impl Tree {
                 let all: BTreeSet<Key> = (0..keys)
                     .map(|i| {
                         // Some keys are written again.
-                        let again = random(self.next_key + i, 9) % 4 == 0;
+                        let again = random(self.next_key + i, 9).is_multiple_of(4);
                         key(self.kind, if again { i } else { self.next_key + i })
                     })
                     .collect();
@@ -175,5 +175,97 @@ proptest! {
             }
         }
         tree.check();
+    }
+}
+
+/// A deterministic tree: tiering above a last level that takes all of the level above at once (lazy leveling).
+fn deterministic(t: u64, levels: u32, flushes: u64) -> Vec<Epochs> {
+    let round = t.pow(levels - 1);
+    let mut tables = Vec::new();
+    let base = flushes / round * round;
+    if base > 0 {
+        tables.push(epochs(0, base));
+    }
+    let mut lo = base;
+    for level in (0..levels - 1).rev() {
+        let size = t.pow(level);
+        while lo + size <= flushes {
+            tables.push(epochs(lo, lo + size));
+            lo += size;
+        }
+    }
+    tables
+}
+
+/// The paper's rule and the intervals name the same run, after every flush, for every flush of the round, with garbage
+/// collection by the oldest of three versions alive.
+#[test]
+fn codes_name_the_runs_of_the_paper() {
+    for (t, levels) in [(3u64, 3u32), (4, 4), (5, 3), (10, 3)] {
+        let radices = vec![t as u32; levels as usize - 1];
+        let shape = shape::Shape { radices: radices.clone() };
+        let round = t.pow(levels - 1);
+        let base = 2 * round;
+        let coder = code::Coder::new(base, &radices).expect("sound radices");
+        let mut codes: Vec<code::Code> = Vec::new();
+        for flushes in 0..round {
+            let now = deterministic(t, levels, base + flushes);
+            let oldest = flushes.saturating_sub(2);
+            let alive = (oldest..=flushes).flat_map(|flushes| deterministic(t, levels, base + flushes));
+            let cuts = Cuts::of(alive);
+            for code in &mut codes {
+                *code = coder.collect(*code, &cuts).expect("all are held");
+            }
+            for (flush, &code) in (0..).zip(&codes) {
+                let named: Vec<Epochs> =
+                    now.iter().copied().filter(|table| table.intersects(coder.epochs(code))).collect();
+                assert_eq!(named.len(), 1, "T {t}: flush {flush} of {flushes}, {:?}", coder.epochs(code));
+                let (kse, vse) = (shape.kse(flush), shape.vse(flushes));
+                let (level, run) = shape::Shape::locate(&kse, &vse).expect("older");
+                // Runs by level, oldest first, as the digits count them.
+                let size = t.pow(level as u32);
+                let of_level: Vec<&Epochs> =
+                    now.iter().filter(|table| table.lo >= base && table.hi - table.lo == size).collect();
+                assert_eq!(*of_level[run as usize], named[0], "T {t}: flush {flush} of {flushes}");
+                // Garbage collection keeps no more digits than the paper's does.
+                let kept = shape::Shape::kept(&kse, &shape.vse(oldest));
+                assert!(code.digits() as usize <= kept, "T {t}: flush {flush} of {flushes}: {kept}");
+            }
+            codes.push(coder.assign(epochs(base + flushes, base + flushes + 1), &cuts));
+        }
+    }
+}
+
+/// The same through partitions: a key that shares its position with no other is named once, with its own table.
+#[test]
+fn deterministic_trees_name_one_table() {
+    for (t, levels) in [(3u64, 3u32), (4, 4), (10, 3)] {
+        let round = t.pow(levels - 1);
+        let radices = vec![t as u32; levels as usize - 1];
+        let spec = PartitionSpec { bits_per_key: 40.0, growth: 2.0, radices, map: MapChoice::Digest };
+        let last: Vec<Key> = (0..200).map(|i| key(0, 1 << 40 | i)).collect();
+        let built = batch(last.iter().map(|key| (key, epochs(0, round))));
+        let mut partition = Partition::build(&built, round, &spec).expect("sound");
+        for flush in round..2 * round - 1 {
+            let cuts = Cuts::of(deterministic(t, levels, flush));
+            let keys: Vec<Key> = (0..3).map(|i| key(0, flush * 3 + i)).collect();
+            let table = epochs(flush, flush + 1);
+            partition = partition.insert(&batch(keys.iter().map(|key| (key, table))), &cuts);
+            let now = deterministic(t, levels, flush + 1);
+            let (mut asked, mut more) = (0, 0);
+            for flush in round..=flush {
+                for key in (0..3).map(|i| key(0, flush * 3 + i)) {
+                    let named = named(&partition, &key);
+                    let tables: Vec<&Epochs> = now
+                        .iter()
+                        .filter(|table| named.iter().any(|named| named.intersects(**table)))
+                        .collect();
+                    assert!(tables.iter().any(|table| table.contains(epochs(flush, flush + 1))));
+                    asked += 1;
+                    more += tables.len() - 1;
+                }
+            }
+            assert!(more * 50 <= asked + 49, "{more} tables more for {asked} keys");
+        }
     }
 }
