@@ -4,7 +4,7 @@ use crate::db::inner::DbInner;
 use crate::db::replay::replay;
 use crate::error::Error;
 use crate::read::ReadCost;
-use crate::select::{Probe, Source, for_each_key};
+use crate::select::{Probe, key_list_problem};
 use crate::table::{CursorOptions, TableCursor};
 use crate::tree::files::log_path;
 use crate::tree::open_table::{OpenTable, TableFilter, read_filter};
@@ -161,28 +161,6 @@ pub(super) fn check_table(table: &OpenTable, report: &mut VerifyReport) {
                 report.problems.push(format!("{name}: its filter denies {denied} of its keys"));
             }
         }
-    }
-}
-
-/// What is wrong with the table's key list, if it is not the list of the table's keys.
-fn key_list_problem(table: &OpenTable) -> Option<&'static str> {
-    let mut cursor =
-        TableCursor::new(table.table.clone(), CursorOptions { fill_cache: false, read_ahead: 1 << 20 });
-    // Damaged blocks are reported by the check of the blocks.
-    let mut moved = cursor.seek_to_first();
-    let mut is_same = true;
-    let source = for_each_key(table, &[], None, &mut |key| {
-        is_same &= moved.is_err() || cursor.valid() && cursor.key() == key;
-        while is_same && moved.is_ok() && cursor.valid() && cursor.key() == key {
-            moved = cursor.next();
-        }
-    });
-    match source {
-        Ok(Source::DamagedList) => Some("is damaged"),
-        Ok(_) if !is_same || moved.is_ok() && cursor.valid() => Some("is not that of its keys"),
-        // What keeps the data from being read is reported by the check of the blocks, too.
-        Ok(_) => None,
-        Err(_) => Some("is damaged or cannot be read"),
     }
 }
 

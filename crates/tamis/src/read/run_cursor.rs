@@ -14,140 +14,19 @@
 //! * The bounds of the iteration hold for the cursor's whole life, so what they let it skip stays skipped rightly
 //!   when it is sought again.
 
-use std::ops::{Bound, Range};
-use std::sync::Arc;
+use std::ops::Range;
 
-use tamis_filter::{KeyRange, Next};
+use tamis_filter::Next;
 
 use crate::error::StorageError;
 use crate::key::{KeyEnd, MAX_SEQNO, SeqNo};
 use crate::read::ReadCost;
-use crate::table::{CursorOptions, TableCursor, TouchCounts};
-use crate::tree::open_table::OpenTable;
-use crate::tree::version::Version;
+use crate::table::{TableCursor, TouchCounts};
 
-/// The tables that the run cursors of one merge walk over.
-#[derive(Debug)]
-pub(crate) enum Tables {
-    /// Those of a version, whose filters may be asked.
-    Of(Arc<Version>),
-    List(Vec<Arc<OpenTable>>),
-}
+mod context;
 
-/// Where a stretch ends that a global filter told of: forwards the first key behind it, backwards its last key.
-#[derive(Debug)]
-pub(crate) struct Until {
-    pub(crate) prefix: u64,
-    pub(crate) key: Vec<u8>,
-}
-
-/// What all run cursors of a merge have in common.
-#[derive(Debug)]
-pub(crate) struct RunContext {
-    pub(crate) tables: Tables,
-    pub(crate) options: CursorOptions,
-    /// Nothing before `start` or from `end` on is ever asked for.
-    pub(crate) start: Vec<u8>,
-    pub(crate) end: Option<Vec<u8>>,
-    /// The end of the stretch that dormant runs have nothing in. `None`: none is dormant, or the stretch goes on to the
-    /// end of the iteration.
-    pub(crate) until: Option<Until>,
-}
-
-impl RunContext {
-    fn all(&self) -> &[Arc<OpenTable>] {
-        match &self.tables {
-            Tables::Of(version) => &version.tables,
-            Tables::List(tables) => tables,
-        }
-    }
-
-    /// Whether the iteration ends before `key`.
-    pub(crate) fn ends_before(&self, key: &[u8]) -> bool {
-        self.end.as_deref().is_some_and(|end| key >= end)
-    }
-
-    /// Whether the stretch that a global filter told of goes as far as `key`.
-    fn stretch_reaches(&self, key: &[u8], backward: bool) -> bool {
-        match (&self.until, backward) {
-            (Some(until), false) => key < &until.key[..],
-            (Some(until), true) => key >= &until.key[..],
-            (None, false) => !self.ends_before(key),
-            (None, true) => key >= &self.start[..],
-        }
-    }
-
-    /// What the filter of `table` knows of the versions from `from` on.
-    #[inline]
-    fn next(&self, table: usize, from: &[u8], counts: &mut Counts) -> Next<Vec<u8>> {
-        match &self.tables {
-            Tables::Of(version) if version.selector.answers_ranges() => {
-                counts.of(|cost| version.selector.next(version, table, from, self.end.as_deref(), cost))
-            }
-            _ => Next::Unknown,
-        }
-    }
-
-    /// Whether the filter of `table` says that it has nothing from the start up to `before`.
-    #[inline]
-    fn denies_before(&self, table: usize, before: &[u8], counts: &mut Counts) -> bool {
-        match &self.tables {
-            Tables::Of(version) if version.selector.answers_ranges() => {
-                let range = KeyRange::new(Bound::Included(&self.start), Bound::Excluded(before));
-                counts.of(|cost| version.selector.may_hold(version, table, range, cost)) == Some(false)
-            }
-            _ => false,
-        }
-    }
-
-    /// The first of `tables` whose range reaches `key`.
-    #[inline]
-    fn first_reaching(&self, tables: &Range<usize>, key: &[u8]) -> usize {
-        match &self.tables {
-            Tables::Of(version) => version.first_reaching(tables, key),
-            Tables::List(all) => {
-                tables.start + all[tables.clone()].partition_point(|t| !t.meta.largest.reaches(key))
-            }
-        }
-    }
-
-    /// Whether the range of `table` starts after `key`.
-    #[inline]
-    fn starts_after(&self, table: usize, key: &[u8]) -> bool {
-        match &self.tables {
-            Tables::Of(version) => version.starts_after(table, key),
-            Tables::List(all) => all[table].meta.smallest[..] > *key,
-        }
-    }
-}
-
-/// What a run cursor counts besides what its blocks cost: there is one for each run of each iterator, so it is small.
-#[derive(Debug, Default)]
-struct Counts {
-    seeks: u64,
-    probes: u64,
-    negatives: u64,
-    false_positives: u64,
-}
-
-impl Counts {
-    /// Counts what `ask` asks of a filter.
-    fn of<T>(&mut self, ask: impl FnOnce(&mut ReadCost) -> T) -> T {
-        let mut cost = ReadCost::default();
-        let answer = ask(&mut cost);
-        self.probes += cost.range_probes;
-        self.negatives += cost.range_negatives;
-        answer
-    }
-
-    fn drain(&mut self, cost: &mut ReadCost) {
-        let Counts { seeks, probes, negatives, false_positives } = std::mem::take(self);
-        cost.seeks += seeks;
-        cost.range_probes += probes;
-        cost.range_negatives += negatives;
-        cost.range_false_positives += false_positives;
-    }
-}
+use context::Counts;
+pub(crate) use context::{RunContext, Tables, Until};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Position {
@@ -339,7 +218,7 @@ impl RunCursor {
         context: &RunContext,
         bound: Option<&[u8]>,
     ) -> Result<(), StorageError> {
-        let Some(bound) = bound else { return self.to_last(context, Admitted::ByTree) };
+        let Some(bound) = bound else { return self.park_last(context, Admitted::ByTree) };
         match self.reaching_from_below(context, bound) {
             Ok(table) => {
                 self.park(table, bound);
@@ -435,10 +314,10 @@ impl RunCursor {
     }
 
     pub(crate) fn seek_to_last(&mut self, context: &RunContext) -> Result<(), StorageError> {
-        self.to_last(context, Admitted::Unasked)
+        self.park_last(context, Admitted::Unasked)
     }
 
-    fn to_last(&mut self, context: &RunContext, admitted: Admitted) -> Result<(), StorageError> {
+    fn park_last(&mut self, context: &RunContext, admitted: Admitted) -> Result<(), StorageError> {
         if context.all()[self.tables.end - 1].meta.largest != KeyEnd::Unbounded {
             self.park_at_end_before(context, self.tables.end);
             self.admitted = admitted;

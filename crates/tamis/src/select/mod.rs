@@ -31,6 +31,10 @@ mod table_filters;
 pub use global::{GlobalFilterStats, KeyMapStats};
 pub(crate) use global::{Grf, Span, Task};
 pub(crate) use keys::{Source, for_each_key};
+pub(crate) mod keys;
+mod table_filters;
+
+pub(crate) use keys::key_list_problem;
 pub(crate) use table_filters::{TableFilters, ask_filter};
 
 /// What a point read carries along: the key, its first bytes as a number, and its digest.
@@ -126,7 +130,8 @@ impl Stretch {
     }
 
     /// Lists a run (its place in [`Version::runs`]). Forwards none of its keys in the stretch lies before `bound`; backwards
-    /// none lies at or behind it. Each run is listed once.
+    /// none lies at or behind it; an empty bound is then no bound, as there is no greatest key to name. Each run is listed
+    /// once.
     pub(crate) fn push(&mut self, run: usize, bound: &[u8]) {
         let start = self.keys.len();
         self.keys.extend_from_slice(bound);
@@ -190,7 +195,8 @@ pub(crate) trait RunSelector: Send + Sync + Debug {
     }
 
     /// Which runs may have keys from `from` on, up to where `out` says, at most `end`; `false` if nothing is known, and
-    /// then `out` says nothing. Makes progress: the stretch holds at least `from`.
+    /// then `out` says nothing. Makes progress: the stretch holds at least `from`. Asked with an empty `out`, and only with
+    /// `from` before `end`. The caller counts the question; `cost` takes what else it costs.
     fn ahead(
         &self,
         _version: &Version,

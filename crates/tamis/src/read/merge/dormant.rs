@@ -6,9 +6,9 @@
 //! when it has come to the end of the stretch it asks again from there.
 //!
 //! # Invariants
-//! * A run is in one of three states. *In the heap*: it gives, or is parked at a bound that is true whatever the filter
-//!   says. *Done*: nothing is left of it within the bounds of the merge. *Dormant*: it has nothing between where the
-//!   merge began and the end of the stretch (`RunContext::until`), in the direction of the merge.
+//! * A run is in one of three states. *In the heap*: it gives, or is parked at a bound before which it has nothing to give
+//!   in the stretch. *Done*: nothing is left of it within the bounds of the merge. *Dormant*: it has nothing left to give
+//!   before the end of the stretch (`RunContext::until`), in the direction of the merge.
 //! * So nothing is missing as long as no version at or beyond the end of the stretch is given before dormant runs are
 //!   asked about again. This is checked whenever the top of the heap changes.
 //! * A run that stands on a version stays in the heap: it is there at no further cost. One that is parked when a stretch

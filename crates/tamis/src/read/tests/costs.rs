@@ -148,8 +148,8 @@ fn every_run_opened_for_an_empty_range_is_a_false_positive() {
 fn a_filter_that_does_not_know_costs_no_more_than_none() {
     let (db, _) = filled();
     let read = || {
-        let forward = db.iter().map(|item| item.expect("an item").0).count();
-        (forward, db.iter().rev().map(|item| item.expect("an item").0).count())
+        let forward = db.iter().filter(Result::is_ok).count();
+        (forward, db.iter().rev().filter(Result::is_ok).count())
     };
     // The first read of a block computes its checksum.
     read();

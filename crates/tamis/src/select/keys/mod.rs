@@ -112,3 +112,28 @@ fn scan(
     }
     Ok(())
 }
+
+/// What is wrong with the table's key list, in words, if it is not the list of the table's keys. Reads all of the data.
+pub(crate) fn key_list_problem(table: &OpenTable) -> Option<&'static str> {
+    let mut cursor =
+        TableCursor::new(table.table.clone(), CursorOptions { fill_cache: false, read_ahead: READ_AHEAD });
+    // Damaged blocks are reported by the check of the blocks.
+    let mut moved = cursor.seek_to_first();
+    let mut is_same = true;
+    let source = for_each_key(table, &[], None, &mut |key| {
+        is_same &= moved.is_err() || cursor.valid() && cursor.key() == key;
+        while is_same && moved.is_ok() && cursor.valid() && cursor.key() == key {
+            moved = cursor.next();
+        }
+    });
+    match source {
+        Ok(Source::DamagedList) => Some("is damaged"),
+        Ok(_) if !is_same || moved.is_ok() && cursor.valid() => Some("is not that of its keys"),
+        // What keeps the data from being read is reported by the check of the blocks, too.
+        Ok(_) => None,
+        Err(_) => Some("is damaged or cannot be read"),
+    }
+}
+
+#[cfg(test)]
+mod tests;
