@@ -90,7 +90,7 @@ impl KeyspaceInner {
         let state = crate::tree::state::KeyspaceState::default();
         let none = |_| unreachable!("a new keyspace has no tables");
         let filter = TreeFilter::new(&options);
-        let version = Version::build(&state, none, |runs, tables| filter.selector(None, runs, tables));
+        let version = Version::build(&state, none, |runs, tables| filter.selector(runs, tables));
         KeyspaceInner::with_version(id, name, options, operators, filter, version)
     }
 
@@ -343,7 +343,7 @@ impl DbInner {
         Version::build(
             &tree.keyspaces[&keyspace.id],
             |id| (*known.get(&id).expect("every table of a durable version is open")).clone(),
-            |runs, tables| keyspace.filter.selector(Some(old), runs, tables),
+            |runs, tables| keyspace.filter.selector(runs, tables),
         )
     }
 

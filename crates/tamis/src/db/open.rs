@@ -216,7 +216,7 @@ fn open_keyspace(
     }
     let filter = TreeFilter::new(&options);
     let version =
-        Version::build(stored, |id| tables[&id].clone(), |runs, tables| filter.selector(None, runs, tables));
+        Version::build(stored, |id| tables[&id].clone(), |runs, tables| filter.selector(runs, tables));
     Ok(KeyspaceInner::with_version(id, &stored.name, options, operators, filter, version))
 }
 

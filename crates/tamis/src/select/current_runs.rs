@@ -13,7 +13,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use tamis_filter::Digest;
-use tamis_filter::global::{Batch, Epochs, RunIndex, RunIndexKind, RunIndexSpec, RunTag, Tagged, build};
+use tamis_filter::global::{
+    Batch, Epochs, RunIndex, RunIndexKind, RunIndexSpec, RunTag, Tagged, run_index::build,
+};
 
 use super::keys::{Source, for_each_key};
 use super::run_ids::RunIdFilters;
@@ -57,7 +59,6 @@ impl CurrentRuns {
         let (kind, name) = match options.filter.global()? {
             FilterChoice::Chucky => (RunIndexKind::Chucky, "chucky"),
             FilterChoice::Remix => (RunIndexKind::Remix, "remix"),
-            FilterChoice::GrfHuffman => (RunIndexKind::GrfHuffman, "grf-huffman"),
             _ => return None,
         };
         let slots = |level: usize| match level {
@@ -111,7 +112,9 @@ impl CurrentRuns {
         placed.retain(|id, _| !deaf.contains(id));
         let covered: Vec<bool> = runs
             .iter()
-            .map(|run| index.is_some() && tables[run.tables.clone()].iter().all(|t| placed.contains_key(&t.meta.id)))
+            .map(|run| {
+                index.is_some() && tables[run.tables.clone()].iter().all(|t| placed.contains_key(&t.meta.id))
+            })
             .collect();
         *current = Current { index: index.clone(), tags, placed };
         drop(current);

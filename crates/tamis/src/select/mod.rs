@@ -23,10 +23,13 @@ use crate::read::ReadCost;
 use crate::tree::open_table::OpenTable;
 use crate::tree::version::{Run, Version};
 
+mod current_runs;
 mod global;
 pub(crate) mod keys;
+mod run_ids;
 mod table_filters;
 
+use current_runs::CurrentRuns;
 pub use global::{GlobalFilterStats, KeyMapStats};
 pub(crate) use global::{Grf, Span, Task};
 pub(crate) use keys::key_list_problem;
@@ -247,27 +250,25 @@ pub(crate) enum TreeFilter {
     PerTable,
     /// One filter for all versions of the tree.
     Grf(Box<Grf>),
+    /// One for each version.
+    CurrentRuns(Box<CurrentRuns>),
 }
 
 impl TreeFilter {
     /// What a keyspace's options ask for, for a tree of which nothing is known yet.
     pub(crate) fn new(options: &KeyspaceOptions) -> TreeFilter {
-        match options.filter.at(0) {
-            FilterChoice::Grf => TreeFilter::Grf(Box::new(Grf::new(options))),
-            _ => TreeFilter::PerTable,
+        if options.filter.global() == Some(FilterChoice::Grf) {
+            return TreeFilter::Grf(Box::new(Grf::new(options)));
         }
+        CurrentRuns::new(options).map_or(TreeFilter::PerTable, |runs| TreeFilter::CurrentRuns(Box::new(runs)))
     }
 
-    /// The selector of a new version, which follows `old`. Under the `state` lock.
-    pub(crate) fn selector(
-        &self,
-        _old: Option<&Version>,
-        runs: &[Run],
-        tables: &[Arc<OpenTable>],
-    ) -> Box<dyn RunSelector> {
+    /// The selector of a new version, which follows the one for which this was called last. Under the `state` lock.
+    pub(crate) fn selector(&self, runs: &[Run], tables: &[Arc<OpenTable>]) -> Box<dyn RunSelector> {
         match self {
             TreeFilter::PerTable => Box::new(TableFilters::new(tables)),
             TreeFilter::Grf(grf) => Box::new(grf.selector(runs, tables)),
+            TreeFilter::CurrentRuns(filter) => filter.selector(runs, tables),
         }
     }
 
@@ -292,13 +293,14 @@ impl TreeFilter {
         match self {
             TreeFilter::PerTable => None,
             TreeFilter::Grf(grf) => Some(grf.report()),
+            TreeFilter::CurrentRuns(runs) => Some(runs.report()),
         }
     }
 
     /// What is to be done for the filter in the background.
     pub(crate) fn task(&self, version: &Version) -> Option<global::Task> {
         match self {
-            TreeFilter::PerTable => None,
+            TreeFilter::PerTable | TreeFilter::CurrentRuns(_) => None,
             TreeFilter::Grf(grf) => grf.task(version),
         }
     }

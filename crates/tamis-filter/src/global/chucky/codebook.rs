@@ -2,9 +2,10 @@
 //!
 //! A bucket of four slots begins with the code of its *combination*: the four symbols of its slots, sorted. A symbol is a
 //! run, or "empty", or "other" for all runs without a symbol of their own. Probable combinations have Huffman codes of
-//! their own; the rest share an escape code, behind which the combination stands as its number among all there are.
-//! (Numbering them costs up to four bits less than four plain numbers of runs, as the order of slots means nothing.)
-//! What is left is fingerprints, each as long as its level says.
+//! their own; the others share an escape code for each number of entries, behind which the combination stands as its
+//! number among all of so many entries. (That is up to four bits less than plain numbers of runs, as the order of slots
+//! means nothing; and the emptier a bucket is, the less it costs to say what is in it.) What is left is fingerprints,
+//! each as long as its level says.
 //!
 //! # Lengths
 //! A level's length must not depend on the bucket: an entry moves between buckets, and its key is then unknown. So what
@@ -17,7 +18,7 @@
 //!
 //! # Invariants
 //! * Symbols are numbered by falling probability. A combination is written in ascending order of symbols.
-//! * Every bucket with one entry fits.
+//! * Every bucket with one entry fits, and with two: else a rare run that comes to a bucket first would keep it for itself.
 //! * Codes have at most [`MAX_CODE`] bits, so one look into a table decodes them.
 
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
@@ -39,11 +40,14 @@ pub(super) const LOAD: f64 = 0.95;
 /// Most bits of a code.
 const MAX_CODE: u32 = 12;
 /// Share of buckets of a full filter that may lack the bits for their four entries.
-const MISFITS: f64 = 0.03;
+const MISFITS: f64 = 0.05;
 /// Most runs with a symbol of their own.
 const MAX_SYMBOLS: usize = 240;
 /// Share of the entries that are thought to belong to runs nobody expected.
 const OTHERS: f64 = 1e-4;
+
+/// Least probability of an escape code: it will be needed, whatever is expected.
+const ESCAPE: f64 = 1.0 / 64.0;
 
 /// Four symbols, ascending.
 pub(super) type Symbols = [u8; SLOTS];
@@ -67,12 +71,13 @@ pub(super) struct Codebook {
     pub(super) empty: u8,
     pub(super) other: u8,
     widths: Vec<u8>,
-    /// The last is the escape.
+    /// The last are the escapes for one, two, three and four entries.
     combinations: Vec<Combination>,
     codes: HashMap<Symbols, u16>,
     /// By the lowest bits of a bucket: which combination.
     table: Vec<u16>,
-    rank_bits: u32,
+    /// Bits of the number of an escaped combination of so many entries, less one.
+    rank_bits: [u32; SLOTS],
     bucket_bits: u32,
 }
 
@@ -90,11 +95,13 @@ impl Codebook {
     pub(super) fn new(shares: &[(RunTag, f64)], bucket_bits: u32) -> Self {
         let alphabet = Alphabet::new(shares);
         let (combinations, probabilities) = alphabet.code();
-        let rank_bits = u64::BITS - (multisets(alphabet.len()) - 1).leading_zeros();
+        let runs = alphabet.len() as u64 - 1;
+        let rank_bits =
+            std::array::from_fn(|i| u64::BITS - (choose(runs + i as u64, i as u64 + 1) - 1).leading_zeros());
         let costs = Costs::new(&alphabet, &combinations, &probabilities, rank_bits);
         let (bucket_bits, by_group) = (bucket_bits.clamp(4 * MIN_WIDTH, MAX_BUCKET)..=MAX_BUCKET)
             .find_map(|bits| costs.best_widths(bits).map(|widths| (bits, widths)))
-            // Code, number and four of the shortest fingerprints have no more than 60 bits.
+            // Code, number and four of the shortest fingerprints have no more than 60 bits, so this is not reached.
             .unwrap_or_else(|| (MAX_BUCKET, costs.shortest()));
         let widths: Vec<u8> = alphabet.groups.iter().map(|&group| by_group[usize::from(group)]).collect();
         let mut combinations = combinations;
@@ -104,12 +111,12 @@ impl Codebook {
         let longest = combinations.iter().map(|c| c.len).max().unwrap_or(0);
         let mut table = vec![0; 1 << longest];
         let mut codes = HashMap::new();
-        let escape = combinations.len() - 1;
+        let escapes = combinations.len() - SLOTS;
         for (at, combination) in combinations.iter().enumerate() {
             for above in 0..1usize << (longest - combination.len) {
                 table[above << combination.len | usize::from(combination.code)] = at as u16;
             }
-            if at != escape {
+            if at < escapes {
                 codes.insert(combination.symbols, at as u16);
             }
         }
@@ -170,12 +177,43 @@ impl Codebook {
         let code = bucket as usize & (self.table.len() - 1);
         let at = usize::from(self.table[code]);
         let combination = &self.combinations[at];
-        if at + 1 < self.combinations.len() {
-            return (combination.symbols, combination.widths, u32::from(combination.len));
-        }
         let len = u32::from(combination.len);
-        let symbols = from_rank((bucket >> len) as u64 & bits::mask(self.rank_bits), self.len());
-        (symbols, symbols.map(|symbol| self.widths[usize::from(symbol)]), len + self.rank_bits)
+        match (at + SLOTS).checked_sub(self.combinations.len()) {
+            None => (combination.symbols, combination.widths, len),
+            Some(i) => self.open_escape(bucket, i, len),
+        }
+    }
+
+    /// The same for an escaped combination of `i + 1` entries.
+    #[cold]
+    fn open_escape(&self, bucket: u128, i: usize, len: u32) -> (Symbols, [u8; SLOTS], u32) {
+        let mut rank = (bucket >> len) as u64 & bits::mask(self.rank_bits[i]);
+        let mut symbols = [self.empty; SLOTS];
+        // Among runs the symbols behind "empty" are one less.
+        let mut above = self.len() as u64 - 1;
+        for i in (0..=i as u64).rev() {
+            let (mut lo, mut hi) = (0, above);
+            while hi - lo > 1 {
+                let mid = lo.midpoint(hi);
+                if choose(mid + i, i + 1) <= rank { lo = mid } else { hi = mid }
+            }
+            rank -= choose(lo + i, i + 1).min(rank);
+            symbols[i as usize] = lo as u8 + u8::from(lo >= u64::from(self.empty));
+            above = lo + 1;
+        }
+        symbols.sort_unstable();
+        (symbols, symbols.map(|symbol| self.widths[usize::from(symbol)]), len + self.rank_bits[i])
+    }
+
+    /// The number of a combination among all with so many entries (the combinatorial number system, for multisets), and
+    /// how many there are, less one. A bucket of nothing is none of them.
+    fn rank(&self, symbols: Symbols) -> Option<(usize, u64)> {
+        let runs = symbols.into_iter().filter(|&symbol| symbol != self.empty);
+        let runs = runs.map(|symbol| u64::from(symbol) - u64::from(symbol > self.empty));
+        let (count, rank) = (0..)
+            .zip(runs)
+            .fold((0, 0), |(_, rank), (i, symbol)| (i as usize + 1, rank + choose(symbol + i, i + 1)));
+        Some((usize::checked_sub(count, 1)?, rank))
     }
 
     /// Calls `found` with the symbol of each slot whose fingerprint `print` (all 32 bits of it) begins with.
@@ -211,9 +249,10 @@ impl Codebook {
                 (u128::from(known.code), u32::from(known.len))
             }
             None => {
-                let escape = self.combinations.last()?;
-                let code = u128::from(escape.code) | u128::from(rank(bucket.symbols)) << escape.len;
-                (code, u32::from(escape.len) + self.rank_bits)
+                let (i, rank) = self.rank(bucket.symbols)?;
+                let escape = &self.combinations[self.combinations.len() - SLOTS + i];
+                let code = u128::from(escape.code) | u128::from(rank) << escape.len;
+                (code, u32::from(escape.len) + self.rank_bits[i])
             }
         };
         let bits: u32 = bucket.symbols.iter().map(|&symbol| self.width(symbol)).sum();
@@ -299,13 +338,21 @@ impl Alphabet {
         self.tags.len()
     }
 
-    /// Codes, the last of which is the escape, with their probabilities. Lengths of fingerprints are left open.
+    /// Codes, the last of which are the escapes, with their probabilities. Lengths of fingerprints are left open.
     fn code(&self) -> (Vec<Combination>, Vec<f64>) {
         let mut cutoff = 2f64.powi(-(MAX_CODE as i32));
         loop {
             let mut combinations = self.probable(cutoff);
-            let known: f64 = combinations.iter().map(|(_, p)| p).sum();
-            combinations.push(([self.other; SLOTS], (1.0 - known).max(cutoff)));
+            let nothing = [self.empty; SLOTS];
+            if combinations.iter().all(|(symbols, _)| *symbols != nothing) {
+                // It has no entries that an escape could count.
+                combinations.push((nothing, cutoff));
+            }
+            for (i, escaped) in self.escaped(&combinations).into_iter().enumerate() {
+                let mut symbols = [self.other; SLOTS];
+                symbols[i + 1..].fill(self.empty);
+                combinations.push((symbols, escaped.max(ESCAPE)));
+            }
             let probabilities: Vec<f64> = combinations.iter().map(|(_, p)| *p).collect();
             let lens = code_lengths(&probabilities);
             if lens.iter().all(|&len| u32::from(len) <= MAX_CODE) {
@@ -318,6 +365,21 @@ impl Alphabet {
             }
             cutoff *= 1.5;
         }
+    }
+
+    /// How probable are combinations of one to four entries that are not among these.
+    fn escaped(&self, known: &[(Symbols, f64)]) -> [f64; SLOTS] {
+        let empty = self.probabilities[usize::from(self.empty)];
+        let mut escaped = std::array::from_fn(|i| {
+            choose(4, i as u64 + 1) as f64 * empty.powi(3 - i as i32) * (1.0 - empty).powi(i as i32 + 1)
+        });
+        for (symbols, p) in known {
+            let entries = symbols.iter().filter(|symbol| **symbol != self.empty).count();
+            if let Some(i) = entries.checked_sub(1) {
+                escaped[i] -= p;
+            }
+        }
+        escaped
     }
 
     /// All combinations of at least this probability.
@@ -413,12 +475,17 @@ struct Costs {
     shares: Vec<f64>,
     /// Probability of a slot by group.
     slots: Vec<f64>,
-    /// Bits of an escape with its number.
-    escape: u32,
+    /// Bits of the escapes with their numbers.
+    escapes: [u32; SLOTS],
 }
 
 impl Costs {
-    fn new(alphabet: &Alphabet, combinations: &[Combination], probabilities: &[f64], rank_bits: u32) -> Self {
+    fn new(
+        alphabet: &Alphabet,
+        combinations: &[Combination],
+        probabilities: &[f64],
+        rank_bits: [u32; SLOTS],
+    ) -> Self {
         let groups = usize::from(alphabet.groups.iter().copied().max().unwrap_or(0)) + 1;
         let mut slots = vec![0.0; groups];
         for (&group, p) in alphabet.groups.iter().zip(&alphabet.probabilities) {
@@ -429,7 +496,7 @@ impl Costs {
         let sum: f64 = shares.iter().sum();
         shares.iter_mut().for_each(|share| *share /= sum);
         let mut buckets: BTreeMap<(u32, [u8; SLOTS]), f64> = BTreeMap::new();
-        let known = &combinations[..combinations.len() - 1];
+        let (known, escapes) = combinations.split_at(combinations.len() - SLOTS);
         for (combination, p) in known.iter().zip(probabilities) {
             let mut groups = combination.symbols.map(|symbol| alphabet.groups[usize::from(symbol)]);
             groups.sort_unstable();
@@ -439,7 +506,7 @@ impl Costs {
             buckets: buckets.into_iter().map(|((len, groups), p)| (len, groups, p)).collect(),
             shares,
             slots,
-            escape: rank_bits + combinations.last().map_or(0, |escape| u32::from(escape.len)),
+            escapes: std::array::from_fn(|i| rank_bits[i] + u32::from(escapes[i].len)),
         }
     }
 
@@ -449,34 +516,43 @@ impl Costs {
         widths
     }
 
-    /// Share of the buckets of a full filter that lack the bits for their entries; all if one of a single entry does.
+    /// Share of the buckets of a full filter that lack the bits for their entries; all if one of two entries does.
     fn misfits(&self, widths: &[u8], bits: u32) -> f64 {
         let longest = widths.iter().copied().max().unwrap_or(0);
-        if self.escape + u32::from(longest) > bits {
+        if self.escapes[0].max(self.escapes[1] + u32::from(longest)) + u32::from(longest) > bits {
             return 1.0;
         }
-        // How many buckets of all have fingerprints of so many bits in all; less those with codes of their own these
-        // are the escaped ones.
-        let mut sums = vec![1.0];
+        // How many buckets of all have so many entries, whose fingerprints have so many bits in all; less those with
+        // codes of their own these are the escaped ones.
+        let sums = SLOTS * usize::from(longest) + 1;
+        let mut shares = vec![vec![0.0; sums]; SLOTS + 1];
+        shares[0][0] = 1.0;
         for _ in 0..SLOTS {
-            let mut next = vec![0.0; sums.len() + usize::from(longest)];
-            for (&width, p) in widths.iter().zip(&self.slots) {
-                for (sum, q) in sums.iter().enumerate() {
-                    next[sum + usize::from(width)] += p * q;
+            let mut next = vec![vec![0.0; sums]; SLOTS + 1];
+            for (group, (&width, p)) in widths.iter().zip(&self.slots).enumerate() {
+                for entries in 0..SLOTS {
+                    for sum in 0..sums - usize::from(width) {
+                        next[entries + usize::from(group > 0)][sum + usize::from(width)] +=
+                            p * shares[entries][sum];
+                    }
                 }
             }
-            sums = next;
+            shares = next;
         }
         let mut misfits = 0.0;
         for (len, groups, p) in &self.buckets {
             let sum: u32 = groups.iter().map(|&group| u32::from(widths[usize::from(group)])).sum();
-            sums[sum as usize] -= p;
+            let entries = groups.iter().filter(|&&group| group > 0).count();
+            shares[entries][sum as usize] -= p;
             if len + sum > bits {
                 misfits += p;
             }
         }
-        let room = (bits - self.escape) as usize;
-        misfits + sums.iter().skip(room + 1).sum::<f64>().max(0.0)
+        for (escape, shares) in self.escapes.iter().zip(&shares[1..]) {
+            let room = bits.saturating_sub(*escape) as usize;
+            misfits += shares.iter().skip(room + 1).sum::<f64>().max(0.0);
+        }
+        misfits
     }
 
     fn rate(&self, widths: &[u8]) -> f64 {
@@ -517,35 +593,9 @@ impl Costs {
     }
 }
 
-/// Combinations of symbols, if there are `n`.
-fn multisets(n: usize) -> u64 {
-    choose(n as u64 + 3, 4)
-}
-
+/// Ways to choose `k` of `n`.
 fn choose(n: u64, k: u64) -> u64 {
     (0..k).fold(1, |product, i| product * n.saturating_sub(i) / (i + 1))
-}
-
-/// The number of a combination among all of them (the combinatorial number system, for multisets).
-fn rank(symbols: Symbols) -> u64 {
-    (0..SLOTS as u64).zip(symbols).map(|(i, symbol)| choose(u64::from(symbol) + i, i + 1)).sum()
-}
-
-/// The combination of `n` symbols with a number.
-fn from_rank(mut rank: u64, n: usize) -> Symbols {
-    let (mut symbols, mut above) = ([0; SLOTS], n as u64);
-    for i in (0..SLOTS).rev() {
-        let fits = |symbol: u64| choose(symbol + i as u64, i as u64 + 1) <= rank;
-        let (mut lo, mut hi) = (0, above);
-        while hi - lo > 1 {
-            let mid = lo.midpoint(hi);
-            if fits(mid) { lo = mid } else { hi = mid }
-        }
-        rank -= choose(lo + i as u64, i as u64 + 1).min(rank);
-        symbols[i] = lo as u8;
-        above = lo + 1;
-    }
-    symbols
 }
 
 #[cfg(test)]
@@ -563,19 +613,20 @@ mod tests {
 
     #[test]
     fn numbers_of_combinations_come_back() {
-        for n in [1usize, 2, 5, 23] {
-            let all = (0..n as u8)
-                .flat_map(|a| (a..n as u8).map(move |b| (a, b)))
-                .flat_map(|(a, b)| (b..n as u8).flat_map(move |c| (c..n as u8).map(move |d| [a, b, c, d])));
-            let mut seen = vec![false; multisets(n) as usize];
-            for symbols in all {
-                let rank = rank(symbols);
-                assert!(!std::mem::replace(&mut seen[rank as usize], true));
-                assert_eq!(from_rank(rank, n), symbols);
+        for runs in [1, 2, 7, 20] {
+            let book = Codebook::new(&shares(&[(0, runs, 1.0)]), 64);
+            let n = book.len() as u8;
+            let all = (0..n)
+                .flat_map(|a| (a..n).map(move |b| (a, b)))
+                .flat_map(|(a, b)| (b..n).flat_map(move |c| (c..n).map(move |d| [a, b, c, d])));
+            let mut seen = std::collections::BTreeSet::new();
+            for symbols in all.filter(|symbols| *symbols != [book.empty; SLOTS]) {
+                let (i, rank) = book.rank(symbols).unwrap();
+                assert!(rank >> book.rank_bits[i] == 0);
+                assert!(seen.insert((i, rank)), "{symbols:?}");
+                assert_eq!(book.open_escape(u128::from(rank) << 3, i, 3).0, symbols);
             }
-            assert!(seen.iter().all(|seen| *seen));
         }
-        assert_eq!(from_rank(multisets(242) - 1, 242), [241; 4]);
     }
 
     #[test]

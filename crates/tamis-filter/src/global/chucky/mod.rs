@@ -256,16 +256,14 @@ impl Chucky {
 
     /// What happens to one key. `None`: too full, or the key never was there.
     fn apply(&mut self, change: &KeyChange<'_>) -> Option<()> {
-        let paired = change.removed.len().min(change.added.len());
-        for (&from, &to) in change.removed.iter().zip(&change.added) {
-            let bucket = self.remove(change.digest, from)?;
-            self.insert(change.digest, to, bucket)?;
+        // All that goes goes first, to make room. An entry that is tagged anew stays in its bucket if that has the bits.
+        let mut freed = [None; SLOTS];
+        for (i, &tag) in change.removed.iter().enumerate() {
+            let bucket = self.remove(change.digest, tag)?;
+            freed[i % SLOTS] = bucket.or(freed[i % SLOTS]);
         }
-        for &tag in &change.removed[paired..] {
-            self.remove(change.digest, tag)?;
-        }
-        for &tag in &change.added[paired..] {
-            self.insert(change.digest, tag, None)?;
+        for (i, &tag) in change.added.iter().enumerate() {
+            self.insert(change.digest, tag, freed.get(i).copied().flatten())?;
         }
         Some(())
     }
@@ -529,19 +527,27 @@ impl fmt::Debug for Chucky {
 }
 
 /// The shares that runs will have when the filter is full: what they hold now, and new entries as the levels above the
-/// deepest one are expected to have them. One tenth follows what is expected of the whole tree, since what is new wanders
-/// down while the filter lasts.
+/// deepest one are expected to have them, a quarter of the new ones evenly by level, since a level may be full when those
+/// below it are nearly empty. One tenth follows what is expected of the whole tree.
 fn expected_shares(counts: &BTreeMap<RunTag, u64>, capacity: u64, spec: &RunIndexSpec) -> Vec<(RunTag, f64)> {
     let expected = spec.shares();
     let deepest = expected.iter().map(|(tag, _)| tag.level).max().unwrap_or(0);
-    let above: f64 = expected.iter().filter(|(tag, _)| tag.level < deepest).map(|(_, share)| share).sum();
+    let level =
+        |l: u8| expected.iter().filter(move |(tag, _)| tag.level == l).map(|(_, share)| share).sum::<f64>();
+    let levels: BTreeMap<u8, f64> = expected
+        .iter()
+        .filter(|(tag, _)| tag.level < deepest)
+        .map(|(tag, _)| (tag.level, level(tag.level)))
+        .collect();
+    let above: f64 = levels.values().sum();
     let new = capacity as f64 - counts.values().sum::<u64>() as f64;
     let mut shares: BTreeMap<RunTag, f64> =
         counts.iter().map(|(tag, &entries)| (*tag, 0.9 * entries as f64)).collect();
     for &(tag, share) in &expected {
         let new = match above > 0.0 {
-            true if tag.level < deepest => new * share / above,
-            true => 0.0,
+            true => levels.get(&tag.level).map_or(0.0, |level| {
+                new * (0.75 * share / above + 0.25 * share / level / levels.len() as f64)
+            }),
             false => new * share,
         };
         *shares.entry(tag).or_default() += 0.9 * new + 0.1 * capacity as f64 * share;

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::global::Batch;
 use crate::global::model::{Lists, Tree, batch, probe, refs, spec, steps};
 
 fn tag(level: u8, slot: u32) -> RunTag {
@@ -12,8 +13,6 @@ fn numbers(from: u64, to: u64) -> Batch {
     let keys: Vec<Vec<u8>> = (from..to).map(|n| n.to_be_bytes().to_vec()).collect();
     batch(&keys)
 }
-
-use crate::global::Batch;
 
 /// `n` keys spread over the runs of a full tree as is expected of it.
 fn full_tree(n: u64, spec: &RunIndexSpec) -> Lists {
@@ -61,6 +60,10 @@ proptest! {
     }
 }
 
+fn bits_of(filter: &Chucky) -> f64 {
+    filter.memory_bytes() as f64 * 8.0 / filter.entries() as f64
+}
+
 #[test]
 fn rates_are_near_those_of_the_average_fingerprint() {
     let n = 200_000;
@@ -75,19 +78,110 @@ fn rates_are_near_those_of_the_average_fingerprint() {
             filter.probe(&key, Digest::of(&key), &mut |_| named += 1);
         }
         let rate = named as f64 / strangers as f64;
-        let expected = filter.expected_rate();
-        let average = 8.0 * 0.5f64.powf(filter.fingerprint_bits());
-        let memory = filter.memory_bytes() as f64 * 8.0 / n as f64;
-        println!(
-            "{bits} bits/key: {memory:.2} used, load {:.3}, {} aside, fingerprint {:.2} bits (bucket {}), rate {rate:.5}, \
-             expected {expected:.5}, 8 * 2^-F {average:.5}",
-            filter.load(),
-            filter.set_aside(),
-            filter.fingerprint_bits(),
-            filter.bucket_bits(),
-        );
+        let (expected, average) = (filter.expected_rate(), 8.0 * 0.5f64.powf(filter.fingerprint_bits()));
         assert!((0.85..1.15).contains(&(rate / expected)), "{rate} is not {expected}");
         assert!(rate < 1.3 * average, "{rate} of {average}");
         assert!(filter.load() > 0.94, "{}", filter.load());
+        // Tables of codes and what was set aside come on top: some twenty kilobytes, however many keys there are.
+        assert!(bits_of(&filter) < bits + 1.0, "{}", bits_of(&filter));
+    }
+}
+
+#[test]
+fn keys_in_more_runs_than_two_buckets_have_slots_are_all_named() {
+    let spec = RunIndexSpec { slots: vec![20], ..spec(400) };
+    let lists: Lists = (0..20).map(|slot| (numbers(0, 20), tag(0, slot))).collect();
+    let filter = Chucky::build(&refs(&lists), &spec).unwrap();
+    assert!(filter.set_aside() > 0);
+    let check = |filter: &Chucky, key: u64, slots: std::ops::Range<u32>| {
+        let found = probe(filter, &key.to_be_bytes());
+        assert!(
+            slots.clone().all(|slot| found.contains(&tag(0, slot))),
+            "{key}: {found:?} lacks some of {slots:?}"
+        );
+    };
+    (0..20).for_each(|key| check(&filter, key, 0..20));
+    // They are merged into one run, and leave nothing behind.
+    let merged = filter.change(&refs(&lists), &[(&numbers(0, 20), tag(0, 3))]).unwrap();
+    assert_eq!(merged.entries(), 20);
+    // The keys are dealt with one by one: what the first ones need others still have.
+    assert!(merged.set_aside() < 3, "{}", merged.set_aside());
+    (0..20).for_each(|key| check(&merged, key, 3..4));
+    (0..20).for_each(|key| check(&filter, key, 0..20));
+}
+
+#[test]
+fn runs_that_nobody_expected_share_a_symbol() {
+    let mut lists: Lists =
+        (0..500).map(|slot| (numbers(u64::from(slot) * 4, u64::from(slot) * 4 + 4), tag(1, slot))).collect();
+    let mut filter = Chucky::build(&refs(&lists), &spec(0)).unwrap();
+    for (batch, tag) in &lists {
+        batch.keys().iter().for_each(|key| assert!(probe(&filter, key).contains(tag)));
+    }
+    // One by one they go, those without a symbol of their own first; nobody else's entry is taken.
+    while let Some((batch, tag)) = lists.pop() {
+        let strange = (tag.slot + 1000, batch.clone());
+        let strange: Lists = vec![(strange.1, RunTag { level: 9, slot: strange.0 })];
+        assert!(filter.change(&refs(&strange), &[]).is_none(), "such a run never came");
+        filter = filter.change(&[(&batch, tag)], &[]).unwrap();
+        for (batch, tag) in lists.iter().rev().take(20) {
+            batch.keys().iter().for_each(|key| assert!(probe(&filter, key).contains(tag)));
+        }
+    }
+    assert_eq!(filter.entries(), 0);
+}
+
+#[test]
+fn a_full_filter_says_so_and_so_does_one_that_lacks_what_is_to_go() {
+    let spec = spec(1000);
+    let filter = Chucky::build(&[(&numbers(0, 900), tag(2, 0))], &spec).unwrap();
+    assert!(filter.change(&[], &[(&numbers(900, 1000), tag(0, 0))]).is_some());
+    assert!(filter.change(&[], &[(&numbers(900, 3000), tag(0, 0))]).is_none());
+    assert!(filter.change(&[(&numbers(5000, 5100), tag(2, 0))], &[]).is_none());
+    assert_eq!(filter.entries(), 900, "what failed has changed nothing");
+}
+
+#[test]
+fn sizes_that_make_no_sense_are_refused() {
+    let build = |bits_per_key, capacity| Chucky::build(&[], &RunIndexSpec { bits_per_key, ..spec(capacity) });
+    for bits in [0.0, -1.0, 65.0, f64::NAN, f64::INFINITY] {
+        assert!(matches!(build(bits, 10), Err(FilterError::BitsPerKey(_))));
+    }
+    assert!(matches!(build(10.0, u64::MAX), Err(FilterError::TooLarge { .. })));
+    for bits in [0.001, 1.0, 64.0] {
+        for capacity in [0, 1, 5] {
+            let filter = build(bits, capacity).unwrap();
+            assert!(probe(&filter, b"k").is_empty());
+            let filter = filter.change(&[], &[(&numbers(7, 8), tag(0, 0))]).unwrap();
+            assert!(probe(&filter, &7u64.to_be_bytes()).contains(&tag(0, 0)));
+        }
+    }
+}
+
+#[test]
+fn a_tree_that_grows_to_its_capacity_keeps_its_filter() {
+    // A last level and what comes on top of it until it is merged again, flush by flush.
+    let (base, flush) = (50_000, 500);
+    // Half of what is new is in level 0 at the end, five times more than is expected of it: hence room for one flush more.
+    let spec = ten_times(10.0, base + 21 * flush);
+    let mut filter = Chucky::build(&[(&numbers(0, base), tag(2, 0))], &spec).unwrap();
+    let mut level0: Lists = Vec::new();
+    let mut level1: Lists = Vec::new();
+    for i in 0..20 {
+        let batch = numbers(base + i * flush, base + (i + 1) * flush);
+        let tag0 = tag(0, level0.len() as u32);
+        filter = filter.change(&[], &[(&batch, tag0)]).expect("there is room");
+        level0.push((batch, tag0));
+        if level0.len() == 10 {
+            let from = base + (i + 1 - 10) * flush;
+            let merged = (numbers(from, base + (i + 1) * flush), tag(1, level1.len() as u32));
+            filter = filter.change(&refs(&level0), &[(&merged.0, merged.1)]).expect("there is room");
+            level0.clear();
+            level1.push(merged);
+        }
+    }
+    assert_eq!(filter.entries(), base + 20 * flush);
+    for (batch, tag) in &level1 {
+        batch.keys().iter().for_each(|key| assert!(probe(&filter, key).contains(tag)));
     }
 }
