@@ -45,6 +45,9 @@ pub struct Measurement {
     pub filter_probes_per_op: f64,
     /// Table filters that said "maybe" of a key that was not there, or of a range in which there was none.
     pub false_positives_per_op: f64,
+    /// Runs whose data was searched by gets.
+    #[serde(default)]
+    pub runs_searched_per_op: f64,
     /// Runs opened by iterators.
     pub seeks_per_op: f64,
     /// Data blocks touched, wherever they came from.
@@ -59,6 +62,9 @@ pub struct Measurement {
     pub cache_misses: u64,
     /// Memory of the table filters by the entries they hold, in bits.
     pub filter_bits_per_key: f64,
+    /// Memory of the table filters in bytes.
+    #[serde(default)]
+    pub filter_bytes: u64,
     /// Sorted runs in the tree.
     pub runs: usize,
     /// Levels that hold a run.
@@ -163,6 +169,7 @@ impl Measurement {
         self.memtable_probes_per_op = per_op(cost.memtable_probes);
         self.filter_probes_per_op = per_op(cost.filter_probes + cost.range_probes);
         self.false_positives_per_op = per_op(cost.false_positives + cost.range_false_positives);
+        self.runs_searched_per_op = per_op(cost.runs_searched);
         self.seeks_per_op = per_op(cost.seeks);
         self.block_reads_per_op = per_op(cost.block_reads);
         self.bytes_read_per_op = per_op(cost.bytes_read);
@@ -176,6 +183,7 @@ impl Measurement {
         self.write_amplification = write_amplification(stats);
         if let Some(tree) = stats.keyspaces.first() {
             self.filter_bits_per_key = tree.filter_bits_per_key;
+            self.filter_bytes = tree.filter_bytes;
             self.runs = tree.runs;
             self.levels = tree.levels.iter().filter(|level| !level.runs.is_empty()).count();
             self.table_bytes_per_raw_byte = ratio(tree.table_bytes, tree.raw_bytes);

@@ -15,12 +15,13 @@ use crate::error::BenchError;
 use crate::histogram::Histogram;
 use crate::keys::KeySet;
 use crate::progress::Progress;
-use crate::workload::{MULTI_GET_KEYS, Workload};
+use crate::random::Permutation;
+use crate::workload::{INSERT_EVERY, MULTI_GET_KEYS, Workload};
 use chunk::Source;
 use execute::Executor;
 
 /// What to run.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct RunSpec<'a> {
     /// The operations.
     pub workload: Workload,
@@ -35,8 +36,42 @@ pub struct RunSpec<'a> {
     pub ops: u64,
     /// Drives every random choice.
     pub seed: u64,
+    /// Which of the keys are there when the run begins.
+    pub fill: Fill,
     /// Told about every chunk done.
     pub progress: &'a dyn Progress,
+}
+
+/// Which keys a database was filled with, and in which order.
+#[derive(Clone, Debug)]
+pub struct Fill {
+    /// The first so many in the order of filling are there.
+    pub loaded: u64,
+    /// The order; `None` is that of the keys' numbers.
+    order: Option<Permutation>,
+}
+
+impl Fill {
+    /// All keys, in the order of `fill-random` with this seed.
+    pub fn random(keys: &KeySet, seed: u64) -> Fill {
+        Fill { loaded: keys.len(), order: Some(Permutation::new(keys.len(), seed)) }
+    }
+
+    /// All keys, in the order of their numbers.
+    pub fn numbered(keys: &KeySet) -> Fill {
+        Fill { loaded: keys.len(), order: None }
+    }
+
+    /// The number of the key that comes at `place` in the order.
+    #[inline]
+    pub fn at(&self, place: u64) -> u64 {
+        self.order.as_ref().map_or(place, |order| order.at(place))
+    }
+
+    /// How many of `ops` operations of a workload insert a key: the next so many in the order of filling.
+    pub fn inserts(workload: Workload, ops: u64) -> u64 {
+        if workload.inserts() { ops / INSERT_EVERY } else { 0 }
+    }
 }
 
 /// How long it took.
