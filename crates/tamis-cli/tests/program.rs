@@ -431,16 +431,15 @@ fn experiment_compares_filters_and_refuses_what_there_is_not() {
     };
     let small =
         ["--keys", "3000", "--size-ratio", "3", "--ops", "200", "--repeat", "1", "--value-bytes", "64"];
-    let csv = Place::new().root.keep().join("rows.csv");
-    let path = csv.to_str().unwrap();
-    let more = ["grf-fig10", "--filters", "monkey,snarf", "--bits", "8,12", "--json", "--csv", path];
+    let place = Place::new();
+    let path = place.path("rows.csv");
+    let more = ["grf-fig10", "--filters", "monkey,snarf", "--bits", "8,12", "--json", "--csv", &path];
     let rows = experiment(&[&more[..], &small].concat()).ok();
     let rows: Vec<Value> = rows.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let of = |kind: &str| rows.iter().filter(|row| row["kind"] == kind).count();
     assert_eq!((of("load"), of("read")), (4, 4));
     assert!(rows.iter().all(|row| row["kind"] != "read" || row["digests_per_op"] == 1.0), "{rows:?}");
-    let table = std::fs::read_to_string(&csv).unwrap();
-    std::fs::remove_dir_all(csv.parent().unwrap()).unwrap();
+    let table = std::fs::read_to_string(&path).unwrap();
     assert_eq!(table.lines().count(), 1 + 8);
     let text = experiment(&[&["grf-fig17", "--filters", "none,monkey"][..], &small].concat()).ok();
     assert!(text.contains("The paper:") && text.contains("seek-zipf"), "{text}");

@@ -25,8 +25,12 @@ const FLUSH_KEYS: u64 = 1000;
 /// What a key and its value take in a memtable beside their bytes, at most.
 const ENTRY_OVERHEAD: u64 = 64;
 
-/// A table holds as many flushes.
-const TABLE_FLUSHES: u64 = 8;
+/// All keys fill so many tables, if tables do not get too large. Far smaller ones would make the comparison unfair:
+/// filters have a fixed part, and with 8,000 keys a table SNARF took 14 bits a key for the 10 it was given.
+const TABLES: u64 = 6;
+
+/// The sizes that tables have, whatever the keys.
+const TABLE_BYTES: std::ops::RangeInclusive<u64> = 64 << 10..=64 << 20;
 
 /// How many keys come between two flushes, and how many flushes there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +84,8 @@ impl Plan {
         let keyspace = &mut options.keyspace;
         // Just enough that no memtable is full before its flush is asked for: the base level's size follows from it.
         keyspace.memtable_bytes = (flush_keys * (entry_bytes + ENTRY_OVERHEAD)).max(4 << 10);
-        keyspace.table_bytes = (flush_keys * entry_bytes * TABLE_FLUSHES).clamp(64 << 10, 64 << 20);
+        keyspace.table_bytes =
+            (self.keys * entry_bytes / TABLES).clamp(*TABLE_BYTES.start(), *TABLE_BYTES.end());
         keyspace.levels = self.levels;
         keyspace.size_ratio = self.size_ratio.into();
         keyspace.level0_runs = usize::try_from(self.size_ratio).unwrap_or(usize::MAX);

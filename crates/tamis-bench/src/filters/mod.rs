@@ -22,7 +22,7 @@ use tamis::{CompactionChoice, Durability, MergeGranularity, Options, ReadMode};
 
 use crate::bench::{Bench, BenchConfig};
 use crate::error::BenchError;
-use crate::keys::{Distribution, KeySet, KeySetError};
+use crate::keys::{Distribution, KeySet};
 use crate::measure::{Measurement, write_amplification};
 use crate::progress::Progress;
 use crate::run::Fill;
@@ -112,6 +112,13 @@ impl Default for Settings {
         }
     }
 }
+
+/// Options that would make a side another than its name says, and what to use instead.
+const OWN_OPTIONS: [(&str, &str); 3] = [
+    ("keyspace.filter", "--filters"),
+    ("keyspace.filter_allocation", "--filters monkey"),
+    ("keyspace.bits_per_key", "--bits"),
+];
 
 /// One setting for which all databases are loaded.
 #[derive(Clone, Debug)]
@@ -245,6 +252,11 @@ impl<'a> Job<'a> {
         for (at, side) in self.sides.iter().enumerate() {
             if self.sides[..at].contains(side) {
                 return Err(request(format!("--filters names {side} twice")));
+            }
+        }
+        for (name, instead) in OWN_OPTIONS {
+            if self.settings.options.iter().any(|(given, _)| given == name) {
+                return Err(request(format!("{name} is what sides differ in; use {instead}")));
             }
         }
         for point in &self.points {
@@ -440,6 +452,7 @@ impl<'a> Stand<'a> {
             keys: loading.keys,
             runs: self.loaded_runs,
             runs_at_end: tree.runs,
+            bits_asked: if side.is_filter() { point.bits.unwrap_or(side.default_bits()) } else { 0.0 },
             filter_bytes: tree.filter_bytes,
             filter_bits_per_key: tree.filter_bits_per_key,
             load_ns_per_key: loading.ns as f64 / loading.keys.max(1) as f64,
@@ -474,23 +487,22 @@ impl<'a> Stand<'a> {
     }
 }
 
-fn key_set(
-    experiment: &Experiment,
-    source: KeySource,
-    plan: &Plan,
-    seed: u64,
-) -> Result<KeySet, KeySetError> {
-    match (experiment.shift_from, source) {
-        (Some(from), KeySource::Drawn(to)) => {
-            KeySet::shifted(from, to, plan.keys_in_last_level(), plan.keys, seed)
+fn key_set(experiment: &Experiment, source: KeySource, plan: &Plan, seed: u64) -> Result<KeySet, BenchError> {
+    Ok(match (experiment.shift_from, source) {
+        (Some(from), KeySource::Drawn(to)) if from != to => {
+            KeySet::shifted(from, to, plan.keys_in_last_level(), plan.keys, seed)?
         }
-        (None, KeySource::Drawn(from)) => KeySet::drawn(from, plan.keys, seed),
-        // Names and numbers are as different as can be; but one set of keys has one kind.
-        (_, KeySource::Places) => {
-            // Every tenth is held out, and the list is cut before that.
-            Sample::load().key_set(plan.keys.saturating_mul(10) / 9 + 1)
+        (Some(from), _) => {
+            let name = from.name();
+            return Err(request(format!(
+                "the last level of {} has {name} keys; those above must be numbers of another set than {name}",
+                experiment.name
+            )));
         }
-    }
+        (None, KeySource::Drawn(from)) => KeySet::drawn(from, plan.keys, seed)?,
+        // Every tenth is held out, and the list is cut before that.
+        (None, KeySource::Places) => Sample::load().key_set(plan.keys.saturating_mul(10) / 9 + 1)?,
+    })
 }
 
 fn request(why: impl ToString) -> BenchError {

@@ -84,7 +84,10 @@ fn without_filters_every_run_is_searched_and_the_filters_time_is_not_told() {
     let outcome = run(&experiment("grf-fig10"), &settings, &NoProgress).unwrap();
     let [none, bloom] = &outcome.reads[..] else { panic!("{outcome:?}") };
     assert!(none.filter_ns.is_none() && bloom.filter_ns.is_some());
-    assert_eq!((none.measurement.filter_probes_per_op, none.measurement.runs_searched_per_op), (0.0, 5.0));
+    assert_eq!(none.measurement.filter_probes_per_op, 0.0);
+    // All five runs but for keys that lie before or behind all keys of a small run.
+    let sought = none.measurement.runs_searched_per_op;
+    assert!(sought > 4.5 && sought <= 5.0, "{sought}");
     assert!(bloom.measurement.runs_searched_per_op < 0.1 && bloom.measurement.digests_per_op == 1.0);
 }
 
@@ -96,8 +99,6 @@ fn mixes_end_where_the_last_merge_would_begin_and_insert_what_was_held_back() {
         assert!(row.keys < 8_000 && row.runs_at_end <= 5, "{row:?}");
         assert!(row.write_amplification > 1.0);
     }
-    let inserts = |ops| Fill::inserts(Workload::YcsbD, ops);
-    assert_eq!((inserts(200), inserts(19), Fill::inserts(Workload::YcsbA, 200)), (10, 0, 0));
 }
 
 #[test]
@@ -121,7 +122,7 @@ fn a_shifted_set_has_the_first_set_in_the_last_level() {
 #[test]
 fn strings_are_read_too() {
     let settings = Settings { source: Some(KeySource::Places), filters: Some(sides("monkey")), ..tiny() };
-    let outcome = run(&experiment("grf-fig18"), &settings, &NoProgress).unwrap();
+    let outcome = run(&experiment("grf-fig17"), &settings, &NoProgress).unwrap();
     assert_eq!(outcome.reads[0].measurement.key_set, "geonames");
 }
 
@@ -139,6 +140,13 @@ fn what_does_not_fit_is_refused_before_anything_is_loaded() {
     assert!(refused("grf-fig10", fills).contains("fill-seq"));
     let many = Settings { ops: Some(1_000_000), ..tiny() };
     assert!(refused("grf-fig13", many).contains("more --keys"));
+    for (source, why) in [(KeySource::Places, "numbers"), (KeySource::Drawn(Distribution::Normal), "normal")]
+    {
+        // A last level of the same kind of keys would be no shift.
+        assert!(refused("grf-fig18", Settings { source: Some(source), ..tiny() }).contains(why));
+    }
+    let options = vec![("keyspace.filter".to_owned(), "none".to_owned())];
+    assert!(refused("grf-fig10", Settings { options, ..tiny() }).contains("--filters"));
     let why = "grf-fig9".parse::<Experiment>().unwrap_err().to_string();
     assert!(why.contains("`grf-fig9`") && why.contains("grf-fig18"), "{why}");
     assert!("osm".parse::<KeySource>().unwrap_err().contains("cells"));
