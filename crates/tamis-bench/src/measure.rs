@@ -37,6 +37,10 @@ pub struct Measurement {
     pub p999_ns: u64,
     /// Operations per second over all threads.
     pub ops_per_second: f64,
+    /// Operations by the time from the start of the first thread to the end of the last. Below `ops_per_second`, as the
+    /// making of keys counts; but true also where threads do not run all the time, being more than there are cores.
+    #[serde(default)]
+    pub wall_ops_per_second: f64,
     /// Digests computed.
     pub digests_per_op: f64,
     /// Memtables looked into.
@@ -144,6 +148,7 @@ impl Measurement {
             p99_ns: timing.latency.quantile(0.99),
             p999_ns: timing.latency.quantile(0.999),
             ops_per_second: timing.ops_per_second,
+            wall_ops_per_second: timing.ops as f64 * 1e9 / timing.wall_ns.max(1) as f64,
             hash_sharing: options.hash_sharing,
             settled: labels.settled,
             sync: options.durability == tamis::Durability::Synced,
@@ -191,8 +196,16 @@ impl Measurement {
     }
 
     /// The measurement of median `ns_per_op` among repetitions of one run; the later of two in the middle.
-    pub fn median(mut repetitions: Vec<Measurement>) -> Option<Measurement> {
-        repetitions.sort_by(|a, b| a.ns_per_op.total_cmp(&b.ns_per_op));
+    pub fn median(repetitions: Vec<Measurement>) -> Option<Measurement> {
+        Measurement::median_by(repetitions, |m| m.ns_per_op)
+    }
+
+    /// The measurement of median `figure` among repetitions of one run; the later of two in the middle.
+    pub fn median_by(
+        mut repetitions: Vec<Measurement>,
+        figure: impl Fn(&Measurement) -> f64,
+    ) -> Option<Measurement> {
+        repetitions.sort_by(|a, b| figure(a).total_cmp(&figure(b)));
         let count = repetitions.len();
         let mut median = (count > 0).then(|| repetitions.swap_remove(count / 2))?;
         median.repeats = u32::try_from(count).unwrap_or(u32::MAX);

@@ -83,6 +83,8 @@ pub struct Timing {
     pub busy_ns: u64,
     /// Operations per second, summed over threads.
     pub ops_per_second: f64,
+    /// Nanoseconds from the start of the first thread to the end of the last, the making of keys and values included.
+    pub wall_ns: u64,
     /// Durations of sampled operations; for `multi-get` a batch's duration divided by its keys.
     pub latency: Histogram,
 }
@@ -101,6 +103,7 @@ pub fn run(db: &Db, spec: &RunSpec<'_>) -> Result<Timing, BenchError> {
     let order = spec.workload == Workload::FillSeq;
     let order = if order { spec.keys.ascending() } else { Vec::new() };
     spec.progress.begin(spec.workload.name(), ops, "operations");
+    let begun = Instant::now();
     let parts: Vec<Result<Timing, BenchError>> = std::thread::scope(|scope| {
         let order = &order[..];
         let spawn = |thread| scope.spawn(move || run_thread(db, spec, order, thread, threads, ops));
@@ -110,8 +113,8 @@ pub fn run(db: &Db, spec: &RunSpec<'_>) -> Result<Timing, BenchError> {
         };
         handles.into_iter().map(join).collect()
     });
+    let mut total = Timing { wall_ns: elapsed_ns(begun), ..Timing::default() };
     spec.progress.end();
-    let mut total = Timing::default();
     for part in parts {
         let part = part?;
         total.ops += part.ops;

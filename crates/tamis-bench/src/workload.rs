@@ -24,6 +24,8 @@ pub enum Workload {
     MultiGet,
     /// The first entry of a narrow range that holds no key.
     RangeEmpty,
+    /// The first entry of a range at most 64 wide that begins with an absent key and holds none.
+    RangeAbsent,
     /// A new iterator on a random existing key, and its first entry.
     Seek,
     /// A seek and the 50 entries behind it.
@@ -65,7 +67,7 @@ pub const ZIPF_EXPONENT: f64 = 0.99;
 
 impl Workload {
     /// All of them, fills first.
-    pub const ALL: [Workload; 20] = [
+    pub const ALL: [Workload; 21] = [
         Workload::FillRandom,
         Workload::FillSeq,
         Workload::Overwrite,
@@ -75,6 +77,7 @@ impl Workload {
         Workload::GetZipf,
         Workload::MultiGet,
         Workload::RangeEmpty,
+        Workload::RangeAbsent,
         Workload::Seek,
         Workload::SeekNext50,
         Workload::SeekNext20,
@@ -100,6 +103,7 @@ impl Workload {
             Workload::GetZipf => "get-zipf",
             Workload::MultiGet => "multi-get",
             Workload::RangeEmpty => "range-empty",
+            Workload::RangeAbsent => "range-absent",
             Workload::Seek => "seek",
             Workload::SeekNext50 => "seek-next50",
             Workload::SeekNext20 => "seek-next20",

@@ -480,7 +480,11 @@ impl<'a> Stand<'a> {
                 min_ns,
                 max_ns,
                 filter_ns: filter_ns.filter(|_| has_filter_ns),
-                measurement: Measurement::median(rounds).unwrap_or_default(),
+                measurement: match job.experiment.metric {
+                    Metric::Time => Measurement::median(rounds),
+                    Metric::Throughput => Measurement::median_by(rounds, |m| m.wall_ops_per_second),
+                }
+                .unwrap_or_default(),
             });
         }
         bench.close()

@@ -253,7 +253,7 @@ impl Outcome {
                 format!("{}–{}", ns(row.min_ns), ns(row.max_ns)),
                 row.filter_ns.map_or_else(|| "-".to_owned(), ns),
                 grouped(m.p99_ns),
-                mean(m.ops_per_second / 1000.0),
+                mean(m.wall_ops_per_second / 1000.0),
                 mean(m.digests_per_op),
                 mean(m.filter_probes_per_op),
                 mean(m.runs_searched_per_op + m.seeks_per_op),
@@ -279,7 +279,7 @@ impl Outcome {
             });
             let speed = |row: &ReadRow| match self.experiment.metric {
                 Metric::Time => 1.0 / row.measurement.ns_per_op.max(f64::MIN_POSITIVE),
-                Metric::Throughput => row.measurement.ops_per_second,
+                Metric::Throughput => row.measurement.wall_ops_per_second,
             };
             let Some(best) = others.max_by(|a, b| speed(a).total_cmp(&speed(b))) else { continue };
             let mut at = ours.point.clone();
@@ -328,7 +328,7 @@ mod tests {
             let measurement = Measurement {
                 workload: "get-empty".into(),
                 ns_per_op: ns,
-                ops_per_second: 1e9 / ns,
+                wall_ops_per_second: 1e9 / ns,
                 threads: 1,
                 ..Measurement::default()
             };

@@ -151,3 +151,14 @@ fn what_does_not_fit_is_refused_before_anything_is_loaded() {
     assert!(why.contains("`grf-fig9`") && why.contains("grf-fig18"), "{why}");
     assert!("osm".parse::<KeySource>().unwrap_err().contains("cells"));
 }
+
+/// Rates summed over threads once said that four threads on two cores do more than twice the work of two: each had
+/// been timed while the others made keys.
+#[test]
+fn throughput_is_what_was_done_in_the_time_that_went_by() {
+    let outcome = run(&experiment("grf-fig15"), &tiny(), &NoProgress).unwrap();
+    for row in &outcome.reads {
+        let m = &row.measurement;
+        assert!(m.wall_ops_per_second > 0.0 && m.wall_ops_per_second <= m.ops_per_second, "{m:?}");
+    }
+}

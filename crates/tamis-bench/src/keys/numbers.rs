@@ -100,6 +100,16 @@ impl Numbers {
         true
     }
 
+    /// From absent key `i` up to 64 numbers, or up to the next key.
+    pub(crate) fn absent_range(&self, i: u64, low: &mut Vec<u8>, high: &mut Vec<u8>) {
+        let key = self.absent[i as usize];
+        let next = self.sorted.partition_point(|&other| other <= key);
+        let end = key.saturating_add(RANGE_KEYS - 1);
+        let end = self.sorted.get(next).map_or(end, |&next| end.min(next - 1));
+        low.extend_from_slice(&key.to_be_bytes());
+        high.extend_from_slice(&end.to_be_bytes());
+    }
+
     pub(crate) fn ascending(&self) -> Vec<u64> {
         let mut order: Vec<u64> = (0..self.len()).collect();
         order.sort_unstable_by_key(|&i| self.keys[i as usize]);

@@ -161,7 +161,7 @@ impl<'a> Source<'a> {
                     self.existing(Action::Seek(next), i);
                 }
             }
-            Workload::RangeEmpty => self.empty_range(),
+            Workload::RangeEmpty | Workload::RangeAbsent => self.empty_range(),
         }
     }
 
@@ -247,8 +247,15 @@ impl<'a> Source<'a> {
         loop {
             self.scratch.clear();
             self.chunk.bytes.truncate(start);
-            let i = self.random.below(keys.len());
-            if keys.empty_range(i, &mut self.chunk.bytes, &mut self.scratch) {
+            let (low, high) = (&mut self.chunk.bytes, &mut self.scratch);
+            let made = match self.spec.workload {
+                Workload::RangeAbsent => {
+                    keys.absent_range(self.random.below(keys.absent_len()), low, high);
+                    true
+                }
+                _ => keys.empty_range(self.random.below(keys.len()), low, high),
+            };
+            if made {
                 break;
             }
         }

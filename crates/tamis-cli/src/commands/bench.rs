@@ -28,6 +28,7 @@ Workloads:
   get-zipf       get existing keys, Zipf-distributed (0.99), scrambled over the key space
   multi-get      32 keys in one call, half of them absent; one operation is one key
   range-empty    the first key of a narrow range (64 neighbours of an existing key) that holds none
+  range-absent   the same from an absent key on (at most 64 wide)
   seek           a new iterator on an existing key
   seek-next50    the same, and the 50 entries behind
   seek-next20    the same with 20 entries
