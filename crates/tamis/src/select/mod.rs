@@ -24,16 +24,12 @@ use crate::tree::open_table::OpenTable;
 use crate::tree::version::{Run, Version};
 
 mod global;
-mod keys;
+pub(crate) mod keys;
 mod run_ids;
 mod table_filters;
 
 pub use global::{GlobalFilterStats, KeyMapStats};
 pub(crate) use global::{Grf, Span, Task};
-pub(crate) use keys::{Source, for_each_key};
-pub(crate) mod keys;
-mod table_filters;
-
 pub(crate) use keys::key_list_problem;
 pub(crate) use table_filters::{TableFilters, ask_filter};
 
