@@ -214,7 +214,10 @@ impl KeyMap {
     /// It strips no more of a common prefix than it must to see all bytes of these keys: the next keys of a series may
     /// differ from them in the byte before.
     pub(crate) fn growing(keys: &KeyList) -> Self {
-        let (Some(first), Some(last)) = (keys.first(), keys.last()) else { return Self::integers() };
+        let (Some(first), Some(last)) = (keys.first(), keys.last()) else {
+            // Of no keys the length is known.
+            return KeyMap { shortest: 0, ..Self::integers() };
+        };
         let common = first.iter().zip(last).take_while(|(a, b)| a == b).count();
         let longest = keys.iter().map(<[u8]>::len).max().unwrap_or(0);
         let common = common.min(longest.saturating_sub(8)).min(MAX_PREFIX);
@@ -510,6 +513,17 @@ mod tests {
                 Some(8)
             );
             assert_eq!(range(Bound::Unbounded, Bound::Excluded(&longer[..])).map(|(_, last)| last), Some(8));
+        }
+    }
+
+    /// The map of no keys took those to come for integers of eight bytes, so a walk said that the key `a` could not come
+    /// before `a` with seven zeros.
+    #[test]
+    fn a_map_that_grows_from_nothing_knows_no_lengths() {
+        let (map, mut lowest) = (KeyMap::growing(&KeyList::new()), Vec::new());
+        for key in [&b"a"[..], b"", b"abcdefgh", b"abcdefghi"] {
+            map.write_key_at(map.clamped(key), &mut lowest);
+            assert!(&lowest[..] <= key, "{lowest:?} is behind {key:?}");
         }
     }
 

@@ -8,6 +8,7 @@ mod chucky;
 pub mod grf;
 #[cfg(test)]
 mod model;
+mod prefix_code;
 mod remix;
 pub mod run_index;
 
@@ -18,7 +19,7 @@ pub use run_index::{RunIndex, RunIndexKind, RunIndexSpec, RunTag, Tagged, TagsAh
 use crate::digest::Digest;
 use crate::keys::KeyList;
 
-pub use grf::{MapReason, NO_BOUND, Partition, PartitionSpec, shape};
+pub use grf::{GrfHuffman, MapReason, NO_BOUND, Partition, PartitionSpec, shape};
 
 /// The number of a flush within a tree; the order of flushes in time.
 pub type Epoch = u64;

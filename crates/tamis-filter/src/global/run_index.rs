@@ -18,12 +18,13 @@
 //! A [`RunIndex`] is an immutable value that any thread may ask. A change makes another one, so that each version of a tree
 //! has the index that fits its runs, at the price of a copy (section 3.1 of the paper says why nothing less is right).
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
 use crate::digest::Digest;
 use crate::error::FilterError;
-use crate::global::{Batch, Chucky, Remix};
+use crate::global::{Batch, Chucky, GrfHuffman, Remix};
 
 /// The name of a run for as long as it lives.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -108,6 +109,8 @@ pub enum RunIndexKind {
     Chucky,
     /// [`Remix`]: points and ranges, as far as segments tell.
     Remix,
+    /// [`GrfHuffman`]: points, and ranges where keys are integers or nearly so.
+    GrfHuffman,
 }
 
 /// What a [`RunIndex`] is to be.
@@ -161,7 +164,42 @@ pub fn build(
     Ok(match kind {
         RunIndexKind::Chucky => Arc::new(Chucky::build(items, spec)?),
         RunIndexKind::Remix => Arc::new(Remix::build(items, spec)?),
+        RunIndexKind::GrfHuffman => Arc::new(GrfHuffman::build(items, spec)?),
     })
+}
+
+/// The shares that runs will have when the filter is full: what they hold now, and new entries as the levels above the
+/// deepest one are expected to have them, a quarter of the new ones evenly by level, since a level may be full when those
+/// below it are nearly empty. One tenth follows what is expected of the whole tree.
+pub(crate) fn expected_shares(
+    counts: &BTreeMap<RunTag, u64>,
+    capacity: u64,
+    spec: &RunIndexSpec,
+) -> Vec<(RunTag, f64)> {
+    let expected = spec.shares();
+    let deepest = expected.iter().map(|(tag, _)| tag.level).max().unwrap_or(0);
+    let level =
+        |l: u8| expected.iter().filter(move |(tag, _)| tag.level == l).map(|(_, share)| share).sum::<f64>();
+    let levels: BTreeMap<u8, f64> = expected
+        .iter()
+        .filter(|(tag, _)| tag.level < deepest)
+        .map(|(tag, _)| (tag.level, level(tag.level)))
+        .collect();
+    let above: f64 = levels.values().sum();
+    let new = capacity as f64 - counts.values().sum::<u64>() as f64;
+    let mut shares: BTreeMap<RunTag, f64> =
+        counts.iter().map(|(tag, &entries)| (*tag, 0.9 * entries as f64)).collect();
+    for &(tag, share) in &expected {
+        let new = match above > 0.0 {
+            true => levels.get(&tag.level).map_or(0.0, |level| {
+                new * (0.75 * share / above + 0.25 * share / level / levels.len() as f64)
+            }),
+            false => new * share,
+        };
+        *shares.entry(tag).or_default() += 0.9 * new + 0.1 * capacity as f64 * share;
+    }
+    shares.retain(|_, share| *share > 0.0);
+    shares.into_iter().collect()
 }
 
 /// What happens to one key: the tags that it loses and those that it gets, each once. No tag is in both.

@@ -35,7 +35,7 @@ use crate::bloom::reduce;
 use crate::digest::{Digest, SpreadSalt};
 use crate::error::FilterError;
 use crate::fingerprints::{MAX_KEYS, hash};
-use crate::global::run_index::{KeyChange, for_each_key};
+use crate::global::run_index::{KeyChange, expected_shares, for_each_key};
 use crate::global::{RunIndex, RunIndexSpec, RunTag, Tagged, TagsAhead};
 use crate::words::prefetch;
 use codebook::{Bucket, Codebook, LOAD, MAX_BUCKET, SLOTS};
@@ -524,34 +524,4 @@ impl fmt::Debug for Chucky {
             .field("fingerprint_bits", &self.fingerprint_bits())
             .finish_non_exhaustive()
     }
-}
-
-/// The shares that runs will have when the filter is full: what they hold now, and new entries as the levels above the
-/// deepest one are expected to have them, a quarter of the new ones evenly by level, since a level may be full when those
-/// below it are nearly empty. One tenth follows what is expected of the whole tree.
-fn expected_shares(counts: &BTreeMap<RunTag, u64>, capacity: u64, spec: &RunIndexSpec) -> Vec<(RunTag, f64)> {
-    let expected = spec.shares();
-    let deepest = expected.iter().map(|(tag, _)| tag.level).max().unwrap_or(0);
-    let level =
-        |l: u8| expected.iter().filter(move |(tag, _)| tag.level == l).map(|(_, share)| share).sum::<f64>();
-    let levels: BTreeMap<u8, f64> = expected
-        .iter()
-        .filter(|(tag, _)| tag.level < deepest)
-        .map(|(tag, _)| (tag.level, level(tag.level)))
-        .collect();
-    let above: f64 = levels.values().sum();
-    let new = capacity as f64 - counts.values().sum::<u64>() as f64;
-    let mut shares: BTreeMap<RunTag, f64> =
-        counts.iter().map(|(tag, &entries)| (*tag, 0.9 * entries as f64)).collect();
-    for &(tag, share) in &expected {
-        let new = match above > 0.0 {
-            true => levels.get(&tag.level).map_or(0.0, |level| {
-                new * (0.75 * share / above + 0.25 * share / level / levels.len() as f64)
-            }),
-            false => new * share,
-        };
-        *shares.entry(tag).or_default() += 0.9 * new + 0.1 * capacity as f64 * share;
-    }
-    shares.retain(|_, share| *share > 0.0);
-    shares.into_iter().collect()
 }

@@ -49,12 +49,15 @@
 mod blocks;
 mod build;
 mod code;
+mod huffman;
 mod map;
 pub mod shape;
 mod update;
 mod walk;
 
 use std::sync::Arc;
+
+pub use huffman::GrfHuffman;
 
 use super::{Epoch, Epochs, MapChoice};
 use crate::digest::Digest;

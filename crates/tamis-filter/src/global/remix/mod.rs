@@ -30,7 +30,7 @@ use crate::digest::Digest;
 use crate::error::FilterError;
 use crate::global::run_index::for_each_key;
 use crate::global::{RunIndex, RunIndexSpec, RunTag, Tagged, TagsAhead};
-use crate::keys::{KeyList, KeyMap, Place};
+use crate::keys::{KeyList, KeyMap};
 use crate::words::prefetch;
 
 /// Runs with a bit of their own. The bit behind them is shared by all others.
@@ -71,10 +71,10 @@ impl Remix {
             keys.push(change.key);
             Some(())
         });
-        let map = KeyMap::of(&keys);
+        let map = KeyMap::growing(&keys);
         let mut borders = vec![0];
         for key in keys.iter().step_by(spec.segment as usize).skip(1) {
-            let border = number(&map, key);
+            let border = map.clamped(key);
             // Keys of one number are never in two segments.
             if borders.last().is_none_or(|last| *last < border) {
                 borders.push(border);
@@ -132,7 +132,7 @@ impl Remix {
             let (mut entries, mut at) = (0, 0);
             for key in keys {
                 // Keys ascend, so segments do, and mostly it is the same or the next.
-                let number = number(&self.map, key);
+                let number = self.map.clamped(key);
                 if self.borders.get(at + 1).is_some_and(|next| *next <= number) {
                     at += 1;
                     if self.borders.get(at + 1).is_some_and(|next| *next <= number) {
@@ -208,25 +208,15 @@ fn distinct(batch: &crate::global::Batch) -> impl Iterator<Item = &[u8]> {
     batch.keys().iter().filter(move |key| last.replace(*key) != Some(*key))
 }
 
-/// The number of any key.
-#[inline]
-fn number(map: &KeyMap, key: &[u8]) -> u64 {
-    match map.place(key) {
-        Place::Below => 0,
-        Place::At(number) => number,
-        Place::Above => u64::MAX,
-    }
-}
-
 impl RunIndex for Remix {
     fn probe(&self, key: &[u8], _: Digest, found: &mut dyn FnMut(RunTag)) {
-        self.runs(self.segments[self.segment(number(&self.map, key))], found);
+        self.runs(self.segments[self.segment(self.map.clamped(key))], found);
     }
 
     fn prefetch(&self, key: &[u8], _: Digest) {
         // Finding the segment is most of the work, and a miss for each of its last steps, which does not pay to do twice.
         // About where it would be if numbers were spread evenly:
-        let number = number(&self.map, key);
+        let number = self.map.clamped(key);
         let (Some(first), Some(last)) = (self.borders.get(1), self.borders.last()) else { return };
         let share = number.saturating_sub(*first) as f64 / (last - first).max(1) as f64;
         let at = (share * self.borders.len() as f64) as usize;
@@ -240,8 +230,8 @@ impl RunIndex for Remix {
 
     fn ahead(&self, from: &[u8], end: Option<&[u8]>, out: &mut TagsAhead) -> bool {
         out.clear();
-        let end = end.map_or(u64::MAX, |end| number(&self.map, end));
-        let first = self.segment(number(&self.map, from));
+        let end = end.map_or(u64::MAX, |end| self.map.clamped(end));
+        let first = self.segment(self.map.clamped(from));
         for at in (first..self.segments.len()).take(MAX_EMPTY) {
             let set = self.segments[at];
             let bound = (at > first).then(|| self.borders[at]);
@@ -259,7 +249,7 @@ impl RunIndex for Remix {
         out.clear();
         let mut last = self.segments.len() - 1;
         if let Some(before) = before {
-            last = self.segment(number(&self.map, before));
+            last = self.segment(self.map.clamped(before));
             let mut lowest = Vec::new();
             self.lower_key(self.borders[last], &mut lowest);
             // Keys below the lowest one of a segment are of the one before.
@@ -268,7 +258,7 @@ impl RunIndex for Remix {
                 last = previous;
             }
         }
-        let start = number(&self.map, start);
+        let start = self.map.clamped(start);
         for at in (0..=last).rev().take(MAX_EMPTY) {
             let set = self.segments[at];
             let bound = if at < last { Some(self.borders[at + 1]) } else { None };
@@ -283,13 +273,9 @@ impl RunIndex for Remix {
     }
 
     fn lower_key(&self, at: u64, key: &mut Vec<u8>) {
-        key.clear();
-        if at > 0 {
-            key.extend_from_slice(&self.map.key_at(at));
-            // A key of the run has at least so many bytes; one that came later may have fewer.
-            while key.last() == Some(&0) {
-                key.pop();
-            }
+        match at {
+            0 => key.clear(),
+            at => self.map.write_key_at(at, key),
         }
     }
 

@@ -1,52 +1,10 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::global::model::{Lists, Tree, batch, key, probe, refs, spec, steps};
+use crate::global::model::{Lists, Tree, batch, check_walks, key, lower, probe, refs, spec, steps};
 
 fn tag(level: u8, slot: u32) -> RunTag {
     RunTag { level, slot }
-}
-
-fn lower(filter: &Remix, number: u64) -> Vec<u8> {
-    let mut key = vec![9; 3];
-    filter.lower_key(number, &mut key);
-    key
-}
-
-/// What a walk says of `[from, until)` or, if it ends where the question does, `[from, end)`.
-fn check_ahead(filter: &Remix, tree: &Tree, from: &[u8], end: Option<&[u8]>) {
-    let mut out = TagsAhead { found: vec![(tag(9, 9), None)], until: Some(3) };
-    assert!(filter.ahead(from, end, &mut out));
-    let until = out.until.map(|until| lower(filter, until));
-    assert!(until.as_ref().is_none_or(|until| until[..] > *from), "no progress from {from:?} to {until:?}");
-    let stop = until.as_deref().or(end);
-    let tags: Vec<RunTag> = out.found.iter().map(|(tag, _)| *tag).collect();
-    assert!((1..tags.len()).all(|i| !tags[..i].contains(&tags[i])), "a run comes once");
-    for (tag, keys) in &tree.runs {
-        let first = keys.iter().find(|key| key[..] >= *from && stop.is_none_or(|stop| key[..] < *stop));
-        if let Some(first) = first {
-            let (_, bound) = out.found.iter().find(|(t, _)| t == tag).expect("a run with a key there");
-            assert!(bound.is_none_or(|bound| lower(filter, bound) <= *first));
-        }
-    }
-}
-
-fn check_behind(filter: &Remix, tree: &Tree, before: Option<&[u8]>, start: &[u8]) {
-    let mut out = TagsAhead { found: vec![(tag(9, 9), None)], until: Some(3) };
-    assert!(filter.behind(before, start, &mut out));
-    let until = out.until.map(|until| lower(filter, until));
-    if let (Some(until), Some(before)) = (&until, before) {
-        assert!(until[..] < *before, "no progress from {before:?} to {until:?}");
-    }
-    let stop = until.as_deref().unwrap_or(start);
-    for (tag, keys) in &tree.runs {
-        let last =
-            keys.iter().rev().find(|key| key[..] >= *stop && before.is_none_or(|before| key[..] < *before));
-        if let Some(last) = last {
-            let (_, bound) = out.found.iter().find(|(t, _)| t == tag).expect("a run with a key there");
-            assert!(bound.is_none_or(|bound| lower(filter, bound) > *last));
-        }
-    }
 }
 
 proptest! {
@@ -77,19 +35,7 @@ proptest! {
             };
             tree.check(&filter);
         }
-        let held: Vec<&Vec<u8>> = tree.runs.values().flatten().take(200).collect();
-        for (i, (key, end)) in bounds.iter().enumerate() {
-            // Random keys are seldom those of the tree.
-            let known = held.get(i * 17).map_or(key, |key| *key);
-            for key in [key, known, &vec![]] {
-                let end = end.as_deref().filter(|end| *end > &key[..]);
-                check_ahead(&filter, &tree, key, end);
-                check_ahead(&filter, &tree, key, None);
-                check_behind(&filter, &tree, end, key);
-                check_behind(&filter, &tree, Some(key), &[]);
-            }
-        }
-        check_behind(&filter, &tree, None, &[]);
+        check_walks(&filter, &tree, &bounds);
         let lists = tree.lists();
         let emptied = filter.change(&refs(&lists), &[]).unwrap();
         for keys in tree.runs.values() {
