@@ -169,6 +169,9 @@ pub struct Ahead {
     pub found: Vec<(Epochs, u64)>,
     /// The number at which the stretch ends; `None` if it ends where the partition ends.
     pub until: Option<u64>,
+    /// Asked for: after so many entries the walk may end within a segment, where it has one; 0 stands for no such wish. A
+    /// caller that wants one key pays for a few entries then, not for a segment.
+    pub most: usize,
 }
 
 #[cfg(test)]

@@ -58,6 +58,7 @@ impl CurrentRuns {
     pub(crate) fn new(options: &KeyspaceOptions) -> Option<CurrentRuns> {
         let (kind, name) = match options.filter.global()? {
             FilterChoice::Chucky => (RunIndexKind::Chucky, "chucky"),
+            FilterChoice::GrfHuffman => (RunIndexKind::GrfHuffman, "grf-huffman"),
             FilterChoice::Remix => (RunIndexKind::Remix, "remix"),
             _ => return None,
         };

@@ -117,10 +117,13 @@ pub(crate) struct Stretch {
     runs: SmallVec<[(usize, Range<usize>); 8]>,
     keys: Vec<u8>,
     until: Option<Vec<u8>>,
+    /// Asked for: that it may end after so many keys. Small at first, when perhaps one key is wanted; more when an iteration
+    /// goes on.
+    pub(crate) wanted: usize,
 }
 
 impl Stretch {
-    /// Forgets everything: no runs, and the stretch goes on to the end of the iteration.
+    /// Forgets everything that was answered: no runs, and the stretch goes on to the end of the iteration.
     pub(crate) fn clear(&mut self) {
         self.runs.clear();
         self.keys.clear();

@@ -40,12 +40,12 @@ impl Partition {
         let (start, stop) = (map.segment(first), map.segment(last));
         let mut entries = Vec::new();
         for segment in start..=stop {
-            self.find(segment, numbers, &mut entries, |epochs, lower, _| {
-                match out.found.iter_mut().find(|(known, _)| *known == epochs) {
-                    Some((_, number)) => *number = lower.min(*number),
-                    None => out.found.push((epochs, lower)),
-                }
-            });
+            let walk = Stretch { segment, numbers, most: out.most, backward: false };
+            let cut = self.find(walk, &mut entries, &mut out.found);
+            if cut.is_some() {
+                out.until = cut;
+                break;
+            }
             if segment < stop && (!out.found.is_empty() || segment - start + 1 >= EMPTY_SEGMENTS) {
                 out.until = map.upper(segment);
                 break;
@@ -70,12 +70,12 @@ impl Partition {
         let (start, stop) = (map.segment(last), map.segment(first));
         let mut entries = Vec::new();
         for segment in (stop..=start).rev() {
-            self.find(segment, numbers, &mut entries, |epochs, _, behind| {
-                match out.found.iter_mut().find(|(known, _)| *known == epochs) {
-                    Some((_, number)) => *number = behind.max(*number),
-                    None => out.found.push((epochs, behind)),
-                }
-            });
+            let walk = Stretch { segment, numbers, most: out.most, backward: true };
+            let cut = self.find(walk, &mut entries, &mut out.found);
+            if cut.is_some() {
+                out.until = cut;
+                break;
+            }
             if segment > stop && (!out.found.is_empty() || start - segment + 1 >= EMPTY_SEGMENTS) {
                 out.until = Some(map.lower(segment));
                 break;
@@ -94,41 +94,95 @@ impl Partition {
         if lower == end { number.checked_sub(1) } else { Some(number) }
     }
 
-    /// Tells of the entries of a segment that a key with one of these numbers may match: their epochs, the lowest number
-    /// that such a key can have, and the number behind the highest.
-    fn find(
-        &self,
-        segment: usize,
-        numbers: Numbers,
-        entries: &mut Vec<Entry>,
-        mut found: impl FnMut(Epochs, u64, u64),
-    ) {
+    /// Adds to `found` the codes of the entries of a segment that a key with one of these numbers may match, each once: forwards
+    /// with the lowest number that such a key can have, backwards with the number behind the highest. Gives the number
+    /// at which it ended if that is within the segment.
+    fn find(&self, walk: Stretch, entries: &mut Vec<Entry>, found: &mut Vec<(Epochs, u64)>) -> Option<u64> {
         let inner = &*self.inner;
         let map = &*inner.map;
+        let Stretch { segment, numbers, most, backward } = walk;
         entries.clear();
         for block in map.blocks_of(segment) {
             inner.blocks.decode(&inner.layout, &inner.coder, block, entries);
         }
         let (lower, upper) = (map.lower(segment), map.upper(segment));
+        let known = found.len();
         if map.kind == Kind::Mixed {
-            let behind = upper.unwrap_or(NO_BOUND);
-            return entries.iter().for_each(|entry| found(inner.coder.epochs(entry.code), lower, behind));
+            let number = if backward { upper.unwrap_or(NO_BOUND) } else { lower };
+            for entry in entries.iter() {
+                let epochs = inner.coder.epochs(entry.code);
+                if !found.iter().any(|(met, _)| *met == epochs) {
+                    found.push((epochs, number));
+                }
+            }
+            return None;
         }
         let line = map.line(segment);
         let first = line.position(numbers.first.saturating_sub(lower));
         let last = line.position(numbers.last.min(upper.map_or(u64::MAX, |upper| upper - 1)) - lower);
-        for entry in entries.iter() {
-            let until = inner.layout.last_of(entry);
-            if until < first || entry.position > last {
-                continue;
+        let number_of = |position: u64| lower.saturating_add(line.first_at(position));
+        // The first (backwards: last) position of each code; positions become numbers at the end, as that takes a division.
+        let mut positions: Vec<(Epochs, u64)> = Vec::new();
+        let mut note = |epochs: Epochs, position: u64| {
+            // What an earlier segment has is nearer.
+            if !found[..known].iter().any(|(met, _)| *met == epochs)
+                && !positions.iter().any(|(met, _)| *met == epochs)
+            {
+                positions.push((epochs, position));
             }
-            let begin = lower.saturating_add(line.first_at(entry.position));
-            let behind = if until + 1 < map.positions {
-                lower.saturating_add(line.first_at(until + 1)).min(upper.unwrap_or(NO_BOUND))
-            } else {
-                upper.unwrap_or(NO_BOUND)
-            };
-            found(inner.coder.epochs(entry.code), begin, behind);
+        };
+        let (mut count, mut cut) = (0, None);
+        if !backward {
+            // Entries ascend by where they begin.
+            for entry in entries.iter() {
+                if inner.layout.last_of(entry) < first {
+                    continue;
+                }
+                if entry.position > last {
+                    break;
+                }
+                if most > 0 && count >= most && entry.position > first {
+                    let at = number_of(entry.position);
+                    // All numbers before that one have an earlier position.
+                    if at > numbers.first && upper.is_none_or(|upper| at < upper) {
+                        cut = Some(at);
+                        break;
+                    }
+                }
+                count += 1;
+                note(inner.coder.epochs(entry.code), entry.position);
+            }
+        } else {
+            // Where entries end does not quite ascend: the last of each code is looked for among all.
+            for entry in entries.iter().rev() {
+                let end = inner.layout.last_of(entry);
+                if end < first || entry.position > last {
+                    continue;
+                }
+                let epochs = inner.coder.epochs(entry.code);
+                match positions.iter_mut().find(|(met, _)| *met == epochs) {
+                    Some((_, known)) => *known = end.max(*known),
+                    None if found[..known].iter().any(|(met, _)| *met == epochs) => {}
+                    None => positions.push((epochs, end)),
+                }
+            }
         }
+        let bound = |position: u64| match backward {
+            false => number_of(position),
+            true if position + 1 < map.positions => number_of(position + 1).min(upper.unwrap_or(NO_BOUND)),
+            true => upper.unwrap_or(NO_BOUND),
+        };
+        found.extend(positions.into_iter().map(|(epochs, position)| (epochs, bound(position))));
+        cut
     }
+}
+
+/// A part of a walk: what of a segment is wanted.
+#[derive(Clone, Copy)]
+struct Stretch {
+    segment: usize,
+    numbers: Numbers,
+    /// Entries after which it may end, if not 0; forwards only.
+    most: usize,
+    backward: bool,
 }

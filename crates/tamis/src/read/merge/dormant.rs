@@ -37,6 +37,11 @@ use crate::read::run_cursor::{RunContext, RunCursor, Tables, Until};
 use crate::select::Stretch;
 use crate::tree::version::Version;
 
+/// The keys that the first stretch of a merge is to have: as many as cost little more than one.
+const FIRST_KEYS: usize = 8;
+/// How many times more each following stretch may have.
+const MORE_KEYS: usize = 8;
+
 /// Where a merge begins, or goes on.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Start<'k> {
@@ -249,6 +254,9 @@ fn sleeping(sources: &mut [Source]) -> impl Iterator<Item = (u32, &mut RunCursor
 impl MergeCursor {
     /// Begins anew, with all runs asleep but those that are needed first.
     pub(super) fn start(&mut self, start: Start<'_>) -> Result<(), StorageError> {
+        if let Some(dormant) = &mut self.dormant {
+            dormant.stretch.wanted = FIRST_KEYS;
+        }
         self.backward = matches!(start, Start::Before(_));
         self.heap.clear();
         for (i, source) in self.sources.iter_mut().enumerate() {
@@ -298,6 +306,10 @@ impl MergeCursor {
         });
         let start =
             if self.backward { Start::Before(Some(&until.key)) } else { Start::At(&until.key, MAX_SEQNO) };
+        if let Some(dormant) = &mut self.dormant {
+            // Who went so far may go on.
+            dormant.stretch.wanted = dormant.stretch.wanted.saturating_mul(MORE_KEYS);
+        }
         let woken = self.wake(start);
         if woken.is_err() {
             // Some runs may be prepared for a seek that did not happen.

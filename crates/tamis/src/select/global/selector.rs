@@ -28,6 +28,8 @@ pub(crate) struct GlobalSelector {
     prefixes: PrefixFilter,
     /// By run, the hull of its tables' epochs.
     hulls: Vec<Epochs>,
+    /// By run, whether all its tables have the epochs of the hull at each of their keys.
+    uniform_runs: Vec<bool>,
     /// By table, its epochs if they are the same at each of its keys.
     uniform: Vec<Option<Epochs>>,
     /// By run, whether some of its tables have keys that the filter lacks.
@@ -59,12 +61,18 @@ impl GlobalSelector {
             let (lo, hi) = spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))).unwrap_or_default();
             Epochs { lo, hi }
         };
+        let hulls: Vec<Epochs> = runs.iter().map(hull).collect();
+        let uniform: Vec<Option<Epochs>> = tables.iter().map(uniform).collect();
+        let uniform_runs = runs.iter().zip(&hulls);
+        let uniform_runs =
+            uniform_runs.map(|(run, hull)| uniform[run.tables.clone()].iter().all(|t| *t == Some(*hull)));
         let lacking_runs = runs.iter().map(|run| lacking[run.tables.clone()].contains(&true)).collect();
         GlobalSelector {
             directory,
             prefixes,
-            hulls: runs.iter().map(hull).collect(),
-            uniform: tables.iter().map(uniform).collect(),
+            uniform_runs: uniform_runs.collect(),
+            hulls,
+            uniform,
             lacking_runs,
             lacking: if lacking.contains(&true) { lacking } else { Vec::new() },
             _alive: alive,
@@ -174,6 +182,10 @@ impl GlobalSelector {
     ) -> bool {
         if !self.hulls[run].intersects(code) {
             return false;
+        }
+        if self.uniform_runs[run] {
+            // Whatever table it is. One that has nothing in the stretch costs a look at its borders, not a block.
+            return true;
         }
         let tables = &version.runs[run].tables;
         let first = version.first_reaching(tables, start);
@@ -306,7 +318,7 @@ impl RunSelector for GlobalSelector {
     ) -> bool {
         let (mut at, mut start) = (self.directory.find(from, prefix_of(from)), KeyBytes::from(from));
         cost.range_probes += 1;
-        let mut ahead = Ahead::default();
+        let mut ahead = Ahead { most: out.wanted, ..Ahead::default() };
         for _ in 0..EMPTY_STRETCHES {
             let guard = self.directory.cell(at).partition.load();
             let Some(partition) = &*guard else { break };

@@ -30,8 +30,14 @@ fn lower(partition: &Partition, number: u64) -> Key {
 }
 
 /// From `from` to `end`: all keys are found, with bounds that are right. The number of stretches.
-fn forwards(partition: &Partition, all: &BTreeSet<(Key, Epochs)>, from: &Key, end: Option<&Key>) -> usize {
-    let (mut from, mut out): (Key, Ahead) = (from.clone(), Ahead::default());
+fn forwards(
+    partition: &Partition,
+    all: &BTreeSet<(Key, Epochs)>,
+    from: &Key,
+    end: Option<&Key>,
+    most: usize,
+) -> usize {
+    let (mut from, mut out): (Key, Ahead) = (from.clone(), Ahead { most, ..Ahead::default() });
     for stretches in 1.. {
         assert!(partition.ahead(&from, end.map(|end| &end[..]), &mut out));
         let until = out.until.map(|until| lower(partition, until));
@@ -91,6 +97,7 @@ proptest! {
         built in 0u64..700,
         flushes in prop::collection::vec(0u64..60, 0..6),
         ends in prop::collection::vec((0u64..1000, 0..3usize), 6),
+        most in prop::sample::select(vec![0usize, 1, 8]),
     ) {
         let (partition, all) = filled(kind, map, built, &flushes);
         let ends: Vec<Key> = ends.into_iter().map(|(i, change)| {
@@ -102,11 +109,11 @@ proptest! {
             }
             end
         }).collect();
-        forwards(&partition, &all, &Vec::new(), None);
+        forwards(&partition, &all, &Vec::new(), None, most);
         backwards(&partition, &all, None, &Vec::new());
         for pair in ends.chunks(2) {
-            forwards(&partition, &all, &pair[0], None);
-            forwards(&partition, &all, &pair[0], Some(&pair[1]));
+            forwards(&partition, &all, &pair[0], None, 0);
+            forwards(&partition, &all, &pair[0], Some(&pair[1]), most);
             backwards(&partition, &all, Some(&pair[0]), &Vec::new());
             backwards(&partition, &all, Some(&pair[0]), &pair[1]);
         }
@@ -141,14 +148,14 @@ fn a_walk_takes_the_stretches_of_the_map_and_no_more() {
     let (partition, all) = filled(0, MapChoice::Learned, 20_000, &[]);
     let segments = partition.inner.map.segments();
     assert!(segments > 100);
-    assert!(forwards(&partition, &all, &Vec::new(), None) <= segments);
+    assert!(forwards(&partition, &all, &Vec::new(), None, 0) <= segments);
     assert!(backwards(&partition, &all, None, &Vec::new()) <= segments);
 }
 
 #[test]
 fn digests_tell_nothing_of_order() {
     let (partition, _) = filled(0, MapChoice::Digest, 100, &[]);
-    let mut out = Ahead { found: vec![(epochs(0, 1), 0)], until: Some(1) };
+    let mut out = Ahead { found: vec![(epochs(0, 1), 0)], until: Some(1), ..Ahead::default() };
     assert!(!partition.ahead(b"", None, &mut out));
     assert!(out.found.is_empty() && out.until.is_none());
     assert!(!partition.behind(None, b"", &mut out));
