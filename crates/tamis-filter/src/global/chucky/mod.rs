@@ -8,10 +8,10 @@
 //! # Where this is not the paper's
 //! * Any number of buckets, not only a power of two (which costs up to twice the memory): the other bucket of `i` is
 //!   `c - i` modulo their number, `c` being a hash of the first bits of the fingerprint.
-//! * Lengths of fingerprints follow from the level alone and are searched for; see `codebook.rs`.
+//! * Lengths of fingerprints follow from the level alone and are searched for; see `plan.rs`.
 //! * An empty slot is a symbol of its own that has no fingerprint, so a bucket whose runs have a long code may hold three.
 //! * What finds no place is set aside by its full digest: versions of a key in more runs than two buckets have slots, which
-//!   no size would cure (the paper keeps these aside, too), and a few others, up to one in a thousand.
+//!   no size would cure, and a few others, up to one in a thousand.
 //!
 //! # Invariants
 //! * The entries are a multiset of (pair of buckets, run, fingerprint), one for each pair of a key and a run. So an entry is
@@ -23,6 +23,7 @@
 //! shared.
 
 mod codebook;
+mod plan;
 #[cfg(test)]
 mod tests;
 
