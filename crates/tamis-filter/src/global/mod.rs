@@ -14,7 +14,7 @@ pub mod run_index;
 
 pub use chucky::Chucky;
 pub use remix::Remix;
-pub use run_index::{RunIndex, RunIndexKind, RunIndexSpec, RunTag, Tagged, TagsAhead};
+pub use run_index::{RunIndex, RunIndexKind, RunIndexSpec, RunTag, Tagged, TagsAhead, build};
 
 use crate::digest::Digest;
 use crate::keys::KeyList;

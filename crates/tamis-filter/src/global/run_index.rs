@@ -170,7 +170,8 @@ pub fn build(
 
 /// The shares that runs will have when the filter is full: what they hold now, and new entries as the levels above the
 /// deepest one are expected to have them, a quarter of the new ones evenly by level, since a level may be full when those
-/// below it are nearly empty. One tenth follows what is expected of the whole tree.
+/// below it are nearly empty. One tenth follows what is expected of the whole tree. Of what a level above the deepest one has
+/// half is spread over its names evenly.
 pub(crate) fn expected_shares(
     counts: &BTreeMap<RunTag, u64>,
     capacity: u64,
@@ -197,6 +198,16 @@ pub(crate) fn expected_shares(
             false => new * share,
         };
         *shares.entry(tag).or_default() += 0.9 * new + 0.1 * capacity as f64 * share;
+    }
+    // A run that ends takes its name along, and the next has one that nobody has now.
+    let mut totals: BTreeMap<u8, (f64, f64)> = BTreeMap::new();
+    for (tag, share) in &shares {
+        let (sum, count) = totals.entry(tag.level).or_default();
+        (*sum, *count) = (*sum + share, *count + 1.0);
+    }
+    for (tag, share) in shares.iter_mut().filter(|(tag, _)| tag.level < deepest) {
+        let (sum, count) = totals[&tag.level];
+        *share = 0.5 * *share + 0.5 * sum / count;
     }
     shares.retain(|_, share| *share > 0.0);
     shares.into_iter().collect()

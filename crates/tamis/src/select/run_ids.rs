@@ -200,8 +200,7 @@ impl RunSelector for RunIdFilters {
 mod tests {
     use std::collections::BTreeMap;
 
-    use tamis_filter::global::run_index::build;
-    use tamis_filter::global::{Batch, Epochs, RunIndexKind, RunIndexSpec, Tagged};
+    use tamis_filter::global::{Batch, Epochs, RunIndexKind, RunIndexSpec, Tagged, build};
 
     use super::*;
     use crate::io::MemFs;
