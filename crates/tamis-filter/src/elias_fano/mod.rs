@@ -143,6 +143,32 @@ impl Sequence {
         }
     }
 
+    /// Calls `each` with the rank of every value from `first` on and with the value, until it gives `false`. `first` is below
+    /// the universe. Costs a look at the words of the unary part before it, none at the values.
+    #[inline]
+    pub(crate) fn for_each_from<W: Words>(
+        &self,
+        words: &W,
+        first: u64,
+        mut each: impl FnMut(u64, u64) -> bool,
+    ) {
+        let mut start = self.scan(words, first >> self.width);
+        let mut rank = start.wrapping_sub(first >> self.width);
+        while start < self.unary {
+            let mut window = self.window(words, start) & bits::mask((self.unary - start).min(64) as u32);
+            while window != 0 {
+                let bucket = (start + u64::from(window.trailing_zeros())).wrapping_sub(rank);
+                let value = self.join(bucket, self.low(words, rank));
+                if value >= first && !each(rank, value) {
+                    return;
+                }
+                rank += 1;
+                window &= window - 1;
+            }
+            start += 64;
+        }
+    }
+
     /// Whether a value lies in `first..=last`, both below the universe and in this order. `start_of(b)` is where
     /// bucket `b` starts, for `b` up to the number of buckets; it is asked once, and seldom twice.
     #[inline]

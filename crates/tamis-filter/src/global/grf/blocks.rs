@@ -143,14 +143,7 @@ impl Blocks {
                 found(Code::LAST);
                 continue;
             }
-            let mut at = codes.unwrap_or_else(|| {
-                let before = (0..rank).step_by(64).map(|start| {
-                    let width = (rank - start).min(64) as u32;
-                    bits::read(&self.words, flags + start, width).count_ones()
-                });
-                let before = before.sum::<u32>();
-                (0..before).fold(flags + block.count, |at, _| self.code(coder, at).2)
-            });
+            let mut at = codes.unwrap_or_else(|| self.codes_from(coder, flags, block.count, rank));
             let (code, suffix, end) = self.code(coder, at);
             at = end;
             codes = Some(at);
@@ -158,6 +151,15 @@ impl Blocks {
                 found(code);
             }
         }
+    }
+
+    /// The bit at which the code of the first entry from `rank` on that has one begins.
+    fn codes_from(&self, coder: &Coder, flags: u64, count: u64, rank: u64) -> u64 {
+        let before = (0..rank).step_by(64).map(|start| {
+            let width = (rank - start).min(64) as u32;
+            bits::read(&self.words, flags + start, width).count_ones()
+        });
+        (0..before.sum::<u32>()).fold(flags + count, |at, _| self.code(coder, at).2)
     }
 
     /// The code at a bit, the extra bits of the position, and the bit behind.
@@ -170,6 +172,35 @@ impl Blocks {
         let both = bits::read(&self.words, at, width + digits);
         let code = Code::new(digits, both & bits::mask(width));
         (code, both >> width, at + u64::from(width + digits))
+    }
+
+    /// Calls `each` with the entries of block `at` in order, those from the position `first` on, until it gives `false`.
+    /// Perhaps with some before that, which share the known bits of `first`.
+    pub(super) fn each_from(
+        &self,
+        layout: &Layout,
+        coder: &Coder,
+        at: usize,
+        first: u64,
+        mut each: impl FnMut(Entry) -> bool,
+    ) {
+        let block = self.block(at);
+        if block.count == 0 {
+            return;
+        }
+        let tops = Sequence::new(block.at, block.count, layout.buckets, layout.width);
+        let flags = block.at + layout.tops(block.count);
+        let mut codes = None;
+        tops.for_each_from(&self.words, first >> layout.extra, |rank, top| {
+            let mut entry = Entry { position: top << layout.extra, code: Code::LAST };
+            if bits::read(&self.words, flags + rank, 1) == 1 {
+                let place = codes.unwrap_or_else(|| self.codes_from(coder, flags, block.count, rank));
+                let (code, suffix, end) = self.code(coder, place);
+                entry = Entry { position: entry.position | suffix << (layout.extra - code.digits()), code };
+                codes = Some(end);
+            }
+            each(entry)
+        });
     }
 
     /// Appends the entries of block `at`, in order.

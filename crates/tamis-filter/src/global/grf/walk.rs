@@ -6,7 +6,6 @@
 
 use crate::global::{Ahead, Epochs};
 
-use super::blocks::Entry;
 use super::map::Kind;
 use super::{NO_BOUND, Partition};
 
@@ -38,10 +37,9 @@ impl Partition {
         let Some(last) = self.last_before(end).filter(|&last| first <= last) else { return true };
         let numbers = Numbers { first, last };
         let (start, stop) = (map.segment(first), map.segment(last));
-        let mut entries = Vec::new();
         for segment in start..=stop {
             let walk = Stretch { segment, numbers, most: out.most, backward: false };
-            let cut = self.find(walk, &mut entries, &mut out.found);
+            let cut = self.find(walk, &mut out.found);
             if cut.is_some() {
                 out.until = cut;
                 break;
@@ -68,10 +66,9 @@ impl Partition {
         let Some(last) = self.last_before(before).filter(|&last| first <= last) else { return true };
         let numbers = Numbers { first, last };
         let (start, stop) = (map.segment(last), map.segment(first));
-        let mut entries = Vec::new();
         for segment in (stop..=start).rev() {
             let walk = Stretch { segment, numbers, most: out.most, backward: true };
-            let cut = self.find(walk, &mut entries, &mut out.found);
+            let cut = self.find(walk, &mut out.found);
             if cut.is_some() {
                 out.until = cut;
                 break;
@@ -97,23 +94,22 @@ impl Partition {
     /// Adds to `found` the codes of the entries of a segment that a key with one of these numbers may match, each once: forwards
     /// with the lowest number that such a key can have, backwards with the number behind the highest. Gives the number
     /// at which it ended if that is within the segment.
-    fn find(&self, walk: Stretch, entries: &mut Vec<Entry>, found: &mut Vec<(Epochs, u64)>) -> Option<u64> {
+    fn find(&self, walk: Stretch, found: &mut Vec<(Epochs, u64)>) -> Option<u64> {
         let inner = &*self.inner;
         let map = &*inner.map;
         let Stretch { segment, numbers, most, backward } = walk;
-        entries.clear();
-        for block in map.blocks_of(segment) {
-            inner.blocks.decode(&inner.layout, &inner.coder, block, entries);
-        }
         let (lower, upper) = (map.lower(segment), map.upper(segment));
         let known = found.len();
         if map.kind == Kind::Mixed {
             let number = if backward { upper.unwrap_or(NO_BOUND) } else { lower };
-            for entry in entries.iter() {
-                let epochs = inner.coder.epochs(entry.code);
-                if !found.iter().any(|(met, _)| *met == epochs) {
-                    found.push((epochs, number));
-                }
+            for block in map.blocks_of(segment) {
+                inner.blocks.each_from(&inner.layout, &inner.coder, block, 0, |entry| {
+                    let epochs = inner.coder.epochs(entry.code);
+                    if !found.iter().any(|(met, _)| *met == epochs) {
+                        found.push((epochs, number));
+                    }
+                    true
+                });
             }
             return None;
         }
@@ -123,50 +119,37 @@ impl Partition {
         let number_of = |position: u64| lower.saturating_add(line.first_at(position));
         // The first (backwards: last) position of each code; positions become numbers at the end, as that takes a division.
         let mut positions: Vec<(Epochs, u64)> = Vec::new();
-        let mut note = |epochs: Epochs, position: u64| {
-            // What an earlier segment has is nearer.
-            if !found[..known].iter().any(|(met, _)| *met == epochs)
-                && !positions.iter().any(|(met, _)| *met == epochs)
-            {
-                positions.push((epochs, position));
-            }
-        };
         let (mut count, mut cut) = (0, None);
-        if !backward {
-            // Entries ascend by where they begin.
-            for entry in entries.iter() {
-                if inner.layout.last_of(entry) < first {
-                    continue;
-                }
-                if entry.position > last {
-                    break;
-                }
-                if most > 0 && count >= most && entry.position > first {
-                    let at = number_of(entry.position);
-                    // All numbers before that one have an earlier position.
-                    if at > numbers.first && upper.is_none_or(|upper| at < upper) {
-                        cut = Some(at);
-                        break;
-                    }
-                }
-                count += 1;
-                note(inner.coder.epochs(entry.code), entry.position);
+        let block = map.blocks_of(segment).start;
+        // Entries ascend by where they begin.
+        inner.blocks.each_from(&inner.layout, &inner.coder, block, first, |entry| {
+            let end = inner.layout.last_of(&entry);
+            if end < first {
+                return true;
             }
-        } else {
-            // Where entries end does not quite ascend: the last of each code is looked for among all.
-            for entry in entries.iter().rev() {
-                let end = inner.layout.last_of(entry);
-                if end < first || entry.position > last {
-                    continue;
-                }
-                let epochs = inner.coder.epochs(entry.code);
-                match positions.iter_mut().find(|(met, _)| *met == epochs) {
-                    Some((_, known)) => *known = end.max(*known),
-                    None if found[..known].iter().any(|(met, _)| *met == epochs) => {}
-                    None => positions.push((epochs, end)),
+            if entry.position > last {
+                return false;
+            }
+            if !backward && most > 0 && count >= most && entry.position > first {
+                let at = number_of(entry.position);
+                // All numbers before that one have an earlier position.
+                if at > numbers.first && upper.is_none_or(|upper| at < upper) {
+                    cut = Some(at);
+                    return false;
                 }
             }
-        }
+            count += 1;
+            let epochs = inner.coder.epochs(entry.code);
+            match positions.iter_mut().find(|(met, _)| *met == epochs) {
+                // Where entries end does not quite ascend.
+                Some((_, known)) if backward => *known = end.max(*known),
+                Some(_) => {}
+                // What an earlier segment has is nearer.
+                None if found[..known].iter().any(|(met, _)| *met == epochs) => {}
+                None => positions.push((epochs, if backward { end } else { entry.position })),
+            }
+            true
+        });
         let bound = |position: u64| match backward {
             false => number_of(position),
             true if position + 1 < map.positions => number_of(position + 1).min(upper.unwrap_or(NO_BOUND)),
