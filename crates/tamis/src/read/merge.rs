@@ -21,7 +21,11 @@ use dormant::{Dormant, Start};
 enum Source {
     Memtable(MemCursor),
     Run(RunCursor),
+    /// A run of these tables that no cursor was needed for yet; only under a global filter.
+    Asleep(Range<usize>),
 }
+
+const ASLEEP: &str = "only what is awake comes into the heap";
 
 /// Applies one expression to whichever cursor a source holds at its position, which must not be parked.
 macro_rules! at {
@@ -32,6 +36,7 @@ macro_rules! at {
                 let $cursor = run.current();
                 $e
             }
+            Source::Asleep(_) => unreachable!("{ASLEEP}"),
         }
     };
 }
@@ -41,6 +46,7 @@ impl Source {
         match self {
             Source::Memtable(cursor) => cursor.valid(),
             Source::Run(run) => run.valid(),
+            Source::Asleep(_) => false,
         }
     }
 
@@ -49,6 +55,7 @@ impl Source {
         match self {
             Source::Memtable(cursor) => cursor.key(),
             Source::Run(run) => run.key(),
+            Source::Asleep(_) => unreachable!("{ASLEEP}"),
         }
     }
 
@@ -57,6 +64,7 @@ impl Source {
         match self {
             Source::Memtable(cursor) => cursor.seq(),
             Source::Run(run) => run.seq(backward),
+            Source::Asleep(_) => unreachable!("{ASLEEP}"),
         }
     }
 }
@@ -116,6 +124,7 @@ impl MergeCursor {
         if !tables.is_empty() {
             if let (Some(dormant), Tables::Of(version)) = (&mut self.dormant, &self.context.tables) {
                 dormant.add_run(version, &tables, self.sources.len());
+                return self.push(Source::Asleep(tables));
             }
             self.push(Source::Run(RunCursor::new(tables)));
         }
@@ -142,6 +151,7 @@ impl MergeCursor {
                 Ok(())
             }
             Source::Run(run) => run.seek(context, key, seq),
+            Source::Asleep(_) => Ok(()),
         })
     }
 
@@ -156,6 +166,7 @@ impl MergeCursor {
                 Ok(())
             }
             Source::Run(run) => run.seek_to_first(context),
+            Source::Asleep(_) => Ok(()),
         })
     }
 
@@ -170,6 +181,7 @@ impl MergeCursor {
                 Ok(())
             }
             Source::Run(run) => run.seek_before(context, key),
+            Source::Asleep(_) => Ok(()),
         })
     }
 
@@ -183,6 +195,7 @@ impl MergeCursor {
                 Ok(())
             }
             Source::Run(run) => run.seek_to_last(context),
+            Source::Asleep(_) => Ok(()),
         })
     }
 
@@ -267,6 +280,7 @@ impl MergeCursor {
         match &mut self.sources[self.heap[0] as usize] {
             Source::Memtable(cursor) => in_memtable(cursor),
             Source::Run(run) => in_run(run, &self.context)?,
+            Source::Asleep(_) => unreachable!("{ASLEEP}"),
         }
         self.replace_top();
         self.unpark_top()
@@ -349,6 +363,7 @@ impl MergeCursor {
         match self.top() {
             Source::Memtable(cursor) => Slice::from_memtable(cursor.pinned_value()),
             Source::Run(run) => Slice::from_block(run.current().pinned_value()),
+            Source::Asleep(_) => unreachable!("{ASLEEP}"),
         }
     }
 

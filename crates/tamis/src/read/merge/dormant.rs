@@ -237,17 +237,28 @@ fn dormant<'s>(
     sources: &'s mut [Source],
 ) -> Option<(u32, &'s mut RunCursor)> {
     let source = of_run.get(place).copied().flatten()?;
-    match &mut sources[source as usize] {
-        Source::Run(run) if run.is_dormant() => Some((source, run)),
+    let run = with_cursor(&mut sources[source as usize])?;
+    run.is_dormant().then_some((source, run))
+}
+
+/// The cursor of a run, made if it has none.
+fn with_cursor(source: &mut Source) -> Option<&mut RunCursor> {
+    if let Source::Asleep(tables) = source {
+        let mut run = RunCursor::new(tables.clone());
+        run.sleep();
+        *source = Source::Run(run);
+    }
+    match source {
+        Source::Run(run) => Some(run),
         _ => None,
     }
 }
 
 /// All runs that sleep.
 fn sleeping(sources: &mut [Source]) -> impl Iterator<Item = (u32, &mut RunCursor)> {
-    sources.iter_mut().enumerate().filter_map(|(source, at)| match at {
-        Source::Run(run) if run.is_dormant() => Some((source as u32, run)),
-        _ => None,
+    sources.iter_mut().enumerate().filter_map(|(source, at)| {
+        let run = with_cursor(at)?;
+        run.is_dormant().then_some((source as u32, run))
     })
 }
 
@@ -262,6 +273,7 @@ impl MergeCursor {
         for (i, source) in self.sources.iter_mut().enumerate() {
             match source {
                 Source::Run(run) => run.sleep(),
+                Source::Asleep(_) => {}
                 Source::Memtable(cursor) => {
                     match start {
                         Start::At(key, seq) => cursor.seek(key, seq),
