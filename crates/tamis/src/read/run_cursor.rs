@@ -66,6 +66,8 @@ pub(crate) struct RunCursor {
     touched: TouchCounts,
     counts: Counts,
     admitted: Admitted,
+    /// Whether the table at which it is parked is prepared for a seek to the parked key.
+    prepared: bool,
 }
 
 impl RunCursor {
@@ -80,6 +82,7 @@ impl RunCursor {
             touched: TouchCounts::default(),
             counts: Counts::default(),
             admitted: Admitted::Unasked,
+            prepared: false,
         }
     }
 
@@ -182,6 +185,10 @@ impl RunCursor {
 
     /// Gives up any position until the cursor is woken.
     pub(crate) fn sleep(&mut self) {
+        // A table that was prepared for a seek must not be sought elsewhere.
+        if std::mem::take(&mut self.prepared) {
+            self.retire();
+        }
         self.position = Position::Dormant;
     }
 
@@ -209,6 +216,16 @@ impl RunCursor {
             self.park(table, bound);
         }
         self.admitted = Admitted::ByTree;
+    }
+
+    /// Starts fetching what opening the table at which the cursor is parked will look at.
+    pub(crate) fn prepare_parked(&mut self, context: &RunContext) -> Result<(), StorageError> {
+        let Position::Parked(table) = self.position else { return Ok(()) };
+        let key = std::mem::take(&mut self.parked_key);
+        let prepared = self.open(context, table).prepare(&key);
+        self.parked_key = key;
+        self.prepared = true;
+        prepared
     }
 
     /// Parks below `bound`, at or behind which the global filter says that the run has nothing; with no bound, at
@@ -337,6 +354,7 @@ impl RunCursor {
             Position::ParkedBelow(table) => (table, true),
             _ => return Ok(()),
         };
+        self.prepared = false;
         self.counts.seeks += 1;
         let key = std::mem::take(&mut self.parked_key);
         let cursor = self.open(context, table);

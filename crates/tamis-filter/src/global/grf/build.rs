@@ -150,7 +150,9 @@ fn choose(plan: &Plan, keys: &KeyMap, numbers: &[u64], wanted: MapChoice) -> Map
     }
     let (hits, asked) = hold_out(plan, keys, numbers);
     let rate = (asked > 0).then(|| hits as f64 / asked as f64);
-    if hits as f64 <= TOLERANCE.0 * ideal_rate * asked as f64 + TOLERANCE.1 {
+    // Of a small sample chance alone may take more than the tolerance: three deviations of its number of hits, besides.
+    let expected = ideal_rate * asked as f64;
+    if hits as f64 <= TOLERANCE.0 * expected + 3.0 * expected.sqrt() + TOLERANCE.1 {
         return reason(MapChoice::Learned, rate);
     }
     let segments = knots(numbers, plan.segments, keys.max()).len() - 1;

@@ -160,6 +160,10 @@ impl Dormant {
             } else {
                 run.check_gap(context, from, Some(bound));
                 run.wake_from(context, bound);
+                // Who goes through a whole stretch will need it: its cache misses overlap with those of the others.
+                if self.stretch.wanted > FIRST_KEYS {
+                    run.prepare_parked(context)?;
+                }
             }
             self.woken.push(source);
         }

@@ -26,6 +26,9 @@ const STALE: u64 = 8;
 /// … or whatever has changed once it has so many times the entries it was made for.
 const OVERGROWN: f64 = 1.5;
 
+/// More room than for that is not made beforehand.
+const MOST_GROWTH: f64 = 2.0;
+
 /// What a background thread should do for a filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Task {
@@ -95,7 +98,19 @@ impl Grf {
         });
         // What lies above the oldest run now will come again; of a young or stacked tree nothing better is known.
         let above = (all - oldest.min(all)) as f64 / oldest.max(1) as f64;
-        (1.0 + above.max(0.1)).min(2.0)
+        (1.0 + above.max(0.1)).min(MOST_GROWTH)
+    }
+
+    /// The entries that came to the partitions of a span since they were built.
+    fn grown(&self, span: &Span) -> f64 {
+        let directory = self.directory.load();
+        let within = |at: usize, start: &KeyBytes| {
+            span.end.as_ref().is_none_or(|end| start < end)
+                && directory.end(at).is_none_or(|end| *end > span.start)
+        };
+        let parts = directory.parts.iter().enumerate().filter(|(at, (start, _))| within(*at, start));
+        let grown = parts.filter_map(|(_, (_, cell))| cell.partition.load_full());
+        grown.map(|partition| partition.entries().saturating_sub(partition.built_entries()) as f64).sum()
     }
 
     /// A span that is worth a partition: the tables of the oldest run that it touches, and more of them if these are small.
@@ -147,6 +162,8 @@ impl Grf {
                 ));
             }
         }
+        // What came since these keys were built last will come again before they are built next.
+        let grown = self.grown(&span);
         let mut parts = Vec::new();
         let cuts = batch.len().div_ceil(partition_keys(version) as usize).max(1);
         let mut from = 0;
@@ -166,10 +183,12 @@ impl Grf {
             (from..to)
                 .map(|at| batch.get(at))
                 .for_each(|(key, digest, epochs)| entries.push(key, digest, epochs));
-            let cell = self.build_cell(version, within, &entries, levels).unwrap_or_else(|why| {
-                warnings.push(format!("a stretch is read without the global filter: {why}"));
-                Cell::empty()
-            });
+            let cell = self
+                .build_cell(version, within, &entries, levels, grown / cuts as f64)
+                .unwrap_or_else(|why| {
+                    warnings.push(format!("a stretch is read without the global filter: {why}"));
+                    Cell::empty()
+                });
             parts.push((start, cell));
             from = to;
             let Some(next) = end.filter(|_| to < batch.len()) else { break };
@@ -184,6 +203,7 @@ impl Grf {
         span: Span,
         batch: &Batch,
         levels: usize,
+        grown: f64,
     ) -> Result<Arc<Cell>, FilterError> {
         let (base, oldest) = oldest_run(version, &span).unwrap_or_default();
         let next = batch.iter().map(|(_, _, epochs)| epochs.hi).max().unwrap_or(base);
@@ -198,7 +218,7 @@ impl Grf {
         let digits = digits.count().max(levels).clamp(1, self.spec.radices.len());
         let spec = PartitionSpec {
             bits_per_key: self.spec.bits_per_key,
-            growth: self.growth(version),
+            growth: self.growth(version).max(1.0 + grown / batch.len().max(1) as f64).min(MOST_GROWTH),
             radices: self.spec.radices[..digits].to_vec(),
             map: self.spec.map,
         };
