@@ -70,6 +70,10 @@ pub(crate) struct Cell {
     prefixes: ArcSwapOption<Partition>,
     /// The tables of the oldest run that it was built from.
     oldest: Vec<u64>,
+    /// The end of the newest epochs that were put in. A hint for when to build it anew; raised under `work`.
+    newest: AtomicU64,
+    /// From these epochs on its codes have no numbers left that tell runs apart.
+    lasts_until: Epoch,
 }
 
 impl Cell {
@@ -80,6 +84,8 @@ impl Cell {
             partition: ArcSwapOption::empty(),
             prefixes: ArcSwapOption::empty(),
             oldest: Vec::new(),
+            newest: AtomicU64::new(0),
+            lasts_until: Epoch::MAX,
         })
     }
 
@@ -126,6 +132,10 @@ impl Directory {
     /// Where the stretch ends.
     fn end(&self, at: usize) -> Option<&KeyBytes> {
         self.parts.get(at + 1).map(|(start, _)| start)
+    }
+
+    fn span(&self, at: usize) -> Span {
+        Span { start: self.start(at).clone(), end: self.end(at).cloned() }
     }
 
     /// The same with `parts` in the place of everything from `start` up to `end`.

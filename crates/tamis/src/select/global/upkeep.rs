@@ -9,7 +9,7 @@ use tamis_filter::global::{Batch, Epochs, MapChoice, Partition, PartitionSpec};
 use tamis_filter::{Digest, FilterError};
 
 use super::gather::{Gathered, Span, each_key, gather, oldest_run};
-use super::{Cell, Grf, Work, holds};
+use super::{Cell, Directory, Grf, Work, holds};
 use crate::error::StorageError;
 use crate::key::KeyBytes;
 use crate::options::PrefixFilter;
@@ -28,6 +28,8 @@ const OVERGROWN: f64 = 1.5;
 
 /// More room than for that is not made beforehand.
 const MOST_GROWTH: f64 = 2.0;
+/// Bits that all digits of a code may have.
+const CODE_BITS: u32 = 48;
 
 /// What a background thread should do for a filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,21 +58,21 @@ impl Built {
 }
 
 impl Grf {
-    /// What is due, given the current version. Cheap: O(partitions · log tables).
+    /// What is due, given the current version. Cheap: O(partitions · runs · log tables), mostly without the runs.
     pub(crate) fn task(&self, version: &Version) -> Option<Task> {
-        if version.tables.is_empty() {
-            return None;
-        }
         let directory = self.directory.load();
-        for (at, (start, cell)) in directory.parts.iter().enumerate() {
-            let span = Span { start: start.clone(), end: directory.end(at).cloned() };
-            let due = match &*cell.partition.load() {
-                None => true,
-                Some(partition) => self.is_stale(version, cell, &span, partition),
+        for (at, (_, cell)) in directory.parts.iter().enumerate() {
+            let span = directory.span(at);
+            let (due, entries) = match &*cell.partition.load() {
+                None => (true, 0),
+                Some(partition) => (self.is_stale(version, cell, &span, partition), partition.entries()),
             };
-            // Where there is no key, there is nothing to build.
-            if due && version.tables.iter().any(|table| span.overlaps(table)) {
-                return Some(Task::Build(self.widened(version, span)));
+            match is_inhabited(version, &span) {
+                true if due => return Some(Task::Build(self.widened(version, span))),
+                // What was dropped leaves its entries behind, and nothing would ever be put in that drives them out.
+                false if entries > 0 => return Some(Task::Build(uninhabited(version, &directory, at))),
+                // Where there is no key, there is nothing to build.
+                _ => {}
             }
         }
         version.tables.iter().any(|table| self.lacks(&table.meta.epochs)).then_some(Task::Insert)
@@ -79,6 +81,10 @@ impl Grf {
     fn is_stale(&self, version: &Version, cell: &Cell, span: &Span, partition: &Partition) -> bool {
         let (entries, built) = (partition.entries(), partition.built_entries());
         if entries as f64 > self.growth(version) * OVERGROWN * built as f64 + 4096.0 {
+            return true;
+        }
+        // Codes of later epochs name all newer runs.
+        if cell.newest.load(Relaxed) > cell.lasts_until {
             return true;
         }
         if entries < built + built / STALE + 64 {
@@ -207,15 +213,19 @@ impl Grf {
     ) -> Result<Arc<Cell>, FilterError> {
         let (base, oldest) = oldest_run(version, &span).unwrap_or_default();
         let next = batch.iter().map(|(_, _, epochs)| epochs.hi).max().unwrap_or(base);
-        // Enough digits for the levels above, and for twice the flushes that there are.
+        // Enough digits for the levels above, and for twice the flushes that there are, if a code has room for them.
         let flushes = 2 * next.saturating_sub(base).max(8);
-        let mut product = 1u64;
-        let digits = self.spec.radices.iter().take_while(|radix| {
-            let more = product < flushes;
-            product = product.saturating_mul(u64::from(**radix));
-            more
-        });
-        let digits = digits.count().max(levels).clamp(1, self.spec.radices.len());
+        let (mut bits, mut product, mut digits) = (0, 1u64, 0);
+        for radix in &self.spec.radices {
+            bits += u32::BITS - (radix - 1).leading_zeros();
+            if bits > CODE_BITS || product >= flushes && digits >= levels.max(1) {
+                break;
+            }
+            product = product.saturating_mul(u64::from(*radix));
+            digits += 1;
+        }
+        // Where there is no room, it is built anew only when there are twice the flushes: it may have a later base by then.
+        let lasts_until = base.saturating_add(product.max(flushes) - 1);
         let spec = PartitionSpec {
             bits_per_key: self.spec.bits_per_key,
             growth: self.growth(version).max(1.0 + grown / batch.len().max(1) as f64).min(MOST_GROWTH),
@@ -231,7 +241,7 @@ impl Grf {
             }
         };
         let Span { start, end } = span;
-        Ok(Arc::new(Cell { start, end, partition, prefixes, oldest }))
+        Ok(Arc::new(Cell { start, end, partition, prefixes, oldest, newest: next.into(), lasts_until }))
     }
 
     /// Puts what was flushed since into what was built. With `work` held from now on until it is [installed](Self::install).
@@ -318,6 +328,8 @@ impl Grf {
                     cell.prefixes.store(Some(Arc::new(prefixes.insert(&batch, &cuts))));
                 }
                 cell.partition.store(Some(Arc::new(partition.insert(batch, &cuts))));
+                let newest = batch.iter().map(|(_, _, epochs)| epochs.hi).max().unwrap_or(0);
+                cell.newest.fetch_max(newest, Relaxed);
             }
             *batch = Batch::new();
         };
@@ -339,6 +351,23 @@ impl Grf {
         }
         true
     }
+}
+
+/// Whether a table of the version may have keys in the span.
+fn is_inhabited(version: &Version, span: &Span) -> bool {
+    // The oldest run is most likely to.
+    version.runs.iter().rev().any(|run| {
+        let first = version.first_reaching(&run.tables, &span.start);
+        first < run.tables.end && span.overlaps(&version.tables[first])
+    })
+}
+
+/// All stretches around stretch `at` in which the version has no tables.
+fn uninhabited(version: &Version, directory: &Directory, at: usize) -> Span {
+    let is_empty = |at: &usize| !is_inhabited(version, &directory.span(*at));
+    let first = (0..at).rev().take_while(is_empty).last().unwrap_or(at);
+    let last = (at + 1..directory.parts.len()).take_while(is_empty).last().unwrap_or(at);
+    Span { start: directory.start(first).clone(), end: directory.end(last).cloned() }
 }
 
 /// Keys of a partition in this tree: not many more than a table has, as it is tables that change together.
