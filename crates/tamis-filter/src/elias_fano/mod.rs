@@ -53,13 +53,17 @@ impl Sequence {
     ///
     /// # Panics
     /// If they do not fit.
-    pub(crate) fn encode(&self, words: &mut [u64], values: impl IntoIterator<Item = u64>) {
-        for (rank, value) in (0u64..).zip(values) {
+    pub(crate) fn encode(&self, words: &mut [u64], values: impl IntoIterator<Item = u64, IntoIter: Clone>) {
+        let values = values.into_iter();
+        for (rank, value) in (0u64..).zip(values.clone()) {
             let place = (value >> self.width) + rank;
             assert!(place < self.unary, "a value beyond the universe, or too many");
-            bits::write(words, self.at + place, 1, 1);
-            bits::write(words, self.low_at(rank), self.width, value);
+            let at = self.at + place;
+            words[(at / 64) as usize] |= 1 << (at % 64);
         }
+        let mut lows = bits::Appender::new(words, self.low_at(0));
+        values.for_each(|value| lows.push(self.width, value));
+        lows.finish();
     }
 
     #[inline(always)]

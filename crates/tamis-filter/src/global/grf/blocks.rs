@@ -281,26 +281,23 @@ impl<'a> Writer<'a> {
         let tops = Sequence::new(self.end, count, self.layout.buckets, self.layout.width);
         let extra = self.layout.extra;
         tops.encode(&mut self.words, entries.iter().map(|entry| entry.position >> extra));
-        let flags = self.end + self.layout.tops(count);
-        let mut at = flags + count;
-        for (rank, entry) in (0..).zip(entries) {
+        let mut tail = bits::Appender::new(&mut self.words, self.end + self.layout.tops(count));
+        entries.iter().for_each(|entry| tail.push(1, u64::from(entry.code.digits() > 0)));
+        for entry in entries {
             let digits = entry.code.digits();
             if digits == 0 {
                 self.last += 1;
                 continue;
             }
-            bits::write(&mut self.words, flags + rank, 1, 1);
-            let indicator = self.coder.indicator_bits(digits);
-            if digits < self.coder.depth() {
-                bits::write(&mut self.words, at + u64::from(digits) - 1, 1, 1);
-            }
-            at += u64::from(indicator);
+            let stop = if digits < self.coder.depth() { 1 << (digits - 1) } else { 0 };
+            tail.push(self.coder.indicator_bits(digits), stop);
             let width = self.coder.field_bits(digits);
             let suffix = (entry.position & bits::mask(extra)) >> (extra - digits);
-            bits::write(&mut self.words, at, width + digits, entry.code.fields() | suffix << width);
-            at += u64::from(width + digits);
+            tail.push(width, entry.code.fields());
+            tail.push(digits, suffix);
         }
-        self.end = at;
+        tail.finish();
+        self.end += self.layout.tops(count) + codes;
     }
 
     /// The next block: a copy of block `at` of `blocks`, which have the same layout and coder.
