@@ -10,11 +10,11 @@ use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tamis::io::{FaultPlan, FaultyFs, FileSystem, MemFs, OpClass};
+use tamis::io::{CrashMode, FaultPlan, FaultyFs, FileSystem, MemFs, OpClass};
 use tamis::{
     CompactionChoice, Db, ExternalTableBuilder, FilterChoice, GlobalFilterStats, IngestOptions, Iter,
     KeyMapChoice, Keyspace, KeyspaceOptions, MergeGranularity, Options, PrefixFilter, ReadCost, ReadError,
-    Slice, Snapshot, WriteBatch,
+    ReadMode, Slice, Snapshot, WriteBatch,
 };
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -672,5 +672,155 @@ fn a_deep_tree_of_a_large_ratio_gets_its_filter() {
         assert_eq!(db.stats().warnings, Vec::<String>::new(), "{ratio}");
         assert_eq!(db.get(7u64.to_be_bytes()).expect("a get").expect("a value"), "written");
         assert_eq!(db.get(400u64.to_be_bytes()).expect("a get").expect("a value"), "ingested");
+    }
+}
+
+/// A database on a disk that can be damaged: five runs of 400 keys, closed.
+fn closed(filter: FilterChoice) -> (FaultyFs, Options, Vec<PathBuf>) {
+    let fs = FaultyFs::new(5);
+    let mut options = options(filter);
+    options.file_system = Some(Arc::new(fs.clone()));
+    options.keyspace.auto_compaction = false;
+    let db = Db::open("/db", options.clone()).expect("opening");
+    for run in 0..5u64 {
+        // Each run has a stretch of its own, and some keys of all.
+        for n in 0..400 {
+            let n = if n % 4 == 0 { n * 5 } else { run * 400 + n };
+            db.put((n * 1000).to_be_bytes(), [run as u8; 20]).expect("a write");
+        }
+        db.flush().expect("a flush");
+    }
+    db.close().expect("closing");
+    let files = fs.files().into_iter().map(|(path, _)| path);
+    (fs.clone(), options, files.filter(|path| path.extension().is_some_and(|e| e == "tam")).collect())
+}
+
+fn on(options: &Options, fs: &FaultyFs) -> Options {
+    Options { file_system: Some(Arc::new(fs.clone())), ..options.clone() }
+}
+
+/// Where in a table a damaged byte hurts: its key list, or a data block.
+fn weak_points(filter: FilterChoice) -> (FaultyFs, Options, PathBuf, u64, u64) {
+    let (fs, options, tables) = closed(filter);
+    let path = tables[2].clone();
+    let len = fs.files().into_iter().find(|(file, _)| *file == path).expect("a table").1;
+    let (mut list, mut data) = (None, None);
+    for at in (100..len).step_by(61) {
+        let hurt = fs.after_crash(CrashMode::KeepAll);
+        hurt.corrupt(&path, at, 4).expect("a byte");
+        let Ok(db) = Db::open("/db", on(&options, &hurt)) else { continue };
+        db.settle_filters().expect("settling");
+        match db.iter().find_map(Result::err) {
+            Some(_) => data = data.or(Some(at)),
+            None if db.stats().warnings.iter().any(|warning| warning.contains("key list")) => {
+                list = list.or(Some(at))
+            }
+            None => {}
+        }
+    }
+    (fs, options, path, list.expect("a byte of the key list"), data.expect("a byte of the data"))
+}
+
+/// The warning came anew with every rebuild of a stretch, and under Chucky and REMIX not at all.
+#[test]
+fn a_damaged_key_list_costs_one_warning_and_no_answer() {
+    for filter in [FilterChoice::Grf, FilterChoice::Chucky, FilterChoice::Remix] {
+        let (fs, options, path, list, _) = weak_points(filter);
+        fs.corrupt(&path, list, 4).expect("a byte");
+        let db = Db::open("/db", on(&options, &fs)).expect("opening");
+        db.settle_filters().expect("settling");
+        assert!(report(&db).tables_from_data >= 1, "{filter:?}");
+        assert_eq!(report(&db).unbuilt, 0, "{filter:?}");
+        for round in 0..6u64 {
+            for n in 0..600u64 {
+                db.put((n * 3000 + 1).to_be_bytes(), round.to_be_bytes()).expect("a write");
+            }
+            db.flush().expect("a flush");
+            db.settle_filters().expect("settling");
+        }
+        assert_eq!(db.iter().filter(|item| item.is_ok()).count(), 1600 + 600, "{filter:?}");
+        let (found, used) = cost(&db, || {
+            (0..2000u64).filter(|n| db.get((n * 1000).to_be_bytes()).expect("a get").is_some()).count()
+        });
+        assert_eq!((found, used.filter_probes), (1600, 2000), "{filter:?}");
+        let warnings = db.stats().warnings;
+        assert_eq!(warnings.iter().filter(|w| w.contains("key list")).count(), 1, "{filter:?}: {warnings:?}");
+        db.close().expect("closing");
+    }
+}
+
+/// One table whose keys could not be had, neither from its list nor from its data, kept every stretch from being built,
+/// and the attempt was made anew after each flush.
+#[test]
+fn a_table_that_cannot_be_read_costs_the_others_nothing() {
+    for filter in [FilterChoice::Grf, FilterChoice::Chucky, FilterChoice::Remix] {
+        let (fs, options, path, list, data) = weak_points(filter);
+        fs.corrupt(&path, list, 4).expect("a byte");
+        fs.corrupt(&path, data, 4).expect("a byte");
+        let db = Db::open("/db", on(&options, &fs)).expect("opening");
+        db.settle_filters().expect("settling");
+        assert_eq!(report(&db).unbuilt, 0, "{filter:?}: {:?}", db.stats().warnings);
+        let rebuilt = report(&db).rebuilt.0;
+        for round in 0..6u64 {
+            db.put(round.to_be_bytes(), "written later").expect("a write");
+            db.flush().expect("a flush");
+            db.settle_filters().expect("settling");
+        }
+        let after = report(&db);
+        assert_eq!((after.rebuilt.0, after.unbuilt), (rebuilt, 0), "{filter:?}: {after:?}");
+        assert!(after.tables_outside <= 1, "{filter:?}: {after:?}");
+        let (mut right, mut failed) = (0, 0);
+        let ((), used) = cost(&db, || {
+            for n in 0..2000u64 {
+                match db.get((n * 1000).to_be_bytes()) {
+                    Ok(Some(_)) => right += 1,
+                    Ok(None) => {}
+                    Err(_) => failed += 1,
+                }
+            }
+        });
+        // A block of it is gone; all other keys are found, and only that table is searched in vain.
+        assert!(
+            failed > 0 && failed < 400 && right + failed >= 1600,
+            "{filter:?}: {right} right, {failed} failed"
+        );
+        assert!(filter == FilterChoice::Remix || used.runs_searched < 4400, "{filter:?}: {used:?}");
+        assert_eq!(db.stats().warnings.len(), 1, "{filter:?}: {:?}", db.stats().warnings);
+        drop(db);
+    }
+}
+
+/// Reads fail while filters are built, from the n-th on, until the disk works again.
+#[test]
+fn reads_that_fail_leave_stretches_out_until_the_tree_has_changed() {
+    for filter in [FilterChoice::Grf, FilterChoice::Chucky, FilterChoice::Remix] {
+        let (fs, mut options, _) = closed(filter);
+        options.read_mode = ReadMode::Buffered;
+        let mut failed = 0;
+        for (at, sticky) in (0..80u64).flat_map(|at| [(at, true), (at, false)]) {
+            let fs = fs.after_crash(CrashMode::KeepAll);
+            fs.plan(FaultPlan { fail_at: Some(at), sticky, only: Some(OpClass::Read), ..FaultPlan::none() });
+            let Ok(db) = Db::open("/db", on(&options, &fs)) else { continue };
+            // May find the database poisoned by then, but does not hang.
+            let _ = db.settle_filters();
+            failed += u64::from(fs.failures() > 0);
+            fs.plan(FaultPlan::none());
+            if db.stats().poisoned.is_some() {
+                continue;
+            }
+            for n in 0..2000u64 {
+                let found = db.get((n * 1000).to_be_bytes()).expect("a get").is_some();
+                assert_eq!(found, n % 20 == 0 || n % 4 != 0, "{filter:?}, failing from {at}: {n}");
+            }
+            db.put("later", "x").expect("a write");
+            db.flush().expect("a flush");
+            db.settle_filters().expect("settling");
+            let filter = report(&db);
+            assert_eq!((filter.unbuilt, filter.tables_outside), (0, 0), "failing from {at}: {filter:?}");
+            let before = db.stats().read;
+            assert!(db.get("never there").expect("a get").is_none());
+            assert_eq!((db.stats().read - before).filter_probes, 1, "failing from {at}");
+        }
+        assert!(failed > 3, "{filter:?}: {failed}");
     }
 }

@@ -37,6 +37,7 @@ impl DbInner {
             Task::Insert => Ok(self.insert_into_filter(keyspace, grf)),
         });
         let result = std::panic::catch_unwind(work);
+        self.warn_of_filter(keyspace);
         let mut state = self.state();
         let jobs = state.jobs.entry(keyspace.id).or_default();
         jobs.filtering = false;
@@ -124,6 +125,12 @@ impl DbInner {
             sealed: view.sealed.clone(),
             version,
         }));
+    }
+
+    /// Passes on what a keyspace's filter has to warn of.
+    pub(crate) fn warn_of_filter(&self, keyspace: &KeyspaceInner) {
+        let warnings = keyspace.filter.take_warnings().into_iter();
+        warnings.for_each(|warning| self.warn(format!("keyspace `{}`: {warning}", keyspace.name)));
     }
 
     /// Waits until no keyspace's filter has work under way or due.

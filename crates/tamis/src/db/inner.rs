@@ -324,6 +324,7 @@ impl DbInner {
             let keyspace = keyspace.clone();
             keyspace.view.store(Arc::new(change_view(id, &old, version)));
             state.jobs.entry(id).or_default().filter_failed = false;
+            self.warn_of_filter(&keyspace);
             self.update_pressure(state, &keyspace);
         }
         self.changed.notify_all();

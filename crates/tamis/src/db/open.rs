@@ -176,6 +176,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         options,
     };
     warnings.into_iter().for_each(|warning| inner.warn(warning));
+    inner.directory.load().values().for_each(|keyspace| inner.warn_of_filter(keyspace));
     inner.expiry.configure(inner.directory.load().values().map(|keyspace| &**keyspace));
     let has_tables = files.iter().any(|(_, kind)| matches!(kind, FileKind::Table(_)));
     recover(&inner, &logs, manifest_end.as_ref(), has_tables)?;

@@ -19,7 +19,8 @@ use tamis_filter::global::{
 
 use super::keys::{Source, for_each_key};
 use super::run_ids::RunIdFilters;
-use super::{GlobalFilterStats, RunSelector};
+use super::{GlobalFilterStats, RunSelector, Warnings, damaged_list};
+use crate::error::StorageError;
 use crate::options::{FilterChoice, KeyspaceOptions};
 use crate::tree::meta::{RunId, TableId};
 use crate::tree::open_table::OpenTable;
@@ -27,6 +28,9 @@ use crate::tree::version::Run;
 
 /// Room for changes: how many times the entries that there are when the index is built.
 const ROOM: f64 = 1.2;
+
+/// Tables whose keys could not be read, and the index of the others.
+type Rebuilt = (Vec<(TableId, Unread)>, Option<Arc<dyn RunIndex>>);
 
 /// The filter of one keyspace. Its methods are called under the `state` lock; the mutex within is for statistics.
 #[derive(Debug)]
@@ -42,6 +46,7 @@ pub(crate) struct CurrentRuns {
     rebuilt: AtomicU64,
     rebuild_ns: AtomicU64,
     from_data: AtomicU64,
+    warnings: Warnings,
 }
 
 /// What the newest version has.
@@ -51,6 +56,15 @@ struct Current {
     tags: HashMap<(usize, RunId), RunTag>,
     /// By table, the tag under which its keys are in the index.
     placed: HashMap<TableId, (RunTag, Arc<OpenTable>)>,
+    /// Tables whose keys cannot be read, for damage: it is no use to try again.
+    damaged: HashSet<TableId>,
+}
+
+/// Why a table's keys are not to be had.
+enum Unread {
+    Damaged,
+    /// A failed system call.
+    Now,
 }
 
 impl CurrentRuns {
@@ -79,6 +93,7 @@ impl CurrentRuns {
             rebuilt: AtomicU64::new(0),
             rebuild_ns: AtomicU64::new(0),
             from_data: AtomicU64::new(0),
+            warnings: Warnings::default(),
         })
     }
 
@@ -89,7 +104,7 @@ impl CurrentRuns {
         let tag_of: Vec<RunTag> = runs.iter().map(|run| tags[&(run.level, run.id)]).collect();
         let mut placed = HashMap::new();
         for (run, tag) in runs.iter().zip(&tag_of) {
-            for table in &tables[run.tables.clone()] {
+            for table in tables[run.tables.clone()].iter().filter(|t| !current.damaged.contains(&t.meta.id)) {
                 placed.insert(table.meta.id, (*tag, table.clone()));
             }
         }
@@ -101,23 +116,30 @@ impl CurrentRuns {
         let came: Vec<_> =
             placed.iter().filter(|(id, (tag, _))| moved(id, *tag, &current.placed)).map(|(_, p)| p).collect();
         let entries = |of: &[&(RunTag, Arc<OpenTable>)]| of.iter().map(|(_, t)| t.meta.entries).sum::<u64>();
-        let all: u64 = tables.iter().map(|table| table.meta.entries).sum();
+        let all: u64 = placed.values().map(|(_, table)| table.meta.entries).sum();
         let mut index = None;
         if 2 * entries(&came) < all {
             index = current.index.as_ref().and_then(|index| self.change(&**index, &went, &came));
         }
-        let mut deaf = HashSet::new();
+        let mut damaged = current.damaged.clone();
         if index.is_none() && all > 0 {
-            index = self.rebuild(&placed, all, &mut deaf);
+            let (unread, built) = self.rebuild(&placed, all);
+            for (id, why) in unread {
+                placed.remove(&id);
+                if matches!(why, Unread::Damaged) {
+                    damaged.insert(id);
+                }
+            }
+            index = built;
         }
-        placed.retain(|id, _| !deaf.contains(id));
+        damaged.retain(|id| tables.iter().any(|table| table.meta.id == *id));
         let covered: Vec<bool> = runs
             .iter()
             .map(|run| {
                 index.is_some() && tables[run.tables.clone()].iter().all(|t| placed.contains_key(&t.meta.id))
             })
             .collect();
-        *current = Current { index: index.clone(), tags, placed };
+        *current = Current { index: index.clone(), tags, placed, damaged };
         drop(current);
         Box::new(RunIdFilters::new(index, tag_of, covered))
     }
@@ -131,7 +153,7 @@ impl CurrentRuns {
     ) -> Option<Arc<dyn RunIndex>> {
         let started = Instant::now();
         let read = |of: &[&(RunTag, Arc<OpenTable>)]| -> Option<Vec<(Batch, RunTag)>> {
-            of.iter().map(|(tag, table)| Some((self.keys(table)?, *tag))).collect()
+            of.iter().map(|(tag, table)| Some((self.keys(table).ok()?, *tag))).collect()
         };
         let (went, came) = (read(went)?, read(came)?);
         fn tagged(batches: &[(Batch, RunTag)]) -> Vec<Tagged<'_>> {
@@ -144,21 +166,18 @@ impl CurrentRuns {
         changed
     }
 
-    /// An index of all tables whose keys can be read; the others are `deaf`.
+    /// The tables whose keys cannot be read, and an index of all others.
     fn rebuild(
         &self,
         placed: &HashMap<TableId, (RunTag, Arc<OpenTable>)>,
         entries: u64,
-        deaf: &mut HashSet<TableId>,
-    ) -> Option<Arc<dyn RunIndex>> {
+    ) -> Rebuilt {
         let started = Instant::now();
-        let mut batches = Vec::new();
+        let (mut batches, mut unread) = (Vec::new(), Vec::new());
         for (id, (tag, table)) in placed {
             match self.keys(table) {
-                Some(batch) => batches.push((batch, *tag)),
-                None => {
-                    deaf.insert(*id);
-                }
+                Ok(batch) => batches.push((batch, *tag)),
+                Err(why) => unread.push((*id, why)),
             }
         }
         let items: Vec<Tagged<'_>> = batches.iter().map(|(batch, tag)| (batch, *tag)).collect();
@@ -172,24 +191,38 @@ impl CurrentRuns {
         let built = build(self.kind, &items, &spec);
         self.rebuilt.fetch_add(1, Relaxed);
         self.rebuild_ns.fetch_add(started.elapsed().as_nanos() as u64, Relaxed);
-        built.inspect_err(|why| log::warn!("reading without the global filter: {why}")).ok()
+        (unread, built.inspect_err(|why| log::warn!("reading without the global filter: {why}")).ok())
     }
 
-    /// The keys of a table; `None` if they cannot be read.
-    fn keys(&self, table: &OpenTable) -> Option<Batch> {
-        let mut batch = Batch::new();
+    /// The keys of a table.
+    fn keys(&self, table: &OpenTable) -> Result<Batch, Unread> {
+        let (mut batch, id) = (Batch::new(), table.meta.id);
         let source = for_each_key(table, &[], None, &mut |key| batch.push(key, Digest::of(key), Epochs::ALL));
         match source {
             Ok(Source::List) => {}
-            Ok(_) => {
+            Ok(source) => {
                 self.from_data.fetch_add(1, Relaxed);
+                if source == Source::DamagedList {
+                    self.warnings.add(id, || damaged_list(id));
+                }
+            }
+            Err(why @ StorageError::Corrupt(_)) => {
+                self.warnings.add(id, || {
+                    format!("table {id} is searched for every key, without the global filter: {why}")
+                });
+                return Err(Unread::Damaged);
             }
             Err(why) => {
-                log::warn!("table {} is read without the global filter: {why}", table.meta.id);
-                return None;
+                log::warn!("table {id} is read without the global filter for now: {why}");
+                return Err(Unread::Now);
             }
         }
-        Some(batch)
+        Ok(batch)
+    }
+
+    /// What there is to warn of since this was called last.
+    pub(crate) fn take_warnings(&self) -> Vec<String> {
+        self.warnings.take()
     }
 
     /// Reports on the filter.

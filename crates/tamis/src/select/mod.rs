@@ -10,9 +10,10 @@
 //!   of its run, and a table that holds a version of any key in a range is not denied it. Debug builds check every rejection against the data.
 //! * A selector belongs to one version and is immutable once published; any thread may call it.
 
+use std::collections::HashSet;
 use std::fmt::Debug;
 use std::ops::Range;
-use std::sync::{Arc, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use smallvec::SmallVec;
 use tamis_filter::{Digest, IndependentDigests, KeyRange, Next};
@@ -20,6 +21,7 @@ use tamis_filter::{Digest, IndependentDigests, KeyRange, Next};
 use crate::key::prefix_of;
 use crate::options::{FilterChoice, KeyspaceOptions};
 use crate::read::ReadCost;
+use crate::tree::meta::TableId;
 use crate::tree::open_table::OpenTable;
 use crate::tree::version::{Run, Version};
 
@@ -246,6 +248,27 @@ pub(crate) trait RunSelector: Send + Sync + Debug {
     ) -> Option<bool>;
 }
 
+/// What users must know of, each table's once, until it is fetched. Any thread may add.
+#[derive(Debug, Default)]
+struct Warnings(Mutex<(HashSet<TableId>, Vec<String>)>);
+
+impl Warnings {
+    fn add(&self, table: TableId, message: impl FnOnce() -> String) {
+        let mut warnings = self.0.lock().expect("warnings");
+        if warnings.0.insert(table) {
+            warnings.1.push(message());
+        }
+    }
+
+    fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock().expect("warnings").1)
+    }
+}
+
+fn damaged_list(table: TableId) -> String {
+    format!("the key list of table {table} is damaged: the global filter is built from its data")
+}
+
 /// Where the versions of a keyspace get their selectors from.
 #[derive(Debug)]
 pub(crate) enum TreeFilter {
@@ -288,6 +311,15 @@ impl TreeFilter {
     pub(crate) fn note_missing(&self, epoch: u64) {
         if let TreeFilter::Grf(grf) = self {
             grf.note_missing(epoch);
+        }
+    }
+
+    /// What there is to warn of since this was called last.
+    pub(crate) fn take_warnings(&self) -> Vec<String> {
+        match self {
+            TreeFilter::PerTable => Vec::new(),
+            TreeFilter::Grf(grf) => grf.take_warnings(),
+            TreeFilter::CurrentRuns(runs) => runs.take_warnings(),
         }
     }
 

@@ -11,7 +11,8 @@
 //! * Lengths of fingerprints follow from the level alone and are searched for; see `plan.rs`.
 //! * An empty slot is a symbol of its own that has no fingerprint, so a bucket whose runs have a long code may hold three.
 //! * What finds no place is set aside by its full digest: versions of a key in more runs than two buckets have slots, which
-//!   no size would cure, and a few others, up to one in a thousand.
+//!   no size would cure (the paper keeps these aside, too), and a few others, up to one in a thousand; more only if a
+//!   filter of twice the size has no room for them, either.
 //!
 //! # Invariants
 //! * The entries are a multiset of (pair of buckets, run, fingerprint), one for each pair of a key and a run. So an entry is
@@ -48,7 +49,8 @@ const MAX_MOVES: usize = 500;
 const MAX_COPIES: usize = 6;
 
 /// How much more room building tries when what was asked for does not do.
-const ATTEMPTS: [f64; 7] = [1.0, 1.02, 1.05, 1.1, 1.25, 1.5, 2.0];
+const ATTEMPTS: [f64; 7] = [1.0, 1.02, 1.05, 1.1, 1.25, 1.5, LARGEST_ATTEMPT];
+const LARGEST_ATTEMPT: f64 = 2.0;
 
 /// Most bits of a fingerprint that the other bucket follows from.
 const MAX_SUM_BITS: u32 = 12;
@@ -77,6 +79,8 @@ pub struct Chucky {
     crowded_out: u64,
     /// Entries that were moved to make room, since it was built.
     moves: u64,
+    /// How many of these there may be.
+    most_aside: u64,
     /// State of the sequence that chooses victims.
     random: u64,
 }
@@ -114,6 +118,11 @@ impl Chucky {
         for room in ATTEMPTS {
             let buckets = (capacity as f64 * room / (LOAD * SLOTS as f64)).ceil() as u64;
             let mut filter = Self::empty(&book, buckets.max(1), capacity);
+            if room == LARGEST_ATTEMPT {
+                // Many keys with a version in each of many runs stand in each other's way in a filter of any size. What
+                // is set aside costs memory; no filter at all costs every read.
+                filter.most_aside = capacity;
+            }
             if for_each_key(&[], items, |change| filter.apply(change)).is_some() {
                 return Ok(filter);
             }
@@ -140,6 +149,7 @@ impl Chucky {
             aside_entries: 0,
             crowded_out: 0,
             moves: 0,
+            most_aside: 16 + capacity / 1024,
             random: SALT,
         };
         // A bucket of nothing is not a bucket of zeros. It always has a code.
@@ -329,7 +339,7 @@ impl Chucky {
             }
             undo.into_iter().rev().for_each(|(bucket, bits)| self.write(bucket, bits));
             self.crowded_out += 1;
-            if self.crowded_out > 16 + self.capacity / 1024 {
+            if self.crowded_out > self.most_aside {
                 return None;
             }
         }

@@ -110,6 +110,27 @@ fn keys_in_more_runs_than_two_buckets_have_slots_are_all_named() {
     (0..20).for_each(|key| check(&filter, key, 0..20));
 }
 
+/// Six versions of a key fill most of two buckets, so that such keys crowd each other out of a filter of any size.
+/// Building one was given up, and the tree was read without a filter.
+#[test]
+fn many_keys_in_many_runs_do_not_keep_a_filter_from_being_built() {
+    let spec = RunIndexSpec { slots: vec![12, 1], ..spec(6720) };
+    let mut lists: Lists = vec![(numbers(0, 2000), tag(1, 0))];
+    lists.extend((0..6).map(|slot| (numbers(1000, 1600), tag(0, slot))));
+    let filter = Chucky::build(&refs(&lists), &spec).unwrap();
+    for key in 0..2000u64 {
+        let found = probe(&filter, &key.to_be_bytes());
+        assert!(found.contains(&tag(1, 0)), "{key}");
+        let hot = (1000..1600).contains(&key);
+        assert!(!hot || (0..6).all(|slot| found.contains(&tag(0, slot))), "{key}: {found:?}");
+    }
+    // Once merged, hardly any is set aside.
+    let (merged, all) = (numbers(1000, 1600), refs(&lists));
+    let filter = filter.change(&all[1..], &[(&merged, tag(0, 7))]).unwrap();
+    assert_eq!(filter.entries(), 2600);
+    assert!((1000..1600u64).all(|key| probe(&filter, &key.to_be_bytes()).contains(&tag(0, 7))));
+}
+
 #[test]
 fn runs_that_nobody_expected_share_a_symbol() {
     let mut lists: Lists =

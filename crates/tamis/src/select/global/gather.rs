@@ -70,20 +70,32 @@ pub(super) struct Gathered {
     pub(super) batch: Batch,
     /// Tables whose keys had to be read from their data, and whether their list was damaged.
     pub(super) from_data: Vec<(u64, bool)>,
+    /// Tables whose keys cannot be read at all, for damage, and why. They are left out.
+    pub(super) unread: Vec<(Arc<OpenTable>, StorageError)>,
 }
 
 /// All keys of the given tables within the span, in order; a key of several tables comes once for each.
 ///
+/// Errors: a failed system call. A damaged table is left out and listed.
+///
 /// Cost: the bytes of the key lists that overlap the span, a digest per key, and a merge.
 pub(super) fn gather(tables: &[Arc<OpenTable>], span: &Span) -> Result<Gathered, StorageError> {
     let mut lists = Vec::new();
-    let mut from_data = Vec::new();
+    let (mut from_data, mut unread) = (Vec::new(), Vec::new());
     for table in tables.iter().filter(|table| span.overlaps(table)) {
         let mut list = Listed::default();
         let source = each_key(table, span, &mut |key, digest, epochs| {
             list.bytes.extend_from_slice(key);
             list.entries.push((list.bytes.len(), digest, epochs));
-        })?;
+        });
+        let source = match source {
+            Ok(source) => source,
+            Err(damage @ StorageError::Corrupt(_)) => {
+                unread.push((table.clone(), damage));
+                continue;
+            }
+            Err(io) => return Err(io),
+        };
         match source {
             Source::List => {}
             Source::Data => from_data.push((table.meta.id, false)),
@@ -113,7 +125,7 @@ pub(super) fn gather(tables: &[Arc<OpenTable>], span: &Span) -> Result<Gathered,
             next += 1;
         }
     }
-    Ok(Gathered { batch, from_data })
+    Ok(Gathered { batch, from_data, unread })
 }
 
 /// What the oldest run of a version says of a span: where its epochs end everywhere (a code "last" may stand for all before),

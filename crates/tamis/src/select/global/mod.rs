@@ -33,18 +33,21 @@
 //! * The current directory is replaced under `work` and `state` together; it may be read under either.
 //! * A cell's partition is replaced under `work`. A reader that has loaded the view (Acquire) which needs an entry sees the
 //!   partition with it, as that was stored (Release) before.
-//! * [`Grf::alive`] and [`Grf::missing`] are leaf locks, held for moments.
+//! * [`Grf::alive`], [`Grf::missing`] and [`Grf::unread`] are leaf locks, held for moments.
 
+use std::collections::HashSet;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use tamis_filter::global::{Cuts, Epoch, Epochs, MapChoice, Partition};
 
+use crate::error::StorageError;
 use crate::key::{KeyBytes, prefix_of};
 use crate::options::{KeyMapChoice, KeyspaceOptions, PrefixFilter};
+use crate::select::Warnings;
 use crate::tree::epochs::EpochMap;
-use crate::tree::meta::TableMeta;
+use crate::tree::meta::{TableId, TableMeta};
 use crate::tree::open_table::OpenTable;
 
 mod gather;
@@ -166,8 +169,11 @@ pub(crate) struct Work {
 pub(crate) struct Grf {
     spec: Spec,
     directory: ArcSwap<Directory>,
-    /// Epochs of ingested tables whose keys are not in the filter yet.
+    /// Epochs of tables whose keys are not in the filter: ingested ones before they are put in, and those in `unread`.
     missing: Mutex<Vec<Epoch>>,
+    /// Tables whose keys cannot be read, for damage.
+    unread: Mutex<HashSet<TableId>>,
+    warnings: Warnings,
     /// The tables of the versions that are alive.
     alive: Mutex<Vec<Weak<Vec<Arc<TableMeta>>>>>,
     work: Mutex<Work>,
@@ -217,6 +223,8 @@ impl Grf {
             },
             directory: ArcSwap::from_pointee(Directory::new(vec![(KeyBytes::default(), Cell::empty())])),
             missing: Mutex::default(),
+            unread: Mutex::default(),
+            warnings: Warnings::default(),
             alive: Mutex::default(),
             work: Mutex::default(),
             old: Mutex::default(),
@@ -231,7 +239,32 @@ impl Grf {
 
     /// Notes the epoch of tables that are published without being in the filter. Before their version is made.
     pub(crate) fn note_missing(&self, epoch: Epoch) {
-        self.missing.lock().expect("missing epochs").push(epoch);
+        let mut missing = self.missing.lock().expect("missing epochs");
+        // A table that cannot be read is met again and again.
+        if !missing.contains(&epoch) {
+            missing.push(epoch);
+        }
+    }
+
+    /// Notes a table of which not all keys are in the filter. What it is merged into holds the epochs that are noted, at
+    /// each of its keys. Before a version is made that relies on cells without its keys.
+    fn note_incomplete(&self, table: &OpenTable) {
+        let segments = table.meta.epochs.segments().iter();
+        segments.filter(|s| s.lo < s.hi).for_each(|s| self.note_missing(s.hi - 1));
+    }
+
+    /// Notes a table whose keys cannot be read, for damage: it is no use to try again.
+    fn note_unread(&self, table: &OpenTable, why: &StorageError) {
+        self.note_incomplete(table);
+        let id = table.meta.id;
+        self.unread.lock().expect("unread tables").insert(id);
+        self.warnings
+            .add(id, || format!("table {id} is searched for every key, without the global filter: {why}"));
+    }
+
+    /// What there is to warn of since this was called last.
+    pub(crate) fn take_warnings(&self) -> Vec<String> {
+        self.warnings.take()
     }
 
     /// Whether the filter lacks keys of a table with these epochs.

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use arc_swap::ArcSwapOption;
-use tamis_filter::global::{Batch, Epochs, MapChoice, Partition, PartitionSpec};
+use tamis_filter::global::{Batch, Epoch, Epochs, MapChoice, Partition, PartitionSpec};
 use tamis_filter::{Digest, FilterError};
 
 use super::gather::{Gathered, Span, each_key, gather, oldest_run};
@@ -13,6 +13,9 @@ use super::{Cell, Directory, Grf, Work, holds};
 use crate::error::StorageError;
 use crate::key::KeyBytes;
 use crate::options::PrefixFilter;
+use crate::select::damaged_list;
+use crate::select::keys::Source;
+use crate::tree::meta::TableId;
 use crate::tree::open_table::OpenTable;
 use crate::tree::version::Version;
 
@@ -75,7 +78,32 @@ impl Grf {
                 _ => {}
             }
         }
-        version.tables.iter().any(|table| self.lacks(&table.meta.epochs)).then_some(Task::Insert)
+        (!self.lacking(version).is_empty()).then_some(Task::Insert)
+    }
+
+    /// The missing epochs that can be helped: those of no table that cannot be read.
+    fn wanted(&self, version: &Version) -> Vec<Epoch> {
+        let missing = self.missing.lock().expect("missing epochs").clone();
+        if missing.is_empty() {
+            return missing;
+        }
+        let unread = {
+            let mut unread = self.unread.lock().expect("unread tables");
+            unread.retain(|id| version.tables.iter().any(|table| table.meta.id == *id));
+            unread.clone()
+        };
+        let unread = || version.tables.iter().filter(|table| unread.contains(&table.meta.id));
+        missing.into_iter().filter(|epoch| !unread().any(|table| holds(&table.meta.epochs, *epoch))).collect()
+    }
+
+    /// The tables whose keys are to be put in.
+    fn lacking<'v>(&self, version: &'v Version) -> Vec<&'v Arc<OpenTable>> {
+        let wanted = self.wanted(version);
+        if wanted.is_empty() {
+            return Vec::new();
+        }
+        let lacks = |table: &&Arc<OpenTable>| wanted.iter().any(|epoch| holds(&table.meta.epochs, *epoch));
+        version.tables.iter().filter(lacks).collect()
     }
 
     fn is_stale(&self, version: &Version, cell: &Cell, span: &Span, partition: &Partition) -> bool {
@@ -158,16 +186,10 @@ impl Grf {
     /// `levels` are those above the last that the tree uses.
     pub(crate) fn build(&self, version: &Version, span: Span, levels: usize) -> Result<Built, StorageError> {
         let started = Instant::now();
-        let Gathered { batch, from_data } = gather(&version.tables, &span)?;
+        let Gathered { batch, from_data, unread } = gather(&version.tables, &span)?;
+        unread.iter().for_each(|(table, why)| self.note_unread(table, why));
         let mut warnings = Vec::new();
-        for (table, damaged) in from_data {
-            self.counts.from_data.fetch_add(1, Relaxed);
-            if damaged {
-                warnings.push(format!(
-                    "the key list of table {table} is damaged: the global filter is built from its data"
-                ));
-            }
-        }
+        from_data.into_iter().for_each(|(table, damaged)| self.note_from_data(table, damaged));
         // What came since these keys were built last will come again before they are built next.
         let grown = self.grown(&span);
         let mut parts = Vec::new();
@@ -300,18 +322,21 @@ impl Grf {
     pub(crate) fn insert_lacking(&self, _work: &mut Work, version: &Version) -> bool {
         let directory = self.directory.load_full();
         let all = Span { start: KeyBytes::default(), end: None };
-        let lacking: Vec<_> = version.tables.iter().filter(|table| self.lacks(&table.meta.epochs)).collect();
+        let lacking = self.lacking(version);
         if !lacking.iter().all(|table| self.insert_within(&directory.parts, table, &all)) {
             return false;
         }
-        // Not those of tables that this version does not have yet.
-        let holds = |epoch: &u64| lacking.iter().any(|table| holds(&table.meta.epochs, *epoch));
-        self.missing.lock().expect("missing epochs").retain(|epoch| !holds(epoch));
+        // Not those of tables that this version does not have yet, nor of any that turned out to be damaged.
+        let wanted = self.wanted(version);
+        let done = |epoch: &u64| {
+            wanted.contains(epoch) && lacking.iter().any(|table| holds(&table.meta.epochs, *epoch))
+        };
+        self.missing.lock().expect("missing epochs").retain(|epoch| !done(epoch));
         true
     }
 
     /// Puts a table's keys of a span into the directory's cells. If they cannot be read, the table stays one that the
-    /// filter lacks, and `false` is given.
+    /// filter lacks, and `false` is given if it may be otherwise next time.
     fn insert_within(&self, parts: &[(KeyBytes, Arc<Cell>)], table: &Arc<OpenTable>, span: &Span) -> bool {
         let started = Instant::now();
         let coming = std::slice::from_ref(table);
@@ -343,13 +368,25 @@ impl Grf {
         put(at, &mut batch);
         self.counts.inserted.fetch_add(count, Relaxed);
         self.counts.insert_ns.fetch_add(started.elapsed().as_nanos() as u64, Relaxed);
-        if let Err(why) = read {
-            log::warn!("table {} is read without the global filter: {why}", table.meta.id);
-            let segments = table.meta.epochs.segments().iter();
-            segments.filter(|s| s.lo < s.hi).for_each(|s| self.note_missing(s.hi - 1));
-            return false;
+        match read {
+            Ok(Source::List) => {}
+            Ok(source) => self.note_from_data(table.meta.id, source == Source::DamagedList),
+            Err(damage @ StorageError::Corrupt(_)) => self.note_unread(table, &damage),
+            Err(io) => {
+                log::warn!("table {} is read without the global filter for now: {io}", table.meta.id);
+                self.note_incomplete(table);
+                return false;
+            }
         }
         true
+    }
+
+    /// Counts a table whose keys had to be read from its data.
+    fn note_from_data(&self, table: TableId, damaged: bool) {
+        self.counts.from_data.fetch_add(1, Relaxed);
+        if damaged {
+            self.warnings.add(table, || damaged_list(table));
+        }
     }
 }
 
