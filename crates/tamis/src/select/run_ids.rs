@@ -205,7 +205,7 @@ mod tests {
 
     use super::*;
     use crate::io::MemFs;
-    use crate::select::for_each_key;
+    use crate::select::keys::for_each_key;
     use crate::tree::state::KeyspaceState;
     use crate::tree::version::View;
     use crate::{Db, Options, ReadError, Slice};
@@ -293,7 +293,7 @@ mod tests {
         let open =
             |id| version.tables.iter().find(|t| t.meta.id == id).expect("a table of the version").clone();
         let selector = RunIdFilters::new(Some(index), tags, covered);
-        let version = Version::build(&state, open, |_| Box::new(selector));
+        let version = Version::build(&state, open, |_, _| Box::new(selector));
         view.store(Arc::new(View { active: old.active.clone(), sealed: old.sealed.clone(), version }));
     }
 

@@ -62,7 +62,7 @@ pub(super) fn install(db: &Db, manner: Manner) -> Arc<Asked> {
         ..KeyspaceState::default()
     };
     let open = |id| version.tables.iter().find(|t| t.meta.id == id).expect("a table of the version").clone();
-    let version = Version::build(&state, open, |_| Box::new(truth));
+    let version = Version::build(&state, open, |_, _| Box::new(truth));
     view.store(Arc::new(View { active: old.active.clone(), sealed: old.sealed.clone(), version }));
     asked
 }
