@@ -119,7 +119,7 @@ fn compaction_loop(db: &DbInner) {
         if db.poison.get().is_none()
             && let Some((keyspace, task)) = db.next_filter_task(&state)
         {
-            state.jobs.entry(keyspace.id).or_default().filtering = true;
+            state.jobs.entry(keyspace.id).or_default().start_filtering();
             drop(state);
             let work = || {
                 db.work_on_filter(&keyspace, task);

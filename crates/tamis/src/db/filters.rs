@@ -29,7 +29,7 @@ impl DbInner {
         }
     }
 
-    /// Does what is due, having set `filtering`, and unsets it.
+    /// Does what is due, after [`start_filtering`](crate::db::inner::Jobs::start_filtering), and ends that.
     pub(crate) fn work_on_filter(&self, keyspace: &KeyspaceInner, task: Task) {
         let TreeFilter::Grf(grf) = &keyspace.filter else { return };
         let work = std::panic::AssertUnwindSafe(|| match task {
@@ -41,14 +41,13 @@ impl DbInner {
         let mut state = self.state();
         let jobs = state.jobs.entry(keyspace.id).or_default();
         jobs.filtering = false;
+        // If it failed and the tree has changed meanwhile, the change may be what was wanting: see `Jobs::start_filtering`.
         match result {
-            Ok(Ok(done)) => jobs.filter_failed = !done,
+            Ok(Ok(done)) => jobs.filter_failed &= !done,
             Ok(Err(why)) => {
-                jobs.filter_failed = true;
                 log::warn!("keyspace `{}`: its global filter is not complete: {why}", keyspace.name);
             }
             Err(panic) => {
-                jobs.filter_failed = true;
                 drop(state);
                 self.changed.notify_all();
                 std::panic::resume_unwind(panic);
@@ -161,7 +160,7 @@ impl DbInner {
                 }
                 let task = self.next_filter_task(&state);
                 if let Some((keyspace, _)) = &task {
-                    state.jobs.entry(keyspace.id).or_default().filtering = true;
+                    state.jobs.entry(keyspace.id).or_default().start_filtering();
                 }
                 task
             };
@@ -170,5 +169,60 @@ impl DbInner {
                 None => return,
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::io::{FaultPlan, FaultyFs, OpClass};
+    use crate::key::KeyBytes;
+    use crate::options::FilterChoice;
+    use crate::select::Span;
+    use crate::{Db, Options, ReadMode};
+
+    /// What had failed was to be tried again when the tree changed, but a change while it was under way was forgotten: if
+    /// nothing was written any more, the tree was read without a filter until the database was opened again.
+    #[test]
+    fn a_change_of_the_tree_while_work_fails_lets_it_be_tried_again() {
+        let fs = FaultyFs::new(1);
+        let mut options = Options { file_system: Some(Arc::new(fs.clone())), ..Options::default() };
+        options.read_mode = ReadMode::Buffered;
+        options.keyspace.filter = FilterChoice::Grf.into();
+        let db = Db::open("/db", options).expect("opening");
+        let (inner, keyspace) = (db.inner(), &db.default_keyspace().inner);
+        // This thread is at it, so no other is.
+        inner.state().jobs.entry(keyspace.id).or_default().start_filtering();
+        db.put("key", "value").expect("a write");
+        db.flush().expect("a flush");
+        fs.plan(FaultPlan { fail_at: Some(0), only: Some(OpClass::Read), ..FaultPlan::none() });
+        inner.work_on_filter(keyspace, Task::Build(Span { start: KeyBytes::default(), end: None }));
+        assert_eq!(fs.failures(), 1);
+        db.settle_filters().expect("settling");
+        let filter = db.default_keyspace().stats().global_filter.expect("a filter");
+        assert_eq!((filter.unbuilt, filter.partitions), (0, 1), "{filter:?}");
+    }
+
+    #[test]
+    fn work_that_fails_is_not_tried_again_before_the_tree_has_changed() {
+        let fs = FaultyFs::new(1);
+        let mut options = Options { file_system: Some(Arc::new(fs.clone())), ..Options::default() };
+        options.read_mode = ReadMode::Buffered;
+        options.keyspace.filter = FilterChoice::Grf.into();
+        let db = Db::open("/db", options).expect("opening");
+        let (inner, keyspace) = (db.inner(), &db.default_keyspace().inner);
+        inner.state().jobs.entry(keyspace.id).or_default().filtering = true;
+        db.put("key", "value").expect("a write");
+        db.flush().expect("a flush");
+        inner.state().jobs.entry(keyspace.id).or_default().start_filtering();
+        fs.plan(FaultPlan { fail_at: Some(0), only: Some(OpClass::Read), ..FaultPlan::none() });
+        inner.work_on_filter(keyspace, Task::Build(Span { start: KeyBytes::default(), end: None }));
+        db.settle_filters().expect("settling");
+        let unbuilt = || db.default_keyspace().stats().global_filter.expect("a filter").unbuilt;
+        assert_eq!(unbuilt(), 1);
+        db.put("other", "value").expect("a write");
+        db.flush().expect("a flush");
+        db.settle_filters().expect("settling");
+        assert_eq!(unbuilt(), 0);
     }
 }

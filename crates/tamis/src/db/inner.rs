@@ -133,7 +133,7 @@ pub(crate) struct Jobs {
     pub(crate) flushing: bool,
     /// A thread works on the keyspace's global filter.
     pub(crate) filtering: bool,
-    /// Its last work on it failed: not to be tried again before the tree has changed.
+    /// Its last work on it failed, or is under way: not to be tried again before the tree has changed.
     pub(crate) filter_failed: bool,
     /// Inputs of running compactions.
     pub(crate) busy: HashSet<TableId>,
@@ -146,6 +146,14 @@ pub(crate) struct Jobs {
     pub(crate) warned_of_room: bool,
     /// Options that take effect when the running compaction round ends.
     pub(crate) next_shaping: Option<Arc<Shaping>>,
+}
+
+impl Jobs {
+    /// A thread begins to work on the keyspace's global filter. Until that has succeeded it counts as failed, so that a
+    /// change of the tree meanwhile, which makes it count as not failed, is not forgotten when it fails.
+    pub(crate) fn start_filtering(&mut self) {
+        (self.filtering, self.filter_failed) = (true, true);
+    }
 }
 
 /// A log file that takes no more writes.
