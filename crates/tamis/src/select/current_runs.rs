@@ -167,11 +167,7 @@ impl CurrentRuns {
     }
 
     /// The tables whose keys cannot be read, and an index of all others.
-    fn rebuild(
-        &self,
-        placed: &HashMap<TableId, (RunTag, Arc<OpenTable>)>,
-        entries: u64,
-    ) -> Rebuilt {
+    fn rebuild(&self, placed: &HashMap<TableId, (RunTag, Arc<OpenTable>)>, entries: u64) -> Rebuilt {
         let started = Instant::now();
         let (mut batches, mut unread) = (Vec::new(), Vec::new());
         for (id, (tag, table)) in placed {

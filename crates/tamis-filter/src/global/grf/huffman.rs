@@ -334,7 +334,8 @@ impl GrfHuffman {
             let next = (entry.position + 1) << dropped;
             let behind = if next < self.map.positions {
                 let behind = lower.saturating_add(line.first_at(next));
-                Some(upper.map_or(behind, |upper| behind.min(upper)))
+                // Behind the greatest number there is none to be a bound.
+                Some(upper.map_or(behind, |upper| behind.min(upper))).filter(|&behind| behind < u64::MAX)
             } else {
                 upper
             };

@@ -132,3 +132,26 @@ fn sizes_that_make_no_sense_are_refused() {
     assert!(filter.change(&[(&numbers([7]), tag(0, 0))], &[]).is_none(), "it is not there");
     assert!(one.change(&[], &[(&numbers(0..9), tag(0, 1))]).is_none(), "ten keys, and it was made for one");
 }
+
+/// The number behind the greatest one came out as the greatest, and the key of that number was denied.
+#[test]
+fn the_greatest_key_is_found_from_behind() {
+    let mut batch = Batch::new();
+    let keys = (0..12u64).map(|i| if i < 11 { i << 48 } else { u64::MAX });
+    for key in keys.map(u64::to_be_bytes) {
+        batch.push(&key, Digest::of(&key), Epochs::ALL);
+    }
+    let tag = RunTag { level: 0, slot: 0 };
+    let spec = RunIndexSpec { bits_per_key: 10.0, capacity: 12, slots: vec![4, 1], ratio: 4.0, segment: 32 };
+    let filter = GrfHuffman::build(&[(&batch, tag)], &spec).expect("sound");
+    let (mut out, mut bound) = (TagsAhead::default(), Vec::new());
+    for before in [None, Some(&[0xff; 9][..])] {
+        assert!(filter.behind(before, &[0xff; 8], &mut out));
+        let &(found, number) = out.found.first().expect("the key is there");
+        assert_eq!(found, tag);
+        if let Some(number) = number {
+            filter.lower_key(number, &mut bound);
+            assert!(bound[..] > [0xff; 8][..], "{out:?}");
+        }
+    }
+}
