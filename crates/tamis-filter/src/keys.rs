@@ -214,7 +214,10 @@ impl KeyMap {
     /// It strips no more of a common prefix than it must to see all bytes of these keys: the next keys of a series may
     /// differ from them in the byte before.
     pub(crate) fn growing(keys: &KeyList) -> Self {
-        let (Some(first), Some(last)) = (keys.first(), keys.last()) else { return Self::integers() };
+        let (Some(first), Some(last)) = (keys.first(), keys.last()) else {
+            // Nothing is known of the keys to come, how long they are neither.
+            return KeyMap { shortest: 0, ..Self::integers() };
+        };
         let common = first.iter().zip(last).take_while(|(a, b)| a == b).count();
         let longest = keys.iter().map(<[u8]>::len).max().unwrap_or(0);
         let common = common.min(longest.saturating_sub(8)).min(MAX_PREFIX);
