@@ -215,7 +215,7 @@ impl KeyMap {
     /// differ from them in the byte before.
     pub(crate) fn growing(keys: &KeyList) -> Self {
         let (Some(first), Some(last)) = (keys.first(), keys.last()) else {
-            // Of no keys the length is known.
+            // Nothing is known of the keys to come, how long they are neither.
             return KeyMap { shortest: 0, ..Self::integers() };
         };
         let common = first.iter().zip(last).take_while(|(a, b)| a == b).count();

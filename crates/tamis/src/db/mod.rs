@@ -354,7 +354,7 @@ impl Db {
 
     /// Waits until the global filters of all keyspaces are complete: after opening, where reads go on without them, and after
     /// what makes parts of them due for a rebuild. Returns at once where there are none. A filter that could not be
-    /// completed, which is a [warning](Stats::warnings), is not waited for.
+    /// completed (a [warning](Stats::warnings), or for failed reads a line in the log) is not waited for.
     pub fn settle_filters(&self) -> Result<(), AdminError> {
         self.inner().settle_filters()
     }

@@ -102,7 +102,7 @@ pub enum FilterChoice {
     GrfHuffman,
     /// Global: a cuckoo filter of fingerprints and run numbers, for points.
     Chucky,
-    /// Global: the order of the keys of all runs, exact, for points and iterators.
+    /// Global: for every 32 keys the runs that have some of them, for points and iterators.
     Remix,
 }
 

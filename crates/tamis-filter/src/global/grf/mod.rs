@@ -192,6 +192,11 @@ impl Partition {
         sum / self.entries().max(1) as f64
     }
 
+    /// Blocks.
+    pub fn blocks(&self) -> usize {
+        self.inner.blocks.count()
+    }
+
     /// Entries of the block that has the most. In time linear in the blocks.
     pub fn largest_block(&self) -> usize {
         let blocks = &self.inner.blocks;

@@ -29,7 +29,7 @@ pub struct GlobalFilterStats {
     pub expected_rate: f64,
     /// The kinds of key maps that the parts use, how many each, and why.
     pub maps: Vec<KeyMapStats>,
-    /// Ingested tables whose keys are not in the filter yet.
+    /// Ingestions whose keys are not in the filter yet.
     pub tables_outside: usize,
     /// Keys put in since opening, rebuilds not counted, and the time that took in nanoseconds.
     pub inserted: (u64, u64),
@@ -98,7 +98,10 @@ impl Grf {
             let mut old = self.old.lock().expect("old cells");
             old.retain(|cell| cell.strong_count() > 0);
             let cells = old.iter().filter_map(std::sync::Weak::upgrade);
-            cells.filter_map(|cell| cell.partition.load_full()).map(|p| p.memory_bytes() as u64).sum()
+            let parts = |cell: std::sync::Arc<super::Cell>| {
+                cell.partition.load_full().into_iter().chain(cell.prefixes.load_full())
+            };
+            cells.flat_map(parts).map(|partition| partition.memory_bytes() as u64).sum()
         };
         stats.tables_outside = self.missing.lock().expect("missing epochs").len();
         let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Relaxed);

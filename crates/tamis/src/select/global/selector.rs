@@ -142,11 +142,11 @@ impl GlobalSelector {
         end: Option<&[u8]>,
         cost: &mut ReadCost,
     ) -> Option<Codes> {
-        let prefix = self.prefixes.longest_of(start)?;
         // Most ranges have no end within a known prefix.
-        if prefix_successor(prefix).is_some_and(|behind| end.is_none_or(|end| end > &behind[..])) {
-            return None;
-        }
+        let covers = |prefix: &&[u8]| {
+            prefix_successor(prefix).is_none_or(|behind| end.is_some_and(|end| end <= &behind[..]))
+        };
+        let prefix = self.prefixes.prefixes(start).filter(covers).last()?;
         let partition = cell.prefixes.load();
         let partition = partition.as_ref()?;
         cost.digests += 1;
@@ -317,7 +317,6 @@ impl RunSelector for GlobalSelector {
         cost: &mut ReadCost,
     ) -> bool {
         let (mut at, mut start) = (self.directory.find(from, prefix_of(from)), KeyBytes::from(from));
-        cost.range_probes += 1;
         let mut ahead = Ahead { most: out.wanted, ..Ahead::default() };
         for _ in 0..EMPTY_STRETCHES {
             let guard = self.directory.cell(at).partition.load();
@@ -385,7 +384,6 @@ impl RunSelector for GlobalSelector {
                 None => return false,
             },
         };
-        cost.range_probes += 1;
         // A key at a border belongs to the next stretch: what is below it to this one.
         let at = self.directory.find(before, prefix_of(before));
         let mut at = if self.directory.start(at)[..] == *before { at.saturating_sub(1) } else { at };

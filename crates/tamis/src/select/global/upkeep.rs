@@ -34,6 +34,11 @@ const MOST_GROWTH: f64 = 2.0;
 /// Bits that all digits of a code may have.
 const CODE_BITS: u32 = 48;
 
+/// Blocks with so many times the usual number of entries are collected even if no key comes to them …
+const LARGE: usize = 2;
+/// … with every so many tables (by their ids).
+const COLLECT_EVERY: u64 = 8;
+
 /// What a background thread should do for a filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Task {
@@ -352,7 +357,13 @@ impl Grf {
                     let batch = prefixes_of(self.spec.prefixes, batch);
                     cell.prefixes.store(Some(Arc::new(prefixes.insert(&batch, &cuts))));
                 }
-                cell.partition.store(Some(Arc::new(partition.insert(batch, &cuts))));
+                let mut grown = partition.insert(batch, &cuts);
+                // Where inserts are skewed, blocks that none comes to keep long codes: the large ones are collected now and then.
+                let usual = grown.entries() as usize / grown.blocks().max(1) + 1;
+                if table.meta.id.is_multiple_of(COLLECT_EVERY) && grown.largest_block() > LARGE * usual {
+                    grown = grown.collect(&cuts, LARGE * usual);
+                }
+                cell.partition.store(Some(Arc::new(grown)));
                 let newest = batch.iter().map(|(_, _, epochs)| epochs.hi).max().unwrap_or(0);
                 cell.newest.fetch_max(newest, Relaxed);
             }

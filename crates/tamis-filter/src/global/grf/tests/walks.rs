@@ -160,3 +160,27 @@ fn digests_tell_nothing_of_order() {
     assert!(out.found.is_empty() && out.until.is_none());
     assert!(!partition.behind(None, b"", &mut out));
 }
+
+/// A partition of no keys took those to come for integers of eight bytes, and zeros at the end of a number for bytes of
+/// theirs. The lower key of a number was then behind a shorter key, and a walk that ended there told of nothing: an iterator
+/// passed the key over.
+#[test]
+fn a_partition_of_no_keys_takes_keys_of_any_length() {
+    for map in [MapChoice::Learned, MapChoice::Mixed] {
+        let built = Partition::build(&Batch::new(), 1, &spec(map)).unwrap();
+        let keys: BTreeSet<Key> =
+            (0..4000u32).map(|i| i.to_be_bytes()[..4 - i as usize % 3].to_vec()).collect();
+        let cuts = Cuts::of([epochs(0, 1), epochs(1, 2)]);
+        let partition = built.insert(&batch(keys.iter().map(|key| (key, epochs(1, 2)))), &cuts);
+        let all: BTreeSet<(Key, Epochs)> = keys.iter().map(|key| (key.clone(), epochs(1, 2))).collect();
+        for key in keys.iter().step_by(7) {
+            for zeros in 1..=5 {
+                let end = [&key[..], &[0; 5][..zeros]].concat();
+                forwards(&partition, &all, key, Some(&end), 0);
+                backwards(&partition, &all, Some(&end), key);
+            }
+        }
+        forwards(&partition, &all, &Key::new(), None, 0);
+        backwards(&partition, &all, None, &Key::new());
+    }
+}
