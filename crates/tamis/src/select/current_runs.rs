@@ -57,6 +57,9 @@ struct Current {
     damaged: HashSet<TableId>,
 }
 
+/// Tables whose keys could not be read, and an index of all others.
+type Rebuilt = (Vec<(TableId, Unread)>, Option<Arc<dyn RunIndex>>);
+
 /// Why a table's keys are not to be had.
 enum Unread {
     Damaged,
@@ -163,11 +166,7 @@ impl CurrentRuns {
     }
 
     /// The tables whose keys cannot be read, and an index of all others.
-    fn rebuild(
-        &self,
-        placed: &HashMap<TableId, (RunTag, Arc<OpenTable>)>,
-        entries: u64,
-    ) -> (Vec<(TableId, Unread)>, Option<Arc<dyn RunIndex>>) {
+    fn rebuild(&self, placed: &HashMap<TableId, (RunTag, Arc<OpenTable>)>, entries: u64) -> Rebuilt {
         let started = Instant::now();
         let (mut batches, mut unread) = (Vec::new(), Vec::new());
         for (id, (tag, table)) in placed {
