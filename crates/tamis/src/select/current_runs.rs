@@ -60,6 +60,9 @@ struct Current {
     damaged: HashSet<TableId>,
 }
 
+/// Tables whose keys could not be read, and an index of all others.
+type Rebuilt = (Vec<(TableId, Unread)>, Option<Arc<dyn RunIndex>>);
+
 /// Why a table's keys are not to be had.
 enum Unread {
     Damaged,

@@ -147,7 +147,9 @@ impl Driver {
         let cost = self.db().stats().read;
         assert!(cost.filter_negatives <= cost.filter_probes, "{cost:?}");
         // A global filter names several runs at once.
-        let global = self.settings.options.iter().any(|options| options.keyspace.filter.global().is_some());
+        let keyspaces = self.settings.options.iter().map(|options| &options.keyspace);
+        let mut keyspaces = keyspaces.chain([&self.settings.keyspace]);
+        let global = keyspaces.any(|keyspace| keyspace.filter.global().is_some());
         let maybe = cost.filter_probes - cost.filter_negatives;
         assert!(cost.false_positives <= if global { cost.runs_searched } else { maybe }, "{cost:?}");
         assert!(cost.range_negatives <= cost.range_probes, "{cost:?}");
