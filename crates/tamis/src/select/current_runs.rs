@@ -29,9 +29,6 @@ use crate::tree::version::Run;
 /// Room for changes: how many times the entries that there are when the index is built.
 const ROOM: f64 = 1.2;
 
-/// Tables whose keys could not be read, and the index of the others.
-type Rebuilt = (Vec<(TableId, Unread)>, Option<Arc<dyn RunIndex>>);
-
 /// The filter of one keyspace. Its methods are called under the `state` lock; the mutex within is for statistics.
 #[derive(Debug)]
 pub(crate) struct CurrentRuns {
