@@ -36,7 +36,6 @@ Examples:
 #[command(after_help = HELP)]
 pub(crate) struct ExperimentArgs {
     /// Which one (--list names them)
-    #[arg(required_unless_present = "list")]
     name: Option<Experiment>,
     /// Name all experiments with their defaults and end
     #[arg(long)]
