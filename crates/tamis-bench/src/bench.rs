@@ -15,7 +15,7 @@ use crate::keys::KeySet;
 use crate::measure::{Labels, Measurement};
 use crate::progress::Progress;
 use crate::report::grouped;
-use crate::run::{RunSpec, run};
+use crate::run::{Fill, RunSpec, run};
 use crate::workload::Workload;
 
 /// Reads measured by default, at most.
@@ -57,6 +57,8 @@ pub struct BenchConfig {
 /// An open database and what to measure on it.
 pub struct Bench<'a> {
     config: BenchConfig,
+    /// Which of the keys are there.
+    fill: Fill,
     db: Db,
     progress: &'a dyn Progress,
     // Dropped after the database.
@@ -83,7 +85,8 @@ impl<'a> Bench<'a> {
             }
         };
         let db = Db::open(dir, config.options.clone())?;
-        Ok(Bench { config, db, progress, _temporary: temporary })
+        let fill = Fill::random(&config.keys, config.seed);
+        Ok(Bench { config, fill, db, progress, _temporary: temporary })
     }
 
     /// Runs all workloads; `done` gets each measurement as soon as it is there.
@@ -112,6 +115,20 @@ impl<'a> Bench<'a> {
     /// How many operations the workloads measured from now on have, fills aside.
     pub(crate) fn set_ops(&mut self, ops: Option<u64>) {
         self.config.ops = ops;
+    }
+
+    /// How many threads the workloads measured from now on have.
+    pub(crate) fn set_threads(&mut self, threads: usize) {
+        self.config.threads = threads;
+    }
+
+    /// Which keys somebody else has put into the database, and in which order.
+    pub(crate) fn set_fill(&mut self, fill: Fill) {
+        self.fill = fill;
+    }
+
+    pub(crate) fn fill(&self) -> &Fill {
+        &self.fill
     }
 
     pub(crate) fn close(self) -> Result<(), BenchError> {
@@ -151,12 +168,13 @@ impl<'a> Bench<'a> {
             threads: config.threads,
             ops,
             seed: config.seed.wrapping_add(1 + 2 * repeat),
+            fill: self.fill.clone(),
             progress: self.progress,
         };
         let warmup = if repeat > 0 { 0 } else { config.warmup.unwrap_or(ops / 10) };
         if !workload.writes() && warmup > 0 {
             let seed = spec.seed.wrapping_sub(1);
-            run(&self.db, &RunSpec { ops: warmup, seed, ..spec })?;
+            run(&self.db, &RunSpec { ops: warmup, seed, ..spec.clone() })?;
         }
         if workload.is_fill() {
             spec.seed = config.seed;
@@ -180,6 +198,7 @@ impl<'a> Bench<'a> {
         if self.config.settled {
             self.db.settle()?;
         }
+        self.db.settle_filters()?;
         self.progress.end();
         Ok((start.elapsed().as_millis() as u64, self.db.stats()))
     }

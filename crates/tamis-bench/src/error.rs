@@ -28,6 +28,9 @@ pub enum BenchError {
         /// What the database said.
         got: String,
     },
+    /// What was asked for cannot be done; the text says what can.
+    #[error("{0}")]
+    Request(String),
     /// A temporary directory could not be made, or a file not be read.
     #[error("could not {operation} {}: {source}", path.display())]
     Io {

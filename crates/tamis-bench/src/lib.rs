@@ -13,6 +13,7 @@
 
 pub mod bench;
 mod error;
+pub mod filters;
 pub mod histogram;
 pub mod keys;
 pub mod measure;

@@ -37,6 +37,10 @@ pub struct Measurement {
     pub p999_ns: u64,
     /// Operations per second over all threads.
     pub ops_per_second: f64,
+    /// Operations by the time from the start of the first thread to the end of the last. Below `ops_per_second`, as the
+    /// making of keys counts; but true also where threads do not run all the time, being more than there are cores.
+    #[serde(default)]
+    pub wall_ops_per_second: f64,
     /// Digests computed.
     pub digests_per_op: f64,
     /// Memtables looked into.
@@ -45,6 +49,9 @@ pub struct Measurement {
     pub filter_probes_per_op: f64,
     /// Table filters that said "maybe" of a key that was not there, or of a range in which there was none.
     pub false_positives_per_op: f64,
+    /// Runs whose data was searched by gets.
+    #[serde(default)]
+    pub runs_searched_per_op: f64,
     /// Runs opened by iterators.
     pub seeks_per_op: f64,
     /// Data blocks touched, wherever they came from.
@@ -59,6 +66,9 @@ pub struct Measurement {
     pub cache_misses: u64,
     /// Memory of the table filters by the entries they hold, in bits.
     pub filter_bits_per_key: f64,
+    /// Memory of the table filters in bytes.
+    #[serde(default)]
+    pub filter_bytes: u64,
     /// Sorted runs in the tree.
     pub runs: usize,
     /// Levels that hold a run.
@@ -138,6 +148,7 @@ impl Measurement {
             p99_ns: timing.latency.quantile(0.99),
             p999_ns: timing.latency.quantile(0.999),
             ops_per_second: timing.ops_per_second,
+            wall_ops_per_second: timing.ops as f64 * 1e9 / timing.wall_ns.max(1) as f64,
             hash_sharing: options.hash_sharing,
             settled: labels.settled,
             sync: options.durability == tamis::Durability::Synced,
@@ -163,6 +174,7 @@ impl Measurement {
         self.memtable_probes_per_op = per_op(cost.memtable_probes);
         self.filter_probes_per_op = per_op(cost.filter_probes + cost.range_probes);
         self.false_positives_per_op = per_op(cost.false_positives + cost.range_false_positives);
+        self.runs_searched_per_op = per_op(cost.runs_searched);
         self.seeks_per_op = per_op(cost.seeks);
         self.block_reads_per_op = per_op(cost.block_reads);
         self.bytes_read_per_op = per_op(cost.bytes_read);
@@ -176,6 +188,7 @@ impl Measurement {
         self.write_amplification = write_amplification(stats);
         if let Some(tree) = stats.keyspaces.first() {
             self.filter_bits_per_key = tree.filter_bits_per_key;
+            self.filter_bytes = tree.filter_bytes;
             self.runs = tree.runs;
             self.levels = tree.levels.iter().filter(|level| !level.runs.is_empty()).count();
             self.table_bytes_per_raw_byte = ratio(tree.table_bytes, tree.raw_bytes);
@@ -183,8 +196,16 @@ impl Measurement {
     }
 
     /// The measurement of median `ns_per_op` among repetitions of one run; the later of two in the middle.
-    pub fn median(mut repetitions: Vec<Measurement>) -> Option<Measurement> {
-        repetitions.sort_by(|a, b| a.ns_per_op.total_cmp(&b.ns_per_op));
+    pub fn median(repetitions: Vec<Measurement>) -> Option<Measurement> {
+        Measurement::median_by(repetitions, |m| m.ns_per_op)
+    }
+
+    /// The measurement of median `figure` among repetitions of one run; the later of two in the middle.
+    pub fn median_by(
+        mut repetitions: Vec<Measurement>,
+        figure: impl Fn(&Measurement) -> f64,
+    ) -> Option<Measurement> {
+        repetitions.sort_by(|a, b| figure(a).total_cmp(&figure(b)));
         let count = repetitions.len();
         let mut median = (count > 0).then(|| repetitions.swap_remove(count / 2))?;
         median.repeats = u32::try_from(count).unwrap_or(u32::MAX);

@@ -15,12 +15,13 @@ use crate::error::BenchError;
 use crate::histogram::Histogram;
 use crate::keys::KeySet;
 use crate::progress::Progress;
-use crate::workload::{MULTI_GET_KEYS, Workload};
+use crate::random::Permutation;
+use crate::workload::{INSERT_EVERY, MULTI_GET_KEYS, Workload};
 use chunk::Source;
 use execute::Executor;
 
 /// What to run.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct RunSpec<'a> {
     /// The operations.
     pub workload: Workload,
@@ -35,8 +36,42 @@ pub struct RunSpec<'a> {
     pub ops: u64,
     /// Drives every random choice.
     pub seed: u64,
+    /// Which of the keys are there when the run begins.
+    pub fill: Fill,
     /// Told about every chunk done.
     pub progress: &'a dyn Progress,
+}
+
+/// Which keys a database was filled with, and in which order.
+#[derive(Clone, Debug)]
+pub struct Fill {
+    /// The first so many in the order of filling are there.
+    pub loaded: u64,
+    /// The order; `None` is that of the keys' numbers.
+    order: Option<Permutation>,
+}
+
+impl Fill {
+    /// All keys, in the order of `fill-random` with this seed.
+    pub fn random(keys: &KeySet, seed: u64) -> Fill {
+        Fill { loaded: keys.len(), order: Some(Permutation::new(keys.len(), seed)) }
+    }
+
+    /// All keys, in the order of their numbers.
+    pub fn numbered(keys: &KeySet) -> Fill {
+        Fill { loaded: keys.len(), order: None }
+    }
+
+    /// The number of the key that comes at `place` in the order.
+    #[inline]
+    pub fn at(&self, place: u64) -> u64 {
+        self.order.as_ref().map_or(place, |order| order.at(place))
+    }
+
+    /// How many of `ops` operations of a workload insert a key: the next so many in the order of filling.
+    pub fn inserts(workload: Workload, ops: u64) -> u64 {
+        if workload.inserts() { ops / INSERT_EVERY } else { 0 }
+    }
 }
 
 /// How long it took.
@@ -48,6 +83,8 @@ pub struct Timing {
     pub busy_ns: u64,
     /// Operations per second, summed over threads.
     pub ops_per_second: f64,
+    /// Nanoseconds from the start of the first thread to the end of the last, the making of keys and values included.
+    pub wall_ns: u64,
     /// Durations of sampled operations; for `multi-get` a batch's duration divided by its keys.
     pub latency: Histogram,
 }
@@ -66,6 +103,7 @@ pub fn run(db: &Db, spec: &RunSpec<'_>) -> Result<Timing, BenchError> {
     let order = spec.workload == Workload::FillSeq;
     let order = if order { spec.keys.ascending() } else { Vec::new() };
     spec.progress.begin(spec.workload.name(), ops, "operations");
+    let begun = Instant::now();
     let parts: Vec<Result<Timing, BenchError>> = std::thread::scope(|scope| {
         let order = &order[..];
         let spawn = |thread| scope.spawn(move || run_thread(db, spec, order, thread, threads, ops));
@@ -75,8 +113,8 @@ pub fn run(db: &Db, spec: &RunSpec<'_>) -> Result<Timing, BenchError> {
         };
         handles.into_iter().map(join).collect()
     });
+    let mut total = Timing { wall_ns: elapsed_ns(begun), ..Timing::default() };
     spec.progress.end();
-    let mut total = Timing::default();
     for part in parts {
         let part = part?;
         total.ops += part.ops;
@@ -124,4 +162,75 @@ fn sampling_for(ops: u64) -> u64 {
 /// Nanoseconds since `start`.
 fn elapsed_ns(start: Instant) -> u64 {
     u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::progress::NoProgress;
+    use crate::value;
+
+    /// Inserts of several threads must leave no gap: the next run, and its checks, take the filled part for whole.
+    #[test]
+    fn inserts_are_the_next_keys_in_the_order_of_filling() {
+        let dir = tempfile::tempdir().unwrap();
+        let db = Db::open(dir.path().join("db"), tamis::Options::default()).unwrap();
+        let keys = KeySet::uniform(1000, 8, 1).unwrap();
+        let mut fill = Fill::random(&keys, 5);
+        fill.loaded = 800;
+        let key_at = |place| {
+            let mut key = Vec::new();
+            keys.existing(fill.at(place), &mut key);
+            key
+        };
+        for place in 0..fill.loaded {
+            let (key, mut bytes) = (key_at(place), Vec::new());
+            value::fill(value::tag_of(&key), 0, 40, &mut bytes);
+            db.put(&key, &bytes).unwrap();
+        }
+        let there = |place| db.contains(key_at(place)).unwrap();
+        let mut expected = fill.loaded;
+        for (workload, ops) in [(Workload::YcsbD, 1010), (Workload::YcsbE, 999), (Workload::YcsbC, 500)] {
+            let mut fill = fill.clone();
+            fill.loaded = expected;
+            let spec = RunSpec {
+                workload,
+                keys: &keys,
+                value_bytes: 40,
+                threads: 3,
+                ops,
+                seed: 9,
+                fill,
+                progress: &NoProgress,
+            };
+            run(&db, &spec).unwrap();
+            expected += Fill::inserts(workload, ops);
+            assert!((0..expected).all(there) && !(expected..1000).any(there), "{workload}");
+        }
+        assert_eq!(expected, 800 + 50 + 49);
+    }
+
+    #[test]
+    fn a_scan_backwards_over_missing_keys_is_a_wrong_answer() {
+        let dir = tempfile::tempdir().unwrap();
+        let db = Db::open(dir.path().join("db"), tamis::Options::default()).unwrap();
+        let keys = KeySet::sequential(100, 8).unwrap();
+        let spec = |workload| RunSpec {
+            workload,
+            keys: &keys,
+            value_bytes: 20,
+            threads: 1,
+            ops: 200,
+            seed: 1,
+            fill: Fill::numbered(&keys),
+            progress: &NoProgress,
+        };
+        run(&db, &spec(Workload::FillSeq)).unwrap();
+        run(&db, &spec(Workload::ReverseNext50)).unwrap();
+        let mut first = Vec::new();
+        keys.existing(0, &mut first);
+        db.delete(&first).unwrap();
+        // Most scans come to the start of all keys and see one less than there should be.
+        assert!(run(&db, &spec(Workload::ReverseNext50)).unwrap_err().is_wrong_answer());
+    }
 }

@@ -24,12 +24,30 @@ pub enum Workload {
     MultiGet,
     /// The first entry of a narrow range that holds no key.
     RangeEmpty,
+    /// The first entry of a range at most 64 wide that begins with an absent key and holds none.
+    RangeAbsent,
     /// A new iterator on a random existing key, and its first entry.
     Seek,
     /// A seek and the 50 entries behind it.
     SeekNext50,
+    /// A seek and the 20 entries behind it.
+    SeekNext20,
+    /// A seek of a key from the end of the range, and the 50 entries before it.
+    ReverseNext50,
+    /// A seek of an existing key, Zipf-distributed as in `GetZipf`.
+    SeekZipf,
     /// Half gets of existing keys, half overwrites.
     ReadWrite,
+    /// YCSB's A: half gets, half updates, Zipf-distributed.
+    YcsbA,
+    /// YCSB's B: 95 % gets, 5 % updates, Zipf-distributed.
+    YcsbB,
+    /// YCSB's C: gets, Zipf-distributed.
+    YcsbC,
+    /// YCSB's D: 95 % gets, the latest keys most often, 5 % inserts.
+    YcsbD,
+    /// YCSB's E: 95 % scans of 1 to 100 entries from a Zipf-distributed key on, 5 % inserts.
+    YcsbE,
 }
 
 /// Keys in one `multi_get`.
@@ -38,12 +56,18 @@ pub const MULTI_GET_KEYS: usize = 32;
 /// Entries read behind the first one of [`Workload::SeekNext50`].
 pub const NEXT_ENTRIES: usize = 50;
 
-/// The exponent of [`Workload::GetZipf`].
+/// Of so many operations of `YcsbD` and `YcsbE` one is an insert.
+pub const INSERT_EVERY: u64 = 20;
+
+/// The most entries that a scan of `YcsbE` reads.
+pub const LONGEST_SCAN: usize = 100;
+
+/// The exponent of [`Workload::GetZipf`] and the others that are Zipf-distributed.
 pub const ZIPF_EXPONENT: f64 = 0.99;
 
 impl Workload {
     /// All of them, fills first.
-    pub const ALL: [Workload; 12] = [
+    pub const ALL: [Workload; 21] = [
         Workload::FillRandom,
         Workload::FillSeq,
         Workload::Overwrite,
@@ -53,9 +77,18 @@ impl Workload {
         Workload::GetZipf,
         Workload::MultiGet,
         Workload::RangeEmpty,
+        Workload::RangeAbsent,
         Workload::Seek,
         Workload::SeekNext50,
+        Workload::SeekNext20,
+        Workload::ReverseNext50,
+        Workload::SeekZipf,
         Workload::ReadWrite,
+        Workload::YcsbA,
+        Workload::YcsbB,
+        Workload::YcsbC,
+        Workload::YcsbD,
+        Workload::YcsbE,
     ];
 
     /// The name on the command line and in reports.
@@ -70,9 +103,18 @@ impl Workload {
             Workload::GetZipf => "get-zipf",
             Workload::MultiGet => "multi-get",
             Workload::RangeEmpty => "range-empty",
+            Workload::RangeAbsent => "range-absent",
             Workload::Seek => "seek",
             Workload::SeekNext50 => "seek-next50",
+            Workload::SeekNext20 => "seek-next20",
+            Workload::ReverseNext50 => "reverse-next50",
+            Workload::SeekZipf => "seek-zipf",
             Workload::ReadWrite => "read-write",
+            Workload::YcsbA => "ycsb-a",
+            Workload::YcsbB => "ycsb-b",
+            Workload::YcsbC => "ycsb-c",
+            Workload::YcsbD => "ycsb-d",
+            Workload::YcsbE => "ycsb-e",
         }
     }
 
@@ -83,7 +125,22 @@ impl Workload {
 
     /// Whether it changes the database.
     pub fn writes(self) -> bool {
-        self.is_fill() || matches!(self, Workload::Overwrite | Workload::ReadWrite)
+        self.is_fill() || self.writes_of(1000) > 0
+    }
+
+    /// Whether it puts keys that were not there.
+    pub fn inserts(self) -> bool {
+        matches!(self, Workload::YcsbD | Workload::YcsbE)
+    }
+
+    /// About how many of `ops` operations write; 0 for fills, which write every key.
+    pub fn writes_of(self, ops: u64) -> u64 {
+        match self {
+            Workload::Overwrite => ops,
+            Workload::ReadWrite | Workload::YcsbA => ops / 2,
+            Workload::YcsbB | Workload::YcsbD | Workload::YcsbE => ops / INSERT_EVERY,
+            _ => 0,
+        }
     }
 }
 

@@ -53,6 +53,7 @@ pub(crate) enum Command {
     Compact(compact::CompactArgs),
     Options(options::OptionsArgs),
     Bench(Box<bench::BenchArgs>),
+    Experiment(Box<experiment::ExperimentArgs>),
     Stress(stress::StressArgs),
     #[command(hide = true)]
     StressChild(stress::child::ChildArgs),

@@ -154,7 +154,7 @@ impl From<BenchError> for Failure {
     fn from(error: BenchError) -> Failure {
         match error {
             BenchError::Database(error) => error.into(),
-            BenchError::Keys(_) => Failure::usage(error),
+            BenchError::Keys(_) | BenchError::Request(_) => Failure::usage(error),
             BenchError::WrongAnswer { .. } => Failure::Problem(error.to_string()),
             BenchError::Io { .. } => Failure::usage(error),
         }

@@ -1,7 +1,10 @@
 //! The library's records as JSON objects; field names are those of the library.
 
 use serde_json::{Value, json};
-use tamis::{KeyspaceStats, LevelStats, ReadCost, RunStats, SnapshotStats, Stats, WriteCost};
+use tamis::{
+    GlobalFilterStats, KeyMapStats, KeyspaceStats, LevelStats, ReadCost, RunStats, SnapshotStats, Stats,
+    WriteCost,
+};
 
 use crate::text::hex;
 
@@ -76,10 +79,33 @@ fn keyspace(stats: &KeyspaceStats) -> Value {
         index_bytes,
         filter_bits_per_key,
         tables_without_filter,
+        tables_with_key_list,
         tables_with_unusable_filter,
     );
+    value["global_filter"] = stats.global_filter.as_ref().map_or(Value::Null, global_filter);
     value["levels"] = stats.levels.iter().map(level).collect();
     value["promise"] = fields!(stats.promise, runs_per_level, space_amplification, write_amplification);
+    value
+}
+
+fn global_filter(stats: &GlobalFilterStats) -> Value {
+    let mut value = fields!(
+        stats,
+        kind,
+        partitions,
+        unbuilt,
+        entries,
+        bytes,
+        old_bytes,
+        code_bits,
+        expected_rate,
+        tables_outside,
+        inserted,
+        rebuilt,
+        tables_from_data,
+    );
+    let map = |map: &KeyMapStats| fields!(map, map, partitions, holdout_rate, ideal_rate);
+    value["maps"] = stats.maps.iter().map(map).collect();
     value
 }
 

@@ -421,3 +421,37 @@ fn tables_that_are_not_right_are_wrong_input() {
     }
     assert_eq!(place.run("scan", &[]).ok(), "a\t1\n");
 }
+
+#[test]
+fn experiment_compares_filters_and_refuses_what_there_is_not() {
+    let experiment = |args: &[&str]| {
+        let mut command = tamis();
+        command.arg("experiment").args(args);
+        run(command, b"")
+    };
+    let small =
+        ["--keys", "3000", "--size-ratio", "3", "--ops", "200", "--repeat", "1", "--value-bytes", "64"];
+    let place = Place::new();
+    let path = place.path("rows.csv");
+    let more = ["grf-fig10", "--filters", "monkey,snarf", "--bits", "8,12", "--json", "--csv", &path];
+    let rows = experiment(&[&more[..], &small].concat()).ok();
+    let rows: Vec<Value> = rows.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |kind: &str| rows.iter().filter(|row| row["kind"] == kind).count();
+    assert_eq!((of("load"), of("read")), (4, 4));
+    assert!(rows.iter().all(|row| row["kind"] != "read" || row["digests_per_op"] == 1.0), "{rows:?}");
+    let table = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(table.lines().count(), 1 + 8);
+    let text = experiment(&[&["grf-fig17", "--filters", "none,monkey"][..], &small].concat()).ok();
+    assert!(text.contains("The paper:") && text.contains("seek-zipf"), "{text}");
+
+    let list = experiment(&["--list"]).ok();
+    assert!((10..=18).all(|figure| list.contains(&format!("grf-fig{figure}"))), "{list}");
+    experiment(&["grf-fig9"]).fails(2, "grf-fig10");
+    experiment(&[]).fails(2, "--list");
+    experiment(&["grf-fig10", "--filters", "sieve"]).fails(2, "rencoder");
+    experiment(&["grf-fig10", "--key-set", "osm"]).fails(2, "cells");
+    experiment(&["grf-fig10", "--bits", "ten"]).fails(2, "ten");
+    experiment(&["grf-fig10", "--bits", "100"]).fails(2, "bits_per_key");
+    experiment(&["grf-fig17", "--bits", "8,10"]).fails(2, "--bits");
+    experiment(&["grf-fig17", "-o", "keyspace.levels=1"]).fails(2, "levels");
+}

@@ -210,6 +210,39 @@ impl KeyMap {
         KeyMap { prefix: first[..common].into(), shortest, longest }
     }
 
+    /// A map for `keys`, which must be in ascending order, and for others that come later and may be longer or shorter.
+    /// It strips no more of a common prefix than it must to see all bytes of these keys: the next keys of a series may
+    /// differ from them in the byte before.
+    pub(crate) fn growing(keys: &KeyList) -> Self {
+        let (Some(first), Some(last)) = (keys.first(), keys.last()) else {
+            // Nothing is known of the keys to come, how long they are neither.
+            return KeyMap { shortest: 0, ..Self::integers() };
+        };
+        let common = first.iter().zip(last).take_while(|(a, b)| a == b).count();
+        let longest = keys.iter().map(<[u8]>::len).max().unwrap_or(0);
+        let common = common.min(longest.saturating_sub(8)).min(MAX_PREFIX);
+        KeyMap {
+            prefix: first[..common].into(),
+            shortest: 0,
+            longest: (longest - common).clamp(1, LONG) as u8,
+        }
+    }
+
+    /// The number of `key`. Keys before all that start with the prefix have number 0, those after them the largest.
+    #[inline]
+    pub(crate) fn clamped(&self, key: &[u8]) -> u64 {
+        match self.place(key) {
+            Place::Below => 0,
+            Place::At(number) => number,
+            Place::Above => self.max(),
+        }
+    }
+
+    /// Bytes held beside itself.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.prefix.len()
+    }
+
     /// Bytes of a number: those after them are zero in every key of the run, and left out.
     fn bytes(&self) -> usize {
         usize::from(self.longest.min(8))
@@ -223,7 +256,7 @@ impl KeyMap {
 
     /// The largest number.
     #[inline]
-    fn max(&self) -> u64 {
+    pub(crate) fn max(&self) -> u64 {
         u64::MAX.checked_shr(self.shift()).unwrap_or(0)
     }
 
@@ -286,13 +319,20 @@ impl KeyMap {
     /// The smallest byte string whose number is `at` and that starts with the run's prefix: no key of the run with
     /// this number or a higher one is below it.
     pub fn key_at(&self, at: u64) -> Vec<u8> {
-        let mut key = self.prefix.to_vec();
+        let mut key = Vec::new();
+        self.write_key_at(at, &mut key);
+        key
+    }
+
+    /// [`KeyMap::key_at`] into a buffer, which is overwritten.
+    pub(crate) fn write_key_at(&self, at: u64, key: &mut Vec<u8>) {
+        key.clear();
+        key.extend_from_slice(&self.prefix);
         let at = at.checked_shl(self.shift()).unwrap_or(0);
         let bytes = at.to_be_bytes();
         // Every key of the run has at least `shortest` bytes; zeros at the end of a number may be padding.
         let zeros = at.trailing_zeros() as usize / 8;
         key.extend_from_slice(&bytes[..(8 - zeros.min(8)).max(usize::from(self.shortest.min(8)))]);
-        key
     }
 
     /// Words that [`KeyMap::write_to`] appends.
@@ -473,6 +513,17 @@ mod tests {
                 Some(8)
             );
             assert_eq!(range(Bound::Unbounded, Bound::Excluded(&longer[..])).map(|(_, last)| last), Some(8));
+        }
+    }
+
+    /// The map of no keys took those to come for integers of eight bytes, so a walk said that the key `a` could not come
+    /// before `a` with seven zeros.
+    #[test]
+    fn a_map_that_grows_from_nothing_knows_no_lengths() {
+        let (map, mut lowest) = (KeyMap::growing(&KeyList::new()), Vec::new());
+        for key in [&b"a"[..], b"", b"abcdefgh", b"abcdefghi"] {
+            map.write_key_at(map.clamped(key), &mut lowest);
+            assert!(&lowest[..] <= key, "{lowest:?} is behind {key:?}");
         }
     }
 

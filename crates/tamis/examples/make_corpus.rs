@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use tamis::io::{FileSystem, MemFs, read_file};
 use tamis::{
-    BloomHashing, Compression, CompressionPerLevel, Db, FilterChoice, KeyspaceOptions, Options, WriteBatch,
-    fuzzing,
+    BloomHashing, Compression, CompressionPerLevel, Db, FilterChoice, FilterPolicy, KeyspaceOptions, Options,
+    WriteBatch, fuzzing,
 };
 use tamis_filter::{
     BloomScheme, Digest, ElasticGroup, ElasticLayout, ElasticSpec, KeyList, PointFilter, PointSpec,
@@ -131,7 +131,7 @@ fn tables() -> Done {
         change(&mut options);
         options
     };
-    let kinds: [(&str, KeyspaceOptions, Fill); 9] = [
+    let kinds: [(&str, KeyspaceOptions, Fill); 11] = [
         ("plain", small(), cities),
         ("lz4", with(|o| o.compression = CompressionPerLevel::uniform(Compression::Lz4)), cities),
         (
@@ -149,6 +149,8 @@ fn tables() -> Done {
         ("versions", with(|o| o.restart_interval = 2), versions),
         ("range-tombstones", small(), ranges),
         ("odd-keys", with(|o| o.restart_interval = 1), odd_keys),
+        ("key-list", with(|o| o.filter = FilterPolicy::grf()), cities),
+        ("key-list-odd-keys", with(|o| o.filter = FilterPolicy::grf()), odd_keys),
     ];
     for (name, options, fill) in kinds.into_iter().chain([("only-range-tombstones", small(), only_ranges)]) {
         let fs = MemFs::new();
@@ -160,6 +162,9 @@ fn tables() -> Done {
         let fuzzing::TableParts { blocks, filter, tombstones } = fuzzing::table_parts(&file);
         if let Some(block) = blocks.first() {
             seed("data_block", name, block)?;
+        }
+        if let Some(list) = filter.as_ref().filter(|_| name.starts_with("key-list")) {
+            seed("key_list", name, list)?;
         }
         if let Some(filter) = filter.filter(|_| name == "plain" || name.starts_with("bloom")) {
             seed("filter", if name == "plain" { "blocked-bloom" } else { name }, &filter)?;

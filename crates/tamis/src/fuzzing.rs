@@ -23,7 +23,7 @@ mod tables;
 pub use database::database;
 pub use differential::differential;
 pub use logs::{log, manifest};
-pub use parts::{batch, data_block, filter, options, tombstones};
+pub use parts::{batch, data_block, filter, key_list, options, tombstones};
 pub use range_filter::range_filter;
 pub use seeds::{TableParts, batch_bytes, table_parts};
 pub use tables::table;

@@ -74,8 +74,9 @@ pub use key::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use operators::{CompactionFilter, Decision, MergeError, MergeOperator, Operators};
 pub use options::{
     BloomHashing, ChecksumMode, CompactionChoice, Compression, CompressionPerLevel, Durability, FilePicker,
-    FilterAllocation, FilterChoice, FilterPolicy, KeyspaceOptions, MergeGranularity, OptionClass, OptionInfo,
-    Options, PerLevel, ReadMode, SurfSuffix,
+    FilterAllocation, FilterChoice, FilterPolicy, KeyMapChoice, KeyspaceOptions, MergeGranularity,
+    OptionClass, OptionInfo, Options, PerLevel, PrefixFilter, ReadMode, SurfSuffix,
 };
 pub use read::{ExplainBlock, ExplainOutcome, ExplainStep, Explanation, FilterAnswer, Iter, ReadCost};
+pub use select::{GlobalFilterStats, KeyMapStats};
 pub use slice::Slice;

@@ -196,6 +196,11 @@ fn mutated_filters_are_read_or_refused() {
 }
 
 #[test]
+fn mutated_key_lists_are_read_or_refused() {
+    run("key_list", fuzzing::key_list, 8000);
+}
+
+#[test]
 fn range_filters_of_mutated_keys_agree_with_a_set() {
     run("range_filter", fuzzing::range_filter, 60);
 }

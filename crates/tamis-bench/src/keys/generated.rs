@@ -119,6 +119,16 @@ impl Generated {
         add(&mut low[start.0..], 1) && add(&mut high[start.1..], RANGE_KEYS)
     }
 
+    pub(crate) fn absent_range(&self, i: u64, low: &mut Vec<u8>, high: &mut Vec<u8>) {
+        let start = high.len();
+        self.absent(i, low);
+        self.absent(i, high);
+        if !add(&mut high[start..], RANGE_KEYS - 1) {
+            // Beyond the last key of this width.
+            high[start..].fill(0xFF);
+        }
+    }
+
     pub(crate) fn ascending(&self) -> Vec<u64> {
         let mut order: Vec<u64> = (0..self.count).collect();
         if self.order == Order::Uniform {

@@ -109,4 +109,17 @@ impl Listed {
         // Held-out neighbours do not matter to the truth of it, but are rare and cheaper to step over.
         position + 1 >= self.ends.len() as u64 || *self.at(position + 1) > high[start..]
     }
+
+    pub(crate) fn absent_range(&self, i: u64, low: &mut Vec<u8>, high: &mut Vec<u8>) {
+        let position = i * self.hold_out_every + self.hold_out_every - 1;
+        let key = self.at(position);
+        let start = high.len();
+        low.extend_from_slice(key);
+        high.extend_from_slice(key);
+        high.extend_from_slice(&[0, 64]);
+        let too_long = high.len() - start > tamis::MAX_KEY_BYTES;
+        if too_long || self.ends.len() as u64 > position + 1 && *self.at(position + 1) <= high[start..] {
+            high.truncate(start + key.len());
+        }
+    }
 }

@@ -7,13 +7,17 @@
 //! * keys `absent(0..absent_len)` are distinct, and none of them exists;
 //! * both are pure functions of the set's parameters: a second process makes the same ones.
 
+mod drawn;
 mod generated;
 mod listed;
+mod numbers;
 
 use std::io::BufRead;
 
+pub use drawn::Distribution;
 pub use generated::{Generated, Order};
 pub use listed::Listed;
+pub use numbers::Numbers;
 
 use crate::error::BenchError;
 
@@ -55,6 +59,8 @@ pub enum KeySet {
     Generated(Generated),
     /// Read from a list.
     Listed(Listed),
+    /// Drawn from a distribution.
+    Numbers(Numbers),
 }
 
 impl KeySet {
@@ -67,6 +73,23 @@ impl KeySet {
     /// `count` ascending keys of `width` bytes, 128 apart.
     pub fn sequential(count: u64, width: usize) -> Result<KeySet, KeySetError> {
         Generated::new(Order::Sequential, count, width, 0).map(KeySet::Generated)
+    }
+
+    /// `count` keys of 8 bytes drawn from a distribution, big-endian.
+    pub fn drawn(from: Distribution, count: u64, seed: u64) -> Result<KeySet, KeySetError> {
+        Numbers::new(from, count, seed).map(KeySet::Numbers)
+    }
+
+    /// `count` keys of 8 bytes, of which the first `first` are drawn from one distribution and the others from
+    /// another.
+    pub fn shifted(
+        from: Distribution,
+        to: Distribution,
+        first: u64,
+        count: u64,
+        seed: u64,
+    ) -> Result<KeySet, KeySetError> {
+        Numbers::shifted(from, to, first, count, seed).map(KeySet::Numbers)
     }
 
     /// The distinct keys of a list; every tenth in key order is held out and serves as an absent one.
@@ -104,6 +127,7 @@ impl KeySet {
         match self {
             KeySet::Generated(g) => g.name(),
             KeySet::Listed(l) => l.name(),
+            KeySet::Numbers(n) => n.name(),
         }
     }
 
@@ -113,6 +137,7 @@ impl KeySet {
         match self {
             KeySet::Generated(g) => g.len(),
             KeySet::Listed(l) => l.len(),
+            KeySet::Numbers(n) => n.len(),
         }
     }
 
@@ -121,6 +146,7 @@ impl KeySet {
         match self {
             KeySet::Generated(g) => g.absent_len(),
             KeySet::Listed(l) => l.absent_len(),
+            KeySet::Numbers(n) => n.absent_len(),
         }
     }
 
@@ -129,6 +155,7 @@ impl KeySet {
         match self {
             KeySet::Generated(g) => g.width() as f64,
             KeySet::Listed(l) => l.mean_bytes(),
+            KeySet::Numbers(_) => 8.0,
         }
     }
 
@@ -138,6 +165,7 @@ impl KeySet {
         match self {
             KeySet::Generated(g) => g.existing(i, out),
             KeySet::Listed(l) => out.extend_from_slice(l.existing(i)),
+            KeySet::Numbers(n) => out.extend_from_slice(&n.existing(i)),
         }
     }
 
@@ -147,6 +175,7 @@ impl KeySet {
         match self {
             KeySet::Generated(g) => g.absent(i, out),
             KeySet::Listed(l) => out.extend_from_slice(l.absent(i)),
+            KeySet::Numbers(n) => out.extend_from_slice(&n.absent(i)),
         }
     }
 
@@ -155,6 +184,7 @@ impl KeySet {
         match self {
             KeySet::Generated(g) => g.contains(key),
             KeySet::Listed(l) => l.contains(key),
+            KeySet::Numbers(n) => n.contains(key),
         }
     }
 
@@ -166,6 +196,18 @@ impl KeySet {
         match self {
             KeySet::Generated(g) => g.empty_range(i, low, high),
             KeySet::Listed(l) => l.empty_range(i, low, high),
+            KeySet::Numbers(n) => n.empty_range(i, low, high),
+        }
+    }
+
+    /// Appends to `low` and `high` the inclusive bounds of a narrow range from absent key `i` on: it and the next 63 of
+    /// its width, less where an existing key comes sooner, or, in a list, the key and what starts with it and one more
+    /// small byte. As with [`empty_range`](KeySet::empty_range), two random keys may be neighbours by chance.
+    pub fn absent_range(&self, i: u64, low: &mut Vec<u8>, high: &mut Vec<u8>) {
+        match self {
+            KeySet::Generated(g) => g.absent_range(i, low, high),
+            KeySet::Listed(l) => l.absent_range(i, low, high),
+            KeySet::Numbers(n) => n.absent_range(i, low, high),
         }
     }
 
@@ -174,6 +216,7 @@ impl KeySet {
         match self {
             KeySet::Generated(g) => g.ascending(),
             KeySet::Listed(l) => (0..l.len()).collect(),
+            KeySet::Numbers(n) => n.ascending(),
         }
     }
 }
@@ -208,6 +251,12 @@ mod tests {
             KeySet::sequential(2000, 20).unwrap(),
             KeySet::sequential(500, 2).unwrap(),
             KeySet::listed("words", words, 0).unwrap(),
+            KeySet::drawn(Distribution::Uniform50, 2000, 1).unwrap(),
+            KeySet::drawn(Distribution::Normal, 2000, 2).unwrap(),
+            KeySet::drawn(Distribution::Cells, 2000, 3).unwrap(),
+            KeySet::drawn(Distribution::Books, 2000, 4).unwrap(),
+            KeySet::drawn(Distribution::Fb, 2000, 5).unwrap(),
+            KeySet::shifted(Distribution::Fb, Distribution::Fb, 1500, 2000, 6).unwrap(),
         ]
     }
 
@@ -259,6 +308,26 @@ mod tests {
                 }
             }
             assert!(made > set.len() / 2);
+        }
+    }
+
+    #[test]
+    fn ranges_from_absent_keys_on_hold_no_key() {
+        for set in sets() {
+            if let KeySet::Generated(g) = &set
+                && g.width() < 4
+                && g.name() == "uniform"
+            {
+                continue; // so dense that neighbours are common
+            }
+            let existing: BTreeSet<Vec<u8>> = keys_of(&set, false).into_iter().collect();
+            for i in 0..set.absent_len().min(3000) {
+                let (mut low, mut high, mut key) = (Vec::new(), Vec::new(), Vec::new());
+                set.absent_range(i, &mut low, &mut high);
+                set.absent(i, &mut key);
+                assert!(key == low && low <= high);
+                assert_eq!(existing.range(low..=high).next(), None, "{set:?} from {key:?} on");
+            }
         }
     }
 

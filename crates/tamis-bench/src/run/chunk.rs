@@ -3,10 +3,10 @@
 use std::ops::Range;
 
 use crate::keys::KeySet;
-use crate::random::{Permutation, Random};
+use crate::random::{Permutation, Random, mix64};
 use crate::run::RunSpec;
 use crate::value;
-use crate::workload::{MULTI_GET_KEYS, Workload, ZIPF_EXPONENT};
+use crate::workload::{INSERT_EVERY, LONGEST_SCAN, MULTI_GET_KEYS, NEXT_ENTRIES, Workload, ZIPF_EXPONENT};
 use crate::zipf::Zipf;
 
 /// Bytes of prepared keys and values that a chunk should stay below, so that it does not push the database's
@@ -29,6 +29,8 @@ pub(super) enum Action {
     EmptyRange,
     /// Seek to `key`, which exists, and read so many entries behind it.
     Seek(usize),
+    /// Seek to `key` from behind, and read so many entries before it.
+    Back(usize),
 }
 
 /// One prepared operation; ranges point into [`Chunk::bytes`].
@@ -58,13 +60,16 @@ pub(super) struct Source<'a> {
     /// Scrambles fill order and Zipf ranks over the key set.
     permutation: Permutation,
     zipf: Option<Zipf>,
+    /// The keys that this thread inserted, by their numbers, in order.
+    inserted: Vec<u64>,
     chunk: Chunk,
     scratch: Vec<u8>,
 }
 
 impl<'a> Source<'a> {
     pub(super) fn new(spec: &'a RunSpec<'a>, order: &'a [u64], thread: u64, threads: u64) -> Self {
-        let zipf = spec.workload == Workload::GetZipf;
+        use Workload::*;
+        let zipf = matches!(spec.workload, GetZipf | SeekZipf | YcsbA | YcsbB | YcsbC | YcsbD | YcsbE);
         Source {
             spec,
             order,
@@ -72,7 +77,8 @@ impl<'a> Source<'a> {
             threads,
             random: Random::part(spec.seed, (spec.workload as u64) << 32 | thread),
             permutation: Permutation::new(spec.keys.len(), spec.seed),
-            zipf: zipf.then(|| Zipf::new(spec.keys.len(), ZIPF_EXPONENT)),
+            zipf: zipf.then(|| Zipf::new(spec.fill.loaded, ZIPF_EXPONENT)),
+            inserted: Vec::new(),
             chunk: Chunk::default(),
             scratch: Vec::new(),
         }
@@ -100,7 +106,6 @@ impl<'a> Source<'a> {
     }
 
     fn push(&mut self, n: u64) {
-        let keys = self.spec.keys;
         match self.spec.workload {
             Workload::FillRandom => self.put(self.permutation.at(self.thread + n * self.threads), 0),
             Workload::FillSeq => self.put(self.order[(self.thread + n * self.threads) as usize], 0),
@@ -111,21 +116,93 @@ impl<'a> Source<'a> {
             Workload::GetMixed | Workload::MultiGet => self.get_any(),
             Workload::ReadWrite if self.random.chance(50) => self.overwrite(),
             Workload::ReadWrite => self.get_any(),
-            Workload::GetZipf => {
-                let zipf = self.zipf.as_ref().expect("made for this workload");
-                let i = self.permutation.at(zipf.draw(&mut self.random));
+            Workload::GetZipf | Workload::YcsbC => {
+                let i = self.zipf_key();
                 self.existing(Action::GetExisting, i);
             }
-            Workload::Seek => {
-                let i = self.random.below(keys.len());
+            Workload::Seek | Workload::SeekNext20 | Workload::SeekNext50 => {
+                let next = match self.spec.workload {
+                    Workload::Seek => 0,
+                    Workload::SeekNext20 => 20,
+                    _ => NEXT_ENTRIES,
+                };
+                let i = self.any_key();
+                self.existing(Action::Seek(next), i);
+            }
+            Workload::ReverseNext50 => {
+                let i = self.any_key();
+                self.existing(Action::Back(NEXT_ENTRIES), i);
+            }
+            Workload::SeekZipf => {
+                let i = self.zipf_key();
                 self.existing(Action::Seek(0), i);
             }
-            Workload::SeekNext50 => {
-                let i = self.random.below(keys.len());
-                self.existing(Action::Seek(crate::workload::NEXT_ENTRIES), i);
+            Workload::YcsbA | Workload::YcsbB => {
+                let i = self.zipf_key();
+                let updates = if self.spec.workload == Workload::YcsbA { 50 } else { 5 };
+                match self.random.chance(updates) {
+                    true => {
+                        let version = self.random.next_u64() as u32;
+                        self.put(i, version)
+                    }
+                    false => self.existing(Action::GetExisting, i),
+                }
             }
-            Workload::RangeEmpty => self.empty_range(),
+            Workload::YcsbD | Workload::YcsbE => {
+                if let Some(i) = self.insert_at(self.thread + n * self.threads) {
+                    self.inserted.push(i);
+                    self.put(i, 0);
+                } else if self.spec.workload == Workload::YcsbD {
+                    let i = self.latest_key();
+                    self.existing(Action::GetExisting, i);
+                } else {
+                    let next = self.random.below(LONGEST_SCAN as u64) as usize;
+                    let i = self.zipf_key();
+                    self.existing(Action::Seek(next), i);
+                }
+            }
+            Workload::RangeEmpty | Workload::RangeAbsent => self.empty_range(),
         }
+    }
+
+    /// The number of a key that is there.
+    fn any_key(&mut self) -> u64 {
+        let fill = &self.spec.fill;
+        match self.random.below(fill.loaded) {
+            i if fill.loaded == self.spec.keys.len() => i,
+            place => fill.at(place),
+        }
+    }
+
+    /// The number of a key that is there, the popular ones scattered over the key space.
+    fn zipf_key(&mut self) -> u64 {
+        let fill = &self.spec.fill;
+        let rank = self.zipf.as_ref().expect("made for these workloads").draw(&mut self.random);
+        match fill.loaded == self.spec.keys.len() {
+            true => self.permutation.at(rank),
+            false => fill.at(rank),
+        }
+    }
+
+    /// The number of a key that is there, the latest ones most often. Of those that other threads inserted in this
+    /// run none is known to be there yet.
+    fn latest_key(&mut self) -> u64 {
+        let rank = self.zipf.as_ref().expect("made for this workload").draw(&mut self.random);
+        let mine = self.inserted.len() as u64;
+        match rank < mine {
+            true => self.inserted[(mine - 1 - rank) as usize],
+            false => self.spec.fill.at(self.spec.fill.loaded - 1 - (rank - mine)),
+        }
+    }
+
+    /// The key that operation `op` of all threads inserts, if it does: one of each twenty, a scattered one so that
+    /// every thread has its share, and each the next in the order of filling. Where no keys are left, none.
+    fn insert_at(&self, op: u64) -> Option<u64> {
+        let (twenty, at) = (op / INSERT_EVERY, op % INSERT_EVERY);
+        let last = (twenty + 1) * INSERT_EVERY > self.spec.ops;
+        let place = self.spec.fill.loaded + twenty;
+        let inserts = at == mix64(twenty) % INSERT_EVERY && !last && place < self.spec.keys.len();
+        inserts.then(|| self.spec.fill.at(place))
     }
 
     fn put(&mut self, i: u64, version: u32) {
@@ -139,12 +216,12 @@ impl<'a> Source<'a> {
     }
 
     fn overwrite(&mut self) {
-        let (i, version) = (self.random.below(self.spec.keys.len()), self.random.next_u64() as u32);
+        let (i, version) = (self.any_key(), self.random.next_u64() as u32);
         self.put(i, version);
     }
 
     fn get_any(&mut self) {
-        let i = self.random.below(self.spec.keys.len());
+        let i = self.any_key();
         self.existing(Action::GetExisting, i);
     }
 
@@ -170,8 +247,15 @@ impl<'a> Source<'a> {
         loop {
             self.scratch.clear();
             self.chunk.bytes.truncate(start);
-            let i = self.random.below(keys.len());
-            if keys.empty_range(i, &mut self.chunk.bytes, &mut self.scratch) {
+            let (low, high) = (&mut self.chunk.bytes, &mut self.scratch);
+            let made = match self.spec.workload {
+                Workload::RangeAbsent => {
+                    keys.absent_range(self.random.below(keys.absent_len()), low, high);
+                    true
+                }
+                _ => keys.empty_range(self.random.below(keys.len()), low, high),
+            };
+            if made {
                 break;
             }
         }

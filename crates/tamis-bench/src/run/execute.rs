@@ -13,6 +13,13 @@ use crate::workload::{MULTI_GET_KEYS, Workload};
 /// Of so many values found one is compared byte by byte; of the others the first bytes.
 const WHOLE_CHECK_EVERY: u64 = 256;
 
+/// A scan that came to the end of all keys.
+struct ShortScan {
+    start: Vec<u8>,
+    seen: usize,
+    backwards: bool,
+}
+
 /// Executes the chunks of one thread.
 pub(super) struct Executor<'a> {
     db: &'a Db,
@@ -20,8 +27,8 @@ pub(super) struct Executor<'a> {
     sampling: u64,
     executed: u64,
     found: u64,
-    /// Scans that ended before their last entry: where they started and what they saw. Checked untimed.
-    short_scans: Vec<(Vec<u8>, usize)>,
+    /// Scans that ended before their last entry. Checked untimed.
+    short_scans: Vec<ShortScan>,
     pub(super) timing: Timing,
 }
 
@@ -37,8 +44,8 @@ impl<'a> Executor<'a> {
         } else {
             self.run_singles(chunk)?;
         }
-        for (start, seen) in std::mem::take(&mut self.short_scans) {
-            self.check_short_scan(&start, seen)?;
+        for scan in std::mem::take(&mut self.short_scans) {
+            self.check_short_scan(&scan)?;
         }
         Ok(())
     }
@@ -89,7 +96,14 @@ impl<'a> Executor<'a> {
                 self.check_get(chunk, op, answer.as_deref())
             }
             Action::EmptyRange => self.empty_range(key, &chunk.bytes[op.other.clone()]),
-            Action::Seek(next) => self.seek(key, op.tag, next),
+            Action::Seek(next) => {
+                let entries = self.db.range(key..);
+                self.scan(entries, key, op.tag, next, false)
+            }
+            Action::Back(next) => {
+                let entries = self.db.range(..=key).rev();
+                self.scan(entries, key, op.tag, next, true)
+            }
         }
     }
 
@@ -131,8 +145,16 @@ impl<'a> Executor<'a> {
         Err(self.wrong(low, format!("no key up to {}", hex(high)), format!("key {}", hex(&key))))
     }
 
-    fn seek(&mut self, start: &[u8], tag: u64, next: usize) -> Result<(), BenchError> {
-        let mut entries = self.db.range(start..);
+    /// The first entry must be `start` itself, the others come behind it, or before it if `backwards`.
+    #[inline]
+    fn scan(
+        &mut self,
+        mut entries: impl Iterator<Item = Result<(Slice, Slice), tamis::ReadError>>,
+        start: &[u8],
+        tag: u64,
+        next: usize,
+        backwards: bool,
+    ) -> Result<(), BenchError> {
         let mut last: Slice = match entries.next().transpose()? {
             Some((key, value)) if key[..] == *start && self.is_right(tag, &value) => key,
             Some((key, _)) => return Err(self.wrong(start, "the key itself".into(), hex(&key))),
@@ -140,11 +162,13 @@ impl<'a> Executor<'a> {
         };
         for seen in 1..=next {
             let Some((key, value)) = entries.next().transpose()? else {
-                self.short_scans.push((start.to_vec(), seen));
+                self.short_scans.push(ShortScan { start: start.to_vec(), seen, backwards });
                 return Ok(());
             };
-            if key[..] <= last[..] || value.len() != self.spec.value_bytes {
-                let expected = format!("a key behind {} with its value", hex(&last));
+            let in_order = if backwards { key[..] < last[..] } else { key[..] > last[..] };
+            if !in_order || value.len() != self.spec.value_bytes {
+                let way = if backwards { "before" } else { "behind" };
+                let expected = format!("a key {way} {} with its value", hex(&last));
                 return Err(self.wrong(start, expected, hex(&key)));
             }
             self.found += 1;
@@ -159,19 +183,22 @@ impl<'a> Executor<'a> {
         Ok(())
     }
 
-    /// A scan may end early only where no more keys exist.
-    fn check_short_scan(&self, start: &[u8], seen: usize) -> Result<(), BenchError> {
+    /// A scan may end early only where no more keys exist. Keys that this run inserts may be there or not.
+    fn check_short_scan(&self, scan: &ShortScan) -> Result<(), BenchError> {
         let mut key = Vec::new();
-        let mut there = 0;
-        for i in 0..self.spec.keys.len() {
+        let (mut least, mut most) = (0, 0);
+        for place in 0..self.spec.keys.len() {
             key.clear();
-            self.spec.keys.existing(i, &mut key);
-            there += usize::from(key[..] >= *start);
+            self.spec.keys.existing(self.spec.fill.at(place), &mut key);
+            let counts = if scan.backwards { key <= scan.start } else { key >= scan.start };
+            least += usize::from(counts && place < self.spec.fill.loaded);
+            most += usize::from(counts);
         }
-        if there == seen {
+        if (least..=most).contains(&scan.seen) {
             return Ok(());
         }
-        Err(self.wrong(start, format!("{there} keys to the end"), format!("{seen}")))
+        let expected = format!("{least} keys to the end");
+        Err(self.wrong(&scan.start, expected, format!("{}", scan.seen)))
     }
 
     fn wrong(&self, key: &[u8], expected: String, got: String) -> BenchError {

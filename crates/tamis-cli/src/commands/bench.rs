@@ -28,9 +28,16 @@ Workloads:
   get-zipf       get existing keys, Zipf-distributed (0.99), scrambled over the key space
   multi-get      32 keys in one call, half of them absent; one operation is one key
   range-empty    the first key of a narrow range (64 neighbours of an existing key) that holds none
+  range-absent   the same from an absent key on (at most 64 wide)
   seek           a new iterator on an existing key
   seek-next50    the same, and the 50 entries behind
+  seek-next20    the same with 20 entries
+  reverse-next50 a seek of an existing key from behind, and the 50 entries before it
+  seek-zipf      seek, the keys distributed as in get-zipf
   read-write     half gets of existing keys, half overwrites
+  ycsb-a … e     YCSB's mixes: a half updates, b 5 % updates, c gets only (all Zipf-distributed); d latest keys, e scans
+                 of 1 to 100 entries. The inserts of d and e need keys that are not there: `tamis experiment`
+                 holds some back, here they are reads
 
 Without a fill, an empty database is filled with fill-random first. Every answer is checked; a wrong one ends
 the run with exit code 1.
@@ -95,7 +102,8 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "DIR")]
     db: Option<PathBuf>,
     /// The tables' filter: none, bloom, blocked-bloom, ribbon, fuse, xor, cuckoo, surf, snarf, rosetta, rencoder or
-    /// grafite, or one for each level from 0 on, separated by commas (`tamis options filter` has the variants)
+    /// grafite, or one for each level from 0 on, separated by commas; or one for the whole tree: grf, grf-huffman,
+    /// chucky or remix (`tamis options filter` has the variants)
     #[arg(long, value_name = "NAMES")]
     filter: Option<String>,
     /// How filter memory is divided between the levels: uniform or monkey
@@ -150,7 +158,7 @@ pub(crate) struct BenchArgs {
 
 const DEFAULT_KEYS: u64 = 1_000_000;
 
-fn threads(text: &str) -> Result<usize, String> {
+pub(crate) fn threads(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(threads @ 1..=1024) => Ok(threads),
         _ => Err("expected a number from 1 to 1024".to_owned()),

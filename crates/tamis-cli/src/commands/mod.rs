@@ -7,6 +7,7 @@ pub(crate) mod compact;
 pub(crate) mod del;
 pub(crate) mod demo;
 pub(crate) mod dump;
+pub(crate) mod experiment;
 pub(crate) mod explain;
 pub(crate) mod get;
 pub(crate) mod ingest;

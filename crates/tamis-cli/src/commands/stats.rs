@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::io::Write;
 
 use clap::Args;
-use tamis::{Keyspace, KeyspaceStats, LevelStats, Stats};
+use tamis::{GlobalFilterStats, KeyMapStats, Keyspace, KeyspaceStats, LevelStats, Stats};
 use tamis_bench::measure::{ratio, write_amplification};
 use tamis_bench::report::{Align, Table, bytes, grouped, mean};
 
@@ -35,6 +35,7 @@ pub(crate) struct StatsArgs {
 
 pub(crate) fn run(args: StatsArgs, out: &mut Out) -> Result<Outcome, Failure> {
     let db = args.db.open_read_only()?;
+    db.settle_filters()?;
     let stats = db.stats();
     if args.json {
         let mut object = json::stats(&stats);
@@ -163,6 +164,16 @@ fn keyspace_page(page: &mut String, tree: &KeyspaceStats, picture: &str, runs: b
             tree.tables_without_filter
         ),
     );
+    if let Some(filter) = &tree.global_filter {
+        line("global filter", global_filter(filter));
+        for map in &filter.maps {
+            line("key map", key_map(map));
+        }
+    }
+    if tree.tables_with_key_list > 0 {
+        let text = format!("{} tables, for the filter of the whole tree", tree.tables_with_key_list);
+        line("key lists", text);
+    }
     if tree.tables_with_unusable_filter > 0 {
         let text = format!("{} tables, read without their filter", tree.tables_with_unusable_filter);
         line("FILTERS DAMAGED", text);
@@ -253,6 +264,47 @@ fn level_table(levels: &[LevelStats], runs: bool) -> String {
         }
     }
     table.render()
+}
+
+/// One line about a global filter.
+fn global_filter(filter: &GlobalFilterStats) -> String {
+    let mut text = format!("{}: {} entries in {}", filter.kind, grouped(filter.entries), bytes(filter.bytes));
+    if filter.partitions > 0 {
+        let _ = write!(
+            text,
+            ", {} stretches, {} bits of codes an entry, {} % of absent keys pass",
+            grouped(filter.partitions as u64),
+            mean(filter.code_bits),
+            mean(filter.expected_rate * 100.0)
+        );
+    }
+    if filter.old_bytes > 0 {
+        let _ = write!(text, "; {} for readers of older versions", bytes(filter.old_bytes));
+    }
+    if filter.unbuilt > 0 {
+        let _ = write!(text, "; {} stretches not built yet", grouped(filter.unbuilt as u64));
+    }
+    if filter.tables_outside > 0 {
+        let _ = write!(text, "; {} ingested tables not in it yet", grouped(filter.tables_outside as u64));
+    }
+    if filter.tables_from_data > 0 {
+        let _ = write!(text, "; {} tables were read whole", grouped(filter.tables_from_data));
+    }
+    text
+}
+
+/// One line about the parts of a global filter with one kind of key map, and why they have it.
+fn key_map(map: &KeyMapStats) -> String {
+    let parts = grouped(map.partitions as u64);
+    let ideal = mean(map.ideal_rate * 100.0);
+    match map.holdout_rate {
+        Some(rate) => format!(
+            "{} in {parts} stretches: on keys held out a learned map lets {} % pass, {ideal} % at best",
+            map.map,
+            mean(rate * 100.0)
+        ),
+        None => format!("{} in {parts} stretches, as the options say; {ideal} % pass at best", map.map),
+    }
 }
 
 fn filter_kinds<'a>(runs: impl Iterator<Item = &'a tamis::RunStats>) -> String {

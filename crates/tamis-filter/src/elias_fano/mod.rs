@@ -53,13 +53,17 @@ impl Sequence {
     ///
     /// # Panics
     /// If they do not fit.
-    pub(crate) fn encode(&self, words: &mut [u64], values: impl IntoIterator<Item = u64>) {
-        for (rank, value) in (0u64..).zip(values) {
+    pub(crate) fn encode(&self, words: &mut [u64], values: impl IntoIterator<Item = u64, IntoIter: Clone>) {
+        let values = values.into_iter();
+        for (rank, value) in (0u64..).zip(values.clone()) {
             let place = (value >> self.width) + rank;
             assert!(place < self.unary, "a value beyond the universe, or too many");
-            bits::write(words, self.at + place, 1, 1);
-            bits::write(words, self.low_at(rank), self.width, value);
+            let at = self.at + place;
+            words[(at / 64) as usize] |= 1 << (at % 64);
         }
+        let mut lows = bits::Appender::new(words, self.low_at(0));
+        values.for_each(|value| lows.push(self.width, value));
+        lows.finish();
     }
 
     #[inline(always)]
@@ -113,6 +117,60 @@ impl Sequence {
         }
         // Either the run ends here, or a value that is large enough does.
         (0..len).map(|i| at.wrapping_add(i)).find(|&rank| self.low(words, rank) >= low)
+    }
+
+    /// Where in the sequence `value`, which is below the universe, stands: its rank, and how often it is there.
+    #[inline]
+    pub(crate) fn equal<W: Words>(&self, words: &W, value: u64) -> (u64, u64) {
+        let bucket = value >> self.width;
+        let run = self.run(words, bucket, self.scan(words, bucket), |bucket| self.scan(words, bucket));
+        let low = value & bits::mask(self.width);
+        let Some(first) = self.seek(words, &run, low) else { return (0, 0) };
+        let end = run.rank.wrapping_add(run.len);
+        let same = (first..end).take_while(|&rank| self.low(words, rank) == low).count();
+        (first, same as u64)
+    }
+
+    /// Calls `each` with every value in turn. A word of the unary part at a time.
+    #[inline]
+    pub(crate) fn for_each<W: Words>(&self, words: &W, mut each: impl FnMut(u64)) {
+        let (mut start, mut rank) = (0, 0);
+        while start < self.unary {
+            let mut window = self.window(words, start) & bits::mask((self.unary - start).min(64) as u32);
+            while window != 0 {
+                let bucket = (start + u64::from(window.trailing_zeros())).wrapping_sub(rank);
+                each(self.join(bucket, self.low(words, rank)));
+                rank += 1;
+                window &= window - 1;
+            }
+            start += 64;
+        }
+    }
+
+    /// Calls `each` with the rank of every value from `first` on and with the value, until it gives `false`. `first` is below
+    /// the universe. Costs a look at the words of the unary part before it, none at the values.
+    #[inline]
+    pub(crate) fn for_each_from<W: Words>(
+        &self,
+        words: &W,
+        first: u64,
+        mut each: impl FnMut(u64, u64) -> bool,
+    ) {
+        let mut start = self.scan(words, first >> self.width);
+        let mut rank = start.wrapping_sub(first >> self.width);
+        while start < self.unary {
+            let mut window = self.window(words, start) & bits::mask((self.unary - start).min(64) as u32);
+            while window != 0 {
+                let bucket = (start + u64::from(window.trailing_zeros())).wrapping_sub(rank);
+                let value = self.join(bucket, self.low(words, rank));
+                if value >= first && !each(rank, value) {
+                    return;
+                }
+                rank += 1;
+                window &= window - 1;
+            }
+            start += 64;
+        }
     }
 
     /// Whether a value lies in `first..=last`, both below the universe and in this order. `start_of(b)` is where

@@ -1,4 +1,5 @@
-//! From the keys of a table to its filter, and how many bits that filter may have.
+//! From the keys of a table to its filter, or to the list of them where the tree has a global filter, and how many bits
+//! a filter may have.
 
 use tamis_filter::{
     BlockedBloomBuilder, Bloom, BloomScheme, Digest, Filter, FilterError, IndependentDigests, KeyList,
@@ -7,6 +8,7 @@ use tamis_filter::{
 
 use crate::compaction::plan::{OutputRun, Plan};
 use crate::options::{BloomHashing, FilterAllocation, FilterChoice, KeyspaceOptions};
+use crate::table::{KEY_LIST, KeyListBuilder, KeyListReader};
 use crate::tree::version::Version;
 
 /// Below this a filter costs more to ask than it saves: by theory 98 of 100 absent keys pass it.
@@ -27,6 +29,16 @@ enum Collected {
     Independent(Vec<IndependentDigests>),
     /// A range filter is made of the keys themselves.
     Keys(KeyList),
+    /// A global filter needs the keys whenever it is made again. The second is a hash of their digests in order.
+    List(KeyListBuilder, u64),
+}
+
+/// What a table stores in the place of a filter.
+#[derive(Debug)]
+pub(crate) struct FilterBlock {
+    /// The kind, as the table's properties name it.
+    pub(crate) kind: &'static str,
+    pub(crate) bytes: Vec<u8>,
 }
 
 impl FilterBuilder {
@@ -35,6 +47,9 @@ impl FilterBuilder {
         let choice = options.filter.at(level);
         let collected = match choice {
             FilterChoice::None => Collected::Nothing,
+            FilterChoice::Grf | FilterChoice::GrfHuffman | FilterChoice::Chucky | FilterChoice::Remix => {
+                Collected::List(KeyListBuilder::new(), 0)
+            }
             _ if bits_per_key < FEWEST_BITS => Collected::Nothing,
             FilterChoice::Bloom(BloomHashing::Independent) => Collected::Independent(Vec::new()),
             FilterChoice::Bloom(_)
@@ -66,16 +81,32 @@ impl FilterBuilder {
                     keys.push(key);
                 }
             }
+            Collected::List(list, hash) => {
+                if list.add(key) {
+                    *hash = hash_in_order(*hash, digest);
+                }
+            }
         }
     }
 
-    /// The filter. Each table has a salt of its own, so that false positives of tables asked with one digest
+    /// The filter's bytes. Each table has a salt of its own, so that false positives of tables asked with one digest
     /// are independent.
-    pub(crate) fn finish(self, options: &KeyspaceOptions, salt: u64) -> Result<Option<Filter>, FilterError> {
+    pub(crate) fn finish(
+        self,
+        options: &KeyspaceOptions,
+        salt: u64,
+    ) -> Result<Option<FilterBlock>, FilterError> {
         let bits = self.bits_per_key;
         let verify = if options.verify_filters { Verify::Yes } else { Verify::No };
         let filter: Filter = match self.collected {
             Collected::Nothing => return Ok(None),
+            Collected::List(list, hash) => {
+                let bytes = list.finish();
+                if verify == Verify::Yes && hash_of_list(&bytes) != Some(hash) {
+                    return Err(FilterError::SelfCheck);
+                }
+                return Ok(Some(FilterBlock { kind: KEY_LIST, bytes }));
+            }
             Collected::Independent(keys) => {
                 let filter = Bloom::build_independent(keys.iter().copied(), bits, salt)?;
                 if verify == Verify::Yes {
@@ -116,8 +147,23 @@ impl FilterBuilder {
                 RangeFilter::build(spec, &keys, bits, salt, verify)?.into()
             }
         };
-        Ok(Some(filter))
+        Ok(Some(FilterBlock { kind: filter.kind().name(), bytes: filter.to_bytes() }))
     }
+}
+
+/// Tells lists of keys apart, also those of the same keys in another order.
+fn hash_in_order(hash: u64, digest: Digest) -> u64 {
+    (hash.rotate_left(23) ^ digest.get()).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+}
+
+/// The same of the keys that a list gives; `None` if it does not decode.
+fn hash_of_list(bytes: &[u8]) -> Option<u64> {
+    let mut keys = KeyListReader::open(bytes).ok()?.range(&[], None);
+    let mut hash = 0;
+    while let Some(key) = keys.next().ok()? {
+        hash = hash_in_order(hash, Digest::of(key));
+    }
+    Some(hash)
 }
 
 /// Bits per key for the filter of a new table of `entries` entries in a run of its own: what a flush makes.

@@ -311,7 +311,7 @@ impl Writer<'_, '_> {
         });
         let path = table_path(self.sink.dir, id);
         let extra = ExtraProperties {
-            filter_kind: filter.as_ref().map_or_else(String::new, |filter| filter.kind().name().to_owned()),
+            filter_kind: filter.as_ref().map_or_else(String::new, |filter| filter.kind.to_owned()),
             range_tombstones: clipped.len() as u64,
             epochs: epoch_bytes,
             external: 0,
@@ -321,7 +321,7 @@ impl Writer<'_, '_> {
             clipped.encode(&mut bytes);
             bytes
         });
-        let finished = builder.finish(filter.map(|filter| filter.to_bytes()), tombstones, extra)?;
+        let finished = builder.finish(filter.map(|filter| filter.bytes), tombstones, extra)?;
         log::debug!("wrote {} with {entries} entries", path.display());
         self.output.written_bytes += finished.file_bytes;
         self.output.tables.push(TableMeta {

@@ -44,6 +44,17 @@ impl Workers {
         Ok(workers)
     }
 
+    /// For a database that is only read: builds the global filters, if there are any.
+    pub(crate) fn start_reading(db: &Arc<DbInner>) -> std::io::Result<Workers> {
+        let mut workers = Workers::default();
+        if db.next_filter_task(&db.state()).is_some() {
+            let db = db.clone();
+            let thread = std::thread::Builder::new().name("tamis-filter".into());
+            workers.0.push(thread.spawn(move || db.build_filters())?);
+        }
+        Ok(workers)
+    }
+
     /// Waits for all threads; `state.closing` must be set.
     pub(crate) fn join(self) {
         for thread in self.0 {
@@ -103,6 +114,21 @@ fn compaction_loop(db: &DbInner) {
         let mut state = db.state();
         if state.closing {
             return;
+        }
+        // Filters first: that is quick, and reads wait for nothing as much.
+        if db.poison.get().is_none()
+            && let Some((keyspace, task)) = db.next_filter_task(&state)
+        {
+            state.jobs.entry(keyspace.id).or_default().start_filtering();
+            drop(state);
+            let work = || {
+                db.work_on_filter(&keyspace, task);
+                Ok(())
+            };
+            if let Err(error) = guarded("work on a filter", work) {
+                db.poison(&error);
+            }
+            continue;
         }
         let next = if db.cancelled() { None } else { db.next_compaction(&mut state) };
         let Some((keyspace, plan)) = next else {

@@ -48,6 +48,8 @@ impl DbInner {
             self.sync_closed_logs()?;
         }
         let opened = self.open_tables(&metas)?;
+        // Into the filter first, and no rebuild may come between that and the version that needs it.
+        let _work = keyspace.filter.insert_flushed(&opened);
         let mut state = self.state();
         if keyspace.is_dropped() {
             opened.iter().for_each(|table| table.mark_obsolete());

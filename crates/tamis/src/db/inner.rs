@@ -4,13 +4,14 @@
 //!
 //! Taken in this order; none is held while a read is served.
 //!
-//! 1. `log`: the write-ahead log and the next sequence number. Whoever holds it is the one writer: it alone
+//! 1. A keyspace's filter work ([`Grf::work`](crate::select::Grf::work)): whoever puts keys into its global filter.
+//! 2. `log`: the write-ahead log and the next sequence number. Whoever holds it is the one writer: it alone
 //!    appends to the log, inserts into memtables and advances `visible_seq`. Group commit leaders, sealing,
 //!    checkpoints and periodic syncs take it.
-//! 2. `state`: the durable tree, jobs and keyspaces. Every change of a keyspace's view is made under it.
-//! 3. `closed_logs`: logs that were rolled and are not synced yet.
-//! 4. `snapshots`: live snapshots.
-//! 5. `expiry.times`: by when writes were made.
+//! 3. `state`: the durable tree, jobs and keyspaces. Every change of a keyspace's view is made under it.
+//! 4. `closed_logs`: logs that were rolled and are not synced yet.
+//! 5. `snapshots`: live snapshots.
+//! 6. `expiry.times`: by when writes were made.
 //!
 //! The mutexes within [`Background`] (free space, the budget of background writes) may be taken with any of these held,
 //! and no lock is taken within them.
@@ -47,7 +48,7 @@ use crate::key::SeqNo;
 use crate::operators::KeyspaceOperators;
 use crate::options::{KeyspaceOptions, Options};
 use crate::read::ReadCounters;
-use crate::select::TableFilters;
+use crate::select::TreeFilter;
 use crate::table::ReaderConfig;
 use crate::tree::edit::VersionEdit;
 use crate::tree::manifest::{Manifest, set_current};
@@ -66,6 +67,8 @@ pub(crate) struct KeyspaceInner {
     pub(crate) options: KeyspaceOptions,
     /// What `options` name.
     pub(crate) operators: KeyspaceOperators,
+    /// Where versions get their selectors from.
+    pub(crate) filter: TreeFilter,
     /// Replaced under `state`, read without a lock.
     pub(crate) shaping: ArcSwap<Shaping>,
     /// Replaced under `state`, read without a lock.
@@ -86,8 +89,9 @@ impl KeyspaceInner {
     ) -> KeyspaceInner {
         let state = crate::tree::state::KeyspaceState::default();
         let none = |_| unreachable!("a new keyspace has no tables");
-        let version = Version::build(&state, none, |tables| Box::new(TableFilters::new(tables)));
-        KeyspaceInner::with_version(id, name, options, operators, version)
+        let filter = TreeFilter::new(&options);
+        let version = Version::build(&state, none, |runs, tables| filter.selector(runs, tables));
+        KeyspaceInner::with_version(id, name, options, operators, filter, version)
     }
 
     pub(crate) fn with_version(
@@ -95,6 +99,7 @@ impl KeyspaceInner {
         name: &str,
         options: KeyspaceOptions,
         operators: KeyspaceOperators,
+        filter: TreeFilter,
         version: Arc<Version>,
     ) -> KeyspaceInner {
         let active = MemtableSlot::new(new_memtable(&options), 0);
@@ -105,6 +110,7 @@ impl KeyspaceInner {
             shaping: ArcSwap::from_pointee(Shaping::new(options.clone())),
             options,
             operators,
+            filter,
             view: ArcSwap::from_pointee(View { active, sealed: Vec::new(), version }),
             dropped: AtomicBool::new(false),
             pressure: KnownPressure::default(),
@@ -125,6 +131,10 @@ impl KeyspaceInner {
 #[derive(Debug, Default)]
 pub(crate) struct Jobs {
     pub(crate) flushing: bool,
+    /// A thread works on the keyspace's global filter.
+    pub(crate) filtering: bool,
+    /// Its last work on it failed, or is under way: not to be tried again before the tree has changed.
+    pub(crate) filter_failed: bool,
     /// Inputs of running compactions.
     pub(crate) busy: HashSet<TableId>,
     pub(crate) running: Vec<ActiveJob>,
@@ -136,6 +146,14 @@ pub(crate) struct Jobs {
     pub(crate) warned_of_room: bool,
     /// Options that take effect when the running compaction round ends.
     pub(crate) next_shaping: Option<Arc<Shaping>>,
+}
+
+impl Jobs {
+    /// A thread begins to work on the keyspace's global filter. Until that has succeeded it counts as failed, so that a
+    /// change of the tree meanwhile, which makes it count as not failed, is not forgotten when it fails.
+    pub(crate) fn start_filtering(&mut self) {
+        (self.filtering, self.filter_failed) = (true, true);
+    }
 }
 
 /// A log file that takes no more writes.
@@ -306,13 +324,15 @@ impl DbInner {
         for id in touched {
             let Some(keyspace) = state.keyspaces.get(&id) else { continue };
             let old = keyspace.view.load_full();
-            let version = self.build_version(&state.tree, id, &old.version, &opened);
+            let version = self.build_version(&state.tree, keyspace, &old.version, &opened);
             let kept: HashSet<TableId> = version.tables.iter().map(|t| t.meta.id).collect();
             for table in old.version.tables.iter().filter(|t| !kept.contains(&t.meta.id)) {
                 table.mark_obsolete();
             }
             let keyspace = keyspace.clone();
             keyspace.view.store(Arc::new(change_view(id, &old, version)));
+            state.jobs.entry(id).or_default().filter_failed = false;
+            self.warn_of_filter(&keyspace);
             self.update_pressure(state, &keyspace);
         }
         self.changed.notify_all();
@@ -323,16 +343,16 @@ impl DbInner {
     pub(crate) fn build_version(
         &self,
         tree: &ManifestState,
-        keyspace: KeyspaceId,
+        keyspace: &KeyspaceInner,
         old: &Version,
         opened: &[Arc<OpenTable>],
     ) -> Arc<Version> {
         let known: HashMap<TableId, &Arc<OpenTable>> =
             old.tables.iter().chain(opened).map(|t| (t.meta.id, t)).collect();
         Version::build(
-            &tree.keyspaces[&keyspace],
+            &tree.keyspaces[&keyspace.id],
             |id| (*known.get(&id).expect("every table of a durable version is open")).clone(),
-            |tables| Box::new(TableFilters::new(tables)),
+            |runs, tables| keyspace.filter.selector(runs, tables),
         )
     }
 

@@ -11,7 +11,7 @@ use crate::error::{Error, StorageError};
 use crate::io::{Access, FileSystem};
 use crate::key::Kind;
 use crate::options::ChecksumMode;
-use crate::table::{CursorOptions, ReaderConfig, Table, TableCursor};
+use crate::table::{CursorOptions, KEY_LIST, KeyListReader, ReaderConfig, Table, TableCursor};
 use crate::tree::files::{FileKind, parse};
 use crate::tree::manifest::read_edits;
 use crate::tree::open_table::read_filter;
@@ -34,7 +34,7 @@ fn kind_of(path: &Path) -> Option<FileKind> {
     parse(path.file_name()?.to_str()?)
 }
 
-/// Shows a table file: properties, filter, range tombstones, and every entry.
+/// Shows a table file: properties, filter or key list, range tombstones, and every entry.
 pub fn dump_table(fs: &dyn FileSystem, path: &Path, out: &mut dyn Write) -> Result<(), Error> {
     let id = match kind_of(path) {
         Some(FileKind::Table(id)) => id,
@@ -65,7 +65,9 @@ pub fn dump_table(fs: &dyn FileSystem, path: &Path, out: &mut dyn Write) -> Resu
     if p.external > 0 {
         written(writeln!(out, "  external: every entry gets the sequence number of its ingestion"))?;
     }
-    if table.has_filter() {
+    if table.has_filter() && p.filter_kind == KEY_LIST {
+        written(writeln!(out, "  key list in place of a filter: {}", key_list_line(&table)))?;
+    } else if table.has_filter() {
         let line = match read_filter(&table) {
             Ok(f) => format!(
                 "{}, {:.2} bits per key, {} bytes, expected false-positive rate {}",
@@ -102,6 +104,23 @@ pub fn dump_table(fs: &dyn FileSystem, path: &Path, out: &mut dyn Write) -> Resu
         cursor.next()?;
     }
     Ok(())
+}
+
+fn key_list_line(table: &Table) -> String {
+    let bytes = match table.filter_bytes() {
+        Ok(bytes) => bytes,
+        Err(why) => return format!("unusable: {why}"),
+    };
+    let bytes = bytes.as_deref().unwrap_or_default();
+    match KeyListReader::open(bytes) {
+        Ok(list) => format!(
+            "{} keys, {:.2} bytes per key, {} bytes",
+            list.len(),
+            bytes.len() as f64 / list.len().max(1) as f64,
+            bytes.len()
+        ),
+        Err(why) => format!("unusable: {}", why.0),
+    }
 }
 
 /// Shows a write-ahead log: every operation with its sequence number, and how the log ends.

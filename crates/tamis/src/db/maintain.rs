@@ -43,7 +43,9 @@ impl DbInner {
                 .map_or((false, false), |jobs| (jobs.flushing, !jobs.running.is_empty()));
             let flushes = flushing || !ks.view.load().sealed.is_empty();
             let compacts = || compacting || self.next_plan(state, ks).is_some();
-            flushes || !self.background.is_paused() && compacts()
+            let filtering = state.jobs.get(&ks.id).is_some_and(|jobs| jobs.filtering);
+            let filters = || filtering || self.filter_task(state, ks).is_some();
+            flushes || filters() || !self.background.is_paused() && compacts()
         };
         let mut state = self.state();
         while state.keyspaces.values().any(|ks| busy(&state, ks)) {

@@ -6,6 +6,7 @@ pub(crate) mod commit;
 mod compact;
 mod counters;
 pub(crate) mod expiry;
+mod filters;
 mod flush;
 mod ingest;
 mod inner;
@@ -165,7 +166,10 @@ impl Db {
     /// Opens the database in `path` without changing anything there and without taking its lock: the log is
     /// replayed into memory, and the handle shows that moment for good. Writes are refused.
     pub fn open_read_only(path: impl AsRef<Path>, options: Options) -> Result<Db, OpenError> {
-        Ok(Db::with(open::open(path.as_ref(), options, true)?, None))
+        let inner = open::open(path.as_ref(), options, true)?;
+        let workers = Workers::start_reading(&inner)
+            .map_err(|e| OpenError::Storage(StorageError::io("start a thread for", path.as_ref(), &e)))?;
+        Ok(Db::with(inner, Some(workers)))
     }
 
     fn with(inner: Arc<DbInner>, workers: Option<Workers>) -> Db {
@@ -346,6 +350,13 @@ impl Db {
     /// [paused](Db::pause_compaction).
     pub fn cancel_compactions(&self) {
         self.inner().cancel_compactions();
+    }
+
+    /// Waits until the global filters of all keyspaces are complete: after opening, where reads go on without them, and after
+    /// what makes parts of them due for a rebuild. Returns at once where there are none. A filter that could not be
+    /// completed (a [warning](Stats::warnings), or for failed reads a line in the log) is not waited for.
+    pub fn settle_filters(&self) -> Result<(), AdminError> {
+        self.inner().settle_filters()
     }
 
     /// Waits until no flush or compaction is running or due. Compactions that are paused or for which there is no

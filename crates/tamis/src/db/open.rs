@@ -19,7 +19,7 @@ use crate::key::{MAX_SEQNO, SeqNo};
 use crate::operators::Unregistered;
 use crate::options::{Incompatible, KeyspaceOptions, Options, ReadMode, incompatible};
 use crate::read::ReadCounters;
-use crate::select::TableFilters;
+use crate::select::TreeFilter;
 use crate::table::ReaderConfig;
 use crate::tree::edit::{NUMBER_LIMIT, VersionEdit};
 use crate::tree::files::{FileKind, lock_path, log_path, manifest_path, options_path, parse};
@@ -176,6 +176,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         options,
     };
     warnings.into_iter().for_each(|warning| inner.warn(warning));
+    inner.directory.load().values().for_each(|keyspace| inner.warn_of_filter(keyspace));
     inner.expiry.configure(inner.directory.load().values().map(|keyspace| &**keyspace));
     let has_tables = files.iter().any(|(_, kind)| matches!(kind, FileKind::Table(_)));
     recover(&inner, &logs, manifest_end.as_ref(), has_tables)?;
@@ -214,9 +215,10 @@ fn open_keyspace(
         let table = OpenTable::open(fs, dir, Arc::new(meta.clone()), config, garbage)?;
         tables.insert(meta.id, table);
     }
+    let filter = TreeFilter::new(&options);
     let version =
-        Version::build(stored, |id| tables[&id].clone(), |tables| Box::new(TableFilters::new(tables)));
-    Ok(KeyspaceInner::with_version(id, &stored.name, options, operators, version))
+        Version::build(stored, |id| tables[&id].clone(), |runs, tables| filter.selector(runs, tables));
+    Ok(KeyspaceInner::with_version(id, &stored.name, options, operators, filter, version))
 }
 
 /// What every database has beside what its edits are checked for: the default keyspace, and numbers left to give

@@ -10,6 +10,7 @@ use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::jobs::JobStats;
 use crate::key::KeyEnd;
 use crate::read::ReadCost;
+use crate::select::GlobalFilterStats;
 use crate::tree::meta::{KeyspaceId, TableId};
 use crate::tree::open_table::TableFilter;
 use crate::tree::version::Version;
@@ -111,8 +112,12 @@ pub struct KeyspaceStats {
     pub index_bytes: u64,
     /// Filter bits in memory per key version on disk.
     pub filter_bits_per_key: f64,
+    /// The filter of the whole tree, if the keyspace has one.
+    pub global_filter: Option<GlobalFilterStats>,
     /// Tables that were built without a filter.
     pub tables_without_filter: usize,
+    /// Tables that hold the list of their keys in the place of a filter, for a filter of the whole tree.
+    pub tables_with_key_list: usize,
     /// Tables whose filter is damaged or of an unknown kind, and that are read without it.
     pub tables_with_unusable_filter: usize,
 }
@@ -141,7 +146,7 @@ pub struct RunStats {
     pub bytes: u64,
     /// Bytes of its filters in memory.
     pub filter_bytes: u64,
-    /// The kinds of its filters, each once.
+    /// The kinds of its filters, each once; `keys` for the key lists that a filter of the whole tree needs.
     pub filters: Vec<String>,
     /// Its smallest key.
     pub smallest: Vec<u8>,
@@ -237,7 +242,9 @@ impl KeyspaceStats {
             version.tables.iter().map(|t| f(t)).sum::<u64>()
         };
         let entries = sum(|t| t.meta.entries);
-        let filter_bytes = sum(|t| t.filter_memory() as u64);
+        let global_filter = keyspace.filter.report();
+        let global_bytes = global_filter.as_ref().map_or(0, |filter| filter.bytes + filter.old_bytes);
+        let filter_bytes = sum(|t| t.filter_memory() as u64) + global_bytes;
         KeyspaceStats {
             name: keyspace.name.clone(),
             policy: shaping.policy.name(),
@@ -262,10 +269,16 @@ impl KeyspaceStats {
             filter_bytes,
             index_bytes: sum(|t| t.table.memory_bytes() as u64),
             filter_bits_per_key: if entries == 0 { 0.0 } else { filter_bytes as f64 * 8.0 / entries as f64 },
+            global_filter,
             tables_without_filter: version
                 .tables
                 .iter()
                 .filter(|t| matches!(t.filter, TableFilter::None))
+                .count(),
+            tables_with_key_list: version
+                .tables
+                .iter()
+                .filter(|t| matches!(t.filter, TableFilter::Keys))
                 .count(),
             tables_with_unusable_filter: version.tables.iter().filter(|t| t.filter_is_unusable()).count(),
         }

@@ -4,10 +4,10 @@ use crate::db::inner::DbInner;
 use crate::db::replay::replay;
 use crate::error::Error;
 use crate::read::ReadCost;
-use crate::select::Probe;
+use crate::select::{Probe, key_list_problem};
 use crate::table::{CursorOptions, TableCursor};
 use crate::tree::files::log_path;
-use crate::tree::open_table::{OpenTable, read_filter};
+use crate::tree::open_table::{OpenTable, TableFilter, read_filter};
 use crate::tree::version::Version;
 
 /// What [`Db::verify`](crate::Db::verify) found.
@@ -144,6 +144,10 @@ pub(super) fn check_table(table: &OpenTable, report: &mut VerifyReport) {
         report.problems.push(format!("{name}: the manifest gives an ingested table several numbers"));
     }
     if !table.table.has_filter() {
+        return;
+    }
+    if matches!(table.filter, TableFilter::Keys) {
+        report.problems.extend(key_list_problem(table).map(|what| format!("{name}: its key list {what}")));
         return;
     }
     match read_filter(&table.table) {

@@ -20,7 +20,8 @@ use crate::tree::tombstones::{EXTERNAL_TOMBSTONE_SEQ, RangeTombstone, Tombstones
 /// [`Db::ingest`](crate::Db::ingest).
 ///
 /// Entries come in strictly ascending key order. Memory: one block, about half a mebibyte of output, what the filter
-/// keeps of each key (eight bytes for point filters, the key for range filters), and the range deletes.
+/// keeps of each key (eight bytes for point filters, the key for range filters; for a global one what the key list takes,
+/// which is less than the key), and the range deletes.
 ///
 /// ```
 /// use tamis::{Db, ExternalTableBuilder, IngestOptions, KeyspaceOptions, Options};
@@ -190,7 +191,7 @@ impl ExternalTableBuilder {
             None
         });
         let extra = ExtraProperties {
-            filter_kind: filter.as_ref().map_or_else(String::new, |filter| filter.kind().name().to_owned()),
+            filter_kind: filter.as_ref().map_or_else(String::new, |filter| filter.kind.to_owned()),
             range_tombstones: ranges.len() as u64,
             epochs: Vec::new(),
             external: EXTERNAL_VERSION,
@@ -200,7 +201,7 @@ impl ExternalTableBuilder {
             ranges.encode(&mut bytes);
             bytes
         });
-        table.finish(filter.map(|filter| filter.to_bytes()), tombstones, extra)?;
+        table.finish(filter.map(|filter| filter.bytes), tombstones, extra)?;
         let parent = self.path.parent().unwrap_or(Path::new("."));
         self.fs.sync_dir(parent).map_err(|e| StorageError::io("sync", parent, &e))?;
         Ok(describe(&*self.fs, &self.path)?.info())

@@ -154,7 +154,8 @@ fn a_builder_that_is_dropped_or_fails_leaves_no_file() {
 
 #[test]
 fn every_kind_of_filter_serves_a_table_that_is_ingested() {
-    for filter in ["bloom", "ribbon", "fuse", "xor", "cuckoo", "surf", "snarf", "rosetta", "grafite", "none"]
+    for filter in
+        ["bloom", "ribbon", "fuse", "xor", "cuckoo", "surf", "snarf", "rosetta", "grafite", "none", "grf"]
     {
         let mut options = KeyspaceOptions::default();
         options.set("filter", filter).unwrap();
@@ -182,9 +183,17 @@ fn a_file_cut_anywhere_is_refused() {
 
 #[test]
 fn a_flipped_bit_anywhere_is_refused() {
-    let bytes = sample(&KeyspaceOptions::default());
+    for filter in [FilterChoice::default(), FilterChoice::Grf] {
+        flipped_bits_are_refused(&sample(&KeyspaceOptions {
+            filter: filter.into(),
+            ..KeyspaceOptions::default()
+        }));
+    }
+}
+
+fn flipped_bits_are_refused(bytes: &[u8]) {
     for at in 0..bytes.len() {
-        let mut bad = bytes.clone();
+        let mut bad = bytes.to_vec();
         bad[at] ^= 1 << (at % 8);
         let error = ingest(&bad, true).unwrap_err();
         assert!(matches!(error, AdminError::External(_)), "{at}: {error}");

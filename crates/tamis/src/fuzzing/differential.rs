@@ -67,6 +67,16 @@ const SHAPES: [(CompactionChoice, MergeGranularity, bool); 10] = [
 ];
 
 fn keyspace_options(input: &mut Input<'_>) -> KeyspaceOptions {
+    let mut options = any_options(input);
+    // A global filter is the only one, and not divided between levels.
+    if let Some(global) = options.filter.as_slice().iter().copied().find(|choice| choice.is_global()) {
+        options.filter = global.into();
+        options.filter_allocation = FilterAllocation::Uniform;
+    }
+    options
+}
+
+fn any_options(input: &mut Input<'_>) -> KeyspaceOptions {
     let (compaction, merge, deterministic) = choose(input, SHAPES);
     KeyspaceOptions {
         compaction,

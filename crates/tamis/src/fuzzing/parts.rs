@@ -1,4 +1,4 @@
-//! The small formats: batches, data blocks, filters, range tombstones, options.
+//! The small formats: batches, data blocks, filters, key lists, range tombstones, options.
 
 use tamis_filter::{
     Digest, ElasticUnit, ElasticUnitRef, Filter, FilterError, KeyRange, Next, PointFilter, RangeFilter,
@@ -9,7 +9,7 @@ use super::reseal;
 use crate::batch::{BatchOp, GroupHeader, Ops, WriteBatch};
 use crate::key::{KeyBytes, MAX_KEY_BYTES, MAX_SEQNO, SeqNo};
 use crate::options::{KeyspaceOptions, Options};
-use crate::table::{BlockView, Lookup};
+use crate::table::{BlockView, KeyListBuilder, KeyListReader, Lookup};
 use crate::tree::tombstones::{RangeTombstone, Tombstones};
 
 /// The operations of a batch, as a record of the log holds them; and the same bytes with a record's header.
@@ -199,6 +199,56 @@ fn check_filter(bytes: &[u8]) {
     for digest in digests {
         let answer = owned.contains(digest);
         assert_eq!((borrowed.contains(digest), unverified.contains(digest)), (answer, answer));
+    }
+}
+
+/// A table's key list, as it is and with its checksum made right.
+pub fn key_list(bytes: &[u8]) {
+    check_key_list(bytes);
+    check_key_list(&reseal::key_list(bytes));
+}
+
+fn check_key_list(bytes: &[u8]) {
+    let Ok(list) = KeyListReader::open(bytes) else { return };
+    let (keys, sound) = keys_in(&list, &[], None);
+    assert!(keys.windows(2).all(|pair| pair[0] < pair[1]), "keys ascend, whatever the bytes");
+    assert!(keys.len() as u64 <= list.len());
+    if sound {
+        assert_eq!(keys.len() as u64, list.len());
+        let bounds = keys.first().map(Vec::as_slice).zip(keys.last().map(Vec::as_slice));
+        assert_eq!(list.bounds(), bounds);
+        let mut again = KeyListBuilder::new();
+        keys.iter().for_each(|key| assert!(again.add(key)));
+        let again = again.finish();
+        let again = KeyListReader::open(&again).expect("a reader opens what a builder made");
+        assert_eq!(keys_in(&again, &[], None), (keys.clone(), true));
+    }
+    let mut borders: Vec<Vec<u8>> = keys.iter().step_by(1 + keys.len() / 8).cloned().collect();
+    borders.extend(borders.clone().iter().map(|key| [key, &[0][..]].concat()));
+    borders.push(Vec::new());
+    for start in &borders {
+        for end in borders.iter().map(|end| Some(&end[..])).chain([None]) {
+            let (found, found_all) = keys_in(&list, start, end);
+            if sound {
+                let inside = keys.iter().filter(|key| *key >= start && end.is_none_or(|end| &key[..] < end));
+                assert!(found_all && found.iter().eq(inside), "keys from {start:?} to {end:?}");
+            }
+        }
+    }
+}
+
+/// The keys of a range, and whether all of them could be read.
+fn keys_in(list: &KeyListReader<'_>, start: &[u8], end: Option<&[u8]>) -> (Vec<Vec<u8>>, bool) {
+    let (mut cursor, mut keys) = (list.range(start, end), Vec::new());
+    loop {
+        match cursor.next() {
+            Ok(Some(key)) => keys.push(key.to_vec()),
+            Ok(None) => return (keys, true),
+            Err(_) => {
+                assert_eq!(cursor.next(), Ok(None), "nothing comes after damage");
+                return (keys, false);
+            }
+        }
     }
 }
 

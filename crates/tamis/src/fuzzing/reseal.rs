@@ -12,6 +12,8 @@ const RECORD_TYPE_AT: usize = 12;
 const TABLE_FOOTER: usize = 64;
 const BLOCK_TRAILER: usize = 9;
 const FILTER_CHECKSUM: usize = 8;
+const KEY_LIST_CHECKSUM: usize = 8;
+const KEY_LIST_MAGIC: &[u8] = b"tamis\0kl";
 /// No index in a corpus is longer.
 const MOST_UNPACKED: usize = 1 << 20;
 
@@ -143,7 +145,25 @@ pub(super) fn filter(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
+/// A key list: its checksum.
+pub(super) fn key_list(bytes: &[u8]) -> Vec<u8> {
+    let mut out = bytes.to_vec();
+    seal_key_list(&mut out);
+    out
+}
+
+fn seal_key_list(bytes: &mut [u8]) {
+    if let Some(at) = bytes.len().checked_sub(KEY_LIST_CHECKSUM + KEY_LIST_MAGIC.len()) {
+        let sum = xxh3_64(&bytes[..at]);
+        bytes[at..at + KEY_LIST_CHECKSUM].copy_from_slice(&sum.to_le_bytes());
+    }
+}
+
+/// A filter, or the key list in its place.
 fn seal_filter(bytes: &mut [u8]) {
+    if bytes.ends_with(KEY_LIST_MAGIC) {
+        return seal_key_list(bytes);
+    }
     if let Some(at) = bytes.len().checked_sub(FILTER_CHECKSUM) {
         let sum = xxh3_64(&bytes[..at]);
         bytes[at..].copy_from_slice(&sum.to_le_bytes());

@@ -114,6 +114,7 @@ fn backward(table: &Arc<Table>, options: CursorOptions) -> Walk {
 fn check_content(table: &Arc<Table>, (entries, failed): &Walk) {
     if let Ok(Some(bytes)) = table.filter_bytes() {
         parts::filter(&bytes);
+        parts::key_list(&bytes);
     }
     if let Ok(Some(bytes)) = table.tombstone_bytes() {
         parts::tombstones(&bytes);

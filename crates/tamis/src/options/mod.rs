@@ -22,6 +22,7 @@ use crate::io::FileSystem;
 use crate::operators::Operators;
 
 mod domain;
+mod prefixes;
 mod table;
 mod values;
 
@@ -29,12 +30,15 @@ use domain::Words as _;
 use domain::{
     Age, Bytes, Compactions, Count, Counts, Domain, DurabilityDomain, Flag, Levels, Name, OneOf, Real,
 };
+use prefixes::Prefixes;
 use table::{Field, assignments, excerpt, options_table};
 
+pub use prefixes::PrefixFilter;
 pub use table::{OptionClass, OptionInfo};
 pub use values::{
     BloomHashing, ChecksumMode, CompactionChoice, Compression, CompressionPerLevel, Durability, FilePicker,
-    FilterAllocation, FilterChoice, FilterPolicy, MergeGranularity, PerLevel, ReadMode, SurfSuffix,
+    FilterAllocation, FilterChoice, FilterPolicy, KeyMapChoice, MergeGranularity, PerLevel, ReadMode,
+    SurfSuffix,
 };
 
 const KIB: u64 = 1 << 10;
@@ -148,15 +152,25 @@ options_table! {
             "Filter of the tables of each level from 0 on; the last one holds for all deeper levels. \
              `blocked-bloom` touches one cache line a probe; `ribbon` and `fuse` are smaller and slower; `surf`, \
              `snarf`, `rosetta`, `rencoder` and `grafite` also keep runs that hold nothing in a range from being \
-             opened; `none` searches every run that covers the key.";
+             opened; `none` searches every run that covers the key. `grf`, `grf-huffman`, `chucky` and `remix` are \
+             one filter for the whole tree, and so for all levels.";
         Performance, bits_per_key: f64 = "10", Real { min: 0.5, max: 64.0, unit: "bits" },
-            "Filter memory for each key. 10 bits let about one absent key in a hundred through to a block.";
+            "Filter memory for each key, be it of its table's filter or of a global one. 10 bits let about one absent \
+             key in a hundred through to a block.";
         Performance, filter_allocation: FilterAllocation = "uniform", OneOf,
             "How filter memory is divided between the levels: the same for every key, or by `monkey` more for the \
              keys of small runs, so that all runs together let the fewest absent keys through for the same sum.";
         Performance, filter_range: u64 = "64", Count { min: 1, max: 1 << 32 },
             "The widest range, in neighbouring integers, that a `rosetta` filter is made for; wider ones it asks in \
              pieces.";
+        Performance, key_map: KeyMapChoice = "auto", OneOf,
+            "How a global filter finds a key's place: by a map that is `learned` from the keys and keeps their order, \
+             which serves points and ranges; by the `digest`, which serves points of any keys; or `mixed`, by order \
+             from stretch to stretch and by digest within. `auto` is learned where that works, else mixed.";
+        Performance, prefix_filter: PrefixFilter = "none", Prefixes,
+            "Which prefixes of keys a global filter knows, so that `prefix` scans of them ask it: those of one or two \
+             lengths in bytes, or those up to the first byte that is a `delimiter`. Each distinct prefix costs as \
+             much filter memory as a key.";
         Performance, verify_filters: bool = "true", Flag,
             "Ask each new filter for every one of its keys before it is used, so that a fault of memory or \
              processor cannot hide a key; a filter that fails is left out. Costs one probe a key.";
@@ -286,7 +300,44 @@ impl KeyspaceOptions {
         self.check_order("stop_runs", self.stop_runs, "slowdown_runs", self.slowdown_runs, qualified)?;
         let (slow, stop) = (self.slowdown_debt_bytes, self.stop_debt_bytes);
         self.check_order("stop_debt_bytes", stop, "slowdown_debt_bytes", slow, qualified)?;
+        self.check_filter(qualified)?;
         self.check_merge(qualified)
+    }
+
+    /// A global filter is one for all levels, so nothing is divided between them.
+    fn check_filter(&self, qualified: bool) -> Result<(), OptionsError> {
+        let Some(global) = self.filter.as_slice().iter().find(|choice| choice.is_global()) else {
+            return Ok(());
+        };
+        let word = global.word();
+        if self.filter.global().is_none() {
+            let expected =
+                format!("it takes {word}, a filter for the whole tree, for all levels or for none of them");
+            return self.refuse("filter", Levels.print(&self.filter), expected, qualified);
+        }
+        if self.filter_allocation != FilterAllocation::Uniform {
+            let prefix = if qualified { KEYSPACE_PREFIX } else { "" };
+            let expected =
+                format!("it takes uniform with `{prefix}filter` = {word}, one filter for all levels");
+            return self.refuse(
+                "filter_allocation",
+                self.filter_allocation.word().into(),
+                expected,
+                qualified,
+            );
+        }
+        Ok(())
+    }
+
+    fn refuse(
+        &self,
+        name: &str,
+        value: String,
+        expected: String,
+        qualified: bool,
+    ) -> Result<(), OptionsError> {
+        let name = Self::FIELDS.iter().find(|f| f.name == name).map_or("", |f| f.name(qualified));
+        Err(OptionsError::Value { name, value, expected })
     }
 
     /// What `auto` stands for under the chosen policy.
@@ -316,10 +367,7 @@ impl KeyspaceOptions {
             }
         };
         let prefix = if qualified { KEYSPACE_PREFIX } else { "" };
-        let refuse = |name: &str, value: String, expected: String| {
-            let name = Self::FIELDS.iter().find(|f| f.name == name).map_or("", |f| f.name(qualified));
-            Err(OptionsError::Value { name, value, expected })
-        };
+        let refuse = |name, value, expected| self.refuse(name, value, expected, qualified);
         if !allowed.contains(&self.granularity()) {
             let words: Vec<&str> = allowed.iter().map(|merge| merge.word()).collect();
             let how = if self.deterministic { " and deterministic = true" } else { "" };

@@ -86,6 +86,59 @@ fn the_write_limits_must_be_in_order() {
 }
 
 #[test]
+fn a_global_filter_is_the_only_one() {
+    for word in ["grf", "grf-huffman", "chucky", "remix"] {
+        let options = KeyspaceOptions::from_text(&format!("filter = {word}")).unwrap();
+        let choice = options.filter.at(5);
+        assert!(choice.is_global() && !choice.is_range());
+        assert_eq!(options.filter.global(), Some(choice));
+        assert_eq!(KeyspaceOptions::from_text(&options.to_text()).unwrap(), options);
+        KeyspaceOptions::from_text(&format!("filter = {word},{word}")).unwrap();
+
+        for filter in [format!("blocked-bloom,{word}"), format!("{word},none"), format!("{word},none,{word}")]
+        {
+            let error = Options::from_text(&format!("keyspace.filter = {filter}")).unwrap_err();
+            assert!(
+                matches!(&error, OptionsError::Value { name: "keyspace.filter", value, .. } if *value == filter)
+            );
+            assert!(error.to_string().contains("for all levels or for none"), "{error}");
+        }
+        let error =
+            Options::from_text(&format!("keyspace.filter_allocation = monkey\nkeyspace.filter = {word}"))
+                .unwrap_err();
+        assert!(matches!(&error, OptionsError::Value { name: "keyspace.filter_allocation", .. }));
+        assert!(error.to_string().contains(&format!("`keyspace.filter` = {word}")), "{error}");
+    }
+    let two = FilterPolicy::split(1, FilterChoice::Grf, FilterChoice::Remix);
+    assert_eq!(two.global(), None);
+    assert!(KeyspaceOptions { filter: two, ..Default::default() }.check().is_err(), "two global filters");
+    for local in FilterChoice::all().filter(|choice| !choice.is_global()) {
+        assert_eq!(FilterPolicy::uniform(local).global(), None);
+    }
+    for policy in
+        [FilterPolicy::grf(), FilterPolicy::grf_huffman(), FilterPolicy::chucky(), FilterPolicy::remix()]
+    {
+        assert!(policy.global().is_some());
+    }
+}
+
+#[test]
+fn what_a_global_filter_knows_reads_back() {
+    let text = "filter = grf\nkey_map = mixed\nprefix_filter = delimiter 0x23";
+    let options = KeyspaceOptions::from_text(text).unwrap();
+    assert_eq!(options.key_map, KeyMapChoice::Mixed);
+    assert_eq!(options.prefix_filter, PrefixFilter::Delimiter(b'#'));
+    assert_eq!(KeyspaceOptions::from_text(&options.to_text()).unwrap(), options);
+    assert!(KeyspaceOptions::from_text("prefix_filter = delimiter #").is_err(), "the rest is a comment");
+    let equals = KeyspaceOptions::from_text("prefix_filter = delimiter =").unwrap();
+    assert_eq!(equals.prefix_filter, PrefixFilter::Delimiter(b'='));
+    assert_eq!(KeyspaceOptions::from_text(&equals.to_text()).unwrap(), equals);
+    assert!(KeyspaceOptions::from_text("prefix_filter = 8,8").is_err());
+    let unsorted = KeyspaceOptions { prefix_filter: PrefixFilter::Lengths(8, 4), ..Default::default() };
+    assert!(unsorted.check().is_err());
+}
+
+#[test]
 fn fewer_levels_than_the_tables_reach_down_to_are_incompatible() {
     let stored = KeyspaceOptions::default();
     let asked = KeyspaceOptions { levels: 5, ..Default::default() };
@@ -120,6 +173,13 @@ fn any_value() -> impl Strategy<Value = String> {
         "lz4,none",
         "direct",
         "bloom",
+        "grf",
+        "none,remix",
+        "monkey",
+        "mixed",
+        "delimiter =",
+        "delimiter 0x20",
+        "9,8",
     ]);
     prop_oneof![
         (any::<u64>(), 0u32..64).prop_map(|(v, shift)| (v >> shift).to_string()),

@@ -65,8 +65,10 @@ pub enum BloomHashing {
 /// What a SuRF filter keeps of a key beyond the part that tells it from its neighbours.
 pub use tamis_filter::SurfSuffix;
 
-/// Which filter a table carries. Point filters answer `get`; range filters answer `range`, `prefix` and `seek`, too,
-/// and `get` less well for the same memory. `docs/filters.md` says which one fits what.
+/// Which filter a table carries, or the whole tree. Point filters answer `get`; range filters answer `range`, `prefix`
+/// and `seek`, too, and `get` less well for the same memory. A global filter is asked once for all runs and names those
+/// to search; it is one for all levels, and in its tables the list of their keys takes the place of a filter.
+/// `docs/filters.md` says which one fits what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum FilterChoice {
     /// None: every run that covers a key is searched.
@@ -94,6 +96,14 @@ pub enum FilterChoice {
     REncoder,
     /// A locality-preserving hash, for ranges whose rate depends on no distribution.
     Grafite,
+    /// Global: a learned filter for points and ranges whose codes of a key's run need no change when runs are merged.
+    Grf,
+    /// Global: the same with the run's number, Huffman-coded, in place of the code.
+    GrfHuffman,
+    /// Global: a cuckoo filter of fingerprints and run numbers, for points.
+    Chucky,
+    /// Global: for every 32 keys the runs that have some of them, for points and iterators.
+    Remix,
 }
 
 impl FilterChoice {
@@ -102,10 +112,16 @@ impl FilterChoice {
         Self::WORDS.iter().filter(|(word, choice)| choice.word() == *word).map(|(_, choice)| *choice)
     }
 
-    /// Whether the filter answers for ranges, too.
+    /// Whether it is a filter of each table that answers for ranges, too.
     pub fn is_range(self) -> bool {
         use FilterChoice::*;
         matches!(self, Surf(_) | Snarf | Rosetta | REncoder | Grafite)
+    }
+
+    /// Whether it is one filter for the whole tree.
+    pub fn is_global(self) -> bool {
+        use FilterChoice::*;
+        matches!(self, Grf | GrfHuffman | Chucky | Remix)
     }
 }
 
@@ -128,6 +144,10 @@ impl Words for FilterChoice {
         ("rosetta", FilterChoice::Rosetta),
         ("rencoder", FilterChoice::REncoder),
         ("grafite", FilterChoice::Grafite),
+        ("grf", FilterChoice::Grf),
+        ("grf-huffman", FilterChoice::GrfHuffman),
+        ("chucky", FilterChoice::Chucky),
+        ("remix", FilterChoice::Remix),
         ("bloom", FilterChoice::Bloom(BloomHashing::Rotation)),
         ("surf", FilterChoice::Surf(SurfSuffix::Real)),
     ];
@@ -261,6 +281,56 @@ impl FilterPolicy {
     pub fn none() -> Self {
         PerLevel::uniform(FilterChoice::None)
     }
+
+    /// One GRF for the whole tree.
+    pub fn grf() -> Self {
+        PerLevel::uniform(FilterChoice::Grf)
+    }
+
+    /// One GRF with Huffman-coded run numbers for the whole tree.
+    pub fn grf_huffman() -> Self {
+        PerLevel::uniform(FilterChoice::GrfHuffman)
+    }
+
+    /// One Chucky filter for the whole tree.
+    pub fn chucky() -> Self {
+        PerLevel::uniform(FilterChoice::Chucky)
+    }
+
+    /// One REMIX for the whole tree.
+    pub fn remix() -> Self {
+        PerLevel::uniform(FilterChoice::Remix)
+    }
+
+    /// The filter of the whole tree, if it is to have one. Only where all levels name the same; options that mix a
+    /// global filter with another do not pass their check.
+    pub fn global(&self) -> Option<FilterChoice> {
+        let first = self.0[0];
+        (first.is_global() && self.0.iter().all(|choice| *choice == first)).then_some(first)
+    }
+}
+
+/// How a global filter finds a key's place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum KeyMapChoice {
+    /// Learned where that keeps the rate on keys held out, else mixed.
+    #[default]
+    Auto,
+    /// A map learned from the keys that keeps their order: points and ranges, for integers and keys much like them.
+    Learned,
+    /// The digest: points, for any keys.
+    Digest,
+    /// Order from stretch to stretch, the digest within: points for any keys, and ranges as far as stretches tell.
+    Mixed,
+}
+
+impl Words for KeyMapChoice {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("auto", KeyMapChoice::Auto),
+        ("learned", KeyMapChoice::Learned),
+        ("digest", KeyMapChoice::Digest),
+        ("mixed", KeyMapChoice::Mixed),
+    ];
 }
 
 /// How the blocks of a table are compressed. The numbers are part of the table format.

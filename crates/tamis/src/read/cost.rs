@@ -65,17 +65,20 @@ counters! {
         digests,
         /// Memtable filters asked.
         memtable_probes,
-        /// Table filters asked.
+        /// Table filters asked. A question to a global filter counts one, however many runs it is about.
         filter_probes,
         /// Table filters that said "not here".
         filter_negatives,
         /// Table filters that said "maybe" of a key that was not there.
         false_positives,
-        /// Table filters asked by iterators, for a range of keys.
+        /// Table filters asked by iterators, for a range of keys. A question to a global filter counts one, however
+        /// many runs it is about; one that the filter cannot answer counts none.
         range_probes,
-        /// Those that said "nothing there", or nothing before some later key.
+        /// Those that said "nothing there", or nothing before some later key. Of a global filter: those that named no
+        /// run.
         range_negatives,
-        /// Those that let a table be opened that had nothing within the iterator's bounds.
+        /// Those that let a table be opened that had nothing within the iterator's bounds. Under a global filter: runs
+        /// that were opened because it named them, and had nothing in the stretch of keys asked about.
         range_false_positives,
         /// Operands of merges that were applied.
         merge_operands,

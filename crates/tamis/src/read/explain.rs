@@ -111,8 +111,9 @@ pub struct Explanation {
 pub(crate) struct ExplainRecorder {
     cost: ReadCost,
     steps: Vec<ExplainStep>,
-    /// The step of the run that is being searched.
-    run_step: usize,
+    /// The runs asked about last, and the step of the first of them.
+    asked: Range<usize>,
+    first_step: usize,
     last_block: Option<ExplainBlock>,
 }
 
@@ -183,6 +184,7 @@ impl Recorder for ExplainRecorder {
     }
 
     fn selected(&mut self, version: &Version, probe: &Probe<'_>, runs: Range<usize>, out: &Candidates) {
+        (self.asked, self.first_step) = (runs.clone(), self.steps.len());
         for place in runs {
             let run = &version.runs[place];
             let table = version.table_for(run, probe.key, probe.prefix);
@@ -191,7 +193,6 @@ impl Recorder for ExplainRecorder {
                 None if table.is_some() => FilterAnswer::No,
                 _ => FilterAnswer::NotAsked,
             };
-            self.run_step = self.steps.len();
             self.steps.push(ExplainStep::Run {
                 level: run.level,
                 run: run.id,
@@ -203,8 +204,9 @@ impl Recorder for ExplainRecorder {
         }
     }
 
-    fn searched(&mut self, _candidate: Candidate, was_found: bool) {
-        if let Some(ExplainStep::Run { block, found, .. }) = self.steps.get_mut(self.run_step) {
+    fn searched(&mut self, candidate: Candidate, was_found: bool) {
+        let step = self.first_step + (candidate.run - self.asked.start);
+        if let Some(ExplainStep::Run { block, found, .. }) = self.steps.get_mut(step) {
             *block = self.last_block.take();
             *found = was_found;
         }

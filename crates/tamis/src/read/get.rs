@@ -161,7 +161,8 @@ impl<'o> Findings<'o> {
 
 /// Watches a lookup. [`ReadCost`] only counts; `explain` also writes down each step.
 pub(crate) trait Recorder: ReadTrace {
-    /// Whether runs are asked about one after the other, each searched before the next is asked.
+    /// Whether runs are asked about one after the other, each searched before the next is asked. A global filter has
+    /// one answer for all runs: it is asked once all the same.
     const ONE_BY_ONE: bool;
 
     fn cost(&mut self) -> &mut ReadCost;
@@ -247,10 +248,14 @@ fn search_runs<R: Recorder>(
     recorder: &mut R,
 ) -> Result<Lookup, ReadError> {
     let one_by_one = R::ONE_BY_ONE || !probe.sharing();
+    let global = version.selector.is_global();
     let mut candidates = Candidates::new();
     let mut first = 0;
     while first < version.runs.len() {
-        let runs = next_step(first, version.runs.len(), one_by_one);
+        let runs = match version.runs.len() {
+            count if global => 0..count,
+            count => next_step(first, count, one_by_one),
+        };
         first = runs.end;
         candidates.clear();
         version.selector.select(version, probe, runs.clone(), &mut candidates, recorder.cost());

@@ -61,7 +61,8 @@ pub(crate) struct IterContext {
 ///
 /// Holding one keeps its memtables and tables (on disk too) from being freed. Items are pairs of key and
 /// value; an error ends the iteration at that end. Making one costs nothing until the first item is asked for;
-/// that costs a seek in every run, later ones about one comparison and one copy of the key.
+/// that costs a seek in every run that no filter denies, later ones about one comparison and one copy of the key. Under
+/// a global filter a run is opened only when the iteration comes to its keys.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;

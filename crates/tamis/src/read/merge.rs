@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::error::StorageError;
-use crate::key::{Kind, SeqNo, compare_versions, prefix_of};
+use crate::key::{Kind, MAX_SEQNO, SeqNo, compare_versions, prefix_of};
 use crate::memtable::MemCursor;
 use crate::read::ReadCost;
 pub(crate) use crate::read::run_cursor::Tables;
@@ -11,13 +11,21 @@ use crate::read::run_cursor::{RunContext, RunCursor};
 use crate::slice::Slice;
 use crate::table::CursorOptions;
 
+mod dormant;
+
+use dormant::{Dormant, Start};
+
 /// Sources are few and moved never after being made, so the size of the larger variant costs nothing.
 #[expect(clippy::large_enum_variant, reason = "see above")]
 #[derive(Debug)]
 enum Source {
     Memtable(MemCursor),
     Run(RunCursor),
+    /// A run of these tables that no cursor was needed for yet; only under a global filter.
+    Asleep(Range<usize>),
 }
+
+const ASLEEP: &str = "only what is awake comes into the heap";
 
 /// Applies one expression to whichever cursor a source holds at its position, which must not be parked.
 macro_rules! at {
@@ -28,6 +36,7 @@ macro_rules! at {
                 let $cursor = run.current();
                 $e
             }
+            Source::Asleep(_) => unreachable!("{ASLEEP}"),
         }
     };
 }
@@ -37,6 +46,7 @@ impl Source {
         match self {
             Source::Memtable(cursor) => cursor.valid(),
             Source::Run(run) => run.valid(),
+            Source::Asleep(_) => false,
         }
     }
 
@@ -45,6 +55,7 @@ impl Source {
         match self {
             Source::Memtable(cursor) => cursor.key(),
             Source::Run(run) => run.key(),
+            Source::Asleep(_) => unreachable!("{ASLEEP}"),
         }
     }
 
@@ -53,6 +64,7 @@ impl Source {
         match self {
             Source::Memtable(cursor) => cursor.seq(),
             Source::Run(run) => run.seq(backward),
+            Source::Asleep(_) => unreachable!("{ASLEEP}"),
         }
     }
 }
@@ -71,17 +83,21 @@ pub(crate) struct MergeCursor {
     /// Valid sources as a heap, the next one to give a version first.
     heap: Vec<u32>,
     backward: bool,
+    /// If the tables are those of a version whose filter is global.
+    dormant: Option<Box<Dormant>>,
 }
 
 impl MergeCursor {
     /// A merge of no sources yet; room is made for `sources` of them.
     pub(crate) fn new(tables: Tables, options: CursorOptions, sources: usize) -> Self {
+        let dormant = Dormant::of(&tables).map(Box::new);
         MergeCursor {
-            context: RunContext { tables, options, start: Vec::new(), end: None },
+            context: RunContext { tables, options, start: Vec::new(), end: None, until: None },
             sources: Vec::with_capacity(sources),
             prefixes: Vec::with_capacity(sources),
             heap: Vec::with_capacity(sources),
             backward: false,
+            dormant,
         }
     }
 
@@ -102,9 +118,14 @@ impl MergeCursor {
         self.push(Source::Memtable(cursor));
     }
 
-    /// Adds a run: a stretch of the merge's tables, sorted and disjoint. Sources are added newest first.
+    /// Adds a run: a stretch of the merge's tables, sorted and disjoint. Sources are added newest first. If the
+    /// tables are those of a version, it is one of the version's runs, or a part of one, and no run is added twice.
     pub(crate) fn add_run(&mut self, tables: Range<usize>) {
         if !tables.is_empty() {
+            if let (Some(dormant), Tables::Of(version)) = (&mut self.dormant, &self.context.tables) {
+                dormant.add_run(version, &tables, self.sources.len());
+                return self.push(Source::Asleep(tables));
+            }
             self.push(Source::Run(RunCursor::new(tables)));
         }
     }
@@ -116,6 +137,9 @@ impl MergeCursor {
 
     /// To the first version at or after (`key`, `seq`) in version order; moves forward from there.
     pub(crate) fn seek(&mut self, key: &[u8], seq: SeqNo) -> Result<(), StorageError> {
+        if self.dormant.is_some() {
+            return self.start(Start::At(key, seq));
+        }
         for source in &mut self.sources {
             if let Source::Run(run) = source {
                 run.prepare(&self.context, key)?;
@@ -127,37 +151,51 @@ impl MergeCursor {
                 Ok(())
             }
             Source::Run(run) => run.seek(context, key, seq),
+            Source::Asleep(_) => Ok(()),
         })
     }
 
     pub(crate) fn seek_to_first(&mut self) -> Result<(), StorageError> {
+        if self.dormant.is_some() {
+            let first = self.context.start.clone();
+            return self.start(Start::At(&first, MAX_SEQNO));
+        }
         self.position(false, |source, context| match source {
             Source::Memtable(cursor) => {
                 cursor.seek_to_first();
                 Ok(())
             }
             Source::Run(run) => run.seek_to_first(context),
+            Source::Asleep(_) => Ok(()),
         })
     }
 
     /// To the oldest version of the last key before `key`; moves backward from there.
     pub(crate) fn seek_before(&mut self, key: &[u8]) -> Result<(), StorageError> {
+        if self.dormant.is_some() {
+            return self.start(Start::Before(Some(key)));
+        }
         self.position(true, |source, context| match source {
             Source::Memtable(cursor) => {
                 cursor.seek_before(key);
                 Ok(())
             }
             Source::Run(run) => run.seek_before(context, key),
+            Source::Asleep(_) => Ok(()),
         })
     }
 
     pub(crate) fn seek_to_last(&mut self) -> Result<(), StorageError> {
+        if self.dormant.is_some() {
+            return self.start(Start::Before(None));
+        }
         self.position(true, |source, context| match source {
             Source::Memtable(cursor) => {
                 cursor.seek_to_last();
                 Ok(())
             }
             Source::Run(run) => run.seek_to_last(context),
+            Source::Asleep(_) => Ok(()),
         })
     }
 
@@ -175,16 +213,26 @@ impl MergeCursor {
                 self.heap.push(i as u32);
             }
         }
-        for i in (0..self.heap.len() / 2).rev() {
-            self.sift_down(i);
-        }
+        self.heapify();
         self.unpark_top()
     }
 
-    /// Opens what is parked at the top of the heap, until a version is there, or nothing before the end.
+    fn heapify(&mut self) {
+        for i in (0..self.heap.len() / 2).rev() {
+            self.sift_down(i);
+        }
+    }
+
+    /// Opens what is parked at the top of the heap, until a version is there, or nothing before the end. What is asleep
+    /// is woken when its time has come.
     #[inline]
     fn unpark_top(&mut self) -> Result<(), StorageError> {
-        while let Some(&top) = self.heap.first() {
+        loop {
+            if self.context.until.is_some() && self.stretch_is_over() {
+                self.go_on()?;
+                continue;
+            }
+            let Some(&top) = self.heap.first() else { break };
             let top = top as usize;
             let Source::Run(run) = &mut self.sources[top] else { break };
             if !run.is_parked() {
@@ -232,6 +280,7 @@ impl MergeCursor {
         match &mut self.sources[self.heap[0] as usize] {
             Source::Memtable(cursor) => in_memtable(cursor),
             Source::Run(run) => in_run(run, &self.context)?,
+            Source::Asleep(_) => unreachable!("{ASLEEP}"),
         }
         self.replace_top();
         self.unpark_top()
@@ -314,6 +363,7 @@ impl MergeCursor {
         match self.top() {
             Source::Memtable(cursor) => Slice::from_memtable(cursor.pinned_value()),
             Source::Run(run) => Slice::from_block(run.current().pinned_value()),
+            Source::Asleep(_) => unreachable!("{ASLEEP}"),
         }
     }
 
@@ -323,6 +373,9 @@ impl MergeCursor {
             if let Source::Run(run) = source {
                 run.drain_cost(cost);
             }
+        }
+        if let Some(dormant) = &mut self.dormant {
+            dormant.drain_cost(cost);
         }
     }
 }

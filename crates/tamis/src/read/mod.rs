@@ -8,6 +8,8 @@ mod iter;
 pub(crate) mod merge;
 mod multi;
 pub(crate) mod run_cursor;
+#[cfg(test)]
+mod tests;
 
 pub use cost::ReadCost;
 pub(crate) use cost::ReadCounters;

@@ -82,7 +82,10 @@ fn look_up<K: AsRef<[u8]>>(
     let version = &view.version;
     let mut first = 0;
     while first < version.runs.len() && !open.is_empty() {
-        let runs = next_step(first, version.runs.len(), false);
+        let runs = match version.runs.len() {
+            count if version.selector.is_global() => 0..count,
+            count => next_step(first, count, false),
+        };
         first = runs.end;
         for key in &mut open {
             let digest = key.probe.digest_for_filter(cost);

@@ -5,135 +5,52 @@
 //! and its table is opened only when the merge has come so far. A run that has nothing to give up to the end of the
 //! iteration is then never opened.
 //!
+//! Under a global filter a cursor may also be *dormant*: it has no position, because the filter said that the run has
+//! nothing in the stretch of keys that the merge goes through (see [`dormant`](super::merge)).
+//!
 //! # Invariants
 //! * A parked key is a bound: no version of the run that the cursor has yet to give lies before it (behind it, when
 //!   moving backwards).
 //! * The bounds of the iteration hold for the cursor's whole life, so what they let it skip stays skipped rightly
 //!   when it is sought again.
 
-use std::ops::{Bound, Range};
-use std::sync::Arc;
+use std::ops::Range;
 
-use tamis_filter::{KeyRange, Next};
+use tamis_filter::Next;
 
 use crate::error::StorageError;
 use crate::key::{KeyEnd, MAX_SEQNO, SeqNo};
 use crate::read::ReadCost;
-use crate::table::{CursorOptions, TableCursor, TouchCounts};
-use crate::tree::open_table::OpenTable;
-use crate::tree::version::Version;
+use crate::table::{TableCursor, TouchCounts};
 
-/// The tables that the run cursors of one merge walk over.
-#[derive(Debug)]
-pub(crate) enum Tables {
-    /// Those of a version, whose filters may be asked.
-    Of(Arc<Version>),
-    List(Vec<Arc<OpenTable>>),
-}
+mod context;
 
-/// What all run cursors of a merge have in common.
-#[derive(Debug)]
-pub(crate) struct RunContext {
-    pub(crate) tables: Tables,
-    pub(crate) options: CursorOptions,
-    /// Nothing before `start` or from `end` on is ever asked for.
-    pub(crate) start: Vec<u8>,
-    pub(crate) end: Option<Vec<u8>>,
-}
-
-impl RunContext {
-    fn all(&self) -> &[Arc<OpenTable>] {
-        match &self.tables {
-            Tables::Of(version) => &version.tables,
-            Tables::List(tables) => tables,
-        }
-    }
-
-    /// Whether the iteration ends before `key`.
-    pub(crate) fn ends_before(&self, key: &[u8]) -> bool {
-        self.end.as_deref().is_some_and(|end| key >= end)
-    }
-
-    /// What the filter of `table` knows of the versions from `from` on.
-    #[inline]
-    fn next(&self, table: usize, from: &[u8], counts: &mut Counts) -> Next<Vec<u8>> {
-        match &self.tables {
-            Tables::Of(version) if version.selector.answers_ranges() => {
-                counts.of(|cost| version.selector.next(version, table, from, self.end.as_deref(), cost))
-            }
-            _ => Next::Unknown,
-        }
-    }
-
-    /// Whether the filter of `table` says that it has nothing from the start up to `before`.
-    #[inline]
-    fn denies_before(&self, table: usize, before: &[u8], counts: &mut Counts) -> bool {
-        match &self.tables {
-            Tables::Of(version) if version.selector.answers_ranges() => {
-                let range = KeyRange::new(Bound::Included(&self.start), Bound::Excluded(before));
-                counts.of(|cost| version.selector.may_hold(version, table, range, cost)) == Some(false)
-            }
-            _ => false,
-        }
-    }
-
-    /// The first of `tables` whose range reaches `key`.
-    #[inline]
-    fn first_reaching(&self, tables: &Range<usize>, key: &[u8]) -> usize {
-        match &self.tables {
-            Tables::Of(version) => version.first_reaching(tables, key),
-            Tables::List(all) => {
-                tables.start + all[tables.clone()].partition_point(|t| !t.meta.largest.reaches(key))
-            }
-        }
-    }
-
-    /// Whether the range of `table` starts after `key`.
-    #[inline]
-    fn starts_after(&self, table: usize, key: &[u8]) -> bool {
-        match &self.tables {
-            Tables::Of(version) => version.starts_after(table, key),
-            Tables::List(all) => all[table].meta.smallest[..] > *key,
-        }
-    }
-}
-
-/// What a run cursor counts besides what its blocks cost: there is one for each run of each iterator, so it is small.
-#[derive(Debug, Default)]
-struct Counts {
-    seeks: u64,
-    probes: u64,
-    negatives: u64,
-    false_positives: u64,
-}
-
-impl Counts {
-    /// Counts what `ask` asks of a filter.
-    fn of<T>(&mut self, ask: impl FnOnce(&mut ReadCost) -> T) -> T {
-        let mut cost = ReadCost::default();
-        let answer = ask(&mut cost);
-        self.probes += cost.range_probes;
-        self.negatives += cost.range_negatives;
-        answer
-    }
-
-    fn drain(&mut self, cost: &mut ReadCost) {
-        let Counts { seeks, probes, negatives, false_positives } = std::mem::take(self);
-        cost.seeks += seeks;
-        cost.range_probes += probes;
-        cost.range_negatives += negatives;
-        cost.range_false_positives += false_positives;
-    }
-}
+use context::Counts;
+pub(crate) use context::{RunContext, Tables, Until};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Position {
     /// Nothing left in this direction.
     Done,
+    /// The merge has not asked for one yet.
+    Dormant,
     /// At this table, at or beyond `parked_key`.
     Parked(usize),
+    /// In this table, below `parked_key`; backwards only.
+    ParkedBelow(usize),
     /// In the table that is open.
     Open,
+}
+
+/// Why the table that is being opened, or at which a cursor is parked, is not passed over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Admitted {
+    /// No filter was asked.
+    Unasked,
+    /// The table's own filter let it pass.
+    ByTable,
+    /// The global filter listed the run.
+    ByTree,
 }
 
 /// See the module.
@@ -148,8 +65,9 @@ pub(crate) struct RunCursor {
     /// What cursors over earlier tables touched.
     touched: TouchCounts,
     counts: Counts,
-    /// Whether a filter let the table that is being opened, or at which the cursor is parked, pass.
-    filtered: bool,
+    admitted: Admitted,
+    /// Whether the table at which it is parked is prepared for a seek to the parked key.
+    prepared: bool,
 }
 
 impl RunCursor {
@@ -163,35 +81,43 @@ impl RunCursor {
             cursor: None,
             touched: TouchCounts::default(),
             counts: Counts::default(),
-            filtered: false,
+            admitted: Admitted::Unasked,
+            prepared: false,
         }
     }
 
     /// Whether there is a position; it may be a parked one.
     pub(crate) fn valid(&self) -> bool {
-        self.position != Position::Done
+        !matches!(self.position, Position::Done | Position::Dormant)
     }
 
+    #[inline]
     pub(crate) fn is_parked(&self) -> bool {
-        matches!(self.position, Position::Parked(_))
+        matches!(self.position, Position::Parked(_) | Position::ParkedBelow(_))
+    }
+
+    pub(crate) fn is_dormant(&self) -> bool {
+        self.position == Position::Dormant
     }
 
     /// The key at the position; for a parked one the bound.
     #[inline]
     pub(crate) fn key(&self) -> &[u8] {
         match self.position {
-            Position::Parked(_) => &self.parked_key,
+            Position::Parked(_) | Position::ParkedBelow(_) => &self.parked_key,
             _ => self.current().key(),
         }
     }
 
     /// The sequence number at the position. A parked position comes before all versions of its key: first of all
-    /// forwards, and backwards, where the oldest comes first, as if it were older than any.
+    /// forwards, and backwards, where the oldest comes first, as if it were older than any. One that is parked below
+    /// the key comes after them.
     #[inline]
     pub(crate) fn seq(&self, backward: bool) -> SeqNo {
         match self.position {
             Position::Parked(_) if backward => 0,
             Position::Parked(_) => MAX_SEQNO,
+            Position::ParkedBelow(_) => SeqNo::MAX,
             _ => self.current().seq(),
         }
     }
@@ -234,7 +160,7 @@ impl RunCursor {
 
     /// Parks at the first table from `table` on, if the iteration gets there.
     fn park_at_start_of(&mut self, context: &RunContext, table: usize) {
-        (self.position, self.filtered) = (Position::Done, false);
+        (self.position, self.admitted) = (Position::Done, Admitted::Unasked);
         if table < self.tables.end {
             let smallest = &context.all()[table].meta.smallest;
             if !context.ends_before(smallest) {
@@ -246,7 +172,7 @@ impl RunCursor {
     /// Parks at the end of the last table before `table`, if the iteration gets there. That table must have an end:
     /// every table has one but the last of a run.
     fn park_at_end_before(&mut self, context: &RunContext, table: usize) {
-        (self.position, self.filtered) = (Position::Done, false);
+        (self.position, self.admitted) = (Position::Done, Admitted::Unasked);
         if table > self.tables.start {
             let largest = &context.all()[table - 1].meta.largest;
             if let KeyEnd::Included(key) | KeyEnd::Excluded(key) = largest
@@ -257,6 +183,70 @@ impl RunCursor {
         }
     }
 
+    /// Gives up any position until the cursor is woken.
+    pub(crate) fn sleep(&mut self) {
+        // A table that was prepared for a seek must not be sought elsewhere.
+        if std::mem::take(&mut self.prepared) {
+            self.retire();
+        }
+        self.position = Position::Dormant;
+    }
+
+    /// Forgets its position, and a seek that was prepared and did not happen.
+    pub(crate) fn reset(&mut self) {
+        self.retire();
+        self.position = Position::Done;
+    }
+
+    /// [`prepare`](RunCursor::prepare)s for a seek to `from`, from where on the global filter says that the run may
+    /// have something.
+    pub(crate) fn wake_at(&mut self, context: &RunContext, from: &[u8]) -> Result<(), StorageError> {
+        self.prepare(context, from)?;
+        self.admitted = Admitted::ByTree;
+        Ok(())
+    }
+
+    /// Parks at `bound`, which lies before the end of the iteration, and before which the global filter says that
+    /// the run has nothing.
+    pub(crate) fn wake_from(&mut self, context: &RunContext, bound: &[u8]) {
+        let table = context.first_reaching(&self.tables, bound);
+        if table == self.tables.end || context.starts_after(table, bound) {
+            self.park_at_start_of(context, table);
+        } else {
+            self.park(table, bound);
+        }
+        self.admitted = Admitted::ByTree;
+    }
+
+    /// Starts fetching what opening the table at which the cursor is parked will look at.
+    pub(crate) fn prepare_parked(&mut self, context: &RunContext) -> Result<(), StorageError> {
+        let Position::Parked(table) = self.position else { return Ok(()) };
+        let key = std::mem::take(&mut self.parked_key);
+        let prepared = self.open(context, table).prepare(&key);
+        self.parked_key = key;
+        self.prepared = true;
+        prepared
+    }
+
+    /// Parks below `bound`, at or behind which the global filter says that the run has nothing; with no bound, at
+    /// its end, or if the last table has none, in it.
+    pub(crate) fn wake_below(
+        &mut self,
+        context: &RunContext,
+        bound: Option<&[u8]>,
+    ) -> Result<(), StorageError> {
+        let Some(bound) = bound else { return self.park_last(context, Admitted::ByTree) };
+        match self.reaching_from_below(context, bound) {
+            Ok(table) => {
+                self.park(table, bound);
+                self.position = Position::ParkedBelow(table);
+            }
+            Err(after) => self.park_at_end_before(context, after),
+        }
+        self.admitted = Admitted::ByTree;
+        Ok(())
+    }
+
     /// The first half of a seek to `key`: finds out whether and which table must be opened for it, and starts
     /// fetching what the second half, [`RunCursor::seek`], will look at.
     pub(crate) fn prepare(&mut self, context: &RunContext, key: &[u8]) -> Result<(), StorageError> {
@@ -265,9 +255,12 @@ impl RunCursor {
             self.park_at_start_of(context, table);
             return Ok(());
         }
+        self.admitted = Admitted::Unasked;
         let asked_before = self.counts.probes;
         let next = context.next(table, key, &mut self.counts);
-        self.filtered = self.counts.probes > asked_before;
+        if self.counts.probes > asked_before {
+            self.admitted = Admitted::ByTable;
+        }
         match next {
             Next::Nothing => self.park_at_start_of(context, table + 1),
             Next::NotBelow(next) if next[..] > *key && context.ends_before(&next) => {
@@ -295,27 +288,38 @@ impl RunCursor {
         Ok(())
     }
 
-    /// To the last version of the last key before `key`.
-    pub(crate) fn seek_before(&mut self, context: &RunContext, key: &[u8]) -> Result<(), StorageError> {
+    /// The last of the tables that has something before `key`, if it reaches `key`; else the first table behind those.
+    fn reaching_from_below(&self, context: &RunContext, key: &[u8]) -> Result<usize, usize> {
         let all = context.all();
         let run = &all[self.tables.clone()];
         let after = self.tables.start + run.partition_point(|t| t.meta.smallest[..] < *key);
         if after == self.tables.start || !all[after - 1].meta.largest.reaches(key) {
-            self.park_at_end_before(context, after);
-            return Ok(());
+            return Err(after);
         }
+        Ok(after - 1)
+    }
+
+    /// To the last version of the last key before `key`.
+    pub(crate) fn seek_before(&mut self, context: &RunContext, key: &[u8]) -> Result<(), StorageError> {
+        let table = match self.reaching_from_below(context, key) {
+            Ok(table) => table,
+            Err(after) => {
+                self.park_at_end_before(context, after);
+                return Ok(());
+            }
+        };
+        self.admitted = Admitted::Unasked;
         let asked_before = self.counts.probes;
-        if context.denies_before(after - 1, key, &mut self.counts) {
-            self.park_at_end_before(context, after - 1);
+        if context.denies_before(table, key, &mut self.counts) {
+            self.park_at_end_before(context, table);
             return Ok(());
         }
-        self.filtered = self.counts.probes > asked_before;
+        if self.counts.probes > asked_before {
+            self.admitted = Admitted::ByTable;
+        }
         self.counts.seeks += 1;
-        let cursor = self.open(context, after - 1);
-        cursor.seek_before(key)?;
-        let found = cursor.valid() && *cursor.key() >= context.start[..];
-        self.count_false_positive(found);
-        self.settle_backward(context);
+        self.open(context, table).seek_before(key)?;
+        self.opened_backward(context);
         Ok(())
     }
 
@@ -327,30 +331,45 @@ impl RunCursor {
     }
 
     pub(crate) fn seek_to_last(&mut self, context: &RunContext) -> Result<(), StorageError> {
+        self.park_last(context, Admitted::Unasked)
+    }
+
+    fn park_last(&mut self, context: &RunContext, admitted: Admitted) -> Result<(), StorageError> {
         if context.all()[self.tables.end - 1].meta.largest != KeyEnd::Unbounded {
             self.park_at_end_before(context, self.tables.end);
+            self.admitted = admitted;
             return Ok(());
         }
         self.counts.seeks += 1;
         self.open(context, self.tables.end - 1).seek_to_last()?;
-        self.settle_backward(context);
+        self.admitted = admitted;
+        self.opened_backward(context);
         Ok(())
     }
 
     /// From a parked position to a version, or to another parked position, or to none.
     pub(crate) fn unpark(&mut self, context: &RunContext, backward: bool) -> Result<(), StorageError> {
-        let Position::Parked(table) = self.position else { return Ok(()) };
+        let (table, below) = match self.position {
+            Position::Parked(table) => (table, false),
+            Position::ParkedBelow(table) => (table, true),
+            _ => return Ok(()),
+        };
+        self.prepared = false;
         self.counts.seeks += 1;
+        let key = std::mem::take(&mut self.parked_key);
+        let cursor = self.open(context, table);
+        let sought = match (backward, below) {
+            (false, _) => cursor.seek(&key, MAX_SEQNO),
+            (true, true) => cursor.seek_before(&key),
+            // Backwards a cursor that is not below a key is parked where a table ends.
+            (true, false) => cursor.seek_to_last(),
+        };
+        self.parked_key = key;
+        sought?;
         if backward {
-            // Backwards a cursor parks only where a table ends.
-            self.open(context, table).seek_to_last()?;
-            self.settle_backward(context);
+            self.opened_backward(context)
         } else {
-            let key = std::mem::take(&mut self.parked_key);
-            let sought = self.open(context, table).seek(&key, MAX_SEQNO);
-            self.parked_key = key;
-            sought?;
-            self.opened_forward(context);
+            self.opened_forward(context)
         }
         Ok(())
     }
@@ -377,15 +396,36 @@ impl RunCursor {
 
     /// After the open table was sought: counts, and moves on if it has nothing.
     fn opened_forward(&mut self, context: &RunContext) {
+        let admitted = std::mem::replace(&mut self.admitted, Admitted::Unasked);
         let cursor = self.current();
-        let found = cursor.valid() && !context.ends_before(cursor.key());
-        self.count_false_positive(found || context.end.is_none());
+        // Without an end whatever comes next is within the bounds.
+        let found = context.end.is_none() || (cursor.valid() && !context.ends_before(cursor.key()));
         self.settle_forward(context);
+        self.count_false_positive(context, admitted, found, false);
     }
 
-    fn count_false_positive(&mut self, found: bool) {
-        self.counts.false_positives += u64::from(self.filtered && !found);
-        self.filtered = false;
+    fn opened_backward(&mut self, context: &RunContext) {
+        let admitted = std::mem::replace(&mut self.admitted, Admitted::Unasked);
+        let cursor = self.current();
+        let found = cursor.valid() && *cursor.key() >= context.start[..];
+        self.settle_backward(context);
+        self.count_false_positive(context, admitted, found, true);
+    }
+
+    /// Counts if a table (`found`: within the bounds) or the run (within the stretch) was opened in vain.
+    fn count_false_positive(
+        &mut self,
+        context: &RunContext,
+        admitted: Admitted,
+        found: bool,
+        backward: bool,
+    ) {
+        let vain = match admitted {
+            Admitted::Unasked => false,
+            Admitted::ByTable => !found,
+            Admitted::ByTree => !(self.valid() && context.stretch_reaches(self.key(), backward)),
+        };
+        self.counts.false_positives += u64::from(vain);
     }
 
     /// Moves on from a table that has nothing more (it may hold range tombstones only).
@@ -394,6 +434,26 @@ impl RunCursor {
             self.position = Position::Open;
         } else {
             self.park_at_start_of(context, self.at + 1);
+        }
+    }
+
+    /// In debug builds: that the run has nothing from `from` up to `to`, as the global filter said.
+    pub(crate) fn check_gap(&self, context: &RunContext, from: &[u8], to: Option<&[u8]>) {
+        if !cfg!(debug_assertions) {
+            return;
+        }
+        for table in &context.all()[context.first_reaching(&self.tables, from)..self.tables.end] {
+            let mut cursor = TableCursor::new(table.table.clone(), context.options);
+            // A table that cannot be read is the reader's error to report, not the filter's.
+            if cursor.seek(from, MAX_SEQNO).is_ok() && cursor.valid() {
+                assert!(
+                    to.is_some_and(|to| cursor.key() >= to),
+                    "the global filter denies {:?} of table {} between {from:?} and {to:?}",
+                    cursor.key(),
+                    table.meta.id
+                );
+                return;
+            }
         }
     }
 

@@ -10,18 +10,31 @@
 //!   of its run, and a table that holds a version of any key in a range is not denied it. Debug builds check every rejection against the data.
 //! * A selector belongs to one version and is immutable once published; any thread may call it.
 
+use std::collections::HashSet;
 use std::fmt::Debug;
 use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use smallvec::SmallVec;
 use tamis_filter::{Digest, IndependentDigests, KeyRange, Next};
 
 use crate::key::prefix_of;
+use crate::options::{FilterChoice, KeyspaceOptions};
 use crate::read::ReadCost;
-use crate::tree::version::Version;
+use crate::tree::meta::TableId;
+use crate::tree::open_table::OpenTable;
+use crate::tree::version::{Run, Version};
 
+mod current_runs;
+mod global;
+pub(crate) mod keys;
+mod run_ids;
 mod table_filters;
 
+use current_runs::CurrentRuns;
+pub use global::{GlobalFilterStats, KeyMapStats};
+pub(crate) use global::{Grf, Span, Task};
+pub(crate) use keys::key_list_problem;
 pub(crate) use table_filters::{TableFilters, ask_filter};
 
 /// What a point read carries along: the key, its first bytes as a number, and its digest.
@@ -97,6 +110,53 @@ pub(crate) struct Candidate {
     pub(crate) filtered: bool,
 }
 
+/// What a global filter knows of a stretch of an iteration: which runs may have keys in it.
+///
+/// Forwards a stretch goes from some key up to [`Stretch::until`] (excluded). Backwards it goes from below some key down to
+/// `until` (included). A run that is not listed has no key in the stretch.
+#[derive(Debug, Default)]
+pub(crate) struct Stretch {
+    runs: SmallVec<[(usize, Range<usize>); 8]>,
+    keys: Vec<u8>,
+    until: Option<Vec<u8>>,
+    /// Asked for: that it may end after so many keys. Small at first, when perhaps one key is wanted; more when an iteration
+    /// goes on.
+    pub(crate) wanted: usize,
+}
+
+impl Stretch {
+    /// Forgets everything that was answered: no runs, and the stretch goes on to the end of the iteration.
+    pub(crate) fn clear(&mut self) {
+        self.runs.clear();
+        self.keys.clear();
+        self.until = None;
+    }
+
+    /// Lists a run (its place in [`Version::runs`]). Forwards none of its keys in the stretch lies before `bound`; backwards
+    /// none lies at or behind it; an empty bound is then no bound, as there is no greatest key to name. Each run is listed
+    /// once.
+    pub(crate) fn push(&mut self, run: usize, bound: &[u8]) {
+        let start = self.keys.len();
+        self.keys.extend_from_slice(bound);
+        self.runs.push((run, start..self.keys.len()));
+    }
+
+    /// Ends the stretch.
+    pub(crate) fn end_at(&mut self, until: &[u8]) {
+        self.until = Some(until.to_vec());
+    }
+
+    /// The runs with their bounds.
+    pub(crate) fn runs(&self) -> impl ExactSizeIterator<Item = (usize, &[u8])> {
+        self.runs.iter().map(|(run, bound)| (*run, &self.keys[bound.clone()]))
+    }
+
+    /// Where the stretch ends; `None`: where the iteration ends.
+    pub(crate) fn until(&self) -> Option<&[u8]> {
+        self.until.as_deref()
+    }
+}
+
 pub(crate) type Candidates = SmallVec<[Candidate; 8]>;
 
 /// The most runs that the read path asks about at once.
@@ -131,6 +191,39 @@ pub(crate) trait RunSelector: Send + Sync + Debug {
     /// Starts fetching what [`select`](RunSelector::select) will look at, for batches of keys.
     fn prefetch(&self, version: &Version, probe: &Probe<'_>, digest: Digest, runs: Range<usize>);
 
+    /// Whether one question serves all runs: [`select`](RunSelector::select) is then called once, with all runs of the
+    /// version, however many, and iterators ask [`ahead`](RunSelector::ahead) and [`behind`](RunSelector::behind).
+    fn is_global(&self) -> bool {
+        false
+    }
+
+    /// Which runs may have keys from `from` on, up to where `out` says, at most `end`; `false` if nothing is known, and
+    /// then `out` says nothing. Makes progress: the stretch holds at least `from`. Asked with an empty `out`, and only with
+    /// `from` before `end`. The caller counts the question; `cost` takes what else it costs.
+    fn ahead(
+        &self,
+        _version: &Version,
+        _from: &[u8],
+        _end: Option<&[u8]>,
+        _out: &mut Stretch,
+        _cost: &mut ReadCost,
+    ) -> bool {
+        false
+    }
+
+    /// The same backwards: keys below `before` (`None`: all), down to where `out` says, at least `start`. Makes progress:
+    /// the stretch is not empty unless nothing lies between `start` and `before`.
+    fn behind(
+        &self,
+        _version: &Version,
+        _before: Option<&[u8]>,
+        _start: &[u8],
+        _out: &mut Stretch,
+        _cost: &mut ReadCost,
+    ) -> bool {
+        false
+    }
+
     /// Whether [`next`](RunSelector::next) and [`may_hold`](RunSelector::may_hold) can ever tell anything.
     fn answers_ranges(&self) -> bool;
 
@@ -153,4 +246,97 @@ pub(crate) trait RunSelector: Send + Sync + Debug {
         range: KeyRange<'_>,
         cost: &mut ReadCost,
     ) -> Option<bool>;
+}
+
+/// What users must know of, each table's once, until it is fetched. Any thread may add.
+#[derive(Debug, Default)]
+struct Warnings(Mutex<(HashSet<TableId>, Vec<String>)>);
+
+impl Warnings {
+    fn add(&self, table: TableId, message: impl FnOnce() -> String) {
+        let mut warnings = self.0.lock().expect("warnings");
+        if warnings.0.insert(table) {
+            warnings.1.push(message());
+        }
+    }
+
+    fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock().expect("warnings").1)
+    }
+}
+
+fn damaged_list(table: TableId) -> String {
+    format!("the key list of table {table} is damaged: the global filter is built from its data")
+}
+
+/// Where the versions of a keyspace get their selectors from.
+#[derive(Debug)]
+pub(crate) enum TreeFilter {
+    /// Each table has a filter of its own.
+    PerTable,
+    /// One filter for all versions of the tree.
+    Grf(Box<Grf>),
+    /// One for each version.
+    CurrentRuns(Box<CurrentRuns>),
+}
+
+impl TreeFilter {
+    /// What a keyspace's options ask for, for a tree of which nothing is known yet.
+    pub(crate) fn new(options: &KeyspaceOptions) -> TreeFilter {
+        if options.filter.global() == Some(FilterChoice::Grf) {
+            return TreeFilter::Grf(Box::new(Grf::new(options)));
+        }
+        CurrentRuns::new(options).map_or(TreeFilter::PerTable, |runs| TreeFilter::CurrentRuns(Box::new(runs)))
+    }
+
+    /// The selector of a new version, which follows the one for which this was called last. Under the `state` lock.
+    pub(crate) fn selector(&self, runs: &[Run], tables: &[Arc<OpenTable>]) -> Box<dyn RunSelector> {
+        match self {
+            TreeFilter::PerTable => Box::new(TableFilters::new(tables)),
+            TreeFilter::Grf(grf) => Box::new(grf.selector(runs, tables)),
+            TreeFilter::CurrentRuns(filter) => filter.selector(runs, tables),
+        }
+    }
+
+    /// Before flushed tables are published: puts their keys in. What it gives is to be held until they are. Not with the
+    /// `state` lock held.
+    pub(crate) fn insert_flushed(&self, tables: &[Arc<OpenTable>]) -> Option<MutexGuard<'_, global::Work>> {
+        let TreeFilter::Grf(grf) = self else { return None };
+        let mut work = grf.work();
+        grf.insert_flushed(&mut work, tables);
+        Some(work)
+    }
+
+    /// Before tables of this epoch are published whose keys are not put in.
+    pub(crate) fn note_missing(&self, epoch: u64) {
+        if let TreeFilter::Grf(grf) = self {
+            grf.note_missing(epoch);
+        }
+    }
+
+    /// What there is to warn of since this was called last.
+    pub(crate) fn take_warnings(&self) -> Vec<String> {
+        match self {
+            TreeFilter::PerTable => Vec::new(),
+            TreeFilter::Grf(grf) => grf.take_warnings(),
+            TreeFilter::CurrentRuns(runs) => runs.take_warnings(),
+        }
+    }
+
+    /// What it is like, if it is a global one.
+    pub(crate) fn report(&self) -> Option<GlobalFilterStats> {
+        match self {
+            TreeFilter::PerTable => None,
+            TreeFilter::Grf(grf) => Some(grf.report()),
+            TreeFilter::CurrentRuns(runs) => Some(runs.report()),
+        }
+    }
+
+    /// What is to be done for the filter in the background.
+    pub(crate) fn task(&self, version: &Version) -> Option<global::Task> {
+        match self {
+            TreeFilter::PerTable | TreeFilter::CurrentRuns(_) => None,
+            TreeFilter::Grf(grf) => grf.task(version),
+        }
+    }
 }

@@ -206,7 +206,7 @@ pub(crate) fn ask_filter(filter: &Filter, probe: &mut Probe<'_>, cost: &mut Read
 
 /// No false negative, ever: in debug builds every rejection is checked against the data.
 #[inline]
-fn check_rejection(version: &Version, table: usize, key: &[u8]) {
+pub(crate) fn check_rejection(version: &Version, table: usize, key: &[u8]) {
     if cfg!(debug_assertions) {
         let table = &version.tables[table];
         // A table that cannot be read is the reader's error to report, not the filter's.

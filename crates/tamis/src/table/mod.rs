@@ -2,7 +2,8 @@
 //!
 //! A table is an immutable file of key versions ordered by (user key ascending, sequence number descending)
 //! with what is needed to search it. `docs/table-format.md` describes the bytes; nothing outside this module
-//! knows them. Filters and range tombstones are opaque here.
+//! knows them. Filters and range tombstones are opaque here; a [key list](key_list), which may take a filter's place, is
+//! not.
 //!
 //! * [`TableBuilder`] writes one.
 //! * [`Table`] opens one for point lookups, [`TableCursor`] walks it, [`Table::check`] examines all of it.
@@ -20,6 +21,7 @@ mod data;
 mod footer;
 mod frame;
 mod index;
+mod key_list;
 mod lookup;
 mod prefetch;
 mod properties;
@@ -33,7 +35,9 @@ pub(crate) use block::{BlockView, HashAnswer, Lookup};
 pub(crate) use builder::{ExtraProperties, TableBuilder, TableOptions};
 pub(crate) use cursor::{CursorOptions, TableCursor};
 pub(crate) use data::{HeapBlock, PinnedValue};
+pub(crate) use frame::Damage;
 pub(crate) use index::Index;
+pub(crate) use key_list::{KEY_LIST, KeyListBuilder, KeyListCursor, KeyListReader};
 pub(crate) use lookup::TableLookup;
 pub(crate) use reader::{ReaderConfig, Table};
 pub(crate) use trace::{BlockSource, BlockTouch, ReadTrace, TouchCounts};

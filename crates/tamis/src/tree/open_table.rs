@@ -1,5 +1,5 @@
 //! A table of a version: its manifest record, its reader, its filter and its range tombstones, with the file's
-//! life tied to it.
+//! life tied to it. In a tree with a global filter tables have the list of their keys in place of a filter.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -10,7 +10,7 @@ use tamis_filter::{Filter, FilterError, FilterKind};
 use crate::cache::{BlockCache, CacheEntry};
 use crate::error::StorageError;
 use crate::io::FileSystem;
-use crate::table::{ReaderConfig, Table};
+use crate::table::{KEY_LIST, PinnedValue, ReaderConfig, Table};
 use crate::tree::files::table_path;
 use crate::tree::meta::TableMeta;
 use crate::tree::tombstones::{EXTERNAL_TOMBSTONE_SEQ, Tombstones};
@@ -28,6 +28,8 @@ pub(crate) enum TableFilter {
     Pinned(Filter),
     /// Fetched through the block cache when asked for.
     Cached,
+    /// In its place is the list of the table's keys, for a global filter. Not read at opening, and not kept.
+    Keys,
     /// Its bytes are damaged, or of a kind that this version does not know: the table is read without it.
     Unusable,
 }
@@ -101,6 +103,7 @@ impl OpenTable {
         }
         let filter = match table.has_filter() {
             false => TableFilter::None,
+            true if table.properties().filter_kind == KEY_LIST => TableFilter::Keys,
             true if !config.pin_metadata => TableFilter::Cached,
             true => match read_filter(&table) {
                 Ok(filter) => TableFilter::Pinned(filter),
@@ -170,9 +173,18 @@ impl OpenTable {
     #[inline]
     pub(crate) fn with_filter<T>(&self, ask: impl FnOnce(&Filter) -> T) -> Option<T> {
         match &self.filter {
-            TableFilter::None | TableFilter::Unusable => None,
+            TableFilter::None | TableFilter::Keys | TableFilter::Unusable => None,
             TableFilter::Pinned(filter) => Some(ask(filter)),
             TableFilter::Cached => self.cached_filter().map(|filter| ask(&filter)),
+        }
+    }
+
+    /// The bytes of the table's key list, read now and checked against the checksum of their block; `None` if the table has
+    /// none. Errors: a failed system call, or damage.
+    pub(crate) fn key_list(&self) -> Result<Option<PinnedValue>, StorageError> {
+        match self.filter {
+            TableFilter::Keys => self.table.filter_bytes(),
+            _ => Ok(None),
         }
     }
 

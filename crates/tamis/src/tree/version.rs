@@ -53,7 +53,7 @@ impl Version {
     pub(crate) fn build(
         state: &KeyspaceState,
         mut open: impl FnMut(TableId) -> Arc<OpenTable>,
-        selector: impl FnOnce(&[Arc<OpenTable>]) -> Box<dyn RunSelector>,
+        selector: impl FnOnce(&[Run], &[Arc<OpenTable>]) -> Box<dyn RunSelector>,
     ) -> Arc<Version> {
         let (mut runs, mut tables) = (Vec::new(), Vec::<Arc<OpenTable>>::new());
         let mut newest_first: Vec<_> = state.runs.iter().collect();
@@ -69,7 +69,7 @@ impl Version {
         Arc::new(Version {
             smallest: tables.iter().map(|t| prefix_of(&t.meta.smallest)).collect(),
             largest: tables.iter().map(|t| largest_prefix(t)).collect(),
-            selector: selector(&tables),
+            selector: selector(&runs, &tables),
             runs,
             tables,
             tombstones,

@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError};
+use tamis::FilterChoice;
 use tamis::io::{CrashMode, FaultPlan, FaultyFs};
 
 use crate::history::{Session, Step, steps, tour};
@@ -104,6 +105,36 @@ fn a_crash_under_any_shape_leaves_a_prefix_that_holds_what_was_promised() {
     lab::set_shape(0);
 }
 
+/// The same with a filter for the whole tree; recovery is at times under another one.
+#[test]
+fn a_crash_under_a_global_filter_leaves_a_prefix_that_holds_what_was_promised() {
+    let steps = tour();
+    for (number, filter) in lab::FILTERS.into_iter().enumerate() {
+        let mut stops = 0;
+        for stop in (number as u64..).step_by(11 / scale().min(11)) {
+            lab::set_filter(filter);
+            let context = format!("{filter:?} stopped at operation {stop}");
+            let Some((fs, ledger)) =
+                stopped_at(&steps, stop, stop).unwrap_or_else(|e| panic!("{context}: {e}"))
+            else {
+                break;
+            };
+            let mode = MODES[(stop % 3) as usize];
+            match stop % 4 {
+                0 => lab::set_filter(FilterChoice::BlockedBloom),
+                1 => lab::set_filter(lab::FILTERS[(number + 1) % 3]),
+                _ => {}
+            }
+            let result = survive(&fs.after_crash(mode), ledger, mode, &steps[1..3], 0);
+            result.unwrap_or_else(|e| panic!("{context}, {mode:?}: {e}"));
+            lab::assert_no_background_panics(&context);
+            stops += 1;
+        }
+        assert!(stops > 20, "the history had only {stops} stops under {filter:?}");
+    }
+    lab::set_filter(FilterChoice::BlockedBloom);
+}
+
 /// Runs a history and looks at a crash after each step: background work is anywhere at that moment. Every opening has
 /// another shape.
 fn crash_after_each_step(history: &[Step], more: &[Step], seed: u64) -> Result<(), String> {
@@ -132,6 +163,22 @@ fn random_histories_survive_crashes_of_all_kinds_over_and_over() {
     });
     result.unwrap_or_else(|e| panic!("{e}"));
     lab::assert_no_background_panics(&"random histories");
+}
+
+#[test]
+fn random_histories_under_global_filters_survive_crashes() {
+    lab::listen_for_panics();
+    for (number, filter) in lab::FILTERS.into_iter().enumerate() {
+        lab::set_filter(filter);
+        let config = Config { cases: 3 * scale() as u32, max_shrink_iters: 100, ..Config::default() };
+        let strategy = (steps(70), steps(5), any::<u64>());
+        let result = lab::runner(0x61F0 + number as u64, config).run(&strategy, |(history, more, seed)| {
+            crash_after_each_step(&history, &more, seed).map_err(TestCaseError::fail)
+        });
+        result.unwrap_or_else(|e| panic!("{filter:?}: {e}"));
+    }
+    lab::set_filter(FilterChoice::BlockedBloom);
+    lab::assert_no_background_panics(&"random histories under global filters");
 }
 
 /// Buffered writes only, and the process dies: nothing that was acknowledged may be lost, not even one write.

@@ -2,6 +2,7 @@
 
 use std::io::ErrorKind;
 
+use tamis::FilterChoice;
 use tamis::io::{CrashMode, FaultPlan, FaultyFs, OpClass};
 
 use crate::history::{Session, Step, tour};
@@ -81,6 +82,20 @@ fn one_failing_operation_under_any_shape_makes_no_wrong_answer_and_no_lost_write
         sweep(shape as u64, stride(31), FaultPlan { partial_append: true, ..FaultPlan::none() });
     }
     lab::set_shape(0);
+}
+
+#[test]
+fn one_failing_operation_under_a_global_filter_makes_no_wrong_answer_and_no_lost_write() {
+    for (number, filter) in lab::FILTERS.into_iter().enumerate() {
+        lab::set_filter(filter);
+        sweep(number as u64, stride(13), FaultPlan { partial_append: true, ..FaultPlan::none() });
+        sweep(
+            number as u64,
+            stride(29),
+            FaultPlan { only: Some(OpClass::Read), sticky: true, ..FaultPlan::none() },
+        );
+    }
+    lab::set_filter(FilterChoice::BlockedBloom);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, Once};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use tamis::io::{CrashMode, FaultyFs};
-use tamis::{CompactionChoice, Db, KeyspaceOptions, MergeGranularity, OpenError, Options};
+use tamis::{CompactionChoice, Db, FilterChoice, KeyspaceOptions, MergeGranularity, OpenError, Options};
 
 pub(crate) const DIR: &str = "/db";
 
@@ -40,8 +40,18 @@ pub(crate) const SHAPES: [(CompactionChoice, MergeGranularity, bool); 12] = {
     ]
 };
 
+/// The filters that the suite goes through beside the one by default: those for the whole tree, which keep lists of keys
+/// in tables, and are built while everything else goes on.
+pub(crate) const FILTERS: [FilterChoice; 3] = [FilterChoice::Grf, FilterChoice::Chucky, FilterChoice::Remix];
+
 std::thread_local! {
     static SHAPE: Cell<usize> = const { Cell::new(0) };
+    static FILTER: Cell<FilterChoice> = const { Cell::new(FilterChoice::BlockedBloom) };
+}
+
+/// What this thread opens and creates from now on has this filter.
+pub(crate) fn set_filter(filter: FilterChoice) {
+    FILTER.set(filter);
 }
 
 /// What this thread opens and creates from now on has this one of [`SHAPES`] (counted round and round).
@@ -56,6 +66,7 @@ pub(crate) fn tiny_keyspace() -> KeyspaceOptions {
         compaction,
         merge,
         deterministic,
+        filter: FILTER.get().into(),
         memtable_bytes: 4 << 10,
         table_bytes: 4 << 10,
         block_bytes: 256,

@@ -161,6 +161,44 @@ fn a_table_whose_filter_is_damaged_is_read_without_it() {
     assert!(without_filter > 0);
 }
 
+/// A damaged key list is no damaged filter: reads do not touch it, `verify` names it, and a compaction writes a new one.
+#[test]
+fn a_damaged_key_list_costs_no_answers_and_verify_finds_it() {
+    let fs = FaultyFs::new(1);
+    let with_list = |fs: &FaultyFs| {
+        let mut options = lab::tiny(fs);
+        options.keyspace.filter = tamis::FilterPolicy::grf();
+        options
+    };
+    let db = Db::open(lab::DIR, with_list(&fs)).unwrap();
+    for i in 0..300 {
+        put(&db, i, Durability::Buffered);
+    }
+    db.compact().unwrap();
+    let expected = keys(&db);
+    let stats = &db.stats().keyspaces[0];
+    assert!(stats.tables_with_key_list > 0);
+    assert_eq!((stats.tables_without_filter, stats.tables_with_unusable_filter), (0, 0));
+    assert_eq!(db.verify().unwrap().problems, Vec::<String>::new());
+    db.close().unwrap();
+    let table = fs.files().into_iter().find(|(path, _)| path.extension() == Some("tam".as_ref())).unwrap();
+    let mut damaged_lists = 0;
+    for at in (0..table.1).step_by(29) {
+        let fs = fs.after_crash(CrashMode::KeepAll);
+        fs.corrupt(&table.0, at, 0x10).unwrap();
+        let Ok(db) = Db::open(lab::DIR, with_list(&fs)) else { continue };
+        assert_eq!(db.stats().keyspaces[0].tables_with_unusable_filter, 0);
+        let problems = db.verify().unwrap().problems;
+        assert!(!problems.is_empty(), "byte {at}");
+        if problems.iter().any(|p| p.contains("key list is damaged")) {
+            damaged_lists += 1;
+            assert_eq!(keys(&db), expected);
+            db.compact().unwrap();
+        }
+    }
+    assert!(damaged_lists > 0);
+}
+
 /// A table that cannot be opened keeps the whole database closed, unless salvage is asked for: then it is set aside
 /// with a warning, everything else is there, and the next opening needs no salvage.
 #[test]

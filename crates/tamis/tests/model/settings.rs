@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use tamis::{
     ChecksumMode, CompactionChoice, Compression, CompressionPerLevel, FilePicker, FilterAllocation,
-    FilterChoice, FilterPolicy, KeyspaceOptions, MergeError, MergeGranularity, MergeOperator, Operators,
-    Options,
+    FilterChoice, FilterPolicy, KeyMapChoice, KeyspaceOptions, MergeError, MergeGranularity, MergeOperator,
+    Operators, Options, PrefixFilter,
 };
 
 use crate::ops::{Universe, value_of};
@@ -44,12 +44,28 @@ pub(crate) fn filter() -> impl Strategy<Value = FilterPolicy> {
     let choice = || prop_oneof![1 => Just(FilterChoice::BlockedBloom), 4 => select(all_filters())];
     prop_oneof![
         2 => choice().prop_map(FilterPolicy::uniform),
-        1 => (1..3usize, choice(), choice()).prop_map(|(n, above, below)| FilterPolicy::split(n, above, below)),
+        1 => (1..3usize, choice(), choice()).prop_map(|(n, above, below)| {
+            // A global filter is the only one.
+            match [above, below].into_iter().find(|choice| choice.is_global()) {
+                Some(global) => global.into(),
+                None => FilterPolicy::split(n, above, below),
+            }
+        }),
     ]
 }
 
 fn all_filters() -> Vec<FilterChoice> {
     FilterChoice::all().collect()
+}
+
+/// How a global filter finds the places of keys; no other asks.
+fn key_map() -> impl Strategy<Value = KeyMapChoice> {
+    select(vec![KeyMapChoice::Auto, KeyMapChoice::Learned, KeyMapChoice::Digest, KeyMapChoice::Mixed])
+}
+
+fn prefix_filter() -> impl Strategy<Value = PrefixFilter> {
+    use PrefixFilter::*;
+    select(vec![None, Length(1), Length(4), Lengths(2, 5), Delimiter(b'/'), Delimiter(0)])
 }
 
 fn compression() -> impl Strategy<Value = CompressionPerLevel> {
@@ -99,6 +115,7 @@ pub(crate) fn keyspace(levels: usize) -> impl Strategy<Value = KeyspaceOptions> 
         prop_oneof![Just(0.5), Just(4.0), Just(10.0), Just(30.0)],
         prop_oneof![3 => Just(FilterAllocation::Uniform), 1 => Just(FilterAllocation::Monkey)],
         prop_oneof![Just(1u64), Just(64), Just(1 << 20)],
+        (key_map(), prefix_filter()),
     );
     (shape, sizes, formats, self::shape()).prop_map(move |(shape, sizes, formats, tree)| {
         let (level0_runs, slowdown, stop, size_ratio, max_memtables, auto_compaction) = shape;
@@ -111,6 +128,7 @@ pub(crate) fn keyspace(levels: usize) -> impl Strategy<Value = KeyspaceOptions> 
             bits_per_key,
             filter_allocation,
             filter_range,
+            (key_map, prefix_filter),
         ) = formats;
         KeyspaceOptions {
             memtable_bytes: memtable_kib << 10,
@@ -127,10 +145,16 @@ pub(crate) fn keyspace(levels: usize) -> impl Strategy<Value = KeyspaceOptions> 
             memtable_filter,
             block_hash_index,
             compression,
+            // Nothing is divided between levels that share a filter.
+            filter_allocation: match filter.global() {
+                Some(_) => FilterAllocation::Uniform,
+                None => filter_allocation,
+            },
             filter,
             bits_per_key,
-            filter_allocation,
             filter_range,
+            key_map,
+            prefix_filter,
             verify_filters: true,
             compaction: tree.0,
             merge: tree.1,

@@ -9,7 +9,7 @@
 //!
 //! # Structure
 //! Every 64th to 256th key is a *knot*, stored exactly, and so are the keys at both ends of very wide gaps. Between two
-//! knots lies a *segment* with a line for a model (`model.rs`) and a block of positions in Elias–Fano coding
+//! knots lies a *segment* with a line for a model (`line.rs`) and a block of positions in Elias–Fano coding
 //! ([`Sequence`]). The knots are the model, the directory of the blocks (`knots.rs`) and the smallest and largest key
 //! at once. All blocks have the same shape, hence no pointers. `shape.rs` chooses how many knots and positions.
 //!
@@ -33,18 +33,18 @@
 //! Immutable after building; shared freely.
 
 mod knots;
-mod model;
 mod shape;
 
 use crate::bloom::units_for;
 use crate::elias_fano::Sequence;
 use crate::error::FilterError;
 use crate::format::{FilterInfo, FilterKind, Head, WordFilter};
+use crate::line::Line;
 use crate::range::{IntegerProbe, Next};
 use crate::words::{Owned, Words};
 
 use knots::Knots;
-use model::Line;
+
 use shape::{Block, Shape};
 
 /// Words before the knots: number of knots, shape of a block.

@@ -2,10 +2,10 @@
 
 use super::HEADER;
 use super::knots::Knots;
-use super::model::MAX_POSITIONS;
 use crate::bloom::MAX_UNITS;
 use crate::elias_fano::Sequence;
 use crate::error::FilterError;
+use crate::line::MAX_POSITIONS;
 
 /// Keys per segment to choose from, unless there are very few or very many bits per key. Uniform keys want long
 /// segments, for the sake of bits; the more the density varies, the shorter.

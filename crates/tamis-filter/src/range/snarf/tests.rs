@@ -97,7 +97,7 @@ proptest! {
     #[test]
     fn lines_are_monotone_and_inverted_exactly(
         gap in prop_oneof![1u64..5000, any::<u64>().prop_map(|gap| gap.max(1)), (0u32..64).prop_map(|log| 1 << log)],
-        positions in 1..=model::MAX_POSITIONS,
+        positions in 1..=crate::line::MAX_POSITIONS,
         offsets in prop::collection::vec(any::<u64>(), 2..40),
     ) {
         let line = Line::new(gap, positions);

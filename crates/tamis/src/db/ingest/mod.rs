@@ -268,6 +268,7 @@ impl DbInner {
             let dropped = || WriteError::Dropped { name: keyspace.name.clone() };
             let epoch = state.tree.take_epoch(keyspace.id).ok_or_else(dropped)?;
             edit.next_epochs.push((keyspace.id, epoch + 1));
+            keyspace.filter.note_missing(epoch);
             let mut new_runs: BTreeMap<usize, RunId> = BTreeMap::new();
             for file in files {
                 let place = place(&shape, &range_of(&file.described), depth);

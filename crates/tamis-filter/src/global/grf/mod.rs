@@ -1,0 +1,218 @@
+//! GRF: a filter for the keys of all runs of a tree, which names the runs (H. Wang, T. Guo, J. Yang, H. Zhang, "GRF: A
+//! Global Range Filter for LSM-Trees with Shape Encoding", SIGMOD 2024, sections 4 and 5).
+//!
+//! A [`Partition`] is the filter of one stretch of the key space, some 2^16 keys. It is an immutable value: insertion and
+//! garbage collection make new ones, so that readers need no lock. A version of a tree may keep the one it was published
+//! with; the newest serves it as well, as long as the cuts count its tables.
+//!
+//! # Structure
+//! * A map (`map.rs`) takes a key to a block and a position in it: learned (SNARF's), by the digest, or mixed.
+//! * Blocks (`blocks.rs`) of some hundred entries: the positions in Elias–Fano coding, then the codes.
+//! * A code (`code.rs`) stands for an interval of epochs, and epochs are what the caller finds the tables of a version by.
+//! * Varying-length fingerprints (section 4.3.2): an entry whose code has `a` digits has `a` more bits of position. A key
+//!   matches it if it agrees in all bits that the entry has. Garbage collection that drops digits drops as many bits.
+//!
+//! # Codes
+//! With `W(i)` the flushes that a run of level `i` holds (the product of the radices below), `f = epoch - base` is written in
+//! the mixed radix: Shape Encoding (`shape.rs`), with flush numbers that never repeat. A code of `a` digits has the `a`
+//! highest of them and stands for all epochs that begin with these: an aligned interval of `W` epochs. A code of none is
+//! "last" and stands for `[0, base)`. The greatest code of each length stands for all later epochs, too.
+//!
+//! # Why no key is ever denied
+//! Let a *table* be one of a version that has this partition, or one that came of it by insertion or collection. The
+//! invariant: **the code of an entry has an epoch in common with the table that holds the entry's key**, in the version that
+//! the entry was made for and in all later ones. As a key's position is computed alike for ever (but for the low bits that
+//! the entry no longer has), its entry is found; by the invariant it names the table.
+//!
+//! 1. When an entry is made, for a table with epochs `E`, its code lies within `E`, or contains `E.lo`, or is "last" and
+//!    `E.lo < base`. Tables only merge, and the epochs of a merged one contain those of each of its parts. So the invariant
+//!    holds until the code is changed.
+//! 2. Collection changes a code only if all it stands for lies in one gap between neighbouring cuts, closed on both sides.
+//!    By the definition of [`Cuts`](super::Cuts) the table that holds the entry's key, which has an epoch of the gap, has all of it,
+//!    in all versions that are alive and all that will come of them. The new code stands for epochs of the gap only, or is
+//!    "last" while the gap begins before the base: then `[0, base)` has the gap's first epoch. Either way the invariant holds.
+//! 3. An entry is dropped only if nobody holds its gap.
+//! 4. Two entries with the same known bits and the same code answer alike: one is enough.
+//!
+//! For 2 and 3 the caller sees to it that *cuts are not blind*: every table for which entries were inserted is among the
+//! tables of the cuts, or all of its epochs lie behind them. (A flush that got its epoch before another but is published
+//! after it must be counted as soon as its keys are inserted.)
+//!
+//! # Threads
+//! Values without locks or atomics, shared by `Arc`: anyone may call anything from anywhere. Who publishes a new partition
+//! to whom is the caller's business.
+//!
+//! # Costs
+//! A probe reads the knots (in the cache, or nearly so), a word of the directory, and two or three lines of the block.
+//! An insertion copies the partition: blocks that no new key comes to word by word, the others entry by entry.
+
+mod blocks;
+mod build;
+mod code;
+mod huffman;
+mod map;
+pub mod shape;
+mod update;
+mod walk;
+
+use std::sync::Arc;
+
+pub use huffman::GrfHuffman;
+
+use super::{Epoch, Epochs, MapChoice};
+use crate::digest::Digest;
+
+use blocks::{Blocks, Layout};
+use code::Coder;
+use map::Map;
+
+/// In what [`Partition::behind`] finds: there is no bound; the last key may lie right before where the walk began. No key
+/// belongs to this number, so [`Partition::lower_key`] must not be asked for it.
+pub const NO_BOUND: u64 = u64::MAX;
+
+/// How to build a [`Partition`].
+#[derive(Clone, PartialEq, Debug)]
+pub struct PartitionSpec {
+    /// Bits of memory per key, model, directory and codes included, once the partition has grown to [`Self::growth`] times
+    /// the keys it is built of. In `(0, 64]`. Of partitions of a few hundred keys and less, up to two more.
+    pub bits_per_key: f64,
+    /// How many entries there will be before it is built anew, relative to those it is built of; at least 1.
+    /// Beyond 32 as if it were 32.
+    pub growth: f64,
+    /// Runs of level `i` that make a run of level `i + 1`, level 0 first, without the last level. 1 to 16 levels, no 0, at
+    /// most 48 bits in all if each is written in binary.
+    pub radices: Vec<u32>,
+    /// How keys are mapped to positions.
+    pub map: MapChoice,
+}
+
+/// Which map a [`Partition`] has, and why.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct MapReason {
+    /// The map; never [`MapChoice::Auto`].
+    pub chosen: MapChoice,
+    /// Of keys held out, the share that the learned map would not have told from others; `None` if that was not measured:
+    /// the choice was the caller's, or there were too few keys.
+    pub holdout_rate: Option<f64>,
+    /// What that rate would be if the map spread keys evenly.
+    pub ideal_rate: f64,
+}
+
+/// The filter of a stretch of the key space. Cloning shares its memory. See the module.
+#[derive(Clone, Debug)]
+pub struct Partition {
+    inner: Arc<Inner>,
+}
+
+#[derive(Clone, Debug)]
+struct Inner {
+    map: Arc<Map>,
+    coder: Arc<Coder>,
+    layout: Layout,
+    blocks: Blocks,
+    entries: u64,
+    last: u64,
+    built: u64,
+    reason: MapReason,
+    last_is_unknown: bool,
+}
+
+impl Partition {
+    /// Whether entries of the last level are left out: any key may be there.
+    pub fn last_is_unknown(&self) -> bool {
+        self.inner.last_is_unknown
+    }
+
+    /// The first epoch that codes tell from others; those before it are the last level's.
+    pub fn base(&self) -> Epoch {
+        self.inner.coder.base()
+    }
+
+    /// Calls `found` with the epochs of the code of every entry that the key matches; equal ones may repeat. A key that is
+    /// in no table calls nothing, but at the rate of false positives. `digest` is the key's.
+    #[inline]
+    pub fn probe(&self, key: &[u8], digest: Digest, mut found: impl FnMut(Epochs)) {
+        let inner = &*self.inner;
+        let spot = inner.map.spot(key, digest);
+        inner.blocks.probe(&inner.layout, &inner.coder, spot.block, spot.position, |code| {
+            found(inner.coder.epochs(code));
+        });
+    }
+
+    /// Starts fetching what [`Partition::probe`] of this key will read.
+    #[inline]
+    pub fn prefetch(&self, key: &[u8], digest: Digest) {
+        let inner = &*self.inner;
+        inner.blocks.prefetch(inner.map.spot(key, digest).block);
+    }
+
+    /// Entries. One for all keys of a table that share a position, one for each table that a key is in.
+    pub fn entries(&self) -> u64 {
+        self.inner.entries
+    }
+
+    /// Entries that there were after building.
+    pub fn built_entries(&self) -> u64 {
+        self.inner.built
+    }
+
+    /// Entries of the last level.
+    pub fn last_entries(&self) -> u64 {
+        self.inner.last
+    }
+
+    /// Bytes held, as if nothing were shared with other partitions.
+    pub fn memory_bytes(&self) -> usize {
+        let inner = &*self.inner;
+        size_of::<Inner>() + inner.blocks.memory_bytes() + size_of::<Map>() + inner.map.memory_bytes()
+    }
+
+    /// Which map it has, and why.
+    pub fn reason(&self) -> MapReason {
+        self.inner.reason
+    }
+
+    /// Bits per entry for codes: indicator, digits, extra bits of the position. Linear in the blocks.
+    pub fn code_bits(&self) -> f64 {
+        self.inner.blocks.code_bits(&self.inner.layout) as f64 / self.entries().max(1) as f64
+    }
+
+    /// Entries that a random absent key matches, if absent keys are spread over blocks as the entries are and within
+    /// blocks evenly. Decodes the partition: for statistics.
+    pub fn expected_rate(&self) -> f64 {
+        let inner = &*self.inner;
+        let tops = (inner.map.positions >> inner.layout.extra) as f64;
+        let (mut entries, mut sum) = (Vec::new(), 0.0);
+        for at in 0..inner.blocks.count() {
+            entries.clear();
+            inner.blocks.decode(&inner.layout, &inner.coder, at, &mut entries);
+            let matches = entries.iter().map(|entry| (-f64::from(entry.code.digits())).exp2() / tops);
+            sum += entries.len() as f64 * matches.sum::<f64>();
+        }
+        sum / self.entries().max(1) as f64
+    }
+
+    /// Blocks.
+    pub fn blocks(&self) -> usize {
+        self.inner.blocks.count()
+    }
+
+    /// Entries of the block that has the most. In time linear in the blocks.
+    pub fn largest_block(&self) -> usize {
+        let blocks = &self.inner.blocks;
+        (0..blocks.count()).map(|at| blocks.entries(at)).max().unwrap_or(0) as usize
+    }
+
+    /// The smallest key that `number`, of [`Partition::ahead`] or [`Partition::behind`], can stand for, into `key`. The
+    /// empty key for number 0, which keys before the model have, too. Not for [`NO_BOUND`].
+    pub fn lower_key(&self, number: u64, key: &mut Vec<u8>) {
+        if number == 0 {
+            key.clear();
+        } else {
+            self.inner.map.keys.write_key_at(number, key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

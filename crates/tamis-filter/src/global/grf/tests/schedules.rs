@@ -1,0 +1,271 @@
+//! No key of any version is denied, whatever the tree does; on the schedules of the paper exactly one table is named.
+
+use proptest::prelude::*;
+
+use super::*;
+
+#[derive(Clone, Debug)]
+enum Op {
+    /// So many new keys are flushed; whether the cuts know of their table already.
+    Flush(u64, bool),
+    /// In one of the two stripes, tables that follow each other in age become one.
+    Merge(bool, usize, usize),
+    Drop(bool, usize),
+    /// Garbage collection of blocks with at least so many entries.
+    Collect(usize),
+    /// A version stays alive.
+    Hold,
+    Release(usize),
+    /// A new partition is built, and the old one shrunk.
+    Rebuild,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        6 => (0u64..90, any::<bool>()).prop_map(|(keys, known)| Op::Flush(keys, known)),
+        4 => (any::<bool>(), 0usize..20, 2usize..6).prop_map(|(stripe, at, n)| Op::Merge(stripe, at, n)),
+        1 => (any::<bool>(), 0usize..20).prop_map(|(stripe, at)| Op::Drop(stripe, at)),
+        1 => (0usize..40).prop_map(Op::Collect),
+        1 => Just(Op::Hold),
+        1 => any::<usize>().prop_map(Op::Release),
+        1 => Just(Op::Rebuild),
+    ]
+}
+
+#[derive(Clone, Debug)]
+struct Table {
+    epochs: Epochs,
+    keys: BTreeSet<Key>,
+}
+
+/// Tables of two stripes of the key space, each oldest first: merges of one stripe only are partial merges.
+#[derive(Clone, Debug, Default)]
+struct Version {
+    stripes: [Vec<Table>; 2],
+}
+
+impl Version {
+    fn tables(&self) -> impl Iterator<Item = &Table> {
+        self.stripes.iter().flatten()
+    }
+
+    fn keys(&self) -> impl Iterator<Item = (&Key, Epochs)> {
+        self.tables().flat_map(|table| table.keys.iter().map(|key| (key, table.epochs)))
+    }
+
+    /// Every key is named by one of these partitions, or may be in a last level that one of them does not know.
+    fn is_covered_by(&self, partitions: &[&Partition]) {
+        for (key, table) in self.keys() {
+            let covered = partitions.iter().any(|partition| {
+                let unknown = partition.last_is_unknown() && table.intersects(epochs(0, partition.base()));
+                unknown || named(partition, key).iter().any(|named| named.intersects(table))
+            });
+            assert!(covered, "{key:?} of {table:?}: {:?}", named(partitions[0], key));
+        }
+    }
+}
+
+struct Tree {
+    kind: usize,
+    now: Version,
+    partition: Partition,
+    spec: PartitionSpec,
+    /// Versions alive, with what they were published with and, if that round is over, the rest of its last partition.
+    held: Vec<(Version, Partition, bool)>,
+    rest: Option<Partition>,
+    next_epoch: u64,
+    next_key: u64,
+}
+
+impl Tree {
+    fn new(kind: usize, spec: PartitionSpec) -> Self {
+        let partition = Partition::build(&Batch::new(), 0, &spec).expect("a sound specification");
+        let (now, held) = (Version::default(), Vec::new());
+        Tree { kind, now, partition, spec, held, rest: None, next_epoch: 0, next_key: 0 }
+    }
+
+    fn cuts(&self, more: Option<Epochs>) -> Cuts {
+        // Versions of the round before have their own partition, but to know more cuts does no harm.
+        let held = self.held.iter().map(|(version, ..)| version);
+        Cuts::of(held.chain([&self.now]).flat_map(Version::tables).map(|table| table.epochs).chain(more))
+    }
+
+    fn apply(&mut self, op: &Op) {
+        match *op {
+            Op::Flush(keys, known) => {
+                let table = epochs(self.next_epoch, self.next_epoch + 1);
+                self.next_epoch += 1;
+                let all: BTreeSet<Key> = (0..keys)
+                    .map(|i| {
+                        // Some keys are written again.
+                        let again = random(self.next_key + i, 9).is_multiple_of(4);
+                        key(self.kind, if again { i } else { self.next_key + i })
+                    })
+                    .collect();
+                self.next_key += keys;
+                let cuts = self.cuts(known.then_some(table));
+                self.partition = self.partition.insert(&batch(all.iter().map(|key| (key, table))), &cuts);
+                for (at, stripe) in self.now.stripes.iter_mut().enumerate() {
+                    let keys = all.iter().filter(|key| key.len() % 2 == at).cloned().collect();
+                    stripe.push(Table { epochs: table, keys });
+                }
+            }
+            Op::Merge(stripe, at, n) => {
+                let stripe = &mut self.now.stripes[usize::from(stripe)];
+                if stripe.len() > 1 {
+                    let at = at % (stripe.len() - 1);
+                    let inputs: Vec<Table> = stripe.drain(at..(at + n).min(stripe.len())).collect();
+                    let hull = epochs(inputs[0].epochs.lo, inputs[inputs.len() - 1].epochs.hi);
+                    let keys = inputs.into_iter().flat_map(|table| table.keys).collect();
+                    stripe.insert(at, Table { epochs: hull, keys });
+                }
+            }
+            Op::Drop(stripe, at) => {
+                let stripe = &mut self.now.stripes[usize::from(stripe)];
+                if !stripe.is_empty() {
+                    stripe.remove(at % stripe.len());
+                }
+            }
+            Op::Collect(at_least) => self.partition = self.partition.collect(&self.cuts(None), at_least),
+            Op::Hold => self.held.push((self.now.clone(), self.partition.clone(), false)),
+            Op::Release(at) => {
+                if !self.held.is_empty() {
+                    self.held.remove(at % self.held.len());
+                }
+            }
+            Op::Rebuild => {
+                let base = self.now.tables().map(|table| table.epochs.hi).min().unwrap_or(self.next_epoch);
+                self.rest = Some(self.partition.shrink());
+                self.partition = Partition::build(&batch(self.now.keys()), base, &self.spec).expect("sound");
+                self.held.iter_mut().for_each(|(.., over)| *over = true);
+            }
+        }
+    }
+
+    fn check(&self) {
+        consistent(&self.partition);
+        self.now.is_covered_by(&[&self.partition]);
+        for (version, partition, over) in &self.held {
+            version.is_covered_by(&[partition]);
+            consistent(&partition.shrink());
+            version.is_covered_by(&[&partition.shrink()]);
+            if !over {
+                version.is_covered_by(&[&self.partition]);
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    #[test]
+    fn no_key_of_any_version_is_denied(
+        kind in 0..KINDS,
+        map in prop::sample::select(&[MapChoice::Auto, MapChoice::Learned, MapChoice::Digest, MapChoice::Mixed][..]),
+        radices in prop::sample::select(vec![vec![10, 10], vec![2, 2, 2], vec![3], vec![4, 4, 4]]),
+        bits_per_key in 1.0..14.0,
+        ops in prop::collection::vec(op(), 1..60),
+    ) {
+        let mut tree = Tree::new(kind, PartitionSpec { bits_per_key, growth: 1.2, radices, map });
+        for op in &ops {
+            tree.apply(op);
+            if matches!(op, Op::Collect(_) | Op::Rebuild | Op::Flush(_, true)) {
+                tree.check();
+            }
+        }
+        tree.check();
+    }
+}
+
+/// A deterministic tree: tiering above a last level that takes all of the level above at once (lazy leveling).
+fn deterministic(t: u64, levels: u32, flushes: u64) -> Vec<Epochs> {
+    let round = t.pow(levels - 1);
+    let mut tables = Vec::new();
+    let base = flushes / round * round;
+    if base > 0 {
+        tables.push(epochs(0, base));
+    }
+    let mut lo = base;
+    for level in (0..levels - 1).rev() {
+        let size = t.pow(level);
+        while lo + size <= flushes {
+            tables.push(epochs(lo, lo + size));
+            lo += size;
+        }
+    }
+    tables
+}
+
+/// The paper's rule and the intervals name the same run, after every flush, for every flush of the round, with garbage
+/// collection by the oldest of three versions alive.
+#[test]
+fn codes_name_the_runs_of_the_paper() {
+    for (t, levels) in [(3u64, 3u32), (4, 4), (5, 3), (10, 3)] {
+        let radices = vec![t as u32; levels as usize - 1];
+        let shape = shape::Shape { radices: radices.clone() };
+        let round = t.pow(levels - 1);
+        let base = 2 * round;
+        let coder = code::Coder::new(base, &radices).expect("sound radices");
+        let mut codes: Vec<code::Code> = Vec::new();
+        for flushes in 0..round {
+            let now = deterministic(t, levels, base + flushes);
+            let oldest = flushes.saturating_sub(2);
+            let alive = (oldest..=flushes).flat_map(|flushes| deterministic(t, levels, base + flushes));
+            let cuts = Cuts::of(alive);
+            for code in &mut codes {
+                *code = coder.collect(*code, &cuts).expect("all are held");
+            }
+            for (flush, &code) in (0..).zip(&codes) {
+                let named: Vec<Epochs> =
+                    now.iter().copied().filter(|table| table.intersects(coder.epochs(code))).collect();
+                assert_eq!(named.len(), 1, "T {t}: flush {flush} of {flushes}, {:?}", coder.epochs(code));
+                let (kse, vse) = (shape.kse(flush), shape.vse(flushes));
+                let (level, run) = shape::Shape::locate(&kse, &vse).expect("older");
+                // Runs by level, oldest first, as the digits count them.
+                let size = t.pow(level as u32);
+                let of_level: Vec<&Epochs> =
+                    now.iter().filter(|table| table.lo >= base && table.hi - table.lo == size).collect();
+                assert_eq!(*of_level[run as usize], named[0], "T {t}: flush {flush} of {flushes}");
+                // Garbage collection keeps no more digits than the paper's does.
+                let kept = shape::Shape::kept(&kse, &shape.vse(oldest));
+                assert!(code.digits() as usize <= kept, "T {t}: flush {flush} of {flushes}: {kept}");
+            }
+            codes.push(coder.assign(epochs(base + flushes, base + flushes + 1), &cuts));
+        }
+    }
+}
+
+/// The same through partitions: a key that shares its position with no other is named once, with its own table.
+#[test]
+fn deterministic_trees_name_one_table() {
+    for (t, levels) in [(3u64, 3u32), (4, 4), (10, 3)] {
+        let round = t.pow(levels - 1);
+        let radices = vec![t as u32; levels as usize - 1];
+        let spec = PartitionSpec { bits_per_key: 40.0, growth: 2.0, radices, map: MapChoice::Digest };
+        let last: Vec<Key> = (0..200).map(|i| key(0, 1 << 40 | i)).collect();
+        let built = batch(last.iter().map(|key| (key, epochs(0, round))));
+        let mut partition = Partition::build(&built, round, &spec).expect("sound");
+        for flush in round..2 * round - 1 {
+            let cuts = Cuts::of(deterministic(t, levels, flush));
+            let keys: Vec<Key> = (0..3).map(|i| key(0, flush * 3 + i)).collect();
+            let table = epochs(flush, flush + 1);
+            partition = partition.insert(&batch(keys.iter().map(|key| (key, table))), &cuts);
+            let now = deterministic(t, levels, flush + 1);
+            let (mut asked, mut more) = (0, 0);
+            for flush in round..=flush {
+                for key in (0..3).map(|i| key(0, flush * 3 + i)) {
+                    let named = named(&partition, &key);
+                    let tables: Vec<&Epochs> = now
+                        .iter()
+                        .filter(|table| named.iter().any(|named| named.intersects(**table)))
+                        .collect();
+                    assert!(tables.iter().any(|table| table.contains(epochs(flush, flush + 1))));
+                    asked += 1;
+                    more += tables.len() - 1;
+                }
+            }
+            assert!(more * 50 <= asked + 49, "{more} tables more for {asked} keys");
+        }
+    }
+}

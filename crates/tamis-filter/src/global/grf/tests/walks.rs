@@ -1,0 +1,186 @@
+//! Walks against a sorted list of all keys: none is passed over, no bound is too late, and every walk gets on.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::global::Ahead;
+
+/// A partition with keys of some tables, most of them in the last level, and what is in it.
+fn filled(kind: usize, map: MapChoice, built: u64, flushes: &[u64]) -> (Partition, BTreeSet<(Key, Epochs)>) {
+    let last = epochs(0, 100);
+    let mut all: BTreeSet<(Key, Epochs)> = (0..built).map(|i| (key(kind, i), last)).collect();
+    let of = |entries: &BTreeSet<(Key, Epochs)>| batch(entries.iter().map(|(key, epochs)| (key, *epochs)));
+    let mut partition = Partition::build(&of(&all), 100, &spec(map)).expect("sound");
+    let mut next = built;
+    for (flush, &keys) in (100..).zip(flushes) {
+        let table = epochs(flush, flush + 1);
+        let new: BTreeSet<_> = (next..next + keys).map(|i| (key(kind, i), table)).collect();
+        next += keys;
+        let cuts = Cuts::of((100..=flush).map(|flush| epochs(flush, flush + 1)).chain([last]));
+        partition = partition.insert(&of(&new), &cuts);
+        all.extend(new);
+    }
+    (partition, all)
+}
+
+fn lower(partition: &Partition, number: u64) -> Key {
+    let mut key = b"overwritten".to_vec();
+    partition.lower_key(number, &mut key);
+    key
+}
+
+/// From `from` to `end`: all keys are found, with bounds that are right. The number of stretches.
+fn forwards(
+    partition: &Partition,
+    all: &BTreeSet<(Key, Epochs)>,
+    from: &Key,
+    end: Option<&Key>,
+    most: usize,
+) -> usize {
+    let (mut from, mut out): (Key, Ahead) = (from.clone(), Ahead { most, ..Ahead::default() });
+    for stretches in 1.. {
+        assert!(partition.ahead(&from, end.map(|end| &end[..]), &mut out));
+        let until = out.until.map(|until| lower(partition, until));
+        let within = |key: &Key| {
+            *key >= from && until.as_ref().is_none_or(|u| key < u) && end.is_none_or(|end| key < end)
+        };
+        for (key, table) in all.iter().filter(|(key, _)| within(key)) {
+            let found = out.found.iter();
+            let found = found
+                .filter(|(epochs, number)| epochs.intersects(*table) && lower(partition, *number) <= *key);
+            assert!(found.count() > 0, "{key:?} of {table:?} from {from:?} on: {out:?}");
+        }
+        match until {
+            Some(until) if until > from => from = until,
+            Some(until) => panic!("from {from:?} the walk got to {until:?}"),
+            None => return stretches,
+        }
+    }
+    unreachable!()
+}
+
+fn backwards(
+    partition: &Partition,
+    all: &BTreeSet<(Key, Epochs)>,
+    before: Option<&Key>,
+    start: &Key,
+) -> usize {
+    let (mut before, mut out) = (before.cloned(), Ahead::default());
+    for stretches in 1.. {
+        assert!(partition.behind(before.as_deref(), start, &mut out));
+        let until = out.until.map(|until| lower(partition, until));
+        let within = |key: &Key| {
+            before.as_ref().is_none_or(|b| key < b) && until.as_ref().is_none_or(|u| key >= u) && key >= start
+        };
+        for (key, table) in all.iter().filter(|(key, _)| within(key)) {
+            let found = out.found.iter().filter(|(epochs, number)| {
+                epochs.intersects(*table) && (*number == NO_BOUND || *key < lower(partition, *number))
+            });
+            assert!(found.count() > 0, "{key:?} of {table:?} below {before:?}: {out:?}");
+        }
+        match until {
+            Some(until) if before.as_ref().is_none_or(|before| until < *before) => before = Some(until),
+            Some(until) => panic!("below {before:?} the walk got to {until:?}"),
+            None => return stretches,
+        }
+    }
+    unreachable!()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn walks_pass_over_nothing(
+        kind in 0..KINDS,
+        map in prop::sample::select(&[MapChoice::Learned, MapChoice::Mixed][..]),
+        built in 0u64..700,
+        flushes in prop::collection::vec(0u64..60, 0..6),
+        ends in prop::collection::vec((0u64..1000, 0..3usize), 6),
+        most in prop::sample::select(vec![0usize, 1, 8]),
+    ) {
+        let (partition, all) = filled(kind, map, built, &flushes);
+        let ends: Vec<Key> = ends.into_iter().map(|(i, change)| {
+            let mut end = key(kind, i);
+            match change {
+                0 => {}
+                1 => end.push(0),
+                _ => { end.pop(); }
+            }
+            end
+        }).collect();
+        forwards(&partition, &all, &Vec::new(), None, most);
+        backwards(&partition, &all, None, &Vec::new());
+        for pair in ends.chunks(2) {
+            forwards(&partition, &all, &pair[0], None, 0);
+            forwards(&partition, &all, &pair[0], Some(&pair[1]), most);
+            backwards(&partition, &all, Some(&pair[0]), &Vec::new());
+            backwards(&partition, &all, Some(&pair[0]), &pair[1]);
+        }
+    }
+}
+
+#[test]
+fn short_empty_ranges_name_nothing_for_the_most_part() {
+    let (partition, all) = filled(0, MapChoice::Learned, 20_000, &[500, 500]);
+    let mut out = Ahead::default();
+    let (mut empty, mut denied) = (0, 0);
+    for i in 0..2_000 {
+        let from = random(i, 77);
+        let end = from.saturating_add(1 << 40).to_be_bytes().to_vec();
+        let from = from.to_be_bytes().to_vec();
+        if all.range((from.clone(), Epochs { lo: 0, hi: 0 })..(end.clone(), Epochs { lo: 0, hi: 0 })).count()
+            > 0
+        {
+            continue;
+        }
+        assert!(partition.ahead(&from, Some(&end), &mut out));
+        empty += 1;
+        denied += usize::from(out.found.is_empty());
+        assert_eq!(out.until, None, "a short range is one stretch");
+    }
+    // The rate for points is 2.2 %, and these ranges are short.
+    assert!(denied * 100 > empty * 95, "{denied} of {empty}");
+}
+
+#[test]
+fn a_walk_takes_the_stretches_of_the_map_and_no_more() {
+    let (partition, all) = filled(0, MapChoice::Learned, 20_000, &[]);
+    let segments = partition.inner.map.segments();
+    assert!(segments > 100);
+    assert!(forwards(&partition, &all, &Vec::new(), None, 0) <= segments);
+    assert!(backwards(&partition, &all, None, &Vec::new()) <= segments);
+}
+
+#[test]
+fn digests_tell_nothing_of_order() {
+    let (partition, _) = filled(0, MapChoice::Digest, 100, &[]);
+    let mut out = Ahead { found: vec![(epochs(0, 1), 0)], until: Some(1), ..Ahead::default() };
+    assert!(!partition.ahead(b"", None, &mut out));
+    assert!(out.found.is_empty() && out.until.is_none());
+    assert!(!partition.behind(None, b"", &mut out));
+}
+
+/// A partition of no keys took those to come for integers of eight bytes, and zeros at the end of a number for bytes of
+/// theirs. The lower key of a number was then behind a shorter key, and a walk that ended there told of nothing: an iterator
+/// passed the key over.
+#[test]
+fn a_partition_of_no_keys_takes_keys_of_any_length() {
+    for map in [MapChoice::Learned, MapChoice::Mixed] {
+        let built = Partition::build(&Batch::new(), 1, &spec(map)).unwrap();
+        let keys: BTreeSet<Key> =
+            (0..4000u32).map(|i| i.to_be_bytes()[..4 - i as usize % 3].to_vec()).collect();
+        let cuts = Cuts::of([epochs(0, 1), epochs(1, 2)]);
+        let partition = built.insert(&batch(keys.iter().map(|key| (key, epochs(1, 2)))), &cuts);
+        let all: BTreeSet<(Key, Epochs)> = keys.iter().map(|key| (key.clone(), epochs(1, 2))).collect();
+        for key in keys.iter().step_by(7) {
+            for zeros in 1..=5 {
+                let end = [&key[..], &[0; 5][..zeros]].concat();
+                forwards(&partition, &all, key, Some(&end), 0);
+                backwards(&partition, &all, Some(&end), key);
+            }
+        }
+        forwards(&partition, &all, &Key::new(), None, 0);
+        backwards(&partition, &all, None, &Key::new());
+    }
+}

@@ -1,0 +1,196 @@
+//! One filter for a whole tree: where in the tree may a key, or a key of a range, be?
+//!
+//! Local filters are asked once per sorted run. A global one is asked once per lookup and names the runs (GRF: H. Wang,
+//! T. Guo, J. Yang, H. Zhang, "GRF: A Global Range Filter for LSM-Trees with Shape Encoding", SIGMOD 2024; Chucky: N. Dayan,
+//! M. Twitto, SIGMOD 2021; REMIX: W. Zhong et al., FAST 2021).
+
+mod chucky;
+pub mod grf;
+#[cfg(test)]
+mod model;
+mod prefix_code;
+mod remix;
+pub mod run_index;
+
+pub use chucky::Chucky;
+pub use remix::Remix;
+pub use run_index::{RunIndex, RunIndexKind, RunIndexSpec, RunTag, Tagged, TagsAhead, build};
+
+use crate::digest::Digest;
+use crate::keys::KeyList;
+
+pub use grf::{GrfHuffman, MapReason, NO_BOUND, Partition, PartitionSpec, shape};
+
+/// The number of a flush within a tree; the order of flushes in time.
+pub type Epoch = u64;
+
+/// Epochs from `lo` up to `hi` (excluded; [`u64::MAX`]: no end).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Epochs {
+    /// The first.
+    pub lo: Epoch,
+    /// The first behind.
+    pub hi: Epoch,
+}
+
+impl Epochs {
+    /// All there are.
+    pub const ALL: Epochs = Epochs { lo: 0, hi: Epoch::MAX };
+
+    /// Whether the two have an epoch in common.
+    #[inline]
+    pub const fn intersects(self, other: Epochs) -> bool {
+        self.lo < other.hi && other.lo < self.hi
+    }
+
+    /// Whether all of `other` is in it.
+    #[inline]
+    pub const fn contains(self, other: Epochs) -> bool {
+        self.lo <= other.lo && other.hi <= self.hi
+    }
+}
+
+/// Keys for a global filter, ascending; a key that several runs hold comes once for each.
+#[derive(Clone, Debug, Default)]
+pub struct Batch {
+    keys: KeyList,
+    digests: Vec<Digest>,
+    epochs: Vec<Epochs>,
+}
+
+impl Batch {
+    /// No keys.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a key that a table of these epochs holds.
+    ///
+    /// # Panics
+    /// If it is smaller than the one before.
+    pub fn push(&mut self, key: &[u8], digest: Digest, epochs: Epochs) {
+        assert!(self.keys.last().is_none_or(|last| last <= key), "keys of a batch ascend");
+        self.keys.push(key);
+        self.digests.push(digest);
+        self.epochs.push(epochs);
+    }
+
+    /// Number of entries.
+    pub fn len(&self) -> usize {
+        self.digests.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.digests.is_empty()
+    }
+
+    /// Entry `at`.
+    ///
+    /// # Panics
+    /// If there are not that many.
+    pub fn get(&self, at: usize) -> (&[u8], Digest, Epochs) {
+        (self.keys.get(at), self.digests[at], self.epochs[at])
+    }
+
+    /// The keys.
+    pub fn keys(&self) -> &KeyList {
+        &self.keys
+    }
+
+    /// All entries.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&[u8], Digest, Epochs)> + Clone {
+        (0..self.len()).map(|at| self.get(at))
+    }
+}
+
+/// Where the epochs of a tree's tables begin and end, in all versions of the tree that can still be read.
+///
+/// Two epochs between which no cut lies are *alike*: no table of any of these versions holds the one and not the other. Since
+/// merges only join neighbours, they stay alike in all versions to come. A code may therefore name either.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Cuts {
+    /// Ascending.
+    bounds: Vec<Epoch>,
+    /// Whether the epochs from `bounds[i]` to the next bound are in some table.
+    held: Vec<bool>,
+}
+
+impl Cuts {
+    /// The cuts of these tables. Epochs behind all of them count as held: they may be on their way.
+    pub fn of(tables: impl IntoIterator<Item = Epochs>) -> Self {
+        let mut spans: Vec<Epochs> = tables.into_iter().filter(|span| span.lo < span.hi).collect();
+        spans.sort_unstable();
+        spans.dedup();
+        let mut bounds: Vec<Epoch> = spans.iter().flat_map(|span| [span.lo, span.hi]).collect();
+        bounds.sort_unstable();
+        bounds.dedup();
+        let mut held = vec![false; bounds.len()];
+        for span in &spans {
+            let from = bounds.partition_point(|&bound| bound < span.lo);
+            let to = bounds.partition_point(|&bound| bound < span.hi);
+            held[from..to].fill(true);
+        }
+        if let Some(last) = held.last_mut() {
+            *last = true;
+        }
+        Cuts { bounds, held }
+    }
+
+    /// The epochs that are alike with `epoch`, and whether any table may hold them.
+    pub fn around(&self, epoch: Epoch) -> (Epochs, bool) {
+        let next = self.bounds.partition_point(|&bound| bound <= epoch);
+        let lo = next.checked_sub(1).map_or(0, |at| self.bounds[at]);
+        let hi = self.bounds.get(next).copied().unwrap_or(Epoch::MAX);
+        (Epochs { lo, hi }, next.checked_sub(1).is_none_or(|at| self.held[at]))
+    }
+}
+
+/// How a partition maps keys to positions.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum MapChoice {
+    /// Whichever keeps the rate on a hold-out; order if possible.
+    #[default]
+    Auto,
+    /// A learned, monotone map: serves points and ranges, where keys are integers or nearly so.
+    Learned,
+    /// The digest: serves points, for any keys.
+    Digest,
+    /// Order to the segment, digest within: serves points for any keys, and ranges as far as segments tell.
+    Mixed,
+}
+
+/// What a stretch of the key space may hold: as much as a walk from its start has found.
+#[derive(Clone, Debug, Default)]
+pub struct Ahead {
+    /// Epochs that may have a key in the stretch, each with the number of its first (backwards: last) possible key, for
+    /// [`Partition::lower_key`] (backwards: the number behind it, or [`NO_BOUND`]). In the order in which the walk met them; epochs may
+    /// overlap and repeat.
+    pub found: Vec<(Epochs, u64)>,
+    /// The number at which the stretch ends; `None` if it ends where the partition ends.
+    pub until: Option<u64>,
+    /// Asked for: after so many entries the walk may end within a segment, where it has one; 0 stands for no such wish. A
+    /// caller that wants one key pays for a few entries then, not for a segment.
+    pub most: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn epochs(lo: u64, hi: u64) -> Epochs {
+        Epochs { lo, hi }
+    }
+
+    #[test]
+    fn epochs_between_two_cuts_are_alike() {
+        let cuts = Cuts::of([epochs(0, 10), epochs(12, 13), epochs(10, 12), epochs(15, 16), epochs(0, 4)]);
+        assert_eq!(cuts.around(3), (epochs(0, 4), true));
+        assert_eq!(cuts.around(4), (epochs(4, 10), true));
+        assert_eq!(cuts.around(11), (epochs(10, 12), true));
+        assert_eq!(cuts.around(14), (epochs(13, 15), false), "nobody holds them");
+        assert_eq!(cuts.around(16), (epochs(16, u64::MAX), true), "they may come");
+        assert_eq!(Cuts::default().around(5), (epochs(0, u64::MAX), true));
+        assert_eq!(Cuts::of([epochs(3, 5)]).around(1), (epochs(0, 3), true));
+    }
+}

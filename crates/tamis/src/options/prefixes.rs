@@ -1,0 +1,191 @@
+//! Which prefixes of keys a global filter knows.
+
+use super::domain::Domain;
+
+/// Which prefixes of keys a global filter knows besides the keys: a scan of all keys with such a prefix asks it. Each
+/// distinct prefix costs as much filter memory as a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum PrefixFilter {
+    /// None.
+    #[default]
+    None,
+    /// The first bytes of keys, so many of them, at least one. A shorter key has no such prefix.
+    Length(u8),
+    /// Those of two lengths, the smaller one first.
+    Lengths(u8, u8),
+    /// The part of a key up to its first byte of this value, that byte included.
+    Delimiter(u8),
+}
+
+impl PrefixFilter {
+    /// The prefixes of `key` that are known, at most two, shorter ones first. No cost but a search for the delimiter.
+    pub fn prefixes<'k>(&self, key: &'k [u8]) -> impl Iterator<Item = &'k [u8]> + use<'k> {
+        let ends = match *self {
+            PrefixFilter::None => [None, None],
+            PrefixFilter::Length(len) => [Some(usize::from(len)), None],
+            PrefixFilter::Lengths(short, long) => [Some(usize::from(short)), Some(usize::from(long))],
+            PrefixFilter::Delimiter(byte) => [key.iter().position(|b| *b == byte).map(|at| at + 1), None],
+        };
+        ends.into_iter().flatten().filter_map(|end| key.get(..end))
+    }
+
+    /// The longest known prefix that all keys starting with `prefix` have: a scan of these keys finds nothing where
+    /// no key has it. `None` if there is none.
+    pub fn longest_of<'k>(&self, prefix: &'k [u8]) -> Option<&'k [u8]> {
+        self.prefixes(prefix).last()
+    }
+}
+
+const DELIMITER: &str = "delimiter";
+
+/// Which prefixes: `none`, one or two lengths, or a delimiter.
+pub(super) struct Prefixes;
+
+impl Domain<PrefixFilter> for Prefixes {
+    fn parse(&self, text: &str) -> Option<PrefixFilter> {
+        if text == "none" {
+            return Some(PrefixFilter::None);
+        }
+        if let Some(byte) = text.strip_prefix(DELIMITER) {
+            return parse_byte(byte.strip_prefix(char::is_whitespace)?.trim_start())
+                .map(PrefixFilter::Delimiter);
+        }
+        match text.split_once(',') {
+            None => parse_length(text).map(PrefixFilter::Length),
+            Some((a, b)) => {
+                let (a, b) = (parse_length(a)?, parse_length(b)?);
+                Some(PrefixFilter::Lengths(a.min(b), a.max(b)))
+            }
+        }
+    }
+
+    fn print(&self, value: &PrefixFilter) -> String {
+        match *value {
+            PrefixFilter::None => "none".into(),
+            PrefixFilter::Length(len) => len.to_string(),
+            PrefixFilter::Lengths(short, long) => format!("{short},{long}"),
+            // A `#` would start a comment.
+            PrefixFilter::Delimiter(byte) if byte.is_ascii_graphic() && byte != b'#' => {
+                format!("{DELIMITER} {}", char::from(byte))
+            }
+            PrefixFilter::Delimiter(byte) => format!("{DELIMITER} 0x{byte:02X}"),
+        }
+    }
+
+    fn accepts(&self, value: &PrefixFilter) -> bool {
+        match *value {
+            PrefixFilter::None | PrefixFilter::Delimiter(_) => true,
+            PrefixFilter::Length(len) => len > 0,
+            PrefixFilter::Lengths(short, long) => 0 < short && short < long,
+        }
+    }
+
+    fn expected(&self) -> String {
+        "none, one or two different lengths in bytes from 1 to 255 (`4` or `4,8`), or delimiter with one character or a \
+         byte as 0xNN (`delimiter /`)"
+            .into()
+    }
+}
+
+/// One printable ASCII character, or `0x` and two hexadecimal digits.
+fn parse_byte(text: &str) -> Option<u8> {
+    match *text.as_bytes() {
+        [byte] if byte.is_ascii_graphic() => Some(byte),
+        [b'0', b'x', high, low] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
+            u8::from_str_radix(&text[2..], 16).ok()
+        }
+        _ => None,
+    }
+}
+
+fn parse_length(text: &str) -> Option<u8> {
+    let digits = text.trim();
+    // `u8::from_str` takes a leading plus sign; one spelling is enough.
+    digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse().ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_accepted_value_reads_back() {
+        let lengths = (0..=255).map(PrefixFilter::Length);
+        let pairs = (0..=255).flat_map(|a| [0, 1, 4, 255].map(|b| PrefixFilter::Lengths(a, b)));
+        let delimiters = (0..=255).map(PrefixFilter::Delimiter);
+        let all = [PrefixFilter::None].into_iter().chain(lengths).chain(pairs).chain(delimiters);
+        let accepted: Vec<_> = all.filter(|value| Prefixes.accepts(value)).collect();
+        // Of the pairs those that ascend: (1 to 3, 4) and (1 to 254, 255).
+        assert_eq!(accepted.len(), 1 + 255 + 3 + 254 + 256);
+        for value in accepted {
+            assert_eq!(Prefixes.parse(&Prefixes.print(&value)), Some(value), "{}", Prefixes.print(&value));
+        }
+    }
+
+    #[test]
+    fn spellings_that_mean_the_same_are_one_value() {
+        for (text, value) in [
+            ("8 , 4", PrefixFilter::Lengths(4, 8)),
+            ("delimiter   #", PrefixFilter::Delimiter(b'#')),
+            ("delimiter 0x2f", PrefixFilter::Delimiter(b'/')),
+            ("delimiter 0", PrefixFilter::Delimiter(b'0')),
+            ("delimiter ,", PrefixFilter::Delimiter(b',')),
+        ] {
+            assert_eq!(Prefixes.parse(text), Some(value), "{text}");
+        }
+        assert_eq!(Prefixes.print(&PrefixFilter::Delimiter(b'#')), "delimiter 0x23");
+        assert_eq!(Prefixes.print(&PrefixFilter::Delimiter(b' ')), "delimiter 0x20");
+        assert_eq!(Prefixes.print(&PrefixFilter::Delimiter(b'/')), "delimiter /");
+    }
+
+    #[test]
+    fn what_is_no_prefix_is_refused() {
+        for text in [
+            "",
+            "-4",
+            "+4",
+            "256",
+            "4,8,12",
+            "4,",
+            "x",
+            "delimiter",
+            "delimiter/",
+            "delimiter ab",
+            "delimiter é",
+            "delimiter 0x1",
+            "delimiter 0x+1",
+        ] {
+            assert_eq!(Prefixes.parse(text), None, "{text:?}");
+        }
+        for text in ["0", "4,4", "0,4"] {
+            assert!(!Prefixes.accepts(&Prefixes.parse(text).unwrap()), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_scan_asks_for_the_longest_prefix_that_its_keys_share() {
+        let (two, slash) = (PrefixFilter::Lengths(2, 4), PrefixFilter::Delimiter(b'/'));
+        let known = |filter: PrefixFilter, key: &'static str| -> Vec<&[u8]> {
+            filter.prefixes(key.as_bytes()).collect()
+        };
+        assert_eq!(known(two, "abcde"), [&b"ab"[..], b"abcd"]);
+        assert_eq!(known(two, "abc"), [b"ab"]);
+        assert_eq!(known(PrefixFilter::Length(3), "ab"), [b""; 0]);
+        assert_eq!(known(slash, "a/b/c"), [b"a/"]);
+        assert_eq!(known(slash, "abc"), [b""; 0]);
+        assert_eq!(known(PrefixFilter::None, "abc"), [b""; 0]);
+        assert_eq!(two.longest_of(b"abcde"), Some(&b"abcd"[..]));
+        assert_eq!(two.longest_of(b"a"), None);
+        assert_eq!(slash.longest_of(b"a/b"), Some(&b"a/"[..]));
+        // Whatever has a prefix that is scanned has the part of it that is asked for.
+        for filter in [two, slash, PrefixFilter::Length(1)] {
+            for (prefix, key) in [("a/b", "a/bc/d"), ("ab", "abcdef"), ("abcd", "abcd"), ("/", "//")] {
+                let part = filter.longest_of(prefix.as_bytes());
+                assert!(
+                    part.is_none_or(|part| known(filter, key).contains(&part)),
+                    "{filter:?} {prefix} {key}"
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,356 @@
+//! Runs that a merge leaves asleep because a global filter says that they have nothing to give.
+//!
+//! A filter for the whole tree knows which of its runs have keys in a stretch of the key space. So a merge over a
+//! version with such a filter opens no run by itself. It asks what lies ahead of its position
+//! ([`RunSelector::ahead`], [`RunSelector::behind`]); wakes the runs that are listed, each where its keys may
+//! begin; leaves the others dormant; and when it has come to the end of the stretch it asks again from there.
+//!
+//! # Invariants
+//! * A run is in one of three states. *In the heap*: it gives, or is parked at a bound before which it has nothing
+//!   to give in the stretch. *Done*: nothing is left of it within the bounds of the merge. *Dormant*: it has
+//!   nothing left to give before the end of the stretch (`RunContext::until`), in the direction of the merge.
+//! * So nothing is missing as long as no version at or beyond the end of the stretch is given before dormant runs are
+//!   asked about again. This is checked whenever the top of the heap changes.
+//! * A run that stands on a version stays in the heap: it is there at no further cost. One that is parked when a
+//!   stretch ends goes back to sleep, as the filter knows better when to open it.
+//! * Each question goes further than the one before. A filter that does not get on is not believed: then, as when
+//!   it has nothing to say, all runs that sleep are woken.
+//!
+//! # Costs
+//! A question for each stretch, and for each run that is listed a search among its tables. A run that is not listed
+//! costs nothing. A step of the merge costs one more comparison, mostly of two numbers, and none in the last stretch.
+//!
+//! Belongs to its merge, and like it to one thread at a time.
+//!
+//! [`RunSelector::ahead`]: crate::select::RunSelector::ahead
+//! [`RunSelector::behind`]: crate::select::RunSelector::behind
+
+use std::ops::Range;
+
+use smallvec::SmallVec;
+
+use super::{MergeCursor, Source};
+use crate::error::StorageError;
+use crate::key::{MAX_SEQNO, SeqNo, prefix_of};
+use crate::read::ReadCost;
+use crate::read::run_cursor::{RunContext, RunCursor, Tables, Until};
+use crate::select::Stretch;
+use crate::tree::version::Version;
+
+/// The keys that the first stretch of a merge is to have: as many as cost little more than one.
+const FIRST_KEYS: usize = 8;
+/// How many times more each following stretch may have.
+const MORE_KEYS: usize = 8;
+
+/// Where a merge begins, or goes on.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Start<'k> {
+    /// Forwards, at this version.
+    At(&'k [u8], SeqNo),
+    /// Backwards, below this key (`None`: from the end).
+    Before(Option<&'k [u8]>),
+}
+
+/// What a merge under a global filter keeps.
+#[derive(Debug)]
+pub(super) struct Dormant {
+    /// The place of each run of the version among the sources, if it is one of them.
+    sources: Vec<Option<u32>>,
+    stretch: Stretch,
+    /// The sources woken last.
+    woken: SmallVec<[u32; 8]>,
+    cost: ReadCost,
+}
+
+impl Dormant {
+    /// `None` unless these are the tables of a version with a global filter.
+    pub(super) fn of(tables: &Tables) -> Option<Dormant> {
+        match tables {
+            Tables::Of(version) if version.selector.is_global() => Some(Dormant {
+                sources: vec![None; version.runs.len()],
+                stretch: Stretch::default(),
+                woken: SmallVec::new(),
+                cost: ReadCost::default(),
+            }),
+            _ => None,
+        }
+    }
+
+    /// Notes that the run with these tables is the source `source`.
+    pub(super) fn add_run(&mut self, version: &Version, tables: &Range<usize>, source: usize) {
+        let place = version.runs.partition_point(|run| run.tables.end <= tables.start);
+        debug_assert!(tables.end <= version.runs[place].tables.end && self.sources[place].is_none());
+        self.sources[place] = Some(source as u32);
+    }
+
+    pub(super) fn drain_cost(&mut self, cost: &mut ReadCost) {
+        *cost = *cost + std::mem::take(&mut self.cost);
+    }
+
+    /// Asks the filter for the stretch from `start` on. Whether it knows; then `self.stretch` is what it said.
+    fn ask(&mut self, start: Start<'_>, context: &RunContext) -> bool {
+        let Tables::Of(version) = &context.tables else { return false };
+        let mut cost = ReadCost::default();
+        let out = &mut self.stretch;
+        out.clear();
+        let known = match start {
+            Start::At(from, _) => {
+                version.selector.ahead(version, from, context.end.as_deref(), out, &mut cost)
+                    && out.until().is_none_or(|until| until > from)
+            }
+            Start::Before(before) => {
+                version.selector.behind(version, before, &context.start, out, &mut cost)
+                    && out.until().is_none_or(|until| before.is_none_or(|before| until < before))
+            }
+        };
+        if known {
+            // One question, however many runs and parts of the filter it is about.
+            (cost.range_probes, cost.range_negatives) = (1, u64::from(out.runs().len() == 0));
+        }
+        self.cost = self.cost + cost;
+        known
+    }
+
+    /// Finds out which of the dormant runs are needed for the stretch from `start` on, and gives them positions.
+    fn wake(
+        &mut self,
+        start: Start<'_>,
+        context: &mut RunContext,
+        sources: &mut [Source],
+    ) -> Result<(), StorageError> {
+        self.woken.clear();
+        context.until = None;
+        let over = match start {
+            Start::At(from, _) => context.ends_before(from),
+            Start::Before(before) => before.is_some_and(|before| *before <= context.start[..]),
+        };
+        if over {
+            return Ok(());
+        }
+        if !self.ask(start, context) {
+            return self.wake_all(start, context, sources);
+        }
+        let within = |until: &&[u8]| match start {
+            Start::At(..) => !context.ends_before(until),
+            Start::Before(_) => **until > context.start[..],
+        };
+        let until = self.stretch.until().filter(within);
+        context.until = until.map(|key| Until { prefix: prefix_of(key), key: key.to_vec() });
+        match start {
+            Start::At(from, seq) => self.wake_ahead(from, seq, context, sources),
+            Start::Before(before) => self.wake_behind(before, context, sources),
+        }
+    }
+
+    fn wake_ahead(
+        &mut self,
+        from: &[u8],
+        seq: SeqNo,
+        context: &RunContext,
+        sources: &mut [Source],
+    ) -> Result<(), StorageError> {
+        let until = context.until.as_ref().map(|until| &until.key[..]).or(context.end.as_deref());
+        for (place, bound) in self.stretch.runs() {
+            let Some((source, run)) = dormant(&self.sources, place, sources) else { continue };
+            if until.is_some_and(|until| bound >= until) {
+                continue;
+            }
+            if bound <= from {
+                run.wake_at(context, from)?;
+            } else {
+                run.check_gap(context, from, Some(bound));
+                run.wake_from(context, bound);
+                // Who goes through a whole stretch will need it: its cache misses overlap with those of the others.
+                if self.stretch.wanted > FIRST_KEYS {
+                    run.prepare_parked(context)?;
+                }
+            }
+            self.woken.push(source);
+        }
+        for &source in &self.woken {
+            if let Source::Run(run) = &mut sources[source as usize] {
+                run.seek(context, from, seq)?;
+            }
+        }
+        if cfg!(debug_assertions) {
+            sleeping(sources).for_each(|(_, run)| run.check_gap(context, from, until));
+        }
+        Ok(())
+    }
+
+    fn wake_behind(
+        &mut self,
+        before: Option<&[u8]>,
+        context: &RunContext,
+        sources: &mut [Source],
+    ) -> Result<(), StorageError> {
+        let until = context.until.as_ref().map_or(&context.start[..], |until| &until.key);
+        for (place, bound) in self.stretch.runs() {
+            let Some((source, run)) = dormant(&self.sources, place, sources) else { continue };
+            let bound = if bound.is_empty() { None } else { Some(bound) };
+            if bound.is_some_and(|bound| bound <= until) {
+                continue;
+            }
+            // A run parked where the stretch begins is opened at once: it is first in the heap.
+            let bound = match (bound, before) {
+                (Some(bound), Some(before)) => Some(bound.min(before)),
+                (bound, before) => bound.or(before),
+            };
+            if let Some(bound) = bound.filter(|bound| before.is_none_or(|before| *bound < before)) {
+                run.check_gap(context, bound, before);
+            }
+            run.wake_below(context, bound)?;
+            self.woken.push(source);
+        }
+        if cfg!(debug_assertions) {
+            sleeping(sources).for_each(|(_, run)| run.check_gap(context, until, before));
+        }
+        Ok(())
+    }
+
+    /// As without a global filter.
+    fn wake_all(
+        &mut self,
+        start: Start<'_>,
+        context: &RunContext,
+        sources: &mut [Source],
+    ) -> Result<(), StorageError> {
+        for (source, run) in sleeping(sources) {
+            match start {
+                Start::At(from, _) => run.prepare(context, from)?,
+                Start::Before(Some(before)) => run.seek_before(context, before)?,
+                Start::Before(None) => run.seek_to_last(context)?,
+            }
+            self.woken.push(source);
+        }
+        if let Start::At(from, seq) = start {
+            for &source in &self.woken {
+                if let Source::Run(run) = &mut sources[source as usize] {
+                    run.seek(context, from, seq)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The run at this place of the version, if it sleeps, with its number among the sources.
+fn dormant<'s>(
+    of_run: &[Option<u32>],
+    place: usize,
+    sources: &'s mut [Source],
+) -> Option<(u32, &'s mut RunCursor)> {
+    let source = of_run.get(place).copied().flatten()?;
+    let run = with_cursor(&mut sources[source as usize])?;
+    run.is_dormant().then_some((source, run))
+}
+
+/// The cursor of a run, made if it has none.
+fn with_cursor(source: &mut Source) -> Option<&mut RunCursor> {
+    if let Source::Asleep(tables) = source {
+        let mut run = RunCursor::new(tables.clone());
+        run.sleep();
+        *source = Source::Run(run);
+    }
+    match source {
+        Source::Run(run) => Some(run),
+        _ => None,
+    }
+}
+
+/// All runs that sleep.
+fn sleeping(sources: &mut [Source]) -> impl Iterator<Item = (u32, &mut RunCursor)> {
+    sources.iter_mut().enumerate().filter_map(|(source, at)| {
+        let run = with_cursor(at)?;
+        run.is_dormant().then_some((source as u32, run))
+    })
+}
+
+impl MergeCursor {
+    /// Begins anew, with all runs asleep but those that are needed first.
+    pub(super) fn start(&mut self, start: Start<'_>) -> Result<(), StorageError> {
+        if let Some(dormant) = &mut self.dormant {
+            dormant.stretch.wanted = FIRST_KEYS;
+        }
+        self.backward = matches!(start, Start::Before(_));
+        self.heap.clear();
+        for (i, source) in self.sources.iter_mut().enumerate() {
+            match source {
+                Source::Run(run) => run.sleep(),
+                Source::Asleep(_) => {}
+                Source::Memtable(cursor) => {
+                    match start {
+                        Start::At(key, seq) => cursor.seek(key, seq),
+                        Start::Before(Some(key)) => cursor.seek_before(key),
+                        Start::Before(None) => cursor.seek_to_last(),
+                    }
+                    if cursor.valid() {
+                        self.prefixes[i] = prefix_of(cursor.key());
+                        self.heap.push(i as u32);
+                    }
+                }
+            }
+        }
+        self.wake(start)?;
+        self.unpark_top()
+    }
+
+    /// Whether what comes next lies at or beyond the end of the stretch.
+    #[inline]
+    pub(super) fn stretch_is_over(&self) -> bool {
+        let Some(until) = &self.context.until else { return false };
+        let Some(&top) = self.heap.first() else { return true };
+        let prefix = self.prefixes[top as usize];
+        if prefix != until.prefix {
+            return (prefix > until.prefix) != self.backward;
+        }
+        let key = self.top().key();
+        if self.backward { *key < until.key[..] } else { *key >= until.key[..] }
+    }
+
+    /// Goes on to the next stretch. After an error the merge is at its end, until it is sought again.
+    #[cold]
+    pub(super) fn go_on(&mut self) -> Result<(), StorageError> {
+        let Some(until) = self.context.until.take() else { return Ok(()) };
+        let sources = &mut self.sources;
+        self.heap.retain(|source| match &mut sources[*source as usize] {
+            Source::Run(run) if run.is_parked() => {
+                run.sleep();
+                false
+            }
+            _ => true,
+        });
+        let start =
+            if self.backward { Start::Before(Some(&until.key)) } else { Start::At(&until.key, MAX_SEQNO) };
+        if let Some(dormant) = &mut self.dormant {
+            // Who went so far may go on.
+            dormant.stretch.wanted = dormant.stretch.wanted.saturating_mul(MORE_KEYS);
+        }
+        let woken = self.wake(start);
+        if woken.is_err() {
+            // Some runs may be prepared for a seek that did not happen.
+            self.heap.clear();
+            self.context.until = None;
+            for source in &mut self.sources {
+                if let Source::Run(run) = source {
+                    run.reset();
+                }
+            }
+        }
+        woken
+    }
+
+    fn wake(&mut self, start: Start<'_>) -> Result<(), StorageError> {
+        let Some(dormant) = &mut self.dormant else { return Ok(()) };
+        dormant.wake(start, &mut self.context, &mut self.sources)?;
+        for &source in &dormant.woken {
+            let at = &self.sources[source as usize];
+            if at.valid() {
+                self.prefixes[source as usize] = prefix_of(at.key());
+                self.heap.push(source);
+            }
+        }
+        self.heapify();
+        Ok(())
+    }
+}

@@ -1,0 +1,136 @@
+//! What the run cursors of one merge have in common, and what they ask of filters.
+//!
+//! Belongs to its merge, and is changed only by it, between two moves of its cursors.
+
+use std::ops::{Bound, Range};
+use std::sync::Arc;
+
+use tamis_filter::{KeyRange, Next};
+
+use crate::read::ReadCost;
+use crate::table::CursorOptions;
+use crate::tree::open_table::OpenTable;
+use crate::tree::version::Version;
+
+/// The tables that the run cursors of one merge walk over.
+#[derive(Debug)]
+pub(crate) enum Tables {
+    /// Those of a version, whose filters may be asked.
+    Of(Arc<Version>),
+    List(Vec<Arc<OpenTable>>),
+}
+
+/// Where a stretch ends that a global filter told of: forwards the first key behind it, backwards its last key.
+#[derive(Debug)]
+pub(crate) struct Until {
+    pub(crate) prefix: u64,
+    pub(crate) key: Vec<u8>,
+}
+
+/// What all run cursors of a merge have in common.
+#[derive(Debug)]
+pub(crate) struct RunContext {
+    pub(crate) tables: Tables,
+    pub(crate) options: CursorOptions,
+    /// Nothing before `start` or from `end` on is ever asked for.
+    pub(crate) start: Vec<u8>,
+    pub(crate) end: Option<Vec<u8>>,
+    /// The end of the stretch that dormant runs have nothing in. `None`: none is dormant, or the stretch goes on to the
+    /// end of the iteration.
+    pub(crate) until: Option<Until>,
+}
+
+impl RunContext {
+    pub(super) fn all(&self) -> &[Arc<OpenTable>] {
+        match &self.tables {
+            Tables::Of(version) => &version.tables,
+            Tables::List(tables) => tables,
+        }
+    }
+
+    /// Whether the iteration ends before `key`.
+    pub(crate) fn ends_before(&self, key: &[u8]) -> bool {
+        self.end.as_deref().is_some_and(|end| key >= end)
+    }
+
+    /// Whether the stretch that a global filter told of goes as far as `key`.
+    pub(super) fn stretch_reaches(&self, key: &[u8], backward: bool) -> bool {
+        match (&self.until, backward) {
+            (Some(until), false) => key < &until.key[..],
+            (Some(until), true) => key >= &until.key[..],
+            (None, false) => !self.ends_before(key),
+            (None, true) => key >= &self.start[..],
+        }
+    }
+
+    /// What the filter of `table` knows of the versions from `from` on.
+    #[inline]
+    pub(super) fn next(&self, table: usize, from: &[u8], counts: &mut Counts) -> Next<Vec<u8>> {
+        match &self.tables {
+            Tables::Of(version) if version.selector.answers_ranges() => {
+                counts.of(|cost| version.selector.next(version, table, from, self.end.as_deref(), cost))
+            }
+            _ => Next::Unknown,
+        }
+    }
+
+    /// Whether the filter of `table` says that it has nothing from the start up to `before`.
+    #[inline]
+    pub(super) fn denies_before(&self, table: usize, before: &[u8], counts: &mut Counts) -> bool {
+        match &self.tables {
+            Tables::Of(version) if version.selector.answers_ranges() => {
+                let range = KeyRange::new(Bound::Included(&self.start), Bound::Excluded(before));
+                counts.of(|cost| version.selector.may_hold(version, table, range, cost)) == Some(false)
+            }
+            _ => false,
+        }
+    }
+
+    /// The first of `tables` whose range reaches `key`.
+    #[inline]
+    pub(super) fn first_reaching(&self, tables: &Range<usize>, key: &[u8]) -> usize {
+        match &self.tables {
+            Tables::Of(version) => version.first_reaching(tables, key),
+            Tables::List(all) => {
+                tables.start + all[tables.clone()].partition_point(|t| !t.meta.largest.reaches(key))
+            }
+        }
+    }
+
+    /// Whether the range of `table` starts after `key`.
+    #[inline]
+    pub(super) fn starts_after(&self, table: usize, key: &[u8]) -> bool {
+        match &self.tables {
+            Tables::Of(version) => version.starts_after(table, key),
+            Tables::List(all) => all[table].meta.smallest[..] > *key,
+        }
+    }
+}
+
+/// What a run cursor counts besides what its blocks cost: there is one for each run of each iterator, so it is small.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    pub(super) seeks: u64,
+    pub(super) probes: u64,
+    negatives: u64,
+    pub(super) false_positives: u64,
+}
+
+impl Counts {
+    /// Counts what `ask` asks of a filter.
+    fn of<T>(&mut self, ask: impl FnOnce(&mut ReadCost) -> T) -> T {
+        let mut cost = ReadCost::default();
+        let answer = ask(&mut cost);
+        self.probes += cost.range_probes;
+        self.negatives += cost.range_negatives;
+        answer
+    }
+
+    pub(super) fn drain(&mut self, cost: &mut ReadCost) {
+        let Counts { seeks, probes, negatives, false_positives } = std::mem::take(self);
+        cost.seeks += seeks;
+        cost.range_probes += probes;
+        cost.range_negatives += negatives;
+        cost.range_false_positives += false_positives;
+    }
+}

@@ -1,0 +1,256 @@
+//! Global filters that name a key's current run: Chucky, GRF_H and REMIX as the GRF paper compares with them.
+//!
+//! Every version has an index of its own, which is the one before after the changes between the two. The changes are found
+//! by comparing the tables of both; the keys of those that came, went or changed their run are read from their key lists.
+//! That is done while the version is published: unlike [`Grf`](super::Grf) these filters have nothing to say of a key before they
+//! know where it is now. Flushes and compactions of the keyspace wait for it, readers do not.
+//!
+//! When an index is full, or most of its keys have moved at once (a last-level compaction), it is built anew.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use tamis_filter::Digest;
+use tamis_filter::global::{
+    Batch, Epochs, RunIndex, RunIndexKind, RunIndexSpec, RunTag, Tagged, run_index::build,
+};
+
+use super::keys::{Source, for_each_key};
+use super::run_ids::RunIdFilters;
+use super::{GlobalFilterStats, RunSelector, Warnings, damaged_list};
+use crate::error::StorageError;
+use crate::options::{FilterChoice, KeyspaceOptions};
+use crate::tree::meta::{RunId, TableId};
+use crate::tree::open_table::OpenTable;
+use crate::tree::version::Run;
+
+/// Room for changes: how many times the entries that there are when the index is built.
+const ROOM: f64 = 1.2;
+
+/// The filter of one keyspace. Its methods are called under the `state` lock; the mutex within is for statistics.
+#[derive(Debug)]
+pub(crate) struct CurrentRuns {
+    kind: RunIndexKind,
+    name: &'static str,
+    bits_per_key: f64,
+    ratio: f64,
+    slots: Vec<u32>,
+    current: Mutex<Current>,
+    inserted: AtomicU64,
+    insert_ns: AtomicU64,
+    rebuilt: AtomicU64,
+    rebuild_ns: AtomicU64,
+    from_data: AtomicU64,
+    warnings: Warnings,
+}
+
+/// What the newest version has.
+#[derive(Debug, Default)]
+struct Current {
+    index: Option<Arc<dyn RunIndex>>,
+    tags: HashMap<(usize, RunId), RunTag>,
+    /// By table, the tag under which its keys are in the index.
+    placed: HashMap<TableId, (RunTag, Arc<OpenTable>)>,
+    /// Tables whose keys cannot be read, for damage: it is no use to try again.
+    damaged: HashSet<TableId>,
+}
+
+/// Tables whose keys could not be read, and an index of all others.
+type Rebuilt = (Vec<(TableId, Unread)>, Option<Arc<dyn RunIndex>>);
+
+/// Why a table's keys are not to be had.
+enum Unread {
+    Damaged,
+    /// A failed system call.
+    Now,
+}
+
+impl CurrentRuns {
+    /// The filter of a tree of which nothing is known yet; `None` if the options ask for no filter of this kind.
+    pub(crate) fn new(options: &KeyspaceOptions) -> Option<CurrentRuns> {
+        let (kind, name) = match options.filter.global()? {
+            FilterChoice::Chucky => (RunIndexKind::Chucky, "chucky"),
+            FilterChoice::GrfHuffman => (RunIndexKind::GrfHuffman, "grf-huffman"),
+            FilterChoice::Remix => (RunIndexKind::Remix, "remix"),
+            _ => return None,
+        };
+        let slots = |level: usize| match level {
+            0 => options.level0_runs as u32,
+            level if level + 1 < options.levels => options.size_ratio.at(level).min(64) as u32,
+            _ => 1,
+        };
+        Some(CurrentRuns {
+            kind,
+            name,
+            bits_per_key: options.bits_per_key,
+            ratio: options.size_ratio.at(1) as f64,
+            slots: (0..options.levels).map(slots).collect(),
+            current: Mutex::default(),
+            inserted: AtomicU64::new(0),
+            insert_ns: AtomicU64::new(0),
+            rebuilt: AtomicU64::new(0),
+            rebuild_ns: AtomicU64::new(0),
+            from_data: AtomicU64::new(0),
+            warnings: Warnings::default(),
+        })
+    }
+
+    /// The selector of the version that follows the one for which this was called last.
+    pub(crate) fn selector(&self, runs: &[Run], tables: &[Arc<OpenTable>]) -> Box<dyn RunSelector> {
+        let mut current = self.current.lock().expect("the runs of a global filter");
+        let tags = retag(&current.tags, runs);
+        let tag_of: Vec<RunTag> = runs.iter().map(|run| tags[&(run.level, run.id)]).collect();
+        let mut placed = HashMap::new();
+        for (run, tag) in runs.iter().zip(&tag_of) {
+            for table in tables[run.tables.clone()].iter().filter(|t| !current.damaged.contains(&t.meta.id)) {
+                placed.insert(table.meta.id, (*tag, table.clone()));
+            }
+        }
+        let moved = |id: &TableId, tag: RunTag, of: &HashMap<TableId, (RunTag, Arc<OpenTable>)>| {
+            of.get(id).is_none_or(|(other, _)| *other != tag)
+        };
+        let went: Vec<_> =
+            current.placed.iter().filter(|(id, (tag, _))| moved(id, *tag, &placed)).map(|(_, p)| p).collect();
+        let came: Vec<_> =
+            placed.iter().filter(|(id, (tag, _))| moved(id, *tag, &current.placed)).map(|(_, p)| p).collect();
+        let entries = |of: &[&(RunTag, Arc<OpenTable>)]| of.iter().map(|(_, t)| t.meta.entries).sum::<u64>();
+        let all: u64 = placed.values().map(|(_, table)| table.meta.entries).sum();
+        let mut index = None;
+        if 2 * entries(&came) < all {
+            index = current.index.as_ref().and_then(|index| self.change(&**index, &went, &came));
+        }
+        let mut damaged = current.damaged.clone();
+        if index.is_none() && all > 0 {
+            let (unread, built) = self.rebuild(&placed, all);
+            for (id, why) in unread {
+                placed.remove(&id);
+                if matches!(why, Unread::Damaged) {
+                    damaged.insert(id);
+                }
+            }
+            index = built;
+        }
+        damaged.retain(|id| tables.iter().any(|table| table.meta.id == *id));
+        let covered: Vec<bool> = runs
+            .iter()
+            .map(|run| {
+                index.is_some() && tables[run.tables.clone()].iter().all(|t| placed.contains_key(&t.meta.id))
+            })
+            .collect();
+        *current = Current { index: index.clone(), tags, placed, damaged };
+        drop(current);
+        Box::new(RunIdFilters::new(index, tag_of, covered))
+    }
+
+    /// The index after tables went and came; `None` if it must be built anew.
+    fn change(
+        &self,
+        index: &dyn RunIndex,
+        went: &[&(RunTag, Arc<OpenTable>)],
+        came: &[&(RunTag, Arc<OpenTable>)],
+    ) -> Option<Arc<dyn RunIndex>> {
+        let started = Instant::now();
+        let read = |of: &[&(RunTag, Arc<OpenTable>)]| -> Option<Vec<(Batch, RunTag)>> {
+            of.iter().map(|(tag, table)| Some((self.keys(table).ok()?, *tag))).collect()
+        };
+        let (went, came) = (read(went)?, read(came)?);
+        fn tagged(batches: &[(Batch, RunTag)]) -> Vec<Tagged<'_>> {
+            batches.iter().map(|(batch, tag)| (batch, *tag)).collect()
+        }
+        let changed = index.change(&tagged(&went), &tagged(&came));
+        let keys: usize = came.iter().map(|(batch, _)| batch.len()).sum();
+        self.inserted.fetch_add(keys as u64, Relaxed);
+        self.insert_ns.fetch_add(started.elapsed().as_nanos() as u64, Relaxed);
+        changed
+    }
+
+    /// The tables whose keys cannot be read, and an index of all others.
+    fn rebuild(&self, placed: &HashMap<TableId, (RunTag, Arc<OpenTable>)>, entries: u64) -> Rebuilt {
+        let started = Instant::now();
+        let (mut batches, mut unread) = (Vec::new(), Vec::new());
+        for (id, (tag, table)) in placed {
+            match self.keys(table) {
+                Ok(batch) => batches.push((batch, *tag)),
+                Err(why) => unread.push((*id, why)),
+            }
+        }
+        let items: Vec<Tagged<'_>> = batches.iter().map(|(batch, tag)| (batch, *tag)).collect();
+        let spec = RunIndexSpec {
+            bits_per_key: self.bits_per_key,
+            capacity: (entries as f64 * ROOM) as u64,
+            slots: self.slots.clone(),
+            ratio: self.ratio,
+            segment: RunIndexSpec::SEGMENT,
+        };
+        let built = build(self.kind, &items, &spec);
+        self.rebuilt.fetch_add(1, Relaxed);
+        self.rebuild_ns.fetch_add(started.elapsed().as_nanos() as u64, Relaxed);
+        (unread, built.inspect_err(|why| log::warn!("reading without the global filter: {why}")).ok())
+    }
+
+    /// The keys of a table.
+    fn keys(&self, table: &OpenTable) -> Result<Batch, Unread> {
+        let (mut batch, id) = (Batch::new(), table.meta.id);
+        let source = for_each_key(table, &[], None, &mut |key| batch.push(key, Digest::of(key), Epochs::ALL));
+        match source {
+            Ok(Source::List) => {}
+            Ok(source) => {
+                self.from_data.fetch_add(1, Relaxed);
+                if source == Source::DamagedList {
+                    self.warnings.add(id, || damaged_list(id));
+                }
+            }
+            Err(why @ StorageError::Corrupt(_)) => {
+                self.warnings.add(id, || {
+                    format!("table {id} is searched for every key, without the global filter: {why}")
+                });
+                return Err(Unread::Damaged);
+            }
+            Err(why) => {
+                log::warn!("table {id} is read without the global filter for now: {why}");
+                return Err(Unread::Now);
+            }
+        }
+        Ok(batch)
+    }
+
+    /// What there is to warn of since this was called last.
+    pub(crate) fn take_warnings(&self) -> Vec<String> {
+        self.warnings.take()
+    }
+
+    /// Reports on the filter.
+    pub(crate) fn report(&self) -> GlobalFilterStats {
+        let current = self.current.lock().expect("the runs of a global filter");
+        let index = current.index.as_ref();
+        GlobalFilterStats {
+            kind: self.name.to_owned(),
+            entries: index.map_or(0, |index| index.entries()),
+            bytes: index.map_or(0, |index| index.memory_bytes() as u64),
+            inserted: (self.inserted.load(Relaxed), self.insert_ns.load(Relaxed)),
+            rebuilt: (self.rebuilt.load(Relaxed), self.rebuild_ns.load(Relaxed)),
+            tables_from_data: self.from_data.load(Relaxed),
+            ..GlobalFilterStats::default()
+        }
+    }
+}
+
+/// The tags of these runs: those they had, and for new runs the smallest slots of their level that no run has or had.
+fn retag(old: &HashMap<(usize, RunId), RunTag>, runs: &[Run]) -> HashMap<(usize, RunId), RunTag> {
+    let mut tags: HashMap<(usize, RunId), RunTag> = HashMap::new();
+    let mut taken: HashSet<RunTag> = old.values().copied().collect();
+    // Oldest first, so that slots ascend with age where they can.
+    for run in runs.iter().rev() {
+        let at = (run.level, run.id);
+        let tag = old.get(&at).copied().unwrap_or_else(|| {
+            let level = run.level.min(usize::from(u8::MAX)) as u8;
+            let free = (0..).map(|slot| RunTag { level, slot }).find(|tag| !taken.contains(tag));
+            free.expect("there is always another slot")
+        });
+        taken.insert(tag);
+        tags.insert(at, tag);
+    }
+    tags
+}

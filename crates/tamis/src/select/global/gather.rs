@@ -1,0 +1,141 @@
+//! From the key lists of a version's tables to the batch that a partition is built of.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+
+use tamis_filter::Digest;
+use tamis_filter::global::{Batch, Epoch, Epochs};
+
+use crate::error::StorageError;
+use crate::key::KeyBytes;
+use crate::select::keys::{Source, for_each_key};
+use crate::tree::epochs::EpochMap;
+use crate::tree::open_table::OpenTable;
+use crate::tree::version::Version;
+
+use super::spans_within;
+
+/// A stretch of the key space.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) start: KeyBytes,
+    pub(crate) end: Option<KeyBytes>,
+}
+
+impl Span {
+    pub(super) fn overlaps(&self, table: &OpenTable) -> bool {
+        let meta = &table.meta;
+        meta.largest.reaches(&self.start) && self.end.as_ref().is_none_or(|end| meta.smallest < *end)
+    }
+}
+
+/// Calls `each` with every key of a table within the span, its digest and its epochs at that key. Ascending.
+pub(super) fn each_key(
+    table: &OpenTable,
+    span: &Span,
+    each: &mut dyn FnMut(&[u8], Digest, Epochs),
+) -> Result<Source, StorageError> {
+    let epochs: &EpochMap = &table.meta.epochs;
+    let segments = epochs.segments();
+    let mut at = 0;
+    for_each_key(table, &span.start, span.end.as_deref(), &mut |key| {
+        while segments.get(at + 1).is_some_and(|next| &next.start[..] <= key) {
+            at += 1;
+        }
+        let (lo, hi) = (segments[at].lo, segments[at].hi);
+        debug_assert!(lo < hi, "a key in a gap of table {}", table.meta.id);
+        // Where the record is wrong the key must be found all the same.
+        let epochs = if lo < hi { Epochs { lo, hi } } else { Epochs::ALL };
+        each(key, Digest::of(key), epochs);
+    })
+}
+
+/// Keys of one table, one after the other in one buffer.
+#[derive(Default)]
+struct Listed {
+    bytes: Vec<u8>,
+    entries: Vec<(usize, Digest, Epochs)>,
+}
+
+impl Listed {
+    fn key(&self, at: usize) -> &[u8] {
+        let start = at.checked_sub(1).map_or(0, |before| self.entries[before].0);
+        &self.bytes[start..self.entries[at].0]
+    }
+}
+
+/// What [`gather`] found.
+pub(super) struct Gathered {
+    pub(super) batch: Batch,
+    /// Tables whose keys had to be read from their data, and whether their list was damaged.
+    pub(super) from_data: Vec<(u64, bool)>,
+    /// Tables whose keys cannot be read at all, for damage, and why. They are left out.
+    pub(super) unread: Vec<(Arc<OpenTable>, StorageError)>,
+}
+
+/// All keys of the given tables within the span, in order; a key of several tables comes once for each.
+///
+/// Errors: a failed system call. A damaged table is left out and listed.
+///
+/// Cost: the bytes of the key lists that overlap the span, a digest per key, and a merge.
+pub(super) fn gather(tables: &[Arc<OpenTable>], span: &Span) -> Result<Gathered, StorageError> {
+    let mut lists = Vec::new();
+    let (mut from_data, mut unread) = (Vec::new(), Vec::new());
+    for table in tables.iter().filter(|table| span.overlaps(table)) {
+        let mut list = Listed::default();
+        let source = each_key(table, span, &mut |key, digest, epochs| {
+            list.bytes.extend_from_slice(key);
+            list.entries.push((list.bytes.len(), digest, epochs));
+        });
+        let source = match source {
+            Ok(source) => source,
+            Err(damage @ StorageError::Corrupt(_)) => {
+                unread.push((table.clone(), damage));
+                continue;
+            }
+            Err(io) => return Err(io),
+        };
+        match source {
+            Source::List => {}
+            Source::Data => from_data.push((table.meta.id, false)),
+            Source::DamagedList => from_data.push((table.meta.id, true)),
+        }
+        if !list.entries.is_empty() {
+            lists.push(list);
+        }
+    }
+    let mut batch = Batch::new();
+    let mut heap: BinaryHeap<Reverse<(&[u8], usize, usize)>> =
+        lists.iter().enumerate().map(|(list, keys)| Reverse((keys.key(0), list, 0))).collect();
+    while let Some(Reverse((key, list, at))) = heap.pop() {
+        let (_, digest, epochs) = lists[list].entries[at];
+        batch.push(key, digest, epochs);
+        // While one list supplies a stretch, it stays out of the heap.
+        let mut next = at + 1;
+        let bound = heap.peek().map(|Reverse((key, ..))| *key);
+        while next < lists[list].entries.len() {
+            let key = lists[list].key(next);
+            if bound.is_some_and(|bound| key >= bound) {
+                heap.push(Reverse((key, list, next)));
+                break;
+            }
+            let (_, digest, epochs) = lists[list].entries[next];
+            batch.push(key, digest, epochs);
+            next += 1;
+        }
+    }
+    Ok(Gathered { batch, from_data, unread })
+}
+
+/// What the oldest run of a version says of a span: where its epochs end everywhere (a code "last" may stand for all before),
+/// and its tables.
+pub(super) fn oldest_run(version: &Version, span: &Span) -> Option<(Epoch, Vec<u64>)> {
+    let run = version.runs.last()?;
+    let tables = version.tables[run.tables.clone()].iter().filter(|table| span.overlaps(table));
+    let ends = tables.clone().flat_map(|table| {
+        spans_within(&table.meta.epochs, &span.start, span.end.as_deref()).map(|epochs| epochs.hi)
+    });
+    let base = ends.min()?;
+    Some((base, tables.map(|table| table.meta.id).collect()))
+}

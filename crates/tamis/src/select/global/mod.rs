@@ -1,0 +1,326 @@
+//! The global filter of a keyspace: GRF over its whole tree (H. Wang et al., "GRF: A Global Range Filter for LSM-Trees with
+//! Shape Encoding", SIGMOD 2024), for any compaction policy.
+//!
+//! # Structure
+//! The key space is cut into stretches of some ten thousand keys. Each has a [`Partition`] in a [`Cell`]; a [`Directory`]
+//! lists the cells in key order. An entry of a partition is a position and a *code*, which names epochs (numbers of flushes).
+//! A table records which epochs it may hold, so the tables that may have a key are those whose epochs meet a code that the key
+//! matches ([`selector`]). No compaction touches the filter: what moves is the tables' epochs.
+//!
+//! Beside its data every table keeps the list of its keys, so a partition can be built without reading data ([`gather`]).
+//! Nothing of the filter itself is on disk: opening, a rebuild after a last-level compaction, and the repair of what was
+//! damaged are one and the same thing.
+//!
+//! # Who knows what when
+//! * **Flush**: its keys go into the current directory's cells, then its version is published. Readers of older
+//!   versions meet entries whose epochs none of their tables has, and pass them over.
+//! * **Compaction, move, drop**: nothing. The new version has the same directory.
+//! * **Ingestion**: published at once, as [`missing`](Grf::missing) epochs: tables that hold one are candidates for every key,
+//!   until a background thread has put their keys in.
+//! * **Rebuild** of a stretch: made from the key lists of one version's tables, then what was flushed meanwhile is put in
+//!   (the paper's waiting buffer: here the flushed tables themselves), then a version with the new directory is published. Older
+//!   versions keep their directory. If one of them is still read, its cell is shrunk to the entries of upper levels, and its
+//!   last level becomes a candidate for every key. (The paper asks the new filter for it instead. That would deny keys which the
+//!   compaction dropped but the old version has.)
+//! * **Codes** are cut short whenever a partition is written, as far as the versions that are alive then allow
+//!   ([`Cuts`]): the paper's garbage collection, with "versions alive" in the place of "the oldest snapshot".
+//!
+//! # Threads
+//! Readers load a version, its directory and a cell's partition, all immutable, and wait for nobody. Writers:
+//! * [`Grf::work`] is held by whoever puts keys in, from before the first cell changes until the version that needs them is
+//!   published, and by a rebuild while it publishes. It is taken before the database's `state` lock. So flushes and rebuilds
+//!   see each other whole, and the directory that a flush has filled is the one that its version gets.
+//! * The current directory is replaced under `work` and `state` together; it may be read under either.
+//! * A cell's partition is replaced under `work`. A reader that has loaded the view (Acquire) which needs an entry sees the
+//!   partition with it, as that was stored (Release) before.
+//! * [`Grf::alive`], [`Grf::missing`] and [`Grf::unread`] are leaf locks, held for moments.
+
+use std::collections::HashSet;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use tamis_filter::global::{Cuts, Epoch, Epochs, MapChoice, Partition};
+
+use crate::error::StorageError;
+use crate::key::{KeyBytes, prefix_of};
+use crate::options::{KeyMapChoice, KeyspaceOptions, PrefixFilter};
+use crate::select::Warnings;
+use crate::tree::epochs::EpochMap;
+use crate::tree::meta::{TableId, TableMeta};
+use crate::tree::open_table::OpenTable;
+
+mod gather;
+mod report;
+mod selector;
+mod upkeep;
+
+pub(crate) use gather::Span;
+pub use report::{GlobalFilterStats, KeyMapStats};
+pub(crate) use selector::GlobalSelector;
+pub(crate) use upkeep::Task;
+
+/// The partition of one stretch of the key space, as it is now.
+#[derive(Debug)]
+pub(crate) struct Cell {
+    /// What it was built for. Directories may use it for less: the rest belongs to newer cells then.
+    start: KeyBytes,
+    end: Option<KeyBytes>,
+    /// None before it is built.
+    partition: ArcSwapOption<Partition>,
+    /// The known prefixes of its keys as keys of their own, if there are to be any. Replaced before `partition`, so that
+    /// whoever finds a key there finds its prefixes here.
+    prefixes: ArcSwapOption<Partition>,
+    /// The tables of the oldest run that it was built from.
+    oldest: Vec<u64>,
+    /// The end of the newest epochs that were put in. A hint for when to build it anew; raised under `work`.
+    newest: AtomicU64,
+    /// From these epochs on its codes have no numbers left that tell runs apart.
+    lasts_until: Epoch,
+}
+
+impl Cell {
+    fn empty() -> Arc<Cell> {
+        Arc::new(Cell {
+            start: KeyBytes::default(),
+            end: None,
+            partition: ArcSwapOption::empty(),
+            prefixes: ArcSwapOption::empty(),
+            oldest: Vec::new(),
+            newest: AtomicU64::new(0),
+            lasts_until: Epoch::MAX,
+        })
+    }
+
+    fn overlaps(&self, meta: &TableMeta) -> bool {
+        meta.largest.reaches(&self.start) && self.end.as_ref().is_none_or(|end| meta.smallest < *end)
+    }
+}
+
+/// All cells of a tree, in key order without gaps: the first starts at the empty key. Immutable.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    /// Where each stretch starts, and its cell.
+    parts: Vec<(KeyBytes, Arc<Cell>)>,
+    /// `prefix_of` the starts.
+    prefixes: Vec<u64>,
+}
+
+impl Directory {
+    fn new(parts: Vec<(KeyBytes, Arc<Cell>)>) -> Directory {
+        debug_assert!(parts.first().is_some_and(|(start, _)| start.is_empty()));
+        debug_assert!(parts.windows(2).all(|pair| pair[0].0 < pair[1].0));
+        Directory { prefixes: parts.iter().map(|(start, _)| prefix_of(start)).collect(), parts }
+    }
+
+    /// The stretch that holds `key`, whose `prefix_of` is `prefix`.
+    #[inline]
+    fn find(&self, key: &[u8], prefix: u64) -> usize {
+        let below = self.prefixes.partition_point(|&start| start < prefix);
+        let ties = self.prefixes[below..].iter().take_while(|&&start| start == prefix).count();
+        let after = below + self.parts[below..below + ties].partition_point(|(start, _)| &start[..] <= key);
+        after.saturating_sub(1)
+    }
+
+    #[inline]
+    fn cell(&self, at: usize) -> &Cell {
+        &self.parts[at].1
+    }
+
+    #[inline]
+    fn start(&self, at: usize) -> &KeyBytes {
+        &self.parts[at].0
+    }
+
+    /// Where the stretch ends.
+    fn end(&self, at: usize) -> Option<&KeyBytes> {
+        self.parts.get(at + 1).map(|(start, _)| start)
+    }
+
+    fn span(&self, at: usize) -> Span {
+        Span { start: self.start(at).clone(), end: self.end(at).cloned() }
+    }
+
+    /// The same with `parts` in the place of everything from `start` up to `end`.
+    fn with(&self, start: &KeyBytes, end: Option<&KeyBytes>, parts: Vec<(KeyBytes, Arc<Cell>)>) -> Directory {
+        let mut all: Vec<(KeyBytes, Arc<Cell>)> =
+            self.parts.iter().filter(|(at, _)| at < start).cloned().collect();
+        all.extend(parts);
+        if let Some(end) = end {
+            let at_end = self.find(end, prefix_of(end));
+            all.push((end.clone(), self.parts[at_end].1.clone()));
+            all.extend(self.parts.iter().filter(|(at, _)| at > end).cloned());
+        }
+        // Neighbours that are stretches of one cell are one stretch.
+        all.dedup_by(|next, kept| Arc::ptr_eq(&next.1, &kept.1));
+        Directory::new(all)
+    }
+}
+
+/// What the work of one thread at a time is about.
+#[derive(Debug, Default)]
+pub(crate) struct Work {
+    /// Tables flushed since the rebuild that is under way began; `None` if there is none.
+    since: Option<Vec<Arc<OpenTable>>>,
+}
+
+/// The global filter of one keyspace. See the module.
+#[derive(Debug)]
+pub(crate) struct Grf {
+    spec: Spec,
+    directory: ArcSwap<Directory>,
+    /// Epochs of tables whose keys are not in the filter: ingested ones before they are put in, and those in `unread`.
+    missing: Mutex<Vec<Epoch>>,
+    /// Tables whose keys cannot be read, for damage.
+    unread: Mutex<HashSet<TableId>>,
+    warnings: Warnings,
+    /// The tables of the versions that are alive.
+    alive: Mutex<Vec<Weak<Vec<Arc<TableMeta>>>>>,
+    work: Mutex<Work>,
+    /// Cells that were replaced while older versions used them.
+    old: Mutex<Vec<Weak<Cell>>>,
+    counts: Counts,
+}
+
+/// What the options say.
+#[derive(Clone, Debug)]
+struct Spec {
+    bits_per_key: f64,
+    map: MapChoice,
+    prefixes: PrefixFilter,
+    radices: Vec<u32>,
+}
+
+/// What happened since the database was opened.
+#[derive(Debug, Default)]
+struct Counts {
+    inserted: AtomicU64,
+    insert_ns: AtomicU64,
+    built: AtomicU64,
+    build_ns: AtomicU64,
+    shrunk: AtomicU64,
+    from_data: AtomicU64,
+}
+
+impl Grf {
+    /// The filter of a tree of which nothing is known yet.
+    pub(crate) fn new(options: &KeyspaceOptions) -> Grf {
+        let radix = |level: usize| match level {
+            0 => options.level0_runs as u64,
+            level => options.size_ratio.at(level),
+        };
+        Grf {
+            spec: Spec {
+                bits_per_key: options.bits_per_key,
+                map: match options.key_map {
+                    KeyMapChoice::Auto => MapChoice::Auto,
+                    KeyMapChoice::Learned => MapChoice::Learned,
+                    KeyMapChoice::Digest => MapChoice::Digest,
+                    KeyMapChoice::Mixed => MapChoice::Mixed,
+                },
+                prefixes: options.prefix_filter,
+                radices: (0..16).map(|level| radix(level).clamp(2, 1 << 16) as u32).collect(),
+            },
+            directory: ArcSwap::from_pointee(Directory::new(vec![(KeyBytes::default(), Cell::empty())])),
+            missing: Mutex::default(),
+            unread: Mutex::default(),
+            warnings: Warnings::default(),
+            alive: Mutex::default(),
+            work: Mutex::default(),
+            old: Mutex::default(),
+            counts: Counts::default(),
+        }
+    }
+
+    /// Taken before the `state` lock; see the module.
+    pub(crate) fn work(&self) -> MutexGuard<'_, Work> {
+        self.work.lock().expect("a panic while a global filter was being changed")
+    }
+
+    /// Notes the epoch of tables that are published without being in the filter. Before their version is made.
+    pub(crate) fn note_missing(&self, epoch: Epoch) {
+        let mut missing = self.missing.lock().expect("missing epochs");
+        // A table that cannot be read is met again and again.
+        if !missing.contains(&epoch) {
+            missing.push(epoch);
+        }
+    }
+
+    /// Notes a table of which not all keys are in the filter. What it is merged into holds the epochs that are noted, at
+    /// each of its keys. Before a version is made that relies on cells without its keys.
+    fn note_incomplete(&self, table: &OpenTable) {
+        let segments = table.meta.epochs.segments().iter();
+        segments.filter(|s| s.lo < s.hi).for_each(|s| self.note_missing(s.hi - 1));
+    }
+
+    /// Notes a table whose keys cannot be read, for damage: it is no use to try again.
+    fn note_unread(&self, table: &OpenTable, why: &StorageError) {
+        self.note_incomplete(table);
+        let id = table.meta.id;
+        self.unread.lock().expect("unread tables").insert(id);
+        self.warnings
+            .add(id, || format!("table {id} is searched for every key, without the global filter: {why}"));
+    }
+
+    /// What there is to warn of since this was called last.
+    pub(crate) fn take_warnings(&self) -> Vec<String> {
+        self.warnings.take()
+    }
+
+    /// Whether the filter lacks keys of a table with these epochs.
+    fn lacks(&self, epochs: &EpochMap) -> bool {
+        let missing = self.missing.lock().expect("missing epochs");
+        missing.iter().any(|epoch| holds(epochs, *epoch))
+    }
+
+    /// The selector of a version; under the `state` lock.
+    pub(crate) fn selector(
+        &self,
+        runs: &[crate::tree::version::Run],
+        tables: &[Arc<OpenTable>],
+    ) -> GlobalSelector {
+        let metas: Arc<Vec<Arc<TableMeta>>> =
+            Arc::new(tables.iter().map(|table| table.meta.clone()).collect());
+        {
+            let mut alive = self.alive.lock().expect("live versions");
+            alive.retain(|version| version.strong_count() > 0);
+            alive.push(Arc::downgrade(&metas));
+        }
+        let lacking = |table: &Arc<OpenTable>| self.lacks(&table.meta.epochs);
+        let lacking = tables.iter().map(lacking).collect();
+        GlobalSelector::new(self.directory.load_full(), self.spec.prefixes, metas, runs, tables, lacking)
+    }
+
+    /// The cuts of all live versions within a cell, with those of the tables `coming`.
+    fn cuts(&self, cell: &Cell, coming: &[Arc<OpenTable>]) -> Cuts {
+        let alive: Vec<_> = {
+            let alive = self.alive.lock().expect("live versions");
+            alive.iter().filter_map(Weak::upgrade).collect()
+        };
+        let coming = coming.iter().map(|table| &table.meta);
+        let metas = alive.iter().flat_map(|version| version.iter()).chain(coming);
+        let mut spans = Vec::new();
+        for meta in metas.filter(|meta| cell.overlaps(meta)) {
+            spans.extend(spans_within(&meta.epochs, &cell.start, cell.end.as_deref()));
+        }
+        Cuts::of(spans)
+    }
+}
+
+/// Whether a table with these epochs may hold what a flush has put there.
+fn holds(epochs: &EpochMap, epoch: Epoch) -> bool {
+    epochs.segments().iter().any(|s| (s.lo..s.hi).contains(&epoch))
+}
+
+/// The epochs that a table has in the stretch from `start` up to `end`.
+fn spans_within(epochs: &EpochMap, start: &[u8], end: Option<&[u8]>) -> impl Iterator<Item = Epochs> {
+    let segments = epochs.segments();
+    let first = segments.partition_point(|segment| &segment.start[..] <= start).saturating_sub(1);
+    let last = end.map_or(segments.len(), |end| segments.partition_point(|segment| &segment.start[..] < end));
+    // A key before the first segment is answered by that one.
+    let within = &segments[first..last.max(first + 1)];
+    within.iter().filter(|s| s.lo < s.hi).map(|s| Epochs { lo: s.lo, hi: s.hi })
+}
+
+#[cfg(all(test, loom))]
+mod model;

@@ -1,0 +1,122 @@
+//! What a global filter tells of itself.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::Relaxed;
+
+use tamis_filter::global::MapChoice;
+
+use super::Grf;
+
+/// A keyspace's global filter at one moment. Sizes are in bytes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct GlobalFilterStats {
+    /// `grf`, `grf-huffman`, `chucky` or `remix`.
+    pub kind: String,
+    /// The stretches of the key space that have a part of the filter to themselves.
+    pub partitions: usize,
+    /// Stretches that are read without it, because they are not built yet or could not be.
+    pub unbuilt: usize,
+    /// Entries: one for each key of each run, less those that could be joined, and those of deleted keys that are
+    /// still in.
+    pub entries: u64,
+    /// Memory.
+    pub bytes: u64,
+    /// Memory of old parts that only readers of older versions use.
+    pub old_bytes: u64,
+    /// Bits of run codes per entry, as far as the filter has any: indicators, digits and suffixes.
+    pub code_bits: f64,
+    /// Entries that match a random absent key, on average: what the filter promises.
+    pub expected_rate: f64,
+    /// The kinds of key maps that the parts use, how many each, and why.
+    pub maps: Vec<KeyMapStats>,
+    /// Ingestions whose keys are not in the filter yet.
+    pub tables_outside: usize,
+    /// Keys put in since opening, rebuilds not counted, and the time that took in nanoseconds.
+    pub inserted: (u64, u64),
+    /// Rebuilds since opening, and the time that they took in nanoseconds.
+    pub rebuilt: (u64, u64),
+    /// Tables whose keys had to be read from their data since opening, as their key list was missing or damaged.
+    pub tables_from_data: u64,
+}
+
+/// The parts of a global filter that use one kind of key map.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct KeyMapStats {
+    /// `learned`, `digest` or `mixed`.
+    pub map: String,
+    /// How many parts use it.
+    pub partitions: usize,
+    /// The rate that the learned map had on keys held out when they were built (a share of 1), the mean of the parts where it was
+    /// measured.
+    pub holdout_rate: Option<f64>,
+    /// What it was compared with: the rate that any map can have at best.
+    pub ideal_rate: f64,
+}
+
+impl Grf {
+    /// Reports on the filter.
+    pub(crate) fn report(&self) -> GlobalFilterStats {
+        let directory = self.directory.load_full();
+        let mut stats = GlobalFilterStats { kind: "grf".into(), ..GlobalFilterStats::default() };
+        let mut maps: BTreeMap<&'static str, (usize, f64, usize, f64)> = BTreeMap::new();
+        let mut last: Option<*const super::Cell> = None;
+        for (_, cell) in &directory.parts {
+            // One cell may serve two stretches with a newer one between them.
+            if last.replace(std::sync::Arc::as_ptr(cell)) == Some(std::sync::Arc::as_ptr(cell)) {
+                continue;
+            }
+            let Some(partition) = cell.partition.load_full() else {
+                stats.unbuilt += 1;
+                continue;
+            };
+            let entries = partition.entries();
+            stats.partitions += 1;
+            stats.entries += entries;
+            stats.bytes += partition.memory_bytes() as u64;
+            stats.bytes += cell.prefixes.load_full().map_or(0, |prefixes| prefixes.memory_bytes() as u64);
+            stats.code_bits += partition.code_bits() * entries as f64;
+            stats.expected_rate += partition.expected_rate();
+            let reason = partition.reason();
+            let map = maps.entry(name(reason.chosen)).or_default();
+            map.0 += 1;
+            map.1 += reason.holdout_rate.unwrap_or(0.0);
+            map.2 += usize::from(reason.holdout_rate.is_some());
+            map.3 += reason.ideal_rate;
+        }
+        stats.code_bits /= stats.entries.max(1) as f64;
+        stats.expected_rate /= stats.partitions.max(1) as f64;
+        stats.maps = maps
+            .into_iter()
+            .map(|(map, (partitions, rate, measured, ideal))| KeyMapStats {
+                map: map.into(),
+                partitions,
+                holdout_rate: (measured > 0).then(|| rate / measured as f64),
+                ideal_rate: ideal / partitions as f64,
+            })
+            .collect();
+        stats.old_bytes = {
+            let mut old = self.old.lock().expect("old cells");
+            old.retain(|cell| cell.strong_count() > 0);
+            let cells = old.iter().filter_map(std::sync::Weak::upgrade);
+            let parts = |cell: std::sync::Arc<super::Cell>| {
+                cell.partition.load_full().into_iter().chain(cell.prefixes.load_full())
+            };
+            cells.flat_map(parts).map(|partition| partition.memory_bytes() as u64).sum()
+        };
+        stats.tables_outside = self.missing.lock().expect("missing epochs").len();
+        let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Relaxed);
+        stats.inserted = (count(&self.counts.inserted), count(&self.counts.insert_ns));
+        stats.rebuilt = (count(&self.counts.built), count(&self.counts.build_ns));
+        stats.tables_from_data = count(&self.counts.from_data);
+        stats
+    }
+}
+
+fn name(map: MapChoice) -> &'static str {
+    match map {
+        MapChoice::Auto => "auto",
+        MapChoice::Learned => "learned",
+        MapChoice::Digest => "digest",
+        MapChoice::Mixed => "mixed",
+    }
+}

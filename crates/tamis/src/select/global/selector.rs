@@ -1,0 +1,441 @@
+//! One version's view of the global filter: from the codes that a key matches to the tables that may hold it.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use tamis_filter::global::{Ahead, Epochs, NO_BOUND, Partition};
+use tamis_filter::{Digest, KeyRange, Next};
+
+use super::{Cell, Directory, spans_within};
+use crate::key::{KeyBytes, KeyEnd, prefix_of, prefix_successor};
+use crate::options::PrefixFilter;
+use crate::read::ReadCost;
+use crate::select::table_filters::{ask_filter, check_rejection};
+use crate::select::{Candidate, Candidates, Probe, RunSelector, Stretch};
+use crate::tree::meta::TableMeta;
+use crate::tree::open_table::OpenTable;
+use crate::tree::version::{Run, Version};
+
+/// Stretches without any key that an iterator is spared in one question.
+const EMPTY_STRETCHES: usize = 16;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct GlobalSelector {
+    directory: Arc<Directory>,
+    /// Which prefixes of keys the cells know.
+    prefixes: PrefixFilter,
+    /// By run, the hull of its tables' epochs.
+    hulls: Vec<Epochs>,
+    /// By run, whether all its tables have the epochs of the hull at each of their keys.
+    uniform_runs: Vec<bool>,
+    /// By table, its epochs if they are the same at each of its keys.
+    uniform: Vec<Option<Epochs>>,
+    /// By run, whether some of its tables have keys that the filter lacks.
+    lacking_runs: Vec<bool>,
+    /// By table; empty if the filter lacks none.
+    lacking: Vec<bool>,
+    /// Keeps the version among those that are alive.
+    _alive: Arc<Vec<Arc<TableMeta>>>,
+}
+
+type Codes = SmallVec<[Epochs; 8]>;
+
+impl GlobalSelector {
+    pub(super) fn new(
+        directory: Arc<Directory>,
+        prefixes: PrefixFilter,
+        alive: Arc<Vec<Arc<TableMeta>>>,
+        runs: &[Run],
+        tables: &[Arc<OpenTable>],
+        lacking: Vec<bool>,
+    ) -> GlobalSelector {
+        let uniform = |table: &Arc<OpenTable>| match table.meta.epochs.segments() {
+            [one] => Some(Epochs { lo: one.lo, hi: one.hi }),
+            _ => None,
+        };
+        let hull = |run: &Run| {
+            let spans = tables[run.tables.clone()].iter().map(|table| table.meta.epochs.hull());
+            let spans = spans.filter(|(lo, hi)| lo < hi);
+            let (lo, hi) = spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))).unwrap_or_default();
+            Epochs { lo, hi }
+        };
+        let hulls: Vec<Epochs> = runs.iter().map(hull).collect();
+        let uniform: Vec<Option<Epochs>> = tables.iter().map(uniform).collect();
+        let uniform_runs = runs.iter().zip(&hulls);
+        let uniform_runs =
+            uniform_runs.map(|(run, hull)| uniform[run.tables.clone()].iter().all(|t| *t == Some(*hull)));
+        let lacking_runs = runs.iter().map(|run| lacking[run.tables.clone()].contains(&true)).collect();
+        GlobalSelector {
+            directory,
+            prefixes,
+            uniform_runs: uniform_runs.collect(),
+            hulls,
+            uniform,
+            lacking_runs,
+            lacking: if lacking.contains(&true) { lacking } else { Vec::new() },
+            _alive: alive,
+        }
+    }
+
+    /// Whether a table meets one of `codes` at `key`.
+    #[inline]
+    fn meets(&self, version: &Version, table: usize, key: &[u8], codes: &[Epochs]) -> bool {
+        let epochs = match self.uniform[table] {
+            Some(epochs) => epochs,
+            None => {
+                let (lo, hi) = version.tables[table].meta.epochs.at(key);
+                Epochs { lo, hi }
+            }
+        };
+        codes.iter().any(|code| code.intersects(epochs))
+    }
+
+    #[inline]
+    fn lacks(&self, table: usize) -> bool {
+        self.lacking.get(table).copied().unwrap_or(false)
+    }
+
+    /// A table that the filter says nothing of: by its own filter, if it has one.
+    #[cold]
+    fn ask_table(
+        &self,
+        version: &Version,
+        (run, table): (usize, usize),
+        probe: &mut Probe<'_>,
+        out: &mut Candidates,
+        cost: &mut ReadCost,
+    ) {
+        let answer = version.tables[table].with_filter(|filter| ask_filter(filter, probe, cost));
+        if let Some(maybe) = answer {
+            cost.filter_probes += 1;
+            cost.filter_negatives += u64::from(!maybe);
+        }
+        match answer {
+            Some(false) => check_rejection(version, table, probe.key),
+            answer => out.push(Candidate { run, table, filtered: answer.is_some() }),
+        }
+    }
+
+    #[cold]
+    fn ask_all_tables(
+        &self,
+        version: &Version,
+        probe: &mut Probe<'_>,
+        runs: Range<usize>,
+        out: &mut Candidates,
+        cost: &mut ReadCost,
+    ) {
+        for run in runs {
+            if let Some(table) = version.table_for(&version.runs[run], probe.key, probe.prefix) {
+                self.ask_table(version, (run, table), probe, out, cost);
+            }
+        }
+    }
+
+    /// The codes of the longest known prefix that all keys from `start` up to `end` have, in this cell.
+    fn prefix_codes(
+        &self,
+        cell: &Cell,
+        start: &[u8],
+        end: Option<&[u8]>,
+        cost: &mut ReadCost,
+    ) -> Option<Codes> {
+        // Most ranges have no end within a known prefix.
+        let covers = |prefix: &&[u8]| {
+            prefix_successor(prefix).is_none_or(|behind| end.is_some_and(|end| end <= &behind[..]))
+        };
+        let prefix = self.prefixes.prefixes(start).filter(covers).last()?;
+        let partition = cell.prefixes.load();
+        let partition = partition.as_ref()?;
+        cost.digests += 1;
+        let mut codes = Codes::new();
+        partition.probe(prefix, Digest::of(prefix), |code| codes.push(code));
+        if partition.last_is_unknown() {
+            codes.push(Epochs { lo: 0, hi: partition.base() });
+        }
+        Some(codes)
+    }
+
+    /// A key behind all keys of the version; `None` if a table has no end.
+    fn end(version: &Version) -> Option<Vec<u8>> {
+        let mut end = Vec::new();
+        for run in &version.runs {
+            match &version.tables[run.tables.end - 1].meta.largest {
+                KeyEnd::Included(key) => end = end.max([key, &[0][..]].concat()),
+                KeyEnd::Excluded(key) => end = end.max(key.to_vec()),
+                KeyEnd::Unbounded => return None,
+            }
+        }
+        Some(end)
+    }
+
+    /// Whether some table of `run` that overlaps the keys from `start` up to `end` meets `code` there.
+    fn meets_within(
+        &self,
+        version: &Version,
+        run: usize,
+        code: Epochs,
+        start: &[u8],
+        end: Option<&[u8]>,
+    ) -> bool {
+        if !self.hulls[run].intersects(code) {
+            return false;
+        }
+        if self.uniform_runs[run] {
+            // Whatever table it is. One that has nothing in the stretch costs a look at its borders, not a block.
+            return true;
+        }
+        let tables = &version.runs[run].tables;
+        let first = version.first_reaching(tables, start);
+        (first..tables.end)
+            .take_while(|&table| end.is_none_or(|end| version.tables[table].meta.smallest[..] < *end))
+            .any(|table| match self.uniform[table] {
+                Some(epochs) => epochs.intersects(code),
+                None => {
+                    let epochs = &version.tables[table].meta.epochs;
+                    spans_within(epochs, start, end).any(|span| span.intersects(code))
+                }
+            })
+    }
+
+    /// Lists in `out` the runs that meet one of the walk's findings, each with the first of its bounds, and those of which
+    /// the filter cannot speak.
+    fn list_runs(&self, version: &Version, walk: Walk<'_>, out: &mut Stretch) {
+        let Walk { partition, ahead, start, end, backward, prefix } = walk;
+        let mut bound = Vec::new();
+        for run in 0..version.runs.len() {
+            let unknown = self.lacking_runs[run]
+                || partition.last_is_unknown()
+                    && self.hulls[run].intersects(Epochs { lo: 0, hi: partition.base() });
+            if unknown {
+                out.push(run, if backward { end.expect("backward walks have an end") } else { start });
+                continue;
+            }
+            let met =
+                ahead.found.iter().filter(|(code, _)| self.meets_within(version, run, *code, start, end));
+            // A run that several merges ago was several may meet several codes.
+            let numbers = met.map(|(_, number)| *number);
+            let Some(number) = (if backward { numbers.max() } else { numbers.min() }) else { continue };
+            let has_prefix =
+                |codes: &Codes| codes.iter().any(|c| self.meets_within(version, run, *c, start, end));
+            if prefix.is_some_and(|codes| !has_prefix(codes)) {
+                continue;
+            }
+            match number {
+                NO_BOUND => bound.clear(),
+                number => partition.lower_key(number, &mut bound),
+            }
+            if !backward {
+                out.push(run, if bound[..] > *start { &bound } else { start });
+            } else {
+                let end = end.expect("backward walks have an end");
+                out.push(run, if bound[..] < *end && bound[..] > *start { &bound } else { end });
+            }
+        }
+    }
+}
+
+/// A walk through a part of one partition.
+struct Walk<'w> {
+    partition: &'w Partition,
+    ahead: &'w Ahead,
+    start: &'w [u8],
+    end: Option<&'w [u8]>,
+    backward: bool,
+    /// The codes of the prefix that all keys between start and end have, if it is one of those known.
+    prefix: Option<&'w Codes>,
+}
+
+impl RunSelector for GlobalSelector {
+    fn select(
+        &self,
+        version: &Version,
+        probe: &mut Probe<'_>,
+        runs: Range<usize>,
+        out: &mut Candidates,
+        cost: &mut ReadCost,
+    ) {
+        let digest = probe.digest_for_filter(cost);
+        let cell = self.directory.cell(self.directory.find(probe.key, probe.prefix));
+        let partition = cell.partition.load();
+        let Some(partition) = &*partition else {
+            return self.ask_all_tables(version, probe, runs, out, cost);
+        };
+        cost.filter_probes += 1;
+        let mut codes = Codes::new();
+        partition.probe(probe.key, digest, |code| codes.push(code));
+        if partition.last_is_unknown() {
+            codes.push(Epochs { lo: 0, hi: partition.base() });
+        }
+        if !codes.is_empty() || !self.lacking.is_empty() {
+            for run in runs.clone() {
+                let hull = self.hulls[run];
+                let met = codes.iter().any(|code| code.intersects(hull));
+                if !met && !self.lacking_runs[run] {
+                    continue;
+                }
+                let Some(table) = version.table_for(&version.runs[run], probe.key, probe.prefix) else {
+                    continue;
+                };
+                if self.lacks(table) {
+                    self.ask_table(version, (run, table), probe, out, cost);
+                } else if met && self.meets(version, table, probe.key, &codes) {
+                    out.push(Candidate { run, table, filtered: true });
+                }
+            }
+        }
+        cost.filter_negatives += u64::from(out.is_empty());
+        if cfg!(debug_assertions) {
+            for run in runs {
+                let table = version.table_for(&version.runs[run], probe.key, probe.prefix);
+                if let Some(table) = table.filter(|table| !out.iter().any(|c| c.table == *table)) {
+                    check_rejection(version, table, probe.key);
+                }
+            }
+        }
+    }
+
+    fn prefetch(&self, _version: &Version, probe: &Probe<'_>, digest: Digest, _runs: Range<usize>) {
+        let cell = self.directory.cell(self.directory.find(probe.key, probe.prefix));
+        if let Some(partition) = &*cell.partition.load() {
+            partition.prefetch(probe.key, digest);
+        }
+    }
+
+    fn is_global(&self) -> bool {
+        true
+    }
+
+    fn ahead(
+        &self,
+        version: &Version,
+        from: &[u8],
+        end: Option<&[u8]>,
+        out: &mut Stretch,
+        cost: &mut ReadCost,
+    ) -> bool {
+        let (mut at, mut start) = (self.directory.find(from, prefix_of(from)), KeyBytes::from(from));
+        let mut ahead = Ahead { most: out.wanted, ..Ahead::default() };
+        for _ in 0..EMPTY_STRETCHES {
+            let guard = self.directory.cell(at).partition.load();
+            let Some(partition) = &*guard else { break };
+            let border = self.directory.end(at);
+            let stop = match (border.map(|border| &border[..]), end) {
+                (Some(border), Some(end)) => Some(border.min(end)),
+                (border, end) => border.or(end),
+            };
+            (ahead.until, _) = (None, ahead.found.clear());
+            if !partition.ahead(&start, stop, &mut ahead) {
+                break;
+            }
+            let mut until = Vec::new();
+            let stop = match ahead.until {
+                Some(number) => {
+                    partition.lower_key(number, &mut until);
+                    match stop {
+                        Some(stop) if stop <= &until[..] => Some(stop),
+                        _ => Some(&until[..]),
+                    }
+                }
+                None => stop,
+            };
+            let prefix = self.prefix_codes(self.directory.cell(at), &start, end, cost);
+            let prefix = prefix.as_ref();
+            let walk = Walk { partition, ahead: &ahead, start: &start, end: stop, backward: false, prefix };
+            self.list_runs(version, walk, out);
+            let over = stop.is_none_or(|stop| end.is_some_and(|end| stop >= end));
+            if over || out.runs().len() > 0 {
+                // With keys at hand the rest is asked when it is needed.
+                if let Some(stop) = stop.filter(|_| !over) {
+                    out.end_at(stop);
+                }
+                return true;
+            }
+            start = stop.expect("not over").into();
+            if border == Some(&start) {
+                at += 1;
+            }
+        }
+        if start[..] > *from {
+            out.end_at(&start);
+            return true;
+        }
+        false
+    }
+
+    fn behind(
+        &self,
+        version: &Version,
+        before: Option<&[u8]>,
+        start: &[u8],
+        out: &mut Stretch,
+        cost: &mut ReadCost,
+    ) -> bool {
+        let end;
+        let before = match before {
+            Some(before) => before,
+            None => match Self::end(version) {
+                Some(key) => {
+                    end = key;
+                    &end
+                }
+                None => return false,
+            },
+        };
+        // A key at a border belongs to the next stretch: what is below it to this one.
+        let at = self.directory.find(before, prefix_of(before));
+        let mut at = if self.directory.start(at)[..] == *before { at.saturating_sub(1) } else { at };
+        let mut stop = KeyBytes::from(before);
+        let mut ahead = Ahead::default();
+        for _ in 0..EMPTY_STRETCHES {
+            let guard = self.directory.cell(at).partition.load();
+            let Some(partition) = &*guard else { break };
+            let border = self.directory.start(at);
+            let floor: &[u8] = (&border[..]).max(start);
+            (ahead.until, _) = (None, ahead.found.clear());
+            if stop[..] <= *start || !partition.behind(Some(&stop), floor, &mut ahead) {
+                break;
+            }
+            let mut until = Vec::new();
+            if let Some(number) = ahead.until {
+                partition.lower_key(number, &mut until);
+            }
+            let from: &[u8] = floor.max(&until[..]);
+            let prefix = self.prefix_codes(self.directory.cell(at), start, Some(&stop), cost);
+            let prefix = prefix.as_ref();
+            let walk =
+                Walk { partition, ahead: &ahead, start: from, end: Some(&stop), backward: true, prefix };
+            self.list_runs(version, walk, out);
+            let over = from <= start;
+            if over || out.runs().len() > 0 {
+                if !over {
+                    out.end_at(from);
+                }
+                return true;
+            }
+            if from == &border[..] {
+                at -= 1;
+            }
+            stop = from.into();
+        }
+        if stop[..] < *before {
+            out.end_at(&stop);
+            return true;
+        }
+        false
+    }
+
+    fn answers_ranges(&self) -> bool {
+        false
+    }
+
+    fn next(&self, _: &Version, _: usize, _: &[u8], _: Option<&[u8]>, _: &mut ReadCost) -> Next<Vec<u8>> {
+        Next::Unknown
+    }
+
+    fn may_hold(&self, _: &Version, _: usize, _: KeyRange<'_>, _: &mut ReadCost) -> Option<bool> {
+        None
+    }
+}

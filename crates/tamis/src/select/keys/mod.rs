@@ -1,0 +1,139 @@
+//! All keys of a table in a range: what a global filter is made of.
+//!
+//! A table of a tree with a global filter has a list of its keys. A table that was written before the tree had one, or
+//! whose list is damaged, is read instead: slower by the size of its values, and the same keys.
+//!
+//! May be called from any thread; nothing is cached, and the block cache keeps what readers put there.
+
+use crate::error::StorageError;
+use crate::key::MAX_SEQNO;
+use crate::table::{CursorOptions, Damage, KeyListCursor, KeyListReader, TableCursor};
+use crate::tree::open_table::OpenTable;
+
+/// Bytes that a scan of the data reads at once.
+const READ_AHEAD: u64 = 1 << 20;
+
+/// Where the keys came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// The table's key list.
+    List,
+    /// Its data: it has no key list.
+    Data,
+    /// Its data, from where on its key list turned out to be damaged.
+    DamagedList,
+}
+
+/// Calls `f` with every distinct user key of `table` (deleted ones too, not the bounds of range deletes) from `start` on, up
+/// to `end` (excluded; `None`: all), ascending, each once. A key list that is damaged or of another table is done
+/// without; the caller may warn.
+///
+/// Errors: a failed system call; damage in the data if they had to be read. `f` may have had some keys by then.
+///
+/// Cost: reads the whole list once (checksum), decodes the chunks that meet the range. No allocation per key.
+pub(crate) fn for_each_key(
+    table: &OpenTable,
+    start: &[u8],
+    end: Option<&[u8]>,
+    f: &mut dyn FnMut(&[u8]),
+) -> Result<Source, StorageError> {
+    let list = match table.key_list() {
+        Ok(None) => {
+            scan(table, start, None, end, f)?;
+            return Ok(Source::Data);
+        }
+        Ok(Some(list)) => Ok(list),
+        Err(StorageError::Corrupt(_)) => Err(()),
+        Err(io) => return Err(io),
+    };
+    let after =
+        match list.as_deref().map_err(|()| None).and_then(|list| keys_of_list(table, list, start, end, f)) {
+            Ok(()) => return Ok(Source::List),
+            Err(after) => after,
+        };
+    scan(table, start, after.as_deref(), end, f)?;
+    Ok(Source::DamagedList)
+}
+
+/// The keys of the range by the list. An error has the last key given before damage was met, if there was one.
+fn keys_of_list(
+    table: &OpenTable,
+    list: &[u8],
+    start: &[u8],
+    end: Option<&[u8]>,
+    f: &mut dyn FnMut(&[u8]),
+) -> Result<(), Option<Vec<u8>>> {
+    let list = open_list(table, list).map_err(|_| None)?;
+    let mut keys = list.range(start, end);
+    loop {
+        match keys.next() {
+            Ok(Some(key)) => f(key),
+            Ok(None) => return Ok(()),
+            Err(_) => return Err(given(&keys, start)),
+        }
+    }
+}
+
+fn given(keys: &KeyListCursor<'_, '_>, start: &[u8]) -> Option<Vec<u8>> {
+    keys.key().filter(|key| *key >= start).map(<[u8]>::to_vec)
+}
+
+/// A key list that agrees with what the table says about itself: one of another table does not pass for this one's.
+pub(crate) fn open_list<'b>(table: &OpenTable, bytes: &'b [u8]) -> Result<KeyListReader<'b>, Damage> {
+    let list = KeyListReader::open(bytes)?;
+    let properties = table.table.properties();
+    let bounds = (properties.entries > 0).then_some((&properties.smallest[..], &properties.largest[..]));
+    if list.bounds() != bounds || list.len() > properties.entries {
+        return Err(Damage("a key list that is not of its table"));
+    }
+    Ok(list)
+}
+
+/// The keys of the range behind `after` by the data.
+fn scan(
+    table: &OpenTable,
+    start: &[u8],
+    after: Option<&[u8]>,
+    end: Option<&[u8]>,
+    f: &mut dyn FnMut(&[u8]),
+) -> Result<(), StorageError> {
+    let options = CursorOptions { fill_cache: false, read_ahead: READ_AHEAD };
+    let mut cursor = TableCursor::new(table.table.clone(), options);
+    let mut last: Option<Vec<u8>> = after.map(<[u8]>::to_vec);
+    cursor.seek(after.unwrap_or(start), MAX_SEQNO)?;
+    while cursor.valid() && end.is_none_or(|end| cursor.key() < end) {
+        if last.as_deref() != Some(cursor.key()) {
+            let key = last.get_or_insert_default();
+            key.clear();
+            key.extend_from_slice(cursor.key());
+            f(key);
+        }
+        cursor.next()?;
+    }
+    Ok(())
+}
+
+/// What is wrong with the table's key list, in words, if it is not the list of the table's keys. Reads all of the data.
+pub(crate) fn key_list_problem(table: &OpenTable) -> Option<&'static str> {
+    let mut cursor =
+        TableCursor::new(table.table.clone(), CursorOptions { fill_cache: false, read_ahead: READ_AHEAD });
+    // Damaged blocks are reported by the check of the blocks.
+    let mut moved = cursor.seek_to_first();
+    let mut is_same = true;
+    let source = for_each_key(table, &[], None, &mut |key| {
+        is_same &= moved.is_err() || cursor.valid() && cursor.key() == key;
+        while is_same && moved.is_ok() && cursor.valid() && cursor.key() == key {
+            moved = cursor.next();
+        }
+    });
+    match source {
+        Ok(Source::DamagedList) => Some("is damaged"),
+        Ok(_) if !is_same || moved.is_ok() && cursor.valid() => Some("is not that of its keys"),
+        // What keeps the data from being read is reported by the check of the blocks, too.
+        Ok(_) => None,
+        Err(_) => Some("is damaged or cannot be read"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

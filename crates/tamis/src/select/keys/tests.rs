@@ -1,0 +1,291 @@
+use std::path::Path;
+use std::sync::Arc;
+
+use tamis_filter::Digest;
+
+use super::*;
+use crate::cache::BlockCache;
+use crate::compaction::FilterBuilder;
+use crate::io::{FileSystem, MemFs, Usage, read_file};
+use crate::key::{KeyEnd, Kind};
+use crate::options::{FilterChoice, KeyspaceOptions};
+use crate::table::{ExtraProperties, KEY_LIST, KeyListBuilder, ReaderConfig, TableBuilder, TableOptions};
+use crate::tree::epochs::EpochMap;
+use crate::tree::files::table_path;
+use crate::tree::meta::TableMeta;
+
+/// A table of several versions of keys, some of them deletes, with whatever lies in the place of its filter.
+struct Sample {
+    file: Vec<u8>,
+    /// Where the block in the place of the filter lies in the file.
+    block: std::ops::Range<usize>,
+    meta: TableMeta,
+    keys: Vec<Vec<u8>>,
+}
+
+fn keys(count: u32) -> Vec<Vec<u8>> {
+    (0..count).map(|i| format!("key{:05}{}", i * 3, "x".repeat(i as usize % 40)).into_bytes()).collect()
+}
+
+fn list_of(keys: &[Vec<u8>]) -> Vec<u8> {
+    let mut list = KeyListBuilder::new();
+    keys.iter().for_each(|key| assert!(list.add(key)));
+    list.finish()
+}
+
+impl Sample {
+    fn new(keys: Vec<Vec<u8>>, filter: Option<(&str, Vec<u8>)>) -> Sample {
+        let (fs, path) = (fs(), table_path(Path::new("/t"), 1));
+        let options = TableOptions { block_bytes: 512, ..TableOptions::default() };
+        let file = fs.create(&path, Usage::Table).unwrap();
+        let mut builder = TableBuilder::new(file, path.clone(), options);
+        for (i, key) in keys.iter().enumerate() {
+            let digest = Digest::of(key);
+            for seq in (1..=1 + i as u64 % 3).rev() {
+                let kind = if (i as u64 + seq).is_multiple_of(4) { Kind::Delete } else { Kind::Put };
+                let value: &[u8] = if kind == Kind::Put { b"some value" } else { b"" };
+                builder.add(key, digest, seq, kind, value).unwrap();
+            }
+        }
+        assert!(builder.entries() > keys.len() as u64, "some have several versions");
+        let kind = filter.as_ref().map_or(String::new(), |(kind, _)| (*kind).to_owned());
+        let bytes = filter.map(|(_, bytes)| bytes);
+        let extra = ExtraProperties { filter_kind: kind, ..ExtraProperties::default() };
+        let finished = builder.finish(bytes.clone(), None, extra).unwrap();
+        let file = read_file(&fs, &path).unwrap();
+        let block = bytes.map_or(0..0, |bytes| {
+            let at = file.windows(bytes.len()).position(|window| window == bytes).unwrap();
+            at..at + bytes.len() + 9
+        });
+        let p = &finished.properties;
+        let meta = TableMeta {
+            id: 1,
+            file_bytes: finished.file_bytes,
+            smallest: p.smallest[..].into(),
+            largest: KeyEnd::Included(p.largest[..].into()),
+            entries: p.entries,
+            deletes: p.deletes,
+            range_tombstones: 0,
+            raw_bytes: 8,
+            min_seq: 1,
+            max_seq: 3,
+            epochs: EpochMap::flush(p.smallest[..].into(), 1),
+            extra: Default::default(),
+        };
+        Sample { file, block, meta, keys }
+    }
+
+    fn with_list(count: u32) -> Sample {
+        let keys = keys(count);
+        let list = list_of(&keys);
+        Sample::new(keys, Some((KEY_LIST, list)))
+    }
+
+    fn open(&self, config: &ReaderConfig) -> Arc<OpenTable> {
+        let fs = fs();
+        let path = table_path(Path::new("/t"), 1);
+        fs.create(&path, Usage::Table).unwrap().append(&self.file).unwrap();
+        OpenTable::open(&fs, Path::new("/t"), Arc::new(self.meta.clone()), config, &Arc::default()).unwrap()
+    }
+}
+
+fn fs() -> MemFs {
+    let fs = MemFs::new();
+    fs.create_dir_all(Path::new("/t")).unwrap();
+    fs
+}
+
+fn collect(table: &OpenTable, start: &[u8], end: Option<&[u8]>) -> (Vec<Vec<u8>>, Source) {
+    let mut found = Vec::new();
+    let source = for_each_key(table, start, end, &mut |key| found.push(key.to_vec())).unwrap();
+    (found, source)
+}
+
+/// Asks for ranges that start and end at, just behind, and before and behind all keys.
+fn check_ranges(sample: &Sample, table: &OpenTable, source: Source) {
+    let mut borders: Vec<Vec<u8>> = vec![Vec::new(), b"zzz".to_vec()];
+    for key in sample.keys.iter().step_by(1 + sample.keys.len() / 5).chain(sample.keys.last()) {
+        borders.extend([key.clone(), [key, &[0][..]].concat()]);
+    }
+    for start in &borders {
+        for end in borders.iter().map(|end| Some(&end[..])).chain([None]) {
+            let inside = |key: &&Vec<u8>| *key >= start && end.is_none_or(|end| &key[..] < end);
+            let expected: Vec<_> = sample.keys.iter().filter(inside).cloned().collect();
+            assert_eq!(collect(table, start, end), (expected, source), "{start:?} to {end:?}");
+        }
+    }
+}
+
+#[test]
+fn keys_come_from_the_list_and_without_one_from_the_data() {
+    for pin_metadata in [true, false] {
+        let cache = Arc::new(BlockCache::new(1 << 20, 4096));
+        let config = ReaderConfig { cache: Some(cache), pin_metadata, ..ReaderConfig::default() };
+        let sample = Sample::with_list(300);
+        let table = sample.open(&config);
+        check_ranges(&sample, &table, Source::List);
+        assert!(!table.filter_is_unusable(), "a key list is no filter that failed");
+        assert_eq!(table.with_filter(|_| ()), None);
+        assert_eq!((table.filter_memory(), table.range_filter), (0, None));
+
+        let sample = Sample::new(keys(300), None);
+        let table = sample.open(&config);
+        assert!(table.key_list().unwrap().is_none());
+        check_ranges(&sample, &table, Source::Data);
+    }
+}
+
+/// The filters of tables that were written before the tree had a global one are no key lists.
+#[test]
+fn a_table_with_a_filter_is_read() {
+    let options = KeyspaceOptions { filter: FilterChoice::Ribbon.into(), ..KeyspaceOptions::default() };
+    let mut builder = FilterBuilder::new(&options, 0, 10.0);
+    let keys = keys(50);
+    keys.iter().for_each(|key| builder.add(key, Digest::of(key)));
+    let filter = builder.finish(&options, 1).unwrap().unwrap();
+    let sample = Sample::new(keys, Some((filter.kind, filter.bytes)));
+    check_ranges(&sample, &sample.open(&ReaderConfig::default()), Source::Data);
+}
+
+#[test]
+fn with_a_global_filter_the_builder_makes_the_list_of_distinct_keys() {
+    for filter in FilterChoice::all().filter(|filter| filter.is_global()) {
+        for verify_filters in [true, false] {
+            let options =
+                KeyspaceOptions { filter: filter.into(), verify_filters, ..KeyspaceOptions::default() };
+            // So few bits that a table would get no filter of its own.
+            let mut builder = FilterBuilder::new(&options, 3, 0.01);
+            for key in &keys(200) {
+                (0..3).for_each(|_| builder.add(key, Digest::of(key)));
+            }
+            let block = builder.finish(&options, 1).unwrap().unwrap();
+            assert_eq!((block.kind, block.bytes), (KEY_LIST, list_of(&keys(200))));
+            let empty = FilterBuilder::new(&options, 0, 10.0).finish(&options, 1).unwrap().unwrap();
+            assert_eq!(empty.bytes, list_of(&[]));
+        }
+    }
+}
+
+/// The writer compares what it reads back of a list with what it put in: a key that changed on the way is found.
+#[test]
+fn a_list_of_other_keys_is_not_written() {
+    let options = KeyspaceOptions { filter: FilterChoice::Grf.into(), ..KeyspaceOptions::default() };
+    let mut builder = FilterBuilder::new(&options, 0, 10.0);
+    builder.add(b"a", Digest::of(b"a"));
+    builder.add(b"b", Digest::of(b"c"));
+    assert!(builder.finish(&options, 1).is_err());
+}
+
+/// Every byte of the list, its trailer and the trailer of its block, changed: the keys are those of the data. Then the
+/// same with the block's checksum made right, so that only the list's own is wrong, and with both right.
+#[test]
+fn a_damaged_list_is_done_without() {
+    let sample = Sample::with_list(40);
+    let (start, end) = (sample.keys[7].clone(), sample.keys[33].clone());
+    let expected = sample.keys[7..33].to_vec();
+    let list = sample.block.start..sample.block.end - 9;
+    for at in sample.block.clone() {
+        for bit in [0, 3, 7] {
+            let mut bad = Sample {
+                file: sample.file.clone(),
+                block: sample.block.clone(),
+                meta: sample.meta.clone(),
+                keys: Vec::new(),
+            };
+            bad.file[at] ^= 1 << bit;
+            for resealed in 0..3 {
+                if resealed == 2 {
+                    let sum = xxhash_rust::xxh3::xxh3_64(&bad.file[list.start..list.end - 16]);
+                    bad.file[list.end - 16..list.end - 8].copy_from_slice(&sum.to_le_bytes());
+                }
+                if resealed > 0 {
+                    let body = &bad.file[list.start..list.end + 1];
+                    let sum = xxhash_rust::xxh3::xxh3_64_with_seed(body, list.start as u64);
+                    bad.file[list.end + 1..list.end + 9].copy_from_slice(&sum.to_le_bytes());
+                }
+                let table = bad.open(&ReaderConfig::default());
+                let (all, source) = collect(&table, &[], None);
+                let (some, some_source) = collect(&table, &start, Some(&end));
+                let undone = resealed == 1 && at > list.end
+                    || resealed == 2 && (at >= list.end - 16 && at < list.end - 8 || at > list.end);
+                match resealed {
+                    // Nothing can tell a list with right checksums from that of a table with other keys; what is sure is
+                    // that keys ascend, and are in the range.
+                    2 if source == Source::List => assert!(all.is_sorted() && some.is_sorted()),
+                    _ if undone => assert_eq!((source, some_source), (Source::List, Source::List)),
+                    0 | 1 => {
+                        assert_eq!((source, some_source), (Source::DamagedList, Source::DamagedList), "{at}")
+                    }
+                    _ => {}
+                }
+                if resealed < 2 || undone {
+                    assert_eq!((&all, &some), (&sample.keys, &expected), "byte {at}, bit {bit}");
+                }
+                assert!(some.iter().all(|key| *key >= start && *key < end));
+            }
+        }
+    }
+}
+
+/// Damage under right checksums that only shows when keys were given already: the rest comes from the data, nothing is
+/// missing and nothing comes twice.
+#[test]
+fn keys_go_on_where_the_list_broke_off() {
+    let keys: Vec<Vec<u8>> = (0..9000u32).map(|i| (i * 3).to_be_bytes().to_vec()).collect();
+    let list = list_of(&keys);
+    let (early, late) = (&keys[10], &keys[8500]);
+    for broken in [1, 20, 3000, 4095, 4097, 8200, 8999] {
+        let before = list_of(&keys[..broken]);
+        let directory =
+            before[before.len() - 32..].first_chunk().map(|len| u64::from_le_bytes(*len)).unwrap();
+        // Where the entry of this key lies.
+        let at = before.len() - 40 - directory as usize;
+        let mut bytes = list.clone();
+        // No key shares so much with the one before.
+        bytes[at..at + 2].copy_from_slice(&[0xFF, 0x7F]);
+        let end = bytes.len() - 16;
+        let sum = xxhash_rust::xxh3::xxh3_64(&bytes[..end]);
+        bytes[end..end + 8].copy_from_slice(&sum.to_le_bytes());
+        let table = Sample::new(keys.clone(), Some((KEY_LIST, bytes))).open(&ReaderConfig::default());
+        assert!(collect(&table, &[], None) == (keys.clone(), Source::DamagedList), "{broken}");
+        // A range does not look at the chunks that it does not meet.
+        let met = if (4097..8192).contains(&broken) { Source::DamagedList } else { Source::List };
+        assert!(
+            collect(&table, &keys[4096], Some(&keys[8192])) == (keys[4096..8192].to_vec(), met),
+            "{broken}"
+        );
+        let (first, last) = (collect(&table, &[], Some(early)), collect(&table, late, None));
+        assert!(first.0 == keys[..10] && last.0 == keys[8500..], "{broken}");
+    }
+}
+
+#[test]
+fn a_list_of_another_table_is_done_without() {
+    let own = keys(100);
+    let others = [own[1..].to_vec(), own[..99].to_vec(), keys(1000), Vec::new()];
+    for other in others {
+        let sample = Sample::new(own.clone(), Some((KEY_LIST, list_of(&other))));
+        check_ranges(&sample, &sample.open(&ReaderConfig::default()), Source::DamagedList);
+    }
+    let sample = Sample::new(own, Some((KEY_LIST, b"no list".to_vec())));
+    check_ranges(&sample, &sample.open(&ReaderConfig::default()), Source::DamagedList);
+}
+
+/// A list whose ends and checksums are right, but not its middle, passes for the table's own until all of it is compared.
+#[test]
+fn a_comparison_with_the_data_finds_a_key_too_few_and_a_key_that_is_another() {
+    let own = keys(100);
+    let mut fewer = own.clone();
+    fewer.remove(50);
+    let mut other = own.clone();
+    other[50].push(b'y');
+    let mut more = own.clone();
+    more.insert(51, [&own[50][..], b"y"].concat());
+    for (list, right) in [(&own, true), (&fewer, false), (&other, false), (&more, false)] {
+        let table = Sample::new(own.clone(), Some((KEY_LIST, list_of(list)))).open(&ReaderConfig::default());
+        assert_eq!(collect(&table, &[], None).1, Source::List);
+        assert_eq!(key_list_problem(&table).is_none(), right);
+    }
+    let table = Sample::new(own, Some((KEY_LIST, b"no list".to_vec()))).open(&ReaderConfig::default());
+    assert_eq!(key_list_problem(&table), Some("is damaged"));
+}
