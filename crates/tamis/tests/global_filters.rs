@@ -279,6 +279,7 @@ fn small(rng: &mut Rng, filter: FilterChoice) -> KeyspaceOptions {
             PrefixFilter::Lengths(1, 6),
             PrefixFilter::Delimiter(b'#'),
         ]),
+        eager_filter_rebuild: rng.one_in(2),
         compaction,
         merge,
         deterministic,
@@ -556,6 +557,29 @@ fn a_complete_filter_is_asked_once_and_names_one_run() {
         assert_eq!((found, used.filter_probes), (0, 8000), "{filter:?}: {used:?}");
         assert!(used.filter_negatives > 7200 || filter == FilterChoice::Remix, "{filter:?}: {used:?}");
     }
+}
+
+/// Fewer deletes than make a stretch due by growth: with `eager_filter_rebuild` their entries go with the next compaction.
+#[test]
+fn entries_of_deleted_keys_go_at_once_or_later() {
+    let entries = [false, true].map(|eager| {
+        let mut options = options(FilterChoice::Grf);
+        options.keyspace.compaction = CompactionChoice::Leveling;
+        options.keyspace.eager_filter_rebuild = eager;
+        let db = Db::open("/db", options).expect("opening");
+        (0..4000).for_each(|n| db.put(spread(n), [1; 20]).expect("a write"));
+        db.compact().expect("a compaction");
+        db.settle_filters().expect("settling");
+        let full = report(&db).entries;
+        (0..300).for_each(|n| db.delete(spread(n * 13)).expect("a write"));
+        db.compact().expect("a compaction");
+        db.settle_filters().expect("settling");
+        assert_eq!(db.iter().count(), 3700);
+        (full, report(&db).entries)
+    });
+    let [(full, lazy), (_, eager)] = entries;
+    assert!(lazy >= full, "{entries:?}");
+    assert!(eager <= 3700, "{entries:?}");
 }
 
 #[test]

@@ -46,7 +46,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The largest number of rounds, up to T, that leaves a flush [`FLUSH_KEYS`] keys, but at least three. Fails if
+    /// The largest number of rounds, up to T, that leaves a flush `FLUSH_KEYS` keys, but at least three. Fails if
     /// there are fewer keys than flushes.
     pub fn new(keys: u64, size_ratio: u64, levels: usize) -> Result<Plan, BenchError> {
         let round = size_ratio.checked_pow(u32::try_from(levels.saturating_sub(1)).unwrap_or(u32::MAX));

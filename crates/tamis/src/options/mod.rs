@@ -171,6 +171,8 @@ options_table! {
             "Which prefixes of keys a global filter knows, so that `prefix` scans of them ask it: those of one or two \
              lengths in bytes, or those up to the first byte that is a `delimiter`. Each distinct prefix costs as \
              much filter memory as a key.";
+        Performance, eager_filter_rebuild: bool = "false", Flag,
+            "Build a stretch of a global filter anew as soon as a compaction has rewritten the oldest run below it, so              that entries of deleted keys go at once; otherwise only when the stretch has grown by an eighth as well.              Less filter memory and fewer false positives where much is deleted, for the time of rebuilding.";
         Performance, verify_filters: bool = "true", Flag,
             "Ask each new filter for every one of its keys before it is used, so that a fault of memory or \
              processor cannot hide a key; a filter that fails is left out. Costs one probe a key.";

@@ -188,6 +188,8 @@ struct Spec {
     bits_per_key: f64,
     map: MapChoice,
     prefixes: PrefixFilter,
+    /// Whether stretches are built anew whenever the oldest run has changed below them.
+    eager: bool,
     radices: Vec<u32>,
 }
 
@@ -219,6 +221,7 @@ impl Grf {
                     KeyMapChoice::Mixed => MapChoice::Mixed,
                 },
                 prefixes: options.prefix_filter,
+                eager: options.eager_filter_rebuild,
                 radices: (0..16).map(|level| radix(level).clamp(2, 1 << 16) as u32).collect(),
             },
             directory: ArcSwap::from_pointee(Directory::new(vec![(KeyBytes::default(), Cell::empty())])),

@@ -120,7 +120,9 @@ impl Grf {
         if cell.newest.load(Relaxed) > cell.lasts_until {
             return true;
         }
-        if entries < built + built / STALE + 64 {
+        // Tombstones and what they deleted are entries until then (the paper's lazy way, section 4.2); `eager` is the other,
+        // as far as versions allow: older ones need these entries, so they cannot be taken out of their partition.
+        if !self.spec.eager && entries < built + built / STALE + 64 {
             return false;
         }
         let Some((_, oldest)) = oldest_run(version, span) else { return false };
