@@ -334,8 +334,9 @@ impl GrfHuffman {
             let next = (entry.position + 1) << dropped;
             let behind = if next < self.map.positions {
                 let behind = lower.saturating_add(line.first_at(next));
-                // Behind the greatest number there is none to be a bound.
-                Some(upper.map_or(behind, |upper| behind.min(upper))).filter(|&behind| behind < u64::MAX)
+                // Behind the greatest number that keys have there is none to be a bound.
+                let behind = upper.map_or(behind, |upper| behind.min(upper));
+                Some(behind).filter(|&behind| behind < u64::MAX && behind <= self.map.keys.max())
             } else {
                 upper
             };

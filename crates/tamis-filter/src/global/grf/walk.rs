@@ -152,7 +152,11 @@ impl Partition {
         });
         let bound = |position: u64| match backward {
             false => number_of(position),
-            true if position + 1 < map.positions => number_of(position + 1).min(upper.unwrap_or(NO_BOUND)),
+            true if position + 1 < map.positions => {
+                let behind = number_of(position + 1).min(upper.unwrap_or(NO_BOUND));
+                // Numbers greater than keys have stand for no key.
+                if behind <= map.keys.max() { behind } else { NO_BOUND }
+            }
             true => upper.unwrap_or(NO_BOUND),
         };
         found.extend(positions.into_iter().map(|(epochs, position)| (epochs, bound(position))));

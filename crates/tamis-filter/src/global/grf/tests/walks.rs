@@ -184,3 +184,20 @@ fn a_partition_of_no_keys_takes_keys_of_any_length() {
         backwards(&partition, &all, None, &Key::new());
     }
 }
+
+/// Of short keys numbers have fewer bits than the line of an edge goes through.
+#[test]
+fn the_greatest_key_is_found_from_behind() {
+    for len in 1..9usize {
+        for map in [MapChoice::Learned, MapChoice::Mixed] {
+            let last = epochs(0, 100);
+            let keys = [0u8, 20, 40, 60, 80, 100, 120, 140, 160, 180, 200, 0xff]
+                .map(|first| (vec![first; len], last));
+            let all: BTreeSet<(Key, Epochs)> = keys.into_iter().collect();
+            let entries = batch(all.iter().map(|(key, epochs)| (key, *epochs)));
+            let partition = Partition::build(&entries, 100, &spec(map)).expect("sound");
+            backwards(&partition, &all, None, &Vec::new());
+            backwards(&partition, &all, Some(&vec![0xff; 9]), &vec![0xff; len]);
+        }
+    }
+}
