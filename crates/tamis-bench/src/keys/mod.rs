@@ -287,14 +287,16 @@ mod tests {
         }
     }
 
+    /// Whether neighbours are common.
+    fn is_dense(set: &KeySet) -> bool {
+        matches!(set, KeySet::Generated(g) if g.width() < 4 && g.name() == "uniform")
+    }
+
     #[test]
     fn empty_ranges_hold_no_key() {
         for set in sets() {
-            if let KeySet::Generated(g) = &set
-                && g.width() < 4
-                && g.name() == "uniform"
-            {
-                continue; // so dense that neighbours are common
+            if is_dense(&set) {
+                continue;
             }
             let existing: BTreeSet<Vec<u8>> = keys_of(&set, false).into_iter().collect();
             let mut made = 0;
@@ -314,11 +316,8 @@ mod tests {
     #[test]
     fn ranges_from_absent_keys_on_hold_no_key() {
         for set in sets() {
-            if let KeySet::Generated(g) = &set
-                && g.width() < 4
-                && g.name() == "uniform"
-            {
-                continue; // so dense that neighbours are common
+            if is_dense(&set) {
+                continue;
             }
             let existing: BTreeSet<Vec<u8>> = keys_of(&set, false).into_iter().collect();
             for i in 0..set.absent_len().min(3000) {

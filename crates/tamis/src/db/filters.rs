@@ -181,22 +181,31 @@ mod tests {
     use crate::select::Span;
     use crate::{Db, Options, ReadMode};
 
-    /// What had failed was to be tried again when the tree changed, but a change while it was under way was forgotten: if
-    /// nothing was written any more, the tree was read without a filter until the database was opened again.
-    #[test]
-    fn a_change_of_the_tree_while_work_fails_lets_it_be_tried_again() {
+    fn opened() -> (FaultyFs, Db) {
         let fs = FaultyFs::new(1);
         let mut options = Options { file_system: Some(Arc::new(fs.clone())), ..Options::default() };
         options.read_mode = ReadMode::Buffered;
         options.keyspace.filter = FilterChoice::Grf.into();
-        let db = Db::open("/db", options).expect("opening");
+        (fs, Db::open("/db", options).expect("opening"))
+    }
+
+    /// Builds everything on a device whose next read fails.
+    fn work_that_fails(fs: &FaultyFs, db: &DbInner, keyspace: &KeyspaceInner) {
+        fs.plan(FaultPlan { fail_at: Some(0), only: Some(OpClass::Read), ..FaultPlan::none() });
+        db.work_on_filter(keyspace, Task::Build(Span { start: KeyBytes::default(), end: None }));
+    }
+
+    /// What had failed was to be tried again when the tree changed, but a change while it was under way was forgotten: if
+    /// nothing was written any more, the tree was read without a filter until the database was opened again.
+    #[test]
+    fn a_change_of_the_tree_while_work_fails_lets_it_be_tried_again() {
+        let (fs, db) = opened();
         let (inner, keyspace) = (db.inner(), &db.default_keyspace().inner);
         // This thread is at it, so no other is.
         inner.state().jobs.entry(keyspace.id).or_default().start_filtering();
         db.put("key", "value").expect("a write");
         db.flush().expect("a flush");
-        fs.plan(FaultPlan { fail_at: Some(0), only: Some(OpClass::Read), ..FaultPlan::none() });
-        inner.work_on_filter(keyspace, Task::Build(Span { start: KeyBytes::default(), end: None }));
+        work_that_fails(&fs, inner, keyspace);
         assert_eq!(fs.failures(), 1);
         db.settle_filters().expect("settling");
         let filter = db.default_keyspace().stats().global_filter.expect("a filter");
@@ -205,18 +214,13 @@ mod tests {
 
     #[test]
     fn work_that_fails_is_not_tried_again_before_the_tree_has_changed() {
-        let fs = FaultyFs::new(1);
-        let mut options = Options { file_system: Some(Arc::new(fs.clone())), ..Options::default() };
-        options.read_mode = ReadMode::Buffered;
-        options.keyspace.filter = FilterChoice::Grf.into();
-        let db = Db::open("/db", options).expect("opening");
+        let (fs, db) = opened();
         let (inner, keyspace) = (db.inner(), &db.default_keyspace().inner);
         inner.state().jobs.entry(keyspace.id).or_default().filtering = true;
         db.put("key", "value").expect("a write");
         db.flush().expect("a flush");
         inner.state().jobs.entry(keyspace.id).or_default().start_filtering();
-        fs.plan(FaultPlan { fail_at: Some(0), only: Some(OpClass::Read), ..FaultPlan::none() });
-        inner.work_on_filter(keyspace, Task::Build(Span { start: KeyBytes::default(), end: None }));
+        work_that_fails(&fs, inner, keyspace);
         db.settle_filters().expect("settling");
         let unbuilt = || db.default_keyspace().stats().global_filter.expect("a filter").unbuilt;
         assert_eq!(unbuilt(), 1);

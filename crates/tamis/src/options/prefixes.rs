@@ -1,6 +1,7 @@
 //! Which prefixes of keys a global filter knows.
 
 use super::domain::Domain;
+use crate::key::prefix_successor;
 
 /// Which prefixes of keys a global filter knows besides the keys: a scan of all keys with such a prefix asks it. Each
 /// distinct prefix costs as much filter memory as a key.
@@ -29,10 +30,14 @@ impl PrefixFilter {
         ends.into_iter().flatten().filter_map(|end| key.get(..end))
     }
 
-    /// The longest known prefix that all keys starting with `prefix` have: a scan of these keys finds nothing where
-    /// no key has it. `None` if there is none.
-    pub fn longest_of<'k>(&self, prefix: &'k [u8]) -> Option<&'k [u8]> {
-        self.prefixes(prefix).last()
+    /// The longest known prefix that all keys from `start` up to `end` (excluded; `None`: no end) have: a scan of these
+    /// finds nothing where no key has it. `None` if there is none.
+    pub fn covering<'k>(&self, start: &'k [u8], end: Option<&[u8]>) -> Option<&'k [u8]> {
+        // Most ranges have no end within a known prefix.
+        let covers = |prefix: &&[u8]| {
+            prefix_successor(prefix).is_none_or(|behind| end.is_some_and(|end| end <= &behind[..]))
+        };
+        self.prefixes(start).filter(covers).last()
     }
 }
 
@@ -174,13 +179,20 @@ mod tests {
         assert_eq!(known(slash, "a/b/c"), [b"a/"]);
         assert_eq!(known(slash, "abc"), [b""; 0]);
         assert_eq!(known(PrefixFilter::None, "abc"), [b""; 0]);
-        assert_eq!(two.longest_of(b"abcde"), Some(&b"abcd"[..]));
-        assert_eq!(two.longest_of(b"a"), None);
-        assert_eq!(slash.longest_of(b"a/b"), Some(&b"a/"[..]));
+        let scan = |filter: PrefixFilter, prefix: &'static str| -> Option<&[u8]> {
+            filter.covering(prefix.as_bytes(), prefix_successor(prefix.as_bytes()).as_deref())
+        };
+        assert_eq!(scan(two, "abcde"), Some(&b"abcd"[..]));
+        assert_eq!(scan(two, "a"), None);
+        assert_eq!(scan(slash, "a/b"), Some(&b"a/"[..]));
+        // Of a scan that has come to a longer key, only the shorter prefix is common to what is left.
+        assert_eq!(two.covering(b"abcde", Some(b"ac")), Some(&b"ab"[..]));
+        assert_eq!(two.covering(b"abcde", Some(b"ad")), None);
+        assert_eq!(two.covering(b"abcde", None), None);
         // Whatever has a prefix that is scanned has the part of it that is asked for.
         for filter in [two, slash, PrefixFilter::Length(1)] {
             for (prefix, key) in [("a/b", "a/bc/d"), ("ab", "abcdef"), ("abcd", "abcd"), ("/", "//")] {
-                let part = filter.longest_of(prefix.as_bytes());
+                let part = scan(filter, prefix);
                 assert!(
                     part.is_none_or(|part| known(filter, key).contains(&part)),
                     "{filter:?} {prefix} {key}"

@@ -3,7 +3,7 @@
 //! Every version has an index of its own, which is the one before after the changes between the two. The changes are found
 //! by comparing the tables of both; the keys of those that came, went or changed their run are read from their key lists.
 //! That is done while the version is published: unlike [`Grf`](super::Grf) these filters have nothing to say of a key before they
-//! know where it is now. Flushes and compactions of the keyspace wait for it, readers do not.
+//! know where it is now. Flushes and compactions wait for it, those of other keyspaces too, and so does opening; readers do not.
 //!
 //! When an index is full, or most of its keys have moved at once (a last-level compaction), it is built anew.
 

@@ -225,27 +225,34 @@ pub(crate) trait RunSelector: Send + Sync + Debug {
     }
 
     /// Whether [`next`](RunSelector::next) and [`may_hold`](RunSelector::may_hold) can ever tell anything.
-    fn answers_ranges(&self) -> bool;
+    /// Selectors that answer for the tree and not for one table leave all three as they are here.
+    fn answers_ranges(&self) -> bool {
+        false
+    }
 
     /// What is known of the first key at or after `from` that `table` (its number within the version) holds, of
     /// interest only if it lies before `end`.
     fn next(
         &self,
-        version: &Version,
-        table: usize,
-        from: &[u8],
-        end: Option<&[u8]>,
-        cost: &mut ReadCost,
-    ) -> Next<Vec<u8>>;
+        _version: &Version,
+        _table: usize,
+        _from: &[u8],
+        _end: Option<&[u8]>,
+        _cost: &mut ReadCost,
+    ) -> Next<Vec<u8>> {
+        Next::Unknown
+    }
 
     /// Whether `table` may hold a key in `range`; `None` if nothing is known.
     fn may_hold(
         &self,
-        version: &Version,
-        table: usize,
-        range: KeyRange<'_>,
-        cost: &mut ReadCost,
-    ) -> Option<bool>;
+        _version: &Version,
+        _table: usize,
+        _range: KeyRange<'_>,
+        _cost: &mut ReadCost,
+    ) -> Option<bool> {
+        None
+    }
 }
 
 /// What users must know of, each table's once, until it is fetched. Any thread may add.

@@ -17,8 +17,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
+use tamis_filter::Digest;
 use tamis_filter::global::{RunIndex, RunTag, TagsAhead};
-use tamis_filter::{Digest, KeyRange, Next};
 
 use crate::read::ReadCost;
 use crate::select::table_filters::check_rejection;
@@ -181,18 +181,6 @@ impl RunSelector for RunIdFilters {
             self.list(index, &ahead, before.unwrap_or_default(), true, out);
         }
         known
-    }
-
-    fn answers_ranges(&self) -> bool {
-        false
-    }
-
-    fn next(&self, _: &Version, _: usize, _: &[u8], _: Option<&[u8]>, _: &mut ReadCost) -> Next<Vec<u8>> {
-        Next::Unknown
-    }
-
-    fn may_hold(&self, _: &Version, _: usize, _: KeyRange<'_>, _: &mut ReadCost) -> Option<bool> {
-        None
     }
 }
 

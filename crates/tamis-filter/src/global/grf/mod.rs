@@ -2,8 +2,8 @@
 //! Global Range Filter for LSM-Trees with Shape Encoding", SIGMOD 2024, sections 4 and 5).
 //!
 //! A [`Partition`] is the filter of one stretch of the key space, some 2^16 keys. It is an immutable value: insertion and
-//! garbage collection make new ones, so that readers need no lock. A version of a tree may keep the one it was published
-//! with; the newest serves it as well, as long as the cuts count its tables.
+//! garbage collection make new ones, so that readers need no lock. The newest serves all live versions of
+//! a tree, as long as the cuts count their tables.
 //!
 //! # Structure
 //! * A map (`map.rs`) takes a key to a block and a position in it: learned (SNARF's), by the digest, or mixed.

@@ -75,7 +75,7 @@ impl Partition {
     }
 
     /// What readers of older versions need beside the next partition (section 4.2, cross-round snapshots): the entries
-    /// that are not in the last level. Those in the last level are found in the next partition; here any key may be there.
+    /// that are not in the last level. Of the last level nothing is told any more: any key may be there.
     pub fn shrink(&self) -> Partition {
         let inner = &*self.inner;
         let kept = inner.entries - inner.last;

@@ -1,7 +1,8 @@
 //! Walks along the entries in the order of keys, for iterators.
 //!
-//! A walk takes whole segments: it ends with the first that had something to tell, or when a few had nothing, so that an
-//! iterator that goes on asks again from there. Of a segment of a learned map the entries are told whose positions a key of
+//! A walk ends with the first segment that had something to tell, or when a few had nothing, so that an iterator that goes
+//! on asks again from there; forwards it may end within a segment, after as many entries as were asked for
+//! ([`Ahead::most`]). Of a segment of a learned map the entries are told whose positions a key of
 //! the stretch may have; of one of a mixed map, in which order ends, all.
 
 use crate::global::{Ahead, Epochs};
@@ -21,7 +22,7 @@ struct Numbers {
 
 impl Partition {
     /// Walks the entries from `from` on (keys >= `from`), not beyond `end` (excluded), to the end of the segment in which
-    /// some are found, or past a few that are empty. Says in `out`, which is overwritten, what was found: each code once,
+    /// some are found or to the [`Ahead::most`] entries that are enough, or past a few segments that are empty. Says in `out`, which is overwritten, what was found: each code once,
     /// with the lowest number. Every key from `from` up to the lower key of [`Ahead::until`] was spoken of, and that
     /// number's lower key is behind `from`.
     ///

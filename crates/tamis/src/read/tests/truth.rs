@@ -5,7 +5,7 @@ use std::ops::{Bound, Range};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use tamis_filter::{Digest, KeyRange, Next};
+use tamis_filter::Digest;
 
 use crate::Db;
 use crate::key::MAX_SEQNO;
@@ -223,17 +223,5 @@ impl RunSelector for Truth {
             }
         }
         true
-    }
-
-    fn answers_ranges(&self) -> bool {
-        false
-    }
-
-    fn next(&self, _: &Version, _: usize, _: &[u8], _: Option<&[u8]>, _: &mut ReadCost) -> Next<Vec<u8>> {
-        Next::Unknown
-    }
-
-    fn may_hold(&self, _: &Version, _: usize, _: KeyRange<'_>, _: &mut ReadCost) -> Option<bool> {
-        None
     }
 }

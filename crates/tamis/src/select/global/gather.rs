@@ -132,7 +132,8 @@ pub(super) fn gather(tables: &[Arc<OpenTable>], span: &Span) -> Result<Gathered,
 /// and its tables.
 pub(super) fn oldest_run(version: &Version, span: &Span) -> Option<(Epoch, Vec<u64>)> {
     let run = version.runs.last()?;
-    let tables = version.tables[run.tables.clone()].iter().filter(|table| span.overlaps(table));
+    let first = version.first_reaching(&run.tables, &span.start);
+    let tables = version.tables[first..run.tables.end].iter().take_while(|table| span.overlaps(table));
     let ends = tables.clone().flat_map(|table| {
         spans_within(&table.meta.epochs, &span.start, span.end.as_deref()).map(|epochs| epochs.hi)
     });

@@ -92,6 +92,12 @@ impl Cell {
         })
     }
 
+    /// The cuts of these tables within the cell.
+    fn cuts(&self, metas: &[Arc<TableMeta>]) -> Cuts {
+        let within = metas.iter().filter(|meta| self.overlaps(meta));
+        Cuts::of(within.flat_map(|meta| spans_within(&meta.epochs, &self.start, self.end.as_deref())))
+    }
+
     fn overlaps(&self, meta: &TableMeta) -> bool {
         meta.largest.reaches(&self.start) && self.end.as_ref().is_none_or(|end| meta.smallest < *end)
     }
@@ -200,7 +206,6 @@ struct Counts {
     insert_ns: AtomicU64,
     built: AtomicU64,
     build_ns: AtomicU64,
-    shrunk: AtomicU64,
     from_data: AtomicU64,
 }
 
@@ -294,19 +299,18 @@ impl Grf {
         GlobalSelector::new(self.directory.load_full(), self.spec.prefixes, metas, runs, tables, lacking)
     }
 
-    /// The cuts of all live versions within a cell, with those of the tables `coming`.
-    fn cuts(&self, cell: &Cell, coming: &[Arc<OpenTable>]) -> Cuts {
+    /// The tables of all live versions, each once, and one that is coming. A version that comes to life later has no cuts but
+    /// theirs, and such as lie behind all of them.
+    fn alive(&self, coming: &OpenTable) -> Vec<Arc<TableMeta>> {
         let alive: Vec<_> = {
             let alive = self.alive.lock().expect("live versions");
             alive.iter().filter_map(Weak::upgrade).collect()
         };
-        let coming = coming.iter().map(|table| &table.meta);
-        let metas = alive.iter().flat_map(|version| version.iter()).chain(coming);
-        let mut spans = Vec::new();
-        for meta in metas.filter(|meta| cell.overlaps(meta)) {
-            spans.extend(spans_within(&meta.epochs, &cell.start, cell.end.as_deref()));
-        }
-        Cuts::of(spans)
+        let metas = alive.iter().flat_map(|version| version.iter()).chain([&coming.meta]);
+        let mut metas: Vec<Arc<TableMeta>> = metas.cloned().collect();
+        metas.sort_unstable_by_key(|meta| meta.id);
+        metas.dedup_by(|a, b| Arc::ptr_eq(a, b));
+        metas
     }
 }
 

@@ -4,11 +4,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
+use tamis_filter::Digest;
 use tamis_filter::global::{Ahead, Epochs, NO_BOUND, Partition};
-use tamis_filter::{Digest, KeyRange, Next};
 
 use super::{Cell, Directory, spans_within};
-use crate::key::{KeyBytes, KeyEnd, prefix_of, prefix_successor};
+use crate::key::{KeyBytes, KeyEnd, prefix_of};
 use crate::options::PrefixFilter;
 use crate::read::ReadCost;
 use crate::select::table_filters::{ask_filter, check_rejection};
@@ -142,11 +142,7 @@ impl GlobalSelector {
         end: Option<&[u8]>,
         cost: &mut ReadCost,
     ) -> Option<Codes> {
-        // Most ranges have no end within a known prefix.
-        let covers = |prefix: &&[u8]| {
-            prefix_successor(prefix).is_none_or(|behind| end.is_some_and(|end| end <= &behind[..]))
-        };
-        let prefix = self.prefixes.prefixes(start).filter(covers).last()?;
+        let prefix = self.prefixes.covering(start, end)?;
         let partition = cell.prefixes.load();
         let partition = partition.as_ref()?;
         cost.digests += 1;
@@ -425,17 +421,5 @@ impl RunSelector for GlobalSelector {
             return true;
         }
         false
-    }
-
-    fn answers_ranges(&self) -> bool {
-        false
-    }
-
-    fn next(&self, _: &Version, _: usize, _: &[u8], _: Option<&[u8]>, _: &mut ReadCost) -> Next<Vec<u8>> {
-        Next::Unknown
-    }
-
-    fn may_hold(&self, _: &Version, _: usize, _: KeyRange<'_>, _: &mut ReadCost) -> Option<bool> {
-        None
     }
 }

@@ -69,11 +69,14 @@ impl Grf {
     /// What is due, given the current version. Cheap: O(partitions · runs · log tables), mostly without the runs.
     pub(crate) fn task(&self, version: &Version) -> Option<Task> {
         let directory = self.directory.load();
+        let growth = growth(version);
         for (at, (_, cell)) in directory.parts.iter().enumerate() {
             let span = directory.span(at);
             let (due, entries) = match &*cell.partition.load() {
                 None => (true, 0),
-                Some(partition) => (self.is_stale(version, cell, &span, partition), partition.entries()),
+                Some(partition) => {
+                    (self.is_stale(version, cell, &span, partition, growth), partition.entries())
+                }
             };
             match is_inhabited(version, &span) {
                 true if due => return Some(Task::Build(self.widened(version, span))),
@@ -111,9 +114,16 @@ impl Grf {
         version.tables.iter().filter(lacks).collect()
     }
 
-    fn is_stale(&self, version: &Version, cell: &Cell, span: &Span, partition: &Partition) -> bool {
+    fn is_stale(
+        &self,
+        version: &Version,
+        cell: &Cell,
+        span: &Span,
+        partition: &Partition,
+        growth: f64,
+    ) -> bool {
         let (entries, built) = (partition.entries(), partition.built_entries());
-        if entries as f64 > self.growth(version) * OVERGROWN * built as f64 + 4096.0 {
+        if entries as f64 > growth * OVERGROWN * built as f64 + 4096.0 {
             return true;
         }
         // Codes of later epochs name all newer runs.
@@ -129,17 +139,6 @@ impl Grf {
         let changed = oldest.iter().filter(|id| !cell.oldest.contains(id)).count();
         // Most of it: a stretch is a few tables of the oldest run, and those at its borders may be rewritten for others.
         2 * changed > oldest.len()
-    }
-
-    /// How many times its entries a partition gets before it is built anew.
-    fn growth(&self, version: &Version) -> f64 {
-        let all: u64 = version.tables.iter().map(|table| table.meta.entries).sum();
-        let oldest = version.runs.last().map_or(0, |run| {
-            version.tables[run.tables.clone()].iter().map(|table| table.meta.entries).sum::<u64>()
-        });
-        // What lies above the oldest run now will come again; of a young or stacked tree nothing better is known.
-        let above = (all - oldest.min(all)) as f64 / oldest.max(1) as f64;
-        (1.0 + above.max(0.1)).min(MOST_GROWTH)
     }
 
     /// The entries that came to the partitions of a span since they were built.
@@ -257,7 +256,7 @@ impl Grf {
         let lasts_until = base.saturating_add(product.max(flushes) - 1);
         let spec = PartitionSpec {
             bits_per_key: self.spec.bits_per_key,
-            growth: self.growth(version).max(1.0 + grown / batch.len().max(1) as f64).min(MOST_GROWTH),
+            growth: growth(version).max(1.0 + grown / batch.len().max(1) as f64).min(MOST_GROWTH),
             radices: self.spec.radices[..digits].to_vec(),
             map: self.spec.map,
         };
@@ -305,7 +304,6 @@ impl Grf {
                 if let Some(prefixes) = &*cell.prefixes.load() {
                     cell.prefixes.store(Some(Arc::new(prefixes.shrink())));
                 }
-                self.counts.shrunk.fetch_add(1, Relaxed);
                 let mut old = self.old.lock().expect("old cells");
                 old.retain(|cell| cell.strong_count() > 0);
                 old.push(Arc::downgrade(&cell));
@@ -346,7 +344,7 @@ impl Grf {
     /// filter lacks, and `false` is given if it may be otherwise next time.
     fn insert_within(&self, parts: &[(KeyBytes, Arc<Cell>)], table: &Arc<OpenTable>, span: &Span) -> bool {
         let started = Instant::now();
-        let coming = std::slice::from_ref(table);
+        let metas = self.alive(table);
         let (mut at, mut batch, mut count) = (0, Batch::new(), 0u64);
         let mut put = |at: usize, batch: &mut Batch| {
             let cell = &parts[at].1;
@@ -354,7 +352,7 @@ impl Grf {
             if let Some(partition) = &*cell.partition.load()
                 && !batch.is_empty()
             {
-                let cuts = self.cuts(cell, coming);
+                let cuts = cell.cuts(&metas);
                 if let Some(prefixes) = &*cell.prefixes.load() {
                     let batch = prefixes_of(self.spec.prefixes, batch);
                     cell.prefixes.store(Some(Arc::new(prefixes.insert(&batch, &cuts))));
@@ -401,6 +399,16 @@ impl Grf {
             self.warnings.add(table, || damaged_list(table));
         }
     }
+}
+
+/// How many times its entries a partition gets before it is built anew. Linear in the tables.
+fn growth(version: &Version) -> f64 {
+    let entries = |tables: &[Arc<OpenTable>]| tables.iter().map(|table| table.meta.entries).sum::<u64>();
+    let all = entries(&version.tables);
+    let oldest = version.runs.last().map_or(0, |run| entries(&version.tables[run.tables.clone()]));
+    // What lies above the oldest run now will come again; of a young or stacked tree nothing better is known.
+    let above = (all - oldest) as f64 / oldest.max(1) as f64;
+    (1.0 + above.max(0.1)).min(MOST_GROWTH)
 }
 
 /// Whether a table of the version may have keys in the span.
