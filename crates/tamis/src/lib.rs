@@ -61,9 +61,9 @@ pub use batch::WriteBatch;
 pub use clock::{Clock, ManualClock};
 pub use compaction::Promise;
 pub use db::{
-    CancelToken, CompactOptions, CompactionPause, Db, IngestOptions, IngestReport, IngestedTable, JobStats,
-    Keyspace, KeyspaceStats, LevelStats, RunStats, Snapshot, SnapshotStats, SnapshotView, Stats, TableStats,
-    VerifyReport, WriteCost, inspect,
+    CancelToken, CompactOptions, CompactionPause, Db, ElasticStats, IngestOptions, IngestReport,
+    IngestedTable, JobStats, Keyspace, KeyspaceStats, LevelStats, RunStats, SegmentStats, Snapshot,
+    SnapshotStats, SnapshotView, Stats, TableStats, VerifyReport, WriteCost, inspect,
 };
 pub use error::{
     AdminError, Corruption, Error, ExternalTableError, IoFailure, OpenError, OptionsError, ReadError,
@@ -77,6 +77,8 @@ pub use options::{
     FilterAllocation, FilterChoice, FilterPolicy, KeyMapChoice, KeyspaceOptions, MergeGranularity,
     OptionClass, OptionInfo, Options, PerLevel, PrefixFilter, ReadMode, SurfSuffix,
 };
-pub use read::{ExplainBlock, ExplainOutcome, ExplainStep, Explanation, FilterAnswer, Iter, ReadCost};
+pub use read::{
+    ExplainBlock, ExplainOutcome, ExplainStep, ExplainUnits, Explanation, FilterAnswer, Iter, ReadCost,
+};
 pub use select::{GlobalFilterStats, KeyMapStats};
 pub use slice::Slice;

@@ -50,6 +50,7 @@ impl FilterBuilder {
             FilterChoice::Grf | FilterChoice::GrfHuffman | FilterChoice::Chucky | FilterChoice::Remix => {
                 Collected::List(KeyListBuilder::new(), 0)
             }
+            FilterChoice::Elastic(_) => Collected::Nothing,
             _ if bits_per_key < FEWEST_BITS => Collected::Nothing,
             FilterChoice::Bloom(BloomHashing::Independent) => Collected::Independent(Vec::new()),
             FilterChoice::Bloom(_)

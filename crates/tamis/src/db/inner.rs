@@ -37,6 +37,7 @@ use crate::compaction::shape::{LevelShape, RunShape, Shape, TableShape};
 use crate::compaction::versions::Rules;
 use crate::db::commit::{CommitQueue, LogState, new_memtable};
 use crate::db::counters::WriteCounters;
+use crate::db::elastic::Elastic;
 use crate::db::expiry::{Age, Expiry};
 use crate::db::jobs::{ActiveJob, Aside, Background};
 use crate::db::pressure::KnownPressure;
@@ -219,6 +220,7 @@ pub(crate) struct DbInner {
     pub(crate) read_counters: Arc<ReadCounters>,
     pub(crate) write_counters: WriteCounters,
     pub(crate) background: Background,
+    pub(crate) elastic: Elastic,
     /// Held while the database is open; taken out by `close`.
     pub(crate) lock: Mutex<Option<Box<dyn DirLock>>>,
 }

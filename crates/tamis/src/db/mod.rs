@@ -5,6 +5,7 @@ mod checkpoint;
 pub(crate) mod commit;
 mod compact;
 mod counters;
+pub(crate) mod elastic;
 pub(crate) mod expiry;
 mod filters;
 mod flush;
@@ -41,6 +42,7 @@ use crate::tree::meta::DEFAULT_KEYSPACE;
 
 use background::Workers;
 pub use counters::WriteCost;
+pub use elastic::{ElasticStats, SegmentStats};
 use expiry::Age;
 pub use ingest::{IngestOptions, IngestReport, IngestedTable};
 use inner::{DbInner, KeyspaceInner};
@@ -435,6 +437,12 @@ impl Db {
     /// Counters and shape, as of now. Costs a walk over the list of tables.
     pub fn stats(&self) -> Stats {
         Stats::of(self.inner())
+    }
+
+    /// Every segment of every table with an elastic filter: how much it is asked, and which of its units are in memory. By
+    /// keyspace, level, run (newest first) and key. Costs a walk over all of them.
+    pub fn segments(&self) -> Vec<SegmentStats> {
+        self.inner().segments()
     }
 
     /// The path that a get of `key` takes now, step by step.

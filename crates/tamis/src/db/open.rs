@@ -9,6 +9,7 @@ use arc_swap::ArcSwap;
 
 use crate::cache::BlockCache;
 use crate::db::commit::{LogState, insert, new_memtable};
+use crate::db::elastic::Elastic;
 use crate::db::expiry::{Age, Expiry};
 use crate::db::inner::{ClosedLog, DbInner, KeyspaceInner, State};
 use crate::db::jobs::Background;
@@ -158,6 +159,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         read_counters: Arc::new(ReadCounters::default()),
         write_counters: Default::default(),
         background: Background::new(&options),
+        elastic: Elastic::default(),
         lock: Mutex::new(lock),
         state: Mutex::new(State {
             manifest: None,

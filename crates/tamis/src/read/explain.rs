@@ -31,8 +31,23 @@ pub struct ExplainBlock {
     pub hash_index: &'static str,
 }
 
+/// The segment of an elastic filter that a key belongs to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ExplainUnits {
+    /// Its number within the table.
+    pub segment: usize,
+    /// Segments of the table.
+    pub segments: usize,
+    /// Its units in memory.
+    pub enabled: u32,
+    /// Its units in all.
+    pub units: u32,
+    /// How many lookups of absent keys ask it for each get of the database, as far as was counted.
+    pub heat: f64,
+}
+
 /// One step of a read, in the order taken.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum ExplainStep {
     /// A memtable was looked at.
     Memtable {
@@ -55,6 +70,8 @@ pub enum ExplainStep {
         table: Option<u64>,
         /// What the table's filter answered.
         filter: FilterAnswer,
+        /// The units that it was asked with, if it is an elastic one.
+        units: Option<ExplainUnits>,
         /// The block that was touched last in this run, if any.
         block: Option<ExplainBlock>,
         /// Whether a visible version of the key was there.
@@ -92,7 +109,7 @@ pub enum ExplainOutcome {
 }
 
 /// The path of one read: made by the same code that serves `get`, with a recorder that writes down each step.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Explanation {
     /// The key asked for.
     pub key: Vec<u8>,
@@ -198,6 +215,7 @@ impl Recorder for ExplainRecorder {
                 run: run.id,
                 table: table.map(|t| version.tables[t].meta.id),
                 filter,
+                units: None,
                 block: None,
                 found: false,
             });
