@@ -185,11 +185,12 @@ mod tests {
 
     fn example() -> Explanation {
         let block = ExplainBlock { offset: 8192, bytes: 4090, from_cache: false, hash_index: "hit" };
-        let run = |level, table, filter, units: None, block, found| ExplainStep::Run {
+        let run = |level, table, filter, block, found| ExplainStep::Run {
             level,
             run: 5,
             table,
             filter,
+            units: None,
             block,
             found,
         };
