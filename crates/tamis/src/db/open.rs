@@ -9,7 +9,7 @@ use arc_swap::ArcSwap;
 
 use crate::cache::BlockCache;
 use crate::db::commit::{LogState, insert, new_memtable};
-use crate::db::elastic::Elastic;
+use crate::db::elastic::{Elastic, Sampler};
 use crate::db::expiry::{Age, Expiry};
 use crate::db::inner::{ClosedLog, DbInner, KeyspaceInner, State};
 use crate::db::jobs::Background;
@@ -94,6 +94,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         pin_metadata: options.pin_metadata,
     };
     let garbage = Arc::<Garbage>::default();
+    let elastic = Elastic::new(&options, cache.as_ref());
     let names = fs.list(dir).map_err(|e| io("list", dir, e))?;
     let files: Vec<(String, FileKind)> =
         names.into_iter().filter_map(|name| parse(&name).map(|kind| (name, kind))).collect();
@@ -114,7 +115,8 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
     }
     let mut keyspaces: BTreeMap<KeyspaceId, Arc<KeyspaceInner>> = BTreeMap::new();
     for (&id, stored) in &tree.keyspaces {
-        let mut keyspace = open_keyspace(&*fs, dir, &options, id, stored, &reader_config, &garbage)?;
+        let mut keyspace =
+            open_keyspace(&*fs, dir, &options, id, stored, &reader_config, &garbage, &elastic.sampler)?;
         keyspace.age = Age::new(&keyspace.options, stored.ages, tree.last_seq);
         keyspaces.insert(id, Arc::new(keyspace));
     }
@@ -159,7 +161,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         read_counters: Arc::new(ReadCounters::default()),
         write_counters: Default::default(),
         background: Background::new(&options),
-        elastic: Elastic::default(),
+        elastic,
         lock: Mutex::new(lock),
         state: Mutex::new(State {
             manifest: None,
@@ -179,6 +181,12 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
     };
     warnings.into_iter().for_each(|warning| inner.warn(warning));
     inner.directory.load().values().for_each(|keyspace| inner.warn_of_filter(keyspace));
+    {
+        let state = inner.state();
+        let views: Vec<_> = state.keyspaces.values().map(|keyspace| keyspace.view.load_full()).collect();
+        let stored = |id| state.tree.heat(id);
+        inner.elastic.opened(views.iter().map(|view| &*view.version), stored);
+    }
     inner.expiry.configure(inner.directory.load().values().map(|keyspace| &**keyspace));
     let has_tables = files.iter().any(|(_, kind)| matches!(kind, FileKind::Table(_)));
     recover(&inner, &logs, manifest_end.as_ref(), has_tables)?;
@@ -196,6 +204,7 @@ fn open_keyspace(
     stored: &KeyspaceState,
     config: &ReaderConfig,
     garbage: &Arc<Garbage>,
+    sampler: &Arc<Sampler>,
 ) -> Result<KeyspaceInner, OpenError> {
     let stored_options = KeyspaceOptions::from_text(&stored.options)?;
     let options = if id == DEFAULT_KEYSPACE { database.keyspace.clone() } else { stored_options.clone() };
@@ -217,7 +226,7 @@ fn open_keyspace(
         let table = OpenTable::open(fs, dir, Arc::new(meta.clone()), config, garbage)?;
         tables.insert(meta.id, table);
     }
-    let filter = TreeFilter::new(&options);
+    let filter = TreeFilter::new(&options, sampler);
     let version =
         Version::build(stored, |id| tables[&id].clone(), |runs, tables| filter.selector(runs, tables));
     Ok(KeyspaceInner::with_version(id, &stored.name, options, operators, filter, version))
