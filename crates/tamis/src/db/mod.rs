@@ -19,6 +19,7 @@ mod maintain;
 mod open;
 mod pace;
 mod pressure;
+pub(crate) mod read_memory;
 pub(crate) mod replay;
 mod reshape;
 mod room;
