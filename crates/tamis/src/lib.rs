@@ -45,7 +45,6 @@ mod error;
 mod external;
 #[doc(hidden)]
 pub mod fuzzing;
-#[cfg_attr(not(test), expect(dead_code, unused_imports, reason = "the parts that feed it come next"))]
 mod heat;
 pub mod io;
 mod key;

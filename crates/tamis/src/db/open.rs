@@ -7,7 +7,6 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock};
 
 use arc_swap::ArcSwap;
 
-use crate::cache::BlockCache;
 use crate::db::commit::{LogState, insert, new_memtable};
 use crate::db::elastic::{Elastic, Sampler};
 use crate::db::expiry::{Age, Expiry};
@@ -86,7 +85,8 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         }
     };
 
-    let cache = Some(Arc::new(BlockCache::new(options.cache_bytes, options.keyspace.block_bytes)));
+    let (elastic, cache) = Elastic::new(&options);
+    let cache = Some(cache);
     let reader_config = ReaderConfig {
         map: options.read_mode == ReadMode::Mapped,
         verify: options.verify_checksums,
@@ -94,7 +94,6 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         pin_metadata: options.pin_metadata,
     };
     let garbage = Arc::<Garbage>::default();
-    let elastic = Elastic::new(&options, cache.as_ref());
     let names = fs.list(dir).map_err(|e| io("list", dir, e))?;
     let files: Vec<(String, FileKind)> =
         names.into_iter().filter_map(|name| parse(&name).map(|kind| (name, kind))).collect();

@@ -526,28 +526,32 @@ pub(crate) mod tests {
         );
         let added = prop::collection::vec((any::<u32>(), 0..=MAX_LEVEL, 0..NUMBER_LIMIT, a_table()), 0..4);
         let removed = prop::collection::vec((any::<u32>(), 0..NUMBER_LIMIT), 0..4);
-        (counters, keyspaces, added, removed).prop_map(|(counters, keyspaces, added, removed)| VersionEdit {
-            next_file: counters.0,
-            last_seq: counters.1,
-            next_epoch: counters.2,
-            next_run: counters.3,
-            next_keyspace: counters.4,
-            next_epochs: keyspaces.2.iter().map(|&(id, n)| (id, n)).collect(),
-            create_keyspaces: keyspaces.0,
-            set_options: keyspaces.1,
-            log_floor: keyspaces.2,
-            drop_keyspaces: keyspaces.3,
-            ages: keyspaces.4.iter().map(|&(id, since, expired)| (id, Ages { since, expired })).collect(),
-            times: keyspaces
-                .5
-                .iter()
-                .scan(Sample { time: 0, seq: 0 }, |at, &(time, seq)| {
-                    *at = Sample { time: at.time + time, seq: at.seq + seq };
-                    Some(*at)
-                })
-                .collect(),
-            added,
-            removed,
+        let heat = prop::collection::vec((0..NUMBER_LIMIT, prop::collection::vec(any::<u8>(), 0..9)), 0..3);
+        (counters, keyspaces, added, removed, heat).prop_map(|(counters, keyspaces, added, removed, heat)| {
+            VersionEdit {
+                heat,
+                next_file: counters.0,
+                last_seq: counters.1,
+                next_epoch: counters.2,
+                next_run: counters.3,
+                next_keyspace: counters.4,
+                next_epochs: keyspaces.2.iter().map(|&(id, n)| (id, n)).collect(),
+                create_keyspaces: keyspaces.0,
+                set_options: keyspaces.1,
+                log_floor: keyspaces.2,
+                drop_keyspaces: keyspaces.3,
+                ages: keyspaces.4.iter().map(|&(id, since, expired)| (id, Ages { since, expired })).collect(),
+                times: keyspaces
+                    .5
+                    .iter()
+                    .scan(Sample { time: 0, seq: 0 }, |at, &(time, seq)| {
+                        *at = Sample { time: at.time + time, seq: at.seq + seq };
+                        Some(*at)
+                    })
+                    .collect(),
+                added,
+                removed,
+            }
         })
     }
 

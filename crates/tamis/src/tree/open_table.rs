@@ -179,7 +179,7 @@ impl OpenTable {
         self.unusable.load(Relaxed)
     }
 
-    /// Applies `ask` to the filter; `None` if there is none that can be used.
+    /// Applies `ask` to the filter; `None` if there is none that can be used, or it is an elastic one.
     #[inline]
     pub(crate) fn with_filter<T>(&self, ask: impl FnOnce(&Filter) -> T) -> Option<T> {
         match &self.filter {
@@ -229,7 +229,7 @@ impl OpenTable {
         }
     }
 
-    /// Bytes that the pinned filter occupies in memory.
+    /// Bytes that the pinned filter, or the directory of an elastic one, occupies in memory.
     pub(crate) fn filter_memory(&self) -> usize {
         match &self.filter {
             TableFilter::Pinned(filter) => filter.memory_bytes(),

@@ -102,20 +102,24 @@ struct Known {
 }
 
 impl Elastic {
-    /// As the options say. `cache` is what may share a limit with the units.
-    pub(crate) fn new(options: &Options, cache: Option<&Arc<BlockCache>>) -> Arc<Elastic> {
-        let shared = cache.filter(|_| options.read_memory_bytes > 0).map(|cache| {
-            let divider = Divider::new(options.read_memory_bytes);
-            cache.set_capacity(divider.split().cache);
-            Shared { cache: cache.clone(), divider: Mutex::new(divider) }
-        });
-        let budget = match &shared {
-            Some(shared) => shared.divider.lock().expect("divider").split().filters,
-            None => options.filter_budget_bytes,
+    /// As the options say, with the block cache, which may share its limit with the units.
+    pub(crate) fn new(options: &Options) -> (Arc<Elastic>, Arc<BlockCache>) {
+        let block_bytes = options.keyspace.block_bytes;
+        let (cache, budget, shared) = match options.read_memory_bytes {
+            0 => {
+                let cache = Arc::new(BlockCache::new(options.cache_bytes, block_bytes));
+                (cache, options.filter_budget_bytes, None)
+            }
+            total => {
+                let divider = Divider::new(total, total / 2);
+                let cache = Arc::new(divider.cache(block_bytes));
+                let budget = divider.split().filters;
+                (cache.clone(), budget, Some(Shared { cache, divider: Mutex::new(divider) }))
+            }
         };
         let config =
             HeatConfig { life_time: options.filter_life_time, inheritance: options.heat_inheritance };
-        Arc::new(Elastic {
+        let elastic = Arc::new(Elastic {
             sampler: Arc::new(Sampler::new(options.heat_sampling.map_or(1, |gets| gets as u32))),
             budget: Arc::new(Budget::new(budget)),
             adapts: options.heat_sampling.is_none(),
@@ -134,7 +138,8 @@ impl Elastic {
             shared,
             worker: Mutex::new(Worker::MayNot),
             leaving: AtomicBool::new(false),
-        })
+        });
+        (elastic, cache)
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {

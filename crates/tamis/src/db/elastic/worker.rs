@@ -207,8 +207,9 @@ impl Elastic {
     fn divide(&self, shared: &Shared, gets: u64) {
         let mut divider = shared.divider.lock().expect("divider");
         let mut inner = self.inner();
-        let marginal = inner.manager.marginal(divider.step());
-        let Some(split) = divider.turn(gets, shared.cache.ghost_report(), marginal) else { return };
+        let marginal = inner.manager.marginal(divider.step_bytes());
+        let ghost = shared.cache.ghost_report().expect("the cache was made for this");
+        let Some(split) = divider.turn(gets, ghost, marginal) else { return };
         // Who loses goes first: together they never hold more than the limit.
         if split.filters < self.budget.limit() {
             self.budget.set_limit(split.filters);
