@@ -1,12 +1,16 @@
 //! What the segments of a new table take over from old ones (3.3, figure 8).
 //!
-//! A segment of a merged table gets the mean of the old segments that overlap it, each weighted by the keys that the
-//! two share. The paper's mean is unweighted, which lets a corner of a hot segment count as much as the whole of a cold
-//! one. How many keys are shared is estimated: keys are taken to be evenly spread over their segment, as numbers made
-//! of the eight bytes that follow what its bounds have in common.
+//! What a run was asked within the range of a new segment is the sum over its segments of what each was asked, times the
+//! part of it that lies within. Which part that is, and how many keys it has, is estimated: keys and gets are taken to be
+//! evenly spread over a segment, as numbers made of the eight bytes that follow what its bounds have in common.
+//!
+//! A segment of a merged table gets the mean of that over the runs that were merged, weighted by the keys that each brings
+//! along. The paper takes the mean over all old segments that overlap the new one. That lets a corner of a hot segment
+//! count as much as the whole of a cold one; and a segment of a small run, which spans the range of many of a large one and is
+//! asked as often as all of them together, would make all of them as hot as itself.
 //!
 //! A flushed table has no old segments. But a get that asked the newest older run so far now asks the new one first, so
-//! what its segments were asked is what the new segment will be asked: a sum, of each one's part that lies within.
+//! what that run was asked within its range is what the new segment will be asked.
 //!
 //! A segment is expired if all that it inherits from are.
 
@@ -16,14 +20,14 @@ use super::{Heat, Manager, Table, TableSpec};
 use crate::key::{KeyBytes, KeyEnd, common_prefix_len, prefix_of};
 use crate::tree::meta::TableId;
 
-/// What a merged segment's sources weigh at least, in keys: where no keys seem to be shared, all sources count alike.
+/// What a merged segment's sources weigh at least, in keys: where no keys seem to be shared, all runs count alike.
 const LEAST: f64 = 1e-9;
 
 /// Where a new table comes from. Tables that are not known are passed over.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Origin<'a> {
-    /// Merged from these tables.
-    Merged(&'a [TableId]),
+    /// Merged from these tables, by run.
+    Merged(&'a [Vec<TableId>]),
     /// Written from memory, above these tables of the newest older run.
     Flushed(&'a [TableId]),
     /// Nothing is known of it.
@@ -45,24 +49,39 @@ impl Manager {
     pub(crate) fn inherited(&self, spec: &TableSpec, origin: Origin<'_>, run_segments: u64) -> Vec<Heat> {
         let alike = 1.0 / run_segments.max(1) as f64;
         let unknown = Heat { misses: alike, asked: alike, recent: true };
-        let (tables, merged) = match origin {
+        let known = |tables: &[TableId]| tables.iter().filter_map(|&id| self.table(id)).collect();
+        let runs: Vec<Vec<&Table>> = match origin {
             Origin::Nothing => return vec![unknown; spec.segments.len()],
             _ if !self.inheritance => return vec![Heat::default(); spec.segments.len()],
-            Origin::Merged(tables) => (tables, true),
-            Origin::Flushed(tables) => (tables, false),
+            Origin::Merged(runs) => runs.iter().map(|tables| known(tables)).collect(),
+            Origin::Flushed(tables) => vec![known(tables)],
         };
-        let tables: Vec<&Table> = tables.iter().filter_map(|&id| self.table(id)).collect();
         let ends = spec.segments.iter().skip(1).map(|segment| Some(&segment.start)).chain([None]);
         let ranges = spec
             .segments
             .iter()
             .zip(ends)
             .map(|(segment, next)| Range { start: &segment.start, end: end_of(next, &spec.end) });
-        ranges.map(|range| self.inherit(range, &tables, merged).unwrap_or(unknown)).collect()
+        ranges.map(|range| self.inherit(range, &runs).unwrap_or(unknown)).collect()
     }
 
-    fn inherit(&self, new: Range<'_>, tables: &[&Table], merged: bool) -> Option<Heat> {
-        let (mut heat, mut weights, mut found) = (Heat::default(), 0.0, false);
+    /// What the runs were asked within a range, on average over their keys in it; `None` if none has anything there.
+    fn inherit(&self, new: Range<'_>, runs: &[Vec<&Table>]) -> Option<Heat> {
+        let (mut heat, mut weights) = (Heat::default(), 0.0);
+        for (asked, keys) in runs.iter().filter_map(|tables| self.asked_within(new, tables)) {
+            let weight = keys.max(LEAST);
+            heat.misses += weight * asked.misses;
+            heat.asked += weight * asked.asked;
+            heat.recent |= asked.recent;
+            weights += weight;
+        }
+        (weights > 0.0).then(|| Heat { misses: heat.misses / weights, asked: heat.asked / weights, ..heat })
+    }
+
+    /// What tables of one run were asked within a range, and how many keys they have there; `None` if they have no segment
+    /// there.
+    fn asked_within(&self, new: Range<'_>, tables: &[&Table]) -> Option<(Heat, f64)> {
+        let (mut heat, mut keys, mut found) = (Heat::default(), 0.0, false);
         for table in tables {
             let first = table.starts.partition_point(|start| start[..] <= *new.start).saturating_sub(1);
             let places = (first..table.slots.len()).take_while(|&i| reaches(new.end, &table.starts[i]));
@@ -73,20 +92,15 @@ impl Manager {
                 }
                 let segment = &self.queues[table.slots[i]];
                 let share = share(old, new);
-                let weight = if merged { (f64::from(segment.keys) * share).max(LEAST) } else { share };
-                let decay = self.clock.decay(segment.last);
-                heat.misses += weight * decay * segment.misses;
-                heat.asked += weight * decay * segment.asked;
+                let part = share * self.clock.decay(segment.last);
+                heat.misses += part * segment.misses;
+                heat.asked += part * segment.asked;
                 heat.recent |= !self.clock.expired(segment.last);
-                weights += weight;
+                keys += share * f64::from(segment.keys);
                 found = true;
             }
         }
-        if merged && found {
-            heat.misses /= weights;
-            heat.asked /= weights;
-        }
-        found.then_some(heat)
+        found.then_some((heat, keys))
     }
 }
 

@@ -61,7 +61,7 @@ use crate::tree::meta::TableId;
 
 pub(crate) use inherit::Origin;
 pub(crate) use persist::decode_heat;
-pub(crate) use report::{Marginal, Report, SegmentReport};
+pub(crate) use report::Marginal;
 
 use clock::Clock;
 use queues::{End, Queues, Segment, Slot};

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use tamis::io::{FileSystem, MemFs};
 use tamis::{Db, Durability, Options};
 
-use crate::{Rng, fill, get_one, key, one_each, open, small, stats, value};
+use crate::{Rng, fill, get_one, key, one_each, open, settle, small, stats, value};
 
 /// Looks at the database all the time while `work` is done.
 fn watched(db: &Db, look: impl Fn(&Db) + Sync, work: impl FnOnce()) {
@@ -58,6 +58,7 @@ fn the_budget_holds_at_every_moment() {
             assert!(stats.used_bytes <= budget, "{} of {budget}", stats.used_bytes);
         };
         watched(&db, look, || busy(&db, 6000, 8000));
+        settle(&db);
         let stats = stats(&db);
         assert!(stats.used_bytes > budget / 2, "{stats:?}");
         assert!(stats.loads > 0, "{stats:?}");

@@ -34,7 +34,7 @@ use crate::select::{Budget, ElasticFilter};
 use crate::table::Table;
 use crate::tree::meta::TableId;
 use crate::tree::open_table::{OpenTable, TableFilter};
-use crate::tree::version::Version;
+use crate::tree::version::{Run, Version};
 
 pub use report::{ElasticStats, SegmentStats};
 pub(crate) use sampler::Sampler;
@@ -190,20 +190,23 @@ impl Elastic {
             let run_segments = segments_of(tables);
             for (table, filter) in elastic(tables).filter(|(table, _)| !before.contains(&table.meta.id)) {
                 let spec = spec_of(table, filter);
-                let known = |other: &&Arc<OpenTable>| {
-                    other.meta.overlaps(&table.meta) && inner.tables.contains_key(&other.meta.id)
+                let known = |tables: &[Arc<OpenTable>], gone: bool| -> Vec<TableId> {
+                    let overlapping = tables.iter().filter(|other| {
+                        let id = other.meta.id;
+                        other.meta.overlaps(&table.meta)
+                            && inner.tables.contains_key(&id)
+                            && !(gone && after.contains(&id))
+                    });
+                    overlapping.map(|other| other.meta.id).collect()
                 };
-                let ids = |tables: &mut dyn Iterator<Item = &Arc<OpenTable>>| -> Vec<TableId> {
-                    tables.filter(|other| known(&other)).map(|other| other.meta.id).collect()
+                let of_runs = |version: &Version, runs: &[Run], gone| -> Vec<Vec<TableId>> {
+                    let ids = runs.iter().map(|run| known(&version.tables[run.tables.clone()], gone));
+                    ids.filter(|ids| !ids.is_empty()).collect()
                 };
-                let merged = ids(&mut gone.iter().copied());
-                let below = || {
-                    let older = new.runs[place + 1..].iter();
-                    let mut older = older.map(|run| ids(&mut new.tables[run.tables.clone()].iter()));
-                    older.find(|ids| !ids.is_empty())
-                };
-                let older = if merged.is_empty() { below() } else { None };
-                let origin = match &older {
+                let merged = of_runs(old, &old.runs, true);
+                let older =
+                    if merged.is_empty() { of_runs(new, &new.runs[place + 1..], false) } else { Vec::new() };
+                let origin = match older.first() {
                     _ if !merged.is_empty() => Origin::Merged(&merged),
                     Some(older) => Origin::Flushed(older),
                     None => Origin::Nothing,

@@ -32,14 +32,14 @@ fn assert_heat(found: &[Heat], expected: &[(f64, bool)]) {
 }
 
 #[test]
-fn a_merged_segment_gets_the_mean_weighted_by_shared_keys() {
+fn a_merged_segment_gets_what_runs_were_asked_there_weighted_by_their_keys() {
     let new = table(9, &[("b", 1), ("d", 1), ("g", 1), ("x", 1)], "z");
-    let heat = old(true).inherited(&new, Origin::Merged(&[1, 7, 2]), 50);
+    let heat = old(true).inherited(&new, Origin::Merged(&[vec![1, 7], vec![2]]), 50);
     // "b".."d": half of the first. "d".."g": its other half, a quarter of the second, three quarters of the third.
     // "g".."x": three quarters of the second and a quarter of the third. "x".."z": nothing is known.
-    let second = (200.0 * 0.1 + 25.0 * 0.02 + 30.0 * 0.5) / 255.0;
-    let third = (75.0 * 0.02 + 10.0 * 0.5) / 85.0;
-    assert_heat(&heat, &[(0.1, true), (second, true), (third, false), (1.0 / 50.0, true)]);
+    let second = (225.0 * (0.05 + 0.005) + 30.0 * 0.375) / 255.0;
+    let third = (75.0 * 0.015 + 10.0 * 0.125) / 85.0;
+    assert_heat(&heat, &[(0.05, true), (second, true), (third, false), (1.0 / 50.0, true)]);
 }
 
 #[test]
@@ -58,31 +58,46 @@ fn where_nothing_is_known_all_segments_of_a_run_are_alike() {
         assert_heat(&manager.inherited(&new, Origin::Nothing, 4), &[(0.25, true); 2]);
         assert_heat(&manager.inherited(&new, Origin::Nothing, 0), &[(1.0, true); 2]);
     }
-    assert_heat(&old(true).inherited(&new, Origin::Merged(&[]), 4), &[(0.25, true); 2]);
+    assert_heat(&old(true).inherited(&new, Origin::Merged(&[vec![], vec![8]]), 4), &[(0.25, true); 2]);
 }
 
 #[test]
 fn without_inheritance_new_tables_are_cold() {
     let new = table(9, &[("b", 1)], "j");
-    for origin in [Origin::Merged(&[1, 2]), Origin::Flushed(&[1])] {
+    for origin in [Origin::Merged(&[vec![1], vec![2]]), Origin::Flushed(&[1])] {
         assert_eq!(old(false).inherited(&new, origin, 1), [Heat::default()]);
     }
 }
 
-/// Old segments without keys, or with keys too near to each other to be told apart, count alike.
+/// Runs without keys, or with keys too near to each other to be told apart, count alike.
 #[test]
 fn a_merged_segment_inherits_from_segments_without_shared_keys() {
     let mut manager = Manager::new(CONFIG, 0);
     manager.add_table(table(1, &[("b", 0), ("f", 0)], "j"), vec![recent(0.1), recent(0.3)]);
-    let heat = manager.inherited(&table(9, &[("b", 1)], "j"), Origin::Merged(&[1]), 1);
-    assert_heat(&heat, &[(0.2, true)]);
+    manager.add_table(table(2, &[("b", 0)], "j"), vec![recent(0.6)]);
+    let heat = manager.inherited(&table(9, &[("b", 1)], "j"), Origin::Merged(&[vec![1], vec![2]]), 1);
+    assert_heat(&heat, &[(0.5, true)]);
+}
+
+/// A small run's segments span those of many of a large one and are asked as often as all of them together. Each new segment
+/// became as hot as the small run's one that spanned it.
+#[test]
+fn a_small_run_does_not_heat_up_what_it_is_merged_into() {
+    let mut manager = Manager::new(CONFIG, 0);
+    let starts: Vec<(String, u64)> = (0..100).map(|i| (format!("{i:02}"), 100)).collect();
+    let segments: Vec<(&str, u64)> = starts.iter().map(|(start, keys)| (&start[..], *keys)).collect();
+    manager.add_table(table(1, &segments, "a"), vec![recent(0.01); 100]);
+    manager.add_table(table(2, &[("00", 100)], "a"), vec![recent(1.0)]);
+    let merged = manager.inherited(&table(9, &segments, "a"), Origin::Merged(&[vec![2], vec![1]]), 1);
+    let sum: f64 = merged.iter().map(|heat| heat.misses).sum();
+    assert!((0.9..1.1).contains(&sum), "once a get, as each run before: {sum}");
 }
 
 /// A table that is rewritten as it is stays as hot as it was, and the sum over segments cut otherwise, too.
 #[test]
 fn heat_is_kept_by_a_rewrite() {
     let manager = old(true);
-    let same = manager.inherited(&table(9, &[("b", 1), ("f", 1)], "j"), Origin::Merged(&[1]), 1);
+    let same = manager.inherited(&table(9, &[("b", 1), ("f", 1)], "j"), Origin::Merged(&[vec![1]]), 1);
     assert_heat(&same, &[(0.1, true), (0.02, false)]);
     let finer: Vec<(&str, u64)> = ["b", "c", "cm", "d", "g", "h", "i"].map(|start| (start, 1)).into();
     let cut = manager.inherited(&table(9, &finer, "j"), Origin::Flushed(&[1]), 1);
