@@ -119,6 +119,7 @@ impl Simulation {
 }
 
 #[test]
+#[expect(clippy::print_stdout, reason = "what was seen, for whoever asks with --nocapture")]
 fn units_follow_the_heat_and_come_after_it_when_it_moves() {
     let mut simulation = Simulation::new();
     simulation.gets(200_000);
