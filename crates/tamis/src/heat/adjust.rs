@@ -88,7 +88,8 @@ impl Manager {
     }
 
     /// Expired segments whose last units make `need` bytes and are worth less than `most` reads per window together.
-    /// All queues get their share of the looks, so that dear segments at the end of one do not hide those of another.
+    /// Each queue gets its share of the looks that those before it left, so that dear segments at the end of one do not
+    /// hide those of another.
     fn victims(&self, wanting: Slot, need: u64, most: f64) -> Option<SmallVec<[Slot; 4]>> {
         let mut victims = SmallVec::new();
         if need == 0 {
@@ -97,9 +98,10 @@ impl Manager {
         let top = (1..=MAX_UNITS).rev().find(|&units| self.queues.len(units) > 0)?;
         let window = self.clock.window();
         let (mut bytes, mut lost) = (0u64, 0.0);
+        let mut looks = LOOKS;
         for units in (1..=top).rev() {
-            let looks = self.queues.from(End::Lru, units).take(LOOKS / usize::from(top));
-            for slot in looks {
+            for slot in self.queues.from(End::Lru, units).take(looks / usize::from(units)) {
+                looks -= 1;
                 let segment = &self.queues[slot];
                 if !self.clock.expired(segment.last) {
                     break;
