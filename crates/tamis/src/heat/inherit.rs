@@ -9,8 +9,9 @@
 //! count as much as the whole of a cold one; and a segment of a small run, which spans the range of many of a large one and is
 //! asked as often as all of them together, would make all of them as hot as itself.
 //!
-//! A flushed table has no old segments. But a get that asked the newest older run so far now asks the new one first, so
-//! what that run was asked within its range is what the new segment will be asked.
+//! A flushed table has no old segments. But the gets that asked the older runs now ask the new one first, so what these were
+//! asked within its range, on the same average, is what the new segment will be asked; and hardly any of these gets will find
+//! its key there, so all of them are taken for misses.
 //!
 //! A segment is expired if all that it inherits from are.
 
@@ -28,8 +29,8 @@ const LEAST: f64 = 1e-9;
 pub(crate) enum Origin<'a> {
     /// Merged from these tables, by run.
     Merged(&'a [Vec<TableId>]),
-    /// Written from memory, above these tables of the newest older run.
-    Flushed(&'a [TableId]),
+    /// Written from memory, above these tables, by run.
+    Flushed(&'a [Vec<TableId>]),
     /// Nothing is known of it.
     Nothing,
 }
@@ -50,19 +51,21 @@ impl Manager {
         let alike = 1.0 / run_segments.max(1) as f64;
         let unknown = Heat { misses: alike, asked: alike, recent: true };
         let known = |tables: &[TableId]| tables.iter().filter_map(|&id| self.table(id)).collect();
-        let runs: Vec<Vec<&Table>> = match origin {
+        let (runs, flushed) = match origin {
             Origin::Nothing => return vec![unknown; spec.segments.len()],
             _ if !self.inheritance => return vec![Heat::default(); spec.segments.len()],
-            Origin::Merged(runs) => runs.iter().map(|tables| known(tables)).collect(),
-            Origin::Flushed(tables) => vec![known(tables)],
+            Origin::Merged(runs) => (runs, false),
+            Origin::Flushed(runs) => (runs, true),
         };
+        let runs: Vec<Vec<&Table>> = runs.iter().map(|tables| known(tables)).collect();
+        let as_it_will_be = |heat: Heat| if flushed { Heat { misses: heat.asked, ..heat } } else { heat };
         let ends = spec.segments.iter().skip(1).map(|segment| Some(&segment.start)).chain([None]);
         let ranges = spec
             .segments
             .iter()
             .zip(ends)
             .map(|(segment, next)| Range { start: &segment.start, end: end_of(next, &spec.end) });
-        ranges.map(|range| self.inherit(range, &runs).unwrap_or(unknown)).collect()
+        ranges.map(|range| self.inherit(range, &runs).map_or(unknown, as_it_will_be)).collect()
     }
 
     /// What the runs were asked within a range, on average over their keys in it; `None` if none has anything there.

@@ -6,7 +6,8 @@ use tamis::io::{FileSystem, MemFs};
 use tamis::{BloomHashing, Db, FilterChoice};
 
 use crate::{
-    Rng, absent, false_positives, fill, get_one, key, one_each, open, settle, small, stats, value, wait_until,
+    Rng, absent, false_positives, fill, get_one, key, one_each, open, quiet, settle, small, stats, value,
+    wait_until,
 };
 
 const KEYS: u64 = 20_000;
@@ -78,6 +79,7 @@ fn heat_is_known_again_after_closing() {
     let (db, budget) = filled(&fs);
     let hot = 7000..8000;
     read(&db, hot.clone(), 30_000);
+    quiet(&db);
     let before = db.segments();
     db.close().expect("closing");
     let db = open(&small(fs, budget));

@@ -139,3 +139,12 @@ fn one_each(db: &Db) -> (u64, Vec<SegmentStats>) {
     let segments = db.segments();
     (segments.iter().map(|segment| segment.unit_bytes).sum(), segments)
 }
+
+/// Waits until everything that was counted has been taken account of.
+fn quiet(db: &Db) {
+    let mut before = 0;
+    wait_until("the background thread to come to rest", || {
+        std::thread::sleep(Duration::from_millis(20));
+        std::mem::replace(&mut before, stats(db).gets) == stats(db).gets
+    });
+}

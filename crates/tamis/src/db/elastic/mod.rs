@@ -206,10 +206,10 @@ impl Elastic {
                 let merged = of_runs(old, &old.runs, true);
                 let older =
                     if merged.is_empty() { of_runs(new, &new.runs[place + 1..], false) } else { Vec::new() };
-                let origin = match older.first() {
-                    _ if !merged.is_empty() => Origin::Merged(&merged),
-                    Some(older) => Origin::Flushed(older),
-                    None => Origin::Nothing,
+                let origin = match (&merged[..], &older[..]) {
+                    ([], []) => Origin::Nothing,
+                    ([], older) => Origin::Flushed(older),
+                    (merged, _) => Origin::Merged(merged),
                 };
                 let heat = inner.manager.inherited(&spec, origin, run_segments);
                 came.push(inner.add(table, filter, spec, heat));

@@ -43,11 +43,11 @@ fn a_merged_segment_gets_what_runs_were_asked_there_weighted_by_their_keys() {
 }
 
 #[test]
-fn a_flushed_segment_gets_the_sum_of_what_lies_within() {
+fn a_flushed_segment_gets_what_lies_within() {
     let new = table(9, &[("a", 1), ("e", 1), ("x", 1)], "z");
-    let heat = old(true).inherited(&new, Origin::Flushed(&[1]), 3);
+    let heat = old(true).inherited(&new, Origin::Flushed(&[vec![1]]), 3);
     assert_heat(&heat, &[(0.075, true), (0.025 + 0.02, true), (1.0 / 3.0, true)]);
-    let above_cold = old(true).inherited(&table(9, &[("g", 1)], "h"), Origin::Flushed(&[1]), 1);
+    let above_cold = old(true).inherited(&table(9, &[("g", 1)], "h"), Origin::Flushed(&[vec![1]]), 1);
     assert_heat(&above_cold, &[(0.005, false)]);
 }
 
@@ -64,7 +64,7 @@ fn where_nothing_is_known_all_segments_of_a_run_are_alike() {
 #[test]
 fn without_inheritance_new_tables_are_cold() {
     let new = table(9, &[("b", 1)], "j");
-    for origin in [Origin::Merged(&[vec![1], vec![2]]), Origin::Flushed(&[1])] {
+    for origin in [Origin::Merged(&[vec![1], vec![2]]), Origin::Flushed(&[vec![1]])] {
         assert_eq!(old(false).inherited(&new, origin, 1), [Heat::default()]);
     }
 }
@@ -84,11 +84,13 @@ fn a_merged_segment_inherits_from_segments_without_shared_keys() {
 #[test]
 fn a_small_run_does_not_heat_up_what_it_is_merged_into() {
     let mut manager = Manager::new(CONFIG, 0);
-    let starts: Vec<(String, u64)> = (0..100).map(|i| (format!("{i:02}"), 100)).collect();
-    let segments: Vec<(&str, u64)> = starts.iter().map(|(start, keys)| (&start[..], *keys)).collect();
-    manager.add_table(table(1, &segments, "a"), vec![recent(0.01); 100]);
-    manager.add_table(table(2, &[("00", 100)], "a"), vec![recent(1.0)]);
-    let merged = manager.inherited(&table(9, &segments, "a"), Origin::Merged(&[vec![2], vec![1]]), 1);
+    // One byte each, from "!" on, evenly spread.
+    let starts: Vec<String> = (b'!'..b'z').map(|byte| char::from(byte).to_string()).collect();
+    let segments: Vec<(&str, u64)> = starts.iter().map(|start| (&start[..], 100)).collect();
+    let alike = 1.0 / segments.len() as f64;
+    manager.add_table(table(1, &segments, "z"), vec![recent(alike); segments.len()]);
+    manager.add_table(table(2, &[("!", 100)], "z"), vec![recent(1.0)]);
+    let merged = manager.inherited(&table(9, &segments, "z"), Origin::Merged(&[vec![2], vec![1]]), 1);
     let sum: f64 = merged.iter().map(|heat| heat.misses).sum();
     assert!((0.9..1.1).contains(&sum), "once a get, as each run before: {sum}");
 }
@@ -100,6 +102,16 @@ fn heat_is_kept_by_a_rewrite() {
     let same = manager.inherited(&table(9, &[("b", 1), ("f", 1)], "j"), Origin::Merged(&[vec![1]]), 1);
     assert_heat(&same, &[(0.1, true), (0.02, false)]);
     let finer: Vec<(&str, u64)> = ["b", "c", "cm", "d", "g", "h", "i"].map(|start| (start, 1)).into();
-    let cut = manager.inherited(&table(9, &finer, "j"), Origin::Flushed(&[1]), 1);
+    let cut = manager.inherited(&table(9, &finer, "j"), Origin::Flushed(&[vec![1]]), 1);
     assert!(near(cut.iter().map(|heat| heat.misses).sum(), 0.12));
+}
+
+/// Where all keys exist the last run misses nothing, but a run above it will miss all that it is asked.
+#[test]
+fn what_older_runs_held_is_missed_in_a_flushed_one() {
+    let mut manager = Manager::new(CONFIG, 0);
+    let hits = Heat { misses: 0.0, asked: 0.5, recent: true };
+    manager.add_table(table(1, &[("b", 100)], "j"), vec![hits]);
+    let heat = manager.inherited(&table(9, &[("b", 1)], "j"), Origin::Flushed(&[vec![1]]), 1);
+    assert_heat(&heat, &[(0.5, true)]);
 }

@@ -10,6 +10,7 @@ mod simulation;
 
 use std::f64::consts::LN_2;
 
+use super::report::{Report, SegmentReport};
 use super::*;
 
 const CONFIG: HeatConfig = HeatConfig { life_time: Some(1000), inheritance: true };
