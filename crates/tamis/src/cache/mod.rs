@@ -6,8 +6,6 @@
 //! keys, and they must all find it in the same shard. Every method may be called from any thread; a shard's
 //! lock is held for a table lookup, never across a read from a file.
 
-#![cfg_attr(not(test), expect(dead_code, reason = "the database does not divide its memory yet"))]
-
 mod ghost;
 #[cfg(test)]
 mod tests;

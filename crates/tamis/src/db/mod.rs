@@ -18,7 +18,6 @@ mod maintain;
 mod open;
 mod pace;
 mod pressure;
-#[cfg_attr(not(test), expect(dead_code, reason = "the database does not divide its memory yet"))]
 pub(crate) mod read_memory;
 pub(crate) mod replay;
 mod reshape;
