@@ -90,7 +90,7 @@ fn cells(step: &ExplainStep) -> [String; 6] {
             "-".to_owned(),
             found_text(*found, filter),
         ],
-        ExplainStep::Run { level, run, table, filter, block, found } => [
+        ExplainStep::Run { level, run, table, filter, units: _, block, found } => [
             format!("level {level}, run {run}"),
             table.map_or_else(|| "none covers it".to_owned(), |table| format!("{table:06}")),
             filter_text(filter).to_owned(),
@@ -168,7 +168,7 @@ fn step_object(step: &ExplainStep) -> Value {
         ExplainStep::Memtable { active, entries, filter, found } => json!({
             "kind": "memtable", "active": active, "entries": entries, "filter": answer(filter), "found": found,
         }),
-        ExplainStep::Run { level, run, table, filter, block, found } => json!({
+        ExplainStep::Run { level, run, table, filter, units: _, block, found } => json!({
             "kind": "run", "level": level, "run": run, "table": table, "filter": answer(filter), "found": found,
             "block": block.as_ref().map(|block| json!({
                 "offset": block.offset, "bytes": block.bytes, "from_cache": block.from_cache,
@@ -190,6 +190,7 @@ mod tests {
             run: 5,
             table,
             filter,
+            units: None,
             block,
             found,
         };

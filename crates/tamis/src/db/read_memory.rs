@@ -30,7 +30,8 @@
 //! Pure: no clock, no threads, no lock; whoever owns it calls from one thread at a time. Time is measured in gets: if
 //! none come nothing moves. A turn costs some tens of nanoseconds.
 
-use crate::cache::GhostReport;
+use crate::cache::{BlockCache, GhostReport, Resizing};
+use crate::heat::Marginal;
 
 /// How the memory is divided, in bytes. The two always add up to the total.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,15 +40,6 @@ pub(crate) struct Split {
     pub(crate) cache: u64,
     /// For the units of elastic filters.
     pub(crate) filters: u64,
-}
-
-/// What a byte is worth to the filters, in block reads per get and byte.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Marginal {
-    /// Saved by a byte more.
-    pub(crate) gain: f64,
-    /// Cost of a byte less.
-    pub(crate) loss: f64,
 }
 
 /// A step must be worth so many times what it costs.
@@ -121,6 +113,12 @@ impl Divider {
             last: None,
             patience: LEAST_GETS,
         }
+    }
+
+    /// An empty block cache of the present size that can be divided on. `block_bytes` as in [`BlockCache::new`].
+    pub(crate) fn cache(&self, block_bytes: u64) -> BlockCache {
+        let resizing = Resizing { least_bytes: self.least_bytes(), step_bytes: self.step_bytes() };
+        BlockCache::with_ghost(self.split.cache, block_bytes, resizing)
     }
 
     /// The present split.
