@@ -176,11 +176,10 @@ impl BlockCache {
     #[inline]
     pub(crate) fn get(&self, key: CacheKey) -> Option<CacheEntry> {
         let found = self.entries.as_ref()?.get(&key);
-        if let Some(ghost) = &self.ghost {
-            match found {
-                Some(_) => ghost.hit(),
-                None => ghost.miss(key),
-            }
+        if found.is_none()
+            && let Some(ghost) = &self.ghost
+        {
+            ghost.miss(key);
         }
         found
     }
@@ -222,7 +221,7 @@ impl BlockCache {
     }
 
     /// What was counted since it was made, and what a step more would have been worth; `None` if it was not made
-    /// [to tell](BlockCache::with_ghost). Costs a walk over the threads that ever read.
+    /// [to tell](BlockCache::with_ghost). Takes the ghost's lock for a moment.
     pub(crate) fn ghost_report(&self) -> Option<GhostReport> {
         self.ghost.as_ref().map(|ghost| ghost.report())
     }

@@ -1,30 +1,31 @@
 //! One limit for what reads keep in memory: how it is divided between the block cache and the units of elastic filters.
 //!
-//! Both save block reads: the cache those of blocks that it holds, the filters those that a unit more would have denied.
-//! A byte is where it should be when a byte more would save as much on either side, so [`Divider::turn`] compares what
-//! each side would gain by a step with what the other would lose, and moves one step from where it is worth less. This
-//! is how RocksDB's and other engines' tuners of a shared budget climb, one small step at a time by marginal value
-//! (Luo and Carey, "Breaking down memory walls", VLDB 2020, section 5); the cache's side comes from a ghost list
-//! ([`crate::cache::GhostReport`]), the filters' from their expected false positives (ElasticBF, section 3.3).
+//! Both save block reads: the cache those of blocks that it holds, the filters those that a unit more would have
+//! denied. A byte is where it should be when a byte more would save as much on either side, so [`Divider::turn`]
+//! compares what each side would gain by a step with what the other would lose, and moves one step from where it is
+//! worth less. Luo and Carey tune write memory against a buffer cache in this manner ("Breaking down memory walls",
+//! PVLDB 14(3), 2020). The cache's side comes from a ghost list ([`crate::cache::GhostReport`]), the filters' from the
+//! false positives that are expected of them (ElasticBF, ATC 2019).
 //!
-//! *What the cache gains* by a byte is ghost hits per get and byte of the ghost's step. *What it loses* by a byte less is
-//! taken to be the same: of a concave curve it is a little more, by what one step makes of the slope. Where the curve
-//! falls off a cliff (the data just fits) it is much more, and only seen when the step was taken; the next turns give
-//! it back, and the patience below keeps this from going on.
+//! *What the cache gains* by a byte is ghost hits per get and byte of the ghost's step. *What it loses* by a byte less
+//! is taken to be the same: of a concave curve it is a little more, by what one step makes of the slope. Where the
+//! curve falls off a cliff (the data just fits) it is much more, and only seen when the step was taken; the next turns
+//! give it back, and the patience below keeps this from going on.
 //!
 //! *When counts mean something.* Ghost hits that were seen are taken as a Poisson number `n`, and their rate to lie
 //! within the score interval `n + z²/2 ± z √(n + z²/4)`, `z` = 2.5 ([`bounds`]). A step goes to the cache if the lower
-//! end is worth [`MARGIN`] times what the filters would lose, to the filters if their gain is [`MARGIN`] times the upper
-//! end. In between nothing is said, and counting goes on until it is clear or the window ends: then it starts anew, so
-//! that what was long ago weighs nothing. That no ghost hit at all came is evidence, too: the upper end falls as
-//! gets go by. The filters' numbers are taken as they are given.
+//! end is worth [`MARGIN`] times what the filters would lose, to the filters if their gain is [`MARGIN`] times the
+//! upper end. In between nothing is said, and counting goes on until it is clear or the window ends: then it starts
+//! anew, so that what was long ago weighs nothing. That no ghost hit at all came is evidence, too: the upper end falls
+//! as gets go by. The filters' numbers are taken as they are given.
 //!
-//! *Why it comes to rest.* The two conditions leave a gap of [`MARGIN`]² between them. If one step leaps over the gap, the
-//! step back has to wait: each reversal doubles the gets that the next one takes, up to [`MOST_PATIENCE`], and only two
-//! steps in one direction make it short again. So a reader sees a needless step every 2^24 gets at worst.
+//! *Why it comes to rest.* The two conditions leave a gap of [`MARGIN`]² between them. If one step leaps over the gap,
+//! the step back has to wait: each reversal doubles the gets that the next one takes, up to [`MOST_PATIENCE`], and only
+//! two steps in one direction make it short again. So a reader sees a needless step every 2^24 gets at worst.
 //!
 //! *After a step* nothing is counted until two steps of bytes went through the ghost list, for it knows the new cache
-//! only then; or until many gets did not bring that about: then the cache drops nothing, and more of it is worth nothing.
+//! only then; or until many gets did not bring that about: then the cache drops nothing, and more of it is worth
+//! nothing.
 //!
 //! Pure: no clock, no threads, no lock; whoever owns it calls from one thread at a time. Time is measured in gets: if
 //! none come nothing moves. A turn costs some tens of nanoseconds.
