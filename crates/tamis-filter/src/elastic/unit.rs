@@ -171,10 +171,7 @@ pub type ElasticUnitRef<'a> = ElasticUnit<Borrowed<'a>>;
 impl ElasticUnit {
     /// A unit whose payload `fill` is called to write into zeros.
     pub(super) fn filled(shape: Shape, index: u8, fill: impl FnOnce(&mut [u64])) -> Self {
-        let spare = match shape.layout {
-            ElasticLayout::Standard => 0,
-            ElasticLayout::Blocked => LINE_WORDS - 1,
-        };
+        let spare = Self::spare(shape.layout);
         let len = shape.words as usize;
         let mut words: Owned = std::iter::repeat_n(0, len + spare).collect();
         // Words are multiples of 8 bytes off a line; `spare` of them reach the next one.
@@ -189,6 +186,20 @@ impl ElasticUnit {
     #[cfg(test)]
     pub(super) fn address(&self) -> usize {
         self.words[self.start..].as_ptr().addr()
+    }
+
+    /// What [`ElasticUnit::memory_bytes`] says of a unit that is opened from `encoded_len` bytes: for planning before
+    /// anything is read.
+    pub fn memory_of(layout: ElasticLayout, encoded_len: usize) -> usize {
+        size_of::<Self>() + encoded_len.saturating_sub(format::TRAILER_LEN) + Self::spare(layout) * 8
+    }
+
+    /// Words more than the payload has, so that it can start at a cache line.
+    fn spare(layout: ElasticLayout) -> usize {
+        match layout {
+            ElasticLayout::Standard => 0,
+            ElasticLayout::Blocked => LINE_WORDS - 1,
+        }
     }
 
     /// Opens bytes written by [`ElasticUnit::write_to`], copying the payload into aligned memory. Linear.
