@@ -31,7 +31,7 @@ const TITLE: usize = 80;
 #[command(
     after_help = "Draws one SVG: a strip for each run, newest on top, the keys from left to right. Colour is how \
                         often a get asks there for a key that is not there, height how many filter units are in memory. \
-                        Heat is as of when the database was last closed; units are those that this opening has loaded.\n\n\
+                        Heat is as the database last stored it; units are those that this opening has loaded.\n\n\
                         Exits with 1 if no table has an elastic filter.\n\nExamples:\n  \
                         tamis heatmap --db ./data --out heat.svg\n  \
                         tamis heatmap --db ./data --keyspace users --by key --hex > heat.svg\n  \
@@ -69,7 +69,8 @@ pub(crate) fn run(args: HeatmapArgs, out: &mut Out) -> Result<Outcome, Failure> 
         segments.retain(|segment| segment.keyspace == *name);
     }
     if segments.is_empty() {
-        note("nothing to draw: no table has an elastic filter (see `tamis options filter`)");
+        let of_it = args.keyspace.map_or(String::new(), |name| format!(" of keyspace `{name}`"));
+        note(&format!("nothing to draw: no table{of_it} has an elastic filter (see `tamis options filter`)"));
         return Ok(Outcome::Negative);
     }
     let elastic = db.stats().elastic;

@@ -24,10 +24,16 @@ pub(super) fn lines(elastic: &ElasticStats) -> Vec<String> {
             grouped(elastic.expired)
         ),
         format!(
-            "{} block reads for nothing to be expected of a get, by the heat of {} gets; one of {} is counted, {} were \
-             dropped; life time {} gets",
+            "{} block reads for nothing to be expected of a get, {}",
             small(elastic.expected_extra_reads),
-            grouped(elastic.gets),
+            // A database that has just been opened has answered nothing yet, but remembers.
+            match elastic.gets {
+                0 => "by the heat as stored".to_owned(),
+                gets => format!("by the heat of {} gets", grouped(gets)),
+            }
+        ),
+        format!(
+            "one get of {} is counted, {} were dropped; life time {} gets",
             grouped(elastic.sampling),
             grouped(elastic.dropped_samples),
             grouped(elastic.life_time)
@@ -97,13 +103,19 @@ mod tests {
         for part in [
             "3.0 MiB of 4.0 MiB for units, 3.00 bits per key; 68.4 KiB for",
             "1,500 segments of 8,388,608 keys: 500 with 0 units, 999 with 2, 1 with 3; 34 expired",
-            "3.4e-4 block reads for nothing to be expected of a get, by the heat of 1,234,567 gets; one of 16 is counted, 3 \
-             were dropped; life time 1,500 gets",
+            "3.4e-4 block reads for nothing to be expected of a get, by the heat of 1,234,567 gets\n",
+            "one get of 16 is counted, 3 were dropped; life time 1,500 gets\n",
             "2,001 units loaded with 1,700 reads of 8.0 MiB; 77 took the place of others, 5 found none to take",
         ] {
             assert!(text.contains(part), "{part:?} in\n{text}");
         }
         assert!(!text.contains("COULD NOT"), "{text}");
+    }
+
+    #[test]
+    fn heat_that_was_stored_is_not_said_to_be_of_no_gets() {
+        let opened = ElasticStats { gets: 0, ..example() };
+        assert!(lines(&opened).iter().any(|line| line.ends_with("of a get, by the heat as stored")));
     }
 
     #[test]
