@@ -1,12 +1,14 @@
 //! Elastic filters in table files: what is read in parts, and what damage does to it.
 
+use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 
 use tamis_filter::{BloomScheme, Digest, ElasticSet, IndependentDigests, Verify};
 
 use super::support::*;
 use crate::error::StorageError;
-use crate::key::prefix_of;
+use crate::io::{DirectFs, DiskFs, FaultPlan, FaultyFs, FileSystem, OpClass, Usage};
+use crate::key::{Kind, prefix_of};
 use crate::table::*;
 
 /// Two cache lines a unit, 4 bits a key: 256 keys a segment.
@@ -253,4 +255,70 @@ fn units_that_changed_places_are_refused() {
     bytes[672..840].copy_from_slice(&copy);
     let table = open(&table_with(bytes), mapped()).unwrap();
     assert!(is_damage(directory.read_unit(&table, 0, 2)));
+}
+
+/// Stretches start and end anywhere: of files that are mapped, read through the page cache, and past it.
+#[test]
+fn units_are_the_same_however_the_file_is_read() {
+    let filter = filter_of(&short_keys(1000), BloomScheme::Rotation);
+    // A real device, where there is one: the temporary directory is often in memory.
+    let beside = std::env::current_exe().unwrap();
+    let dir = tempfile::tempdir_in(beside.parent().unwrap()).unwrap();
+    let systems: [(Box<dyn FileSystem>, bool); 3] = [
+        (Box::new(DiskFs::new()), true),
+        (Box::new(DiskFs::without_mapping()), false),
+        (Box::new(DirectFs::new()), false),
+    ];
+    for (number, (fs, maps)) in systems.iter().enumerate() {
+        let path = dir.path().join(format!("{number}.tam"));
+        let file = fs.create(&path, Usage::Table).unwrap();
+        let mut builder = TableBuilder::new(file, path.clone(), TableOptions::default());
+        builder.add(b"some key", Digest::of(b"some key"), 1, Kind::Put, &[1; 3000]).unwrap();
+        builder.finish(Some(filter.clone()), None, ExtraProperties::default()).unwrap();
+        let table = Table::open(&**fs, &path, 1, mapped()).unwrap();
+        assert_eq!(table.is_mapped(), *maps);
+        for offset in 0..filter.len() {
+            let stretch = table.filter_stretch(offset as u64, 1 + offset as u64 % 5);
+            match filter.get(offset..offset + 1 + offset % 5) {
+                Some(expected) => assert_eq!(&stretch.unwrap()[..], expected),
+                None => assert!(is_damage(stretch)),
+            }
+        }
+        let directory = UnitDirectory::read(&table).unwrap();
+        for unit in directory.read_units(&table, 0..UNITS, 0..directory.segments()).units {
+            let (offset, len) = directory.unit_span(unit.segment, unit.unit);
+            assert_eq!(unit.result.unwrap().to_bytes(), filter[offset as usize..(offset + len) as usize]);
+        }
+    }
+}
+
+/// One stretch that cannot be read costs only the units that lie where the device fails.
+#[test]
+fn a_failing_read_of_many_units_is_tried_one_by_one() {
+    let fs = FaultyFs::new(1);
+    let (dir, path) = (Path::new("/t"), Path::new("/t/1.tam"));
+    fs.create_dir_all(dir).unwrap();
+    let file = fs.create(path, Usage::Table).unwrap();
+    let mut builder = TableBuilder::new(file, path.to_owned(), TableOptions::default());
+    builder.add(b"some key", Digest::of(b"some key"), 1, Kind::Put, b"value").unwrap();
+    let filter = filter_of(&short_keys(1000), BloomScheme::Rotation);
+    builder.finish(Some(filter), None, ExtraProperties::default()).unwrap();
+    let table = Table::open(&fs, path, 1, cached(1 << 20)).unwrap();
+    let directory = UnitDirectory::read(&table).unwrap();
+    assert_eq!(directory.segments(), 4);
+    let read_with = |failing| {
+        let from = fs.operations();
+        fs.plan(FaultPlan {
+            only: Some(OpClass::Read),
+            fail_at: Some(from),
+            sticky: failing > 1,
+            ..FaultPlan::none()
+        });
+        let read = directory.read_units(&table, 0..1, 0..4);
+        fs.plan(FaultPlan::none());
+        let failed = read.units.iter().filter(|unit| matches!(unit.result, Err(StorageError::Io(_)))).count();
+        (read.reads, failed, read.units.len())
+    };
+    assert_eq!(read_with(1), (5, 0, 4), "the stretch, then each unit");
+    assert_eq!(read_with(2), (5, 4, 4), "a device that is gone");
 }

@@ -109,7 +109,8 @@ pub(crate) struct UnitDirectory {
 
 impl UnitDirectory {
     /// Reads the directory of a filter part of `part_len` bytes, of which `tail` is the end: directory, trailer and
-    /// anything before them. Linear in the directory; allocates no more than four times its length.
+    /// anything before them. Linear in the directory. An entry, of three bytes
+    /// at least, takes 32 bytes and its key: whatever the bytes, they decide how much memory is taken.
     pub(crate) fn open(part_len: u64, tail: &[u8]) -> Result<UnitDirectory, Damage> {
         let trailer = Trailer::decode(tail)?;
         let tail_len = trailer.tail_len(part_len)?;

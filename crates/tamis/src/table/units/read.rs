@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use tamis_filter::ElasticUnit;
+use tamis_filter::{ElasticUnit, FilterError};
 
 use super::UnitDirectory;
 use super::directory::Trailer;
@@ -129,11 +129,24 @@ impl UnitDirectory {
             let what = format!("unit {unit} of segment {segment} of its filter: {what}");
             StorageError::corrupt(table.path(), offset, what)
         };
-        let found = ElasticUnit::open(bytes).map_err(|why| damaged(why.to_string()))?;
-        let spec = self.spec();
+        match self.unit_of(segment, unit, bytes) {
+            Ok(Some(found)) => Ok(found),
+            Ok(None) => Err(damaged("another unit lies in its place".into())),
+            Err(why) => Err(damaged(why.to_string())),
+        }
+    }
+
+    /// Opens the bytes of a unit; `None` if they are another unit's.
+    pub(crate) fn unit_of(
+        &self,
+        segment: usize,
+        unit: u32,
+        bytes: &[u8],
+    ) -> Result<Option<ElasticUnit>, FilterError> {
+        let (found, spec) = (ElasticUnit::open(bytes)?, self.spec());
         let fits = (found.salt(), found.index(), found.group_units(), found.keys())
             == (self.salt(segment), unit, spec.units, self.keys(segment))
             && (found.scheme(), found.layout(), found.probes()) == (spec.scheme, spec.layout, self.probes());
-        if fits { Ok(found) } else { Err(damaged("another unit lies in its place".into())) }
+        Ok(fits.then_some(found))
     }
 }
