@@ -139,11 +139,7 @@ impl Manager {
     /// bytes and units that are worth anything. For tables that just came. Several units of one segment may be asked
     /// for at once; they may be loaded in any order. O(n · log n) in the segments of the tables and the units.
     pub(crate) fn fill(&mut self, tables: &[TableId]) -> Vec<Load> {
-        let mut tables = tables.to_vec();
-        tables.sort_unstable();
-        tables.dedup();
-        let slots = tables.iter().filter_map(|&id| self.table(id)).flat_map(|table| &table.slots);
-        let mut offers: BinaryHeap<Offer> = slots.filter_map(|&slot| self.offer(slot)).collect();
+        let mut offers = self.offers(tables);
         let (mut loads, mut grown) = (Vec::new(), Vec::new());
         while let Some(Offer { slot, .. }) = offers.pop() {
             if self.free() == 0 {
@@ -158,6 +154,36 @@ impl Manager {
         }
         self.relink(grown);
         loads
+    }
+
+    /// For tables that just came, after [`fill`](Manager::fill): what their segments are worth more than expired ones is taken
+    /// from these, as accesses would, without waiting for them. O((n + units) · log n) in the segments of the tables.
+    pub(crate) fn take_for(&mut self, tables: &[TableId]) -> Vec<Adjustment> {
+        let mut offers = self.offers(tables);
+        let (mut adjustments, mut grown) = (Vec::new(), Vec::new());
+        while let Some(Offer { slot, .. }) = offers.pop() {
+            let won = self.gain(slot) * self.clock.window();
+            let need = self.queues[slot].unit_bytes.saturating_sub(self.free());
+            if won <= PAYS {
+                continue;
+            }
+            let Some(victims) = self.victims(slot, need, won - PAYS) else { continue };
+            let unload = victims.into_iter().map(|victim| self.give_up(victim)).collect();
+            adjustments.push(Adjustment { unload, load: self.reserve(slot) });
+            grown.push(slot);
+            offers.extend(self.offer(slot));
+        }
+        self.relink(grown);
+        adjustments
+    }
+
+    /// The next units of all segments of some tables.
+    fn offers(&self, tables: &[TableId]) -> BinaryHeap<Offer> {
+        let mut tables = tables.to_vec();
+        tables.sort_unstable();
+        tables.dedup();
+        let slots = tables.iter().filter_map(|&id| self.table(id)).flat_map(|table| &table.slots);
+        slots.filter_map(|&slot| self.offer(slot)).collect()
     }
 
     /// Puts segments into their queues as if they had been accessed now, the coldest first. Those that are expired go to

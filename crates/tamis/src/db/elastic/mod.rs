@@ -28,7 +28,9 @@ use std::time::{Duration, Instant};
 use crate::cache::BlockCache;
 use crate::db::inner::DbInner;
 use crate::db::read_memory::Divider;
-use crate::heat::{Heat, HeatConfig, Load, Manager, Origin, SegmentId, SegmentSpec, TableSpec, decode_heat};
+use crate::heat::{
+    Adjustment, Heat, HeatConfig, Load, Manager, Origin, SegmentId, SegmentSpec, TableSpec, decode_heat,
+};
 use crate::options::Options;
 use crate::select::{Budget, ElasticFilter};
 use crate::table::Table;
@@ -218,6 +220,10 @@ impl Elastic {
         gone.iter().for_each(|table| inner.remove(table.meta.id));
         let loads = inner.manager.fill(&came);
         inner.waiting.extend(loads);
+        for Adjustment { unload, load } in inner.manager.take_for(&came) {
+            inner.unload(unload);
+            inner.waiting.push(load);
+        }
         let work = !inner.tables.is_empty();
         drop(inner);
         if work {

@@ -194,14 +194,16 @@ mod tests {
         for interval in [1, 2, 7, 64] {
             let sampler = Sampler::new(interval);
             let mut counted = 0u64;
-            for _ in 0..10_000 {
+            let mut samples = Vec::new();
+            for get in 1..=10_000 {
                 if sampler.tick() {
                     counted += 1;
                     sampler.record(&asked(1));
                 }
+                if get % 1000 == 0 {
+                    assert_eq!(sampler.drain(&mut samples), get);
+                }
             }
-            let mut samples = Vec::new();
-            assert_eq!(sampler.drain(&mut samples), 10_000);
             let weight: u64 = samples.iter().map(|sample| u64::from(sample.weight)).sum();
             assert!((10_000 - 2 * u64::from(interval)..=10_000).contains(&weight), "{interval}: {weight}");
             let expected = 10_000 / u64::from(interval);

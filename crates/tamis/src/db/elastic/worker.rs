@@ -226,7 +226,7 @@ impl Elastic {
 
 impl Inner {
     /// Takes units out of use.
-    fn unload(&self, unload: Vec<Unload>) {
+    pub(super) fn unload(&self, unload: Vec<Unload>) {
         for Unload { segment: SegmentId { table, segment }, units } in unload {
             let known = self.tables.get(&table).expect("the manager knows the tables that are known here");
             known.filter.keep(segment as usize, units);

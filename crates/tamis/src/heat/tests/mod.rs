@@ -438,3 +438,20 @@ fn the_best_refused_are_remembered() {
     manager.remove_table(1);
     assert_eq!(manager.marginal(1), Marginal { gain: 0.0, loss: 0.0 });
 }
+
+/// A flush frees no bytes: its table had no filter until gets had asked each of its segments in vain.
+#[test]
+fn a_hot_table_that_comes_takes_units_from_expired_segments_at_once() {
+    let mut manager = Manager::new(CONFIG, 20);
+    manager.add_table(spec(1, &[10, 10]), vec![expired(1e-5), expired(2e-5)]);
+    manager.fill(&[1]).iter().for_each(|load| assert!(manager.loaded(load, Outcome::Done)));
+    manager.add_table(spec(2, &[10, 10]), vec![recent(0.1), recent(1e-5)]);
+    assert_eq!(manager.fill(&[2]), []);
+    let adjustments = manager.take_for(&[2]);
+    // Both go to the hot segment, one after the other; the other one is worth no more than what it would take.
+    let loads: Vec<_> = adjustments.iter().map(|more| (more.load.segment, more.load.unit)).collect();
+    assert_eq!(loads, [(id(2, 0), 0), (id(2, 0), 1)]);
+    let lost: Vec<_> = adjustments.iter().flat_map(|more| &more.unload).map(|less| less.segment).collect();
+    assert_eq!(lost, [id(1, 0), id(1, 1)]);
+    assert_eq!(manager.take_for(&[2]), [], "nothing is left to take");
+}

@@ -79,6 +79,20 @@ impl Model {
         self.under_way.push(load);
     }
 
+    fn adjust(&mut self, Adjustment { unload, load }: Adjustment) {
+        let before = self.reads();
+        for Unload { segment, units } in unload {
+            assert!(self.expired(segment) && segment != load.segment);
+            let known = self.segments.get_mut(&segment).unwrap();
+            assert_eq!(known.units, units + 1);
+            assert!(!known.under_way.contains(&units), "taken while under way");
+            known.units = units;
+        }
+        self.begin(load);
+        let won = (before - self.reads()) * 8000.0;
+        assert!(won > 1.0 - 1e-6, "an adjustment won {won} reads");
+    }
+
     fn bytes(&self) -> u64 {
         self.segments.values().map(|known| u64::from(known.units) * known.bytes).sum()
     }
@@ -133,23 +147,11 @@ fn run(ops: Vec<Op>) {
                 if !held {
                     known.misses.push((now, f64::from(weight) * LN_2 / 8000.0));
                 }
-                let before = model.reads();
-                let Some(adjustment) = manager.access(id, weight, held) else {
-                    model.check(&manager);
-                    continue;
-                };
-                assert!(model.segments[&id].under_way.is_empty());
-                assert_eq!(adjustment.load.segment, id);
-                for Unload { segment, units } in adjustment.unload {
-                    assert!(model.expired(segment) && segment != id);
-                    let known = model.segments.get_mut(&segment).unwrap();
-                    assert_eq!(known.units, units + 1);
-                    assert!(!known.under_way.contains(&units), "taken while under way");
-                    known.units = units;
+                if let Some(adjustment) = manager.access(id, weight, held) {
+                    assert!(model.segments[&id].under_way.is_empty());
+                    assert_eq!(adjustment.load.segment, id);
+                    model.adjust(adjustment);
                 }
-                model.begin(adjustment.load);
-                let won = (before - model.reads()) * 8000.0;
-                assert!(won > 1.0 - 1e-6, "an adjustment won {won} reads");
             }
             Op::Add { unit_bytes, heat, fill } => {
                 let heat_of = |i: usize| match usize::from(heat).wrapping_mul(i + 1) % 5 {
@@ -180,6 +182,7 @@ fn run(ops: Vec<Op>) {
                     .add_table(spec(next_table, &unit_bytes), (0..unit_bytes.len()).map(heat_of).collect());
                 if fill {
                     manager.fill(&[next_table]).into_iter().for_each(|load| model.begin(load));
+                    manager.take_for(&[next_table]).into_iter().for_each(|more| model.adjust(more));
                 }
                 next_table += 1;
             }
