@@ -8,9 +8,10 @@
 //! Whatever is measured happens on a copy (a checkpoint: its files are second names of the base's), so every point of a figure
 //! begins with the same tree and cold heat. Mixes that write cost the disk space of what they write.
 //!
-//! All sides have the same tree: keys are flushed in 163 equal portions, in the same random order, and compaction has come to
-//! its end before the next portion begins. 163 is 4 · 40 + 3, so that level 0 holds three runs, one less than start a
-//! compaction. Tables are as large as a portion: 62 MiB of 10 GiB, and a small database has as many levels as a large one.
+//! All sides have the same tree: keys are flushed in equal portions, in the same random order, and compaction has come to its
+//! end before the next portion begins. There are 163 portions, or fewer of at least 500 keys, and always 4k + 3, so that level 0
+//! holds three runs, one less than start a compaction. Tables are as large as a portion: 62 MiB of 10 GiB, and a database of
+//! 100,000 keys has as many levels as a large one.
 //!
 //! One thread at a time makes and copies bases of one directory; two programs must not share one.
 
@@ -31,11 +32,14 @@ use crate::random::mix64;
 use crate::run::Fill;
 use crate::value::tag_of;
 
-/// Flushes that load a base.
-const FLUSHES: u64 = 163;
+/// Flushes that load a base, if it is not tiny.
+const MOST_FLUSHES: u64 = 163;
 
-/// The fewest keys: a few for every flush.
-pub const FEWEST_KEYS: u64 = 1000;
+/// The fewest keys of a flush.
+const FLUSH_KEYS: u64 = 500;
+
+/// The fewest keys: enough for seven flushes.
+pub const FEWEST_KEYS: u64 = 5000;
 
 /// Of so many keys one is held back for workloads that insert.
 const HELD_BACK: u64 = 50;
@@ -69,13 +73,19 @@ impl Data<'_> {
     /// Sets the sizes that give every base the same levels.
     pub(super) fn apply(&self, options: &mut Options) {
         let entry = self.keys.key_bytes() as u64 + self.value_bytes as u64;
-        let portion = loaded_of(self.keys.len()).div_ceil(FLUSHES) + 1;
+        let portion = loaded_of(self.keys.len()).div_ceil(flushes_of(self.keys.len())) + 1;
         let keyspace = &mut options.keyspace;
         // Just enough that no memtable is full before its flush is asked for.
         keyspace.memtable_bytes = (portion * (entry + ENTRY_OVERHEAD)).max(4 << 10);
         keyspace.table_bytes = (portion * entry).clamp(*TABLE_BYTES.start(), *TABLE_BYTES.end());
         options.memtable_budget_bytes = options.memtable_budget_bytes.max(keyspace.memtable_bytes * 8);
     }
+}
+
+/// Flushes that load so many keys: 4k + 3.
+fn flushes_of(keys: u64) -> u64 {
+    let most = (keys / FLUSH_KEYS).clamp(7, MOST_FLUSHES);
+    (most + 1) / 4 * 4 - 1
 }
 
 /// Keys that are there before the first measurement, of so many in all.
@@ -245,7 +255,7 @@ fn load_at(
     let fill = data.fill();
     let db = Db::open(path, options.clone())?;
     // Of the plan only the portions matter here: the tree's shape is the policy's own.
-    let plan = Plan { size_ratio: 1, levels: 1, flushes: FLUSHES, keys: fill.loaded };
+    let plan = Plan { size_ratio: 1, levels: 1, flushes: flushes_of(data.keys.len()), keys: fill.loaded };
     progress.begin(&format!("load {filter}"), fill.loaded, "keys");
     let begun = Instant::now();
     let loading: Loading =
