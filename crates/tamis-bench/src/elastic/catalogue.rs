@@ -274,7 +274,7 @@ impl ElasticExperiment {
                 differs: "",
                 kind: Kind::Shift,
                 grids: &[BOTH],
-                ops: 4_000,
+                ops: 1_500,
                 repeats: 1,
                 ..COMMON
             },

@@ -173,7 +173,7 @@ impl<'a> Job<'a> {
             points: points(experiment, settings)?,
             repeats: settings.repeats.unwrap_or(experiment.repeats).max(1),
             ops,
-            warmup: settings.warmup.unwrap_or(if experiment.warm { ops } else { 0 }),
+            warmup: settings.warmup.unwrap_or(if experiment.warm && !one_pass(experiment) { ops } else { 0 }),
             bases: Bases::in_dir(settings.dir.as_deref())?,
             progress,
         };
@@ -213,7 +213,7 @@ impl<'a> Job<'a> {
             (false, Some(_)) => return Err(request(format!("only elastic-fig16 takes --vary, not {name}"))),
             _ => {}
         }
-        let one_pass = matches!(self.experiment.kind, Kind::Shift | Kind::TableSkew | Kind::RegionSkew);
+        let one_pass = one_pass(self.experiment);
         if one_pass && self.repeats > 1 {
             return Err(request(format!("{name} has no rounds: leave out --repeat, or take another --seed")));
         }
@@ -224,8 +224,8 @@ impl<'a> Job<'a> {
                 "{name} has gets of one thread only: leave out --workload and --threads"
             )));
         }
-        if self.experiment.kind == Kind::Shift && self.settings.warmup.is_some() {
-            return Err(request(format!("{name} begins with windows of its own: leave out --warmup")));
+        if one_pass && self.settings.warmup.is_some() {
+            return Err(request(format!("{name} counts from the first get on: leave out --warmup")));
         }
         for point in &self.points {
             if point.workload.is_fill() {
@@ -313,14 +313,19 @@ impl<'a> Job<'a> {
                 false => "tables mapped through the page cache",
             },
             grouped(self.warmup),
-            if self.experiment.kind == Kind::Shift {
-                "windows".to_owned()
-            } else {
-                format!("{} rounds", self.repeats)
+            match self.experiment.kind {
+                Kind::Shift => "windows".to_owned(),
+                Kind::TableSkew | Kind::RegionSkew => "one pass".to_owned(),
+                Kind::Rounds | Kind::Loads => format!("{} rounds", self.repeats),
             },
             grouped(self.ops),
         )
     }
+}
+
+/// Whether there are no rounds, but gets from a cold start.
+fn one_pass(experiment: &ElasticExperiment) -> bool {
+    matches!(experiment.kind, Kind::Shift | Kind::TableSkew | Kind::RegionSkew)
 }
 
 /// Whether a pattern says which keys a workload is about.
@@ -376,8 +381,12 @@ fn points(experiment: &ElasticExperiment, settings: &ElasticSettings) -> Result<
                     for &absent_percent in &absents {
                         for &locality in &localities {
                             for &threads in settings.threads.as_deref().unwrap_or(grid.threads) {
-                                let spec = PatternSpec { skew, absent_percent, locality };
+                                let mut spec = PatternSpec { skew, absent_percent, locality };
                                 spec.check(settings.keys)?;
+                                if skew == 0.0 {
+                                    // Without hot keys there is nothing to keep together.
+                                    spec.locality = 1;
+                                }
                                 let variant = variant.clone();
                                 let point = Point { label: String::new(), variant, workload, spec, threads };
                                 if !points.contains(&point) {
