@@ -10,8 +10,8 @@
 //!
 //! All sides have the same tree: keys are flushed in equal portions, in the same random order, and compaction has come to its
 //! end before the next portion begins. There are 163 portions, or fewer of at least 500 keys, and always 4k + 3, so that level 0
-//! holds three runs, one less than start a compaction. Tables are as large as a portion: 62 MiB of 10 GiB, and a database of
-//! 100,000 keys has as many levels as a large one.
+//! holds three runs, one less than start a compaction. Tables are as large as four portions, at most 64 MiB: a database of
+//! 100,000 keys has as many levels as one of ten millions, and tables of many segments.
 //!
 //! One thread at a time makes and copies bases of one directory; two programs must not share one.
 
@@ -51,7 +51,7 @@ const ENTRY_OVERHEAD: u64 = 64;
 const TABLE_BYTES: std::ops::RangeInclusive<u64> = 32 << 10..=64 << 20;
 
 /// Changes when bases are made in another way.
-const LAYOUT: u32 = 1;
+const LAYOUT: u32 = 2;
 
 const CARD: &str = "loaded.json";
 
@@ -77,7 +77,7 @@ impl Data<'_> {
         let keyspace = &mut options.keyspace;
         // Just enough that no memtable is full before its flush is asked for.
         keyspace.memtable_bytes = (portion * (entry + ENTRY_OVERHEAD)).max(4 << 10);
-        keyspace.table_bytes = (portion * entry).clamp(*TABLE_BYTES.start(), *TABLE_BYTES.end());
+        keyspace.table_bytes = (4 * portion * entry).clamp(*TABLE_BYTES.start(), *TABLE_BYTES.end());
         options.memtable_budget_bytes = options.memtable_budget_bytes.max(keyspace.memtable_bytes * 8);
     }
 }

@@ -55,15 +55,15 @@ pub(crate) struct ExperimentArgs {
     /// Name all experiments with their defaults and end
     #[arg(long)]
     list: bool,
-    /// How many keys exist
-    #[arg(long, value_name = "N", default_value_t = 400_000, value_parser = clap::value_parser!(u64).range(2..))]
-    keys: u64,
+    /// How many keys exist [default: grf-…: 400000, elastic-…: 1000000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..))]
+    keys: Option<u64>,
     /// grf-…: the kind of keys [default: the experiment's]
     #[arg(long, value_name = "NAME")]
     key_set: Option<KeySource>,
-    /// Bytes of a value
-    #[arg(long, value_name = "N", default_value_t = 256)]
-    value_bytes: usize,
+    /// Bytes of a value [default: grf-…: 256, elastic-…: 100]
+    #[arg(long, value_name = "N")]
+    value_bytes: Option<usize>,
     /// The filters, separated by commas [default: the experiment's]
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     filters: Vec<String>,
@@ -180,10 +180,11 @@ fn some<T: Clone>(list: &[T]) -> Option<Vec<T>> {
 impl ExperimentArgs {
     fn filters(&self, experiment: &Experiment) -> Result<Texts, Failure> {
         self.refuse(experiment.name, &self.elastic_flags())?;
+        let defaults = Settings::default();
         let settings = Settings {
-            keys: self.keys,
+            keys: self.keys.unwrap_or(defaults.keys),
             source: self.key_set,
-            value_bytes: self.value_bytes,
+            value_bytes: self.value_bytes.unwrap_or(defaults.value_bytes),
             filters: some(&self.sides()?),
             bits: some(&self.bits),
             workloads: some(&self.workload),
@@ -212,8 +213,8 @@ impl ExperimentArgs {
             _ => return Err(Failure::usage("--bits is one number here: all sides have the same memory")),
         };
         let settings = ElasticSettings {
-            keys: self.keys,
-            value_bytes: self.value_bytes,
+            keys: self.keys.unwrap_or(defaults.keys),
+            value_bytes: self.value_bytes.unwrap_or(defaults.value_bytes),
             bits,
             sides: some(&self.sides()?),
             workloads: some(&self.workload),
