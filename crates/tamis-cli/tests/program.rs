@@ -446,6 +446,7 @@ fn experiment_compares_filters_and_refuses_what_there_is_not() {
 
     let list = experiment(&["--list"]).ok();
     assert!((10..=18).all(|figure| list.contains(&format!("grf-fig{figure}"))), "{list}");
+    assert!([2, 3, 6, 10, 16].iter().all(|figure| list.contains(&format!("elastic-fig{figure}"))), "{list}");
     experiment(&["grf-fig9"]).fails(2, "grf-fig10");
     experiment(&[]).fails(2, "--list");
     experiment(&["grf-fig10", "--filters", "sieve"]).fails(2, "rencoder");
@@ -454,6 +455,38 @@ fn experiment_compares_filters_and_refuses_what_there_is_not() {
     experiment(&["grf-fig10", "--bits", "100"]).fails(2, "bits_per_key");
     experiment(&["grf-fig17", "--bits", "8,10"]).fails(2, "--bits");
     experiment(&["grf-fig17", "-o", "keyspace.levels=1"]).fails(2, "levels");
+    experiment(&["grf-fig17", "--skew", "1"]).fails(2, "--skew");
+}
+
+#[test]
+fn experiment_holds_elastic_filters_against_fixed_ones() {
+    let experiment = |args: &[&str]| {
+        let mut command = tamis();
+        command.arg("experiment").args(args);
+        run(command, b"")
+    };
+    let place = Place::new();
+    let (dir, path) = (place.path("bases"), place.path("rows.csv"));
+    let small = ["--keys", "5000", "--ops", "300", "--value-bytes", "64", "--db", &dir, "--mapped"];
+    let more =
+        ["elastic-fig6", "--skew", "0,1.2", "--locality", "64", "--repeat", "2", "--json", "--csv", &path];
+    let rows = experiment(&[&more[..], &small].concat()).ok();
+    let rows: Vec<Value> = rows.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |kind: &str| rows.iter().filter(|row| row["kind"] == kind).count();
+    assert_eq!((of("load"), of("read")), (2, 4));
+    assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 1 + 6);
+    let text =
+        experiment(&[&["elastic-shift", "--locality", "64", "--skew", "1.2"][..], &small].concat()).ok();
+    assert!(text.contains("loaded before") && text.contains("moved") && text.contains("elastic: "), "{text}");
+
+    experiment(&["elastic-fig9"]).fails(2, "elastic-fig10");
+    experiment(&["elastic-fig6", "--skew", "9"]).fails(2, "--skew");
+    experiment(&["elastic-fig6", "--key-set", "cells"]).fails(2, "--key-set");
+    experiment(&["elastic-fig6", "--bits", "4,8"]).fails(2, "--bits");
+    experiment(&["elastic-fig6", "--filters", "grf"]).fails(2, "whole tree");
+    experiment(&["elastic-fig16"]).fails(2, "unit-bits");
+    experiment(&["elastic-fig16", "--vary", "size"]).fails(2, "unit-size");
+    experiment(&["elastic-fig6", "--cache", "much"]).fails(2, "much");
 }
 
 /// Loads a database whose tables have elastic filters of many small segments, and asks it for absent keys.
