@@ -45,6 +45,7 @@ mod error;
 mod external;
 #[doc(hidden)]
 pub mod fuzzing;
+mod heat;
 pub mod io;
 mod key;
 mod memtable;

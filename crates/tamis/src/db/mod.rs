@@ -19,6 +19,7 @@ mod maintain;
 mod open;
 mod pace;
 mod pressure;
+pub(crate) mod read_memory;
 pub(crate) mod replay;
 mod reshape;
 mod room;
@@ -97,6 +98,7 @@ impl Handle {
         if let Some(workers) = self.workers.lock().expect("workers").take() {
             workers.join();
         }
+        db.elastic.stop();
         // Callers' own compactions give up when they see that the database is closed.
         let mut state = db.state();
         while state.jobs.values().any(|jobs| jobs.manual) {
@@ -109,7 +111,12 @@ impl Handle {
         let poisoned = db.check_poison();
         if let (Some(mut manifest), Ok(()), Ok(())) = (manifest, &closed, &poisoned) {
             closed = manifest
-                .append(&VersionEdit { times, last_seq: Some(db.visible()), ..VersionEdit::default() })
+                .append(&VersionEdit {
+                    times,
+                    heat: db.elastic.heat(),
+                    last_seq: Some(db.visible()),
+                    ..VersionEdit::default()
+                })
                 .and_then(|()| manifest.close())
                 .and_then(|()| last.map_or(Ok(()), |log| log.close().map(drop)));
         }
@@ -558,7 +565,7 @@ impl DbInner {
             ..VersionEdit::default()
         };
         self.commit_edit(&mut state, edit, Vec::new(), |_, _, _| unreachable!("no tables change"))?;
-        let inner = Arc::new(KeyspaceInner::empty(id, name, options, operators));
+        let inner = Arc::new(KeyspaceInner::empty(id, name, options, operators, &self.elastic.sampler));
         state.keyspaces.insert(id, inner.clone());
         self.publish_directory(&state);
         Ok(inner)
@@ -575,6 +582,7 @@ impl DbInner {
         let edit = VersionEdit { drop_keyspaces: vec![keyspace.id], ..VersionEdit::default() };
         self.commit_edit(&mut state, edit, Vec::new(), |_, _, _| unreachable!("no tables change"))?;
         keyspace.dropped.store(true, Ordering::Relaxed);
+        self.elastic.dropped(&keyspace.view.load().version);
         keyspace.view.load().version.tables.iter().for_each(|table| table.mark_obsolete());
         state.keyspaces.remove(&keyspace.id);
         self.publish_directory(&state);

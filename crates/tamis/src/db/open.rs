@@ -7,9 +7,8 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock};
 
 use arc_swap::ArcSwap;
 
-use crate::cache::BlockCache;
 use crate::db::commit::{LogState, insert, new_memtable};
-use crate::db::elastic::Elastic;
+use crate::db::elastic::{Elastic, Sampler};
 use crate::db::expiry::{Age, Expiry};
 use crate::db::inner::{ClosedLog, DbInner, KeyspaceInner, State};
 use crate::db::jobs::Background;
@@ -86,7 +85,8 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         }
     };
 
-    let cache = Some(Arc::new(BlockCache::new(options.cache_bytes, options.keyspace.block_bytes)));
+    let (elastic, cache) = Elastic::new(&options);
+    let cache = Some(cache);
     let reader_config = ReaderConfig {
         map: options.read_mode == ReadMode::Mapped,
         verify: options.verify_checksums,
@@ -114,7 +114,8 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
     }
     let mut keyspaces: BTreeMap<KeyspaceId, Arc<KeyspaceInner>> = BTreeMap::new();
     for (&id, stored) in &tree.keyspaces {
-        let mut keyspace = open_keyspace(&*fs, dir, &options, id, stored, &reader_config, &garbage)?;
+        let mut keyspace =
+            open_keyspace(&*fs, dir, &options, id, stored, &reader_config, &garbage, &elastic.sampler)?;
         keyspace.age = Age::new(&keyspace.options, stored.ages, tree.last_seq);
         keyspaces.insert(id, Arc::new(keyspace));
     }
@@ -159,7 +160,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         read_counters: Arc::new(ReadCounters::default()),
         write_counters: Default::default(),
         background: Background::new(&options),
-        elastic: Elastic::default(),
+        elastic,
         lock: Mutex::new(lock),
         state: Mutex::new(State {
             manifest: None,
@@ -179,6 +180,12 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
     };
     warnings.into_iter().for_each(|warning| inner.warn(warning));
     inner.directory.load().values().for_each(|keyspace| inner.warn_of_filter(keyspace));
+    {
+        let state = inner.state();
+        let views: Vec<_> = state.keyspaces.values().map(|keyspace| keyspace.view.load_full()).collect();
+        let stored = |id| state.tree.heat(id);
+        inner.elastic.opened(views.iter().map(|view| &*view.version), stored);
+    }
     inner.expiry.configure(inner.directory.load().values().map(|keyspace| &**keyspace));
     let has_tables = files.iter().any(|(_, kind)| matches!(kind, FileKind::Table(_)));
     recover(&inner, &logs, manifest_end.as_ref(), has_tables)?;
@@ -196,6 +203,7 @@ fn open_keyspace(
     stored: &KeyspaceState,
     config: &ReaderConfig,
     garbage: &Arc<Garbage>,
+    sampler: &Arc<Sampler>,
 ) -> Result<KeyspaceInner, OpenError> {
     let stored_options = KeyspaceOptions::from_text(&stored.options)?;
     let options = if id == DEFAULT_KEYSPACE { database.keyspace.clone() } else { stored_options.clone() };
@@ -217,7 +225,7 @@ fn open_keyspace(
         let table = OpenTable::open(fs, dir, Arc::new(meta.clone()), config, garbage)?;
         tables.insert(meta.id, table);
     }
-    let filter = TreeFilter::new(&options);
+    let filter = TreeFilter::new(&options, sampler);
     let version =
         Version::build(stored, |id| tables[&id].clone(), |runs, tables| filter.selector(runs, tables));
     Ok(KeyspaceInner::with_version(id, &stored.name, options, operators, filter, version))

@@ -2,9 +2,11 @@
 
 use std::ops::Range;
 
+use crate::heat::SegmentId;
 use crate::read::{Lookup, ReadCost, Recorder};
 use crate::select::{Candidate, Candidates, Probe};
 use crate::table::{BlockSource, BlockTouch, HashAnswer, ReadTrace};
+use crate::tree::open_table::{OpenTable, TableFilter};
 use crate::tree::version::{MemtableSlot, Version};
 
 /// What a filter answered.
@@ -123,6 +125,19 @@ pub struct Explanation {
     pub cost: ReadCost,
 }
 
+/// What is in memory for the segment of a probe's key, if the table has an elastic filter.
+fn units(table: &OpenTable, probe: &Probe<'_>) -> Option<ExplainUnits> {
+    let TableFilter::Elastic(filter) = &table.filter else { return None };
+    let segment = filter.segment_of(probe);
+    Some(ExplainUnits {
+        segment,
+        segments: filter.directory().segments(),
+        enabled: filter.enabled(segment),
+        units: filter.directory().units(),
+        heat: 0.0,
+    })
+}
+
 /// The recorder behind `explain_get`: counts like [`ReadCost`] and keeps the steps.
 #[derive(Debug, Default)]
 pub(crate) struct ExplainRecorder {
@@ -135,8 +150,19 @@ pub(crate) struct ExplainRecorder {
 }
 
 impl ExplainRecorder {
-    /// `horizon` is that of the lookup, which takes it for a range tombstone over all keys.
-    pub(crate) fn finish(self, key: &[u8], outcome: &Lookup, horizon: u64) -> Explanation {
+    /// `horizon` is that of the lookup, which takes it for a range tombstone over all keys. `heat` knows that of segments.
+    pub(crate) fn finish(
+        mut self,
+        key: &[u8],
+        outcome: &Lookup,
+        horizon: u64,
+        heat: impl Fn(SegmentId) -> f64,
+    ) -> Explanation {
+        for step in &mut self.steps {
+            if let ExplainStep::Run { table: Some(table), units: Some(units), .. } = step {
+                units.heat = heat(SegmentId { table: *table, segment: units.segment as u32 });
+            }
+        }
         let found = self.steps.iter().any(|step| match step {
             ExplainStep::Memtable { found, .. } | ExplainStep::Run { found, .. } => *found,
         });
@@ -215,7 +241,7 @@ impl Recorder for ExplainRecorder {
                 run: run.id,
                 table: table.map(|t| version.tables[t].meta.id),
                 filter,
-                units: None,
+                units: table.and_then(|table| units(&version.tables[table], probe)),
                 block: None,
                 found: false,
             });

@@ -10,6 +10,7 @@ use tamis_filter::{Filter, FilterError, FilterKind};
 use crate::cache::{BlockCache, CacheEntry};
 use crate::error::StorageError;
 use crate::io::FileSystem;
+use crate::select::ElasticFilter;
 use crate::table::{ELASTIC, KEY_LIST, PinnedValue, ReaderConfig, Table, UnitDirectory};
 use crate::tree::files::table_path;
 use crate::tree::meta::TableMeta;
@@ -28,8 +29,8 @@ pub(crate) enum TableFilter {
     Pinned(Filter),
     /// Fetched through the block cache when asked for.
     Cached,
-    /// An elastic one: what is always in memory of it. Which of its units are is not decided here.
-    Elastic(UnitDirectory),
+    /// In units, of which some are in memory.
+    Elastic(Arc<ElasticFilter>),
     /// In its place is the list of the table's keys, for a global filter. Not read at opening, and not kept.
     Keys,
     /// Its bytes are damaged, or of a kind that this version does not know: the table is read without it.
@@ -107,7 +108,7 @@ impl OpenTable {
             false => TableFilter::None,
             true if table.properties().filter_kind == KEY_LIST => TableFilter::Keys,
             true if table.properties().filter_kind == ELASTIC => match UnitDirectory::read(&table) {
-                Ok(directory) => TableFilter::Elastic(directory),
+                Ok(directory) => TableFilter::Elastic(Arc::new(ElasticFilter::new(directory))),
                 Err(why) => {
                     log::warn!("{}: reading without its filter: {why}", path.display());
                     TableFilter::Unusable
@@ -232,7 +233,7 @@ impl OpenTable {
     pub(crate) fn filter_memory(&self) -> usize {
         match &self.filter {
             TableFilter::Pinned(filter) => filter.memory_bytes(),
-            TableFilter::Elastic(directory) => directory.memory_bytes(),
+            TableFilter::Elastic(filter) => filter.index_bytes() + filter.unit_bytes() as usize,
             _ => 0,
         }
     }

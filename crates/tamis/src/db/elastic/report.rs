@@ -1,5 +1,15 @@
 //! What elastic filters tell about themselves.
 
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::{Elastic, elastic};
+use crate::db::inner::State;
+use crate::key::KeyEnd;
+use crate::table::UnitDirectory;
+
+/// What the manager keeps of a segment.
+const BOOKKEEPING: u64 = 60;
+
 /// The elastic filters of a database. "A get" is one point lookup in any keyspace: the logical clock. Sizes in bytes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ElasticStats {
@@ -79,4 +89,79 @@ pub struct SegmentStats {
     pub asked: f64,
     /// Whether it has expired.
     pub expired: bool,
+}
+
+impl Elastic {
+    /// What is in memory and why; `None` if no table has an elastic filter.
+    pub(crate) fn report(&self) -> Option<ElasticStats> {
+        let inner = self.inner();
+        if inner.tables.is_empty() {
+            return None;
+        }
+        let report = inner.manager.report();
+        let directories = || inner.tables.values().map(|known| known.filter.directory());
+        let most = directories().map(|directory| directory.units() as usize).max().unwrap_or(0);
+        Some(ElasticStats {
+            budget_bytes: self.budget.limit(),
+            used_bytes: self.budget.used(),
+            index_bytes: inner.tables.values().map(|known| known.filter.index_bytes() as u64).sum::<u64>()
+                + report.segments * BOOKKEEPING,
+            gets: report.gets,
+            life_time: report.life_time,
+            sampling: self.sampler.interval().into(),
+            segments: report.segments,
+            keys: directories().map(UnitDirectory::total_keys).sum(),
+            by_units: report.by_units[..=most].to_vec(),
+            expired: report.expired,
+            expected_extra_reads: report.expected_reads,
+            loads: report.loads,
+            load_reads: self.load_reads.load(Relaxed),
+            load_bytes: self.load_bytes.load(Relaxed),
+            failed_loads: report.failed,
+            evictions: report.unloads,
+            refused: report.refused,
+            dropped_samples: self.sampler.dropped(),
+        })
+    }
+
+    /// See [`Db::segments`](crate::Db::segments).
+    pub(crate) fn segments(&self, state: &State) -> Vec<SegmentStats> {
+        let inner = self.inner();
+        let mut all = Vec::new();
+        for keyspace in state.keyspaces.values() {
+            let version = keyspace.view.load().version.clone();
+            for run in &version.runs {
+                for (table, filter) in elastic(&version.tables[run.tables.clone()]) {
+                    let directory = filter.directory();
+                    let largest = match &table.meta.largest {
+                        KeyEnd::Included(key) | KeyEnd::Excluded(key) => key.to_vec(),
+                        KeyEnd::Unbounded => Vec::new(),
+                    };
+                    for (segment, known) in inner.manager.segments_of(table.meta.id).enumerate() {
+                        let next = segment + 1;
+                        all.push(SegmentStats {
+                            keyspace: keyspace.name.clone(),
+                            level: run.level,
+                            run: run.id,
+                            table: table.meta.id,
+                            segment,
+                            smallest: directory.first_key(segment).to_vec(),
+                            end: match next < directory.segments() {
+                                true => directory.first_key(next).to_vec(),
+                                false => largest.clone(),
+                            },
+                            keys: directory.keys(segment),
+                            unit_bytes: directory.unit_memory_bytes(segment) as u64,
+                            enabled: filter.enabled(segment),
+                            units: directory.units(),
+                            heat: known.misses,
+                            asked: known.asked,
+                            expired: known.expired,
+                        });
+                    }
+                }
+            }
+        }
+        all
+    }
 }
