@@ -71,7 +71,7 @@ impl FilterBuilder {
     }
 
     /// Gives the salt before the first key, for filters that are built while keys come; without it they take one from
-    /// the keys. [`FilterBuilder::finish`] must then be given the same.
+    /// the keys. What [`FilterBuilder::finish`] is given comes too late for them.
     pub(crate) fn with_salt(mut self, salt: u64) -> Self {
         if let Collected::Elastic(units) = &mut self.collected {
             units.set_salt(salt);

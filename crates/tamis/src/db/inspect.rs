@@ -153,14 +153,20 @@ fn dump_units(table: &Table, out: &mut dyn Write) -> Result<(), Error> {
         100.0 * rate,
         100.0 * rate.powi(spec.units as i32)
     ))?;
-    for segment in 0..directory.segments() {
+    let mut unusable = vec![Vec::new(); directory.segments()];
+    for unit in 0..spec.units {
+        for loaded in directory.read_units(table, unit..unit + 1, 0..directory.segments()).units {
+            if let Err(why) = loaded.result {
+                unusable[loaded.segment].push(format!("unit {} unusable: {why}", loaded.unit));
+            }
+        }
+    }
+    for (segment, unusable) in unusable.iter().enumerate() {
         let (_, unit_bytes) = directory.unit_span(segment, 0);
         let (keys, first) = (directory.keys(segment), show(directory.first_key(segment)));
         written(writeln!(out, "    segment {segment}: {keys} keys from {first}, {unit_bytes} bytes a unit"))?;
-        for unit in directory.read_units(table, 0..spec.units, segment..segment + 1).units {
-            if let Err(why) = unit.result {
-                written(writeln!(out, "      unusable: {why}"))?;
-            }
+        for why in unusable {
+            written(writeln!(out, "      {why}"))?;
         }
     }
     Ok(())

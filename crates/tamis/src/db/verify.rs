@@ -191,8 +191,8 @@ fn check_units(table: &OpenTable, directory: &UnitDirectory, problems: &mut Vec<
     };
     let group = |segment: usize, problems: &mut Vec<String>| {
         let mut set = ElasticSet::new(directory.salt(segment));
-        for unit in directory.read_units(&table.table, 0..directory.units(), segment..segment + 1).units {
-            match unit.result {
+        for unit in 0..directory.units() {
+            match directory.read_unit(&table.table, segment, unit) {
                 Ok(unit) => {
                     problems.extend(set.load(unit).err().map(|why| format!("{name}: its filter: {why}")))
                 }

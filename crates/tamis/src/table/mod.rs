@@ -42,6 +42,6 @@ pub(crate) use key_list::{KEY_LIST, KeyListBuilder, KeyListCursor, KeyListReader
 pub(crate) use lookup::TableLookup;
 pub(crate) use reader::{ReaderConfig, Table};
 pub(crate) use trace::{BlockSource, BlockTouch, ReadTrace, TouchCounts};
+#[cfg(test)]
+pub(crate) use units::LoadedUnit;
 pub(crate) use units::{ELASTIC, ElasticBuilder, FilterBuildError, UnitDirectory};
-#[allow(unused_imports, reason = "the types of what `UnitDirectory::read_units` gives")]
-pub(crate) use units::{LoadedUnit, UnitsRead};

@@ -35,7 +35,7 @@ fn short_keys(count: u64) -> Vec<Vec<u8>> {
 
 /// Keys whose first bytes are all the same, some very long, one empty.
 fn long_keys(count: u64) -> Vec<Vec<u8>> {
-    let tail = |i: u64| if i % 50 == 0 { 5000 } else { i as usize % 7 };
+    let tail = |i: u64| if i.is_multiple_of(50) { 5000 } else { i as usize % 7 };
     let keys = (1..count).map(|i| [b"one prefix ", &i.to_be_bytes()[..], &vec![7; tail(i)]].concat());
     [Vec::new()].into_iter().chain(keys).collect()
 }

@@ -3,13 +3,12 @@
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
-use tamis_filter::{Digest, ElasticGroup, ElasticSpec, FilterError, IndependentDigests, Verify};
+use tamis_filter::{BloomScheme, Digest, ElasticGroup, ElasticSpec, FilterError, IndependentDigests, Verify};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::directory::Trailer;
 use super::{group_salt, layout_of, segment_keys};
 use crate::codec::Encode;
-use tamis_filter::BloomScheme;
 
 /// Segments that wait for the thread that builds; whoever adds keys then waits, too.
 const QUEUE: usize = 2;

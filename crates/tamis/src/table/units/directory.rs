@@ -67,10 +67,11 @@ impl Trailer {
             ElasticLayout::Standard => theory::MAX_PROBES / units.max(1),
             ElasticLayout::Blocked => theory::MAX_BLOCKED_PROBES,
         };
-        if !(1..=MAX_ELASTIC_UNITS).contains(&units)
-            || !(1..=most_probes).contains(&probes.into())
-            || !(bits > 0.0 && bits <= 64.0)
-        {
+        let possible = (1..=MAX_ELASTIC_UNITS).contains(&units)
+            && (1..=most_probes).contains(&probes.into())
+            && bits > 0.0
+            && bits <= 64.0;
+        if !possible {
             return Err(Damage("an elastic filter with impossible parameters"));
         }
         let spec = ElasticSpec { units, bits_per_key: bits, scheme, layout };

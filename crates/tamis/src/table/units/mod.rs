@@ -46,8 +46,8 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 pub(crate) use build::{ElasticBuilder, FilterBuildError};
 pub(crate) use directory::UnitDirectory;
-#[allow(unused_imports, reason = "the types of what reading gives")]
-pub(crate) use read::{LoadedUnit, UnitsRead};
+#[cfg(test)]
+pub(crate) use read::LoadedUnit;
 
 /// What a table with an elastic filter says of its filter's kind.
 pub(crate) const ELASTIC: &str = "elastic";

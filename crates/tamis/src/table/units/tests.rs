@@ -181,3 +181,38 @@ fn spans_say_where_units_lie() {
         }
     }
 }
+
+/// What was written once must be read for ever. With `TAMIS_WRITE_FIXTURES` set the files are written anew: only for a new
+/// version of the format, under new names.
+#[test]
+fn stored_filters_of_version_1_are_read() {
+    for scheme in [BloomScheme::Rotation, BloomScheme::DoubleHashing, BloomScheme::Independent] {
+        let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures");
+        let path = format!("{fixtures}/elastic-v1-{}.units", scheme as u8);
+        let mut builder = ElasticBuilder::new((2, 4.0, scheme), 128, tamis_filter::Verify::Yes, Some(7));
+        add(&mut builder, 0..300);
+        let built = builder.finish().unwrap().unwrap();
+        if std::env::var_os("TAMIS_WRITE_FIXTURES").is_some() {
+            std::fs::write(&path, &built).unwrap();
+        }
+        let stored = std::fs::read(&path).unwrap();
+        assert_eq!(stored, built, "and the same is written");
+        let directory = directory(&stored);
+        assert_eq!((directory.segments(), directory.units(), directory.total_keys()), (3, 2, 300));
+        for i in 0..300 {
+            let segment = directory.segment_of(&key(i), crate::key::prefix_of(&key(i)));
+            for unit in 0..2 {
+                let (offset, len) = directory.unit_span(segment, unit);
+                let bytes = &stored[offset as usize..(offset + len) as usize];
+                let unit = directory.unit_of(segment, unit, bytes).unwrap().unwrap();
+                let mut set = tamis_filter::ElasticSet::new(directory.salt(segment));
+                set.load(unit).unwrap();
+                let digests = tamis_filter::IndependentDigests::of(&key(i), 2 * directory.probes());
+                assert!(match scheme {
+                    BloomScheme::Independent => set.contains_independent(&digests).unwrap(),
+                    _ => set.contains(Digest::of(&key(i))),
+                });
+            }
+        }
+    }
+}
