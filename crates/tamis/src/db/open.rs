@@ -113,9 +113,16 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         set_aside = leave_out_damaged_tables(&*fs, dir, &mut tree, &reader_config, &garbage, &mut warnings);
     }
     let mut keyspaces: BTreeMap<KeyspaceId, Arc<KeyspaceInner>> = BTreeMap::new();
+    let opening = Opening {
+        fs: &*fs,
+        dir,
+        options: &options,
+        config: &reader_config,
+        garbage: &garbage,
+        sampler: &elastic.sampler,
+    };
     for (&id, stored) in &tree.keyspaces {
-        let mut keyspace =
-            open_keyspace(&*fs, dir, &options, id, stored, &reader_config, &garbage, &elastic.sampler)?;
+        let mut keyspace = open_keyspace(&opening, id, stored)?;
         keyspace.age = Age::new(&keyspace.options, stored.ages, tree.last_seq);
         keyspaces.insert(id, Arc::new(keyspace));
     }
@@ -195,16 +202,22 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
     Ok(Arc::new(inner))
 }
 
+/// What the keyspaces of a database that is being opened share.
+struct Opening<'a> {
+    fs: &'a dyn FileSystem,
+    dir: &'a Path,
+    options: &'a Options,
+    config: &'a ReaderConfig,
+    garbage: &'a Arc<Garbage>,
+    sampler: &'a Arc<Sampler>,
+}
+
 fn open_keyspace(
-    fs: &dyn FileSystem,
-    dir: &Path,
-    database: &Options,
+    opening: &Opening<'_>,
     id: KeyspaceId,
     stored: &KeyspaceState,
-    config: &ReaderConfig,
-    garbage: &Arc<Garbage>,
-    sampler: &Arc<Sampler>,
 ) -> Result<KeyspaceInner, OpenError> {
+    let &Opening { fs, dir, options: database, config, garbage, sampler } = opening;
     let stored_options = KeyspaceOptions::from_text(&stored.options)?;
     let options = if id == DEFAULT_KEYSPACE { database.keyspace.clone() } else { stored_options.clone() };
     let deepest = stored.runs.keys().map(|(level, _)| *level as usize).max().unwrap_or(0);
