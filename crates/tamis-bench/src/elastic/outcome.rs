@@ -72,7 +72,7 @@ pub struct ReadRow {
     pub evictions: u64,
     /// Times that nothing had expired to make room.
     pub refused: u64,
-    /// Units that could not be loaded.
+    /// Units that were asked for and did not come into use: unreadable, or no room when they came.
     pub failed_loads: u64,
     /// The round of median time, with its counters.
     #[serde(flatten)]
@@ -379,7 +379,10 @@ impl ElasticOutcome {
                 ));
             }
             if row.failed_loads > 0 {
-                lines.push(format!("{at}{} failed to load {} units.", row.side, row.failed_loads));
+                lines.push(format!(
+                    "{at}{} did not get {} units that it asked for: unreadable, or no room when they came.",
+                    row.side, row.failed_loads
+                ));
             }
         }
         lines
@@ -390,19 +393,22 @@ impl ElasticOutcome {
         let mut lines = Vec::new();
         for row in self.rows_of(workload).filter(|row| row.elastic) {
             let Some(fixed) = self.fixed_for(row) else { continue };
-            let less = |of: f64, than: f64| 100.0 * (1.0 - of / than.max(f64::MIN_POSITIVE));
+            let fewer = |of: f64, than: f64, what: &str| {
+                let share = 100.0 * (1.0 - of / than.max(f64::MIN_POSITIVE));
+                format!("{:.1} % {} {what}", share.abs(), if share < 0.0 { "more" } else { "fewer" })
+            };
             let in_vain = match (row.in_vain_per_op, fixed.in_vain_per_op) {
                 (Some(of), Some(than)) if than > 0.0 => {
-                    format!("{:.1} % fewer reads in vain, ", less(of, than))
+                    format!("{}, ", fewer(of, than, "reads in vain"))
                 }
                 _ => String::new(),
             };
             lines.push(format!(
-                "{}{} against {}: {in_vain}{:.1} % fewer block reads, {:.2} times the operations a second",
+                "{}{} against {}: {in_vain}{}, {:.2} times the operations a second",
                 at(&row.point),
                 row.side,
                 fixed.side,
-                less(row.blocks_per_op, fixed.blocks_per_op),
+                fewer(row.blocks_per_op, fixed.blocks_per_op, "block reads"),
                 row.measurement.wall_ops_per_second
                     / fixed.measurement.wall_ops_per_second.max(f64::MIN_POSITIVE),
             ));

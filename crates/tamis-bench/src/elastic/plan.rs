@@ -1,5 +1,6 @@
 //! An experiment with everything decided: its points, and whatever can be refused before anything is loaded.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use tamis::{Durability, Options, ReadMode};
@@ -406,7 +407,10 @@ fn points(experiment: &ElasticExperiment, settings: &ElasticSettings) -> Result<
 
 /// Names what differs between points.
 fn label(points: &mut [Point]) {
-    let differs = |of: &dyn Fn(&Point) -> String| points.iter().any(|point| of(point) != of(&points[0]));
+    let differs = |of: &dyn Fn(&Point) -> String| {
+        let values: BTreeSet<String> = points.iter().map(of).filter(|value| !value.is_empty()).collect();
+        values.len() > 1
+    };
     let parts: [&dyn Fn(&Point) -> String; 5] = [
         &|point| point.variant.label.clone(),
         &|point| match point.spec.skew {

@@ -42,7 +42,8 @@ fn every_experiment_reports_all_rows() {
         let settings = ElasticSettings {
             repeats: rounds.then_some(2),
             skews: Some(vec![1.2]),
-            vary: experiment.varies.then_some(Vary::UnitBits),
+            localities: Some(vec![64]),
+            vary: experiment.varies.then_some(Vary::Absent),
             dir: Some(dir.path().to_owned()),
             options: Vec::new(),
             ops: Some(200),
