@@ -35,6 +35,8 @@ pub(crate) struct ExplainArgs {
 pub(crate) fn run(args: ExplainArgs, out: &mut Out) -> Result<Outcome, Failure> {
     let key = text::typed(&args.key, args.hex)?;
     let db = args.db.open_read_only()?;
+    // What an open database would ask, not what this opening has come to load.
+    db.settle_filters()?;
     let explanation = db.explain_get(&key)?;
     if args.json {
         writeln!(out, "{}", object(&explanation, args.hex))?;

@@ -235,6 +235,8 @@ impl<W: Words> ElasticSet<W> {
         match self.units.binary_search_by_key(&unit.index(), ElasticUnit::index) {
             Ok(_) => Err(FilterError::Parameter("the unit is loaded already")),
             Err(at) => {
+                // A set changes rarely and there are many: no room for units that may come.
+                self.units.reserve_exact(1);
                 self.units.insert(at, unit);
                 Ok(())
             }

@@ -8,12 +8,13 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use arc_swap::ArcSwap;
 
 use crate::db::commit::{LogState, insert, new_memtable};
-use crate::db::elastic::{Elastic, Sampler};
+use crate::db::elastic::Elastic;
 use crate::db::expiry::{Age, Expiry};
 use crate::db::inner::{ClosedLog, DbInner, KeyspaceInner, State};
 use crate::db::jobs::Background;
 use crate::db::replay::{Replayed, replay};
 use crate::error::{OpenError, StorageError};
+use crate::heat::Sampler;
 use crate::io::{DirectFs, DiskFs, FileSystem, write_file_atomically};
 use crate::key::{MAX_SEQNO, SeqNo};
 use crate::operators::Unregistered;
@@ -85,7 +86,8 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         }
     };
 
-    let (elastic, cache) = Elastic::new(&options);
+    let read_counters = Arc::new(ReadCounters::default());
+    let (elastic, cache) = Elastic::new(&options, &read_counters);
     let cache = Some(cache);
     let reader_config = ReaderConfig {
         map: options.read_mode == ReadMode::Mapped,
@@ -164,7 +166,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         poison: OnceLock::new(),
         closed: AtomicBool::new(false),
         warnings: Mutex::new(Vec::new()),
-        read_counters: Arc::new(ReadCounters::default()),
+        read_counters,
         write_counters: Default::default(),
         background: Background::new(&options),
         elastic,

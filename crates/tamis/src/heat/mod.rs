@@ -15,6 +15,7 @@
 //! | `inherit` | what new tables take over from old ones (3.3, figure 8) |
 //! | `persist` | heat as bytes |
 //! | `report` | what is seen from outside; what bytes are worth |
+//! | `sampler` | which gets are counted; the only part for several threads |
 //!
 //! # Where it differs from the paper
 //!
@@ -24,7 +25,8 @@
 //! * Frequencies decay, by half in every eight life times. Without that a segment that was hot long ago would be dear
 //!   for ever.
 //! * The budget is in bytes. Units of different tables differ in size, so several may have to go for one.
-//! * A load costs a read. It has to promise more than that within one window ([`PAYS`](adjust::PAYS)).
+//! * A load costs a read. It has to promise more than that within one window ([`PAYS`](adjust::PAYS)), beyond the doubt that
+//!   there is about counts ([`DOUBT`](adjust::DOUBT)).
 //! * A new segment's heat is a mean weighted by keys, and that of a flushed table is taken from the run below it.
 //!
 //! # Invariants
@@ -51,6 +53,7 @@ mod inherit;
 mod persist;
 mod queues;
 mod report;
+mod sampler;
 #[cfg(test)]
 mod tests;
 
@@ -62,6 +65,7 @@ use crate::tree::meta::TableId;
 pub(crate) use inherit::Origin;
 pub(crate) use persist::decode_heat;
 pub(crate) use report::Marginal;
+pub(crate) use sampler::{NAP, Sample, Sampler};
 
 use clock::Clock;
 use queues::{End, Queues, Segment, Slot};
@@ -276,7 +280,7 @@ impl Manager {
             self.counts.loaded_bytes += bytes;
             return true;
         }
-        self.counts.failed += 1;
+        self.counts.failed += u64::from(outcome == Outcome::Unreadable);
         self.shrink(slot, load.unit);
         false
     }

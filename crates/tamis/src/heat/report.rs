@@ -48,7 +48,7 @@ pub(crate) struct Report {
     pub(crate) unloads: u64,
     /// How often a unit would have paid and there were not the bytes.
     pub(crate) refused: u64,
-    /// Loads that came to nothing while their table was known.
+    /// Units of known tables that could not be read.
     pub(crate) failed: u64,
 }
 

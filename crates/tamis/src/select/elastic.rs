@@ -18,9 +18,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use arc_swap::ArcSwapOption;
+use arc_swap::{ArcSwapOption, Guard};
 use smallvec::SmallVec;
-use tamis_filter::{BloomScheme, ElasticSet, ElasticUnit, FilterError};
+use tamis_filter::{BloomScheme, Digest, ElasticSet, ElasticUnit, FilterError};
 
 use super::Probe;
 use crate::heat::SegmentId;
@@ -82,7 +82,14 @@ impl Drop for Charge {
 struct Enabled {
     set: ElasticSet,
     /// One for each unit of the set, in the same order.
-    charges: SmallVec<[Arc<Charge>; 6]>,
+    charges: Vec<Arc<Charge>>,
+}
+
+/// What a key is to be asked of: a segment, and its units at that moment.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) segment: usize,
+    units: Guard<Option<Arc<Enabled>>>,
 }
 
 /// See the module.
@@ -110,11 +117,21 @@ impl ElasticFilter {
         self.directory.segment_of(probe.key, probe.prefix)
     }
 
-    /// Whether the segment may hold the probe's key. Without units in memory it may.
+    /// The segment of the probe's key with its units, of which the first is being fetched into the cache.
     #[inline]
-    pub(crate) fn ask(&self, segment: usize, probe: &mut Probe<'_>, cost: &mut ReadCost) -> bool {
-        let guard = self.segments[segment].load();
-        let Some(enabled) = &*guard else { return true };
+    pub(crate) fn find(&self, probe: &Probe<'_>, digest: Option<Digest>) -> Found {
+        let segment = self.segment_of(probe);
+        let units = self.segments[segment].load();
+        if let (Some(enabled), Some(digest)) = (&*units, digest) {
+            enabled.set.prefetch(digest);
+        }
+        Found { segment, units }
+    }
+
+    /// Whether the segment that was found may hold the probe's key. Without units in memory it may.
+    #[inline]
+    pub(crate) fn ask(&self, found: &Found, probe: &mut Probe<'_>, cost: &mut ReadCost) -> bool {
+        let Some(enabled) = &*found.units else { return true };
         cost.filter_probes += 1;
         let maybe = match self.directory.spec().scheme {
             BloomScheme::Independent => {
@@ -143,11 +160,12 @@ impl ElasticFilter {
             Some(enabled) => Enabled::clone(enabled),
             None => {
                 let set = ElasticSet::new(self.directory.salt(segment));
-                Enabled { set, charges: SmallVec::new() }
+                Enabled { set, charges: Vec::new() }
             }
         };
         let place = enabled.set.loaded().partition_point(|other| other.index() < unit.index());
         enabled.set.load(unit)?;
+        enabled.charges.reserve_exact(1);
         enabled.charges.insert(place, Arc::new(charge));
         slot.store(Some(Arc::new(enabled)));
         Ok(())
@@ -188,9 +206,18 @@ impl ElasticFilter {
         self.segments.iter().map(of).sum()
     }
 
-    /// Bytes of what is always in memory.
+    /// What a unit of a segment takes of the budget: its memory, and that of its charge.
+    pub(crate) fn charge_of(&self, segment: usize) -> u64 {
+        // Two counts before what an `Arc` holds, and the pointer to it.
+        let charge = size_of::<Charge>() + 3 * size_of::<usize>();
+        (self.directory.unit_memory_bytes(segment) + charge) as u64
+    }
+
+    /// Bytes of what is not in the budget: the directory, and what holds the units of segments that have some.
     pub(crate) fn index_bytes(&self) -> usize {
-        self.directory.memory_bytes() + size_of_val(&*self.segments)
+        let holders = self.segments.iter().filter(|slot| slot.load().is_some()).count();
+        let holder = size_of::<Enabled>() + 2 * size_of::<usize>();
+        self.directory.memory_bytes() + size_of_val(&*self.segments) + holders * holder
     }
 }
 
@@ -217,12 +244,12 @@ pub(crate) struct Asked {
 
 /// A segment that a get asked.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct AskedSegment {
+struct AskedSegment {
     /// The table's number within the version.
     table: usize,
-    pub(crate) id: SegmentId,
+    id: SegmentId,
     /// Whether a version of the key was in the table.
-    pub(crate) held: bool,
+    held: bool,
 }
 
 impl Asked {
@@ -245,8 +272,9 @@ impl Asked {
         self.needed = Some(self.segments.partition_point(|asked| asked.table <= table));
     }
 
-    /// What was asked and needed.
-    pub(crate) fn needed(&self) -> &[AskedSegment] {
-        &self.segments[..self.needed.unwrap_or(self.segments.len())]
+    /// What was asked and needed, and whether it held the key.
+    pub(crate) fn needed(&self) -> impl Iterator<Item = (SegmentId, bool)> + '_ {
+        let needed = &self.segments[..self.needed.unwrap_or(self.segments.len())];
+        needed.iter().map(|asked| (asked.id, asked.held))
     }
 }

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use smallvec::SmallVec;
 use tamis_filter::{Digest, IndependentDigests, KeyRange, Next};
 
-use crate::db::elastic::Sampler;
+use crate::heat::Sampler;
 use crate::key::prefix_of;
 use crate::options::{FilterChoice, KeyspaceOptions};
 use crate::read::ReadCost;
@@ -34,8 +34,9 @@ mod run_ids;
 mod table_filters;
 
 use current_runs::CurrentRuns;
+use elastic::Asked;
 use elastic::Counting;
-pub(crate) use elastic::{Asked, AskedSegment, Budget, ElasticFilter};
+pub(crate) use elastic::{Budget, ElasticFilter};
 pub use global::{GlobalFilterStats, KeyMapStats};
 pub(crate) use global::{Grf, Span, Task};
 pub(crate) use keys::key_list_problem;

@@ -3,14 +3,15 @@
 use std::ops::{Bound, Range};
 use std::sync::Arc;
 
+use smallvec::SmallVec;
 use tamis_filter::{
     BlockedBloom, BloomScheme, Digest, Filter, KeyRange, Next, PointFilter, RangeFilter, probe_selected,
 };
 
-use crate::db::elastic::Sampler;
-use crate::heat::SegmentId;
+use crate::heat::{Sampler, SegmentId};
 use crate::key::MAX_SEQNO;
 use crate::read::ReadCost;
+use crate::select::elastic::Found;
 use crate::select::{Candidate, Candidates, MAX_STEP, Probe, RunSelector};
 use crate::table::{CursorOptions, TableCursor, TableLookup};
 use crate::tree::open_table::{OpenTable, TableFilter};
@@ -83,7 +84,7 @@ impl RunSelector for TableFilters {
 
     fn ended(&self, probe: &mut Probe<'_>) {
         if let (Some(sampler), Some(asked)) = (&self.sampler, probe.counted()) {
-            sampler.record(asked);
+            sampler.record(asked.needed());
         }
     }
 
@@ -94,7 +95,10 @@ impl RunSelector for TableFilters {
             };
             match self.blocked.get(table) {
                 Some(filter) => filter.prefetch(digest),
-                None => prefetch_pinned(&version.tables[table], digest),
+                None => match &version.tables[table].filter {
+                    TableFilter::Elastic(filter) => drop(filter.find(probe, Some(digest))),
+                    _ => prefetch_pinned(&version.tables[table], digest),
+                },
             }
         }
     }
@@ -182,26 +186,29 @@ impl TableFilters {
     ) {
         let (mut tables, mut places, mut count) = ([0usize; MAX_STEP], [0usize; MAX_STEP], 0);
         let shared = probe.sharing().then(|| probe.digest_for_filter(cost));
+        let mut units: SmallVec<[Found; MAX_STEP]> = SmallVec::new();
         for run in runs {
             let Some(table) = version.table_for(&version.runs[run], probe.key, probe.prefix) else {
                 continue;
             };
-            if let Some(digest) = shared {
-                prefetch_pinned(&version.tables[table], digest);
+            match (&version.tables[table].filter, shared) {
+                (TableFilter::Elastic(filter), _) => units.push(filter.find(probe, shared)),
+                (_, Some(digest)) => prefetch_pinned(&version.tables[table], digest),
+                _ => {}
             }
             (tables[count], places[count]) = (table, run);
             count += 1;
         }
+        let mut units = units.into_iter();
         for (&table, &run) in tables[..count].iter().zip(&places) {
-            let answer = match (&version.tables[table].filter, &self.sampler) {
-                (TableFilter::Elastic(filter), Some(sampler)) => {
-                    let segment = filter.segment_of(probe);
-                    if let Some(asked) = probe.count_with(sampler) {
-                        let id = version.tables[table].meta.id;
-                        asked.push(table, SegmentId { table: id, segment: segment as u32 });
+            let answer = match &version.tables[table].filter {
+                TableFilter::Elastic(filter) => units.next().map(|found| {
+                    let id = version.tables[table].meta.id;
+                    if let Some(asked) = self.sampler.as_ref().and_then(|sampler| probe.count_with(sampler)) {
+                        asked.push(table, SegmentId { table: id, segment: found.segment as u32 });
                     }
-                    Some(filter.ask(segment, probe, cost))
-                }
+                    filter.ask(&found, probe, cost)
+                }),
                 _ => version.tables[table].with_filter(|filter| {
                     let maybe = ask_filter(filter, probe, cost);
                     cost.filter_probes += 1;

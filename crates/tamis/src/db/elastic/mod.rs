@@ -16,7 +16,6 @@
 //! table at any moment, and what was read for it is thrown away.
 
 mod report;
-mod sampler;
 mod worker;
 
 use std::collections::{HashMap, HashSet};
@@ -28,10 +27,12 @@ use std::time::{Duration, Instant};
 use crate::cache::BlockCache;
 use crate::db::inner::DbInner;
 use crate::db::read_memory::Divider;
+use crate::heat::Sampler;
 use crate::heat::{
     Adjustment, Heat, HeatConfig, Load, Manager, Origin, SegmentId, SegmentSpec, TableSpec, decode_heat,
 };
 use crate::options::Options;
+use crate::read::ReadCounters;
 use crate::select::{Budget, ElasticFilter};
 use crate::table::Table;
 use crate::tree::meta::TableId;
@@ -39,8 +40,6 @@ use crate::tree::open_table::{OpenTable, TableFilter};
 use crate::tree::version::{Run, Version};
 
 pub use report::{ElasticStats, SegmentStats};
-pub(crate) use sampler::Sampler;
-
 /// Edits of the manifest that come anyway bring the heat along so often; a byte or two for each segment. A crash loses what was
 /// learned since.
 const SAVE_EVERY: Duration = Duration::from_secs(30);
@@ -68,6 +67,8 @@ pub(crate) struct Elastic {
 struct Shared {
     cache: Arc<BlockCache>,
     divider: Mutex<Divider>,
+    /// Where gets are counted, those too that ask no elastic filter.
+    counters: Arc<ReadCounters>,
 }
 
 #[derive(Debug)]
@@ -105,7 +106,7 @@ struct Known {
 
 impl Elastic {
     /// As the options say, with the block cache, which may share its limit with the units.
-    pub(crate) fn new(options: &Options) -> (Arc<Elastic>, Arc<BlockCache>) {
+    pub(crate) fn new(options: &Options, counters: &Arc<ReadCounters>) -> (Arc<Elastic>, Arc<BlockCache>) {
         let block_bytes = options.keyspace.block_bytes;
         let (cache, budget, shared) = match options.read_memory_bytes {
             0 => {
@@ -116,7 +117,11 @@ impl Elastic {
                 let divider = Divider::new(total, total / 2);
                 let cache = Arc::new(divider.cache(block_bytes));
                 let budget = divider.split().filters;
-                (cache.clone(), budget, Some(Shared { cache, divider: Mutex::new(divider) }))
+                (
+                    cache.clone(),
+                    budget,
+                    Some(Shared { cache, divider: Mutex::new(divider), counters: counters.clone() }),
+                )
             }
         };
         let config =
@@ -322,7 +327,7 @@ fn spec_of(table: &OpenTable, filter: &ElasticFilter) -> TableSpec {
             .map(|segment| SegmentSpec {
                 start: directory.first_key(segment).into(),
                 keys: directory.keys(segment),
-                unit_bytes: directory.unit_memory_bytes(segment) as u64,
+                unit_bytes: filter.charge_of(segment),
             })
             .collect(),
         end: table.meta.largest.clone(),

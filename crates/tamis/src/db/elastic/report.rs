@@ -151,7 +151,7 @@ impl Elastic {
                                 false => largest.clone(),
                             },
                             keys: directory.keys(segment),
-                            unit_bytes: directory.unit_memory_bytes(segment) as u64,
+                            unit_bytes: filter.charge_of(segment),
                             enabled: filter.enabled(segment),
                             units: directory.units(),
                             heat: known.misses,

@@ -6,13 +6,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use super::sampler::{NAP, Sample};
 use super::{Elastic, Inner, Known, Shared, Worker};
-use crate::heat::{Adjustment, Load, Outcome, SegmentId, Unload};
+use crate::heat::{Adjustment, Load, NAP, Outcome, Sample, SegmentId, Unload};
 use crate::tree::meta::TableId;
 
 /// Between two turns while there is something to do: what comes meanwhile is done at once.
 const PAUSE: Duration = Duration::from_millis(2);
+
+/// Between two looks at how a shared limit is divided.
+const BETWEEN_DIVISIONS: Duration = Duration::from_millis(20);
 
 /// Files are read by so many threads at once. A device answers several reads in little more than the time of one.
 const READERS: usize = 4;
@@ -46,7 +48,7 @@ impl Elastic {
                 *worker = Worker::May;
             }
         }
-        if !self.inner().tables.is_empty() {
+        if self.shared.is_some() || !self.inner().tables.is_empty() {
             self.start_if_allowed();
         }
     }
@@ -82,7 +84,8 @@ impl Elastic {
     fn work(&self) {
         self.sampler.serve();
         let work = AssertUnwindSafe(|| {
-            let mut turn = Turn { started: Instant::now(), samples: Vec::new() };
+            let now = Instant::now();
+            let mut turn = Turn { started: now, divided: now, samples: Vec::new() };
             while !self.leaving.load(Relaxed) {
                 match self.turn(&mut turn) {
                     true => std::thread::park_timeout(PAUSE),
@@ -128,8 +131,11 @@ impl Elastic {
         if waited > 0 {
             self.settled.notify_all();
         }
-        if let Some(shared) = &self.shared {
-            self.divide(shared, gets);
+        if let Some(shared) = &self.shared
+            && turn.divided.elapsed() >= BETWEEN_DIVISIONS
+        {
+            turn.divided = Instant::now();
+            self.divide(shared);
         }
         worked
     }
@@ -204,22 +210,23 @@ impl Elastic {
     }
 
     /// Moves the border between block cache and units.
-    fn divide(&self, shared: &Shared, gets: u64) {
+    fn divide(&self, shared: &Shared) {
         let mut divider = shared.divider.lock().expect("divider");
-        let mut inner = self.inner();
-        let marginal = inner.manager.marginal(divider.step_bytes());
+        let marginal = self.inner().manager.marginal(divider.step_bytes());
         let ghost = shared.cache.ghost_report().expect("the cache was made for this");
-        let Some(split) = divider.turn(gets, ghost, marginal) else { return };
+        let Some(split) = divider.turn(shared.counters.read().gets, ghost, marginal) else { return };
         // Who loses goes first: together they never hold more than the limit.
         if split.filters < self.budget.limit() {
             self.budget.set_limit(split.filters);
+            let mut inner = self.inner();
             let unload = inner.manager.set_budget(split.filters);
             inner.unload(unload);
+            drop(inner);
             shared.cache.set_capacity(split.cache);
         } else {
             shared.cache.set_capacity(split.cache);
             self.budget.set_limit(split.filters);
-            inner.manager.set_budget(split.filters);
+            self.inner().manager.set_budget(split.filters);
         }
     }
 }
@@ -237,6 +244,8 @@ impl Inner {
 /// What the background thread keeps from turn to turn.
 struct Turn {
     started: Instant,
+    /// When the shared limit was last divided.
+    divided: Instant,
     samples: Vec<Sample>,
 }
 

@@ -19,11 +19,10 @@ use std::time::Duration;
 
 use thread_local::ThreadLocal;
 
-use crate::heat::SegmentId;
-use crate::select::Asked;
+use super::SegmentId;
 
 /// The longest that the background thread sleeps while there are samples.
-pub(super) const NAP: Duration = Duration::from_millis(200);
+pub(crate) const NAP: Duration = Duration::from_millis(200);
 
 /// Samples of one thread that may wait: some hundred gets of a tree of ten runs. What a busy reader brings within the
 /// background thread's pause.
@@ -31,12 +30,12 @@ const MOST_WAITING: usize = 8192;
 
 /// A segment that a counted get asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Sample {
-    pub(super) id: SegmentId,
+pub(crate) struct Sample {
+    pub(crate) id: SegmentId,
     /// How many gets it stands for.
-    pub(super) weight: u32,
+    pub(crate) weight: u32,
     /// Whether the segment held the key.
-    pub(super) held: bool,
+    pub(crate) held: bool,
 }
 
 /// What one reading thread counts. Only that thread writes the atomics.
@@ -63,7 +62,7 @@ pub(crate) struct Sampler {
 
 impl Sampler {
     /// Counts one get of `interval`, at least 1.
-    pub(super) fn new(interval: u32) -> Sampler {
+    pub(crate) fn new(interval: u32) -> Sampler {
         Sampler {
             shards: ThreadLocal::new(),
             interval: AtomicU32::new(interval.max(1)),
@@ -103,16 +102,14 @@ impl Sampler {
         shard
     }
 
-    /// Takes what a counted get asked.
-    pub(crate) fn record(&self, asked: &Asked) {
+    /// Takes what a counted get asked: each segment, and whether it held the key.
+    pub(crate) fn record(&self, asked: impl Iterator<Item = (SegmentId, bool)>) {
         let shard = self.shards.get_or(|| self.new_shard());
         let weight = shard.since.load(Relaxed);
         match shard.samples.try_lock() {
             Ok(mut samples) if samples.len() < MOST_WAITING => {
                 shard.since.store(0, Relaxed);
-                let sample =
-                    |asked: &crate::select::AskedSegment| Sample { id: asked.id, weight, held: asked.held };
-                samples.extend(asked.needed().iter().map(sample));
+                samples.extend(asked.map(|(id, held)| Sample { id, weight, held }));
             }
             // Its gets count with the next one.
             _ => _ = self.dropped.fetch_add(1, Relaxed),
@@ -123,7 +120,7 @@ impl Sampler {
     }
 
     /// Takes all samples that wait, and says how many gets there were in all.
-    pub(super) fn drain(&self, into: &mut Vec<Sample>) -> u64 {
+    pub(crate) fn drain(&self, into: &mut Vec<Sample>) -> u64 {
         let mut gets = 0;
         for shard in &self.shards {
             gets += shard.gets.load(Relaxed);
@@ -133,33 +130,33 @@ impl Sampler {
     }
 
     /// One get of so many is counted.
-    pub(super) fn interval(&self) -> u32 {
+    pub(crate) fn interval(&self) -> u32 {
         self.interval.load(Relaxed)
     }
 
-    pub(super) fn set_interval(&self, interval: u32) {
+    pub(crate) fn set_interval(&self, interval: u32) {
         self.interval.store(interval.max(1), Relaxed);
     }
 
     /// Samples that were dropped.
-    pub(super) fn dropped(&self) -> u64 {
+    pub(crate) fn dropped(&self) -> u64 {
         self.dropped.load(Relaxed)
     }
 
     /// Names the background thread, which calls this first of all.
-    pub(super) fn serve(&self) {
+    pub(crate) fn serve(&self) {
         let _ = self.worker.set(std::thread::current());
     }
 
     /// The background thread sleeps, at most `longest`.
-    pub(super) fn sleep(&self, longest: Duration) {
+    pub(crate) fn sleep(&self, longest: Duration) {
         self.asleep.store(true, Relaxed);
         std::thread::park_timeout(longest);
         self.asleep.store(false, Relaxed);
     }
 
     /// Wakes the background thread.
-    pub(super) fn wake(&self) {
+    pub(crate) fn wake(&self) {
         self.asleep.store(false, Relaxed);
         if let Some(worker) = self.worker.get() {
             worker.unpark();
@@ -183,10 +180,8 @@ impl Shard {
 mod tests {
     use super::*;
 
-    fn asked(table: u64) -> Asked {
-        let mut asked = Asked::default();
-        asked.push(0, SegmentId { table, segment: 0 });
-        asked
+    fn asked(table: u64) -> impl Iterator<Item = (SegmentId, bool)> {
+        std::iter::once((SegmentId { table, segment: 0 }, false))
     }
 
     #[test]
@@ -198,7 +193,7 @@ mod tests {
             for get in 1..=10_000 {
                 if sampler.tick() {
                     counted += 1;
-                    sampler.record(&asked(1));
+                    sampler.record(asked(1));
                 }
                 if get % 1000 == 0 {
                     assert_eq!(sampler.drain(&mut samples), get);
@@ -219,7 +214,7 @@ mod tests {
         for get in 0..40_000usize {
             if sampler.tick() {
                 counts[get % 4] += 1;
-                sampler.record(&asked(1));
+                sampler.record(asked(1));
             }
         }
         assert!(counts.iter().all(|count| (2200..2800).contains(count)), "{counts:?}");
@@ -231,7 +226,7 @@ mod tests {
         let count = |gets: usize| {
             for _ in 0..gets {
                 assert!(sampler.tick());
-                sampler.record(&asked(1));
+                sampler.record(asked(1));
             }
         };
         count(MOST_WAITING + 10);
@@ -254,7 +249,7 @@ mod tests {
                 scope.spawn(move || {
                     for _ in 0..1000 {
                         assert!(sampler.tick());
-                        sampler.record(&asked(table));
+                        sampler.record(asked(table));
                     }
                 });
             }
