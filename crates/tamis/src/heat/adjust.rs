@@ -16,11 +16,6 @@ use crate::tree::meta::TableId;
 /// What an adjustment has to win beyond what it loses, in reads per window: the read that it costs.
 pub(super) const PAYS: f64 = 1.0;
 
-/// How many standard deviations of what both sides are worth an adjustment has to win beyond that. Frequencies are counts of
-/// few events: where all segments are asked alike, some seem hotter than others at any time, and the paper's rule, that any
-/// gain will do, goes on loading for ever and gains nothing.
-pub(super) const DOUBT: f64 = 2.0;
-
 /// How many segments one access looks at for units to take.
 pub(super) const LOOKS: usize = 32;
 
@@ -63,7 +58,6 @@ impl Manager {
     /// adjustment under way.
     pub(crate) fn access(&mut self, id: SegmentId, weight: u32, held: bool) -> Option<Adjustment> {
         let slot = self.slot(id)?;
-        self.clock.note_weight(weight);
         let (step, segment) = (self.clock.step(weight), &mut self.queues[slot]);
         let decay = self.clock.decay(segment.last);
         segment.misses = segment.misses * decay + if held { 0.0 } else { step };
@@ -83,7 +77,7 @@ impl Manager {
             return None;
         }
         let need = segment.unit_bytes.saturating_sub(self.free());
-        let Some(victims) = self.victims(slot, need, won) else {
+        let Some(victims) = self.victims(slot, need, won - PAYS) else {
             self.counts.refused += 1;
             let (id, worth) = (self.id(slot), self.gain(slot) / self.queues[slot].unit_bytes as f64);
             self.wanting.note(id, worth, &self.clock);
@@ -93,11 +87,10 @@ impl Manager {
         Some(Adjustment { unload, load: self.reserve(slot) })
     }
 
-    /// Expired segments whose last units make `need` bytes and are together worth clearly less than the `won` reads per window
-    /// that the next unit of `wanting` promises.
+    /// Expired segments whose last units make `need` bytes and are worth less than `most` reads per window together.
     /// Each queue gets its share of the looks that those before it left, so that dear segments at the end of one do not
     /// hide those of another.
-    fn victims(&self, wanting: Slot, need: u64, won: f64) -> Option<SmallVec<[Slot; 4]>> {
+    fn victims(&self, wanting: Slot, need: u64, most: f64) -> Option<SmallVec<[Slot; 4]>> {
         let mut victims = SmallVec::new();
         if need == 0 {
             return Some(victims);
@@ -105,7 +98,6 @@ impl Manager {
         let top = (1..=MAX_UNITS).rev().find(|&units| self.queues.len(units) > 0)?;
         let window = self.clock.window();
         let (mut bytes, mut lost) = (0u64, 0.0);
-        let mut variance = self.variance(wanting, won, self.rate(wanting));
         let mut looks = LOOKS;
         for units in (1..=top).rev() {
             for slot in self.queues.from(End::Lru, units).take(looks / usize::from(units)) {
@@ -115,16 +107,10 @@ impl Manager {
                     break;
                 }
                 let loss = self.loss(slot) * window;
-                if slot == wanting || segment.last_is_loading() {
+                if slot == wanting || segment.last_is_loading() || lost + loss >= most {
                     continue;
                 }
-                let (more, below) = (lost + loss, segment.units() - 1);
-                let with =
-                    variance + self.variance(slot, loss, self.table_of(segment).rate.powi(below.into()));
-                if more + PAYS + DOUBT * with.sqrt() >= won {
-                    continue;
-                }
-                (lost, variance) = (more, with);
+                lost += loss;
                 bytes = bytes.saturating_add(segment.unit_bytes);
                 victims.push(slot);
                 if bytes >= need {
@@ -140,14 +126,6 @@ impl Manager {
             }
         }
         None
-    }
-
-    /// The variance of what a unit is worth, in reads per window: `reads`, which are a decayed count of accesses times the part of
-    /// them that the unit denies, of those that the units below it let pass (`rate`). Of a count that decays by half in a window
-    /// and stands at `n` in reads per window the variance is n · ln 2 / 2, times what an access stands for.
-    fn variance(&self, slot: Slot, reads: f64, rate: f64) -> f64 {
-        let part = rate * (1.0 - self.table_of(&self.queues[slot]).rate);
-        reads * part * (std::f64::consts::LN_2 / 2.0) * self.clock.weight()
     }
 
     fn give_up(&mut self, slot: Slot) -> Unload {
@@ -189,7 +167,7 @@ impl Manager {
             if won <= PAYS {
                 continue;
             }
-            let Some(victims) = self.victims(slot, need, won) else { continue };
+            let Some(victims) = self.victims(slot, need, won - PAYS) else { continue };
             let unload = victims.into_iter().map(|victim| self.give_up(victim)).collect();
             adjustments.push(Adjustment { unload, load: self.reserve(slot) });
             grown.push(slot);

@@ -25,8 +25,6 @@ pub(super) struct Clock {
     now: u64,
     life_time: Option<u64>,
     segments: u64,
-    /// How many gets an access stands for, on average over some hundred of them.
-    weight: f64,
 }
 
 /// A frequency for each kind of access, as of a time.
@@ -39,8 +37,7 @@ pub(super) struct Warmth {
 
 impl Clock {
     pub(super) fn new(life_time: Option<u64>) -> Clock {
-        let life_time = life_time.map(|gets| gets.clamp(1, LONGEST));
-        Clock { now: BEGIN, life_time, segments: 0, weight: 1.0 }
+        Clock { now: BEGIN, life_time: life_time.map(|gets| gets.clamp(1, LONGEST)), segments: 0 }
     }
 
     pub(super) fn advance(&mut self, gets: u64) {
@@ -68,11 +65,9 @@ impl Clock {
         self.now - BEGIN
     }
 
-    /// In gets. Where an access stands for several gets a segment is seen to be asked so much more rarely: the life time is as
-    /// many times longer, and with it the window.
+    /// In gets.
     pub(super) fn life_time(&self) -> u64 {
-        let counted = self.life_time.unwrap_or(self.segments.clamp(SHORTEST, LONGEST));
-        (counted as f64 * self.weight.max(1.0)).min(LONGEST as f64) as u64
+        self.life_time.unwrap_or(self.segments.clamp(SHORTEST, LONGEST))
     }
 
     /// In gets.
@@ -89,14 +84,6 @@ impl Clock {
     pub(super) fn decay(&self, last: u64) -> f64 {
         let gets = self.now - last;
         if gets == 0 { 1.0 } else { (-(gets as f64) / self.window()).exp2() }
-    }
-
-    pub(super) fn note_weight(&mut self, weight: u32) {
-        self.weight += (f64::from(weight) - self.weight) / 256.0;
-    }
-
-    pub(super) fn weight(&self) -> f64 {
-        self.weight
     }
 
     /// What an access that stands for `weight` gets adds to a frequency.

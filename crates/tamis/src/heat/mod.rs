@@ -25,8 +25,7 @@
 //! * Frequencies decay, by half in every eight life times. Without that a segment that was hot long ago would be dear
 //!   for ever.
 //! * The budget is in bytes. Units of different tables differ in size, so several may have to go for one.
-//! * A load costs a read. It has to promise more than that within one window ([`PAYS`](adjust::PAYS)), beyond the doubt that
-//!   there is about counts ([`DOUBT`](adjust::DOUBT)).
+//! * A load costs a read. It has to promise more than that within one window ([`PAYS`](adjust::PAYS)).
 //! * A new segment's heat is a mean weighted by keys, and that of a flushed table is taken from the run below it.
 //!
 //! # Invariants

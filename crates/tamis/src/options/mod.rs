@@ -88,8 +88,8 @@ options_table! {
             "One limit for the block cache and the units of `elastic` filters, which are then divided as it saves most \
              block reads; 0: each has a limit of its own, `cache_bytes` and `filter_budget_bytes`.";
         Performance, filter_life_time: Option<u64> = "auto", AutoCount(Count { min: 1, max: NO_LIMIT }),
-            "For `elastic` filters: after so many counted gets without one that asks it a segment has expired, and may lose \
-             filter memory to others. `auto`: as many as there are segments, at least 1000.";
+            "For `elastic` filters: after so many gets without one that asks it a segment has expired, and may lose \
+             filter memory to others. `auto`: as many as there are segments.";
         Performance, heat_sampling: Option<u64> = "auto", AutoCount(Count { min: 1, max: 1 << 16 }),
             "For `elastic` filters: one get of so many is counted. `auto`: more of few, less of many.";
         Performance, heat_inheritance: bool = "true", Flag,
