@@ -150,8 +150,8 @@ fn a_flushed_table_is_taken_to_be_asked_as_the_run_below_it() {
     let newest: Vec<_> = db.segments().into_iter().filter(|s| s.level == 0).collect();
     assert!(newest.len() > 2);
     let hottest = newest.iter().max_by(|a, b| a.heat.total_cmp(&b.heat)).unwrap();
-    assert!(hottest.smallest < key(1000) && hottest.enabled >= 1, "{newest:#?}");
-    let others: f64 = newest.iter().filter(|s| s.smallest > key(1000)).map(|s| s.heat).sum();
+    assert!(hottest.smallest < key(1000).to_vec() && hottest.enabled >= 1, "{newest:#?}");
+    let others: f64 = newest.iter().filter(|s| s.smallest > key(1000).to_vec()).map(|s| s.heat).sum();
     assert!(hottest.heat > 2.0 * others && hottest.heat > 0.5, "{newest:#?}");
 }
 
