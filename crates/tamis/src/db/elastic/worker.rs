@@ -112,6 +112,7 @@ impl Elastic {
             let new = gets - inner.gets;
             inner.gets = gets;
             inner.manager.advance(new);
+            inner.manager.sample(self.sampler.interval());
             let mut loads = std::mem::take(&mut inner.waiting);
             let waited = loads.len();
             for &Sample { id, weight, held } in &turn.samples {
