@@ -4,14 +4,18 @@
 //! W, the window, is eight life times. An access adds its weight · ln 2 / W. A segment that one get in m asks goes to
 //! f = 1/m: the decayed number of all gets is W / ln 2. So nothing is ever done to segments that are not accessed.
 //!
-//! The life time may follow the number of segments. Then f stays what it is, and only its decay changes its pace.
+//! The life time may follow the number of segments and the sampling: if one get of n is counted, a segment that is asked
+//! once in a life time is noticed once in n of them, so a life time is n times as long. Otherwise most segments were
+//! always expired, and one get that happens to be counted made a segment n times as hot as it is. Then f stays what it
+//! is, and only its decay changes its pace. It becomes shorter step by step only, at most by half in a life time: what was
+//! sampled rarely until now must not be expired at once.
 
 use super::Heat;
 
 /// The window over which frequencies decay by half, in life times.
 const WINDOW: u64 = 8;
 
-/// The shortest life time that follows from the number of segments, in gets.
+/// The shortest life time that follows from the number of segments, in gets that are counted.
 const SHORTEST: u64 = 1000;
 
 /// The longest life time, in gets. Leaves room for times before the beginning.
@@ -25,6 +29,10 @@ pub(super) struct Clock {
     now: u64,
     life_time: Option<u64>,
     segments: u64,
+    /// One get of so many is counted.
+    sampling: u32,
+    /// The last time when it was not more than it had to be.
+    sampling_since: u64,
 }
 
 /// A frequency for each kind of access, as of a time.
@@ -37,7 +45,28 @@ pub(super) struct Warmth {
 
 impl Clock {
     pub(super) fn new(life_time: Option<u64>) -> Clock {
-        Clock { now: BEGIN, life_time: life_time.map(|gets| gets.clamp(1, LONGEST)), segments: 0 }
+        Clock {
+            now: BEGIN,
+            life_time: life_time.map(|gets| gets.clamp(1, LONGEST)),
+            segments: 0,
+            sampling: 1,
+            sampling_since: BEGIN,
+        }
+    }
+
+    /// One get of so many is counted from now on.
+    pub(super) fn sample(&mut self, interval: u32) {
+        let interval = interval.max(1);
+        if interval >= self.sampling {
+            (self.sampling, self.sampling_since) = (interval, self.now);
+        } else if self.expired(self.sampling_since) {
+            (self.sampling, self.sampling_since) = (interval.max(self.sampling / 2), self.now);
+        }
+    }
+
+    /// How many gets one that is counted stands for, at most.
+    pub(super) fn sampling(&self) -> f64 {
+        self.sampling.into()
     }
 
     pub(super) fn advance(&mut self, gets: u64) {
@@ -67,7 +96,8 @@ impl Clock {
 
     /// In gets.
     pub(super) fn life_time(&self) -> u64 {
-        self.life_time.unwrap_or(self.segments.clamp(SHORTEST, LONGEST))
+        let follows = || self.segments.max(SHORTEST).saturating_mul(self.sampling.into()).min(LONGEST);
+        self.life_time.unwrap_or_else(follows)
     }
 
     /// In gets.

@@ -25,7 +25,8 @@
 //! * Frequencies decay, by half in every eight life times. Without that a segment that was hot long ago would be dear
 //!   for ever.
 //! * The budget is in bytes. Units of different tables differ in size, so several may have to go for one.
-//! * A load costs a read. It has to promise more than that within one window ([`PAYS`](adjust::PAYS)).
+//! * A load costs a read. It has to promise more than that within one window ([`PAYS`](adjust::PAYS)), and what it wins
+//!   must be more than the noise of the counts ([`NOISE`](adjust::NOISE)).
 //! * A new segment's heat is a mean weighted by keys, and that of a flushed table is taken from the run below it.
 //!
 //! # Invariants
@@ -109,7 +110,7 @@ pub(crate) struct SegmentSpec {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct HeatConfig {
     /// A segment that is not asked during so many gets of the database is expired. `None`: as many as there are
-    /// segments, at least 1000.
+    /// segments, at least 1000, times the gets that one that is counted stands for.
     pub(crate) life_time: Option<u64>,
     /// Whether new tables take over heat from old ones. Without, they begin with none.
     pub(crate) inheritance: bool,
@@ -208,6 +209,11 @@ impl Manager {
     /// So many gets of the database went by, whether or not they asked a segment.
     pub(crate) fn advance(&mut self, gets: u64) {
         self.clock.advance(gets);
+    }
+
+    /// One get of so many is counted; 1 at first.
+    pub(crate) fn sample(&mut self, interval: u32) {
+        self.clock.sample(interval);
     }
 
     /// A new table, with the heat of each of its segments in the order of their keys. It has no units yet: call

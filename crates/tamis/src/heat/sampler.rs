@@ -24,9 +24,12 @@ use super::SegmentId;
 /// The longest that the background thread sleeps while there are samples.
 pub(crate) const NAP: Duration = Duration::from_millis(200);
 
-/// Samples of one thread that may wait: some hundred gets of a tree of ten runs. What a busy reader brings within the
+/// Samples of one thread that may wait: two hundred gets of a tree of ten runs. What a busy reader brings within the
 /// background thread's pause.
-const MOST_WAITING: usize = 8192;
+const MOST_WAITING: usize = 2048;
+
+/// Of the segments that one get asked so many are taken account of, those of the newest runs.
+const MOST_RUNS: usize = 64;
 
 /// A segment that a counted get asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,7 +99,8 @@ impl Sampler {
             since: AtomicU32::new(0),
             gets: AtomicU64::new(0),
             random: AtomicU64::new(seed),
-            samples: Mutex::default(),
+            // A get allocates nothing.
+            samples: Mutex::new(Vec::with_capacity(MOST_WAITING)),
         };
         shard.left.store(shard.draw(self.interval.load(Relaxed)), Relaxed);
         shard
@@ -107,9 +111,9 @@ impl Sampler {
         let shard = self.shards.get_or(|| self.new_shard());
         let weight = shard.since.load(Relaxed);
         match shard.samples.try_lock() {
-            Ok(mut samples) if samples.len() < MOST_WAITING => {
+            Ok(mut samples) if samples.len() + MOST_RUNS <= MOST_WAITING => {
                 shard.since.store(0, Relaxed);
-                samples.extend(asked.map(|(id, held)| Sample { id, weight, held }));
+                samples.extend(asked.take(MOST_RUNS).map(|(id, held)| Sample { id, weight, held }));
             }
             // Its gets count with the next one.
             _ => _ = self.dropped.fetch_add(1, Relaxed),
@@ -195,7 +199,7 @@ mod tests {
                     counted += 1;
                     sampler.record(asked(1));
                 }
-                if get % 1000 == 0 {
+                if get % 500 == 0 {
                     assert_eq!(sampler.drain(&mut samples), get);
                 }
             }
@@ -229,11 +233,12 @@ mod tests {
                 sampler.record(asked(1));
             }
         };
-        count(MOST_WAITING + 10);
+        let most = MOST_WAITING - MOST_RUNS + 1;
+        count(most + 10);
         assert_eq!(sampler.dropped(), 10);
         let mut samples = Vec::new();
         sampler.drain(&mut samples);
-        assert_eq!(samples.len(), MOST_WAITING);
+        assert_eq!(samples.len(), most);
         count(1);
         samples.clear();
         sampler.drain(&mut samples);
@@ -247,7 +252,7 @@ mod tests {
             for table in 0..4 {
                 let sampler = &sampler;
                 scope.spawn(move || {
-                    for _ in 0..1000 {
+                    for _ in 0..400 {
                         assert!(sampler.tick());
                         sampler.record(asked(table));
                     }
@@ -255,8 +260,8 @@ mod tests {
             }
         });
         let mut samples = Vec::new();
-        assert_eq!(sampler.drain(&mut samples), 4000);
+        assert_eq!(sampler.drain(&mut samples), 1600);
         let of = |table| samples.iter().filter(|sample| sample.id.table == table).count();
-        assert_eq!([0, 1, 2, 3].map(of), [1000; 4]);
+        assert_eq!([0, 1, 2, 3].map(of), [400; 4]);
     }
 }

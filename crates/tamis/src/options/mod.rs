@@ -89,7 +89,8 @@ options_table! {
              block reads; 0: each has a limit of its own, `cache_bytes` and `filter_budget_bytes`.";
         Performance, filter_life_time: Option<u64> = "auto", AutoCount(Count { min: 1, max: NO_LIMIT }),
             "For `elastic` filters: after so many gets without one that asks it a segment has expired, and may lose \
-             filter memory to others. `auto`: as many as there are segments.";
+             filter memory to others. `auto`: as many as there are segments, times the \
+             gets that one that is counted stands for.";
         Performance, heat_sampling: Option<u64> = "auto", AutoCount(Count { min: 1, max: 1 << 16 }),
             "For `elastic` filters: one get of so many is counted. `auto`: more of few, less of many.";
         Performance, heat_inheritance: bool = "true", Flag,

@@ -222,6 +222,10 @@ impl ElasticFilter {
 }
 
 /// Whether a get is one of those that are counted, and what it asked.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one for each get, on the stack, written only if it is counted"
+)]
 #[derive(Debug, Default)]
 pub(crate) enum Counting {
     /// It has asked no elastic filter yet.
@@ -229,14 +233,14 @@ pub(crate) enum Counting {
     Undecided,
     /// It is not counted.
     No,
-    /// It is.
-    Yes(Box<Asked>),
+    /// It is. In place, as a get allocates nothing, of a tree of up to sixteen runs.
+    Yes(Asked),
 }
 
 /// The elastic segments that a get asked, newest run first.
 #[derive(Debug, Default)]
 pub(crate) struct Asked {
-    segments: SmallVec<[AskedSegment; 8]>,
+    segments: SmallVec<[AskedSegment; 16]>,
     /// So many of the segments were asked for a reason: the answer was in the last of them. Filters are asked ahead of the
     /// search, so more may have been.
     needed: Option<usize>,
@@ -246,7 +250,7 @@ pub(crate) struct Asked {
 #[derive(Clone, Copy, Debug)]
 struct AskedSegment {
     /// The table's number within the version.
-    table: usize,
+    table: u32,
     id: SegmentId,
     /// Whether a version of the key was in the table.
     held: bool,
@@ -254,12 +258,12 @@ struct AskedSegment {
 
 impl Asked {
     pub(crate) fn push(&mut self, table: usize, id: SegmentId) {
-        self.segments.push(AskedSegment { table, id, held: false });
+        self.segments.push(AskedSegment { table: table as u32, id, held: false });
     }
 
     /// A version of the key was in a table (its number within the version).
     pub(crate) fn found(&mut self, table: usize) {
-        if let Some(place) = self.segments.iter().position(|asked| asked.table == table) {
+        if let Some(place) = self.segments.iter().position(|asked| asked.table as usize == table) {
             self.segments[place].held = true;
         }
         self.needed = None;
@@ -269,7 +273,7 @@ impl Asked {
     pub(crate) fn ended(&mut self, table: usize) {
         // Candidates are searched in the order in which they were asked, but tables without an elastic filter are not
         // listed: tables of newer runs have smaller numbers.
-        self.needed = Some(self.segments.partition_point(|asked| asked.table <= table));
+        self.needed = Some(self.segments.partition_point(|asked| asked.table as usize <= table));
     }
 
     /// What was asked and needed, and whether it held the key.

@@ -105,7 +105,7 @@ impl<'k> Probe<'k> {
     #[inline]
     fn count_with(&mut self, sampler: &Sampler) -> Option<&mut Asked> {
         if matches!(self.counting, Counting::Undecided) {
-            self.counting = if sampler.tick() { Counting::Yes(Box::default()) } else { Counting::No };
+            self.counting = if sampler.tick() { Counting::Yes(Asked::default()) } else { Counting::No };
         }
         self.counted()
     }

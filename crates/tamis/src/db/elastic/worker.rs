@@ -37,6 +37,8 @@ struct Job {
     segments: Range<usize>,
     /// One for each segment.
     loads: Vec<Load>,
+    /// What they take together.
+    bytes: u64,
 }
 
 impl Elastic {
@@ -113,6 +115,7 @@ impl Elastic {
             let new = gets - inner.gets;
             inner.gets = gets;
             inner.manager.advance(new);
+            inner.manager.sample(self.sampler.interval());
             let mut loads = std::mem::take(&mut inner.waiting);
             let waited = loads.len();
             for &Sample { id, weight, held } in &turn.samples {
@@ -177,7 +180,7 @@ impl Elastic {
     }
 
     /// Reads units that lie side by side and puts them into use.
-    fn load_stretch(&self, Job { known, unit, segments, loads }: Job) {
+    fn load_stretch(&self, Job { known, unit, segments, loads, .. }: Job) {
         // Taken before they are read: the budget holds at every moment. What readers have not let go of yet is still
         // taken, so there may be less than the manager reckons with.
         let charges: Vec<_> = loads.iter().map(|load| self.budget.take(load.bytes)).collect();
@@ -260,15 +263,16 @@ fn jobs(mut loads: Vec<Load>, known: impl Fn(TableId) -> Option<Known>) -> Vec<J
                 (other.segment.table, other.unit) == (load.segment.table, load.unit)
                     && other.segment.segment + 1 == load.segment.segment
             });
-            let bytes: u64 = last.loads.iter().map(|load| load.bytes).sum();
-            if neighbour && bytes + load.bytes <= MOST_AT_ONCE {
+            if neighbour && last.bytes + load.bytes <= MOST_AT_ONCE {
                 last.segments.end = segment + 1;
+                last.bytes += load.bytes;
                 last.loads.push(load);
                 continue;
             }
         }
         let known = known(load.segment.table).expect("loads of tables that went are forgotten");
-        jobs.push(Job { known, unit: load.unit.into(), segments: segment..segment + 1, loads: vec![load] });
+        let (segments, bytes) = (segment..segment + 1, load.bytes);
+        jobs.push(Job { known, unit: load.unit.into(), segments, loads: vec![load], bytes });
     }
     jobs
 }
