@@ -157,7 +157,7 @@ impl Elastic {
     ) {
         let mut inner = self.inner();
         let mut came = Vec::new();
-        for version in versions {
+        for version in versions.filter(|version| asks(version)) {
             for run in &version.runs {
                 let tables = &version.tables[run.tables.clone()];
                 let run_segments = segments_of(tables);
@@ -178,7 +178,7 @@ impl Elastic {
     /// Tells of a new version of a keyspace. Under the `state` lock, when readers see it. Costs a walk over the tables of both
     /// where any has an elastic filter, and per segment that came a look at those that it takes its heat from.
     pub(crate) fn change(self: &Arc<Self>, old: &Version, new: &Version) {
-        if elastic(&old.tables).next().is_none() && elastic(&new.tables).next().is_none() {
+        if !asks(new) || elastic(&old.tables).next().is_none() && elastic(&new.tables).next().is_none() {
             return;
         }
         let ids =
@@ -298,6 +298,12 @@ impl Inner {
             known.filter.clear();
         }
     }
+}
+
+/// Whether anybody asks the filters of single tables. Under a global filter, which a keyspace has or has not as long as the
+/// database is open, nobody does: tables of a life before are better off without units.
+fn asks(version: &Version) -> bool {
+    !version.selector.is_global()
 }
 
 /// The tables with an elastic filter.
