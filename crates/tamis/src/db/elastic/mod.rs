@@ -88,7 +88,7 @@ struct Inner {
     waiting: Vec<Load>,
     /// Loads that are under way.
     under_way: usize,
-    /// The background thread ended by a panic: nothing more is loaded.
+    /// Something panicked, or the background thread cannot be started: nothing more is loaded.
     dead: bool,
     /// Gets that the manager was told of.
     gets: u64,
@@ -144,8 +144,19 @@ impl Elastic {
         (elastic, cache)
     }
 
+    /// If somebody panicked with it, units stay as they are until their tables go, and no others come. Who publishes a
+    /// version must not panic for it, too: filters are there to save reads.
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().expect("a panic while filter units were accounted for")
+        self.inner.lock().unwrap_or_else(|poisoned| {
+            let mut inner = poisoned.into_inner();
+            inner.dead = true;
+            // The old one may be halfway through anything.
+            inner.manager = Manager::new(HeatConfig::default(), 0);
+            inner.waiting.clear();
+            inner.under_way = 0;
+            self.inner.clear_poison();
+            inner
+        })
     }
 
     /// Tells of all tables of a database that is being opened: each keyspace's version. `stored` is what the manifest knows
@@ -246,7 +257,11 @@ impl Elastic {
             && (!inner.waiting.is_empty() || inner.under_way > 0)
             && !inner.tables.is_empty()
         {
-            inner = self.settled.wait_timeout(inner, Duration::from_millis(100)).expect("as in inner()").0;
+            let waited = self.settled.wait_timeout(inner, Duration::from_millis(100)).map(|(inner, _)| inner);
+            inner = waited.unwrap_or_else(|poisoned| {
+                drop(poisoned);
+                self.inner()
+            });
         }
     }
 
@@ -265,6 +280,10 @@ impl Elastic {
     /// What the manifest is to remember of the heat of every table.
     pub(crate) fn heat(&self) -> Vec<(TableId, Vec<u8>)> {
         let inner = self.inner();
+        if inner.dead {
+            // What was saved before is nearer to the truth.
+            return Vec::new();
+        }
         let mut heat: Vec<_> =
             inner.tables.keys().filter_map(|&id| Some((id, inner.manager.encode(id)?))).collect();
         heat.sort_unstable_by_key(|(id, _)| *id);

@@ -96,9 +96,7 @@ impl Elastic {
             log::error!(
                 "elastic filters stay as they are: their background thread panicked; please report it"
             );
-            if let Ok(mut inner) = self.inner.lock() {
-                inner.dead = true;
-            }
+            self.inner().dead = true;
             self.settled.notify_all();
         }
     }
@@ -330,5 +328,38 @@ mod tests {
         assert_eq!(again.len(), 6);
         again.into_iter().for_each(|load| elastic.load_stretch(job(load)));
         assert_eq!((known.filter.enabled(0), elastic.inner().manager.report().by_units[6]), (6, 1));
+    }
+
+    /// A panic with the lock held made the next flush panic as well, with the `state` lock held: no writes any more.
+    #[test]
+    fn after_a_panic_the_database_goes_on_without_adjusting() {
+        let fs = Arc::new(MemFs::new());
+        let mut options = Options { file_system: Some(fs), ..Options::default() };
+        options.keyspace.filter = FilterPolicy::elastic();
+        let db = Db::open("/db", options.clone()).unwrap();
+        let fill = |keys: Range<u64>| {
+            keys.for_each(|i| db.put(i.to_be_bytes(), b"value").unwrap());
+            db.flush().unwrap();
+            db.settle_filters().unwrap();
+        };
+        fill(0..100);
+        let used = db.stats().elastic.unwrap().used_bytes;
+        assert!(used > 0);
+        let elastic = db.handle().inner.elastic.clone();
+        let panicked = std::thread::spawn(move || {
+            let _inner = elastic.inner();
+            panic!("as is to be expected of this test");
+        });
+        panicked.join().unwrap_err();
+        fill(50..200);
+        assert_eq!(db.stats().elastic.unwrap().used_bytes, used);
+        assert_eq!(db.segments().len(), 1, "of what came later there are no units, but it is known");
+        db.compact().unwrap();
+        assert_eq!(db.stats().elastic.unwrap().used_bytes, 0);
+        (0..200u64).for_each(|i| assert!(db.get(i.to_be_bytes()).unwrap().is_some()));
+        db.close().unwrap();
+        let db = Db::open("/db", options).unwrap();
+        db.settle_filters().unwrap();
+        assert!(db.stats().elastic.unwrap().used_bytes > 0);
     }
 }
