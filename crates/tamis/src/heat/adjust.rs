@@ -29,6 +29,24 @@ pub(super) const NOISE: f64 = 1.0;
 /// How many segments one access looks at for units to take.
 pub(super) const LOOKS: usize = 32;
 
+/// A refusal stands for this part of a life time: so little expires in it.
+const A_WHILE: u64 = 64;
+
+/// A search for victims that found none. Until something more has expired, who needs as many bytes and offers no more for them
+/// need not search: most segments want a unit at most accesses, and nearly all are refused.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    need: u64,
+    most: f64,
+    until: u64,
+}
+
+impl Refusal {
+    fn holds(&self, need: u64, most: f64, now: u64) -> bool {
+        now < self.until && need >= self.need && most <= self.most
+    }
+}
+
 /// An offer to give or take one unit of a segment.
 struct Offer {
     /// Reads per window for each byte, negative where the cheapest comes first.
@@ -87,7 +105,14 @@ impl Manager {
             return None;
         }
         let need = segment.unit_bytes.saturating_sub(self.free());
-        let Some(victims) = self.victims(slot, need, self.at_least(slot, won) - PAYS) else {
+        let most = self.at_least(slot, won) - PAYS;
+        let now = self.clock.now();
+        if self.refusal.as_ref().is_some_and(|last| last.holds(need, most, now)) {
+            self.counts.refused += 1;
+            return None;
+        }
+        let Some(victims) = self.victims(slot, need, most) else {
+            self.refusal = Some(Refusal { need, most, until: now + self.clock.life_time() / A_WHILE });
             self.counts.refused += 1;
             let (id, worth) = (self.id(slot), self.gain(slot) / self.queues[slot].unit_bytes as f64);
             self.wanting.note(id, worth, &self.clock);

@@ -67,6 +67,7 @@ pub(crate) use persist::decode_heat;
 pub(crate) use report::Marginal;
 pub(crate) use sampler::{NAP, Sample, Sampler};
 
+use adjust::Refusal;
 use clock::Clock;
 use queues::{End, Queues, Segment, Slot};
 use report::{Counts, Wanting};
@@ -185,6 +186,8 @@ pub(crate) struct Manager {
     free_places: Vec<u32>,
     queues: Queues,
     wanting: Wanting,
+    /// The last search for victims in vain.
+    refusal: Option<Refusal>,
     counts: Counts,
 }
 
@@ -202,6 +205,7 @@ impl Manager {
             free_places: Vec::new(),
             queues: Queues::default(),
             wanting: Wanting::default(),
+            refusal: None,
             counts: Counts::default(),
         }
     }

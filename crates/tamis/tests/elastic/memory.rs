@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use tamis::io::{FileSystem, MemFs};
-use tamis::{Db, Durability, Options};
+use tamis::{Db, Durability, FilterChoice, Options};
 
 use crate::{Rng, fill, get_one, key, one_each, open, settle, small, stats, value};
 
@@ -76,6 +76,31 @@ fn without_a_budget_every_block_is_looked_into() {
     assert_eq!(cost.filter_probes, 0);
     assert!(cost.false_positives >= 1900, "{cost:?}");
     assert_eq!((stats(&db).used_bytes, stats(&db).loads), (0, 0));
+}
+
+/// Tables of a life before kept the whole budget busy, and nobody asked them.
+#[test]
+fn tables_that_a_global_filter_answers_for_take_no_memory() {
+    let fs: Arc<dyn FileSystem> = Arc::new(MemFs::new());
+    let mut options = small(fs.clone(), u64::MAX);
+    options.keyspace.auto_compaction = false;
+    let db = open(&options);
+    fill(&db, 2000);
+    assert!(stats(&db).used_bytes > 0);
+    db.close().expect("closing");
+    options.keyspace.filter = FilterChoice::Chucky.into();
+    let db = open(&options);
+    assert_eq!((db.stats().elastic, db.segments()), (None, Vec::new()));
+    (0..2000).for_each(|i| assert_eq!(db.get(key(i)).expect("a get").unwrap(), value(i)));
+    db.put(key(2000), value(2000)).expect("a put");
+    settle(&db);
+    assert_eq!(db.stats().elastic, None);
+    db.close().expect("closing");
+    // Some of the tables come back to where they are asked.
+    options.keyspace.filter = tamis::FilterPolicy::elastic();
+    let db = open(&options);
+    assert!(stats(&db).used_bytes > 0);
+    (0..=2000).for_each(|i| assert_eq!(db.get(key(i)).expect("a get").unwrap(), value(i)));
 }
 
 /// Whoever gives 1 MiB for reads gets no more used, however it is divided.

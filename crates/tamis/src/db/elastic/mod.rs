@@ -89,7 +89,7 @@ struct Inner {
     waiting: Vec<Load>,
     /// Loads that are under way.
     under_way: usize,
-    /// The background thread ended by a panic: nothing more is loaded.
+    /// Something panicked, or the background thread cannot be started: nothing more is loaded.
     dead: bool,
     /// Gets that the manager was told of.
     gets: u64,
@@ -149,8 +149,19 @@ impl Elastic {
         (elastic, cache)
     }
 
+    /// If somebody panicked with it, units stay as they are until their tables go, and no others come. Who publishes a
+    /// version must not panic for it, too: filters are there to save reads.
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().expect("a panic while filter units were accounted for")
+        self.inner.lock().unwrap_or_else(|poisoned| {
+            let mut inner = poisoned.into_inner();
+            inner.dead = true;
+            // The old one may be halfway through anything.
+            inner.manager = Manager::new(HeatConfig::default(), 0);
+            inner.waiting.clear();
+            inner.under_way = 0;
+            self.inner.clear_poison();
+            inner
+        })
     }
 
     /// Tells of all tables of a database that is being opened: each keyspace's version. `stored` is what the manifest knows
@@ -162,7 +173,7 @@ impl Elastic {
     ) {
         let mut inner = self.inner();
         let mut came = Vec::new();
-        for version in versions {
+        for version in versions.filter(|version| asks(version)) {
             for run in &version.runs {
                 let tables = &version.tables[run.tables.clone()];
                 let run_segments = segments_of(tables);
@@ -183,7 +194,7 @@ impl Elastic {
     /// Tells of a new version of a keyspace. Under the `state` lock, when readers see it. Costs a walk over the tables of both
     /// where any has an elastic filter, and per segment that came a look at those that it takes its heat from.
     pub(crate) fn change(self: &Arc<Self>, old: &Version, new: &Version) {
-        if elastic(&old.tables).next().is_none() && elastic(&new.tables).next().is_none() {
+        if !asks(new) || elastic(&old.tables).next().is_none() && elastic(&new.tables).next().is_none() {
             return;
         }
         let ids =
@@ -251,7 +262,11 @@ impl Elastic {
             && (!inner.waiting.is_empty() || inner.under_way > 0)
             && !inner.tables.is_empty()
         {
-            inner = self.settled.wait_timeout(inner, Duration::from_millis(100)).expect("as in inner()").0;
+            let waited = self.settled.wait_timeout(inner, Duration::from_millis(100)).map(|(inner, _)| inner);
+            inner = waited.unwrap_or_else(|poisoned| {
+                drop(poisoned);
+                self.inner()
+            });
         }
     }
 
@@ -270,6 +285,10 @@ impl Elastic {
     /// What the manifest is to remember of the heat of every table.
     pub(crate) fn heat(&self) -> Vec<(TableId, Vec<u8>)> {
         let inner = self.inner();
+        if inner.dead {
+            // What was saved before is nearer to the truth.
+            return Vec::new();
+        }
         let mut heat: Vec<_> =
             inner.tables.keys().filter_map(|&id| Some((id, inner.manager.encode(id)?))).collect();
         heat.sort_unstable_by_key(|(id, _)| *id);
@@ -303,6 +322,12 @@ impl Inner {
             known.filter.clear();
         }
     }
+}
+
+/// Whether anybody asks the filters of single tables. Under a global filter, which a keyspace has or has not as long as the
+/// database is open, nobody does: tables of a life before are better off without units.
+fn asks(version: &Version) -> bool {
+    !version.selector.is_global()
 }
 
 /// The tables with an elastic filter.

@@ -99,9 +99,7 @@ impl Elastic {
             log::error!(
                 "elastic filters stay as they are: their background thread panicked; please report it"
             );
-            if let Ok(mut inner) = self.inner.lock() {
-                inner.dead = true;
-            }
+            self.inner().dead = true;
             self.settled.notify_all();
         }
     }
@@ -186,7 +184,7 @@ impl Elastic {
         let charges: Vec<_> = loads.iter().map(|load| self.budget.take(load.bytes)).collect();
         if charges.iter().all(Option::is_none) {
             let mut inner = self.inner();
-            loads.iter().for_each(|load| _ = inner.manager.loaded(load, Outcome::Skipped));
+            loads.iter().for_each(|load| inner.loaded(&known, load, Outcome::Skipped));
             return;
         }
         let read = known.filter.directory().read_units(&known.table, unit..unit + 1, segments);
@@ -206,9 +204,7 @@ impl Elastic {
                     Err(_) => Outcome::Unreadable,
                 },
             };
-            if !inner.manager.loaded(load, outcome) {
-                known.filter.keep(segment, load.unit);
-            }
+            inner.loaded(&known, load, outcome);
         }
     }
 
@@ -235,6 +231,13 @@ impl Elastic {
 }
 
 impl Inner {
+    /// A load has ended. Without its unit those above it are not in use either: the manager counts them no more.
+    fn loaded(&mut self, known: &Known, load: &Load, outcome: Outcome) {
+        if !self.manager.loaded(load, outcome) {
+            known.filter.keep(load.segment.segment as usize, load.unit);
+        }
+    }
+
     /// Takes units out of use.
     pub(super) fn unload(&self, unload: Vec<Unload>) {
         for Unload { segment: SegmentId { table, segment }, units } in unload {
@@ -275,4 +278,97 @@ fn jobs(mut loads: Vec<Load>, known: impl Fn(TableId) -> Option<Known>) -> Vec<J
         jobs.push(Job { known, unit: load.unit.into(), segments, loads: vec![load], bytes });
     }
     jobs
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::io::MemFs;
+    use crate::{Db, FilterPolicy, Options};
+
+    use super::*;
+
+    /// Several units of a segment may be on their way at once, and end in any order. When there was no memory left for a
+    /// lower one, those above it that had come before stayed in use. The manager did not know of them: they took
+    /// memory that was not reckoned with, and when it asked for them again they were taken for unreadable, for good.
+    #[test]
+    fn a_unit_that_there_is_no_room_for_takes_those_above_it_along() {
+        let mut options = Options {
+            file_system: Some(Arc::new(MemFs::new())),
+            filter_budget_bytes: 1 << 20,
+            ..Options::default()
+        };
+        options.keyspace.filter = FilterPolicy::elastic();
+        let db = Db::open("/db", options).unwrap();
+        (0..100u64).for_each(|i| db.put(i.to_be_bytes(), b"value").unwrap());
+        db.flush().unwrap();
+        db.settle_filters().unwrap();
+        // From here on the test is the background thread.
+        let elastic = &db.handle().inner.elastic;
+        elastic.stop();
+        elastic.leaving.store(false, Relaxed);
+        let (known, mut loads) = {
+            let mut inner = elastic.inner();
+            let (&id, known) = inner.tables.iter().next().unwrap();
+            let known = known.clone();
+            known.filter.clear();
+            let bytes = known.filter.directory().unit_memory_bytes(0) as u64;
+            inner.manager.set_budget(0);
+            inner.manager.set_budget(1 << 20);
+            let loads = inner.manager.fill(&[id]);
+            assert_eq!((loads.len(), loads[0].unit, loads[0].bytes), (6, 0, bytes));
+            (known, loads)
+        };
+        let job = |load: Load| Job {
+            known: known.clone(),
+            unit: load.unit.into(),
+            segments: 0..1,
+            bytes: load.bytes,
+            loads: vec![load],
+        };
+        let lowest = loads.remove(0);
+        loads.drain(..).for_each(|load| elastic.load_stretch(job(load)));
+        assert_eq!(known.filter.enabled(0), 5);
+        // As if readers had not let go of what was in use before.
+        let others = elastic.budget.take(elastic.budget.limit() - elastic.budget.used()).unwrap();
+        elastic.load_stretch(job(lowest));
+        assert_eq!((known.filter.enabled(0), elastic.inner().manager.report().used), (0, 0));
+        drop(others);
+        let again = elastic.inner().manager.fill(&[lowest.segment.table]);
+        assert_eq!(again.len(), 6);
+        again.into_iter().for_each(|load| elastic.load_stretch(job(load)));
+        assert_eq!((known.filter.enabled(0), elastic.inner().manager.report().by_units[6]), (6, 1));
+    }
+
+    /// A panic with the lock held made the next flush panic as well, with the `state` lock held: no writes any more.
+    #[test]
+    fn after_a_panic_the_database_goes_on_without_adjusting() {
+        let fs = Arc::new(MemFs::new());
+        let mut options = Options { file_system: Some(fs), ..Options::default() };
+        options.keyspace.filter = FilterPolicy::elastic();
+        let db = Db::open("/db", options.clone()).unwrap();
+        let fill = |keys: Range<u64>| {
+            keys.for_each(|i| db.put(i.to_be_bytes(), b"value").unwrap());
+            db.flush().unwrap();
+            db.settle_filters().unwrap();
+        };
+        fill(0..100);
+        let used = db.stats().elastic.unwrap().used_bytes;
+        assert!(used > 0);
+        let elastic = db.handle().inner.elastic.clone();
+        let panicked = std::thread::spawn(move || {
+            let _inner = elastic.inner();
+            panic!("as is to be expected of this test");
+        });
+        panicked.join().unwrap_err();
+        fill(50..200);
+        assert_eq!(db.stats().elastic.unwrap().used_bytes, used);
+        assert_eq!(db.segments().len(), 1, "of what came later there are no units, but it is known");
+        db.compact().unwrap();
+        assert_eq!(db.stats().elastic.unwrap().used_bytes, 0);
+        (0..200u64).for_each(|i| assert!(db.get(i.to_be_bytes()).unwrap().is_some()));
+        db.close().unwrap();
+        let db = Db::open("/db", options).unwrap();
+        db.settle_filters().unwrap();
+        assert!(db.stats().elastic.unwrap().used_bytes > 0);
+    }
 }
