@@ -331,6 +331,12 @@ impl BenchArgs {
                 options.set(name, value)?;
             }
         }
+        if self.filter_budget.is_some()
+            && !(0..options.keyspace.levels).any(|level| options.keyspace.filter.at(level).is_elastic())
+        {
+            let why = "--filter-budget is for --filter elastic; others take --bits-per-key";
+            return Err(Failure::Usage(why.to_owned()));
+        }
         if self.no_hash_sharing {
             options.hash_sharing = false;
         }

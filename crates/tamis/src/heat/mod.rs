@@ -65,7 +65,7 @@ use crate::tree::meta::TableId;
 pub(crate) use inherit::Origin;
 pub(crate) use persist::decode_heat;
 pub(crate) use report::Marginal;
-pub(crate) use sampler::{NAP, Sample, Sampler};
+pub(crate) use sampler::{Sample, Sampler};
 
 use adjust::Refusal;
 use clock::Clock;

@@ -9,8 +9,9 @@
 //! thread takes the samples out now and then; if it is at it at that moment, or if too many wait, the reader drops its sample
 //! instead of waiting. All counters are relaxed: they tell amounts and guard nothing; samples pass through the shard's mutex.
 //!
-//! The background thread sleeps when there was nothing to do. A reader that finds it asleep wakes it; the flag may be seen late, in which
-//! case the thread wakes by itself after [`NAP`].
+//! The background thread sleeps when there was nothing to do. It says so first, looks once more, and only then sleeps; a reader hands
+//! over its sample first, and then looks whether it has to wake it. Both go through the shard's mutex in between: either the thread
+//! finds the sample, or the reader finds it asleep. (Of a thread's very first sample neither need be so. It waits for the next one.)
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock};
@@ -20,9 +21,6 @@ use std::time::Duration;
 use thread_local::ThreadLocal;
 
 use super::SegmentId;
-
-/// The longest that the background thread sleeps while there are samples.
-pub(crate) const NAP: Duration = Duration::from_millis(200);
 
 /// Samples of one thread that may wait: two hundred gets of a tree of ten runs. What a busy reader brings within the
 /// background thread's pause.
@@ -152,10 +150,12 @@ impl Sampler {
         let _ = self.worker.set(std::thread::current());
     }
 
-    /// The background thread sleeps, at most `longest`.
-    pub(crate) fn sleep(&self, longest: Duration) {
+    /// The background thread sleeps, at most `longest`, unless there is `work`, which does it.
+    pub(crate) fn sleep_unless(&self, work: impl FnOnce() -> bool, longest: Duration) {
         self.asleep.store(true, Relaxed);
-        std::thread::park_timeout(longest);
+        if !work() {
+            std::thread::park_timeout(longest);
+        }
         self.asleep.store(false, Relaxed);
     }
 

@@ -93,8 +93,8 @@ struct Inner {
     dead: bool,
     /// Gets that the manager was told of.
     gets: u64,
-    /// When the manifest was told of the heat.
-    saved: Instant,
+    /// When the manifest was told of the heat, and how many gets there had been.
+    saved: (Instant, u64),
 }
 
 /// A table with an elastic filter.
@@ -137,7 +137,7 @@ impl Elastic {
                 under_way: 0,
                 dead: false,
                 gets: 0,
-                saved: Instant::now(),
+                saved: (Instant::now(), 0),
             }),
             settled: Condvar::new(),
             load_reads: AtomicU64::new(0),
@@ -274,10 +274,11 @@ impl Elastic {
     pub(crate) fn heat_to_save(&self) -> Vec<(TableId, Vec<u8>)> {
         {
             let mut inner = self.inner();
-            if inner.saved.elapsed() < SAVE_EVERY || inner.tables.is_empty() {
+            let (when, gets) = inner.saved;
+            if when.elapsed() < SAVE_EVERY || gets == inner.gets {
                 return Vec::new();
             }
-            inner.saved = Instant::now();
+            inner.saved = (Instant::now(), inner.gets);
         }
         self.heat()
     }

@@ -7,11 +7,14 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use super::{Elastic, Inner, Known, Shared, Worker};
-use crate::heat::{Adjustment, Load, NAP, Outcome, Sample, SegmentId, Unload};
+use crate::heat::{Adjustment, Load, Outcome, Sample, SegmentId, Unload};
 use crate::tree::meta::TableId;
 
 /// Between two turns while there is something to do: what comes meanwhile is done at once.
 const PAUSE: Duration = Duration::from_millis(2);
+
+/// The longest sleep where a limit is shared.
+const NAP: Duration = Duration::from_millis(200);
 
 /// Between two looks at how a shared limit is divided.
 const BETWEEN_DIVISIONS: Duration = Duration::from_millis(20);
@@ -86,12 +89,14 @@ impl Elastic {
     fn work(&self) {
         self.sampler.serve();
         let work = AssertUnwindSafe(|| {
+            // Who reads wakes it, but for reads that ask no elastic filter and yet count where a limit is shared.
+            let longest = if self.shared.is_some() { NAP } else { Duration::from_secs(60) };
             let now = Instant::now();
             let mut turn = Turn { started: now, divided: now, samples: Vec::new() };
             while !self.leaving.load(Relaxed) {
                 match self.turn(&mut turn) {
                     true => std::thread::park_timeout(PAUSE),
-                    false => self.sampler.sleep(NAP),
+                    false => self.sampler.sleep_unless(|| self.turn(&mut turn), longest),
                 }
             }
         });
