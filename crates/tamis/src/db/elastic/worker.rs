@@ -27,7 +27,7 @@ const MOST_AT_ONCE: u64 = 1 << 20;
 
 /// Where the sampling follows the number of gets: as many samples a second as are wanted, at least and at most. Each costs the
 /// background thread some hundred nanoseconds.
-const SAMPLES_A_SECOND: std::ops::Range<f64> = 20_000.0..100_000.0;
+const SAMPLES_A_SECOND: std::ops::Range<f64> = 50_000.0..250_000.0;
 
 /// The most gets that one that is counted stands for, on average.
 const LONGEST_INTERVAL: u32 = 256;
