@@ -169,6 +169,7 @@ impl<'a> Bench<'a> {
             ops,
             seed: config.seed.wrapping_add(1 + 2 * repeat),
             fill: self.fill.clone(),
+            pattern: None,
             progress: self.progress,
         };
         let warmup = if repeat > 0 { 0 } else { config.warmup.unwrap_or(ops / 10) };

@@ -12,6 +12,7 @@
 //! timed part.
 
 pub mod bench;
+pub mod elastic;
 mod error;
 pub mod filters;
 pub mod histogram;

@@ -150,6 +150,17 @@ impl Permutation {
         }
         x
     }
+
+    /// What goes to `y`, which must be below the length.
+    #[inline]
+    pub fn place_of(&self, y: u64) -> u64 {
+        debug_assert!(y < self.len);
+        let mut x = self.bijection.inverse(y);
+        while x >= self.len {
+            x = self.bijection.inverse(x);
+        }
+        x
+    }
 }
 
 #[cfg(test)]
@@ -173,6 +184,7 @@ mod tests {
         for len in [1u64, 2, 3, 10, 1000, 1024, 1025] {
             let p = Permutation::new(len, 7);
             let mut seen: Vec<u64> = (0..len).map(|i| p.at(i)).collect();
+            assert!((0..len).all(|i| p.place_of(seen[i as usize]) == i));
             seen.sort_unstable();
             assert!(seen.into_iter().eq(0..len), "length {len}");
         }

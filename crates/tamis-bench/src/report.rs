@@ -1,5 +1,7 @@
 //! Measurements as aligned text for people.
 
+use serde_json::Value;
+
 use crate::measure::Measurement;
 
 /// How a column stands.
@@ -102,6 +104,36 @@ pub fn bytes(number: u64) -> String {
         unit += 1;
     }
     format!("{value:.1} {}", UNITS[unit])
+}
+
+/// JSON objects, each on a line.
+pub fn json_lines(objects: &[Value]) -> String {
+    objects.iter().map(|object| format!("{object}\n")).collect()
+}
+
+/// JSON objects as comma-separated values under one header; what an object does not have is empty.
+pub fn csv(objects: &[Value]) -> String {
+    let mut columns: Vec<&String> = Vec::new();
+    for key in objects.iter().filter_map(Value::as_object).flat_map(|object| object.keys()) {
+        if !columns.contains(&key) {
+            columns.push(key);
+        }
+    }
+    let mut out = columns.iter().map(|column| column.as_str()).collect::<Vec<_>>().join(",");
+    for object in objects {
+        out.push('\n');
+        let cells = columns.iter().map(|column| match &object[column.as_str()] {
+            Value::Null => String::new(),
+            Value::String(text) if text.contains([',', '"', '\n']) => {
+                format!("\"{}\"", text.replace('"', "\"\""))
+            }
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        });
+        out.push_str(&cells.collect::<Vec<_>>().join(","));
+    }
+    out.push('\n');
+    out
 }
 
 /// The table that `tamis bench` prints.

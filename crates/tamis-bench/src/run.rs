@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use tamis::Db;
 
+use crate::elastic::pattern::Pattern;
 use crate::error::BenchError;
 use crate::histogram::Histogram;
 use crate::keys::KeySet;
@@ -31,13 +32,16 @@ pub struct RunSpec<'a> {
     pub value_bytes: usize,
     /// Threads that run side by side, at least 1.
     pub threads: usize,
-    /// Operations over all threads. A fill ignores it and puts every key once; `multi-get` rounds it up to
+    /// Operations over all threads. A fill ignores it and puts every key of `fill` once; `multi-get` rounds it up to
     /// whole batches a thread.
     pub ops: u64,
     /// Drives every random choice.
     pub seed: u64,
     /// Which of the keys are there when the run begins.
     pub fill: Fill,
+    /// Which keys are asked for and updated, in place of what the workload says: see [`Pattern`]. `None`: the workload
+    /// says.
+    pub pattern: Option<&'a Pattern>,
     /// Told about every chunk done.
     pub progress: &'a dyn Progress,
 }
@@ -68,6 +72,17 @@ impl Fill {
         self.order.as_ref().map_or(place, |order| order.at(place))
     }
 
+    /// The number of a key that is there: `i`, or the nearest before it (from the last one on, if there is none).
+    #[inline]
+    pub fn present(&self, i: u64, keys: u64) -> u64 {
+        let mut i = i;
+        // At most a few in a hundred are ever held back, so this is a step or two.
+        while self.order.as_ref().map_or(i, |order| order.place_of(i)) >= self.loaded {
+            i = if i == 0 { keys - 1 } else { i - 1 };
+        }
+        i
+    }
+
     /// How many of `ops` operations of a workload insert a key: the next so many in the order of filling.
     pub fn inserts(workload: Workload, ops: u64) -> u64 {
         if workload.inserts() { ops / INSERT_EVERY } else { 0 }
@@ -79,6 +94,8 @@ impl Fill {
 pub struct Timing {
     /// Operations done.
     pub ops: u64,
+    /// Single gets that found a value.
+    pub hits: u64,
     /// Nanoseconds spent in them, summed over threads.
     pub busy_ns: u64,
     /// Operations per second, summed over threads.
@@ -99,7 +116,7 @@ impl Timing {
 /// Runs the workload. Every answer is checked; the first wrong one, or the first error, ends the run.
 pub fn run(db: &Db, spec: &RunSpec<'_>) -> Result<Timing, BenchError> {
     let threads = spec.threads.max(1) as u64;
-    let ops = if spec.workload.is_fill() { spec.keys.len() } else { spec.ops };
+    let ops = if spec.workload.is_fill() { spec.fill.loaded } else { spec.ops };
     let order = spec.workload == Workload::FillSeq;
     let order = if order { spec.keys.ascending() } else { Vec::new() };
     spec.progress.begin(spec.workload.name(), ops, "operations");
@@ -119,6 +136,7 @@ pub fn run(db: &Db, spec: &RunSpec<'_>) -> Result<Timing, BenchError> {
         let part = part?;
         total.ops += part.ops;
         total.busy_ns += part.busy_ns;
+        total.hits += part.hits;
         total.ops_per_second += part.ops_per_second;
         total.latency.merge(&part.latency);
     }
@@ -201,6 +219,7 @@ mod tests {
                 ops,
                 seed: 9,
                 fill,
+                pattern: None,
                 progress: &NoProgress,
             };
             run(&db, &spec).unwrap();
@@ -223,6 +242,7 @@ mod tests {
             ops: 200,
             seed: 1,
             fill: Fill::numbered(&keys),
+            pattern: None,
             progress: &NoProgress,
         };
         run(&db, &spec(Workload::FillSeq)).unwrap();

@@ -48,6 +48,10 @@ pub enum Workload {
     YcsbD,
     /// YCSB's E: 95 % scans of 1 to 100 entries from a Zipf-distributed key on, 5 % inserts.
     YcsbE,
+    /// YCSB's F: half gets, half reads of a key followed by an update of it, Zipf-distributed.
+    YcsbF,
+    /// 90 % gets of existing keys, 10 % overwrites.
+    ReadMostly,
 }
 
 /// Keys in one `multi_get`.
@@ -62,12 +66,12 @@ pub const INSERT_EVERY: u64 = 20;
 /// The most entries that a scan of `YcsbE` reads.
 pub const LONGEST_SCAN: usize = 100;
 
-/// The exponent of [`Workload::GetZipf`] and the others that are Zipf-distributed.
+/// The exponent of [`Workload::GetZipf`] and the others that are Zipf-distributed, unless a pattern has another.
 pub const ZIPF_EXPONENT: f64 = 0.99;
 
 impl Workload {
     /// All of them, fills first.
-    pub const ALL: [Workload; 21] = [
+    pub const ALL: [Workload; 23] = [
         Workload::FillRandom,
         Workload::FillSeq,
         Workload::Overwrite,
@@ -89,6 +93,8 @@ impl Workload {
         Workload::YcsbC,
         Workload::YcsbD,
         Workload::YcsbE,
+        Workload::YcsbF,
+        Workload::ReadMostly,
     ];
 
     /// The name on the command line and in reports.
@@ -115,6 +121,8 @@ impl Workload {
             Workload::YcsbC => "ycsb-c",
             Workload::YcsbD => "ycsb-d",
             Workload::YcsbE => "ycsb-e",
+            Workload::YcsbF => "ycsb-f",
+            Workload::ReadMostly => "read-mostly",
         }
     }
 
@@ -137,7 +145,8 @@ impl Workload {
     pub fn writes_of(self, ops: u64) -> u64 {
         match self {
             Workload::Overwrite => ops,
-            Workload::ReadWrite | Workload::YcsbA => ops / 2,
+            Workload::ReadWrite | Workload::YcsbA | Workload::YcsbF => ops / 2,
+            Workload::ReadMostly => ops / 10,
             Workload::YcsbB | Workload::YcsbD | Workload::YcsbE => ops / INSERT_EVERY,
             _ => 0,
         }

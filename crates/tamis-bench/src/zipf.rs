@@ -16,9 +16,9 @@ pub struct Zipf {
 }
 
 impl Zipf {
-    /// A distribution over `n` ranks. The exponent must be positive and not 1 (0.99 is YCSB's).
+    /// A distribution over `n` ranks. The exponent must be positive (0.99 is YCSB's).
     pub fn new(n: u64, exponent: f64) -> Self {
-        assert!(n > 0 && exponent > 0.0 && exponent != 1.0);
+        assert!(n > 0 && exponent > 0.0);
         let mut zipf = Zipf { n: n as f64, exponent, upper: 0.0, lower: 0.0, squeeze: 0.0 };
         zipf.upper = zipf.integral(zipf.n + 0.5);
         zipf.lower = zipf.integral(1.5) - 1.0;
@@ -43,13 +43,41 @@ impl Zipf {
     }
 
     fn integral(&self, x: f64) -> f64 {
-        let e = 1.0 - self.exponent;
-        (x.powf(e) - 1.0) / e
+        match 1.0 - self.exponent {
+            0.0 => x.ln(),
+            e => (x.powf(e) - 1.0) / e,
+        }
     }
 
     fn integral_inverse(&self, y: f64) -> f64 {
-        let e = 1.0 - self.exponent;
-        (1.0 + e * y).max(0.0).powf(1.0 / e)
+        match 1.0 - self.exponent {
+            0.0 => y.exp(),
+            e => (1.0 + e * y).max(0.0).powf(1.0 / e),
+        }
+    }
+}
+
+/// Draws ranks `0..n` with any skew, none included.
+#[derive(Clone, Debug)]
+pub enum Ranks {
+    /// All alike; so many.
+    Uniform(u64),
+    /// By Zipf's law.
+    Zipf(Zipf),
+}
+
+impl Ranks {
+    /// `n` ranks (not 0) with this exponent; 0 is uniform. It must not be negative.
+    pub fn new(n: u64, exponent: f64) -> Self {
+        if exponent == 0.0 { Ranks::Uniform(n) } else { Ranks::Zipf(Zipf::new(n, exponent)) }
+    }
+
+    /// One rank, 0 being the most frequent.
+    pub fn draw(&self, random: &mut Random) -> u64 {
+        match self {
+            Ranks::Uniform(n) => random.below(*n),
+            Ranks::Zipf(zipf) => zipf.draw(random),
+        }
     }
 }
 
@@ -61,18 +89,21 @@ mod tests {
     fn ranks_are_drawn_as_often_as_their_weights_say() {
         const RANKS: u64 = 1000;
         const DRAWS: u32 = 400_000;
-        let zipf = Zipf::new(RANKS, 0.99);
-        let mut random = Random::new(5);
-        let mut counts = vec![0u32; RANKS as usize];
-        for _ in 0..DRAWS {
-            counts[zipf.draw(&mut random) as usize] += 1;
-        }
-        let total: f64 = (1..=RANKS).map(|r| (r as f64).powf(-0.99)).sum();
-        for rank in [0usize, 1, 2, 9, 99] {
-            let expected = f64::from(DRAWS) * ((rank + 1) as f64).powf(-0.99) / total;
-            let got = f64::from(counts[rank]);
-            // Five standard deviations of a Poisson count.
-            assert!((got - expected).abs() < 5.0 * expected.sqrt() + 1.0, "rank {rank}: {got} of {expected}");
+        for exponent in [0.0, 0.5, 0.99, 1.0, 1.2, 1.4] {
+            let ranks = Ranks::new(RANKS, exponent);
+            let mut random = Random::new(5);
+            let mut counts = vec![0u32; RANKS as usize];
+            for _ in 0..DRAWS {
+                counts[ranks.draw(&mut random) as usize] += 1;
+            }
+            let total: f64 = (1..=RANKS).map(|r| (r as f64).powf(-exponent)).sum();
+            for rank in [0usize, 1, 2, 9, 99, 999] {
+                let expected = f64::from(DRAWS) * ((rank + 1) as f64).powf(-exponent) / total;
+                let got = f64::from(counts[rank]);
+                // Five standard deviations of a Poisson count.
+                let near = (got - expected).abs() < 5.0 * expected.sqrt() + 1.0;
+                assert!(near, "exponent {exponent}, rank {rank}: {got} of {expected}");
+            }
         }
     }
 

@@ -47,6 +47,7 @@ pub(crate) enum Command {
     Scan(scan::ScanArgs),
     Explain(explain::ExplainArgs),
     Stats(stats::StatsArgs),
+    Heatmap(heatmap::HeatmapArgs),
     Dump(dump::DumpArgs),
     Verify(verify::VerifyArgs),
     Checkpoint(checkpoint::CheckpointArgs),

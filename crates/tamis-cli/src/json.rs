@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 use tamis::{
-    GlobalFilterStats, KeyMapStats, KeyspaceStats, LevelStats, ReadCost, RunStats, SnapshotStats, Stats,
-    WriteCost,
+    ElasticStats, GlobalFilterStats, KeyMapStats, KeyspaceStats, LevelStats, ReadCost, RunStats,
+    SegmentStats, SnapshotStats, Stats, WriteCost,
 };
 
 use crate::text::hex;
@@ -53,6 +53,7 @@ pub(crate) fn stats(stats: &Stats) -> Value {
     );
     value["read"] = read_cost(&stats.read);
     value["write"] = write_cost(&stats.write);
+    value["elastic"] = stats.elastic.as_ref().map_or(Value::Null, elastic);
     value["snapshots_live"] = stats.snapshots_live.iter().map(snapshot).collect();
     value["keyspaces"] = stats.keyspaces.iter().map(keyspace).collect();
     value
@@ -106,6 +107,44 @@ fn global_filter(stats: &GlobalFilterStats) -> Value {
     );
     let map = |map: &KeyMapStats| fields!(map, map, partitions, holdout_rate, ideal_rate);
     value["maps"] = stats.maps.iter().map(map).collect();
+    value
+}
+
+pub(crate) fn elastic(stats: &ElasticStats) -> Value {
+    let mut value = fields!(
+        stats,
+        budget_bytes,
+        used_bytes,
+        index_bytes,
+        gets,
+        life_time,
+        sampling,
+        segments,
+        keys,
+        by_units,
+        expired,
+        expected_extra_reads,
+        loads,
+        load_reads,
+        load_bytes,
+        failed_loads,
+        evictions,
+        refused,
+        dropped_samples,
+    );
+    value["bits_per_key"] = stats.bits_per_key().into();
+    value
+}
+
+/// A segment of a table with an elastic filter; its keys as hexadecimal digits if they are not UTF-8 or if asked for.
+pub(crate) fn segment(stats: &SegmentStats, as_hex: bool) -> Value {
+    let mut value = fields!(
+        stats, keyspace, level, run, table, segment, keys, unit_bytes, enabled, units, heat, asked, expired,
+    );
+    if let Value::Object(object) = &mut value {
+        bytes(object, "smallest", &stats.smallest, as_hex);
+        bytes(object, "end", &stats.end, as_hex);
+    }
     value
 }
 

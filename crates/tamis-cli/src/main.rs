@@ -58,6 +58,7 @@ fn dispatch(cli: Cli, out: &mut Out) -> Result<Outcome, Failure> {
         Some(Command::Scan(args)) => scan::run(args, out),
         Some(Command::Explain(args)) => explain::run(args, out),
         Some(Command::Stats(args)) => stats::run(args, out),
+        Some(Command::Heatmap(args)) => heatmap::run(args, out),
         Some(Command::Dump(args)) => dump::run(args, out),
         Some(Command::Verify(args)) => verify::run(args, out),
         Some(Command::Checkpoint(args)) => checkpoint::run(args),

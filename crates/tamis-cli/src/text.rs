@@ -2,6 +2,8 @@
 
 use std::ffi::OsStr;
 
+use tamis_bench::report::mean;
+
 use crate::failure::Failure;
 
 /// The bytes of a key or value as typed: as they are, or decoded if they are hexadecimal.
@@ -80,6 +82,11 @@ pub(crate) fn excerpt(bytes: &[u8], limit: usize) -> String {
     text.chars().take(limit.saturating_sub(1)).chain(['…']).collect()
 }
 
+/// A small number with two places that say something: 0.0012, 3.4e-7. Others as [`mean`] has them.
+pub(crate) fn small(number: f64) -> String {
+    if number > 0.0 && number < 0.001 { format!("{number:.1e}") } else { mean(number) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -118,6 +125,15 @@ mod tests {
             assert!(decode_hex(bad).is_err(), "{bad:?}");
         }
         assert_eq!(decode_hex(b""), Ok(vec![]));
+    }
+
+    #[test]
+    fn small_numbers_do_not_look_like_nothing() {
+        for (number, text) in
+            [(0.0, "0"), (3.44e-7, "3.4e-7"), (0.00096, "9.6e-4"), (0.0012, "0.0012"), (1.5, "1.50")]
+        {
+            assert_eq!(small(number), text);
+        }
     }
 
     #[test]

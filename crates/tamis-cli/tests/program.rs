@@ -446,6 +446,7 @@ fn experiment_compares_filters_and_refuses_what_there_is_not() {
 
     let list = experiment(&["--list"]).ok();
     assert!((10..=18).all(|figure| list.contains(&format!("grf-fig{figure}"))), "{list}");
+    assert!([2, 3, 6, 10, 16].iter().all(|figure| list.contains(&format!("elastic-fig{figure}"))), "{list}");
     experiment(&["grf-fig9"]).fails(2, "grf-fig10");
     experiment(&[]).fails(2, "--list");
     experiment(&["grf-fig10", "--filters", "sieve"]).fails(2, "rencoder");
@@ -454,4 +455,121 @@ fn experiment_compares_filters_and_refuses_what_there_is_not() {
     experiment(&["grf-fig10", "--bits", "100"]).fails(2, "bits_per_key");
     experiment(&["grf-fig17", "--bits", "8,10"]).fails(2, "--bits");
     experiment(&["grf-fig17", "-o", "keyspace.levels=1"]).fails(2, "levels");
+    experiment(&["grf-fig17", "--skew", "1"]).fails(2, "--skew");
+}
+
+#[test]
+fn experiment_holds_elastic_filters_against_fixed_ones() {
+    let experiment = |args: &[&str]| {
+        let mut command = tamis();
+        command.arg("experiment").args(args);
+        run(command, b"")
+    };
+    let place = Place::new();
+    let (dir, path) = (place.path("bases"), place.path("rows.csv"));
+    let small = ["--keys", "5000", "--ops", "300", "--value-bytes", "64", "--db", &dir, "--mapped"];
+    let more =
+        ["elastic-fig6", "--skew", "0,1.2", "--locality", "64", "--repeat", "2", "--json", "--csv", &path];
+    let rows = experiment(&[&more[..], &small].concat()).ok();
+    let rows: Vec<Value> = rows.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |kind: &str| rows.iter().filter(|row| row["kind"] == kind).count();
+    assert_eq!((of("load"), of("read")), (2, 4));
+    assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 1 + 6);
+    let text =
+        experiment(&[&["elastic-shift", "--locality", "64", "--skew", "1.2"][..], &small].concat()).ok();
+    assert!(text.contains("loaded before") && text.contains("moved") && text.contains("elastic: "), "{text}");
+
+    experiment(&["elastic-fig9"]).fails(2, "elastic-fig10");
+    experiment(&["elastic-fig6", "--skew", "9"]).fails(2, "--skew");
+    experiment(&["elastic-fig6", "--key-set", "cells"]).fails(2, "--key-set");
+    experiment(&["elastic-fig6", "--bits", "4,8"]).fails(2, "--bits");
+    experiment(&["elastic-fig6", "--filters", "grf"]).fails(2, "whole tree");
+    experiment(&["elastic-fig16"]).fails(2, "unit-bits");
+    experiment(&["elastic-fig16", "--vary", "size"]).fails(2, "unit-size");
+    experiment(&["elastic-fig6", "--cache", "much"]).fails(2, "much");
+}
+
+/// Loads a database whose tables have elastic filters of many small segments, and asks it for absent keys.
+fn with_elastic_filters(place: &Place) {
+    let elastic =
+        ["-o", "keyspace.filter=elastic", "-o", "keyspace.filter_unit_bytes=256", "-o", "heat_sampling=1"];
+    let budget = ["-o", "filter_budget_bytes=6KiB"];
+    let work =
+        ["--keys", "20000", "--ops", "2000", "--memtable", "128KiB", "--workload", "get-empty", "--json"];
+    place.run("bench", &[&work[..], &elastic, &budget].concat()).ok();
+}
+
+#[test]
+fn elastic_filters_are_told_of() {
+    let place = Place::new();
+    with_elastic_filters(&place);
+    let page = place.run("stats", &[]).ok();
+    assert!(page.contains("elastic filters") && page.contains("of 6.0 KiB for units"), "{page}");
+    let stats: Value = serde_json::from_str(&place.run("stats", &["--json"]).ok()).unwrap();
+    let elastic = &stats["elastic"];
+    let count = |name: &str| elastic[name].as_u64().unwrap();
+    assert!(count("segments") > 20 && count("keys") >= 20_000, "{elastic}");
+    assert!((1..=count("budget_bytes")).contains(&count("used_bytes")) && count("loads") > 0, "{elastic}");
+    let by_units: Vec<u64> = serde_json::from_value(elastic["by_units"].clone()).unwrap();
+    assert_eq!((by_units.iter().sum::<u64>(), by_units.len()), (count("segments"), 7), "{elastic}");
+    let explanation = place.run("explain", &["--hex", "8000000000000000"]).ok();
+    assert!(explanation.contains(" of 6 units, heat "), "{explanation}");
+    let json = place.run("explain", &["--hex", "8000000000000000", "--json"]).ok();
+    let explanation: Value = serde_json::from_str(&json).unwrap();
+    let steps = explanation["steps"].as_array().unwrap();
+    let asked: Vec<&Value> = steps.iter().map(|step| &step["elastic"]).filter(|e| e.is_object()).collect();
+    assert!(!asked.is_empty(), "{json}");
+    for units in asked {
+        assert!(units["segment"].as_u64() < units["segments"].as_u64(), "{units}");
+        assert!(
+            units["units_enabled"].as_u64() <= units["units"].as_u64() && units["heat"].is_f64(),
+            "{units}"
+        );
+    }
+}
+
+#[test]
+fn heat_is_drawn_or_given_as_numbers() {
+    let place = Place::new();
+    with_elastic_filters(&place);
+    let file = place.path("heat.svg");
+    assert_eq!(place.run("heatmap", &["--out", &file]).ok(), "");
+    let svg = std::fs::read_to_string(&file).unwrap();
+    assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"), "{svg}");
+    for part in ["level 6, run ", " lookups/get", " of a budget of 6.0 KiB", "equal numbers of keys"] {
+        assert!(svg.contains(part), "{part:?} in {svg}");
+    }
+    let svg =
+        place.run("heatmap", &["--by", "key", "--what", "asked", "--hex", "--keyspace", "default"]).ok();
+    assert!(svg.contains("keys as numbers") && svg.contains(">\nlookups, per get and key\n"), "{svg}");
+
+    let object: Value = serde_json::from_str(&place.run("heatmap", &["--json"]).ok()).unwrap();
+    let segments = object["segments"].as_array().unwrap();
+    let sum = |name: &str| segments.iter().map(|segment| segment[name].as_f64().unwrap()).sum::<f64>();
+    assert_eq!(object["elastic"]["segments"].as_u64(), Some(segments.len() as u64));
+    assert_eq!(object["elastic"]["keys"].as_f64(), Some(sum("keys")));
+    let runs: std::collections::BTreeSet<u64> = segments.iter().map(|s| s["run"].as_u64().unwrap()).collect();
+    // A get of an absent key asks one segment of each run, or none where the run has no table; heat is stored in steps of 9 %.
+    assert!((0.5..=1.1 * runs.len() as f64).contains(&sum("heat")), "{} of {runs:?}", sum("heat"));
+}
+
+#[test]
+fn without_elastic_filters_there_is_nothing_to_draw() {
+    let place = Place::new();
+    place.run("heatmap", &[]).fails(3, "no database");
+    place.run_with_input("load", &["-"], b"one\ntwo\n").ok();
+    for args in [&[][..], &["--json"]] {
+        let ran = place.run("heatmap", args);
+        assert_eq!(ran.out, "");
+        ran.fails(1, "no table has an elastic filter");
+    }
+    let stats: Value = serde_json::from_str(&place.run("stats", &["--json"]).ok()).unwrap();
+    assert!(stats["elastic"].is_null());
+    place.run("heatmap", &["--keyspace", "default"]).fails(1, "no table of keyspace `default` has");
+    place.run("heatmap", &["--keyspace", "nope"]).fails(2, "nope");
+    place.run("heatmap", &["--by", "colour"]).fails(2, "--by");
+    place.run("heatmap", &["--json", "--by", "key"]).fails(2, "--json");
+    std::fs::remove_dir_all(place.db()).unwrap();
+    with_elastic_filters(&place);
+    place.run("heatmap", &["--out", &place.path("no/such/heat.svg")]).fails(2, "no/such/heat.svg");
 }

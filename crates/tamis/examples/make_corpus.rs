@@ -54,6 +54,12 @@ fn small() -> KeyspaceOptions {
     }
 }
 
+/// Segments of 32 keys.
+fn elastic(options: &mut KeyspaceOptions, hashing: BloomHashing) {
+    options.filter = FilterChoice::Elastic(hashing).into();
+    (options.filter_units, options.filter_unit_bits, options.filter_unit_bytes) = (2, 16.0, 128);
+}
+
 /// The files of the database whose names end so, the latest last.
 fn files(fs: &MemFs, wanted: impl Fn(&str) -> bool) -> Done<Vec<Vec<u8>>> {
     let mut names = fs.list(Path::new("db"))?;
@@ -131,7 +137,7 @@ fn tables() -> Done {
         change(&mut options);
         options
     };
-    let kinds: [(&str, KeyspaceOptions, Fill); 11] = [
+    let kinds: [(&str, KeyspaceOptions, Fill); 14] = [
         ("plain", small(), cities),
         ("lz4", with(|o| o.compression = CompressionPerLevel::uniform(Compression::Lz4)), cities),
         (
@@ -151,6 +157,9 @@ fn tables() -> Done {
         ("odd-keys", with(|o| o.restart_interval = 1), odd_keys),
         ("key-list", with(|o| o.filter = FilterPolicy::grf()), cities),
         ("key-list-odd-keys", with(|o| o.filter = FilterPolicy::grf()), odd_keys),
+        ("elastic", with(|o| elastic(o, BloomHashing::Rotation)), cities),
+        ("elastic-double-odd-keys", with(|o| elastic(o, BloomHashing::Double)), odd_keys),
+        ("elastic-independent", with(|o| elastic(o, BloomHashing::Independent)), cities),
     ];
     for (name, options, fill) in kinds.into_iter().chain([("only-range-tombstones", small(), only_ranges)]) {
         let fs = MemFs::new();
@@ -165,6 +174,9 @@ fn tables() -> Done {
         }
         if let Some(list) = filter.as_ref().filter(|_| name.starts_with("key-list")) {
             seed("key_list", name, list)?;
+        }
+        if let Some(units) = filter.as_ref().filter(|_| name.starts_with("elastic")) {
+            seed("elastic", name, units)?;
         }
         if let Some(filter) = filter.filter(|_| name == "plain" || name.starts_with("bloom")) {
             seed("filter", if name == "plain" { "blocked-bloom" } else { name }, &filter)?;

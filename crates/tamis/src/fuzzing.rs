@@ -13,6 +13,7 @@
 
 mod database;
 mod differential;
+mod elastic;
 mod logs;
 mod parts;
 mod range_filter;
@@ -22,6 +23,7 @@ mod tables;
 
 pub use database::database;
 pub use differential::differential;
+pub use elastic::elastic;
 pub use logs::{log, manifest};
 pub use parts::{batch, data_block, filter, key_list, options, tombstones};
 pub use range_filter::range_filter;

@@ -45,6 +45,7 @@ mod error;
 mod external;
 #[doc(hidden)]
 pub mod fuzzing;
+mod heat;
 pub mod io;
 mod key;
 mod memtable;
@@ -61,9 +62,9 @@ pub use batch::WriteBatch;
 pub use clock::{Clock, ManualClock};
 pub use compaction::Promise;
 pub use db::{
-    CancelToken, CompactOptions, CompactionPause, Db, IngestOptions, IngestReport, IngestedTable, JobStats,
-    Keyspace, KeyspaceStats, LevelStats, RunStats, Snapshot, SnapshotStats, SnapshotView, Stats, TableStats,
-    VerifyReport, WriteCost, inspect,
+    CancelToken, CompactOptions, CompactionPause, Db, ElasticStats, IngestOptions, IngestReport,
+    IngestedTable, JobStats, Keyspace, KeyspaceStats, LevelStats, RunStats, SegmentStats, Snapshot,
+    SnapshotStats, SnapshotView, Stats, TableStats, VerifyReport, WriteCost, inspect,
 };
 pub use error::{
     AdminError, Corruption, Error, ExternalTableError, IoFailure, OpenError, OptionsError, ReadError,
@@ -77,6 +78,8 @@ pub use options::{
     FilterAllocation, FilterChoice, FilterPolicy, KeyMapChoice, KeyspaceOptions, MergeGranularity,
     OptionClass, OptionInfo, Options, PerLevel, PrefixFilter, ReadMode, SurfSuffix,
 };
-pub use read::{ExplainBlock, ExplainOutcome, ExplainStep, Explanation, FilterAnswer, Iter, ReadCost};
+pub use read::{
+    ExplainBlock, ExplainOutcome, ExplainStep, ExplainUnits, Explanation, FilterAnswer, Iter, ReadCost,
+};
 pub use select::{GlobalFilterStats, KeyMapStats};
 pub use slice::Slice;

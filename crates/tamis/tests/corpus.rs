@@ -201,6 +201,11 @@ fn mutated_key_lists_are_read_or_refused() {
 }
 
 #[test]
+fn mutated_elastic_filters_are_read_or_refused() {
+    run("elastic", fuzzing::elastic, 2000);
+}
+
+#[test]
 fn range_filters_of_mutated_keys_agree_with_a_set() {
     run("range_filter", fuzzing::range_filter, 60);
 }

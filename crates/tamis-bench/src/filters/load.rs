@@ -111,14 +111,16 @@ pub struct Loading {
 /// Of so many puts one is timed.
 const PUT_SAMPLING: usize = 16;
 
-/// Puts `fill.loaded` keys in the order of `fill`, flushing after each portion of the plan, and waits for compaction.
-/// One thread. Costs, beside the engine's, the memory of one portion.
+/// Puts `fill.loaded` keys in the order of `fill`, flushing after each portion of the plan, and waits for compaction:
+/// at the end, or with `in_step` after each flush, so that the tree does not depend on how fast compactions were. One
+/// thread. Costs, beside the engine's, the memory of one portion.
 pub fn fill(
     db: &Db,
     keys: &KeySet,
     fill: &Fill,
     plan: &Plan,
     value_bytes: usize,
+    in_step: bool,
     advance: &dyn Fn(u64),
 ) -> Result<Loading, BenchError> {
     let mut loading = Loading { keys: fill.loaded, ..Loading::default() };
@@ -148,6 +150,9 @@ pub fn fill(
         let flushing = Instant::now();
         db.flush()?;
         loading.flushes.record(flushing.elapsed().as_nanos() as u64);
+        if in_step {
+            db.settle()?;
+        }
         loading.ns += begun.elapsed().as_nanos() as u64;
         advance(places.end - places.start);
     }
@@ -199,7 +204,7 @@ mod tests {
             let dir = tempfile::tempdir().unwrap();
             let db = Db::open(dir.path().join("db"), options).unwrap();
             let order = Fill::random(&keys, 1);
-            let loading = fill(&db, &keys, &order, &plan, 100, &|_| ()).unwrap();
+            let loading = fill(&db, &keys, &order, &plan, 100, false, &|_| ()).unwrap();
             let stats = db.stats();
             let tree = &stats.keyspaces[0];
             assert_eq!(tree.next_epoch - 1, plan.flushes, "one flush for each portion");

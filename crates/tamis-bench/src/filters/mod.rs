@@ -391,7 +391,7 @@ impl<'a> Stand<'a> {
         job.progress.begin("load", order.loaded, "keys");
         let advance = |n| job.progress.advance(n);
         let loading =
-            load::fill(bench.db(), &job.keys, &order, &job.plan, job.settings.value_bytes, &advance)?;
+            load::fill(bench.db(), &job.keys, &order, &job.plan, job.settings.value_bytes, false, &advance)?;
         job.progress.end();
         bench.set_fill(order);
         let stats = bench.db().stats();

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::filters::catalogue::{Experiment, Metric};
 use crate::measure::Measurement;
-use crate::report::{Align, Table, bytes, grouped, mean};
+use crate::report::{Align, Table, bytes, csv, grouped, json_lines, mean};
 
 /// The side that the others are held against.
 const OURS: &str = "grf";
@@ -106,33 +106,12 @@ impl Outcome {
 
     /// A JSON object for each row, databases first, each on a line.
     pub fn to_json_lines(&self) -> String {
-        self.objects().iter().map(|object| format!("{object}\n")).collect()
+        json_lines(&self.objects())
     }
 
     /// The same rows as comma-separated values under one header; what a row does not have is empty.
     pub fn to_csv(&self) -> String {
-        let objects = self.objects();
-        let mut columns: Vec<&String> = Vec::new();
-        for key in objects.iter().filter_map(Value::as_object).flat_map(|object| object.keys()) {
-            if !columns.contains(&key) {
-                columns.push(key);
-            }
-        }
-        let mut out = columns.iter().map(|column| column.as_str()).collect::<Vec<_>>().join(",");
-        for object in &objects {
-            out.push('\n');
-            let cells = columns.iter().map(|column| match &object[column.as_str()] {
-                Value::Null => String::new(),
-                Value::String(text) if text.contains([',', '"', '\n']) => {
-                    format!("\"{}\"", text.replace('"', "\"\""))
-                }
-                Value::String(text) => text.clone(),
-                other => other.to_string(),
-            });
-            out.push_str(&cells.collect::<Vec<_>>().join(","));
-        }
-        out.push('\n');
-        out
+        csv(&self.objects())
     }
 
     fn objects(&self) -> Vec<Value> {

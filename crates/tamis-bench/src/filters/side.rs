@@ -34,6 +34,11 @@ impl Side {
         self.filter.is_global()
     }
 
+    /// Whether its memory follows the reads.
+    pub fn is_elastic(&self) -> bool {
+        self.filter.is_elastic()
+    }
+
     /// Whether there is a filter at all.
     pub fn is_filter(&self) -> bool {
         self.filter != FilterChoice::None

@@ -15,6 +15,9 @@ pub enum Order {
 /// The distance of two sequential keys: leaves room for absent keys and empty ranges between them.
 const SPACING: u64 = 128;
 
+/// How many keys of the same width lie between two sequential keys: all of them absent.
+pub const GAP_KEYS: u64 = SPACING - 1;
+
 /// How many keys a range between two keys spans.
 const RANGE_KEYS: u64 = 64;
 
@@ -93,6 +96,17 @@ impl Generated {
             Order::Uniform => self.push(self.bijection.forward(self.count + i), out),
             Order::Sequential => self.push(i * SPACING + SPACING / 2, out),
         }
+    }
+
+    /// See [`KeySet::gap_key`](crate::KeySet::gap_key).
+    pub(crate) fn gap_key(&self, i: u64, n: u64, out: &mut Vec<u8>) {
+        debug_assert!(i < self.count && n < GAP_KEYS && self.order == Order::Sequential);
+        self.push(i * SPACING + 1 + n, out);
+    }
+
+    /// Whether key `i` is the `i`-th smallest.
+    pub(crate) fn is_sequential(&self) -> bool {
+        self.order == Order::Sequential
     }
 
     pub(crate) fn contains(&self, key: &[u8]) -> bool {

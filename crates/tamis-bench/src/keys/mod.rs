@@ -15,7 +15,7 @@ mod numbers;
 use std::io::BufRead;
 
 pub use drawn::Distribution;
-pub use generated::{Generated, Order};
+pub use generated::{GAP_KEYS, Generated, Order};
 pub use listed::Listed;
 pub use numbers::Numbers;
 
@@ -176,6 +176,20 @@ impl KeySet {
             KeySet::Generated(g) => g.absent(i, out),
             KeySet::Listed(l) => out.extend_from_slice(l.absent(i)),
             KeySet::Numbers(n) => out.extend_from_slice(&n.absent(i)),
+        }
+    }
+
+    /// Whether existing key `i` is the `i`-th smallest, so that neighbours in number are neighbours in key order.
+    pub fn is_ordered(&self) -> bool {
+        matches!(self, KeySet::Generated(g) if g.is_sequential())
+    }
+
+    /// Appends the `n`-th of the [`GAP_KEYS`] absent keys between existing key `i` and the next. Only of
+    /// [sequential](KeySet::sequential) sets; others have no such keys.
+    pub fn gap_key(&self, i: u64, n: u64, out: &mut Vec<u8>) {
+        match self {
+            KeySet::Generated(g) => g.gap_key(i, n, out),
+            KeySet::Listed(_) | KeySet::Numbers(_) => unreachable!("only sequential sets have known gaps"),
         }
     }
 

@@ -2,12 +2,13 @@
 
 use std::ops::Range;
 
+use crate::elastic::pattern::Pattern;
 use crate::keys::KeySet;
 use crate::random::{Permutation, Random, mix64};
 use crate::run::RunSpec;
 use crate::value;
 use crate::workload::{INSERT_EVERY, LONGEST_SCAN, MULTI_GET_KEYS, NEXT_ENTRIES, Workload, ZIPF_EXPONENT};
-use crate::zipf::Zipf;
+use crate::zipf::Ranks;
 
 /// Bytes of prepared keys and values that a chunk should stay below, so that it does not push the database's
 /// own data out of the processor's cache.
@@ -21,6 +22,8 @@ const CHUNK_OPS: usize = 1024;
 pub(super) enum Action {
     /// Put `other` under `key`.
     Put,
+    /// Get `key`, which has a value, then put `other` under it.
+    Modify,
     /// Get `key`, which has a value.
     GetExisting,
     /// Get `key`, which has none.
@@ -59,7 +62,7 @@ pub(super) struct Source<'a> {
     random: Random,
     /// Scrambles fill order and Zipf ranks over the key set.
     permutation: Permutation,
-    zipf: Option<Zipf>,
+    ranks: Option<Ranks>,
     /// The keys that this thread inserted, by their numbers, in order.
     inserted: Vec<u64>,
     chunk: Chunk,
@@ -69,7 +72,9 @@ pub(super) struct Source<'a> {
 impl<'a> Source<'a> {
     pub(super) fn new(spec: &'a RunSpec<'a>, order: &'a [u64], thread: u64, threads: u64) -> Self {
         use Workload::*;
-        let zipf = matches!(spec.workload, GetZipf | SeekZipf | YcsbA | YcsbB | YcsbC | YcsbD | YcsbE);
+        let skewed =
+            matches!(spec.workload, GetZipf | SeekZipf | YcsbA | YcsbB | YcsbC | YcsbD | YcsbE | YcsbF);
+        let exponent = spec.pattern.map_or(ZIPF_EXPONENT, Pattern::skew);
         Source {
             spec,
             order,
@@ -77,7 +82,7 @@ impl<'a> Source<'a> {
             threads,
             random: Random::part(spec.seed, (spec.workload as u64) << 32 | thread),
             permutation: Permutation::new(spec.keys.len(), spec.seed),
-            zipf: zipf.then(|| Zipf::new(spec.fill.loaded, ZIPF_EXPONENT)),
+            ranks: skewed.then(|| Ranks::new(spec.fill.loaded, exponent)),
             inserted: Vec::new(),
             chunk: Chunk::default(),
             scratch: Vec::new(),
@@ -115,10 +120,11 @@ impl<'a> Source<'a> {
             Workload::GetMixed | Workload::MultiGet if self.random.chance(50) => self.get_absent(),
             Workload::GetMixed | Workload::MultiGet => self.get_any(),
             Workload::ReadWrite if self.random.chance(50) => self.overwrite(),
-            Workload::ReadWrite => self.get_any(),
+            Workload::ReadMostly if self.random.chance(10) => self.overwrite(),
+            Workload::ReadWrite | Workload::ReadMostly => self.get_any(),
             Workload::GetZipf | Workload::YcsbC => {
                 let i = self.zipf_key();
-                self.existing(Action::GetExisting, i);
+                self.get(i);
             }
             Workload::Seek | Workload::SeekNext20 | Workload::SeekNext50 => {
                 let next = match self.spec.workload {
@@ -137,15 +143,16 @@ impl<'a> Source<'a> {
                 let i = self.zipf_key();
                 self.existing(Action::Seek(0), i);
             }
-            Workload::YcsbA | Workload::YcsbB => {
+            Workload::YcsbA | Workload::YcsbB | Workload::YcsbF => {
                 let i = self.zipf_key();
-                let updates = if self.spec.workload == Workload::YcsbA { 50 } else { 5 };
+                let updates = if self.spec.workload == Workload::YcsbB { 5 } else { 50 };
+                let action = if self.spec.workload == Workload::YcsbF { Action::Modify } else { Action::Put };
                 match self.random.chance(updates) {
                     true => {
                         let version = self.random.next_u64() as u32;
-                        self.put(i, version)
+                        self.write(action, i, version)
                     }
-                    false => self.existing(Action::GetExisting, i),
+                    false => self.get(i),
                 }
             }
             Workload::YcsbD | Workload::YcsbE => {
@@ -154,7 +161,7 @@ impl<'a> Source<'a> {
                     self.put(i, 0);
                 } else if self.spec.workload == Workload::YcsbD {
                     let i = self.latest_key();
-                    self.existing(Action::GetExisting, i);
+                    self.get(i);
                 } else {
                     let next = self.random.below(LONGEST_SCAN as u64) as usize;
                     let i = self.zipf_key();
@@ -167,6 +174,9 @@ impl<'a> Source<'a> {
 
     /// The number of a key that is there.
     fn any_key(&mut self) -> u64 {
+        if let Some(pattern) = self.spec.pattern {
+            return self.pattern_key(pattern);
+        }
         let fill = &self.spec.fill;
         match self.random.below(fill.loaded) {
             i if fill.loaded == self.spec.keys.len() => i,
@@ -176,18 +186,26 @@ impl<'a> Source<'a> {
 
     /// The number of a key that is there, the popular ones scattered over the key space.
     fn zipf_key(&mut self) -> u64 {
+        if let Some(pattern) = self.spec.pattern {
+            return self.pattern_key(pattern);
+        }
         let fill = &self.spec.fill;
-        let rank = self.zipf.as_ref().expect("made for these workloads").draw(&mut self.random);
+        let rank = self.ranks.as_ref().expect("made for these workloads").draw(&mut self.random);
         match fill.loaded == self.spec.keys.len() {
             true => self.permutation.at(rank),
             false => fill.at(rank),
         }
     }
 
+    fn pattern_key(&mut self, pattern: &Pattern) -> u64 {
+        let i = pattern.draw(&mut self.random);
+        self.spec.fill.present(i, self.spec.keys.len())
+    }
+
     /// The number of a key that is there, the latest ones most often. Of those that other threads inserted in this
     /// run none is known to be there yet.
     fn latest_key(&mut self) -> u64 {
-        let rank = self.zipf.as_ref().expect("made for this workload").draw(&mut self.random);
+        let rank = self.ranks.as_ref().expect("made for this workload").draw(&mut self.random);
         let mine = self.inserted.len() as u64;
         match rank < mine {
             true => self.inserted[(mine - 1 - rank) as usize],
@@ -206,13 +224,17 @@ impl<'a> Source<'a> {
     }
 
     fn put(&mut self, i: u64, version: u32) {
+        self.write(Action::Put, i, version);
+    }
+
+    fn write(&mut self, action: Action, i: u64, version: u32) {
         let start = self.chunk.bytes.len();
         self.spec.keys.existing(i, &mut self.chunk.bytes);
         let end = self.chunk.bytes.len();
         let tag = value::tag_of(&self.chunk.bytes[start..end]);
         value::fill(tag, version, self.spec.value_bytes, &mut self.chunk.bytes);
         let other = end..self.chunk.bytes.len();
-        self.chunk.ops.push(Op { action: Action::Put, key: start..end, other, tag });
+        self.chunk.ops.push(Op { action, key: start..end, other, tag });
     }
 
     fn overwrite(&mut self) {
@@ -222,7 +244,17 @@ impl<'a> Source<'a> {
 
     fn get_any(&mut self) {
         let i = self.any_key();
-        self.existing(Action::GetExisting, i);
+        self.get(i);
+    }
+
+    /// Gets existing key `i`, or, as often as the pattern wants it, an absent one right behind it.
+    fn get(&mut self, i: u64) {
+        let gap = self.spec.pattern.and_then(|pattern| pattern.gap(&mut self.random));
+        let Some(n) = gap else { return self.existing(Action::GetExisting, i) };
+        let start = self.chunk.bytes.len();
+        self.spec.keys.gap_key(i, n, &mut self.chunk.bytes);
+        let key = start..self.chunk.bytes.len();
+        self.chunk.ops.push(Op { action: Action::GetAbsent, key, other: 0..0, tag: 0 });
     }
 
     fn existing(&mut self, action: Action, i: u64) {

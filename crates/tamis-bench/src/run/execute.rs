@@ -91,6 +91,11 @@ impl<'a> Executor<'a> {
         let key = &chunk.bytes[op.key.clone()];
         match op.action {
             Action::Put => Ok(self.db.put(key, &chunk.bytes[op.other.clone()])?),
+            Action::Modify => {
+                let answer = self.db.get(key)?;
+                self.check_get(chunk, op, answer.as_deref())?;
+                Ok(self.db.put(key, &chunk.bytes[op.other.clone()])?)
+            }
             Action::GetExisting | Action::GetAbsent => {
                 let answer = self.db.get(key)?;
                 self.check_get(chunk, op, answer.as_deref())
@@ -111,7 +116,10 @@ impl<'a> Executor<'a> {
     fn check_get(&mut self, chunk: &Chunk, op: &Op, answer: Option<&[u8]>) -> Result<(), BenchError> {
         match (op.action, answer) {
             (Action::GetAbsent, None) => Ok(()),
-            (Action::GetExisting, Some(value)) if self.is_right(op.tag, value) => Ok(()),
+            (Action::GetExisting | Action::Modify, Some(value)) if self.is_right(op.tag, value) => {
+                self.timing.hits += 1;
+                Ok(())
+            }
             (_, answer) => {
                 let expected = match op.action {
                     Action::GetAbsent => "no value".to_owned(),

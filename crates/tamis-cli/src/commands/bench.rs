@@ -35,8 +35,9 @@ Workloads:
   reverse-next50 a seek of an existing key from behind, and the 50 entries before it
   seek-zipf      seek, the keys distributed as in get-zipf
   read-write     half gets of existing keys, half overwrites
-  ycsb-a … e     YCSB's mixes: a half updates, b 5 % updates, c gets only (all Zipf-distributed); d latest keys, e scans
-                 of 1 to 100 entries. The inserts of d and e need keys that are not there: `tamis experiment`
+  read-mostly    90 % gets of existing keys, 10 % overwrites
+  ycsb-a … f     YCSB's mixes: a half updates, b 5 % updates, c gets only, f half reads each followed by an update (all
+                 Zipf-distributed); d latest keys, e scans of 1 to 100 entries. The inserts of d and e need keys that are not there: `tamis experiment`
                  holds some back, here they are reads
 
 Without a fill, an empty database is filled with fill-random first. Every answer is checked; a wrong one ends
@@ -49,6 +50,7 @@ Examples:
   tamis bench --compaction lazy-leveling --merge partitioned --size-ratio 4
   tamis bench --compaction leveling,tiering,lazy-leveling --size-ratio 2,4,10 --keys 500000 --memtable 1MiB
   tamis bench --key-set geonames --workload get-existing,multi-get
+  tamis bench --filter elastic --filter-budget 400KiB --workload get-zipf --direct-io
   tamis bench --db ./big --keys 100000000 --workload fill-seq && tamis bench --db ./big --keys 100000000 --workload seek";
 
 /// Where the keys come from, if not from a file.
@@ -101,7 +103,7 @@ pub(crate) struct BenchArgs {
     /// The database's directory, kept; without it a temporary one, removed at the end
     #[arg(long, value_name = "DIR")]
     db: Option<PathBuf>,
-    /// The tables' filter: none, bloom, blocked-bloom, ribbon, fuse, xor, cuckoo, surf, snarf, rosetta, rencoder or
+    /// The tables' filter: none, bloom, blocked-bloom, ribbon, fuse, xor, cuckoo, elastic, surf, snarf, rosetta, rencoder or
     /// grafite, or one for each level from 0 on, separated by commas; or one for the whole tree: grf, grf-huffman,
     /// chucky or remix (`tamis options filter` has the variants)
     #[arg(long, value_name = "NAMES")]
@@ -112,6 +114,12 @@ pub(crate) struct BenchArgs {
     /// Bits of filter for each key
     #[arg(long, value_name = "B")]
     bits_per_key: Option<String>,
+    /// Bytes for all units of elastic filters (67108864, 64MiB)
+    #[arg(long, value_name = "BYTES")]
+    filter_budget: Option<String>,
+    /// Bytes for the block cache and the units of elastic filters together, in place of a limit for each
+    #[arg(long, value_name = "BYTES", conflicts_with_all = ["filter_budget", "cache"])]
+    read_memory: Option<String>,
     /// The shape of the tree: leveling, tiering, lazy-leveling, hybrid:N, fragmented, fifo or time-window. Several,
     /// separated by commas, are compared in one table, as are several of --merge and --size-ratio
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
@@ -163,6 +171,13 @@ pub(crate) fn threads(text: &str) -> Result<usize, String> {
         Ok(threads @ 1..=1024) => Ok(threads),
         _ => Err("expected a number from 1 to 1024".to_owned()),
     }
+}
+
+/// A number of bytes, as the option `cache_bytes` takes it.
+pub(crate) fn bytes(text: &str) -> Result<u64, String> {
+    let mut options = Options::default();
+    options.set("cache_bytes", text).map_err(|error| error.to_string())?;
+    Ok(options.cache_bytes)
 }
 
 pub(crate) fn run(args: BenchArgs, out: &mut Out) -> Result<Outcome, Failure> {
@@ -307,12 +322,20 @@ impl BenchArgs {
             ("keyspace.filter_allocation", &self.filter_allocation),
             ("keyspace.bits_per_key", &self.bits_per_key),
             ("cache_bytes", &self.cache),
+            ("filter_budget_bytes", &self.filter_budget),
+            ("read_memory_bytes", &self.read_memory),
             ("keyspace.memtable_bytes", &self.memtable),
         ];
         for (name, value) in named {
             if let Some(value) = value {
                 options.set(name, value)?;
             }
+        }
+        if self.filter_budget.is_some()
+            && !(0..options.keyspace.levels).any(|level| options.keyspace.filter.at(level).is_elastic())
+        {
+            let why = "--filter-budget is for --filter elastic; others take --bits-per-key";
+            return Err(Failure::Usage(why.to_owned()));
         }
         if self.no_hash_sharing {
             options.hash_sharing = false;

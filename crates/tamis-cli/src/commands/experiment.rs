@@ -1,12 +1,15 @@
-//! `tamis experiment`: filters side by side, as the figures of the GRF paper show them.
+//! `tamis experiment`: filters side by side, as the figures of the GRF and ElasticBF papers show them.
 
+use std::fmt::Display;
 use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::Args;
 use tamis_bench::Workload;
-use tamis_bench::filters::{self, Experiment, KeySource, Outcome as Rows, Settings, Side};
+use tamis_bench::elastic::{self, ElasticExperiment, ElasticSettings, Kind, Vary};
+use tamis_bench::filters::{self, Experiment, KeySource, Settings};
 
 use crate::args::OptionArgs;
 use crate::failure::{Failure, Outcome};
@@ -14,9 +17,18 @@ use crate::output::Out;
 use crate::progress::Reporter;
 
 const HELP: &str = "\
-Every filter gets a temporary database of its own (in TMPDIR, or /tmp), filled alike up to just before the merge into
+Two families: grf-… compares filters of any kind at the shapes of the GRF paper, elastic-… elastic filters with fixed ones
+of the same memory, as the ElasticBF paper does. Every answer is checked; a wrong one ends the run with exit code 1.
+
+grf-…: every filter gets a temporary database of its own (in TMPDIR, or /tmp), filled alike up to just before the merge into
 the last level, when reads meet the most runs. Reads go round the databases in turns; each figure is the median of the
-rounds. Every answer is checked; a wrong one ends the run with exit code 1.
+rounds.
+
+elastic-…: databases have 163 flushes' worth of data, all sides the same tree, and are read with direct I/O unless the
+experiment is about data in memory. With --db they are kept and used again by other experiments of the same --keys,
+--value-bytes and --seed; disk: about 1.1 times the data for each filter, and more while one is loaded or written to.
+Gets follow Zipf's law (--skew), a share of them (--absent) asks for keys that do not exist, and --locality says how many
+neighbouring keys are hot together (1: hot keys are scattered). More filters: elastic-cold, which does not inherit heat.
 
 Filters: what the option keyspace.filter takes, and `monkey`: blocked-bloom with memory divided by Monkey's rule.
 Key sets: uniform50 (50 bits), normal (the same space), cells (Morton codes of real places, scattered around them beyond
@@ -24,35 +36,39 @@ the 171,075 of the sample), books-like and fb-like (synthetic), geonames (string
 
 The defaults end within minutes on two cores. At the paper's scale (64-bit keys, 256-byte values, direct I/O):
   tamis experiment grf-fig10 --keys 40000000 --ops 1000000 --direct
+  tamis experiment elastic-fig10 --keys 10000000 --value-bytes 1000 --ops 1000000 --db /data/elastic      (10 GB)
 
 Examples:
   tamis experiment --list
   tamis experiment grf-fig10
   tamis experiment grf-fig11 --filters snarf,remix,grf --bits 10 --key-set cells
-  tamis experiment grf-fig17 --keys 200000 --size-ratio 4 --repeat 9 --csv fig17.csv";
+  tamis experiment grf-fig17 --keys 200000 --size-ratio 4 --repeat 9 --csv fig17.csv
+  tamis experiment elastic-fig6 --skew 0,0.99,1.2 --locality 1,4096
+  tamis experiment elastic-fig16 --vary unit-bits --filters bloom,elastic --csv fig16h.csv";
 
-/// Compare filters as the figures of the GRF paper do
+/// Compare filters as the figures of the GRF and ElasticBF papers do
 #[derive(Args)]
 #[command(after_help = HELP)]
 pub(crate) struct ExperimentArgs {
     /// Which one (--list names them)
-    name: Option<Experiment>,
+    name: Option<Named>,
     /// Name all experiments with their defaults and end
     #[arg(long)]
     list: bool,
-    /// How many keys exist
-    #[arg(long, value_name = "N", default_value_t = 400_000, value_parser = clap::value_parser!(u64).range(2..))]
-    keys: u64,
-    /// The kind of keys [default: the experiment's]
+    /// How many keys exist [default: grf-…: 400000, elastic-…: 1000000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..))]
+    keys: Option<u64>,
+    /// grf-…: the kind of keys [default: the experiment's]
     #[arg(long, value_name = "NAME")]
     key_set: Option<KeySource>,
-    /// Bytes of a value
-    #[arg(long, value_name = "N", default_value_t = 256)]
-    value_bytes: usize,
+    /// Bytes of a value [default: grf-…: 256, elastic-…: 100]
+    #[arg(long, value_name = "N")]
+    value_bytes: Option<usize>,
     /// The filters, separated by commas [default: the experiment's]
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
-    filters: Vec<Side>,
-    /// Bits of filter a key, several where the experiment varies them [default: the experiment's, or 10, 14 for SuRF]
+    filters: Vec<String>,
+    /// Bits of filter a key, several where the experiment varies them [default: the experiment's, or
+    /// 10, 14 for SuRF; elastic-…: 4]
     #[arg(long, value_name = "BITS", value_delimiter = ',')]
     bits: Vec<f64>,
     /// The workloads, as `tamis bench` names them [default: the experiment's]
@@ -61,7 +77,7 @@ pub(crate) struct ExperimentArgs {
     /// Threads side by side, several where the experiment varies them [default: the experiment's]
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = super::bench::threads)]
     threads: Vec<usize>,
-    /// The size ratio of the tree, and the runs of its level 0 [default: the experiment's]
+    /// grf-…: the size ratio of the tree, and the runs of its level 0 [default: the experiment's]
     #[arg(long, value_name = "T", value_parser = clap::value_parser!(u64).range(2..=1000))]
     size_ratio: Option<u64>,
     /// Operations of a workload in a round, over all threads [default: the experiment's]
@@ -73,6 +89,30 @@ pub(crate) struct ExperimentArgs {
     /// Read tables past the page cache, with a block cache of 8 MiB
     #[arg(long)]
     direct: bool,
+    /// elastic-…: exponents of Zipf's law, 0 for uniform [default: the experiment's]
+    #[arg(long, value_name = "S", value_delimiter = ',')]
+    skew: Vec<f64>,
+    /// elastic-…: of a hundred gets so many ask for absent keys [default: the experiment's]
+    #[arg(long, value_name = "PERCENT", value_delimiter = ',')]
+    absent: Vec<u64>,
+    /// elastic-…: how many neighbouring keys are hot together [default: the experiment's]
+    #[arg(long, value_name = "KEYS", value_delimiter = ',')]
+    locality: Vec<u64>,
+    /// elastic-…: unmeasured gets before the first round [default: as many as a round has, or none]
+    #[arg(long, value_name = "N")]
+    warmup: Option<u64>,
+    /// elastic-…: bytes of the block cache [default: the data by 1280, at most 8 MiB]
+    #[arg(long, value_name = "BYTES", value_parser = super::bench::bytes)]
+    cache: Option<u64>,
+    /// elastic-…: read tables through the page cache where the experiment reads past it
+    #[arg(long, conflicts_with = "direct")]
+    mapped: bool,
+    /// elastic-fig16: what varies: absent, cache, value, unit-size, life-time, unit-bits or locality
+    #[arg(long, value_name = "WHAT")]
+    vary: Option<Vary>,
+    /// elastic-…: a directory that keeps the databases; without it a temporary one, removed at the end
+    #[arg(long, value_name = "DIR")]
+    db: Option<PathBuf>,
     /// Drives keys and every random choice
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -86,46 +126,175 @@ pub(crate) struct ExperimentArgs {
     options: OptionArgs,
 }
 
+/// An experiment of either family.
+#[derive(Clone, Debug)]
+enum Named {
+    Filters(Box<Experiment>),
+    Elastic(Box<ElasticExperiment>),
+}
+
+impl FromStr for Named {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        let elastic = name.parse().map(|found| Named::Elastic(Box::new(found)));
+        elastic.or_else(|_| match name.parse() {
+            Ok(found) => Ok(Named::Filters(Box::new(found))),
+            Err(unknown) => {
+                let more: Vec<_> =
+                    ElasticExperiment::all().iter().map(|experiment| experiment.name).collect();
+                Err(format!("{unknown}, {}", more.join(", ")))
+            }
+        })
+    }
+}
+
+/// What is printed, and what is written to the file of `--csv`.
+struct Texts {
+    printed: String,
+    csv: String,
+}
+
 pub(crate) fn run(args: ExperimentArgs, out: &mut Out) -> Result<Outcome, Failure> {
     if args.list {
         return list(out);
     }
-    let some = |list: bool| list.then_some(());
-    let settings = Settings {
-        keys: args.keys,
-        source: args.key_set,
-        value_bytes: args.value_bytes,
-        filters: some(!args.filters.is_empty()).map(|()| args.filters),
-        bits: some(!args.bits.is_empty()).map(|()| args.bits),
-        workloads: some(!args.workload.is_empty()).map(|()| args.workload),
-        threads: some(!args.threads.is_empty()).map(|()| args.threads),
-        size_ratio: args.size_ratio,
-        ops: args.ops,
-        repeats: args.repeat,
-        direct: args.direct,
-        seed: args.seed,
-        options: args.options.set,
+    let texts = match &args.name {
+        Some(Named::Filters(experiment)) => args.filters(experiment)?,
+        Some(Named::Elastic(experiment)) => args.elastic(experiment)?,
+        None => return Err(Failure::usage("an experiment's name is missing; see --list")),
     };
-    let experiment =
-        args.name.ok_or_else(|| Failure::usage("an experiment's name is missing; see --list"))?;
-    let rows: Rows = filters::run(&experiment, &settings, &Reporter::new())?;
     if let Some(path) = &args.csv {
         let failed = |error| Failure::usage(format!("could not write {}: {error}", path.display()));
-        fs::write(path, rows.to_csv()).map_err(failed)?;
+        fs::write(path, texts.csv).map_err(failed)?;
     }
-    let text = if args.json { rows.to_json_lines() } else { rows.to_text() };
-    out.write_all(text.as_bytes())?;
+    out.write_all(texts.printed.as_bytes())?;
     Ok(Outcome::Done)
 }
 
+/// A list, or nothing if it is empty.
+fn some<T: Clone>(list: &[T]) -> Option<Vec<T>> {
+    (!list.is_empty()).then(|| list.to_vec())
+}
+
+impl ExperimentArgs {
+    fn filters(&self, experiment: &Experiment) -> Result<Texts, Failure> {
+        self.refuse(experiment.name, &self.elastic_flags())?;
+        let defaults = Settings::default();
+        let settings = Settings {
+            keys: self.keys.unwrap_or(defaults.keys),
+            source: self.key_set,
+            value_bytes: self.value_bytes.unwrap_or(defaults.value_bytes),
+            filters: some(&self.sides()?),
+            bits: some(&self.bits),
+            workloads: some(&self.workload),
+            threads: some(&self.threads),
+            size_ratio: self.size_ratio,
+            ops: self.ops,
+            repeats: self.repeat,
+            direct: self.direct,
+            seed: self.seed,
+            options: self.options.set.clone(),
+        };
+        let rows = filters::run(experiment, &settings, &Reporter::new())?;
+        let printed = if self.json { rows.to_json_lines() } else { rows.to_text() };
+        Ok(Texts { printed, csv: rows.to_csv() })
+    }
+
+    fn elastic(&self, experiment: &ElasticExperiment) -> Result<Texts, Failure> {
+        self.refuse(
+            experiment.name,
+            &[("--key-set", self.key_set.is_some()), ("--size-ratio", self.size_ratio.is_some())],
+        )?;
+        let defaults = ElasticSettings::default();
+        let bits = match self.bits[..] {
+            [] => defaults.bits,
+            [bits] => bits,
+            _ => return Err(Failure::usage("--bits is one number here: all sides have the same memory")),
+        };
+        let settings = ElasticSettings {
+            keys: self.keys.unwrap_or(defaults.keys),
+            value_bytes: self.value_bytes.unwrap_or(defaults.value_bytes),
+            bits,
+            sides: some(&self.sides()?),
+            workloads: some(&self.workload),
+            skews: some(&self.skew),
+            absents: some(&self.absent),
+            localities: some(&self.locality),
+            threads: some(&self.threads),
+            ops: self.ops,
+            warmup: self.warmup,
+            repeats: self.repeat,
+            cache_bytes: self.cache,
+            direct: (self.direct || self.mapped).then_some(self.direct),
+            vary: self.vary,
+            dir: self.db.clone(),
+            seed: self.seed,
+            options: self.options.set.clone(),
+        };
+        let rows = elastic::run(experiment, &settings, &Reporter::new())?;
+        let printed = if self.json { rows.to_json_lines() } else { rows.to_text() };
+        Ok(Texts { printed, csv: rows.to_csv() })
+    }
+
+    fn sides<S: FromStr>(&self) -> Result<Vec<S>, Failure>
+    where
+        S::Err: Display,
+    {
+        self.filters.iter().map(|name| name.parse().map_err(Failure::usage)).collect()
+    }
+
+    fn elastic_flags(&self) -> [(&'static str, bool); 8] {
+        [
+            ("--skew", !self.skew.is_empty()),
+            ("--absent", !self.absent.is_empty()),
+            ("--locality", !self.locality.is_empty()),
+            ("--warmup", self.warmup.is_some()),
+            ("--cache", self.cache.is_some()),
+            ("--mapped", self.mapped),
+            ("--vary", self.vary.is_some()),
+            ("--db", self.db.is_some()),
+        ]
+    }
+
+    /// Flags of the other family would be without effect.
+    fn refuse(&self, experiment: &str, flags: &[(&str, bool)]) -> Result<(), Failure> {
+        match flags.iter().find(|(_, given)| *given) {
+            Some((flag, _)) => Err(Failure::usage(format!("{experiment} does not take {flag}"))),
+            None => Ok(()),
+        }
+    }
+}
+
 fn list(out: &mut Out) -> Result<Outcome, Failure> {
+    let workloads =
+        |list: &[Workload]| list.iter().map(|workload| workload.name()).collect::<Vec<_>>().join(",");
     for experiment in Experiment::all() {
-        let names = |list: &[&str]| list.join(",");
-        let workloads: Vec<&str> = experiment.workloads.iter().map(|workload| workload.name()).collect();
         writeln!(out, "{}  {}", experiment.name, experiment.title)?;
-        writeln!(out, "    filters    {}", names(experiment.filters))?;
-        writeln!(out, "    workloads  {}", names(&workloads))?;
+        writeln!(out, "    filters    {}", experiment.filters.join(","))?;
+        writeln!(out, "    workloads  {}", workloads(experiment.workloads))?;
         writeln!(out, "    key set    {}", experiment.keys.name())?;
     }
+    for experiment in ElasticExperiment::all() {
+        writeln!(out, "{}  {}", experiment.name, experiment.title)?;
+        writeln!(out, "    filters    {}", experiment.sides.join(","))?;
+        if matches!(experiment.kind, Kind::Rounds | Kind::Loads) {
+            writeln!(out, "    workloads  {}", workloads(experiment.workloads))?;
+        }
+        for grid in experiment.grids {
+            writeln!(
+                out,
+                "    points     skew {}; absent {} %; locality {}; threads {}",
+                joined(grid.skews),
+                joined(grid.absents),
+                joined(grid.localities),
+                joined(grid.threads)
+            )?;
+        }
+    }
     Ok(Outcome::Done)
+}
+
+fn joined<T: Display>(list: &[T]) -> String {
+    list.iter().map(T::to_string).collect::<Vec<_>>().join(",")
 }

@@ -5,14 +5,14 @@ use std::io::Write;
 
 use clap::Args;
 use serde_json::{Value, json};
-use tamis::{ExplainBlock, ExplainOutcome, ExplainStep, Explanation, FilterAnswer};
+use tamis::{ExplainBlock, ExplainOutcome, ExplainStep, ExplainUnits, Explanation, FilterAnswer};
 use tamis_bench::report::{Align, Table, bytes, grouped};
 
 use crate::args::{DbArgs, KEYS_HELP};
 use crate::failure::{Failure, Outcome};
 use crate::json as to_json;
 use crate::output::Out;
-use crate::text;
+use crate::text::{self, small};
 
 /// Show the path of one read: digest, memtables, runs, filters, blocks, outcome
 #[derive(Args)]
@@ -35,6 +35,8 @@ pub(crate) struct ExplainArgs {
 pub(crate) fn run(args: ExplainArgs, out: &mut Out) -> Result<Outcome, Failure> {
     let key = text::typed(&args.key, args.hex)?;
     let db = args.db.open_read_only()?;
+    // What an open database would ask, not what this opening has come to load.
+    db.settle_filters()?;
     let explanation = db.explain_get(&key)?;
     if args.json {
         writeln!(out, "{}", object(&explanation, args.hex))?;
@@ -44,12 +46,15 @@ pub(crate) fn run(args: ExplainArgs, out: &mut Out) -> Result<Outcome, Failure> 
     Ok(Outcome::Done)
 }
 
+/// Where the column about units stands, if there is one: behind the filter's answer.
+const UNITS_COLUMN: usize = 4;
+
 /// The explanation as text for people.
 fn page(explanation: &Explanation, hex: bool) -> String {
     use Align::{Left, Right};
     let key = if hex { text::hex(&explanation.key) } else { text::printable(&explanation.key) };
     let mut page = format!("key      {key}\ndigest   {:016x}\n\n", explanation.digest);
-    let mut table = Table::new(&[
+    let mut columns = vec![
         ("step", Right),
         ("where", Left),
         ("table", Left),
@@ -57,10 +62,19 @@ fn page(explanation: &Explanation, hex: bool) -> String {
         ("block", Left),
         ("hash index", Left),
         ("key", Left),
-    ]);
+    ];
+    // Most databases have no elastic filter, and the lines are long enough.
+    let elastic = explanation.steps.iter().any(|step| units_of(step).is_some());
+    if elastic {
+        columns.insert(UNITS_COLUMN, ("elastic filter", Left));
+    }
+    let mut table = Table::new(&columns);
     for (i, step) in explanation.steps.iter().enumerate() {
         let mut row = vec![(i + 1).to_string()];
         row.extend(cells(step));
+        if elastic {
+            row.insert(UNITS_COLUMN, units_of(step).map_or_else(|| "-".to_owned(), units_text));
+        }
         table.row(row);
     }
     page.push_str(&table.render());
@@ -90,7 +104,7 @@ fn cells(step: &ExplainStep) -> [String; 6] {
             "-".to_owned(),
             found_text(*found, filter),
         ],
-        ExplainStep::Run { level, run, table, filter, block, found } => [
+        ExplainStep::Run { level, run, table, filter, units: _, block, found } => [
             format!("level {level}, run {run}"),
             table.map_or_else(|| "none covers it".to_owned(), |table| format!("{table:06}")),
             filter_text(filter).to_owned(),
@@ -99,6 +113,26 @@ fn cells(step: &ExplainStep) -> [String; 6] {
             found_text(*found, filter),
         ],
     }
+}
+
+/// The segment that was asked, if its filter is an elastic one.
+fn units_of(step: &ExplainStep) -> Option<&ExplainUnits> {
+    match step {
+        ExplainStep::Memtable { .. } => None,
+        ExplainStep::Run { units, .. } => units.as_ref(),
+    }
+}
+
+/// Segments are counted from 1 here: "segment 8 of 8" is the last one.
+fn units_text(units: &ExplainUnits) -> String {
+    format!(
+        "segment {} of {}, {} of {} units, heat {}",
+        grouped(units.segment as u64 + 1),
+        grouped(units.segments as u64),
+        units.enabled,
+        units.units,
+        small(units.heat)
+    )
 }
 
 fn block_text(block: &ExplainBlock) -> String {
@@ -168,8 +202,12 @@ fn step_object(step: &ExplainStep) -> Value {
         ExplainStep::Memtable { active, entries, filter, found } => json!({
             "kind": "memtable", "active": active, "entries": entries, "filter": answer(filter), "found": found,
         }),
-        ExplainStep::Run { level, run, table, filter, block, found } => json!({
+        ExplainStep::Run { level, run, table, filter, units, block, found } => json!({
             "kind": "run", "level": level, "run": run, "table": table, "filter": answer(filter), "found": found,
+            "elastic": units.as_ref().map(|units| json!({
+                "segment": units.segment, "segments": units.segments, "units_enabled": units.enabled,
+                "units": units.units, "heat": units.heat,
+            })),
             "block": block.as_ref().map(|block| json!({
                 "offset": block.offset, "bytes": block.bytes, "from_cache": block.from_cache,
                 "hash_index": block.hash_index,
@@ -190,6 +228,7 @@ mod tests {
             run: 5,
             table,
             filter,
+            units: None,
             block,
             found,
         };
@@ -221,6 +260,26 @@ mod tests {
         ] {
             assert!(page.contains(part), "{part:?} in\n{page}");
         }
+    }
+
+    #[test]
+    fn a_run_with_an_elastic_filter_tells_its_segment_and_units() {
+        let mut example = example();
+        let ExplainStep::Run { units, .. } = &mut example.steps[2] else { panic!("a run") };
+        *units = Some(ExplainUnits { segment: 2, segments: 8, enabled: 2, units: 6, heat: 0.0012 });
+        let page = page(&example, false);
+        let part = "maybe   segment 3 of 8, 2 of 6 units, heat 0.0012  4,090 B at 8,192";
+        assert!(page.contains(part) && page.contains("elastic filter"), "{page}");
+        assert!(page.contains("no      -               "), "a memtable has none: {page}");
+        let elastic = &object(&example, false)["steps"][2]["elastic"];
+        let expected = json!({ "segment": 2, "segments": 8, "units_enabled": 2, "units": 6, "heat": 0.0012 });
+        assert_eq!(elastic, &expected);
+    }
+
+    #[test]
+    fn without_elastic_filters_nothing_is_said_of_them() {
+        assert!(!page(&example(), false).contains("elastic"));
+        assert_eq!(object(&example(), false)["steps"][3]["elastic"], Value::Null);
     }
 
     #[test]

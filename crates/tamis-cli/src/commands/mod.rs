@@ -10,6 +10,7 @@ pub(crate) mod dump;
 pub(crate) mod experiment;
 pub(crate) mod explain;
 pub(crate) mod get;
+pub(crate) mod heatmap;
 pub(crate) mod ingest;
 pub(crate) mod load;
 pub(crate) mod options;

@@ -1,5 +1,6 @@
 //! `tamis stats`: the shape of the tree and what it takes.
 
+mod elastic;
 mod map;
 
 use std::fmt::Write as _;
@@ -74,6 +75,9 @@ pub(crate) fn page(stats: &Stats, pictures: &[String], runs: bool) -> String {
             bytes(stats.cache_capacity_bytes)
         ),
     );
+    for (i, text) in stats.elastic.iter().flat_map(elastic::lines).enumerate() {
+        line(if i == 0 { "elastic filters" } else { "" }, text);
+    }
     let write = &stats.write;
     if write.user_bytes > 0 {
         line(
@@ -363,6 +367,30 @@ mod tests {
         let table = level_table(&levels, true);
         assert_eq!(table.lines().count(), 2 + 3 + 3, "{table}");
         assert!(table.contains("epochs 3–4, a\\x00 … zz"), "{table}");
+    }
+
+    #[test]
+    fn elastic_filters_are_on_the_page_and_in_the_object() {
+        let elastic = tamis::ElasticStats {
+            budget_bytes: 4096,
+            used_bytes: 512,
+            keys: 1024,
+            segments: 2,
+            by_units: vec![1, 1],
+            ..Default::default()
+        };
+        let stats = Stats { elastic: Some(elastic), ..Stats::default() };
+        let text = page(&stats, &[], false);
+        assert!(text.contains("elastic filters 512 B of 4.0 KiB for units, 4.00 bits per key"), "{text}");
+        let object = json::stats(&stats);
+        assert_eq!(object["elastic"]["by_units"], serde_json::json!([1, 1]));
+        assert_eq!(
+            (&object["elastic"]["bits_per_key"], &object["elastic"]["refused"]),
+            (&4.0.into(), &0.into())
+        );
+        let without = Stats::default();
+        assert!(!page(&without, &[], false).contains("elastic"));
+        assert!(json::stats(&without)["elastic"].is_null());
     }
 
     #[test]

@@ -134,7 +134,8 @@ pub struct ElasticGroup {
 
 impl ElasticGroup {
     /// Builds all units over `digests`, in any order; duplicates are allowed. Each takes `bits_per_key`, rounded up
-    /// to whole words (cache lines if blocked). O(units * keys * probes) random writes, one unit after the other.
+    /// to whole words (cache lines if blocked). O(units * keys * probes) random writes, key after key: each is remixed
+    /// once, and the units of a group of some thousand keys stay in the processor's nearest cache.
     ///
     /// # Errors
     /// [`FilterError::BitsPerKey`], [`FilterError::TooLarge`] and [`FilterError::Parameter`] for sizes that make no
@@ -149,15 +150,14 @@ impl ElasticGroup {
         if spec.scheme == BloomScheme::Independent {
             return Err(FilterError::WrongScheme(spec.scheme));
         }
-        let units = (0..shape.units)
-            .map(|index| {
-                ElasticUnit::filled(shape, index, |words| {
-                    for &digest in digests {
-                        shape.set(words, index, shape.sequence(digest));
-                    }
-                })
-            })
-            .collect();
+        let mut units: Vec<_> = (0..shape.units).map(|index| ElasticUnit::zeroed(shape, index)).collect();
+        let mut payloads: Vec<&mut [u64]> = units.iter_mut().map(ElasticUnit::payload_mut).collect();
+        for &digest in digests {
+            let sequence = shape.sequence(digest);
+            for (index, words) in (0..).zip(&mut payloads) {
+                shape.set(words, index, sequence);
+            }
+        }
         let group = Self { units };
         if verify == Verify::Yes {
             let set = group.set(spec.units);
@@ -182,9 +182,10 @@ impl ElasticGroup {
         keys.iter().try_for_each(|key| shape.check_independent(key))?;
         let units = (0..shape.units)
             .map(|index| {
-                ElasticUnit::filled(shape, index, |words| {
-                    keys.iter().for_each(|key| shape.set_independent(words, index, key));
-                })
+                let mut unit = ElasticUnit::zeroed(shape, index);
+                let words = unit.payload_mut();
+                keys.iter().for_each(|key| shape.set_independent(words, index, key));
+                unit
             })
             .collect();
         Ok(Self { units })
@@ -234,6 +235,8 @@ impl<W: Words> ElasticSet<W> {
         match self.units.binary_search_by_key(&unit.index(), ElasticUnit::index) {
             Ok(_) => Err(FilterError::Parameter("the unit is loaded already")),
             Err(at) => {
+                // A set changes rarely and there are many: no room for units that may come.
+                self.units.reserve_exact(1);
                 self.units.insert(at, unit);
                 Ok(())
             }

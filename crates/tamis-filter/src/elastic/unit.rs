@@ -169,20 +169,20 @@ pub struct ElasticUnit<W: Words = Owned> {
 pub type ElasticUnitRef<'a> = ElasticUnit<Borrowed<'a>>;
 
 impl ElasticUnit {
-    /// A unit whose payload `fill` is called to write into zeros.
-    pub(super) fn filled(shape: Shape, index: u8, fill: impl FnOnce(&mut [u64])) -> Self {
-        let spare = match shape.layout {
-            ElasticLayout::Standard => 0,
-            ElasticLayout::Blocked => LINE_WORDS - 1,
-        };
+    /// A unit without keys.
+    pub(super) fn zeroed(shape: Shape, index: u8) -> Self {
+        let spare = Self::spare(shape.layout);
         let len = shape.words as usize;
-        let mut words: Owned = std::iter::repeat_n(0, len + spare).collect();
+        let words: Owned = std::iter::repeat_n(0, len + spare).collect();
         // Words are multiples of 8 bytes off a line; `spare` of them reach the next one.
         let start = (words.as_ptr().addr().wrapping_neg() % 64 / 8).min(spare);
-        if let Some(words) = Arc::get_mut(&mut words) {
-            fill(&mut words[start..start + len]);
-        }
         Self { shape, index, words, start }
+    }
+
+    /// The payload of a unit that was just made.
+    pub(super) fn payload_mut(&mut self) -> &mut [u64] {
+        let words = Arc::get_mut(&mut self.words).expect("nobody shares a new unit");
+        &mut words[self.start..self.start + self.shape.words as usize]
     }
 
     /// Where the payload is in memory.
@@ -191,15 +191,29 @@ impl ElasticUnit {
         self.words[self.start..].as_ptr().addr()
     }
 
+    /// What [`ElasticUnit::memory_bytes`] says of a unit that is opened from `encoded_len` bytes: for planning before
+    /// anything is read.
+    pub fn memory_of(layout: ElasticLayout, encoded_len: usize) -> usize {
+        size_of::<Self>() + encoded_len.saturating_sub(format::TRAILER_LEN) + Self::spare(layout) * 8
+    }
+
+    /// Words more than the payload has, so that it can start at a cache line.
+    fn spare(layout: ElasticLayout) -> usize {
+        match layout {
+            ElasticLayout::Standard => 0,
+            ElasticLayout::Blocked => LINE_WORDS - 1,
+        }
+    }
+
     /// Opens bytes written by [`ElasticUnit::write_to`], copying the payload into aligned memory. Linear.
     ///
     /// # Errors
     /// Any opening error of [`FilterError`], if the bytes are not exactly one undamaged unit.
     pub fn open(bytes: &[u8]) -> Result<Self, FilterError> {
         let view = ElasticUnit::open_ref(bytes)?;
-        Ok(Self::filled(view.shape, view.index, |words| {
-            words.iter_mut().enumerate().for_each(|(at, word)| *word = view.words.word(at));
-        }))
+        let mut unit = Self::zeroed(view.shape, view.index);
+        unit.payload_mut().iter_mut().enumerate().for_each(|(at, word)| *word = view.words.word(at));
+        Ok(unit)
     }
 
     /// A view of `bytes`, which must be exactly one unit. Linear, because the checksum is verified.

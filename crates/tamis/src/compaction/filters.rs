@@ -8,7 +8,7 @@ use tamis_filter::{
 
 use crate::compaction::plan::{OutputRun, Plan};
 use crate::options::{BloomHashing, FilterAllocation, FilterChoice, KeyspaceOptions};
-use crate::table::{KEY_LIST, KeyListBuilder, KeyListReader};
+use crate::table::{ELASTIC, ElasticBuilder, FilterBuildError, KEY_LIST, KeyListBuilder, KeyListReader};
 use crate::tree::version::Version;
 
 /// Below this a filter costs more to ask than it saves: by theory 98 of 100 absent keys pass it.
@@ -31,6 +31,8 @@ enum Collected {
     Keys(KeyList),
     /// A global filter needs the keys whenever it is made again. The second is a hash of their digests in order.
     List(KeyListBuilder, u64),
+    /// Built in part before the last key is known. Boxed: it is much larger than the others.
+    Elastic(Box<ElasticBuilder>),
 }
 
 /// What a table stores in the place of a filter.
@@ -50,6 +52,7 @@ impl FilterBuilder {
             FilterChoice::Grf | FilterChoice::GrfHuffman | FilterChoice::Chucky | FilterChoice::Remix => {
                 Collected::List(KeyListBuilder::new(), 0)
             }
+            FilterChoice::Elastic(hashing) => Collected::Elastic(Box::new(elastic(options, hashing))),
             _ if bits_per_key < FEWEST_BITS => Collected::Nothing,
             FilterChoice::Bloom(BloomHashing::Independent) => Collected::Independent(Vec::new()),
             FilterChoice::Bloom(_)
@@ -65,6 +68,15 @@ impl FilterBuilder {
             | FilterChoice::Grafite => Collected::Keys(KeyList::new()),
         };
         FilterBuilder { choice, bits_per_key, collected }
+    }
+
+    /// Gives the salt before the first key, for filters that are built while keys come; without it they take one from
+    /// the keys. What [`FilterBuilder::finish`] is given comes too late for them.
+    pub(crate) fn with_salt(mut self, salt: u64) -> Self {
+        if let Collected::Elastic(units) = &mut self.collected {
+            units.set_salt(salt);
+        }
+        self
     }
 
     /// Adds a key; keys come in ascending order, once for each of their versions.
@@ -86,6 +98,7 @@ impl FilterBuilder {
                     *hash = hash_in_order(*hash, digest);
                 }
             }
+            Collected::Elastic(units) => units.add(key, digest),
         }
     }
 
@@ -95,24 +108,27 @@ impl FilterBuilder {
         self,
         options: &KeyspaceOptions,
         salt: u64,
-    ) -> Result<Option<FilterBlock>, FilterError> {
+    ) -> Result<Option<FilterBlock>, FilterBuildError> {
         let bits = self.bits_per_key;
-        let verify = if options.verify_filters { Verify::Yes } else { Verify::No };
+        let verify = verify(options);
         let filter: Filter = match self.collected {
             Collected::Nothing => return Ok(None),
             Collected::List(list, hash) => {
                 let bytes = list.finish();
                 if verify == Verify::Yes && hash_of_list(&bytes) != Some(hash) {
-                    return Err(FilterError::SelfCheck);
+                    return Err(FilterError::SelfCheck.into());
                 }
                 return Ok(Some(FilterBlock { kind: KEY_LIST, bytes }));
+            }
+            Collected::Elastic(units) => {
+                return Ok(units.finish()?.map(|bytes| FilterBlock { kind: ELASTIC, bytes }));
             }
             Collected::Independent(keys) => {
                 let filter = Bloom::build_independent(keys.iter().copied(), bits, salt)?;
                 if verify == Verify::Yes {
                     for key in &keys {
                         if !filter.contains_independent(key)? {
-                            return Err(FilterError::SelfCheck);
+                            return Err(FilterError::SelfCheck.into());
                         }
                     }
                 }
@@ -149,6 +165,20 @@ impl FilterBuilder {
         };
         Ok(Some(FilterBlock { kind: filter.kind().name(), bytes: filter.to_bytes() }))
     }
+}
+
+fn elastic(options: &KeyspaceOptions, hashing: BloomHashing) -> ElasticBuilder {
+    let scheme = match hashing {
+        BloomHashing::Rotation => BloomScheme::Rotation,
+        BloomHashing::Double => BloomScheme::DoubleHashing,
+        BloomHashing::Independent => BloomScheme::Independent,
+    };
+    let shape = (options.filter_units as u32, options.filter_unit_bits, scheme);
+    ElasticBuilder::new(shape, options.filter_unit_bytes, verify(options), None)
+}
+
+fn verify(options: &KeyspaceOptions) -> Verify {
+    if options.verify_filters { Verify::Yes } else { Verify::No }
 }
 
 /// Tells lists of keys apart, also those of the same keys in another order.

@@ -246,7 +246,7 @@ impl Writer<'_, '_> {
         Ok(Open {
             id,
             builder: TableBuilder::new(file, path, table_options),
-            filter: FilterBuilder::new(options, self.sink.level, self.sink.filter_bits),
+            filter: FilterBuilder::new(options, self.sink.level, self.sink.filter_bits).with_salt(id),
             first_key: first_key.to_vec(),
             last_key: Vec::new(),
             deletes: 0,

@@ -28,6 +28,7 @@ impl Workers {
             let state = db.state();
             state.keyspaces.values().for_each(|keyspace| db.update_pressure(&state, keyspace));
         }
+        db.elastic.allow_worker();
         let mut workers = Workers::default();
         let mut spawn = |name: String, work: fn(&DbInner)| -> std::io::Result<()> {
             let db = db.clone();
@@ -46,6 +47,7 @@ impl Workers {
 
     /// For a database that is only read: builds the global filters, if there are any.
     pub(crate) fn start_reading(db: &Arc<DbInner>) -> std::io::Result<Workers> {
+        db.elastic.allow_worker();
         let mut workers = Workers::default();
         if db.next_filter_task(&db.state()).is_some() {
             let db = db.clone();

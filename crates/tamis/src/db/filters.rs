@@ -139,6 +139,8 @@ impl DbInner {
             let filtering = |ks: &KeyspaceInner| state.jobs.get(&ks.id).is_some_and(|jobs| jobs.filtering);
             let busy = |ks: &Arc<KeyspaceInner>| filtering(ks) || self.filter_task(&state, ks).is_some();
             if !state.keyspaces.values().any(busy) {
+                drop(state);
+                self.elastic.settle();
                 return Ok(());
             }
             match self.read_only {

@@ -12,6 +12,7 @@
 //! 4. `closed_logs`: logs that were rolled and are not synced yet.
 //! 5. `snapshots`: live snapshots.
 //! 6. `expiry.times`: by when writes were made.
+//! 7. What elastic filters have in memory ([`Elastic`]).
 //!
 //! The mutexes within [`Background`] (free space, the budget of background writes) may be taken with any of these held,
 //! and no lock is taken within them.
@@ -37,12 +38,14 @@ use crate::compaction::shape::{LevelShape, RunShape, Shape, TableShape};
 use crate::compaction::versions::Rules;
 use crate::db::commit::{CommitQueue, LogState, new_memtable};
 use crate::db::counters::WriteCounters;
+use crate::db::elastic::Elastic;
 use crate::db::expiry::{Age, Expiry};
 use crate::db::jobs::{ActiveJob, Aside, Background};
 use crate::db::pressure::KnownPressure;
 use crate::db::reshape::Shaping;
 use crate::db::snapshot::Held;
 use crate::error::{StorageError, WriteError};
+use crate::heat::Sampler;
 use crate::io::{DirLock, FileSystem};
 use crate::key::SeqNo;
 use crate::operators::KeyspaceOperators;
@@ -86,10 +89,11 @@ impl KeyspaceInner {
         name: &str,
         options: KeyspaceOptions,
         operators: KeyspaceOperators,
+        sampler: &Arc<Sampler>,
     ) -> KeyspaceInner {
         let state = crate::tree::state::KeyspaceState::default();
         let none = |_| unreachable!("a new keyspace has no tables");
-        let filter = TreeFilter::new(&options);
+        let filter = TreeFilter::new(&options, sampler);
         let version = Version::build(&state, none, |runs, tables| filter.selector(runs, tables));
         KeyspaceInner::with_version(id, name, options, operators, filter, version)
     }
@@ -219,6 +223,7 @@ pub(crate) struct DbInner {
     pub(crate) read_counters: Arc<ReadCounters>,
     pub(crate) write_counters: WriteCounters,
     pub(crate) background: Background,
+    pub(crate) elastic: Arc<Elastic>,
     /// Held while the database is open; taken out by `close`.
     pub(crate) lock: Mutex<Option<Box<dyn DirLock>>>,
 }
@@ -297,6 +302,7 @@ impl DbInner {
             return Err(StorageError::io("append to the manifest in", &self.dir, &closed));
         }
         self.save_ages(state, &mut edit);
+        edit.heat = self.elastic.heat_to_save();
         edit.next_file = Some(self.next_file.load(Ordering::Relaxed));
         // An ingestion's number is in the edit before it is visible.
         edit.last_seq = edit.last_seq.max(Some(self.visible()));
@@ -330,7 +336,9 @@ impl DbInner {
                 table.mark_obsolete();
             }
             let keyspace = keyspace.clone();
-            keyspace.view.store(Arc::new(change_view(id, &old, version)));
+            let new = Arc::new(change_view(id, &old, version));
+            keyspace.view.store(new.clone());
+            self.elastic.change(&old.version, &new.version);
             state.jobs.entry(id).or_default().filter_failed = false;
             self.warn_of_filter(&keyspace);
             self.update_pressure(state, &keyspace);

@@ -6,12 +6,16 @@
 use std::io::Write;
 use std::path::Path;
 
+use tamis_filter::BloomScheme;
+
 use crate::batch::{BatchOp, GroupHeader, Ops};
 use crate::error::{Error, StorageError};
 use crate::io::{Access, FileSystem};
 use crate::key::Kind;
 use crate::options::ChecksumMode;
-use crate::table::{CursorOptions, KEY_LIST, KeyListReader, ReaderConfig, Table, TableCursor};
+use crate::table::{
+    CursorOptions, ELASTIC, KEY_LIST, KeyListReader, ReaderConfig, Table, TableCursor, UnitDirectory,
+};
 use crate::tree::files::{FileKind, parse};
 use crate::tree::manifest::read_edits;
 use crate::tree::open_table::read_filter;
@@ -67,6 +71,8 @@ pub fn dump_table(fs: &dyn FileSystem, path: &Path, out: &mut dyn Write) -> Resu
     }
     if table.has_filter() && p.filter_kind == KEY_LIST {
         written(writeln!(out, "  key list in place of a filter: {}", key_list_line(&table)))?;
+    } else if table.has_filter() && p.filter_kind == ELASTIC {
+        dump_units(&table, out)?;
     } else if table.has_filter() {
         let line = match read_filter(&table) {
             Ok(f) => format!(
@@ -121,6 +127,49 @@ fn key_list_line(table: &Table) -> String {
         ),
         Err(why) => format!("unusable: {}", why.0),
     }
+}
+
+/// Shows an elastic filter: its segments, and which of their units cannot be used.
+fn dump_units(table: &Table, out: &mut dyn Write) -> Result<(), Error> {
+    let directory = match UnitDirectory::read(table) {
+        Ok(directory) => directory,
+        Err(why) => return written(writeln!(out, "  filter unusable: {why}")),
+    };
+    let (spec, rate) = (directory.spec(), directory.rate());
+    let hashing = match spec.scheme {
+        BloomScheme::Rotation => "rotation",
+        BloomScheme::DoubleHashing => "double",
+        BloomScheme::Independent => "independent",
+    };
+    written(writeln!(
+        out,
+        "  filter elastic-{hashing}, {} segments of {} units of {} bits per key, {} keys, {} bytes, expected \
+         false-positive rate {:.4} % with one unit and {:.4} % with all",
+        directory.segments(),
+        spec.units,
+        spec.bits_per_key,
+        directory.total_keys(),
+        table.filter_len(),
+        100.0 * rate,
+        100.0 * rate.powi(spec.units as i32)
+    ))?;
+    let mut unusable = vec![Vec::new(); directory.segments()];
+    for unit in 0..spec.units {
+        for loaded in directory.read_units(table, unit..unit + 1, 0..directory.segments()).units {
+            if let Err(why) = loaded.result {
+                unusable[loaded.segment].push(format!("unit {} unusable: {why}", loaded.unit));
+            }
+        }
+    }
+    for (segment, unusable) in unusable.iter().enumerate() {
+        let (_, unit_bytes) = directory.unit_span(segment, 0);
+        let (keys, first) = (directory.keys(segment), show(directory.first_key(segment)));
+        written(writeln!(out, "    segment {segment}: {keys} keys from {first}, {unit_bytes} bytes a unit"))?;
+        for why in unusable {
+            written(writeln!(out, "      {why}"))?;
+        }
+    }
+    Ok(())
 }
 
 /// Shows a write-ahead log: every operation with its sequence number, and how the log ends.

@@ -232,7 +232,7 @@ impl Keyspace {
         let operator = self.inner.operators.merge.as_deref();
         let sharing = db.options.hash_sharing;
         let found = read_get(&view, key, snapshot, horizon, sharing, operator, &mut recorder)?;
-        Ok(recorder.finish(key, &found, horizon))
+        Ok(recorder.finish(key, &found, horizon, |segment| db.elastic.heat_of(segment)))
     }
 
     /// Writes the keyspace's memtables to tables and waits until that is done.

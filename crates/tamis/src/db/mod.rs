@@ -5,6 +5,7 @@ mod checkpoint;
 pub(crate) mod commit;
 mod compact;
 mod counters;
+pub(crate) mod elastic;
 pub(crate) mod expiry;
 mod filters;
 mod flush;
@@ -18,6 +19,7 @@ mod maintain;
 mod open;
 mod pace;
 mod pressure;
+pub(crate) mod read_memory;
 pub(crate) mod replay;
 mod reshape;
 mod room;
@@ -41,6 +43,7 @@ use crate::tree::meta::DEFAULT_KEYSPACE;
 
 use background::Workers;
 pub use counters::WriteCost;
+pub use elastic::{ElasticStats, SegmentStats};
 use expiry::Age;
 pub use ingest::{IngestOptions, IngestReport, IngestedTable};
 use inner::{DbInner, KeyspaceInner};
@@ -95,6 +98,7 @@ impl Handle {
         if let Some(workers) = self.workers.lock().expect("workers").take() {
             workers.join();
         }
+        db.elastic.stop();
         // Callers' own compactions give up when they see that the database is closed.
         let mut state = db.state();
         while state.jobs.values().any(|jobs| jobs.manual) {
@@ -107,7 +111,12 @@ impl Handle {
         let poisoned = db.check_poison();
         if let (Some(mut manifest), Ok(()), Ok(())) = (manifest, &closed, &poisoned) {
             closed = manifest
-                .append(&VersionEdit { times, last_seq: Some(db.visible()), ..VersionEdit::default() })
+                .append(&VersionEdit {
+                    times,
+                    heat: db.elastic.heat(),
+                    last_seq: Some(db.visible()),
+                    ..VersionEdit::default()
+                })
                 .and_then(|()| manifest.close())
                 .and_then(|()| last.map_or(Ok(()), |log| log.close().map(drop)));
         }
@@ -437,6 +446,12 @@ impl Db {
         Stats::of(self.inner())
     }
 
+    /// Every segment of every table with an elastic filter: how much it is asked, and which of its units are in memory. By
+    /// keyspace, level, run (newest first) and key. Costs a walk over all of them.
+    pub fn segments(&self) -> Vec<SegmentStats> {
+        self.inner().segments()
+    }
+
     /// The path that a get of `key` takes now, step by step.
     ///
     /// ```
@@ -550,7 +565,7 @@ impl DbInner {
             ..VersionEdit::default()
         };
         self.commit_edit(&mut state, edit, Vec::new(), |_, _, _| unreachable!("no tables change"))?;
-        let inner = Arc::new(KeyspaceInner::empty(id, name, options, operators));
+        let inner = Arc::new(KeyspaceInner::empty(id, name, options, operators, &self.elastic.sampler));
         state.keyspaces.insert(id, inner.clone());
         self.publish_directory(&state);
         Ok(inner)
@@ -567,6 +582,7 @@ impl DbInner {
         let edit = VersionEdit { drop_keyspaces: vec![keyspace.id], ..VersionEdit::default() };
         self.commit_edit(&mut state, edit, Vec::new(), |_, _, _| unreachable!("no tables change"))?;
         keyspace.dropped.store(true, Ordering::Relaxed);
+        self.elastic.dropped(&keyspace.view.load().version);
         keyspace.view.load().version.tables.iter().for_each(|table| table.mark_obsolete());
         state.keyspaces.remove(&keyspace.id);
         self.publish_directory(&state);

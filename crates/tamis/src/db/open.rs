@@ -7,13 +7,14 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock};
 
 use arc_swap::ArcSwap;
 
-use crate::cache::BlockCache;
 use crate::db::commit::{LogState, insert, new_memtable};
+use crate::db::elastic::Elastic;
 use crate::db::expiry::{Age, Expiry};
 use crate::db::inner::{ClosedLog, DbInner, KeyspaceInner, State};
 use crate::db::jobs::Background;
 use crate::db::replay::{Replayed, replay};
 use crate::error::{OpenError, StorageError};
+use crate::heat::Sampler;
 use crate::io::{DirectFs, DiskFs, FileSystem, write_file_atomically};
 use crate::key::{MAX_SEQNO, SeqNo};
 use crate::operators::Unregistered;
@@ -85,7 +86,9 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         }
     };
 
-    let cache = Some(Arc::new(BlockCache::new(options.cache_bytes, options.keyspace.block_bytes)));
+    let read_counters = Arc::new(ReadCounters::default());
+    let (elastic, cache) = Elastic::new(&options, &read_counters);
+    let cache = Some(cache);
     let reader_config = ReaderConfig {
         map: options.read_mode == ReadMode::Mapped,
         verify: options.verify_checksums,
@@ -112,8 +115,16 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         set_aside = leave_out_damaged_tables(&*fs, dir, &mut tree, &reader_config, &garbage, &mut warnings);
     }
     let mut keyspaces: BTreeMap<KeyspaceId, Arc<KeyspaceInner>> = BTreeMap::new();
+    let opening = Opening {
+        fs: &*fs,
+        dir,
+        options: &options,
+        config: &reader_config,
+        garbage: &garbage,
+        sampler: &elastic.sampler,
+    };
     for (&id, stored) in &tree.keyspaces {
-        let mut keyspace = open_keyspace(&*fs, dir, &options, id, stored, &reader_config, &garbage)?;
+        let mut keyspace = open_keyspace(&opening, id, stored)?;
         keyspace.age = Age::new(&keyspace.options, stored.ages, tree.last_seq);
         keyspaces.insert(id, Arc::new(keyspace));
     }
@@ -155,9 +166,10 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         poison: OnceLock::new(),
         closed: AtomicBool::new(false),
         warnings: Mutex::new(Vec::new()),
-        read_counters: Arc::new(ReadCounters::default()),
+        read_counters,
         write_counters: Default::default(),
         background: Background::new(&options),
+        elastic,
         lock: Mutex::new(lock),
         state: Mutex::new(State {
             manifest: None,
@@ -177,6 +189,12 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
     };
     warnings.into_iter().for_each(|warning| inner.warn(warning));
     inner.directory.load().values().for_each(|keyspace| inner.warn_of_filter(keyspace));
+    {
+        let state = inner.state();
+        let views: Vec<_> = state.keyspaces.values().map(|keyspace| keyspace.view.load_full()).collect();
+        let stored = |id| state.tree.heat(id);
+        inner.elastic.opened(views.iter().map(|view| &*view.version), stored);
+    }
     inner.expiry.configure(inner.directory.load().values().map(|keyspace| &**keyspace));
     let has_tables = files.iter().any(|(_, kind)| matches!(kind, FileKind::Table(_)));
     recover(&inner, &logs, manifest_end.as_ref(), has_tables)?;
@@ -186,15 +204,22 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
     Ok(Arc::new(inner))
 }
 
+/// What the keyspaces of a database that is being opened share.
+struct Opening<'a> {
+    fs: &'a dyn FileSystem,
+    dir: &'a Path,
+    options: &'a Options,
+    config: &'a ReaderConfig,
+    garbage: &'a Arc<Garbage>,
+    sampler: &'a Arc<Sampler>,
+}
+
 fn open_keyspace(
-    fs: &dyn FileSystem,
-    dir: &Path,
-    database: &Options,
+    opening: &Opening<'_>,
     id: KeyspaceId,
     stored: &KeyspaceState,
-    config: &ReaderConfig,
-    garbage: &Arc<Garbage>,
 ) -> Result<KeyspaceInner, OpenError> {
+    let &Opening { fs, dir, options: database, config, garbage, sampler } = opening;
     let stored_options = KeyspaceOptions::from_text(&stored.options)?;
     let options = if id == DEFAULT_KEYSPACE { database.keyspace.clone() } else { stored_options.clone() };
     let deepest = stored.runs.keys().map(|(level, _)| *level as usize).max().unwrap_or(0);
@@ -215,7 +240,7 @@ fn open_keyspace(
         let table = OpenTable::open(fs, dir, Arc::new(meta.clone()), config, garbage)?;
         tables.insert(meta.id, table);
     }
-    let filter = TreeFilter::new(&options);
+    let filter = TreeFilter::new(&options, sampler);
     let version =
         Version::build(stored, |id| tables[&id].clone(), |runs, tables| filter.selector(runs, tables));
     Ok(KeyspaceInner::with_version(id, &stored.name, options, operators, filter, version))

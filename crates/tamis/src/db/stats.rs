@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use crate::compaction::Promise;
 use crate::db::counters::WriteCost;
+use crate::db::elastic::ElasticStats;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::jobs::JobStats;
 use crate::key::KeyEnd;
@@ -36,6 +37,8 @@ pub struct Stats {
     pub memtable_bytes: u64,
     /// All filters in memory.
     pub filter_bytes: u64,
+    /// The elastic filters of all keyspaces, if any table has one.
+    pub elastic: Option<ElasticStats>,
     /// All indexes in memory.
     pub index_bytes: u64,
     /// Live snapshots; those taken of one and the same state count once.
@@ -173,6 +176,7 @@ impl Stats {
                 + state.logs.iter().map(|log| log.bytes).sum::<u64>(),
             memtable_bytes: sum(|k| k.memtable_bytes),
             filter_bytes: sum(|k| k.filter_bytes),
+            elastic: db.elastic.report(),
             index_bytes: sum(|k| k.index_bytes),
             snapshots: snapshots.len(),
             oldest_snapshot: snapshots.first().map(|snapshot| snapshot.seq),

@@ -1,11 +1,14 @@
 //! Checking everything that is on disk.
 
+use tamis_filter::{BloomScheme, ElasticSet, IndependentDigests};
+
 use crate::db::inner::DbInner;
 use crate::db::replay::replay;
 use crate::error::Error;
+use crate::key::prefix_of;
 use crate::read::ReadCost;
 use crate::select::{Probe, key_list_problem};
-use crate::table::{CursorOptions, TableCursor};
+use crate::table::{CursorOptions, ELASTIC, TableCursor, UnitDirectory};
 use crate::tree::files::log_path;
 use crate::tree::open_table::{OpenTable, TableFilter, read_filter};
 use crate::tree::version::Version;
@@ -150,6 +153,20 @@ pub(super) fn check_table(table: &OpenTable, report: &mut VerifyReport) {
         report.problems.extend(key_list_problem(table).map(|what| format!("{name}: its key list {what}")));
         return;
     }
+    if table.table.properties().filter_kind == ELASTIC {
+        match UnitDirectory::read(&table.table) {
+            Err(why) => report.problems.push(format!("{name}: its filter: {why}")),
+            Ok(directory) => {
+                if table.filter_is_unusable() {
+                    report
+                        .problems
+                        .push(format!("{name}: its filter was unusable when the database was opened"));
+                }
+                check_units(table, &directory, &mut report.problems);
+            }
+        }
+        return;
+    }
     match read_filter(&table.table) {
         Err(why) => report.problems.push(format!("{name}: its filter: {why}")),
         Ok(filter) => {
@@ -161,6 +178,71 @@ pub(super) fn check_table(table: &OpenTable, report: &mut VerifyReport) {
                 report.problems.push(format!("{name}: its filter denies {denied} of its keys"));
             }
         }
+    }
+}
+
+/// Opens every unit, asks all units of a segment for all its keys, and counts these. Memory: the units of one segment.
+fn check_units(table: &OpenTable, directory: &UnitDirectory, problems: &mut Vec<String>) {
+    let name = table.table.path().display();
+    let spec = directory.spec();
+    let hashes = match spec.scheme {
+        BloomScheme::Independent => directory.units() * directory.probes(),
+        BloomScheme::Rotation | BloomScheme::DoubleHashing => 1,
+    };
+    let group = |segment: usize, problems: &mut Vec<String>| {
+        let mut set = ElasticSet::new(directory.salt(segment));
+        for unit in 0..directory.units() {
+            match directory.read_unit(&table.table, segment, unit) {
+                Ok(unit) => {
+                    problems.extend(set.load(unit).err().map(|why| format!("{name}: its filter: {why}")))
+                }
+                Err(why) => problems.push(why.to_string()),
+            }
+        }
+        set
+    };
+    let options = CursorOptions { fill_cache: false, read_ahead: 1 << 20 };
+    let mut cursor = TableCursor::new(table.table.clone(), options);
+    let (mut found, mut denied) = (vec![0u64; directory.segments()], 0u64);
+    let (mut set, mut opened) = (ElasticSet::new(0), 0);
+    let mut last: Option<IndependentDigests> = None;
+    // Damaged blocks are reported by the check of the blocks.
+    let mut moved = cursor.seek_to_first();
+    while moved.is_ok() && cursor.valid() {
+        let key = cursor.key();
+        let segment = directory.segment_of(key, prefix_of(key));
+        while opened <= segment {
+            set = group(opened, problems);
+            opened += 1;
+        }
+        // The first one is the digest that the other schemes take everything from.
+        let digests = IndependentDigests::of(key, hashes);
+        let maybe = match spec.scheme {
+            BloomScheme::Independent => set.contains_independent(&digests).unwrap_or(true),
+            BloomScheme::Rotation | BloomScheme::DoubleHashing => set.contains(digests.as_slice()[0]),
+        };
+        denied += u64::from(!maybe);
+        // Keys of the same hashes count once, as they do when a filter is built.
+        if last.is_none_or(|last| last.as_slice() != digests.as_slice()) {
+            found[segment] += 1;
+            last = Some(digests);
+        }
+        moved = cursor.next();
+    }
+    for segment in opened..directory.segments() {
+        group(segment, problems);
+    }
+    if denied > 0 {
+        problems.push(format!("{name}: its filter denies {denied} of its keys"));
+    }
+    let mut wrong = (0..directory.segments()).filter(|segment| directory.keys(*segment) != found[*segment]);
+    if let (Ok(()), Some(segment)) = (&moved, wrong.next()) {
+        problems.push(format!(
+            "{name}: segment {segment} of its filter is said to have {} keys and has {}; so are {} others wrong",
+            directory.keys(segment),
+            found[segment],
+            wrong.count()
+        ));
     }
 }
 
@@ -178,3 +260,6 @@ fn keys_denied(table: &OpenTable, filter: &tamis_filter::Filter) -> u64 {
     }
     denied
 }
+
+#[cfg(test)]
+mod tests;

@@ -20,8 +20,8 @@ use crate::tree::tombstones::{EXTERNAL_TOMBSTONE_SEQ, RangeTombstone, Tombstones
 /// [`Db::ingest`](crate::Db::ingest).
 ///
 /// Entries come in strictly ascending key order. Memory: one block, about half a mebibyte of output, what the filter
-/// keeps of each key (eight bytes for point filters, the key for range filters; for a global one what the key list takes,
-/// which is less than the key), and the range deletes.
+/// keeps of each key (eight bytes for point filters, the key for range filters; the bits of all its units for an elastic
+/// one; for a global one what the key list takes, which is less than the key), and the range deletes.
 ///
 /// ```
 /// use tamis::{Db, ExternalTableBuilder, IngestOptions, KeyspaceOptions, Options};

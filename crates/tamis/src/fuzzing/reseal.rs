@@ -14,6 +14,8 @@ const BLOCK_TRAILER: usize = 9;
 const FILTER_CHECKSUM: usize = 8;
 const KEY_LIST_CHECKSUM: usize = 8;
 const KEY_LIST_MAGIC: &[u8] = b"tamis\0kl";
+const ELASTIC_TRAILER: usize = 56;
+const ELASTIC_MAGIC: &[u8] = b"tamis\0el";
 /// No index in a corpus is longer.
 const MOST_UNPACKED: usize = 1 << 20;
 
@@ -159,10 +161,61 @@ fn seal_key_list(bytes: &mut [u8]) {
     }
 }
 
-/// A filter, or the key list in its place.
+/// An elastic filter: the checksums of its units and of its directory.
+pub(super) fn elastic(bytes: &[u8]) -> Vec<u8> {
+    let mut out = bytes.to_vec();
+    seal_elastic(&mut out);
+    out
+}
+
+fn seal_elastic(bytes: &mut [u8]) {
+    let Some((directory_at, units)) = elastic_layout(bytes) else { return };
+    for (at, len) in units {
+        if len >= FILTER_CHECKSUM {
+            let sum_at = at + len - FILTER_CHECKSUM;
+            let sum = xxh3_64(&bytes[at..sum_at]);
+            bytes[sum_at..at + len].copy_from_slice(&sum.to_le_bytes());
+        }
+    }
+    let sum_at = bytes.len() - FILTER_CHECKSUM - ELASTIC_MAGIC.len();
+    let sum = xxh3_64(&bytes[directory_at..sum_at]);
+    bytes[sum_at..sum_at + FILTER_CHECKSUM].copy_from_slice(&sum.to_le_bytes());
+}
+
+/// Where the directory of an elastic filter is, and as offset and bytes its units, as far as they fit.
+fn elastic_layout(bytes: &[u8]) -> Option<(usize, Vec<(usize, usize)>)> {
+    let trailer_at = bytes.len().checked_sub(ELASTIC_TRAILER)?;
+    let mut trailer = Decoder::new(&bytes[trailer_at + 16..]);
+    let directory_at = trailer_at.checked_sub(usize::try_from(trailer.u64()?).ok()?)?;
+    let (segments, groups) = (trailer.u32()?, trailer.u8()?);
+    let mut directory = Decoder::new(&bytes[directory_at..trailer_at]);
+    let mut lengths = Vec::new();
+    let length = |directory: &mut Decoder<'_>| {
+        directory.bytes()?;
+        directory.varint()?;
+        directory.varint_usize()
+    };
+    for _ in 0..segments {
+        match length(&mut directory) {
+            Some(len) => lengths.push(len),
+            None => break,
+        }
+    }
+    let mut at = 0usize;
+    let spans = lengths.iter().cycle().take(lengths.len() * usize::from(groups)).map_while(|len| {
+        let end = at.checked_add(*len).filter(|end| *end <= directory_at)?;
+        Some((std::mem::replace(&mut at, end), *len))
+    });
+    Some((directory_at, spans.collect()))
+}
+
+/// A filter, or what is in its place.
 fn seal_filter(bytes: &mut [u8]) {
     if bytes.ends_with(KEY_LIST_MAGIC) {
         return seal_key_list(bytes);
+    }
+    if bytes.ends_with(ELASTIC_MAGIC) {
+        return seal_elastic(bytes);
     }
     if let Some(at) = bytes.len().checked_sub(FILTER_CHECKSUM) {
         let sum = xxh3_64(&bytes[..at]);

@@ -115,6 +115,7 @@ fn check_content(table: &Arc<Table>, (entries, failed): &Walk) {
     if let Ok(Some(bytes)) = table.filter_bytes() {
         parts::filter(&bytes);
         parts::key_list(&bytes);
+        super::elastic(&bytes);
     }
     if let Ok(Some(bytes)) = table.tombstone_bytes() {
         parts::tombstones(&bytes);

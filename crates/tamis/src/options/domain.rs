@@ -159,6 +159,27 @@ impl Domain<usize> for Count {
     }
 }
 
+/// A number of which the engine knows a good value itself: `auto`, or what [`Count`] takes.
+pub(super) struct AutoCount(pub(super) Count);
+
+impl Domain<Option<u64>> for AutoCount {
+    fn parse(&self, text: &str) -> Option<Option<u64>> {
+        if text == "auto" { Some(None) } else { Domain::<u64>::parse(&self.0, text).map(Some) }
+    }
+
+    fn print(&self, value: &Option<u64>) -> String {
+        value.map_or_else(|| "auto".into(), |value| value.to_string())
+    }
+
+    fn accepts(&self, value: &Option<u64>) -> bool {
+        value.is_none_or(|value| Domain::<u64>::accepts(&self.0, &value))
+    }
+
+    fn expected(&self) -> String {
+        format!("auto, or {}", Domain::<u64>::expected(&self.0))
+    }
+}
+
 /// A finite decimal number.
 pub(super) struct Real {
     pub(super) min: f64,

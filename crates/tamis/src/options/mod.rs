@@ -16,6 +16,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tamis_filter::theory;
+
 use crate::clock::Clock;
 use crate::error::OptionsError;
 use crate::io::FileSystem;
@@ -28,7 +30,8 @@ mod values;
 
 use domain::Words as _;
 use domain::{
-    Age, Bytes, Compactions, Count, Counts, Domain, DurabilityDomain, Flag, Levels, Name, OneOf, Real,
+    Age, AutoCount, Bytes, Compactions, Count, Counts, Domain, DurabilityDomain, Flag, Levels, Name, OneOf,
+    Real,
 };
 use prefixes::Prefixes;
 use table::{Field, assignments, excerpt, options_table};
@@ -78,6 +81,21 @@ options_table! {
         Performance, cache_bytes: u64 = "64 MiB", Bytes { min: 0, max: NO_LIMIT },
             "Memory for blocks that had to be read or unpacked; 0 keeps none. A mapped block that is not \
              compressed needs none of it.";
+        Performance, filter_budget_bytes: u64 = "64 MiB", Bytes { min: 0, max: NO_LIMIT },
+            "Memory for the units of `elastic` filters of all keyspaces together. It is never exceeded; what is in it \
+             follows the reads.";
+        Performance, read_memory_bytes: u64 = "0", Bytes { min: 0, max: NO_LIMIT },
+            "One limit for the block cache and the units of `elastic` filters, which are then divided as it saves most \
+             block reads; 0: each has a limit of its own, `cache_bytes` and `filter_budget_bytes`.";
+        Performance, filter_life_time: Option<u64> = "auto", AutoCount(Count { min: 1, max: NO_LIMIT }),
+            "For `elastic` filters: after so many gets without one that asks it a segment has expired, and may lose \
+             filter memory to others. `auto`: as many as there are segments, times the \
+             gets that one that is counted stands for.";
+        Performance, heat_sampling: Option<u64> = "auto", AutoCount(Count { min: 1, max: 1 << 16 }),
+            "For `elastic` filters: one get of so many is counted. `auto`: more of few, less of many.";
+        Performance, heat_inheritance: bool = "true", Flag,
+            "For `elastic` filters: new tables take over how often the tables that they replace were asked; `false` \
+             lets them begin cold, to measure what that costs.";
         Performance, pin_metadata: bool = "true", Flag,
             "Keep filters and indexes of all open tables in memory outside the cache: no read ever waits for \
              them, but memory grows with the data (about bits_per_key bits a key).";
@@ -150,8 +168,9 @@ options_table! {
              must be unpacked into the cache before they are read.";
         Performance, filter: FilterPolicy = "blocked-bloom", Levels,
             "Filter of the tables of each level from 0 on; the last one holds for all deeper levels. \
-             `blocked-bloom` touches one cache line a probe; `ribbon` and `fuse` are smaller and slower; `surf`, \
-             `snarf`, `rosetta`, `rencoder` and `grafite` also keep runs that hold nothing in a range from being \
+             `blocked-bloom` touches one cache line a probe; `ribbon` and `fuse` are smaller and slower; `elastic` \
+             comes in units, of which those are in memory that save most block reads, for when not all filters fit; \
+             `surf`, `snarf`, `rosetta`, `rencoder` and `grafite` also keep runs that hold nothing in a range from being \
              opened; `none` searches every run that covers the key. `grf`, `grf-huffman`, `chucky` and `remix` are \
              one filter for the whole tree, and so for all levels.";
         Performance, bits_per_key: f64 = "10", Real { min: 0.5, max: 64.0, unit: "bits" },
@@ -163,6 +182,13 @@ options_table! {
         Performance, filter_range: u64 = "64", Count { min: 1, max: 1 << 32 },
             "The widest range, in neighbouring integers, that a `rosetta` filter is made for; wider ones it asks in \
              pieces.";
+        Performance, filter_units: u64 = "6", Count { min: 1, max: 16 },
+            "Units of an `elastic` filter: more than all of them a hot segment cannot have.";
+        Performance, filter_unit_bits: f64 = "4", Real { min: 0.5, max: 16.0, unit: "bits" },
+            "Bits of one unit of an `elastic` filter for each key, in place of `bits_per_key`.";
+        Performance, filter_unit_bytes: u64 = "4 KiB", Bytes { min: 128, max: 16 * MIB },
+            "Size of one unit of an `elastic` filter, and so how many neighbouring keys are one segment, which is \
+             what heat is known of.";
         Performance, key_map: KeyMapChoice = "auto", OneOf,
             "How a global filter finds a key's place: by a map that is `learned` from the keys and keeps their order, \
              which serves points and ranges; by the `digest`, which serves points of any keys; or `mixed`, by order \
@@ -308,6 +334,7 @@ impl KeyspaceOptions {
 
     /// A global filter is one for all levels, so nothing is divided between them.
     fn check_filter(&self, qualified: bool) -> Result<(), OptionsError> {
+        self.check_elastic(qualified)?;
         let Some(global) = self.filter.as_slice().iter().find(|choice| choice.is_global()) else {
             return Ok(());
         };
@@ -327,6 +354,36 @@ impl KeyspaceOptions {
                 expected,
                 qualified,
             );
+        }
+        Ok(())
+    }
+
+    /// Elastic filters divide memory by heat, and there are only so many independent hash functions.
+    fn check_elastic(&self, qualified: bool) -> Result<(), OptionsError> {
+        let choices = self.filter.as_slice();
+        let prefix = if qualified { KEYSPACE_PREFIX } else { "" };
+        if let Some(elastic) = choices.iter().find(|choice| choice.is_elastic())
+            && self.filter_allocation != FilterAllocation::Uniform
+        {
+            let expected = format!(
+                "it takes uniform with `{prefix}filter` = {}, which follows the heat",
+                elastic.word()
+            );
+            let value = self.filter_allocation.word().into();
+            return self.refuse("filter_allocation", value, expected, qualified);
+        }
+        if choices.contains(&FilterChoice::Elastic(BloomHashing::Independent)) {
+            let probes = theory::optimal_probes(self.filter_unit_bits);
+            let most = u64::from(theory::MAX_PROBES / probes);
+            if self.filter_units > most {
+                let expected = format!(
+                    "it takes at most {most} with `{prefix}filter` = elastic-independent and \
+                     `{prefix}filter_unit_bits` = {}: there are {} hash functions",
+                    self.filter_unit_bits,
+                    theory::MAX_PROBES
+                );
+                return self.refuse("filter_units", self.filter_units.to_string(), expected, qualified);
+            }
         }
         Ok(())
     }

@@ -86,6 +86,9 @@ pub enum FilterChoice {
     Xor,
     /// A cuckoo filter: two cache lines a probe.
     Cuckoo,
+    /// Small Bloom filters of neighbouring keys in several units, of which those that pay most are in memory: see
+    /// `filter_budget_bytes`.
+    Elastic(BloomHashing),
     /// A succinct trie, for ranges of any byte strings.
     Surf(SurfSuffix),
     /// A learned filter, for ranges of integers or keys of eight telling bytes.
@@ -118,6 +121,11 @@ impl FilterChoice {
         matches!(self, Surf(_) | Snarf | Rosetta | REncoder | Grafite)
     }
 
+    /// Whether it comes in units that are in memory or not as the reads want it.
+    pub fn is_elastic(self) -> bool {
+        matches!(self, FilterChoice::Elastic(_))
+    }
+
     /// Whether it is one filter for the whole tree.
     pub fn is_global(self) -> bool {
         use FilterChoice::*;
@@ -136,6 +144,9 @@ impl Words for FilterChoice {
         ("fuse", FilterChoice::Fuse),
         ("xor", FilterChoice::Xor),
         ("cuckoo", FilterChoice::Cuckoo),
+        ("elastic-rotation", FilterChoice::Elastic(BloomHashing::Rotation)),
+        ("elastic-double", FilterChoice::Elastic(BloomHashing::Double)),
+        ("elastic-independent", FilterChoice::Elastic(BloomHashing::Independent)),
         ("surf-base", FilterChoice::Surf(SurfSuffix::None)),
         ("surf-hash", FilterChoice::Surf(SurfSuffix::Hash)),
         ("surf-real", FilterChoice::Surf(SurfSuffix::Real)),
@@ -149,6 +160,7 @@ impl Words for FilterChoice {
         ("chucky", FilterChoice::Chucky),
         ("remix", FilterChoice::Remix),
         ("bloom", FilterChoice::Bloom(BloomHashing::Rotation)),
+        ("elastic", FilterChoice::Elastic(BloomHashing::Rotation)),
         ("surf", FilterChoice::Surf(SurfSuffix::Real)),
     ];
 }
@@ -280,6 +292,11 @@ impl FilterPolicy {
     /// No filter anywhere.
     pub fn none() -> Self {
         PerLevel::uniform(FilterChoice::None)
+    }
+
+    /// Elastic filters everywhere.
+    pub fn elastic() -> Self {
+        PerLevel::uniform(FilterChoice::Elastic(BloomHashing::Rotation))
     }
 
     /// One GRF for the whole tree.

@@ -2,9 +2,11 @@
 
 use std::ops::Range;
 
+use crate::heat::SegmentId;
 use crate::read::{Lookup, ReadCost, Recorder};
 use crate::select::{Candidate, Candidates, Probe};
 use crate::table::{BlockSource, BlockTouch, HashAnswer, ReadTrace};
+use crate::tree::open_table::{OpenTable, TableFilter};
 use crate::tree::version::{MemtableSlot, Version};
 
 /// What a filter answered.
@@ -31,8 +33,23 @@ pub struct ExplainBlock {
     pub hash_index: &'static str,
 }
 
+/// The segment of an elastic filter that a key belongs to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ExplainUnits {
+    /// Its number within the table.
+    pub segment: usize,
+    /// Segments of the table.
+    pub segments: usize,
+    /// Its units in memory.
+    pub enabled: u32,
+    /// Its units in all.
+    pub units: u32,
+    /// How many lookups of absent keys ask it for each get of the database, as far as was counted.
+    pub heat: f64,
+}
+
 /// One step of a read, in the order taken.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum ExplainStep {
     /// A memtable was looked at.
     Memtable {
@@ -55,6 +72,8 @@ pub enum ExplainStep {
         table: Option<u64>,
         /// What the table's filter answered.
         filter: FilterAnswer,
+        /// The units that it was asked with, if it is an elastic one.
+        units: Option<ExplainUnits>,
         /// The block that was touched last in this run, if any.
         block: Option<ExplainBlock>,
         /// Whether a visible version of the key was there.
@@ -92,7 +111,7 @@ pub enum ExplainOutcome {
 }
 
 /// The path of one read: made by the same code that serves `get`, with a recorder that writes down each step.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Explanation {
     /// The key asked for.
     pub key: Vec<u8>,
@@ -104,6 +123,19 @@ pub struct Explanation {
     pub outcome: ExplainOutcome,
     /// What it cost.
     pub cost: ReadCost,
+}
+
+/// What is in memory for the segment of a probe's key, if the table has an elastic filter.
+fn units(table: &OpenTable, probe: &Probe<'_>) -> Option<ExplainUnits> {
+    let TableFilter::Elastic(filter) = &table.filter else { return None };
+    let segment = filter.segment_of(probe);
+    Some(ExplainUnits {
+        segment,
+        segments: filter.directory().segments(),
+        enabled: filter.enabled(segment),
+        units: filter.directory().units(),
+        heat: 0.0,
+    })
 }
 
 /// The recorder behind `explain_get`: counts like [`ReadCost`] and keeps the steps.
@@ -118,8 +150,19 @@ pub(crate) struct ExplainRecorder {
 }
 
 impl ExplainRecorder {
-    /// `horizon` is that of the lookup, which takes it for a range tombstone over all keys.
-    pub(crate) fn finish(self, key: &[u8], outcome: &Lookup, horizon: u64) -> Explanation {
+    /// `horizon` is that of the lookup, which takes it for a range tombstone over all keys. `heat` knows that of segments.
+    pub(crate) fn finish(
+        mut self,
+        key: &[u8],
+        outcome: &Lookup,
+        horizon: u64,
+        heat: impl Fn(SegmentId) -> f64,
+    ) -> Explanation {
+        for step in &mut self.steps {
+            if let ExplainStep::Run { table: Some(table), units: Some(units), .. } = step {
+                units.heat = heat(SegmentId { table: *table, segment: units.segment as u32 });
+            }
+        }
         let found = self.steps.iter().any(|step| match step {
             ExplainStep::Memtable { found, .. } | ExplainStep::Run { found, .. } => *found,
         });
@@ -198,6 +241,7 @@ impl Recorder for ExplainRecorder {
                 run: run.id,
                 table: table.map(|t| version.tables[t].meta.id),
                 filter,
+                units: table.and_then(|table| units(&version.tables[table], probe)),
                 block: None,
                 found: false,
             });

@@ -203,7 +203,11 @@ pub(crate) fn get<R: Recorder>(
             return Ok(answer);
         }
     }
-    search_runs(&view.version, &mut probe, snapshot, cover, findings, recorder)
+    let result = search_runs(&view.version, &mut probe, snapshot, cover, findings, recorder);
+    if probe.counted().is_some() {
+        view.version.selector.ended(&mut probe);
+    }
+    result
 }
 
 #[inline]
@@ -265,6 +269,9 @@ fn search_runs<R: Recorder>(
                 && let Some(answer) =
                     findings.in_table(found, &version.tables[candidate.table], probe.key, cover, recorder)?
             {
+                if let Some(asked) = probe.counted() {
+                    asked.ended(candidate.table);
+                }
                 return Ok(answer);
             }
         }
@@ -290,6 +297,11 @@ pub(crate) fn search_table<R: Recorder>(
         }
         TableLookup::Absent => None,
     };
+    if found.is_some()
+        && let Some(asked) = probe.counted()
+    {
+        asked.found(candidate.table);
+    }
     if candidate.filtered && found.is_none() {
         recorder.cost().false_positives += 1;
     }

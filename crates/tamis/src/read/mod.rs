@@ -13,7 +13,7 @@ mod tests;
 
 pub use cost::ReadCost;
 pub(crate) use cost::ReadCounters;
-pub use explain::{ExplainBlock, ExplainOutcome, ExplainStep, Explanation, FilterAnswer};
+pub use explain::{ExplainBlock, ExplainOutcome, ExplainStep, ExplainUnits, Explanation, FilterAnswer};
 pub(crate) use get::{Lookup, Recorder, get};
 pub use iter::Iter;
 pub(crate) use iter::{Bounds, IterContext};

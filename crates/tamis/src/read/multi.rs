@@ -118,6 +118,10 @@ fn look_up<K: AsRef<[u8]>>(
                     Ok(None) => {}
                     Ok(Some(answer)) => {
                         values[*place] = answer.value();
+                        if let Some(asked) = probe.counted() {
+                            asked.ended(candidate.table);
+                            version.selector.ended(probe);
+                        }
                         return false;
                     }
                     Err(error) => failed = Some(error),
@@ -131,6 +135,9 @@ fn look_up<K: AsRef<[u8]>>(
     }
     for key in &mut open {
         values[key.place] = key.findings.nothing_left(key.probe.key, key.cover, cost)?.value();
+        if key.probe.counted().is_some() {
+            version.selector.ended(&mut key.probe);
+        }
     }
     Ok(())
 }

@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use smallvec::SmallVec;
 use tamis_filter::{Digest, IndependentDigests, KeyRange, Next};
 
+use crate::heat::Sampler;
 use crate::key::prefix_of;
 use crate::options::{FilterChoice, KeyspaceOptions};
 use crate::read::ReadCost;
@@ -26,12 +27,16 @@ use crate::tree::open_table::OpenTable;
 use crate::tree::version::{Run, Version};
 
 mod current_runs;
+mod elastic;
 mod global;
 pub(crate) mod keys;
 mod run_ids;
 mod table_filters;
 
 use current_runs::CurrentRuns;
+use elastic::Asked;
+use elastic::Counting;
+pub(crate) use elastic::{Budget, ElasticFilter};
 pub use global::{GlobalFilterStats, KeyMapStats};
 pub(crate) use global::{Grf, Span, Task};
 pub(crate) use keys::key_list_problem;
@@ -48,12 +53,20 @@ pub(crate) struct Probe<'k> {
     digest: Option<Digest>,
     sharing: bool,
     independent: Option<Box<IndependentDigests>>,
+    counting: Counting,
 }
 
 impl<'k> Probe<'k> {
     #[inline]
     pub(crate) fn new(key: &'k [u8], sharing: bool, cost: &mut ReadCost) -> Self {
-        let mut probe = Probe { key, prefix: prefix_of(key), digest: None, sharing, independent: None };
+        let mut probe = Probe {
+            key,
+            prefix: prefix_of(key),
+            digest: None,
+            sharing,
+            independent: None,
+            counting: Counting::Undecided,
+        };
         if sharing {
             probe.compute(cost);
         }
@@ -86,6 +99,24 @@ impl<'k> Probe<'k> {
     #[inline]
     pub(crate) fn sharing(&self) -> bool {
         self.sharing
+    }
+
+    /// As [`counted`](Self::counted), for a get that asks an elastic filter: the first time it is drawn whether it is counted.
+    #[inline]
+    fn count_with(&mut self, sampler: &Sampler) -> Option<&mut Asked> {
+        if matches!(self.counting, Counting::Undecided) {
+            self.counting = if sampler.tick() { Counting::Yes(Asked::default()) } else { Counting::No };
+        }
+        self.counted()
+    }
+
+    /// What is kept of a get that is counted, if this one is.
+    #[inline]
+    pub(crate) fn counted(&mut self) -> Option<&mut Asked> {
+        match &mut self.counting {
+            Counting::Yes(asked) => Some(asked),
+            _ => None,
+        }
     }
 
     /// The `count` seeded digests that a Bloom filter with independent hash functions takes.
@@ -188,6 +219,9 @@ pub(crate) trait RunSelector: Send + Sync + Debug {
         cost: &mut ReadCost,
     );
 
+    /// Told when a get has ended of which it keeps what was asked ([`Probe::counted`]).
+    fn ended(&self, _probe: &mut Probe<'_>) {}
+
     /// Starts fetching what [`select`](RunSelector::select) will look at, for batches of keys.
     fn prefetch(&self, version: &Version, probe: &Probe<'_>, digest: Digest, runs: Range<usize>);
 
@@ -279,8 +313,8 @@ fn damaged_list(table: TableId) -> String {
 /// Where the versions of a keyspace get their selectors from.
 #[derive(Debug)]
 pub(crate) enum TreeFilter {
-    /// Each table has a filter of its own.
-    PerTable,
+    /// Each table has a filter of its own. Counted is what is asked of elastic ones.
+    PerTable(Arc<Sampler>),
     /// One filter for all versions of the tree.
     Grf(Box<Grf>),
     /// One for each version.
@@ -289,17 +323,20 @@ pub(crate) enum TreeFilter {
 
 impl TreeFilter {
     /// What a keyspace's options ask for, for a tree of which nothing is known yet.
-    pub(crate) fn new(options: &KeyspaceOptions) -> TreeFilter {
+    pub(crate) fn new(options: &KeyspaceOptions, sampler: &Arc<Sampler>) -> TreeFilter {
         if options.filter.global() == Some(FilterChoice::Grf) {
             return TreeFilter::Grf(Box::new(Grf::new(options)));
         }
-        CurrentRuns::new(options).map_or(TreeFilter::PerTable, |runs| TreeFilter::CurrentRuns(Box::new(runs)))
+        match CurrentRuns::new(options) {
+            Some(runs) => TreeFilter::CurrentRuns(Box::new(runs)),
+            None => TreeFilter::PerTable(sampler.clone()),
+        }
     }
 
     /// The selector of a new version, which follows the one for which this was called last. Under the `state` lock.
     pub(crate) fn selector(&self, runs: &[Run], tables: &[Arc<OpenTable>]) -> Box<dyn RunSelector> {
         match self {
-            TreeFilter::PerTable => Box::new(TableFilters::new(tables)),
+            TreeFilter::PerTable(sampler) => Box::new(TableFilters::new(tables, sampler)),
             TreeFilter::Grf(grf) => Box::new(grf.selector(runs, tables)),
             TreeFilter::CurrentRuns(filter) => filter.selector(runs, tables),
         }
@@ -324,7 +361,7 @@ impl TreeFilter {
     /// What there is to warn of since this was called last.
     pub(crate) fn take_warnings(&self) -> Vec<String> {
         match self {
-            TreeFilter::PerTable => Vec::new(),
+            TreeFilter::PerTable(_) => Vec::new(),
             TreeFilter::Grf(grf) => grf.take_warnings(),
             TreeFilter::CurrentRuns(runs) => runs.take_warnings(),
         }
@@ -333,7 +370,7 @@ impl TreeFilter {
     /// What it is like, if it is a global one.
     pub(crate) fn report(&self) -> Option<GlobalFilterStats> {
         match self {
-            TreeFilter::PerTable => None,
+            TreeFilter::PerTable(_) => None,
             TreeFilter::Grf(grf) => Some(grf.report()),
             TreeFilter::CurrentRuns(runs) => Some(runs.report()),
         }
@@ -342,7 +379,7 @@ impl TreeFilter {
     /// What is to be done for the filter in the background.
     pub(crate) fn task(&self, version: &Version) -> Option<global::Task> {
         match self {
-            TreeFilter::PerTable | TreeFilter::CurrentRuns(_) => None,
+            TreeFilter::PerTable(_) | TreeFilter::CurrentRuns(_) => None,
             TreeFilter::Grf(grf) => grf.task(version),
         }
     }

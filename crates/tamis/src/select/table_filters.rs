@@ -3,12 +3,15 @@
 use std::ops::{Bound, Range};
 use std::sync::Arc;
 
+use smallvec::SmallVec;
 use tamis_filter::{
     BlockedBloom, BloomScheme, Digest, Filter, KeyRange, Next, PointFilter, RangeFilter, probe_selected,
 };
 
+use crate::heat::{Sampler, SegmentId};
 use crate::key::MAX_SEQNO;
 use crate::read::ReadCost;
+use crate::select::elastic::Found;
 use crate::select::{Candidate, Candidates, MAX_STEP, Probe, RunSelector};
 use crate::table::{CursorOptions, TableCursor, TableLookup};
 use crate::tree::open_table::{OpenTable, TableFilter};
@@ -24,10 +27,12 @@ pub(crate) struct TableFilters {
     blocked: Vec<BlockedBloom>,
     /// Whether any table has a filter for ranges.
     ranges: bool,
+    /// Where what is asked is counted, if any table has an elastic filter.
+    sampler: Option<Arc<Sampler>>,
 }
 
 impl TableFilters {
-    pub(crate) fn new(tables: &[Arc<OpenTable>]) -> Self {
+    pub(crate) fn new(tables: &[Arc<OpenTable>], sampler: &Arc<Sampler>) -> Self {
         let blocked = tables.iter().map(|t| match &t.filter {
             TableFilter::Pinned(Filter::Point(PointFilter::BlockedBloom(filter))) => Some(filter.clone()),
             _ => None,
@@ -35,6 +40,10 @@ impl TableFilters {
         TableFilters {
             blocked: blocked.collect::<Option<Vec<_>>>().unwrap_or_default(),
             ranges: tables.iter().any(|t| t.range_filter.is_some()),
+            sampler: tables
+                .iter()
+                .any(|t| matches!(t.filter, TableFilter::Elastic(_)))
+                .then(|| sampler.clone()),
         }
     }
 }
@@ -49,7 +58,7 @@ impl RunSelector for TableFilters {
         cost: &mut ReadCost,
     ) {
         if self.blocked.is_empty() || !probe.sharing() {
-            return select_one_by_one(version, probe, runs, out, cost);
+            return self.select_one_by_one(version, probe, runs, out, cost);
         }
         let digest = probe.digest_for_filter(cost);
         let (mut tables, mut places, mut count) = ([0u32; MAX_STEP], [0usize; MAX_STEP], 0);
@@ -73,6 +82,12 @@ impl RunSelector for TableFilters {
         }
     }
 
+    fn ended(&self, probe: &mut Probe<'_>) {
+        if let (Some(sampler), Some(asked)) = (&self.sampler, probe.counted()) {
+            sampler.record(asked.needed());
+        }
+    }
+
     fn prefetch(&self, version: &Version, probe: &Probe<'_>, digest: Digest, runs: Range<usize>) {
         for run in runs {
             let Some(table) = version.table_for(&version.runs[run], probe.key, probe.prefix) else {
@@ -80,7 +95,10 @@ impl RunSelector for TableFilters {
             };
             match self.blocked.get(table) {
                 Some(filter) => filter.prefetch(digest),
-                None => prefetch_pinned(&version.tables[table], digest),
+                None => match &version.tables[table].filter {
+                    TableFilter::Elastic(filter) => drop(filter.find(probe, Some(digest))),
+                    _ => prefetch_pinned(&version.tables[table], digest),
+                },
             }
         }
     }
@@ -156,34 +174,53 @@ fn prefetch_pinned(table: &OpenTable, digest: Digest) {
     }
 }
 
-/// The general case: filters of any kind, unpinned filters, tables without one, or no hash sharing.
-fn select_one_by_one(
-    version: &Version,
-    probe: &mut Probe<'_>,
-    runs: Range<usize>,
-    out: &mut Candidates,
-    cost: &mut ReadCost,
-) {
-    let (mut tables, mut places, mut count) = ([0usize; MAX_STEP], [0usize; MAX_STEP], 0);
-    let shared = probe.sharing().then(|| probe.digest_for_filter(cost));
-    for run in runs {
-        let Some(table) = version.table_for(&version.runs[run], probe.key, probe.prefix) else { continue };
-        if let Some(digest) = shared {
-            prefetch_pinned(&version.tables[table], digest);
+impl TableFilters {
+    /// The general case: filters of any kind, unpinned filters, tables without one, or no hash sharing.
+    fn select_one_by_one(
+        &self,
+        version: &Version,
+        probe: &mut Probe<'_>,
+        runs: Range<usize>,
+        out: &mut Candidates,
+        cost: &mut ReadCost,
+    ) {
+        let (mut tables, mut places, mut count) = ([0usize; MAX_STEP], [0usize; MAX_STEP], 0);
+        let shared = probe.sharing().then(|| probe.digest_for_filter(cost));
+        let mut units: SmallVec<[Found; MAX_STEP]> = SmallVec::new();
+        for run in runs {
+            let Some(table) = version.table_for(&version.runs[run], probe.key, probe.prefix) else {
+                continue;
+            };
+            match (&version.tables[table].filter, shared) {
+                (TableFilter::Elastic(filter), _) => units.push(filter.find(probe, shared)),
+                (_, Some(digest)) => prefetch_pinned(&version.tables[table], digest),
+                _ => {}
+            }
+            (tables[count], places[count]) = (table, run);
+            count += 1;
         }
-        (tables[count], places[count]) = (table, run);
-        count += 1;
-    }
-    for (&table, &run) in tables[..count].iter().zip(&places) {
-        let answer = version.tables[table].with_filter(|filter| ask_filter(filter, probe, cost));
-        if let Some(maybe) = answer {
-            cost.filter_probes += 1;
-            cost.filter_negatives += u64::from(!maybe);
-        }
-        if answer == Some(false) {
-            check_rejection(version, table, probe.key);
-        } else {
-            out.push(Candidate { run, table, filtered: answer.is_some() });
+        let mut units = units.into_iter();
+        for (&table, &run) in tables[..count].iter().zip(&places) {
+            let answer = match &version.tables[table].filter {
+                TableFilter::Elastic(filter) => units.next().map(|found| {
+                    let id = version.tables[table].meta.id;
+                    if let Some(asked) = self.sampler.as_ref().and_then(|sampler| probe.count_with(sampler)) {
+                        asked.push(table, SegmentId { table: id, segment: found.segment as u32 });
+                    }
+                    filter.ask(&found, probe, cost)
+                }),
+                _ => version.tables[table].with_filter(|filter| {
+                    let maybe = ask_filter(filter, probe, cost);
+                    cost.filter_probes += 1;
+                    cost.filter_negatives += u64::from(!maybe);
+                    maybe
+                }),
+            };
+            if answer == Some(false) {
+                check_rejection(version, table, probe.key);
+            } else {
+                out.push(Candidate { run, table, filtered: answer.is_some() });
+            }
         }
     }
 }

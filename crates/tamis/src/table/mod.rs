@@ -3,7 +3,7 @@
 //! A table is an immutable file of key versions ordered by (user key ascending, sequence number descending)
 //! with what is needed to search it. `docs/table-format.md` describes the bytes; nothing outside this module
 //! knows them. Filters and range tombstones are opaque here; a [key list](key_list), which may take a filter's place, is
-//! not.
+//! not, nor are the [units](units) of elastic filters.
 //!
 //! * [`TableBuilder`] writes one.
 //! * [`Table`] opens one for point lookups, [`TableCursor`] walks it, [`Table::check`] examines all of it.
@@ -30,6 +30,7 @@ mod search;
 #[cfg(test)]
 mod tests;
 mod trace;
+mod units;
 
 pub(crate) use block::{BlockView, HashAnswer, Lookup};
 pub(crate) use builder::{ExtraProperties, TableBuilder, TableOptions};
@@ -41,3 +42,6 @@ pub(crate) use key_list::{KEY_LIST, KeyListBuilder, KeyListCursor, KeyListReader
 pub(crate) use lookup::TableLookup;
 pub(crate) use reader::{ReaderConfig, Table};
 pub(crate) use trace::{BlockSource, BlockTouch, ReadTrace, TouchCounts};
+#[cfg(test)]
+pub(crate) use units::LoadedUnit;
+pub(crate) use units::{ELASTIC, ElasticBuilder, FilterBuildError, UnitDirectory};

@@ -265,6 +265,27 @@ impl Table {
         self.opaque_part(self.footer.filter)
     }
 
+    /// Length of the filter's bytes as the builder was given them, in bytes; 0 without a filter.
+    pub(crate) fn filter_len(&self) -> u64 {
+        self.footer.filter.span.saturating_sub(TRAILER_BYTES as u64)
+    }
+
+    /// Where byte `at` of the filter lies in the file.
+    pub(super) fn filter_offset(&self, at: u64) -> u64 {
+        self.footer.filter.offset.saturating_add(at)
+    }
+
+    /// `len` bytes of the filter from `offset` on, read now with one read, for filters that are used in parts. *Not*
+    /// verified: the filter's checksum is of all of it, so parts must have one of their own. Errors: a failed system call,
+    /// or a stretch that does not lie within the filter.
+    pub(crate) fn filter_stretch(&self, offset: u64, len: u64) -> Result<PinnedValue, StorageError> {
+        if offset.checked_add(len).is_none_or(|end| end > self.filter_len()) {
+            let at = self.filter_offset(offset);
+            return Err(self.damaged(at, Damage("a part of a filter beyond its end")));
+        }
+        self.stored(self.filter_offset(offset), len).map(|stretch| self.pinned(stretch))
+    }
+
     /// The range tombstones' bytes as the builder was given them, verified; `None` if there are none.
     pub(crate) fn tombstone_bytes(&self) -> Result<Option<BlockData>, StorageError> {
         self.opaque_part(self.footer.tombstones)

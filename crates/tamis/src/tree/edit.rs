@@ -54,6 +54,8 @@ pub(crate) struct VersionEdit {
     pub(crate) times: Vec<Sample>,
     /// Keyspaces whose entries expire, or did once.
     pub(crate) ages: Vec<(KeyspaceId, Ages)>,
+    /// What is known of the heat of tables with elastic filters, encoded.
+    pub(crate) heat: Vec<(TableId, Vec<u8>)>,
 }
 
 /// What is known of the ages of a keyspace's entries. A keyspace that has had a time to live once has this for good.
@@ -84,6 +86,8 @@ mod tag {
     pub(super) const TIMES: u64 = 27;
     /// Even: who does not know it would show entries again that newer ones, gone by now, had replaced.
     pub(super) const AGES: u64 = 28;
+    /// Odd: who does not know it begins to learn anew what is asked often.
+    pub(super) const HEAT: u64 = 29;
 }
 
 mod table_tag {
@@ -167,6 +171,12 @@ impl VersionEdit {
                 f.put_varint(ages.expired);
             });
         }
+        for (table, heat) in &self.heat {
+            out.put(tag::HEAT, |f| {
+                f.put_varint(*table);
+                f.put_bytes(heat);
+            });
+        }
     }
 
     /// Reads an edit that takes all of `bytes`.
@@ -203,6 +213,7 @@ impl VersionEdit {
                     let keyspace = keyspace(&mut f)?;
                     edit.ages.push((keyspace, Ages { since: seqno(&mut f)?, expired: seqno(&mut f)? }));
                 }
+                tag::HEAT => edit.heat.push((number(&mut f)?, f.bytes().ok_or(CUT)?.to_vec())),
                 _ => {
                     skip_unknown(tag)?;
                     continue;
@@ -515,28 +526,32 @@ pub(crate) mod tests {
         );
         let added = prop::collection::vec((any::<u32>(), 0..=MAX_LEVEL, 0..NUMBER_LIMIT, a_table()), 0..4);
         let removed = prop::collection::vec((any::<u32>(), 0..NUMBER_LIMIT), 0..4);
-        (counters, keyspaces, added, removed).prop_map(|(counters, keyspaces, added, removed)| VersionEdit {
-            next_file: counters.0,
-            last_seq: counters.1,
-            next_epoch: counters.2,
-            next_run: counters.3,
-            next_keyspace: counters.4,
-            next_epochs: keyspaces.2.iter().map(|&(id, n)| (id, n)).collect(),
-            create_keyspaces: keyspaces.0,
-            set_options: keyspaces.1,
-            log_floor: keyspaces.2,
-            drop_keyspaces: keyspaces.3,
-            ages: keyspaces.4.iter().map(|&(id, since, expired)| (id, Ages { since, expired })).collect(),
-            times: keyspaces
-                .5
-                .iter()
-                .scan(Sample { time: 0, seq: 0 }, |at, &(time, seq)| {
-                    *at = Sample { time: at.time + time, seq: at.seq + seq };
-                    Some(*at)
-                })
-                .collect(),
-            added,
-            removed,
+        let heat = prop::collection::vec((0..NUMBER_LIMIT, prop::collection::vec(any::<u8>(), 0..9)), 0..3);
+        (counters, keyspaces, added, removed, heat).prop_map(|(counters, keyspaces, added, removed, heat)| {
+            VersionEdit {
+                heat,
+                next_file: counters.0,
+                last_seq: counters.1,
+                next_epoch: counters.2,
+                next_run: counters.3,
+                next_keyspace: counters.4,
+                next_epochs: keyspaces.2.iter().map(|&(id, n)| (id, n)).collect(),
+                create_keyspaces: keyspaces.0,
+                set_options: keyspaces.1,
+                log_floor: keyspaces.2,
+                drop_keyspaces: keyspaces.3,
+                ages: keyspaces.4.iter().map(|&(id, since, expired)| (id, Ages { since, expired })).collect(),
+                times: keyspaces
+                    .5
+                    .iter()
+                    .scan(Sample { time: 0, seq: 0 }, |at, &(time, seq)| {
+                        *at = Sample { time: at.time + time, seq: at.seq + seq };
+                        Some(*at)
+                    })
+                    .collect(),
+                added,
+                removed,
+            }
         })
     }
 

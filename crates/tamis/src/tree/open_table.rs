@@ -10,7 +10,8 @@ use tamis_filter::{Filter, FilterError, FilterKind};
 use crate::cache::{BlockCache, CacheEntry};
 use crate::error::StorageError;
 use crate::io::FileSystem;
-use crate::table::{KEY_LIST, PinnedValue, ReaderConfig, Table};
+use crate::select::ElasticFilter;
+use crate::table::{ELASTIC, KEY_LIST, PinnedValue, ReaderConfig, Table, UnitDirectory};
 use crate::tree::files::table_path;
 use crate::tree::meta::TableMeta;
 use crate::tree::tombstones::{EXTERNAL_TOMBSTONE_SEQ, Tombstones};
@@ -28,6 +29,8 @@ pub(crate) enum TableFilter {
     Pinned(Filter),
     /// Fetched through the block cache when asked for.
     Cached,
+    /// In units, of which some are in memory.
+    Elastic(Arc<ElasticFilter>),
     /// In its place is the list of the table's keys, for a global filter. Not read at opening, and not kept.
     Keys,
     /// Its bytes are damaged, or of a kind that this version does not know: the table is read without it.
@@ -104,6 +107,13 @@ impl OpenTable {
         let filter = match table.has_filter() {
             false => TableFilter::None,
             true if table.properties().filter_kind == KEY_LIST => TableFilter::Keys,
+            true if table.properties().filter_kind == ELASTIC => match UnitDirectory::read(&table) {
+                Ok(directory) => TableFilter::Elastic(Arc::new(ElasticFilter::new(directory))),
+                Err(why) => {
+                    log::warn!("{}: reading without its filter: {why}", path.display());
+                    TableFilter::Unusable
+                }
+            },
             true if !config.pin_metadata => TableFilter::Cached,
             true => match read_filter(&table) {
                 Ok(filter) => TableFilter::Pinned(filter),
@@ -169,11 +179,11 @@ impl OpenTable {
         self.unusable.load(Relaxed)
     }
 
-    /// Applies `ask` to the filter; `None` if there is none that can be used.
+    /// Applies `ask` to the filter; `None` if there is none that can be used, or it is an elastic one.
     #[inline]
     pub(crate) fn with_filter<T>(&self, ask: impl FnOnce(&Filter) -> T) -> Option<T> {
         match &self.filter {
-            TableFilter::None | TableFilter::Keys | TableFilter::Unusable => None,
+            TableFilter::None | TableFilter::Elastic(_) | TableFilter::Keys | TableFilter::Unusable => None,
             TableFilter::Pinned(filter) => Some(ask(filter)),
             TableFilter::Cached => self.cached_filter().map(|filter| ask(&filter)),
         }
@@ -219,10 +229,11 @@ impl OpenTable {
         }
     }
 
-    /// Bytes that the pinned filter occupies in memory.
+    /// Bytes that the pinned filter, or the directory of an elastic one, occupies in memory.
     pub(crate) fn filter_memory(&self) -> usize {
         match &self.filter {
             TableFilter::Pinned(filter) => filter.memory_bytes(),
+            TableFilter::Elastic(filter) => filter.index_bytes() + filter.unit_bytes() as usize,
             _ => 0,
         }
     }

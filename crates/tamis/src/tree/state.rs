@@ -54,6 +54,8 @@ pub(crate) struct ManifestState {
     pub(crate) keyspaces: BTreeMap<KeyspaceId, KeyspaceState>,
     /// By when writes were made.
     pub(crate) times: SeqTimes,
+    /// What was known of the heat of tables with elastic filters when it was saved last, encoded.
+    heat: BTreeMap<TableId, Vec<u8>>,
     /// Where each table is.
     places: HashMap<TableId, (KeyspaceId, u32, RunId)>,
 }
@@ -86,6 +88,11 @@ impl ManifestState {
     #[cfg(test)]
     pub(crate) fn table_count(&self) -> usize {
         self.places.len()
+    }
+
+    /// What was saved last of the heat of a table.
+    pub(crate) fn heat(&self, table: TableId) -> Option<&[u8]> {
+        self.heat.get(&table).map(|bytes| &bytes[..])
     }
 
     /// The smallest log floor: logs with smaller ids are of no use to any keyspace.
@@ -130,6 +137,15 @@ impl ManifestState {
         for (keyspace, level, run, table) in &edit.added {
             self.add_table(*keyspace, *level, *run, table)?;
         }
+        for (_, table) in edit.removed.iter().filter(|(_, table)| !self.places.contains_key(table)) {
+            self.heat.remove(table);
+        }
+        for (table, heat) in &edit.heat {
+            // Heat is advice: of a table that is not there it is of no use, and no error.
+            if self.places.contains_key(table) {
+                self.heat.insert(*table, heat.clone());
+            }
+        }
         for (id, ages) in &edit.ages {
             let known = self.keyspace(*id)?.ages.get_or_insert_default();
             raise(&mut known.since, Some(ages.since));
@@ -154,6 +170,7 @@ impl ManifestState {
             next_run: Some(self.next_run),
             next_keyspace: Some(self.next_keyspace),
             times: self.times.samples().to_vec(),
+            heat: self.heat.iter().map(|(id, heat)| (*id, heat.clone())).collect(),
             ..Default::default()
         };
         for (&id, keyspace) in &self.keyspaces {
@@ -193,6 +210,7 @@ impl ManifestState {
         let keyspace = self.keyspaces.remove(&id).ok_or_else(|| format!("there is no keyspace {id}"))?;
         for table in keyspace.tables() {
             self.places.remove(&table.id);
+            self.heat.remove(&table.id);
         }
         Ok(())
     }

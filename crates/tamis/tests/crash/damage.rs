@@ -151,9 +151,9 @@ fn a_flipped_byte_in_a_crashed_database_is_an_error_or_costs_unsynced_writes_at_
     flip_everywhere(crashed);
 }
 
-/// Tables with a list of their keys, from which the filter is built when the database is opened.
+/// Tables with a list of their keys, from which the filter is built when the database is opened; or with units.
 #[test]
-fn a_flipped_byte_under_a_global_filter_is_an_error_or_harmless() {
+fn a_flipped_byte_under_another_filter_is_an_error_or_harmless() {
     for filter in lab::FILTERS {
         lab::set_filter(filter);
         flip(closed, 90);

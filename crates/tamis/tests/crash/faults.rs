@@ -85,7 +85,7 @@ fn one_failing_operation_under_any_shape_makes_no_wrong_answer_and_no_lost_write
 }
 
 #[test]
-fn one_failing_operation_under_a_global_filter_makes_no_wrong_answer_and_no_lost_write() {
+fn one_failing_operation_under_another_filter_makes_no_wrong_answer_and_no_lost_write() {
     for (number, filter) in lab::FILTERS.into_iter().enumerate() {
         lab::set_filter(filter);
         sweep(number as u64, stride(13), FaultPlan { partial_append: true, ..FaultPlan::none() });

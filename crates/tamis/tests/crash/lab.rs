@@ -9,7 +9,9 @@ use std::sync::{Arc, Mutex, Once};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use tamis::io::{CrashMode, FaultyFs};
-use tamis::{CompactionChoice, Db, FilterChoice, KeyspaceOptions, MergeGranularity, OpenError, Options};
+use tamis::{
+    BloomHashing, CompactionChoice, Db, FilterChoice, KeyspaceOptions, MergeGranularity, OpenError, Options,
+};
 
 pub(crate) const DIR: &str = "/db";
 
@@ -41,8 +43,13 @@ pub(crate) const SHAPES: [(CompactionChoice, MergeGranularity, bool); 12] = {
 };
 
 /// The filters that the suite goes through beside the one by default: those for the whole tree, which keep lists of keys
-/// in tables, and are built while everything else goes on.
-pub(crate) const FILTERS: [FilterChoice; 3] = [FilterChoice::Grf, FilterChoice::Chucky, FilterChoice::Remix];
+/// in tables, and are built while everything else goes on; and one of units, which are loaded meanwhile.
+pub(crate) const FILTERS: [FilterChoice; 4] = [
+    FilterChoice::Grf,
+    FilterChoice::Chucky,
+    FilterChoice::Remix,
+    FilterChoice::Elastic(BloomHashing::Rotation),
+];
 
 std::thread_local! {
     static SHAPE: Cell<usize> = const { Cell::new(0) };
@@ -67,6 +74,7 @@ pub(crate) fn tiny_keyspace() -> KeyspaceOptions {
         merge,
         deterministic,
         filter: FILTER.get().into(),
+        filter_unit_bytes: 128,
         memtable_bytes: 4 << 10,
         table_bytes: 4 << 10,
         block_bytes: 256,
@@ -81,6 +89,9 @@ pub(crate) fn tiny(fs: &FaultyFs) -> Options {
     Options {
         background_threads: 1,
         cache_bytes: 64 << 10,
+        // Not for all units.
+        filter_budget_bytes: 2000,
+        heat_sampling: Some(1),
         max_log_bytes: 16 << 10,
         keyspace: tiny_keyspace(),
         file_system: Some(Arc::new(fs.clone())),

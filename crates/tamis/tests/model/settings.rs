@@ -145,11 +145,13 @@ pub(crate) fn keyspace(levels: usize) -> impl Strategy<Value = KeyspaceOptions> 
             memtable_filter,
             block_hash_index,
             compression,
-            // Nothing is divided between levels that share a filter.
-            filter_allocation: match filter.global() {
-                Some(_) => FilterAllocation::Uniform,
-                None => filter_allocation,
+            // Nothing is divided between levels that share a filter, or have one that follows the heat.
+            filter_allocation: match filter.as_slice().iter().any(|f| f.is_global() || f.is_elastic()) {
+                true => FilterAllocation::Uniform,
+                false => filter_allocation,
             },
+            // Tables of several segments, units of all sizes.
+            filter_unit_bytes: 128 << (bits_per_key as u64 % 5),
             filter,
             bits_per_key,
             filter_range,
@@ -178,6 +180,7 @@ pub(crate) fn options(levels: usize) -> impl Strategy<Value = Options> {
     (keyspace(levels), cache, flags, limits).prop_map(|(keyspace, cache_bytes, flags, limits)| Options {
         keyspace,
         cache_bytes,
+        filter_budget_bytes: cache_bytes,
         pin_metadata: flags.0,
         hash_sharing: flags.1,
         verify_checksums: if flags.2 { ChecksumMode::Once } else { ChecksumMode::Always },

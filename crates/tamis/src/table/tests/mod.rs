@@ -5,3 +5,4 @@ mod fixture;
 mod model;
 mod reading;
 mod support;
+mod units;

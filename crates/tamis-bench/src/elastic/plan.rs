@@ -1,0 +1,500 @@
+//! An experiment with everything decided: its points, and whatever can be refused before anything is loaded.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use tamis::{Durability, Options, ReadMode};
+
+use crate::elastic::catalogue::{ElasticExperiment, Kind, Vary};
+use crate::elastic::database::{Bases, Copy, Data, FEWEST_KEYS, LoadRow, loaded_of};
+use crate::elastic::pattern::{Pattern, PatternSpec};
+use crate::elastic::side::ElasticSide;
+use crate::error::BenchError;
+use crate::keys::KeySet;
+use crate::progress::Progress;
+use crate::report::{bytes, grouped};
+use crate::run::Fill;
+use crate::workload::Workload;
+
+/// Bytes of every key.
+const KEY_BYTES: usize = 16;
+
+/// Segments that a database should have at least, if units do not get too small for it.
+const SEGMENTS: u64 = 4000;
+
+/// The sizes of units, whatever the keys. A unit in memory has a fixed part of more than a hundred bytes, which comes out of the
+/// budget: with units of 256 bytes it was half of it.
+const UNIT_BYTES: std::ops::RangeInclusive<u64> = 1024..=4096;
+
+/// Bits of a unit for each key where they do not vary.
+const UNIT_BITS: u64 = 4;
+
+/// Bits of all units of a segment for each key, about.
+const GROUP_BITS: u64 = 24;
+
+/// The data by the block cache, which is at most [`MOST_CACHE`]: 8 MiB of 10 GiB.
+const DATA_BY_CACHE: u64 = 1280;
+
+/// The block cache of a large database.
+const MOST_CACHE: u64 = 8 << 20;
+
+/// What may be chosen about an experiment; `None` is its own default.
+#[derive(Clone, Debug)]
+pub struct ElasticSettings {
+    /// Keys in all; a fiftieth is held back for workloads that insert.
+    pub keys: u64,
+    /// Bytes of every value.
+    pub value_bytes: usize,
+    /// Bits of filter memory a key.
+    pub bits: f64,
+    /// The sides.
+    pub sides: Option<Vec<ElasticSide>>,
+    /// The workloads.
+    pub workloads: Option<Vec<Workload>>,
+    /// Exponents of Zipf's law.
+    pub skews: Option<Vec<f64>>,
+    /// Shares of absent keys in percent.
+    pub absents: Option<Vec<u64>>,
+    /// Localities.
+    pub localities: Option<Vec<u64>>,
+    /// Threads.
+    pub threads: Option<Vec<usize>>,
+    /// Operations a workload and round, over all threads; gets a window in a shift.
+    pub ops: Option<u64>,
+    /// Unmeasured gets.
+    pub warmup: Option<u64>,
+    /// Rounds.
+    pub repeats: Option<u32>,
+    /// Bytes of the block cache.
+    pub cache_bytes: Option<u64>,
+    /// Read past the page cache, or through it.
+    pub direct: Option<bool>,
+    /// What varies, where that is to be said.
+    pub vary: Option<Vary>,
+    /// Where databases are kept; a temporary directory, removed at the end, if nowhere.
+    pub dir: Option<PathBuf>,
+    /// Drives every random choice.
+    pub seed: u64,
+    /// Options of the database by name, set last.
+    pub options: Vec<(String, String)>,
+}
+
+impl Default for ElasticSettings {
+    fn default() -> Self {
+        ElasticSettings {
+            keys: 1_000_000,
+            value_bytes: 100,
+            bits: 4.0,
+            sides: None,
+            workloads: None,
+            skews: None,
+            absents: None,
+            localities: None,
+            threads: None,
+            ops: None,
+            warmup: None,
+            repeats: None,
+            cache_bytes: None,
+            direct: None,
+            vary: None,
+            dir: None,
+            seed: 1,
+            options: Vec::new(),
+        }
+    }
+}
+
+/// Options that would make a side another than its name says, and what to use instead.
+const OWN_OPTIONS: [(&str, &str); 6] = [
+    ("keyspace.filter", "--filters"),
+    ("keyspace.filter_allocation", "--filters monkey"),
+    ("keyspace.bits_per_key", "--bits"),
+    ("filter_budget_bytes", "--bits"),
+    ("read_memory_bytes", "--bits and --cache"),
+    ("heat_inheritance", "--filters elastic-cold"),
+];
+
+/// A way to load or open databases.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Variant {
+    pub(super) label: String,
+    pub(super) value_bytes: usize,
+    pub(super) cache_bytes: u64,
+    /// Options of the database by name.
+    pub(super) options: Vec<(&'static str, String)>,
+}
+
+/// One point of a figure.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Point {
+    pub(super) label: String,
+    pub(super) variant: Variant,
+    pub(super) workload: Workload,
+    pub(super) spec: PatternSpec,
+    pub(super) threads: usize,
+}
+
+/// An experiment with everything decided.
+pub(super) struct Job<'a> {
+    pub(super) experiment: &'a ElasticExperiment,
+    pub(super) settings: &'a ElasticSettings,
+    pub(super) keys: KeySet,
+    pub(super) sides: Vec<ElasticSide>,
+    pub(super) points: Vec<Point>,
+    pub(super) repeats: u32,
+    pub(super) ops: u64,
+    pub(super) warmup: u64,
+    pub(super) bases: Bases,
+    pub(super) progress: &'a dyn Progress,
+}
+
+impl<'a> Job<'a> {
+    pub(super) fn new(
+        experiment: &'a ElasticExperiment,
+        settings: &'a ElasticSettings,
+        progress: &'a dyn Progress,
+    ) -> Result<Self, BenchError> {
+        if settings.keys < FEWEST_KEYS {
+            return Err(request(format!(
+                "{} keys are too few for a tree of several levels: take --keys {FEWEST_KEYS} or more",
+                settings.keys
+            )));
+        }
+        let sides = match &settings.sides {
+            Some(sides) => sides.clone(),
+            None => {
+                experiment.sides.iter().map(|name| name.parse()).collect::<Result<_, _>>().map_err(request)?
+            }
+        };
+        let ops = settings.ops.unwrap_or(experiment.ops);
+        let job = Job {
+            experiment,
+            settings,
+            keys: KeySet::sequential(settings.keys, KEY_BYTES)?,
+            sides,
+            points: points(experiment, settings)?,
+            repeats: settings.repeats.unwrap_or(experiment.repeats).max(1),
+            ops,
+            warmup: settings.warmup.unwrap_or(if experiment.warm && !one_pass(experiment) { ops } else { 0 }),
+            bases: Bases::in_dir(settings.dir.as_deref())?,
+            progress,
+        };
+        job.check()?;
+        Ok(job)
+    }
+
+    fn check(&self) -> Result<(), BenchError> {
+        let name = self.experiment.name;
+        for (flag, empty) in
+            [("--filters", self.sides.is_empty()), ("--workload and the others", self.points.is_empty())]
+        {
+            if empty {
+                return Err(request(format!("{flag}: a list is empty")));
+            }
+        }
+        for (at, side) in self.sides.iter().enumerate() {
+            if self.sides[..at].contains(side) {
+                return Err(request(format!("--filters names {side} twice")));
+            }
+            if side.is_global() {
+                return Err(request(format!(
+                    "{side} is one filter for the whole tree; take those of single tables"
+                )));
+            }
+        }
+        for (option, instead) in OWN_OPTIONS {
+            if self.settings.options.iter().any(|(given, _)| given == option) {
+                return Err(request(format!("{option} is what sides differ in or share; use {instead}")));
+            }
+        }
+        match (self.experiment.varies, self.settings.vary) {
+            (true, None) => {
+                let names = Vary::ALL.map(Vary::name).join(", ");
+                return Err(request(format!("{name} needs --vary: one of {names}")));
+            }
+            (false, Some(_)) => return Err(request(format!("only elastic-fig16 takes --vary, not {name}"))),
+            _ => {}
+        }
+        let one_pass = one_pass(self.experiment);
+        if one_pass && self.repeats > 1 {
+            return Err(request(format!("{name} has no rounds: leave out --repeat, or take another --seed")));
+        }
+        if one_pass
+            && (self.settings.workloads.is_some() || self.points.iter().any(|point| point.threads != 1))
+        {
+            return Err(request(format!(
+                "{name} has gets of one thread only: leave out --workload and --threads"
+            )));
+        }
+        if one_pass && self.settings.warmup.is_some() {
+            return Err(request(format!("{name} counts from the first get on: leave out --warmup")));
+        }
+        for point in &self.points {
+            if point.workload.is_fill() {
+                return Err(request(format!(
+                    "{} fills a database, and those of an experiment are full",
+                    point.workload
+                )));
+            }
+            if !drawn_by_pattern(point.workload) {
+                let names = Workload::ALL.into_iter().filter(|&workload| drawn_by_pattern(workload));
+                let names = names.map(Workload::name).collect::<Vec<_>>().join(", ");
+                return Err(request(format!(
+                    "{} does not follow the heat; there are {names}",
+                    point.workload
+                )));
+            }
+            let inserts = Fill::inserts(point.workload, self.ops) * u64::from(self.repeats);
+            let held_back = self.keys.len() - loaded_of(self.keys.len());
+            if inserts > held_back {
+                return Err(request(format!(
+                    "{} inserts {inserts} keys, and {held_back} are held back: take more --keys, or less of --ops or \
+                     --repeat",
+                    point.workload
+                )));
+            }
+            for side in &self.sides {
+                self.options(side, &point.variant)?.check()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The options of one side's database.
+    pub(super) fn options(&self, side: &ElasticSide, variant: &Variant) -> Result<Options, BenchError> {
+        let mut options = Options::default();
+        options.set("keyspace.compression", "none")?;
+        options.durability = Durability::Buffered;
+        options.cache_bytes = variant.cache_bytes;
+        if self.settings.direct.unwrap_or(self.experiment.direct) {
+            options.read_mode = ReadMode::Direct;
+        }
+        self.data(variant).apply(&mut options);
+        options.keyspace.filter_unit_bytes = unit_bytes(self.keys.len());
+        side.apply(self.settings.bits, loaded_of(self.keys.len()), &mut options);
+        for (name, value) in &variant.options {
+            options.set(name, value)?;
+        }
+        for (name, value) in &self.settings.options {
+            options.set(name, value)?;
+        }
+        Ok(options)
+    }
+
+    pub(super) fn data(&self, variant: &Variant) -> Data<'_> {
+        Data { keys: &self.keys, value_bytes: variant.value_bytes, seed: self.settings.seed }
+    }
+
+    /// A copy of a side's database, which is loaded first if it is not there.
+    pub(super) fn open(&self, side: &ElasticSide, variant: &Variant) -> Result<(Copy, LoadRow), BenchError> {
+        let (options, data) = (self.options(side, variant)?, self.data(variant));
+        let mut load = self.bases.base(side.filter(), &options, &data, self.progress)?;
+        load.experiment = self.experiment.name.into();
+        load.point = variant.label.clone();
+        Ok((self.bases.copy(side.filter(), &options, &data)?, load))
+    }
+
+    /// Where the hot keys lie, and after a shift.
+    pub(super) fn pattern(&self, spec: PatternSpec, moved: bool) -> Result<Pattern, BenchError> {
+        Pattern::new(self.keys.len(), spec, self.settings.seed.wrapping_mul(2) + u64::from(moved))
+    }
+
+    pub(super) fn describe(&self) -> String {
+        let first = &self.points[0].variant;
+        format!(
+            "{} keys of {KEY_BYTES} bytes, values of {} bytes; {} bits a key for filters, {} in all, units of {}; block \
+             cache {}, {}; {} unmeasured gets, then {} of {} operations",
+            grouped(loaded_of(self.keys.len())),
+            first.value_bytes,
+            self.settings.bits,
+            bytes((self.settings.bits * loaded_of(self.keys.len()) as f64 / 8.0) as u64),
+            bytes(unit_bytes(self.keys.len())),
+            bytes(first.cache_bytes),
+            match self.settings.direct.unwrap_or(self.experiment.direct) {
+                true => "direct I/O",
+                false => "tables mapped through the page cache",
+            },
+            grouped(self.warmup),
+            match self.experiment.kind {
+                Kind::Shift => "windows".to_owned(),
+                Kind::TableSkew | Kind::RegionSkew => "one pass".to_owned(),
+                Kind::Rounds | Kind::Loads => format!("{} rounds", self.repeats),
+            },
+            grouped(self.ops),
+        )
+    }
+}
+
+/// Whether there are no rounds, but gets from a cold start.
+fn one_pass(experiment: &ElasticExperiment) -> bool {
+    matches!(experiment.kind, Kind::Shift | Kind::TableSkew | Kind::RegionSkew)
+}
+
+/// Whether a pattern says which keys a workload is about.
+fn drawn_by_pattern(workload: Workload) -> bool {
+    use Workload::*;
+    matches!(
+        workload,
+        GetZipf
+            | SeekNext50
+            | SeekNext20
+            | Seek
+            | SeekZipf
+            | ReadWrite
+            | ReadMostly
+            | YcsbA
+            | YcsbB
+            | YcsbC
+            | YcsbD
+            | YcsbE
+            | YcsbF
+    )
+}
+
+/// Bytes of a unit: as large as leaves [`SEGMENTS`], if that is possible.
+fn unit_bytes(keys: u64) -> u64 {
+    let wanted = (keys / SEGMENTS * UNIT_BITS / 8).max(1);
+    (1 << wanted.ilog2()).clamp(*UNIT_BYTES.start(), *UNIT_BYTES.end())
+}
+
+/// All points, those of equal settings once.
+fn points(experiment: &ElasticExperiment, settings: &ElasticSettings) -> Result<Vec<Point>, BenchError> {
+    let variants = variants(settings);
+    let workloads = settings.workloads.clone().unwrap_or_else(|| experiment.workloads.to_vec());
+    let mut points: Vec<Point> = Vec::new();
+    for variant in &variants {
+        for grid in experiment.grids {
+            let mut absents = settings.absents.clone().unwrap_or_else(|| grid.absents.to_vec());
+            let mut localities = match &settings.localities {
+                Some(given) => given.clone(),
+                // A tiny database is one neighbourhood.
+                None => grid.localities.iter().map(|&locality| locality.min(settings.keys)).collect(),
+            };
+            match settings.vary {
+                Some(Vary::Absent) if settings.absents.is_none() => absents = vec![0, 25, 50, 75, 100],
+                Some(Vary::Locality) if settings.localities.is_none() => {
+                    localities =
+                        [1, 16, 256, 4096, 65_536].into_iter().filter(|&l| l <= settings.keys).collect();
+                }
+                _ => {}
+            }
+            for &workload in &workloads {
+                for &skew in settings.skews.as_deref().unwrap_or(grid.skews) {
+                    for &absent_percent in &absents {
+                        for &locality in &localities {
+                            for &threads in settings.threads.as_deref().unwrap_or(grid.threads) {
+                                let mut spec = PatternSpec { skew, absent_percent, locality };
+                                spec.check(settings.keys)?;
+                                if skew == 0.0 {
+                                    // Without hot keys there is nothing to keep together.
+                                    spec.locality = 1;
+                                }
+                                let variant = variant.clone();
+                                let point = Point { label: String::new(), variant, workload, spec, threads };
+                                if !points.contains(&point) {
+                                    points.push(point);
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+    label(&mut points);
+    Ok(points)
+}
+
+/// Names what differs between points.
+fn label(points: &mut [Point]) {
+    let differs = |of: &dyn Fn(&Point) -> String| {
+        let values: BTreeSet<String> = points.iter().map(of).filter(|value| !value.is_empty()).collect();
+        values.len() > 1
+    };
+    let parts: [&dyn Fn(&Point) -> String; 5] = [
+        &|point| point.variant.label.clone(),
+        &|point| match point.spec.skew {
+            0.0 => "uniform".into(),
+            skew => format!("skew {skew}"),
+        },
+        &|point| format!("{} % absent", point.spec.absent_percent),
+        &|point| match point.spec.skew {
+            0.0 => String::new(),
+            _ => format!("locality {}", point.spec.locality),
+        },
+        &|point| format!("{} threads", point.threads),
+    ];
+    let named: Vec<_> = parts.into_iter().filter(|part| differs(*part)).collect();
+    let name = |point: &Point| {
+        let parts: Vec<String> =
+            named.iter().map(|part| part(point)).filter(|part| !part.is_empty()).collect();
+        parts.join(", ")
+    };
+    let labels: Vec<String> = points.iter().map(name).collect();
+    points.iter_mut().zip(labels).for_each(|(point, label)| point.label = label);
+}
+
+/// The ways in which databases are loaded and opened.
+fn variants(settings: &ElasticSettings) -> Vec<Variant> {
+    let data = |value_bytes: usize| settings.keys * (KEY_BYTES + value_bytes) as u64;
+    let cache =
+        |value_bytes| settings.cache_bytes.unwrap_or((data(value_bytes) / DATA_BY_CACHE).min(MOST_CACHE));
+    let base = Variant {
+        label: String::new(),
+        value_bytes: settings.value_bytes,
+        cache_bytes: cache(settings.value_bytes),
+        options: Vec::new(),
+    };
+    let with =
+        |label: String, options: Vec<(&'static str, String)>| Variant { label, options, ..base.clone() };
+    let unit = unit_bytes(settings.keys);
+    match settings.vary {
+        Some(Vary::Cache) => [0, DATA_BY_CACHE, DATA_BY_CACHE / 8]
+            .map(|by| {
+                let cache_bytes = data(settings.value_bytes).checked_div(by).unwrap_or(0);
+                Variant { label: format!("cache {}", bytes(cache_bytes)), cache_bytes, ..base.clone() }
+            })
+            .to_vec(),
+        Some(Vary::Value) => [128, 256, 512, 1024]
+            .map(|value_bytes| Variant {
+                label: format!("values of {value_bytes}"),
+                value_bytes,
+                cache_bytes: cache(value_bytes),
+                options: Vec::new(),
+            })
+            .to_vec(),
+        Some(Vary::UnitSize) => [unit / 4, unit / 2, unit, unit * 4, unit * 16]
+            .map(|size| {
+                with(
+                    format!("units of {}", bytes(size)),
+                    vec![("keyspace.filter_unit_bytes", size.to_string())],
+                )
+            })
+            .to_vec(),
+        Some(Vary::LifeTime) => {
+            let segments = (settings.keys * UNIT_BITS / 8 / unit).max(1);
+            let mut variants = vec![with("life time auto".into(), vec![("filter_life_time", "auto".into())])];
+            variants.extend([1, 4, 16, 64].map(|times| {
+                let gets = segments * times;
+                with(format!("life time {gets}"), vec![("filter_life_time", gets.to_string())])
+            }));
+            variants
+        }
+        // Segments stay the same, so a unit's size follows its bits.
+        Some(Vary::UnitBits) => [2, 3, 4, 6, 8, 12]
+            .map(|bits| {
+                let options = vec![
+                    ("keyspace.filter_unit_bits", bits.to_string()),
+                    ("keyspace.filter_units", (GROUP_BITS / bits).to_string()),
+                    ("keyspace.filter_unit_bytes", (unit * bits / UNIT_BITS).to_string()),
+                ];
+                with(format!("{bits} bits a unit"), options)
+            })
+            .to_vec(),
+        Some(Vary::Absent | Vary::Locality) | None => vec![base],
+    }
+}
+
+pub(super) fn request(why: impl ToString) -> BenchError {
+    BenchError::Request(why.to_string())
+}

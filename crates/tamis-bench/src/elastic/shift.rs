@@ -1,0 +1,103 @@
+//! The hot keys move: gets in windows, half of them before and half after.
+//!
+//! The state before the move and the one that is reached at the end are means of five windows: which keys are hot decides
+//! how often they are let through, so the two need not be alike. Of the way from the first window after the move to the end
+//! state nine tenths are gone when a window has at most a tenth of the difference left; the number of gets told is that up to
+//! the end of the first such window, so it is exact to a window.
+
+use crate::elastic::outcome::{ElasticOutcome, ShiftRow, WindowRow};
+use crate::elastic::plan::Job;
+use crate::elastic::rounds::read;
+use crate::error::BenchError;
+
+/// Windows before the hot keys move, and after.
+pub(super) const WINDOWS: u64 = 20;
+
+/// Windows whose mean is a steady state.
+const STEADY: usize = 5;
+
+/// What a window may differ from a steady state without anything having changed, by their quotient.
+const NOISE: f64 = 1.1;
+
+pub(super) fn run(job: &Job<'_>, outcome: &mut ElasticOutcome) -> Result<(), BenchError> {
+    for point in &job.points {
+        let patterns = [job.pattern(point.spec, false)?, job.pattern(point.spec, true)?];
+        let mut stands = Vec::new();
+        for side in &job.sides {
+            let (copy, load) = job.open(side, &point.variant)?;
+            outcome.add_load(load);
+            stands.push((side, copy, Vec::new()));
+        }
+        let fill = job.data(&point.variant).fill();
+        for window in 0..2 * WINDOWS {
+            let moved = window >= WINDOWS;
+            for (side, copy, windows) in &mut stands {
+                let pattern = &patterns[usize::from(moved)];
+                let reading = read(job, point, pattern, copy.db(), &fill, job.ops, window)?;
+                windows.push(WindowRow {
+                    kind: "window".into(),
+                    experiment: job.experiment.name.into(),
+                    side: side.name().into(),
+                    point: point.label.clone(),
+                    gets: (window + 1) * job.ops,
+                    moved,
+                    in_vain_per_get: reading.in_vain.unwrap_or(0.0),
+                    blocks_per_get: reading.measurement.block_reads_per_op,
+                    load_reads_per_get: reading.load_reads,
+                    ns_per_get: reading.measurement.ns_per_op,
+                });
+            }
+        }
+        for (side, copy, windows) in stands {
+            outcome.shifts.push(shift_row(job, side.name(), &windows));
+            outcome.windows.extend(windows);
+            copy.close()?;
+        }
+    }
+    Ok(())
+}
+
+fn shift_row(job: &Job<'_>, side: &str, windows: &[WindowRow]) -> ShiftRow {
+    let rates: Vec<f64> = windows.iter().map(|window| window.in_vain_per_get).collect();
+    let (before, after) = rates.split_at(WINDOWS as usize);
+    ShiftRow {
+        kind: "shift".into(),
+        experiment: job.experiment.name.into(),
+        side: side.into(),
+        point: windows[0].point.clone(),
+        before: steady(before),
+        first: after[0],
+        end: steady(after),
+        gets_to_recover: windows_to_recover(after).map(|windows| windows as u64 * job.ops),
+    }
+}
+
+/// The mean of the last windows.
+fn steady(rates: &[f64]) -> f64 {
+    let last = &rates[rates.len().saturating_sub(STEADY)..];
+    last.iter().sum::<f64>() / last.len().max(1) as f64
+}
+
+/// How many windows it takes until nine tenths of the way to the end state are gone; `None` if the first window is no worse
+/// than the end, as far as noise lets one see, so that there was nothing to recover from.
+fn windows_to_recover(after: &[f64]) -> Option<usize> {
+    let (first, end) = (*after.first()?, steady(after));
+    let left = end + (first - end) / 10.0;
+    (first > end * NOISE)
+        .then(|| after.iter().position(|&rate| rate <= left).map_or(after.len(), |at| at + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn recovery_is_nine_tenths_of_the_way_to_the_end_state() {
+        assert_eq!(windows_to_recover(&[1.0, 0.6, 0.27, 0.2, 0.2, 0.2, 0.2, 0.2]), Some(3));
+        assert_eq!(windows_to_recover(&[1.0, 0.6, 0.29, 0.2, 0.2, 0.2, 0.2, 0.2]), Some(4));
+        // Nothing to recover from: fixed filters.
+        assert_eq!(windows_to_recover(&[0.5, 0.5, 0.5, 0.5]), None);
+        assert_eq!(windows_to_recover(&[0.52, 0.5, 0.5, 0.5, 0.5, 0.5]), None);
+        assert_eq!(windows_to_recover(&[]), None);
+    }
+}

@@ -1,0 +1,84 @@
+//! One side of a comparison: a filter by its name, all with the same memory.
+
+use std::fmt;
+use std::str::FromStr;
+
+use tamis::Options;
+
+use crate::filters::Side;
+use crate::filters::side::UnknownFilter;
+
+/// Elastic filters whose new tables do not take over the heat of the old ones.
+const COLD: &str = "elastic-cold";
+
+/// A filter of tables: any name that [`Side`] takes, or `elastic-cold` for `elastic` with `heat_inheritance = false`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ElasticSide {
+    name: String,
+    filter: Side,
+}
+
+impl ElasticSide {
+    /// The name it was given.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The name of its filter: sides that share it share their tables.
+    pub fn filter(&self) -> &str {
+        self.filter.name()
+    }
+
+    /// Whether its memory follows the reads.
+    pub fn is_elastic(&self) -> bool {
+        self.filter.is_elastic()
+    }
+
+    /// Whether it is one filter for the whole tree, which has no memory of its own a table.
+    pub fn is_global(&self) -> bool {
+        self.filter.is_global()
+    }
+
+    /// Sets this filter's options; `bits` a key of `keys` keys are its memory, be they fixed or a budget.
+    pub(super) fn apply(&self, bits: f64, keys: u64, options: &mut Options) {
+        self.filter.apply(bits, options);
+        options.filter_budget_bytes = (bits * keys as f64 / 8.0) as u64;
+        options.heat_inheritance = self.name != COLD;
+    }
+}
+
+impl fmt::Display for ElasticSide {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.name)
+    }
+}
+
+impl FromStr for ElasticSide {
+    type Err = UnknownFilter;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        let filter = if name == COLD { "elastic" } else { name }.parse()?;
+        Ok(ElasticSide { name: name.to_owned(), filter })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_side_has_the_same_memory_and_cold_ones_inherit_nothing() {
+        for (name, elastic, inherits) in
+            [("elastic", true, true), (COLD, true, false), ("bloom", false, true), ("monkey", false, true)]
+        {
+            let side: ElasticSide = name.parse().unwrap();
+            let mut options = Options::default();
+            side.apply(4.0, 1_000_000, &mut options);
+            options.check().unwrap();
+            assert_eq!((side.is_elastic(), options.heat_inheritance), (elastic, inherits), "{name}");
+            assert_eq!((options.filter_budget_bytes, options.keyspace.bits_per_key), (500_000, 4.0));
+        }
+        assert_eq!("elastic-cold".parse::<ElasticSide>().unwrap().filter(), "elastic");
+        assert!("elastic-hot".parse::<ElasticSide>().unwrap_err().to_string().contains("elastic-hot"));
+    }
+}

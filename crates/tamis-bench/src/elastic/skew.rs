@@ -1,0 +1,169 @@
+//! How unevenly tables, and parts of them, are asked.
+//!
+//! Every get is explained ([`tamis::Db::explain_get`]): the path names each table whose key range holds the key, up to the one
+//! where it is found, whatever the filters say. That is what is asked without filters, counted exactly, and independent of
+//! how the engine itself counts heat.
+//!
+//! Where a table begins and ends is found with a sweep of explained gets of absent keys over the whole key space, so the parts of a
+//! table are exact to a step of the sweep.
+
+use std::collections::BTreeMap;
+
+use tamis::{Db, ExplainStep};
+
+use crate::elastic::outcome::{ElasticOutcome, TableRow};
+use crate::elastic::pattern::Pattern;
+use crate::elastic::plan::{Job, Point};
+use crate::error::BenchError;
+use crate::random::Random;
+
+/// Parts of a table.
+pub(super) const REGIONS: usize = 64;
+
+/// Steps of the sweep for each table of a run on average.
+const STEPS: u64 = 256;
+
+/// A table: where it lies in the tree and in the key space, and how often it was asked.
+#[derive(Clone, Debug)]
+struct Asked {
+    level: usize,
+    run: u64,
+    first: u64,
+    last: u64,
+    regions: [u64; REGIONS],
+}
+
+impl Asked {
+    fn count(&mut self, key: u64) {
+        let keys = self.last - self.first + 1;
+        let at = key.clamp(self.first, self.last) - self.first;
+        self.regions[(u128::from(at) * REGIONS as u128 / u128::from(keys)) as usize] += 1;
+    }
+
+    fn total(&self) -> u64 {
+        self.regions.iter().sum()
+    }
+
+    /// (Most − least) / mean over the regions; 0 if none was asked.
+    fn spread(&self) -> f64 {
+        let (most, least) = (self.regions.iter().max(), self.regions.iter().min());
+        let mean = self.total() as f64 / REGIONS as f64;
+        match (most, least) {
+            (Some(most), Some(least)) if mean > 0.0 => (most - least) as f64 / mean,
+            _ => 0.0,
+        }
+    }
+}
+
+/// The tables by their numbers.
+type Tables = BTreeMap<u64, Asked>;
+
+pub(super) fn run(job: &Job<'_>, outcome: &mut ElasticOutcome) -> Result<(), BenchError> {
+    for point in &job.points {
+        for side in &job.sides {
+            let (copy, load) = job.open(side, &point.variant)?;
+            let step = (job.keys.len() / (load.tables as u64 * STEPS)).max(1);
+            outcome.add_load(load);
+            let mut tables = sweep(job, copy.db(), step)?;
+            count(job, point, &job.pattern(point.spec, false)?, copy.db(), &mut tables)?;
+            for (&table, asked) in &tables {
+                outcome.tables.push(TableRow {
+                    kind: "table".into(),
+                    experiment: job.experiment.name.into(),
+                    side: side.name().into(),
+                    point: point.label.clone(),
+                    level: asked.level,
+                    run: asked.run,
+                    table,
+                    asked_per_get: asked.total() as f64 / job.ops.max(1) as f64,
+                    gets: job.ops,
+                    spread: asked.spread(),
+                });
+            }
+            copy.close()?;
+        }
+    }
+    Ok(())
+}
+
+/// Finds all tables and their bounds.
+fn sweep(job: &Job<'_>, db: &Db, step: u64) -> Result<Tables, BenchError> {
+    let mut tables = Tables::new();
+    job.progress.begin("find tables", job.keys.len(), "keys");
+    let mut key = Vec::new();
+    for i in (0..job.keys.len()).step_by(usize::try_from(step).unwrap_or(usize::MAX)) {
+        key.clear();
+        job.keys.absent(i, &mut key);
+        for (level, run, table) in path(db, &key)? {
+            let asked =
+                tables.entry(table).or_insert(Asked { level, run, first: i, last: i, regions: [0; REGIONS] });
+            asked.last = i;
+        }
+        job.progress.advance(step);
+    }
+    job.progress.end();
+    Ok(tables)
+}
+
+/// Counts the job's gets.
+fn count(
+    job: &Job<'_>,
+    point: &Point,
+    pattern: &Pattern,
+    db: &Db,
+    tables: &mut Tables,
+) -> Result<(), BenchError> {
+    let fill = job.data(&point.variant).fill();
+    let mut random = Random::part(job.settings.seed, 0x736B_6577);
+    let mut key = Vec::new();
+    job.progress.begin("explain gets", job.ops, "gets");
+    for _ in 0..job.ops {
+        let i = fill.present(pattern.draw(&mut random), job.keys.len());
+        key.clear();
+        match pattern.gap(&mut random) {
+            Some(n) => job.keys.gap_key(i, n, &mut key),
+            None => job.keys.existing(i, &mut key),
+        }
+        for (level, run, table) in path(db, &key)? {
+            let new = Asked { level, run, first: i, last: i, regions: [0; REGIONS] };
+            tables.entry(table).or_insert(new).count(i);
+        }
+        job.progress.advance(1);
+    }
+    job.progress.end();
+    Ok(())
+}
+
+/// Level, run and number of every table that a get of `key` asks.
+fn path(db: &Db, key: &[u8]) -> Result<Vec<(usize, u64, u64)>, BenchError> {
+    let steps = db.explain_get(key)?.steps;
+    let table = |step: ExplainStep| match step {
+        ExplainStep::Run { level, run, table: Some(table), .. } => Some((level, run, table)),
+        _ => None,
+    };
+    Ok(steps.into_iter().filter_map(table).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spread_is_that_of_the_parts() {
+        let mut asked = Asked { level: 1, run: 1, first: 1000, last: 1000 + 640 - 1, regions: [0; REGIONS] };
+        assert_eq!(asked.spread(), 0.0);
+        for key in 1000..1640 {
+            asked.count(key);
+        }
+        assert_eq!((asked.spread(), asked.total()), (0.0, 640));
+        for _ in 0..640 {
+            asked.count(1639);
+        }
+        // 650 in the last part and 10 in all others: a mean of 20.
+        assert_eq!(asked.spread(), 640.0 / 20.0);
+        // The sweep may have missed the outermost keys.
+        asked.count(999);
+        asked.count(1640);
+        assert_eq!(asked.regions[0], 11);
+    }
+}

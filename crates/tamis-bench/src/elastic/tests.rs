@@ -1,0 +1,290 @@
+//! Every experiment as a whole, at a tiny scale.
+
+use std::collections::BTreeSet;
+
+use super::database::loaded_of;
+use super::*;
+use crate::progress::NoProgress;
+use crate::workload::Workload;
+
+fn tiny() -> ElasticSettings {
+    ElasticSettings {
+        keys: 6_000,
+        value_bytes: 64,
+        ops: Some(400),
+        options: vec![("keyspace.filter_unit_bytes".into(), "128".into())],
+        ..ElasticSettings::default()
+    }
+}
+
+fn experiment(name: &str) -> ElasticExperiment {
+    name.parse().unwrap()
+}
+
+fn sides(names: &str) -> Option<Vec<ElasticSide>> {
+    Some(names.split(',').map(|name| name.parse().unwrap()).collect())
+}
+
+fn refused(name: &str, settings: ElasticSettings) -> String {
+    match run(&experiment(name), &settings, &NoProgress) {
+        Err(BenchError::Request(why)) => why,
+        other => panic!("{name}: {other:?}"),
+    }
+}
+
+/// The small version of every figure, with the default sides.
+#[test]
+fn every_experiment_reports_all_rows() {
+    let dir = tempfile::tempdir().unwrap();
+    for experiment in ElasticExperiment::all() {
+        let name = experiment.name;
+        let rounds = matches!(experiment.kind, Kind::Rounds | Kind::Loads);
+        let settings = ElasticSettings {
+            repeats: rounds.then_some(2),
+            skews: Some(vec![1.2]),
+            localities: Some(vec![64]),
+            vary: experiment.varies.then_some(Vary::Absent),
+            dir: Some(dir.path().to_owned()),
+            options: Vec::new(),
+            ops: Some(200),
+            ..tiny()
+        };
+        let outcome = run(&experiment, &settings, &NoProgress).unwrap_or_else(|e| panic!("{name}: {e}"));
+        assert!(!outcome.loads.is_empty(), "{name}");
+        let filters: BTreeSet<&str> = outcome.reads.iter().map(|row| &row.side[..]).collect();
+        if rounds {
+            assert_eq!(filters, experiment.sides.iter().copied().collect(), "{name}");
+            let points: BTreeSet<&str> = outcome.reads.iter().map(|row| &row.point[..]).collect();
+            let expected = points.len() * experiment.sides.len() * experiment.workloads.len();
+            assert_eq!(outcome.reads.len(), expected, "{name}");
+        }
+        for row in &outcome.reads {
+            let m = &row.measurement;
+            assert!(row.min_ns > 0.0 && row.min_ns <= m.ns_per_op && m.ns_per_op <= row.max_ns, "{row:?}");
+            assert_eq!((m.repeats, m.experiment.as_str()), (2, name));
+            let workload: Workload = m.workload.parse().unwrap();
+            assert_eq!(row.in_vain_per_op.is_none(), workload.writes(), "{row:?}");
+        }
+        let text = outcome.to_text();
+        assert!(text.contains(experiment.paper) && text.contains(experiment.title), "{text}");
+        let rows = outcome.loads.len()
+            + outcome.reads.len()
+            + outcome.windows.len()
+            + outcome.shifts.len()
+            + outcome.tables.len();
+        assert_eq!(outcome.to_json_lines().lines().count(), rows, "{name}");
+        assert_eq!(outcome.to_csv().lines().count(), 1 + rows, "{name}");
+        let kinds = (outcome.windows.is_empty(), outcome.tables.is_empty());
+        let skew = matches!(experiment.kind, Kind::TableSkew | Kind::RegionSkew);
+        assert_eq!(kinds, (experiment.kind != Kind::Shift, !skew), "{name}");
+    }
+    // Copies and loads that were thrown away are gone, bases are there.
+    let left: Vec<String> = std::fs::read_dir(dir.path())
+        .unwrap()
+        .map(|e| e.unwrap().file_name().into_string().unwrap())
+        .collect();
+    assert!(left.iter().all(|name| !name.starts_with("copy-") && !name.starts_with("load-")), "{left:?}");
+    assert!(left.iter().any(|name| name.starts_with("bloom-")), "{left:?}");
+}
+
+/// The counters are the engine's and the harness's: they must agree.
+#[test]
+fn reads_in_vain_are_the_false_positives_of_fixed_filters_and_all_candidates_without() {
+    let settings = ElasticSettings {
+        sides: sides("none,bloom"),
+        skews: Some(vec![0.0]),
+        absents: Some(vec![100]),
+        localities: Some(vec![1]),
+        ops: Some(4000),
+        repeats: Some(2),
+        ..tiny()
+    };
+    let outcome = run(&experiment("elastic-fig10"), &settings, &NoProgress).unwrap();
+    let [none, bloom] = &outcome.reads[..] else { panic!("{outcome:?}") };
+    let runs: usize = outcome.loads[0].runs.split('/').map(|runs| runs.parse::<usize>().unwrap()).sum();
+    assert_eq!(outcome.loads[0].runs, outcome.loads[1].runs, "all sides have the same tree");
+    assert!(outcome.loads[0].runs.starts_with("3/"), "{:?}", outcome.loads[0]);
+    let in_vain = |row: &ReadRow| row.in_vain_per_op.unwrap();
+    assert!(in_vain(none) > runs as f64 - 0.2 && in_vain(none) <= runs as f64, "{none:?}");
+    assert!(none.filter_memory == 0 && !none.without_filter && !bloom.without_filter);
+    assert_eq!(in_vain(bloom), bloom.false_positives_mean);
+    // Four bits a key let 15 in 100 through.
+    let rate = in_vain(bloom) / in_vain(none);
+    assert!((0.08..0.25).contains(&rate), "{rate}");
+    assert!(outcome.to_text().contains("bloom"));
+}
+
+/// Whatever the heat, the budget holds, all segments are accounted for, and what the engine reckons is what happens.
+#[test]
+fn elastic_filters_keep_their_budget_and_follow_the_heat() {
+    let settings = ElasticSettings {
+        sides: sides("bloom,elastic"),
+        skews: Some(vec![1.2]),
+        localities: Some(vec![256]),
+        absents: Some(vec![100]),
+        keys: 20_000,
+        ops: Some(20_000),
+        repeats: Some(2),
+        direct: Some(false),
+        ..tiny()
+    };
+    let outcome = run(&experiment("elastic-fig10"), &settings, &NoProgress).unwrap();
+    let [bloom, elastic] = &outcome.reads[..] else { panic!("{outcome:?}") };
+    assert!(elastic.elastic && !bloom.elastic);
+    assert!(elastic.filter_memory > 0 && elastic.filter_memory <= loaded_of(20_000) * 4 / 8, "{elastic:?}");
+    let by_units: Vec<u64> = elastic.by_units.split('/').map(|count| count.parse().unwrap()).collect();
+    assert_eq!(by_units.iter().sum::<u64>(), elastic.segments);
+    assert!(
+        by_units[0] > 0 && by_units[2..].iter().sum::<u64>() > 0,
+        "hot segments have several: {by_units:?}"
+    );
+    assert!(elastic.load_reads_per_op > 0.0 && bloom.load_reads_per_op == 0.0);
+    // A fixed seed, but which gets are counted depends on time: far apart all the same.
+    assert!(elastic.in_vain_last.unwrap() < bloom.in_vain_last.unwrap() / 1.5, "{elastic:?} {bloom:?}");
+    assert!(outcome.to_text().contains("elastic against bloom: "));
+}
+
+#[test]
+fn hits_are_told_apart_from_reads_in_vain() {
+    let settings = ElasticSettings {
+        sides: sides("none"),
+        absents: Some(vec![0]),
+        localities: Some(vec![1]),
+        repeats: Some(1),
+        ..tiny()
+    };
+    let outcome = run(&experiment("elastic-fig10"), &settings, &NoProgress).unwrap();
+    let row = &outcome.reads[0];
+    // Each get finds its key in one run, so it is searched in vain in all others that were searched.
+    let in_vain = row.in_vain_per_op.unwrap();
+    assert_eq!(in_vain + 1.0, row.measurement.runs_searched_per_op);
+}
+
+#[test]
+fn a_base_is_used_again_only_for_the_same_data_and_stays_as_it_was_loaded() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = ElasticSettings {
+        sides: sides("bloom"),
+        workloads: Some(vec![Workload::YcsbD]),
+        dir: Some(dir.path().to_owned()),
+        repeats: Some(3),
+        ..tiny()
+    };
+    let of = |settings: &ElasticSettings| run(&experiment("elastic-fig13"), settings, &NoProgress).unwrap();
+    let first = of(&settings);
+    assert!(!first.loads[0].reused && first.loads[0].keys == loaded_of(6000));
+    // The inserts of the first went to a copy, so the second inserts the same keys anew.
+    let second = of(&settings);
+    assert!(second.loads[0].reused);
+    assert_eq!(second.loads[0].runs, first.loads[0].runs);
+    let other = of(&ElasticSettings { value_bytes: 65, ..settings.clone() });
+    assert!(!other.loads[0].reused);
+    // Loading that was broken off leaves no card.
+    for entry in std::fs::read_dir(dir.path()).unwrap() {
+        std::fs::remove_file(entry.unwrap().path().join("loaded.json")).unwrap();
+    }
+    assert!(!of(&settings).loads[0].reused);
+}
+
+#[test]
+fn tables_of_a_uniform_load_are_asked_alike_and_those_of_a_skewed_one_are_not() {
+    let settings = ElasticSettings {
+        skews: Some(vec![0.0, 1.2]),
+        localities: Some(vec![256]),
+        ops: Some(6000),
+        keys: 20_000,
+        ..tiny()
+    };
+    let outcome = run(&experiment("elastic-fig2"), &settings, &NoProgress).unwrap();
+    let deepest = outcome.tables.iter().map(|row| row.level).max().unwrap();
+    let extent = |point: &str| {
+        let level = outcome.tables.iter().filter(|row| row.point == point && row.level == deepest);
+        let asked: Vec<f64> = level.map(|row| row.asked_per_get).collect();
+        let mean = asked.iter().sum::<f64>() / asked.len() as f64;
+        // The last level is asked once for each key that lies in it, which is most of them.
+        let total: f64 = asked.iter().sum();
+        assert!(total > 0.5 && total <= 1.0, "{point}: {total}");
+        asked.iter().fold(0.0, |most: f64, &a| most.max(a)) / mean
+    };
+    assert!(extent("uniform") < 3.0, "{}", extent("uniform"));
+    assert!(extent("skew 1.2") > 4.0, "{}", extent("skew 1.2"));
+    assert!(outcome.to_text().contains("hotter than"));
+}
+
+#[test]
+fn a_shift_has_windows_on_both_sides_of_the_move() {
+    let settings = ElasticSettings { sides: sides("bloom"), localities: Some(vec![16]), ..tiny() };
+    let outcome = run(&experiment("elastic-shift"), &settings, &NoProgress).unwrap();
+    let moved: Vec<bool> = outcome.windows.iter().map(|row| row.moved).collect();
+    let half = shift::WINDOWS as usize;
+    assert_eq!(moved, [vec![false; half], vec![true; half]].concat());
+    assert_eq!(outcome.windows.last().unwrap().gets, 400 * 2 * shift::WINDOWS);
+    assert_eq!(outcome.shifts.len(), 1);
+}
+
+#[test]
+fn what_does_not_fit_is_refused_before_anything_is_loaded() {
+    let dir = tempfile::tempdir().unwrap();
+    let tiny = || ElasticSettings { dir: Some(dir.path().to_owned()), ..tiny() };
+    let with = |name: &str, change: &dyn Fn(&mut ElasticSettings)| {
+        let mut settings = tiny();
+        change(&mut settings);
+        refused(name, settings)
+    };
+    assert!(with("elastic-fig10", &|s| s.keys = 10).contains("--keys"));
+    assert!(with("elastic-fig10", &|s| s.skews = Some(vec![-1.0])).contains("--skew"));
+    assert!(with("elastic-fig10", &|s| s.absents = Some(vec![101])).contains("--absent"));
+    assert!(with("elastic-fig10", &|s| s.localities = Some(vec![0])).contains("--locality"));
+    assert!(with("elastic-fig10", &|s| s.sides = sides("bloom,bloom")).contains("bloom twice"));
+    assert!(with("elastic-fig10", &|s| s.sides = sides("grf")).contains("whole tree"));
+    assert!(with("elastic-fig10", &|s| s.sides = Some(Vec::new())).contains("--filters"));
+    assert!(with("elastic-fig10", &|s| s.threads = Some(Vec::new())).contains("empty"));
+    assert!(with("elastic-fig10", &|s| s.workloads = Some(vec![Workload::FillSeq])).contains("fill-seq"));
+    assert!(with("elastic-fig10", &|s| s.workloads = Some(vec![Workload::GetEmpty])).contains("get-zipf"));
+    assert!(with("elastic-fig10", &|s| s.vary = Some(Vary::Cache)).contains("--vary"));
+    assert!(with("elastic-fig16", &|_| ()).contains("unit-bits"));
+    assert!(with("elastic-fig13", &|s| s.ops = Some(1_000_000)).contains("more --keys"));
+    assert!(with("elastic-shift", &|s| s.repeats = Some(2)).contains("--repeat"));
+    assert!(with("elastic-shift", &|s| s.warmup = Some(2)).contains("--warmup"));
+    assert!(with("elastic-fig2", &|s| s.warmup = Some(2)).contains("--warmup"));
+    assert!(with("elastic-fig2", &|s| s.threads = Some(vec![2])).contains("--threads"));
+    for (option, instead) in [("filter_budget_bytes", "--bits"), ("heat_inheritance", "elastic-cold")] {
+        let why = with("elastic-fig10", &|s| s.options = vec![(option.into(), "0".into())]);
+        assert!(why.contains(instead), "{why}");
+    }
+    assert!("size".parse::<Vary>().unwrap_err().contains("unit-size"));
+    let why = "elastic-fig9".parse::<ElasticExperiment>().unwrap_err().to_string();
+    assert!(why.contains("`elastic-fig9`") && why.contains("elastic-threads"), "{why}");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn default_sides_are_known_and_have_a_fixed_filter_to_be_held_against() {
+    for experiment in ElasticExperiment::all() {
+        let sides: Vec<ElasticSide> = experiment.sides.iter().map(|name| name.parse().unwrap()).collect();
+        assert!(!sides[0].is_elastic(), "{}", experiment.name);
+    }
+}
+
+#[test]
+fn all_that_can_be_varied_varies() {
+    let fewest = |vary: Vary| match vary {
+        Vary::Cache => 3,
+        // Localities beyond the number of keys are left out.
+        Vary::Value | Vary::Locality => 4,
+        _ => 5,
+    };
+    for vary in Vary::ALL {
+        let settings = ElasticSettings {
+            vary: Some(vary),
+            sides: sides("bloom"),
+            ops: Some(50),
+            repeats: Some(1),
+            options: Vec::new(),
+            ..tiny()
+        };
+        let outcome = run(&experiment("elastic-fig16"), &settings, &NoProgress).unwrap();
+        let points: BTreeSet<&str> = outcome.reads.iter().map(|row| &row.point[..]).collect();
+        assert!(points.len() >= fewest(vary) && !points.contains(""), "{vary:?}: {points:?}");
+    }
+}

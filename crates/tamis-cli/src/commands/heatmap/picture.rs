@@ -1,0 +1,361 @@
+//! The picture: what stands where, as SVG.
+//!
+//! A run is two lanes over the same columns: heat as colour, and below it the units in memory as height. Everything lies on
+//! whole pixels of a page [`WIDTH`] wide; neighbouring columns that look alike are one shape, so that a picture of thousands
+//! of segments stays within some hundred kilobytes. Fonts are named by their family only. All text that comes from a
+//! database is shown as [`printable`](crate::text::printable) shows it.
+
+use plotters::coord::Shift;
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+use tamis::{ElasticStats, SegmentStats};
+use tamis_bench::report::{bytes, grouped, mean};
+
+use super::axis::{Axis, By};
+use super::scale::{Scale, Shade};
+use super::strip::{self, Column, What};
+use crate::text::{excerpt, hex, small};
+
+/// Pixels. Text of [`SMALL`] is 7 points high when the page is printed 20 cm wide.
+const WIDTH: i32 = 1500;
+const MARGIN: i32 = 20;
+/// Where the columns begin, and how many there are, one pixel each.
+const LEFT: i32 = 230;
+const COLUMNS: i32 = 1060;
+const HEAD: i32 = 90;
+const LANE: i32 = 26;
+/// From one run to the next one of its level, and to the next level.
+const RUN: i32 = 2 * LANE + 12;
+const LEVEL_GAP: i32 = 14;
+/// A keyspace's name, and the keys below its runs.
+const NAME: i32 = 40;
+const AXIS: i32 = 84;
+const LEGEND: i32 = 112;
+
+/// Runs drawn of one level; the rest is counted.
+const MOST_RUNS: usize = 12;
+/// Keys named below the runs, less one.
+const MARKS: usize = 4;
+/// Characters of a key that are shown.
+const KEY_TEXT: usize = 24;
+
+const SMALL: i32 = 18;
+const LARGE: i32 = 25;
+
+const INK: RGBColor = RGBColor(30, 30, 30);
+const FAINT: RGBColor = RGBColor(110, 110, 110);
+/// Behind the heights of units.
+const GROUND: RGBColor = RGBColor(238, 238, 238);
+const UNITS: RGBColor = RGBColor(60, 60, 60);
+const EXPIRED: RGBColor = RGBColor(165, 165, 165);
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+type Drawn = Result<(), DrawingAreaErrorKind<std::io::Error>>;
+
+/// What is drawn.
+pub(super) struct Picture<'a> {
+    /// Of which database, for the title.
+    pub(super) name: &'a str,
+    pub(super) elastic: Option<&'a ElasticStats>,
+    /// By keyspace, level, run and key.
+    pub(super) segments: &'a [SegmentStats],
+    pub(super) by: By,
+    pub(super) what: What,
+    /// Show keys as hexadecimal digits.
+    pub(super) hex: bool,
+}
+
+/// One keyspace, and what is drawn of it.
+struct Panel<'a> {
+    name: &'a str,
+    axis: Axis<'a>,
+    levels: Vec<Level<'a>>,
+}
+
+struct Level<'a> {
+    level: usize,
+    runs: Vec<&'a [SegmentStats]>,
+    left_out: usize,
+}
+
+impl Picture<'_> {
+    /// The picture as SVG.
+    pub(super) fn to_svg(&self) -> Result<String, DrawingAreaErrorKind<std::io::Error>> {
+        let panels: Vec<Panel<'_>> = self
+            .segments
+            .chunk_by(|a, b| a.keyspace == b.keyspace)
+            .map(|part| Panel::new(part, self.by))
+            .collect();
+        let names = panels.len() > 1;
+        let height = HEAD + panels.iter().map(|panel| panel.height(names)).sum::<i32>() + LEGEND;
+        let densities = self.segments.iter().map(|s| self.what.of(s) / s.keys.max(1) as f64);
+        let scale = Scale::of(densities);
+        let most =
+            self.segments.iter().map(|segment| segment.units.max(segment.enabled)).max().unwrap_or(0).max(1);
+        let mut svg = String::new();
+        {
+            let area = SVGBackend::with_string(&mut svg, (WIDTH as u32, height as u32)).into_drawing_area();
+            area.fill(&WHITE)?;
+            self.head(&area)?;
+            let mut top = HEAD;
+            for panel in &panels {
+                self.panel(&area, panel, top, names, scale, most)?;
+                top += panel.height(names);
+            }
+            self.legend(&area, top, scale, most)?;
+            area.present()?;
+        }
+        Ok(svg)
+    }
+
+    fn head(&self, area: &Area<'_>) -> Drawn {
+        let title = format!("Heat and filter units over the keys of {}", self.name);
+        text(area, title, (MARGIN, 18), LARGE, INK, HPos::Left)?;
+        let Some(elastic) = self.elastic else { return Ok(()) };
+        // A database that has just been opened has answered nothing yet, but remembers.
+        let gets = match elastic.gets {
+            0 => "heat as stored".to_owned(),
+            gets => format!("{} gets", grouped(gets)),
+        };
+        let line = format!(
+            "E = {} block reads for nothing per get   ·   {} bits of units per key   ·   {} of a budget of {}   ·   {gets}",
+            small(elastic.expected_extra_reads),
+            mean(elastic.bits_per_key()),
+            bytes(elastic.used_bytes),
+            bytes(elastic.budget_bytes)
+        );
+        text(area, line, (MARGIN, 54), SMALL, INK, HPos::Left)
+    }
+
+    fn panel(
+        &self,
+        area: &Area<'_>,
+        panel: &Panel<'_>,
+        top: i32,
+        names: bool,
+        scale: Option<Scale>,
+        most: u32,
+    ) -> Drawn {
+        let mut y = top;
+        if names {
+            text(
+                area,
+                format!("keyspace {}", label(panel.name.as_bytes(), 80)),
+                (MARGIN, y + 8),
+                LARGE,
+                INK,
+                HPos::Left,
+            )?;
+            y += NAME;
+        }
+        for level in &panel.levels {
+            for run in &level.runs {
+                self.run(area, &panel.axis, run, y, scale, most)?;
+                y += RUN;
+            }
+            if level.left_out > 0 {
+                let line =
+                    format!("level {}: … and {} older runs", level.level, grouped(level.left_out as u64));
+                text(area, line, (LEFT, y), SMALL, FAINT, HPos::Left)?;
+                y += RUN / 2;
+            }
+            y += LEVEL_GAP;
+        }
+        self.axis(area, &panel.axis, y - LEVEL_GAP)
+    }
+
+    fn run(
+        &self,
+        area: &Area<'_>,
+        axis: &Axis<'_>,
+        run: &[SegmentStats],
+        top: i32,
+        scale: Option<Scale>,
+        most: u32,
+    ) -> Drawn {
+        let whole = strip::whole(run.iter(), self.what);
+        let (middle, below) = (top + LANE / 2, top + LANE + LANE / 2);
+        let name = format!("level {}, run {}", run[0].level, run[0].run);
+        side(area, name, LEFT - 12, middle, HPos::Right, INK)?;
+        let keys = run.iter().map(|segment| segment.keys).sum();
+        side(area, format!("{} keys", grouped(keys)), LEFT - 12, below, HPos::Right, FAINT)?;
+        let right = LEFT + COLUMNS + 12;
+        side(area, format!("{} lookups/get", small(whole.lookups)), right, middle, HPos::Left, INK)?;
+        side(area, format!("{} units", mean(whole.units())), right, below, HPos::Left, INK)?;
+
+        let spans = run.iter().map(|segment| (segment, axis.span(segment)));
+        let columns = strip::columns(spans, self.what, COLUMNS as usize);
+        let shade = |column: &Column| scale.map_or(Shade::nothing(), |scale| scale.shade(column.density()));
+        for (from, to, shade) in strip::stretches(&columns, shade) {
+            // A pixel more, under its neighbour: no seam between them when the picture is scaled.
+            let more = usize::from(columns.get(to).is_some_and(Option::is_some));
+            area.draw(&filled(from, to + more, top, top + LANE, shade.colour()))?;
+        }
+        let ground = top + 2 * LANE;
+        for (from, to, ()) in strip::stretches(&columns, |_| ()) {
+            area.draw(&filled(from, to, top + LANE + 2, ground, GROUND))?;
+        }
+        let height = |column: &Column| height(column.units(), most);
+        let look = |column: &Column| (height(column) > 0, column.expired());
+        for (from, to, (some, expired)) in strip::stretches(&columns, look) {
+            if some {
+                let steps = strip::stretches(&columns[from..to], height);
+                let colour = if expired { EXPIRED } else { UNITS };
+                area.draw(&Polygon::new(outline(&steps, from, ground), colour.filled()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Some keys below the runs, and what their places stand for.
+    fn axis(&self, area: &Area<'_>, axis: &Axis<'_>, top: i32) -> Drawn {
+        area.draw(&PathElement::new([(LEFT, top), (LEFT + COLUMNS, top)], INK))?;
+        for (place, key) in axis.marks(MARKS) {
+            let x = LEFT + (place * f64::from(COLUMNS)).round() as i32;
+            area.draw(&PathElement::new([(x, top), (x, top + 8)], INK))?;
+            let key = if self.hex { ellipsis(hex(key), KEY_TEXT) } else { label(key, KEY_TEXT) };
+            text(
+                area,
+                if key.is_empty() { "(empty)".to_owned() } else { key },
+                (x, top + 14),
+                SMALL,
+                INK,
+                HPos::Center,
+            )?;
+        }
+        let line = match self.by {
+            By::Data => "keys in order: equal widths hold equal numbers of keys".to_owned(),
+            By::Key => {
+                let prefix = axis.common_prefix();
+                let prefix = if self.hex { ellipsis(hex(prefix), KEY_TEXT) } else { label(prefix, KEY_TEXT) };
+                let behind =
+                    if prefix.is_empty() { String::new() } else { format!(" behind “{prefix}”") };
+                format!("keys as numbers: the eight bytes{behind}")
+            }
+        };
+        text(area, line, (LEFT + COLUMNS / 2, top + 42), SMALL, FAINT, HPos::Center)
+    }
+
+    fn legend(&self, area: &Area<'_>, top: i32, scale: Option<Scale>, most: u32) -> Drawn {
+        area.draw(&PathElement::new([(MARGIN, top), (WIDTH - MARGIN, top)], GROUND))?;
+        let (bar, below) = (top + 42, top + 42 + LANE + 4);
+        let what = match self.what {
+            What::Heat => "heat: lookups of absent keys, per get and key",
+            What::Asked => "lookups, per get and key",
+        };
+        text(area, what.to_owned(), (MARGIN, top + 12), SMALL, INK, HPos::Left)?;
+        let swatch = |x: i32, colour: RGBColor, name: &str| -> Drawn {
+            area.draw(&Rectangle::new([(x, bar), (x + 40, bar + LANE)], colour.filled()))?;
+            text(area, name.to_owned(), (x, below), SMALL, INK, HPos::Left)
+        };
+        swatch(MARGIN, Shade::nothing().colour(), "none")?;
+        if let Some(scale) = scale {
+            let (from, step) = (MARGIN + 90, 6);
+            let shades = Shade::all();
+            let width = shades.len() as i32 * step;
+            for (at, shade) in shades.enumerate() {
+                let x = from + at as i32 * step;
+                let right = (x + step + 1).min(from + width);
+                area.draw(&Rectangle::new([(x, bar), (right, bar + LANE)], shade.colour().filled()))?;
+            }
+            for (place, name) in scale.marks() {
+                let x = from + (place * f64::from(width)).round() as i32;
+                area.draw(&PathElement::new([(x, bar + LANE), (x, bar + LANE + 5)], INK))?;
+                text(area, name, (x, below + 3), SMALL, INK, HPos::Center)?;
+            }
+        }
+        let x = 640;
+        let line = format!("lower strip: filter units in memory, 0 to {most}");
+        text(area, line, (x, top + 12), SMALL, INK, HPos::Left)?;
+        let step = (300 / (most as i32 + 1)).clamp(8, 44);
+        let right = x + step * (most as i32 + 1);
+        area.draw(&Rectangle::new([(x, bar + 2), (right, bar + LANE)], GROUND.filled()))?;
+        for units in 1..=most {
+            let (left, high) = (x + step * units as i32, height(units.into(), most));
+            area.draw(&Rectangle::new(
+                [(left, bar + LANE - high), (left + step, bar + LANE)],
+                UNITS.filled(),
+            ))?;
+        }
+        for units in [0, most] {
+            let middle = x + step * units as i32 + step / 2;
+            text(area, units.to_string(), (middle, below), SMALL, INK, HPos::Center)?;
+        }
+        swatch(1000, EXPIRED, "expired: may lose units")?;
+        area.draw(&Rectangle::new([(1240, bar), (1280, bar + LANE)], FAINT))?;
+        text(area, "white: no keys here".to_owned(), (1240, below), SMALL, INK, HPos::Left)
+    }
+}
+
+impl<'a> Panel<'a> {
+    fn new(segments: &'a [SegmentStats], by: By) -> Panel<'a> {
+        let levels = segments.chunk_by(|a, b| a.level == b.level).map(|level| {
+            let mut runs: Vec<&[SegmentStats]> = level.chunk_by(|a, b| a.run == b.run).collect();
+            let left_out = runs.len().saturating_sub(MOST_RUNS);
+            runs.truncate(MOST_RUNS);
+            Level { level: level[0].level, runs, left_out }
+        });
+        let name = segments.first().map_or("", |segment| &segment.keyspace);
+        Panel { name, levels: levels.collect(), axis: Axis::new(segments, by) }
+    }
+
+    fn height(&self, name: bool) -> i32 {
+        let level = |level: &Level<'_>| {
+            level.runs.len() as i32 * RUN + if level.left_out > 0 { RUN / 2 } else { 0 } + LEVEL_GAP
+        };
+        self.levels.iter().map(level).sum::<i32>() + AXIS - LEVEL_GAP + if name { NAME } else { 0 }
+    }
+}
+
+/// Pixels of a number of units; some are at least one.
+fn height(units: f64, most: u32) -> i32 {
+    if units <= 0.0 {
+        return 0;
+    }
+    let full = f64::from(LANE - 2);
+    (units / f64::from(most) * full).round().clamp(1.0, full) as i32
+}
+
+/// Around steps of heights over a ground; columns are counted from `from`.
+fn outline(steps: &[(usize, usize, i32)], from: usize, ground: i32) -> Vec<(i32, i32)> {
+    let x = |column: usize| LEFT + (from + column) as i32;
+    let mut points = Vec::with_capacity(2 * steps.len() + 2);
+    points.extend(steps.first().map(|step| (x(step.0), ground)));
+    for &(left, right, height) in steps {
+        points.extend([(x(left), ground - height), (x(right), ground - height)]);
+    }
+    points.extend(steps.last().map(|step| (x(step.1), ground)));
+    points
+}
+
+fn filled(from: usize, to: usize, top: i32, bottom: i32, colour: RGBColor) -> Rectangle<(i32, i32)> {
+    Rectangle::new([(LEFT + from as i32, top), (LEFT + to as i32, bottom)], colour.filled())
+}
+
+/// A key or a name as text of a picture.
+fn label(bytes: &[u8], limit: usize) -> String {
+    // The two characters that XML has no way to write, and no printable text needs.
+    excerpt(bytes, limit).replace(['\u{fffe}', '\u{ffff}'], "\u{fffd}")
+}
+
+fn ellipsis(text: String, limit: usize) -> String {
+    if text.len() <= limit { text } else { text.chars().take(limit - 1).chain(['…']).collect() }
+}
+
+/// Text below a point.
+fn text(area: &Area<'_>, text: String, at: (i32, i32), size: i32, colour: RGBColor, side: HPos) -> Drawn {
+    area.draw(&Text::new(text, at, style(size, colour, side, VPos::Top)))
+}
+
+/// Text beside a lane.
+fn side(area: &Area<'_>, text: String, x: i32, middle: i32, side: HPos, colour: RGBColor) -> Drawn {
+    area.draw(&Text::new(text, (x, middle), style(SMALL, colour, side, VPos::Center)))
+}
+
+/// Sizes are those of the page; the library takes its own for 1.24 times as much.
+fn style(size: i32, colour: RGBColor, side: HPos, height: VPos) -> TextStyle<'static> {
+    ("sans-serif", f64::from(size) * 1.24).into_font().color(&colour).pos(Pos::new(side, height))
+}
+
+#[cfg(test)]
+mod tests;

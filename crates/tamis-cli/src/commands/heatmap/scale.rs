@@ -1,0 +1,147 @@
+//! The colours of heat: a logarithmic scale over whole decades, dark for much, pale for little, grey for nothing.
+//!
+//! Colours are those of viridis, whose lightness changes evenly, from its light end: what is dark on white paper, and in a
+//! copy without colours, is what is asked most.
+
+use plotters::style::RGBColor;
+use plotters::style::colors::colormaps::ViridisRGB;
+
+/// Colours that are told apart. Columns of one shade are drawn as one rectangle.
+const SHADES: u8 = 64;
+
+/// Decades shown at most; what is less is shown like the least.
+const MOST_DECADES: i32 = 6;
+
+/// Never asked.
+const NOTHING: RGBColor = RGBColor(222, 222, 222);
+
+/// From the least to the greatest of some values.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Scale {
+    /// Exponents of ten at both ends.
+    low: i32,
+    high: i32,
+    /// Some values lie below.
+    cut: bool,
+}
+
+/// A colour: 0 stands for nothing, 1 for the least and so on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Shade(u8);
+
+impl Scale {
+    /// The scale for these values; `None` if all of them are nothing.
+    pub(super) fn of(values: impl Iterator<Item = f64>) -> Option<Scale> {
+        let some = values.filter(|value| is_some(*value));
+        let (least, most) = some.fold((f64::INFINITY, 0.0f64), |(low, high), v| (low.min(v), high.max(v)));
+        if most == 0.0 {
+            return None;
+        }
+        let high = most.log10().ceil() as i32;
+        let low = (least.log10().floor() as i32).min(high - 1);
+        Some(Scale { low: low.max(high - MOST_DECADES), high, cut: low < high - MOST_DECADES })
+    }
+
+    /// The colour of a value.
+    pub(super) fn shade(&self, value: f64) -> Shade {
+        if !is_some(value) {
+            return Shade(0);
+        }
+        let part = (value.log10() - f64::from(self.low)) / f64::from(self.high - self.low);
+        Shade(1 + (part.clamp(0.0, 1.0) * f64::from(SHADES - 1)).round() as u8)
+    }
+
+    /// The values that are named at the scale, with their places from 0 to 1.
+    pub(super) fn marks(&self) -> Vec<(f64, String)> {
+        let decades = f64::from(self.high - self.low);
+        let mark = |exponent: i32| {
+            let below = if self.cut && exponent == self.low { "≤ " } else { "" };
+            (f64::from(exponent - self.low) / decades, format!("{below}{}", power(exponent)))
+        };
+        (self.low..=self.high).map(mark).collect()
+    }
+}
+
+impl Shade {
+    /// All but nothing, from the least.
+    pub(super) fn all() -> impl ExactSizeIterator<Item = Shade> {
+        (0..usize::from(SHADES)).map(|i| Shade(1 + i as u8))
+    }
+
+    /// That of what was never asked.
+    pub(super) fn nothing() -> Shade {
+        Shade(0)
+    }
+
+    pub(super) fn colour(self) -> RGBColor {
+        match self.0.checked_sub(1) {
+            None => NOTHING,
+            Some(shade) => ViridisRGB::get_color(1.0 - f64::from(shade) / f64::from(SHADES - 1)),
+        }
+    }
+}
+
+/// Heat is counted and decays; nothing but a positive number can be shown.
+fn is_some(value: f64) -> bool {
+    value.is_finite() && value > 0.0
+}
+
+/// A power of ten as text.
+fn power(exponent: i32) -> String {
+    match exponent {
+        0 => "1".to_owned(),
+        1 => "10".to_owned(),
+        -2..=-1 => format!("{}", 10f64.powi(exponent)),
+        _ => format!("1e{exponent}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How light a colour is to the eye: CIE L* of sRGB, 0 to 100.
+    fn lightness(colour: RGBColor) -> f64 {
+        let linear = |byte: u8| {
+            let c = f64::from(byte) / 255.0;
+            if c <= 0.040_45 { c / 12.92 } else { ((c + 0.055) / 1.055).powf(2.4) }
+        };
+        let y = 0.2126 * linear(colour.0) + 0.7152 * linear(colour.1) + 0.0722 * linear(colour.2);
+        116.0 * y.cbrt() - 16.0
+    }
+
+    #[test]
+    fn scales_span_whole_decades() {
+        let marks = |values: &[f64]| -> Vec<String> {
+            let scale = Scale::of(values.iter().copied()).unwrap();
+            scale.marks().into_iter().map(|mark| mark.1).collect()
+        };
+        assert_eq!(marks(&[3e-5, 2e-3, 0.0]), ["1e-5", "1e-4", "1e-3", "0.01"]);
+        assert_eq!(marks(&[0.5, 0.5]), ["0.1", "1"]);
+        assert_eq!(marks(&[1.0]), ["0.1", "1"], "one value alone has a decade");
+        assert_eq!(marks(&[1e-30, 1.0]).first().unwrap(), "≤ 1e-6", "little things are not told apart");
+        assert_eq!(Scale::of([0.0, f64::NAN, f64::INFINITY, -1.0].into_iter()), None);
+    }
+
+    #[test]
+    fn more_is_darker_and_nothing_is_grey() {
+        let scale = Scale::of([1e-6, 1e-2].into_iter()).unwrap();
+        let shades: Vec<Shade> = [0.0, 1e-9, 1e-6, 1e-5, 1e-4, 1e-2, 1.0].map(|v| scale.shade(v)).to_vec();
+        assert!(shades.is_sorted() && shades[0] == Shade::nothing(), "{shades:?}");
+        assert_eq!((shades[1], shades[5]), (shades[2], shades[6]), "beyond the ends is like the ends");
+        assert_eq!(scale.shade(f64::NAN), Shade::nothing());
+        let lights: Vec<f64> = Shade::all().map(|shade| lightness(shade.colour())).collect();
+        assert!(lights.windows(2).all(|pair| pair[1] < pair[0]), "{lights:?}");
+        assert!(lights[0] - lights[63] > 70.0, "{lights:?}");
+        let RGBColor(r, g, b) = Shade::nothing().colour();
+        assert!(r == g && g == b);
+    }
+
+    /// Even steps of the logarithm are even steps of the colour.
+    #[test]
+    fn each_decade_has_as_many_shades() {
+        let scale = Scale::of([1e-4, 1.0].into_iter()).unwrap();
+        let steps: Vec<i32> = (0..=4).map(|i| i32::from(scale.shade(10f64.powi(i - 4)).0)).collect();
+        assert!(steps.windows(2).all(|pair| (pair[1] - pair[0] - 16).abs() <= 1), "{steps:?}");
+    }
+}

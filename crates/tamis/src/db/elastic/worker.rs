@@ -1,0 +1,379 @@
+//! The background thread of elastic filters: takes samples, adjusts, loads.
+
+use std::ops::Range;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use super::{Elastic, Inner, Known, Shared, Worker};
+use crate::heat::{Adjustment, Load, Outcome, Sample, SegmentId, Unload};
+use crate::tree::meta::TableId;
+
+/// Between two turns while there is something to do: what comes meanwhile is done at once.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// The longest sleep where a limit is shared.
+const NAP: Duration = Duration::from_millis(200);
+
+/// Between two looks at how a shared limit is divided.
+const BETWEEN_DIVISIONS: Duration = Duration::from_millis(20);
+
+/// Files are read by so many threads at once. A device answers several reads in little more than the time of one.
+const READERS: usize = 4;
+
+/// Reads of so many bytes are not joined with the next.
+const MOST_AT_ONCE: u64 = 1 << 20;
+
+/// Where the sampling follows the number of gets: as many samples a second as are wanted, at least and at most. Each costs the
+/// background thread some hundred nanoseconds.
+const SAMPLES_A_SECOND: std::ops::Range<f64> = 50_000.0..250_000.0;
+
+/// The most gets that one that is counted stands for, on average.
+const LONGEST_INTERVAL: u32 = 256;
+
+/// Units of one table that lie side by side in its file.
+#[derive(Debug)]
+struct Job {
+    known: Known,
+    unit: u32,
+    segments: Range<usize>,
+    /// One for each segment.
+    loads: Vec<Load>,
+    /// What they take together.
+    bytes: u64,
+}
+
+impl Elastic {
+    /// From now on there may be a background thread.
+    pub(crate) fn allow_worker(self: &Arc<Self>) {
+        {
+            let mut worker = self.worker.lock().expect("worker");
+            if matches!(*worker, Worker::MayNot) {
+                *worker = Worker::May;
+            }
+        }
+        if self.shared.is_some() || !self.inner().tables.is_empty() {
+            self.start_if_allowed();
+        }
+    }
+
+    /// Starts the background thread, unless it runs or may not. Without it filters stay as they are: that costs reads, no answers.
+    pub(super) fn start_if_allowed(self: &Arc<Self>) {
+        let mut worker = self.worker.lock().expect("worker");
+        if matches!(*worker, Worker::May) {
+            let elastic = self.clone();
+            match std::thread::Builder::new().name("tamis-heat".into()).spawn(move || elastic.work()) {
+                Ok(thread) => *worker = Worker::Runs(thread),
+                Err(why) => {
+                    log::warn!("elastic filters stay as they are, no thread can be started: {why}");
+                    self.inner().dead = true;
+                }
+            }
+        }
+    }
+
+    /// Ends the background thread and waits for it.
+    pub(crate) fn stop(&self) {
+        self.leaving.store(true, Relaxed);
+        let worker = std::mem::replace(&mut *self.worker.lock().expect("worker"), Worker::MayNot);
+        if let Worker::Runs(thread) = worker {
+            thread.thread().unpark();
+            if thread.join().is_err() {
+                log::error!("the background thread of the elastic filters panicked");
+            }
+        }
+        self.settled.notify_all();
+    }
+
+    fn work(&self) {
+        self.sampler.serve();
+        let work = AssertUnwindSafe(|| {
+            // Who reads wakes it, but for reads that ask no elastic filter and yet count where a limit is shared.
+            let longest = if self.shared.is_some() { NAP } else { Duration::from_secs(60) };
+            let now = Instant::now();
+            let mut turn = Turn { started: now, divided: now, samples: Vec::new() };
+            while !self.leaving.load(Relaxed) {
+                match self.turn(&mut turn) {
+                    true => std::thread::park_timeout(PAUSE),
+                    false => self.sampler.sleep_unless(|| self.turn(&mut turn), longest),
+                }
+            }
+        });
+        if std::panic::catch_unwind(work).is_err() {
+            log::error!(
+                "elastic filters stay as they are: their background thread panicked; please report it"
+            );
+            self.inner().dead = true;
+            self.settled.notify_all();
+        }
+    }
+
+    /// Does what there is to do; `false` if that was nothing.
+    fn turn(&self, turn: &mut Turn) -> bool {
+        turn.samples.clear();
+        let gets = self.sampler.drain(&mut turn.samples);
+        let (jobs, waited) = {
+            let mut inner = self.inner();
+            let new = gets - inner.gets;
+            inner.gets = gets;
+            inner.manager.advance(new);
+            inner.manager.sample(self.sampler.interval());
+            let mut loads = std::mem::take(&mut inner.waiting);
+            let waited = loads.len();
+            for &Sample { id, weight, held } in &turn.samples {
+                let Some(Adjustment { unload, load }) = inner.manager.access(id, weight, held) else {
+                    continue;
+                };
+                inner.unload(unload);
+                loads.push(load);
+            }
+            inner.under_way = loads.len();
+            (jobs(loads, |id| inner.tables.get(&id).cloned()), waited)
+        };
+        self.adapt(turn);
+        let worked = !turn.samples.is_empty() || !jobs.is_empty();
+        self.load(jobs);
+        if waited > 0 {
+            self.settled.notify_all();
+        }
+        if let Some(shared) = &self.shared
+            && turn.divided.elapsed() >= BETWEEN_DIVISIONS
+        {
+            turn.divided = Instant::now();
+            self.divide(shared);
+        }
+        worked
+    }
+
+    /// Counts more of the gets where they are few, and less where they are many.
+    fn adapt(&self, turn: &mut Turn) {
+        let elapsed = turn.started.elapsed();
+        if !self.adapts || elapsed < PAUSE {
+            return;
+        }
+        turn.started += elapsed;
+        let rate = turn.samples.len() as f64 / elapsed.as_secs_f64();
+        let interval = self.sampler.interval();
+        if rate > SAMPLES_A_SECOND.end {
+            self.sampler.set_interval((interval * 2).min(LONGEST_INTERVAL));
+        } else if rate < SAMPLES_A_SECOND.start {
+            self.sampler.set_interval(interval / 2);
+        }
+    }
+
+    /// Reads, several files at once, and puts what came into use.
+    fn load(&self, jobs: Vec<Job>) {
+        let jobs = std::sync::Mutex::new(jobs.into_iter());
+        let work = || {
+            while !self.leaving.load(Relaxed) {
+                let Some(job) = jobs.lock().expect("jobs").next() else { break };
+                self.load_stretch(job);
+            }
+        };
+        let waiting = jobs.lock().expect("jobs").len();
+        std::thread::scope(|scope| {
+            for _ in 1..waiting.min(READERS) {
+                // Who cannot be had is done without.
+                let _ = std::thread::Builder::new().name("tamis-load".into()).spawn_scoped(scope, work);
+            }
+            work();
+        });
+        self.inner().under_way = 0;
+    }
+
+    /// Reads units that lie side by side and puts them into use.
+    fn load_stretch(&self, Job { known, unit, segments, loads, .. }: Job) {
+        // Taken before they are read: the budget holds at every moment. What readers have not let go of yet is still
+        // taken, so there may be less than the manager reckons with.
+        let charges: Vec<_> = loads.iter().map(|load| self.budget.take(load.bytes)).collect();
+        if charges.iter().all(Option::is_none) {
+            let mut inner = self.inner();
+            loads.iter().for_each(|load| inner.loaded(&known, load, Outcome::Skipped));
+            return;
+        }
+        let read = known.filter.directory().read_units(&known.table, unit..unit + 1, segments);
+        self.load_reads.fetch_add(read.reads, Relaxed);
+        self.load_bytes.fetch_add(read.bytes, Relaxed);
+        let mut inner = self.inner();
+        for ((load, charge), unit) in loads.iter().zip(charges).zip(read.units) {
+            let unit = unit.result.inspect_err(|why| log::warn!("reading on without it: {why}")).ok();
+            let SegmentId { table, segment } = load.segment;
+            let segment = segment as usize;
+            let there = inner.tables.contains_key(&table);
+            let outcome = match (unit, charge.filter(|_| there)) {
+                (None, _) => Outcome::Unreadable,
+                (_, None) => Outcome::Skipped,
+                (Some(unit), Some(charge)) => match known.filter.enable(segment, unit, charge) {
+                    Ok(()) => Outcome::Done,
+                    Err(_) => Outcome::Unreadable,
+                },
+            };
+            inner.loaded(&known, load, outcome);
+        }
+    }
+
+    /// Moves the border between block cache and units.
+    fn divide(&self, shared: &Shared) {
+        let mut divider = shared.divider.lock().expect("divider");
+        let marginal = self.inner().manager.marginal(divider.step_bytes());
+        let ghost = shared.cache.ghost_report().expect("the cache was made for this");
+        let Some(split) = divider.turn(shared.counters.read().gets, ghost, marginal) else { return };
+        // Who loses goes first: together they never hold more than the limit.
+        if split.filters < self.budget.limit() {
+            self.budget.set_limit(split.filters);
+            let mut inner = self.inner();
+            let unload = inner.manager.set_budget(split.filters);
+            inner.unload(unload);
+            drop(inner);
+            shared.cache.set_capacity(split.cache);
+        } else {
+            shared.cache.set_capacity(split.cache);
+            self.budget.set_limit(split.filters);
+            self.inner().manager.set_budget(split.filters);
+        }
+    }
+}
+
+impl Inner {
+    /// A load has ended. Without its unit those above it are not in use either: the manager counts them no more.
+    fn loaded(&mut self, known: &Known, load: &Load, outcome: Outcome) {
+        if !self.manager.loaded(load, outcome) {
+            known.filter.keep(load.segment.segment as usize, load.unit);
+        }
+    }
+
+    /// Takes units out of use.
+    pub(super) fn unload(&self, unload: Vec<Unload>) {
+        for Unload { segment: SegmentId { table, segment }, units } in unload {
+            let known = self.tables.get(&table).expect("the manager knows the tables that are known here");
+            known.filter.keep(segment as usize, units);
+        }
+    }
+}
+
+/// What the background thread keeps from turn to turn.
+struct Turn {
+    started: Instant,
+    /// When the shared limit was last divided.
+    divided: Instant,
+    samples: Vec<Sample>,
+}
+
+/// Joins loads of units that lie side by side: by table, unit and segment.
+fn jobs(mut loads: Vec<Load>, known: impl Fn(TableId) -> Option<Known>) -> Vec<Job> {
+    loads.sort_unstable_by_key(|load| (load.segment.table, load.unit, load.segment.segment));
+    let mut jobs: Vec<Job> = Vec::new();
+    for load in loads {
+        let segment = load.segment.segment as usize;
+        if let Some(last) = jobs.last_mut() {
+            let neighbour = last.loads.last().is_some_and(|other| {
+                (other.segment.table, other.unit) == (load.segment.table, load.unit)
+                    && other.segment.segment + 1 == load.segment.segment
+            });
+            if neighbour && last.bytes + load.bytes <= MOST_AT_ONCE {
+                last.segments.end = segment + 1;
+                last.bytes += load.bytes;
+                last.loads.push(load);
+                continue;
+            }
+        }
+        let known = known(load.segment.table).expect("loads of tables that went are forgotten");
+        let (segments, bytes) = (segment..segment + 1, load.bytes);
+        jobs.push(Job { known, unit: load.unit.into(), segments, loads: vec![load], bytes });
+    }
+    jobs
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::io::MemFs;
+    use crate::{Db, FilterPolicy, Options};
+
+    use super::*;
+
+    /// Several units of a segment may be on their way at once, and end in any order. When there was no memory left for a
+    /// lower one, those above it that had come before stayed in use. The manager did not know of them: they took
+    /// memory that was not reckoned with, and when it asked for them again they were taken for unreadable, for good.
+    #[test]
+    fn a_unit_that_there_is_no_room_for_takes_those_above_it_along() {
+        let mut options = Options {
+            file_system: Some(Arc::new(MemFs::new())),
+            filter_budget_bytes: 1 << 20,
+            ..Options::default()
+        };
+        options.keyspace.filter = FilterPolicy::elastic();
+        let db = Db::open("/db", options).unwrap();
+        (0..100u64).for_each(|i| db.put(i.to_be_bytes(), b"value").unwrap());
+        db.flush().unwrap();
+        db.settle_filters().unwrap();
+        // From here on the test is the background thread.
+        let elastic = &db.handle().inner.elastic;
+        elastic.stop();
+        elastic.leaving.store(false, Relaxed);
+        let (known, mut loads) = {
+            let mut inner = elastic.inner();
+            let (&id, known) = inner.tables.iter().next().unwrap();
+            let known = known.clone();
+            known.filter.clear();
+            let bytes = known.filter.directory().unit_memory_bytes(0) as u64;
+            inner.manager.set_budget(0);
+            inner.manager.set_budget(1 << 20);
+            let loads = inner.manager.fill(&[id]);
+            assert_eq!((loads.len(), loads[0].unit, loads[0].bytes), (6, 0, bytes));
+            (known, loads)
+        };
+        let job = |load: Load| Job {
+            known: known.clone(),
+            unit: load.unit.into(),
+            segments: 0..1,
+            bytes: load.bytes,
+            loads: vec![load],
+        };
+        let lowest = loads.remove(0);
+        loads.drain(..).for_each(|load| elastic.load_stretch(job(load)));
+        assert_eq!(known.filter.enabled(0), 5);
+        // As if readers had not let go of what was in use before.
+        let others = elastic.budget.take(elastic.budget.limit() - elastic.budget.used()).unwrap();
+        elastic.load_stretch(job(lowest));
+        assert_eq!((known.filter.enabled(0), elastic.inner().manager.report().used), (0, 0));
+        drop(others);
+        let again = elastic.inner().manager.fill(&[lowest.segment.table]);
+        assert_eq!(again.len(), 6);
+        again.into_iter().for_each(|load| elastic.load_stretch(job(load)));
+        assert_eq!((known.filter.enabled(0), elastic.inner().manager.report().by_units[6]), (6, 1));
+    }
+
+    /// A panic with the lock held made the next flush panic as well, with the `state` lock held: no writes any more.
+    #[test]
+    fn after_a_panic_the_database_goes_on_without_adjusting() {
+        let fs = Arc::new(MemFs::new());
+        let mut options = Options { file_system: Some(fs), ..Options::default() };
+        options.keyspace.filter = FilterPolicy::elastic();
+        let db = Db::open("/db", options.clone()).unwrap();
+        let fill = |keys: Range<u64>| {
+            keys.for_each(|i| db.put(i.to_be_bytes(), b"value").unwrap());
+            db.flush().unwrap();
+            db.settle_filters().unwrap();
+        };
+        fill(0..100);
+        let used = db.stats().elastic.unwrap().used_bytes;
+        assert!(used > 0);
+        let elastic = db.handle().inner.elastic.clone();
+        let panicked = std::thread::spawn(move || {
+            let _inner = elastic.inner();
+            panic!("as is to be expected of this test");
+        });
+        panicked.join().unwrap_err();
+        fill(50..200);
+        assert_eq!(db.stats().elastic.unwrap().used_bytes, used);
+        assert_eq!(db.segments().len(), 1, "of what came later there are no units, but it is known");
+        db.compact().unwrap();
+        assert_eq!(db.stats().elastic.unwrap().used_bytes, 0);
+        (0..200u64).for_each(|i| assert!(db.get(i.to_be_bytes()).unwrap().is_some()));
+        db.close().unwrap();
+        let db = Db::open("/db", options).unwrap();
+        db.settle_filters().unwrap();
+        assert!(db.stats().elastic.unwrap().used_bytes > 0);
+    }
+}

@@ -1,0 +1,237 @@
+use super::*;
+
+const TOTAL: u64 = 256 << 20;
+const STEP: u64 = TOTAL / STEPS;
+const BLOCK: f64 = 4096.0;
+
+/// A database whose cache and filters follow two given curves: block reads per get that each leaves, by its bytes.
+struct World<C, F> {
+    cache: C,
+    filters: F,
+    sampling: u64,
+    gets: u64,
+    ghost: GhostReport,
+    seed: u64,
+}
+
+impl<C: Fn(f64) -> f64, F: Fn(f64) -> f64> World<C, F> {
+    fn new(cache: C, filters: F, seed: u64) -> World<C, F> {
+        let ghost = GhostReport { step_bytes: STEP, sampling: 4, ..GhostReport::default() };
+        World { cache, filters, sampling: 4, gets: 0, ghost, seed }
+    }
+
+    fn uniform(&mut self) -> f64 {
+        self.seed = self.seed.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);
+        (self.seed >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// A Poisson number: exact for small means, the normal number next to it for large ones.
+    fn poisson(&mut self, mean: f64) -> u64 {
+        if mean > 50.0 {
+            let (a, b) = (self.uniform().max(1e-300), self.uniform());
+            let normal = (-2.0 * a.ln()).sqrt() * (std::f64::consts::TAU * b).cos();
+            return (mean + mean.sqrt() * normal).round().max(0.0) as u64;
+        }
+        let (floor, mut product, mut n) = ((-mean).exp(), self.uniform(), 0);
+        while product > floor {
+            product *= self.uniform();
+            n += 1;
+        }
+        n
+    }
+
+    fn cache_slope(&self, split: Split) -> f64 {
+        let c = split.cache as f64;
+        ((self.cache)(c) - (self.cache)(c + STEP as f64)) / STEP as f64
+    }
+
+    fn marginal(&self, split: Split) -> Marginal {
+        let (f, step) = (split.filters as f64, STEP as f64);
+        let now = (self.filters)(f);
+        Marginal {
+            gain: (now - (self.filters)(f + step)) / step,
+            loss: ((self.filters)(f - step) - now) / step,
+        }
+    }
+
+    /// `gets` more reads under the present split, and a turn.
+    fn turn(&mut self, divider: &mut Divider, gets: u64) -> Option<Split> {
+        let split = divider.split();
+        self.gets += gets;
+        let misses = (self.cache)(split.cache as f64) * gets as f64;
+        self.ghost.evicted_bytes += (misses * BLOCK) as u64;
+        let mean = self.cache_slope(split) * STEP as f64 * gets as f64 / self.sampling as f64;
+        self.ghost.ghost_hits += self.poisson(mean) * self.sampling;
+        let moved = divider.turn(self.gets, self.ghost, self.marginal(split));
+        let now = divider.split();
+        assert_eq!(now.cache + now.filters, TOTAL);
+        assert!(now.cache >= TOTAL / LEAST_SHARE && now.filters >= TOTAL / LEAST_SHARE, "{now:?}");
+        assert_eq!(moved, (now != split).then_some(now), "what it says is what it did");
+        moved
+    }
+
+    /// How many steps `turns` turns made.
+    fn moves(&mut self, divider: &mut Divider, turns: u64, gets: u64) -> u64 {
+        (0..turns).filter(|_| self.turn(divider, gets).is_some()).count() as u64
+    }
+
+    /// The split, in steps of the cache, at which a byte is worth the same on both sides: by trying all.
+    fn balance(&self) -> u64 {
+        let worth = |steps: &u64| {
+            let split = Split { cache: steps * STEP, filters: TOTAL - steps * STEP };
+            (self.cache_slope(split) / self.marginal(split).gain).ln().abs()
+        };
+        (2..=62).min_by(|a, b| worth(a).total_cmp(&worth(b))).unwrap()
+    }
+}
+
+/// Misses of a cache: concave hits with a long tail.
+fn cache_curve(bytes: f64) -> f64 {
+    0.8 * (-bytes / 64e6).exp() + 0.2 * (1.0 - (bytes / 4e9).sqrt())
+}
+
+/// False positives of Bloom filters over 60 million keys, some of which are asked for more than others: convex.
+fn filter_curve(bytes: f64) -> f64 {
+    0.3 * (-bytes * 8.0 / 20e6 * 0.48).exp() + 0.4 * (-bytes * 8.0 / 120e6 * 0.48).exp()
+}
+
+#[test]
+fn it_comes_to_where_a_byte_is_worth_the_same_from_both_ends_and_stays_there() {
+    for seed in 1..=5 {
+        for start in [0, TOTAL / 2, TOTAL] {
+            let mut world = World::new(cache_curve, filter_curve, seed);
+            let mut divider = Divider::new(TOTAL, start);
+            world.moves(&mut divider, 4000, 20_000);
+            let (came, balance) = (divider.split().cache / STEP, world.balance());
+            assert!((8..=56).contains(&balance), "a balance at the end proves nothing: {balance}");
+            // Where the step between is worth less than the margin, both sides of it are as good.
+            let split = divider.split();
+            let ratio = world.cache_slope(split) / world.marginal(split).gain;
+            assert!((1.0 / 1.5..1.5).contains(&ratio), "from {start}: {came} for {balance}, {ratio}");
+            assert!(came.abs_diff(balance) <= 4, "from {start}: {came} for {balance}");
+            // 80 million gets more.
+            let moves = world.moves(&mut divider, 4000, 20_000);
+            assert!(moves <= 2, "noise moved it {moves} times");
+        }
+    }
+}
+
+/// The rest must not depend on how often it is asked.
+#[test]
+fn turns_may_be_frequent_or_rare() {
+    for gets in [100, 5_000, 200_000] {
+        let mut world = World::new(cache_curve, filter_curve, 3);
+        let mut divider = Divider::new(TOTAL, 0);
+        world.moves(&mut divider, 80_000_000 / gets, gets);
+        let (came, balance) = (divider.split().cache / STEP, world.balance());
+        assert!(came.abs_diff(balance) <= 4, "turns of {gets} gets: {came} for {balance}");
+    }
+}
+
+#[test]
+fn noise_about_equal_worths_moves_nothing() {
+    // Both sides lose the same by each byte, everywhere, and little: few ghost hits a turn.
+    let line = |bytes: f64| 0.9 - 1e-10 * bytes;
+    let mut world = World::new(line, line, 11);
+    let mut divider = Divider::new(TOTAL, TOTAL / 2);
+    let moves = world.moves(&mut divider, 20_000, 10_000);
+    assert!(moves <= 2, "{moves}");
+}
+
+#[test]
+fn a_cache_without_ghost_hits_gives_all_but_its_least_share() {
+    let mut world = World::new(|_| 1.0, |f: f64| 1.0 - 1e-9 * f, 1);
+    let mut divider = Divider::new(TOTAL, TOTAL);
+    world.moves(&mut divider, 2000, 20_000);
+    assert_eq!(divider.split().cache, TOTAL / LEAST_SHARE);
+}
+
+#[test]
+fn filters_that_gain_nothing_give_all_but_their_least_share() {
+    let mut world = World::new(cache_curve, |_| 0.0, 1);
+    let mut divider = Divider::new(TOTAL, 0);
+    world.moves(&mut divider, 2000, 20_000);
+    assert_eq!(divider.split().filters, TOTAL / LEAST_SHARE);
+}
+
+#[test]
+fn where_neither_side_gains_nothing_moves() {
+    let mut world = World::new(|_| 0.5, |_| 0.5, 1);
+    let mut divider = Divider::new(TOTAL, TOTAL / 3);
+    assert_eq!(world.moves(&mut divider, 2000, 20_000), 0);
+}
+
+#[test]
+fn without_gets_nothing_moves() {
+    let mut world = World::new(cache_curve, filter_curve, 1);
+    let mut divider = Divider::new(TOTAL, 0);
+    world.turn(&mut divider, 1000);
+    assert_eq!(world.moves(&mut divider, 1000, 0), 0);
+    // And the wait is no evidence: what comes later is judged by itself.
+    assert_eq!(world.moves(&mut divider, 3, 1000), 0);
+}
+
+/// The data just fits the cache: it gains nothing by a step more, and loses much by a step less. Each turn for itself
+/// would take the step away, see the ghost hits, and give it back, forever.
+#[test]
+fn at_a_cliff_it_does_not_go_back_and_forth_forever() {
+    let cliff = 24.5 * STEP as f64;
+    let mut world = World::new(|c: f64| 0.5 * (1.0 - c / cliff).max(0.0), |f: f64| 0.5 - 1e-10 * f, 5);
+    let mut divider = Divider::new(TOTAL, 25 * STEP);
+    // A hundred million gets: without patience some hundred steps, one for each time that the ghost settles.
+    let moves = world.moves(&mut divider, 10_000, 10_000);
+    assert!((1..=40).contains(&moves), "{moves}");
+    let later = world.moves(&mut divider, 10_000, 10_000);
+    assert!(later <= 100_000_000 / MOST_PATIENCE + 1, "{later}");
+    assert!((23..=26).contains(&(divider.split().cache / STEP)));
+}
+
+/// Patience is for turning back and forth, not for a load that changed.
+#[test]
+fn it_follows_a_load_that_changes() {
+    let mut divider = Divider::new(TOTAL, TOTAL / 2);
+    let mut reads = World::new(cache_curve, |_| 0.0, 1);
+    reads.moves(&mut divider, 3000, 20_000);
+    assert_eq!(divider.split().filters, TOTAL / LEAST_SHARE);
+    let mut absent = World::new(|_| 0.9, filter_curve, 2);
+    (absent.gets, absent.ghost) = (reads.gets, reads.ghost);
+    absent.moves(&mut divider, 3000, 20_000);
+    assert_eq!(divider.split().cache, TOTAL / LEAST_SHARE);
+}
+
+#[test]
+fn hostile_numbers_do_no_harm() {
+    for total in [0, 1, 63, 1 << 20, u64::MAX] {
+        let mut divider = Divider::new(total, u64::MAX);
+        let mut gets = 0u64;
+        for value in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -1.0, 0.0, 1e300] {
+            for ghost_hits in [0, u64::MAX, 7] {
+                gets = gets.wrapping_add(1 << 40);
+                for sampling in [0, 1, u64::MAX] {
+                    let ghost =
+                        GhostReport { ghost_hits, sampling, step_bytes: total, ..GhostReport::default() };
+                    divider.turn(gets, ghost, Marginal { gain: value, loss: value });
+                    let split = divider.split();
+                    assert_eq!(split.cache + split.filters, total);
+                }
+            }
+        }
+    }
+}
+
+/// Two bounds of a Poisson number hold the mean in all but a few of many draws.
+#[test]
+fn the_bounds_hold_the_mean() {
+    let mut world = World::new(|_| 0.0, |_| 0.0, 9);
+    for mean in [0.5, 3.0, 20.0, 400.0] {
+        let missed = (0..10_000).filter(|_| {
+            let (low, high) = bounds(world.poisson(mean) as f64);
+            !(low..=high).contains(&mean)
+        });
+        let missed = missed.count();
+        assert!(missed < 300, "{missed} of 10000 about {mean}");
+    }
+    let (low, high) = bounds(0.0);
+    assert_eq!(low, 0.0);
+    assert!((6.0..6.5).contains(&high), "{high}");
+}

@@ -1,0 +1,210 @@
+//! What the segments of a new table take over from old ones (3.3, figure 8).
+//!
+//! What a run was asked within the range of a new segment is the sum over its segments of what each was asked, times the
+//! part of it that lies within. Which part that is, and how many keys it has, is estimated: keys and gets are taken to be
+//! evenly spread over a segment, as numbers made of the eight bytes that follow what its bounds have in common.
+//!
+//! A segment of a merged table gets the mean of that over the runs that were merged, weighted by the keys that each brings
+//! along. The paper takes the mean over all old segments that overlap the new one. That lets a corner of a hot segment
+//! count as much as the whole of a cold one; and a segment of a small run, which spans the range of many of a large one and is
+//! asked as often as all of them together, would make all of them as hot as itself.
+//!
+//! A flushed table has no old segments. But the gets that asked the older runs now ask the new one first, so what these were
+//! asked within its range, on the same average, is what the new segment will be asked; and hardly any of these gets will find
+//! its key there, so all of them are taken for misses.
+//!
+//! A segment is expired if all that it inherits from are.
+
+use std::ops::Bound;
+
+use super::{Heat, Manager, Table, TableSpec};
+use crate::key::{KeyBytes, KeyEnd, common_prefix_len, prefix_of};
+use crate::tree::meta::TableId;
+
+/// What a merged segment's sources weigh at least, in keys: where no keys seem to be shared, all runs count alike.
+const LEAST: f64 = 1e-9;
+
+/// Where a new table comes from. Tables that are not known are passed over.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Origin<'a> {
+    /// Merged from these tables, by run.
+    Merged(&'a [Vec<TableId>]),
+    /// Written from memory, above these tables, by run.
+    Flushed(&'a [Vec<TableId>]),
+    /// Nothing is known of it.
+    Nothing,
+}
+
+/// A range of keys.
+#[derive(Clone, Copy)]
+struct Range<'a> {
+    start: &'a [u8],
+    end: Bound<&'a [u8]>,
+}
+
+impl Manager {
+    /// The heat of a new table's segments; call this before the tables that it comes from are removed. `run_segments`
+    /// says how many segments the run has that the table becomes part of, at least 1: where nothing is known, each of
+    /// them is taken to be asked alike, once per get all together. Without inheritance merged and flushed tables are
+    /// cold. O((segments of the table + old segments that overlap it) · log of old segments).
+    pub(crate) fn inherited(&self, spec: &TableSpec, origin: Origin<'_>, run_segments: u64) -> Vec<Heat> {
+        let alike = 1.0 / run_segments.max(1) as f64;
+        let unknown = Heat { misses: alike, asked: alike, recent: true };
+        let known = |tables: &[TableId]| tables.iter().filter_map(|&id| self.table(id)).collect();
+        let (runs, flushed) = match origin {
+            Origin::Nothing => return vec![unknown; spec.segments.len()],
+            _ if !self.inheritance => return vec![Heat::default(); spec.segments.len()],
+            Origin::Merged(runs) => (runs, false),
+            Origin::Flushed(runs) => (runs, true),
+        };
+        let runs: Vec<Vec<&Table>> = runs.iter().map(|tables| known(tables)).collect();
+        let as_it_will_be = |heat: Heat| if flushed { Heat { misses: heat.asked, ..heat } } else { heat };
+        let ends = spec.segments.iter().skip(1).map(|segment| Some(&segment.start)).chain([None]);
+        let ranges = spec
+            .segments
+            .iter()
+            .zip(ends)
+            .map(|(segment, next)| Range { start: &segment.start, end: end_of(next, &spec.end) });
+        ranges.map(|range| self.inherit(range, &runs).map_or(unknown, as_it_will_be)).collect()
+    }
+
+    /// What the runs were asked within a range, on average over their keys in it; `None` if none has anything there.
+    fn inherit(&self, new: Range<'_>, runs: &[Vec<&Table>]) -> Option<Heat> {
+        let (mut heat, mut weights) = (Heat::default(), 0.0);
+        for (asked, keys) in runs.iter().filter_map(|tables| self.asked_within(new, tables)) {
+            let weight = keys.max(LEAST);
+            heat.misses += weight * asked.misses;
+            heat.asked += weight * asked.asked;
+            heat.recent |= asked.recent;
+            weights += weight;
+        }
+        (weights > 0.0).then(|| Heat { misses: heat.misses / weights, asked: heat.asked / weights, ..heat })
+    }
+
+    /// What tables of one run were asked within a range, and how many keys they have there; `None` if they have no segment
+    /// there.
+    fn asked_within(&self, new: Range<'_>, tables: &[&Table]) -> Option<(Heat, f64)> {
+        let (mut heat, mut keys, mut found) = (Heat::default(), 0.0, false);
+        for table in tables {
+            let first = table.starts.partition_point(|start| start[..] <= *new.start).saturating_sub(1);
+            let places = (first..table.slots.len()).take_while(|&i| reaches(new.end, &table.starts[i]));
+            for i in places {
+                let old = Range { start: &table.starts[i], end: end_of(table.starts.get(i + 1), &table.end) };
+                if !reaches(old.end, new.start) {
+                    continue;
+                }
+                let segment = &self.queues[table.slots[i]];
+                let share = share(old, new);
+                let part = share * self.clock.decay(segment.last);
+                heat.misses += part * segment.misses;
+                heat.asked += part * segment.asked;
+                heat.recent |= !self.clock.expired(segment.last);
+                keys += share * f64::from(segment.keys);
+                found = true;
+            }
+        }
+        found.then_some((heat, keys))
+    }
+}
+
+/// Where a segment ends: where the next one begins, or with its table.
+fn end_of<'a>(next: Option<&'a KeyBytes>, end: &'a KeyEnd) -> Bound<&'a [u8]> {
+    match (next, end) {
+        (Some(next), _) => Bound::Excluded(next),
+        (None, KeyEnd::Included(end)) => Bound::Included(end),
+        (None, KeyEnd::Excluded(end)) => Bound::Excluded(end),
+        (None, KeyEnd::Unbounded) => Bound::Unbounded,
+    }
+}
+
+/// Whether a range that ends so holds keys at or after `key`, as far as its end is concerned.
+fn reaches(end: Bound<&[u8]>, key: &[u8]) -> bool {
+    match end {
+        Bound::Included(end) => key <= end,
+        Bound::Excluded(end) => key < end,
+        Bound::Unbounded => true,
+    }
+}
+
+/// What part of `old` lies within `new`, 0 to 1. The two overlap. Parts of the same segment that lie within ranges that
+/// follow each other add up to 1, up to ranges that lie between keys that differ in no byte that is looked at.
+fn share(old: Range<'_>, new: Range<'_>) -> f64 {
+    let common = match old.end {
+        Bound::Included(end) | Bound::Excluded(end) => common_prefix_len(old.start, end),
+        Bound::Unbounded => 0,
+    };
+    let low = prefix_of(old.start.get(common..).unwrap_or_default());
+    // Keys between the bounds share what the bounds have in common.
+    let place = |key: &[u8]| prefix_of(key.get(common..).unwrap_or_default()).saturating_sub(low) as f64;
+    let place_of_end = |end: Bound<&[u8]>| match end {
+        Bound::Included(end) => place(end) + 1.0,
+        Bound::Excluded(end) => place(end),
+        Bound::Unbounded => (u64::MAX - low) as f64 + 1.0,
+    };
+    let width = place_of_end(old.end);
+    let from = if new.start <= old.start { 0.0 } else { place(new.start) };
+    let to = if ends_before(new.end, old.end) { place_of_end(new.end) } else { width };
+    if width > 0.0 { ((to - from) / width).clamp(0.0, 1.0) } else { 1.0 }
+}
+
+/// Whether a range that ends like `a` ends before one that ends like `b`.
+fn ends_before(a: Bound<&[u8]>, b: Bound<&[u8]>) -> bool {
+    match (a, b) {
+        (Bound::Unbounded, _) => false,
+        (_, Bound::Unbounded) => true,
+        (Bound::Excluded(a), Bound::Included(b)) => a <= b,
+        (Bound::Included(a) | Bound::Excluded(a), Bound::Included(b) | Bound::Excluded(b)) => a < b,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range<'a>(start: &'a str, end: &'a str) -> Range<'a> {
+        Range { start: start.as_bytes(), end: Bound::Excluded(end.as_bytes()) }
+    }
+
+    #[test]
+    fn shares_are_interpolated_on_what_follows_the_common_prefix() {
+        // Between "user/b" and "user/f" lie four letters; what follows the prefix decides.
+        let old = range("user/b", "user/f");
+        assert_eq!(share(old, range("user/b", "user/f")), 1.0);
+        assert_eq!(share(old, range("a", "z")), 1.0);
+        assert_eq!(share(old, range("user/a", "user/c")), 0.25);
+        assert_eq!(share(old, range("user/c", "user/e")), 0.5);
+        assert_eq!(share(old, range("user/e", "user/zz")), 0.25);
+        assert_eq!(share(old, range("user/f", "user/zz")), 0.0);
+    }
+
+    #[test]
+    fn ends_that_are_included_or_absent_have_shares() {
+        let one = Range { start: b"k", end: Bound::Included(b"k") };
+        assert_eq!(share(one, range("a", "z")), 1.0, "a segment of one key");
+        let open = Range { start: &[0x80], end: Bound::Unbounded };
+        let half = Range { start: &[0xc0], end: Bound::Unbounded };
+        assert_eq!((share(open, half), share(open, open)), (0.5, 1.0));
+        let most = Range { start: b"", end: Bound::Included(&[0xFF; 12]) };
+        assert_eq!(share(most, Range { start: &[0x80], end: Bound::Unbounded }), 0.5);
+        // Bounds that differ in more zeros than are looked at.
+        let flat = Range { start: b"a", end: Bound::Excluded(b"a\0\0\0\0\0\0\0\0\0") };
+        assert_eq!(share(flat, range("a", "b")), 1.0);
+    }
+
+    #[test]
+    fn ends_are_compared_by_what_they_hold() {
+        let (x, y): (&[u8], &[u8]) = (b"x", b"y");
+        let ordered = [
+            Bound::Excluded(x),
+            Bound::Included(x),
+            Bound::Excluded(y),
+            Bound::Included(y),
+            Bound::Unbounded,
+        ];
+        for (i, &a) in ordered.iter().enumerate() {
+            for (j, &b) in ordered.iter().enumerate() {
+                assert_eq!(ends_before(a, b), i < j, "{a:?} {b:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Heat as bytes, for the manifest: a version, then for each segment a byte for its misses and one for all that asked it.
+//!
+//! A byte says a frequency in steps of 9 %: 255 is 1, each less is divided by 1.09, 1 is 3 · 10⁻¹⁰, 0 is none. Whether a
+//! segment was expired is not kept: after a start nobody has been accessed lately.
+
+use super::{Heat, Manager};
+use crate::tree::meta::TableId;
+
+const VERSION: u8 = 1;
+
+/// From one byte to the next.
+const STEP: f64 = 1.09;
+
+impl Manager {
+    /// The heat of a table's segments as bytes, if it is known: 1 + 2 · segments.
+    pub(crate) fn encode(&self, table: TableId) -> Option<Vec<u8>> {
+        let slots = &self.table(table)?.slots;
+        let mut bytes = Vec::with_capacity(1 + 2 * slots.len());
+        bytes.push(VERSION);
+        for &slot in slots {
+            let segment = &self.queues[slot];
+            let decay = self.clock.decay(segment.last);
+            bytes.extend([to_byte(segment.misses * decay), to_byte(segment.asked * decay)]);
+        }
+        Some(bytes)
+    }
+}
+
+/// What [`Manager::encode`] wrote for a table of so many segments, each as if accessed now; `None` if it did not.
+pub(crate) fn decode_heat(bytes: &[u8], segments: usize) -> Option<Vec<Heat>> {
+    let (&version, rest) = bytes.split_first()?;
+    let (pairs, odd) = rest.as_chunks::<2>();
+    if version != VERSION || pairs.len() != segments || !odd.is_empty() {
+        return None;
+    }
+    let heat = |&[misses, asked]: &[u8; 2]| Heat {
+        misses: from_byte(misses),
+        asked: from_byte(asked),
+        recent: true,
+    };
+    Some(pairs.iter().map(heat).collect())
+}
+
+/// The byte nearest to a frequency, by ratio.
+fn to_byte(frequency: f64) -> u8 {
+    // What is no number becomes 0.
+    if frequency > 0.0 { (255.0 + frequency.ln() / STEP.ln()).round().clamp(0.0, 255.0) as u8 } else { 0 }
+}
+
+fn from_byte(byte: u8) -> f64 {
+    if byte == 0 { 0.0 } else { STEP.powi(i32::from(byte) - 255) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_byte_comes_back_and_frequencies_are_off_by_less_than_a_step() {
+        for byte in 0..=255 {
+            assert_eq!(to_byte(from_byte(byte)), byte);
+        }
+        for i in 1..1000 {
+            let f = 0.98f64.powi(i);
+            let ratio = from_byte(to_byte(f)) / f;
+            assert!((0.957..1.045).contains(&ratio), "{f} {ratio}");
+        }
+        assert_eq!([1e-12, 0.0, -1.0, f64::NAN, 7.0, f64::INFINITY].map(to_byte), [0, 0, 0, 0, 255, 255]);
+    }
+
+    #[test]
+    fn what_was_not_written_is_refused() {
+        assert_eq!(decode_heat(&[], 0), None);
+        assert_eq!(decode_heat(&[VERSION], 0), Some(Vec::new()));
+        assert_eq!(decode_heat(&[VERSION + 1], 0), None);
+        assert_eq!(decode_heat(&[VERSION, 1, 2], 0), None);
+        assert_eq!(decode_heat(&[VERSION, 1], 1), None);
+        assert_eq!(decode_heat(&[VERSION, 1, 2, 3], 1), None);
+        assert_eq!(decode_heat(&[VERSION, 1, 2], usize::MAX), None);
+        let one = Heat { misses: 1.0, asked: 0.0, recent: true };
+        assert_eq!(decode_heat(&[VERSION, 255, 0], 1), Some(vec![one]));
+    }
+}

@@ -1,0 +1,117 @@
+//! What new tables inherit.
+
+use super::*;
+
+/// A table with these starts and keys, up to `end`.
+fn table(id: TableId, segments: &[(&str, u64)], end: &str) -> TableSpec {
+    let segment =
+        |&(start, keys): &(&str, u64)| SegmentSpec { start: start.as_bytes().into(), keys, unit_bytes: 10 };
+    TableSpec {
+        id,
+        units: 4,
+        rate: 0.25,
+        segments: segments.iter().map(segment).collect(),
+        end: KeyEnd::Excluded(end.as_bytes().into()),
+    }
+}
+
+/// Table 1 from "b" to "j" in two halves, table 2 from "d" to "h" in one.
+fn old(inheritance: bool) -> Manager {
+    let mut manager = Manager::new(HeatConfig { life_time: Some(1000), inheritance }, 0);
+    manager.add_table(table(1, &[("b", 400), ("f", 100)], "j"), vec![recent(0.1), expired(0.02)]);
+    manager.add_table(table(2, &[("d", 40)], "h"), vec![expired(0.5)]);
+    manager
+}
+
+fn assert_heat(found: &[Heat], expected: &[(f64, bool)]) {
+    assert_eq!(found.len(), expected.len());
+    for (heat, &(misses, recent)) in found.iter().zip(expected) {
+        assert!(near(heat.misses, misses) && near(heat.asked, misses), "{heat:?}, not {misses}");
+        assert_eq!(heat.recent, recent, "{heat:?}");
+    }
+}
+
+#[test]
+fn a_merged_segment_gets_what_runs_were_asked_there_weighted_by_their_keys() {
+    let new = table(9, &[("b", 1), ("d", 1), ("g", 1), ("x", 1)], "z");
+    let heat = old(true).inherited(&new, Origin::Merged(&[vec![1, 7], vec![2]]), 50);
+    // "b".."d": half of the first. "d".."g": its other half, a quarter of the second, three quarters of the third.
+    // "g".."x": three quarters of the second and a quarter of the third. "x".."z": nothing is known.
+    let second = (225.0 * (0.05 + 0.005) + 30.0 * 0.375) / 255.0;
+    let third = (75.0 * 0.015 + 10.0 * 0.125) / 85.0;
+    assert_heat(&heat, &[(0.05, true), (second, true), (third, false), (1.0 / 50.0, true)]);
+}
+
+#[test]
+fn a_flushed_segment_gets_what_lies_within() {
+    let new = table(9, &[("a", 1), ("e", 1), ("x", 1)], "z");
+    let heat = old(true).inherited(&new, Origin::Flushed(&[vec![1]]), 3);
+    assert_heat(&heat, &[(0.075, true), (0.025 + 0.02, true), (1.0 / 3.0, true)]);
+    let above_cold = old(true).inherited(&table(9, &[("g", 1)], "h"), Origin::Flushed(&[vec![1]]), 1);
+    assert_heat(&above_cold, &[(0.005, false)]);
+}
+
+#[test]
+fn where_nothing_is_known_all_segments_of_a_run_are_alike() {
+    let new = table(9, &[("a", 1), ("e", 1)], "z");
+    for manager in [old(true), old(false)] {
+        assert_heat(&manager.inherited(&new, Origin::Nothing, 4), &[(0.25, true); 2]);
+        assert_heat(&manager.inherited(&new, Origin::Nothing, 0), &[(1.0, true); 2]);
+    }
+    assert_heat(&old(true).inherited(&new, Origin::Merged(&[vec![], vec![8]]), 4), &[(0.25, true); 2]);
+}
+
+#[test]
+fn without_inheritance_new_tables_are_cold() {
+    let new = table(9, &[("b", 1)], "j");
+    for origin in [Origin::Merged(&[vec![1], vec![2]]), Origin::Flushed(&[vec![1]])] {
+        assert_eq!(old(false).inherited(&new, origin, 1), [Heat::default()]);
+    }
+}
+
+/// Runs without keys, or with keys too near to each other to be told apart, count alike.
+#[test]
+fn a_merged_segment_inherits_from_segments_without_shared_keys() {
+    let mut manager = Manager::new(CONFIG, 0);
+    manager.add_table(table(1, &[("b", 0), ("f", 0)], "j"), vec![recent(0.1), recent(0.3)]);
+    manager.add_table(table(2, &[("b", 0)], "j"), vec![recent(0.6)]);
+    let heat = manager.inherited(&table(9, &[("b", 1)], "j"), Origin::Merged(&[vec![1], vec![2]]), 1);
+    assert_heat(&heat, &[(0.5, true)]);
+}
+
+/// A small run's segments span those of many of a large one and are asked as often as all of them together. Each new segment
+/// became as hot as the small run's one that spanned it.
+#[test]
+fn a_small_run_does_not_heat_up_what_it_is_merged_into() {
+    let mut manager = Manager::new(CONFIG, 0);
+    // One byte each, from "!" on, evenly spread.
+    let starts: Vec<String> = (b'!'..b'z').map(|byte| char::from(byte).to_string()).collect();
+    let segments: Vec<(&str, u64)> = starts.iter().map(|start| (&start[..], 100)).collect();
+    let alike = 1.0 / segments.len() as f64;
+    manager.add_table(table(1, &segments, "z"), vec![recent(alike); segments.len()]);
+    manager.add_table(table(2, &[("!", 100)], "z"), vec![recent(1.0)]);
+    let merged = manager.inherited(&table(9, &segments, "z"), Origin::Merged(&[vec![2], vec![1]]), 1);
+    let sum: f64 = merged.iter().map(|heat| heat.misses).sum();
+    assert!((0.9..1.1).contains(&sum), "once a get, as each run before: {sum}");
+}
+
+/// A table that is rewritten as it is stays as hot as it was, and the sum over segments cut otherwise, too.
+#[test]
+fn heat_is_kept_by_a_rewrite() {
+    let manager = old(true);
+    let same = manager.inherited(&table(9, &[("b", 1), ("f", 1)], "j"), Origin::Merged(&[vec![1]]), 1);
+    assert_heat(&same, &[(0.1, true), (0.02, false)]);
+    let finer: Vec<(&str, u64)> = ["b", "c", "cm", "d", "g", "h", "i"].map(|start| (start, 1)).into();
+    let cut = manager.inherited(&table(9, &finer, "j"), Origin::Flushed(&[vec![1]]), 1);
+    assert!(near(cut.iter().map(|heat| heat.misses).sum(), 0.12));
+}
+
+/// Where all keys exist the last run misses nothing, but a run above it will miss all that it is asked.
+#[test]
+fn what_older_runs_held_is_missed_in_a_flushed_one() {
+    let mut manager = Manager::new(CONFIG, 0);
+    let hits = Heat { misses: 0.0, asked: 0.5, recent: true };
+    manager.add_table(table(1, &[("b", 100)], "j"), vec![hits]);
+    let heat = manager.inherited(&table(9, &[("b", 1)], "j"), Origin::Flushed(&[vec![1]]), 1);
+    assert_heat(&heat, &[(0.5, true)]);
+}

@@ -1,0 +1,342 @@
+//! Building the units of a table while it is written.
+
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+
+use tamis_filter::{BloomScheme, Digest, ElasticGroup, ElasticSpec, FilterError, IndependentDigests, Verify};
+use xxhash_rust::xxh3::Xxh3;
+
+use super::directory::Trailer;
+use super::{group_salt, layout_of, segment_keys};
+use crate::codec::Encode;
+
+/// Segments that wait for the thread that builds; whoever adds keys then waits, too.
+const QUEUE: usize = 2;
+
+/// Why a table gets no filter.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FilterBuildError {
+    #[error(transparent)]
+    Filter(#[from] FilterError),
+    #[error("the thread that built it panicked")]
+    Panicked,
+}
+
+/// Makes an elastic filter of ascending keys.
+///
+/// A segment that is complete is handed to a thread that builds its units while more keys come. The thread starts with the
+/// first complete segment that another one follows, so a table of one segment has none; if none can be started, units are
+/// built by the caller. Dropping the builder waits for the thread, which has at most three segments to do.
+///
+/// Memory: eight bytes a key for at most five segments (the open one, one that may get the rest of the table, two that
+/// wait, one in work), and the units built so far. Independent hashing keeps 248 bytes a key instead of eight.
+#[derive(Debug)]
+pub(crate) struct ElasticBuilder {
+    spec: ElasticSpec,
+    verify: Verify,
+    salt: Option<u64>,
+    /// Keys of a full segment, and of the smallest last one.
+    full: usize,
+    fewest: usize,
+    open: Segment,
+    /// A full segment behind which too few keys for one of their own came so far.
+    held: Option<Segment>,
+    pub(super) work: Work,
+}
+
+/// Neighbouring keys.
+#[derive(Debug)]
+pub(super) struct Segment {
+    first: Vec<u8>,
+    keys: Keys,
+}
+
+/// What the units need of keys.
+#[derive(Debug)]
+enum Keys {
+    Shared(Vec<Digest>),
+    Independent(Vec<IndependentDigests>),
+}
+
+impl Segment {
+    fn new(scheme: BloomScheme) -> Segment {
+        let keys = match scheme {
+            BloomScheme::Independent => Keys::Independent(Vec::new()),
+            BloomScheme::Rotation | BloomScheme::DoubleHashing => Keys::Shared(Vec::new()),
+        };
+        Segment { first: Vec::new(), keys }
+    }
+
+    fn len(&self) -> usize {
+        match &self.keys {
+            Keys::Shared(keys) => keys.len(),
+            Keys::Independent(keys) => keys.len(),
+        }
+    }
+
+    fn append(&mut self, other: Segment) {
+        match (&mut self.keys, other.keys) {
+            (Keys::Shared(keys), Keys::Shared(more)) => keys.extend(more),
+            (Keys::Independent(keys), Keys::Independent(more)) => keys.extend(more),
+            _ => unreachable!("the segments of a table are of one scheme"),
+        }
+    }
+}
+
+/// Who builds.
+#[derive(Debug)]
+pub(super) enum Work {
+    /// Nothing is to be built yet.
+    None,
+    Here(Assembler),
+    There(Worker),
+}
+
+impl ElasticBuilder {
+    /// No keys yet. `unit_bytes` is the length that a unit's encoding is to have. Without a `salt` it is taken from the
+    /// keys of the first segment, so that it is a function of the contents.
+    pub(crate) fn new(
+        (units, bits_per_key, scheme): (u32, f64, BloomScheme),
+        unit_bytes: u64,
+        verify: Verify,
+        salt: Option<u64>,
+    ) -> ElasticBuilder {
+        let spec = ElasticSpec { units, bits_per_key, scheme, layout: layout_of(scheme) };
+        let full = segment_keys(bits_per_key, unit_bytes);
+        let (open, fewest) = (Segment::new(scheme), full.div_ceil(4));
+        ElasticBuilder { spec, verify, salt, full, fewest, open, held: None, work: Work::None }
+    }
+
+    /// Gives the salt of the table. Before the first key.
+    pub(crate) fn set_salt(&mut self, salt: u64) {
+        self.salt = Some(salt);
+    }
+
+    /// Adds a key with its digest. Keys ascend; another version of the last key changes nothing. Waits if the thread that
+    /// builds is three segments behind.
+    #[inline]
+    pub(crate) fn add(&mut self, key: &[u8], digest: Digest) {
+        // Keys of one digest are one for a filter, and a key that is passed over here belongs to the segment of the one
+        // before it: the segment that follows starts behind both.
+        let probes = self.spec.units * self.spec.probes();
+        let independent = match &self.open.keys {
+            Keys::Shared(keys) if keys.last() == Some(&digest) => return,
+            Keys::Shared(_) => None,
+            Keys::Independent(keys) => {
+                let digests = IndependentDigests::of(key, probes);
+                if keys.last().is_some_and(|last| last.as_slice() == digests.as_slice()) {
+                    return;
+                }
+                Some(digests)
+            }
+        };
+        if self.open.len() == self.full {
+            let next = Segment::new(self.spec.scheme);
+            self.held = Some(std::mem::replace(&mut self.open, next));
+        }
+        if self.open.len() == 0 {
+            self.open.first.extend_from_slice(key);
+        }
+        match (&mut self.open.keys, independent) {
+            (Keys::Shared(keys), _) => keys.push(digest),
+            (Keys::Independent(keys), Some(digests)) => keys.push(digests),
+            (Keys::Independent(_), None) => unreachable!("made above"),
+        }
+        if self.open.len() == self.fewest
+            && let Some(held) = self.held.take()
+        {
+            self.start(&held);
+            self.hand_over(held);
+        }
+    }
+
+    fn assembler(&self, first: &Segment) -> Assembler {
+        let salt = self.salt.unwrap_or_else(|| salt_from(first));
+        Assembler::new(self.spec, salt, self.verify)
+    }
+
+    /// Makes sure that somebody works, in the background if possible.
+    fn start(&mut self, first: &Segment) {
+        if !matches!(self.work, Work::None) {
+            return;
+        }
+        let assembler = self.assembler(first);
+        self.work = match Worker::start(move |segments| assembler.run(segments)) {
+            Ok(worker) => Work::There(worker),
+            Err(why) => {
+                log::debug!("building a filter without a thread of its own: {why}");
+                Work::Here(self.assembler(first))
+            }
+        };
+    }
+
+    fn hand_over(&mut self, segment: Segment) {
+        match &mut self.work {
+            Work::None => {
+                let mut assembler = self.assembler(&segment);
+                assembler.add(segment);
+                self.work = Work::Here(assembler);
+            }
+            Work::Here(assembler) => assembler.add(segment),
+            Work::There(worker) => worker.add(segment),
+        }
+    }
+
+    /// The bytes of the filter part; `None` if there are no keys. Waits for the thread. Memory for a moment: the result and
+    /// one unit of all segments more.
+    ///
+    /// # Errors
+    /// What [`ElasticGroup::build`] gives for a segment, or that the thread panicked.
+    pub(crate) fn finish(mut self) -> Result<Option<Vec<u8>>, FilterBuildError> {
+        let last = std::mem::replace(&mut self.open, Segment::new(self.spec.scheme));
+        let last = match self.held.take() {
+            Some(mut held) => {
+                held.append(last);
+                held
+            }
+            None => last,
+        };
+        if last.len() > 0 {
+            self.hand_over(last);
+        }
+        match self.work {
+            Work::None => Ok(None),
+            Work::Here(assembler) => Ok(Some(assembler.finish()?)),
+            Work::There(worker) => worker.finish().map(Some),
+        }
+    }
+}
+
+/// A salt for who has none: one that differs between tables unless the keys of their first segments are the same.
+fn salt_from(segment: &Segment) -> u64 {
+    let mut hasher = Xxh3::new();
+    match &segment.keys {
+        Keys::Shared(keys) => keys.iter().for_each(|digest| hasher.update(&digest.get().to_le_bytes())),
+        Keys::Independent(keys) => {
+            let firsts = keys.iter().filter_map(|digests| digests.as_slice().first());
+            firsts.for_each(|digest| hasher.update(&digest.get().to_le_bytes()));
+        }
+    }
+    hasher.digest()
+}
+
+/// The units of the segments so far.
+#[derive(Debug)]
+pub(super) struct Assembler {
+    spec: ElasticSpec,
+    salt: u64,
+    verify: Verify,
+    /// For each unit of a group: that unit of all segments.
+    rows: Vec<Vec<u8>>,
+    directory: Vec<u8>,
+    segments: u32,
+    failed: Option<FilterError>,
+}
+
+impl Assembler {
+    pub(super) fn new(spec: ElasticSpec, salt: u64, verify: Verify) -> Assembler {
+        let rows = vec![Vec::new(); spec.units as usize];
+        Assembler { spec, salt, verify, rows, directory: Vec::new(), segments: 0, failed: None }
+    }
+
+    fn run(mut self, segments: Receiver<Segment>) -> Result<Vec<u8>, FilterError> {
+        segments.iter().for_each(|segment| self.add(segment));
+        self.finish()
+    }
+
+    /// Builds the units of the next segment. Does nothing after an error, which `finish` gives.
+    fn add(&mut self, segment: Segment) {
+        if self.failed.is_none() {
+            self.failed = self.build(segment).err();
+        }
+    }
+
+    fn build(&mut self, segment: Segment) -> Result<(), FilterError> {
+        let salt = group_salt(self.salt, self.segments as usize);
+        let group = match &segment.keys {
+            Keys::Shared(keys) => ElasticGroup::build(self.spec, keys, salt, self.verify)?,
+            Keys::Independent(keys) => {
+                let group = ElasticGroup::build_independent(self.spec, keys, salt)?;
+                if self.verify == Verify::Yes {
+                    let all = group.set(self.spec.units);
+                    for key in keys {
+                        if !all.contains_independent(key)? {
+                            return Err(FilterError::SelfCheck);
+                        }
+                    }
+                }
+                group
+            }
+        };
+        for (unit, row) in group.units().iter().zip(&mut self.rows) {
+            unit.write_to(row);
+        }
+        self.directory.put_bytes(&segment.first);
+        self.directory.put_varint(segment.len() as u64);
+        self.directory.put_varint(group.units()[0].encoded_len() as u64);
+        let too_large = FilterError::TooLarge { keys: segment.len() as u64 };
+        self.segments = self.segments.checked_add(1).ok_or(too_large)?;
+        Ok(())
+    }
+
+    fn finish(self) -> Result<Vec<u8>, FilterError> {
+        if let Some(why) = self.failed {
+            return Err(why);
+        }
+        let trailer = Trailer {
+            salt: self.salt,
+            directory_bytes: self.directory.len() as u64,
+            segments: self.segments,
+            spec: self.spec,
+            probes: self.spec.probes() as u8,
+        };
+        let units: usize = self.rows.iter().map(Vec::len).sum();
+        let mut out = Vec::with_capacity(units + self.directory.len() + Trailer::BYTES);
+        // Each row is freed before the next one is copied.
+        self.rows.into_iter().for_each(|row| out.extend_from_slice(&row));
+        out.extend_from_slice(&self.directory);
+        trailer.encode(&mut out);
+        Ok(out)
+    }
+}
+
+/// A thread that builds. It ends when the queue is dropped and empty.
+#[derive(Debug)]
+pub(super) struct Worker {
+    queue: Option<SyncSender<Segment>>,
+    thread: Option<JoinHandle<Result<Vec<u8>, FilterError>>>,
+}
+
+impl Worker {
+    pub(super) fn start(
+        work: impl FnOnce(Receiver<Segment>) -> Result<Vec<u8>, FilterError> + Send + 'static,
+    ) -> std::io::Result<Worker> {
+        let (queue, segments) = sync_channel(QUEUE);
+        let thread = std::thread::Builder::new().name("tamis-filter".into()).spawn(move || work(segments))?;
+        Ok(Worker { queue: Some(queue), thread: Some(thread) })
+    }
+
+    fn add(&self, segment: Segment) {
+        // Nobody receives any more only if the thread panicked, which `finish` will tell.
+        if let Some(queue) = &self.queue {
+            let _ = queue.send(segment);
+        }
+    }
+
+    fn finish(mut self) -> Result<Vec<u8>, FilterBuildError> {
+        self.queue = None;
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Ok(built)) => Ok(built?),
+            Some(Err(_)) | None => Err(FilterBuildError::Panicked),
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.queue = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! The builder by itself: how keys become segments, and its thread.
+
+use tamis_filter::{Digest, ElasticSpec, ElasticUnit, FilterError};
+
+use super::build::{Assembler, Work, Worker};
+use super::*;
+
+/// Two cache lines a unit, 4 bits a key.
+const UNIT_BYTES: u64 = 2 * 64 + 40;
+const FULL: u64 = 256;
+
+fn builder(scheme: BloomScheme, salt: Option<u64>) -> ElasticBuilder {
+    ElasticBuilder::new((3, 4.0, scheme), UNIT_BYTES, tamis_filter::Verify::Yes, salt)
+}
+
+fn key(i: u64) -> [u8; 8] {
+    i.to_be_bytes()
+}
+
+fn add(builder: &mut ElasticBuilder, keys: std::ops::Range<u64>) {
+    keys.for_each(|i| builder.add(&key(i), Digest::of(&key(i))));
+}
+
+fn directory(bytes: &[u8]) -> UnitDirectory {
+    UnitDirectory::open(bytes.len() as u64, bytes).unwrap()
+}
+
+#[test]
+fn a_segment_has_the_most_keys_whose_unit_fits() {
+    // As the paper has it: 4 bits, units of about a block of the device.
+    assert_eq!(segment_keys(4.0, 4096), 63 * 512 / 4);
+    for bits in [0.5, 1.1, 3.3, 4.0, 5.7, 10.0, 16.0] {
+        for unit_bytes in [0, 128, 167, 168, 1000, 4096, 65536] {
+            let keys = segment_keys(bits, unit_bytes);
+            let len = |keys: usize| {
+                let scheme = BloomScheme::Rotation;
+                let spec = ElasticSpec { units: 1, bits_per_key: bits, scheme, layout: layout_of(scheme) };
+                let digests: Vec<_> = (0..keys as u64).map(Digest::from_u64).collect();
+                let group = tamis_filter::ElasticGroup::build(spec, &digests, 1, tamis_filter::Verify::No);
+                group.unwrap().units()[0].encoded_len() as u64
+            };
+            assert!(len(keys) <= unit_bytes.max(104), "{bits} {unit_bytes}");
+            assert!(len(keys + 1) > unit_bytes, "{bits} {unit_bytes}: one more would fit");
+        }
+    }
+}
+
+/// Few keys at the end are part of the segment before them; a thread works only where there are two segments.
+#[test]
+fn the_last_segment_is_not_tiny() {
+    let quarter = FULL / 4;
+    for (count, expected) in [
+        (1, vec![1]),
+        (FULL - 1, vec![FULL - 1]),
+        (FULL, vec![FULL]),
+        (FULL + 1, vec![FULL + 1]),
+        (FULL + quarter - 1, vec![FULL + quarter - 1]),
+        (FULL + quarter, vec![FULL, quarter]),
+        (2 * FULL, vec![FULL, FULL]),
+        (2 * FULL + 1, vec![FULL, FULL + 1]),
+        (5 * FULL + quarter, vec![FULL, FULL, FULL, FULL, FULL, quarter]),
+    ] {
+        let mut builder = builder(BloomScheme::Rotation, Some(7));
+        add(&mut builder, 0..count);
+        assert_eq!(matches!(builder.work, Work::There(_)), expected.len() > 1, "{count}");
+        let directory = directory(&builder.finish().unwrap().unwrap());
+        let keys: Vec<u64> = (0..directory.segments()).map(|segment| directory.keys(segment)).collect();
+        assert_eq!(keys, expected);
+        assert_eq!(directory.total_keys(), count);
+        let starts = expected.iter().scan(0, |start, keys| Some(std::mem::replace(start, *start + keys)));
+        for (segment, start) in starts.enumerate() {
+            assert_eq!(directory.first_key(segment), key(start));
+        }
+    }
+}
+
+#[test]
+fn no_keys_make_no_filter() {
+    assert!(builder(BloomScheme::Rotation, Some(1)).finish().unwrap().is_none());
+}
+
+#[test]
+fn versions_of_a_key_count_once_also_at_the_border_of_segments() {
+    for scheme in [BloomScheme::Rotation, BloomScheme::Independent] {
+        let (mut once, mut often) = (builder(scheme, Some(7)), builder(scheme, Some(7)));
+        add(&mut once, 0..3 * FULL);
+        for i in 0..3 * FULL {
+            (0..1 + i % 3).for_each(|_| add(&mut often, i..i + 1));
+        }
+        assert_eq!(once.finish().unwrap(), often.finish().unwrap());
+    }
+}
+
+/// What is built does not depend on who builds it.
+#[test]
+fn without_a_thread_the_same_is_built() {
+    let (mut with, mut without) =
+        (builder(BloomScheme::Rotation, Some(7)), builder(BloomScheme::Rotation, Some(7)));
+    let (scheme, layout) = (BloomScheme::Rotation, layout_of(BloomScheme::Rotation));
+    let spec = ElasticSpec { units: 3, bits_per_key: 4.0, scheme, layout };
+    without.work = Work::Here(Assembler::new(spec, 7, tamis_filter::Verify::Yes));
+    add(&mut with, 0..10 * FULL);
+    add(&mut without, 0..10 * FULL);
+    assert!(matches!(without.work, Work::Here(_)));
+    assert_eq!(with.finish().unwrap(), without.finish().unwrap());
+}
+
+#[test]
+fn a_salt_from_the_contents_differs_between_tables() {
+    let build = |keys| {
+        let mut builder = builder(BloomScheme::Rotation, None);
+        add(&mut builder, keys);
+        directory(&builder.finish().unwrap().unwrap())
+    };
+    let (a, again, b) = (build(0..600), build(0..600), build(0..601));
+    assert_eq!(a.salt(0), again.salt(0));
+    assert_ne!(a.salt(0), a.salt(1));
+    assert_eq!(a.salt(0), b.salt(0), "the first segments have the same keys");
+    assert_ne!(a.salt(0), build(1..600).salt(0));
+}
+
+#[test]
+fn an_error_of_the_thread_is_one_of_finishing() {
+    // More digests than there are hash functions: the options refuse it, and so does every segment.
+    let shape = (16, 4.0, BloomScheme::Independent);
+    let mut builder = ElasticBuilder::new(shape, UNIT_BYTES, tamis_filter::Verify::Yes, Some(1));
+    add(&mut builder, 0..20 * FULL);
+    assert!(matches!(builder.work, Work::There(_)), "nothing was noticed yet");
+    assert!(matches!(builder.finish(), Err(FilterBuildError::Filter(FilterError::Parameter(_)))));
+}
+
+/// A thread that is gone receives nothing any more: adding must neither wait for it nor panic.
+#[test]
+fn a_panic_of_the_thread_is_an_error_of_finishing() {
+    for segments in [0, 1, 5] {
+        let mut builder = builder(BloomScheme::Rotation, Some(1));
+        let panicking = Worker::start(move |queue| {
+            queue.iter().take(segments).for_each(drop);
+            panic!("as a test wants it");
+        });
+        builder.work = Work::There(panicking.unwrap());
+        add(&mut builder, 0..20 * FULL);
+        assert!(matches!(builder.finish(), Err(FilterBuildError::Panicked)));
+    }
+}
+
+/// A table that is given up leaves no thread behind.
+#[test]
+fn dropping_the_builder_ends_its_thread() {
+    let (done, ended) = std::sync::mpsc::channel();
+    let mut builder = builder(BloomScheme::Rotation, Some(1));
+    let worker = Worker::start(move |queue| {
+        let received = queue.iter().count();
+        done.send(received).unwrap();
+        Ok(Vec::new())
+    });
+    builder.work = Work::There(worker.unwrap());
+    add(&mut builder, 0..4 * FULL);
+    drop(builder);
+    assert_eq!(ended.try_recv(), Ok(3), "all but the segment that was open");
+}
+
+/// Units are found by place alone; these are the ones that lie there.
+#[test]
+fn spans_say_where_units_lie() {
+    let mut builder = builder(BloomScheme::DoubleHashing, Some(5));
+    add(&mut builder, 0..3 * FULL + 17);
+    let bytes = builder.finish().unwrap().unwrap();
+    let directory = directory(&bytes);
+    let mut end = 0;
+    for unit in 0..3 {
+        for segment in 0..3 {
+            let (offset, len) = directory.unit_span(segment, unit);
+            assert_eq!(offset, end, "one behind the other");
+            end = offset + len;
+            let found = ElasticUnit::open(&bytes[offset as usize..end as usize]).unwrap();
+            assert_eq!((found.index(), found.salt()), (unit, directory.salt(segment)));
+            assert_eq!((found.group_units(), found.keys()), (3, directory.keys(segment)));
+            assert_eq!(found.memory_bytes(), directory.unit_memory_bytes(segment));
+            assert_eq!(found.probes(), directory.probes());
+        }
+    }
+}
+
+/// What was written once must be read for ever. With `TAMIS_WRITE_FIXTURES` set the files are written anew: only for a new
+/// version of the format, under new names.
+#[test]
+fn stored_filters_of_version_1_are_read() {
+    for scheme in [BloomScheme::Rotation, BloomScheme::DoubleHashing, BloomScheme::Independent] {
+        let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures");
+        let path = format!("{fixtures}/elastic-v1-{}.units", scheme as u8);
+        let mut builder = ElasticBuilder::new((2, 4.0, scheme), 128, tamis_filter::Verify::Yes, Some(7));
+        add(&mut builder, 0..300);
+        let built = builder.finish().unwrap().unwrap();
+        if std::env::var_os("TAMIS_WRITE_FIXTURES").is_some() {
+            std::fs::write(&path, &built).unwrap();
+        }
+        let stored = std::fs::read(&path).unwrap();
+        assert_eq!(stored, built, "and the same is written");
+        let directory = directory(&stored);
+        assert_eq!((directory.segments(), directory.units(), directory.total_keys()), (3, 2, 300));
+        for i in 0..300 {
+            let segment = directory.segment_of(&key(i), crate::key::prefix_of(&key(i)));
+            for unit in 0..2 {
+                let (offset, len) = directory.unit_span(segment, unit);
+                let bytes = &stored[offset as usize..(offset + len) as usize];
+                let unit = directory.unit_of(segment, unit, bytes).unwrap().unwrap();
+                let mut set = tamis_filter::ElasticSet::new(directory.salt(segment));
+                set.load(unit).unwrap();
+                let digests = tamis_filter::IndependentDigests::of(&key(i), 2 * directory.probes());
+                assert!(match scheme {
+                    BloomScheme::Independent => set.contains_independent(&digests).unwrap(),
+                    _ => set.contains(Digest::of(&key(i))),
+                });
+            }
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! Heat, and what follows from it.
+
+use std::sync::Arc;
+
+use tamis::io::{FileSystem, MemFs};
+use tamis::{BloomHashing, Db, FilterChoice};
+
+use crate::{
+    Rng, absent, false_positives, fill, get_one, key, one_each, open, quiet, settle, small, stats, value,
+    wait_until,
+};
+
+const KEYS: u64 = 20_000;
+
+/// A database with the budget of one unit for every segment.
+fn filled(fs: &Arc<MemFs>) -> (Db, u64) {
+    let fs: Arc<dyn FileSystem> = fs.clone();
+    let db = open(&small(fs.clone(), u64::MAX));
+    fill(&db, KEYS);
+    let (budget, _) = one_each(&db);
+    db.close().expect("closing");
+    (open(&small(fs, budget)), budget)
+}
+
+/// Reads until the background thread has taken account of so many gets.
+fn read(db: &Db, hot: std::ops::Range<u64>, gets: u64) {
+    let mut rng = Rng(gets);
+    let before = stats(db).gets;
+    let mut done = 0;
+    while stats(db).gets < before + gets {
+        for _ in 0..500 {
+            get_one(db, &mut rng, &hot, KEYS);
+        }
+        done += 500;
+        assert!(done < 100 * gets, "the background thread counts nothing");
+    }
+}
+
+fn units_within(db: &Db, hot: &std::ops::Range<u64>) -> (f64, f64) {
+    let (from, to) = (key(hot.start).to_vec(), key(hot.end).to_vec());
+    let segments = db.segments();
+    let deepest = segments.iter().map(|segment| segment.level).max().unwrap();
+    let mean = |within: bool| {
+        let chosen: Vec<f64> = segments
+            .iter()
+            .filter(|s| s.level == deepest && (s.smallest >= from && s.end < to) == within)
+            .map(|s| f64::from(s.enabled))
+            .collect();
+        chosen.iter().sum::<f64>() / chosen.len().max(1) as f64
+    };
+    (mean(true), mean(false))
+}
+
+#[test]
+fn memory_follows_the_heat_and_follows_it_when_it_moves() {
+    let (db, budget) = filled(&Arc::default());
+    assert!(stats(&db).used_bytes <= budget);
+    let hot = 4000..5000;
+    let cold = false_positives(&db, hot.clone());
+    read(&db, hot.clone(), 40_000);
+    let (within, outside) = units_within(&db, &hot);
+    assert!(within >= 2.0 && within > outside + 1.0, "{within} units where it is hot, {outside} elsewhere");
+    let warm = false_positives(&db, hot.clone());
+    assert!(warm < cold / 2.0, "false positives per get: {cold} at first, {warm} when hot");
+    let other = 12_000..13_000;
+    read(&db, other.clone(), 60_000);
+    let (within, _) = units_within(&db, &other);
+    let (left, _) = units_within(&db, &hot);
+    assert!(within >= 2.0 && within > left, "{within} units where it is hot now, {left} where it was");
+    let stats = stats(&db);
+    assert!(stats.evictions > 0 && stats.loads > 0 && stats.used_bytes <= budget, "{stats:?}");
+    assert_eq!(stats.by_units.iter().sum::<u64>(), stats.segments);
+    assert_eq!(stats.failed_loads, 0);
+}
+
+#[test]
+fn heat_is_known_again_after_closing() {
+    let fs: Arc<MemFs> = Arc::default();
+    let (db, budget) = filled(&fs);
+    let hot = 7000..8000;
+    read(&db, hot.clone(), 30_000);
+    quiet(&db);
+    let before = db.segments();
+    db.close().expect("closing");
+    let db = open(&small(fs, budget));
+    let after = db.segments();
+    assert_eq!(before.len(), after.len());
+    for (was, is) in before.iter().zip(&after) {
+        assert_eq!((was.table, was.segment, &was.smallest), (is.table, is.segment, &is.smallest));
+        // A byte each: steps of 9 %.
+        let near = |a: f64, b: f64| (a - b).abs() <= 0.1 * a.max(b) + 1e-9;
+        assert!(near(was.heat, is.heat) && near(was.asked, is.asked), "{was:?} {is:?}");
+    }
+    let (within, outside) = units_within(&db, &hot);
+    assert!(within > outside + 0.5, "{within} {outside}");
+}
+
+/// What is asked of the lower levels for each get, by whether it is hot.
+fn heat_of_the_last_level(db: &Db, hot: &std::ops::Range<u64>) -> (f64, f64) {
+    let (from, to) = (key(hot.start).to_vec(), key(hot.end).to_vec());
+    let segments = db.segments();
+    let deepest = segments.iter().map(|segment| segment.level).max().unwrap();
+    let sum = |within: bool| {
+        let last = segments.iter().filter(|s| s.level == deepest);
+        last.filter(|s| (s.end > from && s.smallest < to) == within).map(|s| s.heat).sum::<f64>()
+    };
+    (sum(true), sum(false))
+}
+
+#[test]
+fn merged_tables_inherit_heat_unless_they_are_not_to() {
+    for inheritance in [true, false] {
+        let fs: Arc<MemFs> = Arc::default();
+        let (db, budget) = filled(&fs);
+        db.close().expect("closing");
+        let mut options = small(fs, budget);
+        options.heat_inheritance = inheritance;
+        options.keyspace.auto_compaction = false;
+        let db = open(&options);
+        let hot = 10_000..11_000;
+        read(&db, hot.clone(), 30_000);
+        let (before, _) = heat_of_the_last_level(&db, &hot);
+        let old: Vec<u64> = db.segments().iter().map(|s| s.table).collect();
+        (0..KEYS).step_by(7).for_each(|i| db.put(key(i), value(i)).expect("a put"));
+        db.compact().expect("a compaction");
+        db.settle_filters().expect("settling");
+        assert!(db.segments().iter().all(|s| !old.contains(&s.table)), "all is rewritten");
+        let (within, outside) = heat_of_the_last_level(&db, &hot);
+        if inheritance {
+            assert!(
+                within > before / 3.0 && within > 2.0 * outside,
+                "{before} before, {within} and {outside} after"
+            );
+            let (within, outside) = units_within(&db, &hot);
+            assert!(within > outside, "{within} {outside}");
+        } else {
+            assert_eq!((within, outside), (0.0, 0.0));
+        }
+    }
+}
+
+#[test]
+fn a_flushed_table_is_taken_to_be_asked_as_the_run_below_it() {
+    let (db, _) = filled(&Arc::default());
+    read(&db, 0..1000, 30_000);
+    let _pause = db.pause_compaction();
+    (0..KEYS).step_by(40).for_each(|i| db.put(key(i), value(i)).expect("a put"));
+    db.flush().expect("a flush");
+    db.settle_filters().expect("settling");
+    let newest: Vec<_> = db.segments().into_iter().filter(|s| s.level == 0).collect();
+    assert!(newest.len() > 2);
+    let hottest = newest.iter().max_by(|a, b| a.heat.total_cmp(&b.heat)).unwrap();
+    assert!(hottest.smallest[..] < key(1000)[..] && hottest.enabled >= 1, "{newest:#?}");
+    let others: f64 = newest.iter().filter(|s| s.smallest[..] > key(1000)[..]).map(|s| s.heat).sum();
+    assert!(hottest.heat > 2.0 * others && hottest.heat > 0.5, "{newest:#?}");
+}
+
+/// A table that only changes its level keeps its number, and with it what is known of it.
+#[test]
+fn moved_tables_keep_heat_and_units() {
+    let fs: Arc<dyn FileSystem> = Arc::new(MemFs::new());
+    let mut options = small(fs.clone(), u64::MAX);
+    options.keyspace.auto_compaction = false;
+    let db = open(&options);
+    (0..400).for_each(|i| db.put(key(i), value(i)).expect("a put"));
+    db.flush().expect("a flush");
+    db.settle_filters().expect("settling");
+    for _ in 0..20 {
+        (0..100).for_each(|i| assert_eq!(db.get(absent(i)).expect("a get"), None));
+    }
+    wait_until("the gets to be counted", || stats(&db).gets >= 2000 && db.segments()[0].heat > 0.0);
+    let before = db.segments();
+    assert_eq!(before[0].level, 0);
+    db.close().expect("closing");
+    options.keyspace.auto_compaction = true;
+    options.keyspace.level0_runs = 1;
+    let db = open(&options);
+    settle(&db);
+    let after = db.segments();
+    assert!(after[0].level > 0, "it was moved");
+    for (was, is) in before.iter().zip(&after) {
+        assert_eq!((was.table, was.enabled), (is.table, is.enabled));
+        assert!((was.heat - is.heat).abs() <= 0.1 * was.heat + 1e-9, "{was:?} {is:?}");
+    }
+    // And what the manifest says of it, too.
+    db.close().expect("closing");
+    let again = open(&options).segments();
+    assert!(again.iter().zip(&after).all(|(a, b)| (a.heat - b.heat).abs() <= 0.2 * b.heat + 1e-9));
+}
+
+#[test]
+fn explain_says_which_units_were_asked() {
+    let (db, _) = filled(&Arc::default());
+    read(&db, 3000..4000, 20_000);
+    let explanation = db.explain_get(absent(3500)).expect("an explanation");
+    let mut elastic = 0;
+    for step in &explanation.steps {
+        let tamis::ExplainStep::Run { table: Some(table), units: Some(units), .. } = step else { continue };
+        elastic += 1;
+        let known =
+            db.segments().into_iter().find(|s| s.table == *table && s.segment == units.segment).unwrap();
+        assert_eq!((known.units, known.enabled), (units.units, units.enabled));
+        assert!(known.smallest <= absent(3500).to_vec() && known.end >= absent(3500).to_vec());
+        assert!(units.heat > 0.0);
+    }
+    assert!(elastic > 0, "{explanation:?}");
+}
+
+/// One digest a get, however many units of however many runs it asks; independent hashing takes what it says.
+#[test]
+fn all_units_of_all_runs_are_asked_with_one_digest() {
+    for hashing in [BloomHashing::Rotation, BloomHashing::Double, BloomHashing::Independent] {
+        let mut options = small(Arc::new(MemFs::new()), u64::MAX);
+        options.keyspace.filter = FilterChoice::Elastic(hashing).into();
+        options.keyspace.auto_compaction = false;
+        let db = open(&options);
+        for run in 0..4 {
+            (0..300).for_each(|i| db.put(key(run + 4 * i), value(run + 4 * i)).expect("a put"));
+            db.flush().expect("a flush");
+        }
+        db.settle_filters().expect("settling");
+        let before = db.stats().read;
+        (0..1200).for_each(|i| assert_eq!(db.get(absent(i)).expect("a get"), None));
+        (0..1200).for_each(|i| assert_eq!(db.get(key(i)).expect("a get").unwrap(), value(i)));
+        let cost = db.stats().read - before;
+        let (digests, gets) = (cost.digests, cost.gets);
+        match hashing {
+            // Units have three probes each; block indexes take a digest of their own.
+            BloomHashing::Independent => assert!((18 * gets..=20 * gets).contains(&digests), "{digests}"),
+            _ => assert_eq!(digests, gets),
+        }
+        assert!(cost.false_positives * 200 < gets, "24 bits a key: {cost:?}");
+    }
+}

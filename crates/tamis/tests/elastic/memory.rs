@@ -1,0 +1,139 @@
+//! The budget, and the limit that is shared with the block cache.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use tamis::io::{FileSystem, MemFs};
+use tamis::{Db, Durability, FilterChoice, Options};
+
+use crate::{Rng, fill, get_one, key, one_each, open, settle, small, stats, value};
+
+/// Looks at the database all the time while `work` is done.
+fn watched(db: &Db, look: impl Fn(&Db) + Sync, work: impl FnOnce()) {
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Relaxed) {
+                look(db);
+            }
+        });
+        work();
+        done.store(true, Relaxed);
+    });
+}
+
+/// With readers, a writer and compactions side by side.
+fn busy(db: &Db, keys: u64, gets: u64) {
+    std::thread::scope(|scope| {
+        for thread in 0..2u64 {
+            scope.spawn(move || {
+                let mut rng = Rng(thread);
+                for at in 0..gets {
+                    let hot = at / 1000 * 317 % (keys - 500);
+                    get_one(db, &mut rng, &(hot..hot + 500), keys);
+                }
+            });
+        }
+        scope.spawn(move || {
+            let mut rng = Rng(77);
+            for _ in 0..gets / 2 {
+                let i = rng.below(keys);
+                db.put(key(i), value(i)).expect("a put");
+            }
+        });
+    });
+}
+
+#[test]
+fn the_budget_holds_at_every_moment() {
+    let fs: Arc<dyn FileSystem> = Arc::new(MemFs::new());
+    let db = open(&small(fs.clone(), u64::MAX));
+    fill(&db, 6000);
+    let (one, _) = one_each(&db);
+    db.close().expect("closing");
+    for budget in [one / 3, one, 2 * one] {
+        let db = open(&small(fs.clone(), budget));
+        let look = |db: &Db| {
+            let stats = stats(db);
+            assert!(stats.used_bytes <= budget, "{} of {budget}", stats.used_bytes);
+        };
+        watched(&db, look, || busy(&db, 6000, 8000));
+        settle(&db);
+        let stats = stats(&db);
+        assert!(stats.used_bytes > budget / 2, "{stats:?}");
+        assert!(stats.loads > 0, "{stats:?}");
+        db.close().expect("closing");
+    }
+}
+
+#[test]
+fn without_a_budget_every_block_is_looked_into() {
+    let db = open(&small(Arc::new(MemFs::new()), 0));
+    fill(&db, 2000);
+    let before = db.stats().read;
+    (0..2000).for_each(|i| assert_eq!(db.get(crate::absent(i)).expect("a get"), None));
+    let cost = db.stats().read - before;
+    assert_eq!(cost.filter_probes, 0);
+    assert!(cost.false_positives >= 1900, "{cost:?}");
+    assert_eq!((stats(&db).used_bytes, stats(&db).loads), (0, 0));
+}
+
+/// Tables of a life before kept the whole budget busy, and nobody asked them.
+#[test]
+fn tables_that_a_global_filter_answers_for_take_no_memory() {
+    let fs: Arc<dyn FileSystem> = Arc::new(MemFs::new());
+    let mut options = small(fs.clone(), u64::MAX);
+    options.keyspace.auto_compaction = false;
+    let db = open(&options);
+    fill(&db, 2000);
+    assert!(stats(&db).used_bytes > 0);
+    db.close().expect("closing");
+    options.keyspace.filter = FilterChoice::Chucky.into();
+    let db = open(&options);
+    assert_eq!((db.stats().elastic, db.segments()), (None, Vec::new()));
+    (0..2000).for_each(|i| assert_eq!(db.get(key(i)).expect("a get").unwrap(), value(i)));
+    db.put(key(2000), value(2000)).expect("a put");
+    settle(&db);
+    assert_eq!(db.stats().elastic, None);
+    db.close().expect("closing");
+    // Some of the tables come back to where they are asked.
+    options.keyspace.filter = tamis::FilterPolicy::elastic();
+    let db = open(&options);
+    assert!(stats(&db).used_bytes > 0);
+    (0..=2000).for_each(|i| assert_eq!(db.get(key(i)).expect("a get").unwrap(), value(i)));
+}
+
+/// Whoever gives 1 MiB for reads gets no more used, however it is divided.
+#[test]
+fn one_limit_for_cache_and_units_holds_and_is_divided() {
+    const LIMIT: u64 = 1 << 20;
+    let mut options = small(Arc::new(MemFs::new()), 0);
+    (options.read_memory_bytes, options.durability) = (LIMIT, Durability::Buffered);
+    let db = open(&options);
+    fill(&db, 12_000);
+    let look = |db: &Db| {
+        let all = db.stats();
+        let elastic = all.elastic.expect("elastic filters");
+        assert!(elastic.budget_bytes + all.cache_capacity_bytes <= LIMIT, "{elastic:?}");
+        assert!(elastic.used_bytes <= elastic.budget_bytes);
+    };
+    watched(&db, look, || busy(&db, 12_000, 20_000));
+    let all = db.stats();
+    assert!(all.cache_capacity_bytes >= LIMIT / 32 && all.cache_used_bytes > 0, "{all:?}");
+    assert!(all.elastic.expect("elastic filters").used_bytes > 0);
+}
+
+#[test]
+fn options_that_cannot_be_are_refused() {
+    let refused = |text: &str| Options::from_text(text).unwrap_err().to_string();
+    let why = refused("keyspace.filter = elastic\nkeyspace.filter_allocation = monkey");
+    assert!(why.contains("filter_allocation") && why.contains("elastic"), "{why}");
+    let why = refused("keyspace.filter = elastic-independent\nkeyspace.filter_units = 16");
+    assert!(why.contains("filter_units") && why.contains("at most 10"), "{why}");
+    assert!(refused("filter_life_time = 0").contains("auto"));
+    assert!(refused("keyspace.filter_unit_bytes = 1").contains("128"));
+    let mixed = "keyspace.filter = blocked-bloom,blocked-bloom,elastic\nfilter_life_time = 5000\nheat_sampling = auto";
+    let options = Options::from_text(mixed).expect("levels may differ");
+    assert_eq!((options.filter_life_time, options.heat_sampling), (Some(5000), None));
+    assert_eq!(Options::from_text(&options.to_text()).expect("its own text"), options);
+}
