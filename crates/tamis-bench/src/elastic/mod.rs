@@ -9,8 +9,8 @@
 //! * [`side`]: a filter by its name.
 //! * [`database`]: loading, reuse and copies.
 //! * [`catalogue`]: the experiments, their defaults, and what the paper saw.
-//! * [`plan`]: an experiment with everything decided, and what is refused.
-//! * [`rounds`], [`shift`], [`skew`]: what is measured.
+//! * `plan`: an experiment with everything decided, and what is refused.
+//! * `rounds`, `shift`, `skew`: what is measured.
 //! * [`outcome`]: rows, tables, comma-separated text.
 //!
 //! A *read in vain* is a run whose data a get searched without finding its key: the run's filter let the key through, or had
