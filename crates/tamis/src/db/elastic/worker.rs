@@ -316,7 +316,7 @@ mod tests {
             let (&id, known) = inner.tables.iter().next().unwrap();
             let known = known.clone();
             known.filter.clear();
-            let bytes = known.filter.directory().unit_memory_bytes(0) as u64;
+            let bytes = known.filter.charge_of(0);
             inner.manager.set_budget(0);
             inner.manager.set_budget(1 << 20);
             let loads = inner.manager.fill(&[id]);
