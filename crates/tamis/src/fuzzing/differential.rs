@@ -68,6 +68,10 @@ const SHAPES: [(CompactionChoice, MergeGranularity, bool); 10] = [
 
 fn keyspace_options(input: &mut Input<'_>) -> KeyspaceOptions {
     let mut options = any_options(input);
+    // Elastic filters divide memory by heat.
+    if options.filter.as_slice().iter().any(|choice| choice.is_elastic()) {
+        options.filter_allocation = FilterAllocation::Uniform;
+    }
     // A global filter is the only one, and not divided between levels.
     if let Some(global) = options.filter.as_slice().iter().copied().find(|choice| choice.is_global()) {
         options.filter = global.into();
