@@ -27,7 +27,7 @@
 //! * The budget is in bytes. Units of different tables differ in size, so several may have to go for one.
 //! * A load costs a read. It has to promise more than that within one window ([`PAYS`](adjust::PAYS)), and what it wins
 //!   must be more than the noise of the counts ([`NOISE`](adjust::NOISE)).
-//! * A new segment's heat is a mean weighted by keys, and that of a flushed table is taken from the run below it.
+//! * A new segment's heat is a mean weighted by keys, over runs, and that of a flushed table is taken from the runs below it.
 //!
 //! # Invariants
 //!
@@ -38,7 +38,8 @@
 //!
 //! # Threads
 //!
-//! None: a plain value. Whoever shares it puts it into a mutex. Nothing in here blocks or calls out.
+//! The manager is a plain value. Whoever shares it puts it into a mutex; nothing of it blocks or calls out. The sampler is for
+//! all reading threads and says itself what they may do.
 //!
 //! # Costs
 //!

@@ -89,8 +89,8 @@ options_table! {
              block reads; 0: each has a limit of its own, `cache_bytes` and `filter_budget_bytes`.";
         Performance, filter_life_time: Option<u64> = "auto", AutoCount(Count { min: 1, max: NO_LIMIT }),
             "For `elastic` filters: after so many gets without one that asks it a segment has expired, and may lose \
-             filter memory to others. `auto`: as many as there are segments, times the \
-             gets that one that is counted stands for.";
+             filter memory to others. `auto`: as many as there are segments, at least \
+             1000, times the gets that one that is counted stands for.";
         Performance, heat_sampling: Option<u64> = "auto", AutoCount(Count { min: 1, max: 1 << 16 }),
             "For `elastic` filters: one get of so many is counted. `auto`: more of few, less of many.";
         Performance, heat_inheritance: bool = "true", Flag,
@@ -198,7 +198,9 @@ options_table! {
              lengths in bytes, or those up to the first byte that is a `delimiter`. Each distinct prefix costs as \
              much filter memory as a key.";
         Performance, eager_filter_rebuild: bool = "false", Flag,
-            "Build a stretch of a global filter anew as soon as a compaction has rewritten the oldest run below it, so              that entries of deleted keys go at once; otherwise only when the stretch has grown by an eighth as well.              Less filter memory and fewer false positives where much is deleted, for the time of rebuilding.";
+            "Build a stretch of a global filter anew as soon as a compaction has rewritten the oldest run below it, so \
+             that entries of deleted keys go at once; otherwise only when the stretch has grown by an eighth as well. \
+             Less filter memory and fewer false positives where much is deleted, for the time of rebuilding.";
         Performance, verify_filters: bool = "true", Flag,
             "Ask each new filter for every one of its keys before it is used, so that a fault of memory or \
              processor cannot hide a key; a filter that fails is left out. Costs one probe a key.";

@@ -209,25 +209,30 @@ impl TableFilters {
                     }
                     filter.ask(&found, probe, cost)
                 }),
-                _ => version.tables[table].with_filter(|filter| {
-                    let maybe = ask_filter(filter, probe, cost);
-                    cost.filter_probes += 1;
-                    cost.filter_negatives += u64::from(!maybe);
-                    maybe
-                }),
+                _ => version.tables[table].with_filter(|filter| ask_filter(filter, probe, cost)),
             };
-            if answer == Some(false) {
-                check_rejection(version, table, probe.key);
-            } else {
-                out.push(Candidate { run, table, filtered: answer.is_some() });
-            }
+            take_answer(version, (run, table), answer, probe.key, out);
         }
     }
 }
 
-/// The answer of one filter, whatever digests its kind takes.
+/// Makes a table a candidate unless its filter, if it was asked, denies the key.
+pub(crate) fn take_answer(
+    version: &Version,
+    (run, table): (usize, usize),
+    answer: Option<bool>,
+    key: &[u8],
+    out: &mut Candidates,
+) {
+    match answer {
+        Some(false) => check_rejection(version, table, key),
+        answer => out.push(Candidate { run, table, filtered: answer.is_some() }),
+    }
+}
+
+/// The answer of one filter, whatever digests its kind takes. Counts the question.
 pub(crate) fn ask_filter(filter: &Filter, probe: &mut Probe<'_>, cost: &mut ReadCost) -> bool {
-    match filter {
+    let maybe = match filter {
         Filter::Point(PointFilter::Bloom(bloom)) if bloom.scheme() == BloomScheme::Independent => {
             // A filter that asks for more digests than there can be is damaged: it may not deny anything.
             bloom.contains_independent(probe.independent(bloom.probes(), cost)).unwrap_or(true)
@@ -238,7 +243,10 @@ pub(crate) fn ask_filter(filter: &Filter, probe: &mut Probe<'_>, cost: &mut Read
         }
         // The others look at the key alone.
         Filter::Range(filter) => filter.contains_key(probe.key, Digest::from_u64(0)),
-    }
+    };
+    cost.filter_probes += 1;
+    cost.filter_negatives += u64::from(!maybe);
+    maybe
 }
 
 /// No false negative, ever: in debug builds every rejection is checked against the data.

@@ -27,9 +27,9 @@ use std::time::{Duration, Instant};
 use crate::cache::BlockCache;
 use crate::db::inner::DbInner;
 use crate::db::read_memory::Divider;
-use crate::heat::Sampler;
 use crate::heat::{
-    Adjustment, Heat, HeatConfig, Load, Manager, Origin, SegmentId, SegmentSpec, TableSpec, decode_heat,
+    Adjustment, Heat, HeatConfig, Load, Manager, Origin, Sampler, SegmentId, SegmentSpec, TableSpec,
+    decode_heat,
 };
 use crate::options::Options;
 use crate::read::ReadCounters;
@@ -40,6 +40,7 @@ use crate::tree::open_table::{OpenTable, TableFilter};
 use crate::tree::version::{Run, Version};
 
 pub use report::{ElasticStats, SegmentStats};
+
 /// Edits of the manifest that come anyway bring the heat along so often; a byte or two for each segment. A crash loses what was
 /// learned since.
 const SAVE_EVERY: Duration = Duration::from_secs(30);

@@ -11,7 +11,7 @@ use super::{Cell, Directory, spans_within};
 use crate::key::{KeyBytes, KeyEnd, prefix_of};
 use crate::options::PrefixFilter;
 use crate::read::ReadCost;
-use crate::select::table_filters::{ask_filter, check_rejection};
+use crate::select::table_filters::{ask_filter, check_rejection, take_answer};
 use crate::select::{Candidate, Candidates, Probe, RunSelector, Stretch};
 use crate::tree::meta::TableMeta;
 use crate::tree::open_table::OpenTable;
@@ -108,14 +108,7 @@ impl GlobalSelector {
         cost: &mut ReadCost,
     ) {
         let answer = version.tables[table].with_filter(|filter| ask_filter(filter, probe, cost));
-        if let Some(maybe) = answer {
-            cost.filter_probes += 1;
-            cost.filter_negatives += u64::from(!maybe);
-        }
-        match answer {
-            Some(false) => check_rejection(version, table, probe.key),
-            answer => out.push(Candidate { run, table, filtered: answer.is_some() }),
-        }
+        take_answer(version, (run, table), answer, probe.key, out);
     }
 
     #[cold]
