@@ -24,6 +24,7 @@ pub mod report;
 pub mod run;
 pub mod sample;
 pub mod shapes;
+pub mod store;
 pub mod value;
 pub mod workload;
 pub mod zipf;

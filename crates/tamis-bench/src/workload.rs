@@ -22,6 +22,10 @@ pub enum Workload {
     GetZipf,
     /// `multi_get` of 32 keys, half existing and half absent; one operation is one key.
     MultiGet,
+    /// `multi_get` of 32 absent keys; one operation is one key.
+    MultiGetEmpty,
+    /// `multi_get` of 32 existing keys; one operation is one key.
+    MultiGetExisting,
     /// The first entry of a narrow range that holds no key.
     RangeEmpty,
     /// The first entry of a range at most 64 wide that begins with an absent key and holds none.
@@ -71,7 +75,7 @@ pub const ZIPF_EXPONENT: f64 = 0.99;
 
 impl Workload {
     /// All of them, fills first.
-    pub const ALL: [Workload; 23] = [
+    pub const ALL: [Workload; 25] = [
         Workload::FillRandom,
         Workload::FillSeq,
         Workload::Overwrite,
@@ -80,6 +84,8 @@ impl Workload {
         Workload::GetMixed,
         Workload::GetZipf,
         Workload::MultiGet,
+        Workload::MultiGetEmpty,
+        Workload::MultiGetExisting,
         Workload::RangeEmpty,
         Workload::RangeAbsent,
         Workload::Seek,
@@ -108,6 +114,8 @@ impl Workload {
             Workload::GetMixed => "get-mixed",
             Workload::GetZipf => "get-zipf",
             Workload::MultiGet => "multi-get",
+            Workload::MultiGetEmpty => "multi-get-empty",
+            Workload::MultiGetExisting => "multi-get-existing",
             Workload::RangeEmpty => "range-empty",
             Workload::RangeAbsent => "range-absent",
             Workload::Seek => "seek",
@@ -134,6 +142,11 @@ impl Workload {
     /// Whether it changes the database.
     pub fn writes(self) -> bool {
         self.is_fill() || self.writes_of(1000) > 0
+    }
+
+    /// Whether its operations are keys of batches of [`MULTI_GET_KEYS`].
+    pub fn is_batched(self) -> bool {
+        matches!(self, Workload::MultiGet | Workload::MultiGetEmpty | Workload::MultiGetExisting)
     }
 
     /// Whether it puts keys that were not there.

@@ -95,7 +95,7 @@ impl<'a> Source<'a> {
         let ops = CHUNK_BYTES / (self.spec.keys.key_bytes() as usize + value + 1);
         let ops = ops.clamp(1, CHUNK_OPS);
         match self.spec.workload {
-            Workload::MultiGet => ops.next_multiple_of(MULTI_GET_KEYS) as u64,
+            batched if batched.is_batched() => ops.next_multiple_of(MULTI_GET_KEYS) as u64,
             _ => ops as u64,
         }
     }
@@ -115,8 +115,8 @@ impl<'a> Source<'a> {
             Workload::FillRandom => self.put(self.permutation.at(self.thread + n * self.threads), 0),
             Workload::FillSeq => self.put(self.order[(self.thread + n * self.threads) as usize], 0),
             Workload::Overwrite => self.overwrite(),
-            Workload::GetEmpty => self.get_absent(),
-            Workload::GetExisting => self.get_any(),
+            Workload::GetEmpty | Workload::MultiGetEmpty => self.get_absent(),
+            Workload::GetExisting | Workload::MultiGetExisting => self.get_any(),
             Workload::GetMixed | Workload::MultiGet if self.random.chance(50) => self.get_absent(),
             Workload::GetMixed | Workload::MultiGet => self.get_any(),
             Workload::ReadWrite if self.random.chance(50) => self.overwrite(),
