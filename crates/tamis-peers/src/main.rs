@@ -1,0 +1,6 @@
+//! tamis side by side with other storage engines.
+
+pub mod engines;
+pub mod record;
+
+fn main() {}
