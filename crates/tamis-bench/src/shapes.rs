@@ -61,6 +61,8 @@ impl ShapeChoice {
     /// Sets the options of this shape.
     pub fn apply(&self, options: &mut Options) {
         let keyspace = &mut options.keyspace;
+        // The shape that writes leave is what is measured.
+        keyspace.read_compaction = false;
         keyspace.compaction = self.compaction;
         keyspace.merge = self.merge;
         keyspace.size_ratio = self.size_ratio.into();

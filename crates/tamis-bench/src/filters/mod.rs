@@ -291,6 +291,8 @@ impl<'a> Job<'a> {
             options.read_mode = ReadMode::Direct;
         }
         let keyspace = &mut options.keyspace;
+        // The shape is what is compared.
+        keyspace.read_compaction = false;
         keyspace.compaction = point.compaction;
         let counted = self.experiment.counted || side.is_global();
         keyspace.deterministic = counted;

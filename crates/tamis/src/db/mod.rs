@@ -9,6 +9,7 @@ pub(crate) mod elastic;
 pub(crate) mod expiry;
 mod filters;
 mod flush;
+mod for_reads;
 mod ingest;
 mod inner;
 pub mod inspect;
@@ -565,7 +566,14 @@ impl DbInner {
             ..VersionEdit::default()
         };
         self.commit_edit(&mut state, edit, Vec::new(), |_, _, _| unreachable!("no tables change"))?;
-        let inner = Arc::new(KeyspaceInner::empty(id, name, options, operators, &self.elastic.sampler));
+        let inner = Arc::new(KeyspaceInner::empty(
+            id,
+            name,
+            options,
+            operators,
+            &self.elastic.sampler,
+            self.read_counters.counters(),
+        ));
         state.keyspaces.insert(id, inner.clone());
         self.publish_directory(&state);
         Ok(inner)

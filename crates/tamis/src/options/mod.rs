@@ -141,6 +141,9 @@ options_table! {
         Behaviour, auto_compaction: bool = "true", Flag,
             "Compact in the background whenever the tree is out of shape; `false` compacts on request only, and \
              level 0 grows without slowing down writes.";
+        Performance, read_compaction: bool = "true", Flag,
+            "Merge runs, step by step into one, when reads have lost as much to them as a step rewrites and nobody has \
+             written for a second: with leveling, lazy leveling and hybrids, unless `deterministic`.";
         Behaviour, merge_operator: Option<String> = "none", Name,
             "What `merge` does to a value: `add` (numbers of eight bytes, little endian, modulo 2^64), `append`, `max` \
              (in byte order), or an operator that the program brings along. A keyspace keeps its operator for good.";
