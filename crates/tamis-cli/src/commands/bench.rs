@@ -40,7 +40,7 @@ Workloads:
                  Zipf-distributed); d latest keys, e scans of 1 to 100 entries. The inserts of d and e need keys that are not there: `tamis experiment`
                  holds some back, here they are reads
   mixgraph       RocksDB's mixgraph, with --value-bytes mixed: 83 % gets, 14 % overwrites, 3 % scans (half of them of at most
-                 28 entries, a few of thousands) of keys in 30 ranges, of which one gets 79 %
+                 27 entries, a few of thousands) of keys in 30 ranges, of which one gets 79 %
 
 Without a fill, an empty database is filled with fill-random first. Every answer is checked; a wrong one ends
 the run with exit code 1.
