@@ -4,10 +4,10 @@
 //! knows the length without a word from whoever put it.
 //!
 //! Mixed lengths follow the generalized Pareto distribution that Cao, Dong, Vemuri and Du fitted to the values of ZippyDB
-//! ("Characterizing, Modeling, and Benchmarking RocksDB Key-Value Workloads at Facebook", FAST 2020), with the parameters and
-//! the longest value of db_bench's `mixgraph`: half of the values have at most 20 bytes, one in a hundred more than 227. Two
-//! things differ. db_bench draws a new length at each put. And it takes a length above the longest modulo that one, and
-//! lets values be as short as a byte; here they are cut at both ends, so that every value holds enough to be told from others.
+//! ("Characterizing, Modeling, and Benchmarking RocksDB Key-Value Workloads at Facebook", FAST 2020), with the parameters,
+//! the shortest and the longest value of db_bench's `mixgraph`: half of the values have at most 20 bytes, one in a hundred
+//! more than 227. Two things differ. db_bench draws a new length at each put. And it takes a length above the longest modulo
+//! that one, while here it is the longest: that happens to one value in 11,000.
 
 use std::fmt;
 use std::str::FromStr;
