@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::mixgraph;
+
 /// A named mix of operations. Names are those of `tamis bench --workload`; their meaning never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Workload {
@@ -56,6 +58,8 @@ pub enum Workload {
     YcsbF,
     /// 90 % gets of existing keys, 10 % overwrites.
     ReadMostly,
+    /// 83 % gets, 14 % overwrites and 3 % scans of keys in ranges of different heat: see [`mixgraph`].
+    Mixgraph,
 }
 
 /// Keys in one `multi_get`.
@@ -75,7 +79,7 @@ pub const ZIPF_EXPONENT: f64 = 0.99;
 
 impl Workload {
     /// All of them, fills first.
-    pub const ALL: [Workload; 25] = [
+    pub const ALL: [Workload; 26] = [
         Workload::FillRandom,
         Workload::FillSeq,
         Workload::Overwrite,
@@ -101,6 +105,7 @@ impl Workload {
         Workload::YcsbE,
         Workload::YcsbF,
         Workload::ReadMostly,
+        Workload::Mixgraph,
     ];
 
     /// The name on the command line and in reports.
@@ -131,6 +136,7 @@ impl Workload {
             Workload::YcsbE => "ycsb-e",
             Workload::YcsbF => "ycsb-f",
             Workload::ReadMostly => "read-mostly",
+            Workload::Mixgraph => "mixgraph",
         }
     }
 
@@ -161,6 +167,7 @@ impl Workload {
             Workload::ReadWrite | Workload::YcsbA | Workload::YcsbF => ops / 2,
             Workload::ReadMostly => ops / 10,
             Workload::YcsbB | Workload::YcsbD | Workload::YcsbE => ops / INSERT_EVERY,
+            Workload::Mixgraph => (u128::from(ops) * u128::from(mixgraph::PUT_PERCENT) / 100) as u64,
             _ => 0,
         }
     }
