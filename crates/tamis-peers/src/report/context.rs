@@ -84,8 +84,8 @@ impl Machine {
 }
 
 impl Context {
-    /// Notes beside the rows in `dir` that `command` measures on this machine, now. What was noted before stays: the day
-    /// is that of the first command, and a command is listed once. Call it before the first row is appended, from
+    /// Notes beside the rows in `dir` that `command` measures on this machine, now. What was noted before stays: the
+    /// day is that of the first command, and a command is listed once. Call it before the first row is appended, from
     /// one process at a time.
     ///
     /// # Errors

@@ -22,6 +22,9 @@ pub(super) fn report(summary: &Summary, context: &Context) -> String {
         out += &format!("* {}: {}\n", escaped(&system.name), escaped(&sentence));
     }
     out.push('\n');
+    if let Some(sentence) = tables::absent(summary) {
+        out += &format!("{}\n\n", escaped(&sentence));
+    }
     for grid in [tables::overview(summary), tables::missed(summary)] {
         if !grid.rows.is_empty() {
             titled(&mut out, &grid);
@@ -65,7 +68,7 @@ pub(super) fn short(summary: &Summary, context: &Context) -> String {
 
 fn suite(out: &mut String, suite: &Suite) {
     *out += &format!("## {}\n\n", escaped(&text::suite(&suite.name)));
-    *out += &format!("{}.\n\n", escaped(Labels::of(suite).common()));
+    *out += &format!("{}.\n\n", escaped(Labels::of(&suite.groups).common()));
     titled(out, &tables::main(suite, false));
     for line in tables::refusals(suite) {
         *out += &format!("* {}\n", escaped(&line));
@@ -139,4 +142,72 @@ fn escaped(text: &str) -> String {
 /// One newline at the end.
 fn ended(out: String) -> String {
     out.trim_end().to_owned() + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::synthetic::{comparison, context, rows_of};
+
+    /// Cells of a line of a table: what lies between bars that are not escaped.
+    fn columns(line: &str) -> usize {
+        let mut escaped = false;
+        let bars = line.chars().filter(|c| {
+            let bar = *c == '|' && !escaped;
+            escaped = *c == '\\' && !escaped;
+            bar
+        });
+        bars.count() - 1
+    }
+
+    fn tables_are_whole(text: &str) {
+        let lines: Vec<&str> = text.lines().collect();
+        let mut tables = 0;
+        for table in lines.split(|line| !line.starts_with('|')).filter(|lines| !lines.is_empty()) {
+            assert!(table.len() >= 2 && table[1].trim_matches(['|', '-', ':', ' ']).is_empty(), "{table:?}");
+            assert!(table.iter().all(|line| columns(line) == columns(table[0])), "{table:?}");
+            tables += 1;
+        }
+        assert!(tables > 0, "{text}");
+    }
+
+    #[test]
+    fn tables_have_as_many_cells_as_columns() {
+        let summary = Summary::of(&comparison());
+        tables_are_whole(&report(&summary, &context()));
+        tables_are_whole(&short(&summary, &context()));
+    }
+
+    #[test]
+    fn the_short_form_has_the_main_rows_of_one_thread() {
+        let mut rows = comparison();
+        rows.extend(rows_of("cold", "seek", &[("tamis", &[1.0]), ("rocksdb", &[2.0])]));
+        let summary = Summary::of(&rows);
+        let short = short(&summary, &context());
+        let count = |what: &str| short.lines().filter(|line| line.starts_with(what)).count();
+        assert_eq!((count("| get-empty |"), count("| get-empty"), count("| seek |")), (2, 2, 2));
+        assert!(!short.contains("thread ") && !short.contains("Cold") && !short.contains('('), "{short}");
+        assert!(short.contains("| 0.81× leveldb | 2.85× leveldb |"), "{short}");
+        let long = report(&summary, &context());
+        assert!(long.contains("get-empty, 2 threads") && long.contains("## Cold"));
+    }
+
+    #[test]
+    fn hostile_names_are_only_text() {
+        let hostile = "<script>|a``` [x](y) *b* _c_ d_e \\\n\r\n# \u{1b} ~~z~~";
+        let mut rows =
+            rows_of(hostile, hostile, &[("tamis", &[1.0]), ("rocksdb", &[2.0]), (hostile, &[3.0])]);
+        rows[0].options.insert(hostile.to_owned(), hostile.to_owned());
+        let mut context = context();
+        context.commands = vec![hostile.to_owned(), "`````".to_owned()];
+        let text = report(&Summary::of(&rows), &context);
+        tables_are_whole(&text.replace(&one_line(hostile), ""));
+        assert!(text.contains("\n``````sh\n") && text.contains("\n``````\n"), "{text}");
+        let outside: String = text.split("``````").step_by(2).collect();
+        for markup in ["<", "](", "\u{1b}", "\r"] {
+            assert!(!outside.replace("\\]", "").contains(markup), "{markup}: {outside}");
+        }
+        let shown = "&lt;script&gt;\\|a\\`\\`\\` \\[x\\](y) \\*b\\* \\_c\\_ d_e \\\\   #   \\~\\~z\\~\\~";
+        assert!(outside.contains(shown), "{outside}");
+    }
 }

@@ -10,7 +10,7 @@ use super::figure::Figure;
 use crate::record::{Conditions, Row};
 
 /// The systems that tamis is held against.
-const PEERS: [&str; 3] = ["rocksdb", "leveldb", "fjall"];
+pub(super) const PEERS: [&str; 3] = ["rocksdb", "leveldb", "fjall"];
 
 /// Suites in the order of reports; others follow by name.
 const SUITES: [&str; 9] = ["settled", "runs", "load", "ycsb", "mixgraph", "cold", "direct", "keys", "sync"];
@@ -217,6 +217,9 @@ fn rank(system: &str) -> (usize, &str) {
     }
 }
 
+/// The groups of a suite by when their workload was measured first, and by conditions.
+type Placed<'a> = BTreeMap<(usize, &'a Conditions), Group>;
+
 impl Summary {
     /// Of all rows.
     pub(super) fn of(rows: &[Row]) -> Summary {
@@ -226,7 +229,7 @@ impl Summary {
             latest.entry((&row.conditions, &row.system)).or_default().insert(row.round, row);
             first_seen.entry((&row.conditions.suite, &row.conditions.workload)).or_insert(at);
         }
-        let mut suites: BTreeMap<(usize, &str), BTreeMap<(usize, &Conditions), Group>> = BTreeMap::new();
+        let mut suites: BTreeMap<(usize, &str), Placed<'_>> = BTreeMap::new();
         for ((conditions, system), rounds) in &latest {
             let suite = conditions.suite.as_str();
             let place = SUITES.iter().position(|name| *name == suite).unwrap_or(SUITES.len());
@@ -296,4 +299,124 @@ fn systems<'a>(rows: impl Iterator<Item = &'a &'a Row>) -> Vec<System> {
         }
     }
     systems.into_values().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::synthetic::{refused, row, rows_of};
+
+    fn group(rows: &[Row]) -> Group {
+        let summary = Summary::of(rows);
+        assert_eq!((summary.suites.len(), summary.suites[0].groups.len()), (1, 1));
+        summary.suites[0].groups[0].clone()
+    }
+
+    #[test]
+    fn medians_and_spreads_are_exact() {
+        let of = |values: &[f64]| Spread::of(values.to_vec()).map(|s| (s.median, s.min, s.max, s.rounds));
+        assert_eq!(of(&[]), None);
+        assert_eq!(of(&[7.0]), Some((7.0, 7.0, 7.0, 1)));
+        assert_eq!(of(&[4.0, 1.0]), Some((2.5, 1.0, 4.0, 2)));
+        assert_eq!(of(&[9.0, 1.0, 5.0]), Some((5.0, 1.0, 9.0, 3)));
+        assert_eq!(of(&[8.0, 2.0, 6.0, 4.0]), Some((5.0, 2.0, 8.0, 4)));
+        let group = group(&rows_of("settled", "seek", &[("tamis", &[3.0, 1.0, 2.0, 5.0, 4.0])]));
+        let spread = group.spread("tamis", Figure::NsPerOp).unwrap();
+        assert_eq!((spread.median, spread.min, spread.max, spread.rounds), (3.0, 1.0, 5.0, 5));
+        assert!(spread.is_wide() && !spread.is_thin());
+    }
+
+    #[test]
+    fn redb_and_strangers_are_never_the_best() {
+        let systems: &[(&str, &[f64])] = &[
+            ("tamis", &[10.0]),
+            ("rocksdb", &[30.0]),
+            ("leveldb", &[20.0]),
+            ("redb", &[1.0]),
+            ("rocks", &[1.0]),
+        ];
+        let group = group(&rows_of("settled", "seek", systems));
+        let found = group.compare("tamis", Figure::NsPerOp).unwrap();
+        assert_eq!((found.best.0, found.ratio), ("leveldb", 2.0));
+        // Of throughput, the most is the best.
+        let found = group.compare("tamis", Figure::OpsPerSecond).unwrap();
+        assert_eq!(found.best.0, "leveldb");
+        assert!((found.ratio - 2.0).abs() < 1e-12 && !found.overlaps());
+    }
+
+    #[test]
+    fn ties_are_even_and_the_first_peer_is_named() {
+        let tie = rows_of("settled", "seek", &[("tamis", &[10.0]), ("fjall", &[10.0]), ("leveldb", &[10.0])]);
+        let group = group(&tie);
+        let found = group.compare("tamis", Figure::NsPerOp).unwrap();
+        assert_eq!((found.best.0, found.ratio, Standing::of(found.ratio)), ("leveldb", 1.0, Standing::Even));
+        assert!(found.overlaps());
+        let standings = [0.0, 0.97, 0.99, 1.01, 1.03, f64::INFINITY].map(Standing::of);
+        use Standing::*;
+        assert_eq!(standings, [Behind, Behind, Even, Even, Ahead, Ahead]);
+    }
+
+    #[test]
+    fn what_is_missing_or_zero_is_not_compared() {
+        let mut rows =
+            rows_of("settled", "seek", &[("tamis", &[10.0]), ("rocksdb", &[0.0]), ("redb", &[5.0])]);
+        rows.push(refused("settled", "seek", "leveldb", "no"));
+        let group = group(&rows);
+        assert!(group.compare("tamis", Figure::NsPerOp).is_none());
+        assert!(group.compare("tamis-grf", Figure::NsPerOp).is_none());
+        assert_eq!(group.outcomes["leveldb"], Outcome::Refused("no".to_owned()));
+        // Its memory was measured all the same.
+        assert_eq!(group.compare("tamis", Figure::Resident).unwrap().ratio, 1.0);
+    }
+
+    #[test]
+    fn a_round_refused_among_others_does_not_count() {
+        let mut rows = rows_of("settled", "seek", &[("rocksdb", &[4.0, 6.0])]);
+        rows.push(Row { round: 2, ..refused("settled", "seek", "rocksdb", "for once") });
+        let spread = group(&rows).spread("rocksdb", Figure::NsPerOp).unwrap();
+        assert_eq!((spread.median, spread.rounds), (5.0, 2));
+    }
+
+    /// A run that was started again appends its rounds to the file of the first one.
+    #[test]
+    fn of_a_round_measured_twice_the_later_counts() {
+        let mut rows = rows_of("settled", "seek", &[("tamis", &[1.0, 2.0, 3.0])]);
+        rows.push(row("settled", "seek", "tamis", 0, 30.0));
+        let spread = group(&rows).spread("tamis", Figure::NsPerOp).unwrap();
+        assert_eq!((spread.median, spread.min, spread.max, spread.rounds), (3.0, 2.0, 30.0, 3));
+    }
+
+    #[test]
+    fn suites_workloads_and_systems_have_an_order() {
+        let mut rows = rows_of("strange", "b", &[("zebra", &[1.0])]);
+        rows.extend(rows_of("load", "b", &[("redb", &[1.0]), ("fjall", &[1.0]), ("tamis:x=1", &[1.0])]));
+        rows.extend(rows_of("load", "a", &[("rocksdb", &[1.0]), ("tamis", &[1.0]), ("tamish", &[1.0])]));
+        rows.extend(rows_of("settled", "a", &[("tamis-grf", &[1.0])]));
+        let summary = Summary::of(&rows);
+        let suites: Vec<&str> = summary.suites.iter().map(|suite| suite.name.as_str()).collect();
+        assert_eq!(suites, ["settled", "load", "strange"]);
+        let load = &summary.suites[1];
+        let workloads: Vec<&str> = load.groups.iter().map(|g| g.conditions.workload.as_str()).collect();
+        assert_eq!(workloads, ["b", "a"]);
+        assert_eq!(load.systems, ["tamis", "tamis:x=1", "rocksdb", "fjall", "redb", "tamish"]);
+        assert_eq!(load.variants().collect::<Vec<_>>(), ["tamis", "tamis:x=1"]);
+        let systems: Vec<&str> = summary.systems.iter().map(|system| system.name.as_str()).collect();
+        assert_eq!(
+            systems,
+            ["tamis", "tamis-grf", "tamis:x=1", "rocksdb", "fjall", "redb", "tamish", "zebra"]
+        );
+    }
+
+    #[test]
+    fn options_that_differ_are_listed_by_suite() {
+        let mut rows = rows_of("settled", "seek", &[("tamis", &[1.0])]);
+        rows.extend(rows_of("runs", "seek", &[("tamis", &[1.0])]));
+        rows.extend(rows_of("ycsb", "ycsb-a", &[("tamis", &[1.0])]));
+        rows[2].options.insert("cache".to_owned(), "1 GiB".to_owned());
+        rows.push(refused("runs", "seek", "redb", "no"));
+        let systems = Summary::of(&rows).systems;
+        let suites: Vec<Vec<String>> = systems[0].options.iter().map(|(_, suites)| suites.clone()).collect();
+        assert_eq!(suites, [vec!["runs".to_owned(), "settled".to_owned()], vec!["ycsb".to_owned()]]);
+        assert_eq!((systems[1].name.as_str(), systems[1].options.len()), ("redb", 0));
+    }
 }

@@ -193,3 +193,109 @@ pub(super) fn judge(suite: &Suite, group: &Group, costs: bool) -> Vec<Verdict<'s
     });
     judged.collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Row;
+    use crate::report::summary::Summary;
+    use crate::report::synthetic::{comparison, refused, rows_of};
+    use crate::report::text;
+
+    /// The verdicts on one workload at so many threads, in words.
+    fn judged(rows: &[Row], workload: &str, threads: usize) -> Vec<String> {
+        let summary = Summary::of(rows);
+        let suite = &summary.suites[0];
+        let wanted =
+            |g: &&Group| (g.conditions.workload.as_str(), g.conditions.threads) == (workload, threads);
+        let group = suite.groups.iter().find(wanted).unwrap();
+        judge(suite, group, false).iter().map(text::verdict).collect()
+    }
+
+    #[test]
+    fn a_target_is_met_exactly_and_missed_by_what_it_is_short_of() {
+        let of = |ours: f64| {
+            let rows = rows_of("settled", "get-empty", &[("tamis", &[ours]), ("fjall", &[460.0])]);
+            judged(&rows, "get-empty", 1)
+        };
+        assert_eq!(of(230.0), ["tamis ≥ 2.00×: 2.00× met"]);
+        assert_eq!(of(200.0), ["tamis ≥ 2.00×: 2.30× met, 15 % above"]);
+        assert_eq!(of(287.5), ["tamis ≥ 2.00×: 1.60× missed by 20 %"]);
+        assert_eq!(of(230.1), ["tamis ≥ 2.00×: 2.00× missed by less than 0.1 %"]);
+    }
+
+    #[test]
+    fn batches_are_held_against_single_gets() {
+        let mut rows = rows_of("settled", "multi-get-empty", &[("tamis", &[50.0]), ("fjall", &[55.0])]);
+        let alone = judged(&rows, "multi-get-empty", 1);
+        assert_eq!(alone, ["tamis against the best get-empty ≥ 6.00×: nothing to compare with"]);
+        rows.extend(rows_of("settled", "get-empty", &[("rocksdb", &[400.0]), ("fjall", &[500.0])]));
+        let both = judged(&rows, "multi-get-empty", 1);
+        assert_eq!(both, ["tamis against the best get-empty ≥ 6.00×: 8.00× met, 33 % above"]);
+    }
+
+    #[test]
+    fn two_threads_are_held_against_one() {
+        let mut rows = rows_of("settled", "get-existing", &[("tamis", &[100.0])]);
+        let mut two = rows_of("settled", "get-existing", &[("tamis", &[100.0])]);
+        two[0].conditions.threads = 2;
+        two[0].figures.ops_per_second *= 1.71;
+        rows.extend(two);
+        let verdict = judged(&rows, "get-existing", 2);
+        assert_eq!(verdict, ["tamis against its own 1 thread ≥ 1.90×: 1.71× missed by 10 %"]);
+    }
+
+    #[test]
+    fn variants_have_targets_of_their_own_and_refusals_none() {
+        let systems: &[(&str, &[f64])] =
+            &[("tamis-grf", &[10.0]), ("tamis:a=b", &[1.0]), ("rocksdb", &[99.0])];
+        let mut rows = rows_of("runs", "get-empty", systems);
+        rows.push(refused("runs", "get-empty", "tamis", "no"));
+        let verdicts = judged(&rows, "get-empty", 1);
+        assert_eq!(verdicts, ["tamis-grf ≥ 10.0×: 9.90× missed by 1 %"]);
+    }
+
+    #[test]
+    fn other_keys_and_values_have_no_targets() {
+        let mut rows = rows_of("settled", "get-empty", &[("tamis", &[1.0]), ("rocksdb", &[9.0])]);
+        for row in &mut rows {
+            row.conditions.key_bytes = 32;
+        }
+        assert!(judged(&rows, "get-empty", 1).is_empty());
+    }
+
+    #[test]
+    fn costs_may_tie() {
+        let rows = rows_of("load", "fill-seq", &[("tamis", &[1.0]), ("rocksdb", &[9.0])]);
+        let summary = Summary::of(&rows);
+        let (suite, group) = (&summary.suites[0], &summary.suites[0].groups[0]);
+        let costs = judge(suite, group, true);
+        // Nothing was written, so there is no write amplification to judge.
+        assert_eq!(costs.len(), 2);
+        assert!(costs.iter().all(Verdict::is_met));
+        let tail: Vec<String> = judge(suite, group, false).iter().map(text::verdict).collect();
+        assert_eq!(
+            tail,
+            ["tamis ≥ 1.30×: 9.00× met, 592 % above", "tamis p99.9 ≥ 1.00×: 9.00× met, 800 % above"]
+        );
+    }
+
+    #[test]
+    fn no_target_is_named_twice_and_all_names_exist() {
+        for (at, target) in TARGETS.iter().enumerate() {
+            assert!(target.at_least >= 1.0, "{target:?}");
+            let key = |t: &Target| (t.suite, t.workload, t.threads, t.system, t.figure);
+            assert!(TARGETS[..at].iter().all(|other| key(other) != key(target)), "{target:?}");
+            let workload = target.workload.map(str::parse::<tamis_bench::Workload>);
+            assert!(workload.is_none_or(|parsed| parsed.is_ok()), "{target:?}");
+        }
+        let summary = Summary::of(&comparison());
+        let judged: usize = summary
+            .suites
+            .iter()
+            .flat_map(|suite| suite.groups.iter().map(move |group| judge(suite, group, false).len()))
+            .sum();
+        // All of those of speed but multi-get-existing, four mixes at one thread and all six at two.
+        assert_eq!(judged, TARGETS.iter().filter(|target| target.suite.is_some()).count() - 11);
+    }
+}

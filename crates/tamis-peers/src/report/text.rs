@@ -3,7 +3,7 @@
 use tamis_bench::report::{bytes, grouped, mean};
 
 use super::figure::{Figure, Unit};
-use super::summary::{Comparison, Group, Outcome, Spread, Standing, Suite};
+use super::summary::{Comparison, Group, Outcome, Spread, Standing};
 use super::targets::Verdict;
 use crate::record::Conditions;
 
@@ -166,7 +166,7 @@ fn facets(conditions: &Conditions) -> [String; 11] {
     ]
 }
 
-/// The names of a suite's groups: the workload, and what of the conditions differs from group to group.
+/// The names of groups: the workload, and what of the conditions differs from group to group.
 #[derive(Debug)]
 pub(super) struct Labels {
     differs: [bool; 11],
@@ -174,12 +174,13 @@ pub(super) struct Labels {
 }
 
 impl Labels {
-    /// Of a suite.
-    pub(super) fn of(suite: &Suite) -> Labels {
+    /// Of groups of one suite.
+    pub(super) fn of<'a>(groups: impl IntoIterator<Item = &'a Group>) -> Labels {
         let mut differs = [false; 11];
-        let Some(first) = suite.groups.first() else { return Labels { differs, common: String::new() } };
+        let mut groups = groups.into_iter();
+        let Some(first) = groups.next() else { return Labels { differs, common: String::new() } };
         let first = facets(&first.conditions);
-        for group in &suite.groups {
+        for group in groups {
             for ((differs, here), first) in differs.iter_mut().zip(facets(&group.conditions)).zip(&first) {
                 *differs |= here != *first;
             }
@@ -189,12 +190,12 @@ impl Labels {
         Labels { differs, common: common.join(", ") }
     }
 
-    /// What all groups of the suite have in common.
+    /// What all of the groups have in common.
     pub(super) fn common(&self) -> &str {
         &self.common
     }
 
-    /// One group's name; different groups of the suite have different ones.
+    /// One group's name; different ones of the groups have different names.
     pub(super) fn name(&self, group: &Group) -> String {
         let facets = facets(&group.conditions).into_iter().zip(self.differs);
         let own = facets.filter(|(_, differs)| *differs).map(|(text, _)| text);
@@ -240,7 +241,7 @@ mod tests {
             rows.push(row);
         }
         let summary = Summary::of(&rows);
-        let labels = Labels::of(&summary.suites[0]);
+        let labels = Labels::of(&summary.suites[0].groups);
         let mut names: Vec<String> = summary.suites[0].groups.iter().map(|g| labels.name(g)).collect();
         names.sort();
         let expected = [

@@ -16,7 +16,7 @@ const THICK: usize = 9;
 const NAME: usize = 30;
 
 /// Ratios beyond this, or below one by it, fill the half of their picture.
-const FARTHEST: f64 = 16.0;
+const FARTHEST: f64 = 8.0;
 
 /// A bar for each system, from 0 on, with a line from the least to the most round.
 pub(super) fn bars(out: &mut Markup, suite: &Suite, group: &Group, label: &str) {
@@ -86,9 +86,9 @@ pub(super) fn quantiles(out: &mut Markup, suite: &Suite, group: &Group, label: &
 
 /// How far tamis leads, to the right, or is behind, to the left. The number stands in the same row of the table.
 pub(super) fn lead(out: &mut Markup, ratio: f64) {
-    let half = 50.0 * (ratio.max(1.0 / FARTHEST).min(FARTHEST).ln() / FARTHEST.ln());
+    let half = 50.0 * (ratio.clamp(1.0 / FARTHEST, FARTHEST).ln() / FARTHEST.ln());
     let (from, width) = (50.0 + half.min(0.0), half.abs());
-    let attributes = [("class", "lead"), ("width", "96"), ("height", "12"), ("aria-hidden", "true")];
+    let attributes = [("class", "lead"), ("width", "120"), ("height", "12"), ("aria-hidden", "true")];
     out.element("svg", &attributes, |out| {
         let (from, width) = (format!("{from:.2}%"), format!("{width:.2}%"));
         let class = text::standing(Standing::of(ratio));

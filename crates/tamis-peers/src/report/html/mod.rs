@@ -73,6 +73,9 @@ fn overview(out: &mut Markup, summary: &Summary) {
             });
         }
     });
+    if let Some(sentence) = tables::absent(summary) {
+        out.leaf("p", &[], &sentence);
+    }
     for grid in [tables::overview(summary), tables::missed(summary)] {
         if !grid.rows.is_empty() {
             table(out, &grid);
@@ -87,7 +90,7 @@ fn overview(out: &mut Markup, summary: &Summary) {
 }
 
 fn suite(out: &mut Markup, suite: &Suite) {
-    let labels = Labels::of(suite);
+    let labels = Labels::of(&suite.groups);
     out.leaf("h2", &[], &text::suite(&suite.name));
     out.leaf("p", &[], &format!("{}.", labels.common()));
     out.element("div", &[("class", "figures")], |out| {
@@ -133,7 +136,8 @@ fn table(out: &mut Markup, grid: &Grid) {
     let bars = grid.rows.iter().any(|row| row.ratio.is_some());
     out.element("div", &label, |out| {
         out.element("table", &[], |out| {
-            out.leaf("caption", &[], &grid.caption);
+            // The text in it stays in view while the table scrolls.
+            out.element("caption", &[], |out| out.leaf("span", &[], &grid.caption));
             out.element("thead", &[], |out| {
                 out.element("tr", &[], |out| {
                     for (at, cell) in grid.head.iter().enumerate() {
@@ -150,8 +154,14 @@ fn table(out: &mut Markup, grid: &Grid) {
                     out.element("tr", &[("class", standing)], |out| {
                         for (at, cell) in row.cells.iter().enumerate() {
                             match at {
+                                // The first of several names is short; a name by itself is a row's label.
+                                0 if grid.names == 1 => {
+                                    out.leaf("th", &[("scope", "row"), ("class", "row")], cell)
+                                }
                                 0 => out.leaf("th", &[("scope", "row")], cell),
-                                _ => out.leaf("td", &[("class", class(grid, at))], cell),
+                                _ => {
+                                    out.element("td", &[("class", class(grid, at))], |out| figure(out, cell))
+                                }
                             }
                         }
                         if let Some(ratio) = row.ratio {
@@ -162,6 +172,18 @@ fn table(out: &mut Markup, grid: &Grid) {
             });
         });
     });
+}
+
+/// A cell's text. A spread in brackets may go to a line of its own, but is not broken.
+fn figure(out: &mut Markup, cell: &str) {
+    match cell.split_once(" (") {
+        Some((median, spread)) => {
+            out.text(median);
+            out.text(" ");
+            out.leaf("span", &[("class", "spread")], &format!("({spread}"));
+        }
+        None => out.text(cell),
+    }
 }
 
 fn class(grid: &Grid, column: usize) -> &'static str {
