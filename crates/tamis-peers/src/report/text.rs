@@ -26,8 +26,8 @@ pub(super) const HOW_TO_READ: [&str; 6] = [
      best overlap, so the ratio is not certain.",
     "\"refused\": the engine cannot do this, the reason stands below the table. \"—\": not measured, or nothing to \
      tell.",
-    "A target is a ratio that tamis is to reach, and \"missed by 20 %\" that the ratio was a fifth short of it. Targets \
-     are for keys of 8 and values of 256 bytes and for tamis as it is by default, or for the variant they name.",
+    "A target is a ratio that tamis is to reach, and \"missed by 20 %\" that the ratio was a fifth short of it. \
+     Targets are for keys of 8 and values of 256 bytes and for tamis as it is by default, or for the variant they name.",
 ];
 
 /// A figure with its unit's usual number of places, without the unit's name (bytes have theirs).

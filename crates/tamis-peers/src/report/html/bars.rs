@@ -34,7 +34,7 @@ pub(super) fn bars(out: &mut Markup, suite: &Suite, group: &Group, label: &str) 
             let is_best = best == Some(system);
             labels(out, lane, system, is_best, &text::cell(group, system, figure, false));
             let Some(spread) = group.spread(system, figure) else { continue };
-            let percent = |value: f64| format!("{:.2}%", 100.0 * value / most);
+            let percent = |value: f64| format!("{:.2}%", 100.0 * (value / most));
             let y = (lane * LANE + BAR).to_string();
             let height = THICK.to_string();
             let class = class(system, is_best);

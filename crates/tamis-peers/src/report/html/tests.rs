@@ -2,7 +2,7 @@ use roxmltree::{Document, Node, ParsingOptions};
 
 use super::*;
 use crate::record::Row;
-use crate::report::synthetic::{comparison, context, refused, rows_of};
+use crate::report::synthetic::{comparison, context, refused, row, rows_of};
 
 fn parsed(page: &str, check: impl FnOnce(&Document<'_>)) {
     let options = ParsingOptions { allow_dtd: true, ..ParsingOptions::default() };
@@ -122,6 +122,44 @@ fn hostile_names_are_only_text() {
     parsed(&page, |document| {
         let shown = "<script>alert(1)</script>\"'&\u{fffd}\u{fffd}[31m\u{fffd}|`]]>\u{fffd}";
         assert!(document.descendants().any(|node| node.text().is_some_and(|text| text.contains(shown))));
+    });
+}
+
+/// A bar of the longest time that a number can hold had the length `inf%`: a hundred times it is more than that.
+#[test]
+fn extreme_figures_still_make_a_page() {
+    let figures = [f64::MAX, f64::MIN_POSITIVE, 5e-324, -1.0, f64::NAN, f64::INFINITY, 0.0];
+    let counts = [u64::MAX, 0, 1, u64::MAX, 1, 0, u64::MAX];
+    let mut rows = Vec::new();
+    for (at, system) in ["tamis", "tamis-grf", "rocksdb", "leveldb", "fjall", "redb"].into_iter().enumerate()
+    {
+        for round in 0..3 {
+            for suite in ["settled", "runs", "load", "ycsb"] {
+                let (float, count) = (figures[(at + round) % 7], counts[(at + 2 * round) % 7]);
+                let mut row = row(suite, "seek", system, round as u32 * (u32::MAX / 2), float);
+                row.conditions.keys = u64::MAX;
+                row.conditions.cache_bytes = u64::MAX;
+                row.conditions.threads = [1, usize::MAX][round % 2];
+                let f = &mut row.figures;
+                (f.p50_ns, f.p99_ns, f.p999_ns, f.settle_ns, f.resident_bytes) =
+                    (count, count, 1, count, count);
+                (f.write_amplification, f.space_amplification, f.read_bytes_per_op) = (float, float, float);
+                f.ops_per_second = float;
+                f.inside.runs = Some(count);
+                f.inside.filter_bytes = Some(count);
+                rows.push(row);
+            }
+        }
+    }
+    parsed(&page_of(&rows), |document| {
+        let places = document.descendants().flat_map(|node| node.attributes());
+        let places: Vec<&str> =
+            places.map(|a| a.value()).filter(|v| v.ends_with('%') && !v.contains(' ')).collect();
+        assert!(places.len() > 20);
+        for place in places {
+            let percent: f64 = place.trim_end_matches('%').parse().unwrap();
+            assert!((0.0..=100.0).contains(&percent), "{place}");
+        }
     });
 }
 
