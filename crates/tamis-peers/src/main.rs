@@ -2,5 +2,6 @@
 
 pub mod engines;
 pub mod record;
+pub mod report;
 
 fn main() {}
