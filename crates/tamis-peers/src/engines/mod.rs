@@ -7,6 +7,20 @@ use serde::{Deserialize, Serialize};
 use tamis_bench::BenchError;
 use tamis_bench::store::Store;
 
+#[cfg(test)]
+mod conformance;
+#[cfg(feature = "fjall")]
+pub mod fjall;
+#[cfg(feature = "leveldb")]
+pub mod leveldb;
+#[cfg(feature = "redb")]
+pub mod redb;
+#[cfg(feature = "rocksdb")]
+pub mod rocksdb;
+mod shared;
+pub mod system;
+pub mod tamis;
+
 /// What every engine is told alike. An engine translates it into its own options as its own documentation advises.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Setup {
