@@ -94,8 +94,9 @@ pub(crate) fn fetch(
 /// The most bytes that a scan reads ahead in one table.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// Two blocks of a table one after the other, and a cursor scans.
-const SCANNING: u32 = 2;
+/// So many steps from a block to its neighbour, and a cursor scans: the second block of two that are neighbours is read
+/// with the one behind it, which costs little more than to read it alone.
+const SCANNING: u32 = 1;
 
 /// What a cursor over a table that is not mapped reads ahead, once it goes from block to block.
 ///

@@ -120,7 +120,12 @@ impl std::fmt::Debug for Ring {
 impl Ring {
     fn new(depth: usize) -> io::Result<Ring> {
         let entries = u32::try_from(depth).map_err(io::Error::other)?;
-        let ring = IoUring::new(entries.next_power_of_two())?;
+        let entries = entries.next_power_of_two();
+        // Completions need not interrupt a thread that will wait for them. Before Linux 5.19 they have to.
+        let ring = match IoUring::builder().setup_coop_taskrun().build(entries) {
+            Err(e) if e.kind() == io::ErrorKind::InvalidInput => IoUring::new(entries)?,
+            made => made?,
+        };
         let slots = (0..depth).map(|_| AlignedBuf::EMPTY).collect();
         Ok(Ring { ring, slots, free: (0..depth).rev().collect() })
     }
