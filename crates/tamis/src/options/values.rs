@@ -35,7 +35,7 @@ impl Words for ReadMode {
 }
 
 /// How reads of blocks overlap where several are needed at once: in `multi_get`, and when an iterator is positioned in
-/// several runs.
+/// several runs. Only where tables are not mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum AsyncReads {
     /// Through io_uring where the system has it and allows it, else by threads.

@@ -31,7 +31,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::{Overlap, ReadFile};
 
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests;
 mod threads;
 #[cfg(target_os = "linux")]

@@ -129,7 +129,7 @@ impl Pool {
         self.shared.wake.notify_all();
     }
 
-    #[cfg(test)]
+    #[cfg(all(test, unix))]
     pub(super) fn threads(&self) -> usize {
         self.shared.queue().threads.len()
     }
