@@ -52,7 +52,7 @@ pub use jobs::{CancelToken, CompactOptions, CompactionPause, JobStats};
 pub use keyspace::Keyspace;
 pub use layout::TableStats;
 pub use snapshot::{Snapshot, SnapshotView};
-pub use stats::{KeyspaceStats, LevelStats, RunStats, SnapshotStats, Stats};
+pub use stats::{KeyspaceStats, LevelStats, OverlapStats, RunStats, SnapshotStats, Stats};
 pub use verify::VerifyReport;
 
 /// What all handles of one open database share; the last one to go closes it.

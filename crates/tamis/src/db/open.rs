@@ -16,10 +16,11 @@ use crate::db::jobs::Background;
 use crate::db::replay::{Replayed, replay};
 use crate::error::{OpenError, StorageError};
 use crate::heat::Sampler;
+use crate::io::batch::BatchReader;
 use crate::io::{DirectFs, DiskFs, FileSystem, write_file_atomically};
 use crate::key::{MAX_SEQNO, SeqNo};
 use crate::operators::Unregistered;
-use crate::options::{Incompatible, KeyspaceOptions, Options, ReadMode, incompatible};
+use crate::options::{AsyncReads, Incompatible, KeyspaceOptions, Options, ReadMode, incompatible};
 use crate::read::AllReads;
 use crate::select::TreeFilter;
 use crate::table::ReaderConfig;
@@ -45,6 +46,19 @@ pub(crate) fn file_system(options: &Options) -> Arc<dyn FileSystem> {
         (None, ReadMode::Buffered) => Arc::new(DiskFs::without_mapping()),
         (None, ReadMode::Direct) => Arc::new(DirectFs::new()),
     }
+}
+
+/// What overlaps reads, if the options ask for it.
+fn overlapping_reads(options: &Options, warnings: &mut Vec<String>) -> Option<Arc<BatchReader>> {
+    let depth = options.read_queue_depth;
+    if options.read_mode == ReadMode::Mapped || options.async_reads == AsyncReads::Off || depth < 2 {
+        return None;
+    }
+    let reads = BatchReader::new(depth, options.async_reads != AsyncReads::Threads);
+    if options.async_reads == AsyncReads::IoUring && reads.method() != "io-uring" {
+        warnings.push("io_uring cannot be used here: block reads overlap by threads".to_owned());
+    }
+    Some(Arc::new(reads))
 }
 
 /// Opens or creates the database in `dir`; starts no threads.
@@ -95,6 +109,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         verify: options.verify_checksums,
         cache: cache.clone(),
         pin_metadata: options.pin_metadata,
+        reads: overlapping_reads(&options, &mut warnings),
     };
     let garbage = Arc::<Garbage>::default();
     let names = fs.list(dir).map_err(|e| io("list", dir, e))?;

@@ -20,7 +20,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{Access, DirLock, FileSystem, Mapping, ReadFile, Usage, WriteFile};
+use super::{Access, DirLock, FileSystem, Mapping, Overlap, ReadFile, Usage, WriteFile};
 
 /// The operating system's files, through its page cache.
 #[derive(Clone, Debug)]
@@ -187,6 +187,13 @@ impl ReadFile for DiskReader {
 
     fn len(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
+    }
+
+    fn overlap(&self) -> Overlap<'_> {
+        #[cfg(unix)]
+        return Overlap::Descriptor { fd: std::os::fd::AsFd::as_fd(&self.file), align: 1 };
+        #[cfg(not(unix))]
+        Overlap::Threads
     }
 
     /// `None` also when the system has no room for one more mapping, or its file system cannot map.

@@ -8,6 +8,9 @@
 //! * [`FaultyFs`]: a [`MemFs`] that forgets what was not synced when told to crash, and fails chosen
 //!   operations.
 //!
+//! Reads of several stretches at once go through a [`BatchReader`](batch::BatchReader), which overlaps those of files
+//! that [can](ReadFile::overlap).
+//!
 //! # What the engine assumes of a medium
 //!
 //! * Bytes are durable after `sync` of the file that holds them *and* of the directory that names it.
@@ -23,6 +26,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+pub(crate) mod batch;
 mod direct;
 mod disk;
 mod faulty;
@@ -70,6 +74,30 @@ pub trait ReadFile: Send + Sync + Debug {
     fn map(&self) -> io::Result<Option<Mapping>> {
         Ok(None)
     }
+
+    /// How reads of this file may overlap when several are asked for at once. What is said here changes how they are
+    /// done, never what they give.
+    fn overlap(&self) -> Overlap<'_> {
+        Overlap::Never
+    }
+}
+
+/// How several reads of a file may overlap.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Overlap<'f> {
+    /// Not at all: whoever asks for several reads them one after the other.
+    Never,
+    /// By several threads that each call [`ReadFile::read_exact_at`].
+    Threads,
+    /// By several threads, or by whatever reads a descriptor.
+    #[cfg(unix)]
+    Descriptor {
+        /// Open for reading, as long as the file lives.
+        fd: std::os::fd::BorrowedFd<'f>,
+        /// What memory address, offset and length of a transfer must be multiples of: a power of two.
+        align: usize,
+    },
 }
 
 /// What a reader intends to do with a file.

@@ -97,6 +97,8 @@ counters! {
         io_reads,
         /// Bytes that those system calls read.
         io_bytes,
+        /// Those of them that were made together with others, so that their waiting times overlap.
+        batched_reads,
         /// Cursors positioned in a run by iterators.
         seeks,
         /// Iterators positioned: by the first item that was asked for at an end, or by a seek.
@@ -116,6 +118,7 @@ impl ReadCost {
         self.cache_misses += counts.cache_misses;
         self.io_reads += counts.io_reads;
         self.io_bytes += counts.io_bytes;
+        self.batched_reads += counts.batched_reads;
         self.checksums_verified += counts.checksums;
     }
 }
