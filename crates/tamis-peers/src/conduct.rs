@@ -224,8 +224,10 @@ impl Conductor<'_> {
                 side.link.ask(&request)?;
             }
             self.open(plan, i, side)?;
+        } else if !plan.direct_io {
+            side.link.ask(&Request::Warm)?;
         }
-        let warmup = if round == 0 && step.warm_with.is_some() { step.ops / WARMUP_SHARE } else { 0 };
+        let warmup = if step.warm_with.is_some() { step.ops / WARMUP_SHARE } else { 0 };
         let request = Request::Run {
             workload: step.workload.name().to_owned(),
             threads: step.threads,

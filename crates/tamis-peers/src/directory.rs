@@ -1,7 +1,7 @@
 //! The files of a database's directory: what they take, and how they leave the page cache.
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -51,6 +51,20 @@ pub fn evict(dir: &Path) -> io::Result<()> {
     })
 }
 
+/// Reads all files below `dir`. Some machines take pages back from the cache within seconds; what is measured warm must not
+/// depend on how long ago a system had its last turn.
+pub fn warm(dir: &Path) -> io::Result<()> {
+    let mut buffer = vec![0; 1 << 20];
+    for_files(dir, &mut |path| {
+        let mut file = match File::open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            other => other?,
+        };
+        while file.read(&mut buffer)? > 0 {}
+        Ok(())
+    })
+}
+
 /// The bytes of a file that the file system has data for; a file system that cannot tell has it for all.
 fn data_bytes(file: &File) -> io::Result<u64> {
     let (mut sum, mut at) = (0, 0);
@@ -92,6 +106,7 @@ mod tests {
         let flags = rustix::fs::FallocateFlags::empty();
         // Not every file system can; then there is one file less to look at.
         let _ = rustix::fs::fallocate(&aside, flags, 0, 200_000);
+        warm(dir.path()).unwrap();
         evict(dir.path()).unwrap(); // synced, so that blocks are given to what was written
         let size = Directory::of(dir.path()).unwrap();
         assert!(size.allocated_bytes >= 100_000 && size.allocated_bytes < 1 << 20, "{size:?}");

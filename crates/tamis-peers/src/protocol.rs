@@ -98,6 +98,8 @@ pub enum Request {
     },
     /// Wait until compaction is done.
     Settle,
+    /// Read all files of the open database once, so that the page cache has them.
+    Warm,
     /// Sync the files of the closed database and drop them from the page cache.
     Evict,
     /// Close the database.

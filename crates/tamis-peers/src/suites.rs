@@ -149,7 +149,7 @@ pub struct Step {
     pub threads: usize,
     /// Operations over all threads; a fill puts every key.
     pub ops: u64,
-    /// What the first round is preceded by, unmeasured: a tenth of the operations.
+    /// What each round is preceded by, unmeasured: a tenth of the operations.
     pub warm_with: Option<Workload>,
 }
 

@@ -111,6 +111,10 @@ impl<E: Engine> Worker<E> {
                 self.opened()?.engine.settle()?;
                 Ok(Answer::Done)
             }
+            Request::Warm => {
+                directory::warm(&self.opened()?.setup.dir)?;
+                Ok(Answer::Done)
+            }
             Request::Evict => match &self.place {
                 Place::Closed(setup) => {
                     directory::evict(&setup.dir)?;
