@@ -175,20 +175,30 @@ pub trait FileSystem: Send + Sync + Debug {
 
 /// A whole file as memory.
 #[derive(Clone)]
-pub struct Mapping(Arc<dyn AsRef<[u8]> + Send + Sync>);
+pub struct Mapping {
+    /// What `owner` gave. Never handed out for longer than the mapping is borrowed. Asking the owner each time is a call
+    /// that cannot be inlined, a few for each entry that a cursor passes.
+    bytes: &'static [u8],
+    _owner: Arc<dyn AsRef<[u8]> + Send + Sync>,
+}
 
 impl Mapping {
     /// Wraps bytes whose address and content do not change while the owner lives.
     pub fn new(owner: Arc<dyn AsRef<[u8]> + Send + Sync>) -> Self {
-        Mapping(owner)
+        let bytes: &[u8] = (*owner).as_ref();
+        // SAFETY: the bytes are borrowed from what `owner` points at. That stays where it is and is only shared as long as there is
+        // an `Arc`, and this value keeps one for as long as it has the bytes; so the borrow could last as long.
+        let bytes = unsafe { std::slice::from_raw_parts(bytes.as_ptr(), bytes.len()) };
+        Mapping { bytes, _owner: owner }
     }
 }
 
 impl std::ops::Deref for Mapping {
     type Target = [u8];
 
+    #[inline]
     fn deref(&self) -> &[u8] {
-        (*self.0).as_ref()
+        self.bytes
     }
 }
 

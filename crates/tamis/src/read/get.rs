@@ -87,6 +87,12 @@ impl<'o> Findings<'o> {
         Findings { operator, chain: Chain::new(Order::NewestFirst), seq: 0 }
     }
 
+    /// Whether operands were found.
+    #[inline]
+    pub(crate) fn has_operands(&self) -> bool {
+        !self.chain.is_empty()
+    }
+
     /// Takes what a memtable knows; gives the answer if that is all there is to know.
     #[inline]
     pub(crate) fn in_memtable<R: Recorder>(

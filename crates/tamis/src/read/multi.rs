@@ -9,10 +9,11 @@ use crate::key::SeqNo;
 use crate::operators::MergeOperator;
 use crate::read::ReadCost;
 use crate::read::get::{Findings, get, search_memtable, search_table};
-use crate::select::{Candidate, Candidates, Probe, next_step};
+use crate::select::{Candidate, Candidates, MAX_BATCH, Probe, next_step};
 use crate::slice::Slice;
 use crate::tree::version::{Version, View};
 
+mod lean;
 mod rounds;
 
 /// Keys that are worked on together, unless more reads may overlap: enough to hide the latency of memory, few enough for the first-level cache.
@@ -46,6 +47,12 @@ pub(crate) fn multi_get<K: AsRef<[u8]>>(
         return Ok(values);
     }
     let reads = view.version.tables.first().and_then(|table| table.table.overlap());
+    if reads.is_none() && view.version.selector.answers_many() {
+        for (keys, values) in keys.chunks(MAX_BATCH).zip(values.chunks_mut(MAX_BATCH)) {
+            lean::look_up(view, keys, snapshot, horizon, operator, values, cost)?;
+        }
+        return Ok(values);
+    }
     let together = reads.map_or(BATCH, |reads| reads.depth().max(BATCH));
     for first in (0..keys.len()).step_by(together) {
         let batch = &keys[first..keys.len().min(first + together)];

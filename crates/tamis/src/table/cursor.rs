@@ -78,6 +78,8 @@ pub(crate) struct TableCursor {
     /// What it reads ahead when it goes from block to block; only if reads of the table may overlap.
     scan: Option<Box<ScanAhead>>,
     counts: TouchCounts,
+    /// The block that the processor was asked for last, as the one that comes next.
+    prefetched: usize,
 }
 
 impl TableCursor {
@@ -96,6 +98,7 @@ impl TableCursor {
             key: Vec::new(),
             ahead: None,
             counts: TouchCounts::default(),
+            prefetched: 0,
         }
     }
 
@@ -239,6 +242,13 @@ impl TableCursor {
         let (Some(entry), Some(loaded)) = (self.entry, &self.loaded) else { return Ok(()) };
         let (i, at) = (entry.index + 1, loaded.at);
         if i < loaded.shape.len() {
+            // Whoever goes on once goes on further: the next block's lines are on their way while this one's entries pass.
+            if self.prefetched != at.index + 1 {
+                self.prefetched = at.index + 1;
+                if let Some(following) = self.index.as_ref().and_then(|index| index.block(at.index + 1)) {
+                    self.table.prefetch_block(following);
+                }
+            }
             return self.enter(i);
         }
         self.entry = None;

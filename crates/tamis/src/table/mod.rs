@@ -42,6 +42,7 @@ pub(crate) use index::{BlockAt, Index};
 pub(crate) use key_list::{KEY_LIST, KeyListBuilder, KeyListCursor, KeyListReader};
 pub(crate) use lookup::TableLookup;
 pub(crate) use overlap::{Fetch, fetch};
+pub(crate) use prefetch::prefetch;
 pub(crate) use reader::{ReaderConfig, Table};
 pub(crate) use trace::{BlockSource, BlockTouch, ReadTrace, TouchCounts};
 #[cfg(test)]
