@@ -17,7 +17,8 @@ use crate::io::WriteFile;
 use crate::key::{Kind, SeqNo, compare_versions};
 use crate::options::Compression;
 
-/// Appends to the file are at least this long, the last one excepted.
+/// Appends to the file end at multiples of this, the last one and those beside a huge value excepted. From a write that covers a huge page
+/// the page cache of Linux makes one, on file systems with large folios, and a mapping of it takes one entry of the TLB.
 const APPEND_BYTES: usize = 2 << 20;
 
 /// Values from this length on are appended on their own where they are not to be compressed.
