@@ -189,6 +189,9 @@ mod tests {
         assert_eq!(sizes("--value-bytes mixed").unwrap(), ValueSizes::Pareto);
         let refused = sizes("--value-bytes some").unwrap_err().to_string();
         assert!(refused.contains("`mixed`"), "{refused}");
+        // Such a value was made in memory, all of it, before the database refused it.
+        let refused = sizes("--value-bytes 99999999999").unwrap_err().to_string();
+        assert!(refused.contains("4294967295"), "{refused}");
     }
 
     #[test]

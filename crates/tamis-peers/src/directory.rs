@@ -74,7 +74,11 @@ fn data_bytes(file: &File) -> io::Result<u64> {
             Err(Errno::NXIO) => return Ok(sum),
             other => other?,
         };
-        at = seek(file, SeekFrom::Hole(begin))?;
+        at = match seek(file, SeekFrom::Hole(begin)) {
+            // It was cut there meanwhile.
+            Err(Errno::NXIO) => return Ok(sum),
+            other => other?,
+        };
         sum += at.saturating_sub(begin);
     }
 }

@@ -90,7 +90,9 @@ fn command_line() -> String {
         true => argument,
         false => format!("'{}'", argument.replace('\'', "'\\''")),
     };
-    let arguments = std::env::args().skip(1).map(quoted);
+    // Paths need not be UTF-8.
+    let arguments =
+        std::env::args_os().skip(1).map(|argument| quoted(argument.to_string_lossy().into_owned()));
     std::iter::once("tamis-peers".to_owned()).chain(arguments).collect::<Vec<_>>().join(" ")
 }
 

@@ -116,3 +116,21 @@ fn a_worker_ends_with_its_input_and_the_list_names_everything() {
         assert!(text.contains(name), "{text}");
     }
 }
+
+/// Noting the command line panicked.
+#[test]
+fn a_path_that_is_not_utf8_is_told_to_be_unusable() {
+    use std::os::unix::ffi::OsStrExt;
+
+    let out = tempfile::tempdir().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_tamis-peers"))
+        .args(["run", "--quick", "--keys", "100", "--ops", "1", "--rounds", "1", "--suites", "load"])
+        .args(["--systems", "tamis", "--out"])
+        .arg(out.path())
+        .arg("--dir")
+        .arg(out.path().join(std::ffi::OsStr::from_bytes(b"\xff")))
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+    assert!(said(&output).contains("UTF-8"), "{}", said(&output));
+}

@@ -86,7 +86,7 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "N", default_value_t = 8)]
     key_bytes: usize,
     /// Bytes of a value; `mixed` gives each key a length of its own, 10 to 1024 with many small ones, as mixgraph has them
-    #[arg(long, value_name = "N|mixed", default_value = "256")]
+    #[arg(long, value_name = "N|mixed", default_value = "256", value_parser = value_sizes)]
     pub(crate) value_bytes: ValueSizes,
     /// Threads side by side
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = threads)]
@@ -168,6 +168,16 @@ pub(crate) struct BenchArgs {
 }
 
 const DEFAULT_KEYS: u64 = 1_000_000;
+
+/// Sizes of values that a database takes.
+fn value_sizes(text: &str) -> Result<ValueSizes, String> {
+    match text.parse::<ValueSizes>() {
+        Ok(ValueSizes::Fixed(bytes)) if bytes > tamis::MAX_VALUE_BYTES => {
+            Err(format!("a value has at most {} bytes", tamis::MAX_VALUE_BYTES))
+        }
+        other => other.map_err(|error| error.to_string()),
+    }
+}
 
 pub(crate) fn threads(text: &str) -> Result<usize, String> {
     match text.parse() {

@@ -102,9 +102,11 @@ impl DbInner {
         let keyspaces: Vec<Arc<KeyspaceInner>> = state.keyspaces.values().cloned().collect();
         for keyspace in keyspaces {
             let shaping = keyspace.shaping.load();
-            let account = &mut state.jobs.entry(keyspace.id).or_default().reads;
-            let debt = account.update(keyspace.reads.read());
-            if !wants(&shaping.options) || !quiet || busy || debt < LEAST_DEBT {
+            let jobs = state.jobs.entry(keyspace.id).or_default();
+            // After a merge that met a full disk there is a pause. A debt that pays for many would have it tried at once again.
+            let aside = jobs.aside.is_some_and(|aside| !aside.is_over());
+            let debt = jobs.reads.update(keyspace.reads.read());
+            if !wants(&shaping.options) || !quiet || busy || aside || debt < LEAST_DEBT {
                 continue;
             }
             let view = keyspace.view.load();
@@ -130,6 +132,7 @@ impl DbInner {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::db::jobs::Aside;
     use crate::io::MemFs;
     use crate::{CompactionPause, Db, Options};
 
@@ -215,6 +218,26 @@ mod tests {
         drop(pause);
         assert!(next(&db, true).is_none());
         assert_eq!(runs(&db), 3);
+    }
+
+    /// It was tried again and again, without a pause, for as long as the debt paid for it.
+    #[test]
+    fn what_met_a_full_disk_is_not_tried_again_at_once() {
+        let (db, pause) = read_often(true);
+        let id = *db.inner().state().keyspaces.keys().next().unwrap();
+        let set_aside = |aside| db.inner().state().jobs.entry(id).or_default().aside = aside;
+        // For a minute.
+        set_aside((0..7).fold(None, |before, _| Some(Aside::after(before))));
+        drop(pause);
+        assert!(next(&db, true).is_none(), "set aside");
+        let pause = db.pause_compaction();
+        set_aside(None);
+        drop(pause);
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while runs(&db) > 1 && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(runs(&db), 1);
     }
 
     #[test]

@@ -24,6 +24,7 @@
 use std::fmt::Debug;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
 use std::sync::Arc;
 
 pub(crate) mod batch;
@@ -178,27 +179,33 @@ pub trait FileSystem: Send + Sync + Debug {
 pub struct Mapping {
     /// What `owner` gave. Never handed out for longer than the mapping is borrowed. Asking the owner each time is a call
     /// that cannot be inlined, a few for each entry that a cursor passes.
-    bytes: &'static [u8],
+    bytes: NonNull<[u8]>,
     _owner: Arc<dyn AsRef<[u8]> + Send + Sync>,
 }
 
 impl Mapping {
     /// Wraps bytes whose address and content do not change while the owner lives.
     pub fn new(owner: Arc<dyn AsRef<[u8]> + Send + Sync>) -> Self {
-        let bytes: &[u8] = (*owner).as_ref();
-        // SAFETY: the bytes are borrowed from what `owner` points at. That stays where it is and is only shared as long as there is
-        // an `Arc`, and this value keeps one for as long as it has the bytes; so the borrow could last as long.
-        let bytes = unsafe { std::slice::from_raw_parts(bytes.as_ptr(), bytes.len()) };
+        // A pointer, not a reference: a reference that a call is given must be good until the call returns, and dropping the
+        // last mapping frees the bytes within one.
+        let bytes = NonNull::from((*owner).as_ref());
         Mapping { bytes, _owner: owner }
     }
 }
+
+// SAFETY: the bytes are only ever read, as by `&[u8]`, which any thread may have and share; and the owner can be sent and shared.
+unsafe impl Send for Mapping {}
+// SAFETY: the same.
+unsafe impl Sync for Mapping {}
 
 impl std::ops::Deref for Mapping {
     type Target = [u8];
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        self.bytes
+        // SAFETY: the bytes were borrowed from what the owner points at. That stays where it is and is only shared as long as
+        // there is an `Arc`, and this value keeps one; so they are good for as long as it is borrowed.
+        unsafe { self.bytes.as_ref() }
     }
 }
 

@@ -176,8 +176,9 @@ impl AllReads {
         let counters = Arc::new(ReadCounters::default());
         let (live, gone) = &mut *self.keyspaces.lock().expect("counters");
         // Who holds the last reference to the counters of a keyspace that is gone counts no more.
-        live.retain(|counters| {
-            let counted = Arc::strong_count(counters) > 1;
+        live.retain_mut(|counters| {
+            // Unlike the number of references, this also waits for what the last of the others counted.
+            let counted = Arc::get_mut(counters).is_none();
             if !counted {
                 *gone = *gone + counters.read();
             }

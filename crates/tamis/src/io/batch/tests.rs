@@ -238,3 +238,66 @@ fn rings_are_made_for_those_who_read_at_once_and_kept() {
         assert_eq!(rings.idle(), 1);
     }
 }
+
+/// A file of which each read does something.
+struct Watched(Box<dyn Fn() + Send + Sync>);
+
+impl std::fmt::Debug for Watched {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Watched")
+    }
+}
+
+impl ReadFile for Watched {
+    fn read_exact_at(&self, _: &mut [u8], _: u64) -> io::Result<()> {
+        (self.0)();
+        Ok(())
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(1)
+    }
+
+    fn overlap(&self) -> Overlap<'_> {
+        Overlap::Threads
+    }
+}
+
+/// Whoever read its own batch went on with whatever was queued by then: threads that kept asking kept it for as long.
+#[test]
+fn a_batch_is_not_held_up_by_what_was_asked_for_after_it() {
+    use std::sync::{Barrier, Mutex};
+    use std::thread::{ThreadId, current};
+
+    let file = |work: Box<dyn Fn() + Send + Sync>| -> Arc<dyn ReadFile> { Arc::new(Watched(work)) };
+    let meet = Arc::new(Barrier::new(2));
+    let at = |times: usize| {
+        let meet = meet.clone();
+        file(Box::new(move || {
+            (0..times).for_each(|_| _ = meet.wait());
+        }))
+    };
+    let read_by = Arc::new(Mutex::new(None::<ThreadId>));
+    let (noted, idle) = (read_by.clone(), file(Box::new(|| ())));
+    let later = file(Box::new(move || *noted.lock().unwrap() = Some(current().id())));
+    // No thread of its own: all is read by those who ask.
+    let pool = threads::Pool::new(0);
+    let read = |files: [&Arc<dyn ReadFile>; 2]| {
+        let mut outcomes = [None, None];
+        pool.read(&files.map(|file| Stretch { file, offset: 0, len: 1 }), &mut outcomes);
+        assert!(outcomes.iter().all(|outcome| matches!(outcome, Some(Ok(_)))));
+    };
+    let (first, second) = (at(2), at(2));
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            // The first batch is queued; then this one; then the first has been read.
+            meet.wait();
+            read([&second, &later]);
+        });
+        read([&first, &idle]);
+        meet.wait();
+        let other_id = other.thread().id();
+        other.join().unwrap();
+        assert_eq!(*read_by.lock().unwrap(), Some(other_id));
+    });
+}

@@ -21,6 +21,8 @@ use crate::io::ReadFile;
 
 #[derive(Debug)]
 struct Job {
+    /// Jobs are numbered in the order in which they were asked for.
+    number: u64,
     file: Arc<dyn ReadFile>,
     offset: u64,
     len: usize,
@@ -39,7 +41,10 @@ impl Job {
 
 #[derive(Debug, Default)]
 struct Queue {
+    /// In the order of their numbers.
     jobs: VecDeque<Job>,
+    /// The number of the next job.
+    next: u64,
     /// Threads that wait for a job.
     idle: usize,
     threads: Vec<JoinHandle<()>>,
@@ -94,15 +99,19 @@ impl Pool {
         let places: Vec<usize> = (0..stretches.len()).filter(|&i| stretches[i].overlaps()).collect();
         let Some((&mine, others)) = places.split_first() else { return };
         let (answer, answers) = mpsc::channel();
-        self.push(others.iter().map(|&place| {
+        let end = self.push(others.iter().map(|&place| {
             let Stretch { file, offset, len } = stretches[place];
-            Job { file: Arc::clone(file), offset, len, place, answer: answer.clone() }
+            Job { number: 0, file: Arc::clone(file), offset, len, place, answer: answer.clone() }
         }));
         drop(answer);
         outcomes[mine] = Some(stretches[mine].read());
         loop {
-            // Jobs that wait for a thread may as well be done here, whosever they are.
-            let waiting = self.shared.queue().jobs.pop_front();
+            // Jobs that wait for a thread may as well be done here, whosever they are; but none that was asked for later, or
+            // threads that go on asking could keep this one for ever.
+            let waiting = {
+                let jobs = &mut self.shared.queue().jobs;
+                if jobs.front().is_some_and(|job| job.number < end) { jobs.pop_front() } else { None }
+            };
             let Some(job) = waiting else { break };
             job.run();
         }
@@ -111,9 +120,15 @@ impl Pool {
         }
     }
 
-    fn push(&self, jobs: impl Iterator<Item = Job>) {
+    /// Queues jobs and numbers them; all of them are below the number that is given back.
+    fn push(&self, jobs: impl Iterator<Item = Job>) -> u64 {
         let mut queue = self.shared.queue();
-        queue.jobs.extend(jobs);
+        let mut end = queue.next;
+        queue.jobs.extend(jobs.map(|job| {
+            end += 1;
+            Job { number: end - 1, ..job }
+        }));
+        queue.next = end;
         let missing = queue.jobs.len().saturating_sub(queue.idle).min(self.most - queue.threads.len());
         for _ in 0..missing {
             let shared = Arc::clone(&self.shared);
@@ -127,6 +142,7 @@ impl Pool {
         }
         drop(queue);
         self.shared.wake.notify_all();
+        end
     }
 
     #[cfg(all(test, unix))]
