@@ -16,6 +16,7 @@ use crate::measure::{Labels, Measurement};
 use crate::progress::Progress;
 use crate::report::grouped;
 use crate::run::{Fill, RunSpec, run};
+use crate::value::ValueSizes;
 use crate::workload::Workload;
 
 /// Reads measured by default, at most.
@@ -33,8 +34,8 @@ pub struct BenchConfig {
     pub workloads: Vec<Workload>,
     /// The keys.
     pub keys: KeySet,
-    /// Bytes of every value.
-    pub value_bytes: usize,
+    /// Bytes of each key's value.
+    pub value_bytes: ValueSizes,
     /// Threads side by side.
     pub threads: usize,
     /// Operations per workload other than fills; by default the number of keys, at most
@@ -211,7 +212,7 @@ impl<'a> Bench<'a> {
             key_set: self.config.keys.name().to_owned(),
             keys: self.config.keys.len(),
             key_bytes: self.config.keys.key_bytes(),
-            value_bytes: self.config.value_bytes as f64,
+            value_bytes: self.config.value_bytes.mean(),
             threads: self.config.threads.max(1),
             settled: self.config.settled,
         }
@@ -228,7 +229,7 @@ mod tests {
             experiment: "test".into(),
             workloads: workloads.to_vec(),
             keys,
-            value_bytes: 40,
+            value_bytes: 40.into(),
             threads: 2,
             ops: Some(3000),
             warmup: None,
@@ -259,6 +260,18 @@ mod tests {
     }
 
     #[test]
+    fn every_workload_runs_with_mixed_values_and_every_answer_is_right() {
+        for keys in [KeySet::uniform(4000, 8, 1).unwrap(), KeySet::sequential(4000, 16).unwrap()] {
+            let config = BenchConfig { value_bytes: ValueSizes::Pareto, ..config(&Workload::ALL, keys) };
+            let measurements = run_all(config).unwrap();
+            assert_eq!(measurements.len(), Workload::ALL.len());
+            for m in measurements {
+                assert_eq!(m.value_bytes, ValueSizes::Pareto.mean().round() as u64, "{}", m.workload);
+            }
+        }
+    }
+
+    #[test]
     fn gets_take_one_digest_each() {
         let reads = [Workload::GetEmpty, Workload::GetExisting, Workload::GetZipf, Workload::MultiGet];
         for m in run_all(config(&reads, KeySet::uniform(2000, 8, 1).unwrap())).unwrap() {
@@ -270,15 +283,17 @@ mod tests {
     fn a_missing_key_or_a_wrong_value_ends_the_run() {
         let dir = tempfile::tempdir().unwrap();
         let db_dir = dir.path().join("db");
-        let at = |workloads: &[Workload], seed, value_bytes| {
+        let at = |workloads: &[Workload], seed, value_bytes: ValueSizes| {
             let keys = KeySet::uniform(500, 8, seed).unwrap();
             run_all(BenchConfig { dir: Some(db_dir.clone()), value_bytes, ..config(workloads, keys) })
         };
-        at(&[Workload::FillRandom], 1, 40).unwrap();
-        assert!(at(&[Workload::GetExisting, Workload::SeekNext50], 1, 40).is_ok());
-        for workload in [Workload::GetExisting, Workload::MultiGet, Workload::Seek] {
-            assert!(at(&[workload], 2, 40).unwrap_err().is_wrong_answer(), "{workload}: other keys");
-            assert!(at(&[workload], 1, 41).unwrap_err().is_wrong_answer(), "{workload}: other values");
+        at(&[Workload::FillRandom], 1, 40.into()).unwrap();
+        assert!(at(&[Workload::GetExisting, Workload::SeekNext50], 1, 40.into()).is_ok());
+        for workload in [Workload::GetExisting, Workload::MultiGet, Workload::Seek, Workload::Mixgraph] {
+            assert!(at(&[workload], 2, 40.into()).unwrap_err().is_wrong_answer(), "{workload}: other keys");
+            assert!(at(&[workload], 1, 41.into()).unwrap_err().is_wrong_answer(), "{workload}: other values");
+            let mixed = at(&[workload], 1, ValueSizes::Pareto);
+            assert!(mixed.unwrap_err().is_wrong_answer(), "{workload}: other lengths");
         }
         let db = Db::open(&db_dir, Options::default()).unwrap();
         let mut key = Vec::new();
@@ -289,6 +304,6 @@ mod tests {
             db.put(&key, b"stray").unwrap();
         }
         db.close().unwrap();
-        assert!(at(&[Workload::RangeEmpty], 1, 40).unwrap_err().is_wrong_answer());
+        assert!(at(&[Workload::RangeEmpty], 1, 40.into()).unwrap_err().is_wrong_answer());
     }
 }

@@ -28,6 +28,14 @@ pub enum BenchError {
         /// What the database said.
         got: String,
     },
+    /// An engine other than tamis refused or failed.
+    #[error("{system}: {source}")]
+    Store {
+        /// The engine.
+        system: &'static str,
+        /// What it says.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// What was asked for cannot be done; the text says what can.
     #[error("{0}")]
     Request(String),

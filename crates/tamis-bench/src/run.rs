@@ -1,4 +1,4 @@
-//! Runs one workload against an open database and times it.
+//! Runs one workload against an open store, tamis' or another's, and times it.
 //!
 //! Each thread prepares a chunk of operations (keys, values, expected answers), untimed, then executes and
 //! checks it, timed as a whole by the wall clock. Single operations are timed at a sampling rate only, so that
@@ -9,14 +9,14 @@ mod execute;
 
 use std::time::Instant;
 
-use tamis::Db;
-
 use crate::elastic::pattern::Pattern;
 use crate::error::BenchError;
 use crate::histogram::Histogram;
 use crate::keys::KeySet;
 use crate::progress::Progress;
 use crate::random::Permutation;
+use crate::store::Store;
+use crate::value::ValueSizes;
 use crate::workload::{INSERT_EVERY, MULTI_GET_KEYS, Workload};
 use chunk::Source;
 use execute::Executor;
@@ -28,8 +28,8 @@ pub struct RunSpec<'a> {
     pub workload: Workload,
     /// The keys they are about.
     pub keys: &'a KeySet,
-    /// Bytes of every value.
-    pub value_bytes: usize,
+    /// Bytes of each key's value.
+    pub value_bytes: ValueSizes,
     /// Threads that run side by side, at least 1.
     pub threads: usize,
     /// Operations over all threads. A fill ignores it and puts every key of `fill` once; `multi-get` rounds it up to
@@ -113,17 +113,21 @@ impl Timing {
     }
 }
 
-/// Runs the workload. Every answer is checked; the first wrong one, or the first error, ends the run.
-pub fn run(db: &Db, spec: &RunSpec<'_>) -> Result<Timing, BenchError> {
+/// Runs the workload. Every answer is checked; the first wrong one, or the first error, ends the run. Those that go by the
+/// order of keys, `fill-seq` and `mixgraph`, sort them first, untimed, and take 8 bytes a key meanwhile.
+pub fn run<S: Store>(store: &S, spec: &RunSpec<'_>) -> Result<Timing, BenchError> {
     let threads = spec.threads.max(1) as u64;
     let ops = if spec.workload.is_fill() { spec.fill.loaded } else { spec.ops };
-    let order = spec.workload == Workload::FillSeq;
-    let order = if order { spec.keys.ascending() } else { Vec::new() };
+    let order = match spec.workload {
+        Workload::FillSeq => spec.keys.ascending(),
+        Workload::Mixgraph if spec.pattern.is_none() && !spec.keys.is_ordered() => spec.keys.ascending(),
+        _ => Vec::new(),
+    };
     spec.progress.begin(spec.workload.name(), ops, "operations");
     let begun = Instant::now();
     let parts: Vec<Result<Timing, BenchError>> = std::thread::scope(|scope| {
         let order = &order[..];
-        let spawn = |thread| scope.spawn(move || run_thread(db, spec, order, thread, threads, ops));
+        let spawn = |thread| scope.spawn(move || run_thread(store, spec, order, thread, threads, ops));
         let handles: Vec<_> = (0..threads).map(spawn).collect();
         let join = |handle: std::thread::ScopedJoinHandle<'_, _>| {
             handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -144,8 +148,8 @@ pub fn run(db: &Db, spec: &RunSpec<'_>) -> Result<Timing, BenchError> {
 }
 
 /// The part of one thread: every `threads`-th operation from `thread` on.
-fn run_thread(
-    db: &Db,
+fn run_thread<S: Store>(
+    store: &S,
     spec: &RunSpec<'_>,
     order: &[u64],
     thread: u64,
@@ -153,11 +157,11 @@ fn run_thread(
     ops: u64,
 ) -> Result<Timing, BenchError> {
     let mut mine = (ops + threads - 1 - thread) / threads;
-    if spec.workload == Workload::MultiGet {
+    if spec.workload.is_batched() {
         mine = mine.next_multiple_of(MULTI_GET_KEYS as u64);
     }
     let mut source = Source::new(spec, order, thread, threads);
-    let mut executor = Executor::new(db, spec, sampling_for(mine));
+    let mut executor = Executor::new(store.session()?, spec, sampling_for(mine));
     let mut done = 0;
     while done < mine {
         let count = source.chunk_ops().min(mine - done);
@@ -166,7 +170,7 @@ fn run_thread(
         done += count;
         spec.progress.advance(count);
     }
-    let mut timing = executor.timing;
+    let mut timing = executor.timing();
     timing.ops = done;
     timing.ops_per_second = done as f64 * 1e9 / timing.busy_ns.max(1) as f64;
     Ok(timing)
@@ -184,6 +188,8 @@ fn elapsed_ns(start: Instant) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use tamis::Db;
+
     use super::*;
     use crate::progress::NoProgress;
     use crate::value;
@@ -214,7 +220,7 @@ mod tests {
             let spec = RunSpec {
                 workload,
                 keys: &keys,
-                value_bytes: 40,
+                value_bytes: 40.into(),
                 threads: 3,
                 ops,
                 seed: 9,
@@ -237,7 +243,7 @@ mod tests {
         let spec = |workload| RunSpec {
             workload,
             keys: &keys,
-            value_bytes: 20,
+            value_bytes: 20.into(),
             threads: 1,
             ops: 200,
             seed: 1,

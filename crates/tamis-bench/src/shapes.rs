@@ -61,6 +61,8 @@ impl ShapeChoice {
     /// Sets the options of this shape.
     pub fn apply(&self, options: &mut Options) {
         let keyspace = &mut options.keyspace;
+        // The shape that writes leave is what is measured.
+        keyspace.read_compaction = false;
         keyspace.compaction = self.compaction;
         keyspace.merge = self.merge;
         keyspace.size_ratio = self.size_ratio.into();
@@ -148,7 +150,7 @@ impl<'a> Loaded<'a> {
         shape.apply(&mut config.options);
         config.settled = true;
         config.ops = Some(config.keys.len());
-        let live_bytes = config.keys.len() as f64 * (config.keys.key_bytes() + config.value_bytes as f64);
+        let live_bytes = config.keys.len() as f64 * (config.keys.key_bytes() + config.value_bytes.mean());
         let mut bench = Bench::open(config, progress)?;
         let (fill, overwrite, peak) = with_peak(bench.db(), || {
             Ok::<_, BenchError>((
@@ -282,7 +284,7 @@ mod tests {
             experiment: "shapes".into(),
             workloads: Vec::new(),
             keys: KeySet::uniform(3_000, 8, 1).unwrap(),
-            value_bytes: 40,
+            value_bytes: 40.into(),
             threads: 1,
             ops: Some(500),
             warmup: Some(0),

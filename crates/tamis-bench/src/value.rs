@@ -3,7 +3,11 @@
 //! A value of at least 12 bytes starts with its version (4 bytes, little-endian); the rest is a pseudo-random
 //! stream of key and version. A shorter value is the stream of the key alone. Values do not compress.
 
+mod sizes;
+
 use crate::random::mix64;
+
+pub use sizes::{UnknownSizes, ValueSizes};
 
 const VERSION_BYTES: usize = 4;
 const SMALLEST_VERSIONED: usize = VERSION_BYTES + 8;

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::mixgraph;
+
 /// A named mix of operations. Names are those of `tamis bench --workload`; their meaning never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Workload {
@@ -22,6 +24,10 @@ pub enum Workload {
     GetZipf,
     /// `multi_get` of 32 keys, half existing and half absent; one operation is one key.
     MultiGet,
+    /// `multi_get` of 32 absent keys; one operation is one key.
+    MultiGetEmpty,
+    /// `multi_get` of 32 existing keys; one operation is one key.
+    MultiGetExisting,
     /// The first entry of a narrow range that holds no key.
     RangeEmpty,
     /// The first entry of a range at most 64 wide that begins with an absent key and holds none.
@@ -52,6 +58,8 @@ pub enum Workload {
     YcsbF,
     /// 90 % gets of existing keys, 10 % overwrites.
     ReadMostly,
+    /// 83 % gets, 14 % overwrites and 3 % scans of keys in ranges of different heat: see [`mixgraph`].
+    Mixgraph,
 }
 
 /// Keys in one `multi_get`.
@@ -71,7 +79,7 @@ pub const ZIPF_EXPONENT: f64 = 0.99;
 
 impl Workload {
     /// All of them, fills first.
-    pub const ALL: [Workload; 23] = [
+    pub const ALL: [Workload; 26] = [
         Workload::FillRandom,
         Workload::FillSeq,
         Workload::Overwrite,
@@ -80,6 +88,8 @@ impl Workload {
         Workload::GetMixed,
         Workload::GetZipf,
         Workload::MultiGet,
+        Workload::MultiGetEmpty,
+        Workload::MultiGetExisting,
         Workload::RangeEmpty,
         Workload::RangeAbsent,
         Workload::Seek,
@@ -95,6 +105,7 @@ impl Workload {
         Workload::YcsbE,
         Workload::YcsbF,
         Workload::ReadMostly,
+        Workload::Mixgraph,
     ];
 
     /// The name on the command line and in reports.
@@ -108,6 +119,8 @@ impl Workload {
             Workload::GetMixed => "get-mixed",
             Workload::GetZipf => "get-zipf",
             Workload::MultiGet => "multi-get",
+            Workload::MultiGetEmpty => "multi-get-empty",
+            Workload::MultiGetExisting => "multi-get-existing",
             Workload::RangeEmpty => "range-empty",
             Workload::RangeAbsent => "range-absent",
             Workload::Seek => "seek",
@@ -123,6 +136,7 @@ impl Workload {
             Workload::YcsbE => "ycsb-e",
             Workload::YcsbF => "ycsb-f",
             Workload::ReadMostly => "read-mostly",
+            Workload::Mixgraph => "mixgraph",
         }
     }
 
@@ -134,6 +148,11 @@ impl Workload {
     /// Whether it changes the database.
     pub fn writes(self) -> bool {
         self.is_fill() || self.writes_of(1000) > 0
+    }
+
+    /// Whether its operations are keys of batches of [`MULTI_GET_KEYS`].
+    pub fn is_batched(self) -> bool {
+        matches!(self, Workload::MultiGet | Workload::MultiGetEmpty | Workload::MultiGetExisting)
     }
 
     /// Whether it puts keys that were not there.
@@ -148,6 +167,7 @@ impl Workload {
             Workload::ReadWrite | Workload::YcsbA | Workload::YcsbF => ops / 2,
             Workload::ReadMostly => ops / 10,
             Workload::YcsbB | Workload::YcsbD | Workload::YcsbE => ops / INSERT_EVERY,
+            Workload::Mixgraph => (u128::from(ops) * u128::from(mixgraph::PUT_PERCENT) / 100) as u64,
             _ => 0,
         }
     }

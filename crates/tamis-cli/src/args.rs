@@ -131,6 +131,7 @@ impl DbArgs {
 mod tests {
     use super::*;
     use clap::CommandFactory;
+    use tamis_bench::ValueSizes;
 
     fn parse(line: &str) -> Result<Cli, clap::Error> {
         Cli::try_parse_from(line.split_whitespace())
@@ -174,6 +175,23 @@ mod tests {
         assert!(bench.unsettled);
         assert!(parse("tamis bench --workload get-nothing").is_err());
         assert!(parse("tamis bench --settled --unsettled").is_err());
+    }
+
+    #[test]
+    fn bench_takes_values_of_one_length_or_mixed_ones() {
+        let sizes = |more: &str| {
+            let cli = parse(&format!("tamis bench --workload mixgraph {more}"))?;
+            let Some(Command::Bench(bench)) = cli.command else { panic!("bench") };
+            Ok::<_, clap::Error>(bench.value_bytes)
+        };
+        assert_eq!(sizes("").unwrap(), ValueSizes::Fixed(256));
+        assert_eq!(sizes("--value-bytes 40").unwrap(), ValueSizes::Fixed(40));
+        assert_eq!(sizes("--value-bytes mixed").unwrap(), ValueSizes::Pareto);
+        let refused = sizes("--value-bytes some").unwrap_err().to_string();
+        assert!(refused.contains("`mixed`"), "{refused}");
+        // Such a value was made in memory, all of it, before the database refused it.
+        let refused = sizes("--value-bytes 99999999999").unwrap_err().to_string();
+        assert!(refused.contains("4294967295"), "{refused}");
     }
 
     #[test]

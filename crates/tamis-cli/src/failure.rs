@@ -155,7 +155,7 @@ impl From<BenchError> for Failure {
         match error {
             BenchError::Database(error) => error.into(),
             BenchError::Keys(_) | BenchError::Request(_) => Failure::usage(error),
-            BenchError::WrongAnswer { .. } => Failure::Problem(error.to_string()),
+            BenchError::WrongAnswer { .. } | BenchError::Store { .. } => Failure::Problem(error.to_string()),
             BenchError::Io { .. } => Failure::usage(error),
         }
     }

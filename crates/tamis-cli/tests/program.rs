@@ -253,6 +253,28 @@ fn bench_prints_a_measurement_for_each_workload() {
 }
 
 #[test]
+fn bench_runs_mixgraph_on_values_of_mixed_lengths() {
+    let place = Place::new();
+    let args =
+        ["--keys", "3000", "--ops", "1000", "--value-bytes", "mixed", "--workload", "fill-random,mixgraph"];
+    let out = place.run("bench", &[&args[..], &["--json"]].concat()).ok();
+    let measurements: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(measurements.len(), 2);
+    for m in &measurements {
+        assert_eq!(m["value_bytes"].as_u64(), Some(36), "{m}");
+    }
+    assert_eq!(
+        (measurements[1]["workload"].as_str(), measurements[1]["ops"].as_u64()),
+        (Some("mixgraph"), Some(1000))
+    );
+    let table = place.run("bench", &args).ok();
+    assert!(table.contains("values of 10 to 1024 bytes, 36 on average"), "{table}");
+    // The database remembers no lengths; the check of answers notices others.
+    place.run("bench", &["--keys", "3000", "--workload", "get-existing"]).fails(1, "wrong answer");
+    place.run("bench", &["--value-bytes", "some"]).fails(2, "`mixed`");
+}
+
+#[test]
 fn compact_leaves_one_run_and_shows_it() {
     let place = Place::new();
     for i in 0..4 {

@@ -66,7 +66,8 @@ mod words;
 mod xor;
 
 pub use blocked::{
-    BATCH, BlockedBloom, BlockedBloomBuilder, BlockedBloomRef, Line, probe_many_keys, probe_selected,
+    BATCH, BlockedBloom, BlockedBloomBuilder, BlockedBloomRef, Line, probe_many_keys, probe_pairs,
+    probe_selected,
 };
 pub use bloom::{Bloom, BloomRef, BloomScheme, IndependentDigests};
 pub use concurrent::AtomicBlockedBloom;

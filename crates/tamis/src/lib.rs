@@ -63,8 +63,8 @@ pub use clock::{Clock, ManualClock};
 pub use compaction::Promise;
 pub use db::{
     CancelToken, CompactOptions, CompactionPause, Db, ElasticStats, IngestOptions, IngestReport,
-    IngestedTable, JobStats, Keyspace, KeyspaceStats, LevelStats, RunStats, SegmentStats, Snapshot,
-    SnapshotStats, SnapshotView, Stats, TableStats, VerifyReport, WriteCost, inspect,
+    IngestedTable, JobStats, Keyspace, KeyspaceStats, LevelStats, OverlapStats, RunStats, SegmentStats,
+    Snapshot, SnapshotStats, SnapshotView, Stats, TableStats, VerifyReport, WriteCost, inspect,
 };
 pub use error::{
     AdminError, Corruption, Error, ExternalTableError, IoFailure, OpenError, OptionsError, ReadError,
@@ -74,9 +74,9 @@ pub use external::{ExternalTableBuilder, ExternalTableInfo};
 pub use key::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use operators::{CompactionFilter, Decision, MergeError, MergeOperator, Operators};
 pub use options::{
-    BloomHashing, ChecksumMode, CompactionChoice, Compression, CompressionPerLevel, Durability, FilePicker,
-    FilterAllocation, FilterChoice, FilterPolicy, KeyMapChoice, KeyspaceOptions, MergeGranularity,
-    OptionClass, OptionInfo, Options, PerLevel, PrefixFilter, ReadMode, SurfSuffix,
+    AsyncReads, BloomHashing, ChecksumMode, CompactionChoice, Compression, CompressionPerLevel, Durability,
+    FilePicker, FilterAllocation, FilterChoice, FilterPolicy, KeyMapChoice, KeyspaceOptions,
+    MergeGranularity, OptionClass, OptionInfo, Options, PerLevel, PrefixFilter, ReadMode, SurfSuffix,
 };
 pub use read::{
     ExplainBlock, ExplainOutcome, ExplainStep, ExplainUnits, Explanation, FilterAnswer, Iter, ReadCost,

@@ -259,7 +259,7 @@ fn load_at(
     progress.begin(&format!("load {filter}"), fill.loaded, "keys");
     let begun = Instant::now();
     let loading: Loading =
-        load::fill(&db, data.keys, &fill, &plan, data.value_bytes, in_step, &|n| progress.advance(n))?;
+        load::fill(&db, data.keys, &fill, &plan, data.value_bytes.into(), in_step, &|n| progress.advance(n))?;
     progress.end();
     progress.note(&format!("loaded in {:.1} s", begun.elapsed().as_secs_f64()));
     let stats = db.stats();

@@ -265,6 +265,8 @@ impl<'a> Job<'a> {
         let mut options = Options::default();
         options.set("keyspace.compression", "none")?;
         options.durability = Durability::Buffered;
+        // The shape is the same for all sides.
+        options.keyspace.read_compaction = false;
         options.cache_bytes = variant.cache_bytes;
         if self.settings.direct.unwrap_or(self.experiment.direct) {
             options.read_mode = ReadMode::Direct;

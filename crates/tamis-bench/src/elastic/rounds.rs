@@ -35,7 +35,7 @@ pub(super) fn read(
     let spec = RunSpec {
         workload: point.workload,
         keys: &job.keys,
-        value_bytes: point.variant.value_bytes,
+        value_bytes: point.variant.value_bytes.into(),
         threads: point.threads,
         ops,
         seed: job.settings.seed.wrapping_mul(1000).wrapping_add(part),

@@ -14,7 +14,7 @@ use crate::error::BenchError;
 use crate::histogram::Histogram;
 use crate::keys::KeySet;
 use crate::run::Fill;
-use crate::value;
+use crate::value::{self, ValueSizes};
 
 /// The fewest rounds after which all levels are in use.
 const FEWEST_ROUNDS: u64 = 3;
@@ -119,7 +119,7 @@ pub fn fill(
     keys: &KeySet,
     fill: &Fill,
     plan: &Plan,
-    value_bytes: usize,
+    sizes: ValueSizes,
     in_step: bool,
     advance: &dyn Fn(u64),
 ) -> Result<Loading, BenchError> {
@@ -136,7 +136,8 @@ pub fn fill(
             let start = bytes.len();
             keys.existing(fill.at(place), &mut bytes);
             let middle = bytes.len();
-            value::fill(value::tag_of(&bytes[start..middle]), 0, value_bytes, &mut bytes);
+            let tag = value::tag_of(&bytes[start..middle]);
+            value::fill(tag, 0, sizes.of(tag), &mut bytes);
             entries.push((start, middle, bytes.len()));
         }
         let begun = Instant::now();
@@ -204,7 +205,7 @@ mod tests {
             let dir = tempfile::tempdir().unwrap();
             let db = Db::open(dir.path().join("db"), options).unwrap();
             let order = Fill::random(&keys, 1);
-            let loading = fill(&db, &keys, &order, &plan, 100, false, &|_| ()).unwrap();
+            let loading = fill(&db, &keys, &order, &plan, 100.into(), false, &|_| ()).unwrap();
             let stats = db.stats();
             let tree = &stats.keyspaces[0];
             assert_eq!(tree.next_epoch - 1, plan.flushes, "one flush for each portion");

@@ -291,6 +291,8 @@ impl<'a> Job<'a> {
             options.read_mode = ReadMode::Direct;
         }
         let keyspace = &mut options.keyspace;
+        // The shape is what is compared.
+        keyspace.read_compaction = false;
         keyspace.compaction = point.compaction;
         let counted = self.experiment.counted || side.is_global();
         keyspace.deterministic = counted;
@@ -368,11 +370,12 @@ struct Stand<'a> {
 
 impl<'a> Stand<'a> {
     fn load(job: &Job<'a>, side: &Side, point: &Point) -> Result<Self, BenchError> {
+        let values = job.settings.value_bytes.into();
         let config = BenchConfig {
             experiment: job.experiment.name.to_owned(),
             workloads: Vec::new(),
             keys: job.keys.clone(),
-            value_bytes: job.settings.value_bytes,
+            value_bytes: values,
             threads: 1,
             ops: Some(job.ops),
             warmup: None,
@@ -390,8 +393,7 @@ impl<'a> Stand<'a> {
         let mut bench = Bench::open(config, job.progress)?;
         job.progress.begin("load", order.loaded, "keys");
         let advance = |n| job.progress.advance(n);
-        let loading =
-            load::fill(bench.db(), &job.keys, &order, &job.plan, job.settings.value_bytes, false, &advance)?;
+        let loading = load::fill(bench.db(), &job.keys, &order, &job.plan, values, false, &advance)?;
         job.progress.end();
         bench.set_fill(order);
         let stats = bench.db().stats();

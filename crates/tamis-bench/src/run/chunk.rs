@@ -1,9 +1,13 @@
 //! The preparation of operations: everything that must not be timed.
 
+#[cfg(test)]
+mod tests;
+
 use std::ops::Range;
 
 use crate::elastic::pattern::Pattern;
 use crate::keys::KeySet;
+use crate::mixgraph::{self, KeyRanges};
 use crate::random::{Permutation, Random, mix64};
 use crate::run::RunSpec;
 use crate::value;
@@ -44,6 +48,8 @@ pub(super) struct Op {
     pub(super) other: Range<usize>,
     /// The key's [`tag`](value::tag_of), where a value is expected.
     pub(super) tag: u64,
+    /// Bytes of the value expected.
+    pub(super) value_bytes: usize,
 }
 
 /// A few operations, ready to be executed.
@@ -63,6 +69,9 @@ pub(super) struct Source<'a> {
     /// Scrambles fill order and Zipf ranks over the key set.
     permutation: Permutation,
     ranks: Option<Ranks>,
+    ranges: Option<KeyRanges>,
+    /// Operations that keep a chunk small enough.
+    fitting: usize,
     /// The keys that this thread inserted, by their numbers, in order.
     inserted: Vec<u64>,
     chunk: Chunk,
@@ -75,6 +84,8 @@ impl<'a> Source<'a> {
         let skewed =
             matches!(spec.workload, GetZipf | SeekZipf | YcsbA | YcsbB | YcsbC | YcsbD | YcsbE | YcsbF);
         let exponent = spec.pattern.map_or(ZIPF_EXPONENT, Pattern::skew);
+        let value = if spec.workload.writes() { spec.value_bytes.mean() as usize } else { 0 };
+        let bytes = spec.keys.key_bytes() as usize + value + 1;
         Source {
             spec,
             order,
@@ -83,6 +94,8 @@ impl<'a> Source<'a> {
             random: Random::part(spec.seed, (spec.workload as u64) << 32 | thread),
             permutation: Permutation::new(spec.keys.len(), spec.seed),
             ranks: skewed.then(|| Ranks::new(spec.fill.loaded, exponent)),
+            ranges: (spec.workload == Mixgraph).then(|| KeyRanges::new(spec.keys.len())),
+            fitting: (CHUNK_BYTES / bytes).clamp(1, CHUNK_OPS),
             inserted: Vec::new(),
             chunk: Chunk::default(),
             scratch: Vec::new(),
@@ -91,12 +104,9 @@ impl<'a> Source<'a> {
 
     /// How many operations the next chunk should have.
     pub(super) fn chunk_ops(&self) -> u64 {
-        let value = if self.spec.workload.writes() { self.spec.value_bytes } else { 0 };
-        let ops = CHUNK_BYTES / (self.spec.keys.key_bytes() as usize + value + 1);
-        let ops = ops.clamp(1, CHUNK_OPS);
         match self.spec.workload {
-            Workload::MultiGet => ops.next_multiple_of(MULTI_GET_KEYS) as u64,
-            _ => ops as u64,
+            batched if batched.is_batched() => self.fitting.next_multiple_of(MULTI_GET_KEYS) as u64,
+            _ => self.fitting as u64,
         }
     }
 
@@ -115,8 +125,8 @@ impl<'a> Source<'a> {
             Workload::FillRandom => self.put(self.permutation.at(self.thread + n * self.threads), 0),
             Workload::FillSeq => self.put(self.order[(self.thread + n * self.threads) as usize], 0),
             Workload::Overwrite => self.overwrite(),
-            Workload::GetEmpty => self.get_absent(),
-            Workload::GetExisting => self.get_any(),
+            Workload::GetEmpty | Workload::MultiGetEmpty => self.get_absent(),
+            Workload::GetExisting | Workload::MultiGetExisting => self.get_any(),
             Workload::GetMixed | Workload::MultiGet if self.random.chance(50) => self.get_absent(),
             Workload::GetMixed | Workload::MultiGet => self.get_any(),
             Workload::ReadWrite if self.random.chance(50) => self.overwrite(),
@@ -169,6 +179,23 @@ impl<'a> Source<'a> {
                 }
             }
             Workload::RangeEmpty | Workload::RangeAbsent => self.empty_range(),
+            Workload::Mixgraph => self.mixgraph(),
+        }
+    }
+
+    fn mixgraph(&mut self) {
+        const READ_OR_PUT: u64 = mixgraph::GET_PERCENT + mixgraph::PUT_PERCENT;
+        let i = self.range_key();
+        match self.random.below(100) {
+            0..mixgraph::GET_PERCENT => self.get(i),
+            mixgraph::GET_PERCENT..READ_OR_PUT => {
+                let version = self.random.next_u64() as u32;
+                self.put(i, version);
+            }
+            _ => {
+                let entries = mixgraph::scan_length(&mut self.random) as usize;
+                self.existing(Action::Seek(entries - 1), i);
+            }
         }
     }
 
@@ -195,6 +222,20 @@ impl<'a> Source<'a> {
             true => self.permutation.at(rank),
             false => fill.at(rank),
         }
+    }
+
+    /// The number of a key that is there, from a hot range most often.
+    fn range_key(&mut self) -> u64 {
+        if let Some(pattern) = self.spec.pattern {
+            return self.pattern_key(pattern);
+        }
+        let place = self.ranges.as_ref().expect("made for this workload").draw(&mut self.random);
+        let i = match self.order {
+            // Numbers are places.
+            [] => place,
+            order => order[place as usize],
+        };
+        self.spec.fill.present(i, self.spec.keys.len())
     }
 
     fn pattern_key(&mut self, pattern: &Pattern) -> u64 {
@@ -232,9 +273,10 @@ impl<'a> Source<'a> {
         self.spec.keys.existing(i, &mut self.chunk.bytes);
         let end = self.chunk.bytes.len();
         let tag = value::tag_of(&self.chunk.bytes[start..end]);
-        value::fill(tag, version, self.spec.value_bytes, &mut self.chunk.bytes);
+        let value_bytes = self.spec.value_bytes.of(tag);
+        value::fill(tag, version, value_bytes, &mut self.chunk.bytes);
         let other = end..self.chunk.bytes.len();
-        self.chunk.ops.push(Op { action, key: start..end, other, tag });
+        self.chunk.ops.push(Op { action, key: start..end, other, tag, value_bytes });
     }
 
     fn overwrite(&mut self) {
@@ -254,7 +296,7 @@ impl<'a> Source<'a> {
         let start = self.chunk.bytes.len();
         self.spec.keys.gap_key(i, n, &mut self.chunk.bytes);
         let key = start..self.chunk.bytes.len();
-        self.chunk.ops.push(Op { action: Action::GetAbsent, key, other: 0..0, tag: 0 });
+        self.chunk.ops.push(Op { action: Action::GetAbsent, key, other: 0..0, tag: 0, value_bytes: 0 });
     }
 
     fn existing(&mut self, action: Action, i: u64) {
@@ -262,7 +304,8 @@ impl<'a> Source<'a> {
         self.spec.keys.existing(i, &mut self.chunk.bytes);
         let key = start..self.chunk.bytes.len();
         let tag = value::tag_of(&self.chunk.bytes[key.clone()]);
-        self.chunk.ops.push(Op { action, key, other: 0..0, tag });
+        let value_bytes = self.spec.value_bytes.of(tag);
+        self.chunk.ops.push(Op { action, key, other: 0..0, tag, value_bytes });
     }
 
     fn get_absent(&mut self) {
@@ -270,7 +313,7 @@ impl<'a> Source<'a> {
         let i = self.random.below(self.spec.keys.absent_len());
         self.spec.keys.absent(i, &mut self.chunk.bytes);
         let key = start..self.chunk.bytes.len();
-        self.chunk.ops.push(Op { action: Action::GetAbsent, key, other: 0..0, tag: 0 });
+        self.chunk.ops.push(Op { action: Action::GetAbsent, key, other: 0..0, tag: 0, value_bytes: 0 });
     }
 
     fn empty_range(&mut self) {
@@ -294,6 +337,12 @@ impl<'a> Source<'a> {
         let middle = self.chunk.bytes.len();
         self.chunk.bytes.extend_from_slice(&self.scratch);
         let other = middle..self.chunk.bytes.len();
-        self.chunk.ops.push(Op { action: Action::EmptyRange, key: start..middle, other, tag: 0 });
+        self.chunk.ops.push(Op {
+            action: Action::EmptyRange,
+            key: start..middle,
+            other,
+            tag: 0,
+            value_bytes: 0,
+        });
     }
 }

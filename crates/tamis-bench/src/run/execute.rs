@@ -1,53 +1,45 @@
 //! The execution of prepared operations: the timed part, with the checks of the answers.
 
+use std::ops::ControlFlow;
 use std::time::Instant;
-
-use tamis::{Db, Slice};
 
 use crate::error::BenchError;
 use crate::run::chunk::{Action, Chunk, Op};
 use crate::run::{RunSpec, Timing, elapsed_ns};
+use crate::store::Session;
 use crate::value;
-use crate::workload::{MULTI_GET_KEYS, Workload};
+use crate::workload::MULTI_GET_KEYS;
 
 /// Of so many values found one is compared byte by byte; of the others the first bytes.
 const WHOLE_CHECK_EVERY: u64 = 256;
 
-/// A scan that came to the end of all keys.
-struct ShortScan {
-    start: Vec<u8>,
-    seen: usize,
-    backwards: bool,
-}
-
 /// Executes the chunks of one thread.
-pub(super) struct Executor<'a> {
-    db: &'a Db,
-    spec: &'a RunSpec<'a>,
+pub(super) struct Executor<'a, S> {
+    session: S,
     sampling: u64,
     executed: u64,
-    found: u64,
-    /// Scans that ended before their last entry. Checked untimed.
-    short_scans: Vec<ShortScan>,
-    pub(super) timing: Timing,
+    timing: Timing,
+    checks: Checks<'a>,
 }
 
-impl<'a> Executor<'a> {
-    pub(super) fn new(db: &'a Db, spec: &'a RunSpec<'a>, sampling: u64) -> Self {
-        let timing = Timing::default();
-        Executor { db, spec, sampling, executed: 0, found: 0, short_scans: Vec::new(), timing }
+impl<'a, S: Session> Executor<'a, S> {
+    pub(super) fn new(session: S, spec: &'a RunSpec<'a>, sampling: u64) -> Self {
+        let checks = Checks { spec, found: 0, hits: 0, short_scans: Vec::new(), last: Vec::new() };
+        Executor { session, sampling, executed: 0, timing: Timing::default(), checks }
     }
 
     pub(super) fn run(&mut self, chunk: &Chunk) -> Result<(), BenchError> {
-        if self.spec.workload == Workload::MultiGet {
+        if self.checks.spec.workload.is_batched() {
             self.run_batches(chunk)?;
         } else {
             self.run_singles(chunk)?;
         }
-        for scan in std::mem::take(&mut self.short_scans) {
-            self.check_short_scan(&scan)?;
-        }
-        Ok(())
+        self.checks.short_scans()
+    }
+
+    /// What was measured.
+    pub(super) fn timing(self) -> Timing {
+        Timing { hits: self.checks.hits, ..self.timing }
     }
 
     fn run_singles(&mut self, chunk: &Chunk) -> Result<(), BenchError> {
@@ -72,13 +64,17 @@ impl<'a> Executor<'a> {
         let start = Instant::now();
         for (keys, ops) in keys.chunks(MULTI_GET_KEYS).zip(chunk.ops.chunks(MULTI_GET_KEYS)) {
             let batch_start = Instant::now();
-            let answers = self.db.multi_get(keys)?;
-            if answers.len() != keys.len() {
-                let got = format!("{} answers", answers.len());
-                return Err(self.wrong(keys[0], format!("{} answers", keys.len()), got));
-            }
-            for (op, answer) in ops.iter().zip(&answers) {
-                self.check_get(chunk, op, answer.as_deref())?;
+            let (mut answers, mut right) = (0, Ok(()));
+            let checks = &mut self.checks;
+            self.session.multi_get(keys, |place, answer| {
+                answers += 1;
+                right = checks.get(chunk, &ops[place], answer);
+                if right.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            })?;
+            right?;
+            if answers != keys.len() {
+                let expected = format!("{} answers", keys.len());
+                return Err(self.checks.wrong(keys[0], expected, format!("{answers} answers")));
             }
             self.timing.latency.record(elapsed_ns(batch_start) / keys.len() as u64);
         }
@@ -89,41 +85,86 @@ impl<'a> Executor<'a> {
     #[inline]
     fn execute(&mut self, chunk: &Chunk, op: &Op) -> Result<(), BenchError> {
         let key = &chunk.bytes[op.key.clone()];
+        let (session, checks) = (&mut self.session, &mut self.checks);
         match op.action {
-            Action::Put => Ok(self.db.put(key, &chunk.bytes[op.other.clone()])?),
+            Action::Put => session.put(key, &chunk.bytes[op.other.clone()]),
             Action::Modify => {
-                let answer = self.db.get(key)?;
-                self.check_get(chunk, op, answer.as_deref())?;
-                Ok(self.db.put(key, &chunk.bytes[op.other.clone()])?)
+                session.get(key, |answer| checks.get(chunk, op, answer))??;
+                session.put(key, &chunk.bytes[op.other.clone()])
             }
             Action::GetExisting | Action::GetAbsent => {
-                let answer = self.db.get(key)?;
-                self.check_get(chunk, op, answer.as_deref())
+                session.get(key, |answer| checks.get(chunk, op, answer))?
             }
-            Action::EmptyRange => self.empty_range(key, &chunk.bytes[op.other.clone()]),
+            Action::EmptyRange => {
+                let high = &chunk.bytes[op.other.clone()];
+                let mut right = Ok(());
+                session.scan(key, Some(high), |found, _| {
+                    right = checks.empty_range(key, high, found);
+                    ControlFlow::Break(())
+                })?;
+                right
+            }
             Action::Seek(next) => {
-                let entries = self.db.range(key..);
-                self.scan(entries, key, op.tag, next, false)
+                let mut scan = checks.begin_scan(key, op, next, false);
+                session.scan(key, None, |key, value| checks.scanned(&mut scan, key, value))?;
+                checks.end_scan(scan)
             }
             Action::Back(next) => {
-                let entries = self.db.range(..=key).rev();
-                self.scan(entries, key, op.tag, next, true)
+                let mut scan = checks.begin_scan(key, op, next, true);
+                session.scan_back(key, |key, value| checks.scanned(&mut scan, key, value))?;
+                checks.end_scan(scan)
             }
         }
     }
+}
 
+/// A scan that came to the end of all keys.
+struct ShortScan {
+    start: Vec<u8>,
+    seen: usize,
+    backwards: bool,
+}
+
+/// A scan under way.
+struct Scan<'k> {
+    start: &'k [u8],
+    tag: u64,
+    /// Bytes of the first entry's value.
+    value_bytes: usize,
+    /// Entries to be seen behind the first.
+    next: usize,
+    /// Entries seen.
+    seen: usize,
+    backwards: bool,
+    wrong: Option<BenchError>,
+}
+
+/// What is right, and what was found so far.
+struct Checks<'a> {
+    spec: &'a RunSpec<'a>,
+    found: u64,
+    hits: u64,
+    /// Scans that ended before their last entry. Checked untimed.
+    short_scans: Vec<ShortScan>,
+    /// The last key of the scan under way.
+    last: Vec<u8>,
+}
+
+impl Checks<'_> {
     #[inline]
-    fn check_get(&mut self, chunk: &Chunk, op: &Op, answer: Option<&[u8]>) -> Result<(), BenchError> {
+    fn get(&mut self, chunk: &Chunk, op: &Op, answer: Option<&[u8]>) -> Result<(), BenchError> {
         match (op.action, answer) {
             (Action::GetAbsent, None) => Ok(()),
-            (Action::GetExisting | Action::Modify, Some(value)) if self.is_right(op.tag, value) => {
-                self.timing.hits += 1;
+            (Action::GetExisting | Action::Modify, Some(value))
+                if self.is_right(op.tag, op.value_bytes, value) =>
+            {
+                self.hits += 1;
                 Ok(())
             }
             (_, answer) => {
                 let expected = match op.action {
                     Action::GetAbsent => "no value".to_owned(),
-                    _ => format!("its value of {} bytes", self.spec.value_bytes),
+                    _ => format!("its value of {} bytes", op.value_bytes),
                 };
                 let got = match answer {
                     None => "none".to_owned(),
@@ -135,64 +176,90 @@ impl<'a> Executor<'a> {
     }
 
     #[inline]
-    fn is_right(&mut self, tag: u64, value: &[u8]) -> bool {
+    fn is_right(&mut self, tag: u64, value_bytes: usize, value: &[u8]) -> bool {
         self.found += 1;
         if self.found.is_multiple_of(WHOLE_CHECK_EVERY) {
-            value::check_whole(tag, self.spec.value_bytes, value)
+            value::check_whole(tag, value_bytes, value)
         } else {
-            value::check(tag, self.spec.value_bytes, value)
+            value::check(tag, value_bytes, value)
         }
     }
 
-    fn empty_range(&mut self, low: &[u8], high: &[u8]) -> Result<(), BenchError> {
-        let Some(entry) = self.db.range(low..=high).next() else { return Ok(()) };
-        let (key, _) = entry?;
-        if &key[..] >= low && &key[..] <= high && self.spec.keys.contains(&key) {
+    fn empty_range(&self, low: &[u8], high: &[u8], found: &[u8]) -> Result<(), BenchError> {
+        if found >= low && found <= high && self.spec.keys.contains(found) {
             return Ok(()); // two keys of a random set that are neighbours by chance
         }
-        Err(self.wrong(low, format!("no key up to {}", hex(high)), format!("key {}", hex(&key))))
+        Err(self.wrong(low, format!("no key up to {}", hex(high)), format!("key {}", hex(found))))
     }
 
-    /// The first entry must be `start` itself, the others come behind it, or before it if `backwards`.
+    fn begin_scan<'k>(&mut self, start: &'k [u8], op: &Op, next: usize, backwards: bool) -> Scan<'k> {
+        self.last.clear();
+        Scan { start, tag: op.tag, value_bytes: op.value_bytes, next, seen: 0, backwards, wrong: None }
+    }
+
+    /// The first entry must be the key that the scan starts with, the others come behind it, or before it if it goes
+    /// backwards.
     #[inline]
-    fn scan(
-        &mut self,
-        mut entries: impl Iterator<Item = Result<(Slice, Slice), tamis::ReadError>>,
-        start: &[u8],
-        tag: u64,
-        next: usize,
-        backwards: bool,
-    ) -> Result<(), BenchError> {
-        let mut last: Slice = match entries.next().transpose()? {
-            Some((key, value)) if key[..] == *start && self.is_right(tag, &value) => key,
-            Some((key, _)) => return Err(self.wrong(start, "the key itself".into(), hex(&key))),
-            None => return Err(self.wrong(start, "the key itself".into(), "the end".into())),
-        };
-        for seen in 1..=next {
-            let Some((key, value)) = entries.next().transpose()? else {
-                self.short_scans.push(ShortScan { start: start.to_vec(), seen, backwards });
-                return Ok(());
+    fn scanned(&mut self, scan: &mut Scan<'_>, key: &[u8], value: &[u8]) -> ControlFlow<()> {
+        if let Err(wrong) = self.scanned_entry(scan, key, value) {
+            scan.wrong = Some(wrong);
+            return ControlFlow::Break(());
+        }
+        self.last.clear();
+        self.last.extend_from_slice(key);
+        scan.seen += 1;
+        if scan.seen > scan.next { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    #[inline]
+    fn scanned_entry(&mut self, scan: &Scan<'_>, key: &[u8], value: &[u8]) -> Result<(), BenchError> {
+        if scan.seen == 0 {
+            return match key == scan.start && self.is_right(scan.tag, scan.value_bytes, value) {
+                true => Ok(()),
+                false => Err(self.wrong(scan.start, "the key itself".into(), hex(key))),
             };
-            let in_order = if backwards { key[..] < last[..] } else { key[..] > last[..] };
-            if !in_order || value.len() != self.spec.value_bytes {
-                let way = if backwards { "before" } else { "behind" };
-                let expected = format!("a key {way} {} with its value", hex(&last));
-                return Err(self.wrong(start, expected, hex(&key)));
-            }
-            self.found += 1;
-            if self.found.is_multiple_of(WHOLE_CHECK_EVERY)
-                && !(self.spec.keys.contains(&key)
-                    && value::check_whole(value::tag_of(&key), self.spec.value_bytes, &value))
-            {
-                return Err(self.wrong(&key, "an existing key with its value".into(), hex(&value)));
-            }
-            last = key;
+        }
+        let in_order = if scan.backwards { key < &self.last[..] } else { key > &self.last[..] };
+        // Which of mixed lengths is this key's would take longer to find out than the entry took: once in a while.
+        if !in_order || !self.spec.value_bytes.allows(value.len()) {
+            let way = if scan.backwards { "before" } else { "behind" };
+            let expected = format!("a key {way} {} with its value", hex(&self.last));
+            return Err(self.wrong(scan.start, expected, hex(key)));
+        }
+        self.found += 1;
+        if self.found.is_multiple_of(WHOLE_CHECK_EVERY) && !self.is_whole(key, value) {
+            return Err(self.wrong(key, "an existing key with its value".into(), hex(value)));
         }
         Ok(())
     }
 
+    /// Whether a key exists and every byte of its value is right.
+    fn is_whole(&self, key: &[u8], value: &[u8]) -> bool {
+        let tag = value::tag_of(key);
+        self.spec.keys.contains(key) && value::check_whole(tag, self.spec.value_bytes.of(tag), value)
+    }
+
+    #[inline]
+    fn end_scan(&mut self, scan: Scan<'_>) -> Result<(), BenchError> {
+        if let Some(wrong) = scan.wrong {
+            return Err(wrong);
+        }
+        if scan.seen == 0 {
+            return Err(self.wrong(scan.start, "the key itself".into(), "the end".into()));
+        }
+        if scan.seen <= scan.next {
+            let (start, backwards) = (scan.start.to_vec(), scan.backwards);
+            self.short_scans.push(ShortScan { start, seen: scan.seen, backwards });
+        }
+        Ok(())
+    }
+
+    fn short_scans(&mut self) -> Result<(), BenchError> {
+        std::mem::take(&mut self.short_scans).iter().try_for_each(|scan| self.short_scan(scan))
+    }
+
     /// A scan may end early only where no more keys exist. Keys that this run inserts may be there or not.
-    fn check_short_scan(&self, scan: &ShortScan) -> Result<(), BenchError> {
+    fn short_scan(&self, scan: &ShortScan) -> Result<(), BenchError> {
         let mut key = Vec::new();
         let (mut least, mut most) = (0, 0);
         for place in 0..self.spec.keys.len() {

@@ -10,7 +10,7 @@ use tamis_bench::bench::{Bench, BenchConfig};
 use tamis_bench::report::{bench_table, grouped};
 use tamis_bench::sample::Sample;
 use tamis_bench::shapes::{self, ShapeChoice};
-use tamis_bench::{BenchError, KeySet, Measurement, Workload};
+use tamis_bench::{BenchError, KeySet, Measurement, ValueSizes, Workload};
 
 use crate::args::OptionArgs;
 use crate::failure::{Failure, Outcome};
@@ -39,6 +39,8 @@ Workloads:
   ycsb-a … f     YCSB's mixes: a half updates, b 5 % updates, c gets only, f half reads each followed by an update (all
                  Zipf-distributed); d latest keys, e scans of 1 to 100 entries. The inserts of d and e need keys that are not there: `tamis experiment`
                  holds some back, here they are reads
+  mixgraph       RocksDB's mixgraph, with --value-bytes mixed: 83 % gets, 14 % overwrites, 3 % scans (half of them of at most
+                 27 entries, a few of thousands) of keys in 30 ranges, of which one gets 79 %
 
 Without a fill, an empty database is filled with fill-random first. Every answer is checked; a wrong one ends
 the run with exit code 1.
@@ -47,6 +49,7 @@ Examples:
   tamis bench
   tamis bench --workload fill-random,get-empty,get-existing,seek --keys 4000000 --json
   tamis bench --workload get-empty --unsettled --keys 4000000 --no-hash-sharing
+  tamis bench --workload mixgraph --value-bytes mixed --key-bytes 48 --keys 4000000
   tamis bench --compaction lazy-leveling --merge partitioned --size-ratio 4
   tamis bench --compaction leveling,tiering,lazy-leveling --size-ratio 2,4,10 --keys 500000 --memtable 1MiB
   tamis bench --key-set geonames --workload get-existing,multi-get
@@ -82,9 +85,9 @@ pub(crate) struct BenchArgs {
     /// Bytes of a key
     #[arg(long, value_name = "N", default_value_t = 8)]
     key_bytes: usize,
-    /// Bytes of a value
-    #[arg(long, value_name = "N", default_value_t = 256)]
-    value_bytes: usize,
+    /// Bytes of a value; `mixed` gives each key a length of its own, 10 to 1024 with many small ones, as mixgraph has them
+    #[arg(long, value_name = "N|mixed", default_value = "256", value_parser = value_sizes)]
+    pub(crate) value_bytes: ValueSizes,
     /// Threads side by side
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = threads)]
     threads: usize,
@@ -166,6 +169,16 @@ pub(crate) struct BenchArgs {
 
 const DEFAULT_KEYS: u64 = 1_000_000;
 
+/// Sizes of values that a database takes.
+fn value_sizes(text: &str) -> Result<ValueSizes, String> {
+    match text.parse::<ValueSizes>() {
+        Ok(ValueSizes::Fixed(bytes)) if bytes > tamis::MAX_VALUE_BYTES => {
+            Err(format!("a value has at most {} bytes", tamis::MAX_VALUE_BYTES))
+        }
+        other => other.map_err(|error| error.to_string()),
+    }
+}
+
 pub(crate) fn threads(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(threads @ 1..=1024) => Ok(threads),
@@ -184,11 +197,12 @@ pub(crate) fn run(args: BenchArgs, out: &mut Out) -> Result<Outcome, Failure> {
     let mut options = args.database_options()?;
     let grid = args.shapes(&mut options)?;
     let keys = args.key_set()?;
+    let values = args.value_bytes;
     let config = BenchConfig {
         experiment: "bench".to_owned(),
         workloads: args.workload,
         keys,
-        value_bytes: args.value_bytes,
+        value_bytes: values,
         threads: args.threads,
         ops: args.ops,
         warmup: args.warmup,
@@ -215,11 +229,11 @@ pub(crate) fn run(args: BenchArgs, out: &mut Out) -> Result<Outcome, Failure> {
         if let Some(m) = measurements.first() {
             writeln!(
                 out,
-                "{} {} keys of {} bytes, values of {} bytes, {}, {} filter, hash sharing {}\n",
+                "{} {} keys of {} bytes, values of {}, {}, {} filter, hash sharing {}\n",
                 grouped(m.keys),
                 m.key_set,
                 m.key_bytes,
-                m.value_bytes,
+                values.describe(),
                 if m.settled { "settled" } else { "unsettled" },
                 m.filter,
                 if m.hash_sharing { "on" } else { "off" },
@@ -246,11 +260,11 @@ fn compare_shapes(
     }
     writeln!(
         out,
-        "{} {} keys of {} bytes, values of {} bytes, written twice; reads: medians of {} rounds\n",
+        "{} {} keys of {} bytes, values of {}, written twice; reads: medians of {} rounds\n",
         grouped(config.keys.len()),
         config.keys.name(),
         config.keys.key_bytes().round(),
-        config.value_bytes,
+        config.value_bytes.describe(),
         config.repeats.max(1),
     )?;
     out.write_all(shapes::shapes_table(&rows).as_bytes())?;

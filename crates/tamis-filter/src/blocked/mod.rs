@@ -182,6 +182,16 @@ pub fn probe_many_keys(filter: &BlockedBloom, digests: &[Digest]) -> u64 {
     probe_batch(digests, |&digest| (filter, digest))
 }
 
+/// Asks each run for a key of its own: bit `j` of the result is set if `filters[pairs[j].0]` may contain `pairs[j].1`.
+/// Overlaps the cache misses as [`probe_selected`] does.
+///
+/// # Panics
+/// If there are more than [`BATCH`] pairs, or one names no filter.
+#[inline]
+pub fn probe_pairs(filters: &[BlockedBloom], pairs: &[(u32, Digest)]) -> u64 {
+    probe_batch(pairs, |&(i, digest)| (&filters[i as usize], digest))
+}
+
 #[inline]
 fn probe_batch<'a, T>(items: &[T], resolve: impl Fn(&T) -> (&'a BlockedBloom, Digest)) -> u64 {
     assert!(items.len() <= BATCH, "a batch holds at most {BATCH} probes, not {}", items.len());

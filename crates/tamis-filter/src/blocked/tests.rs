@@ -109,6 +109,12 @@ fn batches_agree_with_single_probes() {
         let want =
             keys.iter().enumerate().fold(0, |acc, (j, &d)| acc | u64::from(filters[2].contains(d)) << j);
         assert_eq!(probe_many_keys(&filters[2], &keys), want);
+        let pairs: Vec<_> = chosen.iter().copied().zip(keys).collect();
+        let want = pairs
+            .iter()
+            .enumerate()
+            .fold(0, |acc, (j, &(i, d))| acc | u64::from(filters[i as usize].contains(d)) << j);
+        assert_eq!(probe_pairs(&filters, &pairs), want);
     }
 }
 

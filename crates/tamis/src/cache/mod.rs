@@ -184,6 +184,11 @@ impl BlockCache {
         found
     }
 
+    /// Whether there is an entry of `key`; that it was asked for is not remembered.
+    pub(crate) fn contains(&self, key: CacheKey) -> bool {
+        self.entries.as_ref().is_some_and(|entries| entries.contains_key(&key))
+    }
+
     /// Keeps `entry`, making room by dropping others.
     pub(crate) fn insert(&self, key: CacheKey, entry: CacheEntry) {
         if let Some(entries) = &self.entries

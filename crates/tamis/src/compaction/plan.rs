@@ -63,6 +63,8 @@ pub(crate) enum Reason {
     Retention,
     /// Snapshots that kept versions alive are gone.
     Released,
+    /// Reads have lost as much to the runs as merging them costs.
+    Reads,
     /// Somebody asked.
     Manual,
 }

@@ -132,7 +132,10 @@ fn compaction_loop(db: &DbInner) {
             }
             continue;
         }
-        let next = if db.cancelled() { None } else { db.next_compaction(&mut state) };
+        let next = match db.cancelled() || db.poison.get().is_some() {
+            true => None,
+            false => db.next_compaction(&mut state).or_else(|| db.next_for_reads(&mut state)),
+        };
         let Some((keyspace, plan)) = next else {
             drop(db.wait(state));
             continue;

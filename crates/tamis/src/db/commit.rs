@@ -10,10 +10,11 @@
 //! becomes visible, and the database is poisoned, since the record may or may not be on disk.
 
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use crossbeam_utils::Backoff;
 use smallvec::SmallVec;
 use tamis_filter::Digest;
 
@@ -88,9 +89,12 @@ struct Pending {
     waiter: Arc<Waiter>,
 }
 
+/// Where one writer waits for its turn. The turn and whether the writer sleeps are behind the lock; `given` says without it that
+/// there is a turn, for who has not gone to sleep yet. It publishes nothing (`Relaxed`): the turn is taken under the lock.
 #[derive(Debug, Default)]
 struct Waiter {
-    turn: Mutex<Option<Turn>>,
+    given: AtomicBool,
+    turn: Mutex<(Option<Turn>, bool)>,
     changed: Condvar,
 }
 
@@ -102,16 +106,31 @@ enum Turn {
 
 impl Waiter {
     fn give(&self, turn: Turn) {
-        *self.turn.lock().expect("waiter") = Some(turn);
-        self.changed.notify_one();
+        let mut state = self.turn.lock().expect("waiter");
+        state.0 = Some(turn);
+        self.given.store(true, Ordering::Relaxed);
+        // Waking somebody is a system call, needed or not.
+        if state.1 {
+            self.changed.notify_one();
+        }
     }
 
+    /// A commit that is not synced takes a microsecond or two, going to sleep and being woken several: so look around for
+    /// about as long first.
     fn wait(&self) -> Turn {
-        let mut turn = self.turn.lock().expect("waiter");
+        let backoff = Backoff::new();
+        while !self.given.load(Ordering::Relaxed) && !backoff.is_completed() {
+            backoff.snooze();
+        }
+        let mut state = self.turn.lock().expect("waiter");
         loop {
-            match turn.take() {
+            match state.0.take() {
                 Some(turn) => return turn,
-                None => turn = self.changed.wait(turn).expect("waiter"),
+                None => {
+                    state.1 = true;
+                    state = self.changed.wait(state).expect("waiter");
+                    state.1 = false;
+                }
             }
         }
     }

@@ -40,6 +40,7 @@ use crate::db::commit::{CommitQueue, LogState, new_memtable};
 use crate::db::counters::WriteCounters;
 use crate::db::elastic::Elastic;
 use crate::db::expiry::{Age, Expiry};
+use crate::db::for_reads::{Account, Quiet};
 use crate::db::jobs::{ActiveJob, Aside, Background};
 use crate::db::pressure::KnownPressure;
 use crate::db::reshape::Shaping;
@@ -50,7 +51,7 @@ use crate::io::{DirLock, FileSystem};
 use crate::key::SeqNo;
 use crate::operators::KeyspaceOperators;
 use crate::options::{KeyspaceOptions, Options};
-use crate::read::ReadCounters;
+use crate::read::{AllReads, ReadCounters};
 use crate::select::TreeFilter;
 use crate::table::ReaderConfig;
 use crate::tree::edit::VersionEdit;
@@ -80,6 +81,8 @@ pub(crate) struct KeyspaceInner {
     /// How writers must behave; see [`DbInner::update_pressure`].
     pub(crate) pressure: KnownPressure,
     pub(crate) age: Age,
+    /// What reads of it cost.
+    pub(crate) reads: Arc<ReadCounters>,
 }
 
 impl KeyspaceInner {
@@ -90,12 +93,13 @@ impl KeyspaceInner {
         options: KeyspaceOptions,
         operators: KeyspaceOperators,
         sampler: &Arc<Sampler>,
+        reads: Arc<ReadCounters>,
     ) -> KeyspaceInner {
         let state = crate::tree::state::KeyspaceState::default();
         let none = |_| unreachable!("a new keyspace has no tables");
         let filter = TreeFilter::new(&options, sampler);
         let version = Version::build(&state, none, |runs, tables| filter.selector(runs, tables));
-        KeyspaceInner::with_version(id, name, options, operators, filter, version)
+        KeyspaceInner::with_version(id, name, options, operators, filter, version, reads)
     }
 
     pub(crate) fn with_version(
@@ -105,6 +109,7 @@ impl KeyspaceInner {
         operators: KeyspaceOperators,
         filter: TreeFilter,
         version: Arc<Version>,
+        reads: Arc<ReadCounters>,
     ) -> KeyspaceInner {
         let active = MemtableSlot::new(new_memtable(&options), 0);
         KeyspaceInner {
@@ -118,6 +123,7 @@ impl KeyspaceInner {
             view: ArcSwap::from_pointee(View { active, sealed: Vec::new(), version }),
             dropped: AtomicBool::new(false),
             pressure: KnownPressure::default(),
+            reads,
         }
     }
 
@@ -148,6 +154,8 @@ pub(crate) struct Jobs {
     pub(crate) aside: Option<Aside>,
     /// It was told that there is no room.
     pub(crate) warned_of_room: bool,
+    /// What its reads have lost to runs beyond the first.
+    pub(crate) reads: Account,
     /// Options that take effect when the running compaction round ends.
     pub(crate) next_shaping: Option<Arc<Shaping>>,
 }
@@ -186,6 +194,8 @@ pub(crate) struct State {
     pub(crate) closing: bool,
     /// Where the search for the next compaction starts, so that no keyspace starves.
     pub(crate) round_robin: usize,
+    /// Since when nothing was written.
+    pub(crate) quiet: Quiet,
 }
 
 /// An open database.
@@ -220,7 +230,7 @@ pub(crate) struct DbInner {
     pub(crate) poison: OnceLock<String>,
     pub(crate) closed: AtomicBool,
     pub(crate) warnings: Mutex<Vec<String>>,
-    pub(crate) read_counters: Arc<ReadCounters>,
+    pub(crate) read_counters: Arc<AllReads>,
     pub(crate) write_counters: WriteCounters,
     pub(crate) background: Background,
     pub(crate) elastic: Arc<Elastic>,

@@ -44,7 +44,13 @@ pub fn dump_table(fs: &dyn FileSystem, path: &Path, out: &mut dyn Write) -> Resu
         Some(FileKind::Table(id)) => id,
         _ => 0,
     };
-    let config = ReaderConfig { map: false, verify: ChecksumMode::Always, cache: None, pin_metadata: true };
+    let config = ReaderConfig {
+        map: false,
+        verify: ChecksumMode::Always,
+        cache: None,
+        pin_metadata: true,
+        reads: None,
+    };
     let table = Table::open(fs, path, id, config)?;
     let p = table.properties();
     written(writeln!(

@@ -188,6 +188,7 @@ fn reason(reason: Reason) -> &'static str {
         Reason::Expired => "expired",
         Reason::Retention => "retention",
         Reason::Released => "released",
+        Reason::Reads => "reads",
         Reason::Manual => "manual",
     }
 }

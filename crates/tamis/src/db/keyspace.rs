@@ -119,7 +119,7 @@ impl Keyspace {
         let Moment { view, horizon, snapshot } = self.moment(pin);
         let operator = self.inner.operators.merge.as_deref();
         let found = read_get(&view, key, snapshot, horizon, db.options.hash_sharing, operator, &mut cost);
-        db.read_counters.add(&cost);
+        self.inner.reads.add(&cost);
         found
     }
 
@@ -135,7 +135,7 @@ impl Keyspace {
         let operator = self.inner.operators.merge.as_deref();
         let sharing = db.options.hash_sharing;
         let found = read_multi_get(&view, keys, snapshot, horizon, sharing, operator, &mut cost);
-        db.read_counters.add(&cost);
+        self.inner.reads.add(&cost);
         found
     }
 
@@ -146,8 +146,7 @@ impl Keyspace {
         pin: Option<Arc<dyn Any + Send + Sync>>,
     ) -> Iter {
         let Moment { view, horizon, snapshot } = self.moment(at);
-        let (counters, operator) =
-            (self.handle.inner.read_counters.clone(), self.inner.operators.merge.clone());
+        let (counters, operator) = (self.inner.reads.clone(), self.inner.operators.merge.clone());
         let view = Guard::into_inner(view);
         Iter::new(IterContext { view, snapshot, horizon, counters, operator, _pin: pin }, bounds)
     }

@@ -52,6 +52,9 @@ impl DbInner {
             self.check_writable()?;
             state = self.wait(state);
         }
+        drop(state);
+        // Who waits for this wants to see what is left.
+        self.remove_garbage();
         Ok(())
     }
 

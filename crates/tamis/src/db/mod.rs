@@ -9,6 +9,7 @@ pub(crate) mod elastic;
 pub(crate) mod expiry;
 mod filters;
 mod flush;
+mod for_reads;
 mod ingest;
 mod inner;
 pub mod inspect;
@@ -51,7 +52,7 @@ pub use jobs::{CancelToken, CompactOptions, CompactionPause, JobStats};
 pub use keyspace::Keyspace;
 pub use layout::TableStats;
 pub use snapshot::{Snapshot, SnapshotView};
-pub use stats::{KeyspaceStats, LevelStats, RunStats, SnapshotStats, Stats};
+pub use stats::{KeyspaceStats, LevelStats, OverlapStats, RunStats, SnapshotStats, Stats};
 pub use verify::VerifyReport;
 
 /// What all handles of one open database share; the last one to go closes it.
@@ -565,7 +566,14 @@ impl DbInner {
             ..VersionEdit::default()
         };
         self.commit_edit(&mut state, edit, Vec::new(), |_, _, _| unreachable!("no tables change"))?;
-        let inner = Arc::new(KeyspaceInner::empty(id, name, options, operators, &self.elastic.sampler));
+        let inner = Arc::new(KeyspaceInner::empty(
+            id,
+            name,
+            options,
+            operators,
+            &self.elastic.sampler,
+            self.read_counters.counters(),
+        ));
         state.keyspaces.insert(id, inner.clone());
         self.publish_directory(&state);
         Ok(inner)

@@ -10,16 +10,18 @@ use arc_swap::ArcSwap;
 use crate::db::commit::{LogState, insert, new_memtable};
 use crate::db::elastic::Elastic;
 use crate::db::expiry::{Age, Expiry};
+use crate::db::for_reads::Quiet;
 use crate::db::inner::{ClosedLog, DbInner, KeyspaceInner, State};
 use crate::db::jobs::Background;
 use crate::db::replay::{Replayed, replay};
 use crate::error::{OpenError, StorageError};
 use crate::heat::Sampler;
+use crate::io::batch::BatchReader;
 use crate::io::{DirectFs, DiskFs, FileSystem, write_file_atomically};
 use crate::key::{MAX_SEQNO, SeqNo};
 use crate::operators::Unregistered;
-use crate::options::{Incompatible, KeyspaceOptions, Options, ReadMode, incompatible};
-use crate::read::ReadCounters;
+use crate::options::{AsyncReads, Incompatible, KeyspaceOptions, Options, ReadMode, incompatible};
+use crate::read::AllReads;
 use crate::select::TreeFilter;
 use crate::table::ReaderConfig;
 use crate::tree::edit::{NUMBER_LIMIT, VersionEdit};
@@ -44,6 +46,19 @@ pub(crate) fn file_system(options: &Options) -> Arc<dyn FileSystem> {
         (None, ReadMode::Buffered) => Arc::new(DiskFs::without_mapping()),
         (None, ReadMode::Direct) => Arc::new(DirectFs::new()),
     }
+}
+
+/// What overlaps reads, if the options ask for it.
+fn overlapping_reads(options: &Options, warnings: &mut Vec<String>) -> Option<Arc<BatchReader>> {
+    let depth = options.read_queue_depth;
+    if options.read_mode == ReadMode::Mapped || options.async_reads == AsyncReads::Off || depth < 2 {
+        return None;
+    }
+    let reads = BatchReader::new(depth, options.async_reads != AsyncReads::Threads);
+    if options.async_reads == AsyncReads::IoUring && reads.method() != "io-uring" {
+        warnings.push("io_uring cannot be used here: block reads overlap by threads".to_owned());
+    }
+    Some(Arc::new(reads))
 }
 
 /// Opens or creates the database in `dir`; starts no threads.
@@ -86,7 +101,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         }
     };
 
-    let read_counters = Arc::new(ReadCounters::default());
+    let read_counters = Arc::new(AllReads::default());
     let (elastic, cache) = Elastic::new(&options, &read_counters);
     let cache = Some(cache);
     let reader_config = ReaderConfig {
@@ -94,6 +109,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         verify: options.verify_checksums,
         cache: cache.clone(),
         pin_metadata: options.pin_metadata,
+        reads: overlapping_reads(&options, &mut warnings),
     };
     let garbage = Arc::<Garbage>::default();
     let names = fs.list(dir).map_err(|e| io("list", dir, e))?;
@@ -122,6 +138,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         config: &reader_config,
         garbage: &garbage,
         sampler: &elastic.sampler,
+        reads: &read_counters,
     };
     for (&id, stored) in &tree.keyspaces {
         let mut keyspace = open_keyspace(&opening, id, stored)?;
@@ -183,6 +200,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
             recyclable: Vec::new(),
             closing: false,
             round_robin: 0,
+            quiet: Quiet::new(0),
         }),
         fs,
         options,
@@ -212,6 +230,7 @@ struct Opening<'a> {
     config: &'a ReaderConfig,
     garbage: &'a Arc<Garbage>,
     sampler: &'a Arc<Sampler>,
+    reads: &'a AllReads,
 }
 
 fn open_keyspace(
@@ -219,7 +238,7 @@ fn open_keyspace(
     id: KeyspaceId,
     stored: &KeyspaceState,
 ) -> Result<KeyspaceInner, OpenError> {
-    let &Opening { fs, dir, options: database, config, garbage, sampler } = opening;
+    let &Opening { fs, dir, options: database, config, garbage, sampler, reads } = opening;
     let stored_options = KeyspaceOptions::from_text(&stored.options)?;
     let options = if id == DEFAULT_KEYSPACE { database.keyspace.clone() } else { stored_options.clone() };
     let deepest = stored.runs.keys().map(|(level, _)| *level as usize).max().unwrap_or(0);
@@ -243,7 +262,7 @@ fn open_keyspace(
     let filter = TreeFilter::new(&options, sampler);
     let version =
         Version::build(stored, |id| tables[&id].clone(), |runs, tables| filter.selector(runs, tables));
-    Ok(KeyspaceInner::with_version(id, &stored.name, options, operators, filter, version))
+    Ok(KeyspaceInner::with_version(id, &stored.name, options, operators, filter, version, reads.counters()))
 }
 
 /// What every database has beside what its edits are checked for: the default keyspace, and numbers left to give

@@ -30,6 +30,7 @@ impl Shaping {
 /// The options that may change while a keyspace is in use.
 pub(crate) const CHANGEABLE: &[&str] = &[
     "auto_compaction",
+    "read_compaction",
     "compaction",
     "merge",
     "picker",

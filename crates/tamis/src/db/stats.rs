@@ -29,6 +29,8 @@ pub struct Stats {
     pub cache_used_bytes: u64,
     /// What the block cache may hold.
     pub cache_capacity_bytes: u64,
+    /// How reads of blocks overlap; `None` if they do not.
+    pub overlapping_reads: Option<OverlapStats>,
     /// Log files that are needed.
     pub log_files: usize,
     /// Their bytes.
@@ -55,6 +57,19 @@ pub struct Stats {
     pub jobs: Vec<JobStats>,
     /// What was noticed at opening and since, in words.
     pub warnings: Vec<String>,
+}
+
+/// How reads of blocks overlap, and how often they did since the database was opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OverlapStats {
+    /// `io-uring` or `threads`.
+    pub method: &'static str,
+    /// How many reads overlap at most.
+    pub depth: usize,
+    /// Batches of more than one read.
+    pub batches: u64,
+    /// The reads in them.
+    pub reads: u64,
 }
 
 /// The live snapshots of one state of the database.
@@ -171,6 +186,10 @@ impl Stats {
             write: db.write_counters.read(),
             cache_used_bytes: db.cache.as_ref().map_or(0, |c| c.used_bytes()),
             cache_capacity_bytes: db.cache.as_ref().map_or(0, |c| c.capacity_bytes()),
+            overlapping_reads: db.reader_config.reads.as_ref().map(|reads| {
+                let (batches, count) = reads.counts();
+                OverlapStats { method: reads.method(), depth: reads.depth(), batches, reads: count }
+            }),
             log_files: state.logs.len() + usize::from(!db.read_only),
             log_bytes: db.log_bytes.load(Ordering::Relaxed)
                 + state.logs.iter().map(|log| log.bytes).sum::<u64>(),

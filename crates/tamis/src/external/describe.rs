@@ -34,7 +34,13 @@ pub(crate) fn describe(fs: &dyn FileSystem, path: &Path) -> Result<Described, Ex
         StorageError::Corrupt(corruption) => refused(&corruption.what),
         io => io.into(),
     };
-    let config = ReaderConfig { map: false, verify: ChecksumMode::Always, cache: None, pin_metadata: true };
+    let config = ReaderConfig {
+        map: false,
+        verify: ChecksumMode::Always,
+        cache: None,
+        pin_metadata: true,
+        reads: None,
+    };
     let table = Table::open(fs, path, 0, config).map_err(damaged)?;
     let p = table.properties();
     match p.external {

@@ -200,6 +200,8 @@ impl World {
             background_threads: 1,
             ..Options::default()
         };
+        // Takes no input, so that stored inputs mean what they meant.
+        options.read_queue_depth = if options.pin_metadata { 32 } else { 2 };
         options.max_log_bytes = choose(input, [1 << 20, 4 << 10]);
         options.keyspace.merge_operator = Some(OPERATORS[0].into());
         let mut second_options = keyspace_options(input);

@@ -10,6 +10,7 @@ use crate::cache::BlockCache;
 use crate::db::inspect::dump_table;
 use crate::error::StorageError;
 use crate::io::MemFs;
+use crate::io::batch::BatchReader;
 use crate::key::{Kind, MAX_SEQNO, SeqNo};
 use crate::options::ChecksumMode;
 use crate::table::{CursorOptions, ReaderConfig, Table, TableCursor, TableLookup};
@@ -36,15 +37,49 @@ pub fn table(bytes: &[u8]) {
 fn ways() -> [(ReaderConfig, CursorOptions); 4] {
     let plain = CursorOptions { fill_cache: true, read_ahead: 0 };
     let ahead = CursorOptions { fill_cache: false, read_ahead: 1 };
+    let reads = Some(Arc::new(BatchReader::new(8, true)));
     let cache = || Some(Arc::new(BlockCache::new(1 << 20, 4096)));
     [
-        (ReaderConfig { map: true, pin_metadata: true, verify: ChecksumMode::Once, cache: None }, plain),
         (
-            ReaderConfig { map: true, pin_metadata: false, verify: ChecksumMode::Always, cache: cache() },
+            ReaderConfig {
+                map: true,
+                pin_metadata: true,
+                verify: ChecksumMode::Once,
+                cache: None,
+                reads: None,
+            },
             plain,
         ),
-        (ReaderConfig { map: false, pin_metadata: false, verify: ChecksumMode::Once, cache: cache() }, plain),
-        (ReaderConfig { map: false, pin_metadata: true, verify: ChecksumMode::Once, cache: None }, ahead),
+        (
+            ReaderConfig {
+                map: true,
+                pin_metadata: false,
+                verify: ChecksumMode::Always,
+                cache: cache(),
+                reads: None,
+            },
+            plain,
+        ),
+        (
+            ReaderConfig {
+                map: false,
+                pin_metadata: false,
+                verify: ChecksumMode::Once,
+                cache: cache(),
+                reads,
+            },
+            plain,
+        ),
+        (
+            ReaderConfig {
+                map: false,
+                pin_metadata: true,
+                verify: ChecksumMode::Once,
+                cache: None,
+                reads: None,
+            },
+            ahead,
+        ),
     ]
 }
 

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use super::{Access, DirLock, DiskFs, FileSystem, ReadFile, Usage, WriteFile};
 
 #[cfg(target_os = "linux")]
-mod linux;
+pub(super) mod linux;
 
 /// The operating system's files; table reads and writes bypass its page cache where it can (Linux).
 #[derive(Clone, Debug)]

@@ -19,13 +19,75 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::{Access, DirLock, FileSystem, Mapping, ReadFile, Usage, WriteFile};
+use super::{Access, DirLock, FileSystem, Mapping, Overlap, ReadFile, Usage, WriteFile};
 
 /// The operating system's files, through its page cache.
 #[derive(Clone, Debug)]
 pub struct DiskFs {
     map: bool,
+    mapped: Arc<MappedBytes>,
+}
+
+/// How much is mapped, and how much memory there is to keep it in.
+///
+/// While all that is mapped fits in half of the memory, a fault may read what lies around it: after opening, and where
+/// the system takes pages back, files are in memory after a few faults. Beyond that a fault at a random place should read that
+/// page alone, as the others would be gone before they are asked for. Counts are `Relaxed`: they are a hint's reason.
+#[derive(Debug)]
+struct MappedBytes {
+    now: AtomicU64,
+    memory: u64,
+}
+
+impl MappedBytes {
+    fn new(memory: u64) -> MappedBytes {
+        MappedBytes { now: AtomicU64::new(0), memory }
+    }
+
+    /// Counts `len` bytes more. Whether all of it fits.
+    fn add(&self, len: u64) -> bool {
+        self.now.fetch_add(len, Relaxed).saturating_add(len) <= self.memory / 2
+    }
+
+    fn remove(&self, len: u64) {
+        self.now.fetch_sub(len, Relaxed);
+    }
+}
+
+/// The memory of the machine in bytes, or of the control group if that has less; 0 where that is not known.
+fn memory_bytes() -> u64 {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    {
+        let info = rustix::system::sysinfo();
+        #[allow(clippy::useless_conversion, reason = "narrower on some machines")]
+        let machine = u64::from(info.totalram).saturating_mul(u64::from(info.mem_unit));
+        let limit = fs::read_to_string("/sys/fs/cgroup/memory.max");
+        let limit = limit.ok().and_then(|text| text.trim().parse().ok());
+        machine.min(limit.unwrap_or(u64::MAX))
+    }
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    0
+}
+
+/// A mapping that is counted.
+#[derive(Debug)]
+struct CountedMap {
+    map: memmap2::Mmap,
+    mapped: Arc<MappedBytes>,
+}
+
+impl AsRef<[u8]> for CountedMap {
+    fn as_ref(&self) -> &[u8] {
+        &self.map
+    }
+}
+
+impl Drop for CountedMap {
+    fn drop(&mut self) {
+        self.mapped.remove(self.map.len() as u64);
+    }
 }
 
 impl DiskFs {
@@ -34,12 +96,12 @@ impl DiskFs {
     /// A mapped file that somebody *outside* the engine truncates kills the process with `SIGBUS` when a lost
     /// page is touched; choose [`without_mapping`](Self::without_mapping) where that can happen.
     pub fn new() -> Self {
-        DiskFs { map: true }
+        DiskFs { map: true, mapped: Arc::new(MappedBytes::new(memory_bytes())) }
     }
 
     /// Files that are only read by copying; [`ReadFile::map`] gives `None`.
     pub fn without_mapping() -> Self {
-        DiskFs { map: false }
+        DiskFs { map: false, mapped: Arc::new(MappedBytes::new(0)) }
     }
 }
 
@@ -177,6 +239,7 @@ struct DiskReader {
     file: File,
     access: Access,
     map: bool,
+    mapped: Arc<MappedBytes>,
 }
 
 impl ReadFile for DiskReader {
@@ -187,6 +250,13 @@ impl ReadFile for DiskReader {
 
     fn len(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
+    }
+
+    fn overlap(&self) -> Overlap<'_> {
+        #[cfg(unix)]
+        return Overlap::Descriptor { fd: std::os::fd::AsFd::as_fd(&self.file), align: 1 };
+        #[cfg(not(unix))]
+        Overlap::Threads
     }
 
     /// `None` also when the system has no room for one more mapping, or its file system cannot map.
@@ -207,17 +277,20 @@ impl ReadFile for DiskReader {
                 return Ok(None);
             }
         };
+        let fits = self.mapped.add(map.len() as u64);
+        let map = CountedMap { map, mapped: self.mapped.clone() };
         #[cfg(unix)]
         {
             let advice = match self.access {
+                Access::Random if fits => memmap2::Advice::Normal,
                 Access::Random => memmap2::Advice::Random,
                 Access::Sequential => memmap2::Advice::Sequential,
             };
             // Only a hint.
-            let _ = map.advise(advice);
+            let _ = map.map.advise(advice);
         }
         #[cfg(not(unix))]
-        let _ = self.access;
+        let _ = (self.access, fits);
         Ok(Some(Mapping::new(Arc::new(map))))
     }
 }
@@ -288,7 +361,7 @@ impl FileSystem for DiskFs {
     fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn ReadFile>> {
         let file = File::open(path)?;
         advise(&file, access);
-        Ok(Arc::new(DiskReader { file, access, map: self.map }))
+        Ok(Arc::new(DiskReader { file, access, map: self.map, mapped: self.mapped.clone() }))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -362,5 +435,33 @@ impl FileSystem for DiskFs {
             let _ = path;
             Ok(None)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_mapped_fits_up_to_half_of_the_memory() {
+        let mapped = MappedBytes::new(1000);
+        assert!(mapped.add(400) && mapped.add(100));
+        assert!(!mapped.add(1));
+        mapped.remove(101);
+        assert!(mapped.add(100));
+        assert!(!MappedBytes::new(0).add(1), "memory of which nothing is known holds nothing");
+    }
+
+    #[test]
+    fn a_mapping_counts_while_it_lives() {
+        let dir = tempfile::tempdir().unwrap();
+        let fs = DiskFs::new();
+        let path = dir.path().join("file");
+        fs.create(&path, Usage::Table).unwrap().append(&[7; 5000]).unwrap();
+        let map = fs.open(&path, Access::Random).unwrap().map().unwrap();
+        assert_eq!(fs.mapped.now.load(Relaxed), 5000);
+        assert_eq!(map.as_ref().map(|map| map[4999]), Some(7));
+        drop(map);
+        assert_eq!(fs.mapped.now.load(Relaxed), 0);
     }
 }

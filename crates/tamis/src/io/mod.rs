@@ -8,6 +8,9 @@
 //! * [`FaultyFs`]: a [`MemFs`] that forgets what was not synced when told to crash, and fails chosen
 //!   operations.
 //!
+//! Reads of several stretches at once go through a [`BatchReader`](batch::BatchReader), which overlaps those of files
+//! that [can](ReadFile::overlap).
+//!
 //! # What the engine assumes of a medium
 //!
 //! * Bytes are durable after `sync` of the file that holds them *and* of the directory that names it.
@@ -21,8 +24,10 @@
 use std::fmt::Debug;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
 use std::sync::Arc;
 
+pub(crate) mod batch;
 mod direct;
 mod disk;
 mod faulty;
@@ -70,6 +75,30 @@ pub trait ReadFile: Send + Sync + Debug {
     fn map(&self) -> io::Result<Option<Mapping>> {
         Ok(None)
     }
+
+    /// How reads of this file may overlap when several are asked for at once. What is said here changes how they are
+    /// done, never what they give.
+    fn overlap(&self) -> Overlap<'_> {
+        Overlap::Never
+    }
+}
+
+/// How several reads of a file may overlap.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Overlap<'f> {
+    /// Not at all: whoever asks for several reads them one after the other.
+    Never,
+    /// By several threads that each call [`ReadFile::read_exact_at`].
+    Threads,
+    /// By several threads, or by whatever reads a descriptor.
+    #[cfg(unix)]
+    Descriptor {
+        /// Open for reading, as long as the file lives.
+        fd: std::os::fd::BorrowedFd<'f>,
+        /// What memory address, offset and length of a transfer must be multiples of: a power of two.
+        align: usize,
+    },
 }
 
 /// What a reader intends to do with a file.
@@ -147,20 +176,36 @@ pub trait FileSystem: Send + Sync + Debug {
 
 /// A whole file as memory.
 #[derive(Clone)]
-pub struct Mapping(Arc<dyn AsRef<[u8]> + Send + Sync>);
+pub struct Mapping {
+    /// What `owner` gave. Never handed out for longer than the mapping is borrowed. Asking the owner each time is a call
+    /// that cannot be inlined, a few for each entry that a cursor passes.
+    bytes: NonNull<[u8]>,
+    _owner: Arc<dyn AsRef<[u8]> + Send + Sync>,
+}
 
 impl Mapping {
     /// Wraps bytes whose address and content do not change while the owner lives.
     pub fn new(owner: Arc<dyn AsRef<[u8]> + Send + Sync>) -> Self {
-        Mapping(owner)
+        // A pointer, not a reference: a reference that a call is given must be good until the call returns, and dropping the
+        // last mapping frees the bytes within one.
+        let bytes = NonNull::from((*owner).as_ref());
+        Mapping { bytes, _owner: owner }
     }
 }
+
+// SAFETY: the bytes are only ever read, as by `&[u8]`, which any thread may have and share; and the owner can be sent and shared.
+unsafe impl Send for Mapping {}
+// SAFETY: the same.
+unsafe impl Sync for Mapping {}
 
 impl std::ops::Deref for Mapping {
     type Target = [u8];
 
+    #[inline]
     fn deref(&self) -> &[u8] {
-        (*self.0).as_ref()
+        // SAFETY: the bytes were borrowed from what the owner points at. That stays where it is and is only shared as long as
+        // there is an `Arc`, and this value keeps one; so they are good for as long as it is borrowed.
+        unsafe { self.bytes.as_ref() }
     }
 }
 

@@ -11,8 +11,14 @@
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 
+use memmap2::MmapMut;
+
 /// Every chunk starts on a cache line.
 const CHUNK_ALIGN: usize = 64;
+
+/// Chunks from this size on are mapped: an allocator may keep what was freed of a memtable, which is a lot and was taken at
+/// once, for long; and asked for as huge pages, as a search touches pages all over a memtable.
+const MAPPED_BYTES: usize = 1 << 20;
 
 /// A bump allocator over chunks of one size; a piece that would waste a good part of a chunk gets its own.
 pub(super) struct Arena {
@@ -20,8 +26,14 @@ pub(super) struct Arena {
     next: NonNull<u8>,
     left: usize,
     chunk_bytes: usize,
-    chunks: Vec<(NonNull<u8>, Layout)>,
+    chunks: Vec<Chunk>,
     used: usize,
+}
+
+enum Chunk {
+    Allocated(NonNull<u8>, Layout),
+    /// Unmapped when it is dropped.
+    Mapped(#[expect(dead_code, reason = "kept for its drop")] MmapMut),
 }
 
 impl Arena {
@@ -78,20 +90,32 @@ impl Arena {
     }
 
     fn chunk(&mut self, bytes: usize) -> NonNull<u8> {
+        if bytes >= MAPPED_BYTES
+            && cfg!(not(miri))
+            && let Ok(mut map) = MmapMut::map_anon(bytes)
+        {
+            #[cfg(target_os = "linux")]
+            let _ = map.advise(memmap2::Advice::HugePage); // only a hint
+            let start = NonNull::from(&mut map[..]).cast();
+            self.chunks.push(Chunk::Mapped(map));
+            return start;
+        }
         let layout =
             Layout::from_size_align(bytes.max(1), CHUNK_ALIGN).expect("a piece fits the address space");
         // SAFETY: the layout has at least one byte.
         let Some(chunk) = NonNull::new(unsafe { alloc(layout) }) else { handle_alloc_error(layout) };
-        self.chunks.push((chunk, layout));
+        self.chunks.push(Chunk::Allocated(chunk, layout));
         chunk
     }
 }
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        for &(chunk, layout) in &self.chunks {
-            // SAFETY: allocated in `chunk` with this layout, and freed only here.
-            unsafe { dealloc(chunk.as_ptr(), layout) };
+        for chunk in &self.chunks {
+            if let &Chunk::Allocated(chunk, layout) = chunk {
+                // SAFETY: allocated in `chunk` with this layout, and freed only here.
+                unsafe { dealloc(chunk.as_ptr(), layout) };
+            }
         }
     }
 }
@@ -127,6 +151,25 @@ mod tests {
         arena.alloc(100_000, 8);
         assert_eq!(arena.alloc(16, 8).addr().get(), first + 16);
         assert_eq!(arena.used(), 100_032);
+    }
+
+    #[test]
+    fn large_chunks_are_mapped_and_hold_what_is_put_there() {
+        let mut arena = Arena::new(2 << 20);
+        let pieces: Vec<NonNull<u8>> = (0..100).map(|_| arena.alloc(50_000, 64)).collect();
+        for (i, piece) in pieces.iter().enumerate() {
+            // SAFETY: the piece has so many bytes that nobody else uses.
+            unsafe { piece.as_ptr().write_bytes(i as u8, 50_000) };
+        }
+        let large = arena.alloc(3 << 20, 8);
+        assert_eq!(large.addr().get() % 8, 0);
+        for (i, piece) in pieces.iter().enumerate() {
+            // SAFETY: written above.
+            let bytes = unsafe { std::slice::from_raw_parts(piece.as_ptr(), 50_000) };
+            assert!(bytes.iter().all(|&byte| byte == i as u8), "piece {i}");
+        }
+        let mapped = arena.chunks.iter().filter(|chunk| matches!(chunk, Chunk::Mapped(_))).count();
+        assert_eq!(mapped, if cfg!(miri) { 0 } else { arena.chunks.len() });
     }
 
     #[test]

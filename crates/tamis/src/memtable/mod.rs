@@ -137,9 +137,12 @@ impl std::fmt::Debug for Memtable {
 
 impl Memtable {
     /// An empty memtable that is meant to be flushed at about `budget_bytes`. The budget sizes the filter (2 %)
-    /// and the steps in which memory is taken (16 KiB to 1 MiB); nothing enforces it.
+    /// and the steps in which memory is taken (16 KiB to 2 MiB); nothing enforces it.
     pub(crate) fn new(budget_bytes: usize, with_filter: bool) -> Memtable {
-        let chunk_bytes = (budget_bytes / 16).clamp(16 << 10, 1 << 20);
+        let chunk_bytes = match budget_bytes / 16 {
+            sixteenth if sixteenth >= 2 << 20 => 2 << 20,
+            sixteenth => sixteenth.clamp(16 << 10, 1 << 20),
+        };
         let lines = (budget_bytes / FILTER_SHARE / FILTER_LINE_BYTES).max(1);
         let filter = with_filter.then(|| {
             AtomicBlockedBloom::new(lines, FILTER_PROBES, FILTER_SALT).expect("sizes within bounds")

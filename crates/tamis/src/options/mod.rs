@@ -39,9 +39,9 @@ use table::{Field, assignments, excerpt, options_table};
 pub use prefixes::PrefixFilter;
 pub use table::{OptionClass, OptionInfo};
 pub use values::{
-    BloomHashing, ChecksumMode, CompactionChoice, Compression, CompressionPerLevel, Durability, FilePicker,
-    FilterAllocation, FilterChoice, FilterPolicy, KeyMapChoice, MergeGranularity, PerLevel, ReadMode,
-    SurfSuffix,
+    AsyncReads, BloomHashing, ChecksumMode, CompactionChoice, Compression, CompressionPerLevel, Durability,
+    FilePicker, FilterAllocation, FilterChoice, FilterPolicy, KeyMapChoice, MergeGranularity, PerLevel,
+    ReadMode, SurfSuffix,
 };
 
 const KIB: u64 = 1 << 10;
@@ -75,6 +75,13 @@ options_table! {
         Performance, read_mode: ReadMode = "mapped", OneOf,
             "How tables are read: `mapped` into memory through the page cache, by `buffered` system calls \
              through it, or by `direct` ones past it, where the block cache is all the cache there is.";
+        Performance, async_reads: AsyncReads = "auto", OneOf,
+            "How block reads overlap when several are needed at once (`multi_get`, positioning an iterator in several \
+             runs) and tables are not mapped: through `io-uring`, by `threads`, or not at all (`off`). `auto` is \
+             io_uring where the system allows it, else threads.";
+        Performance, read_queue_depth: usize = "32", Count { min: 1, max: 256 },
+            "How many block reads overlap at most, and how many blocks a scan reads ahead at most; 1: none. More keep \
+             more of a device busy. Each thread that reads at the moment may hold a buffer for each of them.";
         Performance, hash_sharing: bool = "true", Flag,
             "Compute one digest for each key looked up and use it in all filters; `false` hashes anew for every \
              filter, to measure what sharing saves.";
@@ -141,6 +148,9 @@ options_table! {
         Behaviour, auto_compaction: bool = "true", Flag,
             "Compact in the background whenever the tree is out of shape; `false` compacts on request only, and \
              level 0 grows without slowing down writes.";
+        Performance, read_compaction: bool = "true", Flag,
+            "Merge runs, step by step into one, when reads have lost as much to them as a step rewrites and nobody has \
+             written for a second: with leveling, lazy leveling and hybrids, unless `deterministic`.";
         Behaviour, merge_operator: Option<String> = "none", Name,
             "What `merge` does to a value: `add` (numbers of eight bytes, little endian, modulo 2^64), `append`, `max` \
              (in byte order), or an operator that the program brings along. A keyspace keeps its operator for good.";

@@ -34,6 +34,30 @@ impl Words for ReadMode {
         &[("mapped", ReadMode::Mapped), ("buffered", ReadMode::Buffered), ("direct", ReadMode::Direct)];
 }
 
+/// How reads of blocks overlap where several are needed at once: in `multi_get`, and when an iterator is positioned in
+/// several runs. Only where tables are not mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum AsyncReads {
+    /// Through io_uring where the system has it and allows it, else by threads.
+    #[default]
+    Auto,
+    /// The same, but it is a warning in [`Stats`](crate::Stats) if io_uring cannot be had.
+    IoUring,
+    /// By threads, started as they are needed.
+    Threads,
+    /// Not at all: one after the other.
+    Off,
+}
+
+impl Words for AsyncReads {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("auto", AsyncReads::Auto),
+        ("io-uring", AsyncReads::IoUring),
+        ("threads", AsyncReads::Threads),
+        ("off", AsyncReads::Off),
+    ];
+}
+
 /// When the checksums of blocks in a mapped file are computed. Blocks read from a file into memory are always checked,
 /// once per read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

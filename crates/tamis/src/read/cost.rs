@@ -2,6 +2,7 @@
 
 use std::ops::{Add, Sub};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 
 use thread_local::ThreadLocal;
 
@@ -96,8 +97,12 @@ counters! {
         io_reads,
         /// Bytes that those system calls read.
         io_bytes,
+        /// Those of them that were made together with others, so that their waiting times overlap.
+        batched_reads,
         /// Cursors positioned in a run by iterators.
         seeks,
+        /// Iterators positioned: by the first item that was asked for at an end, or by a seek.
+        scans,
         /// Blocks whose checksum was computed.
         checksums_verified,
     }
@@ -113,6 +118,7 @@ impl ReadCost {
         self.cache_misses += counts.cache_misses;
         self.io_reads += counts.io_reads;
         self.io_bytes += counts.io_bytes;
+        self.batched_reads += counts.batched_reads;
         self.checksums_verified += counts.checksums;
     }
 }
@@ -139,7 +145,7 @@ impl ReadTrace for ReadCost {
     }
 }
 
-/// The counters of one database: one set of cells per thread, so that counting costs no shared cache line;
+/// The counters of one keyspace: one set of cells per thread, so that counting costs no shared cache line;
 /// readings sum them. A reading sees every operation that happened before it in the reading thread's order.
 #[derive(Debug, Default)]
 pub(crate) struct ReadCounters {
@@ -154,6 +160,37 @@ impl ReadCounters {
 
     pub(crate) fn read(&self) -> ReadCost {
         self.cells.iter().fold(ReadCost::default(), |sum, cells| sum + cells.read())
+    }
+}
+
+/// The counters of all keyspaces of one database, also of those that are gone. Any thread may ask; a keyspace that comes or
+/// goes, and a reading, take a lock.
+#[derive(Debug, Default)]
+pub(crate) struct AllReads {
+    keyspaces: Mutex<(Vec<Arc<ReadCounters>>, ReadCost)>,
+}
+
+impl AllReads {
+    /// Counters for one more keyspace.
+    pub(crate) fn counters(&self) -> Arc<ReadCounters> {
+        let counters = Arc::new(ReadCounters::default());
+        let (live, gone) = &mut *self.keyspaces.lock().expect("counters");
+        // Who holds the last reference to the counters of a keyspace that is gone counts no more.
+        live.retain_mut(|counters| {
+            // Unlike the number of references, this also waits for what the last of the others counted.
+            let counted = Arc::get_mut(counters).is_none();
+            if !counted {
+                *gone = *gone + counters.read();
+            }
+            counted
+        });
+        live.push(counters.clone());
+        counters
+    }
+
+    pub(crate) fn read(&self) -> ReadCost {
+        let (live, gone) = &*self.keyspaces.lock().expect("counters");
+        live.iter().fold(*gone, |sum, counters| sum + counters.read())
     }
 }
 
@@ -177,5 +214,17 @@ mod tests {
         }
         let sum = counters.read();
         assert_eq!((sum.gets, sum.digests, sum.seeks), (32_000, 64_000, 0));
+    }
+
+    #[test]
+    fn what_a_keyspace_counted_stays_when_it_goes() {
+        let all = AllReads::default();
+        let one = ReadCost { gets: 1, ..ReadCost::default() };
+        for kept in 1..=5 {
+            let counters = all.counters();
+            counters.add(&one);
+            assert_eq!(all.read().gets, kept);
+        }
+        assert_eq!(all.keyspaces.lock().unwrap().0.len(), 1);
     }
 }

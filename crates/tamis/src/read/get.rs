@@ -49,6 +49,17 @@ pub(crate) enum Newest {
 }
 
 impl Newest {
+    /// What a table knows, under the newest visible range tombstone at `cover`.
+    #[inline]
+    pub(crate) fn of(found: TableLookup, cover: SeqNo) -> Option<Newest> {
+        match found {
+            TableLookup::Found { seq, kind, value } => {
+                Some(Newest::version(kind, seq, cover, || Slice::from_block(value)))
+            }
+            TableLookup::Absent => None,
+        }
+    }
+
     /// A version found at `seq`, under the newest visible range tombstone at `cover`.
     #[inline]
     fn version(kind: Kind, seq: SeqNo, cover: SeqNo, value: impl FnOnce() -> Slice) -> Newest {
@@ -74,6 +85,12 @@ impl<'o> Findings<'o> {
     /// Nothing yet.
     pub(crate) fn new(operator: Option<&'o dyn MergeOperator>) -> Self {
         Findings { operator, chain: Chain::new(Order::NewestFirst), seq: 0 }
+    }
+
+    /// Whether operands were found.
+    #[inline]
+    pub(crate) fn has_operands(&self) -> bool {
+        !self.chain.is_empty()
     }
 
     /// Takes what a memtable knows; gives the answer if that is all there is to know.
@@ -291,20 +308,24 @@ pub(crate) fn search_table<R: Recorder>(
     recorder.cost().runs_searched += 1;
     let digest = probe.digest_for_block(recorder.cost());
     let table = &version.tables[candidate.table].table;
-    let found = match table.get(probe.key, Some(digest), snapshot, recorder)? {
-        TableLookup::Found { seq, kind, value } => {
-            Some(Newest::version(kind, seq, cover, || Slice::from_block(value)))
-        }
-        TableLookup::Absent => None,
-    };
-    if found.is_some()
-        && let Some(asked) = probe.counted()
-    {
+    let found = Newest::of(table.get(probe.key, Some(digest), snapshot, recorder)?, cover);
+    searched(candidate, probe, found.is_some(), recorder);
+    Ok(found)
+}
+
+/// Counts and records that a table was searched, and whether the key was found.
+#[inline]
+pub(crate) fn searched<R: Recorder>(
+    candidate: Candidate,
+    probe: &mut Probe<'_>,
+    found: bool,
+    recorder: &mut R,
+) {
+    if found && let Some(asked) = probe.counted() {
         asked.found(candidate.table);
     }
-    if candidate.filtered && found.is_none() {
+    if candidate.filtered && !found {
         recorder.cost().false_positives += 1;
     }
-    recorder.searched(candidate, found.is_some());
-    Ok(found)
+    recorder.searched(candidate, found);
 }

@@ -156,6 +156,7 @@ impl Iter {
             None => self.cursor(),
         };
         self.front = End { finished: true, failed: true, ..End::default() };
+        self.cost.scans += 1;
         counted(&mut cursor, &mut self.cost, |cursor| cursor.seek(start, MAX_SEQNO))?;
         self.floor = Some(start.to_vec());
         self.front = End { cursor: Some(cursor), ..End::default() };
@@ -166,6 +167,7 @@ impl Iter {
     fn forward(&mut self) -> Result<Option<(Slice, Slice)>, ReadError> {
         if self.front.cursor.is_none() {
             let mut cursor = self.cursor();
+            self.cost.scans += 1;
             counted(&mut cursor, &mut self.cost, |cursor| cursor.seek(&self.bounds.start, MAX_SEQNO))?;
             self.front.cursor = Some(cursor);
         }
@@ -212,6 +214,7 @@ impl Iter {
     fn backward(&mut self) -> Result<Option<(Slice, Slice)>, ReadError> {
         if self.back.cursor.is_none() {
             let mut cursor = self.cursor();
+            self.cost.scans += 1;
             counted(&mut cursor, &mut self.cost, |cursor| match &self.bounds.end {
                 Some(end) => cursor.seek_before(end),
                 None => cursor.seek_to_last(),

@@ -12,6 +12,7 @@ use crate::slice::Slice;
 use crate::table::CursorOptions;
 
 mod dormant;
+mod together;
 
 use dormant::{Dormant, Start};
 
@@ -145,6 +146,7 @@ impl MergeCursor {
                 run.prepare(&self.context, key)?;
             }
         }
+        together::fetch_prepared(&self.context, &mut self.sources)?;
         self.position(false, |source, context| match source {
             Source::Memtable(cursor) => {
                 cursor.seek(key, seq);

@@ -12,7 +12,7 @@ pub(crate) mod run_cursor;
 mod tests;
 
 pub use cost::ReadCost;
-pub(crate) use cost::ReadCounters;
+pub(crate) use cost::{AllReads, ReadCounters};
 pub use explain::{ExplainBlock, ExplainOutcome, ExplainStep, ExplainUnits, Explanation, FilterAnswer};
 pub(crate) use get::{Lookup, Recorder, get};
 pub use iter::Iter;

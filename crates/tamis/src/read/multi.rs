@@ -1,18 +1,22 @@
 //! Batched point lookups: all digests, then all filters, then all blocks, so that the cache misses of many keys
-//! overlap instead of following each other.
+//! overlap instead of following each other; and where tables are not mapped, the reads of blocks (see [`rounds`]).
 
 use smallvec::SmallVec;
 
 use crate::error::ReadError;
+use crate::io::batch::BatchReader;
 use crate::key::SeqNo;
 use crate::operators::MergeOperator;
 use crate::read::ReadCost;
 use crate::read::get::{Findings, get, search_memtable, search_table};
-use crate::select::{Candidates, Probe, next_step};
+use crate::select::{Candidate, Candidates, MAX_BATCH, Probe, next_step};
 use crate::slice::Slice;
-use crate::tree::version::View;
+use crate::tree::version::{Version, View};
 
-/// Keys that are worked on together: enough to hide the latency of memory, few enough for the first-level cache.
+mod lean;
+mod rounds;
+
+/// Keys that are worked on together, unless more reads may overlap: enough to hide the latency of memory, few enough for the first-level cache.
 const BATCH: usize = 32;
 
 /// A key that is still looked for.
@@ -42,15 +46,25 @@ pub(crate) fn multi_get<K: AsRef<[u8]>>(
         }
         return Ok(values);
     }
-    for first in (0..keys.len()).step_by(BATCH) {
-        let batch = &keys[first..keys.len().min(first + BATCH)];
-        look_up(view, batch, snapshot, horizon, operator, &mut values[first..], cost)?;
+    let reads = view.version.tables.first().and_then(|table| table.table.overlap());
+    if reads.is_none() && view.version.selector.answers_many() {
+        for (keys, values) in keys.chunks(MAX_BATCH).zip(values.chunks_mut(MAX_BATCH)) {
+            lean::look_up(view, keys, snapshot, horizon, operator, values, cost)?;
+        }
+        return Ok(values);
+    }
+    let together = reads.map_or(BATCH, |reads| reads.depth().max(BATCH));
+    for first in (0..keys.len()).step_by(together) {
+        let batch = &keys[first..keys.len().min(first + together)];
+        look_up(view, reads, batch, snapshot, horizon, operator, &mut values[first..], cost)?;
     }
     Ok(values)
 }
 
+#[expect(clippy::too_many_arguments, reason = "what a lookup needs, for many keys")]
 fn look_up<K: AsRef<[u8]>>(
     view: &View,
+    reads: Option<&BatchReader>,
     keys: &[K],
     snapshot: SeqNo,
     horizon: SeqNo,
@@ -95,12 +109,18 @@ fn look_up<K: AsRef<[u8]>>(
             key.candidates.clear();
             version.selector.select(version, &mut key.probe, runs.clone(), &mut key.candidates, cost);
             // The first candidate's block is on its way while the other keys ask their filters.
-            if let Some(candidate) = key.candidates.first() {
+            if reads.is_none()
+                && let Some(candidate) = key.candidates.first()
+            {
                 let table = &version.tables[candidate.table].table;
                 if let Some(block) = table.locate(key.probe.key, &mut ())? {
                     table.prefetch_block(block);
                 }
             }
+        }
+        if let Some(reads) = reads {
+            rounds::search(version, reads, &mut open, snapshot, values, cost)?;
+            continue;
         }
         let mut failed = None;
         open.retain(|key| {
@@ -118,10 +138,7 @@ fn look_up<K: AsRef<[u8]>>(
                     Ok(None) => {}
                     Ok(Some(answer)) => {
                         values[*place] = answer.value();
-                        if let Some(asked) = probe.counted() {
-                            asked.ended(candidate.table);
-                            version.selector.ended(probe);
-                        }
+                        answered_by(version, candidate, probe);
                         return false;
                     }
                     Err(error) => failed = Some(error),
@@ -140,4 +157,12 @@ fn look_up<K: AsRef<[u8]>>(
         }
     }
     Ok(())
+}
+
+/// Tells the filters that a lookup ended in this table.
+fn answered_by(version: &Version, candidate: Candidate, probe: &mut Probe<'_>) {
+    if let Some(asked) = probe.counted() {
+        asked.ended(candidate.table);
+        version.selector.ended(probe);
+    }
 }

@@ -132,7 +132,9 @@ impl RunCursor {
         if self.at != table || self.cursor.is_none() {
             self.retire();
             self.at = table;
-            self.cursor = Some(TableCursor::new(context.all()[table].table.clone(), context.options));
+            let mut cursor = TableCursor::new(context.all()[table].table.clone(), context.options);
+            cursor.within(&context.start, context.end.as_deref());
+            self.cursor = Some(cursor);
         }
         self.cursor.as_mut().expect("just opened")
     }
@@ -273,6 +275,12 @@ impl RunCursor {
             }
         }
         Ok(())
+    }
+
+    /// The table cursor of a prepared seek, if it waits for a block that may be read together with others.
+    pub(crate) fn waiting(&mut self) -> Option<&mut TableCursor> {
+        let waits = self.position == Position::Open;
+        self.cursor.as_mut().filter(|cursor| waits && cursor.wanted().is_some())
     }
 
     /// To the first version at or after (`key`, `seq`), after [`RunCursor::prepare`] for this key.

@@ -57,6 +57,19 @@ pub(crate) struct Probe<'k> {
 }
 
 impl<'k> Probe<'k> {
+    /// For a key whose digest was computed already. With hash sharing.
+    #[inline]
+    pub(crate) fn of(lean: &LeanKey<'k>) -> Self {
+        Probe {
+            key: lean.key,
+            prefix: lean.prefix,
+            digest: Some(lean.digest),
+            sharing: true,
+            independent: None,
+            counting: Counting::Undecided,
+        }
+    }
+
     #[inline]
     pub(crate) fn new(key: &'k [u8], sharing: bool, cost: &mut ReadCost) -> Self {
         let mut probe = Probe {
@@ -130,6 +143,24 @@ impl<'k> Probe<'k> {
     }
 }
 
+/// A key of a batch of which no run was found to be a candidate yet: what filters need of it, and little enough that many
+/// stay in the first-level cache.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LeanKey<'k> {
+    pub(crate) key: &'k [u8],
+    pub(crate) prefix: u64,
+    pub(crate) digest: Digest,
+}
+
+impl<'k> LeanKey<'k> {
+    /// Computes the digest.
+    #[inline]
+    pub(crate) fn new(key: &'k [u8], cost: &mut ReadCost) -> Self {
+        cost.digests += 1;
+        LeanKey { key, prefix: prefix_of(key), digest: Digest::of(key) }
+    }
+}
+
 /// A table that may hold the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Candidate {
@@ -193,6 +224,9 @@ pub(crate) type Candidates = SmallVec<[Candidate; 8]>;
 /// The most runs that the read path asks about at once.
 pub(crate) const MAX_STEP: usize = 32;
 
+/// The most keys that [`RunSelector::select_many`] is asked for at once.
+pub(crate) const MAX_BATCH: usize = 32;
+
 /// The runs that the read path asks about next, after those before `first`, of `count` in all: eight at first,
 /// so that few are asked behind the one that has the key; then many, so that the cache misses of their filters
 /// overlap. With `one_by_one`, one.
@@ -218,6 +252,25 @@ pub(crate) trait RunSelector: Send + Sync + Debug {
         out: &mut Candidates,
         cost: &mut ReadCost,
     );
+
+    /// Whether [`select_many`](RunSelector::select_many) can be asked.
+    fn answers_many(&self) -> bool {
+        false
+    }
+
+    /// Asks for many keys at once: bit `i` of `masks[k]` becomes whether run `runs.start + i` may hold `keys[k]`. There are
+    /// at most [`MAX_BATCH`] keys and [`MAX_STEP`] runs. Only where [`answers_many`](RunSelector::answers_many); elsewhere
+    /// every run is named.
+    fn select_many(
+        &self,
+        _version: &Version,
+        _keys: &[LeanKey<'_>],
+        runs: Range<usize>,
+        masks: &mut [u32],
+        _cost: &mut ReadCost,
+    ) {
+        masks.fill(u32::MAX >> (32 - runs.len().clamp(1, 32)));
+    }
 
     /// Told when a get has ended of which it keeps what was asked ([`Probe::counted`]).
     fn ended(&self, _probe: &mut Probe<'_>) {}

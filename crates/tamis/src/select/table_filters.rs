@@ -5,17 +5,29 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use tamis_filter::{
-    BlockedBloom, BloomScheme, Digest, Filter, KeyRange, Next, PointFilter, RangeFilter, probe_selected,
+    BlockedBloom, BloomScheme, Digest, Filter, KeyRange, Next, PointFilter, RangeFilter, probe_pairs,
+    probe_selected,
 };
 
 use crate::heat::{Sampler, SegmentId};
 use crate::key::MAX_SEQNO;
 use crate::read::ReadCost;
 use crate::select::elastic::Found;
-use crate::select::{Candidate, Candidates, MAX_STEP, Probe, RunSelector};
+use crate::select::{Candidate, Candidates, LeanKey, MAX_BATCH, MAX_STEP, Probe, RunSelector};
 use crate::table::{CursorOptions, TableCursor, TableLookup};
 use crate::tree::open_table::{OpenTable, TableFilter};
 use crate::tree::version::Version;
+
+/// A question of [`RunSelector::select_many`]: a table and a digest, the places of the key and of the run.
+#[derive(Clone, Copy)]
+struct Asked {
+    pair: (u32, Digest),
+    key: u8,
+    run: u8,
+}
+
+/// Questions answered at once.
+const PROBES: usize = 16;
 
 /// Asks the filter of the one table per run that covers the key.
 ///
@@ -79,6 +91,51 @@ impl RunSelector for TableFilters {
             let i = maybe.trailing_zeros() as usize;
             maybe &= maybe - 1;
             out.push(Candidate { run: places[i], table: tables[i] as usize, filtered: true });
+        }
+    }
+
+    fn answers_many(&self) -> bool {
+        !self.blocked.is_empty()
+    }
+
+    fn select_many(
+        &self,
+        version: &Version,
+        keys: &[LeanKey<'_>],
+        runs: Range<usize>,
+        masks: &mut [u32],
+        cost: &mut ReadCost,
+    ) {
+        // All lines are on their way before the first is looked at.
+        let mut asked: SmallVec<[Asked; 2 * MAX_BATCH]> = SmallVec::new();
+        for (run, place) in runs.zip(0..) {
+            let run = &version.runs[run];
+            for (key, k) in keys.iter().zip(0..) {
+                if let Some(table) = version.table_for(run, key.key, key.prefix) {
+                    self.blocked[table].prefetch(key.digest);
+                    asked.push(Asked { pair: (table as u32, key.digest), key: k, run: place });
+                }
+            }
+        }
+        masks[..keys.len()].fill(0);
+        cost.filter_probes += asked.len() as u64;
+        for group in asked.chunks(PROBES) {
+            let mut pairs = [(0, Digest::from_u64(0)); PROBES];
+            for (pair, asked) in pairs.iter_mut().zip(group) {
+                *pair = asked.pair;
+            }
+            let mut maybe = probe_pairs(&self.blocked, &pairs[..group.len()]);
+            cost.filter_negatives += group.len() as u64 - u64::from(maybe.count_ones());
+            if cfg!(debug_assertions) {
+                let denied = (0..group.len()).filter(|i| maybe & (1 << i) == 0).map(|i| &group[i]);
+                denied
+                    .for_each(|a| check_rejection(version, a.pair.0 as usize, keys[usize::from(a.key)].key));
+            }
+            while maybe != 0 {
+                let asked = &group[maybe.trailing_zeros() as usize];
+                maybe &= maybe - 1;
+                masks[usize::from(asked.key)] |= 1 << asked.run;
+            }
         }
     }
 

@@ -17,8 +17,9 @@ use crate::io::WriteFile;
 use crate::key::{Kind, SeqNo, compare_versions};
 use crate::options::Compression;
 
-/// Appends to the file are at least this long, the last one excepted.
-const APPEND_BYTES: usize = 512 << 10;
+/// Appends to the file end at multiples of this, the last one and those beside a huge value excepted. From a write that covers a huge page
+/// the page cache of Linux makes one, on file systems with large folios, and a mapping of it takes one entry of the TLB.
+const APPEND_BYTES: usize = 2 << 20;
 
 /// Values from this length on are appended on their own where they are not to be compressed.
 const HUGE_VALUE_BYTES: usize = 1 << 20;
@@ -190,7 +191,7 @@ impl TableBuilder {
         frame::seal(&mut self.pending, start, offset, self.options.compression, &mut self.scratch);
         self.unseparated = Some((self.offset() - offset, self.block.last_key().to_vec()));
         self.block.reset();
-        if self.pending.len() >= APPEND_BYTES { self.append_pending() } else { Ok(()) }
+        self.append_pieces()
     }
 
     /// Writes a block of one entry whose value goes to the file from where it lies.
@@ -217,6 +218,20 @@ impl TableBuilder {
     fn append(&mut self, bytes: &[u8]) -> Result<(), StorageError> {
         self.file.append(bytes).map_err(|e| StorageError::io("write", &self.path, &e))?;
         self.appended += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Appends what goes up to the last multiple of [`APPEND_BYTES`] in the file.
+    fn append_pieces(&mut self) -> Result<(), StorageError> {
+        let boundary = self.offset() & !(APPEND_BYTES as u64 - 1);
+        if boundary <= self.appended {
+            return Ok(());
+        }
+        let mut pending = std::mem::take(&mut self.pending);
+        let whole = (boundary - self.appended) as usize;
+        self.append(&pending[..whole])?;
+        pending.drain(..whole);
+        self.pending = pending;
         Ok(())
     }
 

@@ -9,6 +9,7 @@ use super::block::{BlockShape, BlockView, Span};
 use super::data::{BlockRef, HeapBlock, PinnedValue};
 use super::frame::Damage;
 use super::index::{BlockAt, Index};
+use super::overlap::{Fetch, ScanAhead};
 use super::reader::Table;
 use super::trace::{BlockSource, BlockTouch, ReadTrace, TouchCounts};
 use crate::error::StorageError;
@@ -72,13 +73,22 @@ pub(crate) struct TableCursor {
     key: Vec<u8>,
     /// A piece of the file and its offset.
     ahead: Option<(u64, Arc<[u8]>)>,
+    /// The block that was fetched for the seek that was prepared, and where from.
+    brought: Option<(BlockAt, HeapBlock, BlockSource)>,
+    /// What it reads ahead when it goes from block to block; only if reads of the table may overlap.
+    scan: Option<Box<ScanAhead>>,
     counts: TouchCounts,
+    /// The block that the processor was asked for last, as the one that comes next.
+    prefetched: usize,
 }
 
 impl TableCursor {
     /// A cursor at no entry. No block is touched before the first seek.
     pub(crate) fn new(table: Arc<Table>, options: CursorOptions) -> TableCursor {
+        let scans = table.overlap().is_some() && options.read_ahead == 0;
         TableCursor {
+            scan: scans.then(Box::default),
+            brought: None,
             table,
             options,
             index: None,
@@ -88,7 +98,34 @@ impl TableCursor {
             key: Vec::new(),
             ahead: None,
             counts: TouchCounts::default(),
+            prefetched: 0,
         }
+    }
+
+    /// Promises that nothing before `start` or from `end` on will be asked for, so that it is not read ahead.
+    #[inline]
+    pub(crate) fn within(&mut self, start: &[u8], end: Option<&[u8]>) {
+        if let Some(scan) = &mut self.scan {
+            scan.within(start, end);
+        }
+    }
+
+    /// The block that the seek just [prepared](Self::prepare) will load, to be brought by [`bring`](Self::bring);
+    /// `None` if nothing is to be gained.
+    pub(crate) fn wanted(&self) -> Option<Fetch<'_>> {
+        let at = self.prepared.flatten()?;
+        let loaded = self.loaded.as_ref().is_some_and(|loaded| loaded.at == at);
+        (self.scan.is_some() && self.options.fill_cache && !loaded).then(|| Fetch::new(&self.table, at))
+    }
+
+    /// Takes the block that was wanted.
+    pub(crate) fn bring(&mut self, at: BlockAt, block: HeapBlock, source: BlockSource) {
+        self.brought = Some((at, block, source));
+    }
+
+    /// Adds what was read for this cursor by somebody else.
+    pub(crate) fn add_counts(&mut self, counts: &TouchCounts) {
+        self.counts.add(counts);
     }
 
     /// What the cursor touched since this was last asked.
@@ -205,6 +242,13 @@ impl TableCursor {
         let (Some(entry), Some(loaded)) = (self.entry, &self.loaded) else { return Ok(()) };
         let (i, at) = (entry.index + 1, loaded.at);
         if i < loaded.shape.len() {
+            // Whoever goes on once goes on further: the next block's lines are on their way while this one's entries pass.
+            if self.prefetched != at.index + 1 {
+                self.prefetched = at.index + 1;
+                if let Some(following) = self.index.as_ref().and_then(|index| index.block(at.index + 1)) {
+                    self.table.prefetch_block(following);
+                }
+            }
             return self.enter(i);
         }
         self.entry = None;
@@ -246,6 +290,8 @@ impl TableCursor {
         self.loaded = None;
         let block = if self.options.read_ahead > 0 && !self.table.is_mapped() {
             BlockRef::Heap(self.block_ahead(at)?)
+        } else if self.scan.is_some() {
+            BlockRef::Heap(self.block_scanned(at)?)
         } else {
             self.table.block(at, self.options.fill_cache, &mut self.counts)?
         };
@@ -256,6 +302,27 @@ impl TableCursor {
         };
         self.loaded = Some(Loaded { at, content, shape });
         Ok(())
+    }
+
+    /// A block that was brought, or read ahead, or neither.
+    fn block_scanned(&mut self, at: BlockAt) -> Result<HeapBlock, StorageError> {
+        let index = self.index()?;
+        let scan = self.scan.as_mut().expect("asked before");
+        let (table, counts, fill_cache) = (&*self.table, &mut self.counts, self.options.fill_cache);
+        if let Some((brought_at, block, source)) = self.brought.take()
+            && brought_at == at
+        {
+            scan.jump(at);
+            counts.block_touched(BlockTouch { offset: at.offset, stored_bytes: at.span, source });
+            return Ok(block);
+        }
+        match scan.block(table, &index, at, fill_cache, counts)? {
+            Some(block) => Ok(block),
+            None => match table.block(at, fill_cache, counts)? {
+                BlockRef::Heap(block) => Ok(block),
+                BlockRef::Mapped { .. } => unreachable!("reads of a mapped table do not overlap"),
+            },
+        }
     }
 
     /// A block out of the piece that was read ahead, reading the next piece if it is not in there.

@@ -27,6 +27,7 @@ use super::properties::Properties;
 use super::trace::{BlockSource, BlockTouch, ReadTrace};
 use crate::cache::{BlockCache, CacheEntry, CacheKey};
 use crate::error::StorageError;
+use crate::io::batch::{BatchReader, Stretch};
 use crate::io::{Access, FileSystem, Mapping, ReadFile};
 use crate::key::SeqNo;
 use crate::options::{ChecksumMode, Compression};
@@ -42,6 +43,8 @@ pub(crate) struct ReaderConfig {
     pub(crate) cache: Option<Arc<BlockCache>>,
     /// Whether the index stays in memory as long as the table is open.
     pub(crate) pin_metadata: bool,
+    /// What overlaps reads of files that are not mapped. `None`: nothing does.
+    pub(crate) reads: Option<Arc<BatchReader>>,
 }
 
 #[derive(Debug)]
@@ -63,6 +66,8 @@ pub(crate) struct Table {
     /// every other table.
     global_seq: SeqNo,
     cache: Option<Arc<BlockCache>>,
+    /// `None` also if the file is mapped.
+    reads: Option<Arc<BatchReader>>,
     file: Arc<dyn ReadFile>,
     path: PathBuf,
     file_bytes: u64,
@@ -110,6 +115,7 @@ impl Table {
             None => file.len().map_err(failed)?,
         };
         let mut table = Table {
+            reads: if mapping.is_some() { None } else { config.reads },
             mapped: mapping.map(|mapping| MappedFile { pins: Pins::new(&mapping), mapping }),
             index: None,
             verify: config.verify,
@@ -242,6 +248,34 @@ impl Table {
     /// Whether blocks are used from a mapping of the file.
     pub(crate) fn is_mapped(&self) -> bool {
         self.mapped.is_some()
+    }
+
+    /// What overlaps reads of this table's blocks and of others; `None` if nothing does.
+    #[inline]
+    pub(crate) fn overlap(&self) -> Option<&BatchReader> {
+        self.reads.as_deref()
+    }
+
+    /// The stretch of the file that is this block.
+    pub(super) fn stretch(&self, at: BlockAt) -> Result<Stretch<'_>, StorageError> {
+        // What the index says was checked against the span of all blocks when it was decoded; a read beyond the file's
+        // end would be an error, but its memory must not be asked for.
+        if at.offset.checked_add(at.span).is_none_or(|end| end > self.file_bytes) {
+            return Err(self.damaged(at.offset, Damage("a part that lies beyond the file's end")));
+        }
+        let len = usize::try_from(at.span)
+            .map_err(|_| self.damaged(at.offset, Damage("a part too large for this machine")))?;
+        Ok(Stretch { file: &self.file, offset: at.offset, len })
+    }
+
+    /// The name of a block in the cache.
+    pub(super) fn cache_key(&self, at: BlockAt) -> CacheKey {
+        CacheKey { table: self.id, offset: at.offset }
+    }
+
+    /// The cache that the table's blocks go through.
+    pub(super) fn cache(&self) -> Option<&BlockCache> {
+        self.cache.as_deref()
     }
 
     /// Memory that the table itself holds: index, verification bits and properties.
@@ -426,8 +460,12 @@ impl Table {
         fill_cache: bool,
         trace: &mut T,
     ) -> Result<HeapBlock, StorageError> {
-        let key = CacheKey { table: self.id, offset: at.offset };
+        let key = self.cache_key(at);
         let mut touch = BlockTouch { offset: at.offset, stored_bytes: at.span, source: BlockSource::Cache };
+        if let Some((block, source)) = trace.brought(at.offset) {
+            trace.block_touched(BlockTouch { source, ..touch });
+            return Ok(block);
+        }
         if let Some(CacheEntry::Block(block)) = self.cache.as_ref().and_then(|cache| cache.get(key)) {
             trace.block_touched(touch);
             return Ok(block);
@@ -470,6 +508,11 @@ impl Table {
             BlockRef::Heap(block) => Ok(block.bytes),
             BlockRef::Mapped { bytes, .. } => Ok(bytes.into()),
         }
+    }
+
+    /// Makes a data block of its stored bytes, which were just read. Verified.
+    pub(super) fn block_of_stored(&self, bytes: Arc<[u8]>, at: BlockAt) -> Result<HeapBlock, StorageError> {
+        self.block_of_piece(&bytes, 0, at, &mut ())
     }
 
     /// A data block out of `piece`, which holds its stored bytes from `start` on. Verified.

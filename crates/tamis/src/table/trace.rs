@@ -2,6 +2,7 @@
 //! away.
 
 use super::block::HashAnswer;
+use super::data::HeapBlock;
 
 /// Where a block's bytes came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +60,12 @@ pub(crate) trait ReadTrace {
     /// The checksum of a stored block was computed.
     #[inline]
     fn checksum_verified(&mut self) {}
+    /// Whether the reader brings along the data block at `offset` of the table that it looks into, and where it came
+    /// from; asked before the cache is. A block that is brought was verified.
+    #[inline]
+    fn brought(&mut self, _offset: u64) -> Option<(HeapBlock, BlockSource)> {
+        None
+    }
 }
 
 impl ReadTrace for () {}
@@ -84,6 +91,10 @@ impl<T: ReadTrace> ReadTrace for &mut T {
     fn checksum_verified(&mut self) {
         (**self).checksum_verified();
     }
+    #[inline]
+    fn brought(&mut self, offset: u64) -> Option<(HeapBlock, BlockSource)> {
+        (**self).brought(offset)
+    }
 }
 
 /// Sums of what was reported; what a cursor keeps about itself.
@@ -101,6 +112,8 @@ pub(crate) struct TouchCounts {
     pub(crate) io_reads: u64,
     /// Bytes of those reads.
     pub(crate) io_bytes: u64,
+    /// Reads among them that were made together with others.
+    pub(crate) batched_reads: u64,
     /// Checksums computed.
     pub(crate) checksums: u64,
 }
@@ -114,6 +127,7 @@ impl TouchCounts {
         self.cache_misses += other.cache_misses;
         self.io_reads += other.io_reads;
         self.io_bytes += other.io_bytes;
+        self.batched_reads += other.batched_reads;
         self.checksums += other.checksums;
     }
 

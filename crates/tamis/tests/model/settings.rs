@@ -5,9 +5,9 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use proptest::sample::select;
 use tamis::{
-    ChecksumMode, CompactionChoice, Compression, CompressionPerLevel, FilePicker, FilterAllocation,
-    FilterChoice, FilterPolicy, KeyMapChoice, KeyspaceOptions, MergeError, MergeGranularity, MergeOperator,
-    Operators, Options, PrefixFilter,
+    AsyncReads, ChecksumMode, CompactionChoice, Compression, CompressionPerLevel, FilePicker,
+    FilterAllocation, FilterChoice, FilterPolicy, KeyMapChoice, KeyspaceOptions, MergeError,
+    MergeGranularity, MergeOperator, Operators, Options, PrefixFilter,
 };
 
 use crate::ops::{Universe, value_of};
@@ -177,7 +177,14 @@ pub(crate) fn options(levels: usize) -> impl Strategy<Value = Options> {
         1..3usize,
         0..3usize,
     );
-    (keyspace(levels), cache, flags, limits).prop_map(|(keyspace, cache_bytes, flags, limits)| Options {
+    let reads = (
+        select(vec![AsyncReads::Auto, AsyncReads::IoUring, AsyncReads::Threads, AsyncReads::Off]),
+        select(vec![1usize, 2, 5, 32]),
+    );
+    let all = (keyspace(levels), cache, flags, limits, reads);
+    all.prop_map(|(keyspace, cache_bytes, flags, limits, reads)| Options {
+        async_reads: reads.0,
+        read_queue_depth: reads.1,
         keyspace,
         cache_bytes,
         filter_budget_bytes: cache_bytes,

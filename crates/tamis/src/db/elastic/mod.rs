@@ -32,7 +32,7 @@ use crate::heat::{
     decode_heat,
 };
 use crate::options::Options;
-use crate::read::ReadCounters;
+use crate::read::AllReads;
 use crate::select::{Budget, ElasticFilter};
 use crate::table::Table;
 use crate::tree::meta::TableId;
@@ -69,7 +69,7 @@ struct Shared {
     cache: Arc<BlockCache>,
     divider: Mutex<Divider>,
     /// Where gets are counted, those too that ask no elastic filter.
-    counters: Arc<ReadCounters>,
+    counters: Arc<AllReads>,
 }
 
 #[derive(Debug)]
@@ -107,7 +107,7 @@ struct Known {
 
 impl Elastic {
     /// As the options say, with the block cache, which may share its limit with the units.
-    pub(crate) fn new(options: &Options, counters: &Arc<ReadCounters>) -> (Arc<Elastic>, Arc<BlockCache>) {
+    pub(crate) fn new(options: &Options, counters: &Arc<AllReads>) -> (Arc<Elastic>, Arc<BlockCache>) {
         let block_bytes = options.keyspace.block_bytes;
         let (cache, budget, shared) = match options.read_memory_bytes {
             0 => {

@@ -11,6 +11,7 @@
 use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Once;
@@ -18,13 +19,13 @@ use std::sync::Once;
 use rustix::fs::OFlags;
 
 use super::super::disk;
-use super::super::{ReadFile, WriteFile};
+use super::super::{Overlap, ReadFile, WriteFile};
 
 /// What every direct transfer is aligned to: a multiple of the sector size of any common device.
-pub(super) const ALIGN: usize = 4096;
+pub(in crate::io) const ALIGN: usize = 4096;
 
 /// The most a writer gathers before it writes, and the most one read transfers.
-pub(super) const BUFFER_BYTES: usize = 1 << 20;
+pub(in crate::io) const BUFFER_BYTES: usize = 1 << 20;
 
 fn warn_once(what: &str) {
     static WARNED: Once = Once::new();
@@ -64,29 +65,33 @@ fn make_buffered(file: &File, what: &str) -> io::Result<bool> {
 }
 
 /// Bytes whose address is a multiple of [`ALIGN`].
-struct AlignedBuf {
+pub(in crate::io) struct AlignedBuf {
     /// Longer than asked for by what aligning its start can cost.
     bytes: Vec<u8>,
     len: usize,
 }
 
 impl AlignedBuf {
-    const EMPTY: AlignedBuf = AlignedBuf { bytes: Vec::new(), len: 0 };
+    pub(in crate::io) const EMPTY: AlignedBuf = AlignedBuf { bytes: Vec::new(), len: 0 };
 
     /// Makes room for at least `len` bytes; their content is arbitrary.
-    fn grow(&mut self, len: usize) {
+    pub(in crate::io) fn grow(&mut self, len: usize) {
         if self.len < len {
             self.bytes = vec![0; len + ALIGN - 1];
             self.len = len;
         }
     }
 
-    fn get(&self) -> &[u8] {
+    pub(in crate::io) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(in crate::io) fn get(&self) -> &[u8] {
         let skip = self.bytes.as_ptr().align_offset(ALIGN);
         &self.bytes[skip..skip + self.len]
     }
 
-    fn get_mut(&mut self) -> &mut [u8] {
+    pub(in crate::io) fn get_mut(&mut self) -> &mut [u8] {
         let skip = self.bytes.as_ptr().align_offset(ALIGN);
         &mut self.bytes[skip..skip + self.len]
     }
@@ -158,6 +163,11 @@ impl ReadFile for DirectReader {
 
     fn len(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
+    }
+
+    /// Also after the file was made a buffered one: aligned transfers do for it, too.
+    fn overlap(&self) -> Overlap<'_> {
+        Overlap::Descriptor { fd: self.file.as_fd(), align: ALIGN }
     }
 }
 

@@ -29,7 +29,7 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use super::{MergeCursor, Source};
+use super::{MergeCursor, Source, together};
 use crate::error::StorageError;
 use crate::key::{MAX_SEQNO, SeqNo, prefix_of};
 use crate::read::ReadCost;
@@ -167,6 +167,7 @@ impl Dormant {
             }
             self.woken.push(source);
         }
+        together::fetch_prepared(context, sources)?;
         for &source in &self.woken {
             if let Source::Run(run) = &mut sources[source as usize] {
                 run.seek(context, from, seq)?;
@@ -224,6 +225,7 @@ impl Dormant {
             self.woken.push(source);
         }
         if let Start::At(from, seq) = start {
+            together::fetch_prepared(context, sources)?;
             for &source in &self.woken {
                 if let Source::Run(run) = &mut sources[source as usize] {
                     run.seek(context, from, seq)?;

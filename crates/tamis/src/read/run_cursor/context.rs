@@ -41,7 +41,7 @@ pub(crate) struct RunContext {
 }
 
 impl RunContext {
-    pub(super) fn all(&self) -> &[Arc<OpenTable>] {
+    pub(crate) fn all(&self) -> &[Arc<OpenTable>] {
         match &self.tables {
             Tables::Of(version) => &version.tables,
             Tables::List(tables) => tables,

@@ -256,10 +256,12 @@ fn a_seek_after_a_failed_waking_starts_from_nothing() {
 /// A read that fails is an error, and what was given before it is right.
 #[test]
 fn a_failing_read_is_an_error_and_never_a_gap() {
-    for keys in [1, 7] {
+    // Each read alone, and with reads together and ahead, of which there are fewer.
+    for (keys, depth, step) in [(1, 1, 3), (7, 1, 3), (1, 32, 1), (7, 32, 1)] {
         let fs = FaultyFs::new(1);
         let mut options = Options { file_system: Some(Arc::new(fs.clone())), ..options() };
         (options.read_mode, options.cache_bytes, options.pin_metadata) = (ReadMode::Buffered, 0, false);
+        options.read_queue_depth = depth;
         let db = Db::open("/db", options).expect("opening");
         let mut all = Vec::new();
         for run in 0..5u64 {
@@ -275,7 +277,7 @@ fn a_failing_read_is_an_error_and_never_a_gap() {
         install(&db, Manner { keys, lies: 100, loose: 200, ..Manner::default() });
         let mut failures = 0;
         for rev in [false, true] {
-            for at in (0..).step_by(3) {
+            for at in (0..).step_by(step) {
                 let mut expected = all.clone();
                 if rev {
                     expected.reverse();

@@ -1,0 +1,211 @@
+//! LevelDB, the system's library, by its C API.
+//!
+//! Sources: LevelDB's `doc/index.md`, `doc/impl.md` and the comments of its headers.
+//!
+//! * A Bloom filter, an LRU cache, a write buffer and tables of a memtable's size (both within the bounds that LevelDB
+//!   sets by itself), and so many open files that every table stays open, with its index and its filter. The first
+//!   1000 tables are mapped. Reads verify no checksums, as by default.
+//! * A get copies the value twice, as the C API has it. There is no call for several keys, and iterators have no
+//!   bounds: the session compares keys itself.
+//! * It compacts in one thread, and compaction cannot be held back. LZ4 and direct I/O it does not know.
+//!
+//! `settle`: LevelDB offers no flush, no wait and no look at its background thread. Compacting a range that holds no key
+//! begins with writing the memtable out, and then finds nothing to compact. Compacting all keys would make one level of
+//! the whole tree, which its own rules never do. After the flush the tree is looked at until no level is so full that
+//! LevelDB compacts it, and it has not changed for a while. (A compaction for the sake of many futile reads of one table
+//! is also among LevelDB's rules; it cannot be seen before it is done.)
+//!
+//! Threads: any may use the database; writers queue up, and one writes for all of them.
+
+mod ffi;
+mod tree;
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use tamis_bench::BenchError;
+use tamis_bench::store::{Session, Store};
+
+use crate::engines::shared::{self, told};
+use crate::engines::{Compression, Engine, Inside, Setup};
+use tree::Tree;
+
+const NAME: &str = "leveldb";
+
+/// What LevelDB makes of smaller and larger write buffers.
+const WRITE_BUFFER: (u64, u64) = (64 << 10, 1 << 30);
+
+/// What LevelDB makes of smaller and larger limits of a table.
+const FILE_SIZE: (u64, u64) = (1 << 20, 1 << 30);
+
+/// The most that LevelDB takes.
+const OPEN_FILES: i32 = 50_000;
+
+/// How long the tree must not have changed to count as settled.
+const AT_REST: Duration = Duration::from_millis(300);
+
+/// How often the tree is looked at.
+const POLL: Duration = Duration::from_millis(20);
+
+/// An open LevelDB.
+pub struct LevelDb {
+    db: ffi::Db,
+    sync: bool,
+}
+
+/// What a thread asks through.
+pub struct LevelDbSession<'s> {
+    db: &'s ffi::Db,
+    read: ffi::ReadOptions,
+    write: ffi::WriteOptions,
+}
+
+impl Engine for LevelDb {
+    const NAME: &'static str = NAME;
+
+    fn version() -> String {
+        ffi::version()
+    }
+
+    fn refuses(setup: &Setup) -> Option<&'static str> {
+        if !setup.overrides.is_empty() {
+            Some(shared::NO_OVERRIDES)
+        } else if !setup.compaction {
+            Some("its compaction cannot be held back")
+        } else if setup.direct_io {
+            Some("it has no direct I/O")
+        } else if setup.compression != Compression::None {
+            Some("it has no LZ4")
+        } else {
+            None
+        }
+    }
+
+    fn open(setup: &Setup) -> Result<(Self, BTreeMap<String, String>), BenchError> {
+        let dir = ffi::path(shared::make_dir(setup)?).map_err(|error| failed(error.to_string()))?;
+        let within = |bytes: u64, (least, most)| shared::size(bytes.clamp(least, most));
+        let options = ffi::DbOptions {
+            filter_bits: i32::try_from(setup.filter_bits).unwrap_or(i32::MAX),
+            cache_bytes: shared::size(setup.cache_bytes),
+            write_buffer_size: within(setup.memtable_bytes, WRITE_BUFFER),
+            max_file_size: within(setup.memtable_bytes, FILE_SIZE),
+            max_open_files: OPEN_FILES,
+        };
+        let db = ffi::Db::open(&dir, &options).map_err(failed)?;
+        let told = told([
+            ("block_cache", format!("LRU, {}", options.cache_bytes)),
+            ("filter_policy", format!("Bloom, {} bits per key", options.filter_bits)),
+            ("write_buffer_size", options.write_buffer_size.to_string()),
+            ("max_file_size", options.max_file_size.to_string()),
+            ("max_open_files", OPEN_FILES.to_string()),
+            ("compression", "none".into()),
+            ("WriteOptions::sync", setup.sync.to_string()),
+        ]);
+        Ok((LevelDb { db, sync: setup.sync }, told))
+    }
+
+    fn settle(&self) -> Result<(), BenchError> {
+        self.db.flush();
+        let (mut last, mut quiet) = (self.tree()?, Duration::ZERO);
+        while quiet < AT_REST {
+            // The background thread stops for good at its first error.
+            self.db.check().map_err(failed)?;
+            std::thread::sleep(POLL);
+            let now = self.tree()?;
+            quiet = if now.is_compaction_due() || now != last { Duration::ZERO } else { quiet + POLL };
+            last = now;
+        }
+        Ok(())
+    }
+
+    /// Of memory it knows one sum only.
+    fn inside(&self) -> Result<Inside, BenchError> {
+        Ok(Inside { runs: Some(self.tree()?.runs()), ..Inside::default() })
+    }
+
+    fn close(self) -> Result<(), BenchError> {
+        self.db.check().map_err(failed)
+    }
+}
+
+impl LevelDb {
+    fn tree(&self) -> Result<Tree, BenchError> {
+        let text = self.db.property(c"leveldb.sstables");
+        let tree = text.as_deref().and_then(Tree::parse);
+        tree.ok_or_else(|| failed(format!("its list of tables is not understood: {text:?}")))
+    }
+}
+
+impl Store for LevelDb {
+    type Session<'s> = LevelDbSession<'s>;
+
+    fn session(&self) -> Result<LevelDbSession<'_>, BenchError> {
+        let (read, write) = (ffi::ReadOptions::new(), ffi::WriteOptions::new(self.sync));
+        Ok(LevelDbSession { db: &self.db, read, write })
+    }
+}
+
+impl Session for LevelDbSession<'_> {
+    #[inline]
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), BenchError> {
+        self.db.put(&self.write, key, value).map_err(failed)
+    }
+
+    #[inline]
+    fn get<R>(&mut self, key: &[u8], look: impl FnOnce(Option<&[u8]>) -> R) -> Result<R, BenchError> {
+        self.db.get(&self.read, key, look).map_err(failed)
+    }
+
+    fn multi_get(
+        &mut self,
+        keys: &[&[u8]],
+        mut look: impl FnMut(usize, Option<&[u8]>) -> ControlFlow<()>,
+    ) -> Result<(), BenchError> {
+        for (place, key) in keys.iter().enumerate() {
+            if self.get(key, |answer| look(place, answer))?.is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn scan(
+        &mut self,
+        low: &[u8],
+        high: Option<&[u8]>,
+        mut look: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<(), BenchError> {
+        let mut entries = self.db.iterator(&self.read);
+        entries.seek(low);
+        while let Some((key, value)) = entries.entry() {
+            if high.is_some_and(|high| key > high) || look(key, value).is_break() {
+                return Ok(());
+            }
+            entries.next();
+        }
+        entries.status().map_err(failed)
+    }
+
+    #[inline]
+    fn scan_back(
+        &mut self,
+        high: &[u8],
+        mut look: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<(), BenchError> {
+        let mut entries = self.db.iterator(&self.read);
+        entries.seek_back(high);
+        while let Some((key, value)) = entries.entry() {
+            if look(key, value).is_break() {
+                return Ok(());
+            }
+            entries.prev();
+        }
+        entries.status().map_err(failed)
+    }
+}
+
+fn failed(source: String) -> BenchError {
+    BenchError::Store { system: NAME, source: source.into() }
+}

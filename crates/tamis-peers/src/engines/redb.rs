@@ -1,0 +1,188 @@
+//! redb: a copy-on-write B-tree in Rust. For reference; it has no runs, filters or compression.
+//!
+//! Source: the documentation of its crate (`Durability`, `Builder::set_cache_size`, `Database::begin_read`).
+//!
+//! * A put is a write transaction of its own, in fills too, as every other engine's is. With `sync` it commits as
+//!   `Durability::Immediate`, the default. Without, `Durability::None` comes nearest: the commit stays in redb's
+//!   memory until the next immediate one. That is **less** than what the other engines give: they have written their
+//!   logs, and lose nothing when only the process dies.
+//! * A read transaction sees what was committed before it began. So every operation of a session begins one, and a
+//!   `multi_get` one for all its keys: kept longer it would answer with old values, and hold back freed pages.
+//! * `settle` commits once as `Immediate`. There is nothing to compact in the background.
+//!
+//! Threads: readers run side by side; writers wait for each other in `begin_write`.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use ::redb::{Database, Durability, ReadOnlyTable, ReadableDatabase, TableDefinition};
+use tamis_bench::BenchError;
+use tamis_bench::store::{Session, Store};
+
+use crate::engines::shared::{self, told};
+use crate::engines::{Compression, Engine, Inside, Setup};
+
+const NAME: &str = "redb";
+const TABLE: TableDefinition<&[u8], &[u8]> = TableDefinition::new("bench");
+
+/// An open redb database.
+pub struct Redb {
+    database: Database,
+    durability: Durability,
+}
+
+/// What a thread asks through.
+pub struct RedbSession<'s>(&'s Redb);
+
+impl Engine for Redb {
+    const NAME: &'static str = NAME;
+
+    fn version() -> String {
+        shared::locked_version("redb")
+    }
+
+    fn refuses(setup: &Setup) -> Option<&'static str> {
+        if !setup.overrides.is_empty() {
+            Some(shared::NO_OVERRIDES)
+        } else if !setup.compaction {
+            Some("a B-tree has no compaction that could be held back")
+        } else if setup.direct_io {
+            Some("it has no direct I/O")
+        } else if setup.compression != Compression::None {
+            Some("it does not compress")
+        } else {
+            None
+        }
+    }
+
+    fn open(setup: &Setup) -> Result<(Self, BTreeMap<String, String>), BenchError> {
+        let file = shared::make_dir(setup)?.join("db.redb");
+        let database = Database::builder()
+            .set_cache_size(shared::size(setup.cache_bytes))
+            .create(file)
+            .map_err(failed)?;
+        let (durability, name) = match setup.sync {
+            true => (Durability::Immediate, "Immediate"),
+            false => (Durability::None, "None: commits stay in memory until a later one is Immediate"),
+        };
+        let redb = Redb { database, durability };
+        // Readers may come before the first put, and there must be a table for them.
+        redb.write(Durability::Immediate, |_| Ok(()))?;
+        let told = told([
+            ("cache_size", setup.cache_bytes.to_string()),
+            ("durability", name.to_owned()),
+            ("transactions", "one for each operation".to_owned()),
+        ]);
+        Ok((redb, told))
+    }
+
+    fn settle(&self) -> Result<(), BenchError> {
+        self.write(Durability::Immediate, |_| Ok(()))
+    }
+
+    fn inside(&self) -> Result<Inside, BenchError> {
+        Ok(Inside { runs: Some(1), ..Inside::default() })
+    }
+
+    fn close(self) -> Result<(), BenchError> {
+        self.database.close().map_err(failed)
+    }
+}
+
+impl Redb {
+    /// One write transaction on the table.
+    fn write(
+        &self,
+        durability: Durability,
+        change: impl FnOnce(&mut ::redb::Table<'_, &[u8], &[u8]>) -> Result<(), BenchError>,
+    ) -> Result<(), BenchError> {
+        let mut transaction = self.database.begin_write().map_err(failed)?;
+        transaction.set_durability(durability).map_err(failed)?;
+        change(&mut transaction.open_table(TABLE).map_err(failed)?)?;
+        transaction.commit().map_err(failed)
+    }
+
+    /// The table as it is now. It keeps its transaction alive.
+    fn read(&self) -> Result<ReadOnlyTable<&'static [u8], &'static [u8]>, BenchError> {
+        self.database.begin_read().map_err(failed)?.open_table(TABLE).map_err(failed)
+    }
+}
+
+impl Store for Redb {
+    type Session<'s> = RedbSession<'s>;
+
+    fn session(&self) -> Result<RedbSession<'_>, BenchError> {
+        Ok(RedbSession(self))
+    }
+}
+
+impl Session for RedbSession<'_> {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), BenchError> {
+        self.0.write(self.0.durability, |table| {
+            table.insert(key, value).map_err(failed)?;
+            Ok(())
+        })
+    }
+
+    fn get<R>(&mut self, key: &[u8], look: impl FnOnce(Option<&[u8]>) -> R) -> Result<R, BenchError> {
+        let answer = self.0.read()?.get(key).map_err(failed)?;
+        Ok(look(answer.as_ref().map(|guard| guard.value())))
+    }
+
+    fn multi_get(
+        &mut self,
+        keys: &[&[u8]],
+        mut look: impl FnMut(usize, Option<&[u8]>) -> ControlFlow<()>,
+    ) -> Result<(), BenchError> {
+        let table = self.0.read()?;
+        for (place, key) in keys.iter().enumerate() {
+            let answer = table.get(*key).map_err(failed)?;
+            if look(place, answer.as_ref().map(|guard| guard.value())).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn scan(
+        &mut self,
+        low: &[u8],
+        high: Option<&[u8]>,
+        look: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<(), BenchError> {
+        let table = self.0.read()?;
+        match high {
+            // redb panics on a range that is the wrong way round.
+            Some(high) if high < low => Ok(()),
+            Some(high) => look_at(table.range(low..=high).map_err(failed)?, look),
+            None => look_at(table.range(low..).map_err(failed)?, look),
+        }
+    }
+
+    fn scan_back(
+        &mut self,
+        high: &[u8],
+        look: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<(), BenchError> {
+        look_at(self.0.read()?.range(..=high).map_err(failed)?.rev(), look)
+    }
+}
+
+type Entry = (::redb::AccessGuard<'static, &'static [u8]>, ::redb::AccessGuard<'static, &'static [u8]>);
+
+fn look_at(
+    entries: impl Iterator<Item = Result<Entry, ::redb::StorageError>>,
+    mut look: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+) -> Result<(), BenchError> {
+    for entry in entries {
+        let (key, value) = entry.map_err(failed)?;
+        if look(key.value(), value.value()).is_break() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn failed(source: impl Into<::redb::Error>) -> BenchError {
+    BenchError::Store { system: NAME, source: source.into().into() }
+}

@@ -1,0 +1,242 @@
+//! Systems, as the command line names them: an engine, or tamis under options of its own.
+//!
+//! ```text
+//! tamis                                    tamis with its defaults
+//! tamis-grf                                tamis with `keyspace.filter=grf`
+//! tamis:keyspace.merge=partitioned         tamis with whatever options, separated by commas
+//! rocksdb, leveldb, fjall, redb            if compiled in
+//! ```
+//!
+//! A value may hold commas: what has no `=` belongs to the value before it.
+
+use std::fmt;
+use std::str::FromStr;
+
+use tamis_bench::BenchError;
+
+use crate::engines::{Engine, tamis};
+
+/// The engines of the command line, and the options of tamis that a name stands for.
+const KNOWN: [(&str, Kind, &[&str]); 6] = [
+    ("tamis", Kind::Tamis, &[]),
+    ("tamis-grf", Kind::Tamis, &["keyspace.filter=grf"]),
+    ("rocksdb", Kind::RocksDb, &[]),
+    ("leveldb", Kind::LevelDb, &[]),
+    ("fjall", Kind::Fjall, &[]),
+    ("redb", Kind::Redb, &[]),
+];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Tamis,
+    RocksDb,
+    LevelDb,
+    Fjall,
+    Redb,
+}
+
+impl Kind {
+    fn is_compiled_in(self) -> bool {
+        match self {
+            Kind::Tamis => true,
+            Kind::RocksDb => cfg!(feature = "rocksdb"),
+            Kind::LevelDb => cfg!(feature = "leveldb"),
+            Kind::Fjall => cfg!(feature = "fjall"),
+            Kind::Redb => cfg!(feature = "redb"),
+        }
+    }
+}
+
+/// An engine that is compiled in, and how it is named and set up in a comparison.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct System {
+    name: String,
+    kind: Kind,
+    overrides: Vec<String>,
+}
+
+/// Something to be done with an engine that is only known at run time: see [`System::with`].
+pub trait Visitor {
+    /// What comes of it.
+    type Output;
+
+    /// Does it.
+    fn visit<E: Engine>(self) -> Self::Output;
+}
+
+impl System {
+    /// The name, as it was given.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What belongs into [`Setup::overrides`](crate::engines::Setup::overrides); checked already.
+    pub fn overrides(&self) -> &[String] {
+        &self.overrides
+    }
+
+    /// The names that can be parsed, without those whose feature is not compiled in.
+    pub fn compiled_in() -> Vec<&'static str> {
+        KNOWN.iter().filter(|(_, kind, _)| kind.is_compiled_in()).map(|(name, ..)| *name).collect()
+    }
+
+    /// Parses systems separated by commas. A part that does not begin with an engine's name continues the options of
+    /// the system before it. No two may have the same name.
+    pub fn parse_list(text: &str) -> Result<Vec<System>, BenchError> {
+        let mut names: Vec<String> = Vec::new();
+        for part in text.split(',') {
+            let engine = part.split(':').next().unwrap_or(part).trim();
+            let begins = KNOWN.iter().any(|(name, ..)| *name == engine);
+            match names.last_mut() {
+                Some(before) if !begins && before.contains(':') => {
+                    before.push(',');
+                    before.push_str(part);
+                }
+                _ => names.push(part.to_owned()),
+            }
+        }
+        let systems = names.iter().map(|name| name.parse()).collect::<Result<Vec<System>, _>>()?;
+        for (i, system) in systems.iter().enumerate() {
+            if systems[..i].iter().any(|other| other.name == system.name) {
+                return Err(BenchError::Request(format!("the system `{system}` was named twice")));
+            }
+        }
+        Ok(systems)
+    }
+
+    /// Calls the visitor with the engine's type.
+    pub fn with<V: Visitor>(&self, visitor: V) -> V::Output {
+        match self.kind {
+            Kind::Tamis => visitor.visit::<tamis::Tamis>(),
+            #[cfg(feature = "rocksdb")]
+            Kind::RocksDb => visitor.visit::<crate::engines::rocksdb::RocksDb>(),
+            #[cfg(feature = "leveldb")]
+            Kind::LevelDb => visitor.visit::<crate::engines::leveldb::LevelDb>(),
+            #[cfg(feature = "fjall")]
+            Kind::Fjall => visitor.visit::<crate::engines::fjall::Fjall>(),
+            #[cfg(feature = "redb")]
+            Kind::Redb => visitor.visit::<crate::engines::redb::Redb>(),
+            #[allow(unreachable_patterns, reason = "with all features there is no other kind")]
+            other => unreachable!("{other:?} is not compiled in, and so was not parsed"),
+        }
+    }
+}
+
+impl FromStr for System {
+    type Err = BenchError;
+
+    fn from_str(text: &str) -> Result<System, BenchError> {
+        let text = text.trim();
+        let (engine, options) = match text.split_once(':') {
+            Some((engine, options)) => (engine.trim(), Some(options)),
+            None => (text, None),
+        };
+        let Some(&(name, kind, stands_for)) = KNOWN.iter().find(|(name, ..)| *name == engine) else {
+            let known: Vec<_> = KNOWN.iter().map(|(name, ..)| *name).collect();
+            return Err(BenchError::Request(format!(
+                "no system is called `{engine}`; there are {}, and tamis:OPTION=VALUE,…",
+                known.join(", ")
+            )));
+        };
+        if !kind.is_compiled_in() {
+            return Err(BenchError::Request(format!(
+                "{name} is not compiled in: build with `--features {name}`, or with `--features all`"
+            )));
+        }
+        let mut overrides: Vec<String> = stands_for.iter().map(|&text| text.to_owned()).collect();
+        if let Some(options) = options {
+            if kind != Kind::Tamis {
+                return Err(BenchError::Request(format!("only tamis takes options, not {name}: `{text}`")));
+            }
+            overrides.extend(split_options(options));
+        }
+        tamis::check_overrides(&overrides)?;
+        Ok(System { name: text.to_owned(), kind, overrides })
+    }
+}
+
+/// The assignments of a text, where a part without `=` belongs to the value before it.
+fn split_options(text: &str) -> Vec<String> {
+    let mut options: Vec<String> = Vec::new();
+    for part in text.split(',') {
+        match options.last_mut() {
+            Some(before) if !part.contains('=') => {
+                before.push(',');
+                before.push_str(part);
+            }
+            _ => options.push(part.to_owned()),
+        }
+    }
+    options
+}
+
+impl fmt::Display for System {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Name;
+
+    impl Visitor for Name {
+        type Output = &'static str;
+
+        fn visit<E: Engine>(self) -> &'static str {
+            E::NAME
+        }
+    }
+
+    fn refusal(text: &str) -> String {
+        text.parse::<System>().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn every_engine_that_is_compiled_in_is_reached_by_its_name() {
+        for name in System::compiled_in() {
+            let system: System = name.parse().unwrap();
+            assert_eq!(system.name(), name);
+            assert_eq!(system.with(Name), name.split('-').next().unwrap());
+        }
+    }
+
+    #[test]
+    fn variants_of_tamis_carry_their_options() {
+        let grf: System = "tamis-grf".parse().unwrap();
+        assert_eq!(grf.overrides(), ["keyspace.filter=grf"]);
+        let text = "tamis:keyspace.compression=none,none,lz4,keyspace.merge=partitioned";
+        let variant: System = text.parse().unwrap();
+        assert_eq!(variant.overrides(), ["keyspace.compression=none,none,lz4", "keyspace.merge=partitioned"]);
+        assert_eq!(variant.to_string(), text);
+        let both: System = "tamis-grf:keyspace.bits_per_key=12".parse().unwrap();
+        assert_eq!(both.overrides().len(), 2);
+    }
+
+    #[test]
+    fn a_list_keeps_the_options_of_each_system_together() {
+        let text = "tamis,tamis:keyspace.compression=none,lz4,keyspace.levels=5,tamis-grf";
+        let systems = System::parse_list(text).unwrap();
+        let names: Vec<_> = systems.iter().map(System::name).collect();
+        assert_eq!(names, ["tamis", "tamis:keyspace.compression=none,lz4,keyspace.levels=5", "tamis-grf"]);
+        for wrong in ["tamis,tamis", "tamis,rockdb", "", "tamis,", "tamis:keyspace.levels=5,rockdb"] {
+            assert!(System::parse_list(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_with_a_text_that_helps() {
+        assert!(refusal("rockdb").contains("rocksdb"));
+        assert!(refusal("tamis:keyspace.bits=3").contains("keyspace.bits"));
+        assert!(refusal("tamis:").contains("OPTION=VALUE"));
+        for (name, kind, _) in KNOWN.iter().filter(|(_, kind, _)| *kind != Kind::Tamis) {
+            if kind.is_compiled_in() {
+                assert!(refusal(&format!("{name}:cache=1")).contains("only tamis"));
+            } else {
+                assert!(refusal(name).contains(&format!("--features {name}")));
+            }
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! tamis itself, under the conditions that all engines get.
+//!
+//! Sources: the texts of its own options. Tables are mapped, which is the default, unless I/O is to be direct. All
+//! levels have the same compression, where the default would leave the first two without. What a variant overrides
+//! comes last, and so wins over the setup.
+//!
+//! A session is the database itself, from any thread.
+
+use std::collections::BTreeMap;
+
+use tamis::{Db, Options};
+use tamis_bench::BenchError;
+use tamis_bench::store::Store;
+
+use crate::engines::{Compression, Engine, Inside, Setup, shared};
+
+/// Runs that may pile up before writes are slowed down when compaction is held back: more than ever come up.
+const MANY_RUNS: &str = "1048576";
+
+/// An open tamis database.
+pub struct Tamis {
+    db: Db,
+    compaction: bool,
+}
+
+impl Store for Tamis {
+    type Session<'s> = &'s Db;
+
+    fn session(&self) -> Result<&Db, BenchError> {
+        Ok(&self.db)
+    }
+}
+
+impl Engine for Tamis {
+    const NAME: &'static str = "tamis";
+
+    fn version() -> String {
+        shared::locked_version("tamis")
+    }
+
+    fn refuses(_: &Setup) -> Option<&'static str> {
+        None
+    }
+
+    fn open(setup: &Setup) -> Result<(Self, BTreeMap<String, String>), BenchError> {
+        let (options, told) = options_of(setup)?;
+        shared::make_dir(setup)?;
+        let db = Db::open(&setup.dir, options)?;
+        Ok((Tamis { db, compaction: setup.compaction }, told))
+    }
+
+    fn settle(&self) -> Result<(), BenchError> {
+        self.db.flush()?;
+        if self.compaction {
+            self.db.settle()?;
+        }
+        self.db.settle_filters()?;
+        Ok(())
+    }
+
+    fn inside(&self) -> Result<Inside, BenchError> {
+        let stats = self.db.stats();
+        Ok(Inside {
+            runs: Some(stats.keyspaces.iter().map(|keyspace| keyspace.runs as u64).sum()),
+            filter_bytes: Some(stats.filter_bytes),
+            index_bytes: Some(stats.index_bytes),
+            cache_bytes: Some(stats.cache_used_bytes),
+            memtable_bytes: Some(stats.memtable_bytes),
+        })
+    }
+
+    fn close(self) -> Result<(), BenchError> {
+        Ok(self.db.close()?)
+    }
+}
+
+/// Checks overrides, `OPTION=VALUE` each, by themselves.
+pub(super) fn check_overrides(overrides: &[String]) -> Result<(), BenchError> {
+    let mut options = Options::default();
+    overrides.iter().try_for_each(|text| set(&mut options, text, &mut BTreeMap::new()))
+}
+
+/// The options for a setup, and those that were set, by their names.
+fn options_of(setup: &Setup) -> Result<(Options, BTreeMap<String, String>), BenchError> {
+    let (mut options, mut told) = (Options::default(), BTreeMap::new());
+    // Room for all memtables that a keyspace may have, so that the setup's size alone says when they are flushed.
+    let defaults = Options::default();
+    let memtables = setup.memtable_bytes.saturating_mul(defaults.keyspace.max_memtables as u64 + 1);
+    let budget = memtables.max(defaults.memtable_budget_bytes);
+    let compression = match setup.compression {
+        Compression::None => "none",
+        Compression::Lz4 => "lz4",
+    };
+    let mut texts = vec![
+        "create_if_missing=true".to_owned(),
+        format!("durability={}", if setup.sync { "sync" } else { "buffered" }),
+        format!("read_mode={}", if setup.direct_io { "direct" } else { "mapped" }),
+        format!("cache_bytes={}", setup.cache_bytes),
+        format!("memtable_budget_bytes={budget}"),
+        format!("background_threads={}", shared::cores().clamp(1, 64)),
+        format!("keyspace.memtable_bytes={}", setup.memtable_bytes),
+        format!("keyspace.table_bytes={}", setup.memtable_bytes),
+        format!("keyspace.compression={compression}"),
+        format!("keyspace.auto_compaction={}", setup.compaction),
+    ];
+    match setup.filter_bits {
+        0 => texts.push("keyspace.filter=none".to_owned()),
+        bits => texts.push(format!("keyspace.bits_per_key={bits}")),
+    }
+    if !setup.compaction {
+        // In this order: a limit may not be below the one before it.
+        texts.push(format!("keyspace.stop_runs={MANY_RUNS}"));
+        texts.push(format!("keyspace.slowdown_runs={MANY_RUNS}"));
+    }
+    for text in texts.iter().chain(&setup.overrides) {
+        set(&mut options, text, &mut told)?;
+    }
+    options.check()?;
+    Ok((options, told))
+}
+
+/// Sets one option from `OPTION=VALUE`, and notes it.
+fn set(options: &mut Options, text: &str, told: &mut BTreeMap<String, String>) -> Result<(), BenchError> {
+    let Some((name, value)) = text.split_once('=') else {
+        return Err(BenchError::Request(format!(
+            "`{text}` is not OPTION=VALUE, as in keyspace.bits_per_key=12"
+        )));
+    };
+    let (name, value) = (name.trim(), value.trim());
+    options.set(name, value)?;
+    told.insert(name.to_owned(), value.to_owned());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engines::conformance::setup;
+
+    #[test]
+    fn overrides_win_over_the_setup_and_are_told() {
+        let mut setup = setup(std::path::Path::new("nowhere"));
+        setup.overrides = vec!["keyspace.filter = grf".into(), "cache_bytes=1 MiB".into()];
+        let (options, told) = options_of(&setup).unwrap();
+        assert_eq!(options.cache_bytes, 1 << 20);
+        assert_eq!(told["cache_bytes"], "1 MiB");
+        assert_eq!(told["keyspace.filter"], "grf");
+        assert_eq!(options.keyspace.memtable_bytes, setup.memtable_bytes);
+    }
+
+    #[test]
+    fn a_setup_of_any_size_makes_options_that_fit_together() {
+        for (memtable_bytes, filter_bits, compaction) in [(4 << 10, 0, false), (1 << 30, 20, true)] {
+            let setup =
+                Setup { memtable_bytes, filter_bits, compaction, ..setup(std::path::Path::new("nowhere")) };
+            let (options, _) = options_of(&setup).unwrap();
+            assert!(options.memtable_budget_bytes >= 3 * memtable_bytes);
+            assert_eq!(options.keyspace.auto_compaction, compaction);
+        }
+    }
+
+    #[test]
+    fn an_unknown_override_is_refused_by_name() {
+        let refused = check_overrides(&["keyspace.bits=3".into()]).unwrap_err().to_string();
+        assert!(refused.contains("keyspace.bits"), "{refused}");
+        assert!(check_overrides(&["cache_bytes".into()]).is_err());
+    }
+}

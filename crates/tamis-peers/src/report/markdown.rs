@@ -1,0 +1,213 @@
+//! The report as Markdown (GitHub's): for the repository, and a short form of it for its first page.
+
+use super::context::Context;
+use super::summary::{Suite, Summary, is_tamis};
+use super::tables::{self, Grid, Tally};
+use super::text::{self, HOW_TO_READ, Labels};
+
+/// The suites of the short form.
+const MAIN: [&str; 4] = ["settled", "runs", "load", "ycsb"];
+
+/// All of it.
+pub(super) fn report(summary: &Summary, context: &Context) -> String {
+    let mut out = String::from("# tamis side by side with other engines\n\n");
+    out += &format!("{}, on {}.\n\n", escaped(&context.date), escaped(&context.machine.describe()));
+    commands(&mut out, context);
+    for paragraph in HOW_TO_READ {
+        out += &format!("* {}\n", escaped(paragraph));
+    }
+    out += "\n## In short\n\n";
+    for system in summary.systems.iter().filter(|system| is_tamis(&system.name)) {
+        let sentence = Tally::of(summary, &system.name).sentence();
+        out += &format!("* {}: {}\n", escaped(&system.name), escaped(&sentence));
+    }
+    out.push('\n');
+    if let Some(sentence) = tables::absent(summary) {
+        out += &format!("{}\n\n", escaped(&sentence));
+    }
+    for grid in [tables::overview(summary), tables::missed(summary)] {
+        if !grid.rows.is_empty() {
+            titled(&mut out, &grid);
+        }
+    }
+    for suite in &summary.suites {
+        self::suite(&mut out, suite);
+    }
+    out += "## Systems and their options\n\n";
+    for system in &summary.systems {
+        out += &format!("### {} {}\n\n", escaped(&system.name), escaped(&system.versions.join(", ")));
+        for (options, suites) in &system.options {
+            titled(&mut out, &tables::options(options, suites));
+        }
+    }
+    ended(out)
+}
+
+/// The main rows only: settled, many runs, load and YCSB, one thread, medians.
+pub(super) fn short(summary: &Summary, context: &Context) -> String {
+    let mut out = String::new();
+    for name in MAIN {
+        let Some(suite) = summary.suites.iter().find(|suite| suite.name == name) else { continue };
+        let grid = tables::main(suite, true);
+        if grid.rows.is_empty() {
+            continue;
+        }
+        let unit = suite.headline().title();
+        out += &format!("**{}**, {}:\n\n", escaped(&text::suite(name)), escaped(unit));
+        table(&mut out, &grid);
+    }
+    out += &format!(
+        "Medians over the rounds, {}, on {}. {}\n\n",
+        escaped(&context.date),
+        escaped(&context.machine.describe()),
+        escaped(HOW_TO_READ[3])
+    );
+    commands(&mut out, context);
+    ended(out)
+}
+
+fn suite(out: &mut String, suite: &Suite) {
+    *out += &format!("## {}\n\n", escaped(&text::suite(&suite.name)));
+    *out += &format!("{}.\n\n", escaped(Labels::of(&suite.groups).common()));
+    titled(out, &tables::main(suite, false));
+    for line in tables::refusals(suite) {
+        *out += &format!("* {}\n", escaped(&line));
+    }
+    if !out.ends_with("\n\n") {
+        out.push('\n');
+    }
+    for grid in tables::latencies(suite).iter().chain(&tables::costs(suite)) {
+        titled(out, grid);
+    }
+}
+
+fn commands(out: &mut String, context: &Context) {
+    let lines: Vec<String> = context.commands.iter().map(|command| one_line(command)).collect();
+    // A fence longer than any run of backticks within.
+    let runs = lines.iter().flat_map(|line| line.split(|c| c != '`')).map(str::len);
+    let fence = "`".repeat(runs.max().unwrap_or(0).max(2) + 1);
+    *out += &format!("{fence}sh\n");
+    for line in lines {
+        *out += &line;
+        out.push('\n');
+    }
+    *out += &format!("{fence}\n\n");
+}
+
+fn titled(out: &mut String, grid: &Grid) {
+    *out += &format!("**{}**\n\n", escaped(&grid.caption));
+    table(out, grid);
+}
+
+fn table(out: &mut String, grid: &Grid) {
+    let mut line = |cells: &mut dyn Iterator<Item = String>| {
+        for cell in cells {
+            *out += &format!("| {cell} ");
+        }
+        *out += "|\n";
+    };
+    line(&mut grid.head.iter().map(|cell| escaped(cell)));
+    let rule = |at: usize| if at < grid.names { "---" } else { "---:" };
+    line(&mut (0..grid.head.len()).map(|at| rule(at).to_owned()));
+    for row in &grid.rows {
+        line(&mut row.cells.iter().map(|cell| escaped(cell)));
+    }
+    out.push('\n');
+}
+
+/// Text that stays on its line.
+fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+/// Text as it is, whatever is in it: no markup, no HTML, no end of a cell or a line.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let text: Vec<char> = one_line(text).chars().collect();
+    let word = |at: Option<usize>| at.and_then(|at| text.get(at)).is_some_and(|c| c.is_alphanumeric());
+    for (at, c) in text.iter().enumerate() {
+        match c {
+            '<' => out += "&lt;",
+            '>' => out += "&gt;",
+            '&' => out += "&amp;",
+            // Between letters it is only itself.
+            '_' if word(at.checked_sub(1)) && word(at.checked_add(1)) => out.push('_'),
+            '\\' | '|' | '`' | '*' | '_' | '[' | ']' | '~' => out.extend(['\\', *c]),
+            c => out.push(*c),
+        }
+    }
+    out
+}
+
+/// One newline at the end.
+fn ended(out: String) -> String {
+    out.trim_end().to_owned() + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::synthetic::{comparison, context, rows_of};
+
+    /// Cells of a line of a table: what lies between bars that are not escaped.
+    fn columns(line: &str) -> usize {
+        let mut escaped = false;
+        let bars = line.chars().filter(|c| {
+            let bar = *c == '|' && !escaped;
+            escaped = *c == '\\' && !escaped;
+            bar
+        });
+        bars.count() - 1
+    }
+
+    fn tables_are_whole(text: &str) {
+        let lines: Vec<&str> = text.lines().collect();
+        let mut tables = 0;
+        for table in lines.split(|line| !line.starts_with('|')).filter(|lines| !lines.is_empty()) {
+            assert!(table.len() >= 2 && table[1].trim_matches(['|', '-', ':', ' ']).is_empty(), "{table:?}");
+            assert!(table.iter().all(|line| columns(line) == columns(table[0])), "{table:?}");
+            tables += 1;
+        }
+        assert!(tables > 0, "{text}");
+    }
+
+    #[test]
+    fn tables_have_as_many_cells_as_columns() {
+        let summary = Summary::of(&comparison());
+        tables_are_whole(&report(&summary, &context()));
+        tables_are_whole(&short(&summary, &context()));
+    }
+
+    #[test]
+    fn the_short_form_has_the_main_rows_of_one_thread() {
+        let mut rows = comparison();
+        rows.extend(rows_of("cold", "seek", &[("tamis", &[1.0]), ("rocksdb", &[2.0])]));
+        let summary = Summary::of(&rows);
+        let short = short(&summary, &context());
+        let count = |what: &str| short.lines().filter(|line| line.starts_with(what)).count();
+        assert_eq!((count("| get-empty |"), count("| get-empty"), count("| seek |")), (2, 2, 2));
+        assert!(!short.contains("thread ") && !short.contains("Cold") && !short.contains('('), "{short}");
+        assert!(short.contains("| 0.81× leveldb | 2.85× leveldb |"), "{short}");
+        let long = report(&summary, &context());
+        assert!(long.contains("get-empty, 2 threads") && long.contains("## Cold"));
+    }
+
+    #[test]
+    fn hostile_names_are_only_text() {
+        let hostile = "<script>|a``` [x](y) *b* _c_ d_e \\\n\r\n# \u{1b} ~~z~~";
+        let mut rows =
+            rows_of(hostile, hostile, &[("tamis", &[1.0]), ("rocksdb", &[2.0]), (hostile, &[3.0])]);
+        rows[0].options.insert(hostile.to_owned(), hostile.to_owned());
+        let mut context = context();
+        context.commands = vec![hostile.to_owned(), "`````".to_owned()];
+        let text = report(&Summary::of(&rows), &context);
+        tables_are_whole(&text.replace(&one_line(hostile), ""));
+        assert!(text.contains("\n``````sh\n") && text.contains("\n``````\n"), "{text}");
+        let outside: String = text.split("``````").step_by(2).collect();
+        for markup in ["<", "](", "\u{1b}", "\r"] {
+            assert!(!outside.replace("\\]", "").contains(markup), "{markup}: {outside}");
+        }
+        let shown = "&lt;script&gt;\\|a\\`\\`\\` \\[x\\](y) \\*b\\* \\_c\\_ d_e \\\\   #   \\~\\~z\\~\\~";
+        assert!(outside.contains(shown), "{outside}");
+    }
+}

@@ -1,0 +1,356 @@
+//! The tables of the report as plain text in cells, the same for Markdown and HTML.
+
+use super::figure::{COSTS, Figure, QUANTILES};
+use super::summary::{Group, Outcome, PEERS, Spread, Standing, Suite, Summary};
+use super::targets::{self, Verdict};
+use super::text::{self, Labels};
+
+/// A table of plain text. Every row has as many cells as the head.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Grid {
+    /// What it is of.
+    pub(super) caption: String,
+    pub(super) head: Vec<String>,
+    pub(super) rows: Vec<GridRow>,
+    /// So many columns are names; the others are figures.
+    pub(super) names: usize,
+}
+
+/// A row of it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct GridRow {
+    pub(super) cells: Vec<String>,
+    /// If the row is one comparison: how it ended, above 1 for tamis.
+    pub(super) ratio: Option<f64>,
+}
+
+/// How one variant of tamis did over all rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tally {
+    pub(super) ahead: usize,
+    pub(super) even: usize,
+    pub(super) behind: usize,
+    /// Targets of speed: met, missed.
+    pub(super) speed: (usize, usize),
+    /// Targets of costs, one for each figure and suite: met in all rows, missed in some.
+    pub(super) costs: (usize, usize),
+}
+
+impl Tally {
+    /// Of a variant.
+    pub(super) fn of(summary: &Summary, variant: &str) -> Tally {
+        let mut tally = Tally::default();
+        for (_, _, system, comparison) in summary.overview() {
+            if system == variant {
+                match Standing::of(comparison.ratio) {
+                    Standing::Ahead => tally.ahead += 1,
+                    Standing::Even => tally.even += 1,
+                    Standing::Behind => tally.behind += 1,
+                }
+            }
+        }
+        for (_, _, verdict) in verdicts(summary) {
+            if verdict.target.system != variant || verdict.ratio.is_none() {
+                continue;
+            }
+            let (met, missed) =
+                if verdict.target.suite.is_some() { &mut tally.speed } else { &mut tally.costs };
+            *if verdict.is_met() { met } else { missed } += 1;
+        }
+        tally
+    }
+
+    /// In a sentence.
+    pub(super) fn sentence(&self) -> String {
+        let rows = self.ahead + self.even + self.behind;
+        let mut text = match rows {
+            0 => "nothing to compare with".to_owned(),
+            _ => format!(
+                "ahead in {}, even in {}, behind in {} of {rows} rows",
+                self.ahead, self.even, self.behind
+            ),
+        };
+        for (name, (met, missed)) in [("speed", self.speed), ("costs", self.costs)] {
+            if met + missed > 0 {
+                text += &format!("; targets of {name}: {met} met, {missed} missed");
+            }
+        }
+        text
+    }
+}
+
+/// Which of the peers have no row that was measured, in a sentence.
+pub(super) fn absent(summary: &Summary) -> Option<String> {
+    let groups = || summary.suites.iter().flat_map(|suite| &suite.groups);
+    let there =
+        |peer: &str| groups().any(|group| matches!(group.outcomes.get(peer), Some(Outcome::Measured(_))));
+    let absent: Vec<&str> = PEERS.into_iter().filter(|peer| !there(peer)).collect();
+    match absent.as_slice() {
+        [] => None,
+        names if names.len() == PEERS.len() => {
+            Some("None of RocksDB, LevelDB and fjall was measured: there are no ratios.".to_owned())
+        }
+        names => Some(format!("Not measured: {}. The best is that of the others.", names.join(", "))),
+    }
+}
+
+/// Every row against the best of the peers, worst first.
+pub(super) fn overview(summary: &Summary) -> Grid {
+    let labels: Vec<Labels> = summary.suites.iter().map(|suite| Labels::of(&suite.groups)).collect();
+    let rows = summary.overview().into_iter().map(|(suite, group, system, comparison)| {
+        let at = summary.suites.iter().position(|other| other.name == suite.name).unwrap_or(0);
+        let headline = suite.headline();
+        let unit = if headline == Figure::OpsPerSecond { "kops/s" } else { "ns" };
+        let side = |spread: &Spread| format!("{} {unit}", text::median(headline, spread));
+        let cells = vec![
+            suite.name.clone(),
+            labels[at].name(group),
+            system.to_owned(),
+            text::ratio(comparison.ratio) + &text::overlap(&comparison),
+            text::standing(Standing::of(comparison.ratio)).to_owned(),
+            side(&comparison.ours),
+            format!("{} {}", side(&comparison.best.1), comparison.best.0),
+        ];
+        GridRow { cells, ratio: Some(comparison.ratio) }
+    });
+    Grid {
+        caption: "Every row, tamis against the best of RocksDB, LevelDB and fjall, worst first".to_owned(),
+        head: texts(&["suite", "workload", "system", "ratio", "tamis is", "tamis takes", "the best"]),
+        rows: rows.collect(),
+        names: 3,
+    }
+}
+
+/// Every target that was missed, farthest first.
+pub(super) fn missed(summary: &Summary) -> Grid {
+    let labels: Vec<Labels> = summary.suites.iter().map(|suite| Labels::of(&suite.groups)).collect();
+    let mut found: Vec<(f64, GridRow)> = Vec::new();
+    for (at, group, verdict) in verdicts(summary) {
+        if let Some(ratio) = verdict.ratio.filter(|_| !verdict.is_met()) {
+            let cells =
+                vec![summary.suites[at].name.clone(), labels[at].name(group), text::verdict(&verdict)];
+            let share = ratio / verdict.target.at_least;
+            found.push((share, GridRow { cells, ratio: Some(share) }));
+        }
+    }
+    found.sort_by(|a, b| a.0.total_cmp(&b.0));
+    Grid {
+        caption: "Targets that were missed, farthest first".to_owned(),
+        head: texts(&["suite", "workload", "target"]),
+        rows: found.into_iter().map(|(_, row)| row).collect(),
+        names: 3,
+    }
+}
+
+/// All verdicts, with the number of their suite and their row. Of costs, which hold for every row, the worst row of the
+/// suite.
+fn verdicts(summary: &Summary) -> Vec<(usize, &Group, Verdict<'static>)> {
+    let mut all = Vec::new();
+    for (at, suite) in summary.suites.iter().enumerate() {
+        let judged = |costs| {
+            let groups = suite.groups.iter();
+            groups.flat_map(move |group| {
+                targets::judge(suite, group, costs).into_iter().map(move |v| (at, group, v))
+            })
+        };
+        all.extend(judged(false));
+        let mut worst: Vec<(usize, &Group, Verdict<'static>)> = Vec::new();
+        for found in judged(true).filter(|found| found.2.ratio.is_some()) {
+            match worst.iter_mut().find(|known| known.2.target == found.2.target) {
+                Some(known) if found.2.ratio < known.2.ratio => *known = found,
+                Some(_) => {}
+                None => worst.push(found),
+            }
+        }
+        all.extend(worst);
+    }
+    all
+}
+
+/// What a suite is about, for all its systems. `brief`: one thread only, without spreads and targets.
+pub(super) fn main(suite: &Suite, brief: bool) -> Grid {
+    let groups = suite.groups.iter().filter(|group| !brief || group.conditions.threads == 1);
+    let wanted = |group: &Group| if brief { Vec::new() } else { targets::judge(suite, group, false) };
+    compared(suite, suite.headline(), groups.collect(), brief, wanted)
+}
+
+/// The tables of what systems cost; figures that nobody has are left out.
+pub(super) fn costs(suite: &Suite) -> Vec<Grid> {
+    let figures = COSTS.into_iter().filter(|figure| suite.has(*figure));
+    let tables = figures.map(|figure| {
+        let any = |group: &&Group| {
+            suite.systems.iter().filter_map(|s| group.spread(s, figure)).any(|spread| spread.max > 0.0)
+        };
+        let groups = suite.groups.iter().filter(any).collect();
+        compared(suite, figure, groups, true, |group: &Group| {
+            let all = targets::judge(suite, group, true).into_iter();
+            all.filter(|verdict| verdict.target.figure == figure).collect()
+        })
+    });
+    tables.collect()
+}
+
+/// A row for each group, a column for each system, one for each variant against the best, one for targets.
+fn compared(
+    suite: &Suite,
+    figure: Figure,
+    groups: Vec<&Group>,
+    brief: bool,
+    wanted: impl Fn(&Group) -> Vec<Verdict<'static>>,
+) -> Grid {
+    let labels = Labels::of(groups.iter().copied());
+    let variants: Vec<&str> = suite.variants().collect();
+    let with_targets = groups.iter().any(|group| !wanted(group).is_empty());
+    let mut head = texts(&["workload"]);
+    head.extend(suite.systems.iter().cloned());
+    head.extend(variants.iter().map(|variant| format!("{variant} against the best")));
+    if with_targets {
+        head.push("target".to_owned());
+    }
+    let rows = groups.into_iter().map(|group| {
+        let mut cells = vec![labels.name(group)];
+        cells.extend(suite.systems.iter().map(|system| text::cell(group, system, figure, brief)));
+        cells.extend(variants.iter().map(|variant| text::against(group.compare(variant, figure))));
+        if with_targets {
+            let verdicts: Vec<String> = wanted(group).iter().map(text::verdict).collect();
+            cells.push(verdicts.join("; "));
+        }
+        GridRow { cells, ratio: None }
+    });
+    Grid { caption: figure.title().to_owned(), head, rows: rows.collect(), names: 1 }
+}
+
+/// The quantiles of single operations. `None` if nobody has any.
+pub(super) fn latencies(suite: &Suite) -> Option<Grid> {
+    if !QUANTILES.iter().any(|figure| suite.has(*figure)) {
+        return None;
+    }
+    let labels = Labels::of(&suite.groups);
+    let mut head = texts(&["workload"]);
+    head.extend(suite.systems.iter().cloned());
+    let rows = suite.groups.iter().map(|group| {
+        let cells = suite.systems.iter().map(|system| quantiles(group, system));
+        GridRow { cells: std::iter::once(labels.name(group)).chain(cells).collect(), ratio: None }
+    });
+    let caption = "p50 / p99 / p99.9 of single operations, ns, medians over the rounds".to_owned();
+    Some(Grid { caption, head, rows: rows.collect(), names: 1 })
+}
+
+/// A system's three quantiles.
+pub(super) fn quantiles(group: &Group, system: &str) -> String {
+    let cells = QUANTILES.map(|figure| match group.spread(system, figure) {
+        Some(spread) => text::value(figure, spread.median),
+        None => text::cell(group, system, figure, true),
+    });
+    if cells.iter().all(|cell| *cell == cells[0]) && group.spread(system, Figure::P50).is_none() {
+        return cells[0].clone();
+    }
+    cells.join(" / ")
+}
+
+/// Who was not measured in a suite, and why: `leveldb (get-empty, seek): reason`.
+pub(super) fn refusals(suite: &Suite) -> Vec<String> {
+    let line = |((system, reason), workloads): ((&str, &str), Vec<&str>)| {
+        format!("{system} ({}): {reason}", workloads.join(", "))
+    };
+    suite.refusals().into_iter().map(line).collect()
+}
+
+/// One set of options of one system.
+pub(super) fn options(options: &std::collections::BTreeMap<String, String>, suites: &[String]) -> Grid {
+    let rows =
+        options.iter().map(|(name, value)| GridRow { cells: vec![name.clone(), value.clone()], ratio: None });
+    Grid {
+        caption: format!("in {}", suites.join(", ")),
+        head: texts(&["option", "value"]),
+        rows: rows.collect(),
+        names: 2,
+    }
+}
+
+fn texts(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::synthetic::{refused, row, rows_of};
+
+    #[test]
+    fn rows_and_targets_are_counted() {
+        let mut rows = rows_of("settled", "get-empty", &[("tamis", &[10.0]), ("rocksdb", &[30.0])]);
+        rows.extend(rows_of("settled", "seek", &[("tamis", &[10.0]), ("rocksdb", &[10.1])]));
+        rows.extend(rows_of("settled", "range-empty", &[("tamis", &[10.0]), ("rocksdb", &[9.0])]));
+        rows.extend(rows_of(
+            "cold",
+            "seek",
+            &[("tamis", &[10.0]), ("tamis-grf", &[8.0]), ("rocksdb", &[9.0])],
+        ));
+        // In one of the three rows of the suite tamis takes more memory.
+        let spoilt = rows.iter_mut().find(|row| row.system == "tamis" && row.conditions.workload == "seek");
+        spoilt.unwrap().figures.resident_bytes *= 2;
+        let summary = Summary::of(&rows);
+        // Speed: 3 ≥ 2; 1.01 < 1.3; 0.9 < 1.3. Costs: space of both suites, memory of the cold one.
+        let tally = Tally { ahead: 1, even: 1, behind: 2, speed: (1, 2), costs: (3, 1) };
+        assert_eq!(Tally::of(&summary, "tamis"), tally);
+        assert_eq!(Tally::of(&summary, "tamis-grf"), Tally { ahead: 1, ..Tally::default() });
+        assert_eq!(
+            tally.sentence(),
+            "ahead in 1, even in 1, behind in 2 of 4 rows; targets of speed: 1 met, 2 missed; \
+             targets of costs: 3 met, 1 missed"
+        );
+        let ratios: Vec<f64> = overview(&summary).rows.iter().filter_map(|row| row.ratio).collect();
+        assert_eq!(ratios, [9.0 / 10.0, 9.0 / 10.0, 10.1 / 10.0, 9.0 / 8.0, 3.0]);
+        let missed: Vec<String> = missed(&summary).rows.iter().map(|row| row.cells.join(" ")).collect();
+        assert_eq!(missed.len(), 3);
+        assert_eq!(missed[0], "settled seek tamis resident memory ≥ 1.00×: 0.50× missed by 50 %");
+        assert_eq!(missed[1], "settled range-empty tamis ≥ 1.30×: 0.90× missed by 31 %");
+    }
+
+    #[test]
+    fn who_was_not_there_is_named() {
+        let all = rows_of("load", "fill-seq", &[("rocksdb", &[1.0]), ("leveldb", &[1.0]), ("fjall", &[1.0])]);
+        assert_eq!(absent(&Summary::of(&all)), None);
+        let without: Vec<_> = all[..2].to_vec();
+        assert!(absent(&Summary::of(&without)).unwrap().contains("Not measured: fjall."));
+        let only = vec![row("load", "fill-seq", "tamis", 0, 1.0), refused("load", "fill-seq", "fjall", "no")];
+        assert!(absent(&Summary::of(&only)).unwrap().starts_with("None"));
+        assert_eq!(Tally::of(&Summary::of(&only), "tamis").sentence(), "nothing to compare with");
+    }
+
+    #[test]
+    fn cells_say_what_is_refused_and_what_is_missing() {
+        let mut rows = rows_of("runs", "seek", &[("tamis", &[10.0]), ("fjall", &[20.0])]);
+        rows.push(refused("runs", "seek", "leveldb", "cannot"));
+        rows.extend(rows_of("runs", "get-empty", &[("tamis", &[10.0])]));
+        let summary = Summary::of(&rows);
+        let grid = main(&summary.suites[0], false);
+        assert_eq!(grid.head, ["workload", "tamis", "leveldb", "fjall", "tamis against the best", "target"]);
+        let cells: Vec<String> = grid.rows.iter().map(|row| row.cells.join(" | ")).collect();
+        assert_eq!(
+            cells[0],
+            "seek | 10.0* | refused | 20.0* | 2.00× fjall | tamis ≥ 3.00×: 2.00× missed by 33 %"
+        );
+        assert_eq!(cells[1], "get-empty | 10.0* | — | — | — | tamis ≥ 4.00×: nothing to compare with");
+        assert_eq!(refusals(&summary.suites[0]), ["leveldb (seek): cannot"]);
+        let quantiles = latencies(&summary.suites[0]).unwrap();
+        assert_eq!(quantiles.rows[0].cells, ["seek", "10.0 / 20.0 / 50.0", "refused", "20.0 / 40.0 / 100"]);
+        assert_eq!(quantiles.rows[1].cells, ["get-empty", "10.0 / 20.0 / 50.0", "—", "—"]);
+    }
+
+    #[test]
+    fn every_row_is_as_wide_as_its_head() {
+        let summary = Summary::of(&crate::report::synthetic::comparison());
+        let mut grids = vec![overview(&summary), missed(&summary)];
+        for suite in &summary.suites {
+            grids.extend([main(suite, false), main(suite, true)]);
+            grids.extend(latencies(suite));
+            grids.extend(costs(suite));
+        }
+        for grid in grids {
+            assert!(!grid.rows.is_empty(), "{}", grid.caption);
+            assert!(grid.rows.iter().all(|row| row.cells.len() == grid.head.len()), "{}", grid.caption);
+        }
+    }
+}

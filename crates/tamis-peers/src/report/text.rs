@@ -1,0 +1,256 @@
+//! Numbers, names and remarks in words: what Markdown and HTML both show. Plain text; whoever writes it escapes it.
+
+use tamis_bench::report::{bytes, grouped, mean};
+
+use super::figure::{Figure, Unit};
+use super::summary::{Comparison, Group, Outcome, Spread, Standing};
+use super::targets::Verdict;
+use crate::record::Conditions;
+
+/// Behind a figure of fewer than [`ENOUGH_ROUNDS`](super::summary::ENOUGH_ROUNDS) rounds.
+const THIN: char = '*';
+/// Behind a figure whose rounds differ by more than a fifth of it.
+const WIDE: char = '†';
+/// Behind a ratio whose two sides overlap.
+const OVERLAP: char = '‡';
+
+/// What the report means, a paragraph each. Stands in all of its forms.
+pub(super) const HOW_TO_READ: [&str; 6] = [
+    "Every figure is the median over the rounds; the least and the most stand in brackets. In every round each system \
+     did the same operations on the same keys, in turns, in a process of its own, and every answer was checked.",
+    "A ratio says how many times better tamis is than the best of RocksDB, LevelDB and fjall in the same row: best \
+     time by ours, our throughput by the best, best bytes by ours. Above 1 tamis is ahead, below 1 it is behind; \
+     within 2 % of 1 it counts as even. redb, a B-tree, is shown and not counted.",
+    "Only figures of one table can be compared. Absolute times move from machine to machine and from hour to hour.",
+    "* fewer than 5 rounds. † the rounds differ by more than 20 % of the median. ‡ the rounds of tamis and of the \
+     best overlap, so the ratio is not certain.",
+    "\"refused\": the engine cannot do this, the reason stands below the table. \"—\": not measured, or nothing to \
+     tell.",
+    "A target is a ratio that tamis is to reach, and \"missed by 20 %\" that the ratio was a fifth short of it. \
+     Targets are for keys of 8 and values of 256 bytes and for tamis as it is by default, or for the variant they name.",
+];
+
+/// A figure with its unit's usual number of places, without the unit's name (bytes have theirs).
+pub(super) fn value(figure: Figure, value: f64) -> String {
+    match figure.unit() {
+        Unit::Nanoseconds => places(value),
+        Unit::Thousands => places(value / 1000.0),
+        Unit::Bytes => bytes(value.round() as u64),
+        Unit::Plain => mean(value),
+    }
+}
+
+fn places(number: f64) -> String {
+    if (10.0..100.0).contains(&number) { format!("{number:.1}") } else { mean(number) }
+}
+
+/// A ratio: 0.87×, 1.20×, 12.5×, 120×.
+pub(super) fn ratio(ratio: f64) -> String {
+    match ratio {
+        r if r.is_infinite() => "∞×".to_owned(),
+        r if r < 0.01 && r > 0.0 => format!("{r:.1e}×"),
+        r if r < 9.995 => format!("{r:.2}×"),
+        r if r < 99.95 => format!("{r:.1}×"),
+        r => format!("{}×", grouped(r.round() as u64)),
+    }
+}
+
+/// What is to be known of a figure's certainty; empty if nothing.
+pub(super) fn marks(spread: &Spread) -> String {
+    let marks = [(spread.is_thin(), THIN), (spread.is_wide(), WIDE)];
+    marks.iter().filter(|(there, _)| *there).map(|(_, mark)| mark).collect()
+}
+
+/// A median with its marks.
+pub(super) fn median(figure: Figure, spread: &Spread) -> String {
+    value(figure, spread.median) + &marks(spread)
+}
+
+/// A median with its spread in brackets, and its marks.
+pub(super) fn spread(figure: Figure, spread: &Spread) -> String {
+    let [median, min, max] = [spread.median, spread.min, spread.max].map(|v| value(figure, v));
+    let marks = marks(spread);
+    if spread.rounds == 1 { format!("{median}{marks}") } else { format!("{median}{marks} ({min}–{max})") }
+}
+
+/// What stands in a system's column. `brief`: without the spread.
+pub(super) fn cell(group: &Group, system: &str, figure: Figure, brief: bool) -> String {
+    match (group.outcomes.get(system), group.spread(system, figure)) {
+        (Some(Outcome::Refused(_)), _) => "refused".to_owned(),
+        (_, None) => "—".to_owned(),
+        (_, Some(s)) if brief => median(figure, &s),
+        (_, Some(s)) => spread(figure, &s),
+    }
+}
+
+/// A variant against the best: the ratio, and of whom it is one.
+pub(super) fn against(comparison: Option<Comparison<'_>>) -> String {
+    match comparison {
+        Some(found) => format!("{}{} {}", ratio(found.ratio), overlap(&found), found.best.0),
+        None => "—".to_owned(),
+    }
+}
+
+/// A mark if the ratio is not certain.
+pub(super) fn overlap(comparison: &Comparison<'_>) -> String {
+    if comparison.overlaps() { OVERLAP.to_string() } else { String::new() }
+}
+
+/// Won or lost, in a word.
+pub(super) fn standing(standing: Standing) -> &'static str {
+    match standing {
+        Standing::Behind => "behind",
+        Standing::Even => "even",
+        Standing::Ahead => "ahead",
+    }
+}
+
+/// A target and what became of it: `get-empty ≥ 2×: met, 12 % above`.
+pub(super) fn verdict(verdict: &Verdict<'_>) -> String {
+    let target = verdict.target;
+    let what = target.label();
+    let wanted = ratio(target.at_least);
+    let Some(found) = verdict.ratio else { return format!("{what} ≥ {wanted}: nothing to compare with") };
+    let by = found / target.at_least - 1.0;
+    let outcome = match (verdict.is_met(), by) {
+        (true, by) if by.is_infinite() || by < 0.005 => "met".to_owned(),
+        (true, by) => format!("met, {:.0} % above", by * 100.0),
+        (false, by) => format!("missed by {}", percent(-by)),
+    };
+    format!("{what} ≥ {wanted}: {} {outcome}", ratio(found))
+}
+
+/// A share that is not 0, so that a miss by little does not read as none.
+fn percent(share: f64) -> String {
+    match share * 100.0 {
+        p if p < 0.1 => "less than 0.1 %".to_owned(),
+        p if p < 1.0 => format!("{p:.1} %"),
+        p => format!("{p:.0} %"),
+    }
+}
+
+/// A suite's heading.
+pub(super) fn suite(name: &str) -> String {
+    match name {
+        "settled" => "Settled: compaction has finished".to_owned(),
+        "runs" => "Many runs: compaction held back".to_owned(),
+        "load" => "Load".to_owned(),
+        "ycsb" => "YCSB".to_owned(),
+        "mixgraph" => "Mixgraph".to_owned(),
+        "cold" => "Cold: nothing in the page cache".to_owned(),
+        "direct" => "Direct I/O".to_owned(),
+        "keys" => "Lengths of keys".to_owned(),
+        "sync" => "Synced writes".to_owned(),
+        other => other.to_owned(),
+    }
+}
+
+/// The sides of some conditions in words, beside suite and workload.
+fn facets(conditions: &Conditions) -> [String; 11] {
+    let word = |yes: bool, a: &str, b: &str| if yes { a.to_owned() } else { b.to_owned() };
+    [
+        format!("{} keys", grouped(conditions.keys)),
+        format!("keys of {} bytes", grouped(conditions.key_bytes)),
+        format!("values of {} bytes", grouped(conditions.value_bytes)),
+        format!("{} thread{}", conditions.threads, if conditions.threads == 1 { "" } else { "s" }),
+        format!("block cache {}", bytes(conditions.cache_bytes)),
+        format!("{} filter bits per key", conditions.filter_bits),
+        word(conditions.direct_io, "direct I/O", "through the page cache"),
+        word(conditions.cold, "page cache empty", "page cache warm"),
+        word(conditions.sync, "every write synced", "log written and not synced"),
+        word(conditions.settled, "compaction finished", "compaction held back"),
+        match conditions.compression.as_str() {
+            "none" => "no compression".to_owned(),
+            other => format!("compression {other}"),
+        },
+    ]
+}
+
+/// The names of groups: the workload, and what of the conditions differs from group to group.
+#[derive(Debug)]
+pub(super) struct Labels {
+    differs: [bool; 11],
+    common: String,
+}
+
+impl Labels {
+    /// Of groups of one suite.
+    pub(super) fn of<'a>(groups: impl IntoIterator<Item = &'a Group>) -> Labels {
+        let mut differs = [false; 11];
+        let mut groups = groups.into_iter();
+        let Some(first) = groups.next() else { return Labels { differs, common: String::new() } };
+        let first = facets(&first.conditions);
+        for group in groups {
+            for ((differs, here), first) in differs.iter_mut().zip(facets(&group.conditions)).zip(&first) {
+                *differs |= here != *first;
+            }
+        }
+        let common: Vec<String> =
+            first.into_iter().zip(differs).filter(|(_, differs)| !differs).map(|(text, _)| text).collect();
+        Labels { differs, common: common.join(", ") }
+    }
+
+    /// What all of the groups have in common.
+    pub(super) fn common(&self) -> &str {
+        &self.common
+    }
+
+    /// One group's name; different ones of the groups have different names.
+    pub(super) fn name(&self, group: &Group) -> String {
+        let facets = facets(&group.conditions).into_iter().zip(self.differs);
+        let own = facets.filter(|(_, differs)| *differs).map(|(text, _)| text);
+        std::iter::once(group.conditions.workload.clone()).chain(own).collect::<Vec<_>>().join(", ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::summary::Summary;
+    use crate::report::synthetic::row;
+
+    #[test]
+    fn numbers_have_as_many_places_as_say_something() {
+        let written = [7.2, 72.34, 1059.4, 35_123.0].map(|ns| value(Figure::NsPerOp, ns));
+        assert_eq!(written, ["7.20", "72.3", "1,059", "35,123"]);
+        assert_eq!(value(Figure::OpsPerSecond, 231_400.0), "231");
+        assert_eq!(value(Figure::Resident, 3.5 * 1024.0 * 1024.0), "3.5 MiB");
+        assert_eq!(value(Figure::WriteAmplification, 4.104), "4.10");
+        let ratios = [0.0, 0.004, 0.873, 1.0, 9.99, 12.54, 120.4, f64::INFINITY].map(ratio);
+        assert_eq!(ratios, ["0.00×", "4.0e-3×", "0.87×", "1.00×", "9.99×", "12.5×", "120×", "∞×"]);
+    }
+
+    #[test]
+    fn uncertain_figures_are_marked() {
+        let few = Spread::of(vec![100.0, 119.0, 110.0]).unwrap();
+        assert_eq!(spread(Figure::NsPerOp, &few), "110* (100–119)");
+        let wide = Spread::of(vec![100.0, 100.0, 100.0, 100.0, 121.0]).unwrap();
+        assert_eq!(spread(Figure::NsPerOp, &wide), "100† (100–121)");
+        let good = Spread::of(vec![100.0, 100.0, 100.0, 100.0, 120.0]).unwrap();
+        assert_eq!(spread(Figure::NsPerOp, &good), "100 (100–120)");
+        assert_eq!(spread(Figure::NsPerOp, &Spread::of(vec![10.0]).unwrap()), "10.0*");
+    }
+
+    #[test]
+    fn labels_name_what_differs_and_nothing_else() {
+        let mut rows = Vec::new();
+        for (threads, key_bytes) in [(1, 8), (2, 8), (1, 1024)] {
+            let mut row = row("keys", "get-empty", "tamis", 0, 1.0);
+            row.conditions.threads = threads;
+            row.conditions.key_bytes = key_bytes;
+            rows.push(row);
+        }
+        let summary = Summary::of(&rows);
+        let labels = Labels::of(&summary.suites[0].groups);
+        let mut names: Vec<String> = summary.suites[0].groups.iter().map(|g| labels.name(g)).collect();
+        names.sort();
+        let expected = [
+            "get-empty, keys of 1,024 bytes, 1 thread",
+            "get-empty, keys of 8 bytes, 1 thread",
+            "get-empty, keys of 8 bytes, 2 threads",
+        ];
+        assert_eq!(names, expected);
+        assert!(labels.common().starts_with("1,000,000 keys, values of 256 bytes, block cache 8.0 MiB"));
+        assert!(!labels.common().contains("thread"));
+    }
+}

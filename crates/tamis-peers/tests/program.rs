@@ -1,0 +1,136 @@
+//! The program as people run it: real processes, files, exit codes.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+fn program(arguments: &str, out: &Path) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tamis-peers"));
+    command.args(arguments.split_whitespace()).arg("--out").arg(out);
+    // Databases are made below `out`, so that a test sees what is left of them.
+    command.arg("--dir").arg(out.join("databases"));
+    command.output().unwrap()
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn rows(out: &Path) -> Vec<serde_json::Value> {
+    let text = std::fs::read_to_string(out.join("rows.jsonl")).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+const TINY: &str = "run --quick --keys 2000 --ops 500 --rounds 1 --cache 1MiB --memtable 64KiB";
+
+#[test]
+fn a_quick_run_of_all_suites_ends_with_a_report() {
+    let out = tempfile::tempdir().unwrap();
+    let arguments = format!("{TINY} --systems tamis,tamis:keyspace.merge=partitioned --verbose");
+    let output = program(&arguments, out.path());
+    assert!(output.status.success(), "{}", said(&output));
+    for suite in ["load", "settled", "runs", "ycsb", "mixgraph", "cold", "direct", "keys", "sync"] {
+        let its = |row: &serde_json::Value| row["conditions"]["suite"] == suite && row["refused"].is_null();
+        let systems: std::collections::BTreeSet<String> =
+            rows(out.path()).iter().filter(|row| its(row)).map(|row| row["system"].to_string()).collect();
+        assert_eq!(systems.len(), 2, "{suite}");
+        assert!(said(&output).contains(&format!("{suite} ")), "a line a row: {}", said(&output));
+    }
+    for file in ["report.html", "report.md", "summary.md"] {
+        assert!(std::fs::read_to_string(out.path().join(file)).unwrap().contains("partitioned"), "{file}");
+    }
+    let machine = std::fs::read_to_string(out.path().join("machine.json")).unwrap();
+    assert!(machine.contains("tamis-peers run --quick"), "{machine}");
+    let left = std::fs::read_dir(out.path().join("databases")).unwrap().count();
+    assert_eq!(left, 0, "databases are removed");
+}
+
+#[test]
+fn rows_are_not_mixed_with_those_of_another_run_unless_it_is_resumed() {
+    let out = tempfile::tempdir().unwrap();
+    let arguments = format!("{TINY} --systems tamis --suites cold,keys");
+    assert!(program(&format!("{TINY} --systems tamis --suites cold"), out.path()).status.success());
+    let cold = rows(out.path());
+    let refused = program(&arguments, out.path());
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(said(&refused).contains("--resume"), "{}", said(&refused));
+    let resumed = program(&format!("{arguments} --resume"), out.path());
+    assert!(resumed.status.success(), "{}", said(&resumed));
+    let both = rows(out.path());
+    assert_eq!(both[..cold.len()], cold, "measured once");
+    assert_eq!(both.len(), cold.len() + 4 * 3, "four lengths of keys, three workloads");
+}
+
+#[test]
+fn bad_arguments_have_an_exit_code_and_a_text() {
+    let out = tempfile::tempdir().unwrap();
+    for (arguments, text) in [
+        ("run --suites fast", "settled"),
+        ("run --systems rockdb", "rockdb"),
+        ("run --systems tamis,tamis", "tamis"),
+        ("run --systems tamis:no.option=1", "no.option"),
+        ("run --memtable 1KiB", "64KiB"),
+        ("run --threads 0", "--threads"),
+    ] {
+        let output = program(arguments, out.path());
+        assert_eq!(output.status.code(), Some(2), "{arguments}");
+        assert!(said(&output).contains(text), "{arguments}: {}", said(&output));
+    }
+    assert!(!out.path().join("rows.jsonl").exists());
+    let report =
+        |dir: &Path| Command::new(env!("CARGO_BIN_EXE_tamis-peers")).arg("report").arg(dir).output().unwrap();
+    let nothing = report(out.path());
+    assert_eq!(nothing.status.code(), Some(2));
+    assert!(said(&nothing).contains("rows.jsonl"), "{}", said(&nothing));
+}
+
+#[test]
+fn a_system_that_takes_too_long_is_an_exit_code_of_its_own() {
+    let out = tempfile::tempdir().unwrap();
+    // A second is not enough for so many.
+    let arguments = "run --suites load --systems tamis --keys 50000000 --rounds 1 --limit 1";
+    let output = program(arguments, out.path());
+    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+    assert!(said(&output).contains("longer than 1 s"), "{}", said(&output));
+    assert!(rows(out.path()).iter().all(|row| row["refused"].as_str().unwrap().starts_with("stopped: ")));
+    assert_eq!(std::fs::read_dir(out.path().join("databases")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_worker_ends_with_its_input_and_the_list_names_everything() {
+    let mut worker = Command::new(env!("CARGO_BIN_EXE_tamis-peers"))
+        .args(["worker", "--system", "tamis"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut requests = worker.stdin.take().unwrap();
+    requests.write_all(b"{\"request\":\"settle\"}\n").unwrap();
+    drop(requests);
+    let output = worker.wait_with_output().unwrap();
+    let answer = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && answer.contains("no database is open"), "{answer}");
+    let list = Command::new(env!("CARGO_BIN_EXE_tamis-peers")).arg("list").output().unwrap();
+    let text = String::from_utf8(list.stdout).unwrap();
+    for name in ["settled", "ycsb-f", "mixgraph", "tamis-grf"] {
+        assert!(text.contains(name), "{text}");
+    }
+}
+
+/// Noting the command line panicked.
+#[test]
+fn a_path_that_is_not_utf8_is_told_to_be_unusable() {
+    use std::os::unix::ffi::OsStrExt;
+
+    let out = tempfile::tempdir().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_tamis-peers"))
+        .args(["run", "--quick", "--keys", "100", "--ops", "1", "--rounds", "1", "--suites", "load"])
+        .args(["--systems", "tamis", "--out"])
+        .arg(out.path())
+        .arg("--dir")
+        .arg(out.path().join(std::ffi::OsStr::from_bytes(b"\xff")))
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+    assert!(said(&output).contains("UTF-8"), "{}", said(&output));
+}

@@ -1,0 +1,256 @@
+//! Compactions that reads pay for.
+//!
+//! Policies look at what was written. A tree that they leave alone may keep several runs for ever, and every read pays for
+//! each of them. So reads run up a debt, in bytes: what each run beyond the first made them do, at a price. When it has
+//! come to the bytes that the next step towards one run would rewrite, and nobody writes, that step is made, and the debt is
+//! paid. A merge therefore never costs more than reads have lost already, and a tree of one run is left alone.
+//!
+//! LevelDB does the same by table (a table that was sought in vain often enough is merged down). Here it is by keyspace, gets
+//! count, and writers come first: nothing is begun within a [`QUIET`] of a write, or while anything else is running or due.
+//!
+//! # Who may do what
+//! The account of a keyspace is behind the `state` lock, among its [jobs](super::inner::Jobs). Compaction threads look at it when
+//! they have nothing else to do, which is at least once a second.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::compaction::plan::{Plan, Reason, Work};
+use crate::db::compact::input_bytes;
+use crate::db::inner::{DbInner, KeyspaceInner, State};
+use crate::key::SeqNo;
+use crate::options::{CompactionChoice, KeyspaceOptions};
+use crate::read::ReadCost;
+
+/// So long nothing must have been written.
+const QUIET: Duration = Duration::from_secs(1);
+
+/// The price of searching a run in vain, in bytes rewritten. A search takes half a microsecond from memory and more from
+/// a device, in which a merge moves some hundred bytes; but it takes this time from a reader, and the merge from an idle
+/// thread. LevelDB's price is 16 KiB.
+const PRICE_OF_SEARCH: u64 = 4 << 10;
+
+/// The price of asking one filter more: a search takes about 32 times as long.
+const PRICE_OF_PROBE: u64 = 128;
+
+/// Debts below are not looked at: few reads are no habit.
+const LEAST_DEBT: u64 = 64 << 20;
+
+/// What one keyspace's reads have lost to runs beyond the first.
+#[derive(Debug, Default)]
+pub(crate) struct Account {
+    /// The counters when they were last looked at.
+    seen: ReadCost,
+    debt: u64,
+}
+
+impl Account {
+    /// Adds what reads lost since this was last called, and gives the debt, in bytes.
+    fn update(&mut self, now: ReadCost) -> u64 {
+        self.debt = self.debt.saturating_add(loss(now - self.seen));
+        self.seen = now;
+        self.debt
+    }
+}
+
+/// What reads lost to there being more than one run, in bytes.
+fn loss(reads: ReadCost) -> u64 {
+    let searches = reads.seeks.saturating_sub(reads.scans) + reads.false_positives;
+    let probes = reads.filter_probes.saturating_sub(reads.gets);
+    searches.saturating_mul(PRICE_OF_SEARCH).saturating_add(probes.saturating_mul(PRICE_OF_PROBE))
+}
+
+/// Since when nothing was written, as far as was seen.
+#[derive(Debug)]
+pub(crate) struct Quiet {
+    written: SeqNo,
+    since: Instant,
+}
+
+impl Quiet {
+    pub(crate) fn new(written: SeqNo) -> Quiet {
+        Quiet { written, since: Instant::now() }
+    }
+
+    fn has_lasted(&mut self, written: SeqNo) -> bool {
+        if std::mem::replace(&mut self.written, written) != written {
+            self.since = Instant::now();
+        }
+        self.since.elapsed() >= QUIET
+    }
+}
+
+/// Whether the keyspace wants its runs merged for reads: not where it was asked to rewrite little, to drop whole tables, or to
+/// have a shape that follows from the flushes alone.
+fn wants(options: &KeyspaceOptions) -> bool {
+    let joins = matches!(
+        options.compaction,
+        CompactionChoice::Leveling | CompactionChoice::LazyLeveling | CompactionChoice::Hybrid(_)
+    );
+    joins && options.read_compaction && options.auto_compaction && !options.deterministic
+}
+
+impl DbInner {
+    /// The next step towards one run that a keyspace's reads have paid for. For compaction threads that found nothing
+    /// else to do.
+    pub(crate) fn next_for_reads(&self, state: &mut State) -> Option<(Arc<KeyspaceInner>, Plan)> {
+        let quiet = state.quiet.has_lasted(self.visible());
+        let busy = state.jobs.values().any(|jobs| jobs.flushing || jobs.manual || !jobs.running.is_empty());
+        if self.background.is_paused() {
+            return None;
+        }
+        let keyspaces: Vec<Arc<KeyspaceInner>> = state.keyspaces.values().cloned().collect();
+        for keyspace in keyspaces {
+            let shaping = keyspace.shaping.load();
+            let jobs = state.jobs.entry(keyspace.id).or_default();
+            // After a merge that met a full disk there is a pause. A debt that pays for many would have it tried at once again.
+            let aside = jobs.aside.is_some_and(|aside| !aside.is_over());
+            let debt = jobs.reads.update(keyspace.reads.read());
+            if !wants(&shaping.options) || !quiet || busy || aside || debt < LEAST_DEBT {
+                continue;
+            }
+            let view = keyspace.view.load();
+            if view.version.runs.len() < 2 || !view.sealed.is_empty() {
+                // What was lost before the runs were merged is lost.
+                state.jobs.entry(keyspace.id).or_default().reads.debt = 0;
+                continue;
+            }
+            let shape = self.shape(state, &keyspace);
+            let Some(mut plan) = shaping.policy.manual(&shape, None) else { continue };
+            let price = if plan.work == Work::Merge { input_bytes(&keyspace, &plan) } else { 0 };
+            if debt < price || self.lack_of_room(&keyspace, &plan, shape.room).is_some() {
+                continue;
+            }
+            plan.reason = Reason::Reads;
+            state.jobs.entry(keyspace.id).or_default().reads.debt -= price;
+            return Some((keyspace.clone(), plan));
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::db::jobs::Aside;
+    use crate::io::MemFs;
+    use crate::{CompactionPause, Db, Options};
+
+    #[test]
+    fn one_run_costs_nothing_and_each_further_one_its_price() {
+        let reads = ReadCost { gets: 100, filter_probes: 100, scans: 10, seeks: 10, ..ReadCost::default() };
+        assert_eq!(loss(reads), 0);
+        let more = ReadCost { filter_probes: 500, false_positives: 3, seeks: 40, ..reads };
+        assert_eq!(loss(more), 400 * PRICE_OF_PROBE + 33 * PRICE_OF_SEARCH);
+        // Gets that a memtable answered ask no filter.
+        assert_eq!(loss(ReadCost { gets: 1000, ..reads }), 0);
+    }
+
+    #[test]
+    fn a_debt_grows_by_what_is_new() {
+        let mut account = Account::default();
+        let at = |seeks| ReadCost { seeks, ..ReadCost::default() };
+        assert_eq!(account.update(at(10)), 10 * PRICE_OF_SEARCH);
+        assert_eq!(account.update(at(10)), 10 * PRICE_OF_SEARCH);
+        account.debt -= 4 * PRICE_OF_SEARCH;
+        assert_eq!(account.update(at(11)), 7 * PRICE_OF_SEARCH);
+    }
+
+    #[test]
+    fn a_write_ends_the_quiet() {
+        let mut quiet = Quiet { written: 7, since: Instant::now() - 2 * QUIET };
+        assert!(quiet.has_lasted(7));
+        assert!(!quiet.has_lasted(8));
+        assert!(!quiet.has_lasted(8));
+    }
+
+    /// Three runs that the policy leaves alone, and reads that lost as much as rewriting them takes.
+    /// Compaction is paused from before the reads on.
+    fn read_often(read_compaction: bool) -> (Db, CompactionPause) {
+        let keyspace = KeyspaceOptions { read_compaction, ..KeyspaceOptions::default() };
+        let fs: Option<Arc<dyn crate::io::FileSystem>> = Some(Arc::new(MemFs::new()));
+        let db = Db::open("/db", Options { keyspace, file_system: fs, ..Options::default() }).unwrap();
+        for run in 0..3u32 {
+            for key in 0..100u32 {
+                db.put((key * 3 + run).to_be_bytes(), b"value").unwrap();
+            }
+            db.flush().unwrap();
+        }
+        db.settle().unwrap();
+        assert_eq!(runs(&db), 3);
+        let pause = db.pause_compaction();
+        for i in 0..LEAST_DEBT / PRICE_OF_SEARCH {
+            let mut found = db.range((i as u32 % 300).to_be_bytes()..);
+            assert!(found.next().is_none_or(|item| item.is_ok()));
+        }
+        (db, pause)
+    }
+
+    fn runs(db: &Db) -> usize {
+        db.stats().keyspaces[0].runs
+    }
+
+    fn next(db: &Db, quiet: bool) -> Option<Plan> {
+        let mut state = db.inner().state();
+        if quiet {
+            state.quiet = Quiet { written: db.inner().visible(), since: Instant::now() - QUIET };
+        }
+        db.inner().next_for_reads(&mut state).map(|(_, plan)| plan)
+    }
+
+    #[test]
+    fn runs_that_reads_paid_for_become_one() {
+        let (db, pause) = read_often(true);
+        assert!(next(&db, true).is_none(), "paused");
+        drop(pause);
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while runs(&db) > 1 && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(runs(&db), 1, "nothing was merged for reads within a minute");
+        assert_eq!(db.iter().count(), 300);
+        assert!(next(&db, true).is_none(), "one run is left alone");
+    }
+
+    #[test]
+    fn nothing_is_merged_for_reads_if_the_option_says_so() {
+        let (db, pause) = read_often(false);
+        drop(pause);
+        assert!(next(&db, true).is_none());
+        assert_eq!(runs(&db), 3);
+    }
+
+    /// It was tried again and again, without a pause, for as long as the debt paid for it.
+    #[test]
+    fn what_met_a_full_disk_is_not_tried_again_at_once() {
+        let (db, pause) = read_often(true);
+        let id = *db.inner().state().keyspaces.keys().next().unwrap();
+        let set_aside = |aside| db.inner().state().jobs.entry(id).or_default().aside = aside;
+        // For a minute.
+        set_aside((0..7).fold(None, |before, _| Some(Aside::after(before))));
+        drop(pause);
+        assert!(next(&db, true).is_none(), "set aside");
+        let pause = db.pause_compaction();
+        set_aside(None);
+        drop(pause);
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while runs(&db) > 1 && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(runs(&db), 1);
+    }
+
+    #[test]
+    fn nothing_is_merged_for_reads_while_somebody_writes() {
+        let (db, pause) = read_often(true);
+        db.put(b"key", b"value").unwrap();
+        // Whoever looks first notes the write, and the quiet begins anew.
+        drop(pause);
+        let mut state = db.inner().state();
+        state.quiet = Quiet { written: db.inner().visible() - 1, since: Instant::now() - QUIET };
+        assert!(db.inner().next_for_reads(&mut state).is_none(), "written");
+        state.quiet.since = Instant::now() - QUIET;
+        let (_, plan) = db.inner().next_for_reads(&mut state).expect("a step towards one run");
+        assert_eq!((plan.reason, plan.inputs.len()), (Reason::Reads, 3));
+    }
+}

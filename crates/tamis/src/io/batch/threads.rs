@@ -1,0 +1,167 @@
+//! Batches read by threads: what there is where the kernel has no io_uring, or forbids it.
+//!
+//! # Invariants
+//!
+//! * At most so many threads as were agreed; they are started when there is more to read than idle threads, and live
+//!   until the pool is dropped, which joins them.
+//! * A job owns what it needs (the file and the memory), so that no borrow crosses threads. Every job is answered or
+//!   its channel closed, also if its thread panics: nobody waits forever.
+//!
+//! One lock guards the queue; nobody holds it while reading. The thread that asks reads along: so with no thread to be
+//! had it reads everything itself.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use super::{Outcome, Stretch};
+use crate::io::ReadFile;
+
+#[derive(Debug)]
+struct Job {
+    /// Jobs are numbered in the order in which they were asked for.
+    number: u64,
+    file: Arc<dyn ReadFile>,
+    offset: u64,
+    len: usize,
+    /// Its place in the batch.
+    place: usize,
+    answer: Sender<(usize, io::Result<Arc<[u8]>>)>,
+}
+
+impl Job {
+    fn run(self) {
+        let bytes = Stretch { file: &self.file, offset: self.offset, len: self.len }.read();
+        // Whoever asked waits for all answers; it is gone only if it panicked.
+        let _ = self.answer.send((self.place, bytes));
+    }
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    /// In the order of their numbers.
+    jobs: VecDeque<Job>,
+    /// The number of the next job.
+    next: u64,
+    /// Threads that wait for a job.
+    idle: usize,
+    threads: Vec<JoinHandle<()>>,
+    closing: bool,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    wake: Condvar,
+}
+
+impl Shared {
+    /// The queue is whole whenever its lock is free, so a panic elsewhere does not matter.
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn work(&self) {
+        let mut queue = self.queue();
+        loop {
+            if let Some(job) = queue.jobs.pop_front() {
+                drop(queue);
+                job.run();
+                queue = self.queue();
+            } else if queue.closing {
+                return;
+            } else {
+                queue.idle += 1;
+                queue = self.wake.wait(queue).unwrap_or_else(PoisonError::into_inner);
+                queue.idle -= 1;
+            }
+        }
+    }
+}
+
+/// Threads that read.
+#[derive(Debug)]
+pub(super) struct Pool {
+    shared: Arc<Shared>,
+    most: usize,
+}
+
+impl Pool {
+    /// No thread yet, and never more than `most`.
+    pub(super) fn new(most: usize) -> Pool {
+        Pool { shared: Arc::default(), most }
+    }
+
+    /// Reads what may overlap; the rest is left untouched. Any thread.
+    pub(super) fn read(&self, stretches: &[Stretch<'_>], outcomes: &mut [Outcome]) {
+        let places: Vec<usize> = (0..stretches.len()).filter(|&i| stretches[i].overlaps()).collect();
+        let Some((&mine, others)) = places.split_first() else { return };
+        let (answer, answers) = mpsc::channel();
+        let end = self.push(others.iter().map(|&place| {
+            let Stretch { file, offset, len } = stretches[place];
+            Job { number: 0, file: Arc::clone(file), offset, len, place, answer: answer.clone() }
+        }));
+        drop(answer);
+        outcomes[mine] = Some(stretches[mine].read());
+        loop {
+            // Jobs that wait for a thread may as well be done here, whosever they are; but none that was asked for later, or
+            // threads that go on asking could keep this one for ever.
+            let waiting = {
+                let jobs = &mut self.shared.queue().jobs;
+                if jobs.front().is_some_and(|job| job.number < end) { jobs.pop_front() } else { None }
+            };
+            let Some(job) = waiting else { break };
+            job.run();
+        }
+        for (place, bytes) in answers {
+            outcomes[place] = Some(bytes);
+        }
+    }
+
+    /// Queues jobs and numbers them; all of them are below the number that is given back.
+    fn push(&self, jobs: impl Iterator<Item = Job>) -> u64 {
+        let mut queue = self.shared.queue();
+        let mut end = queue.next;
+        queue.jobs.extend(jobs.map(|job| {
+            end += 1;
+            Job { number: end - 1, ..job }
+        }));
+        queue.next = end;
+        let missing = queue.jobs.len().saturating_sub(queue.idle).min(self.most - queue.threads.len());
+        for _ in 0..missing {
+            let shared = Arc::clone(&self.shared);
+            match std::thread::Builder::new().name("tamis-read".into()).spawn(move || shared.work()) {
+                Ok(thread) => queue.threads.push(thread),
+                Err(e) => {
+                    log::warn!("no thread could be started for reading: {e}");
+                    break;
+                }
+            }
+        }
+        drop(queue);
+        self.shared.wake.notify_all();
+        end
+    }
+
+    #[cfg(all(test, unix))]
+    pub(super) fn threads(&self) -> usize {
+        self.shared.queue().threads.len()
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        let threads = {
+            let mut queue = self.shared.queue();
+            queue.closing = true;
+            std::mem::take(&mut queue.threads)
+        };
+        self.shared.wake.notify_all();
+        for thread in threads {
+            // A reading thread that panicked has nothing more to say.
+            let _ = thread.join();
+        }
+    }
+}

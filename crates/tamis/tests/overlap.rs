@@ -1,0 +1,342 @@
+//! Reads that overlap: `multi_get`, seeks and scans over tables that are not mapped give what single reads give, and
+//! read no more than they have to.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tamis::io::{FaultPlan, FaultyFs, FileSystem, MemFs, OpClass};
+use tamis::{AsyncReads, Db, FilterPolicy, Options, ReadCost, ReadMode, Slice};
+
+/// A generator of numbers that look random.
+struct Rng(u64);
+
+impl Rng {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        (mixed ^ (mixed >> 27)) % n
+    }
+}
+
+fn options(fs: Option<Arc<dyn FileSystem>>, depth: usize, cache_bytes: u64) -> Options {
+    let mut options = Options {
+        file_system: fs,
+        read_mode: ReadMode::Buffered,
+        read_queue_depth: depth,
+        cache_bytes,
+        ..Options::default()
+    };
+    options.keyspace.block_bytes = 512;
+    options.keyspace.auto_compaction = false;
+    options.keyspace.filter = FilterPolicy::none();
+    options.keyspace.merge_operator = Some("append".into());
+    options
+}
+
+fn key(i: u64) -> Vec<u8> {
+    format!("key{i:05}").into_bytes()
+}
+
+/// Puts, deletes, merges and range deletes in several runs.
+fn fill(db: &Db, rng: &mut Rng, runs: u64, keys: u64) {
+    for run in 0..runs {
+        for _ in 0..150 {
+            let place = key(rng.below(keys));
+            match rng.below(10) {
+                0 => db.delete(place).unwrap(),
+                1..4 => db.merge(place, format!("+{run}")).unwrap(),
+                _ => db.put(place, vec![run as u8; 20 + rng.below(150) as usize]).unwrap(),
+            }
+        }
+        let from = rng.below(keys);
+        db.delete_range(key(from)..key(from + 5)).unwrap();
+        if run + 1 < runs {
+            db.flush().unwrap();
+        }
+    }
+}
+
+fn cost<T>(db: &Db, work: impl FnOnce() -> T) -> (T, ReadCost) {
+    let before = db.stats().read;
+    let result = work();
+    (result, db.stats().read - before)
+}
+
+fn singles(db: &Db, keys: &[Vec<u8>]) -> Vec<Option<Slice>> {
+    keys.iter().map(|key| db.get(key).unwrap()).collect()
+}
+
+type Items = Vec<(Vec<u8>, Vec<u8>)>;
+
+fn items(iter: impl Iterator<Item = Result<(Slice, Slice), tamis::ReadError>>) -> Items {
+    iter.map(|item| item.map(|(key, value)| (key.to_vec(), value.to_vec())).unwrap()).collect()
+}
+
+/// All that is read of a database in one way of reading, to be compared with another.
+fn answers(db: &Db, seed: u64, keys: u64) -> (Vec<Vec<Option<Slice>>>, Vec<Items>) {
+    let mut rng = Rng(seed);
+    let mut gets = Vec::new();
+    for count in [0, 1, 2, 31, 32, 33, 100, 300] {
+        let asked: Vec<_> = (0..count).map(|_| key(rng.below(keys + 20))).collect();
+        let many = db.multi_get(&asked).unwrap();
+        assert_eq!(many, singles(db, &asked));
+        gets.push(many);
+    }
+    let mut scans = vec![items(db.iter()), items(db.iter().rev())];
+    for _ in 0..20 {
+        let from = rng.below(keys);
+        let range = key(from)..key(from + rng.below(200));
+        scans.push(items(db.range(range.clone())));
+        scans.push(items(db.range(range).rev()));
+        // One iterator from both ends, sought again in between.
+        let mut iter = db.iter();
+        let mut mixed = Vec::new();
+        for _ in 0..8 {
+            iter.seek(key(rng.below(keys))).unwrap();
+            mixed.extend(items(iter.by_ref().take(rng.below(40) as usize)));
+            mixed.extend(items(iter.by_ref().rev().take(rng.below(10) as usize)));
+        }
+        scans.push(mixed);
+    }
+    (gets, scans)
+}
+
+#[test]
+fn every_way_of_reading_gives_the_same() {
+    for seed in 0..2 {
+        let dir = tempfile::tempdir().unwrap();
+        let keys = 400;
+        let with = |mode, reads, depth, cache_bytes, pin_metadata| {
+            let options = options(None, depth, cache_bytes);
+            Options { read_mode: mode, async_reads: reads, pin_metadata, ..options }
+        };
+        let plain = with(ReadMode::Mapped, AsyncReads::Off, 1, 0, true);
+        let db = Db::open(dir.path(), plain).unwrap();
+        fill(&db, &mut Rng(seed), 6, keys);
+        db.flush().unwrap();
+        let expected = answers(&db, seed, keys);
+        db.close().unwrap();
+        for mode in [ReadMode::Buffered, ReadMode::Direct] {
+            for reads in [AsyncReads::Auto, AsyncReads::Threads, AsyncReads::Off] {
+                for (depth, cache_bytes, pin) in [(1, 0, true), (2, 1 << 10, false), (32, 1 << 20, true)] {
+                    let db = Db::open(dir.path(), with(mode, reads, depth, cache_bytes, pin)).unwrap();
+                    assert_eq!(
+                        answers(&db, seed, keys),
+                        expected,
+                        "{mode:?} {reads:?} {depth} {cache_bytes}"
+                    );
+                    let told = db.stats().overlapping_reads;
+                    let overlaps = depth > 1 && reads != AsyncReads::Off;
+                    assert_eq!(
+                        told.is_some_and(|told| told.batches > 0 && told.reads > told.batches),
+                        overlaps
+                    );
+                    assert_eq!(db.stats().read.batched_reads > 0, overlaps);
+                    db.close().unwrap();
+                }
+            }
+        }
+    }
+}
+
+/// Six runs over the same keys in memory, each of many blocks, without a filter.
+fn six_runs(depth: usize, cache_bytes: u64) -> Db {
+    let db = Db::open("/db", options(Some(Arc::new(MemFs::new())), depth, cache_bytes)).unwrap();
+    for run in 0..6u64 {
+        for i in (0..1200).filter(|i| i % 6 == run) {
+            db.put(key(i), [run as u8; 100]).unwrap();
+        }
+        db.flush().unwrap();
+    }
+    db
+}
+
+/// A cache that keeps nothing must not make a block of a batch to be read for each key in it.
+#[test]
+fn a_batch_reads_no_block_twice_even_without_a_cache() {
+    let db = six_runs(32, 0);
+    // Four neighbours of each run: about as many blocks as runs, far fewer than keys.
+    let asked: Vec<_> = (240..264).map(key).collect();
+    let (values, many) = cost(&db, || db.multi_get(&asked).unwrap());
+    assert!(values.iter().all(Option::is_some));
+    let (_, one_by_one) = cost(&db, || singles(&db, &asked));
+    assert_eq!(many.runs_searched, one_by_one.runs_searched);
+    assert_eq!(many.block_reads, one_by_one.block_reads);
+    assert_eq!(one_by_one.io_reads, one_by_one.block_reads);
+    // A round for each run of as many blocks as the keys lie in: two or three here.
+    assert!(many.io_reads <= 18, "{many:?}");
+    assert_eq!(many.io_reads, many.checksums_verified);
+    assert_eq!(many.io_reads, many.cache_misses);
+    assert_eq!(many.block_reads, many.cache_misses + many.cache_hits);
+    // What the cache holds is not read again.
+    let db = six_runs(32, 1 << 20);
+    db.multi_get(&asked).unwrap();
+    let (_, again) = cost(&db, || db.multi_get(&asked).unwrap());
+    assert_eq!((again.io_reads, again.cache_hits), (0, again.block_reads));
+    let (_, single) = cost(&db, || singles(&db, &asked));
+    assert_eq!(single.io_reads, 0);
+}
+
+#[test]
+fn a_seek_reads_the_first_blocks_of_all_runs_together() {
+    let (db, alone) = (six_runs(32, 0), six_runs(1, 0));
+    for place in [17, 600, 1100] {
+        let seek = |db: &Db| {
+            cost(db, || {
+                items({
+                    let mut iter = db.iter();
+                    iter.seek(key(place)).unwrap();
+                    iter.take(1)
+                })
+            })
+        };
+        let ((first, together), (same, single)) = (seek(&db), seek(&alone));
+        assert_eq!(first, same);
+        assert_eq!(single.batched_reads, 0);
+        // A seek into a gap between two blocks may open the next one as well, alone.
+        assert!(
+            together.batched_reads == 6 && together.io_reads <= single.io_reads,
+            "{together:?} {single:?}"
+        );
+        assert_eq!(together.block_reads, single.block_reads);
+        assert_eq!(db.stats().overlapping_reads.map(|told| told.depth), Some(32));
+    }
+}
+
+/// One run of many blocks.
+fn one_run(depth: usize, cache_bytes: u64) -> Db {
+    let db = Db::open("/db", options(Some(Arc::new(MemFs::new())), depth, cache_bytes)).unwrap();
+    for i in 0..3000 {
+        db.put(key(i), [7; 100]).unwrap();
+    }
+    db.flush().unwrap();
+    db
+}
+
+#[test]
+fn a_scan_reads_ahead_more_and_more_and_backwards_too() {
+    for rev in [false, true] {
+        let scan = |db: &Db| {
+            cost(db, || {
+                let iter = db.iter();
+                if rev { items(iter.rev()) } else { items(iter) }
+            })
+        };
+        let (expected, single) = scan(&one_run(1, 0));
+        assert_eq!(expected.len(), 3000);
+        assert_eq!(single.io_reads, single.block_reads);
+        for depth in [2, 8, 32] {
+            let db = one_run(depth, 0);
+            let (found, ahead) = scan(&db);
+            assert_eq!(found, expected);
+            assert_eq!(ahead.block_reads, single.block_reads);
+            assert_eq!(ahead.io_bytes, single.io_bytes, "every block is read once");
+            assert_eq!(ahead.checksums_verified, single.checksums_verified);
+            let most = single.block_reads / depth as u64 + 8;
+            assert!(ahead.io_reads <= most, "{depth}: {} of {most} reads", ahead.io_reads);
+        }
+    }
+}
+
+#[test]
+fn a_scan_reads_ahead_no_further_than_its_bounds() {
+    let (db, alone) = (one_run(32, 0), one_run(1, 0));
+    for (from, to) in [(0, 30), (100, 160), (2500, 2600), (2900, 2999)] {
+        for rev in [false, true] {
+            let scan = |db: &Db| {
+                cost(db, || {
+                    let iter = db.range(key(from)..key(to));
+                    if rev { items(iter.rev()) } else { items(iter) }
+                })
+            };
+            let ((found, ahead), (same, single)) = (scan(&db), scan(&alone));
+            assert_eq!(found, same);
+            // The block that the bound lies in, and that before a start on a block's edge, may be read in vain.
+            assert!(ahead.io_bytes <= single.io_bytes + 2 * 700, "{from}..{to}: {ahead:?} {single:?}");
+            assert!(ahead.io_reads < single.io_reads, "{from}..{to}: {ahead:?} {single:?}");
+        }
+    }
+}
+
+/// What was read ahead is in the cache when the scan has passed, block by block, and is not read ahead again.
+#[test]
+fn a_scan_leaves_blocks_in_the_cache_and_takes_them_from_it() {
+    let db = one_run(32, 4 << 20);
+    let (all, first) = cost(&db, || items(db.iter()));
+    assert!(db.stats().cache_used_bytes <= 4 << 20);
+    assert!(db.stats().cache_used_bytes >= first.bytes_read);
+    let (again, second) = cost(&db, || items(db.iter()));
+    assert_eq!(all, again);
+    assert_eq!((second.io_reads, second.cache_hits), (0, second.block_reads));
+    let asked: Vec<_> = (0..3000).step_by(7).map(key).collect();
+    let (_, gets) = cost(&db, || db.multi_get(&asked).unwrap());
+    assert_eq!(gets.io_reads, 0);
+}
+
+#[test]
+fn an_iterator_that_jumps_reads_nothing_ahead() {
+    let (db, alone) = (one_run(32, 0), one_run(1, 0));
+    let jump = |db: &Db| {
+        cost(db, || {
+            let mut iter = db.iter();
+            for n in 0..50u64 {
+                iter.seek(key(n * 1237 % 2990)).unwrap();
+                iter.next().unwrap().unwrap();
+            }
+        })
+    };
+    assert_eq!(jump(&db).1, jump(&alone).1);
+}
+
+/// Each read of each operation fails once: that operation is an error or right, and the next one is right.
+#[test]
+fn a_failed_read_of_a_batch_is_an_error_of_the_call_and_leaves_nothing_behind() {
+    let fs = FaultyFs::new(1);
+    let mut options = options(Some(Arc::new(fs.clone())), 8, 0);
+    options.pin_metadata = false;
+    let db = Db::open(Path::new("/db"), options).unwrap();
+    fill(&db, &mut Rng(3), 5, 200);
+    let asked: Vec<_> = (0..220).step_by(3).map(key).collect();
+    let (values, all) = (db.multi_get(&asked).unwrap(), items(db.iter()));
+    let mut failed = [0; 2];
+    for at in 0.. {
+        let plan = |on| match on {
+            true => FaultPlan {
+                fail_at: Some(fs.operations() + at),
+                only: Some(OpClass::Read),
+                ..FaultPlan::none()
+            },
+            false => FaultPlan::none(),
+        };
+        let failures = fs.failures();
+        fs.plan(plan(true));
+        let many = db.multi_get(&asked);
+        fs.plan(plan(false));
+        assert_eq!(many.is_err(), fs.failures() > failures, "{at}");
+        failed[0] += u64::from(many.is_err());
+        assert!(many.is_err() || many.unwrap() == values);
+        assert_eq!(db.multi_get(&asked).unwrap(), values);
+
+        let before = fs.failures();
+        let mut iter = db.iter();
+        fs.plan(plan(true));
+        let mut given = Vec::new();
+        let mut error = false;
+        for item in iter.by_ref() {
+            match item {
+                Ok((key, value)) => given.push((key.to_vec(), value.to_vec())),
+                Err(_) => error = true,
+            }
+        }
+        fs.plan(plan(false));
+        assert_eq!(error, fs.failures() > before, "{at}");
+        failed[1] += u64::from(error);
+        assert_eq!(given[..], all[..given.len()], "{at}");
+        iter.seek(key(0)).unwrap();
+        assert_eq!(items(iter), all, "{at}");
+        if fs.failures() == failures {
+            break;
+        }
+    }
+    assert!(failed.iter().all(|&failed| failed > 20), "{failed:?}");
+}
