@@ -8,7 +8,7 @@
 //! * [`FaultyFs`]: a [`MemFs`] that forgets what was not synced when told to crash, and fails chosen
 //!   operations.
 //!
-//! Reads of several stretches at once go through a [`BatchReader`](batch::BatchReader), which overlaps those of files
+//! Reads of several stretches at once go through a `BatchReader`, which overlaps those of files
 //! that [can](ReadFile::overlap).
 //!
 //! # What the engine assumes of a medium
