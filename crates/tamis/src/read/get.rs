@@ -213,12 +213,8 @@ pub(crate) fn get<R: Recorder>(
     let mut probe = Probe::new(key, sharing, recorder.cost());
     let cover = view.cover(key, snapshot).max(horizon);
     let mut findings = Findings::new(operator);
-    for (i, slot) in view.memtables().enumerate() {
-        if let Some(found) = search_memtable(slot, i == 0, &mut probe, snapshot, cover, recorder)
-            && let Some(answer) = findings.in_memtable(found, slot, key, cover, recorder)?
-        {
-            return Ok(answer);
-        }
+    if let Some(answer) = search_memtables(view, &mut probe, &mut findings, snapshot, cover, recorder)? {
+        return Ok(answer);
     }
     let result = search_runs(&view.version, &mut probe, snapshot, cover, findings, recorder);
     if probe.counted().is_some() {
@@ -227,8 +223,28 @@ pub(crate) fn get<R: Recorder>(
     result
 }
 
+/// Searches the memtables, newest first, until one has the answer.
 #[inline]
-pub(crate) fn search_memtable<R: Recorder>(
+pub(crate) fn search_memtables<R: Recorder>(
+    view: &View,
+    probe: &mut Probe<'_>,
+    findings: &mut Findings<'_>,
+    snapshot: SeqNo,
+    cover: SeqNo,
+    recorder: &mut R,
+) -> Result<Option<Lookup>, ReadError> {
+    for (i, slot) in view.memtables().enumerate() {
+        if let Some(found) = search_memtable(slot, i == 0, probe, snapshot, cover, recorder)
+            && let Some(answer) = findings.in_memtable(found, slot, probe.key, cover, recorder)?
+        {
+            return Ok(Some(answer));
+        }
+    }
+    Ok(None)
+}
+
+#[inline]
+fn search_memtable<R: Recorder>(
     slot: &MemtableSlot,
     active: bool,
     probe: &mut Probe<'_>,

@@ -8,7 +8,7 @@ use crate::io::batch::BatchReader;
 use crate::key::SeqNo;
 use crate::operators::MergeOperator;
 use crate::read::ReadCost;
-use crate::read::get::{Findings, get, search_memtable, search_table};
+use crate::read::get::{Findings, get, search_memtables, search_table};
 use crate::select::{Candidate, Candidates, MAX_BATCH, Probe, next_step};
 use crate::slice::Slice;
 use crate::tree::version::{Version, View};
@@ -16,8 +16,9 @@ use crate::tree::version::{Version, View};
 mod lean;
 mod rounds;
 
-/// Keys that are worked on together, unless more reads may overlap: enough to hide the latency of memory, few enough for the first-level cache.
-const BATCH: usize = 32;
+/// Keys that are worked on together, unless more reads may overlap: enough to hide the latency of memory, few enough for the
+/// first-level cache.
+const BATCH: usize = MAX_BATCH;
 
 /// A key that is still looked for.
 struct Open<'k, 'o> {
@@ -48,7 +49,7 @@ pub(crate) fn multi_get<K: AsRef<[u8]>>(
     }
     let reads = view.version.tables.first().and_then(|table| table.table.overlap());
     if reads.is_none() && view.version.selector.answers_many() {
-        for (keys, values) in keys.chunks(MAX_BATCH).zip(values.chunks_mut(MAX_BATCH)) {
+        for (keys, values) in keys.chunks(BATCH).zip(values.chunks_mut(BATCH)) {
             lean::look_up(view, keys, snapshot, horizon, operator, values, cost)?;
         }
         return Ok(values);
@@ -79,16 +80,7 @@ fn look_up<K: AsRef<[u8]>>(
         let mut probe = Probe::new(key, true, cost);
         let cover = view.cover(key, snapshot).max(horizon);
         let mut findings = Findings::new(operator);
-        let mut answer = None;
-        for (i, slot) in view.memtables().enumerate() {
-            if let Some(found) = search_memtable(slot, i == 0, &mut probe, snapshot, cover, cost) {
-                answer = findings.in_memtable(found, slot, key, cover, cost)?;
-            }
-            if answer.is_some() {
-                break;
-            }
-        }
-        match answer {
+        match search_memtables(view, &mut probe, &mut findings, snapshot, cover, cost)? {
             Some(answer) => values[place] = answer.value(),
             None => open.push(Open { place, probe, cover, candidates: Candidates::new(), findings }),
         }

@@ -13,7 +13,7 @@ use crate::error::ReadError;
 use crate::key::SeqNo;
 use crate::operators::MergeOperator;
 use crate::read::ReadCost;
-use crate::read::get::{Findings, Lookup, Newest, search_memtable, search_table, searched};
+use crate::read::get::{Findings, Lookup, Newest, search_memtables, search_table, searched};
 use crate::select::{Candidate, Candidates, LeanKey, MAX_BATCH, Probe, next_step};
 use crate::slice::Slice;
 use crate::table::{BlockAt, prefetch};
@@ -49,7 +49,7 @@ pub(super) fn look_up<K: AsRef<[u8]>>(
         let cover = view.cover(key.key, snapshot).max(horizon);
         if in_memory {
             let (mut probe, mut findings) = (Probe::of(&key), Findings::new(operator));
-            let answer = in_memtables(view, &mut probe, &mut findings, snapshot, cover, cost)?;
+            let answer = search_memtables(view, &mut probe, &mut findings, snapshot, cover, cost)?;
             if let Some(answer) = answer {
                 values[place] = answer.value();
                 continue;
@@ -127,24 +127,6 @@ pub(super) fn look_up<K: AsRef<[u8]>>(
         values[key.place] = key.findings.nothing_left(key.probe.key, key.cover, cost)?.value();
     }
     Ok(())
-}
-
-fn in_memtables(
-    view: &View,
-    probe: &mut Probe<'_>,
-    findings: &mut Findings<'_>,
-    snapshot: SeqNo,
-    cover: SeqNo,
-    cost: &mut ReadCost,
-) -> Result<Option<Lookup>, ReadError> {
-    for (i, slot) in view.memtables().enumerate() {
-        if let Some(found) = search_memtable(slot, i == 0, probe, snapshot, cover, cost)
-            && let Some(answer) = findings.in_memtable(found, slot, probe.key, cover, cost)?
-        {
-            return Ok(Some(answer));
-        }
-    }
-    Ok(None)
 }
 
 /// The block of a key in a run whose filter let it pass, on its way into the processor's cache; `None` if its table has
