@@ -14,6 +14,7 @@
 pub mod bench;
 pub mod elastic;
 mod error;
+pub mod figures;
 pub mod filters;
 pub mod histogram;
 pub mod keys;
