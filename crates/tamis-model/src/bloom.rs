@@ -127,7 +127,8 @@ mod tests {
         assert!(ideal_bits(0.0).is_finite() && bits_for_rate(0.0).is_finite());
     }
 
-    /// A rate is the share of the k-subsets of draws that hit set bits; here by counting all fillings of a small filter.
+    /// A rate is the share of the k-subsets of draws that hit set bits; here by counting all fillings of a small
+    /// filter.
     #[test]
     fn the_rate_is_close_to_that_of_all_fillings_of_a_small_filter() {
         // m bits, n keys with one probe each: all m^n fillings.

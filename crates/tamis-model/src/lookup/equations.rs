@@ -3,7 +3,8 @@
 //! Costs in nanoseconds, fractions in `0..=1`; arguments out of range as in the module above. What is wrong or
 //! approximate is said there, and here in one line each. For use take [`counts`](super::counts) and its neighbours.
 
-use super::{Costs, Tree, Workload, fraction, share, time};
+use super::{Costs, Tree, Workload};
+use crate::numbers::{fraction, share, time};
 
 /// Equation 2: a level with one run, of whose lookups `empty_here` (α_i) do not have their key there.
 /// `T_BF + (1-α_i)T_D + α_i f_p T_D`. `filter_ns` is T_BF, `access_ns` T_D.
@@ -30,8 +31,8 @@ pub fn eq5(runs: u32, here: Workload, costs: Costs) -> f64 {
         + empty * runs * (c.hash_ns + c.probe_ns + false_positive * c.access_ns)
 }
 
-/// Equation 5 with the false positives of lookups that find their key in the level: `(1-α_i)(R-1)/2 f_p T_D` more. Of one
-/// run it is Equation 3.
+/// Equation 5 with the false positives of lookups that find their key in the level: `(1-α_i)(R-1)/2 f_p T_D` more. Of
+/// one run it is Equation 3.
 pub fn eq5_complete(runs: u32, here: Workload, costs: Costs) -> f64 {
     let Workload { empty, false_positive } = here.clamped();
     let before = (f64::from(runs.max(1)) - 1.0) / 2.0;

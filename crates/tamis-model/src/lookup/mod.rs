@@ -26,28 +26,30 @@
 //! * **Equation 13** drops `L(T-1)/(T^L-1)` "for T > 3 or L > 3". It needs both to be large rather than either: what is
 //!   dropped is a share of 1 of D with one level, whatever T is, 0.4 at T = 4, L = 2 and 0.27 at T = 2, L = 4 (5e-4 at
 //!   T = 10, L = 5). In probes the closed forms are too low by exactly `R(1-α)L/(T^L-1)`. The line before the last of
-//!   Equation 13 is printed as `L/(T^L-1)`; the last one is right.
+//!   Equation 13 reads `L/(T^L-1)` in the text at hand; the last one is right.
 //! * **Equation 5** lets a lookup that finds its key in a tiered level read nothing but the key's page. On average it
-//!   asks `(R-1)/2` runs of that level before the right one, and their filters err as others do: `(1-α_i)(R-1)/2·f_p·T_D`
-//!   is missing, and `(1-α)(R-1)/2·f_p·T_D` in Equations 14, 15 and 6. Section 3 has lookups go "from the oldest to the
-//!   newest" run; it is the reverse, as section 2 says. The averages are the same.
+//!   asks `(R-1)/2` runs of that level before the right one, and their filters err as others do:
+//!   `(1-α_i)(R-1)/2·f_p·T_D` is missing, and `(1-α)(R-1)/2·f_p·T_D` in Equations 14, 15 and 6. Section 3 has lookups
+//!   go "from the oldest to the newest" run; it is the reverse, as section 2 says. The averages are the same.
 //! * **Equation 15**, in the middle, lacks the factor `(T+1)/2` before `T_H+T_P` in the sum from 2 on. Its end has it.
-//! * **Equation 6** does not follow from 15 and 13: `T·L - (1-α)·T²/(T-1)` is what does, and `T²/(T-1)` is
-//!   `T + 1 + 1/(T-1)`. The printed `T + 1` makes it too high by `(1-α)/(T-1)` filters: one at T = 2, 0.11 at T = 10. With
+//! * **Equation 6** does not follow from 15 and 13: `T·L - (1-α)·T²/(T-1)` is what does, and `T²/(T-1)` is `T + 1 +
+//!   1/(T-1)`. The printed `T + 1` makes it too high by `(1-α)/(T-1)` filters: one at T = 2, 0.11 at T = 10. With
 //!   `T-1` runs a level (section 2 names that number, section 3 calculates with T) "runs + 1" would be right.
-//! * **Equation 9**'s constant is `T_H + T_P + f_p·T_D`; the text below it leaves T_P out. In section 5 the second term is
-//!   printed over `1-α`; it is over `L-1-(1-α)/(T-1)`, as in Equation 9, and the share of hashing grows with α.
+//! * **Equation 9**'s constant is `T_H + T_P + f_p·T_D`; the text below it leaves T_P out. In section 5 the second
+//!   term is printed over `1-α`; it is over `L-1-(1-α)/(T-1)`, as in Equation 9, and the share of hashing grows with
+//!   α.
 //!
 //! [`Form::PaperSum`] and [`Form::PaperClosed`] are the paper's, [`Form::Exact`] and [`Form::Closed`] the corrected.
 //! For leveling they are pairwise the same.
 //!
 //! # What the figures say
-//! Figures 1 and 2 are measured, and their T_P is not published. With Table 1's 235 ns for a hash, L = 5, T = 10, 10 bits
-//! per key and T_P = 0 the model's share of hashing on a 10 µs device goes from 10 % at α = 0 to 74 % at α = 1, where the
-//! paper saw "about 15 %" and "more than 75 %"; with the 7 µs of SPDK it goes from 14 % to 80 %. On NVM it reaches 99 %.
-//! So the shape is the model's, and the device was a little faster, or the hash slower (370 ns would give both), than
-//! Table 1 has it. With T_P as one memory access of 160 ns a filter the share ends at 49 %, so Figure 1's probes were much
-//! cheaper than that. Figure 6's gain on NVM "more than 40 %" is 65 to 79 % with T_P = 0, and 42 to 47 % with T_P = 160 ns.
+//! Figures 1 and 2 are measured, and their T_P is not published. With Table 1's 235 ns for a hash, L = 5, T = 10, 10
+//! bits per key and T_P = 0 the model's share of hashing on a 10 µs device goes from 10 % at α = 0 to 74 % at α = 1,
+//! where the paper saw "about 15 %" and "more than 75 %"; with the 7 µs of SPDK it goes from 14 % to 80 %. On NVM it
+//! reaches 99 %. So the shape is the model's, and the device was a little faster, or the hash slower (370 ns would
+//! give both), than Table 1 has it. With T_P as one memory access of 160 ns a filter the share ends at 49 %, so
+//! Figure 1's probes were much cheaper than that. Figure 6's gain on NVM "more than 40 %" is 65 to 79 % with T_P = 0,
+//! and 42 to 47 % with T_P = 160 ns.
 //!
 //! # Arguments
 //! Nothing here panics or gives NaN: what is out of range is taken as the nearest value in range, as said at each type.
@@ -57,6 +59,8 @@ pub mod equations;
 mod runs;
 #[cfg(test)]
 mod tests;
+
+use crate::numbers::{fraction, share, time};
 
 pub use runs::{RunShare, counts_of_runs, runs_of};
 
@@ -165,16 +169,6 @@ impl Costs {
     }
 }
 
-/// `x` within `0..=1`; NaN as 0.
-pub(crate) fn fraction(x: f64) -> f64 {
-    if x > 0.0 { x.min(1.0) } else { 0.0 }
-}
-
-/// `x` as a time in nanoseconds: finite, not negative; NaN as 0.
-pub(crate) fn time(x: f64) -> f64 {
-    if x > 0.0 { x.min(1e18) } else { 0.0 }
-}
-
 /// Which sum is meant. See the module for what the paper leaves out.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Form {
@@ -250,10 +244,6 @@ impl Breakdown {
     pub fn data_share(&self) -> f64 {
         share(self.data_ns, self.total_ns())
     }
-}
-
-fn share(part: f64, whole: f64) -> f64 {
-    if whole > 0.0 { part / whole } else { 0.0 }
 }
 
 /// What one lookup is expected to do.

@@ -1,7 +1,8 @@
 //! The same expectation for any list of runs, each with its own size and rate: trees that no ratio describes, and
 //! filters whose bits differ by run (Monkey, ElasticBF).
 
-use super::{Counts, Policy, Sharing, Tree, Workload, fraction};
+use super::{Counts, Policy, Sharing, Tree, Workload};
+use crate::numbers::{fraction, normalized};
 
 /// A run, as a lookup sees it.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -18,18 +19,14 @@ pub struct RunShare {
 /// A run of rate 1 counts as probed, since that is what the model does; who has no filter there subtracts it. If no run
 /// has entries, all lookups are empty ones. Without runs nothing is done, except the hash if it is shared.
 pub fn counts_of_runs(runs: &[RunShare], sharing: Sharing, empty: f64) -> Counts {
-    let entries = |run: &RunShare| if run.entries.is_finite() { run.entries.max(0.0) } else { 0.0 };
-    // Of the largest first, so that the sum does not overflow.
-    let largest = runs.iter().map(entries).fold(0.0, f64::max);
-    let total: f64 = runs.iter().map(|run| scaled(entries(run), largest)).sum();
-    let found = if largest > 0.0 { 1.0 - fraction(empty) } else { 0.0 };
+    let parts = normalized(runs.iter().map(|run| run.entries));
+    let found = if parts.iter().any(|&part| part > 0.0) { 1.0 - fraction(empty) } else { 0.0 };
     // From the last run up: what reaches a run is what finds its key there or further down, or nowhere.
     let mut reaching = 1.0 - found;
     let mut counts = Counts { hits: found, ..Counts::default() };
-    for run in runs.iter().rev() {
-        let here = if total > 0.0 { found * scaled(entries(run), largest) / total } else { 0.0 };
+    for (run, part) in runs.iter().zip(parts).rev() {
         counts.false_accesses += reaching * fraction(run.false_positive);
-        reaching += here;
+        reaching += found * part;
         counts.probes += reaching;
     }
     counts.hashes = match sharing {
@@ -37,10 +34,6 @@ pub fn counts_of_runs(runs: &[RunShare], sharing: Sharing, empty: f64) -> Counts
         Sharing::Shared => 1.0,
     };
     counts
-}
-
-fn scaled(entries: f64, largest: f64) -> f64 {
-    if largest > 0.0 { entries / largest } else { 0.0 }
 }
 
 /// The runs of a tree, newest first, each level cut into equal ones.
