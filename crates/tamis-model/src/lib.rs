@@ -7,6 +7,7 @@
 //! | [`lookup`] | hash sharing, Equations 2 to 15 | what a point lookup costs, and what hash sharing gains |
 //! | [`elastic`] | ElasticBF, section 3, Equations 1 to 3 | reads saved by filter units, and which to move |
 //! | [`monkey`] | Monkey, section 4 | how to divide the bits of filters among runs |
+//! | [`engine`] | none: this engine | what its reads and writes cost, for every filter and shape; a ranking |
 //! | [`grf`] | GRF, sections 2, 4 and 5 | rates of a global filter, and sizes of its codes |
 //!
 //! # Invariants
@@ -39,6 +40,7 @@ struct Readme;
 pub mod bloom;
 pub mod devices;
 pub mod elastic;
+pub mod engine;
 pub mod grf;
 pub mod lookup;
 pub mod monkey;
