@@ -14,6 +14,7 @@ mod about;
 pub mod catalogue;
 mod claim;
 mod custom;
+pub mod draw;
 mod panel;
 
 use serde_json::{Map, Value};
