@@ -15,6 +15,8 @@ pub mod catalogue;
 mod claim;
 mod custom;
 mod panel;
+pub mod results;
+pub mod run;
 
 use serde_json::{Map, Value};
 
