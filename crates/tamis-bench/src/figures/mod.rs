@@ -16,6 +16,8 @@ mod claim;
 mod custom;
 pub mod draw;
 mod panel;
+pub mod results;
+pub mod run;
 
 use serde_json::{Map, Value};
 
