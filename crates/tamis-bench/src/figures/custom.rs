@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use crate::elastic::Vary;
 use crate::error::BenchError;
 use crate::filters::KeySource;
 use crate::workload::Workload;
@@ -47,8 +46,6 @@ pub struct Custom {
     pub warmup: Option<u64>,
     /// Bytes of the block cache.
     pub cache_bytes: Option<u64>,
-    /// What varies, where that is to be said.
-    pub vary: Option<Vary>,
     /// Where databases are made and kept for other runs; a temporary directory if nowhere.
     pub dir: Option<PathBuf>,
     /// Drives keys and every random choice.
@@ -80,7 +77,6 @@ impl Default for Custom {
             localities: Vec::new(),
             warmup: None,
             cache_bytes: None,
-            vary: None,
             dir: None,
             seed: 1,
             options: Vec::new(),
@@ -112,7 +108,6 @@ impl Custom {
             ("--locality", !self.localities.is_empty()),
             ("--warmup", self.warmup.is_some()),
             ("--cache", self.cache_bytes.is_some()),
-            ("--vary", self.vary.is_some()),
             ("--db", self.dir.is_some()),
             ("--option", !self.options.is_empty()),
             ("--peers", self.peers.is_some()),

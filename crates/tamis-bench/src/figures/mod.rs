@@ -13,8 +13,11 @@
 mod about;
 pub mod catalogue;
 mod claim;
+pub mod compare;
+pub mod compose;
 mod custom;
 mod panel;
+pub mod rows;
 
 use serde_json::{Map, Value};
 
