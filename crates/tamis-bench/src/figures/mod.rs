@@ -16,6 +16,7 @@ mod claim;
 mod custom;
 pub mod draw;
 mod panel;
+pub mod report;
 pub mod results;
 pub mod run;
 
