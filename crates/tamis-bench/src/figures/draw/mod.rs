@@ -28,6 +28,8 @@ use crate::error::BenchError;
 use canvas::{Anchor, Canvas, Drawn, FAINT, INK, LINE, SIZE, WIDTH};
 use plotters::style::colors::WHITE;
 
+pub(super) use scale::number;
+
 const MARGIN: f64 = 12.0;
 
 /// The panel as a document of its own. Names within are made of its content: of panels in one page, no two that differ share

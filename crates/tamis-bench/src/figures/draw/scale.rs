@@ -88,7 +88,7 @@ impl Unit {
 }
 
 /// A number of three digits, thousands and more by their letter: `0.819`, `12.3`, `450 k`, `2 M`, `3·10¹⁵`.
-pub(super) fn number(value: f64) -> String {
+pub(in crate::figures) fn number(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return if value == 0.0 { "0".to_owned() } else { "–".to_owned() };
     }
