@@ -98,9 +98,14 @@ fn disk(place: &Path) -> String {
         let found = [block.join(what), block.parent()?.join(what)].map(text);
         found.into_iter().find(|text| !text.is_empty())
     };
+    // What a virtual disk says of its turning is nobody's word: many say yes that have never turned.
+    let of_host = block
+        .as_deref()
+        .is_some_and(|block| block.iter().any(|part| part.to_string_lossy().starts_with("virtio")));
+    let rotational = if of_host { Some("virtual".to_owned()) } else { of_disk("queue/rotational") };
     describe_disk(
         of_disk("device/model").as_deref(),
-        of_disk("queue/rotational").as_deref(),
+        rotational.as_deref(),
         file_system(&text("/proc/self/mountinfo"), &number),
     )
 }
@@ -121,6 +126,7 @@ fn describe_disk(model: Option<&str>, rotational: Option<&str>, file_system: Opt
     let kind = match rotational {
         Some("0") => Some("solid state"),
         Some("1") => Some("rotating"),
+        Some("virtual") => Some("virtual disk"),
         _ => None,
     };
     let known: Vec<&str> = [model, kind, file_system].into_iter().flatten().collect();
@@ -190,6 +196,7 @@ mod tests {
 
         assert_eq!(describe_disk(Some("M 5"), Some("0"), Some("ext4")), "M 5, solid state, ext4");
         assert_eq!(describe_disk(None, Some("1"), None), "rotating");
+        assert_eq!(describe_disk(None, Some("virtual"), Some("xfs")), "virtual disk, xfs");
         assert_eq!(describe_disk(None, Some("0"), Some("tmpfs")), "memory (tmpfs)");
         assert_eq!(describe_disk(None, Some("?"), None), "unknown");
 
