@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use crate::elastic::Vary;
 use crate::error::BenchError;
 use crate::filters::KeySource;
 use crate::workload::Workload;
@@ -47,8 +46,6 @@ pub struct Custom {
     pub warmup: Option<u64>,
     /// Bytes of the block cache.
     pub cache_bytes: Option<u64>,
-    /// What varies, where that is to be said.
-    pub vary: Option<Vary>,
     /// Where databases are made and kept for other runs; a temporary directory if nowhere.
     pub dir: Option<PathBuf>,
     /// Drives keys and every random choice.
@@ -80,7 +77,6 @@ impl Default for Custom {
             localities: Vec::new(),
             warmup: None,
             cache_bytes: None,
-            vary: None,
             dir: None,
             seed: 1,
             options: Vec::new(),
@@ -112,7 +108,6 @@ impl Custom {
             ("--locality", !self.localities.is_empty()),
             ("--warmup", self.warmup.is_some()),
             ("--cache", self.cache_bytes.is_some()),
-            ("--vary", self.vary.is_some()),
             ("--db", self.dir.is_some()),
             ("--option", !self.options.is_empty()),
             ("--peers", self.peers.is_some()),
@@ -147,7 +142,6 @@ impl Custom {
             "--locality" => Some(list(&self.localities)),
             "--warmup" => self.warmup.map(|n| n.to_string()),
             "--cache" => self.cache_bytes.map(|n| n.to_string()),
-            "--vary" => self.vary.map(|vary| vary.name().to_owned()),
             "--db" => Some("DIR".to_owned()),
             "--peers" => Some("PROGRAM".to_owned()),
             _ => None,
@@ -213,7 +207,6 @@ mod tests {
             localities: vec![1, 64],
             warmup: Some(6),
             cache_bytes: Some(7),
-            vary: Some(Vary::UnitBits),
             dir: Some("x".into()),
             seed: 2,
             options: vec![("a".into(), "1".into()), ("b".into(), "2".into())],
@@ -224,7 +217,7 @@ mod tests {
             arguments.iter().map(|(flag, value)| format!("{flag} {value}")).collect::<Vec<_>>().join(" ");
         let expected = "--keys 1 --key-set geonames --key-bytes 8,16 --value-bytes 2 --filters grf,bloom --bits 4.5,10 \
                         --workload get-empty --threads 1,8 --size-ratio 3 --ops 4 --repeat 5 --direct  --device nvm \
-                        --skew 0.99 --absent 50 --locality 1,64 --warmup 6 --cache 7 --vary unit-bits --db DIR \
+                        --skew 0.99 --absent 50 --locality 1,64 --warmup 6 --cache 7 --db DIR \
                         --option a=1 --option b=2 --peers PROGRAM";
         assert_eq!(line, expected);
         // All flags were given: none of them may be without its value but the two that have none.

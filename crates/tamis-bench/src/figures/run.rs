@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tamis::io::{DiskFs, FileSystem};
 
 use super::results::{Loaded, Setup, Store, Stored, directory, nearest, there};
-use super::{Custom, Figure, Panel, Plan, Scale, Verdict};
+use super::{Custom, Figure, Plan, Scale, Verdict, draw};
 use crate::error::BenchError;
 use crate::progress::Progress;
 use crate::report::{bytes, csv_led_by, duration};
@@ -47,9 +47,6 @@ pub struct Report {
     /// How many steps this run measured; 0 if all were done before.
     pub measured: usize,
 }
-
-/// Draws a panel as the text of an SVG file.
-pub type Draw<'d> = &'d dyn Fn(&Panel) -> Result<String, BenchError>;
 
 /// Whether a run can go ahead, and how far it is. Writes nothing. With `restart` whatever lies there is as if it did not.
 ///
@@ -117,8 +114,8 @@ fn bytes_below(dir: &Path) -> u64 {
     sizes.sum()
 }
 
-/// Measures what is left of a figure, and writes what the rows show: `rows.csv`, `verdicts.json`, and with `draw` a picture of
-/// each panel. With `restart` everything is left, whatever lies there.
+/// Measures what is left of a figure, and writes what the rows show: `rows.csv`, `verdicts.json`, and a picture of each
+/// panel. With `restart` everything is left, whatever lies there.
 ///
 /// # Errors
 ///
@@ -129,10 +126,9 @@ pub fn run(
     custom: &Custom,
     out: &Path,
     restart: bool,
-    draw: Option<Draw<'_>>,
     progress: &dyn Progress,
 ) -> Result<Report, BenchError> {
-    let run = Run { fs: &DiskFs::without_mapping(), figure, scale, custom, out, restart, draw };
+    let run = Run { fs: &DiskFs::without_mapping(), figure, scale, custom, out, restart };
     run.run(progress)
 }
 
@@ -143,7 +139,6 @@ struct Run<'r> {
     custom: &'r Custom,
     out: &'r Path,
     restart: bool,
-    draw: Option<Draw<'r>>,
 }
 
 impl Run<'_> {
@@ -164,7 +159,7 @@ impl Run<'_> {
         measured?;
         let measured = stored.done.len() - before;
         let loaded = Loaded::new(self.figure, self.scale, stored);
-        let files = write(&store, &loaded, self.draw)?;
+        let files = write(&store, &loaded)?;
         Ok(Report { loaded, dir, files, measured })
     }
 
@@ -223,16 +218,15 @@ impl Progress for Within<'_> {
 }
 
 /// Writes what is made of the rows, and removes pictures that are no longer. Returns the files.
-fn write(store: &Store<'_>, loaded: &Loaded, draw: Option<Draw<'_>>) -> Result<Vec<PathBuf>, BenchError> {
+fn write(store: &Store<'_>, loaded: &Loaded) -> Result<Vec<PathBuf>, BenchError> {
     let mut files = vec![store.replace("rows.csv", &csv(loaded))?];
     let verdicts = Value::Array(loaded.view.verdicts.iter().map(verdict).collect());
     let text = serde_json::to_string_pretty(&verdicts).expect("a value has a form in JSON") + "\n";
     files.push(store.replace("verdicts.json", &text)?);
-    let Some(draw) = draw else { return Ok(files) };
     let names: Vec<String> =
         loaded.view.panels.iter().enumerate().map(|(number, panel)| picture(number, &panel.title)).collect();
     for (name, panel) in names.iter().zip(&loaded.view.panels) {
-        files.push(store.replace(name, &draw(panel)?)?);
+        files.push(store.replace(name, &draw::svg(panel)?)?);
     }
     store.remove(|name| is_picture(name) && !names.iter().any(|kept| kept == name))?;
     Ok(files)

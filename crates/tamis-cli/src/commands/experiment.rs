@@ -9,7 +9,9 @@ use std::str::FromStr;
 use clap::Args;
 use tamis_bench::Workload;
 use tamis_bench::elastic::{self, ElasticExperiment, ElasticSettings, Kind, Vary};
-use tamis_bench::filters::{self, Experiment, KeySource, Settings};
+use tamis_bench::figures::{self, Custom, Figure, Row, Scale};
+use tamis_bench::filters::KeySource;
+use tamis_bench::report;
 
 use crate::args::OptionArgs;
 use crate::failure::{Failure, Outcome};
@@ -129,7 +131,7 @@ pub(crate) struct ExperimentArgs {
 /// An experiment of either family.
 #[derive(Clone, Debug)]
 enum Named {
-    Filters(Box<Experiment>),
+    Figure(String),
     Elastic(Box<ElasticExperiment>),
 }
 
@@ -138,8 +140,8 @@ impl FromStr for Named {
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
         let elastic = name.parse().map(|found| Named::Elastic(Box::new(found)));
-        elastic.or_else(|_| match name.parse() {
-            Ok(found) => Ok(Named::Filters(Box::new(found))),
+        elastic.or_else(|_| match figures::catalogue::find(name) {
+            Ok(_) => Ok(Named::Figure(name.to_owned())),
             Err(unknown) => {
                 let more: Vec<_> =
                     ElasticExperiment::all().iter().map(|experiment| experiment.name).collect();
@@ -160,7 +162,9 @@ pub(crate) fn run(args: ExperimentArgs, out: &mut Out) -> Result<Outcome, Failur
         return list(out);
     }
     let texts = match &args.name {
-        Some(Named::Filters(experiment)) => args.filters(experiment)?,
+        Some(Named::Figure(name)) => {
+            args.figure(&*figures::catalogue::find(name).map_err(Failure::usage)?)?
+        }
         Some(Named::Elastic(experiment)) => args.elastic(experiment)?,
         None => return Err(Failure::usage("an experiment's name is missing; see --list")),
     };
@@ -178,27 +182,59 @@ fn some<T: Clone>(list: &[T]) -> Option<Vec<T>> {
 }
 
 impl ExperimentArgs {
-    fn filters(&self, experiment: &Experiment) -> Result<Texts, Failure> {
-        self.refuse(experiment.name, &self.elastic_flags())?;
-        let defaults = Settings::default();
-        let settings = Settings {
-            keys: self.keys.unwrap_or(defaults.keys),
-            source: self.key_set,
-            value_bytes: self.value_bytes.unwrap_or(defaults.value_bytes),
-            filters: some(&self.sides()?),
-            bits: some(&self.bits),
-            workloads: some(&self.workload),
-            threads: some(&self.threads),
+    fn figure(&self, figure: &dyn Figure) -> Result<Texts, Failure> {
+        let mut plan = figure.plan(Scale::Default, &self.custom())?;
+        let reporter = Reporter::new();
+        let mut rows: Vec<Row> = Vec::new();
+        for step in 0..plan.steps().len() {
+            rows.extend(plan.run(step, &reporter)?);
+        }
+        let about = figure.about();
+        let view = figure.view(&rows);
+        let mut text =
+            format!("{}: {}\n{}\n\nThe paper: {}\n", about.name, about.title, plan.setting(), about.claim);
+        if !about.differs.is_empty() {
+            text += &format!("Other than there: {}\n", about.differs);
+        }
+        for sheet in &view.sheets {
+            text += &format!("\n{}\n\n{}", sheet.title, sheet.to_text());
+        }
+        if !view.verdicts.is_empty() {
+            text += "\nThe claims\n\n";
+        }
+        for verdict in &view.verdicts {
+            let ours = if verdict.ours.is_empty() { "not measured" } else { &verdict.ours };
+            let name = verdict.finding.name();
+            text += &format!("{name:6}  paper: {}, here: {ours}  {}\n", verdict.paper, verdict.claim);
+        }
+        let rows: Vec<_> = rows.into_iter().map(serde_json::Value::Object).collect();
+        let printed = if self.json { report::json_lines(&rows) } else { text };
+        Ok(Texts { printed, csv: report::csv(&rows) })
+    }
+
+    fn custom(&self) -> Custom {
+        Custom {
+            keys: self.keys,
+            key_set: self.key_set,
+            value_bytes: self.value_bytes,
+            filters: self.filters.clone(),
+            bits: self.bits.clone(),
+            workloads: self.workload.clone(),
+            threads: self.threads.clone(),
             size_ratio: self.size_ratio,
             ops: self.ops,
             repeats: self.repeat,
-            direct: self.direct,
+            direct: (self.direct || self.mapped).then_some(self.direct),
+            skews: self.skew.clone(),
+            absents: self.absent.clone(),
+            localities: self.locality.clone(),
+            warmup: self.warmup,
+            cache_bytes: self.cache,
+            dir: self.db.clone(),
             seed: self.seed,
             options: self.options.set.clone(),
-        };
-        let rows = filters::run(experiment, &settings, &Reporter::new())?;
-        let printed = if self.json { rows.to_json_lines() } else { rows.to_text() };
-        Ok(Texts { printed, csv: rows.to_csv() })
+            ..Custom::default()
+        }
     }
 
     fn elastic(&self, experiment: &ElasticExperiment) -> Result<Texts, Failure> {
@@ -244,19 +280,6 @@ impl ExperimentArgs {
         self.filters.iter().map(|name| name.parse().map_err(Failure::usage)).collect()
     }
 
-    fn elastic_flags(&self) -> [(&'static str, bool); 8] {
-        [
-            ("--skew", !self.skew.is_empty()),
-            ("--absent", !self.absent.is_empty()),
-            ("--locality", !self.locality.is_empty()),
-            ("--warmup", self.warmup.is_some()),
-            ("--cache", self.cache.is_some()),
-            ("--mapped", self.mapped),
-            ("--vary", self.vary.is_some()),
-            ("--db", self.db.is_some()),
-        ]
-    }
-
     /// Flags of the other family would be without effect.
     fn refuse(&self, experiment: &str, flags: &[(&str, bool)]) -> Result<(), Failure> {
         match flags.iter().find(|(_, given)| *given) {
@@ -269,11 +292,9 @@ impl ExperimentArgs {
 fn list(out: &mut Out) -> Result<Outcome, Failure> {
     let workloads =
         |list: &[Workload]| list.iter().map(|workload| workload.name()).collect::<Vec<_>>().join(",");
-    for experiment in Experiment::all() {
-        writeln!(out, "{}  {}", experiment.name, experiment.title)?;
-        writeln!(out, "    filters    {}", experiment.filters.join(","))?;
-        writeln!(out, "    workloads  {}", workloads(experiment.workloads))?;
-        writeln!(out, "    key set    {}", experiment.keys.name())?;
+    for figure in figures::catalogue::all() {
+        let about = figure.about();
+        writeln!(out, "{}  {}", about.name, about.title)?;
     }
     for experiment in ElasticExperiment::all() {
         writeln!(out, "{}  {}", experiment.name, experiment.title)?;

@@ -7,7 +7,7 @@ use tamis::io::{CrashMode, FaultPlan, FaultyFs, read_file};
 
 use super::*;
 use crate::figures::results::{load_all_of, load_from};
-use crate::figures::{About, Axis, Kind, Needs, Paper, Point, Row, Series, View};
+use crate::figures::{About, Axis, Kind, Needs, Panel, Paper, Point, Row, Series, View};
 use crate::progress::NoProgress;
 
 /// A figure of steps whose rows follow from their number.
@@ -115,13 +115,9 @@ impl Plan for StepsPlan<'_> {
     }
 }
 
-fn draw(panel: &Panel) -> Result<String, BenchError> {
-    Ok(format!("<svg>{}</svg>", panel.title))
-}
-
 fn go(fs: &dyn FileSystem, figure: &Steps, custom: &Custom, restart: bool) -> Result<Report, BenchError> {
     let out = Path::new("/out");
-    Run { fs, figure, scale: Scale::Small, custom, out, restart, draw: Some(&draw) }.run(&NoProgress)
+    Run { fs, figure, scale: Scale::Small, custom, out, restart }.run(&NoProgress)
 }
 
 fn file(name: &str) -> PathBuf {
@@ -343,7 +339,7 @@ fn what_is_made_of_rows_is_written_as_files() {
     assert_eq!((lines.len(), lines[4]), (5, "\"x 2, \"\"so\"\"\",count,\"[1,2]\",21,2.1"));
     let verdicts: Value = serde_json::from_str(&text(&fs, "verdicts.json")).unwrap();
     assert_eq!((&verdicts[0]["finding"], &verdicts[0]["paper"]), (&"holds".into(), &"10×".into()));
-    assert_eq!(text(&fs, "plot-01-y-over-x.svg"), "<svg>Y over X!</svg>");
+    assert!(text(&fs, "plot-01-y-over-x.svg").starts_with("<svg"));
     assert_eq!(report.files, ["rows.csv", "verdicts.json", "plot-01-y-over-x.svg"].map(file));
     let setup: Value = serde_json::from_str(&text(&fs, "setup.json")).unwrap();
     assert_eq!(
@@ -422,7 +418,7 @@ fn a_run_is_refused_before_it_begins() {
     assert!(!out.exists(), "a check writes nothing");
 
     // A finished one needs no room.
-    let report = run(&figure, Scale::Small, &place, &out, false, None, &NoProgress).unwrap();
+    let report = run(&figure, Scale::Small, &place, &out, false, &NoProgress).unwrap();
     assert_eq!((report.measured, check(&place).unwrap().is_complete()), (2, true));
     assert!(report.files.iter().all(|file| file.exists()));
     assert_eq!(bytes_below(&report.dir), {
@@ -451,7 +447,7 @@ fn a_person_is_told_which_step_it_is_and_what_is_left() {
     let dir = tempfile::tempdir().unwrap();
     let figure = Steps::new(3).failing_at(1);
     let said = Said::default();
-    let go = |said: &Said| run(&figure, Scale::Small, &Custom::default(), dir.path(), false, None, said);
+    let go = |said: &Said| run(&figure, Scale::Small, &Custom::default(), dir.path(), false, said);
     go(&said).unwrap_err();
     let said = said.0.into_inner().unwrap();
     assert_eq!(said[0], "test-steps: step 1 of 3, about 3.0 s left: x 0, \"so\"");
