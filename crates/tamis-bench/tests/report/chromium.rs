@@ -24,6 +24,7 @@ pub(crate) struct Left {
 impl Chromium {
     /// The program that `TAMIS_BROWSER` names, or the first of the usual names in `PATH`. Without one the caller is to return, as the
     /// message says, unless `CI_BROWSER=required`: then this panics.
+    #[expect(clippy::print_stderr, reason = "a test that is skipped says so where its output is shown")]
     pub(crate) fn find() -> Option<Chromium> {
         let given = std::env::var_os("TAMIS_BROWSER").map(PathBuf::from);
         let path = std::env::var_os("PATH").unwrap_or_default();

@@ -5,7 +5,7 @@ use tamis_bench::figures::results::Loaded;
 use tamis_bench::figures::run::run;
 use tamis_bench::figures::{
     About, Axis, Bar, Custom, Figure, Kind, Needs, Panel, Paper, Plan, Point, Row, Scale, Series, Sheet,
-    Verdict, View, catalogue, draw,
+    Verdict, View, catalogue,
 };
 use tamis_bench::{Bench, BenchConfig, BenchError, KeySet, NoProgress, Progress, Workload};
 
@@ -16,8 +16,7 @@ const QUICK: u64 = 5;
 pub(crate) fn results() -> Vec<Loaded> {
     let out = tempfile::tempdir().unwrap();
     let measure = |figure: &dyn Figure| {
-        let report =
-            run(figure, Scale::Small, &Custom::default(), out.path(), false, Some(&draw::svg), &NoProgress);
+        let report = run(figure, Scale::Small, &Custom::default(), out.path(), false, &NoProgress);
         report.unwrap_or_else(|error| panic!("{}: {error}", figure.about().name)).loaded
     };
     let all = catalogue::all();

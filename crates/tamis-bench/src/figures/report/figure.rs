@@ -82,7 +82,7 @@ fn verdicts(page: &mut Page, verdicts: &[Verdict]) {
                         &words::ratio(verdict),
                     ];
                     for (name, text) in HEAD[1..].iter().zip(cells) {
-                        page.text_tag("td", &[("role", "cell"), ("data-as", name)], text);
+                        words::cell(page, name, text);
                     }
                     page.tag("td", &[("role", "cell"), ("data-as", HEAD[6])], |page| {
                         words::finding(page, verdict.finding);
@@ -162,14 +162,29 @@ fn measured(page: &mut Page, figure: &Loaded) {
             page.text_tag("dd", &[], text);
         };
         say("Machine", &setup.machine.describe());
-        let took = format!("{}, took {}", moment(&setup.began), duration(figure.seconds()));
-        say("Begun", &took);
+        let took = match &figure.done[..] {
+            [] => String::new(),
+            _ => format!(", took {}", duration(figure.seconds())),
+        };
+        say("Begun", &format!("{}{took}", moment(&setup.began)));
         say("Program", &format!("tamis {} ({}), seed {}", setup.version, setup.build, setup.seed));
         page.text_tag("dt", &[], "Command");
         page.tag("dd", &[], |page| {
-            page.tag("pre", &[], |page| page.text_tag("code", &[], &setup.command));
+            page.tag("pre", &[], |page| page.tag("code", &[], |page| command(page, &setup.command)));
         });
     });
+}
+
+/// A command line whose lines end between flags, and not within one, as far as they are narrow enough.
+fn command(page: &mut Page, command: &str) {
+    for (n, flag) in command.split(" -").enumerate() {
+        if n == 0 {
+            page.text_tag("span", &[], flag);
+        } else {
+            page.text(" ");
+            page.text_tag("span", &[], &format!("-{flag}"));
+        }
+    }
 }
 
 /// `2026-11-22T14:55:07Z` for people: `2026-11-22 14:55 UTC`; other text as it is.

@@ -28,15 +28,11 @@ fn body(page: &mut Page, figure: &Loaded) {
             match verdicts.first() {
                 Some(_) => cells(page, figure, 0),
                 None => {
-                    page.text_tag(
-                        "td",
-                        &[("role", "cell"), ("data-as", HEAD[1])],
-                        words::or_dash(figure.about.claim),
-                    );
+                    words::cell(page, HEAD[1], words::or_dash(figure.about.claim));
                     for column in [2, 3] {
-                        page.text_tag("td", &[("role", "cell"), ("data-as", HEAD[column])], "–");
+                        words::cell(page, HEAD[column], "–");
                     }
-                    page.text_tag("td", &[("role", "cell"), ("data-as", HEAD[4])], "not judged");
+                    words::cell(page, HEAD[4], "not judged");
                 }
             }
         });
@@ -60,7 +56,7 @@ fn cells(page: &mut Page, figure: &Loaded, row: usize) {
     let verdict = &figure.view.verdicts[row];
     let texts = [&*verdict.claim, words::or_dash(&verdict.paper), words::or_dash(&verdict.ours)];
     for (name, text) in HEAD[1..].iter().zip(texts) {
-        page.text_tag("td", &[("role", "cell"), ("data-as", name)], text);
+        words::cell(page, name, text);
     }
     page.tag("td", &[("role", "cell"), ("data-as", HEAD[4])], |page| words::finding(page, verdict.finding));
 }

@@ -70,6 +70,12 @@ pub(super) fn or_dash(text: &str) -> &str {
     if text.trim().is_empty() { "–" } else { text }
 }
 
+/// A cell of a table of class `cards`; without a value it is left out where cells stand one below the other.
+pub(super) fn cell(page: &mut Page, name: &str, text: &str) {
+    let class = if text == "–" { "none" } else { "some" };
+    page.text_tag("td", &[("role", "cell"), ("data-as", name), ("class", class)], text);
+}
+
 /// The name of a figure's part of the page. Names of figures are letters, digits and `-`.
 pub(super) fn anchor(figure: &Loaded) -> String {
     let name: String =
