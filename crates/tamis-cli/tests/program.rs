@@ -506,8 +506,7 @@ fn experiment_holds_elastic_filters_against_fixed_ones() {
     experiment(&["elastic-fig6", "--key-set", "cells"]).fails(2, "--key-set");
     experiment(&["elastic-fig6", "--bits", "4,8"]).fails(2, "--bits");
     experiment(&["elastic-fig6", "--filters", "grf"]).fails(2, "whole tree");
-    experiment(&["elastic-fig16"]).fails(2, "unit-bits");
-    experiment(&["elastic-fig16", "--vary", "size"]).fails(2, "unit-size");
+    experiment(&["elastic-fig16"]).fails(2, "elastic-fig16-unit-bits");
     experiment(&["elastic-fig6", "--cache", "much"]).fails(2, "much");
 }
 

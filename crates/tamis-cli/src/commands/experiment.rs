@@ -1,14 +1,11 @@
 //! `tamis experiment`: filters side by side, as the figures of the GRF and ElasticBF papers show them.
 
-use std::fmt::Display;
 use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use clap::Args;
 use tamis_bench::Workload;
-use tamis_bench::elastic::{self, ElasticExperiment, ElasticSettings, Kind, Vary};
 use tamis_bench::figures::{self, Custom, Figure, Row, Scale};
 use tamis_bench::filters::KeySource;
 use tamis_bench::report;
@@ -46,14 +43,14 @@ Examples:
   tamis experiment grf-fig11 --filters snarf,remix,grf --bits 10 --key-set cells
   tamis experiment grf-fig17 --keys 200000 --size-ratio 4 --repeat 9 --csv fig17.csv
   tamis experiment elastic-fig6 --skew 0,0.99,1.2 --locality 1,4096
-  tamis experiment elastic-fig16 --vary unit-bits --filters bloom,elastic --csv fig16h.csv";
+  tamis experiment elastic-fig16-unit-bits --filters bloom,elastic --csv fig16h.csv";
 
 /// Compare filters as the figures of the GRF and ElasticBF papers do
 #[derive(Args)]
 #[command(after_help = HELP)]
 pub(crate) struct ExperimentArgs {
     /// Which one (--list names them)
-    name: Option<Named>,
+    name: Option<String>,
     /// Name all experiments with their defaults and end
     #[arg(long)]
     list: bool,
@@ -88,7 +85,7 @@ pub(crate) struct ExperimentArgs {
     /// Rounds [default: the experiment's]
     #[arg(long, value_name = "R", value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeat: Option<u32>,
-    /// Read tables past the page cache, with a block cache of 8 MiB
+    /// Read tables past the page cache
     #[arg(long)]
     direct: bool,
     /// elastic-…: exponents of Zipf's law, 0 for uniform [default: the experiment's]
@@ -103,15 +100,13 @@ pub(crate) struct ExperimentArgs {
     /// elastic-…: unmeasured gets before the first round [default: as many as a round has, or none]
     #[arg(long, value_name = "N")]
     warmup: Option<u64>,
-    /// elastic-…: bytes of the block cache [default: the data by 1280, at most 8 MiB]
+    /// Bytes of the block cache [default: as large a part of the data as in the paper; elastic-…: the data by 1280, at
+    /// most 8 MiB]
     #[arg(long, value_name = "BYTES", value_parser = super::bench::bytes)]
     cache: Option<u64>,
-    /// elastic-…: read tables through the page cache where the experiment reads past it
+    /// Read tables through the page cache where the experiment reads past it
     #[arg(long, conflicts_with = "direct")]
     mapped: bool,
-    /// elastic-fig16: what varies: absent, cache, value, unit-size, life-time, unit-bits or locality
-    #[arg(long, value_name = "WHAT")]
-    vary: Option<Vary>,
     /// elastic-…: a directory that keeps the databases; without it a temporary one, removed at the end
     #[arg(long, value_name = "DIR")]
     db: Option<PathBuf>,
@@ -128,29 +123,6 @@ pub(crate) struct ExperimentArgs {
     options: OptionArgs,
 }
 
-/// An experiment of either family.
-#[derive(Clone, Debug)]
-enum Named {
-    Figure(String),
-    Elastic(Box<ElasticExperiment>),
-}
-
-impl FromStr for Named {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, Self::Err> {
-        let elastic = name.parse().map(|found| Named::Elastic(Box::new(found)));
-        elastic.or_else(|_| match figures::catalogue::find(name) {
-            Ok(_) => Ok(Named::Figure(name.to_owned())),
-            Err(unknown) => {
-                let more: Vec<_> =
-                    ElasticExperiment::all().iter().map(|experiment| experiment.name).collect();
-                Err(format!("{unknown}, {}", more.join(", ")))
-            }
-        })
-    }
-}
-
 /// What is printed, and what is written to the file of `--csv`.
 struct Texts {
     printed: String,
@@ -161,24 +133,16 @@ pub(crate) fn run(args: ExperimentArgs, out: &mut Out) -> Result<Outcome, Failur
     if args.list {
         return list(out);
     }
-    let texts = match &args.name {
-        Some(Named::Figure(name)) => {
-            args.figure(&*figures::catalogue::find(name).map_err(Failure::usage)?)?
-        }
-        Some(Named::Elastic(experiment)) => args.elastic(experiment)?,
-        None => return Err(Failure::usage("an experiment's name is missing; see --list")),
+    let Some(name) = &args.name else {
+        return Err(Failure::usage("an experiment's name is missing; see --list"));
     };
+    let texts = args.figure(&*figures::catalogue::find(name).map_err(Failure::usage)?)?;
     if let Some(path) = &args.csv {
         let failed = |error| Failure::usage(format!("could not write {}: {error}", path.display()));
         fs::write(path, texts.csv).map_err(failed)?;
     }
     out.write_all(texts.printed.as_bytes())?;
     Ok(Outcome::Done)
-}
-
-/// A list, or nothing if it is empty.
-fn some<T: Clone>(list: &[T]) -> Option<Vec<T>> {
-    (!list.is_empty()).then(|| list.to_vec())
 }
 
 impl ExperimentArgs {
@@ -236,86 +200,12 @@ impl ExperimentArgs {
             ..Custom::default()
         }
     }
-
-    fn elastic(&self, experiment: &ElasticExperiment) -> Result<Texts, Failure> {
-        self.refuse(
-            experiment.name,
-            &[("--key-set", self.key_set.is_some()), ("--size-ratio", self.size_ratio.is_some())],
-        )?;
-        let defaults = ElasticSettings::default();
-        let bits = match self.bits[..] {
-            [] => defaults.bits,
-            [bits] => bits,
-            _ => return Err(Failure::usage("--bits is one number here: all sides have the same memory")),
-        };
-        let settings = ElasticSettings {
-            keys: self.keys.unwrap_or(defaults.keys),
-            value_bytes: self.value_bytes.unwrap_or(defaults.value_bytes),
-            bits,
-            sides: some(&self.sides()?),
-            workloads: some(&self.workload),
-            skews: some(&self.skew),
-            absents: some(&self.absent),
-            localities: some(&self.locality),
-            threads: some(&self.threads),
-            ops: self.ops,
-            warmup: self.warmup,
-            repeats: self.repeat,
-            cache_bytes: self.cache,
-            direct: (self.direct || self.mapped).then_some(self.direct),
-            vary: self.vary,
-            dir: self.db.clone(),
-            seed: self.seed,
-            options: self.options.set.clone(),
-        };
-        let rows = elastic::run(experiment, &settings, &Reporter::new())?;
-        let printed = if self.json { rows.to_json_lines() } else { rows.to_text() };
-        Ok(Texts { printed, csv: rows.to_csv() })
-    }
-
-    fn sides<S: FromStr>(&self) -> Result<Vec<S>, Failure>
-    where
-        S::Err: Display,
-    {
-        self.filters.iter().map(|name| name.parse().map_err(Failure::usage)).collect()
-    }
-
-    /// Flags of the other family would be without effect.
-    fn refuse(&self, experiment: &str, flags: &[(&str, bool)]) -> Result<(), Failure> {
-        match flags.iter().find(|(_, given)| *given) {
-            Some((flag, _)) => Err(Failure::usage(format!("{experiment} does not take {flag}"))),
-            None => Ok(()),
-        }
-    }
 }
 
 fn list(out: &mut Out) -> Result<Outcome, Failure> {
-    let workloads =
-        |list: &[Workload]| list.iter().map(|workload| workload.name()).collect::<Vec<_>>().join(",");
     for figure in figures::catalogue::all() {
         let about = figure.about();
-        writeln!(out, "{}  {}", about.name, about.title)?;
-    }
-    for experiment in ElasticExperiment::all() {
-        writeln!(out, "{}  {}", experiment.name, experiment.title)?;
-        writeln!(out, "    filters    {}", experiment.sides.join(","))?;
-        if matches!(experiment.kind, Kind::Rounds | Kind::Loads) {
-            writeln!(out, "    workloads  {}", workloads(experiment.workloads))?;
-        }
-        for grid in experiment.grids {
-            writeln!(
-                out,
-                "    points     skew {}; absent {} %; locality {}; threads {}",
-                joined(grid.skews),
-                joined(grid.absents),
-                joined(grid.localities),
-                joined(grid.threads)
-            )?;
-        }
+        writeln!(out, "{:24}  {}", about.name, about.title)?;
     }
     Ok(Outcome::Done)
-}
-
-fn joined<T: Display>(list: &[T]) -> String {
-    list.iter().map(T::to_string).collect::<Vec<_>>().join(",")
 }
