@@ -547,6 +547,12 @@ fn an_experiment_refuses_what_there_is_not() {
     go("grf-fig17 --bits 8,10").fails(2, "--bits");
     go("grf-fig17 -o keyspace.levels=1").fails(2, "levels");
     go("grf-fig17 --skew 1").fails(2, "--skew");
+    go("elastic-fig6 --skew 9").fails(2, "--skew");
+    go("elastic-fig6 --key-set cells").fails(2, "--key-set");
+    go("elastic-fig6 --bits 4,8").fails(2, "--bits");
+    go("elastic-fig6 --filters grf").fails(2, "whole tree");
+    go("elastic-fig16").fails(2, "elastic-fig16-unit-bits");
+    go("elastic-fig6 --cache much").fails(2, "much");
     assert!(!Path::new(&out).exists(), "what is refused leaves nothing behind");
 }
 
