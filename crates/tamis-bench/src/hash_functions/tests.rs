@@ -91,3 +91,28 @@ fn every_figure_says_what_it_does() {
         assert!(seconds.is_sorted(), "{}", about.name);
     }
 }
+
+#[test]
+fn hashes_and_devices_are_timed() {
+    let custom = Custom { ops: Some(50), repeats: Some(1), ..Custom::default() };
+    let view = view("hash-table1", &custom);
+    // Six emulated devices, three of this machine or why not, memory, eight functions.
+    assert_eq!(view.sheets[0].rows.len(), 6 + 3 + 1 + 8);
+    let one = Custom { devices: vec!["nvm".into(), "nvm".into()], ..custom };
+    assert_eq!(find("hash-table1").plan(Scale::Small, &one).unwrap().steps(), ["hashing", "nvm"]);
+    let other = Custom { devices: vec!["tape".into()], ..Custom::default() };
+    let refused = find("hash-table1").plan(Scale::Small, &other).err().unwrap().to_string();
+    assert!(refused.contains("`tape`") && refused.contains("page-cache"), "{refused}");
+}
+
+#[test]
+fn the_model_is_shown_with_constants_of_both() {
+    let custom = Custom { ops: Some(200), keys: Some(2_000), repeats: Some(1), ..Custom::default() };
+    let view = view("hash-fig6", &custom);
+    assert_eq!((view.panels.len(), view.verdicts.len()), (4, 16));
+    assert!(
+        view.verdicts[..8].iter().all(|verdict| verdict.finding == Finding::Holds),
+        "{:?}",
+        view.verdicts
+    );
+}
