@@ -5,6 +5,7 @@ use super::{Figure, Paper};
 /// All figures in the order of lists and reports: papers in the order of [`Paper::ALL`], each in its own order.
 pub fn all() -> Vec<Box<dyn Figure>> {
     let families = [
+        crate::hash_functions::figures(),
         crate::hashing::figures(),
         crate::elastic::figures::figures(),
         crate::filters::figures::figures(),
