@@ -284,7 +284,7 @@ impl<'a> Job<'a> {
     }
 
     pub(super) fn data(&self, variant: &Variant) -> Data<'_> {
-        Data { keys: &self.keys, value_bytes: variant.value_bytes, seed: self.settings.seed }
+        Data { keys: &self.keys, value_bytes: variant.value_bytes, seed: self.settings.seed, portions: None }
     }
 
     /// A copy of a side's database, which is loaded first if it is not there.
@@ -354,7 +354,7 @@ fn drawn_by_pattern(workload: Workload) -> bool {
 }
 
 /// Bytes of a unit: as large as leaves [`SEGMENTS`], if that is possible.
-fn unit_bytes(keys: u64) -> u64 {
+pub(crate) fn unit_bytes(keys: u64) -> u64 {
     let wanted = (keys / SEGMENTS * UNIT_BITS / 8).max(1);
     (1 << wanted.ilog2()).clamp(*UNIT_BYTES.start(), *UNIT_BYTES.end())
 }
