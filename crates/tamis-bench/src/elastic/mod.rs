@@ -32,7 +32,6 @@ pub use catalogue::{ElasticExperiment, Kind, Vary};
 pub use database::LoadRow;
 pub use outcome::{ElasticOutcome, ReadRow, TableRow, WindowRow};
 pub use plan::ElasticSettings;
-pub(crate) use plan::unit_bytes;
 pub use side::ElasticSide;
 
 use crate::error::BenchError;

@@ -354,7 +354,7 @@ fn drawn_by_pattern(workload: Workload) -> bool {
 }
 
 /// Bytes of a unit: as large as leaves [`SEGMENTS`], if that is possible.
-pub(crate) fn unit_bytes(keys: u64) -> u64 {
+fn unit_bytes(keys: u64) -> u64 {
     let wanted = (keys / SEGMENTS * UNIT_BITS / 8).max(1);
     (1 << wanted.ilog2()).clamp(*UNIT_BYTES.start(), *UNIT_BYTES.end())
 }

@@ -15,6 +15,7 @@ pub mod catalogue;
 mod claim;
 mod custom;
 mod panel;
+pub mod peers;
 
 use serde_json::{Map, Value};
 

@@ -5,7 +5,6 @@ use std::cell::OnceCell;
 use tamis::{CompactionChoice, Durability, MergeGranularity, Options, ReadMode};
 
 use crate::elastic::database::{Bases, Data};
-use crate::elastic::unit_bytes;
 use crate::error::BenchError;
 use crate::figures::{Custom, Plan, Row, Scale};
 use crate::filters::KeySource;
@@ -60,6 +59,12 @@ const DATA_BY_CACHE: u64 = 10;
 
 /// The block cache of a large database.
 const MOST_CACHE: u64 = 1 << 30;
+
+/// Segments of elastic filters that a database should have at least, if their units do not get too small.
+const SEGMENTS: u64 = 4000;
+
+/// The sizes of units, whatever the keys.
+const UNIT_BYTES: std::ops::RangeInclusive<u64> = 1024..=4096;
 
 /// Of so many operations one is done of E, whose scans take longer.
 const SCANS_SHARE: u64 = 5;
@@ -399,6 +404,12 @@ fn key_set(source: KeySource, keys: u64, seed: u64) -> Result<KeySet, BenchError
         // Every tenth is held out, and the list is cut before that.
         KeySource::Places => Sample::load().key_set(keys.saturating_mul(10) / 9 + 1)?,
     })
+}
+
+/// Bytes of a unit of elastic filters, half a byte for each key of a segment.
+fn unit_bytes(keys: u64) -> u64 {
+    let wanted = (keys / SEGMENTS / 2).max(1);
+    (1 << wanted.ilog2()).clamp(*UNIT_BYTES.start(), *UNIT_BYTES.end())
 }
 
 fn one_number(bits: &[f64]) -> Result<Option<f64>, BenchError> {
