@@ -32,6 +32,7 @@ pub mod shapes;
 pub mod store;
 pub mod value;
 pub mod workload;
+pub mod ycsb;
 pub mod zipf;
 
 pub use bench::{Bench, BenchConfig};
