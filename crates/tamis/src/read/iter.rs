@@ -311,6 +311,7 @@ impl Iterator for Iter {
             return None;
         }
         let item = self.forward().transpose();
+        self.cost.entries += u64::from(matches!(item, Some(Ok(_))));
         self.front.finished = !matches!(item, Some(Ok(_)));
         self.front.failed = matches!(item, Some(Err(_)));
         item
@@ -323,6 +324,7 @@ impl DoubleEndedIterator for Iter {
             return None;
         }
         let item = self.backward().transpose();
+        self.cost.entries += u64::from(matches!(item, Some(Ok(_))));
         self.back.finished = !matches!(item, Some(Ok(_)));
         self.back.failed = matches!(item, Some(Err(_)));
         item
