@@ -245,13 +245,15 @@ impl DbInner {
             Work::Merge => {
                 let expired = self.expired_for_merge(keyspace);
                 let snapshots = self.live_snapshots();
+                let shaping = keyspace.shaping.load_full();
+                let options = &shaping.options;
                 let sink = TableSink {
                     fs: &*self.fs,
                     dir: &self.dir,
                     next_file: &self.next_file,
-                    options: &keyspace.options,
+                    options,
                     level: plan.output_level,
-                    filter_bits: filters::bits_for_plan(&keyspace.options, &version, plan),
+                    filter_bits: filters::bits_for_plan(options, &version, plan),
                     max_table_bytes: plan.max_table_bytes,
                     borders: &plan.borders,
                     snapshots: &snapshots,

@@ -93,7 +93,8 @@ impl DbInner {
     ) -> Result<Option<(Vec<TableMeta>, u64)>, StorageError> {
         let expired = self.expired_for_merge(keyspace);
         let snapshots = self.live_snapshots();
-        let (options, view) = (&keyspace.options, keyspace.view.load());
+        let (shaping, view) = (keyspace.shaping.load(), keyspace.view.load());
+        let options = &shaping.options;
         let sink = TableSink {
             fs: &*self.fs,
             dir: &self.dir,

@@ -66,8 +66,9 @@ impl Keyspace {
 
     /// Changes options while the keyspace is in use, all of the given ones or none, each by its name and text; they
     /// are stored with the database. What concerns the shape of the tree (`compaction`, `merge`, `picker`,
-    /// `deterministic`, `size_ratio`, `table_bytes`, the limits of runs and debt, `retain_bytes`, `time_window`) and
-    /// `auto_compaction` can be changed; others are an error, since they hold from opening on. Whoever opens the database
+    /// `deterministic`, `size_ratio`, `table_bytes`, the limits of runs and debt, `retain_bytes`, `time_window`),
+    /// `auto_compaction`, and which filter new tables get (`filter`, `bits_per_key`, `filter_allocation`, `filter_range`; but
+    /// not to or from a filter of the whole tree) can be changed; others are an error, since they hold from opening on. Whoever opens the database
     /// with other options for its default keyspace replaces what was set.
     ///
     /// The next compaction follows the new options, and leads the tree step by step to its new shape. Only a

@@ -44,6 +44,10 @@ pub(crate) const CHANGEABLE: &[&str] = &[
     "stop_debt_bytes",
     "retain_bytes",
     "time_window",
+    "filter",
+    "bits_per_key",
+    "filter_allocation",
+    "filter_range",
 ];
 
 impl DbInner {
@@ -74,6 +78,10 @@ impl DbInner {
             }
         }
         options.check()?;
+        if options.filter.global() != current.options.filter.global() {
+            // Versions get their selectors from what was made at opening.
+            return Err(OptionsError::Fixed { name: "filter".to_owned() }.into());
+        }
         if keyspace.is_dropped() {
             return Err(AdminError::NoKeyspace { name: keyspace.name.clone() });
         }
