@@ -35,6 +35,7 @@
 //!
 //! Features: `zstd` adds Zstandard compression and compiles its C library; the default build is Rust only.
 
+pub mod advise;
 mod batch;
 mod cache;
 mod clock;

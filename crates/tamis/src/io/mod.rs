@@ -37,6 +37,7 @@ mod tests;
 
 pub use direct::DirectFs;
 pub use disk::DiskFs;
+pub(crate) use disk::memory_bytes;
 pub use faulty::{CrashMode, FaultPlan, FaultyFs, OpClass};
 pub use memory::MemFs;
 
