@@ -304,6 +304,9 @@ impl DbInner {
             self.begin_round(&mut state, keyspace);
         }
         drop(state);
+        if plan.work == Work::Merge && self.is_round_border(keyspace, plan.output_level) {
+            self.reconsider(keyspace);
+        }
         match plan.work {
             Work::Move => self.write_counters.trivial_moves.add(1),
             Work::Drop => self.write_counters.dropped_tables.add(inputs.len() as u64),

@@ -85,8 +85,12 @@ impl DbInner {
         if keyspace.is_dropped() {
             return Err(AdminError::NoKeyspace { name: keyspace.name.clone() });
         }
+        let stored = match state.jobs.get(&keyspace.id) {
+            Some(jobs) => jobs.tuning.stored(&options),
+            None => options.clone(),
+        };
         let edit =
-            VersionEdit { set_options: vec![(keyspace.id, options.to_text())], ..VersionEdit::default() };
+            VersionEdit { set_options: vec![(keyspace.id, stored.to_text())], ..VersionEdit::default() };
         self.commit_edit(&mut state, edit, Vec::new(), |_, _, _| unreachable!("no tables change"))?;
         let next = Arc::new(Shaping::new(options));
         if current.options.deterministic && !keyspace.view.load().version.runs.is_empty() {

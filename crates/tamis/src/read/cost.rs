@@ -107,6 +107,8 @@ counters! {
         seeks,
         /// Iterators positioned: by the first item that was asked for at an end, or by a seek.
         scans,
+        /// Those that came to their end without giving an entry.
+        empty_scans,
         /// Entries that iterators gave.
         entries,
         /// Blocks whose checksum was computed.
