@@ -41,7 +41,11 @@ impl fmt::Display for Workload {
         for (name, of, _) in PARTS {
             let number = *of(&mut here);
             if number != *of(&mut usual) {
-                words.push(format!("{name} {number}"));
+                // As short as it can be: there are texts for people, and limits to their length.
+                words.push(match number {
+                    1e-6..1e15 | 0.0 => format!("{name} {number}"),
+                    _ => format!("{name} {number:e}"),
+                });
             }
         }
         if self.clustered {
