@@ -1,7 +1,7 @@
 //! What a database's counters tell of its workload.
 
 use super::apply::read_path_of;
-use super::{Data, Keys, Workload};
+use super::{Data, Keys, ReadPath, Workload};
 use crate::db::{KeyspaceStats, Stats};
 use crate::options::{Compression, Options};
 use crate::read::ReadCost;
@@ -31,6 +31,18 @@ impl Observed {
             workload_of(after.read - before.read, (after.write - before.write).writes, skew);
         let operations = operations_of(after.read - before.read, (after.write - before.write).writes);
         Observed { workload, data, operations, unknown }
+    }
+}
+
+impl Observed {
+    /// How blocks reach readers under these options.
+    pub fn read_path(options: &Options) -> ReadPath {
+        read_path_of(options)
+    }
+
+    /// Whether the blocks of the deepest level are compressed under these options.
+    pub fn compresses(options: &Options) -> bool {
+        options.keyspace.compression.at(options.keyspace.levels) != Compression::None
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::advise::zipf_exponent;
+use crate::advise::{Workload, zipf_exponent};
 use crate::compaction::Promise;
 use crate::db::counters::WriteCost;
 use crate::db::elastic::ElasticStats;
@@ -139,6 +139,8 @@ pub struct KeyspaceStats {
     /// The exponent of Zipf's law that fits the last gets that found a value (0: all keys alike), if enough were sampled:
     /// one of 64 by each thread. `multi_get` is not sampled.
     pub read_skew: Option<f64>,
+    /// The workload that was declared, or that [`Options::auto`](crate::Options::auto) saw last, maybe in an earlier session.
+    pub workload: Option<Workload>,
     /// Tables that were built without a filter.
     pub tables_without_filter: usize,
     /// Tables that hold the list of their keys in the place of a filter, for a filter of the whole tree.
@@ -302,6 +304,7 @@ impl KeyspaceStats {
             filter_bits_per_key: if entries == 0 { 0.0 } else { filter_bytes as f64 * 8.0 / entries as f64 },
             global_filter,
             read_skew: keyspace.reads.collisions().map(|rate| zipf_exponent(rate, entries as f64)),
+            workload: keyspace.declared.or(state.jobs.get(&keyspace.id).and_then(|jobs| jobs.tuning.seen)),
             tables_without_filter: version
                 .tables
                 .iter()

@@ -85,8 +85,8 @@ pub(crate) struct Tuning {
     pub(crate) flushed: u64,
     /// What the last look asked for, if it was not done.
     candidate: Option<Vec<(String, String)>>,
-    /// What was seen last.
-    seen: Option<Workload>,
+    /// What was seen last, in this session or an earlier one.
+    pub(crate) seen: Option<Workload>,
     /// Somebody is deciding.
     deciding: bool,
 }
@@ -166,6 +166,12 @@ pub(crate) fn at_opening(
     measured: &Measured,
 ) -> Begun {
     let mut begun = Begun::default();
+    let declared = options.keyspace.workload;
+    for (&id, stored) in &tree.keyspaces {
+        let before = KeyspaceOptions::from_text(&stored.options).ok().and_then(|options| options.workload);
+        let is_declared = id == DEFAULT_KEYSPACE && declared.is_some();
+        begun.seen.extend(before.filter(|_| !is_declared).map(|workload| (id, workload)));
+    }
     if options.auto_memory_bytes == 0 {
         return begun;
     }
@@ -180,7 +186,6 @@ pub(crate) fn at_opening(
             copy(&before, &mut keyspace, &CHOSEN);
         }
         let entries: u64 = stored.tables().map(|table| table.entries).sum();
-        begun.seen.extend(before.workload.filter(|_| declared.is_none()).map(|workload| (id, workload)));
         if let Some(workload) = declared.or(before.workload).filter(|_| entries >= FEWEST_ENTRIES) {
             let budget = share(options.auto_memory_bytes, entries, all);
             let metas: Vec<&TableMeta> = stored.tables().collect();
