@@ -1,4 +1,4 @@
-//! Every experiment as a whole, at a tiny scale.
+//! What experiments count, at a tiny scale.
 
 use super::job::{Job, key_set};
 use super::load::Plan;
