@@ -39,7 +39,7 @@ Key sets: uniform50 (50 bits), normal (the same space), cells (Morton codes of r
 Examples:
   tamis experiment run grf-fig10
   tamis experiment run hash- grf- --scale small
-  tamis experiment run all --scale paper --db /data/bench --out /data/results
+  TMPDIR=/data tamis experiment run all --scale paper --out /data/results
   tamis experiment run grf-fig11 --filters snarf,remix,grf --bits 10 --key-set cells
   tamis experiment run elastic-fig6 --skew 0,0.99,1.2 --locality 1,4096";
 
@@ -176,7 +176,7 @@ pub(super) fn run(
     let chosen = select(figures, &args.names)?;
     let RunArgs { scale, out: results, restart, json, custom, .. } = args;
     let job = Job { scale, results: &results, restart, json, custom: custom.into() };
-    // What cannot run is refused before anything does.
+    // What does not fit is refused before anything runs. Room is asked for one by one: others may need less.
     if chosen.len() > 1 {
         chosen.iter().try_for_each(|figure| job.check(*figure).map(drop))?;
     }
@@ -224,6 +224,9 @@ impl Job<'_> {
 
     fn run(&self, figure: &dyn Figure, out: &mut impl Write) -> Result<(), Failure> {
         let state = self.check(figure)?;
+        if !state.is_complete() {
+            runs::room(figure, self.scale, &self.custom)?;
+        }
         let progress = Reporter::new();
         progress.note(&self.before(figure, state));
         let report = runs::run(figure, self.scale, &self.custom, self.results, self.restart, &progress)?;
