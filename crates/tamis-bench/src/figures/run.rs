@@ -1,8 +1,9 @@
 //! Runs a figure into a directory of results, and goes on where an earlier run was interrupted.
 //!
-//! [`check`] and [`room`] refuse, before anything is measured or written: what the figure does not take, results that were
-//! measured otherwise, a disk without room. [`run`] measures the steps that are left, each kept as it ends, and then makes of all
-//! rows what people look at. A run that ends early, by an error or from without, loses the step that it was in.
+//! [`check`] and [`room`] refuse, before anything is measured or written: what the figure does not take, results that
+//! were measured otherwise, a disk without room. [`run`] measures the steps that are left, each kept as it ends, and
+//! then makes of all rows what people look at. A run that ends early, by an error or from without, loses the step that
+//! it was in.
 //!
 //! One thread runs a figure; what a step does with more is its own.
 
@@ -48,11 +49,13 @@ pub struct Report {
     pub measured: usize,
 }
 
-/// Whether a run can go ahead, and how far it is. Writes nothing. With `restart` whatever lies there is as if it did not.
+/// Whether a run can go ahead, and how far it is. Writes nothing. With `restart` whatever lies there is as if it did
+/// not.
 ///
 /// # Errors
 ///
-/// [`BenchError::Request`] if the settings do not fit the figure, or if what is there was measured otherwise or is damaged.
+/// [`BenchError::Request`] if the settings do not fit the figure, or if what is there was measured otherwise or is
+/// damaged.
 pub fn check(
     figure: &dyn Figure,
     scale: Scale,
@@ -73,8 +76,8 @@ pub fn has_other_sizes(custom: &Custom) -> bool {
     custom.given().iter().any(|flag| sizes.contains(flag))
 }
 
-/// Whether the disk that databases are made on has room for what the figure needs at this scale. It has where sizes were
-/// given: only what the figure's own take is known.
+/// Whether the disk that databases are made on has room for what the figure needs at this scale. It has where sizes
+/// were given: only what the figure's own take is known.
 ///
 /// # Errors
 ///
