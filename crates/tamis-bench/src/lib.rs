@@ -11,6 +11,7 @@
 //! [`BenchError::WrongAnswer`]. What a check needs (keys, values, expected answers) is computed outside the
 //! timed part.
 
+pub mod advised;
 pub mod bench;
 pub mod elastic;
 mod error;

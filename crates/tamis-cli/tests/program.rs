@@ -498,7 +498,7 @@ fn an_experiment_is_measured_once_and_reported() {
     assert!(text.contains("page.html: 1 experiment"), "{text}");
     let html = std::fs::read_to_string(&page).unwrap();
     assert!(
-        html.contains("<svg") && html.contains("grf-fig10 --scale small --keys 3000"),
+        html.contains("<svg") && html.contains("tamis experiment run grf-fig10"),
         "no picture or command"
     );
     std::fs::write(dir.join("setup.json"), "{").unwrap();
@@ -512,6 +512,7 @@ fn an_experiment_is_measured_once_and_reported() {
 fn experiments_are_listed_and_shown() {
     let list = experiment(&["list"]).ok();
     assert!((10..=18).all(|figure| list.contains(&format!("grf-fig{figure}"))), "{list}");
+    assert!([2, 3, 6, 10, 16].iter().all(|figure| list.contains(&format!("elastic-fig{figure}"))), "{list}");
     let grf = experiment(&["list", "--paper", "grf", "--json"]).ok();
     let grf: Vec<Value> = grf.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert!(grf.len() >= 9 && grf.iter().all(|figure| figure["paper"] == "GRF"), "{grf:?}");
@@ -551,9 +552,30 @@ fn an_experiment_refuses_what_there_is_not() {
     go("elastic-fig6 --key-set cells").fails(2, "--key-set");
     go("elastic-fig6 --bits 4,8").fails(2, "--bits");
     go("elastic-fig6 --filters grf").fails(2, "whole tree");
-    go("elastic-fig16").fails(2, "elastic-fig16-unit-bits");
     go("elastic-fig6 --cache much").fails(2, "much");
+    go("elastic-fig16").fails(2, "elastic-fig16-unit-bits");
     assert!(!Path::new(&out).exists(), "what is refused leaves nothing behind");
+}
+
+#[test]
+fn experiments_hold_elastic_filters_against_fixed_ones() {
+    let place = Place::new();
+    let (dir, out) = (place.path("bases"), place.path("results"));
+    let go = |line: &str| {
+        let small = "--keys 5000 --ops 300 --value-bytes 64 --mapped --scale small".split(' ');
+        let words: Vec<&str> = ["run"].into_iter().chain(line.split(' ')).chain(small).collect();
+        experiment(&[&words[..], &["--db", &dir, "--out", &out]].concat())
+    };
+    let rows = go("elastic-fig6 --skew 0,1.2 --locality 64 --repeat 2 --json").ok();
+    let rows: Vec<Value> = rows.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |kind: &str| rows.iter().filter(|row| row["kind"] == kind).count();
+    assert_eq!(of("read"), 4, "{rows:?}");
+    assert!(of("load") >= 2, "{rows:?}");
+    // Where databases and results are is nobody's business: neither of them is in what a report is made of.
+    let setup = std::fs::read_to_string(Path::new(&out).join("elastic-fig6/small/setup.json")).unwrap();
+    assert!(setup.contains("--db DIR") && !setup.contains(&dir), "{setup}");
+    let text = go("elastic-shift --locality 64 --skew 1.2").ok();
+    assert!(text.contains("Databases, loaded alike") && text.contains("elastic"), "{text}");
 }
 
 /// Loads a database whose tables have elastic filters of many small segments, and asks it for absent keys.

@@ -11,6 +11,7 @@ pub fn all() -> Vec<Box<dyn Figure>> {
         crate::elastic::figures::figures(),
         crate::filters::figures::figures(),
         crate::ycsb::figures(),
+        crate::advised::figures(),
     ];
     let mut figures: Vec<Box<dyn Figure>> = families.into_iter().flatten().map(with_peers).collect();
     // Stable: within a paper the family's order stays.

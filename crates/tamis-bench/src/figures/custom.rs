@@ -115,8 +115,9 @@ impl Custom {
         flags.into_iter().filter(|(_, given)| *given).map(|(flag, _)| flag).collect()
     }
 
-    /// The flags that were given with their values, as the command line takes them: lists with commas, nothing for flags without
-    /// a value, one pair for each `--option`. Directories and programs are words in capitals in place of their paths.
+    /// The flags that were given with their values, as the command line takes them: lists with commas, nothing for
+    /// flags without a value, one pair for each `--option`. Directories and programs are words in capitals in place of
+    /// their paths.
     pub fn arguments(&self) -> Vec<(&'static str, String)> {
         fn list<T: ToString>(values: &[T]) -> String {
             values.iter().map(T::to_string).collect::<Vec<_>>().join(",")

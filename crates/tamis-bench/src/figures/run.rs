@@ -1,8 +1,9 @@
 //! Runs a figure into a directory of results, and goes on where an earlier run was interrupted.
 //!
-//! [`check`] refuses, before anything is measured or written: what the figure does not take, results that were measured
-//! otherwise, a disk without room. [`run`] measures the steps that are left, each kept as it ends, and then makes of all
-//! rows what people look at. A run that ends early, by an error or from without, loses the step that it was in.
+//! [`check`] and [`room`] refuse, before anything is measured or written: what the figure does not take, results that
+//! were measured otherwise, a disk without room. [`run`] measures the steps that are left, each kept as it ends, and
+//! then makes of all rows what people look at. A run that ends early, by an error or from without, loses the step that
+//! it was in.
 //!
 //! One thread runs a figure; what a step does with more is its own.
 
@@ -48,13 +49,13 @@ pub struct Report {
     pub measured: usize,
 }
 
-/// Whether a run can go ahead, and how far it is. Writes nothing. With `restart` whatever lies there is as if it did not.
+/// Whether a run can go ahead, and how far it is. Writes nothing. With `restart` whatever lies there is as if it did
+/// not.
 ///
 /// # Errors
 ///
-/// [`BenchError::Request`] if the settings do not fit the figure, if what is there was measured otherwise or is damaged, or if
-/// the disk that databases are made on has no room for what the figure needs at this scale. That is not asked where sizes
-/// were given: only the figure's own are known.
+/// [`BenchError::Request`] if the settings do not fit the figure, or if what is there was measured otherwise or is
+/// damaged.
 pub fn check(
     figure: &dyn Figure,
     scale: Scale,
@@ -66,11 +67,7 @@ pub fn check(
     let setup = Setup::of(figure.about().name, scale, custom, plan.as_ref());
     let dir = directory(out, figure.about().name, scale);
     let stored = if restart { None } else { there(&DiskFs::without_mapping(), &dir, &setup)? };
-    let state = State { done: stored.map_or(0, |stored| stored.done.len()), steps: setup.steps.len() };
-    if !state.is_complete() {
-        room(figure, scale, custom)?;
-    }
-    Ok(state)
+    Ok(State { done: stored.map_or(0, |stored| stored.done.len()), steps: setup.steps.len() })
 }
 
 /// Whether the sizes are other than those that [`Figure::needs`] speaks of.
@@ -79,7 +76,13 @@ pub fn has_other_sizes(custom: &Custom) -> bool {
     custom.given().iter().any(|flag| sizes.contains(flag))
 }
 
-fn room(figure: &dyn Figure, scale: Scale, custom: &Custom) -> Result<(), BenchError> {
+/// Whether the disk that databases are made on has room for what the figure needs at this scale. It has where sizes
+/// were given: only what the figure's own take is known.
+///
+/// # Errors
+///
+/// [`BenchError::Request`] if it has not; the system does not tell.
+pub fn room(figure: &dyn Figure, scale: Scale, custom: &Custom) -> Result<(), BenchError> {
     let needed = figure.needs(scale).disk_bytes;
     let place = custom.place();
     let Some(dir) = nearest(&place) else { return Ok(()) };
@@ -90,9 +93,14 @@ fn room(figure: &dyn Figure, scale: Scale, custom: &Custom) -> Result<(), BenchE
     let had = custom.dir.as_deref().map_or(0, bytes_below);
     match free {
         Some(free) if free.saturating_add(had) < needed && !has_other_sizes(custom) => {
+            let instead = match custom.dir {
+                Some(_) => "give --db a directory on a larger disk",
+                None => {
+                    "set TMPDIR to a directory on a larger disk, or give --db where the experiment takes it,"
+                }
+            };
             Err(BenchError::Request(format!(
-                "{} takes {} of disk at scale {scale}, and {} has {} free: give a directory on a larger disk with --db or \
-                 the environment's TMPDIR, or a smaller --scale",
+                "{} takes {} of disk at scale {scale}, and {} has {} free: {instead} or choose a smaller --scale",
                 figure.about().name,
                 bytes(needed),
                 place.display(),
@@ -119,7 +127,7 @@ fn bytes_below(dir: &Path) -> u64 {
 ///
 /// # Errors
 ///
-/// As for [`check`], but for room; a step fails, or a file cannot be written. Steps that were done stay done.
+/// As for [`check`]; a step fails, or a file cannot be written. Steps that were done stay done.
 pub fn run(
     figure: &dyn Figure,
     scale: Scale,

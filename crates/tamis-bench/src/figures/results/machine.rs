@@ -21,8 +21,8 @@ pub struct Machine {
     pub memory_bytes: u64,
     /// Operating system, its release, and the instruction set: `Linux 6.1.0 x86_64`.
     pub system: String,
-    /// What the databases were made on: model, kind and file system, as far as known: `SAMSUNG MZVL2512, solid state, ext4`;
-    /// `memory (tmpfs)`; `unknown`.
+    /// What the databases were made on: model, kind and file system, as far as known: `SAMSUNG MZVL2512, solid state,
+    /// ext4`; `memory (tmpfs)`; `unknown`.
     pub disk: String,
 }
 

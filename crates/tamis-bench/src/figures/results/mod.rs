@@ -1,5 +1,5 @@
-//! Results on disk: what was measured, how, and where, so that a run resumes where it was interrupted and a report can be
-//! made another day.
+//! Results on disk: what was measured, how, and where, so that a run resumes where it was interrupted and a report can
+//! be made another day.
 //!
 //! A figure at a scale has a directory `<out>/<name>/<scale>/`:
 //!
@@ -9,8 +9,8 @@
 //!
 //! Bytes of all of them are hostile: what is damaged is an error that names the file and the line.
 //!
-//! One process at a time runs in a directory: it holds the lock of its file `lock`. Reading takes no lock: rows are only
-//! appended or replaced as a whole, and what has no `done` line behind it does not count.
+//! One process at a time runs in a directory: it holds the lock of its file `lock`. Reading takes no lock: rows are
+//! only appended or replaced as a whole, and what has no `done` line behind it does not count.
 
 mod machine;
 mod setup;

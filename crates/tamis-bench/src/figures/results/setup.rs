@@ -26,10 +26,11 @@ pub struct Setup {
     pub build: String,
     /// Drives keys and every random choice.
     pub seed: u64,
-    /// What was asked for in place of the figure's own: (flag, value), in the order of [`Custom::given`]. Of places on disk
-    /// it says only that one was given.
+    /// What was asked for in place of the figure's own: (flag, value), in the order of [`Custom::given`]. Of places on
+    /// disk it says only that one was given.
     pub custom: Vec<(String, String)>,
-    /// The command line that measures the same, to be given to a shell. In place of directories it has words in capitals.
+    /// The command line that measures the same, to be given to a shell. In place of directories it has words in
+    /// capitals.
     pub command: String,
     /// What is measured, in a sentence or two with all sizes.
     pub setting: String,
@@ -64,8 +65,8 @@ impl Setup {
         }
     }
 
-    /// What keeps rows that were measured so from standing beside rows measured as `other` says; `None` if nothing does.
-    /// When they were begun, and memory, are no difference.
+    /// What keeps rows that were measured so from standing beside rows measured as `other` says; `None` if nothing
+    /// does. When they were begun, and memory, are no difference.
     pub(in crate::figures) fn difference(&self, other: &Setup) -> Option<String> {
         let mut found = Vec::new();
         let mut differ = |what: &str, there: &str, here: &str| {

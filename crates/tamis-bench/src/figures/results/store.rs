@@ -4,13 +4,14 @@
 //!
 //! * A step's rows are appended and synced, and then its line `{"kind":"done","step":…,"seconds":…,"rows":…}`, which is
 //!   synced too. So whatever was on disk when that line was has its rows on disk.
-//! * What has no such line behind it is of an interrupted step and does not count: torn lines there are dropped in silence. A
-//!   damaged line before it is an error. `kind` `done` is taken: no figure may have it.
+//! * What has no such line behind it is of an interrupted step and does not count: torn lines there are dropped in
+//!   silence. A damaged line before it is an error. `kind` `done` is taken: no figure may have it.
 //! * Steps are done in the order of [`Setup::steps`], so that what is left to do is known by their number.
 //! * Resuming writes the rows that count to a new file that takes the name of the old one, and goes on appending there.
 //! * Starting over removes the rows before the setup is replaced: rows never lie beside another setup.
 //!
-//! All work on files goes through a [`FileSystem`]. Whoever has a [`Store`] holds the directory's lock; one thread uses it.
+//! All work on files goes through a [`FileSystem`]. Whoever has a [`Store`] holds the directory's lock; one thread uses
+//! it.
 
 use std::path::{Path, PathBuf};
 
@@ -86,7 +87,8 @@ fn damaged(path: &Path, reason: impl std::fmt::Display) -> BenchError {
     BenchError::Request(format!("{} is damaged: {reason}; --restart measures it anew", path.display()))
 }
 
-/// Rows and finished steps, and how many bytes they have. What is behind the last of these is left out, be it damaged or not.
+/// Rows and finished steps, and how many bytes they have. What is behind the last of these is left out, be it damaged
+/// or not.
 fn parse(bytes: &[u8]) -> Result<(Vec<Row>, Vec<Done>, usize), String> {
     let (mut rows, mut done) = (Vec::new(), Vec::new());
     let (mut read_to, mut kept) = (0, 0);
@@ -141,8 +143,8 @@ pub(in crate::figures) struct Store<'f> {
 }
 
 impl<'f> Store<'f> {
-    /// Opens a directory for the rest of the steps of `setup`, making it if there is none, and says what it has already.
-    /// With `restart` that is nothing, whatever is there. Writes what is there anew, once.
+    /// Opens a directory for the rest of the steps of `setup`, making it if there is none, and says what it has
+    /// already. With `restart` that is nothing, whatever is there. Writes what is there anew, once.
     ///
     /// # Errors
     ///
@@ -196,7 +198,8 @@ impl<'f> Store<'f> {
         Ok((Store { fs, dir: dir.to_owned(), rows, _lock: lock }, stored))
     }
 
-    /// Adds a finished step to those on disk. It counts when this has returned without an error; after an error nothing more may be added.
+    /// Adds a finished step to those on disk. It counts when this has returned without an error; after an error nothing
+    /// more may be added.
     pub(in crate::figures) fn add(
         &mut self,
         step: &str,

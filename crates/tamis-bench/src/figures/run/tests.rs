@@ -409,15 +409,17 @@ fn a_run_is_refused_before_it_begins() {
     assert!(refused.to_string().contains("too many"), "{refused}");
     figure.disk_bytes.store(u64::MAX, Relaxed);
     let place = Custom { dir: Some(dir.path().join("not/yet")), ..Custom::default() };
-    let refused = check(&place).unwrap_err().to_string();
-    for part in ["test-steps takes 16384.0 PiB", "not/yet has ", "--db", "TMPDIR"] {
+    let room = |custom: &Custom| room(&figure, Scale::Small, custom);
+    let refused = room(&place).unwrap_err().to_string();
+    for part in ["test-steps takes 16384.0 PiB", "not/yet has ", "give --db"] {
         assert!(refused.contains(part), "{part:?} not in {refused:?}");
     }
+    assert!(room(&Custom::default()).unwrap_err().to_string().contains("TMPDIR"));
     // Of other sizes nothing is known.
-    check(&Custom { keys: Some(5), ..place.clone() }).unwrap();
+    room(&Custom { keys: Some(5), ..place.clone() }).unwrap();
     assert!(!out.exists(), "a check writes nothing");
 
-    // A finished one needs no room.
+    // A finished one is known as such.
     let report = run(&figure, Scale::Small, &place, &out, false, &NoProgress).unwrap();
     assert_eq!((report.measured, check(&place).unwrap().is_complete()), (2, true));
     assert!(report.files.iter().all(|file| file.exists()));

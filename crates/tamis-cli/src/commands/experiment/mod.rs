@@ -61,8 +61,8 @@ pub(crate) fn run(args: ExperimentArgs, out: &mut Out) -> Result<Outcome, Failur
     }
 }
 
-/// The figures that words name, each once, in the order of the words: `all`, a name, or what names begin with and a dash
-/// (`grf-`).
+/// The figures that words name, each once, in the order of the words: `all`, a name, or what names begin with and a
+/// dash (`grf-`).
 fn select<'f>(
     figures: &'f [Box<dyn Figure>],
     words: &[impl AsRef<str>],

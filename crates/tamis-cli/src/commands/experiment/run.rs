@@ -19,27 +19,27 @@ use crate::progress::Reporter;
 
 const HELP: &str = "\
 Each experiment at each scale has a directory of its own, DIR/NAME/SCALE: raw rows as JSON lines and as comma-separated
-values, a picture of each panel, verdicts beside the paper's claims, and what was measured where. The same command goes on
-where it was interrupted, step by step, and with all steps done prints the result again without measuring. Rows of other
-settings, of another version or of another machine are never mixed: --restart measures anew, --out goes elsewhere.
+values, a picture of each panel, verdicts beside the paper's claims, and what was measured where. The same command goes
+on where it was interrupted, step by step, and with all steps done prints the result again without measuring. Rows of
+other settings, of another version or of another machine are never mixed: --restart measures anew, --out goes elsewhere.
 
-Scales: small takes seconds and shows whether it works, default minutes on a laptop, paper the paper's own sizes, hours and a
-large disk. `tamis experiment list` says what each takes; what the disk has no room for is refused. All other flags replace
-what the experiment does by itself; one that an experiment has no use for is refused.
+Scales: small takes seconds and shows whether it works, default minutes on a laptop, paper the paper's own sizes, hours
+and a large disk. `tamis experiment list` says what each takes; what the disk has no room for is refused. All other
+flags replace what the experiment does by itself; one that an experiment has no use for is refused.
 
-Databases are made in TMPDIR, or /tmp, and removed at the end; with --db they are made in a directory, and elastic-… keep them
-there for other runs of the same --keys, --value-bytes and --seed. Every answer is checked; a wrong one ends the run with
-exit code 1.
+Databases are made in TMPDIR, or /tmp, and removed at the end; with --db, where an experiment takes it, they are made in a
+directory and kept there for other runs of the same keys, values and seed. Every answer is checked; a wrong one ends the
+run with exit code 1.
 
 Filters: what the option keyspace.filter takes; `monkey`: blocked-bloom with memory divided by Monkey's rule; elastic-…:
 `elastic-cold`, which does not inherit heat.
-Key sets: uniform50 (50 bits), normal (the same space), cells (Morton codes of real places, scattered around them beyond the
-171,075 of the sample), books-like and fb-like (synthetic), geonames (strings, the sample).
+Key sets: uniform50 (50 bits), normal (the same space), cells (Morton codes of real places, scattered around them beyond
+the 171,075 of the sample), books-like and fb-like (synthetic), geonames (strings, the sample).
 
 Examples:
   tamis experiment run grf-fig10
   tamis experiment run hash- grf- --scale small
-  tamis experiment run all --scale paper --db /data/bench --out /data/results
+  TMPDIR=/data tamis experiment run all --scale paper --out /data/results
   tamis experiment run grf-fig11 --filters snarf,remix,grf --bits 10 --key-set cells
   tamis experiment run elastic-fig6 --skew 0,0.99,1.2 --locality 1,4096";
 
@@ -108,7 +108,8 @@ struct CustomArgs {
     /// Read tables through the page cache where the experiment reads past it
     #[arg(long, conflicts_with = "direct")]
     mapped: bool,
-    /// Devices, separated by commas: hdd, ssd, pcie-ssd, nvm or memory (emulated), page-cache, disk or ram-disk (measured)
+    /// Devices, separated by commas: hdd, ssd, pcie-ssd, nvm or memory (emulated), page-cache, disk or ram-disk
+    /// (measured)
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     device: Vec<String>,
     /// Exponents of Zipf's law, 0 for uniform
@@ -176,7 +177,7 @@ pub(super) fn run(
     let chosen = select(figures, &args.names)?;
     let RunArgs { scale, out: results, restart, json, custom, .. } = args;
     let job = Job { scale, results: &results, restart, json, custom: custom.into() };
-    // What cannot run is refused before anything does.
+    // What does not fit is refused before anything runs. Room is asked for one by one: others may need less.
     if chosen.len() > 1 {
         chosen.iter().try_for_each(|figure| job.check(*figure).map(drop))?;
     }
@@ -224,6 +225,9 @@ impl Job<'_> {
 
     fn run(&self, figure: &dyn Figure, out: &mut impl Write) -> Result<(), Failure> {
         let state = self.check(figure)?;
+        if !state.is_complete() {
+            runs::room(figure, self.scale, &self.custom)?;
+        }
         let progress = Reporter::new();
         progress.note(&self.before(figure, state));
         let report = runs::run(figure, self.scale, &self.custom, self.results, self.restart, &progress)?;
