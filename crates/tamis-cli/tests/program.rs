@@ -495,11 +495,15 @@ fn experiment_holds_elastic_filters_against_fixed_ones() {
     let rows = experiment(&[&more[..], &small].concat()).ok();
     let rows: Vec<Value> = rows.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let of = |kind: &str| rows.iter().filter(|row| row["kind"] == kind).count();
-    assert_eq!((of("load"), of("read")), (2, 4));
-    assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 1 + 6);
+    // Each of two points tells its databases.
+    assert_eq!((of("load"), of("read")), (4, 4));
+    assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 1 + 8);
     let text =
         experiment(&[&["elastic-shift", "--locality", "64", "--skew", "1.2"][..], &small].concat()).ok();
-    assert!(text.contains("loaded before") && text.contains("moved") && text.contains("elastic: "), "{text}");
+    assert!(
+        text.contains("loaded before") && text.contains("moved") && text.contains("What the move did"),
+        "{text}"
+    );
 
     experiment(&["elastic-fig9"]).fails(2, "elastic-fig10");
     experiment(&["elastic-fig6", "--skew", "9"]).fails(2, "--skew");
