@@ -137,7 +137,8 @@ fn absent_keys(facts: &Facts<'_>) -> Vec<Verdict> {
             "Asking GRF takes less time than asking the filters of all tables.",
             &facts.gains(&["get-empty"], is_local, asked, Better::Less),
         ),
-        fewest(facts, "get-empty"),
+        fewest(facts, OURS, "get-empty"),
+        fewest(facts, "chucky", "get-empty"),
     ]
 }
 
@@ -152,15 +153,14 @@ fn more(text: &str, gains: &[Gain]) -> Verdict {
     }
 }
 
-/// The filters of the whole tree let fewer keys through than those of tables.
-fn fewest(facts: &Facts<'_>, workload: &str) -> Verdict {
-    let mut gains = facts.gains(&[workload], is_local, let_through, Better::Less);
-    if workload == "get-empty" {
-        gains.extend(facts.gains_of("chucky", &[workload], is_local, let_through, Better::Less));
-    }
-    let who = if workload == "get-empty" { "GRF and Chucky let" } else { "GRF lets" };
+/// A filter of the whole tree lets fewer keys, or ranges, through than those of tables.
+fn fewest(facts: &Facts<'_>, side: &str, workload: &str) -> Verdict {
+    let name = if side == OURS { "GRF" } else { "Chucky" };
     let what = if workload == "get-empty" { "absent keys" } else { "empty ranges" };
-    more(&format!("{who} fewer {what} through than filters of single tables (a counter)."), &gains)
+    more(
+        &format!("{name} lets fewer {what} through than filters of single tables (a counter)."),
+        &facts.gains_of(side, &[workload], is_local, let_through, Better::Less),
+    )
 }
 
 fn ranges(facts: &Facts<'_>) -> Vec<Verdict> {
@@ -179,7 +179,7 @@ fn ranges(facts: &Facts<'_>) -> Vec<Verdict> {
             10.0,
         )
         .judge(&facts.gains(&["range-absent"], is_range_filter, time, Better::Less), None),
-        fewest(facts, "range-absent"),
+        fewest(facts, OURS, "range-absent"),
         Claim::about("A seek takes half the time of REMIX's and SNARF's.", Unit::Times, 2.0).judge(
             &facts.gains(&["seek"], |side| ["remix", "snarf"].contains(&side), time, Better::Less),
             None,

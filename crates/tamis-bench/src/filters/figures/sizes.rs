@@ -39,14 +39,14 @@ pub(super) fn sized(experiment: &Experiment, scale: Scale) -> (Experiment, Setti
     match scale {
         Scale::Small => {
             experiment.axis = match experiment.axis {
-                Axis::Bits(_) => Axis::Bits(&[6.0, 10.0, 14.0]),
+                Axis::Bits(_) => Axis::Bits(&[6.0, 10.0]),
                 Axis::Threads(threads) => Axis::Threads(&threads[..threads.len().min(2)]),
                 other => other,
             };
             experiment.size_ratio = if experiment.levels > 3 { 3 } else { 4 };
-            experiment.ops = experiment.ops.min(500);
+            experiment.ops = experiment.ops.min(if experiment.direct { 100 } else { 500 });
             experiment.repeats = 2;
-            (experiment, Settings { keys: 20_000, ..settings })
+            (experiment, Settings { keys: 12_000, ..settings })
         }
         Scale::Default => (experiment, settings),
         Scale::Paper => {
