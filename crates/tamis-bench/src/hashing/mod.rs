@@ -5,8 +5,10 @@
 //! # What is compared
 //!
 //! One database, loaded once, its files under two directories, opened with the option `hash_sharing` off and on: the sides. Small
-//! pieces of the same sequence of gets are asked of one side and at once of the other, the first one taking turns, so that
-//! whatever the machine does meanwhile happens to both. A round is one sequence; figures are medians of the rounds.
+//! pieces of one sequence of gets, about 0.3 ms each, are asked of one side and at once of the other, the first one taking
+//! turns, so that whatever the machine does meanwhile happens to both. A round is the whole sequence, every round the same.
+//! Figures are the sums over pieces of each piece's median round: an interruption makes one piece of one round long and
+//! drops out. Least and most are those of whole rounds.
 //!
 //! # Trees
 //!
@@ -20,7 +22,7 @@
 //!
 //! Nothing within a get reads a clock but the file system (the emulated one has to anyway).
 //!
-//! * *total*: the wall clock around pieces of a hundred gets and more.
+//! * *total*: the wall clock around pieces.
 //! * *data*: what the table reads of the same gets took, summed by [`EmulatedFs`](tamis::io::EmulatedFs).
 //! * *hashing*: a pass of its own that computes exactly as many digests as the counters say over the same keys in the same order.
 //! * *probing*: a pass of its own that asks as many filters of the sizes of the tree's runs for the same digests, in the way
@@ -30,8 +32,9 @@
 //!
 //! # The model
 //!
-//! [`model::predicted_gain`] says what the paper's Equation 8 (Equation 6 for tiering) makes of the measured times of a digest, a probe and a
-//! block read. The equation knows no rest, which is most of our get on the fastest devices; so the prediction with the measured rest in the cost stands beside it.
+//! [`model::predicted_gain`] says what the paper's Equation 8 (Equation 6 for tiering) makes of the measured times of a digest,
+//! a probe and a block read. The equation knows no rest, which is most of our get on the fastest devices; so the prediction with
+//! the measured rest in the cost stands beside it.
 //!
 //! One thread plans, loads and measures.
 

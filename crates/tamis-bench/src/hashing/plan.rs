@@ -56,12 +56,16 @@ impl Effort {
 
     /// Gets of one side in a round.
     fn ops(&self, point: &Point, way: Way) -> u64 {
-        let absent = point.absent as f64 / 100.0;
-        let runs = point.shape.runs.len() as f64;
-        let reads = 1.0 - absent + runs * FALSE_POSITIVES;
-        let ns = GET_NS + 50.0 * runs + reads * way.expected_ns();
-        ((self.round_ns / ns) as u64).clamp(self.fewest_ops, self.most_ops)
+        ((self.round_ns / expected_ns(point, way)) as u64).clamp(self.fewest_ops, self.most_ops)
     }
+}
+
+/// About what a get takes.
+fn expected_ns(point: &Point, way: Way) -> f64 {
+    let absent = point.absent as f64 / 100.0;
+    let runs = point.shape.runs.len() as f64;
+    let reads = 1.0 - absent + runs * FALSE_POSITIVES;
+    GET_NS + 50.0 * runs + reads * way.expected_ns()
 }
 
 /// A figure with everything decided, and the tree that was opened last.
@@ -144,13 +148,19 @@ impl HashPlan {
     }
 }
 
+/// Nanoseconds of each piece of a sequence, in order.
+#[derive(Clone, Debug, Default)]
+struct Pieces {
+    gets: Vec<u64>,
+    hashing: Vec<u64>,
+    probing: Vec<u64>,
+    data: Vec<u64>,
+}
+
 /// What one side took and counted in one round.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Round {
-    ns: f64,
-    hash_ns: f64,
-    probe_ns: f64,
-    data_ns: f64,
+    ns: Pieces,
     digests: u64,
     filters: u64,
     false_positives: u64,
@@ -170,7 +180,7 @@ impl Opened {
             let device = if way.is_emulated() { tamis::io::Device::MEMORY } else { way.device };
             side.fs.set_device(device);
             side.fs.set_on(true);
-            let mut sequence = Sequence::new(&self.tree.keys, 10, 0.0, gets, mix64(seed));
+            let mut sequence = Sequence::new(&self.tree.keys, 10, 0.0, (gets, GET_NS), mix64(!seed));
             let mut piece = self.piece();
             while sequence.next(&mut piece) {
                 piece.get_all(&side.db)?;
@@ -184,75 +194,59 @@ impl Opened {
         Piece::new(self.tree.shape.key_bytes, self.tree.shape.value_bytes)
     }
 
-    fn sequence(&self, point: &Point, ops: u64, seed: u64) -> Sequence<'_> {
-        Sequence::new(&self.tree.keys, point.absent, point.skew, ops, seed)
+    fn sequence(&self, point: &Point, amount: (u64, f64), seed: u64) -> Sequence<'_> {
+        Sequence::new(&self.tree.keys, point.absent, point.skew, amount, seed)
     }
 
     /// One sequence of gets, asked of both sides piece by piece; then the passes over its digests and probes.
     fn round(
         &self,
         point: &Point,
-        ops: u64,
-        seed: u64,
+        amount: (u64, f64),
+        (seed, first): (u64, usize),
         progress: &dyn Progress,
     ) -> Result<[Round; 2], BenchError> {
         let sides = &self.pair.sides;
         let before: Vec<_> = sides.iter().map(|side| (side.db.stats().read, side.fs.time())).collect();
-        let mut ns = [0u64; 2];
+        let mut rounds = [Round::default(), Round::default()];
         let mut piece = self.piece();
-        let mut sequence = self.sequence(point, ops, seed);
-        let mut first = (seed % 2) as usize;
+        let mut sequence = self.sequence(point, amount, seed);
+        let mut first = first;
         while sequence.next(&mut piece) {
             for at in [first, 1 - first] {
-                ns[at] += piece.get_all(&sides[at].db)?;
+                let data = sides[at].fs.time().ns;
+                rounds[at].ns.gets.push(piece.get_all(&sides[at].db)?);
+                rounds[at].ns.data.push(sides[at].fs.time().ns - data);
             }
             // Who comes second finds the keys in the cache.
             first = 1 - first;
             progress.advance(2 * piece.len());
         }
-        let mut rounds = [Round::default(); 2];
         for (at, side) in sides.iter().enumerate() {
             let read = side.db.stats().read - before[at].0;
             let device = side.fs.time() - before[at].1;
-            let (hash_ns, probe_ns) = self.parts(point, ops, seed, side, read.digests, read.filter_probes);
-            let per_op = |ns: u64| ns as f64 / ops as f64;
-            rounds[at] = Round {
-                ns: per_op(ns[at]),
-                hash_ns: per_op(hash_ns),
-                probe_ns: per_op(probe_ns),
-                data_ns: per_op(device.ns),
-                digests: read.digests,
-                filters: read.filter_probes,
-                false_positives: read.false_positives,
-                blocks: read.block_reads,
-                reads: device.reads,
-                late: device.late,
-            };
+            let round = &mut rounds[at];
+            (round.digests, round.filters) = (read.digests, read.filter_probes);
+            (round.false_positives, round.blocks) = (read.false_positives, read.block_reads);
+            (round.reads, round.late) = (device.reads, device.late);
+            self.parts(point, amount, seed, side, round);
         }
         Ok(rounds)
     }
 
-    /// Nanoseconds of so many digests, and of so many probes, over the gets of a round.
-    fn parts(
-        &self,
-        point: &Point,
-        ops: u64,
-        seed: u64,
-        side: &Side,
-        digests: u64,
-        probes: u64,
-    ) -> (u64, u64) {
+    /// Times as many digests, and as many probes, as a round counted, over its gets.
+    fn parts(&self, point: &Point, amount: (u64, f64), seed: u64, side: &Side, round: &mut Round) {
         let together = side.db.options().hash_sharing;
-        let (mut piece, mut ns, mut done) = (self.piece(), (0, 0), 0u64);
+        let (mut piece, mut done, ops) = (self.piece(), 0u64, amount.0);
         let upto = |total: u64, done: u64| (u128::from(total) * u128::from(done) / u128::from(ops)) as u64;
-        let mut sequence = self.sequence(point, ops, seed);
+        let mut sequence = self.sequence(point, amount, seed);
         while sequence.next(&mut piece) {
             let next = done + piece.len();
-            ns.0 += piece.digest_all(upto(digests, next) - upto(digests, done));
-            ns.1 += piece.probe_all(&self.probes, upto(probes, next) - upto(probes, done), together);
+            let share = |total: u64| upto(total, next) - upto(total, done);
+            round.ns.hashing.push(piece.digest_all(share(round.digests)));
+            round.ns.probing.push(piece.probe_all(&self.probes, share(round.filters), together));
             done = next;
         }
-        ns
     }
 }
 
@@ -262,12 +256,12 @@ impl Plan for HashPlan {
         else {
             return String::new();
         };
-        let values: Vec<String> = self.across_values().into_iter().fold(Vec::new(), |mut values, value| {
+        let mut values: Vec<String> = Vec::new();
+        for value in self.points.iter().flat_map(|point| self.varied(point)) {
             if !values.contains(&value) {
                 values.push(value);
             }
-            values
-        });
+        }
         format!(
             "Up to {} keys of {} bytes in entries of {} bytes ({}), {} levels of size ratio {}, {}, blocked Bloom filters of {} \
              bits a key; {} rounds of up to {} gets a side; varied: {}.",
@@ -335,8 +329,9 @@ impl Plan for HashPlan {
             side.fs.set_on(true);
         }
         progress.begin(&point.name, ops * 2 * self.effort.rounds, "gets");
+        let amount = (ops, expected_ns(point, way));
         let rounds = (0..self.effort.rounds)
-            .map(|round| opened.round(point, ops, mix64(self.seed ^ mix64(round)), progress))
+            .map(|round| opened.round(point, amount, (mix64(self.seed), (round % 2) as usize), progress))
             .collect::<Result<Vec<_>, _>>();
         progress.end();
         opened.pair.sides.iter().for_each(|side| side.fs.set_on(false));
@@ -367,15 +362,15 @@ impl HashPlan {
         }
     }
 
-    fn across_values(&self) -> Vec<String> {
-        let value = |point: &Point| match self.design.across {
-            Across::Absent => format!("{} % absent on {}", point.absent, point.device),
-            Across::KeyBytes => format!("keys of {} bytes", point.shape.key_bytes),
+    /// The device, and what goes across.
+    fn varied(&self, point: &Point) -> [String; 2] {
+        let across = match self.design.across {
+            Across::Absent => format!("{} % absent", point.absent),
+            Across::KeyBytes | Across::Device => format!("keys of {} bytes", point.shape.key_bytes),
             Across::Levels => format!("{} levels", point.shape.levels),
-            Across::Device => point.device.clone(),
-            Across::Bits => format!("{} bits on {}", point.shape.bits, point.device),
+            Across::Bits => format!("{} bits", point.shape.bits),
         };
-        self.points.iter().map(value).collect()
+        [point.device.clone(), across]
     }
 }
 
@@ -390,14 +385,24 @@ fn ratio(a: f64, b: f64) -> f64 {
     if b > 0.0 { a / b } else { 0.0 }
 }
 
+/// Nanoseconds of all pieces, each as in its median round: an interruption makes one piece of one round long and goes.
+fn sum_of_medians<'r>(rounds: impl Iterator<Item = &'r Vec<u64>> + Clone) -> f64 {
+    let pieces = rounds.clone().map(Vec::len).min().unwrap_or(0);
+    let median = |piece: usize| spread(rounds.clone().map(|round| round[piece] as f64).collect()).0;
+    (0..pieces).map(median).sum()
+}
+
 /// The rows of a point: each side, and the gain.
 fn rows_of(setting: &Setting, rounds: &[[Round; 2]]) -> Vec<Row> {
     let sides = [super::rows::EACH, super::rows::SHARED];
     let gets: Vec<GetRow> =
-        (0..2).map(|at| get_row(setting, sides[at], rounds.iter().map(|r| &r[at]))).collect();
-    let gains = rounds.iter().map(|[each, shared]| 100.0 * ratio(each.ns - shared.ns, each.ns));
-    let (gain_percent, min_percent, max_percent) = spread(gains.collect());
+        (0..2).map(|at| get_row(setting, sides[at], rounds.iter().map(|round| &round[at]))).collect();
+    let gain = |each: f64, shared: f64| 100.0 * ratio(each - shared, each);
+    let whole = |round: &Round| round.ns.gets.iter().sum::<u64>() as f64;
+    let gains = rounds.iter().map(|[each, shared]| gain(whole(each), whole(shared)));
+    let (_, min_percent, max_percent) = spread(gains.collect());
     let each = &gets[0];
+    let gain_percent = gain(each.ns_per_op, gets[1].ns_per_op);
     let absent = setting.absent_percent / 100.0;
     // Filters asked about keys that their runs do not hold.
     let denying = each.filters_per_op - (1.0 - absent);
@@ -413,8 +418,8 @@ fn rows_of(setting: &Setting, rounds: &[[Round; 2]]) -> Vec<Row> {
         kind: "gain".into(),
         setting: setting.clone(),
         gain_percent,
-        min_percent,
-        max_percent,
+        min_percent: min_percent.min(gain_percent),
+        max_percent: max_percent.max(gain_percent),
         model_percent: predicted_gain(asked, times),
         model_with_rest_percent: predicted_gain(asked, Times { rest: each.rest_ns, ..times }),
     };
@@ -422,24 +427,26 @@ fn rows_of(setting: &Setting, rounds: &[[Round; 2]]) -> Vec<Row> {
 }
 
 fn get_row<'r>(setting: &Setting, side: &str, rounds: impl Iterator<Item = &'r Round> + Clone) -> GetRow {
-    let median = |part: fn(&Round) -> f64| spread(rounds.clone().map(part).collect()).0;
+    let ops = setting.ops as f64;
+    let per_get = |part: fn(&Round) -> &Vec<u64>| sum_of_medians(rounds.clone().map(part)) / ops;
     let sum = |count: fn(&Round) -> u64| rounds.clone().map(count).sum::<u64>() as f64;
-    let gets = (setting.ops * rounds.clone().count() as u64) as f64;
-    let (ns_per_op, min_ns, max_ns) = spread(rounds.clone().map(|round| round.ns).collect());
-    let (hash_ns, probe_ns) = (median(|round| round.hash_ns), median(|round| round.probe_ns));
-    let data_ns = median(|round| round.data_ns);
+    let gets = ops * rounds.clone().count() as f64;
+    let wholes = rounds.clone().map(|round| round.ns.gets.iter().sum::<u64>() as f64 / ops);
+    let (_, min_ns, max_ns) = spread(wholes.collect());
+    let ns_per_op = per_get(|round| &round.ns.gets);
+    let (hash_ns, probe_ns) = (per_get(|round| &round.ns.hashing), per_get(|round| &round.ns.probing));
+    let data_ns = per_get(|round| &round.ns.data);
     let left = ns_per_op - hash_ns - probe_ns - data_ns;
     let per_op = |count: fn(&Round) -> u64| ratio(sum(count), gets);
     let (digests_per_op, filters_per_op) = (per_op(|round| round.digests), per_op(|round| round.filters));
-    // Over all rounds: some may have had no read.
-    let data_sum: f64 = rounds.clone().map(|round| round.data_ns * setting.ops as f64).sum();
+    let reads_per_op = per_op(|round| round.reads);
     GetRow {
         kind: "get".into(),
         setting: setting.clone(),
         side: side.into(),
         ns_per_op,
-        min_ns,
-        max_ns,
+        min_ns: min_ns.min(ns_per_op),
+        max_ns: max_ns.max(ns_per_op),
         hash_ns,
         probe_ns,
         data_ns,
@@ -449,10 +456,24 @@ fn get_row<'r>(setting: &Setting, side: &str, rounds: impl Iterator<Item = &'r R
         filters_per_op,
         false_positives_per_op: per_op(|round| round.false_positives),
         blocks_per_op: per_op(|round| round.blocks),
-        reads_per_op: per_op(|round| round.reads),
+        reads_per_op,
         digest_ns: ratio(hash_ns, digests_per_op),
         filter_ns: ratio(probe_ns, filters_per_op),
-        read_ns: ratio(data_sum, sum(|round| round.reads)),
+        read_ns: ratio(data_ns, reads_per_op),
         late_reads: sum(|round| round.late) as u64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interruption_of_one_piece_of_one_round_does_not_count() {
+        let rounds = [vec![10, 20, 900], vec![800, 22, 30], vec![12, 21, 32]];
+        assert_eq!(sum_of_medians(rounds.iter()), (12 + 21 + 32) as f64);
+        assert_eq!(sum_of_medians([].iter()), 0.0);
+        assert_eq!(spread(vec![3.0, 1.0, 2.0]), (2.0, 1.0, 3.0));
+        assert_eq!(spread(Vec::new()), (0.0, 0.0, 0.0));
     }
 }

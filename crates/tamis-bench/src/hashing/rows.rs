@@ -42,7 +42,7 @@ pub(super) struct Setting {
     pub(super) rounds: u64,
 }
 
-/// One side at one point. Times are nanoseconds; those of a get are medians of the rounds.
+/// One side at one point. Times are nanoseconds; those of a get are, piece by piece, of the piece's median round.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct GetRow {
@@ -96,7 +96,7 @@ pub(super) struct GainRow {
     pub(super) kind: String,
     #[serde(flatten)]
     pub(super) setting: Setting,
-    /// The median of the rounds.
+    /// Of the times of the two rows.
     pub(super) gain_percent: f64,
     /// The least of the rounds.
     pub(super) min_percent: f64,
