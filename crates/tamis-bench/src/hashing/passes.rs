@@ -18,8 +18,8 @@ const PIECE_BYTES: usize = 128 << 10;
 /// The most gets of a piece.
 const MOST: usize = 2000;
 
-/// How long the gets of a piece take, about: short beside a time slice, so that few pieces are interrupted, and long beside a
-/// reading of the clock.
+/// How long the gets of a piece take, about: short beside a time slice, so that few pieces are interrupted, and long
+/// beside a reading of the clock.
 const PIECE_NS: f64 = 300_000.0;
 
 /// Filters that a get asks together at first and later: as the read path does with sharing.
@@ -39,8 +39,8 @@ pub(super) struct Sequence<'k> {
 }
 
 impl<'k> Sequence<'k> {
-    /// `ops` gets, which take about `get_ns` each, and of which `absent` percent are for absent keys. With a skew, the most
-    /// frequent keys are the same whatever the seed.
+    /// `ops` gets, which take about `get_ns` each, and of which `absent` percent are for absent keys. With a skew, the
+    /// most frequent keys are the same whatever the seed.
     pub(super) fn new(
         keys: &'k KeySet,
         absent: u64,

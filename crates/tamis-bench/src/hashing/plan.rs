@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::design::{Across, Design, Point, request};
 use super::medium::{Medium, Way};
-use super::model::{Asked, Times, predicted_gain};
 use super::passes::{Piece, Probes, Sequence};
-use super::rows::{GainRow, GetRow, MissingRow, Setting, to_row};
+use super::rows::{MissingRow, Setting, to_row};
+use super::sums::{Round, rows_of};
 use super::tree::{Pair, Side, Tree, Trees};
 use crate::error::BenchError;
 use crate::figures::{Custom, Plan, Row, Scale};
@@ -146,27 +146,6 @@ impl HashPlan {
         self.opened = Some(opened);
         Ok(Ok(()))
     }
-}
-
-/// Nanoseconds of each piece of a sequence, in order.
-#[derive(Clone, Debug, Default)]
-struct Pieces {
-    gets: Vec<u64>,
-    hashing: Vec<u64>,
-    probing: Vec<u64>,
-    data: Vec<u64>,
-}
-
-/// What one side took and counted in one round.
-#[derive(Clone, Debug, Default)]
-struct Round {
-    ns: Pieces,
-    digests: u64,
-    filters: u64,
-    false_positives: u64,
-    blocks: u64,
-    reads: u64,
-    late: u64,
 }
 
 impl Opened {
@@ -371,109 +350,5 @@ impl HashPlan {
             Across::Bits => format!("{} bits", point.shape.bits),
         };
         [point.device.clone(), across]
-    }
-}
-
-/// (median, least, greatest); of an even number the later of the two in the middle.
-fn spread(mut values: Vec<f64>) -> (f64, f64, f64) {
-    values.sort_by(f64::total_cmp);
-    let at = |i: usize| values.get(i).copied().unwrap_or(0.0);
-    (at(values.len() / 2), at(0), at(values.len().saturating_sub(1)))
-}
-
-fn ratio(a: f64, b: f64) -> f64 {
-    if b > 0.0 { a / b } else { 0.0 }
-}
-
-/// Nanoseconds of all pieces, each as in its median round: an interruption makes one piece of one round long and goes.
-fn sum_of_medians<'r>(rounds: impl Iterator<Item = &'r Vec<u64>> + Clone) -> f64 {
-    let pieces = rounds.clone().map(Vec::len).min().unwrap_or(0);
-    let median = |piece: usize| spread(rounds.clone().map(|round| round[piece] as f64).collect()).0;
-    (0..pieces).map(median).sum()
-}
-
-/// The rows of a point: each side, and the gain.
-fn rows_of(setting: &Setting, rounds: &[[Round; 2]]) -> Vec<Row> {
-    let sides = [super::rows::EACH, super::rows::SHARED];
-    let gets: Vec<GetRow> =
-        (0..2).map(|at| get_row(setting, sides[at], rounds.iter().map(|round| &round[at]))).collect();
-    let gain = |each: f64, shared: f64| 100.0 * ratio(each - shared, each);
-    let whole = |round: &Round| round.ns.gets.iter().sum::<u64>() as f64;
-    let gains = rounds.iter().map(|[each, shared]| gain(whole(each), whole(shared)));
-    let (_, min_percent, max_percent) = spread(gains.collect());
-    let each = &gets[0];
-    let gain_percent = gain(each.ns_per_op, gets[1].ns_per_op);
-    let absent = setting.absent_percent / 100.0;
-    // Filters asked about keys that their runs do not hold.
-    let denying = each.filters_per_op - (1.0 - absent);
-    let asked = Asked {
-        levels: setting.levels as f64,
-        ratio: setting.size_ratio as f64,
-        tiering: setting.shape == "tiering",
-        absent,
-        false_positive: ratio(each.false_positives_per_op, denying),
-    };
-    let times = Times { digest: each.digest_ns, probe: each.filter_ns, read: each.read_ns, rest: 0.0 };
-    let gain = GainRow {
-        kind: "gain".into(),
-        setting: setting.clone(),
-        gain_percent,
-        min_percent: min_percent.min(gain_percent),
-        max_percent: max_percent.max(gain_percent),
-        model_percent: predicted_gain(asked, times),
-        model_with_rest_percent: predicted_gain(asked, Times { rest: each.rest_ns, ..times }),
-    };
-    gets.iter().map(to_row).chain([to_row(&gain)]).collect()
-}
-
-fn get_row<'r>(setting: &Setting, side: &str, rounds: impl Iterator<Item = &'r Round> + Clone) -> GetRow {
-    let ops = setting.ops as f64;
-    let per_get = |part: fn(&Round) -> &Vec<u64>| sum_of_medians(rounds.clone().map(part)) / ops;
-    let sum = |count: fn(&Round) -> u64| rounds.clone().map(count).sum::<u64>() as f64;
-    let gets = ops * rounds.clone().count() as f64;
-    let wholes = rounds.clone().map(|round| round.ns.gets.iter().sum::<u64>() as f64 / ops);
-    let (_, min_ns, max_ns) = spread(wholes.collect());
-    let ns_per_op = per_get(|round| &round.ns.gets);
-    let (hash_ns, probe_ns) = (per_get(|round| &round.ns.hashing), per_get(|round| &round.ns.probing));
-    let data_ns = per_get(|round| &round.ns.data);
-    let left = ns_per_op - hash_ns - probe_ns - data_ns;
-    let per_op = |count: fn(&Round) -> u64| ratio(sum(count), gets);
-    let (digests_per_op, filters_per_op) = (per_op(|round| round.digests), per_op(|round| round.filters));
-    let reads_per_op = per_op(|round| round.reads);
-    GetRow {
-        kind: "get".into(),
-        setting: setting.clone(),
-        side: side.into(),
-        ns_per_op,
-        min_ns: min_ns.min(ns_per_op),
-        max_ns: max_ns.max(ns_per_op),
-        hash_ns,
-        probe_ns,
-        data_ns,
-        rest_ns: left.max(0.0),
-        parts_exceed: left < 0.0,
-        digests_per_op,
-        filters_per_op,
-        false_positives_per_op: per_op(|round| round.false_positives),
-        blocks_per_op: per_op(|round| round.blocks),
-        reads_per_op,
-        digest_ns: ratio(hash_ns, digests_per_op),
-        filter_ns: ratio(probe_ns, filters_per_op),
-        read_ns: ratio(data_ns, reads_per_op),
-        late_reads: sum(|round| round.late) as u64,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_interruption_of_one_piece_of_one_round_does_not_count() {
-        let rounds = [vec![10, 20, 900], vec![800, 22, 30], vec![12, 21, 32]];
-        assert_eq!(sum_of_medians(rounds.iter()), (12 + 21 + 32) as f64);
-        assert_eq!(sum_of_medians([].iter()), 0.0);
-        assert_eq!(spread(vec![3.0, 1.0, 2.0]), (2.0, 1.0, 3.0));
-        assert_eq!(spread(Vec::new()), (0.0, 0.0, 0.0));
     }
 }
