@@ -85,8 +85,8 @@ impl Shape {
     }
 }
 
-/// The sizes of runs, newest first, of a tree of so many keys or a few more, whose levels grow by the ratio: one run a level, or as
-/// many as the ratio says. No run is empty.
+/// The sizes of runs, newest first, of a tree of so many keys or a few more, whose levels grow by the ratio: one run a
+/// level, or as many as the ratio says. No run is empty.
 pub(super) fn run_sizes(keys: u64, levels: usize, ratio: u64, tiering: bool) -> Vec<u64> {
     let per_level = if tiering { ratio as usize } else { 1 };
     let weight = |level: usize| (ratio as f64).powi(level as i32);
@@ -116,20 +116,13 @@ fn thinned<T: Copy>(list: &[T]) -> Vec<T> {
 }
 
 impl Design {
-    /// Bytes of keys and values of the largest tree.
+    /// Bytes of keys and values of the largest tree where nobody says how many keys.
     pub(super) fn most_bytes(&self, scale: Scale) -> u64 {
-        let entry = self.entry_bytes.max(self.key_bytes.iter().max().map_or(0, |most| most + 8));
-        self.keys_at(scale) * entry as u64
-    }
-
-    /// Keys of the largest tree where nobody says how many.
-    pub(super) fn keys_at(&self, scale: Scale) -> u64 {
-        let bytes = match scale {
+        match scale {
             Scale::Small => 24_000_000,
             Scale::Default => 220_000_000,
             Scale::Paper => PAPER_BYTES,
-        };
-        bytes / self.entry_bytes as u64
+        }
     }
 
     /// All points: trees in the outer loops, since making them is what costs.
@@ -150,12 +143,12 @@ impl Design {
             return Err(request(format!("--size-ratio {size_ratio} is out of range: 2 to 100")));
         }
         let most_levels = levels.iter().copied().max().unwrap_or(1);
-        let keys = custom.keys.unwrap_or(self.keys_at(scale)).max(1);
         let mut points = Vec::new();
-        for tiering in [self.tiering, false] {
+        let shapes = if self.tiering { &[true, false][..] } else { &[false] };
+        for &tiering in shapes {
             // The second time round: leveling beside tiering.
             let beside = tiering != self.tiering;
-            if !points.is_empty() && !(beside && self.leveling_on.is_some()) {
+            if beside && self.leveling_on.is_none() {
                 continue;
             }
             for &levels in &levels {
@@ -163,8 +156,11 @@ impl Design {
                     for &bits in &bits {
                         let value_bytes = match custom.value_bytes {
                             Some(bytes) => bytes,
-                            None => self.entry_bytes.saturating_sub(key_bytes).max(self.entry_bytes / 2 / 8),
+                            // Keys that leave no room have short values.
+                            None => self.entry_bytes.saturating_sub(key_bytes).max(self.entry_bytes / 16),
                         };
+                        let entry_bytes = (key_bytes + value_bytes) as u64;
+                        let keys = custom.keys.unwrap_or(self.most_bytes(scale) / entry_bytes).max(1);
                         // Smaller trees are the first levels of the largest.
                         let all = run_sizes(keys, most_levels, size_ratio, tiering);
                         let runs = all[..all.len() / most_levels * levels].to_vec();

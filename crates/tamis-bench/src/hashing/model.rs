@@ -28,8 +28,8 @@ pub(super) struct Times {
     pub(super) rest: f64,
 }
 
-/// By how many percent of its time a get is shorter with one digest for all filters: Equation 8, which is Equations 4 and 7 put
-/// together; for tiering the same of Equation 6. 0 where nothing takes any time.
+/// By how many percent of its time a get is shorter with one digest for all filters: Equation 8, which is Equations 4
+/// and 7 put together; for tiering the same of Equation 6. 0 where nothing takes any time.
 pub(super) fn predicted_gain(asked: Asked, times: Times) -> f64 {
     let Asked { levels, ratio, tiering, absent, false_positive } = asked;
     let found = 1.0 - absent;

@@ -15,11 +15,12 @@ use crate::zipf::Ranks;
 /// Bytes of the keys of a piece: they stay in the second-level cache.
 const PIECE_BYTES: usize = 128 << 10;
 
-/// The fewest gets of a piece, for whose sake keys may take more.
-const FEWEST: usize = 100;
-
-/// The most: as many expected answers stay in the cache, too.
+/// The most gets of a piece.
 const MOST: usize = 2000;
+
+/// How long the gets of a piece take, about: short beside a time slice, so that few pieces are interrupted, and long
+/// beside a reading of the clock.
+const PIECE_NS: f64 = 300_000.0;
 
 /// Filters that a get asks together at first and later: as the read path does with sharing.
 const FIRST_STEP: usize = 8;
@@ -34,12 +35,20 @@ pub(super) struct Sequence<'k> {
     absent_ranks: Ranks,
     random: Random,
     left: u64,
+    piece: u64,
 }
 
 impl<'k> Sequence<'k> {
-    /// `ops` gets, of which `absent` percent are for absent keys. With a skew, the most frequent keys are the same whatever the
-    /// seed.
-    pub(super) fn new(keys: &'k KeySet, absent: u64, skew: f64, ops: u64, seed: u64) -> Sequence<'k> {
+    /// `ops` gets, which take about `get_ns` each, and of which `absent` percent are for absent keys. With a skew, the
+    /// most frequent keys are the same whatever the seed.
+    pub(super) fn new(
+        keys: &'k KeySet,
+        absent: u64,
+        skew: f64,
+        (ops, get_ns): (u64, f64),
+        seed: u64,
+    ) -> Sequence<'k> {
+        let most = (PIECE_BYTES / keys.key_bytes().ceil().max(1.0) as usize).clamp(1, MOST);
         let absents = if skew > 0.0 { keys.len() } else { keys.absent_len() };
         Sequence {
             keys,
@@ -48,6 +57,7 @@ impl<'k> Sequence<'k> {
             absent_ranks: Ranks::new(absents.min(keys.absent_len()), skew),
             random: Random::part(seed, 0x6861_7368),
             left: ops,
+            piece: ((PIECE_NS / get_ns.max(1.0)) as u64).clamp(1, most as u64),
         }
     }
 
@@ -55,8 +65,7 @@ impl<'k> Sequence<'k> {
     pub(super) fn next(&mut self, piece: &mut Piece) -> bool {
         piece.bytes.clear();
         piece.expected.clear();
-        let wanted = (PIECE_BYTES / piece.key_bytes).clamp(FEWEST, MOST);
-        let count = self.left.min(wanted as u64);
+        let count = self.left.min(self.piece);
         self.left -= count;
         for _ in 0..count {
             let start = piece.bytes.len();
@@ -217,7 +226,7 @@ mod tests {
         let keys = KeySet::uniform(1000, 40, 1).unwrap();
         for (absent, skew) in [(0, 0.0), (100, 0.0), (30, 0.99)] {
             let all = |seed| {
-                let mut sequence = Sequence::new(&keys, absent, skew, 5000, seed);
+                let mut sequence = Sequence::new(&keys, absent, skew, (5000, 1000.0), seed);
                 let mut piece = Piece::new(40, 10);
                 let mut all = (Vec::new(), 0u64);
                 while sequence.next(&mut piece) {

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::design::{Across, Design, Point, request};
 use super::medium::{Medium, Way};
-use super::model::{Asked, Times, predicted_gain};
 use super::passes::{Piece, Probes, Sequence};
-use super::rows::{GainRow, GetRow, MissingRow, Setting, to_row};
+use super::rows::{MissingRow, Setting, to_row};
+use super::sums::{Round, rows_of};
 use super::tree::{Pair, Side, Tree, Trees};
 use crate::error::BenchError;
 use crate::figures::{Custom, Plan, Row, Scale};
@@ -56,12 +56,16 @@ impl Effort {
 
     /// Gets of one side in a round.
     fn ops(&self, point: &Point, way: Way) -> u64 {
-        let absent = point.absent as f64 / 100.0;
-        let runs = point.shape.runs.len() as f64;
-        let reads = 1.0 - absent + runs * FALSE_POSITIVES;
-        let ns = GET_NS + 50.0 * runs + reads * way.expected_ns();
-        ((self.round_ns / ns) as u64).clamp(self.fewest_ops, self.most_ops)
+        ((self.round_ns / expected_ns(point, way)) as u64).clamp(self.fewest_ops, self.most_ops)
     }
+}
+
+/// About what a get takes.
+fn expected_ns(point: &Point, way: Way) -> f64 {
+    let absent = point.absent as f64 / 100.0;
+    let runs = point.shape.runs.len() as f64;
+    let reads = 1.0 - absent + runs * FALSE_POSITIVES;
+    GET_NS + 50.0 * runs + reads * way.expected_ns()
 }
 
 /// A figure with everything decided, and the tree that was opened last.
@@ -144,21 +148,6 @@ impl HashPlan {
     }
 }
 
-/// What one side took and counted in one round.
-#[derive(Clone, Copy, Debug, Default)]
-struct Round {
-    ns: f64,
-    hash_ns: f64,
-    probe_ns: f64,
-    data_ns: f64,
-    digests: u64,
-    filters: u64,
-    false_positives: u64,
-    blocks: u64,
-    reads: u64,
-    late: u64,
-}
-
 impl Opened {
     /// Touches what later gets touch: pages of files and their mappings, filters, indexes.
     fn warm(&self, scale: Scale, way: Way, seed: u64) -> Result<(), BenchError> {
@@ -170,7 +159,7 @@ impl Opened {
             let device = if way.is_emulated() { tamis::io::Device::MEMORY } else { way.device };
             side.fs.set_device(device);
             side.fs.set_on(true);
-            let mut sequence = Sequence::new(&self.tree.keys, 10, 0.0, gets, mix64(seed));
+            let mut sequence = Sequence::new(&self.tree.keys, 10, 0.0, (gets, GET_NS), mix64(!seed));
             let mut piece = self.piece();
             while sequence.next(&mut piece) {
                 piece.get_all(&side.db)?;
@@ -184,75 +173,59 @@ impl Opened {
         Piece::new(self.tree.shape.key_bytes, self.tree.shape.value_bytes)
     }
 
-    fn sequence(&self, point: &Point, ops: u64, seed: u64) -> Sequence<'_> {
-        Sequence::new(&self.tree.keys, point.absent, point.skew, ops, seed)
+    fn sequence(&self, point: &Point, amount: (u64, f64), seed: u64) -> Sequence<'_> {
+        Sequence::new(&self.tree.keys, point.absent, point.skew, amount, seed)
     }
 
     /// One sequence of gets, asked of both sides piece by piece; then the passes over its digests and probes.
     fn round(
         &self,
         point: &Point,
-        ops: u64,
-        seed: u64,
+        amount: (u64, f64),
+        (seed, first): (u64, usize),
         progress: &dyn Progress,
     ) -> Result<[Round; 2], BenchError> {
         let sides = &self.pair.sides;
         let before: Vec<_> = sides.iter().map(|side| (side.db.stats().read, side.fs.time())).collect();
-        let mut ns = [0u64; 2];
+        let mut rounds = [Round::default(), Round::default()];
         let mut piece = self.piece();
-        let mut sequence = self.sequence(point, ops, seed);
-        let mut first = (seed % 2) as usize;
+        let mut sequence = self.sequence(point, amount, seed);
+        let mut first = first;
         while sequence.next(&mut piece) {
             for at in [first, 1 - first] {
-                ns[at] += piece.get_all(&sides[at].db)?;
+                let data = sides[at].fs.time().ns;
+                rounds[at].ns.gets.push(piece.get_all(&sides[at].db)?);
+                rounds[at].ns.data.push(sides[at].fs.time().ns - data);
             }
             // Who comes second finds the keys in the cache.
             first = 1 - first;
             progress.advance(2 * piece.len());
         }
-        let mut rounds = [Round::default(); 2];
         for (at, side) in sides.iter().enumerate() {
             let read = side.db.stats().read - before[at].0;
             let device = side.fs.time() - before[at].1;
-            let (hash_ns, probe_ns) = self.parts(point, ops, seed, side, read.digests, read.filter_probes);
-            let per_op = |ns: u64| ns as f64 / ops as f64;
-            rounds[at] = Round {
-                ns: per_op(ns[at]),
-                hash_ns: per_op(hash_ns),
-                probe_ns: per_op(probe_ns),
-                data_ns: per_op(device.ns),
-                digests: read.digests,
-                filters: read.filter_probes,
-                false_positives: read.false_positives,
-                blocks: read.block_reads,
-                reads: device.reads,
-                late: device.late,
-            };
+            let round = &mut rounds[at];
+            (round.digests, round.filters) = (read.digests, read.filter_probes);
+            (round.false_positives, round.blocks) = (read.false_positives, read.block_reads);
+            (round.reads, round.late) = (device.reads, device.late);
+            self.parts(point, amount, seed, side, round);
         }
         Ok(rounds)
     }
 
-    /// Nanoseconds of so many digests, and of so many probes, over the gets of a round.
-    fn parts(
-        &self,
-        point: &Point,
-        ops: u64,
-        seed: u64,
-        side: &Side,
-        digests: u64,
-        probes: u64,
-    ) -> (u64, u64) {
+    /// Times as many digests, and as many probes, as a round counted, over its gets.
+    fn parts(&self, point: &Point, amount: (u64, f64), seed: u64, side: &Side, round: &mut Round) {
         let together = side.db.options().hash_sharing;
-        let (mut piece, mut ns, mut done) = (self.piece(), (0, 0), 0u64);
+        let (mut piece, mut done, ops) = (self.piece(), 0u64, amount.0);
         let upto = |total: u64, done: u64| (u128::from(total) * u128::from(done) / u128::from(ops)) as u64;
-        let mut sequence = self.sequence(point, ops, seed);
+        let mut sequence = self.sequence(point, amount, seed);
         while sequence.next(&mut piece) {
             let next = done + piece.len();
-            ns.0 += piece.digest_all(upto(digests, next) - upto(digests, done));
-            ns.1 += piece.probe_all(&self.probes, upto(probes, next) - upto(probes, done), together);
+            let share = |total: u64| upto(total, next) - upto(total, done);
+            round.ns.hashing.push(piece.digest_all(share(round.digests)));
+            round.ns.probing.push(piece.probe_all(&self.probes, share(round.filters), together));
             done = next;
         }
-        ns
     }
 }
 
@@ -262,12 +235,12 @@ impl Plan for HashPlan {
         else {
             return String::new();
         };
-        let values: Vec<String> = self.across_values().into_iter().fold(Vec::new(), |mut values, value| {
+        let mut values: Vec<String> = Vec::new();
+        for value in self.points.iter().flat_map(|point| self.varied(point)) {
             if !values.contains(&value) {
                 values.push(value);
             }
-            values
-        });
+        }
         format!(
             "Up to {} keys of {} bytes in entries of {} bytes ({}), {} levels of size ratio {}, {}, blocked Bloom filters of {} \
              bits a key; {} rounds of up to {} gets a side; varied: {}.",
@@ -335,8 +308,9 @@ impl Plan for HashPlan {
             side.fs.set_on(true);
         }
         progress.begin(&point.name, ops * 2 * self.effort.rounds, "gets");
+        let amount = (ops, expected_ns(point, way));
         let rounds = (0..self.effort.rounds)
-            .map(|round| opened.round(point, ops, mix64(self.seed ^ mix64(round)), progress))
+            .map(|round| opened.round(point, amount, (mix64(self.seed), (round % 2) as usize), progress))
             .collect::<Result<Vec<_>, _>>();
         progress.end();
         opened.pair.sides.iter().for_each(|side| side.fs.set_on(false));
@@ -367,92 +341,14 @@ impl HashPlan {
         }
     }
 
-    fn across_values(&self) -> Vec<String> {
-        let value = |point: &Point| match self.design.across {
-            Across::Absent => format!("{} % absent on {}", point.absent, point.device),
-            Across::KeyBytes => format!("keys of {} bytes", point.shape.key_bytes),
+    /// The device, and what goes across.
+    fn varied(&self, point: &Point) -> [String; 2] {
+        let across = match self.design.across {
+            Across::Absent => format!("{} % absent", point.absent),
+            Across::KeyBytes | Across::Device => format!("keys of {} bytes", point.shape.key_bytes),
             Across::Levels => format!("{} levels", point.shape.levels),
-            Across::Device => point.device.clone(),
-            Across::Bits => format!("{} bits on {}", point.shape.bits, point.device),
+            Across::Bits => format!("{} bits", point.shape.bits),
         };
-        self.points.iter().map(value).collect()
-    }
-}
-
-/// (median, least, greatest); of an even number the later of the two in the middle.
-fn spread(mut values: Vec<f64>) -> (f64, f64, f64) {
-    values.sort_by(f64::total_cmp);
-    let at = |i: usize| values.get(i).copied().unwrap_or(0.0);
-    (at(values.len() / 2), at(0), at(values.len().saturating_sub(1)))
-}
-
-fn ratio(a: f64, b: f64) -> f64 {
-    if b > 0.0 { a / b } else { 0.0 }
-}
-
-/// The rows of a point: each side, and the gain.
-fn rows_of(setting: &Setting, rounds: &[[Round; 2]]) -> Vec<Row> {
-    let sides = [super::rows::EACH, super::rows::SHARED];
-    let gets: Vec<GetRow> =
-        (0..2).map(|at| get_row(setting, sides[at], rounds.iter().map(|r| &r[at]))).collect();
-    let gains = rounds.iter().map(|[each, shared]| 100.0 * ratio(each.ns - shared.ns, each.ns));
-    let (gain_percent, min_percent, max_percent) = spread(gains.collect());
-    let each = &gets[0];
-    let absent = setting.absent_percent / 100.0;
-    // Filters asked about keys that their runs do not hold.
-    let denying = each.filters_per_op - (1.0 - absent);
-    let asked = Asked {
-        levels: setting.levels as f64,
-        ratio: setting.size_ratio as f64,
-        tiering: setting.shape == "tiering",
-        absent,
-        false_positive: ratio(each.false_positives_per_op, denying),
-    };
-    let times = Times { digest: each.digest_ns, probe: each.filter_ns, read: each.read_ns, rest: 0.0 };
-    let gain = GainRow {
-        kind: "gain".into(),
-        setting: setting.clone(),
-        gain_percent,
-        min_percent,
-        max_percent,
-        model_percent: predicted_gain(asked, times),
-        model_with_rest_percent: predicted_gain(asked, Times { rest: each.rest_ns, ..times }),
-    };
-    gets.iter().map(to_row).chain([to_row(&gain)]).collect()
-}
-
-fn get_row<'r>(setting: &Setting, side: &str, rounds: impl Iterator<Item = &'r Round> + Clone) -> GetRow {
-    let median = |part: fn(&Round) -> f64| spread(rounds.clone().map(part).collect()).0;
-    let sum = |count: fn(&Round) -> u64| rounds.clone().map(count).sum::<u64>() as f64;
-    let gets = (setting.ops * rounds.clone().count() as u64) as f64;
-    let (ns_per_op, min_ns, max_ns) = spread(rounds.clone().map(|round| round.ns).collect());
-    let (hash_ns, probe_ns) = (median(|round| round.hash_ns), median(|round| round.probe_ns));
-    let data_ns = median(|round| round.data_ns);
-    let left = ns_per_op - hash_ns - probe_ns - data_ns;
-    let per_op = |count: fn(&Round) -> u64| ratio(sum(count), gets);
-    let (digests_per_op, filters_per_op) = (per_op(|round| round.digests), per_op(|round| round.filters));
-    // Over all rounds: some may have had no read.
-    let data_sum: f64 = rounds.clone().map(|round| round.data_ns * setting.ops as f64).sum();
-    GetRow {
-        kind: "get".into(),
-        setting: setting.clone(),
-        side: side.into(),
-        ns_per_op,
-        min_ns,
-        max_ns,
-        hash_ns,
-        probe_ns,
-        data_ns,
-        rest_ns: left.max(0.0),
-        parts_exceed: left < 0.0,
-        digests_per_op,
-        filters_per_op,
-        false_positives_per_op: per_op(|round| round.false_positives),
-        blocks_per_op: per_op(|round| round.blocks),
-        reads_per_op: per_op(|round| round.reads),
-        digest_ns: ratio(hash_ns, digests_per_op),
-        filter_ns: ratio(probe_ns, filters_per_op),
-        read_ns: ratio(data_sum, sum(|round| round.reads)),
-        late_reads: sum(|round| round.late) as u64,
+        [point.device.clone(), across]
     }
 }

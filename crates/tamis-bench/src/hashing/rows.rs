@@ -42,7 +42,7 @@ pub(super) struct Setting {
     pub(super) rounds: u64,
 }
 
-/// One side at one point. Times are nanoseconds; those of a get are medians of the rounds.
+/// One side at one point. Times are nanoseconds; those of a get are, piece by piece, of the piece's median round.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct GetRow {
@@ -54,9 +54,9 @@ pub(super) struct GetRow {
     pub(super) side: String,
     /// A get.
     pub(super) ns_per_op: f64,
-    /// The fastest round.
+    /// The least with any one round left out.
     pub(super) min_ns: f64,
-    /// The slowest round.
+    /// The most with any one round left out.
     pub(super) max_ns: f64,
     /// Of a get: digests.
     pub(super) hash_ns: f64,
@@ -96,12 +96,18 @@ pub(super) struct GainRow {
     pub(super) kind: String,
     #[serde(flatten)]
     pub(super) setting: Setting,
-    /// The median of the rounds.
+    /// Of the times of the two rows.
     pub(super) gain_percent: f64,
-    /// The least of the rounds.
+    /// The least with any one round left out.
     pub(super) min_percent: f64,
-    /// The greatest of the rounds.
+    /// The greatest with any one round left out.
     pub(super) max_percent: f64,
+    /// Of the gain, what digests alone are: the difference of their times, which is what the paper's gain is.
+    pub(super) digests_percent: f64,
+    /// The least of that with any one round left out.
+    pub(super) digests_min_percent: f64,
+    /// The most of that with any one round left out.
+    pub(super) digests_max_percent: f64,
     /// What the paper's equation makes of the measured times.
     pub(super) model_percent: f64,
     /// The same with the rest in the cost.

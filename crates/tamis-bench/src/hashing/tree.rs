@@ -1,13 +1,13 @@
 //! Trees of an exact shape: built run by run, kept, and opened twice.
 //!
-//! Every run is written as external tables from one pass over all keys in order, and ingested oldest first, so nothing is ever
-//! rewritten: loading costs one write of the data, whatever the shape. Which run has a key follows from a seeded permutation, so
-//! a key of any run is a random key. The oldest run, nine tenths of the data of ratio 10, is tables of 2 MiB as in the paper,
-//! larger if they were more than [`MOST_TABLES`]; the others are one table each.
+//! Every run is written as external tables from one pass over all keys in order, and ingested oldest first, so nothing
+//! is ever rewritten: loading costs one write of the data, whatever the shape. Which run has a key follows from a
+//! seeded permutation, so a key of any run is a random key. The oldest run, nine tenths of the data of ratio 10, is
+//! tables of 2 MiB as in the paper, larger if they were more than [`MOST_TABLES`]; the others are one table each.
 //!
-//! A tree is a directory `hash-HASH` with a database and a card that says what it was loaded with and is written last: it is
-//! used again if the card says the same, and loaded anew if there is none. What is measured are copies, whose files are second
-//! names of the tree's.
+//! A tree is a directory `hash-HASH` with a database and a card that says what it was loaded with and is written last:
+//! it is used again if the card says the same, and loaded anew if there is none. What is measured are copies, whose
+//! files are second names of the tree's.
 //!
 //! Memory while loading: for each key 8 bytes for its place and 8 for its digest, and half a mebibyte a run.
 

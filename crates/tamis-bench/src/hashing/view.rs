@@ -69,7 +69,7 @@ fn series_of(across: Across, all: &Measured, setting: &Setting) -> String {
 }
 
 /// The gains by their series, both in the order of measuring.
-fn by_series<'m>(across: Across, all: &'m Measured) -> Vec<(String, Vec<&'m GainRow>)> {
+fn by_series(across: Across, all: &Measured) -> Vec<(String, Vec<&GainRow>)> {
     let mut series: Vec<(String, Vec<&GainRow>)> = Vec::new();
     for row in &all.gains {
         let name = series_of(across, all, &row.setting);
@@ -89,8 +89,8 @@ fn titled(what: &str, series: &str) -> String {
     if series.is_empty() { what.to_owned() } else { format!("{what}: {series}") }
 }
 
-/// Breakdowns as piles of bars, gains as lines (bars where devices go across), and for shares of empty queries the share of
-/// hashing.
+/// Breakdowns as piles of bars, gains as lines (bars where devices go across), and for shares of empty queries the
+/// share of hashing.
 pub(super) fn panels(design: &Design, all: &Measured) -> Vec<Panel> {
     let across = design.across;
     let series = by_series(across, all);
@@ -167,6 +167,7 @@ fn gain_lines(across: Across, series: &[(String, Vec<&GainRow>)]) -> Panel {
                 .collect(),
         };
         lines.push(line("measured", |row| row.gain_percent, true));
+        lines.push(line("of digests", |row| row.digests_percent, false));
         lines.push(line("model", |row| row.model_percent, false));
         lines.push(line("model with rest", |row| row.model_with_rest_percent, false));
     }
@@ -185,6 +186,7 @@ fn gain_bars(name: &str, rows: &[&GainRow]) -> Panel {
         let spread = Some((row.min_percent.max(0.0), row.max_percent.max(0.0)));
         let bars = vec![
             bar("measured", row.gain_percent, spread),
+            bar("of digests", row.digests_percent, None),
             bar("model with rest", row.model_with_rest_percent, None),
             bar("model", row.model_percent, None),
         ];
@@ -259,9 +261,10 @@ pub(super) fn sheets(all: &Measured) -> Vec<Sheet> {
             "gain %",
             "least",
             "most",
+            "of digests %",
             "model %",
             "model with rest %",
-            "measured − model with rest",
+            "of digests − model with rest",
         ],
     );
     for row in &all.gains {
@@ -270,9 +273,10 @@ pub(super) fn sheets(all: &Measured) -> Vec<Sheet> {
             row.gain_percent,
             row.min_percent,
             row.max_percent,
+            row.digests_percent,
             row.model_percent,
             row.model_with_rest_percent,
-            row.gain_percent - row.model_with_rest_percent,
+            row.digests_percent - row.model_with_rest_percent,
         ];
         let words = [row.setting.point.clone(), device.to_owned()];
         gains.row(words.into_iter().chain(numbers.map(|percent| format!("{percent:.1}"))));

@@ -1,16 +1,17 @@
 //! [`EmulatedFs`]: another file system whose table reads cost what they cost on a given device.
 //!
-//! What a read costs decides what filters and hashing are worth ("Reducing Bloom Filter CPU Overhead in LSM-Trees on Modern
-//! Storage Devices", Zhu et al., DaMoN 2021, Table 1 and Figure 11). This lets any machine stand for a device that it does not
-//! have, and tells how much time went into reads without a timer in whoever reads.
+//! What a read costs decides what filters and hashing are worth ("Reducing Bloom Filter CPU Overhead in LSM-Trees on
+//! Modern Storage Devices", Zhu et al., DaMoN 2021, Table 1 and Figure 11). This lets any machine stand for a device
+//! that it does not have, and tells how much time went into reads without a timer in whoever reads.
 //!
 //! # What costs
 //!
-//! Reads of files opened with [`Access::Random`], which tables are, while the device is [on](EmulatedFs::set_on). A read is under
-//! way as long as the device says ([`Device`]): at most `queue_depth` overlap, others wait in their order, long ones
-//! take transfer time. The time that the file system below takes counts towards it. If that alone takes longer, so does the
-//! read, and it is counted as [late](DeviceTime::late). To keep below a microsecond, bytes come out of a mapping of the file
-//! below if it has one. Everything else passes at full speed: logs, writes, loading, and all reads while the device is off.
+//! Reads of files opened with [`Access::Random`], which tables are, while the device is [on](EmulatedFs::set_on). A
+//! read is under way as long as the device says ([`Device`]): at most `queue_depth` overlap, others wait in their
+//! order, long ones take transfer time. The time that the file system below takes counts towards it. If that alone
+//! takes longer, so does the read, and it is counted as [late](DeviceTime::late). To keep below a microsecond, bytes
+//! come out of a mapping of the file below if it has one. Everything else passes at full speed: logs, writes, loading,
+//! and all reads while the device is off.
 //!
 //! With [`Device::MEASURED`] nothing is added: reads go to the file system below as they are and are timed.
 //!
@@ -22,17 +23,18 @@
 //!
 //! # Threads
 //!
-//! Any. The queue is behind a mutex that is held for a few comparisons, never while waiting. The sums are relaxed atomics: each
-//! is exact, and a reading of them has all reads that happened before it in the reading thread's order; reads that others
-//! are at may be in one sum and not yet in the next. Whether the device is on is relaxed as well: who switches it sees to it
-//! that no read is under way, or does not mind which way it goes.
+//! Any. The queue is behind a mutex that is held for a few comparisons, never while waiting. The sums are relaxed
+//! atomics: each is exact, and a reading of them has all reads that happened before it in the reading thread's order;
+//! reads that others are at may be in one sum and not yet in the next. Whether the device is on is relaxed as well: who
+//! switches it sees to it that no read is under way, or does not mind which way it goes.
 //!
 //! # Accuracy
 //!
 //! Long waits sleep up to 0.2 ms before the end, the rest spins. A single reader's waits end within about half a
-//! reading of the clock (10–30 ns) of where they should, if it is not scheduled out. A read costs two or three readings of the
-//! clock and a lock, 60–120 ns in all with the copy: this is the least that a device can take. When several wait at once, they
-//! yield to each other down to 5 µs, and ends do not move when a thread comes late: on few cores reads still overlap.
+//! reading of the clock (10–30 ns) of where they should, if it is not scheduled out. The clock and a lock take 60–120 ns
+//! of a read, and copying 4 KiB that no cache of the processor holds 200 ns or more: a read that should take less is
+//! late, as most of [`Device::MEMORY`] are then. When several wait at once, they yield to each other down to 5 µs, and
+//! ends do not move when a thread comes late: on few cores reads still overlap.
 
 use std::io;
 use std::path::Path;
@@ -86,7 +88,8 @@ impl Device {
     pub const MEASURED: Device =
         Device { name: "measured", read_ns: 0, queue_depth: usize::MAX, bytes_per_second: u64::MAX };
 
-    /// All that are emulated, the slowest first. Latencies are those of the paper's Table 1; depths and rates are usual ones.
+    /// All that are emulated, the slowest first. Latencies are those of the paper's Table 1; depths and rates are usual
+    /// ones.
     pub const EMULATED: [Device; 6] =
         [Device::HDD, Device::SSD, Device::PCIE_SSD, Device::SPDK, Device::NVM, Device::MEMORY];
 
@@ -111,7 +114,8 @@ pub struct DeviceTime {
     pub bytes: u64,
     /// Nanoseconds from call to end, summed over reads.
     pub ns: u64,
-    /// Reads that the file system below alone made longer than the device would have: the emulation is too slow for them.
+    /// Reads that the file system below alone made longer than the device would have: the emulation is too slow for
+    /// them.
     pub late: u64,
 }
 

@@ -22,8 +22,8 @@ pub(super) trait Time: Send + Sync + Debug {
 #[derive(Debug)]
 pub(super) struct MachineTime {
     start: Instant,
-    /// What one reading of the clock takes. A wait ends where the next reading would come later than the end by more than it
-    /// comes before it now.
+    /// What one reading of the clock takes. A wait ends where the next reading would come later than the end by more
+    /// than it comes before it now.
     reading_ns: u64,
 }
 

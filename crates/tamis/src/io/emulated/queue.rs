@@ -10,8 +10,8 @@ const PAGE_BYTES: u64 = 4 << 10;
 
 /// The reads that a device is at, and how long its bus is taken. Times are nanoseconds of one clock.
 ///
-/// * At most `queue_depth` reads overlap. One that finds the queue full begins when the first of those before it ends, so reads
-///   begin in the order in which they were admitted.
+/// * At most `queue_depth` reads overlap. One that finds the queue full begins when the first of those before it ends,
+///   so reads begin in the order in which they were admitted.
 /// * A read of up to 4 KiB takes `read_ns` from its beginning; what is beyond takes its transfer time on top.
 /// * All transfers share one bus of `bytes_per_second`: many reads at once end no sooner than it can carry their bytes.
 #[derive(Debug, Default)]
