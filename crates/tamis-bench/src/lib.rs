@@ -21,6 +21,7 @@ pub mod histogram;
 pub mod keys;
 pub mod measure;
 pub mod mixgraph;
+pub mod model_check;
 pub mod pareto;
 pub mod progress;
 pub mod random;
