@@ -16,6 +16,7 @@ pub mod elastic;
 mod error;
 pub mod figures;
 pub mod filters;
+pub mod grf_theory;
 pub mod hash_functions;
 pub mod histogram;
 pub mod keys;

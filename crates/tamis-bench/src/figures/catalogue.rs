@@ -4,7 +4,8 @@ use super::{Figure, Paper};
 
 /// All figures in the order of lists and reports: papers in the order of [`Paper::ALL`], each in its own order.
 pub fn all() -> Vec<Box<dyn Figure>> {
-    let families = [crate::hash_functions::figures(), crate::model_check::figures()];
+    let families =
+        [crate::hash_functions::figures(), crate::grf_theory::figures(), crate::model_check::figures()];
     let mut figures: Vec<Box<dyn Figure>> = families.into_iter().flatten().collect();
     // Stable: within a paper the family's order stays.
     figures.sort_by_key(|figure| Paper::ALL.iter().position(|&paper| paper == figure.about().paper));
