@@ -10,7 +10,9 @@ pub fn all() -> Vec<Box<dyn Figure>> {
         crate::hashing::figures(),
         crate::elastic::figures::figures(),
         crate::filters::figures::figures(),
+        crate::grf_theory::figures(),
         crate::ycsb::figures(),
+        crate::model_check::figures(),
         crate::advised::figures(),
     ];
     let mut figures: Vec<Box<dyn Figure>> = families.into_iter().flatten().map(with_peers).collect();
