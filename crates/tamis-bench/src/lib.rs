@@ -16,6 +16,8 @@ pub mod elastic;
 mod error;
 pub mod figures;
 pub mod filters;
+pub mod hash_functions;
+pub mod hashing;
 pub mod histogram;
 pub mod keys;
 pub mod measure;

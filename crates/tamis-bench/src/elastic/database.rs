@@ -106,6 +106,7 @@ pub(super) fn loaded_of(keys: u64) -> u64 {
 
 /// One base as it was loaded.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct LoadRow {
     /// `load`.
     pub kind: String,
