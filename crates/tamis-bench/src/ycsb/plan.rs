@@ -16,6 +16,7 @@ use crate::sample::Sample;
 use crate::workload::Workload::{self, *};
 use crate::ycsb::run;
 use crate::ycsb::side::YcsbSide;
+use crate::ycsb::view::threads_of;
 
 /// What the figure is called.
 pub(super) const NAME: &str = "ycsb";
@@ -394,8 +395,8 @@ impl Plan for Job {
     }
 }
 
-fn name_of(step: &Step) -> String {
-    format!("{} {} {}", step.workload, step.threads, if step.threads == 1 { "thread" } else { "threads" })
+pub(super) fn name_of(step: &Step) -> String {
+    format!("{} {}", step.workload, threads_of(step.threads))
 }
 
 fn key_set(source: KeySource, keys: u64, seed: u64) -> Result<KeySet, BenchError> {

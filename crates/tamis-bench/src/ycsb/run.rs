@@ -13,7 +13,7 @@ use crate::measure::{Labels, Measurement};
 use crate::progress::Progress;
 use crate::run::{Fill, RunSpec, run};
 use crate::workload::Workload;
-use crate::ycsb::plan::{Job, NAME, Step};
+use crate::ycsb::plan::{Job, NAME, Step, name_of};
 use crate::ycsb::rows::{MixRow, READ, row};
 use crate::ycsb::side::YcsbSide;
 
@@ -42,7 +42,7 @@ pub(super) fn step(job: &Job, step: Step, progress: &dyn Progress) -> Result<Vec
         copy.db().settle_filters()?;
         stands.push(Stand { side: side.clone(), copy, fill: data.fill(), rounds: Vec::new() });
     }
-    progress.note(&format!("{} of {} threads: {} sides", step.workload, step.threads, stands.len()));
+    progress.note(&format!("{}: {} sides", name_of(&step), stands.len()));
     for stand in stands.iter().filter(|_| job.warmup > 0) {
         // The hot keys of all mixes but the latest ones of D.
         measure(job, Workload::YcsbC, step.threads, job.warmup, 0, stand, progress)?;

@@ -21,6 +21,9 @@ const ELASTIC_GAINS: [(Workload, f64, f64); 6] = [
     (Workload::YcsbF, 1.08, 1.47),
 ];
 
+/// A filter that takes more than this by what it was to take is named.
+const MUCH_MORE: f64 = 1.15;
+
 /// What is said where rounds differ more than sides do.
 const WITHIN: &str = "Within the spread of the rounds.";
 
@@ -174,13 +177,24 @@ fn front(rows: &[MixRow]) -> Verdict {
         })
         .collect();
     let more = behind.len().saturating_sub(listed.len());
-    let note = match (listed.is_empty(), more) {
+    let mut note = match (listed.is_empty(), more) {
         (true, _) => String::new(),
-        (false, 0) => format!("Ahead of GRF: {}.", listed.join("; ")),
-        (false, more) => format!("Ahead of GRF: {}; and {more} more.", listed.join("; ")),
+        (false, 0) => format!("Ahead of GRF: {}. ", listed.join("; ")),
+        (false, more) => format!("Ahead of GRF: {}; and {more} more. ", listed.join("; ")),
     };
+    let memory = compared.iter().map(|row| row.memory_bits_per_key).fold(0.0, f64::max);
+    let asked = compared[0].bits_asked;
+    if memory > asked * MUCH_MORE {
+        note += &format!("GRF takes up to {memory:.1} bits a key here where {asked} were asked for.");
+    }
+    let note = note.trim_end();
     let all = behind.is_empty();
     verdict.with(ours, Some(on_front * 2 > compared.len()), Some(all), None).noting(note)
+}
+
+/// `2 threads`.
+pub(super) fn threads_of(threads: usize) -> String {
+    format!("{threads} {}", if threads == 1 { "thread" } else { "threads" })
 }
 
 fn title_of_name(workload: &str) -> String {
@@ -252,10 +266,14 @@ mod tests {
             (held.finding, &held.ours[..]),
             (Finding::Holds, "at 1 of 1 points, with the most throughput at 1")
         );
+        assert_eq!(held.note, "");
+        let large = MixRow { memory_bits_per_key: 15.8, ..grf.clone() };
+        let note = front(&[large, slower.clone()]).note;
+        assert_eq!(note, "GRF takes up to 15.8 bits a key here where 10 were asked for.");
         let ahead = mix("fuse", "ycsb-c", 1, 200.0, 500);
         let lost = front(&[grf.clone(), slower, ahead.clone()]);
         assert_eq!(lost.finding, Finding::Fails);
-        assert!(lost.note.contains("YCSB C with 1 threads: fuse does 2.00 times"), "{}", lost.note);
+        assert!(lost.note.contains("YCSB C with 1 thread: fuse does 2.00 times"), "{}", lost.note);
         // Other mixes, other numbers of threads and other memory are other comparisons.
         let elsewhere = [
             MixRow { measurement: mix("fuse", "ycsb-a", 1, 1.0, 1).measurement, ..ahead.clone() },

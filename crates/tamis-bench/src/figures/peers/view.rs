@@ -87,25 +87,18 @@ fn sheet(rows: &[&PeerRow], notes: &[&str]) -> Sheet {
     sheet
 }
 
-/// The claim by the geometric mean over its points; open where rounds overlap everywhere, or a side is missing.
+/// The claim by the geometric mean over its points; open where rounds overlap everywhere, or a side is missing. As engines
+/// differ in more than what is claimed, the note has all sides by the same measure.
 fn verdict(rows: &[&PeerRow], claim: &Claim, notes: &[&str]) -> Verdict {
     let open = Verdict::open(claim.text, claim.paper);
-    let wanted =
-        |workload: &str| claim.workloads.is_empty() || claim.workloads.iter().any(|w| w.name() == workload);
-    let mut pairs: Vec<(&PeerRow, &PeerRow)> = Vec::new();
-    for point in points(rows).into_iter().filter(|(workload, _)| wanted(workload)) {
-        let find = |side: &str| {
-            rows.iter().copied().find(|row| (&row.workload[..], row.threads) == point && row.side == side)
-        };
-        pairs.extend(find(claim.side).zip(find(claim.against)));
-    }
+    let pairs = pairs(rows, claim.side, claim);
     if pairs.is_empty() {
         let missing = format!("There are no rows of both {} and {}.", claim.side, claim.against);
         let notes = notes.iter().map(|note| format!(" {note}")).collect::<String>();
         return open.noting(format!("{missing}{notes}"));
     }
     let ratios: Vec<f64> = pairs.iter().map(|(a, b)| a.ops_per_second / b.ops_per_second).collect();
-    let mean = (ratios.iter().map(|ratio| ratio.ln()).sum::<f64>() / ratios.len() as f64).exp();
+    let mean = mean_of(&pairs);
     let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
     let most = ratios.iter().copied().fold(0.0, f64::max);
     let ours = match ratios.len() {
@@ -115,11 +108,41 @@ fn verdict(rows: &[&PeerRow], claim: &Claim, notes: &[&str]) -> Verdict {
     let apart = |(a, b): &(&PeerRow, &PeerRow)| {
         a.max_ops_per_second < b.min_ops_per_second || b.max_ops_per_second < a.min_ops_per_second
     };
+    let mut seen = BTreeSet::from([claim.side, claim.against]);
+    let others: Vec<String> = rows
+        .iter()
+        .filter(|row| seen.insert(&row.side))
+        .map(|row| (&row.side, self::pairs(rows, &row.side, claim)))
+        .filter(|(_, pairs)| !pairs.is_empty())
+        .map(|(side, pairs)| format!("{side} {:.2}×", mean_of(&pairs)))
+        .collect();
+    let note = match others.is_empty() {
+        true => claim.note.to_owned(),
+        false => format!("{} By the same measure: {}.", claim.note, others.join(", ")),
+    };
     let ratio = claim.ratio.map(|paper| mean / paper);
     if !pairs.iter().any(apart) {
-        return Verdict { ours, ratio, ..open }
-            .noting(format!("Within the spread of the rounds. {}", claim.note));
+        return Verdict { ours, ratio, ..open }.noting(format!("Within the spread of the rounds. {note}"));
     }
     let order = (ratios.len() > 1).then_some(least > 1.0);
-    open.with(ours, Some(mean > 1.0), order, ratio).noting(claim.note)
+    open.with(ours, Some(mean > 1.0), order, ratio).noting(note)
+}
+
+/// The rows of a side, and those that the claim holds it against, at the points of the claim.
+fn pairs<'a>(rows: &[&'a PeerRow], side: &str, claim: &Claim) -> Vec<(&'a PeerRow, &'a PeerRow)> {
+    let is_claimed =
+        |workload: &str| claim.workloads.is_empty() || claim.workloads.iter().any(|of| of.name() == workload);
+    let pair = |point: (&'a str, usize)| {
+        let rows: Vec<&'a PeerRow> =
+            rows.iter().copied().filter(|row| (&row.workload[..], row.threads) == point).collect();
+        let find = |side: &str| rows.iter().copied().find(|row| row.side == side);
+        find(side).zip(find(claim.against))
+    };
+    points(rows).into_iter().filter(|(workload, _)| is_claimed(workload)).filter_map(pair).collect()
+}
+
+/// The geometric mean of throughput by throughput.
+fn mean_of(pairs: &[(&PeerRow, &PeerRow)]) -> f64 {
+    let logs = pairs.iter().map(|(a, b)| (a.ops_per_second / b.ops_per_second).ln());
+    (logs.sum::<f64>() / pairs.len().max(1) as f64).exp()
 }
