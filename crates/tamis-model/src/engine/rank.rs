@@ -92,7 +92,7 @@ const ALIKE: f64 = 1e-6;
 /// fits.
 pub fn rank(machine: &Machine, data: &Data, workload: &Workload, space: &Space) -> Ranking {
     let settled = workload.share(Class::Put) == 0.0;
-    let tree_of = |shape: &Shape| grow(shape, data.entries as f64, data.flush_entries(), settled);
+    let tree_of = |shape: &Shape| grow(shape, data, settled);
     let mut ranked = Vec::new();
     for shape in &space.shapes {
         let tree = tree_of(shape);

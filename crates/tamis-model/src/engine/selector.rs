@@ -227,7 +227,7 @@ impl Selector {
     /// What one filter of `bits` a key lets through. `near` is the share of questions right behind existing keys, `width`
     /// of a range in neighbouring integers. Global selectors: runs *named*, of all runs together, by way of
     /// [`named_runs`](Self::named_runs).
-    pub(crate) fn rates(self, bits: f64, keys: Keys, near: f64, width: f64) -> Rates {
+    pub(super) fn rates(self, bits: f64, keys: Keys, near: f64, width: f64) -> Rates {
         let anywhere = self.rates_of(bits, keys, false, width);
         let behind = self.rates_of(bits, keys, true, width);
         let mix = |a: f64, b: f64| ((1.0 - near) * a + near * b).clamp(0.0, 1.0);
