@@ -263,6 +263,22 @@ fn nothing_beyond_the_budget_is_recommended() {
     assert!(ranking.current().is_some());
 }
 
+/// Many filters that cost nearly the same: alike by distance is no order, and sorting by it panicked.
+#[test]
+fn configurations_that_are_nearly_alike_have_an_order() {
+    let mut machine = machine();
+    for (at, (_, cost)) in machine.probes.iter_mut().enumerate() {
+        *cost = ProbeCost::new(15.0 + at as f64 * 1e-5, 15.0, 30.0, 0.0);
+    }
+    for step in 0..40 {
+        let puts = 0.3 + f64::from(step) / 100.0;
+        let workload = Workload { puts, empty_gets: 1.0 - puts, ..Workload::default() };
+        let ranking = rank(&machine, &data(1_000_000), &workload, &Space::new(4 << 20));
+        let means: Vec<f64> = ranking.ranked.iter().map(|ranked| ranked.prediction.mean_ns).collect();
+        assert!(means.windows(2).all(|pair| pair[0] <= pair[1] * (1.0 + 2e-6)));
+    }
+}
+
 #[test]
 fn scans_pay_for_no_point_filter() {
     let workload = Workload { scans: 1.0, ..Workload::default() };
