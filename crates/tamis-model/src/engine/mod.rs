@@ -39,6 +39,6 @@ pub use inputs::{Allocation, Class, Configuration, Data, Machine, ProbeCost, Rea
 pub use predict::{Prediction, Term, filter_bytes, predict, predict_tree};
 pub use rank::{Ranked, Ranking, Refused, Space, rank};
 pub use selector::{Keys, Selector, blocked_rate, bloom_rate};
-pub use shape::{Merge, Policy, Shape, State, Tree, grow};
+pub use shape::{Merge, Policy, Shape, State, Tree, grow, grow_from};
 pub use skew::{zipf_collisions, zipf_exponent};
 pub use words::UnknownWorkload;

@@ -63,10 +63,6 @@ impl Prediction {
     }
 }
 
-/// Cache lines that searching a run touches in index and block.
-const SEARCH_LINES: f64 = 6.0;
-/// Cache lines that positioning a cursor touches.
-const CURSOR_LINES: f64 = 8.0;
 /// Misses of filters of different runs that are under way at once.
 const OVERLAP: f64 = 4.0;
 
@@ -79,7 +75,7 @@ pub fn predict(
     configuration: &Configuration,
 ) -> Prediction {
     let settled = workload.share(Class::Put) == 0.0;
-    let tree = grow(&configuration.shape, data.entries as f64, data.flush_entries(), settled);
+    let tree = grow(&configuration.shape, data, settled);
     predict_tree(machine, data, workload, configuration, &tree)
 }
 
@@ -220,7 +216,7 @@ impl<'a> Costs<'a> {
         self.filter(class, ("filters", counts.filter_probes), ("T_P", self.probe.point_ns), sum);
         let costs = [
             ("T_search", machine.search_ns),
-            ("T_far", SEARCH_LINES * self.far_ns),
+            ("T_far", machine.search_misses * self.far_ns),
             ("T_block", self.block_ns),
         ];
         let found = if class == Class::ExistingGet { 1.0 } else { 0.0 };
@@ -234,7 +230,7 @@ impl<'a> Costs<'a> {
         self.filter(class, ("filters", counts.range_probes), ("T_P", self.probe.range_ns), sum);
         let costs = [
             ("T_cursor", machine.cursor_ns),
-            ("T_far", CURSOR_LINES * self.far_ns),
+            ("T_far", machine.cursor_misses * self.far_ns),
             ("T_block", self.block_ns),
         ];
         sum.add(class, "runs opened", ("cursors", counts.cursors), &costs);

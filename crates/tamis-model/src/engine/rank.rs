@@ -85,14 +85,20 @@ impl Ranking {
 const BITS: [f64; 9] = [4.0, 6.0, 8.0, 10.0, 12.0, 14.0, 16.0, 20.0, 24.0];
 /// What tables take for their filters at least.
 const FEWEST_BITS: f64 = 0.5;
-/// Two means closer than this part are alike: the smaller filter goes first.
+/// Means within a step of this part are alike: the smaller filter goes first.
 const ALIKE: f64 = 1e-6;
+
+/// On which step a mean stands. Comparing means by their distance would be no order: of three, each may be alike the next and the
+/// ends differ.
+fn step(mean_ns: f64) -> i64 {
+    (mean_ns.max(1e-9).ln() / ALIKE).round() as i64
+}
 
 /// Ranks all configurations of `space`. Nothing that does not fit the budget is recommended; `Ranking::ranked` begins with what
 /// fits.
 pub fn rank(machine: &Machine, data: &Data, workload: &Workload, space: &Space) -> Ranking {
     let settled = workload.share(Class::Put) == 0.0;
-    let tree_of = |shape: &Shape| grow(shape, data.entries as f64, data.flush_entries(), settled);
+    let tree_of = |shape: &Shape| grow(shape, data, settled);
     let mut ranked = Vec::new();
     for shape in &space.shapes {
         let tree = tree_of(shape);
@@ -116,15 +122,9 @@ pub fn rank(machine: &Machine, data: &Data, workload: &Workload, space: &Space) 
     }
     let fits = |ranked: &Ranked| ranked.prediction.filter_bytes <= space.budget_bytes as f64;
     ranked.sort_by(|a, b| {
-        let (x, y) = (&a.prediction, &b.prediction);
-        let alike = (x.mean_ns - y.mean_ns).abs() <= ALIKE * x.mean_ns.max(y.mean_ns);
-        match alike {
-            true => x
-                .filter_bytes
-                .total_cmp(&y.filter_bytes)
-                .then(a.configuration.selector.cmp(&b.configuration.selector)),
-            false => x.mean_ns.total_cmp(&y.mean_ns),
-        }
+        let order = step(a.prediction.mean_ns).cmp(&step(b.prediction.mean_ns));
+        let smaller = || a.prediction.filter_bytes.total_cmp(&b.prediction.filter_bytes);
+        order.then_with(smaller).then_with(|| a.configuration.selector.cmp(&b.configuration.selector))
     });
     if let Some(current) = space.current {
         let prediction = predict_tree(machine, data, workload, &current, &tree_of(&current.shape));

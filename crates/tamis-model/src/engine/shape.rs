@@ -9,6 +9,8 @@
 //! time. A fragmented tree is taken for one of tiering whose runs cover a part of the keys each. Costs: O(levels) a flush; very
 //! long histories are shortened by growing the first part in larger flushes.
 
+use super::inputs::Data;
+
 /// The compaction policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -141,16 +143,28 @@ const MOST_FLUSHES: f64 = 60_000.0;
 /// States that are averaged over.
 const MOST_STATES: usize = 256;
 
-/// The tree that `shape` makes of `entries` entries, of which a memtable holds `flush_entries`. `settled_by_reads`: nobody
-/// writes any more, so a tree that merges for reads is one run.
-pub fn grow(shape: &Shape, entries: f64, flush_entries: f64, settled_by_reads: bool) -> Tree {
+/// The tree that `shape` makes of `data`. `settled_by_reads`: nobody writes any more, so a tree that merges for reads is one
+/// run.
+pub fn grow(shape: &Shape, data: &Data, settled_by_reads: bool) -> Tree {
+    let base = data.memtable_bytes as f64 / data.entry_bytes() * shape.level0_runs as f64;
+    grow_from(shape, data.entries as f64, data.flush_entries(), base, settled_by_reads)
+}
+
+/// The same of so many entries, of which each flush has `flush_entries`. A base level that takes level 0 may hold `base_entries`
+/// before the level above it is put to use: what `level0_runs` memtables would hold if they held nothing but entries.
+pub fn grow_from(
+    shape: &Shape,
+    entries: f64,
+    flush_entries: f64,
+    base_entries: f64,
+    settled_by_reads: bool,
+) -> Tree {
     let entries = entries.max(1.0);
     let flush = flush_entries.clamp(1.0, entries);
     let mut tree = Growing {
         shape: *shape,
         levels: vec![Vec::new(); shape.levels.clamp(2, 64)],
-        // Bytes do not matter, only sizes relative to what a memtable holds.
-        base: flush * shape.level0_runs as f64,
+        base: base_entries.max(flush),
         written: 0.0,
         flushed: 0.0,
     };
@@ -286,7 +300,11 @@ impl Growing {
         let next =
             if from == 0 { layout.level0_output } else { (from + 1).max(layout.base).min(layout.last) };
         let partial = self.shape.merge == Merge::Partial && counts_bytes;
-        if partial && from >= layout.base && from > 0 && self.is_leveling(next, layout.last) {
+        if partial
+            && from >= layout.base
+            && self.is_leveling(from, layout.last)
+            && self.is_leveling(next, layout.last)
+        {
             let bytes = self.bytes(from);
             let excess = (bytes - layout.targets[from]).clamp(0.0, bytes);
             let part = excess / bytes.max(1.0);

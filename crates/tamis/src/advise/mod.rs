@@ -29,16 +29,18 @@
 mod apply;
 mod calibrate;
 mod decide;
+mod device;
 mod explain;
 mod filters;
 mod observe;
+mod reads;
 #[cfg(test)]
 mod tests;
 
 pub use tamis_model::engine::{
     Allocation, Class, Configuration, Counts, Data, Keys, Machine, Merge, Policy, Prediction, ProbeCost,
     Ranked, Ranking, ReadPath, Refused, Selector, Shape, Space, State, Term, Tree, UnknownWorkload, Workload,
-    counts, grow, predict, predict_tree, rank, zipf_exponent,
+    counts, grow, grow_from, predict, predict_tree, rank, zipf_exponent,
 };
 
 pub use calibrate::{Calibration, Effort, Setup};
