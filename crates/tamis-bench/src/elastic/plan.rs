@@ -288,7 +288,7 @@ impl Job {
     }
 
     pub(super) fn data(&self, variant: &Variant) -> Data<'_> {
-        Data { keys: &self.keys, value_bytes: variant.value_bytes, seed: self.settings.seed }
+        Data { keys: &self.keys, value_bytes: variant.value_bytes, seed: self.settings.seed, portions: None }
     }
 
     /// The directory of databases; made the first time.

@@ -18,6 +18,7 @@ pub mod compose;
 mod custom;
 pub mod draw;
 mod panel;
+pub mod peers;
 pub mod report;
 pub mod results;
 pub mod rows;

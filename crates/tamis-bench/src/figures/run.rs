@@ -233,8 +233,9 @@ fn write(store: &Store<'_>, loaded: &Loaded) -> Result<Vec<PathBuf>, BenchError>
     files.push(store.replace("verdicts.json", &text)?);
     let names: Vec<String> =
         loaded.view.panels.iter().enumerate().map(|(number, panel)| picture(number, &panel.title)).collect();
+    let sides = draw::Sides::of(&loaded.view.panels);
     for (name, panel) in names.iter().zip(&loaded.view.panels) {
-        files.push(store.replace(name, &draw::svg(panel)?)?);
+        files.push(store.replace(name, &draw::svg(panel, &sides)?)?);
     }
     store.remove(|name| is_picture(name) && !names.iter().any(|kept| kept == name))?;
     Ok(files)

@@ -20,12 +20,12 @@ pub(crate) fn results() -> Vec<Loaded> {
         report.unwrap_or_else(|error| panic!("{}: {error}", figure.about().name)).loaded
     };
     let all = catalogue::all();
+    let takes = |figure: &dyn Figure| figure.needs(Scale::Small).seconds;
     let quickest = Paper::ALL.into_iter().filter_map(|paper| {
-        let of_paper = all.iter().filter(|figure| figure.about().paper == paper);
-        let takes = |figure: &&Box<dyn Figure>| figure.needs(Scale::Small).seconds;
-        of_paper.min_by_key(takes).filter(|figure| takes(figure) <= QUICK)
+        let of_paper = all.iter().map(AsRef::as_ref).filter(|figure| figure.about().paper == paper);
+        of_paper.min_by_key(|figure| takes(*figure)).filter(|figure| takes(*figure) <= QUICK)
     });
-    std::iter::once(measure(&Gets)).chain(quickest.map(|figure| measure(figure.as_ref()))).collect()
+    std::iter::once(measure(&Gets)).chain(quickest.map(measure)).collect()
 }
 
 /// Gets of keys that are there and that are not, by size of the key.

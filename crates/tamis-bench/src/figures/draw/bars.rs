@@ -6,7 +6,7 @@
 use super::canvas::{Anchor, Canvas, Drawn, FAINT, FINE, GRID, INK, LINE, SIZE, WIDTH};
 use super::legend::Legend;
 use super::scale::{Scale, shows};
-use super::{Head, caption, style, text};
+use super::{Head, Sides, caption, style, text};
 use crate::figures::{Axis, Bar, Panel};
 
 const MARGIN: f64 = 12.0;
@@ -39,6 +39,8 @@ pub(super) struct Plot<'p> {
     thin: bool,
     scale: Scale,
     legend: Legend,
+    /// The style of each name in it.
+    legend_styles: Vec<usize>,
     head: Head,
     below: Vec<String>,
     note: Vec<String>,
@@ -63,7 +65,12 @@ fn total(bar: &Bar) -> f64 {
 }
 
 impl<'p> Plot<'p> {
-    pub(super) fn new(panel: &'p Panel, parts: &'p [String], groups: &'p [(String, Vec<Bar>)]) -> Plot<'p> {
+    pub(super) fn new(
+        panel: &'p Panel,
+        parts: &'p [String],
+        groups: &'p [(String, Vec<Bar>)],
+        among: &Sides,
+    ) -> Plot<'p> {
         let axis = &panel.y;
         let bars = || groups.iter().flat_map(|(_, bars)| bars);
         let mut sides: Vec<&str> = Vec::new();
@@ -72,7 +79,6 @@ impl<'p> Plot<'p> {
                 sides.push(&bar.name);
             }
         }
-        let side = |bar: &Bar| sides.iter().position(|side| *side == bar.name).unwrap_or(0);
         let deepest = bars().map(|bar| bar.parts.len()).max().unwrap_or(0);
         let piles = deepest > 1;
         let alone = groups.iter().all(|(_, bars)| bars.len() <= 1);
@@ -93,7 +99,7 @@ impl<'p> Plot<'p> {
                     true => name(group),
                     false => name(&bar.name),
                 };
-                Row::Bar((!thin).then_some(label), side(bar), bar)
+                Row::Bar((!thin).then_some(label), among.index(&bar.name), bar)
             }));
         }
 
@@ -116,8 +122,11 @@ impl<'p> Plot<'p> {
         } else {
             Vec::new()
         };
+        let legend_styles =
+            if piles { (0..deepest).collect() } else { sides.iter().map(|side| among.index(side)).collect() };
         Plot {
             axis,
+            legend_styles,
             rows,
             piles,
             thin,
@@ -269,7 +278,7 @@ impl<'p> Plot<'p> {
             y += LINE;
         }
         self.legend.draw(canvas, y, |n, (from, y), (to, _)| {
-            style::fill(canvas, n, (from, y - 10.0), (to, y + 10.0))
+            style::fill(canvas, self.legend_styles[n], (from, y - 10.0), (to, y + 10.0))
         })?;
         super::notes(canvas, &self.note, y + self.legend.height())
     }

@@ -3,7 +3,7 @@
 use super::canvas::{Anchor, At, Canvas, Drawn, FAINT, FINE, GRID, INK, LINE, SIZE, WIDTH};
 use super::legend::Legend;
 use super::scale::{Scale, shows};
-use super::{Head, caption, style, text};
+use super::{Head, Sides, caption, style, text};
 use crate::figures::{Panel, Point, Series};
 use plotters::style::RGBColor;
 
@@ -38,24 +38,22 @@ pub(super) struct Plot<'p> {
 }
 
 /// Whether a series was computed, and what it is of: its name without the word and what divides them.
-fn computed(name: &str) -> Option<&str> {
+pub(super) fn computed(name: &str) -> Option<&str> {
     let rest = name.strip_prefix("theory").or_else(|| name.strip_prefix("model"))?;
     Some(rest.trim_start_matches([' ', ':', ',', '–', '-']).trim_start_matches("of "))
 }
 
-fn looks(series: &[Series]) -> Vec<Look> {
-    let measured: Vec<&str> =
-        series.iter().map(|s| s.name.as_str()).filter(|name| computed(name).is_none()).collect();
-    let (mut marks, mut dashes, mut others) = (0, 0, measured.len());
+fn looks(series: &[Series], sides: &Sides) -> Vec<Look> {
+    let (mut dashes, mut others) = (0, sides.len());
     let look = |series: &Series| match computed(&series.name) {
         None => {
-            marks += 1;
-            Look { colour: marks - 1, kind: LookKind::Marks(marks - 1) }
+            let side = sides.index(&series.name);
+            Look { colour: side, kind: LookKind::Marks(side) }
         }
         Some(of) => {
             dashes += 1;
             // The theory of a side has its colour.
-            let colour = measured.iter().position(|name| *name == of).unwrap_or_else(|| {
+            let colour = sides.find(of).unwrap_or_else(|| {
                 others += 1;
                 others - 1
             });
@@ -66,7 +64,7 @@ fn looks(series: &[Series]) -> Vec<Look> {
 }
 
 impl<'p> Plot<'p> {
-    pub(super) fn new(panel: &'p Panel, series: &'p [Series]) -> Plot<'p> {
+    pub(super) fn new(panel: &'p Panel, series: &'p [Series], among: &Sides) -> Plot<'p> {
         let drawn = |point: &&Point| shows(&panel.x, point.x) && shows(&panel.y, point.y);
         let points = || series.iter().flat_map(|series| &series.points);
         let x = Scale::of_places(&panel.x, points().filter(drawn).map(|point| point.x));
@@ -79,7 +77,7 @@ impl<'p> Plot<'p> {
         Plot {
             panel,
             series,
-            looks: looks(series),
+            looks: looks(series, among),
             legend: Legend::new(series.iter().map(|series| series.name.as_str())),
             head: Head::new(&panel.title, &caption(&panel.y, &y.unit)),
             below: text::wrap(&caption(&panel.x, &x.unit), SIZE, WIDTH - 2.0 * MARGIN, 2),

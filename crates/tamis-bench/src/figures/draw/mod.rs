@@ -32,26 +32,67 @@ pub(super) use scale::number;
 
 const MARGIN: f64 = 12.0;
 
-/// The panel as a document of its own. Names within are made of its content: of panels in one page, no two that differ share
-/// one.
-pub fn svg(panel: &Panel) -> Result<String, BenchError> {
+/// The panel as a document of its own, with the styles that its sides have `among` all panels of a figure. Names within are made
+/// of its content: of panels in one page, no two that differ share one.
+pub fn svg(panel: &Panel, among: &Sides) -> Result<String, BenchError> {
     // Of fixed keys: the same panel gives the same bytes.
     let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(format!("{panel:?}"));
-    svg_named(panel, &format!("p{hash:016x}"))
+    svg_named(panel, among, &format!("p{hash:016x}"))
 }
 
-/// The panel with names that begin with `id`: a letter, then letters, digits and `-`.
-pub fn svg_named(panel: &Panel, id: &str) -> Result<String, BenchError> {
+/// The sides of a figure. Each has its colour and mark in all panels, also in those that lack others.
+#[derive(Clone, Debug, Default)]
+pub struct Sides(Vec<String>);
+
+impl Sides {
+    /// All sides of panels, in the order in which they first come.
+    pub fn of<'p>(panels: impl IntoIterator<Item = &'p Panel>) -> Sides {
+        let mut sides = Sides::default();
+        for panel in panels {
+            let names: Vec<&String> = match &panel.kind {
+                Kind::Lines(series) => {
+                    let names = series.iter().map(|series| &series.name);
+                    names.filter(|name| lines::computed(name).is_none()).collect()
+                }
+                Kind::Bars { groups, .. } => {
+                    groups.iter().flat_map(|(_, bars)| bars).map(|bar| &bar.name).collect()
+                }
+            };
+            for name in names {
+                if sides.find(name).is_none() {
+                    sides.0.push(name.clone());
+                }
+            }
+        }
+        sides
+    }
+
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn find(&self, name: &str) -> Option<usize> {
+        self.0.iter().position(|side| side == name)
+    }
+
+    /// Its number; that of the next one for a stranger.
+    fn index(&self, name: &str) -> usize {
+        self.find(name).unwrap_or(self.len())
+    }
+}
+
+/// As [`svg`], with names that begin with `id`: a letter, then letters, digits and `-`.
+pub fn svg_named(panel: &Panel, among: &Sides, id: &str) -> Result<String, BenchError> {
     let said = describe::panel(panel);
     let title = text::clean(&panel.title);
     let title = if title.trim().is_empty() { "untitled" } else { &title };
     let drawn = match &panel.kind {
         Kind::Lines(series) if series.iter().any(|series| !series.points.is_empty()) => {
-            let plot = lines::Plot::new(panel, series);
+            let plot = lines::Plot::new(panel, series, among);
             canvas::picture(id, title, &said, plot.height(), |canvas| plot.draw(canvas))
         }
         Kind::Bars { parts, groups } if groups.iter().any(|(_, bars)| !bars.is_empty()) => {
-            let plot = bars::Plot::new(panel, parts, groups);
+            let plot = bars::Plot::new(panel, parts, groups, among);
             canvas::picture(id, title, &said, plot.height(), |canvas| plot.draw(canvas))
         }
         Kind::Lines(_) | Kind::Bars { .. } => {

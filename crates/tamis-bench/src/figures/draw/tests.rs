@@ -3,6 +3,11 @@ use roxmltree::{Document, Node};
 use super::*;
 use crate::figures::{Bar, Point, Series};
 
+/// A panel by itself.
+fn svg(panel: &Panel) -> Result<String, BenchError> {
+    super::svg(panel, &Sides::of([panel]))
+}
+
 fn series(name: &str, points: &[(f64, f64)]) -> Series {
     Series { name: name.to_owned(), points: points.iter().map(|&(x, y)| Point::new(x, y)).collect() }
 }
@@ -282,5 +287,25 @@ fn panels_of_a_page_do_not_share_names() {
     let other = lines("same", vec![series("a", &[(1.0, 3.0)])]);
     assert_eq!(id(&one), id(&one));
     assert_ne!(id(&one), id(&other));
-    assert!(svg_named(&one, "here").unwrap().contains("aria-labelledby=\"here-t here-d\""));
+    assert!(
+        svg_named(&one, &Sides::default(), "here").unwrap().contains("aria-labelledby=\"here-t here-d\"")
+    );
+}
+
+/// In a panel that lacks a side, the others once took the colours and marks of their neighbours.
+#[test]
+fn a_side_looks_the_same_in_all_panels_of_a_figure() {
+    let (a, b) = (series("a", &[(1.0, 2.0)]), series("b", &[(1.0, 2.0)]));
+    let panels = [
+        lines("both", vec![a, b.clone()]),
+        lines("one", vec![b]),
+        bars("bars", &[], vec![("g".to_owned(), vec![bar("b", &[1.0])])]),
+    ];
+    let sides = Sides::of(&panels);
+    // The first has a disk, the second does not; its colour is in all of them.
+    for (n, panel) in panels.iter().enumerate() {
+        let svg = super::svg(panel, &sides).unwrap();
+        assert_eq!(svg.contains("<circle"), n == 0);
+        assert!(svg.contains("#D55E00"), "{n}");
+    }
 }

@@ -34,11 +34,14 @@ pub(super) fn article(page: &mut Page, figure: &Loaded) {
             verdicts(page, &figure.view.verdicts);
         }
         if !figure.view.panels.is_empty() {
+            let sides = draw::Sides::of(&figure.view.panels);
             page.tag("div", &[("class", "plots")], |page| {
                 for (n, panel) in figure.view.panels.iter().enumerate() {
-                    page.tag("figure", &[], |page| match draw::svg_named(panel, &format!("{anchor}-p{n}")) {
-                        Ok(svg) => page.picture(&svg),
-                        Err(error) => page.text_tag("figcaption", &[], &error.to_string()),
+                    page.tag("figure", &[], |page| {
+                        match draw::svg_named(panel, &sides, &format!("{anchor}-p{n}")) {
+                            Ok(svg) => page.picture(&svg),
+                            Err(error) => page.text_tag("figcaption", &[], &error.to_string()),
+                        }
                     });
                 }
             });

@@ -6,7 +6,7 @@ use super::functions::Function;
 
 /// Where the hashes of a key come from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Scheme {
+pub(super) enum Scheme {
     /// As many of the seven functions as there are probes, all computed before the first probe.
     Seven,
     /// The same, each computed when it is needed.
@@ -18,7 +18,7 @@ pub enum Scheme {
 }
 
 /// A standard Bloom filter over one array of bits, or one array ("unit") per probe.
-pub struct Reference {
+pub(super) struct Reference {
     words: Vec<u64>,
     /// Bits of a unit; all of them without units.
     unit_bits: u64,
@@ -29,7 +29,7 @@ pub struct Reference {
 
 impl Reference {
     /// A filter over `keys`. With units each has its share of the bits and is probed once. At most seven probes.
-    pub fn build<'k>(
+    pub(super) fn build<'k>(
         keys: impl ExactSizeIterator<Item = &'k [u8]>,
         bits_per_key: f64,
         probes: u32,
@@ -88,7 +88,7 @@ impl Reference {
 
     /// Whether the filter may hold the key.
     #[inline]
-    pub fn contains(&self, key: &[u8]) -> bool {
+    pub(super) fn contains(&self, key: &[u8]) -> bool {
         match self.scheme {
             Scheme::Seven => {
                 let mut hashes = [0; 7];

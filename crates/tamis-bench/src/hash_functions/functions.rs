@@ -5,7 +5,7 @@ use xxhash_rust::{xxh3::xxh3_64, xxh64::xxh64};
 
 /// A hash function.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Function {
+pub(super) enum Function {
     /// MurmurHash3, 32 bits.
     Mm,
     /// MurmurHash64A.
@@ -26,7 +26,7 @@ pub enum Function {
 
 impl Function {
     /// Those of the paper, in the order of its second table.
-    pub const SEVEN: [Function; 7] = [
+    pub(super) const SEVEN: [Function; 7] = [
         Function::Mm,
         Function::Mm64,
         Function::Xx,
@@ -37,7 +37,7 @@ impl Function {
     ];
 
     /// Those and ours; a function's place here is its number.
-    pub const ALL: [Function; 8] = [
+    pub(super) const ALL: [Function; 8] = [
         Function::Mm,
         Function::Mm64,
         Function::Xx,
@@ -49,7 +49,7 @@ impl Function {
     ];
 
     /// The paper's name.
-    pub fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Function::Mm => "MM",
             Function::Mm64 => "MM64",
@@ -63,7 +63,7 @@ impl Function {
     }
 
     /// The paper's time for 1 KB in ns (Table 1).
-    pub fn paper_ns(self) -> Option<f64> {
+    pub(super) fn paper_ns(self) -> Option<f64> {
         match self {
             Function::City => Some(176.0),
             Function::Mm64 => Some(235.0),
@@ -76,7 +76,7 @@ impl Function {
     }
 
     /// The paper's rate of one digest with rotation at 10 bits per key (Table 2).
-    pub fn paper_rate(self) -> Option<f64> {
+    pub(super) fn paper_rate(self) -> Option<f64> {
         match self {
             Function::Mm => Some(0.008_50),
             Function::Mm64 => Some(0.008_53),
@@ -91,7 +91,7 @@ impl Function {
 
     /// The hash of `key`. MM and CRC have 32 bits, the others 64.
     #[inline]
-    pub fn hash(self, key: &[u8]) -> u64 {
+    pub(super) fn hash(self, key: &[u8]) -> u64 {
         match self {
             Function::Mm => u64::from(mur3::murmurhash3_x86_32(key, 0)),
             Function::Mm64 => murmurhash64::murmur_hash64a(key, 0),
