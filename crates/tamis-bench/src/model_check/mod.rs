@@ -346,7 +346,7 @@ impl CheckPlan {
         for sharing in [false, true] {
             let side = built.open(Place::Mapped, sharing)?;
             let seed = self.data.seed ^ (absent << 32);
-            let counted = passes::count(&side.db, &built.keys(absent, self.ops, seed)?, progress)?;
+            let counted = passes::count(&side.db, &built.keys(absent, self.ops, seed), progress)?;
             let per_get = |of: u64| of as f64 / self.ops as f64;
             let Predicted { model, ours } = Predicted::of(shape, runs, &built.rates, sharing, absent);
             let found = CountRow {
@@ -390,7 +390,7 @@ impl CheckPlan {
         let mut rows = Vec::new();
         for &absent in &self.absents {
             let ops = place.ops(self.ops / TIMED, shape.tree.levels, absent);
-            let asked = |round: u32| built.keys(absent, ops, self.data.seed ^ u64::from(round) << 40);
+            let asked = built.keys(absent, ops, self.data.seed ^ (absent << 40));
             let dbs: Vec<_> = sides.iter().map(|(_, side)| &side.db).collect();
             progress.begin(
                 &format!("{} on {}", shape.name(), place.name()),

@@ -186,8 +186,8 @@ impl Built {
     }
 
     /// Which keys to ask for: `absent` percent of `ops` are nowhere.
-    pub(super) fn keys(&self, absent: u64, ops: u64, seed: u64) -> Result<Asked<'_>, BenchError> {
-        Ok(Asked::new(&self.set, self.data.key_bytes, absent, ops, seed))
+    pub(super) fn keys(&self, absent: u64, ops: u64, seed: u64) -> Asked<'_> {
+        Asked::new(&self.set, self.data.key_bytes, absent, ops, seed)
     }
 }
 
