@@ -16,6 +16,8 @@ pub mod elastic;
 mod error;
 pub mod figures;
 pub mod filters;
+pub mod hash_functions;
+pub mod hashing;
 pub mod histogram;
 pub mod keys;
 pub mod measure;
@@ -30,6 +32,7 @@ pub mod shapes;
 pub mod store;
 pub mod value;
 pub mod workload;
+pub mod ycsb;
 pub mod zipf;
 
 pub use bench::{Bench, BenchConfig};

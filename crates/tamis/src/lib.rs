@@ -65,7 +65,8 @@ pub use compaction::Promise;
 pub use db::{
     CancelToken, CompactOptions, CompactionPause, Db, ElasticStats, IngestOptions, IngestReport,
     IngestedTable, JobStats, Keyspace, KeyspaceStats, LevelStats, OverlapStats, RunStats, SegmentStats,
-    Snapshot, SnapshotStats, SnapshotView, Stats, TableStats, VerifyReport, WriteCost, inspect,
+    Snapshot, SnapshotStats, SnapshotView, Stats, TableStats, TuningDecision, VerifyReport, WriteCost,
+    inspect,
 };
 pub use error::{
     AdminError, Corruption, Error, ExternalTableError, IoFailure, OpenError, OptionsError, ReadError,

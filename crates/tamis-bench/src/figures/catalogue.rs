@@ -1,11 +1,18 @@
 //! All figures, family by family.
 
+use super::peers::with_peers;
 use super::{Figure, Paper};
 
 /// All figures in the order of lists and reports: papers in the order of [`Paper::ALL`], each in its own order.
 pub fn all() -> Vec<Box<dyn Figure>> {
-    let families: [Vec<Box<dyn Figure>>; 0] = [];
-    let mut figures: Vec<Box<dyn Figure>> = families.into_iter().flatten().collect();
+    let families = [
+        crate::hash_functions::figures(),
+        crate::hashing::figures(),
+        crate::elastic::figures::figures(),
+        crate::filters::figures::figures(),
+        crate::ycsb::figures(),
+    ];
+    let mut figures: Vec<Box<dyn Figure>> = families.into_iter().flatten().map(with_peers).collect();
     // Stable: within a paper the family's order stays.
     figures.sort_by_key(|figure| Paper::ALL.iter().position(|&paper| paper == figure.about().paper));
     figures

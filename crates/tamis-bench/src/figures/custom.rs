@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use crate::elastic::Vary;
 use crate::error::BenchError;
 use crate::filters::KeySource;
 use crate::workload::Workload;
@@ -47,8 +46,6 @@ pub struct Custom {
     pub warmup: Option<u64>,
     /// Bytes of the block cache.
     pub cache_bytes: Option<u64>,
-    /// What varies, where that is to be said.
-    pub vary: Option<Vary>,
     /// Where databases are made and kept for other runs; a temporary directory if nowhere.
     pub dir: Option<PathBuf>,
     /// Drives keys and every random choice.
@@ -80,7 +77,6 @@ impl Default for Custom {
             localities: Vec::new(),
             warmup: None,
             cache_bytes: None,
-            vary: None,
             dir: None,
             seed: 1,
             options: Vec::new(),
@@ -112,12 +108,59 @@ impl Custom {
             ("--locality", !self.localities.is_empty()),
             ("--warmup", self.warmup.is_some()),
             ("--cache", self.cache_bytes.is_some()),
-            ("--vary", self.vary.is_some()),
             ("--db", self.dir.is_some()),
             ("--option", !self.options.is_empty()),
             ("--peers", self.peers.is_some()),
         ];
         flags.into_iter().filter(|(_, given)| *given).map(|(flag, _)| flag).collect()
+    }
+
+    /// The flags that were given with their values, as the command line takes them: lists with commas, nothing for flags without
+    /// a value, one pair for each `--option`. Directories and programs are words in capitals in place of their paths.
+    pub fn arguments(&self) -> Vec<(&'static str, String)> {
+        fn list<T: ToString>(values: &[T]) -> String {
+            values.iter().map(T::to_string).collect::<Vec<_>>().join(",")
+        }
+        let value = |flag: &str| match flag {
+            "--keys" => self.keys.map(|n| n.to_string()),
+            "--key-set" => self.key_set.map(|source| match source {
+                KeySource::Drawn(distribution) => distribution.name().to_owned(),
+                KeySource::Places => "geonames".to_owned(),
+            }),
+            "--key-bytes" => Some(list(&self.key_bytes)),
+            "--value-bytes" => self.value_bytes.map(|n| n.to_string()),
+            "--filters" => Some(list(&self.filters)),
+            "--bits" => Some(list(&self.bits)),
+            "--workload" => Some(list(&self.workloads.iter().map(|w| w.name()).collect::<Vec<_>>())),
+            "--threads" => Some(list(&self.threads)),
+            "--size-ratio" => self.size_ratio.map(|n| n.to_string()),
+            "--ops" => self.ops.map(|n| n.to_string()),
+            "--repeat" => self.repeats.map(|n| n.to_string()),
+            "--device" => Some(list(&self.devices)),
+            "--skew" => Some(list(&self.skews)),
+            "--absent" => Some(list(&self.absents)),
+            "--locality" => Some(list(&self.localities)),
+            "--warmup" => self.warmup.map(|n| n.to_string()),
+            "--cache" => self.cache_bytes.map(|n| n.to_string()),
+            "--db" => Some("DIR".to_owned()),
+            "--peers" => Some("PROGRAM".to_owned()),
+            _ => None,
+        };
+        let mut arguments = Vec::new();
+        for flag in self.given() {
+            match flag {
+                "--option" => {
+                    arguments.extend(self.options.iter().map(|(name, set)| (flag, format!("{name}={set}"))))
+                }
+                _ => arguments.push((flag, value(flag).unwrap_or_default())),
+            }
+        }
+        arguments
+    }
+
+    /// Where databases are made: [`dir`](Custom::dir), or where temporary files are.
+    pub fn place(&self) -> PathBuf {
+        self.dir.clone().unwrap_or_else(std::env::temp_dir)
     }
 
     /// Refuses the first flag that was given and that `figure` does not take.
@@ -141,5 +184,43 @@ mod tests {
         let refused = custom.refuse_all_but("f", &["--ops"]).unwrap_err().to_string();
         assert_eq!(refused, "f does not take --mapped");
         assert!(Custom::default().given().is_empty());
+    }
+
+    #[test]
+    fn every_flag_has_its_value_as_it_was_given() {
+        let custom = Custom {
+            keys: Some(1),
+            key_set: Some(KeySource::Places),
+            key_bytes: vec![8, 16],
+            value_bytes: Some(2),
+            filters: vec!["grf".into(), "bloom".into()],
+            bits: vec![4.5, 10.0],
+            workloads: vec!["get-empty".parse().unwrap()],
+            threads: vec![1, 8],
+            size_ratio: Some(3),
+            ops: Some(4),
+            repeats: Some(5),
+            direct: Some(true),
+            devices: vec!["nvm".into()],
+            skews: vec![0.99],
+            absents: vec![50],
+            localities: vec![1, 64],
+            warmup: Some(6),
+            cache_bytes: Some(7),
+            dir: Some("x".into()),
+            seed: 2,
+            options: vec![("a".into(), "1".into()), ("b".into(), "2".into())],
+            peers: Some("y".into()),
+        };
+        let arguments = custom.arguments();
+        let line =
+            arguments.iter().map(|(flag, value)| format!("{flag} {value}")).collect::<Vec<_>>().join(" ");
+        let expected = "--keys 1 --key-set geonames --key-bytes 8,16 --value-bytes 2 --filters grf,bloom --bits 4.5,10 \
+                        --workload get-empty --threads 1,8 --size-ratio 3 --ops 4 --repeat 5 --direct  --device nvm \
+                        --skew 0.99 --absent 50 --locality 1,64 --warmup 6 --cache 7 --db DIR \
+                        --option a=1 --option b=2 --peers PROGRAM";
+        assert_eq!(line, expected);
+        // All flags were given: none of them may be without its value but the two that have none.
+        assert!(arguments.iter().all(|(flag, value)| !value.is_empty() || *flag == "--direct"));
     }
 }

@@ -13,8 +13,16 @@
 mod about;
 pub mod catalogue;
 mod claim;
+pub mod compare;
+pub mod compose;
 mod custom;
+pub mod draw;
 mod panel;
+pub mod peers;
+pub mod report;
+pub mod results;
+pub mod rows;
+pub mod run;
 
 use serde_json::{Map, Value};
 

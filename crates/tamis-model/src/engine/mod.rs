@@ -7,6 +7,7 @@
 //! | [`Machine`], [`Data`], [`Workload`], [`Configuration`] | what goes in, with units |
 //! | [`counts`] | how often things happen in one operation: the engine's own counters, predicted |
 //! | [`predict`] | counts times unit costs, every term with its formula |
+//! | [`zipf_exponent`] | how skewed reads are, from how often two of them are for the same key |
 //! | [`rank`] | all configurations within a budget, best first, with reasons |
 //!
 //! # What it rests on
@@ -28,8 +29,10 @@ mod predict;
 mod rank;
 mod selector;
 mod shape;
+mod skew;
 #[cfg(test)]
 mod tests;
+mod words;
 
 pub use counts::{Counts, counts};
 pub use inputs::{Allocation, Class, Configuration, Data, Machine, ProbeCost, ReadPath, Workload};
@@ -37,3 +40,5 @@ pub use predict::{Prediction, Term, filter_bytes, predict, predict_tree};
 pub use rank::{Ranked, Ranking, Refused, Space, rank};
 pub use selector::{Keys, Selector, blocked_rate, bloom_rate};
 pub use shape::{Merge, Policy, Shape, State, Tree, grow, grow_from};
+pub use skew::{zipf_collisions, zipf_exponent};
+pub use words::UnknownWorkload;

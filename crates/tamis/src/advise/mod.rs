@@ -39,13 +39,14 @@ mod tests;
 
 pub use tamis_model::engine::{
     Allocation, Class, Configuration, Counts, Data, Keys, Machine, Merge, Policy, Prediction, ProbeCost,
-    Ranked, Ranking, ReadPath, Refused, Selector, Shape, Space, State, Term, Tree, Workload, counts, grow,
-    grow_from, predict, predict_tree, rank,
+    Ranked, Ranking, ReadPath, Refused, Selector, Shape, Space, State, Term, Tree, UnknownWorkload, Workload,
+    counts, grow, grow_from, predict, predict_tree, rank, zipf_exponent,
 };
 
 pub use calibrate::{Calibration, Effort, Setup};
 pub use decide::{Change, decide};
 pub use observe::Observed;
+pub(crate) use observe::{data_of_tables, operations_of, workload_of};
 
 use crate::options::Options;
 
@@ -98,6 +99,18 @@ pub fn advise(
     budget_bytes: u64,
     current: &Options,
 ) -> Advice {
+    advise_among(calibration, data, workload, budget_bytes, current, |_| true)
+}
+
+/// The same with some selectors left out, but for the present one.
+pub(crate) fn advise_among(
+    calibration: &Calibration,
+    data: &Data,
+    workload: &Workload,
+    budget_bytes: u64,
+    current: &Options,
+    may: impl Fn(Selector) -> bool,
+) -> Advice {
     let now = apply::configuration_of(current, data, budget_bytes);
     let drops_data = matches!(now.shape.policy, Policy::Fifo | Policy::TimeWindow);
     let mut space = match drops_data || current.keyspace.deterministic {
@@ -115,7 +128,8 @@ pub fn advise(
     };
     space.current = Some(now);
     space.shapes.dedup();
-    let ranking = rank(&calibration.machine, data, workload, &space);
+    let mut ranking = rank(&calibration.machine, data, workload, &space);
+    ranking.ranked.retain(|ranked| ranked.is_current || may(ranked.configuration.selector));
     let options = match ranking.best() {
         Some(best) if !best.is_current => apply::options_for(&best.configuration, data, current),
         _ => current.clone(),
