@@ -1,10 +1,9 @@
 //! What was measured, as rows, and rows as what was measured.
 
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::figures::Row;
+use crate::figures::rows::records;
 use crate::measure::Measurement;
 
 /// The `kind` of a [`MixRow`].
@@ -67,14 +66,6 @@ impl MixRow {
     }
 }
 
-/// A record as a row.
-pub(super) fn row(record: &impl Serialize) -> Row {
-    match serde_json::to_value(record) {
-        Ok(Value::Object(row)) => row,
-        other => unreachable!("a record is an object: {other:?}"),
-    }
-}
-
 /// All rows of mixes that can be read, in their order; the last one of each side, mix and number of threads.
 pub(super) fn mixes(rows: &[Row]) -> Vec<MixRow> {
     let mut mixes: Vec<MixRow> = Vec::new();
@@ -90,17 +81,10 @@ pub(super) fn mixes(rows: &[Row]) -> Vec<MixRow> {
     mixes
 }
 
-fn records<T: DeserializeOwned>(rows: &[Row], kind: &str) -> Vec<T> {
-    let told = |row: &Row| {
-        row.iter().filter(|(_, value)| !value.is_null()).map(|(n, v)| (n.clone(), v.clone())).collect()
-    };
-    let read = |row: &Row| serde_json::from_value(Value::Object(told(row))).ok();
-    rows.iter().filter(|row| row.get("kind").and_then(Value::as_str) == Some(kind)).filter_map(read).collect()
-}
-
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::figures::rows::row;
 
     /// A row of three rounds with throughputs 10 % apart.
     pub(in crate::ycsb) fn mix(

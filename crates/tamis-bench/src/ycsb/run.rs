@@ -9,12 +9,13 @@ use tamis::Db;
 use crate::elastic::database::Copy;
 use crate::error::BenchError;
 use crate::figures::Row;
+use crate::figures::rows::row;
 use crate::measure::{Labels, Measurement};
 use crate::progress::Progress;
 use crate::run::{Fill, RunSpec, run};
 use crate::workload::Workload;
 use crate::ycsb::plan::{Job, NAME, Step, name_of};
-use crate::ycsb::rows::{MixRow, READ, row};
+use crate::ycsb::rows::{MixRow, READ};
 use crate::ycsb::side::YcsbSide;
 
 /// One side's copy.

@@ -67,12 +67,11 @@ impl Figure for WithPeers {
     }
 
     fn view(&self, rows: &[Row]) -> View {
-        let is_peers = |row: &&Row| row.get(FROM.0).and_then(|from| from.as_str()) == Some(FROM.1);
-        let (theirs, own): (Vec<&Row>, Vec<&Row>) = rows.iter().partition(is_peers);
+        let is_theirs = |row: &Row| row.get(FROM.0).and_then(|from| from.as_str()) == Some(FROM.1);
+        let (theirs, own): (Vec<Row>, Vec<Row>) = rows.iter().cloned().partition(is_theirs);
         if theirs.is_empty() {
             return self.figure.view(rows);
         }
-        let own: Vec<Row> = own.into_iter().cloned().collect();
         let mut view = self.figure.view(&own);
         view::add(&mut view, &theirs, &self.setting.claim);
         view

@@ -7,11 +7,11 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::figures::Row;
 use crate::figures::peers::FROM;
 use crate::figures::peers::program::{Comparison, System};
+use crate::figures::rows::row;
 
 /// The `kind` of rows with figures, and of those with words.
 pub(super) const READ: &str = "read";
@@ -102,13 +102,6 @@ impl PeerRow {
         let numbers = [self.ops_per_second, self.min_ops_per_second, self.max_ops_per_second];
         self.kind == READ && !self.side.is_empty() && numbers.iter().all(|n| n.is_finite() && *n > 0.0)
     }
-
-    fn to_row(&self) -> Row {
-        match serde_json::to_value(self) {
-            Ok(Value::Object(row)) => row,
-            other => unreachable!("a record is an object: {other:?}"),
-        }
-    }
 }
 
 impl Line {
@@ -142,7 +135,7 @@ pub(super) fn of(bytes: &[u8], comparison: &Comparison) -> Result<Vec<Row>, Stri
         }
         rows.extend(of_system(&of, system, reference));
     }
-    Ok(rows.iter().map(PeerRow::to_row).collect())
+    Ok(rows.iter().map(row).collect())
 }
 
 fn of_system(lines: &[&Line], system: &System, reference: &str) -> Vec<PeerRow> {
@@ -190,11 +183,4 @@ fn of_system(lines: &[&Line], system: &System, reference: &str) -> Vec<PeerRow> 
         });
     }
     rows
-}
-
-/// Records of rows that can be read.
-pub(super) fn records(rows: &[&Row]) -> Vec<PeerRow> {
-    let told =
-        |row: &Row| row.iter().filter(|(_, v)| !v.is_null()).map(|(n, v)| (n.clone(), v.clone())).collect();
-    rows.iter().filter_map(|row| serde_json::from_value(Value::Object(told(row))).ok()).collect()
 }

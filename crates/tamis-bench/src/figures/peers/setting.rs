@@ -83,8 +83,8 @@ pub struct Setting {
     value_bytes: [usize; 3],
     bits: u32,
     direct: bool,
-    /// The data by the block cache, which is at most `most_cache`.
-    data_by_cache: u64,
+    /// The data by the block cache, which is at most `most_cache`; 0 for no cache. As `sizes`.
+    data_by_cache: [u64; 3],
     most_cache: u64,
     /// Small, default, paper.
     sizes: [Sizes; 3],
@@ -130,7 +130,7 @@ static SETTINGS: [Setting; 5] = [
         value_bytes: [100, 256, 1016],
         bits: 10,
         direct: true,
-        data_by_cache: 10,
+        data_by_cache: [10; 3],
         most_cache: 1 << 30,
         sizes: [
             sizes(20_000, 500, 2, &[1, 2]),
@@ -148,7 +148,7 @@ static SETTINGS: [Setting; 5] = [
         value_bytes: [100, 100, 1008],
         bits: 4,
         direct: true,
-        data_by_cache: 1280,
+        data_by_cache: [1280, 1280, 0],
         most_cache: 8 << 20,
         sizes: [
             sizes(50_000, 500, 2, &[1]),
@@ -171,12 +171,12 @@ static SETTINGS: [Setting; 5] = [
         value_bytes: [100, 100, 1008],
         bits: 4,
         direct: true,
-        data_by_cache: 1280,
+        data_by_cache: [1280, 1280, 0],
         most_cache: 8 << 20,
         sizes: [
             sizes(50_000, 500, 2, &[1]),
             sizes(1_000_000, 10_000, 3, &[1]),
-            sizes(100_000_000, 3_000_000, 3, &[1]),
+            sizes(100_000_000, 3_333_333, 3, &[1]),
         ],
         claim: Claim {
             text: "YCSB C: engines do 1.99 to 2.11 times as many operations with elastic filters as without",
@@ -195,7 +195,7 @@ static SETTINGS: [Setting; 5] = [
         value_bytes: [256; 3],
         bits: 10,
         direct: true,
-        data_by_cache: 10,
+        data_by_cache: [10; 3],
         most_cache: 1 << 30,
         sizes: [
             sizes(20_000, 500, 2, &[1, 2]),
@@ -213,12 +213,12 @@ static SETTINGS: [Setting; 5] = [
         value_bytes: [512; 3],
         bits: 10,
         direct: false,
-        data_by_cache: 10,
+        data_by_cache: [10; 3],
         most_cache: 1 << 30,
         sizes: [
-            sizes(10_000, 2_000, 2, &[1]),
-            sizes(200_000, 100_000, 5, &[1]),
-            sizes(21_500_000, 1_000_000, 5, &[1]),
+            sizes(23_437, 2_000, 2, &[1]),
+            sizes(214_843, 100_000, 5, &[1]),
+            sizes(21_484_375, 1_000_000, 5, &[1]),
         ],
         claim: Claim {
             text: "One digest for all filters of a get takes less time than one for each table's, as RocksDB computes them",
@@ -276,6 +276,7 @@ impl Setting {
         }
         let keys = custom.keys.unwrap_or(sizes.keys);
         let data = keys.saturating_mul((key_bytes + value_bytes) as u64);
+        let cache = data.checked_div(self.data_by_cache[at]).unwrap_or(0);
         let mut systems = self.variant.systems(whole, keys);
         for engine in ENGINES {
             match there.iter().any(|name| name == engine) {
@@ -297,7 +298,7 @@ impl Setting {
             threads: if custom.threads.is_empty() { sizes.threads.to_vec() } else { custom.threads.clone() },
             filter_bits: whole,
             memtable_bytes: (data / DATA_BY_MEMTABLE).clamp(*MEMTABLE_BYTES.start(), *MEMTABLE_BYTES.end()),
-            cache_bytes: custom.cache_bytes.unwrap_or((data / self.data_by_cache).min(self.most_cache)),
+            cache_bytes: custom.cache_bytes.unwrap_or(cache.min(self.most_cache)),
             direct: custom.direct.unwrap_or(self.direct),
             seed: custom.seed,
             dir: custom.dir.clone(),

@@ -2,16 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use crate::figures::peers::rows::{NOTE, PeerRow, records};
+use crate::figures::peers::rows::{NOTE, PeerRow, READ};
 use crate::figures::peers::setting::Claim;
+use crate::figures::rows::records;
 use crate::figures::{Axis, Bar, Kind, Panel, Row, Sheet, Verdict, View};
 use crate::report::grouped;
 
 /// Adds a picture, a table and a verdict.
-pub(super) fn add(view: &mut View, rows: &[&Row], claim: &Claim) {
-    let records = records(rows);
-    let notes: Vec<&str> = records.iter().filter(|row| row.kind == NOTE).map(|row| &row.text[..]).collect();
-    let measured: Vec<&PeerRow> = records.iter().filter(|row| row.is_sound()).collect();
+pub(super) fn add(view: &mut View, rows: &[Row], claim: &Claim) {
+    let (notes, read): (Vec<PeerRow>, Vec<PeerRow>) = (records(rows, NOTE), records(rows, READ));
+    let notes: Vec<&str> = notes.iter().map(|note| &note.text[..]).collect();
+    let measured: Vec<&PeerRow> = read.iter().filter(|row| row.is_sound()).collect();
     if !measured.is_empty() {
         view.panels.push(panel(&measured));
         view.sheets.push(sheet(&measured, &notes));
