@@ -95,9 +95,14 @@ fn main() -> Result<(), tamis::Error> {
             }
             Ok(quiet(times))
         };
-        let empty = time(&|i| Ok(drop(black_box(db.get((random(i, 2) >> 1).to_be_bytes())?))))?;
-        let existing =
-            time(&|i| Ok(drop(black_box(db.get((random(random(i, 3) % keys, 1) >> 1).to_be_bytes())?))))?;
+        let empty = time(&|i| {
+            black_box(db.get((random(i, 2) >> 1).to_be_bytes())?);
+            Ok(())
+        })?;
+        let existing = time(&|i| {
+            black_box(db.get((random(random(i, 3) % keys, 1) >> 1).to_be_bytes())?);
+            Ok(())
+        })?;
         let from = |i| random(i, 4) >> 1;
         let range = time(&|i| {
             black_box(db.range(from(i).to_be_bytes()..(from(i) + 16).to_be_bytes()).next());

@@ -77,7 +77,7 @@ struct RateRow {
     keys: u64,
     queries: u64,
     positives: u64,
-    /// `2^-(b-5)`, times what a full tree adds to it in the mean.
+    /// `2^-(b-5)`.
     theory: f64,
 }
 

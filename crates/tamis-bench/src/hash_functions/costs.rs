@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use super::functions::Function;
 use super::rates::random_bytes;
 use super::rows::{self, time};
-use super::timing::{Side, Spread, agreeing_pairs, independent, interleaved};
+use super::timing::{Side, Spread, agreeing_pairs, interleaved, paced};
 use crate::error::BenchError;
 use crate::figures::{
     About, Axis, Bar, Custom, Figure, Kind, Needs, Panel, Plan, Row, Scale, Sheet, Verdict, View,
@@ -28,8 +28,8 @@ use crate::report;
 
 const KEY_BYTES: usize = 1024;
 const PAGE: usize = 4096;
-/// What a round of an emulated device may take; a device that is slower makes eight reads.
-const ROUND_NS: u64 = 20_000_000;
+/// What a round of reads should take, less than a time slice; of a slow device it is eight reads.
+const ROUND_NS: u64 = 500_000;
 const FEWEST_READS: u64 = 8;
 
 /// Devices that are measured, by name.
@@ -119,7 +119,7 @@ impl Figure for Costs {
 
     fn needs(&self, scale: Scale) -> Needs {
         let file = FILE_BYTES[scale as usize];
-        let seconds = [1, 8, 20][scale as usize];
+        let seconds = [1, 10, 40][scale as usize];
         Needs { seconds, disk_bytes: 2 * file, memory_bytes: (2 * file).max(MEMORY_BYTES[scale as usize]) }
     }
 
@@ -141,7 +141,7 @@ impl Figure for Costs {
         Ok(Box::new(CostsPlan {
             scale,
             media,
-            rounds: custom.repeats.unwrap_or([2, 9, 15][scale as usize]).max(1),
+            rounds: custom.repeats.unwrap_or([2, 51, 201][scale as usize]).max(1),
             ops: custom.ops.unwrap_or([500, 20_000, 50_000][scale as usize]).clamp(16, 1 << 32),
             dir: custom.dir.clone(),
             seed: custom.seed,
@@ -170,7 +170,7 @@ struct CostsPlan {
 impl Plan for CostsPlan {
     fn setting(&self) -> String {
         format!(
-            "Keys of 1 KB hashed and pages of 4 KiB read at random, {} rounds by turns; files of {}.",
+            "Keys of 1 KB hashed and pages of 4 KiB read at random, {} rounds; files of {}.",
             self.rounds,
             report::bytes(FILE_BYTES[self.scale as usize])
         )
@@ -231,18 +231,13 @@ impl CostsPlan {
         let mut sides: Vec<Side<'_>> = Vec::new();
         for function in Function::ALL {
             let keys = &keys;
-            sides.push(Box::new(move || {
-                independent(count, 15, |at| {
-                    black_box(function.hash(&keys[at * KEY_BYTES..][..KEY_BYTES])) & 1 == 1
-                })
-            }));
+            let hash = move |at| black_box(function.hash(&keys[at * KEY_BYTES..][..KEY_BYTES])) & 1 == 1;
+            sides.push(paced(count, 15, hash));
         }
-        sides.push(Box::new(|| {
-            independent(count, 0, |_| {
-                let from = random.below(pages as u64) as usize * PAGE;
-                page.copy_from_slice(&memory[from..from + PAGE]);
-                black_box(&page)[0] == 1
-            })
+        sides.push(paced(count, 0, |_| {
+            let from = random.below(pages as u64) as usize * PAGE;
+            page.copy_from_slice(&memory[from..from + PAGE]);
+            black_box(&page)[0] == 1
         }));
         progress.begin("hashing", sides.len() as u64 * (u64::from(self.rounds) + 1), "turns");
         let mut spreads = interleaved(self.rounds, &mut sides, || progress.advance(1));
@@ -310,14 +305,15 @@ impl CostsPlan {
             if !is_direct(file.as_ref()) {
                 return Ok(vec![missing(medium, "the file system does not let its page cache be passed by")]);
             }
-            (file, self.ops.div_ceil(20))
+            (file, FEWEST_READS)
         } else {
             let file = buffered.open(&path, Access::Random).map_err(io("open", &path))?;
             let mut piece = vec![0; 1 << 20];
             for at in (0..len).step_by(piece.len()) {
                 file.read_exact_at(&mut piece, at).map_err(io("read", &path))?;
             }
-            (file, self.ops)
+            // About half a microsecond each.
+            (file, self.ops.min(ROUND_NS / 500))
         };
         let spread = self.reads(file.as_ref(), len, reads, progress).map_err(io("read", &path))?;
         Ok(vec![access(medium.name(), false, spread, None, reads)])

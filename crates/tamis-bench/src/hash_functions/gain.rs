@@ -14,7 +14,7 @@ use tamis_model::lookup::{Costs, Form, Policy, Tree, Workload, gain};
 use super::functions::Function;
 use super::rates::{random_bytes, refused};
 use super::rows::{self, time};
-use super::timing::{Side, independent, interleaved};
+use super::timing::{Side, interleaved, paced};
 use crate::error::BenchError;
 use crate::figures::{
     About, Axis, Custom, Figure, Kind, Needs, Panel, Plan, Point, Row, Scale, Series, Sheet, Verdict, View,
@@ -80,8 +80,8 @@ impl Figure for Gain {
         Ok(Box::new(GainPlan {
             scale,
             keys,
-            rounds: custom.repeats.unwrap_or([3, 9, 15][scale as usize]).max(1),
-            ops: custom.ops.unwrap_or([2_000, 100_000, 200_000][scale as usize]).clamp(16, 1 << 32) as usize,
+            rounds: custom.repeats.unwrap_or([3, 51, 201][scale as usize]).max(1),
+            ops: custom.ops.unwrap_or([2_000, 100_000, 100_000][scale as usize]).clamp(16, 1 << 32) as usize,
             seed: custom.seed,
         }))
     }
@@ -168,28 +168,22 @@ impl GainPlan {
         let mut sides: Vec<Side<'_>> = Vec::new();
         for function in [Function::Xxh3, Function::Mm64] {
             let keys = &keys;
-            sides.push(Box::new(move || {
-                independent(count, 15, |at| {
-                    black_box(function.hash(&keys[at * KEY_BYTES..][..KEY_BYTES])) & 1 == 1
-                })
-            }));
+            let hash = move |at| black_box(function.hash(&keys[at * KEY_BYTES..][..KEY_BYTES])) & 1 == 1;
+            sides.push(paced(count, 15, hash));
         }
         let filters = &filters;
-        sides.push(Box::new(move || {
-            // A lookup of an absent key asks the filters of all runs, by one digest.
-            let mut digest = random.next_u64();
-            let ns = independent(count, 0, |_| {
-                digest = mix64(digest);
-                let digest = Digest::from_u64(digest);
-                filters.iter().fold(false, |any, filter| any | filter.contains(digest))
-            });
-            ns / filters.len() as f64
+        // A lookup of an absent key asks the filters of all runs, by one digest.
+        let mut digest = random.next_u64();
+        sides.push(paced(count, 0, move |_| {
+            digest = mix64(digest);
+            let digest = Digest::from_u64(digest);
+            filters.iter().fold(false, |any, filter| any | filter.contains(digest))
         }));
         progress.begin("hashes and probes", sides.len() as u64 * (u64::from(self.rounds) + 1), "turns");
         let spreads = interleaved(self.rounds, &mut sides, || progress.advance(1));
         progress.end();
         let ns = |at: usize| spreads.get(at).map_or(f64::NAN, |spread| spread.median);
-        Ok(Constants { xxh3_ns: ns(0), mm64_ns: ns(1), probe_ns: ns(2), rate })
+        Ok(Constants { xxh3_ns: ns(0), mm64_ns: ns(1), probe_ns: ns(2) / filters.len() as f64, rate })
     }
 }
 

@@ -25,10 +25,16 @@ impl Spread {
     }
 }
 
+/// What a round of one side should take, in nanoseconds: less than a time slice, so that on a busy machine most rounds are
+/// not interrupted, and their median is of one that was not.
+const ROUND_NS: f64 = 400_000.0;
+/// The fewest calls of a round, so that reading the clock does not count.
+const FEWEST: usize = 16;
+
 /// Nanoseconds a call of `probe(0)`, …, `probe(mask)`, and again from 0 until `count` calls are made. The calls do not depend
 /// on each other, so the processor overlaps them. `mask + 1` must be a power of two.
 #[inline]
-pub(crate) fn independent(count: usize, mask: usize, mut probe: impl FnMut(usize) -> bool) -> f64 {
+fn independent(count: usize, mask: usize, probe: &mut impl FnMut(usize) -> bool) -> f64 {
     let start = Instant::now();
     let mut hits = 0usize;
     for i in 0..count {
@@ -36,6 +42,20 @@ pub(crate) fn independent(count: usize, mask: usize, mut probe: impl FnMut(usize
     }
     black_box(hits);
     start.elapsed().as_nanos() as f64 / count.max(1) as f64
+}
+
+/// A side whose rounds are [`independent`] calls of `probe`, as many as fit the time of a round, and at most `most`. Its
+/// first round finds out how many those are.
+pub(crate) fn paced<'a>(most: usize, mask: usize, mut probe: impl FnMut(usize) -> bool + 'a) -> Side<'a> {
+    let mut count = None;
+    Box::new(move || {
+        let count = *count.get_or_insert_with(|| {
+            let tries = (0..5).map(|_| independent(FEWEST, mask, &mut probe));
+            let ns = tries.fold(f64::INFINITY, f64::min).max(0.5);
+            ((ROUND_NS / ns) as usize).clamp(FEWEST, most.max(FEWEST))
+        });
+        independent(count, mask, &mut probe)
+    })
 }
 
 /// One side of a comparison: a call is one round, which gives nanoseconds a call of what it measures.
@@ -85,11 +105,20 @@ mod tests {
     #[test]
     fn every_query_is_asked_in_turn() {
         let mut seen = [0u32; 8];
-        independent(16, 7, |i| {
+        independent(16, 7, &mut |i: usize| {
             seen[i] += 1;
             true
         });
         assert_eq!(seen, [2; 8]);
+        let calls = std::cell::Cell::new(0);
+        let mut side = paced(100, 7, |_| {
+            calls.set(calls.get() + 1);
+            true
+        });
+        side();
+        let first = calls.get();
+        side();
+        assert!((FEWEST..=100).contains(&(calls.get() - first)), "{} after {first}", calls.get());
     }
 
     #[test]

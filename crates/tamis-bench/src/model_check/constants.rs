@@ -15,7 +15,6 @@ use tamis_filter::Digest;
 use super::passes;
 use super::tree::{Built, Data, Place};
 use crate::error::BenchError;
-use crate::hash_functions::timing::Spread;
 use crate::progress::Progress;
 
 /// Runs of the tree that tells what a probe takes.
@@ -92,23 +91,16 @@ impl Reference {
     }
 
     fn hash(&self, rounds: u32, ops: u64, progress: &dyn Progress) -> Result<f64, BenchError> {
-        let mut times = Vec::new();
-        for round in 0..=rounds {
-            let mut ns = 0;
-            self.one.keys(0, ops, self.seed)?.for_each(|piece| {
-                let begun = Instant::now();
-                for key in piece.keys() {
-                    black_box(Digest::of(black_box(key)));
-                }
-                ns += begun.elapsed().as_nanos() as u64;
-                Ok(())
-            })?;
-            if round > 0 {
-                times.push(ns as f64 / ops as f64);
+        let asked = self.one.keys(0, ops, self.seed);
+        let spreads = passes::over_rounds(1, rounds, &asked, progress, &mut |piece, ns| {
+            let begun = Instant::now();
+            for key in piece.keys() {
+                black_box(Digest::of(black_box(key)));
             }
-            progress.advance(1);
-        }
-        Ok(Spread::of(times).median)
+            ns[0] = begun.elapsed().as_nanos() as u64;
+            Ok(())
+        })?;
+        Ok(spreads[0].median)
     }
 
     /// Nanoseconds of a get, without sharing and with it, as asked for.
@@ -126,7 +118,7 @@ impl Reference {
         let sides =
             sharing.iter().map(|&sharing| tree.open(place, sharing)).collect::<Result<Vec<_>, _>>()?;
         let dbs: Vec<_> = sides.iter().map(|side| &side.db).collect();
-        let asked = |round: u32| tree.keys(absent, ops, self.seed ^ (u64::from(round) << 20));
+        let asked = tree.keys(absent, ops, self.seed ^ 1);
         let spreads = passes::time(&dbs, rounds, &asked, progress)?;
         sides.into_iter().try_for_each(|side| side.close())?;
         Ok(spreads.iter().map(|spread| spread.median).collect())

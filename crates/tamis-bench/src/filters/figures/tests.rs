@@ -18,6 +18,8 @@ fn tiny() -> Custom {
         ops: Some(200),
         repeats: Some(1),
         size_ratio: Some(3),
+        // A busy disk takes minutes for the direct ones.
+        direct: Some(false),
         ..Custom::default()
     }
 }
