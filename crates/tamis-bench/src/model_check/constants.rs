@@ -118,7 +118,7 @@ impl Reference {
         let sides =
             sharing.iter().map(|&sharing| tree.open(place, sharing)).collect::<Result<Vec<_>, _>>()?;
         let dbs: Vec<_> = sides.iter().map(|side| &side.db).collect();
-        let asked = tree.keys(absent, ops, self.seed ^ 1);
+        let asked = tree.keys(absent, ops, self.seed ^ 1).in_pieces_of(place.piece());
         let spreads = passes::time(&dbs, rounds, &asked, progress)?;
         sides.into_iter().try_for_each(|side| side.close())?;
         Ok(spreads.iter().map(|spread| spread.median).collect())

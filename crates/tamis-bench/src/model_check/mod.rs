@@ -164,7 +164,7 @@ impl Figure for ModelCheck {
     fn needs(&self, scale: Scale) -> Needs {
         let keys = KEYS[scale as usize];
         let entry = (KEY_BYTES + VALUE_BYTES) as u64;
-        Needs { seconds: [3, 60, 300][scale as usize], disk_bytes: 0, memory_bytes: 8 * keys * entry }
+        Needs { seconds: [3, 90, 600][scale as usize], disk_bytes: 0, memory_bytes: 8 * keys * entry }
     }
 
     fn plan<'f>(&'f self, scale: Scale, custom: &Custom) -> Result<Box<dyn Plan + 'f>, BenchError> {
@@ -212,7 +212,7 @@ impl Figure for ModelCheck {
             },
             places,
             absents,
-            rounds: custom.repeats.unwrap_or([2, 5, 7][scale as usize]).max(1),
+            rounds: custom.repeats.unwrap_or([2, 9, 9][scale as usize]).max(1),
             ops: custom.ops.unwrap_or([4_000, 100_000, 400_000][scale as usize]).max(100),
             reference: None,
         }))
@@ -390,7 +390,7 @@ impl CheckPlan {
         let mut rows = Vec::new();
         for &absent in &self.absents {
             let ops = place.ops(self.ops / TIMED, shape.tree.levels, absent);
-            let asked = built.keys(absent, ops, self.data.seed ^ (absent << 40));
+            let asked = built.keys(absent, ops, self.data.seed ^ (absent << 40)).in_pieces_of(place.piece());
             let dbs: Vec<_> = sides.iter().map(|(_, side)| &side.db).collect();
             progress.begin(
                 &format!("{} on {}", shape.name(), place.name()),

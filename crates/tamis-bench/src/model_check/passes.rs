@@ -20,6 +20,8 @@ pub(super) struct Asked<'k> {
     absent: u64,
     ops: u64,
     seed: u64,
+    /// Keys of a piece.
+    piece: u64,
 }
 
 /// Keys side by side, and whether each is there.
@@ -38,7 +40,14 @@ impl Piece {
 
 impl<'k> Asked<'k> {
     pub(super) fn new(set: &'k KeySet, key_bytes: usize, absent: u64, ops: u64, seed: u64) -> Asked<'k> {
-        Asked { set, key_bytes, absent, ops, seed }
+        let piece = (PIECE_BYTES / key_bytes.max(1)).clamp(16, 256) as u64;
+        Asked { set, key_bytes, absent, ops, seed, piece }
+    }
+
+    /// In pieces of at most so many keys.
+    pub(super) fn in_pieces_of(mut self, most: u64) -> Asked<'k> {
+        self.piece = self.piece.min(most.max(1));
+        self
     }
 
     /// Calls `work` with one piece after the other.
@@ -47,11 +56,10 @@ impl<'k> Asked<'k> {
         mut work: impl FnMut(&Piece) -> Result<(), BenchError>,
     ) -> Result<(), BenchError> {
         let mut random = Random::part(self.seed, 0x6D6F_6465);
-        let most = (PIECE_BYTES / self.key_bytes.max(1)).clamp(16, 256) as u64;
         let mut piece = Piece { key_bytes: self.key_bytes, bytes: Vec::new(), there: Vec::new() };
         let mut left = self.ops;
         while left > 0 {
-            let count = left.min(most);
+            let count = left.min(self.piece);
             left -= count;
             piece.bytes.clear();
             piece.there.clear();

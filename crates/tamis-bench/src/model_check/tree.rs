@@ -65,6 +65,14 @@ impl Place {
         let reads = (100 - absent.min(100)) as f64 / 100.0 + 0.01 * f64::from(levels);
         ((5e7 / (device.read_ns as f64 * reads)) as u64).clamp(20, most.max(20))
     }
+
+    /// Keys of a piece that is timed at once: its reads should take less than a time slice.
+    pub(super) fn piece(self) -> u64 {
+        match self {
+            Place::Mapped => u64::MAX,
+            Place::Emulated(device) => (300_000 / device.read_ns.max(1)).max(1),
+        }
+    }
 }
 
 /// What all trees of a plan have in common.
