@@ -7,7 +7,7 @@
 use std::sync::OnceLock;
 
 use super::inputs::{Allocation, Class, Configuration, Data, Workload};
-use super::selector::{Rates, Selector, blocked_rate};
+use super::selector::{REMIX_SEGMENT, Rates, Selector, blocked_rate};
 use super::shape::{State, Tree};
 
 /// What one operation is expected to count.
@@ -182,7 +182,7 @@ impl<'a> Asked<'a> {
             };
             // A false name is of a run in proportion to its entries; of a segment it is of every run that has some there.
             let newer = match self.configuration.selector {
-                Selector::Remix => newer_of(&|share| 1.0 - (1.0 - share).max(0.0).powi(32)),
+                Selector::Remix => newer_of(&|share| 1.0 - (1.0 - share).max(0.0).powf(REMIX_SEGMENT)),
                 _ => self.named(0.0).point * newer_of(&|share| share),
             };
             counts.runs = runs as f64;

@@ -147,6 +147,9 @@ impl Selector {
     }
 }
 
+/// Keys of a segment of a REMIX: 32 when it is built, up to twice as many before it is built anew.
+pub(crate) const REMIX_SEGMENT: f64 = 48.0;
+
 /// What keys look like to filters that see their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
@@ -340,7 +343,7 @@ impl Selector {
                 };
                 Rates { point: (-exponent).exp2(), range: runs }
             }
-            Remix => Rates { point: segment(32.0), range: segment(32.0) },
+            Remix => Rates { point: segment(REMIX_SEGMENT), range: segment(REMIX_SEGMENT) },
             _ => Rates { point: runs, range: runs },
         };
         Rates { point: rates.point.clamp(0.0, runs), range: rates.range.clamp(0.0, runs) }

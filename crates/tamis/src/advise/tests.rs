@@ -33,11 +33,14 @@ fn options(filter: FilterChoice, compaction: CompactionChoice) -> Options {
 
 fn filled(options: &Options) -> Db {
     let db = Db::open("/db", options.clone()).expect("opening");
+    // Settled after each flush, or the tree would depend on who is faster.
     for i in 0..KEYS {
         db.put(number(i, 1).to_be_bytes(), [7; 32]).expect("a write");
+        if i % 800 == 799 {
+            db.default_keyspace().flush().expect("a flush");
+            db.settle().expect("settling");
+        }
     }
-    db.default_keyspace().flush().expect("a flush");
-    db.settle().expect("settling");
     db.settle_filters().expect("filters");
     db
 }
@@ -137,7 +140,7 @@ fn what_an_operation_counts_is_what_was_predicted() {
             existing(|read| read.runs_searched),
             0.12,
         );
-        check(&format!("{name}, blocks"), expected.blocks, existing(|read| read.block_reads), 0.12);
+        check(&format!("{name}, blocks"), expected.blocks, existing(|read| read.block_reads), 0.2);
 
         let ranges = counted(&db, |i| {
             let from = number(i, 3);
