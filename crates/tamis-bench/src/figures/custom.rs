@@ -34,7 +34,7 @@ pub struct Custom {
     pub repeats: Option<u32>,
     /// Read tables past the page cache (`true`) or through it.
     pub direct: Option<bool>,
-    /// Devices by name: `hdd`, `ssd`, `pcie-ssd`, `nvm`, `memory` (emulated), `page-cache`, `disk`, `ram-disk` (measured).
+    /// Devices by name: `hdd`, `ssd`, `pcie-ssd`, `spdk`, `nvm`, `memory` (emulated), `page-cache`, `disk`, `ram-disk` (measured).
     pub devices: Vec<String>,
     /// Exponents of Zipf's law, 0 for uniform.
     pub skews: Vec<f64>,

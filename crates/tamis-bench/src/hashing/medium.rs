@@ -81,7 +81,7 @@ impl Medium {
         match self {
             Medium::Cached => Ok(None),
             Medium::Direct if is_in_memory(dir) => {
-                Err(format!("{} lies in memory; --db names a directory elsewhere", dir.display()))
+                Err("the directory of the databases lies in memory; --db names one elsewhere".to_owned())
             }
             Medium::Direct => Ok(None),
             Medium::Ram => {
@@ -92,8 +92,7 @@ impl Medium {
                 match free >= needed {
                     true => Ok(Some(place.to_owned())),
                     false => Err(format!(
-                        "{} has {} free, {} are needed",
-                        place.display(),
+                        "the file system in memory has {} free, {} are needed",
                         report::bytes(free),
                         report::bytes(needed)
                     )),

@@ -17,8 +17,9 @@ pub struct Change {
     pub changes: String,
     /// The part of the present time for an operation that is saved, by prediction.
     pub gain: f64,
-    /// Whether a part of it only holds from the next opening on: filters, bits and memory. The compaction policy may change at
-    /// once, by [`Keyspace::set_options`](crate::Keyspace::set_options).
+    /// Whether a part of it only holds from the next opening on: what concerns a filter for the whole tree, and memory. Filters
+    /// of single tables and the compaction policy may change at once, by
+    /// [`Keyspace::set_options`](crate::Keyspace::set_options).
     pub needs_reopening: bool,
     /// In words, what is gained.
     pub reason: String,
@@ -59,8 +60,15 @@ pub fn decide(advice: &Advice, current: &Options, hysteresis: f64) -> Option<Cha
             advice.budget_bytes
         ),
     };
-    let in_use = ["keyspace.compaction ", "keyspace.merge ", "keyspace.size_ratio "];
-    let needs_reopening = changes.lines().any(|line| !in_use.iter().any(|name| line.starts_with(name)));
+    let in_use = ["filter", "filter_allocation", "bits_per_key", "compaction", "merge", "size_ratio"];
+    let changes_in_use = |line: &str| {
+        let name = line.split(" =").next().and_then(|name| name.strip_prefix("keyspace."));
+        name.is_some_and(|name| in_use.contains(&name))
+    };
+    let global = |options: &Options| options.keyspace.filter.global();
+    let (was, becomes) = (global(current), global(&advice.options));
+    // What a filter for the whole tree is like is settled when the database is opened.
+    let needs_reopening = was.is_some() || becomes.is_some() || !changes.lines().all(changes_in_use);
     Some(Change { options: advice.options.clone(), changes, gain, needs_reopening, reason })
 }
 

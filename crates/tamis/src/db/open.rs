@@ -105,7 +105,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
     let mut options = options;
     let declared = options.keyspace.workload;
     let measured = tune::Measured::default();
-    let begun = tune::at_opening(dir, &mut options, &mut tree, &measured);
+    let begun = tune::at_opening(dir, &mut options, &mut tree, &measured, read_only);
     let read_counters = Arc::new(AllReads::default());
     let (elastic, cache) = Elastic::new(&options, &read_counters);
     let cache = Some(cache);

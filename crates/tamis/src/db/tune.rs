@@ -17,7 +17,7 @@
 //!
 //! Everything that is chosen takes effect at once, for new tables and the next compaction. A change to or from one filter for the
 //! whole tree is only made at opening: at borders such filters are no candidates for a tree without one, nor others for a tree
-//! with one.
+//! with one. How many bits such a filter has is settled at opening, too: a change of that is stored, and waits.
 //!
 //! # Where it is kept
 //!
@@ -164,6 +164,7 @@ pub(crate) fn at_opening(
     options: &mut Options,
     tree: &mut ManifestState,
     measured: &Measured,
+    read_only: bool,
 ) -> Begun {
     let mut begun = Begun::default();
     let declared = options.keyspace.workload;
@@ -186,7 +187,9 @@ pub(crate) fn at_opening(
             copy(&before, &mut keyspace, &CHOSEN);
         }
         let entries: u64 = stored.tables().map(|table| table.entries).sum();
-        if let Some(workload) = declared.or(before.workload).filter(|_| entries >= FEWEST_ENTRIES) {
+        // Who only reads changes nothing, and measures nothing where the data is.
+        let decides = !read_only && entries >= FEWEST_ENTRIES;
+        if let Some(workload) = declared.or(before.workload).filter(|_| decides) {
             let budget = share(options.auto_memory_bytes, entries, all);
             let metas: Vec<&TableMeta> = stored.tables().collect();
             let mut current = options.clone();

@@ -20,17 +20,8 @@ const MEMTABLE_BYTES: std::ops::RangeInclusive<u64> = 64 << 10..=64 << 20;
 const BITS: std::ops::RangeInclusive<u32> = 1..=64;
 
 /// What to say of flags that were given and that the program does not have.
-const UNMATCHED: [&str; 9] = [
-    "--key-set",
-    "--filters",
-    "--size-ratio",
-    "--device",
-    "--skew",
-    "--absent",
-    "--locality",
-    "--vary",
-    "--option",
-];
+const UNMATCHED: [&str; 8] =
+    ["--key-set", "--filters", "--size-ratio", "--device", "--skew", "--absent", "--locality", "--option"];
 
 /// How tamis is set up in a comparison, beside as it is by default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -102,13 +102,13 @@ struct CustomArgs {
     /// Rounds
     #[arg(long, value_name = "R", value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeat: Option<u32>,
-    /// Read tables past the page cache, with a block cache of 8 MiB
+    /// Read tables past the page cache, with the figure's block cache
     #[arg(long)]
     direct: bool,
     /// Read tables through the page cache where the experiment reads past it
     #[arg(long, conflicts_with = "direct")]
     mapped: bool,
-    /// Devices, separated by commas: hdd, ssd, pcie-ssd, nvm or memory (emulated), page-cache, disk or ram-disk
+    /// Devices, separated by commas: hdd, ssd, pcie-ssd, spdk, nvm or memory (emulated), page-cache, disk or ram-disk
     /// (measured)
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     device: Vec<String>,
