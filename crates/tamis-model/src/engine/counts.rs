@@ -134,7 +134,9 @@ impl<'a> Asked<'a> {
 
     fn named(&self, near: f64) -> Rates {
         let Configuration { selector, bits_per_key, .. } = *self.configuration;
-        selector.named_runs(bits_per_key, self.data.keys, near, &self.shares)
+        let named = selector.named_runs(bits_per_key, self.data.keys, near, &self.shares);
+        // What is named and does not cover the key is not searched.
+        Rates { point: named.point.min(self.runs()), range: named.range.min(self.runs()) }
     }
 
     fn empty_get(&self) -> Counts {
@@ -185,7 +187,8 @@ impl<'a> Asked<'a> {
                 Selector::Remix => newer_of(&|share| 1.0 - (1.0 - share).max(0.0).powf(REMIX_SEGMENT)),
                 _ => self.named(0.0).point * newer_of(&|share| share),
             };
-            counts.runs = runs as f64;
+            let newer = (self.coverage * newer).min(self.runs() - 1.0).max(0.0);
+            counts.runs = self.runs();
             counts.filter_probes = 1.0;
             counts.false_positives = newer;
             counts.runs_searched = 1.0 + newer;

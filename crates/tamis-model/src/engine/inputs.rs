@@ -13,6 +13,8 @@ pub struct ProbeCost {
     pub point_ns: f64,
     /// One question about an empty short range; as `point_ns` where the filter has no answer.
     pub range_ns: f64,
+    /// The same where an iterator has no end and goes on from the answer; 0 where it is not asked then.
+    pub seek_ns: f64,
     /// Building, for each key. Of a global filter: adding a key to a filter that is there, a flush of many keys at a time.
     pub build_ns: f64,
     /// For each entry of the whole filter at each flush: what is copied where keys fall all over. Of global filters only.
@@ -20,9 +22,9 @@ pub struct ProbeCost {
 }
 
 impl ProbeCost {
-    /// A filter with these costs, in the order of the fields.
+    /// A filter with these costs; iterators without an end ask at `range_ns`.
     pub fn new(point_ns: f64, range_ns: f64, build_ns: f64, copy_ns: f64) -> ProbeCost {
-        ProbeCost { point_ns, range_ns, build_ns, copy_ns }
+        ProbeCost { point_ns, range_ns, seek_ns: range_ns, build_ns, copy_ns }
     }
 }
 
@@ -38,11 +40,15 @@ pub struct Machine {
     pub named_run_ns: f64,
     /// T_D in memory: searching one run for a key: finding its table, index and block.
     pub search_ns: f64,
+    /// The same of a run that does not have the key: its block's fingerprints deny it, no entry is read.
+    pub vain_ns: f64,
     /// Bytes of tables in the database that `search_ns`, `cursor_ns` and `next_ns` were measured in; larger ones miss more
     /// caches.
     pub measured_bytes: f64,
     /// Misses of memory that such a search waits for, where the tables are larger than `measured_bytes`.
     pub search_misses: f64,
+    /// The same of a search in vain; those of one get overlap.
+    pub vain_misses: f64,
     /// The same of positioning a cursor; of several they overlap.
     pub cursor_misses: f64,
     /// The fixed part of an iterator: making it, and its end.
@@ -86,9 +92,11 @@ impl Default for Machine {
             get_ns: 0.0,
             named_run_ns: 0.0,
             search_ns: 0.0,
+            vain_ns: 0.0,
             measured_bytes: 0.0,
             search_misses: 1.5,
-            cursor_misses: 1.0,
+            vain_misses: 0.3,
+            cursor_misses: 0.5,
             iterator_ns: 0.0,
             cursor_ns: 0.0,
             late_open_ns: 0.0,

@@ -214,20 +214,21 @@ impl<'a> Costs<'a> {
         let asked_about = if self.configuration.selector.is_global() { counts.runs } else { 0.0 };
         sum.add(class, "runs asked about", ("runs", asked_about), &[("T_run", machine.named_run_ns)]);
         self.filter(class, ("filters", counts.filter_probes), ("T_P", self.probe.point_ns), sum);
-        let costs = [
-            ("T_search", machine.search_ns),
-            ("T_far", machine.search_misses * self.far_ns),
-            ("T_block", self.block_ns),
-        ];
         let found = if class == Class::ExistingGet { 1.0 } else { 0.0 };
+        let far = |misses: f64| ("T_far", misses * self.far_ns);
+        let block = ("T_block", self.block_ns);
+        let costs = [("T_search", machine.search_ns), far(machine.search_misses), block];
         sum.add(class, "the run with the key", ("", found), &costs);
-        sum.add(class, "runs searched in vain", ("vain", (counts.runs_searched - found).max(0.0)), &costs);
+        let vain = (counts.runs_searched - found).max(0.0);
+        let costs = [("T_vain", machine.vain_ns), far(machine.vain_misses), block];
+        sum.add(class, "runs searched in vain", ("vain", vain), &costs);
     }
 
     fn iterator(&self, class: Class, counts: &Counts, sum: &mut Sum) {
         let machine = self.machine;
         sum.add(class, "fixed part", ("", 1.0), &[("T_iter", machine.iterator_ns)]);
-        self.filter(class, ("filters", counts.range_probes), ("T_P", self.probe.range_ns), sum);
+        let asked = if class == Class::EmptyRange { self.probe.range_ns } else { self.probe.seek_ns };
+        self.filter(class, ("filters", counts.range_probes), ("T_P", asked), sum);
         let costs = [
             ("T_cursor", machine.cursor_ns),
             ("T_far", machine.cursor_misses * self.far_ns),

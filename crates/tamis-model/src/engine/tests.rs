@@ -28,6 +28,7 @@ fn machine() -> Machine {
         get_ns: 60.0,
         named_run_ns: 3.0,
         search_ns: 300.0,
+        vain_ns: 150.0,
         measured_bytes: 1e6,
         iterator_ns: 200.0,
         cursor_ns: 400.0,

@@ -141,7 +141,7 @@ impl Sizes {
     fn of(setup: &Setup) -> Sizes {
         match setup.effort {
             Effort::Quick => Sizes { keys: 96, ops: 64, passes: 5 },
-            Effort::Full => Sizes { keys: 1024, ops: 256, passes: 13 },
+            Effort::Full => Sizes { keys: 1024, ops: 192, passes: 11 },
         }
     }
 }

@@ -3,6 +3,9 @@
 use std::collections::HashMap;
 use std::hint::black_box;
 
+use tamis_filter::global::{
+    Batch, Cuts, Epochs, MapChoice, Partition, PartitionSpec, RunIndexKind, RunIndexSpec, RunTag, build,
+};
 use tamis_filter::{
     BloomScheme, Digest, ElasticGroup, ElasticLayout, ElasticSpec, KeyList, PointFilter, PointSpec,
     RangeFilter, RangeSpec, SurfSuffix, Verify,
@@ -66,4 +69,49 @@ pub(super) fn building(setup: &Setup, sizes: &Sizes) -> HashMap<Selector, f64> {
         costs.insert(selector, cost);
     }
     costs
+}
+
+/// What a flush into a global filter costs for each entry that is there already, in ns: by one of very few keys.
+pub(super) fn copying(setup: &Setup, sizes: &Sizes, selector: Selector) -> f64 {
+    let sorted = |set, count| {
+        let mut keys: Vec<Vec<u8>> = (0..count).map(|i| key(setup, set, i)).collect();
+        keys.sort_unstable();
+        keys
+    };
+    let batch = |keys: &[Vec<u8>], epochs| {
+        let mut batch = Batch::new();
+        keys.iter().for_each(|key| batch.push(key, Digest::of(key), epochs));
+        batch
+    };
+    let old = sorted(0, sizes.keys * RUNS);
+    let new = sorted(99, (old.len() / 256).max(1));
+    let passes = sizes.passes.min(5);
+    let kind = match selector {
+        Selector::Grf => {
+            let (last, next) = (Epochs { lo: 0, hi: 100 }, Epochs { lo: 100, hi: 101 });
+            let spec = PartitionSpec {
+                bits_per_key: BITS,
+                growth: 1.3,
+                radices: vec![4, 10, 10],
+                map: MapChoice::Auto,
+            };
+            let Ok(partition) = Partition::build(&batch(&old, last), 100, &spec) else { return 0.0 };
+            let (new, cuts) = (batch(&new, next), Cuts::of([last, next]));
+            return quiet_ns(passes, old.len(), |_| drop(black_box(partition.insert(&new, &cuts))));
+        }
+        Selector::GrfHuffman => RunIndexKind::GrfHuffman,
+        Selector::Chucky => RunIndexKind::Chucky,
+        _ => RunIndexKind::Remix,
+    };
+    let spec = RunIndexSpec {
+        bits_per_key: BITS,
+        capacity: old.len() as u64 * 3 / 2,
+        slots: vec![4, 10, 1],
+        ratio: 10.0,
+        segment: RunIndexSpec::SEGMENT,
+    };
+    let (old_keys, new) = (batch(&old, Epochs::ALL), batch(&new, Epochs::ALL));
+    let Ok(index) = build(kind, &[(&old_keys, RunTag { level: 2, slot: 0 })], &spec) else { return 0.0 };
+    let tag = RunTag { level: 0, slot: 0 };
+    quiet_ns(passes, old.len(), |_| drop(black_box(index.change(&[], &[(&new, tag)]))))
 }

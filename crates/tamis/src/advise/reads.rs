@@ -32,14 +32,19 @@ pub(super) struct Bench<'a> {
     behind: Vec<Vec<u8>>,
     /// Keys that the databases have.
     present: Vec<Vec<u8>>,
-    /// What a flush takes without a filter, for each key.
-    plain_flush_ns: f64,
+    /// Flushes and all without a filter, in ns for each key.
+    plain: (f64, f64),
     late: Vec<f64>,
     named: Vec<f64>,
 }
 
-/// Times of flushes, for each key of one, in order.
-type Flushes = Vec<f64>;
+/// What filling a database took, in ns for each key.
+struct Filling {
+    /// Flushes, in order.
+    flushes: Vec<f64>,
+    /// All of it, until filters are complete.
+    all: f64,
+}
 
 impl<'a> Bench<'a> {
     pub(super) fn new(setup: &'a Setup, sizes: Sizes) -> Bench<'a> {
@@ -55,7 +60,7 @@ impl<'a> Bench<'a> {
             behind: (0..count).map(behind).collect(),
             present: (0..count).map(|i| key(setup, (i % RUNS) as u64, (i * 37) % sizes.keys)).collect(),
             sizes,
-            plain_flush_ns: 0.0,
+            plain: (0.0, 0.0),
             late: Vec::new(),
             named: Vec::new(),
         }
@@ -78,10 +83,11 @@ impl<'a> Bench<'a> {
     }
 
     /// Eight runs of the same key space.
-    fn filled(&self, options: Options, keys: usize) -> Result<(Db, Flushes), Error> {
+    fn filled(&self, options: Options, keys: usize) -> Result<(Db, Filling), Error> {
         let db = Db::open("/calibration", options)?;
         let value = vec![0x61; self.setup.value_bytes];
         let mut flushes = Vec::new();
+        let begun = Instant::now();
         for run in 0..RUNS {
             for i in 0..keys {
                 db.put(key(self.setup, run as u64, i), &value)?;
@@ -91,7 +97,8 @@ impl<'a> Bench<'a> {
             flushes.push(started.elapsed().as_nanos() as f64 / keys as f64);
         }
         db.settle_filters()?;
-        Ok((db, flushes))
+        let all = begun.elapsed().as_nanos() as f64 / (keys * RUNS) as f64;
+        Ok((db, Filling { flushes, all }))
     }
 
     /// Nanoseconds of a get.
@@ -150,13 +157,14 @@ impl<'a> Bench<'a> {
 
     /// Gets, searches, cursors, steps: by databases without filters.
     pub(super) fn reads(&mut self, machine: &mut Machine) -> Result<(), Error> {
-        let (db, flushes) = self.filled(self.options(FilterChoice::None, 10.0), self.sizes.keys)?;
-        self.plain_flush_ns = middle(&flushes);
+        let (db, filling) = self.filled(self.options(FilterChoice::None, 10.0), self.sizes.keys)?;
+        self.plain = (middle(&filling.flushes), filling.all);
         self.gets(&db, &self.absent)?;
         machine.get_ns = self.gets(&db, &self.behind)?;
         machine.iterator_ns = self.iterations(&db, &self.behind, 1, Some(WIDTH))?;
         let opened = self.iterations(&db, &self.absent, 1, Some(WIDTH))?;
         machine.cursor_ns = ((opened - machine.iterator_ns) / RUNS as f64).max(0.0);
+        machine.vain_ns = self.vain(&db)?;
         let all = self.step(&db)?;
         db.compact()?;
         let one = self.step(&db)?;
@@ -180,6 +188,13 @@ impl<'a> Bench<'a> {
         Ok((self.gets(db, present)? - self.gets(db, &self.behind)?).max(0.0))
     }
 
+    /// What searching one of eight runs in vain adds to a get.
+    fn vain(&self, db: &Db) -> Result<f64, Error> {
+        self.gets(db, &self.absent)?;
+        let searched = self.gets(db, &self.absent)? - self.gets(db, &self.behind)?;
+        Ok((searched / RUNS as f64).max(0.0))
+    }
+
     /// One step of an iterator.
     fn step(&self, db: &Db) -> Result<f64, Error> {
         let one = self.iterations(db, &self.absent, 1, None)?;
@@ -189,23 +204,37 @@ impl<'a> Bench<'a> {
     /// How many misses of memory a search and a cursor wait for: by a database that the processor's nearer caches do not hold.
     /// After the latencies are known.
     pub(super) fn distance(&mut self, machine: &mut Machine) -> Result<(), Error> {
-        let keys = (24 << 20) / RUNS / (self.setup.key_bytes.max(8) + self.setup.value_bytes + 8);
+        let keys = (16 << 20) / RUNS / (self.setup.key_bytes.max(8) + self.setup.value_bytes + 8);
         let (db, _) = self.filled(self.options(FilterChoice::None, 10.0), keys)?;
         // Other keys in each pass, so that none is asked twice.
         let count = self.sizes.ops * self.sizes.passes;
         let stride = (keys * RUNS / count).max(1);
         let present: Vec<Vec<u8>> =
             (0..count).map(|i| key(self.setup, (i % RUNS) as u64, (i * stride / RUNS * 31) % keys)).collect();
+        // As a database is that has been read for a while: what the caches can hold of it is there.
+        let warm = |db: &Db| -> Result<(), Error> {
+            for i in (0..keys).step_by(8) {
+                for run in 0..RUNS as u64 {
+                    drop(black_box(db.get(key(self.setup, run, i))?));
+                }
+            }
+            Ok(())
+        };
+        warm(&db)?;
+        self.iterations(&db, &self.absent, 1, Some(WIDTH))?;
         let opened = self.iterations(&db, &self.absent, 1, Some(WIDTH))?;
         let fixed = self.iterations(&db, &self.behind, 1, Some(WIDTH))?;
         let cursor_ns = (opened - fixed) / RUNS as f64;
+        let vain_ns = self.vain(&db)?;
         db.compact()?;
+        warm(&db)?;
         let search_ns = (self.gets(&db, &present)? - self.gets(&db, &self.behind)?).max(0.0);
         let bytes = table_bytes(&db);
         db.close()?;
         let further = machine.latency_ns(bytes) - machine.latency_ns(machine.measured_bytes);
         if further > 1.0 {
             machine.search_misses = ((search_ns - machine.search_ns) / further).clamp(0.0, 8.0);
+            machine.vain_misses = ((vain_ns - machine.vain_ns) / further).clamp(0.0, 8.0);
             machine.cursor_misses = ((cursor_ns - machine.cursor_ns) / further).clamp(0.0, 8.0);
         }
         Ok(())
@@ -221,12 +250,13 @@ impl<'a> Bench<'a> {
                 // All units in memory would be more than anybody has: two of them, eight bits.
                 options.keyspace.filter_units = 2;
             }
-            let (db, flushes) = self.filled(options, self.sizes.keys)?;
+            let (db, filling) = self.filled(options, self.sizes.keys)?;
             let mut cost = self.asked(&db, machine, selector)?;
             db.close()?;
             cost.build_ns = building.get(&selector).copied().unwrap_or_default();
             if selector.is_global() {
-                (cost.build_ns, cost.copy_ns) = self.upkeep(&flushes);
+                cost.copy_ns = filters::copying(self.setup, &self.sizes, selector);
+                cost.build_ns = self.upkeep(&filling, cost.copy_ns);
             }
             machine.probes.push((selector, cost));
         }
@@ -234,7 +264,8 @@ impl<'a> Bench<'a> {
         machine.named_run_ns = middle(&self.named).max(0.0);
         for (selector, cost) in &mut machine.probes {
             if selector.is_global() {
-                cost.point_ns = (cost.point_ns - machine.named_run_ns).max(0.0);
+                // The questions were about eight runs.
+                cost.point_ns = (cost.point_ns - RUNS as f64 * machine.named_run_ns).max(0.0);
             }
         }
         Ok(())
@@ -246,13 +277,16 @@ impl<'a> Bench<'a> {
         let (ns, read) = self.counted(db, || self.gets(db, &self.absent))?;
         let behind = self.gets(db, &self.behind)?;
         let each = |count: u64, of: u64| count as f64 / of.max(1) as f64;
+        // Debug builds look at the data after each denial, which is not the filter's to pay.
+        let checked = |negatives: u64| if cfg!(debug_assertions) { negatives } else { 0 };
         let left = |ns: f64, behind: f64, read: &ReadCost| {
-            (ns - behind - each(read.runs_searched, read.gets) * machine.search_ns).max(0.0)
+            let searched = read.runs_searched + checked(read.filter_negatives);
+            (ns - behind - each(searched, read.gets) * machine.vain_ns).max(0.0)
         };
         let point = left(ns, behind, &read);
         let (range_ns, ranges) = self.counted(db, || self.iterations(db, &self.absent, 1, Some(WIDTH)))?;
         let fixed = self.iterations(db, &self.behind, 1, Some(WIDTH))?;
-        let opened = each(ranges.seeks, ranges.scans);
+        let opened = each(ranges.seeks + checked(ranges.range_negatives), ranges.scans);
         let probes = each(ranges.range_probes, ranges.scans);
         let mut cost = ProbeCost::default();
         cost.point_ns = point / each(read.filter_probes, read.gets).max(1.0);
@@ -260,11 +294,18 @@ impl<'a> Bench<'a> {
             true => (range_ns - fixed - opened * machine.cursor_ns).max(0.0) / probes.max(1.0),
             false => cost.point_ns,
         };
+        if selector.keeps_order() {
+            let asks = if selector.is_global() { 1.0 } else { RUNS as f64 };
+            let (ns, read) = self.counted(db, || self.iterations(db, &self.absent, 1, None))?;
+            let opened = each(read.seeks + checked(read.range_negatives), read.scans);
+            let step = machine.next_ns + machine.merge_step_ns * opened.max(1.0).log2();
+            cost.seek_ns = ((ns - fixed - opened * machine.cursor_ns - step) / asks).max(0.0);
+        }
         if selector.keeps_order() && !selector.is_global() {
             let (ns, read) = self.counted(db, || self.iterations(db, &self.absent, SCAN, None))?;
-            let (opened, probes) = (each(read.seeks, read.scans), each(read.range_probes, read.scans));
+            let opened = each(read.seeks, read.scans);
             let steps = SCAN as f64 * (machine.next_ns + machine.merge_step_ns * (RUNS as f64).log2());
-            let left = ns - fixed - probes * cost.range_ns - opened * machine.cursor_ns - steps;
+            let left = ns - fixed - RUNS as f64 * cost.seek_ns - opened * machine.cursor_ns - steps;
             self.late.push(left / (opened - 1.0).max(1.0));
         }
         if selector.is_global() {
@@ -275,27 +316,16 @@ impl<'a> Bench<'a> {
             let (ns, read) = self.counted(db, || self.gets(db, &self.absent))?;
             let of_one = left(ns, self.gets(db, &self.behind)?, &read);
             self.named.push(((point - of_one) / (RUNS - 1) as f64).max(0.0));
-            cost.point_ns = of_one;
+            cost.point_ns = point;
         }
         Ok(cost)
     }
 
-    /// From the times of flushes into a filter that grows: ns for a key, and ns for each entry that was there before.
-    fn upkeep(&self, flushes: &Flushes) -> (f64, f64) {
-        // By least squares over the flushes, of which the first builds the filter.
-        let points: Vec<(f64, f64)> = flushes
-            .iter()
-            .enumerate()
-            .skip(1)
-            .map(|(at, ns)| (at as f64, ns - self.plain_flush_ns))
-            .collect();
-        let n = points.len() as f64;
-        let (x, y) =
-            (points.iter().map(|p| p.0).sum::<f64>() / n, points.iter().map(|p| p.1).sum::<f64>() / n);
-        let spread: f64 = points.iter().map(|p| (p.0 - x) * (p.0 - x)).sum();
-        let slope =
-            (points.iter().map(|p| (p.0 - x) * (p.1 - y)).sum::<f64>() / spread).clamp(0.0, (y / x).max(0.0));
-        ((y - slope * x).max(0.0), slope)
+    /// What a key costs more until it is in the filter of a tree of a few runs: at its flush, or in the background. What is known
+    /// of copying is taken from that.
+    fn upkeep(&self, filling: &Filling, copy_ns: f64) -> f64 {
+        let at_flush = middle(&filling.flushes[1..]) - self.plain.0;
+        (at_flush.max(filling.all - self.plain.1) - copy_ns * RUNS as f64 / 2.0).max(0.0)
     }
 
     /// Puts, and what flushes and merges take for an entry and a byte.
