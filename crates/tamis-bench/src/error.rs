@@ -39,6 +39,14 @@ pub enum BenchError {
     /// What was asked for cannot be done; the text says what can.
     #[error("{0}")]
     Request(String),
+    /// A picture could not be drawn.
+    #[error("could not draw `{panel}`: {text}")]
+    Draw {
+        /// Its title.
+        panel: String,
+        /// What the drawing library says.
+        text: String,
+    },
     /// A temporary directory could not be made, or a file not be read.
     #[error("could not {operation} {}: {source}", path.display())]
     Io {

@@ -11,14 +11,20 @@
 //! [`BenchError::WrongAnswer`]. What a check needs (keys, values, expected answers) is computed outside the
 //! timed part.
 
+pub mod advised;
 pub mod bench;
 pub mod elastic;
 mod error;
+pub mod figures;
 pub mod filters;
+pub mod grf_theory;
+pub mod hash_functions;
+pub mod hashing;
 pub mod histogram;
 pub mod keys;
 pub mod measure;
 pub mod mixgraph;
+pub mod model_check;
 pub mod pareto;
 pub mod progress;
 pub mod random;
@@ -29,6 +35,7 @@ pub mod shapes;
 pub mod store;
 pub mod value;
 pub mod workload;
+pub mod ycsb;
 pub mod zipf;
 
 pub use bench::{Bench, BenchConfig};

@@ -7,6 +7,7 @@ use crate::run::Timing;
 
 /// One measurement. `*_per_op` are means over `ops` operations; an operation of `multi-get` is one key.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Measurement {
     /// What the measurement belongs to: `bench`, `main`, or a figure of a paper.
     pub experiment: String,
@@ -39,7 +40,6 @@ pub struct Measurement {
     pub ops_per_second: f64,
     /// Operations by the time from the start of the first thread to the end of the last. Below `ops_per_second`, as the
     /// making of keys counts; but true also where threads do not run all the time, being more than there are cores.
-    #[serde(default)]
     pub wall_ops_per_second: f64,
     /// Digests computed.
     pub digests_per_op: f64,
@@ -50,7 +50,6 @@ pub struct Measurement {
     /// Table filters that said "maybe" of a key that was not there, or of a range in which there was none.
     pub false_positives_per_op: f64,
     /// Runs whose data was searched by gets.
-    #[serde(default)]
     pub runs_searched_per_op: f64,
     /// Runs opened by iterators.
     pub seeks_per_op: f64,
@@ -67,7 +66,6 @@ pub struct Measurement {
     /// Memory of the table filters by the entries they hold, in bits.
     pub filter_bits_per_key: f64,
     /// Memory of the table filters in bytes.
-    #[serde(default)]
     pub filter_bytes: u64,
     /// Sorted runs in the tree.
     pub runs: usize,
@@ -82,13 +80,10 @@ pub struct Measurement {
     /// The option `keyspace.filter`.
     pub filter: String,
     /// The option `keyspace.compaction`.
-    #[serde(default)]
     pub compaction: String,
     /// The option `keyspace.merge`.
-    #[serde(default)]
     pub merge: String,
     /// The option `keyspace.size_ratio`.
-    #[serde(default)]
     pub size_ratio: String,
     /// The option `read_mode`.
     pub read_mode: String,

@@ -1,5 +1,7 @@
 //! Measurements as aligned text for people.
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 
 use crate::measure::Measurement;
@@ -106,6 +108,16 @@ pub fn bytes(number: u64) -> String {
     format!("{value:.1} {}", UNITS[unit])
 }
 
+/// A time in the unit that suits it: 0.4 s, 41 s, 12 min, 3.5 h.
+pub fn duration(seconds: f64) -> String {
+    match seconds {
+        s if s < 9.95 => format!("{s:.1} s"),
+        s if s < 99.5 => format!("{s:.0} s"),
+        s if s < 5970.0 => format!("{:.0} min", s / 60.0),
+        s => format!("{:.1} h", s / 3600.0),
+    }
+}
+
 /// JSON objects, each on a line.
 pub fn json_lines(objects: &[Value]) -> String {
     objects.iter().map(|object| format!("{object}\n")).collect()
@@ -113,22 +125,33 @@ pub fn json_lines(objects: &[Value]) -> String {
 
 /// JSON objects as comma-separated values under one header; what an object does not have is empty.
 pub fn csv(objects: &[Value]) -> String {
-    let mut columns: Vec<&String> = Vec::new();
+    csv_led_by(&[], objects)
+}
+
+/// The same with some columns before all others, where objects have them.
+pub fn csv_led_by(first: &[&str], objects: &[Value]) -> String {
+    let mut columns: Vec<&str> = Vec::new();
+    let mut seen = HashSet::new();
     for key in objects.iter().filter_map(Value::as_object).flat_map(|object| object.keys()) {
-        if !columns.contains(&key) {
+        if seen.insert(key.as_str()) {
             columns.push(key);
         }
     }
-    let mut out = columns.iter().map(|column| column.as_str()).collect::<Vec<_>>().join(",");
+    let place = |column: &&str| first.iter().position(|name| name == column).unwrap_or(first.len());
+    // Stable: the others stay as they are.
+    columns.sort_by_key(place);
+    let quoted = |text: &str| match text.contains([',', '"', '\n', '\r']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text.to_owned(),
+    };
+    let mut out = columns.iter().map(|column| quoted(column)).collect::<Vec<_>>().join(",");
     for object in objects {
         out.push('\n');
-        let cells = columns.iter().map(|column| match &object[column.as_str()] {
+        let cells = columns.iter().map(|&column| match &object[column] {
             Value::Null => String::new(),
-            Value::String(text) if text.contains([',', '"', '\n']) => {
-                format!("\"{}\"", text.replace('"', "\"\""))
-            }
-            Value::String(text) => text.clone(),
-            other => other.to_string(),
+            Value::String(text) => quoted(text),
+            // Lists have commas.
+            other => quoted(&other.to_string()),
         });
         out.push_str(&cells.collect::<Vec<_>>().join(","));
     }

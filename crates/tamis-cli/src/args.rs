@@ -53,6 +53,7 @@ pub(crate) enum Command {
     Checkpoint(checkpoint::CheckpointArgs),
     Compact(compact::CompactArgs),
     Options(options::OptionsArgs),
+    Advise(advise::AdviseArgs),
     Bench(Box<bench::BenchArgs>),
     Experiment(Box<experiment::ExperimentArgs>),
     Stress(stress::StressArgs),

@@ -64,6 +64,7 @@ fn dispatch(cli: Cli, out: &mut Out) -> Result<Outcome, Failure> {
         Some(Command::Checkpoint(args)) => checkpoint::run(args),
         Some(Command::Compact(args)) => compact::run(args, out),
         Some(Command::Options(args)) => options::run(args, out),
+        Some(Command::Advise(args)) => advise::run(&args, out),
         Some(Command::Bench(args)) => bench::run(*args, out),
         Some(Command::Experiment(args)) => experiment::run(*args, out),
         Some(Command::Stress(args)) => stress::run(args, out),

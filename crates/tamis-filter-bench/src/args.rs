@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-/// Rates and speeds of tamis' filters, beside theory, the hash-sharing paper, and other crates.
+/// Rates and speeds of tamis' filters, beside theory and other crates. The tables and figures of papers are `tamis experiment`.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "filter-bench", version, max_term_width = 100)]
 pub struct Cli {
@@ -17,8 +17,6 @@ pub struct Cli {
 pub enum Command {
     /// False-positive rates and times of all filters over real and synthetic keys
     Table(crate::table::Options),
-    /// The figures of the hash-sharing paper (DAMON 2021) on hash functions and single filters
-    Hashing(crate::hashing::Options),
     /// Times beside filters of other crates
     Peers(crate::peers::Options),
     /// How to get larger real key sets than the samples that the program carries
@@ -104,7 +102,7 @@ mod tests {
 
     #[test]
     fn every_command_has_defaults() {
-        for command in ["table", "hashing", "peers", "fetch-keys"] {
+        for command in ["table", "peers", "fetch-keys"] {
             assert!(parse(&format!("filter-bench {command}")).is_ok(), "{command}");
         }
     }

@@ -2,7 +2,6 @@
 
 mod args;
 mod filters;
-mod hashing;
 mod keysets;
 mod machine;
 mod measure;
@@ -45,10 +44,6 @@ fn run(command: Command) -> Result<(), Box<dyn Error>> {
         Command::Table(options) => {
             let progress = start(&options.common)?;
             (table::run(options, &machine, &progress)?, &options.common)
-        }
-        Command::Hashing(options) => {
-            let progress = start(&options.common)?;
-            (hashing::run(options, &progress)?, &options.common)
         }
         Command::Peers(options) => {
             let progress = start(&options.common)?;

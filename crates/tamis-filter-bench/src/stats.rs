@@ -43,30 +43,6 @@ pub fn interval(hits: u64, trials: u64) -> (f64, f64) {
     ((centre - half).max(0.0), (centre + half).min(1.0))
 }
 
-/// Mean and standard error of the mean.
-pub fn mean_and_error(values: &[f64]) -> (f64, f64) {
-    let n = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / n;
-    if values.len() < 2 {
-        return (mean, f64::INFINITY);
-    }
-    let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (n - 1.0);
-    (mean, (variance / n).sqrt())
-}
-
-/// Share of pairs that two orders of the same things agree on, as (agreeing, all).
-pub fn agreeing_pairs(a: &[f64], b: &[f64]) -> (usize, usize) {
-    let mut agreeing = 0;
-    let mut all = 0;
-    for i in 0..a.len().min(b.len()) {
-        for j in 0..i {
-            all += 1;
-            agreeing += usize::from((a[i] < a[j]) == (b[i] < b[j]));
-        }
-    }
-    (agreeing, all)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -89,18 +65,5 @@ mod tests {
         assert_eq!(interval(0, 0), (0.0, 1.0));
         assert_eq!(interval(0, 1000).0, 0.0);
         assert!(interval(0, 1000).1 > 0.003, "no hit in a thousand does not prove a rate of zero");
-    }
-
-    #[test]
-    fn the_error_of_the_mean_shrinks_with_the_root_of_the_number() {
-        let (mean, error) = mean_and_error(&[1.0, 3.0]);
-        assert_eq!((mean, error), (2.0, 1.0));
-        assert_eq!(mean_and_error(&[5.0]), (5.0, f64::INFINITY));
-    }
-
-    #[test]
-    fn orders_agree_in_pairs() {
-        assert_eq!(agreeing_pairs(&[1.0, 2.0, 3.0], &[10.0, 20.0, 30.0]), (3, 3));
-        assert_eq!(agreeing_pairs(&[1.0, 2.0, 3.0], &[10.0, 30.0, 20.0]), (2, 3));
     }
 }

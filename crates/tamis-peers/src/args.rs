@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use tamis_bench::Workload;
 use tamis_bench::value::ValueSizes;
 
 use crate::engines::Compression;
@@ -68,6 +69,9 @@ pub struct RunArgs {
     /// Suites, separated by commas [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub suites: Vec<Suite>,
+    /// Workloads in place of those of the suites, separated by commas: fills for `load`, all others for other suites
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub workloads: Vec<Workload>,
     /// Systems, separated by commas [default: all that are compiled in]
     #[arg(long, value_name = "LIST")]
     pub systems: Option<String>,
@@ -98,6 +102,9 @@ pub struct RunArgs {
     /// The block cache [default: 8MiB; in ycsb 1GiB; in direct always 1/32 of the data]
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub cache: Option<u64>,
+    /// Read and write tables past the page cache in all suites, not only in `direct`
+    #[arg(long)]
+    pub direct: bool,
     /// How blocks are compressed
     #[arg(long, value_enum, default_value = "none")]
     pub compression: CompressionArg,
@@ -174,8 +181,27 @@ impl RunArgs {
                 CompressionArg::Lz4 => Compression::Lz4,
             },
             threads,
+            workloads: self.workloads()?,
+            direct_io: self.direct,
             seed: self.seed,
         })
+    }
+
+    /// The workloads, if they are not those of the suites.
+    fn workloads(&self) -> Result<Option<Vec<Workload>>, Failure> {
+        for (i, workload) in self.workloads.iter().enumerate() {
+            if self.workloads[..i].contains(workload) {
+                return Err(Failure::Usage(format!("--workloads: `{workload}` is there twice")));
+            }
+            if let Some(suite) =
+                self.suites().into_iter().find(|&suite| workload.is_fill() != (suite == Suite::Load))
+            {
+                return Err(Failure::Usage(format!(
+                    "--workloads: `{workload}` is nothing for the suite `{suite}`"
+                )));
+            }
+        }
+        Ok((!self.workloads.is_empty()).then(|| self.workloads.clone()))
     }
 
     /// The systems to compare.
@@ -262,8 +288,30 @@ mod tests {
     }
 
     #[test]
+    fn workloads_are_those_that_the_suites_can_have() {
+        let sizes = run("p run --suites ycsb,settled --workloads ycsb-c,get-empty --direct").sizes().unwrap();
+        assert_eq!(sizes.workloads, Some(vec![Workload::YcsbC, Workload::GetEmpty]));
+        assert!(sizes.direct_io);
+        let sizes = run("p run --suites load --workloads fill-seq").sizes().unwrap();
+        assert_eq!((sizes.workloads, sizes.direct_io), (Some(vec![Workload::FillSeq]), false));
+        for line in [
+            "p run --workloads get-empty",
+            "p run --suites ycsb --workloads fill-seq",
+            "p run --suites load --workloads get-empty",
+            "p run --suites ycsb --workloads ycsb-c,ycsb-c",
+        ] {
+            let refused = run(line).sizes().unwrap_err();
+            assert!(
+                matches!(&refused, Failure::Usage(text) if text.contains("--workloads")),
+                "{line}: {refused:?}"
+            );
+        }
+    }
+
+    #[test]
     fn what_cannot_be_is_refused() {
         for line in [
+            "p run --suites ycsb --workloads ycsb-z",
             "p run --suites fast",
             "p run --keys 0",
             "p run --threads 0",

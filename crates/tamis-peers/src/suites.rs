@@ -38,6 +38,10 @@ pub struct Sizes {
     pub compression: Compression,
     /// Threads side by side.
     pub threads: Vec<usize>,
+    /// The workloads; `None`: as the suite has them.
+    pub workloads: Option<Vec<Workload>>,
+    /// Whether all suites go past the page cache, not only `direct`.
+    pub direct_io: bool,
     /// Drives every random choice.
     pub seed: u64,
 }
@@ -225,7 +229,7 @@ impl Suite {
 
     /// The suite with sizes.
     pub fn plans(self, sizes: &Sizes) -> Vec<Plan> {
-        let workloads = self.workloads();
+        let workloads = sizes.workloads.clone().unwrap_or_else(|| self.workloads());
         let plan = |threads: &[usize]| Plan::new(self, sizes, &workloads, threads);
         match self {
             Suite::Load => vec![plan(&[1])],
@@ -326,7 +330,7 @@ impl Plan {
             filter_bits: sizes.filter_bits,
             compression: sizes.compression,
             sync: false,
-            direct_io: suite == Suite::Direct,
+            direct_io: suite == Suite::Direct || sizes.direct_io,
             compaction: true,
             cold: false,
             seed: sizes.seed,
@@ -421,6 +425,8 @@ pub(crate) mod tests {
             cache_bytes: None,
             compression: Compression::None,
             threads: vec![1, 2],
+            workloads: None,
+            direct_io: false,
             seed: 1,
         }
     }
@@ -465,6 +471,18 @@ pub(crate) mod tests {
         let load = direct.setup_of_load("x".into(), &[]);
         assert!(!load.direct_io && direct.setup("x".into(), &[]).direct_io);
         assert!(only(Suite::Sync).setup("x".into(), &[]).sync);
+    }
+
+    #[test]
+    fn workloads_and_the_way_of_reading_can_be_chosen() {
+        let workloads = vec![Workload::YcsbD, Workload::YcsbC];
+        let chosen = Sizes { workloads: Some(workloads.clone()), direct_io: true, ..sizes() };
+        let plan = Suite::Ycsb.plans(&chosen).remove(0);
+        let asked: Vec<Workload> = plan.steps.iter().map(|step| step.workload).collect();
+        assert_eq!(asked, [&workloads[..], &workloads[..]].concat(), "for each number of threads");
+        assert_eq!(plan.data.keys - plan.loaded, 5 * 2 * 25_000, "for the inserts of D alone");
+        assert!(plan.direct_io && plan.conditions(&plan.steps[0]).direct_io);
+        assert!(!plan.setup_of_load("x".into(), &[]).direct_io);
     }
 
     #[test]

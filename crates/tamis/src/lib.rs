@@ -35,6 +35,7 @@
 //!
 //! Features: `zstd` adds Zstandard compression and compiles its C library; the default build is Rust only.
 
+pub mod advise;
 mod batch;
 mod cache;
 mod clock;
@@ -64,7 +65,8 @@ pub use compaction::Promise;
 pub use db::{
     CancelToken, CompactOptions, CompactionPause, Db, ElasticStats, IngestOptions, IngestReport,
     IngestedTable, JobStats, Keyspace, KeyspaceStats, LevelStats, OverlapStats, RunStats, SegmentStats,
-    Snapshot, SnapshotStats, SnapshotView, Stats, TableStats, VerifyReport, WriteCost, inspect,
+    Snapshot, SnapshotStats, SnapshotView, Stats, TableStats, TuningDecision, VerifyReport, WriteCost,
+    inspect,
 };
 pub use error::{
     AdminError, Corruption, Error, ExternalTableError, IoFailure, OpenError, OptionsError, ReadError,

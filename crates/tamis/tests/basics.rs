@@ -298,3 +298,35 @@ fn options_of_the_shape_change_while_the_keyspace_is_in_use() {
     assert_eq!(db.keyspace("other").unwrap().options(), other, "changed options are stored");
     assert!(db.verify().unwrap().problems.is_empty());
 }
+
+/// Tables keep the filter that they were made with, new ones get the new one; one filter for the whole tree is for the
+/// next opening.
+#[test]
+fn the_filter_of_new_tables_changes_while_the_keyspace_is_in_use() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), small()).unwrap();
+    let keyspace = db.default_keyspace();
+    let kinds = || -> std::collections::BTreeSet<String> {
+        let levels = db.stats().keyspaces[0].levels.clone();
+        levels.into_iter().flat_map(|level| level.runs).flat_map(|run| run.filters).collect()
+    };
+    (0..5_000).for_each(|i| db.put(key(i), value(i)).unwrap());
+    db.compact().unwrap();
+    let old = kinds();
+    keyspace.set_options(&[("filter", "ribbon"), ("bits_per_key", "12")]).unwrap();
+    assert_eq!(kinds(), old, "nothing is rewritten for it");
+    (5_000..6_000).for_each(|i| db.put(key(i), value(i)).unwrap());
+    db.flush().unwrap();
+    assert!(kinds().contains("ribbon"), "{:?}", kinds());
+    for global in ["grf", "remix"] {
+        let refused = keyspace.set_options(&[("filter", global)]).unwrap_err();
+        assert!(matches!(refused, AdminError::Options(OptionsError::Fixed { .. })), "{refused}");
+    }
+    // Tables without anything newer above them would only be moved.
+    (0..6_000).for_each(|i| db.put(key(i), value(i)).unwrap());
+    db.compact().unwrap();
+    assert_eq!(kinds(), ["ribbon".to_owned()].into());
+    for i in 0..7_000 {
+        assert_eq!(db.get(key(i)).unwrap().map(|v| v.to_vec()), (i < 6_000).then(|| value(i)), "{i}");
+    }
+}

@@ -56,18 +56,29 @@ const LAYOUT: u32 = 2;
 const CARD: &str = "loaded.json";
 
 /// The data of a base.
-pub(super) struct Data<'a> {
-    pub(super) keys: &'a KeySet,
-    pub(super) value_bytes: usize,
-    pub(super) seed: u64,
+pub(crate) struct Data<'a> {
+    pub(crate) keys: &'a KeySet,
+    pub(crate) value_bytes: usize,
+    pub(crate) seed: u64,
+    /// In which portions they are flushed, and how many keys are there at first; `None`: as this module has it.
+    pub(crate) portions: Option<(Plan, u64)>,
 }
 
 impl Data<'_> {
     /// The order of loading, and how many keys are there at first.
-    pub(super) fn fill(&self) -> Fill {
+    pub(crate) fn fill(&self) -> Fill {
         let mut fill = Fill::random(self.keys, self.seed);
-        fill.loaded = loaded_of(self.keys.len());
+        fill.loaded = self.portions.map_or(loaded_of(self.keys.len()), |(_, loaded)| loaded);
         fill
+    }
+
+    fn plan(&self) -> Plan {
+        // Of the plan only the portions matter here: the tree's shape is the policy's own.
+        let own = || {
+            let (keys, flushes) = (loaded_of(self.keys.len()), flushes_of(self.keys.len()));
+            Plan { size_ratio: 1, levels: 1, flushes, keys }
+        };
+        self.portions.map_or_else(own, |(plan, _)| plan)
     }
 
     /// Sets the sizes that give every base the same levels.
@@ -95,6 +106,7 @@ pub(super) fn loaded_of(keys: u64) -> u64 {
 
 /// One base as it was loaded.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct LoadRow {
     /// `load`.
     pub kind: String,
@@ -135,31 +147,31 @@ struct Card {
 }
 
 /// The directory of all bases.
-pub(super) struct Bases {
+pub(crate) struct Bases {
     dir: PathBuf,
     _temporary: Option<TempDir>,
 }
 
 /// An open copy of a base.
-pub(super) struct Copy {
+pub(crate) struct Copy {
     db: Option<Db>,
     /// Dropped after the database.
     _dir: TempDir,
 }
 
 impl Copy {
-    pub(super) fn db(&self) -> &Db {
+    pub(crate) fn db(&self) -> &Db {
         self.db.as_ref().expect("there until it is closed")
     }
 
-    pub(super) fn close(mut self) -> Result<(), BenchError> {
+    pub(crate) fn close(mut self) -> Result<(), BenchError> {
         Ok(self.db.take().expect("closed once").close()?)
     }
 }
 
 impl Bases {
     /// In `dir`, or in a temporary directory that goes with this value.
-    pub(super) fn in_dir(dir: Option<&Path>) -> Result<Bases, BenchError> {
+    pub(crate) fn in_dir(dir: Option<&Path>) -> Result<Bases, BenchError> {
         let (dir, temporary) = match dir {
             Some(dir) => {
                 fs::create_dir_all(dir).map_err(io_error("make", dir))?;
@@ -175,7 +187,7 @@ impl Bases {
     }
 
     /// Makes sure that there is a base, and says how it was loaded.
-    pub(super) fn base(
+    pub(crate) fn base(
         &self,
         filter: &str,
         options: &Options,
@@ -198,7 +210,7 @@ impl Bases {
     }
 
     /// Opens a copy of a base that is there.
-    pub(super) fn copy(&self, filter: &str, options: &Options, data: &Data<'_>) -> Result<Copy, BenchError> {
+    pub(crate) fn copy(&self, filter: &str, options: &Options, data: &Data<'_>) -> Result<Copy, BenchError> {
         let (_, dir) = self.place_of(filter, options, data);
         let made = tempfile::Builder::new().prefix("copy-").tempdir_in(&self.dir);
         let made = made.map_err(io_error("make a directory in", &self.dir))?;
@@ -223,7 +235,7 @@ impl Bases {
     }
 
     fn place_of(&self, filter: &str, options: &Options, data: &Data<'_>) -> (String, PathBuf) {
-        let identity = format!(
+        let mut identity = format!(
             "layout {LAYOUT}, filter {filter}, {} {} keys of {} bytes, values of {} bytes, seed {}\n{}",
             data.keys.len(),
             data.keys.name(),
@@ -232,6 +244,9 @@ impl Bases {
             data.seed,
             options.keyspace.to_text()
         );
+        if let Some((plan, loaded)) = data.portions {
+            identity += &format!("{loaded} keys loaded in portions of {} flushes\n", plan.flushes);
+        }
         let hash = mix64(tag_of(identity.as_bytes()));
         let dir = self.dir.join(format!("{filter}-{hash:016x}"));
         (identity, dir)
@@ -254,8 +269,7 @@ fn load_at(
 ) -> Result<LoadRow, BenchError> {
     let fill = data.fill();
     let db = Db::open(path, options.clone())?;
-    // Of the plan only the portions matter here: the tree's shape is the policy's own.
-    let plan = Plan { size_ratio: 1, levels: 1, flushes: flushes_of(data.keys.len()), keys: fill.loaded };
+    let plan = data.plan();
     progress.begin(&format!("load {filter}"), fill.loaded, "keys");
     let begun = Instant::now();
     let loading: Loading =

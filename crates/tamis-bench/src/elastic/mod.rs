@@ -11,7 +11,8 @@
 //! * [`catalogue`]: the experiments, their defaults, and what the paper saw.
 //! * `plan`: an experiment with everything decided, and what is refused.
 //! * `rounds`, `shift`, `skew`: what is measured.
-//! * [`outcome`]: rows, tables, comma-separated text.
+//! * [`rows`]: what is measured.
+//! * [`figures`]: the experiments as [figures](crate::figures): sizes, pictures, tables, verdicts.
 //!
 //! A *read in vain* is a run whose data a get searched without finding its key: the run's filter let the key through, or had
 //! no unit in memory. It is counted as runs searched less gets that found their value, which is exact where nothing is
@@ -20,45 +21,20 @@
 
 pub mod catalogue;
 pub mod database;
-pub mod outcome;
+pub mod figures;
 pub mod pattern;
 mod plan;
 mod rounds;
+pub mod rows;
 mod shift;
 pub mod side;
 mod skew;
 
 pub use catalogue::{ElasticExperiment, Kind, Vary};
 pub use database::LoadRow;
-pub use outcome::{ElasticOutcome, ReadRow, TableRow, WindowRow};
 pub use plan::ElasticSettings;
+pub use rows::{ReadRow, ShiftRow, TableRow, WindowRow};
 pub use side::ElasticSide;
-
-use crate::error::BenchError;
-use crate::progress::Progress;
-use plan::Job;
-
-/// Runs an experiment. Every answer is checked; the first wrong one ends it, as does the first error.
-///
-/// Fails with [`BenchError::Request`] before anything is loaded if the settings do not fit the experiment.
-pub fn run(
-    experiment: &ElasticExperiment,
-    settings: &ElasticSettings,
-    progress: &dyn Progress,
-) -> Result<ElasticOutcome, BenchError> {
-    let job = Job::new(experiment, settings, progress)?;
-    let mut outcome = ElasticOutcome::new(experiment, &job.describe());
-    match experiment.kind {
-        Kind::Rounds => rounds::run(&job, &mut outcome)?,
-        Kind::Loads => {
-            rounds::loads(&job, &mut outcome)?;
-            rounds::run(&job, &mut outcome)?;
-        }
-        Kind::TableSkew | Kind::RegionSkew => skew::run(&job, &mut outcome)?,
-        Kind::Shift => shift::run(&job, &mut outcome)?,
-    }
-    Ok(outcome)
-}
 
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,6 @@
 //! An experiment with everything decided: its points, and whatever can be refused before anything is loaded.
 
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -8,7 +9,9 @@ use tamis::{Durability, Options, ReadMode};
 use crate::elastic::catalogue::{ElasticExperiment, Kind, Vary};
 use crate::elastic::database::{Bases, Copy, Data, FEWEST_KEYS, LoadRow, loaded_of};
 use crate::elastic::pattern::{Pattern, PatternSpec};
+use crate::elastic::rows::Rows;
 use crate::elastic::side::ElasticSide;
+use crate::elastic::{rounds, shift, skew};
 use crate::error::BenchError;
 use crate::keys::KeySet;
 use crate::progress::Progress;
@@ -17,7 +20,7 @@ use crate::run::Fill;
 use crate::workload::Workload;
 
 /// Bytes of every key.
-const KEY_BYTES: usize = 16;
+pub(super) const KEY_BYTES: usize = 16;
 
 /// Segments that a database should have at least, if units do not get too small for it.
 const SEGMENTS: u64 = 4000;
@@ -69,8 +72,8 @@ pub struct ElasticSettings {
     pub cache_bytes: Option<u64>,
     /// Read past the page cache, or through it.
     pub direct: Option<bool>,
-    /// What varies, where that is to be said.
-    pub vary: Option<Vary>,
+    /// Bytes of a filter unit where they do not vary.
+    pub unit_bytes: Option<u64>,
     /// Where databases are kept; a temporary directory, removed at the end, if nowhere.
     pub dir: Option<PathBuf>,
     /// Drives every random choice.
@@ -96,7 +99,7 @@ impl Default for ElasticSettings {
             repeats: None,
             cache_bytes: None,
             direct: None,
-            vary: None,
+            unit_bytes: None,
             dir: None,
             seed: 1,
             options: Vec::new(),
@@ -118,6 +121,8 @@ const OWN_OPTIONS: [(&str, &str); 6] = [
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Variant {
     pub(super) label: String,
+    /// The setting that varies, where it is a number.
+    pub(super) setting: Option<f64>,
     pub(super) value_bytes: usize,
     pub(super) cache_bytes: u64,
     /// Options of the database by name.
@@ -134,25 +139,33 @@ pub(super) struct Point {
     pub(super) threads: usize,
 }
 
-/// An experiment with everything decided.
-pub(super) struct Job<'a> {
-    pub(super) experiment: &'a ElasticExperiment,
-    pub(super) settings: &'a ElasticSettings,
+/// What is measured at once.
+pub(super) enum Step<'a> {
+    /// Loading, in rounds.
+    Loads,
+    /// A point.
+    Point(&'a Point),
+}
+
+/// An experiment with everything decided. One thread at a time.
+pub(super) struct Job {
+    pub(super) experiment: ElasticExperiment,
+    pub(super) settings: ElasticSettings,
     pub(super) keys: KeySet,
     pub(super) sides: Vec<ElasticSide>,
     pub(super) points: Vec<Point>,
     pub(super) repeats: u32,
     pub(super) ops: u64,
     pub(super) warmup: u64,
-    pub(super) bases: Bases,
-    pub(super) progress: &'a dyn Progress,
+    /// Made when the first is needed.
+    bases: OnceCell<Bases>,
 }
 
-impl<'a> Job<'a> {
+impl Job {
+    /// Fails with [`BenchError::Request`] if the settings do not fit the experiment.
     pub(super) fn new(
-        experiment: &'a ElasticExperiment,
-        settings: &'a ElasticSettings,
-        progress: &'a dyn Progress,
+        experiment: &ElasticExperiment,
+        settings: &ElasticSettings,
     ) -> Result<Self, BenchError> {
         if settings.keys < FEWEST_KEYS {
             return Err(request(format!(
@@ -168,16 +181,15 @@ impl<'a> Job<'a> {
         };
         let ops = settings.ops.unwrap_or(experiment.ops);
         let job = Job {
-            experiment,
-            settings,
+            experiment: experiment.clone(),
+            settings: settings.clone(),
             keys: KeySet::sequential(settings.keys, KEY_BYTES)?,
             sides,
             points: points(experiment, settings)?,
             repeats: settings.repeats.unwrap_or(experiment.repeats).max(1),
             ops,
             warmup: settings.warmup.unwrap_or(if experiment.warm && !one_pass(experiment) { ops } else { 0 }),
-            bases: Bases::in_dir(settings.dir.as_deref())?,
-            progress,
+            bases: OnceCell::new(),
         };
         job.check()?;
         Ok(job)
@@ -207,15 +219,7 @@ impl<'a> Job<'a> {
                 return Err(request(format!("{option} is what sides differ in or share; use {instead}")));
             }
         }
-        match (self.experiment.varies, self.settings.vary) {
-            (true, None) => {
-                let names = Vary::ALL.map(Vary::name).join(", ");
-                return Err(request(format!("{name} needs --vary: one of {names}")));
-            }
-            (false, Some(_)) => return Err(request(format!("only elastic-fig16 takes --vary, not {name}"))),
-            _ => {}
-        }
-        let one_pass = one_pass(self.experiment);
+        let one_pass = one_pass(&self.experiment);
         if one_pass && self.repeats > 1 {
             return Err(request(format!("{name} has no rounds: leave out --repeat, or take another --seed")));
         }
@@ -268,11 +272,11 @@ impl<'a> Job<'a> {
         // The shape is the same for all sides.
         options.keyspace.read_compaction = false;
         options.cache_bytes = variant.cache_bytes;
-        if self.settings.direct.unwrap_or(self.experiment.direct) {
+        if self.direct() {
             options.read_mode = ReadMode::Direct;
         }
         self.data(variant).apply(&mut options);
-        options.keyspace.filter_unit_bytes = unit_bytes(self.keys.len());
+        options.keyspace.filter_unit_bytes = unit_bytes(&self.settings);
         side.apply(self.settings.bits, loaded_of(self.keys.len()), &mut options);
         for (name, value) in &variant.options {
             options.set(name, value)?;
@@ -284,21 +288,70 @@ impl<'a> Job<'a> {
     }
 
     pub(super) fn data(&self, variant: &Variant) -> Data<'_> {
-        Data { keys: &self.keys, value_bytes: variant.value_bytes, seed: self.settings.seed }
+        Data { keys: &self.keys, value_bytes: variant.value_bytes, seed: self.settings.seed, portions: None }
+    }
+
+    /// The directory of databases; made the first time.
+    pub(super) fn bases(&self) -> Result<&Bases, BenchError> {
+        match self.bases.get() {
+            Some(bases) => Ok(bases),
+            None => {
+                let made = Bases::in_dir(self.settings.dir.as_deref())?;
+                Ok(self.bases.get_or_init(|| made))
+            }
+        }
+    }
+
+    /// Whether tables are read past the page cache.
+    pub(super) fn direct(&self) -> bool {
+        self.settings.direct.unwrap_or(self.experiment.direct)
     }
 
     /// A copy of a side's database, which is loaded first if it is not there.
-    pub(super) fn open(&self, side: &ElasticSide, variant: &Variant) -> Result<(Copy, LoadRow), BenchError> {
+    pub(super) fn open(
+        &self,
+        side: &ElasticSide,
+        variant: &Variant,
+        progress: &dyn Progress,
+    ) -> Result<(Copy, LoadRow), BenchError> {
         let (options, data) = (self.options(side, variant)?, self.data(variant));
-        let mut load = self.bases.base(side.filter(), &options, &data, self.progress)?;
+        let bases = self.bases()?;
+        let mut load = bases.base(side.filter(), &options, &data, progress)?;
         load.experiment = self.experiment.name.into();
         load.point = variant.label.clone();
-        Ok((self.bases.copy(side.filter(), &options, &data)?, load))
+        Ok((bases.copy(side.filter(), &options, &data)?, load))
     }
 
     /// Where the hot keys lie, and after a shift.
     pub(super) fn pattern(&self, spec: PatternSpec, moved: bool) -> Result<Pattern, BenchError> {
         Pattern::new(self.keys.len(), spec, self.settings.seed.wrapping_mul(2) + u64::from(moved))
+    }
+
+    /// The steps: loads, where they are measured, and the points.
+    pub(super) fn steps(&self) -> Vec<Step<'_>> {
+        let loads = (self.experiment.kind == Kind::Loads).then_some(Step::Loads);
+        loads.into_iter().chain(self.points.iter().map(Step::Point)).collect()
+    }
+
+    /// The name of a point among all: what differs.
+    pub(super) fn step_of(&self, point: &Point) -> String {
+        let several = self.points.iter().any(|other| other.workload != point.workload);
+        match (several, point.label.is_empty()) {
+            (true, true) => point.workload.to_string(),
+            (true, false) => format!("{}, {}", point.workload, point.label),
+            (false, true) => "all sides".to_owned(),
+            (false, false) => point.label.clone(),
+        }
+    }
+
+    /// Measures one step, all sides in turns.
+    pub(super) fn run(&self, step: &Step<'_>, progress: &dyn Progress) -> Result<Rows, BenchError> {
+        match (step, self.experiment.kind) {
+            (Step::Loads, _) => rounds::loads(self, progress),
+            (Step::Point(point), Kind::Rounds | Kind::Loads) => rounds::run(self, point, progress),
+            (Step::Point(point), Kind::TableSkew | Kind::RegionSkew) => skew::run(self, point, progress),
+            (Step::Point(point), Kind::Shift) => shift::run(self, point, progress),
+        }
     }
 
     pub(super) fn describe(&self) -> String {
@@ -310,9 +363,9 @@ impl<'a> Job<'a> {
             first.value_bytes,
             self.settings.bits,
             bytes((self.settings.bits * loaded_of(self.keys.len()) as f64 / 8.0) as u64),
-            bytes(unit_bytes(self.keys.len())),
+            bytes(unit_bytes(&self.settings)),
             bytes(first.cache_bytes),
-            match self.settings.direct.unwrap_or(self.experiment.direct) {
+            match self.direct() {
                 true => "direct I/O",
                 false => "tables mapped through the page cache",
             },
@@ -354,14 +407,17 @@ fn drawn_by_pattern(workload: Workload) -> bool {
 }
 
 /// Bytes of a unit: as large as leaves [`SEGMENTS`], if that is possible.
-fn unit_bytes(keys: u64) -> u64 {
-    let wanted = (keys / SEGMENTS * UNIT_BITS / 8).max(1);
+pub(super) fn unit_bytes(settings: &ElasticSettings) -> u64 {
+    if let Some(given) = settings.unit_bytes {
+        return given;
+    }
+    let wanted = (settings.keys / SEGMENTS * UNIT_BITS / 8).max(1);
     (1 << wanted.ilog2()).clamp(*UNIT_BYTES.start(), *UNIT_BYTES.end())
 }
 
 /// All points, those of equal settings once.
 fn points(experiment: &ElasticExperiment, settings: &ElasticSettings) -> Result<Vec<Point>, BenchError> {
-    let variants = variants(settings);
+    let variants = variants(experiment, settings);
     let workloads = settings.workloads.clone().unwrap_or_else(|| experiment.workloads.to_vec());
     let mut points: Vec<Point> = Vec::new();
     for variant in &variants {
@@ -372,7 +428,7 @@ fn points(experiment: &ElasticExperiment, settings: &ElasticSettings) -> Result<
                 // A tiny database is one neighbourhood.
                 None => grid.localities.iter().map(|&locality| locality.min(settings.keys)).collect(),
             };
-            match settings.vary {
+            match experiment.vary {
                 Some(Vary::Absent) if settings.absents.is_none() => absents = vec![0, 25, 50, 75, 100],
                 Some(Vary::Locality) if settings.localities.is_none() => {
                     localities =
@@ -437,29 +493,41 @@ fn label(points: &mut [Point]) {
 }
 
 /// The ways in which databases are loaded and opened.
-fn variants(settings: &ElasticSettings) -> Vec<Variant> {
+fn variants(experiment: &ElasticExperiment, settings: &ElasticSettings) -> Vec<Variant> {
     let data = |value_bytes: usize| settings.keys * (KEY_BYTES + value_bytes) as u64;
     let cache =
         |value_bytes| settings.cache_bytes.unwrap_or((data(value_bytes) / DATA_BY_CACHE).min(MOST_CACHE));
     let base = Variant {
         label: String::new(),
+        setting: None,
         value_bytes: settings.value_bytes,
         cache_bytes: cache(settings.value_bytes),
         options: Vec::new(),
     };
-    let with =
-        |label: String, options: Vec<(&'static str, String)>| Variant { label, options, ..base.clone() };
-    let unit = unit_bytes(settings.keys);
-    match settings.vary {
-        Some(Vary::Cache) => [0, DATA_BY_CACHE, DATA_BY_CACHE / 8]
-            .map(|by| {
-                let cache_bytes = data(settings.value_bytes).checked_div(by).unwrap_or(0);
-                Variant { label: format!("cache {}", bytes(cache_bytes)), cache_bytes, ..base.clone() }
-            })
-            .to_vec(),
+    let with = |label: String, setting: Option<u64>, options: Vec<(&'static str, String)>| Variant {
+        label,
+        setting: setting.map(|setting| setting as f64),
+        options,
+        ..base.clone()
+    };
+    let unit = unit_bytes(settings);
+    match experiment.vary {
+        Some(Vary::Cache) => {
+            // None, 8 MiB and 64 MiB of 100 GB, or about as large parts of less.
+            let some = (data(settings.value_bytes) / DATA_BY_CACHE).min(MOST_CACHE);
+            [0, some, 8 * some]
+                .map(|cache_bytes| Variant {
+                    label: format!("cache {}", bytes(cache_bytes)),
+                    setting: Some(cache_bytes as f64),
+                    cache_bytes,
+                    ..base.clone()
+                })
+                .to_vec()
+        }
         Some(Vary::Value) => [128, 256, 512, 1024]
             .map(|value_bytes| Variant {
                 label: format!("values of {value_bytes}"),
+                setting: Some(value_bytes as f64),
                 value_bytes,
                 cache_bytes: cache(value_bytes),
                 options: Vec::new(),
@@ -469,16 +537,18 @@ fn variants(settings: &ElasticSettings) -> Vec<Variant> {
             .map(|size| {
                 with(
                     format!("units of {}", bytes(size)),
+                    Some(size),
                     vec![("keyspace.filter_unit_bytes", size.to_string())],
                 )
             })
             .to_vec(),
         Some(Vary::LifeTime) => {
             let segments = (settings.keys * UNIT_BITS / 8 / unit).max(1);
-            let mut variants = vec![with("life time auto".into(), vec![("filter_life_time", "auto".into())])];
+            let auto = vec![("filter_life_time", "auto".into())];
+            let mut variants = vec![with("life time auto".into(), None, auto)];
             variants.extend([1, 4, 16, 64].map(|times| {
                 let gets = segments * times;
-                with(format!("life time {gets}"), vec![("filter_life_time", gets.to_string())])
+                with(format!("life time {gets}"), Some(gets), vec![("filter_life_time", gets.to_string())])
             }));
             variants
         }
@@ -490,7 +560,7 @@ fn variants(settings: &ElasticSettings) -> Vec<Variant> {
                     ("keyspace.filter_units", (GROUP_BITS / bits).to_string()),
                     ("keyspace.filter_unit_bytes", (unit * bits / UNIT_BITS).to_string()),
                 ];
-                with(format!("{bits} bits a unit"), options)
+                with(format!("{bits} bits a unit"), Some(bits), options)
             })
             .to_vec(),
         Some(Vary::Absent | Vary::Locality) | None => vec![base],

@@ -3,12 +3,13 @@
 use tamis::Db;
 
 use crate::elastic::database::{Copy, LoadRow};
-use crate::elastic::outcome::{ElasticOutcome, ReadRow};
 use crate::elastic::pattern::Pattern;
 use crate::elastic::plan::{Job, Point};
+use crate::elastic::rows::{ReadRow, Rows};
 use crate::elastic::side::ElasticSide;
 use crate::error::BenchError;
 use crate::measure::{Labels, Measurement};
+use crate::progress::Progress;
 use crate::run::{Fill, RunSpec, run as run_workload};
 use crate::workload::Workload;
 
@@ -22,15 +23,15 @@ pub(super) struct Reading {
     pub(super) load_reads: f64,
 }
 
-/// Runs `ops` operations and counts what they cost.
+/// Runs `ops` operations, drawn anew for each `part`, and counts what they cost.
 pub(super) fn read(
-    job: &Job<'_>,
+    job: &Job,
     point: &Point,
     pattern: &Pattern,
     db: &Db,
     fill: &Fill,
-    ops: u64,
-    part: u64,
+    (ops, part): (u64, u64),
+    progress: &dyn Progress,
 ) -> Result<Reading, BenchError> {
     let spec = RunSpec {
         workload: point.workload,
@@ -41,7 +42,7 @@ pub(super) fn read(
         seed: job.settings.seed.wrapping_mul(1000).wrapping_add(part),
         fill: fill.clone(),
         pattern: Some(pattern),
-        progress: job.progress,
+        progress,
     };
     let before = db.stats();
     let timing = run_workload(db, &spec)?;
@@ -75,45 +76,46 @@ struct Stand {
     rounds: Vec<Reading>,
 }
 
-pub(super) fn run(job: &Job<'_>, outcome: &mut ElasticOutcome) -> Result<(), BenchError> {
-    for point in &job.points {
-        let pattern = job.pattern(point.spec, false)?;
-        let mut stands = Vec::new();
-        for side in &job.sides {
-            let (copy, load) = job.open(side, &point.variant)?;
-            outcome.add_load(load);
-            let fill = job.data(&point.variant).fill();
-            stands.push(Stand { side: side.clone(), copy, fill, rounds: Vec::new() });
-        }
-        let what = format!("{} {} {}", job.experiment.name, point.workload, point.label);
-        job.progress.note(what.trim_end());
-        if job.warmup > 0 {
-            let warm = Point { workload: Workload::GetZipf, ..point.clone() };
-            for stand in &stands {
-                read(job, &warm, &pattern, stand.copy.db(), &stand.fill, job.warmup, 0)?;
-            }
-        }
-        for round in 0..job.repeats {
-            for stand in &mut stands {
-                let part = 1 + u64::from(round);
-                let reading = read(job, point, &pattern, stand.copy.db(), &stand.fill, job.ops, part)?;
-                stand.rounds.push(reading);
-                let inserts = Fill::inserts(point.workload, job.ops);
-                stand.fill.loaded = (stand.fill.loaded + inserts).min(job.keys.len());
-            }
-        }
-        for stand in stands {
-            outcome.reads.push(row(job, point, &stand));
-            stand.copy.close()?;
+/// Measures one point.
+pub(super) fn run(job: &Job, point: &Point, progress: &dyn Progress) -> Result<Rows, BenchError> {
+    let mut rows = Rows::default();
+    let pattern = job.pattern(point.spec, false)?;
+    let mut stands = Vec::new();
+    for side in &job.sides {
+        let (copy, load) = job.open(side, &point.variant, progress)?;
+        rows.add_load(load);
+        let fill = job.data(&point.variant).fill();
+        stands.push(Stand { side: side.clone(), copy, fill, rounds: Vec::new() });
+    }
+    progress.note(&format!("{} {}", job.experiment.name, job.step_of(point)));
+    if job.warmup > 0 {
+        let warm = Point { workload: Workload::GetZipf, ..point.clone() };
+        for stand in &stands {
+            read(job, &warm, &pattern, stand.copy.db(), &stand.fill, (job.warmup, 0), progress)?;
         }
     }
-    Ok(())
+    for round in 0..job.repeats {
+        for stand in &mut stands {
+            let part = 1 + u64::from(round);
+            let reading =
+                read(job, point, &pattern, stand.copy.db(), &stand.fill, (job.ops, part), progress)?;
+            stand.rounds.push(reading);
+            let inserts = Fill::inserts(point.workload, job.ops);
+            stand.fill.loaded = (stand.fill.loaded + inserts).min(job.keys.len());
+        }
+    }
+    for stand in stands {
+        rows.reads.push(row(job, point, &stand));
+        stand.copy.close()?;
+    }
+    Ok(rows)
 }
 
-fn row(job: &Job<'_>, point: &Point, stand: &Stand) -> ReadRow {
+fn row(job: &Job, point: &Point, stand: &Stand) -> ReadRow {
     let rounds = &stand.rounds;
     let mean = |of: &dyn Fn(&Reading) -> f64| rounds.iter().map(of).sum::<f64>() / rounds.len().max(1) as f64;
     let ns = || rounds.iter().map(|reading| reading.measurement.ns_per_op);
+    let rate = || rounds.iter().map(|reading| reading.measurement.wall_ops_per_second);
     let in_vain = |reading: &Reading| reading.in_vain;
     let stats = stand.copy.db().stats();
     let elastic = stats.elastic.clone().unwrap_or_default();
@@ -125,12 +127,15 @@ fn row(job: &Job<'_>, point: &Point, stand: &Stand) -> ReadRow {
         kind: "read".into(),
         side: stand.side.name().into(),
         point: point.label.clone(),
+        setting: point.variant.setting,
         skew: point.spec.skew,
         absent_percent: point.spec.absent_percent,
         locality: point.spec.locality,
         warmup: job.warmup,
         min_ns: ns().fold(f64::INFINITY, f64::min),
         max_ns: ns().fold(0.0, f64::max),
+        min_ops_per_second: rate().fold(f64::INFINITY, f64::min),
+        max_ops_per_second: rate().fold(0.0, f64::max),
         in_vain_per_op: rounds
             .first()
             .and_then(in_vain)
@@ -160,29 +165,33 @@ fn row(job: &Job<'_>, point: &Point, stand: &Stand) -> ReadRow {
     }
 }
 
+/// The point of rows of [`loads`].
+pub(super) const TIMED: &str = "timed";
+
 /// Loads every side's database as often as there are rounds, in turns, and throws it away.
-pub(super) fn loads(job: &Job<'_>, outcome: &mut ElasticOutcome) -> Result<(), BenchError> {
+pub(super) fn loads(job: &Job, progress: &dyn Progress) -> Result<Rows, BenchError> {
+    let mut told = Rows::default();
     let variant = &job.points[0].variant;
     let mut rows: Vec<Vec<LoadRow>> = vec![Vec::new(); job.sides.len()];
     for _ in 0..job.repeats {
         for (side, rows) in job.sides.iter().zip(&mut rows) {
             let options = job.options(side, variant)?;
-            rows.push(job.bases.load_once(side.filter(), &options, &job.data(variant), job.progress)?);
+            rows.push(job.bases()?.load_once(side.filter(), &options, &job.data(variant), progress)?);
         }
     }
     for (side, mut rows) in job.sides.iter().zip(rows) {
         rows.sort_by(|a, b| a.load_ns_per_key.total_cmp(&b.load_ns_per_key));
         let (min, max) = (rows[0].load_ns_per_key, rows[rows.len() - 1].load_ns_per_key);
         let median = rows[rows.len() / 2].clone();
-        outcome.loads.push(LoadRow {
+        told.loads.push(LoadRow {
             experiment: job.experiment.name.into(),
             filter: side.name().into(),
-            point: "timed".into(),
+            point: TIMED.into(),
             min_ns_per_key: min,
             max_ns_per_key: max,
             repeats: job.repeats,
             ..median
         });
     }
-    Ok(())
+    Ok(told)
 }

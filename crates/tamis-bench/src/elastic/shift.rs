@@ -5,10 +5,11 @@
 //! state nine tenths are gone when a window has at most a tenth of the difference left; the number of gets told is that up to
 //! the end of the first such window, so it is exact to a window.
 
-use crate::elastic::outcome::{ElasticOutcome, ShiftRow, WindowRow};
-use crate::elastic::plan::Job;
+use crate::elastic::plan::{Job, Point};
 use crate::elastic::rounds::read;
+use crate::elastic::rows::{Rows, ShiftRow, WindowRow};
 use crate::error::BenchError;
+use crate::progress::Progress;
 
 /// Windows before the hot keys move, and after.
 pub(super) const WINDOWS: u64 = 20;
@@ -19,52 +20,56 @@ const STEADY: usize = 5;
 /// What a window may differ from a steady state without anything having changed, by their quotient.
 const NOISE: f64 = 1.1;
 
-pub(super) fn run(job: &Job<'_>, outcome: &mut ElasticOutcome) -> Result<(), BenchError> {
-    for point in &job.points {
-        let patterns = [job.pattern(point.spec, false)?, job.pattern(point.spec, true)?];
-        let mut stands = Vec::new();
-        for side in &job.sides {
-            let (copy, load) = job.open(side, &point.variant)?;
-            outcome.add_load(load);
-            stands.push((side, copy, Vec::new()));
-        }
-        let fill = job.data(&point.variant).fill();
-        for window in 0..2 * WINDOWS {
-            let moved = window >= WINDOWS;
-            for (side, copy, windows) in &mut stands {
-                let pattern = &patterns[usize::from(moved)];
-                let reading = read(job, point, pattern, copy.db(), &fill, job.ops, window)?;
-                windows.push(WindowRow {
-                    kind: "window".into(),
-                    experiment: job.experiment.name.into(),
-                    side: side.name().into(),
-                    point: point.label.clone(),
-                    gets: (window + 1) * job.ops,
-                    moved,
-                    in_vain_per_get: reading.in_vain.unwrap_or(0.0),
-                    blocks_per_get: reading.measurement.block_reads_per_op,
-                    load_reads_per_get: reading.load_reads,
-                    ns_per_get: reading.measurement.ns_per_op,
-                });
-            }
-        }
-        for (side, copy, windows) in stands {
-            outcome.shifts.push(shift_row(job, side.name(), &windows));
-            outcome.windows.extend(windows);
-            copy.close()?;
+/// Measures one point.
+pub(super) fn run(job: &Job, point: &Point, progress: &dyn Progress) -> Result<Rows, BenchError> {
+    let mut rows = Rows::default();
+    let patterns = [job.pattern(point.spec, false)?, job.pattern(point.spec, true)?];
+    let mut stands = Vec::new();
+    for side in &job.sides {
+        let (copy, load) = job.open(side, &point.variant, progress)?;
+        rows.add_load(load);
+        stands.push((side, copy, Vec::new()));
+    }
+    let fill = job.data(&point.variant).fill();
+    for window in 0..2 * WINDOWS {
+        let moved = window >= WINDOWS;
+        for (side, copy, windows) in &mut stands {
+            let pattern = &patterns[usize::from(moved)];
+            let reading = read(job, point, pattern, copy.db(), &fill, (job.ops, window), progress)?;
+            windows.push(WindowRow {
+                kind: "window".into(),
+                experiment: job.experiment.name.into(),
+                side: side.name().into(),
+                point: point.label.clone(),
+                skew: point.spec.skew,
+                locality: point.spec.locality,
+                gets: (window + 1) * job.ops,
+                moved,
+                in_vain_per_get: reading.in_vain.unwrap_or(0.0),
+                blocks_per_get: reading.measurement.block_reads_per_op,
+                load_reads_per_get: reading.load_reads,
+                ns_per_get: reading.measurement.ns_per_op,
+            });
         }
     }
-    Ok(())
+    for (side, copy, windows) in stands {
+        rows.shifts.push(shift_row(job, point, side.name(), &windows));
+        rows.windows.extend(windows);
+        copy.close()?;
+    }
+    Ok(rows)
 }
 
-fn shift_row(job: &Job<'_>, side: &str, windows: &[WindowRow]) -> ShiftRow {
+fn shift_row(job: &Job, point: &Point, side: &str, windows: &[WindowRow]) -> ShiftRow {
     let rates: Vec<f64> = windows.iter().map(|window| window.in_vain_per_get).collect();
     let (before, after) = rates.split_at(WINDOWS as usize);
     ShiftRow {
         kind: "shift".into(),
         experiment: job.experiment.name.into(),
         side: side.into(),
-        point: windows[0].point.clone(),
+        point: point.label.clone(),
+        skew: point.spec.skew,
+        locality: point.spec.locality,
         before: steady(before),
         first: after[0],
         end: steady(after),

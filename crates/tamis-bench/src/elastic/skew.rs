@@ -11,10 +11,11 @@ use std::collections::BTreeMap;
 
 use tamis::{Db, ExplainStep};
 
-use crate::elastic::outcome::{ElasticOutcome, TableRow};
 use crate::elastic::pattern::Pattern;
 use crate::elastic::plan::{Job, Point};
+use crate::elastic::rows::{Rows, TableRow};
 use crate::error::BenchError;
+use crate::progress::Progress;
 use crate::random::Random;
 
 /// Parts of a table.
@@ -58,38 +59,38 @@ impl Asked {
 /// The tables by their numbers.
 type Tables = BTreeMap<u64, Asked>;
 
-pub(super) fn run(job: &Job<'_>, outcome: &mut ElasticOutcome) -> Result<(), BenchError> {
-    for point in &job.points {
-        for side in &job.sides {
-            let (copy, load) = job.open(side, &point.variant)?;
-            let step = (job.keys.len() / (load.tables as u64 * STEPS)).max(1);
-            outcome.add_load(load);
-            let mut tables = sweep(job, copy.db(), step)?;
-            count(job, point, &job.pattern(point.spec, false)?, copy.db(), &mut tables)?;
-            for (&table, asked) in &tables {
-                outcome.tables.push(TableRow {
-                    kind: "table".into(),
-                    experiment: job.experiment.name.into(),
-                    side: side.name().into(),
-                    point: point.label.clone(),
-                    level: asked.level,
-                    run: asked.run,
-                    table,
-                    asked_per_get: asked.total() as f64 / job.ops.max(1) as f64,
-                    gets: job.ops,
-                    spread: asked.spread(),
-                });
-            }
-            copy.close()?;
-        }
+/// Measures one point.
+pub(super) fn run(job: &Job, point: &Point, progress: &dyn Progress) -> Result<Rows, BenchError> {
+    let mut rows = Rows::default();
+    for side in &job.sides {
+        let (copy, load) = job.open(side, &point.variant, progress)?;
+        let step = (job.keys.len() / (load.tables.max(1) as u64 * STEPS)).max(1);
+        rows.add_load(load);
+        let mut tables = sweep(job, copy.db(), step, progress)?;
+        count(job, point, &job.pattern(point.spec, false)?, copy.db(), (&mut tables, progress))?;
+        rows.tables.extend(tables.iter().map(|(&table, asked)| TableRow {
+            kind: "table".into(),
+            experiment: job.experiment.name.into(),
+            side: side.name().into(),
+            point: point.label.clone(),
+            skew: point.spec.skew,
+            locality: point.spec.locality,
+            level: asked.level,
+            run: asked.run,
+            table,
+            asked_per_get: asked.total() as f64 / job.ops.max(1) as f64,
+            gets: job.ops,
+            spread: asked.spread(),
+        }));
+        copy.close()?;
     }
-    Ok(())
+    Ok(rows)
 }
 
 /// Finds all tables and their bounds.
-fn sweep(job: &Job<'_>, db: &Db, step: u64) -> Result<Tables, BenchError> {
+fn sweep(job: &Job, db: &Db, step: u64, progress: &dyn Progress) -> Result<Tables, BenchError> {
     let mut tables = Tables::new();
-    job.progress.begin("find tables", job.keys.len(), "keys");
+    progress.begin("find tables", job.keys.len(), "keys");
     let mut key = Vec::new();
     for i in (0..job.keys.len()).step_by(usize::try_from(step).unwrap_or(usize::MAX)) {
         key.clear();
@@ -99,24 +100,24 @@ fn sweep(job: &Job<'_>, db: &Db, step: u64) -> Result<Tables, BenchError> {
                 tables.entry(table).or_insert(Asked { level, run, first: i, last: i, regions: [0; REGIONS] });
             asked.last = i;
         }
-        job.progress.advance(step);
+        progress.advance(step);
     }
-    job.progress.end();
+    progress.end();
     Ok(tables)
 }
 
 /// Counts the job's gets.
 fn count(
-    job: &Job<'_>,
+    job: &Job,
     point: &Point,
     pattern: &Pattern,
     db: &Db,
-    tables: &mut Tables,
+    (tables, progress): (&mut Tables, &dyn Progress),
 ) -> Result<(), BenchError> {
     let fill = job.data(&point.variant).fill();
     let mut random = Random::part(job.settings.seed, 0x736B_6577);
     let mut key = Vec::new();
-    job.progress.begin("explain gets", job.ops, "gets");
+    progress.begin("explain gets", job.ops, "gets");
     for _ in 0..job.ops {
         let i = fill.present(pattern.draw(&mut random), job.keys.len());
         key.clear();
@@ -128,9 +129,9 @@ fn count(
             let new = Asked { level, run, first: i, last: i, regions: [0; REGIONS] };
             tables.entry(table).or_insert(new).count(i);
         }
-        job.progress.advance(1);
+        progress.advance(1);
     }
-    job.progress.end();
+    progress.end();
     Ok(())
 }
 

@@ -1,6 +1,7 @@
 //! Keys of eight bytes from a list of numbers: distributions that no formula over a key's number gives.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use crate::keys::KeySetError;
 use crate::keys::drawn::Distribution;
@@ -19,9 +20,10 @@ const MOST_ABSENT: u64 = 1 << 20;
 #[derive(Clone, Debug)]
 pub struct Numbers {
     name: String,
-    keys: Vec<u64>,
-    sorted: Vec<u64>,
-    absent: Vec<u64>,
+    // Shared by clones: every side of an experiment has one.
+    keys: Arc<[u64]>,
+    sorted: Arc<[u64]>,
+    absent: Arc<[u64]>,
 }
 
 impl Numbers {
@@ -59,7 +61,7 @@ impl Numbers {
     fn of(name: String, keys: Vec<u64>, absent: Vec<u64>) -> Self {
         let mut sorted = keys.clone();
         sorted.sort_unstable();
-        Numbers { name, keys, sorted, absent }
+        Numbers { name, keys: keys.into(), sorted: sorted.into(), absent: absent.into() }
     }
 
     pub(crate) fn name(&self) -> &str {

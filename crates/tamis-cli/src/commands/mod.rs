@@ -1,5 +1,6 @@
 //! One file for each subcommand.
 
+pub(crate) mod advise;
 pub(crate) mod bench;
 pub(crate) mod build_table;
 pub(crate) mod checkpoint;

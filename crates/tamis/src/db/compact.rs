@@ -245,13 +245,15 @@ impl DbInner {
             Work::Merge => {
                 let expired = self.expired_for_merge(keyspace);
                 let snapshots = self.live_snapshots();
+                let shaping = keyspace.shaping.load_full();
+                let options = &shaping.options;
                 let sink = TableSink {
                     fs: &*self.fs,
                     dir: &self.dir,
                     next_file: &self.next_file,
-                    options: &keyspace.options,
+                    options,
                     level: plan.output_level,
-                    filter_bits: filters::bits_for_plan(&keyspace.options, &version, plan),
+                    filter_bits: filters::bits_for_plan(options, &version, plan),
                     max_table_bytes: plan.max_table_bytes,
                     borders: &plan.borders,
                     snapshots: &snapshots,
@@ -302,6 +304,9 @@ impl DbInner {
             self.begin_round(&mut state, keyspace);
         }
         drop(state);
+        if plan.work == Work::Merge && self.is_round_border(keyspace, plan.output_level) {
+            self.reconsider(keyspace);
+        }
         match plan.work {
             Work::Move => self.write_counters.trivial_moves.add(1),
             Work::Drop => self.write_counters.dropped_tables.add(inputs.len() as u64),

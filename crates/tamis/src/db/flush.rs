@@ -73,6 +73,8 @@ impl DbInner {
         } else {
             self.commit_edit(&mut state, edit, opened, |_, view, version| without(view, version))?;
         }
+        let tuning = &mut state.jobs.entry(keyspace.id).or_default().tuning;
+        tuning.flushed += slot.memtable.entries() as u64;
         self.drop_obsolete_logs(&mut state);
         // Under the lock: whoever waited for the flush finds it counted.
         self.background.note_flush(slot.memtable.memory_bytes() as u64, started.elapsed());
@@ -93,7 +95,8 @@ impl DbInner {
     ) -> Result<Option<(Vec<TableMeta>, u64)>, StorageError> {
         let expired = self.expired_for_merge(keyspace);
         let snapshots = self.live_snapshots();
-        let (options, view) = (&keyspace.options, keyspace.view.load());
+        let (shaping, view) = (keyspace.shaping.load(), keyspace.view.load());
+        let options = &shaping.options;
         let sink = TableSink {
             fs: &*self.fs,
             dir: &self.dir,

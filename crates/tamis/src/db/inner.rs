@@ -32,6 +32,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
+use crate::advise::Workload;
 use crate::cache::BlockCache;
 use crate::clock::{Clock, SystemClock};
 use crate::compaction::shape::{LevelShape, RunShape, Shape, TableShape};
@@ -45,6 +46,7 @@ use crate::db::jobs::{ActiveJob, Aside, Background};
 use crate::db::pressure::KnownPressure;
 use crate::db::reshape::Shaping;
 use crate::db::snapshot::Held;
+use crate::db::tune::{Decisions, Measured, Tuning};
 use crate::error::{StorageError, WriteError};
 use crate::heat::Sampler;
 use crate::io::{DirLock, FileSystem};
@@ -69,6 +71,8 @@ pub(crate) struct KeyspaceInner {
     pub(crate) name: String,
     /// As the keyspace was opened; what may change since then is in `shaping`.
     pub(crate) options: KeyspaceOptions,
+    /// The workload that whoever opened or made it declared.
+    pub(crate) declared: Option<Workload>,
     /// What `options` name.
     pub(crate) operators: KeyspaceOperators,
     /// Where versions get their selectors from.
@@ -117,6 +121,7 @@ impl KeyspaceInner {
             name: name.to_owned(),
             age: Age::new(&options, None, 0),
             shaping: ArcSwap::from_pointee(Shaping::new(options.clone())),
+            declared: options.workload,
             options,
             operators,
             filter,
@@ -156,11 +161,18 @@ pub(crate) struct Jobs {
     pub(crate) warned_of_room: bool,
     /// What its reads have lost to runs beyond the first.
     pub(crate) reads: Account,
+    /// What is known of its workload, and what was thought of changing.
+    pub(crate) tuning: Tuning,
     /// Options that take effect when the running compaction round ends.
     pub(crate) next_shaping: Option<Arc<Shaping>>,
 }
 
 impl Jobs {
+    /// Of a keyspace that is being opened, whose workload was seen before.
+    pub(crate) fn having_seen(workload: Workload) -> Jobs {
+        Jobs { tuning: Tuning::having_seen(workload), ..Jobs::default() }
+    }
+
     /// A thread begins to work on the keyspace's global filter. Until that has succeeded it counts as failed, so that a
     /// change of the tree meanwhile, which makes it count as not failed, is not forgotten when it fails.
     pub(crate) fn start_filtering(&mut self) {
@@ -230,6 +242,10 @@ pub(crate) struct DbInner {
     pub(crate) poison: OnceLock<String>,
     pub(crate) closed: AtomicBool,
     pub(crate) warnings: Mutex<Vec<String>>,
+    /// What the cost model has changed.
+    pub(crate) decisions: Mutex<Decisions>,
+    /// What operations cost here, as far as it was needed.
+    pub(crate) measured: Measured,
     pub(crate) read_counters: Arc<AllReads>,
     pub(crate) write_counters: WriteCounters,
     pub(crate) background: Background,

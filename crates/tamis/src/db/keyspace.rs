@@ -21,7 +21,8 @@ use crate::key::{KeyEnd, SeqNo};
 use crate::options::KeyspaceOptions;
 use crate::read::explain::ExplainRecorder;
 use crate::read::{
-    Bounds, Explanation, Iter, IterContext, Lookup, ReadCost, get as read_get, multi_get as read_multi_get,
+    Bounds, Counted, Explanation, Iter, IterContext, Lookup, ReadCost, get as read_get,
+    multi_get as read_multi_get,
 };
 use crate::slice::Slice;
 use crate::tree::version::View;
@@ -65,8 +66,9 @@ impl Keyspace {
 
     /// Changes options while the keyspace is in use, all of the given ones or none, each by its name and text; they
     /// are stored with the database. What concerns the shape of the tree (`compaction`, `merge`, `picker`,
-    /// `deterministic`, `size_ratio`, `table_bytes`, the limits of runs and debt, `retain_bytes`, `time_window`) and
-    /// `auto_compaction` can be changed; others are an error, since they hold from opening on. Whoever opens the database
+    /// `deterministic`, `size_ratio`, `table_bytes`, the limits of runs and debt, `retain_bytes`, `time_window`),
+    /// `auto_compaction`, and which filter new tables get (`filter`, `bits_per_key`, `filter_allocation`, `filter_range`; but
+    /// not to or from a filter of the whole tree) can be changed; others are an error, since they hold from opening on. Whoever opens the database
     /// with other options for its default keyspace replaces what was set.
     ///
     /// The next compaction follows the new options, and leads the tree step by step to its new shape. Only a
@@ -115,11 +117,12 @@ impl Keyspace {
     pub(crate) fn lookup(&self, key: &[u8], pin: Option<&SnapshotPin>) -> Result<Lookup, ReadError> {
         self.check()?;
         let db = &self.handle.inner;
-        let mut cost = ReadCost::default();
+        let mut get = Counted::default();
         let Moment { view, horizon, snapshot } = self.moment(pin);
         let operator = self.inner.operators.merge.as_deref();
-        let found = read_get(&view, key, snapshot, horizon, db.options.hash_sharing, operator, &mut cost);
-        self.inner.reads.add(&cost);
+        let found = read_get(&view, key, snapshot, horizon, db.options.hash_sharing, operator, &mut get);
+        get.cost.found = u64::from(matches!(found, Ok(Lookup::Found { .. })));
+        self.inner.reads.add_get(&get);
         found
     }
 
@@ -135,6 +138,7 @@ impl Keyspace {
         let operator = self.inner.operators.merge.as_deref();
         let sharing = db.options.hash_sharing;
         let found = read_multi_get(&view, keys, snapshot, horizon, sharing, operator, &mut cost);
+        cost.found = found.as_ref().map_or(0, |values| values.iter().flatten().count() as u64);
         self.inner.reads.add(&cost);
         found
     }

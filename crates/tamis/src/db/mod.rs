@@ -26,6 +26,7 @@ mod reshape;
 mod room;
 mod snapshot;
 mod stats;
+mod tune;
 mod verify;
 
 use std::ops::RangeBounds;
@@ -53,6 +54,7 @@ pub use keyspace::Keyspace;
 pub use layout::TableStats;
 pub use snapshot::{Snapshot, SnapshotView};
 pub use stats::{KeyspaceStats, LevelStats, OverlapStats, RunStats, SnapshotStats, Stats};
+pub use tune::TuningDecision;
 pub use verify::VerifyReport;
 
 /// What all handles of one open database share; the last one to go closes it.
@@ -105,6 +107,7 @@ impl Handle {
         while state.jobs.values().any(|jobs| jobs.manual) {
             state = db.wait(state);
         }
+        let set_options = db.seen_workloads(&mut state);
         let manifest = state.manifest.take();
         let times = db.unsaved_times(&state.tree.times);
         drop(state);
@@ -116,6 +119,7 @@ impl Handle {
                     times,
                     heat: db.elastic.heat(),
                     last_seq: Some(db.visible()),
+                    set_options,
                     ..VersionEdit::default()
                 })
                 .and_then(|()| manifest.close())

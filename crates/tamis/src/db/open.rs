@@ -11,9 +11,10 @@ use crate::db::commit::{LogState, insert, new_memtable};
 use crate::db::elastic::Elastic;
 use crate::db::expiry::{Age, Expiry};
 use crate::db::for_reads::Quiet;
-use crate::db::inner::{ClosedLog, DbInner, KeyspaceInner, State};
+use crate::db::inner::{ClosedLog, DbInner, Jobs, KeyspaceInner, State};
 use crate::db::jobs::Background;
 use crate::db::replay::{Replayed, replay};
+use crate::db::tune;
 use crate::error::{OpenError, StorageError};
 use crate::heat::Sampler;
 use crate::io::batch::BatchReader;
@@ -101,6 +102,10 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         }
     };
 
+    let mut options = options;
+    let declared = options.keyspace.workload;
+    let measured = tune::Measured::default();
+    let begun = tune::at_opening(dir, &mut options, &mut tree, &measured, read_only);
     let read_counters = Arc::new(AllReads::default());
     let (elastic, cache) = Elastic::new(&options, &read_counters);
     let cache = Some(cache);
@@ -143,6 +148,8 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
     for (&id, stored) in &tree.keyspaces {
         let mut keyspace = open_keyspace(&opening, id, stored)?;
         keyspace.age = Age::new(&keyspace.options, stored.ages, tree.last_seq);
+        // What is stored was declared once, or seen: what is seen now counts more.
+        keyspace.declared = declared.filter(|_| id == DEFAULT_KEYSPACE);
         keyspaces.insert(id, Arc::new(keyspace));
     }
 
@@ -183,6 +190,8 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         poison: OnceLock::new(),
         closed: AtomicBool::new(false),
         warnings: Mutex::new(Vec::new()),
+        decisions: Mutex::new(begun.decisions.into()),
+        measured,
         read_counters,
         write_counters: Default::default(),
         background: Background::new(&options),
@@ -193,7 +202,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
             manifest_number,
             tree,
             keyspaces,
-            jobs: HashMap::new(),
+            jobs: begun.seen.into_iter().map(|(id, seen)| (id, Jobs::having_seen(seen))).collect(),
             next_job: 0,
             logs: Vec::new(),
             current_log: 0,
@@ -456,7 +465,10 @@ fn recover(
     }
     state.current_log = id;
     for (ks, keyspace) in keyspaces.iter() {
-        let options = keyspace.options.to_text();
+        let options = match state.jobs.get(ks) {
+            Some(jobs) => jobs.tuning.stored(&keyspace.options).to_text(),
+            None => keyspace.options.to_text(),
+        };
         if state.tree.keyspaces[ks].options != options {
             edit.set_options.push((*ks, options));
         }

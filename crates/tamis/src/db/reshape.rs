@@ -44,6 +44,10 @@ pub(crate) const CHANGEABLE: &[&str] = &[
     "stop_debt_bytes",
     "retain_bytes",
     "time_window",
+    "filter",
+    "bits_per_key",
+    "filter_allocation",
+    "filter_range",
 ];
 
 impl DbInner {
@@ -74,11 +78,19 @@ impl DbInner {
             }
         }
         options.check()?;
+        if options.filter.global() != current.options.filter.global() {
+            // Versions get their selectors from what was made at opening.
+            return Err(OptionsError::Fixed { name: "filter".to_owned() }.into());
+        }
         if keyspace.is_dropped() {
             return Err(AdminError::NoKeyspace { name: keyspace.name.clone() });
         }
+        let stored = match state.jobs.get(&keyspace.id) {
+            Some(jobs) => jobs.tuning.stored(&options),
+            None => options.clone(),
+        };
         let edit =
-            VersionEdit { set_options: vec![(keyspace.id, options.to_text())], ..VersionEdit::default() };
+            VersionEdit { set_options: vec![(keyspace.id, stored.to_text())], ..VersionEdit::default() };
         self.commit_edit(&mut state, edit, Vec::new(), |_, _, _| unreachable!("no tables change"))?;
         let next = Arc::new(Shaping::new(options));
         if current.options.deterministic && !keyspace.view.load().version.runs.is_empty() {

@@ -4,11 +4,13 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use crate::advise::{Workload, zipf_exponent};
 use crate::compaction::Promise;
 use crate::db::counters::WriteCost;
 use crate::db::elastic::ElasticStats;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::jobs::JobStats;
+use crate::db::tune::TuningDecision;
 use crate::key::KeyEnd;
 use crate::read::ReadCost;
 use crate::select::GlobalFilterStats;
@@ -53,6 +55,8 @@ pub struct Stats {
     pub visible_seq: u64,
     /// Why writes stopped, if they did.
     pub poisoned: Option<String>,
+    /// What [`Options::auto`](crate::Options::auto) has changed since opening, the last 32 times.
+    pub tuning: Vec<TuningDecision>,
     /// The compactions that run now.
     pub jobs: Vec<JobStats>,
     /// What was noticed at opening and since, in words.
@@ -132,6 +136,11 @@ pub struct KeyspaceStats {
     pub filter_bits_per_key: f64,
     /// The filter of the whole tree, if the keyspace has one.
     pub global_filter: Option<GlobalFilterStats>,
+    /// The exponent of Zipf's law that fits the last gets that found a value (0: all keys alike), if enough were sampled:
+    /// one of 64 by each thread. `multi_get` is not sampled.
+    pub read_skew: Option<f64>,
+    /// The workload that was declared, or that [`Options::auto`](crate::Options::auto) saw last, maybe in an earlier session.
+    pub workload: Option<Workload>,
     /// Tables that were built without a filter.
     pub tables_without_filter: usize,
     /// Tables that hold the list of their keys in the place of a filter, for a filter of the whole tree.
@@ -202,6 +211,7 @@ impl Stats {
             snapshots_live: snapshots,
             visible_seq: db.visible_seq.load(Ordering::Acquire),
             poisoned: db.poison.get().cloned(),
+            tuning: db.decisions.lock().expect("decisions").all(),
             jobs: JobStats::all(db, &state),
             warnings: db.warnings.lock().expect("warnings").clone(),
             keyspaces,
@@ -293,6 +303,8 @@ impl KeyspaceStats {
             index_bytes: sum(|t| t.table.memory_bytes() as u64),
             filter_bits_per_key: if entries == 0 { 0.0 } else { filter_bytes as f64 * 8.0 / entries as f64 },
             global_filter,
+            read_skew: keyspace.reads.collisions().map(|rate| zipf_exponent(rate, entries as f64)),
+            workload: keyspace.declared.or(state.jobs.get(&keyspace.id).and_then(|jobs| jobs.tuning.seen)),
             tables_without_filter: version
                 .tables
                 .iter()

@@ -1,12 +1,13 @@
 //! The file-system seam. Nothing outside this module makes a system call on a file.
 //!
-//! [`FileSystem`] is what the engine needs of an operating system. Four implementations:
+//! [`FileSystem`] is what the engine needs of an operating system. Five implementations:
 //!
 //! * [`DiskFs`]: the operating system's files through its page cache; tables may be mapped.
 //! * [`DirectFs`]: the same files, but table reads and writes bypass the page cache (`O_DIRECT`).
 //! * [`MemFs`]: files in memory, for tests and for throw-away databases.
 //! * [`FaultyFs`]: a [`MemFs`] that forgets what was not synced when told to crash, and fails chosen
 //!   operations.
+//! * [`EmulatedFs`]: another one, whose table reads cost what they cost on a given device, and are timed.
 //!
 //! Reads of several stretches at once go through a `BatchReader`, which overlaps those of files
 //! that [can](ReadFile::overlap).
@@ -30,6 +31,7 @@ use std::sync::Arc;
 pub(crate) mod batch;
 mod direct;
 mod disk;
+mod emulated;
 mod faulty;
 mod memory;
 #[cfg(test)]
@@ -37,6 +39,8 @@ mod tests;
 
 pub use direct::DirectFs;
 pub use disk::DiskFs;
+pub(crate) use disk::memory_bytes;
+pub use emulated::{Device, DeviceTime, EmulatedFs};
 pub use faulty::{CrashMode, FaultPlan, FaultyFs, OpClass};
 pub use memory::MemFs;
 

@@ -39,6 +39,9 @@ fn places() -> Vec<Place> {
         on_disk(DirectFs::new(), false, device_dir()),
         in_memory(MemFs::new(), true),
         in_memory(FaultyFs::new(1), false),
+        in_memory(EmulatedFs::new(Arc::new(MemFs::new()), Device::NVM), false),
+        in_memory(EmulatedFs::new(Arc::new(FaultyFs::new(1)), Device::PCIE_SSD), false),
+        on_disk(EmulatedFs::measured(Arc::new(DiskFs::new())), false, tempfile::tempdir().unwrap()),
     ];
     // A file system in memory, where direct transfers may be refused.
     if let Ok(dir) = tempfile::tempdir_in("/dev/shm") {

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use tamis_filter::theory;
 
+use crate::advise::Workload;
 use crate::clock::Clock;
 use crate::error::OptionsError;
 use crate::io::FileSystem;
@@ -27,6 +28,7 @@ mod domain;
 mod prefixes;
 mod table;
 mod values;
+mod workload;
 
 use domain::Words as _;
 use domain::{
@@ -35,6 +37,7 @@ use domain::{
 };
 use prefixes::Prefixes;
 use table::{Field, assignments, excerpt, options_table};
+use workload::Operations;
 
 pub use prefixes::PrefixFilter;
 pub use table::{OptionClass, OptionInfo};
@@ -94,6 +97,10 @@ options_table! {
         Performance, read_memory_bytes: u64 = "0", Bytes { min: 0, max: NO_LIMIT },
             "One limit for the block cache and the units of `elastic` filters, which are then divided as it saves most \
              block reads; 0: each has a limit of its own, `cache_bytes` and `filter_budget_bytes`.";
+        Performance, auto_memory_bytes: u64 = "0", Bytes { min: 0, max: NO_LIMIT },
+            "Memory for filters and the block cache together, within which the cost model chooses `filter`, `bits_per_key`, \
+             `filter_allocation`, `compaction`, `merge` and `size_ratio` of every keyspace, for its `workload`: at opening, \
+             and again where a compaction has brought data to rest; 0: they are what the options say.";
         Performance, filter_life_time: Option<u64> = "auto", AutoCount(Count { min: 1, max: NO_LIMIT }),
             "For `elastic` filters: after so many gets without one that asks it a segment has expired, and may lose \
              filter memory to others. `auto`: as many as there are segments, at least \
@@ -151,6 +158,9 @@ options_table! {
         Performance, read_compaction: bool = "true", Flag,
             "Merge runs, step by step into one, when reads have lost as much to them as a step rewrites and nobody has \
              written for a second: with leveling, lazy leveling and hybrids, unless `deterministic`.";
+        Performance, workload: Option<Workload> = "auto", Operations,
+            "Which operations to expect, for `auto_memory_bytes`: shares of operations and how they ask, like \
+             `get 60, empty-get 30, put 10, skew 0.99`. `auto`: those that were seen.";
         Behaviour, merge_operator: Option<String> = "none", Name,
             "What `merge` does to a value: `add` (numbers of eight bytes, little endian, modulo 2^64), `append`, `max` \
              (in byte order), or an operator that the program brings along. A keyspace keeps its operator for good.";
@@ -326,6 +336,34 @@ impl Options {
     }
 }
 
+impl Options {
+    /// Options that choose themselves within `memory_bytes` of filters and block cache: a quarter for the cache, at most 1 GiB,
+    /// the rest for filters. Filters and compaction policy follow the cost model ([`advise`](crate::advise)) for the
+    /// workload that is declared in `keyspace.workload` or, by default, was seen: at opening, and whenever a compaction has
+    /// brought data to rest, with hysteresis. What was decided is in [`Stats::tuning`](crate::Stats::tuning).
+    ///
+    /// A new database begins with the defaults. Everything else may be set as usual; the options named at
+    /// [`auto_memory_bytes`](Self::auto_memory_bytes) are only what the first choice begins with.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// let mut options = tamis::Options::auto(256 << 20);
+    /// options.set("keyspace.workload", "empty-get 50, get 30, put 20")?; // leave it out to have it observed
+    /// let db = tamis::Db::open(dir.path(), options)?;
+    /// assert!(db.stats().tuning.is_empty(), "nothing to decide on yet");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn auto(memory_bytes: u64) -> Options {
+        let cache_bytes = (memory_bytes / 4).min(GIB);
+        Options {
+            auto_memory_bytes: memory_bytes.max(1),
+            cache_bytes,
+            filter_budget_bytes: memory_bytes - cache_bytes,
+            ..Options::default()
+        }
+    }
+}
+
 impl KeyspaceOptions {
     /// Checks every value's range and how the values fit together.
     pub fn check(&self) -> Result<(), OptionsError> {
@@ -487,6 +525,11 @@ impl KeyspaceOptions {
     /// [`check`](Self::check).
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), OptionsError> {
         self.set_at(0, name, value)
+    }
+
+    /// The text of one option's value.
+    pub(crate) fn get(&self, name: &str) -> Option<String> {
+        Self::FIELDS.iter().find(|field| field.name == name).map(|field| (field.print)(self))
     }
 
     fn set_at(&mut self, line: usize, name: &str, value: &str) -> Result<(), OptionsError> {

@@ -4,8 +4,10 @@ use std::ops::{Add, Sub};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
+use tamis_filter::Digest;
 use thread_local::ThreadLocal;
 
+use crate::read::sample::{KeySample, SAMPLED};
 use crate::table::{BlockTouch, ReadTrace, TouchCounts};
 
 macro_rules! counters {
@@ -62,6 +64,8 @@ counters! {
     pub struct ReadCost / ReadCells {
         /// Point lookups: a `get` or `contains` counts one, a `multi_get` of n counts n.
         gets,
+        /// Those that found a value.
+        found,
         /// Digests computed over a key.
         digests,
         /// Memtable filters asked.
@@ -103,8 +107,36 @@ counters! {
         seeks,
         /// Iterators positioned: by the first item that was asked for at an end, or by a seek.
         scans,
+        /// Those that came to their end without giving an entry.
+        empty_scans,
+        /// Entries that iterators gave.
+        entries,
         /// Blocks whose checksum was computed.
         checksums_verified,
+    }
+}
+
+/// What a point lookup of a user leaves behind: what it cost, and its key's digest if one was computed.
+#[derive(Debug, Default)]
+pub(crate) struct Counted {
+    pub(crate) cost: ReadCost,
+    pub(crate) digest: Option<Digest>,
+}
+
+impl ReadTrace for Counted {
+    #[inline]
+    fn block_touched(&mut self, touch: BlockTouch) {
+        self.cost.block_touched(touch);
+    }
+
+    #[inline]
+    fn metadata_touched(&mut self, touch: BlockTouch) {
+        self.cost.metadata_touched(touch);
+    }
+
+    #[inline]
+    fn checksum_verified(&mut self) {
+        self.cost.checksum_verified();
     }
 }
 
@@ -150,12 +182,29 @@ impl ReadTrace for ReadCost {
 #[derive(Debug, Default)]
 pub(crate) struct ReadCounters {
     cells: ThreadLocal<ReadCells>,
+    /// Some of the keys that were found.
+    sample: KeySample,
 }
 
 impl ReadCounters {
     #[inline]
     pub(crate) fn add(&self, cost: &ReadCost) {
         self.cells.get_or_default().add(cost);
+    }
+
+    /// As [`add`](Self::add) for one get; now and then its key becomes part of the sample.
+    #[inline]
+    pub(crate) fn add_get(&self, get: &Counted) {
+        let cells = self.cells.get_or_default();
+        cells.add(&get.cost);
+        if get.cost.found > 0 && cells.found.load(Relaxed).is_multiple_of(SAMPLED) {
+            self.sample.add(get.digest);
+        }
+    }
+
+    /// How unequally keys are asked for: see [`KeySample::collisions`].
+    pub(crate) fn collisions(&self) -> Option<f64> {
+        self.sample.collisions()
     }
 
     pub(crate) fn read(&self) -> ReadCost {

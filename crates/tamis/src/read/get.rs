@@ -2,11 +2,13 @@
 
 use std::ops::Range;
 
+use tamis_filter::Digest;
+
 use crate::error::{ReadError, StorageError};
 use crate::key::{Kind, SeqNo};
 use crate::operators::MergeOperator;
 use crate::read::chain::{Base, Chain, Order};
-use crate::read::{FilterAnswer, ReadCost};
+use crate::read::{Counted, FilterAnswer, ReadCost};
 use crate::select::{Candidate, Candidates, Probe, next_step};
 use crate::slice::Slice;
 use crate::table::{ReadTrace, TableLookup};
@@ -183,6 +185,7 @@ pub(crate) trait Recorder: ReadTrace {
     const ONE_BY_ONE: bool;
 
     fn cost(&mut self) -> &mut ReadCost;
+    fn hashed(&mut self, _digest: Option<Digest>) {}
     fn memtable(&mut self, _slot: &MemtableSlot, _active: bool, _filter: FilterAnswer, _found: bool) {}
     fn selected(&mut self, _version: &Version, _probe: &Probe<'_>, _runs: Range<usize>, _out: &Candidates) {}
     fn searched(&mut self, _candidate: Candidate, _found: bool) {}
@@ -194,6 +197,20 @@ impl Recorder for ReadCost {
     #[inline]
     fn cost(&mut self) -> &mut ReadCost {
         self
+    }
+}
+
+impl Recorder for Counted {
+    const ONE_BY_ONE: bool = false;
+
+    #[inline]
+    fn cost(&mut self) -> &mut ReadCost {
+        &mut self.cost
+    }
+
+    #[inline]
+    fn hashed(&mut self, digest: Option<Digest>) {
+        self.digest = digest;
     }
 }
 
@@ -211,6 +228,7 @@ pub(crate) fn get<R: Recorder>(
 ) -> Result<Lookup, ReadError> {
     recorder.cost().gets += 1;
     let mut probe = Probe::new(key, sharing, recorder.cost());
+    recorder.hashed(probe.digest());
     let cover = view.cover(key, snapshot).max(horizon);
     let mut findings = Findings::new(operator);
     if let Some(answer) = search_memtables(view, &mut probe, &mut findings, snapshot, cover, recorder)? {

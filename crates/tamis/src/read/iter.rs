@@ -83,6 +83,8 @@ pub struct Iter {
     tombstones: Option<Arc<Tombstones>>,
     /// Where the last [`seek`](Iter::seek) put the front: the back does not go below it.
     floor: Option<Vec<u8>>,
+    /// Nothing was given since an end was positioned.
+    barren: bool,
     front: End,
     back: End,
     cost: ReadCost,
@@ -112,6 +114,7 @@ impl Iter {
             bounds,
             tombstones,
             floor: None,
+            barren: true,
             front: End::default(),
             back: End::default(),
             cost: ReadCost::default(),
@@ -157,11 +160,22 @@ impl Iter {
         };
         self.front = End { finished: true, failed: true, ..End::default() };
         self.cost.scans += 1;
+        self.barren = true;
         counted(&mut cursor, &mut self.cost, |cursor| cursor.seek(start, MAX_SEQNO))?;
         self.floor = Some(start.to_vec());
         self.front = End { cursor: Some(cursor), ..End::default() };
         self.back.finished = self.back.failed;
         Ok(())
+    }
+
+    #[inline]
+    fn count<T, E>(&mut self, item: &Option<Result<T, E>>) {
+        match item {
+            Some(Ok(_)) => self.cost.entries += 1,
+            None if self.barren => self.cost.empty_scans += 1,
+            _ => {}
+        }
+        self.barren = false;
     }
 
     fn forward(&mut self) -> Result<Option<(Slice, Slice)>, ReadError> {
@@ -311,6 +325,7 @@ impl Iterator for Iter {
             return None;
         }
         let item = self.forward().transpose();
+        self.count(&item);
         self.front.finished = !matches!(item, Some(Ok(_)));
         self.front.failed = matches!(item, Some(Err(_)));
         item
@@ -323,6 +338,7 @@ impl DoubleEndedIterator for Iter {
             return None;
         }
         let item = self.backward().transpose();
+        self.count(&item);
         self.back.finished = !matches!(item, Some(Ok(_)));
         self.back.failed = matches!(item, Some(Err(_)));
         item

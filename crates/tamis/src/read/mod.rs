@@ -8,11 +8,12 @@ mod iter;
 pub(crate) mod merge;
 mod multi;
 pub(crate) mod run_cursor;
+mod sample;
 #[cfg(test)]
 mod tests;
 
 pub use cost::ReadCost;
-pub(crate) use cost::{AllReads, ReadCounters};
+pub(crate) use cost::{AllReads, Counted, ReadCounters};
 pub use explain::{ExplainBlock, ExplainOutcome, ExplainStep, ExplainUnits, Explanation, FilterAnswer};
 pub(crate) use get::{Lookup, Recorder, get};
 pub use iter::Iter;

@@ -1,0 +1,391 @@
+//! What the paper says of each figure, and what the rows say of it.
+//!
+//! Throughput and latency depend on the machine; counters (runs searched in vain, blocks read, unit loads) do not, and have
+//! verdicts of their own where the paper's claim is about I/O. Points at which a side keeps no filter in memory are left out.
+
+use super::facts::{Facts, blocks, in_vain, rate, time};
+use super::sheets::quantile;
+use crate::elastic::rounds::TIMED;
+use crate::elastic::rows::{ReadRow, TableRow};
+use crate::figures::Verdict;
+use crate::figures::compare::{
+    Better, Claim, Gain, Measured, Place, Unit, alike, first_at_all, grows, median, place, unchanged,
+};
+use crate::figures::compose::distinct;
+
+/// A change below this counts as the paper's "less than 1 %": rounds of minutes do not repeat more exactly.
+const NO_CHANGE: f64 = 0.05;
+
+/// YCSB's skew.
+const ZIPF: f64 = 0.99;
+
+/// The verdicts of a figure, in the order of the paper's text.
+pub(super) fn all(facts: &Facts<'_>) -> Vec<Verdict> {
+    let mut verdicts = match facts.experiment.name {
+        "elastic-fig2" => levels(facts),
+        "elastic-fig3" => parts(facts),
+        "elastic-fig6" => by_skew(facts),
+        "elastic-fig10" => reads(facts),
+        "elastic-fig11" => writes_between(facts),
+        "elastic-fig12" => costs(facts),
+        "elastic-fig13" => mixes(facts),
+        "elastic-fig14" => against_monkey(facts),
+        "elastic-fig15" => mixes_against_monkey(facts),
+        "elastic-fig16-absent" => by_absent(facts),
+        "elastic-fig16-cache" => {
+            throughput(facts, "Elastic filters gain whatever the block cache.", 1.43, 2.08)
+        }
+        "elastic-fig16-value" => throughput(
+            facts,
+            "Elastic filters gain about twice the throughput whatever the size of values.",
+            1.99,
+            2.08,
+        ),
+        "elastic-fig16-unit-size" => by_unit_size(facts),
+        "elastic-fig16-life-time" => by_life_time(facts),
+        "elastic-fig16-unit-bits" => by_unit_bits(facts),
+        _ => Vec::new(),
+    };
+    let other_memory = |row: &&ReadRow| row.without_filter || row.spends_otherwise();
+    let unequal = distinct(facts.reads.iter().filter(other_memory).map(|row| row.side.as_str()));
+    if !unequal.is_empty() {
+        let note = format!("Not at equal memory at every point: {}; see the table.", unequal.join(", "));
+        for verdict in verdicts.iter_mut().filter(|verdict| !verdict.ours.is_empty()) {
+            let sep = if verdict.note.is_empty() { "" } else { " " };
+            verdict.note = format!("{}{sep}{note}", verdict.note);
+        }
+    }
+    verdicts
+}
+
+/// A claim about a share of tables at each skewed point.
+fn shares(
+    facts: &Facts<'_>,
+    claim: &str,
+    (paper, text): (f64, &str),
+    share: impl Fn(&[&TableRow]) -> Option<f64>,
+) -> Vec<Verdict> {
+    let skewed = facts.tables.iter().filter(|row| row.skew > 0.0);
+    let points = distinct(skewed.map(|row| (row.point.as_str(), row.side.as_str())));
+    let verdict = |(point, side): (&str, &str)| {
+        let rows = facts.tables.iter().filter(|row| row.point == point && row.side == side);
+        let share = share(&rows.collect::<Vec<_>>())?;
+        let at = if point.is_empty() { String::new() } else { format!(" ({point})") };
+        let ours = format!("{:.0} %", share * 100.0);
+        let verdict = Verdict::open(format!("{claim}{at}"), text);
+        Some(verdict.with(ours, Some(share > 0.0), None, Some(share / paper)))
+    };
+    let verdicts: Vec<Verdict> = points.into_iter().filter_map(verdict).collect();
+    if verdicts.is_empty() { vec![Verdict::open(claim, text)] } else { verdicts }
+}
+
+/// How often the tables of each level were asked, ascending, upper levels first.
+fn asked_by_level(rows: &[&TableRow]) -> Vec<Vec<f64>> {
+    let mut levels = distinct(rows.iter().map(|row| row.level));
+    levels.sort_unstable();
+    let of = |level: usize| {
+        let mut asked: Vec<f64> =
+            rows.iter().filter(|row| row.level == level).map(|row| row.asked_per_get).collect();
+        asked.sort_by(f64::total_cmp);
+        asked
+    };
+    levels.into_iter().map(of).collect()
+}
+
+fn levels(facts: &Facts<'_>) -> Vec<Verdict> {
+    let points = distinct(facts.tables.iter().map(|row| (row.point.as_str(), row.side.as_str())));
+    let falling = |(point, side): (&str, &str)| {
+        let rows: Vec<_> = facts.tables.iter().filter(|row| row.point == point && row.side == side).collect();
+        let means: Vec<f64> = asked_by_level(&rows)
+            .into_iter()
+            .map(|level| level.iter().sum::<f64>() / level.len() as f64)
+            .collect();
+        (means.len() > 1).then(|| means.windows(2).all(|pair| pair[1] <= pair[0]))
+    };
+    let falls: Vec<bool> = points.into_iter().filter_map(falling).collect();
+    let mut of_levels =
+        Verdict::open("On average tables of upper levels are asked more often than those below.", "yes");
+    if !falls.is_empty() {
+        let held = falls.iter().filter(|&&falls| falls).count();
+        let ours = format!("at {held} of {} points", falls.len());
+        of_levels = of_levels.with(ours, Some(2 * held > falls.len()), Some(held == falls.len()), None);
+    }
+    let mut verdicts = vec![of_levels];
+    verdicts.extend(shares(
+        facts,
+        "A part of the last level's tables is hotter than the coldest 11 % of the level above.",
+        (0.21, "21 %"),
+        |rows| {
+            let by_level = asked_by_level(rows);
+            let [.., above, last] = &by_level[..] else { return None };
+            let limit = quantile(above, 0.11);
+            Some(last.iter().filter(|&&asked| asked > limit).count() as f64 / last.len() as f64)
+        },
+    ));
+    verdicts
+}
+
+fn parts(facts: &Facts<'_>) -> Vec<Verdict> {
+    let claim = "Parts of a table differ by more than ten times their mean in most tables.";
+    shares(facts, claim, (0.73, "73 %"), |rows| {
+        let uneven = rows.iter().filter(|row| row.spread > 10.0).count();
+        (!rows.is_empty()).then(|| uneven as f64 / rows.len() as f64)
+    })
+}
+
+/// Whether gains grow with a number, in every group of points.
+fn grow<K: PartialEq>(
+    facts: &Facts<'_>,
+    keep: impl Fn(&ReadRow) -> bool,
+    group: fn(&ReadRow) -> K,
+    by: fn(&ReadRow) -> f64,
+    gain: impl Fn(&ReadRow, &ReadRow) -> Option<Gain>,
+) -> Option<bool> {
+    let pairs = facts.pairs(keep);
+    let groups = distinct(pairs.iter().map(|(row, _)| group(row)));
+    let of = |of_group: K| {
+        let here = pairs.iter().filter(|(row, _)| group(row) == of_group);
+        let mut gains: Vec<(f64, f64)> =
+            here.filter_map(|(row, fixed)| Some((by(row), gain(row, fixed)?.times))).collect();
+        gains.sort_by(|a, b| a.0.total_cmp(&b.0));
+        grows(&gains.into_iter().map(|(_, times)| times).collect::<Vec<_>>())
+    };
+    let grown: Vec<bool> = groups.into_iter().filter_map(of).collect();
+    (!grown.is_empty()).then(|| grown.iter().all(|&grown| grown))
+}
+
+fn fewer_in_vain(row: &ReadRow, fixed: &ReadRow) -> Option<Gain> {
+    Gain::of(in_vain(row)?, in_vain(fixed)?, Better::Less)
+}
+
+fn faster(row: &ReadRow, fixed: &ReadRow) -> Option<Gain> {
+    Gain::of(rate(row)?, rate(fixed)?, Better::More)
+}
+
+/// The locality and the side of a row, within which other settings vary.
+fn locality(row: &ReadRow) -> (u64, String) {
+    (row.locality, row.side.clone())
+}
+
+fn by_skew(facts: &Facts<'_>) -> Vec<Verdict> {
+    let skewed = |row: &ReadRow| row.skew > 0.0;
+    let order = grow(facts, skewed, locality, |row| row.skew, fewer_in_vain);
+    vec![
+        Claim::range(
+            "At equal memory fewer reads in vain, the more so the greater the skew (a counter).",
+            Unit::Less,
+            0.559,
+            0.897,
+        )
+        .judge(&facts.gains(skewed, in_vain, Better::Less), order),
+    ]
+}
+
+fn reads(facts: &Facts<'_>) -> Vec<Verdict> {
+    let one = |row: &ReadRow| row.measurement.threads <= 1;
+    let many = |row: &ReadRow| row.measurement.threads >= 16;
+    let claim = |text, unit, from, to| Claim::range(text, unit, from, to);
+    let loads = facts.pairs(|_| true).into_iter().filter(|(row, _)| row.blocks_per_op > 0.0);
+    let loads = median(loads.map(|(row, _)| row.load_reads_per_op / row.blocks_per_op));
+    let mut cheap = Verdict::open("Loading units is a hundredth of all reads (a counter).", "about 1 %");
+    if let Some(share) = loads {
+        // Less is not worse.
+        let ratio = (share / 0.01).max(1.0);
+        cheap = cheap.with(format!("{:.1} %", share * 100.0), Some(share < 0.1), None, Some(ratio));
+        cheap.ratio = Some(share / 0.01);
+    }
+    vec![
+        claim("Twice the throughput with one thread.", Unit::Times, 2.08, 2.17)
+            .judge(&facts.gains(one, rate, Better::More), None),
+        claim("Half the latency.", Unit::Less, 0.519, 0.558)
+            .judge(&facts.gains(one, time, Better::Less), None),
+        claim("Fewer block reads (a counter).", Unit::Less, 0.591, 0.638)
+            .judge(&facts.gains(one, blocks, Better::Less), None),
+        cheap,
+        claim("Somewhat more with 16 threads.", Unit::Times, 2.34, 2.58)
+            .judge(&facts.gains(many, rate, Better::More), None),
+    ]
+}
+
+fn writes_between(facts: &Facts<'_>) -> Vec<Verdict> {
+    let mut verdicts = Vec::new();
+    for (name, mix, latency, io) in [
+        ("read-write", "half writes", (0.284, 0.548), (0.491, 0.733)),
+        ("read-mostly", "a tenth writes", (0.389, 0.518), (0.467, 0.611)),
+    ] {
+        let here = |row: &ReadRow| row.measurement.workload == name;
+        verdicts.push(
+            Claim::range(format!("Reads take less time with {mix}."), Unit::Less, latency.0, latency.1)
+                .judge(&facts.gains(here, time, Better::Less), None)
+                .noting("The time here is that of all operations, writes included."),
+        );
+        verdicts.push(
+            Claim::range(format!("Gets read fewer blocks with {mix} (a counter)."), Unit::Less, io.0, io.1)
+                .judge(&facts.gains(here, blocks, Better::Less), None),
+        );
+    }
+    verdicts
+}
+
+fn costs(facts: &Facts<'_>) -> Vec<Verdict> {
+    let timed = || facts.loads.iter().filter(|row| row.point == TIMED);
+    let measured = |filter: &dyn Fn(&str) -> bool| {
+        let row = timed().find(|row| filter(&row.filter))?;
+        Some(Measured::new(row.load_ns_per_key, row.min_ns_per_key, row.max_ns_per_key))
+    };
+    let is_elastic = |name: &str| name.starts_with("elastic");
+    let loading = measured(&|name| is_elastic(name))
+        .zip(measured(&|name| !is_elastic(name)))
+        .and_then(|(ours, fixed)| Gain::of(ours, fixed, Better::More));
+    let scans = facts.gains(|row| row.measurement.workload == "seek-next50", time, Better::More);
+    vec![
+        unchanged("Loading takes as long.", "< 1 %", loading.as_slice(), NO_CHANGE),
+        unchanged("Scans take as long.", "< 1 %", &scans, NO_CHANGE),
+    ]
+}
+
+fn mixes(facts: &Facts<'_>) -> Vec<Verdict> {
+    let of =
+        |name: &'static str| facts.gains(move |row| row.measurement.workload == name, rate, Better::More);
+    let claim = |text, name, unit, (from, to)| Claim::range(text, unit, from, to).judge(&of(name), None);
+    vec![
+        claim("YCSB C, gets only, gains most.", "ycsb-c", Unit::Times, (1.99, 2.11)),
+        claim("YCSB A, half updates, gains throughput.", "ycsb-a", Unit::More, (0.07, 0.37)),
+        claim("YCSB B, a twentieth updates, gains throughput.", "ycsb-b", Unit::More, (0.53, 0.72)),
+        claim("YCSB D, the latest keys, gains throughput.", "ycsb-d", Unit::More, (0.48, 0.93)),
+        claim(
+            "YCSB F, reads and updates of the same keys, gains throughput.",
+            "ycsb-f",
+            Unit::More,
+            (0.08, 0.47),
+        ),
+        unchanged("YCSB E, scans, gains nothing.", "no change", &of("ycsb-e"), NO_CHANGE),
+    ]
+}
+
+fn against_monkey(facts: &Facts<'_>) -> Vec<Verdict> {
+    let absent_only = |row: &ReadRow| row.absent_percent == 100;
+    let mixed = |row: &ReadRow| row.absent_percent < 100;
+    let skew: fn(&ReadRow) -> f64 = |row| row.skew;
+    let by_skew = grow(facts, absent_only, locality, skew, faster);
+    let by_absent = grow(facts, mixed, locality, |row| row.absent_percent as f64, faster);
+    // How often Monkey reads at each skew by how often it does at the first.
+    let fixed = facts.reads.iter().filter(|row| !row.elastic && absent_only(row) && !row.without_filter);
+    let mut first: Vec<(u64, Measured)> = Vec::new();
+    let mut flat = Vec::new();
+    for row in fixed {
+        let Some(now) = in_vain(row) else { continue };
+        match first.iter().find(|(locality, _)| *locality == row.locality) {
+            Some((_, at_first)) => flat.extend(Gain::of(now, *at_first, Better::More)),
+            None => first.push((row.locality, now)),
+        }
+    }
+    vec![
+        Claim::range(
+            "More throughput than Monkey for absent keys, growing with skew.",
+            Unit::Times,
+            1.39,
+            2.20,
+        )
+        .judge(&facts.gains(absent_only, rate, Better::More), by_skew),
+        Claim::range("Fewer block reads for absent keys (a counter).", Unit::Less, 0.369, 0.809)
+            .judge(&facts.gains(absent_only, blocks, Better::Less), None),
+        alike("Monkey reads as often whatever the skew (a counter).", "flat", &flat),
+        Claim::range(
+            "More throughput where some keys exist, growing with the share of absent ones.",
+            Unit::Times,
+            1.16,
+            1.39,
+        )
+        .judge(&facts.gains(mixed, rate, Better::More), by_absent),
+    ]
+}
+
+fn mixes_against_monkey(facts: &Facts<'_>) -> Vec<Verdict> {
+    let of = |name: &'static str, skew: f64| {
+        facts.gains(move |row| row.measurement.workload == name && row.skew == skew, rate, Better::More)
+    };
+    let all =
+        |name: &'static str| facts.gains(move |row| row.measurement.workload == name, rate, Better::More);
+    let mut verdicts = Vec::new();
+    for (name, letter, skew, times) in [
+        ("ycsb-c", "C", ZIPF, 1.29),
+        ("ycsb-d", "D", ZIPF, 1.20),
+        ("ycsb-c", "C", 1.2, 1.99),
+        ("ycsb-d", "D", 1.2, 1.89),
+    ] {
+        let claim = format!("YCSB {letter} gains over Monkey at skew {skew}.");
+        verdicts.push(Claim::range(claim, Unit::Times, times, times).judge(&of(name, skew), None));
+    }
+    let little: Vec<Gain> = ["ycsb-a", "ycsb-b", "ycsb-f"].into_iter().flat_map(all).collect();
+    verdicts.push(alike("YCSB A, B and F, which update, gain little.", "little", &little));
+    verdicts.push(unchanged("YCSB E, scans, gains nothing.", "no change", &all("ycsb-e"), NO_CHANGE));
+    verdicts
+}
+
+fn by_absent(facts: &Facts<'_>) -> Vec<Verdict> {
+    let absent: fn(&ReadRow) -> f64 = |row| row.absent_percent as f64;
+    let order = grow(facts, |_| true, locality, absent, faster);
+    vec![
+        Claim::range("More throughput, growing with the share of absent keys.", Unit::Times, 1.65, 3.08)
+            .judge(&facts.gains(|_| true, rate, Better::More), order),
+    ]
+}
+
+fn throughput(facts: &Facts<'_>, text: &str, from: f64, to: f64) -> Vec<Verdict> {
+    vec![Claim::range(text, Unit::Times, from, to).judge(&facts.gains(|_| true, rate, Better::More), None)]
+}
+
+/// Elastic rows by the setting that varies, ascending, with their throughput.
+fn by_setting(facts: &Facts<'_>) -> Vec<(f64, Measured)> {
+    let pairs = facts.reads.iter().filter(|row| row.elastic && !row.without_filter);
+    let mut found: Vec<(f64, Measured)> = pairs.filter_map(|row| Some((row.setting?, rate(row)?))).collect();
+    found.sort_by(|a, b| a.0.total_cmp(&b.0));
+    found
+}
+
+/// Where one setting stands among the others by throughput.
+fn best_at(found: &[(f64, Measured)], setting: f64) -> Vec<Place> {
+    let Some((_, ours)) = found.iter().find(|(of, _)| *of == setting) else { return Vec::new() };
+    let others = found.iter().filter(|(of, _)| *of != setting).map(|(_, rate)| *rate);
+    place(*ours, others, Better::More).into_iter().collect()
+}
+
+fn by_unit_size(facts: &Facts<'_>) -> Vec<Verdict> {
+    let found = by_setting(facts);
+    // The engine's own size is the third of five: two are smaller. Of an unfinished run nobody knows.
+    let sizes = distinct(found.iter().map(|(size, _)| *size));
+    let own = (sizes.len() == 5).then(|| sizes[2]);
+    let coarse = found.last().zip(own).and_then(|((largest, theirs), own)| {
+        let (_, ours) = found.iter().find(|(size, _)| *size == own && own < *largest)?;
+        Gain::of(*ours, *theirs, Better::More)
+    });
+    let places = own.map(|own| best_at(&found, own)).unwrap_or_default();
+    let mut best = first_at_all("Units of about a block of the device do best.", &places);
+    best.paper = "best".into();
+    vec![
+        Claim::about("Small segments do more than those of a table.", Unit::More, 0.178)
+            .judge(coarse.as_slice(), None)
+            .noting("The largest segments here are 16 times the engine's own."),
+        best,
+    ]
+}
+
+fn by_life_time(facts: &Facts<'_>) -> Vec<Verdict> {
+    let rates: Vec<Measured> =
+        facts.reads.iter().filter(|row| row.elastic && !row.without_filter).filter_map(rate).collect();
+    let gains: Vec<Gain> = match rates.split_first() {
+        Some((first, others)) => {
+            others.iter().filter_map(|other| Gain::of(*other, *first, Better::More)).collect()
+        }
+        None => Vec::new(),
+    };
+    let claim = "The life time of heat matters little: throughput by that of the first life time.";
+    vec![alike(claim, "no big difference", &gains)]
+}
+
+fn by_unit_bits(facts: &Facts<'_>) -> Vec<Verdict> {
+    let mut best = first_at_all("Units of 4 bits a key do best.", &best_at(&by_setting(facts), 4.0));
+    best.paper = "best".into();
+    vec![best]
+}

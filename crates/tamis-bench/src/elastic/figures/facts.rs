@@ -1,0 +1,135 @@
+//! The rows of a figure that can be read, and questions to them.
+
+use crate::elastic::rows::{ReadRow, ShiftRow, TableRow, WindowRow};
+use crate::elastic::{ElasticExperiment, LoadRow};
+use crate::figures::Row;
+use crate::figures::compare::{Better, Gain, Measured};
+use crate::figures::compose::distinct;
+use crate::figures::rows::records;
+
+/// Elastic filters that inherit no heat: not what the paper is about.
+pub(super) const COLD: &str = "elastic-cold";
+
+/// The rows of a figure.
+pub(super) struct Facts<'a> {
+    pub(super) experiment: &'a ElasticExperiment,
+    /// Each database once, as it was first told of.
+    pub(super) loads: Vec<LoadRow>,
+    pub(super) reads: Vec<ReadRow>,
+    pub(super) windows: Vec<WindowRow>,
+    pub(super) shifts: Vec<ShiftRow>,
+    pub(super) tables: Vec<TableRow>,
+}
+
+impl<'a> Facts<'a> {
+    pub(super) fn new(experiment: &'a ElasticExperiment, rows: &[Row]) -> Facts<'a> {
+        let mut loads: Vec<LoadRow> = Vec::new();
+        for load in records::<LoadRow>(rows, "load") {
+            let same = |other: &LoadRow| other.filter == load.filter && other.point == load.point;
+            if !load.filter.is_empty() && !loads.iter().any(same) {
+                loads.push(load);
+            }
+        }
+        let mut reads: Vec<ReadRow> = records(rows, "read");
+        reads.retain(|row| !row.side.is_empty() && row.measurement.ns_per_op > 0.0);
+        let mut tables: Vec<TableRow> = records(rows, "table");
+        tables.retain(|row| !row.side.is_empty());
+        Facts {
+            experiment,
+            loads,
+            reads,
+            windows: records(rows, "window"),
+            shifts: records(rows, "shift"),
+            tables,
+        }
+    }
+
+    /// The workloads in the order of their rows.
+    pub(super) fn workloads(&self) -> Vec<&str> {
+        distinct(self.reads.iter().map(|row| row.measurement.workload.as_str()))
+    }
+
+    pub(super) fn rows_of<'f>(&'f self, workload: &'f str) -> impl Iterator<Item = &'f ReadRow> {
+        self.reads.iter().filter(move |row| row.measurement.workload == workload)
+    }
+
+    /// The fixed filter that a row is held against: the first side that is not elastic at the same point.
+    pub(super) fn fixed_for(&self, row: &ReadRow) -> Option<&ReadRow> {
+        let same = |other: &&ReadRow| {
+            other.measurement.workload == row.measurement.workload && other.point == row.point
+        };
+        self.reads.iter().filter(same).find(|other| !other.elastic)
+    }
+
+    /// Elastic rows that are kept, each with the fixed one that it is held against. Those that say nothing of their filters
+    /// are left out.
+    pub(super) fn pairs(&self, keep: impl Fn(&ReadRow) -> bool) -> Vec<(&ReadRow, &ReadRow)> {
+        let ours = self.reads.iter().filter(|row| row.elastic && row.side != COLD && keep(row));
+        let pair = |row| Some((row, self.fixed_for(row)?));
+        ours.filter_map(pair).filter(|(row, fixed)| !row.without_filter && !fixed.without_filter).collect()
+    }
+
+    /// The gains of elastic filters over fixed ones at the points that are kept.
+    pub(super) fn gains(
+        &self,
+        keep: impl Fn(&ReadRow) -> bool,
+        of: fn(&ReadRow) -> Option<Measured>,
+        better: Better,
+    ) -> Vec<Gain> {
+        let pairs = self.pairs(keep).into_iter();
+        pairs.filter_map(|(row, fixed)| Gain::of(of(row)?, of(fixed)?, better)).collect()
+    }
+
+    /// What makes the figures of a row say something else than it seems, a sentence each.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for row in &self.reads {
+            let at = match row.point.is_empty() {
+                true => row.measurement.workload.clone(),
+                false => format!("{}, {}", row.measurement.workload, row.point),
+            };
+            if row.without_filter {
+                lines.push(format!(
+                    "{at}: {} keeps no filter in memory: its figures are those of no filter.",
+                    row.side
+                ));
+            }
+            if row.spends_otherwise() {
+                lines.push(format!(
+                    "{at}: {} takes {:.1} bits a key where {} were given: not the same memory as the others.",
+                    row.side, row.memory_bits_per_key, row.bits_asked
+                ));
+            }
+            if row.failed_loads > 0 {
+                lines.push(format!(
+                    "{at}: {} did not get {} units that it asked for: unreadable, or no room when they came.",
+                    row.side, row.failed_loads
+                ));
+            }
+        }
+        lines
+    }
+}
+
+/// Operations a second by the clock on the wall.
+pub(super) fn rate(row: &ReadRow) -> Option<Measured> {
+    let value = row.measurement.wall_ops_per_second;
+    let least = if row.min_ops_per_second > 0.0 { row.min_ops_per_second } else { value };
+    Some(Measured::new(value, least, row.max_ops_per_second))
+}
+
+/// Nanoseconds of an operation on its thread.
+pub(super) fn time(row: &ReadRow) -> Option<Measured> {
+    let value = row.measurement.ns_per_op;
+    Some(Measured::new(value, if row.min_ns > 0.0 { row.min_ns } else { value }, row.max_ns))
+}
+
+/// Data blocks touched by an operation.
+pub(super) fn blocks(row: &ReadRow) -> Option<Measured> {
+    Some(Measured::exact(row.blocks_per_op))
+}
+
+/// Runs searched in vain by an operation.
+pub(super) fn in_vain(row: &ReadRow) -> Option<Measured> {
+    row.in_vain_per_op.map(Measured::exact)
+}

@@ -1,0 +1,127 @@
+//! What a figure is, and what it takes.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// Where a figure comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Paper {
+    /// Zhu, Mun, Raman, Athanassoulis: "Reducing Bloom Filter CPU Overhead in LSM-Trees on Modern Storage Devices", DaMoN 2021.
+    HashSharing,
+    /// Li, Tian, Guo, Li, Xu: "ElasticBF: Elastic Bloom Filter with Hotness Awareness for Boosting Read Performance in Large
+    /// Key-Value Stores", USENIX ATC 2019.
+    ElasticBf,
+    /// Wang, Guo, Yang, Zhang: "GRF: A Global Range Filter for LSM-Trees with Shape Encoding", SIGMOD 2024.
+    Grf,
+    /// No paper.
+    Ours,
+}
+
+impl Paper {
+    /// All of them, in the order of lists and reports.
+    pub const ALL: [Paper; 4] = [Paper::HashSharing, Paper::ElasticBf, Paper::Grf, Paper::Ours];
+
+    /// A short name for headings.
+    pub fn name(self) -> &'static str {
+        match self {
+            Paper::HashSharing => "Hash sharing",
+            Paper::ElasticBf => "ElasticBF",
+            Paper::Grf => "GRF",
+            Paper::Ours => "Beyond the papers",
+        }
+    }
+
+    /// Title and venue; empty for none.
+    pub fn source(self) -> &'static str {
+        match self {
+            Paper::HashSharing => {
+                "Zhu, Mun, Raman, Athanassoulis: Reducing Bloom Filter CPU Overhead in LSM-Trees on Modern Storage \
+                 Devices, DaMoN 2021"
+            }
+            Paper::ElasticBf => {
+                "Li, Tian, Guo, Li, Xu: ElasticBF: Elastic Bloom Filter with Hotness Awareness for Boosting Read \
+                 Performance in Large Key-Value Stores, USENIX ATC 2019"
+            }
+            Paper::Grf => {
+                "Wang, Guo, Yang, Zhang: GRF: A Global Range Filter for LSM-Trees with Shape Encoding, SIGMOD 2024"
+            }
+            Paper::Ours => "",
+        }
+    }
+}
+
+/// One figure in words. Texts are plain sentences; none names a machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct About {
+    /// The name on the command line: `hash-fig8a`, `elastic-fig10`, `grf-fig13`.
+    pub name: &'static str,
+    /// Whose.
+    pub paper: Paper,
+    /// Its place there: `Figure 8a`, `Table 1`, `section 4`; empty for our own.
+    pub place: &'static str,
+    /// What is measured, in one line.
+    pub title: &'static str,
+    /// What the paper showed.
+    pub claim: &'static str,
+    /// What is done otherwise than in the paper at any scale; empty if nothing is.
+    pub differs: &'static str,
+}
+
+/// How large an experiment is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scale {
+    /// Seconds: whether it works. Its figures say little.
+    Small,
+    /// Minutes on a laptop.
+    #[default]
+    Default,
+    /// The paper's own sizes, as far as the disk has room.
+    Paper,
+}
+
+impl Scale {
+    /// All of them.
+    pub const ALL: [Scale; 3] = [Scale::Small, Scale::Default, Scale::Paper];
+
+    /// The name on the command line and of the directory.
+    pub fn name(self) -> &'static str {
+        match self {
+            Scale::Small => "small",
+            Scale::Default => "default",
+            Scale::Paper => "paper",
+        }
+    }
+}
+
+impl fmt::Display for Scale {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A name that no scale has.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("no scale is called `{0}`; there are small, default and paper")]
+pub struct UnknownScale(pub String);
+
+impl FromStr for Scale {
+    type Err = UnknownScale;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        Scale::ALL.into_iter().find(|scale| scale.name() == name).ok_or_else(|| UnknownScale(name.to_owned()))
+    }
+}
+
+/// What running a figure takes, as measured on two cores and a disk of a few thousand reads a second; for planning only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// Time in seconds.
+    pub seconds: u64,
+    /// The most bytes on disk at once.
+    pub disk_bytes: u64,
+    /// The most bytes of memory at once, beside the page cache.
+    pub memory_bytes: u64,
+}

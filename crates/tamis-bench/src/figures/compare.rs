@@ -1,0 +1,365 @@
+//! Sides held against each other, and the verdicts that follow.
+//!
+//! A time differs from another if the spreads of their rounds do not overlap; a counter has no spread. Where no difference is
+//! larger than the spreads, a verdict stays open.
+
+use super::{Finding, Verdict};
+
+/// A number with the least and the greatest of its rounds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Measured {
+    /// The median, or the mean.
+    pub value: f64,
+    /// The least of the rounds.
+    pub least: f64,
+    /// The greatest of the rounds.
+    pub most: f64,
+}
+
+impl Measured {
+    /// A time or a rate.
+    pub fn new(value: f64, least: f64, most: f64) -> Measured {
+        Measured { value, least: least.min(value), most: most.max(value) }
+    }
+
+    /// A counter.
+    pub fn exact(value: f64) -> Measured {
+        Measured { value, least: value, most: value }
+    }
+
+    /// Least and greatest.
+    pub fn spread(self) -> (f64, f64) {
+        (self.least, self.most)
+    }
+
+    /// The quotient, its spread as wide as the two spreads can make it.
+    #[must_use]
+    pub fn by(self, other: Measured) -> Measured {
+        Measured {
+            value: self.value / other.value,
+            least: self.least / other.most,
+            most: self.most / other.least,
+        }
+    }
+
+    /// Whether the two differ by more than their spreads.
+    pub fn differs(self, other: Measured) -> bool {
+        self.most < other.least || other.most < self.least
+    }
+}
+
+/// What is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Better {
+    /// Times, reads.
+    Less,
+    /// Operations a second.
+    More,
+}
+
+/// How many times better one side is than another.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Gain {
+    /// 2 is twice as good, 0.5 half as good.
+    pub times: f64,
+    /// Whether the two differ by more than their spreads.
+    pub clear: bool,
+}
+
+impl Gain {
+    /// Ours against theirs; `None` if either is not above 0.
+    pub fn of(ours: Measured, theirs: Measured, better: Better) -> Option<Gain> {
+        let times = match better {
+            Better::Less => theirs.value / ours.value,
+            Better::More => ours.value / theirs.value,
+        };
+        let sound = ours.value > 0.0 && theirs.value > 0.0 && times.is_finite();
+        sound.then(|| Gain { times, clear: ours.differs(theirs) })
+    }
+}
+
+/// In which words a claim has its gains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// 2.08×: so many times as good.
+    Times,
+    /// −55.9 %: so much less of it.
+    Less,
+    /// +53 %: so much more of it.
+    More,
+}
+
+impl Unit {
+    fn number(self, times: f64) -> f64 {
+        match self {
+            Unit::Times => times,
+            Unit::Less => 1.0 - 1.0 / times,
+            Unit::More => times - 1.0,
+        }
+    }
+
+    /// A gain in this unit.
+    pub fn of(self, times: f64) -> String {
+        self.text(self.number(times), self.number(times))
+    }
+
+    /// Numbers from least to greatest, with their unit: `1.43–2.08×`, `−55.9 to −89.7 %`.
+    fn text(self, from: f64, to: f64) -> String {
+        let sign = |number: f64, minus: &str, plus: &str| {
+            let tenths = (number.abs() * 1000.0).round() / 10.0;
+            format!("{}{tenths}", if number < 0.0 { minus } else { plus })
+        };
+        let one = |number: f64| match self {
+            Unit::Times if number >= 100.0 => format!("{number:.0}"),
+            Unit::Times if number >= 10.0 => format!("{number:.1}"),
+            Unit::Times => format!("{number:.2}"),
+            Unit::Less => sign(number, "+", "−"),
+            Unit::More => sign(number, "−", "+"),
+        };
+        let (one, other) = (one(from), one(to));
+        let join = if self == Unit::Times { "–" } else { " to " };
+        let span = if one == other { one } else { format!("{one}{join}{other}") };
+        format!("{span}{}", if self == Unit::Times { "×" } else { " %" })
+    }
+}
+
+/// A claim about gains: the paper's least and greatest, in the unit's numbers (2.08, 0.559, 0.53).
+#[derive(Clone, Debug)]
+pub struct Claim {
+    text: String,
+    unit: Unit,
+    from: f64,
+    to: f64,
+    paper: String,
+}
+
+impl Claim {
+    /// A claim of a range.
+    pub fn range(text: impl Into<String>, unit: Unit, from: f64, to: f64) -> Claim {
+        Claim { text: text.into(), unit, from, to, paper: unit.text(from, to) }
+    }
+
+    /// A claim of one number.
+    pub fn about(text: impl Into<String>, unit: Unit, number: f64) -> Claim {
+        let paper = format!("about {}", unit.text(number, number));
+        Claim { paper, ..Claim::range(text, unit, number, number) }
+    }
+
+    /// What the gains say of it; `order` where the claim has one. The size is that of the median, and that of the paper if it
+    /// lies in the paper's range or near its nearer end.
+    pub fn judge(&self, gains: &[Gain], order: Option<bool>) -> Verdict {
+        let open = Verdict::open(&self.text, &self.paper);
+        let Some(times) = median(gains.iter().map(|gain| gain.times)) else { return open };
+        let least = gains.iter().map(|gain| gain.times).fold(f64::INFINITY, f64::min);
+        let most = gains.iter().map(|gain| gain.times).fold(0.0, f64::max);
+        let ours = self.unit.text(self.unit.number(least), self.unit.number(most));
+        let number = self.unit.number(times);
+        let ratio = number / ((self.from + self.to) / 2.0);
+        if !gains.iter().any(|gain| gain.clear) {
+            let mut verdict =
+                open.noting("The differences are within the spread of the rounds, or there are none.");
+            (verdict.ours, verdict.ratio) = (ours, Some(ratio).filter(|ratio| ratio.is_finite()));
+            return verdict;
+        }
+        let to_nearest = number / number.clamp(self.from, self.to);
+        let mut verdict = open.with(ours, Some(times > 1.0), order, Some(to_nearest));
+        verdict.ratio = Some(ratio).filter(|ratio| ratio.is_finite());
+        verdict
+    }
+}
+
+/// A claim that some are about alike: holds if the median quotient is within [`Verdict::SAME_SIZE`] of 1.
+pub fn alike(text: impl Into<String>, paper: &str, gains: &[Gain]) -> Verdict {
+    let open = Verdict::open(text, paper);
+    let Some(times) = median(gains.iter().map(|gain| gain.times)) else { return open };
+    open.with(span(gains), None, None, Some(times))
+}
+
+/// A claim that something costs nothing: holds if the median differs by less than `share`, or by less than the spreads;
+/// partly up to five times that.
+pub fn unchanged(text: impl Into<String>, paper: &str, gains: &[Gain], share: f64) -> Verdict {
+    let open = Verdict::open(text, paper);
+    let Some(times) = median(gains.iter().map(|gain| gain.times)) else { return open };
+    let numbers = || gains.iter().map(|gain| gain.times - 1.0);
+    let (least, most) =
+        (numbers().fold(f64::INFINITY, f64::min), numbers().fold(f64::NEG_INFINITY, f64::max));
+    let mut verdict = open.with(Unit::More.text(least, most), None, None, Some(times));
+    let change = (times - 1.0).abs();
+    verdict.finding = match gains.iter().any(|gain| gain.clear) {
+        false => Finding::Holds,
+        true if change < share => Finding::Holds,
+        true if change < 5.0 * share => Finding::Partly,
+        true => Finding::Fails,
+    };
+    verdict
+}
+
+/// Where one side stands among others at one point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// No other is better.
+    First,
+    /// One is better, but none by more than the spreads.
+    Tied,
+    /// One is better by more than the spreads.
+    Behind,
+}
+
+/// Ours among the others; `None` without others.
+pub fn place(ours: Measured, others: impl IntoIterator<Item = Measured>, better: Better) -> Option<Place> {
+    let mut found = None;
+    for other in others {
+        let ahead = match better {
+            Better::Less => other.value < ours.value,
+            Better::More => other.value > ours.value,
+        };
+        let place = match ahead {
+            false => Place::First,
+            true if ours.differs(other) => Place::Behind,
+            true => Place::Tied,
+        };
+        found = match (found, place) {
+            (Some(Place::Behind), _) | (_, Place::Behind) => Some(Place::Behind),
+            (Some(Place::Tied), _) | (_, Place::Tied) => Some(Place::Tied),
+            _ => Some(Place::First),
+        };
+    }
+    found
+}
+
+/// A claim that one side is the first at every point: an order. It points the right way if the side is behind at fewer points
+/// than not.
+pub fn first_at_all(text: impl Into<String>, places: &[Place]) -> Verdict {
+    let count = |of: Place| places.iter().filter(|&&place| place == of).count();
+    let (first, tied, behind) = (count(Place::First), count(Place::Tied), count(Place::Behind));
+    let open = Verdict::open(text, "first everywhere");
+    if places.is_empty() {
+        return open;
+    }
+    let mut ours = format!("first at {first} of {}", places.len());
+    if tied > 0 {
+        ours += &format!(", within the spread at {tied}");
+    }
+    match first + behind {
+        0 => Verdict { ours, ..open }.noting("All differences are within the spread of the rounds."),
+        _ => open.with(ours, Some(first + tied > behind), Some(behind == 0), None),
+    }
+}
+
+/// Least and greatest gain as text.
+pub fn span(gains: &[Gain]) -> String {
+    let times = || gains.iter().map(|gain| gain.times);
+    match gains.is_empty() {
+        true => String::new(),
+        false => Unit::Times.text(times().fold(f64::INFINITY, f64::min), times().fold(0.0, f64::max)),
+    }
+}
+
+/// The median of some numbers: the later of two in the middle.
+pub fn median(numbers: impl IntoIterator<Item = f64>) -> Option<f64> {
+    let mut numbers: Vec<f64> = numbers.into_iter().collect();
+    numbers.sort_by(f64::total_cmp);
+    numbers.get(numbers.len() / 2).copied()
+}
+
+/// Whether numbers grow from first to last, but for steps back of at most a twentieth; `None` of fewer than two.
+pub fn grows(numbers: &[f64]) -> Option<bool> {
+    let (first, last) = (numbers.first()?, numbers.last()?);
+    (numbers.len() > 1).then(|| last > first && numbers.windows(2).all(|pair| pair[1] >= pair[0] * 0.95))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gains(times: &[f64]) -> Vec<Gain> {
+        times.iter().map(|&times| Gain { times, clear: true }).collect()
+    }
+
+    #[test]
+    fn a_range_is_met_within_it_and_near_its_ends() {
+        let claim = Claim::range("c", Unit::Times, 2.0, 10.0);
+        for (times, finding) in [
+            (2.1, Finding::Holds),
+            (9.0, Finding::Holds),
+            (1.5, Finding::Holds),
+            (1.2, Finding::Partly),
+            (20.0, Finding::Partly),
+            (0.9, Finding::Fails),
+        ] {
+            assert_eq!(claim.judge(&gains(&[times]), None).finding, finding, "{times}");
+        }
+        let verdict = claim.judge(&gains(&[1.0, 3.0, 4.0]), Some(true));
+        assert_eq!((&verdict.paper[..], &verdict.ours[..]), ("2.00–10.0×", "1.00–4.00×"));
+        assert_eq!((verdict.ratio, verdict.direction), (Some(0.5), Some(true)));
+        assert_eq!(claim.judge(&gains(&[3.0]), Some(false)).finding, Finding::Partly);
+        assert_eq!(claim.judge(&[], None), Verdict::open("c", "2.00–10.0×"));
+        let unclear = claim.judge(&[Gain { times: 3.0, clear: false }], None);
+        assert_eq!((unclear.finding, &unclear.ours[..]), (Finding::Open, "3.00×"));
+        assert!(unclear.note.contains("spread"));
+    }
+
+    #[test]
+    fn shares_are_in_percent() {
+        let claim = Claim::range("c", Unit::Less, 0.559, 0.897);
+        let verdict = claim.judge(&gains(&[2.0, 4.0, 5.0]), None);
+        assert_eq!((&verdict.paper[..], &verdict.ours[..]), ("−55.9 to −89.7 %", "−50 to −80 %"));
+        assert_eq!(verdict.finding, Finding::Holds);
+        assert_eq!(claim.judge(&gains(&[0.8]), None).finding, Finding::Fails);
+        assert_eq!(claim.judge(&gains(&[0.8]), None).ours, "+25 %");
+        let more = Claim::about("c", Unit::More, 0.53);
+        assert_eq!(more.judge(&gains(&[1.5]), None).finding, Finding::Holds);
+        assert_eq!(
+            (more.paper, more.unit.text(-0.1, 0.2)),
+            ("about +53 %".to_owned(), "−10 to +20 %".into())
+        );
+    }
+
+    #[test]
+    fn spreads_that_overlap_are_no_difference() {
+        let (a, b) = (Measured::new(10.0, 9.0, 12.0), Measured::new(11.0, 10.5, 13.0));
+        assert!(!a.differs(b) && Measured::exact(1.0).differs(Measured::exact(1.1)));
+        assert!(!Gain::of(a, b, Better::Less).unwrap().clear);
+        assert_eq!(
+            Gain::of(a, Measured::exact(20.0), Better::Less).unwrap(),
+            Gain { times: 2.0, clear: true }
+        );
+        assert_eq!(Gain::of(a, Measured::exact(20.0), Better::More).unwrap().times, 0.5);
+        assert_eq!(Gain::of(Measured::exact(0.0), a, Better::Less), None);
+        assert_eq!(place(a, [b], Better::Less), Some(Place::First));
+        assert_eq!(place(b, [a], Better::Less), Some(Place::Tied));
+        assert_eq!(place(b, [a, Measured::exact(1.0)], Better::Less), Some(Place::Behind));
+        assert_eq!(place(b, [a, Measured::exact(1.0)], Better::More), Some(Place::First));
+        assert_eq!(place(b, [], Better::More), None);
+    }
+
+    #[test]
+    fn the_first_everywhere_is_an_order() {
+        use Place::*;
+        let finding = |places: &[Place]| first_at_all("c", places).finding;
+        assert_eq!(finding(&[]), Finding::Open);
+        assert_eq!(finding(&[Tied, Tied]), Finding::Open);
+        assert_eq!(finding(&[First, Tied, First]), Finding::Holds);
+        assert_eq!(finding(&[First, First, Behind]), Finding::Partly);
+        assert_eq!(finding(&[Behind, Behind, First]), Finding::Fails);
+        assert_eq!(first_at_all("c", &[First, Tied]).ours, "first at 1 of 2, within the spread at 1");
+    }
+
+    #[test]
+    fn no_change_and_growth() {
+        let finding = |times| unchanged("c", "< 1 %", &gains(&[times]), 0.05).finding;
+        assert_eq!(
+            (finding(1.01), finding(0.9), finding(2.0)),
+            (Finding::Holds, Finding::Partly, Finding::Fails)
+        );
+        let noisy = unchanged("c", "< 1 %", &[Gain { times: 1.3, clear: false }], 0.05);
+        assert_eq!((noisy.finding, &noisy.ours[..]), (Finding::Holds, "+30 %"));
+        assert_eq!(alike("c", "equal", &gains(&[1.2])).finding, Finding::Holds);
+        assert_eq!(alike("c", "equal", &gains(&[0.3])).finding, Finding::Partly);
+        assert_eq!(
+            (grows(&[1.0, 0.97, 2.0]), grows(&[1.0, 0.9, 2.0]), grows(&[1.0])),
+            (Some(true), Some(false), None)
+        );
+        assert_eq!(grows(&[2.0, 2.0]), Some(false));
+    }
+}

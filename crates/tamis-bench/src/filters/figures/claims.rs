@@ -1,0 +1,409 @@
+//! What the paper says of each figure, and what the rows say of it.
+//!
+//! Times and rates depend on the machine; counters (false positives, runs searched, blocks) do not, and have verdicts of their
+//! own. Sides that keep no filter in memory are left out, those with other memory than asked are named in the note.
+
+use super::facts::{At, Facts, HUFFMAN, OURS, is_grf, is_local, rate, sought, time};
+use crate::figures::Verdict;
+use crate::figures::compare::{
+    Better, Claim, Gain, Measured, Place, Unit, alike, first_at_all, median, place,
+};
+use crate::figures::compose::distinct;
+use crate::filters::{LoadRow, ReadRow};
+
+/// The verdicts of a figure, in the order of the paper's text.
+pub(super) fn all(facts: &Facts<'_>) -> Vec<Verdict> {
+    let mut verdicts = match facts.experiment.name {
+        "grf-fig10" => absent_keys(facts),
+        "grf-fig11" => ranges(facts),
+        "grf-fig12" => direct(facts),
+        "grf-fig13" => mixes(facts),
+        "grf-fig14" => updates(facts),
+        "grf-fig15" => in_flight(facts),
+        "grf-fig16" => leveling(facts),
+        "grf-fig17" => skewed(facts),
+        "grf-fig18" => shifted(facts),
+        _ => Vec::new(),
+    };
+    let other_memory = |row: &&LoadRow| row.without_filter || row.spends_otherwise();
+    let unequal = distinct(facts.loads.iter().filter(other_memory).map(|row| row.filter.as_str()));
+    if !unequal.is_empty() {
+        let note = format!("Not at equal memory at every point: {}; see the table.", unequal.join(", "));
+        for verdict in verdicts.iter_mut().filter(|verdict| !verdict.ours.is_empty()) {
+            let sep = if verdict.note.is_empty() { "" } else { " " };
+            verdict.note = format!("{}{sep}{note}", verdict.note);
+        }
+    }
+    verdicts
+}
+
+/// A figure of a row.
+type Of = fn(&ReadRow) -> Measured;
+
+fn let_through(row: &ReadRow) -> Measured {
+    Measured::exact(row.measurement.false_positives_per_op)
+}
+
+fn blocks(row: &ReadRow) -> Measured {
+    Measured::exact(row.measurement.block_reads_per_op)
+}
+
+/// Every side but GRF's, and so `none`.
+fn is_other(side: &str) -> bool {
+    !is_grf(side)
+}
+
+impl Facts<'_> {
+    /// A side and the fair rows of others that `is_base`, at every place of a workload where there are both.
+    fn held<'f>(
+        &'f self,
+        ours: &str,
+        workload: &'f str,
+        is_base: impl Fn(&str) -> bool,
+    ) -> Vec<(&'f ReadRow, Vec<&'f ReadRow>)> {
+        let fair = |row: &&ReadRow| !self.is_bare(row);
+        let at = |at: At<'f>| {
+            let rows = || self.rows_of(at.workload).filter(|row| row.point == at.point);
+            let rows = || rows().filter(|row| row.measurement.threads == at.threads).filter(fair);
+            let ours = rows().find(|row| row.side == ours)?;
+            let others: Vec<_> = rows().filter(|row| is_base(&row.side)).collect();
+            (!others.is_empty()).then_some((ours, others))
+        };
+        self.places(workload).into_iter().filter_map(at).collect()
+    }
+
+    /// Where GRF stands among all others in some workloads.
+    fn standing(&self, workloads: &[&str], of: Of, better: Better) -> Vec<Place> {
+        let places = |workload: &&str| {
+            let held = self.held(OURS, workload, is_other);
+            held.into_iter()
+                .filter_map(|(ours, others)| place(of(ours), others.into_iter().map(of), better))
+                .collect::<Vec<_>>()
+        };
+        workloads.iter().flat_map(places).collect()
+    }
+
+    /// GRF's gains over each of the others that `is_base` in some workloads.
+    fn gains(&self, workloads: &[&str], is_base: fn(&str) -> bool, of: Of, better: Better) -> Vec<Gain> {
+        self.gains_of(OURS, workloads, is_base, of, better)
+    }
+
+    fn gains_of(
+        &self,
+        ours: &str,
+        workloads: &[&str],
+        is_base: fn(&str) -> bool,
+        of: Of,
+        better: Better,
+    ) -> Vec<Gain> {
+        let gains = |workload: &&str| {
+            let held = self.held(ours, workload, is_base);
+            let of_place = |(ours, others): (&ReadRow, Vec<&ReadRow>)| {
+                others
+                    .into_iter()
+                    .filter_map(|other| Gain::of(of(ours), of(other), better))
+                    .collect::<Vec<_>>()
+            };
+            held.into_iter().flat_map(of_place).collect::<Vec<_>>()
+        };
+        workloads.iter().flat_map(gains).collect()
+    }
+
+    /// The time of loading a key at each point: GRF's, and the others' that `is_base`.
+    fn loading(&self, is_base: impl Fn(&str) -> bool) -> Vec<(Measured, Vec<Measured>)> {
+        let loading = |row: &LoadRow| Measured::exact(row.load_ns_per_key);
+        let rows = || self.loads.iter().filter(|row| !row.without_filter && row.load_ns_per_key > 0.0);
+        let at = |ours: &LoadRow| {
+            let others = rows().filter(|row| row.point == ours.point && is_base(&row.filter));
+            (loading(ours), others.map(loading).collect::<Vec<_>>())
+        };
+        let held = rows().filter(|row| row.filter == OURS).map(at);
+        held.filter(|(_, others)| !others.is_empty()).collect()
+    }
+}
+
+const LOADED_ONCE: &str = "Every database is loaded once, so loading times have no spread.";
+
+fn absent_keys(facts: &Facts<'_>) -> Vec<Verdict> {
+    let asked: Of = |row| Measured::exact(row.filter_ns.unwrap_or(0.0));
+    vec![
+        first_at_all(
+            "GRF answers for absent keys fastest at every number of bits; only Chucky comes near.",
+            &facts.standing(&["get-empty"], time, Better::Less),
+        ),
+        Claim::about("About ten times as fast as filters of single tables.", Unit::Times, 10.0)
+            .judge(&facts.gains(&["get-empty"], is_local, time, Better::Less), None),
+        more(
+            "Asking GRF takes less time than asking the filters of all tables.",
+            &facts.gains(&["get-empty"], is_local, asked, Better::Less),
+        ),
+        fewest(facts, OURS, "get-empty"),
+        fewest(facts, "chucky", "get-empty"),
+    ]
+}
+
+/// A claim of a direction without a number.
+fn more(text: &str, gains: &[Gain]) -> Verdict {
+    let open = Verdict::open(text, "yes");
+    let Some(times) = median(gains.iter().map(|gain| gain.times)) else { return open };
+    let ours = crate::figures::compare::span(gains);
+    match gains.iter().any(|gain| gain.clear) {
+        true => open.with(ours, Some(times > 1.0), None, None),
+        false => Verdict { ours, ..open }.noting("The differences are within the spread of the rounds."),
+    }
+}
+
+/// A filter of the whole tree lets fewer keys, or ranges, through than those of tables.
+fn fewest(facts: &Facts<'_>, side: &str, workload: &str) -> Verdict {
+    let name = if side == OURS { "GRF" } else { "Chucky" };
+    let what = if workload == "get-empty" { "absent keys" } else { "empty ranges" };
+    more(
+        &format!("{name} lets fewer {what} through than filters of single tables (a counter)."),
+        &facts.gains_of(side, &[workload], is_local, let_through, Better::Less),
+    )
+}
+
+fn ranges(facts: &Facts<'_>) -> Vec<Verdict> {
+    let is_scanned: fn(&str) -> bool = |side| ["remix", "snarf", "surf-real"].contains(&side);
+    // REncoder against those that the paper found alike, itself slower: a gain of theirs.
+    let alike_ones: fn(&str) -> bool = |side| ["grf", "remix", "snarf", "surf-real"].contains(&side);
+    let slower = facts.gains_of("rencoder", &["seek-next50"], alike_ones, time, Better::More);
+    vec![
+        first_at_all(
+            "GRF answers for short empty ranges fastest at every number of bits.",
+            &facts.standing(&["range-absent"], time, Better::Less),
+        ),
+        Claim::about(
+            "Empty ranges about ten times as fast as with filters of single tables.",
+            Unit::Times,
+            10.0,
+        )
+        .judge(&facts.gains(&["range-absent"], is_range_filter, time, Better::Less), None),
+        fewest(facts, OURS, "range-absent"),
+        Claim::about("A seek takes half the time of REMIX's and SNARF's.", Unit::Times, 2.0).judge(
+            &facts.gains(&["seek"], |side| ["remix", "snarf"].contains(&side), time, Better::Less),
+            None,
+        ),
+        alike(
+            "Scans of 50 are about equal with GRF, REMIX, SNARF and SuRF.",
+            "equal",
+            &facts.gains(&["seek-next50"], is_scanned, time, Better::Less),
+        ),
+        more("REncoder makes scans slower.", &slower),
+    ]
+}
+
+fn is_range_filter(side: &str) -> bool {
+    ["surf-real", "surf", "snarf", "rencoder", "rosetta", "grafite"].contains(&side)
+}
+
+fn direct(facts: &Facts<'_>) -> Vec<Verdict> {
+    let vain: [&str; 2] = ["get-empty", "range-absent"];
+    let fell_back: fn(&str) -> bool = |side| ["remix", "surf-real"].contains(&side);
+    vec![
+        first_at_all(
+            "GRF stays clearly ahead for empty queries.",
+            &facts.standing(&vain, time, Better::Less),
+        ),
+        first_at_all(
+            "Empty queries read the fewest blocks with GRF (a counter).",
+            &facts.standing(&vain, blocks, Better::Less),
+        ),
+        Claim::about("Seeks take about the time of SNARF's, slightly less.", Unit::Times, 1.05)
+            .judge(&facts.gains(&["seek"], |side| side == "snarf", time, Better::Less), None),
+        more(
+            "REMIX and SuRF search more in vain for empty ranges than SNARF does (a counter).",
+            &facts.gains_of("snarf", &["range-absent"], fell_back, sought, Better::Less),
+        ),
+    ]
+}
+
+fn mixes(facts: &Facts<'_>) -> Vec<Verdict> {
+    let papers: Vec<&str> = facts.workloads().into_iter().filter(|&name| name != "ycsb-f").collect();
+    let mut verdicts = vec![first_at_all(
+        "GRF has the highest throughput in every mix and with every number of threads.",
+        &facts.standing(&papers, rate, Better::More),
+    )];
+    // A curve is on the front if no point of another side has more throughput at less time.
+    let on_front = |workload: &&str| {
+        let ours: Vec<&ReadRow> = facts.rows_of(workload).filter(|row| row.side == OURS).collect();
+        let others: Vec<&ReadRow> = facts.rows_of(workload).filter(|row| is_other(&row.side)).collect();
+        let beats = |other: &ReadRow, ours: &ReadRow| {
+            rate(other).value > rate(ours).value && time(other).value < time(ours).value
+        };
+        let beaten = |ours: &&ReadRow| {
+            let by: Vec<_> = others.iter().filter(|other| beats(other, ours)).collect();
+            let clear =
+                |other: &&&&ReadRow| rate(other).differs(rate(ours)) && time(other).differs(time(ours));
+            match (by.is_empty(), by.iter().any(|other| clear(&other))) {
+                (true, _) => Place::First,
+                (_, true) => Place::Behind,
+                _ => Place::Tied,
+            }
+        };
+        if others.is_empty() { Vec::new() } else { ours.iter().map(beaten).collect() }
+    };
+    let places: Vec<Place> = papers.iter().flat_map(on_front).collect();
+    let mut front =
+        first_at_all("GRF's curves are Pareto optimal: no other has more throughput at less time.", &places);
+    front.paper = "no point behind".into();
+    verdicts.push(front);
+    verdicts
+}
+
+fn updates(facts: &Facts<'_>) -> Vec<Verdict> {
+    let writes = |row: &&LoadRow| row.write_amplification > 0.0;
+    let of = |keep: &dyn Fn(&str) -> bool| {
+        let rows = facts.loads.iter().filter(writes).filter(|row| keep(&row.filter));
+        rows.map(|row| Measured::exact(row.write_amplification)).collect::<Vec<_>>()
+    };
+    let (ours, others) = (of(&|side| side == OURS), of(&is_local));
+    let more_written: Vec<Gain> = ours
+        .iter()
+        .flat_map(|&ours| others.iter().filter_map(move |&other| Gain::of(ours, other, Better::More)))
+        .collect();
+    vec![
+        first_at_all(
+            "GRF has the highest throughput in YCSB A under leveling.",
+            &facts.standing(&["ycsb-a"], rate, Better::More),
+        ),
+        more(
+            "... although merges at fixed numbers of flushes write more than merges by size (a counter).",
+            &more_written,
+        ),
+    ]
+}
+
+fn in_flight(facts: &Facts<'_>) -> Vec<Verdict> {
+    let threads = facts.threads();
+    let (Some(&one), Some(&many)) = (threads.iter().min(), threads.iter().max()) else {
+        return in_flight_of(&[], &[]);
+    };
+    let workloads = facts.workloads();
+    let rate_with = |workload: &str, side: &str, threads: usize| {
+        let row =
+            facts.rows_of(workload).find(|row| row.side == side && row.measurement.threads == threads)?;
+        (!facts.is_bare(row)).then(|| rate(row))
+    };
+    let (mut ahead, mut gained) = (Vec::new(), Vec::new());
+    for workload in workloads {
+        let sides = distinct(facts.rows_of(workload).map(|row| row.side.as_str()));
+        let ours = |threads| rate_with(workload, OURS, threads);
+        let Some(most) = ours(many) else { continue };
+        for side in sides.into_iter().filter(|side| is_local(side)) {
+            let Some(other) = rate_with(workload, side, many) else { continue };
+            ahead.extend(Gain::of(most, other, Better::More));
+            if let (true, Some(first), Some(theirs)) = (one < many, ours(one), rate_with(workload, side, one))
+            {
+                gained.extend(Gain::of(most.by(first), other.by(theirs), Better::More));
+            }
+        }
+    }
+    in_flight_of(&ahead, &gained)
+}
+
+fn in_flight_of(ahead: &[Gain], gained: &[Gain]) -> Vec<Verdict> {
+    vec![
+        Claim::range(
+            "With many reads in flight GRF does several times what local filters do.",
+            Unit::Times,
+            4.0,
+            6.0,
+        )
+        .judge(ahead, None),
+        more("Many reads in flight gain more with GRF than with local filters.", gained),
+    ]
+}
+
+fn leveling(facts: &Facts<'_>) -> Vec<Verdict> {
+    let workloads = facts.workloads();
+    let but_scans: Vec<&str> = workloads.iter().copied().filter(|name| !name.contains("next")).collect();
+    let as_fast: Vec<Gain> = facts
+        .loading(is_local)
+        .into_iter()
+        .flat_map(|(ours, others)| {
+            others.into_iter().filter_map(move |other| Gain::of(ours, other, Better::Less))
+        })
+        .collect();
+    let huffman: Vec<Gain> = facts
+        .loading(|side| side == HUFFMAN)
+        .into_iter()
+        .flat_map(|(ours, others)| {
+            others.into_iter().filter_map(move |other| Gain::of(ours, other, Better::Less))
+        })
+        .collect();
+    let levels = distinct(facts.reads.iter().filter_map(|row| row.leveling_levels));
+    let (fewest, most) = (levels.iter().min().copied(), levels.iter().max().copied());
+    let lazier = |workload: &&str| {
+        let rows = || facts.rows_of(workload).filter(|row| !facts.is_bare(row));
+        let ours = rows().find(|row| row.side == OURS && row.leveling_levels == fewest)?;
+        let others = rows().filter(|row| is_other(&row.side) && row.leveling_levels == most);
+        place(time(ours), others.map(time), Better::Less)
+    };
+    let mut lazy: Vec<Place> = Vec::new();
+    if fewest < most {
+        lazy = but_scans.iter().filter_map(lazier).collect();
+    }
+    vec![
+        first_at_all(
+            "GRF reads fastest under every policy.",
+            &facts.standing(&workloads, time, Better::Less),
+        ),
+        alike("GRF is written as fast as local filters.", "equal", &as_fast).noting(LOADED_ONCE),
+        more(
+            "The Huffman-coded variant is much slower to write, as merges change its run numbers.",
+            &huffman,
+        )
+        .noting(LOADED_ONCE),
+        first_at_all("GRF with one leveling level beats the others with three, but for scans.", &lazy),
+    ]
+}
+
+fn skewed(facts: &Facts<'_>) -> Vec<Verdict> {
+    let is_remix: fn(&str) -> bool = |side| side == "remix";
+    // The time of no filter by that of a local one.
+    let local = facts.gains_of("none", &["get-zipf"], is_local, time, Better::More);
+    vec![
+        Claim::range(
+            "Skewed gets are two to ten times as fast as with local filters.",
+            Unit::Times,
+            2.0,
+            10.0,
+        )
+        .judge(&facts.gains(&["get-zipf"], is_local, time, Better::Less), None),
+        alike(
+            "Local filters hardly help: they save no more than the search of a block in memory.",
+            "equal to no filter",
+            &local,
+        ),
+        Claim::about("Skewed seeks take half the time of REMIX's.", Unit::Times, 2.0)
+            .judge(&facts.gains(&["seek-zipf"], is_remix, time, Better::Less), None),
+        first_at_all(
+            "GRF is the fastest for skewed gets and seeks.",
+            &facts.standing(&["get-zipf", "seek-zipf"], time, Better::Less),
+        ),
+    ]
+}
+
+fn shifted(facts: &Facts<'_>) -> Vec<Verdict> {
+    let loading = facts.loading(is_other);
+    let places: Vec<Place> = loading
+        .iter()
+        .filter_map(|(ours, others)| place(*ours, others.iter().copied(), Better::More))
+        .collect();
+    let mut slowest = first_at_all("GRF is the slowest to write, about 1 µs a key.", &places);
+    slowest.paper = "slowest".into();
+    if let Some((ours, _)) = loading.first() {
+        slowest.ours = match places.first() {
+            Some(Place::First) => format!("slowest, {:.2} µs", ours.value / 1000.0),
+            _ => format!("not the slowest, {:.2} µs", ours.value / 1000.0),
+        };
+    }
+    vec![
+        slowest.noting(LOADED_ONCE),
+        first_at_all(
+            "GRF is still the fastest for all reads.",
+            &facts.standing(&facts.workloads(), time, Better::Less),
+        ),
+    ]
+}

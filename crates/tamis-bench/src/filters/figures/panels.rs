@@ -1,0 +1,150 @@
+//! Pictures as the paper has them.
+
+use super::facts::{Facts, rate, sought, time};
+use crate::figures::compare::Measured;
+use crate::figures::compose::{OneBar, bars, lines};
+use crate::figures::{Axis, Panel, Point};
+use crate::filters::{Axis as Varies, LoadRow, ReadRow};
+
+/// All panels, what the paper shows first.
+pub(super) fn all(facts: &Facts<'_>) -> Vec<Panel> {
+    match facts.experiment.axis {
+        Varies::Bits(_) => over_numbers(facts, "bits a key"),
+        Varies::LevelingLevels(_) => {
+            let mut panels = over_numbers(facts, "leveling levels");
+            panels.extend(loading_over(facts, "leveling levels"));
+            panels
+        }
+        // Few numbers of threads are no curve.
+        Varies::Threads(_) if facts.threads().len() > 2 => over_threads(facts),
+        Varies::Threads(_) => {
+            let threads = facts.threads().into_iter();
+            threads.filter_map(|threads| throughput_bars(facts, Some(threads))).collect()
+        }
+        Varies::None => single(facts),
+    }
+}
+
+fn point(x: f64, y: Measured) -> Point {
+    Point { x, y: y.value, spread: Some(y.spread()) }
+}
+
+/// For each workload the time over a number, and below it what was read in vain.
+fn over_numbers(facts: &Facts<'_>, label: &str) -> Vec<Panel> {
+    let mut panels = Vec::new();
+    for workload in facts.workloads() {
+        let over = |title: String, y: Axis, of: &dyn Fn(&ReadRow) -> Option<Measured>| {
+            let points = facts
+                .rows_of(workload)
+                .filter_map(|row| Some((row.side.clone(), point(facts.x(row)?, of(row)?))));
+            lines(title, Axis::new(label, ""), y, false, points)
+        };
+        panels.extend(over(workload.to_owned(), Axis::new("time of an operation", "ns").log(), &|row| {
+            Some(time(row))
+        }));
+        let asked = |row: &ReadRow| row.filter_ns.map(Measured::exact);
+        panels.extend(over(
+            format!("{workload}, the filters' part"),
+            Axis::new("time of finding and asking filters", "ns"),
+            &asked,
+        ));
+        if in_vain(workload) {
+            let false_positives =
+                |row: &ReadRow| Some(Measured::exact(row.measurement.false_positives_per_op));
+            panels.extend(over(
+                format!("{workload}, let through"),
+                Axis::new("false positives an operation", "").log(),
+                &false_positives,
+            ));
+        } else if !workload.contains("next") {
+            panels.extend(over(
+                format!("{workload}, runs searched"),
+                Axis::new("runs searched an operation", ""),
+                &|row| Some(sought(row)),
+            ));
+        }
+    }
+    panels
+}
+
+/// Whether a workload asks for what is not there.
+pub(super) fn in_vain(workload: &str) -> bool {
+    matches!(workload, "get-empty" | "range-absent" | "range-empty" | "multi-get-empty")
+}
+
+fn loading_over(facts: &Facts<'_>, label: &str) -> Option<Panel> {
+    let points = facts.loads.iter().filter_map(|row| {
+        Some((row.filter.clone(), Point::new(row.leveling_levels? as f64, row.load_ns_per_key)))
+    });
+    lines("loading", Axis::new(label, ""), loading_axis(), false, points)
+}
+
+fn loading_axis() -> Axis {
+    Axis::new("time of loading a key, merges included", "ns")
+}
+
+/// For each workload throughput over threads, and time against throughput.
+fn over_threads(facts: &Facts<'_>) -> Vec<Panel> {
+    let mut panels = Vec::new();
+    for workload in facts.workloads() {
+        let rows = || facts.rows_of(workload);
+        let throughput = || Axis::new("throughput", "ops/s");
+        let by_threads =
+            rows().map(|row| (row.side.clone(), point(row.measurement.threads as f64, rate(row))));
+        panels.extend(lines(workload, Axis::new("threads", "").log(), throughput(), false, by_threads));
+        let curve = rows().map(|row| (row.side.clone(), point(rate(row).value, time(row))));
+        panels.extend(lines(
+            format!("{workload}, time against throughput"),
+            throughput(),
+            Axis::new("time of an operation", "ns"),
+            true,
+            curve,
+        ));
+    }
+    panels
+}
+
+/// Throughput by workload, of one number of threads or of all.
+fn throughput_bars(facts: &Facts<'_>, threads: Option<usize>) -> Option<Panel> {
+    let of_these =
+        facts.reads.iter().filter(|row| threads.is_none_or(|threads| row.measurement.threads == threads));
+    let title = match threads {
+        Some(1) => "one thread".to_owned(),
+        Some(threads) => format!("{threads} threads"),
+        None => "throughput".to_owned(),
+    };
+    let bar = |row: &ReadRow| read_bar(row, rate(row));
+    bars(title, Axis::new("workload", ""), Axis::new("throughput", "ops/s"), of_these.map(bar))
+}
+
+fn read_bar(row: &ReadRow, height: Measured) -> OneBar {
+    (row.measurement.workload.clone(), row.side.clone(), height.value, Some(height.spread()))
+}
+
+/// Figures in which nothing varies but the filter.
+fn single(facts: &Facts<'_>) -> Vec<Panel> {
+    use crate::filters::Metric;
+    let mut panels: Vec<Option<Panel>> = Vec::new();
+    let workloads = || Axis::new("workload", "");
+    if facts.experiment.metric == Metric::Throughput {
+        panels.push(throughput_bars(facts, None));
+    } else {
+        let times = facts.reads.iter().map(|row| read_bar(row, time(row)));
+        panels.push(bars("reads", workloads(), Axis::new("time of an operation", "ns").log(), times));
+        let runs = facts.reads.iter().map(|row| read_bar(row, sought(row)));
+        panels.push(bars("runs searched", workloads(), Axis::new("runs searched an operation", ""), runs));
+    }
+    let of_loads = |of: fn(&LoadRow) -> f64, group: &'static str| {
+        facts.loads.iter().map(move |row| (group.to_owned(), row.filter.clone(), of(row), None))
+    };
+    if facts.experiment.shift_from.is_some() {
+        let load = of_loads(|row| row.load_ns_per_key, "loading");
+        panels.push(bars("loading", Axis::default(), loading_axis(), load));
+    }
+    if facts.experiment.metric == Metric::Throughput {
+        let written = of_loads(|row| row.write_amplification, "all writes");
+        let axis = Axis::new("bytes written by bytes given", "");
+        panels.push(bars("write amplification", Axis::default(), axis, written));
+    }
+    panels.into_iter().flatten().collect()
+}

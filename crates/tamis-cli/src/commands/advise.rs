@@ -1,0 +1,274 @@
+//! `tamis advise`: which filter and which tree suit the data, the operations and the machine.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::{Value, json};
+use tamis::advise::{
+    Advice, Calibration, Class, Data, Effort, Keys, Observed, Ranked, Setup, Workload, advise,
+};
+use tamis::{Db, Options};
+use tamis_bench::report::{Align, Table, bytes, grouped, mean};
+
+use crate::args::OptionArgs;
+use crate::failure::{Failure, Outcome};
+use crate::output::Out;
+
+const HELP: &str = "\
+The unit costs are measured on this machine: T_H, a digest of a key; T_P, a question to each kind of filter; T_D, a block, from
+memory and from the device of the database; puts, flushes, merges. From them the model predicts what an operation costs with
+every filter and shape whose filters, and block cache where one is used, fit into --memory. See docs/advisor.md.
+
+A workload is a list of shares and of how operations ask:
+  get, empty-get, empty-range, seek, scan, put    shares, relative to their sum
+  scan-entries N    entries of a scan (50)           range-width N   integers in an empty range (64)
+  skew S            exponent of Zipf's law (0)       near X          share of absent keys right behind present ones (0)
+  clustered         hot keys lie together
+Without --workload it is the one that the database saw when it was last open with `auto_memory_bytes` (Options::auto).
+
+Examples:
+  tamis advise --db ./data --workload \"get 60, empty-get 30, put 10, skew 0.99\"
+  tamis advise --keys 50000000 --key-bytes 16 --value-bytes 200 --memory 64MiB --workload \"empty-get 90, put 10\"
+  tamis advise --db ./data --workload \"scan 80, put 20, scan-entries 20\" --explain";
+
+/// Say which filter, bits and tree suit the data, the operations and this machine, and why
+#[derive(Args)]
+#[command(after_help = HELP)]
+pub(crate) struct AdviseArgs {
+    /// The database; it is read only. Without one: data of --keys entries
+    #[arg(long, value_name = "DIR")]
+    db: Option<PathBuf>,
+    #[command(flatten)]
+    options: OptionArgs,
+    /// How many entries there will be, in place of those of a database
+    #[arg(long, value_name = "N", required_unless_present = "db", conflicts_with = "db",
+          value_parser = clap::value_parser!(u64).range(1..=1 << 44))]
+    keys: Option<u64>,
+    /// Bytes of a key, with --keys
+    #[arg(long, value_name = "N", default_value_t = 16, conflicts_with = "db",
+          value_parser = clap::value_parser!(u64).range(1..=65_536))]
+    key_bytes: u64,
+    /// Bytes of a value, with --keys
+    #[arg(long, value_name = "N", default_value_t = 100, conflicts_with = "db",
+          value_parser = clap::value_parser!(u64).range(0..=1 << 30))]
+    value_bytes: u64,
+    /// Which operations to expect [default: what the database saw]
+    #[arg(long, value_name = "TEXT")]
+    workload: Option<Workload>,
+    /// Memory for filters and block cache [default: 10 bits an entry and the block cache of the options where one is used]
+    #[arg(long, value_name = "BYTES", value_parser = super::bench::bytes)]
+    memory: Option<u64>,
+    /// Show every term of the recommended configuration, with symbols and with numbers in
+    #[arg(long)]
+    explain: bool,
+    /// List so many configurations
+    #[arg(long, value_name = "N", default_value_t = 12)]
+    top: usize,
+    /// Measure the machine in a tenth of a second; costs may be off by a third
+    #[arg(long)]
+    quick: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is to be advised on.
+struct Case {
+    options: Options,
+    data: Data,
+    workload: Workload,
+    /// Where the workload is from.
+    known: &'static str,
+    memory: u64,
+}
+
+pub(crate) fn run(args: &AdviseArgs, out: &mut Out) -> Result<Outcome, Failure> {
+    let case = args.case()?;
+    let mut setup = Setup::new(case.data.key_bytes.round() as usize, case.data.value_bytes.round() as usize);
+    setup = setup.effort(if args.quick { Effort::Quick } else { Effort::Full });
+    setup.options = case.options.clone();
+    // The database may be on a device that this program may not write to: then it is timed where temporary files go.
+    let scratch = tempfile::tempdir().ok();
+    let places = [args.db.clone(), scratch.as_ref().map(|dir| dir.path().to_owned())];
+    let mut measured = None;
+    for place in places.into_iter().flatten() {
+        setup.directory = Some(place);
+        measured = Some(Calibration::measure(&setup));
+        if matches!(measured, Some(Ok(_))) {
+            break;
+        }
+    }
+    let calibration = match measured {
+        Some(measured) => measured?,
+        None => Calibration::measure(&setup)?,
+    };
+    let advice = advise(&calibration, &case.data, &case.workload, case.memory, &case.options);
+    if args.json {
+        writeln!(out, "{}", object(&case, &calibration, &advice, args.top))?;
+    } else {
+        out.write_all(page(&case, &calibration, &advice, args).as_bytes())?;
+    }
+    Ok(Outcome::Done)
+}
+
+impl AdviseArgs {
+    fn case(&self) -> Result<Case, Failure> {
+        let (options, data, seen) = match (&self.db, self.keys) {
+            (Some(dir), _) => {
+                let mut options = Options::stored_in(dir)?.unwrap_or_default();
+                self.options.apply(&mut options)?;
+                // What is there is to be described, not changed.
+                options.auto_memory_bytes = 0;
+                let db = Db::open_read_only(dir, options.clone())?;
+                let stats = db.stats();
+                let entries = stats
+                    .keyspaces
+                    .first()
+                    .map_or(0, |keyspace| keyspace.entries + keyspace.memtable_entries);
+                if entries == 0 {
+                    return Err(Failure::usage("the database is empty: say what will be in it by --keys"));
+                }
+                let seen = stats.keyspaces.first().and_then(|keyspace| keyspace.workload);
+                (options.clone(), Observed::between(&stats, &stats, &options).data, seen)
+            }
+            (None, keys) => {
+                let mut options = Options::default();
+                self.options.apply(&mut options)?;
+                let mut data = Data::new(keys.unwrap_or(1), self.key_bytes as f64, self.value_bytes as f64);
+                data.keys = if self.key_bytes <= 8 { Keys::Integers } else { Keys::Strings };
+                data.memtable_bytes = options.keyspace.memtable_bytes;
+                data.block_bytes = options.keyspace.block_bytes;
+                data.read_path = Observed::read_path(&options);
+                data.compressed = Observed::compresses(&options);
+                (options, data, None)
+            }
+        };
+        let (workload, known) = match (self.workload, seen) {
+            (Some(declared), _) => (declared, "declared"),
+            (None, Some(seen)) => (seen, "seen by the database"),
+            (None, None) => {
+                return Err(Failure::usage(
+                    "no workload is known: give --workload, for example \"get 60, empty-get 30, put 10\", or open the \
+                     database by Options::auto, which observes it",
+                ));
+            }
+        };
+        let cached = data.compressed || data.read_path != tamis::advise::ReadPath::Mapped;
+        let usual = data.entries * 10 / 8 + if cached { options.cache_bytes } else { 0 };
+        Ok(Case { options, data, workload, known, memory: self.memory.unwrap_or(usual) })
+    }
+}
+
+fn page(case: &Case, calibration: &Calibration, advice: &Advice, args: &AdviseArgs) -> String {
+    let Case { data, workload, known, memory, .. } = case;
+    let machine = &calibration.machine;
+    let ns = |ns: f64| format!("{} ns", mean(ns));
+    let mut text = format!(
+        "machine   T_H {} (digest), T_D {} (a run searched in memory), {} (a block from the device), a put {}; measured in {} ms\n",
+        ns(machine.digest_ns),
+        ns(machine.search_ns),
+        ns(machine.device_ns),
+        ns(machine.put_ns),
+        calibration.took_ns / 1_000_000
+    );
+    text += &format!(
+        "data      {} entries of {} + {} bytes, {}\n",
+        grouped(data.entries),
+        data.key_bytes.round(),
+        data.value_bytes.round(),
+        bytes(data.bytes() as u64)
+    );
+    text += &format!("workload  {} ({known})\n", workload.in_percent());
+    text += &format!("memory    {} for filters and block cache\n\n", bytes(*memory));
+    text += &table(advice, machine, args.top);
+    text.push('\n');
+    text += &advice.explain();
+    if args.explain {
+        text += "\nEvery term of the recommendation\n\n";
+        text += &advice.formulas();
+    }
+    text += match advice.changes.is_empty() {
+        true => "\nThe options are as advised.\n",
+        false => "\nOptions to change\n\n",
+    };
+    text += &advice.changes;
+    text
+}
+
+/// The best configurations, and the present one.
+fn table(advice: &Advice, machine: &tamis::advise::Machine, top: usize) -> String {
+    use Align::{Left, Right};
+    let classes: Vec<Class> =
+        Class::ALL.into_iter().filter(|class| advice.workload.share(*class) > 0.0).collect();
+    let headers: Vec<String> = classes.iter().map(|class| format!("{}\nns", class.name())).collect();
+    let mut columns = vec![("", Right), ("configuration", Left), ("T_P\nns", Right), ("mean\nns/op", Right)];
+    columns.extend(headers.iter().map(|header| (&header[..], Right)));
+    columns.extend([("runs", Right), ("filters", Right), ("write\namplif.", Right)]);
+    let mut table = Table::new(&columns);
+    for (place, ranked) in advice.ranking.ranked.iter().enumerate() {
+        if place >= top && !ranked.is_current {
+            continue;
+        }
+        let Ranked { configuration, prediction, is_current, .. } = ranked;
+        let now = if *is_current { " (now)" } else { "" };
+        let probe = machine.probe(configuration.selector).map_or(0.0, |cost| cost.point_ns);
+        let mut row = vec![
+            (place + 1).to_string(),
+            format!("{}{now}", configuration.describe()),
+            mean(probe),
+            grouped(prediction.mean_ns.round() as u64),
+        ];
+        row.extend(classes.iter().map(|class| grouped(prediction.ns(*class).round() as u64)));
+        row.extend([
+            mean(prediction.runs),
+            bytes(prediction.filter_bytes as u64),
+            mean(prediction.write_amplification),
+        ]);
+        table.row(row);
+    }
+    table.render()
+}
+
+fn object(case: &Case, calibration: &Calibration, advice: &Advice, top: usize) -> Value {
+    let machine = &calibration.machine;
+    let ranked = |ranked: &Ranked| {
+        let Ranked { configuration, prediction, is_current, reasons, .. } = ranked;
+        let classes =
+            Class::ALL.into_iter().map(|class| (class.name().to_owned(), prediction.ns(class).into()));
+        json!({
+            "filter": configuration.selector.word(),
+            "bits_per_key": configuration.bits_per_key,
+            "configuration": configuration.describe(),
+            "mean_ns": prediction.mean_ns,
+            "class_ns": classes.collect::<serde_json::Map<String, Value>>(),
+            "filter_bytes": prediction.filter_bytes,
+            "memory_bytes": prediction.memory_bytes,
+            "runs": prediction.runs,
+            "write_amplification": prediction.write_amplification,
+            "current": is_current,
+            "reasons": reasons,
+        })
+    };
+    let listed = advice.ranking.ranked.iter().enumerate().filter(|(place, r)| *place < top || r.is_current);
+    let refused = advice
+        .ranking
+        .refused
+        .iter()
+        .map(|refused| (refused.selector.word().to_owned(), refused.reason.clone().into()));
+    json!({
+        "entries": case.data.entries,
+        "key_bytes": case.data.key_bytes,
+        "value_bytes": case.data.value_bytes,
+        "workload": case.workload.in_percent().to_string(),
+        "workload_is": case.known,
+        "memory_bytes": case.memory,
+        "digest_ns": machine.digest_ns,
+        "search_ns": machine.search_ns,
+        "device_ns": machine.device_ns,
+        "ranking": listed.map(|(_, r)| ranked(r)).collect::<Vec<_>>(),
+        "refused": refused.collect::<serde_json::Map<String, Value>>(),
+        "explanation": advice.explain(),
+        "changes": advice.changes.lines().collect::<Vec<_>>(),
+    })
+}

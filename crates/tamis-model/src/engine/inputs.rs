@@ -1,0 +1,360 @@
+//! What predictions are made from: the machine, the data, the operations, the configuration. Plain values with units; all
+//! times are in nanoseconds, sizes in bytes, shares from 0 to 1. Nothing here is measured: `tamis::advise` does that.
+
+use super::selector::{Keys, Selector};
+use super::shape::Shape;
+
+/// What one filter costs.
+#[derive(Clone, Copy, Debug, PartialEq, Default)]
+#[non_exhaustive]
+pub struct ProbeCost {
+    /// One question about an absent key, filter in the processor's cache, with finding the run's table. Of a global filter:
+    /// one for all runs.
+    pub point_ns: f64,
+    /// One question about an empty short range; as `point_ns` where the filter has no answer.
+    pub range_ns: f64,
+    /// The same where an iterator has no end and goes on from the answer; 0 where it is not asked then.
+    pub seek_ns: f64,
+    /// Building, for each key. Of a global filter: adding a key to a filter that is there, a flush of many keys at a time.
+    pub build_ns: f64,
+    /// For each entry of the whole filter at each flush: what is copied where keys fall all over. Of global filters only.
+    pub copy_ns: f64,
+}
+
+impl ProbeCost {
+    /// A filter with these costs; iterators without an end ask at `range_ns`.
+    pub fn new(point_ns: f64, range_ns: f64, build_ns: f64, copy_ns: f64) -> ProbeCost {
+        ProbeCost { point_ns, range_ns, seek_ns: range_ns, build_ns, copy_ns }
+    }
+}
+
+/// What the parts of operations cost on one machine, with its processor's caches warm unless said.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Machine {
+    /// T_H: the digest of one key of the length that `Data` says.
+    pub digest_ns: f64,
+    /// The fixed part of a get, digest and memtables included.
+    pub get_ns: f64,
+    /// For each run that a get asks a global filter about: telling whether the run is named.
+    pub named_run_ns: f64,
+    /// T_D in memory: searching one run for a key: finding its table, index and block.
+    pub search_ns: f64,
+    /// The same of a run that does not have the key: its block's fingerprints deny it, no entry is read.
+    pub vain_ns: f64,
+    /// Bytes of tables in the database that `search_ns`, `cursor_ns` and `next_ns` were measured in; larger ones miss more
+    /// caches.
+    pub measured_bytes: f64,
+    /// Misses of memory that such a search waits for, where the tables are larger than `measured_bytes`.
+    pub search_misses: f64,
+    /// The same of a search in vain; those of one get overlap.
+    pub vain_misses: f64,
+    /// The same of positioning a cursor; of several they overlap.
+    pub cursor_misses: f64,
+    /// The fixed part of an iterator: making it, and its end.
+    pub iterator_ns: f64,
+    /// Opening and positioning a cursor in one run.
+    pub cursor_ns: f64,
+    /// What a run costs more if it is opened while an iterator is on its way: its misses overlap with no other's.
+    pub late_open_ns: f64,
+    /// One step of an iterator over a single run, blocks in memory.
+    pub next_ns: f64,
+    /// What a step takes longer each time the runs that are open double.
+    pub merge_step_ns: f64,
+    /// A block from the page cache beyond a mapped access: a system call and a copy; 0 where tables are mapped.
+    pub page_ns: f64,
+    /// T_D of the device: one random block.
+    pub device_ns: f64,
+    /// Unpacking one compressed block.
+    pub unpack_ns: f64,
+    /// A put: log, memtable.
+    pub put_ns: f64,
+    /// Flushing or merging one entry, without its bytes and filter.
+    pub merge_entry_ns: f64,
+    /// Flushing or merging one byte.
+    pub merge_byte_ns: f64,
+    /// How much of the time of flushes and merges operations feel: 1 on one core, less where threads have cores of their
+    /// own.
+    pub background_share: f64,
+    /// Bytes that the page cache may take.
+    pub page_cache_bytes: f64,
+    /// Latency of memory by bytes of the working set, smallest first: `(bytes, ns)`.
+    pub latency: Vec<(f64, f64)>,
+    /// Costs of filters. Selectors that are missing are not feasible.
+    pub probes: Vec<(Selector, ProbeCost)>,
+}
+
+impl Default for Machine {
+    /// All zero, but for misses that were seen on one machine: a start.
+    fn default() -> Self {
+        Machine {
+            digest_ns: 0.0,
+            get_ns: 0.0,
+            named_run_ns: 0.0,
+            search_ns: 0.0,
+            vain_ns: 0.0,
+            measured_bytes: 0.0,
+            search_misses: 1.5,
+            vain_misses: 0.3,
+            cursor_misses: 0.5,
+            iterator_ns: 0.0,
+            cursor_ns: 0.0,
+            late_open_ns: 0.0,
+            next_ns: 0.0,
+            merge_step_ns: 0.0,
+            page_ns: 0.0,
+            device_ns: 0.0,
+            unpack_ns: 0.0,
+            put_ns: 0.0,
+            merge_entry_ns: 0.0,
+            merge_byte_ns: 0.0,
+            background_share: 1.0,
+            page_cache_bytes: f64::MAX,
+            latency: Vec::new(),
+            probes: Vec::new(),
+        }
+    }
+}
+
+impl Machine {
+    /// What a filter costs here, if it was measured.
+    pub fn probe(&self, selector: Selector) -> Option<ProbeCost> {
+        self.probes.iter().find(|(known, _)| *known == selector).map(|(_, cost)| *cost)
+    }
+
+    /// Latency of a random access in a working set of `bytes`: straight lines between the measured sizes over the logarithm
+    /// of the size.
+    pub fn latency_ns(&self, bytes: f64) -> f64 {
+        let Some(&(first, ns)) = self.latency.first() else { return 0.0 };
+        if bytes <= first {
+            return ns;
+        }
+        for pair in self.latency.windows(2) {
+            let ((a, low), (b, high)) = (pair[0], pair[1]);
+            if bytes <= b && b > a && a > 0.0 {
+                return low + (high - low) * (bytes / a).ln() / (b / a).ln();
+            }
+        }
+        self.latency.last().map_or(0.0, |(_, ns)| *ns)
+    }
+}
+
+/// How blocks reach readers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum ReadPath {
+    /// Mapped: the page cache is the only copy of what is not compressed.
+    #[default]
+    Mapped,
+    /// System calls through the page cache, and the block cache.
+    Buffered,
+    /// Past the page cache: the block cache is all there is.
+    Direct,
+}
+
+/// What is stored.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Data {
+    /// Versions of keys on disk.
+    pub entries: u64,
+    /// Bytes of a key, on average.
+    pub key_bytes: f64,
+    /// Bytes of a value, on average.
+    pub value_bytes: f64,
+    /// What keys look like.
+    pub keys: Keys,
+    /// Bytes at which a memtable is flushed.
+    pub memtable_bytes: u64,
+    /// Bytes of a block.
+    pub block_bytes: u64,
+    /// How blocks reach readers.
+    pub read_path: ReadPath,
+    /// Whether blocks of the deeper levels are compressed, and must be unpacked into the block cache.
+    pub compressed: bool,
+}
+
+impl Data {
+    /// So many entries of these sizes, integers for keys, everything else as the options' defaults are (not compressed).
+    pub fn new(entries: u64, key_bytes: f64, value_bytes: f64) -> Data {
+        Data {
+            entries,
+            key_bytes,
+            value_bytes,
+            keys: Keys::Integers,
+            memtable_bytes: 64 << 20,
+            block_bytes: 4096,
+            read_path: ReadPath::Mapped,
+            compressed: false,
+        }
+    }
+
+    /// Bytes that an entry takes on disk: a few for lengths, sequence number, fingerprint and its part of the index.
+    pub fn entry_bytes(&self) -> f64 {
+        self.key_bytes + self.value_bytes + 8.0
+    }
+
+    /// Bytes of all tables.
+    pub fn bytes(&self) -> f64 {
+        self.entries as f64 * self.entry_bytes()
+    }
+
+    /// Entries that a memtable holds when it is flushed: a node has a header, a tower and an offset besides.
+    pub fn flush_entries(&self) -> f64 {
+        (self.memtable_bytes as f64 / (self.key_bytes + self.value_bytes + 44.0)).max(1.0)
+    }
+}
+
+/// Which operations, how many of each, and where they fall. Shares need not sum to 1; they are taken relative to their sum.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Workload {
+    /// Share of gets of keys that are not there.
+    pub empty_gets: f64,
+    /// Share of gets of keys that are there.
+    pub existing_gets: f64,
+    /// Share of ranges with an end, in which there is nothing.
+    pub empty_ranges: f64,
+    /// Share of iterators positioned without an end, for one entry.
+    pub seeks: f64,
+    /// Share of iterators positioned without an end, for `scan_entries` entries.
+    pub scans: f64,
+    /// Share of puts.
+    pub puts: f64,
+    /// Width of empty ranges, in neighbouring integers.
+    pub range_width: f64,
+    /// Entries that a scan reads.
+    pub scan_entries: f64,
+    /// Exponent of Zipf's law that reads follow; 0: all keys alike.
+    pub skew: f64,
+    /// Whether hot keys lie together in the key space, rather than anywhere.
+    pub clustered: bool,
+    /// Share of absent keys and empty ranges that lie right behind keys that exist.
+    pub near: f64,
+}
+
+impl Default for Workload {
+    /// No operation at all; ranges of 64 integers, scans of 50 entries, no skew.
+    fn default() -> Self {
+        Workload {
+            empty_gets: 0.0,
+            existing_gets: 0.0,
+            empty_ranges: 0.0,
+            seeks: 0.0,
+            scans: 0.0,
+            puts: 0.0,
+            range_width: 64.0,
+            scan_entries: 50.0,
+            skew: 0.0,
+            clustered: false,
+            near: 0.0,
+        }
+    }
+}
+
+/// Kinds of operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// A get of a key that is not there.
+    EmptyGet,
+    /// A get of a key that is there.
+    ExistingGet,
+    /// A range with an end and nothing in it.
+    EmptyRange,
+    /// An iterator positioned, and one entry read.
+    Seek,
+    /// An iterator positioned, and many entries read.
+    Scan,
+    /// A put, with its part of flushes and merges.
+    Put,
+}
+
+impl Class {
+    /// Every class once.
+    pub const ALL: [Class; 6] =
+        [Class::EmptyGet, Class::ExistingGet, Class::EmptyRange, Class::Seek, Class::Scan, Class::Put];
+
+    /// In words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Class::EmptyGet => "empty get",
+            Class::ExistingGet => "existing get",
+            Class::EmptyRange => "empty range",
+            Class::Seek => "seek",
+            Class::Scan => "scan",
+            Class::Put => "put",
+        }
+    }
+}
+
+impl Workload {
+    /// The share of a class, relative to the sum of all; 0 for all if there are no operations. What is negative or no number
+    /// counts as 0.
+    pub fn share(&self, class: Class) -> f64 {
+        let of = |class| {
+            let share: f64 = match class {
+                Class::EmptyGet => self.empty_gets,
+                Class::ExistingGet => self.existing_gets,
+                Class::EmptyRange => self.empty_ranges,
+                Class::Seek => self.seeks,
+                Class::Scan => self.scans,
+                Class::Put => self.puts,
+            };
+            if share.is_finite() { share.max(0.0) } else { 0.0 }
+        };
+        let sum: f64 = Class::ALL.into_iter().map(of).sum();
+        if sum > 0.0 { of(class) / sum } else { 0.0 }
+    }
+}
+
+/// How filter memory is divided between runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum Allocation {
+    /// The same for every key.
+    #[default]
+    Uniform,
+    /// More for the keys of small runs.
+    Monkey,
+}
+
+/// What can be chosen.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Configuration {
+    /// Which filter.
+    pub selector: Selector,
+    /// How its memory is divided; other than uniform for filters of tables only, and not for elastic ones.
+    pub allocation: Allocation,
+    /// Bits for each entry. Of elastic filters: what the budget gives on average.
+    pub bits_per_key: f64,
+    /// The tree.
+    pub shape: Shape,
+    /// Bytes of the block cache.
+    pub cache_bytes: u64,
+    /// Whether one digest serves all filters of a get, as the engine does.
+    pub hash_sharing: bool,
+}
+
+impl Configuration {
+    /// A selector of so many bits over a tree, uniform, with hash sharing and without a block cache.
+    pub fn new(selector: Selector, bits_per_key: f64, shape: Shape) -> Configuration {
+        Configuration {
+            selector,
+            allocation: Allocation::Uniform,
+            bits_per_key,
+            shape,
+            cache_bytes: 0,
+            hash_sharing: true,
+        }
+    }
+
+    /// In a few words: `blocked-bloom, 10 bits a key, leveling T=10`.
+    pub fn describe(&self) -> String {
+        let monkey = if self.allocation == Allocation::Monkey { " by monkey" } else { "" };
+        let bits = match self.selector {
+            Selector::None => String::new(),
+            _ => format!(" {:.1} bits{monkey}", self.bits_per_key),
+        };
+        format!("{}{bits}, {}", self.selector.word(), self.shape.describe())
+    }
+}

@@ -1,0 +1,315 @@
+//! From counts to nanoseconds: every term with its formula, the numbers in it, and its value.
+//!
+//! An operation is a sum of products: how often something happens ([`Counts`]) times what it costs on this machine
+//! ([`Machine`]). The papers' T_H is `digest_ns`, T_P the probe of a selector, T_D a block: hash sharing (DAMON 2021, section 3)
+//! has the same sum with all levels alike. Pure; a prediction grows a tree, which costs O(flushes · levels).
+
+use super::counts::{Counts, counts, zipf_share};
+use super::inputs::{Class, Configuration, Data, Machine, ReadPath, Workload};
+use super::selector::Selector;
+use super::shape::{Tree, grow};
+
+/// One product of a sum.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Term {
+    /// Of which operation it is a part.
+    pub class: Class,
+    /// What it is, in words.
+    pub name: &'static str,
+    /// With symbols: `filters · (T_probe + T_far)`.
+    pub formula: String,
+    /// The same with numbers in.
+    pub numbers: String,
+    /// In nanoseconds for one operation of its class.
+    pub value_ns: f64,
+}
+
+/// What a configuration is expected to cost.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Prediction {
+    /// Nanoseconds for one operation of each class, in the order of [`Class::ALL`].
+    pub class_ns: [f64; 6],
+    /// What one operation of each class counts, in the same order.
+    pub counts: [Counts; 6],
+    /// Nanoseconds for one operation, by the workload's shares.
+    pub mean_ns: f64,
+    /// Bytes of filters in memory.
+    pub filter_bytes: f64,
+    /// Bytes of filters and block cache.
+    pub memory_bytes: f64,
+    /// Bytes written to tables by bytes flushed.
+    pub write_amplification: f64,
+    /// Runs, on average.
+    pub runs: f64,
+    /// Every term of every class; those of one class sum to its `class_ns`.
+    pub terms: Vec<Term>,
+}
+
+impl Prediction {
+    /// Nanoseconds for one operation of a class.
+    pub fn ns(&self, class: Class) -> f64 {
+        self.class_ns[class as usize]
+    }
+
+    /// The terms, those first that the workload spends most in: with what each adds to the mean, in ns.
+    pub fn dominant<'a>(&'a self, workload: &Workload) -> Vec<(&'a Term, f64)> {
+        let mut terms: Vec<(&Term, f64)> =
+            self.terms.iter().map(|term| (term, term.value_ns * workload.share(term.class))).collect();
+        terms.retain(|(_, ns)| *ns > 0.0);
+        terms.sort_by(|a, b| b.1.total_cmp(&a.1));
+        terms
+    }
+}
+
+/// Misses of filters of different runs that are under way at once.
+const OVERLAP: f64 = 4.0;
+
+/// What `configuration` costs in a tree that its shape makes of so many entries. A workload without puts is taken to come
+/// after all writing.
+pub fn predict(
+    machine: &Machine,
+    data: &Data,
+    workload: &Workload,
+    configuration: &Configuration,
+) -> Prediction {
+    let settled = workload.share(Class::Put) == 0.0;
+    let tree = grow(&configuration.shape, data, settled);
+    predict_tree(machine, data, workload, configuration, &tree)
+}
+
+/// The same in a tree that is known, whatever the configuration's shape says.
+pub fn predict_tree(
+    machine: &Machine,
+    data: &Data,
+    workload: &Workload,
+    configuration: &Configuration,
+    tree: &Tree,
+) -> Prediction {
+    let counts = counts(tree, data, workload, configuration);
+    let filter_bytes = filter_bytes(data, configuration);
+    let mut sum = Sum { terms: Vec::new() };
+    let costs = Costs::new(machine, data, workload, configuration, filter_bytes);
+    for (class, counts) in Class::ALL.into_iter().zip(&counts) {
+        match class {
+            Class::EmptyGet | Class::ExistingGet => costs.get(class, counts, &mut sum),
+            Class::EmptyRange | Class::Seek | Class::Scan => costs.iterator(class, counts, &mut sum),
+            Class::Put => costs.put(tree, &mut sum),
+        }
+    }
+    let class_ns =
+        Class::ALL.map(|class| sum.terms.iter().filter(|t| t.class == class).map(|t| t.value_ns).sum());
+    let mean_ns = Class::ALL.into_iter().map(|class| workload.share(class) * class_ns[class as usize]).sum();
+    Prediction {
+        class_ns,
+        counts,
+        mean_ns,
+        filter_bytes,
+        memory_bytes: filter_bytes + configuration.cache_bytes as f64,
+        write_amplification: tree.write_amplification,
+        runs: tree.mean_runs(),
+        terms: sum.terms,
+    }
+}
+
+/// Bytes of filters in memory.
+pub fn filter_bytes(data: &Data, configuration: &Configuration) -> f64 {
+    let bits = configuration.selector.spent_bits(configuration.bits_per_key, data.keys);
+    data.entries as f64 * bits / 8.0
+}
+
+struct Sum {
+    terms: Vec<Term>,
+}
+
+/// A number of a formula: few digits, enough to check it.
+fn number(value: f64) -> String {
+    match value.abs() {
+        v if v >= 100.0 => format!("{value:.0}"),
+        v if v >= 10.0 => format!("{value:.1}"),
+        v if v >= 0.1 || v == 0.0 => format!("{value:.2}"),
+        _ => format!("{value:.5}"),
+    }
+}
+
+impl Sum {
+    /// Adds `count · (a + b + …)`, each with its symbol; factors of zero are left out, and terms of nothing.
+    fn add(&mut self, class: Class, name: &'static str, count: (&str, f64), costs: &[(&str, f64)]) {
+        let costs: Vec<_> = costs.iter().filter(|(_, ns)| *ns != 0.0).collect();
+        let each: f64 = costs.iter().map(|(_, ns)| ns).sum();
+        if count.1 * each == 0.0 {
+            return;
+        }
+        let join = |texts: Vec<String>| match texts.len() {
+            1 => texts.into_iter().next().unwrap_or_default(),
+            _ => format!("({})", texts.join(" + ")),
+        };
+        let symbols = join(costs.iter().map(|(symbol, _)| (*symbol).to_owned()).collect());
+        let numbers = join(costs.iter().map(|(_, ns)| number(*ns)).collect());
+        let (formula, numbers) = match count.0 {
+            "" => (symbols, numbers),
+            symbol => (format!("{symbol} · {symbols}"), format!("{} · {numbers}", number(count.1))),
+        };
+        self.terms.push(Term { class, name, formula, numbers, value_ns: count.1 * each });
+    }
+}
+
+/// What things cost in this configuration.
+struct Costs<'a> {
+    machine: &'a Machine,
+    data: &'a Data,
+    configuration: &'a Configuration,
+    /// What a line of the tables costs beyond those that were measured.
+    far_ns: f64,
+    /// What a line of the filters costs beyond one in the processor's cache.
+    far_filter_ns: f64,
+    /// A block that may have to come from further away than memory.
+    block_ns: f64,
+    probe: super::inputs::ProbeCost,
+}
+
+impl<'a> Costs<'a> {
+    fn new(
+        machine: &'a Machine,
+        data: &'a Data,
+        workload: &Workload,
+        configuration: &'a Configuration,
+        filter_bytes: f64,
+    ) -> Costs<'a> {
+        let entries = (data.entries as f64).max(1.0);
+        // The part of the tables that nine of ten reads go to.
+        let hot = hot_part(entries, workload.skew);
+        let measured = machine.measured_bytes.min(data.bytes());
+        let far_ns = (machine.latency_ns(data.bytes() * hot) - machine.latency_ns(measured * hot)).max(0.0);
+        let near = machine.latency.first().map_or(0.0, |(_, ns)| *ns);
+        let far_filter_ns = (machine.latency_ns(filter_bytes) - near).max(0.0);
+        Costs {
+            machine,
+            data,
+            configuration,
+            far_ns,
+            far_filter_ns,
+            block_ns: block_ns(machine, data, workload, configuration),
+            probe: machine.probe(configuration.selector).unwrap_or_default(),
+        }
+    }
+
+    fn filter(&self, class: Class, probes: (&str, f64), each: (&str, f64), sum: &mut Sum) {
+        let overlap =
+            if self.configuration.selector.is_global() { 1.0 } else { probes.1.clamp(1.0, OVERLAP) };
+        let far = self.configuration.selector.lines() * self.far_filter_ns / overlap;
+        sum.add(class, "filters", probes, &[each, ("T_far", far)]);
+    }
+
+    fn get(&self, class: Class, counts: &Counts, sum: &mut Sum) {
+        let machine = self.machine;
+        sum.add(class, "fixed part, one digest", ("", 1.0), &[("T_get", machine.get_ns)]);
+        sum.add(
+            class,
+            "further digests",
+            ("(digests − 1)", (counts.digests - 1.0).max(0.0)),
+            &[("T_H", machine.digest_ns)],
+        );
+        let asked_about = if self.configuration.selector.is_global() { counts.runs } else { 0.0 };
+        sum.add(class, "runs asked about", ("runs", asked_about), &[("T_run", machine.named_run_ns)]);
+        self.filter(class, ("filters", counts.filter_probes), ("T_P", self.probe.point_ns), sum);
+        let found = if class == Class::ExistingGet { 1.0 } else { 0.0 };
+        let far = |misses: f64| ("T_far", misses * self.far_ns);
+        let block = ("T_block", self.block_ns);
+        let costs = [("T_search", machine.search_ns), far(machine.search_misses), block];
+        sum.add(class, "the run with the key", ("", found), &costs);
+        let vain = (counts.runs_searched - found).max(0.0);
+        let costs = [("T_vain", machine.vain_ns), far(machine.vain_misses), block];
+        sum.add(class, "runs searched in vain", ("vain", vain), &costs);
+    }
+
+    fn iterator(&self, class: Class, counts: &Counts, sum: &mut Sum) {
+        let machine = self.machine;
+        sum.add(class, "fixed part", ("", 1.0), &[("T_iter", machine.iterator_ns)]);
+        let asked = if class == Class::EmptyRange { self.probe.range_ns } else { self.probe.seek_ns };
+        self.filter(class, ("filters", counts.range_probes), ("T_P", asked), sum);
+        let costs = [
+            ("T_cursor", machine.cursor_ns),
+            ("T_far", machine.cursor_misses * self.far_ns),
+            ("T_block", self.block_ns),
+        ];
+        sum.add(class, "runs opened", ("cursors", counts.cursors), &costs);
+        sum.add(
+            class,
+            "opened one by one",
+            ("late", counts.late_cursors),
+            &[("T_late", machine.late_open_ns)],
+        );
+        let step = machine.merge_step_ns * counts.cursors.max(1.0).log2();
+        sum.add(
+            class,
+            "entries",
+            ("entries", counts.entries),
+            &[("T_next", machine.next_ns), ("T_merge", step)],
+        );
+        let further = (counts.blocks - counts.cursors).max(0.0);
+        sum.add(class, "further blocks", ("blocks", further), &[("T_block", self.block_ns)]);
+    }
+
+    fn put(&self, tree: &Tree, sum: &mut Sum) {
+        let (machine, data) = (self.machine, self.data);
+        let (class, selector) = (Class::Put, self.configuration.selector);
+        sum.add(class, "log and memtable", ("", 1.0), &[("T_put", machine.put_ns)]);
+        let share = machine.background_share;
+        let written = tree.write_amplification;
+        let bytes_ns = data.entry_bytes() * machine.merge_byte_ns;
+        let entry = [("T_entry", share * machine.merge_entry_ns), ("bytes · T_byte", share * bytes_ns)];
+        sum.add(class, "flushes and merges", ("written", written), &entry);
+        // GRF takes a key in once; whatever names current runs changes with every merge, as filters of tables are rebuilt.
+        let built = if selector == Selector::Grf { 1.0 } else { written };
+        sum.add(class, "building filters", ("built", built), &[("T_build", share * self.probe.build_ns)]);
+        let copies = data.entries as f64 / data.flush_entries();
+        sum.add(
+            class,
+            "copying the filter",
+            ("entries / flush", copies),
+            &[("T_copy", share * self.probe.copy_ns)],
+        );
+    }
+}
+
+/// The part of the entries that nine of ten reads go to.
+fn hot_part(entries: f64, skew: f64) -> f64 {
+    let (mut low, mut high) = (1.0f64, entries);
+    for _ in 0..40 {
+        let middle = (low * high).sqrt();
+        if zipf_share(middle, entries, skew) < 0.9 { low = middle } else { high = middle }
+    }
+    high / entries
+}
+
+/// What a block access costs beyond memory: unpacking, system calls, the device, each as often as no cache has the block.
+/// The caches are taken to hold the blocks that are asked most.
+fn block_ns(machine: &Machine, data: &Data, workload: &Workload, configuration: &Configuration) -> f64 {
+    let entries = (data.entries as f64).max(1.0);
+    let block = data.block_bytes.max(1) as f64;
+    let in_block = (block / data.entry_bytes()).max(1.0);
+    let blocks = (entries / in_block).max(1.0);
+    let hits = |bytes: f64| {
+        let kept = (bytes / block).min(blocks);
+        match workload.skew > 0.0 && !workload.clustered {
+            // A block is as hot as its hottest key; the others come along.
+            true => zipf_share(kept, entries, workload.skew).max(kept / blocks),
+            false if workload.skew > 0.0 => zipf_share(kept * in_block, entries, workload.skew),
+            false => kept / blocks,
+        }
+    };
+    let goes_through_cache = data.compressed || data.read_path != ReadPath::Mapped;
+    let cached = if goes_through_cache { hits(configuration.cache_bytes as f64) } else { 0.0 };
+    let unpack = if data.compressed { machine.unpack_ns } else { 0.0 };
+    let beyond = match data.read_path {
+        ReadPath::Direct => machine.device_ns,
+        path => {
+            let pages = hits(machine.page_cache_bytes);
+            let copy = if path == ReadPath::Buffered { machine.page_ns } else { 0.0 };
+            copy + (1.0 - pages) * machine.device_ns
+        }
+    };
+    (1.0 - cached) * (unpack + beyond)
+}

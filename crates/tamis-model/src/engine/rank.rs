@@ -1,0 +1,229 @@
+//! All configurations that fit a budget, best first, and why.
+//!
+//! Every selector, uniform and by Monkey's rule, over every shape that is asked about, with the number of bits that is best of
+//! a few that fit. Costs: one tree a shape and some hundred predictions, some tens of milliseconds.
+
+use super::inputs::{Allocation, Class, Configuration, Data, Machine, ReadPath, Workload};
+use super::predict::{Prediction, filter_bytes, predict_tree};
+use super::selector::Selector;
+use super::shape::{Policy, Shape, Tree, grow};
+
+/// What may be chosen from.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Space {
+    /// Bytes for filters and block cache together.
+    pub budget_bytes: u64,
+    /// The trees that may be.
+    pub shapes: Vec<Shape>,
+    /// What there is now; ranked with the others whatever its size.
+    pub current: Option<Configuration>,
+}
+
+impl Space {
+    /// The shapes that keep all data: leveling, lazy leveling, tiering and fragments, T = 4 and 10.
+    pub fn new(budget_bytes: u64) -> Space {
+        let policies = [Policy::Leveling, Policy::LazyLeveling, Policy::Tiering, Policy::Fragmented];
+        let shapes =
+            policies.into_iter().flat_map(|policy| [10, 4].map(|ratio| Shape::new(policy, ratio))).collect();
+        Space { budget_bytes, shapes, current: None }
+    }
+
+    /// Only trees of one shape.
+    pub fn of_shape(budget_bytes: u64, shape: Shape) -> Space {
+        Space { budget_bytes, shapes: vec![shape], current: None }
+    }
+}
+
+/// One configuration with what it is expected to cost.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Ranked {
+    /// The configuration.
+    pub configuration: Configuration,
+    /// Its costs.
+    pub prediction: Prediction,
+    /// Whether it is what there is now.
+    pub is_current: bool,
+    /// In words: what most of its time goes to, and against the best one what it loses by.
+    pub reasons: Vec<String>,
+}
+
+/// A selector that cannot be had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Refused {
+    /// Which one.
+    pub selector: Selector,
+    /// Why not.
+    pub reason: String,
+}
+
+/// All configurations that fit, and what does not.
+#[derive(Clone, Debug, PartialEq, Default)]
+#[non_exhaustive]
+pub struct Ranking {
+    /// Best first. The present configuration is among them if it is known.
+    pub ranked: Vec<Ranked>,
+    /// In the order of [`Selector::ALL`].
+    pub refused: Vec<Refused>,
+}
+
+impl Ranking {
+    /// The best one that fits the budget.
+    pub fn best(&self) -> Option<&Ranked> {
+        self.ranked.first()
+    }
+
+    /// The present configuration.
+    pub fn current(&self) -> Option<&Ranked> {
+        self.ranked.iter().find(|ranked| ranked.is_current)
+    }
+}
+
+/// Bits for each entry that are tried; and what the budget gives, if that is less than the second.
+const BITS: [f64; 9] = [4.0, 6.0, 8.0, 10.0, 12.0, 14.0, 16.0, 20.0, 24.0];
+/// What tables take for their filters at least.
+const FEWEST_BITS: f64 = 0.5;
+/// Means within a step of this part are alike: the smaller filter goes first.
+const ALIKE: f64 = 1e-6;
+
+/// On which step a mean stands. Comparing means by their distance would be no order: of three, each may be alike the next and the
+/// ends differ.
+fn step(mean_ns: f64) -> i64 {
+    (mean_ns.max(1e-9).ln() / ALIKE).round() as i64
+}
+
+/// Ranks all configurations of `space`. Nothing that does not fit the budget is recommended; `Ranking::ranked` begins with what
+/// fits.
+pub fn rank(machine: &Machine, data: &Data, workload: &Workload, space: &Space) -> Ranking {
+    let settled = workload.share(Class::Put) == 0.0;
+    let tree_of = |shape: &Shape| grow(shape, data, settled);
+    let mut ranked = Vec::new();
+    for shape in &space.shapes {
+        let tree = tree_of(shape);
+        for selector in Selector::ALL {
+            let allocations: &[Allocation] = match selector {
+                Selector::None | Selector::Elastic => &[Allocation::Uniform],
+                selector if selector.is_global() => &[Allocation::Uniform],
+                _ => &[Allocation::Uniform, Allocation::Monkey],
+            };
+            for &allocation in allocations {
+                ranked.extend(best_bits(
+                    machine,
+                    data,
+                    workload,
+                    space,
+                    (selector, allocation, *shape),
+                    &tree,
+                ));
+            }
+        }
+    }
+    let fits = |ranked: &Ranked| ranked.prediction.filter_bytes <= space.budget_bytes as f64;
+    ranked.sort_by(|a, b| {
+        let order = step(a.prediction.mean_ns).cmp(&step(b.prediction.mean_ns));
+        let smaller = || a.prediction.filter_bytes.total_cmp(&b.prediction.filter_bytes);
+        order.then_with(smaller).then_with(|| a.configuration.selector.cmp(&b.configuration.selector))
+    });
+    if let Some(current) = space.current {
+        let prediction = predict_tree(machine, data, workload, &current, &tree_of(&current.shape));
+        let is_same = |other: &Ranked| other.configuration == current;
+        ranked.retain(|other| !is_same(other));
+        let now = Ranked { configuration: current, prediction, is_current: true, reasons: Vec::new() };
+        let at = ranked.partition_point(|other| other.prediction.mean_ns < now.prediction.mean_ns);
+        // What does not fit is not recommended, however fast it is.
+        let at = if fits(&now) { at } else { at.max(1).min(ranked.len()) };
+        ranked.insert(at, now);
+    }
+    explain(&mut ranked, workload);
+    Ranking { ranked, refused: refused(machine, data, space) }
+}
+
+/// The best number of bits for a selector, if any fits.
+fn best_bits(
+    machine: &Machine,
+    data: &Data,
+    workload: &Workload,
+    space: &Space,
+    (selector, allocation, shape): (Selector, Allocation, Shape),
+    tree: &Tree,
+) -> Option<Ranked> {
+    if selector != Selector::None && machine.probe(selector).is_none() {
+        return None;
+    }
+    let most = space.budget_bytes as f64 * 8.0 / (data.entries as f64).max(1.0);
+    let through_cache = data.compressed || data.read_path != ReadPath::Mapped;
+    let candidates: Vec<f64> = match selector {
+        Selector::None => vec![0.0],
+        selector if !selector.is_sized() && selector != Selector::Elastic => {
+            vec![selector.spent_bits(0.0, data.keys)]
+        }
+        _ => {
+            let fixed = BITS.into_iter().filter(|bits| *bits <= most);
+            let rest = (FEWEST_BITS..BITS[1]).contains(&most).then_some(most);
+            fixed.chain(rest).collect()
+        }
+    };
+    let configurations = candidates.into_iter().filter_map(|bits| {
+        let mut configuration = Configuration { allocation, ..Configuration::new(selector, bits, shape) };
+        let filters = filter_bytes(data, &configuration);
+        if filters > space.budget_bytes as f64 {
+            return None;
+        }
+        configuration.cache_bytes = if through_cache { space.budget_bytes - filters as u64 } else { 0 };
+        let prediction = predict_tree(machine, data, workload, &configuration, tree);
+        Some(Ranked { configuration, prediction, is_current: false, reasons: Vec::new() })
+    });
+    // Of equals the smallest, which comes first.
+    configurations.reduce(|best, next| {
+        if next.prediction.mean_ns < best.prediction.mean_ns * (1.0 - ALIKE) { next } else { best }
+    })
+}
+
+fn refused(machine: &Machine, data: &Data, space: &Space) -> Vec<Refused> {
+    let most = space.budget_bytes as f64 * 8.0 / (data.entries as f64).max(1.0);
+    let why = |selector: Selector| {
+        if selector == Selector::None {
+            return None;
+        }
+        if machine.probe(selector).is_none() {
+            return Some("was not measured on this machine".to_owned());
+        }
+        let least = selector.spent_bits(FEWEST_BITS, data.keys);
+        (least > most).then(|| format!("takes {least:.1} bits a key, and the budget has {most:.1}"))
+    };
+    let all = Selector::ALL.into_iter();
+    all.filter_map(|selector| why(selector).map(|reason| Refused { selector, reason })).collect()
+}
+
+/// Says what most of the time of the first goes to, and what the others lose to it by.
+fn explain(ranked: &mut [Ranked], workload: &Workload) {
+    let Some((best, others)) = ranked.split_first_mut() else { return };
+    best.reasons = best
+        .prediction
+        .dominant(workload)
+        .into_iter()
+        .take(3)
+        .map(|(term, ns)| {
+            let part = 100.0 * ns / best.prediction.mean_ns.max(f64::MIN_POSITIVE);
+            format!("{part:.0} % of the time: {}, {} ({ns:.0} ns an operation)", term.class.name(), term.name)
+        })
+        .collect();
+    for other in others {
+        let (mine, theirs) = (&other.prediction, &best.prediction);
+        let mut reasons = vec![format!("{:.0} against {:.0} ns an operation", mine.mean_ns, theirs.mean_ns)];
+        let mut differences: Vec<(f64, Class, &'static str)> = Vec::new();
+        for term in &mine.terms {
+            let same = theirs.terms.iter().filter(|t| (t.class, t.name) == (term.class, term.name));
+            let lost = (term.value_ns - same.map(|t| t.value_ns).sum::<f64>()) * workload.share(term.class);
+            differences.push((lost, term.class, term.name));
+        }
+        differences.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let most = differences.into_iter().filter(|(lost, ..)| *lost >= 0.5).take(2);
+        reasons.extend(
+            most.map(|(lost, class, name)| format!("{lost:.0} ns more for {}, {name}", class.name())),
+        );
+        other.reasons = reasons;
+    }
+}

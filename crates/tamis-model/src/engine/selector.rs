@@ -1,0 +1,351 @@
+//! Which filters there are, and what each lets pass.
+//!
+//! Rates of point filters are the textbook's, as `tamis-filter` documents and tests them. Those of range filters and of
+//! global ones are closed forms that fit what ours reach (`docs/filter-tables.md`, `docs/global-filters.md`); each function
+//! says which. Bits are of memory per entry, rates are shares from 0 to 1. Pure; a rate of a blocked filter costs some
+//! `512/b` steps, everything else a few operations.
+
+use super::counts::blocked_rate_of;
+
+/// What tells a reader which runs may hold a key: the words of `keyspace.filter`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Selector {
+    /// Nothing: every run that covers the key is searched.
+    None,
+    /// A standard Bloom filter a table.
+    Bloom,
+    /// A Bloom filter within cache lines: the default.
+    BlockedBloom,
+    /// A ribbon filter.
+    Ribbon,
+    /// A binary fuse filter.
+    Fuse,
+    /// An XOR filter.
+    Xor,
+    /// A cuckoo filter.
+    Cuckoo,
+    /// Bloom filters in units, of which those that pay most are in memory.
+    Elastic,
+    /// A trie.
+    SurfBase,
+    /// A trie with bits of the key's hash.
+    SurfHash,
+    /// A trie with further bits of the key.
+    SurfReal,
+    /// A trie with both.
+    SurfMixed,
+    /// A learned filter of ranges.
+    Snarf,
+    /// Bloom filters of prefixes.
+    Rosetta,
+    /// Bitmaps of prefixes.
+    REncoder,
+    /// A locality-preserving hash.
+    Grafite,
+    /// One learned filter for the tree, with codes of epochs.
+    Grf,
+    /// The same with Huffman codes of runs.
+    GrfHuffman,
+    /// One cuckoo filter for the tree.
+    Chucky,
+    /// For every 32 keys the runs that have some of them.
+    Remix,
+}
+
+use Selector::*;
+
+impl Selector {
+    /// Every selector once.
+    pub const ALL: [Selector; 20] = [
+        None,
+        Bloom,
+        BlockedBloom,
+        Ribbon,
+        Fuse,
+        Xor,
+        Cuckoo,
+        Elastic,
+        SurfBase,
+        SurfHash,
+        SurfReal,
+        SurfMixed,
+        Snarf,
+        Rosetta,
+        REncoder,
+        Grafite,
+        Grf,
+        GrfHuffman,
+        Chucky,
+        Remix,
+    ];
+
+    /// The word that `keyspace.filter` takes.
+    pub fn word(self) -> &'static str {
+        match self {
+            None => "none",
+            Bloom => "bloom-rotation",
+            BlockedBloom => "blocked-bloom",
+            Ribbon => "ribbon",
+            Fuse => "fuse",
+            Xor => "xor",
+            Cuckoo => "cuckoo",
+            Elastic => "elastic-rotation",
+            SurfBase => "surf-base",
+            SurfHash => "surf-hash",
+            SurfReal => "surf-real",
+            SurfMixed => "surf-mixed",
+            Snarf => "snarf",
+            Rosetta => "rosetta",
+            REncoder => "rencoder",
+            Grafite => "grafite",
+            Grf => "grf",
+            GrfHuffman => "grf-huffman",
+            Chucky => "chucky",
+            Remix => "remix",
+        }
+    }
+
+    /// The selector with this word.
+    pub fn from_word(word: &str) -> Option<Selector> {
+        Self::ALL.into_iter().find(|selector| selector.word() == word)
+    }
+
+    /// Whether it is one filter for the whole tree, asked once for all runs.
+    pub fn is_global(self) -> bool {
+        matches!(self, Grf | GrfHuffman | Chucky | Remix)
+    }
+
+    /// Whether iterators ask it about ranges with an end.
+    pub fn answers_ranges(self) -> bool {
+        self.keeps_order() || matches!(self, Rosetta | REncoder | Grafite)
+    }
+
+    /// Whether it tells iterators where the next key of a run is, so that runs open as an iterator comes to them.
+    pub fn keeps_order(self) -> bool {
+        matches!(self, SurfBase | SurfHash | SurfReal | SurfMixed | Snarf | Grf | GrfHuffman | Remix)
+    }
+
+    /// Whether `bits_per_key` says how large it is.
+    pub fn is_sized(self) -> bool {
+        !matches!(self, None | Remix | SurfBase | Elastic)
+    }
+
+    /// Cache lines that a probe of an absent key touches in one filter, on average: what misses when the filters do not
+    /// fit into the processor's cache.
+    pub fn lines(self) -> f64 {
+        match self {
+            None => 0.0,
+            BlockedBloom => 1.0,
+            // An absent key is denied by the second bit looked at, on average.
+            Bloom | Cuckoo | Elastic => 2.0,
+            Fuse | Xor | Ribbon => 3.0,
+            Snarf | Rosetta | REncoder | Grafite | Chucky | Remix => 3.0,
+            Grf | GrfHuffman => 4.0,
+            SurfBase | SurfHash | SurfReal | SurfMixed => 8.0,
+        }
+    }
+}
+
+/// Keys of a segment of a REMIX: 32 when it is built, up to twice as many before it is built anew.
+pub(crate) const REMIX_SEGMENT: f64 = 48.0;
+
+/// What keys look like to filters that see their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Keys {
+    /// Integers, or keys that eight bytes behind what all have in common tell apart.
+    #[default]
+    Integers,
+    /// Longer keys whose neighbours have much in common: words, names, paths.
+    Strings,
+}
+
+/// How often filters of one table (or all of one kind) let absent keys and empty ranges through.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Rates {
+    /// Of an absent key.
+    pub(crate) point: f64,
+    /// Of an empty range.
+    pub(crate) range: f64,
+}
+
+/// `(1 − e^(−k/b))^k` with the best whole number of probes.
+pub fn bloom_rate(bits: f64) -> f64 {
+    if bits <= 0.0 {
+        return 1.0;
+    }
+    let k = (bits * std::f64::consts::LN_2).round().clamp(1.0, 30.0);
+    (-(-k / bits).exp_m1()).powf(k)
+}
+
+/// A Bloom filter within lines of 512 bits: the standard rate of one line, averaged over the Poisson number of its keys
+/// (Putze, Sanders, Singler, WEA 2007), with the number of probes that is best.
+pub fn blocked_rate(bits: f64) -> f64 {
+    if bits <= 0.0 {
+        return 1.0;
+    }
+    let load = 512.0 / bits;
+    if load > 4096.0 {
+        return 1.0;
+    }
+    let most = (bits * std::f64::consts::LN_2).round().clamp(1.0, 16.0) as i32;
+    let rate = |k: i32| {
+        let (mut sum, mut ln_p, mut j) = (0.0, -load, 0.0);
+        let last = load + 12.0 * load.sqrt() + 30.0;
+        while j <= last {
+            let fill: f64 = -(-j * f64::from(k) / 512.0).exp_m1();
+            sum += ln_p.exp() * fill.powi(k);
+            j += 1.0;
+            ln_p += (load / j).ln();
+        }
+        sum
+    };
+    (1..=most).map(rate).fold(1.0, f64::min)
+}
+
+/// Bits that a SuRF trie takes by itself: 11 of uniform integers, some 22 of strings (16 to 43 were seen).
+fn trie_bits(keys: Keys) -> f64 {
+    match keys {
+        Keys::Integers => 11.0,
+        Keys::Strings => 22.0,
+    }
+}
+
+impl Selector {
+    /// Bits of memory for each entry when `bits` are asked for: whole fingerprints, tries and segments take what they take.
+    pub fn spent_bits(self, bits: f64, keys: Keys) -> f64 {
+        match self {
+            None => 0.0,
+            Fuse => (bits / 1.13).floor().max(1.0) * 1.13,
+            Xor => (bits / 1.23).floor().max(1.0) * 1.23,
+            SurfBase => trie_bits(keys),
+            SurfHash | SurfReal | SurfMixed => bits.max(trie_bits(keys) + 1.0),
+            // Four bits a key when built, fewer as it grows.
+            Remix => 4.0,
+            _ => bits,
+        }
+    }
+
+    /// What one filter of `bits` a key lets through. `near` is the share of questions right behind existing keys, `width`
+    /// of a range in neighbouring integers. Global selectors: runs *named*, of all runs together, by way of
+    /// [`named_runs`](Self::named_runs).
+    pub(super) fn rates(self, bits: f64, keys: Keys, near: f64, width: f64) -> Rates {
+        let anywhere = self.rates_of(bits, keys, false, width);
+        let behind = self.rates_of(bits, keys, true, width);
+        let mix = |a: f64, b: f64| ((1.0 - near) * a + near * b).clamp(0.0, 1.0);
+        Rates { point: mix(anywhere.point, behind.point), range: mix(anywhere.range, behind.range) }
+    }
+
+    fn rates_of(self, bits: f64, keys: Keys, near: bool, width: f64) -> Rates {
+        let strings = keys == Keys::Strings;
+        let points = |point: f64| Rates { point: point.min(1.0), range: 1.0 };
+        let trie = |hash: f64, real: f64| {
+            // A trie alone: held-out strings meet a neighbour's path in four cases of ten.
+            let base = match (strings, near) {
+                (_, true) => 1.0,
+                (true, false) => 0.4,
+                (false, false) => 0.065,
+            };
+            // Further bits of the key tell nothing of a key right behind it, and little of a string's neighbours.
+            let real = if near {
+                1.0
+            } else if strings {
+                (-0.3 * real).exp2().max(0.8)
+            } else {
+                (-real).exp2()
+            };
+            Rates { point: base * (-hash).exp2() * real, range: base * real }
+        };
+        let suffix = self.spent_bits(bits, keys) - trie_bits(keys);
+        match self {
+            None => points(1.0),
+            Bloom => points(bloom_rate(bits)),
+            BlockedBloom | Elastic => points(blocked_rate_of(bits)),
+            Ribbon => points((-bits / 1.052).exp2()),
+            Fuse => points((-(bits / 1.13).floor().max(1.0)).exp2()),
+            Xor => points((-(bits / 1.23).floor().max(1.0)).exp2()),
+            Cuckoo => {
+                let fingerprint = (bits * 0.95).floor().max(1.0);
+                points(8.0 * (fingerprint / bits).min(0.95) * (-fingerprint).exp2())
+            }
+            SurfBase => trie(0.0, 0.0),
+            SurfHash => trie(suffix, 0.0),
+            SurfReal => trie(0.0, suffix),
+            SurfMixed => trie((suffix / 2.0).ceil(), (suffix / 2.0).floor()),
+            // Eight bytes behind the common prefix hardly tell strings apart.
+            Snarf if strings => {
+                Rates { point: if near { 0.8 } else { 0.6 }, range: if near { 0.8 } else { 0.6 } }
+            }
+            Rosetta | REncoder | Grafite if strings => {
+                Rates { point: if near { 0.6 } else { 0.3 }, range: 0.7 }
+            }
+            Snarf => {
+                let rate = if near { 1.0 } else { (-(bits - 2.3)).exp2().min(1.0) };
+                Rates { point: rate, range: rate }
+            }
+            // The sum of the levels below the width of the range; measured 0.12 % and 7.3 % at 14 bits and 64 neighbours.
+            Rosetta | REncoder => Rates {
+                point: (0.0012 * (-0.69 * (bits - 14.0)).exp2()).min(1.0),
+                range: (0.073 * (width / 64.0).max(1.0 / 64.0) * (-0.69 * (bits - 14.0)).exp2()).min(1.0),
+            },
+            Grafite => {
+                let cell = (-(bits - 2.0)).exp2();
+                Rates { point: cell.min(1.0), range: (width.max(1.0) * cell).min(1.0) }
+            }
+            Grf | GrfHuffman | Chucky | Remix => points(1.0),
+        }
+    }
+
+    /// Runs that one question to a global filter names besides those that hold something: for an absent key and for an empty
+    /// range. `shares` are the parts of all entries that the runs hold, newest first.
+    pub(crate) fn named_runs(self, bits: f64, keys: Keys, near: f64, shares: &[f64]) -> Rates {
+        let runs = shares.len() as f64;
+        // A segment of so many keys names every run that has one of them.
+        let segment =
+            |keys: f64| shares.iter().map(|share| 1.0 - (1.0 - share).max(0.0).powf(keys)).sum::<f64>();
+        let oldest = shares.last().copied().unwrap_or(1.0);
+        let entropy =
+            -shares.iter().filter(|share| **share > 0.0).map(|share| share * share.log2()).sum::<f64>();
+        let rates = match self {
+            Grf => {
+                // Bits of codes: one for the oldest run's entries, two and two digits of some three bits for the others.
+                let codes = 1.0 + (1.0 - oldest) * 4.5;
+                let spare = if keys == Keys::Strings { 2.6 } else { 3.1 };
+                let rate = (-(bits - 1.0 - 0.8 * (codes - 1.0) - spare)).exp2();
+                match keys {
+                    Keys::Integers => {
+                        Rates { point: rate * (1.0 - near) + near, range: rate * (1.0 - near) + near }
+                    }
+                    Keys::Strings => Rates { point: rate, range: segment(128.0) },
+                }
+            }
+            GrfHuffman => {
+                // Codes are as long as shares that are expected make them, so a tree of few runs of like size errs more than its
+                // entropy says: 2.2 % with H = 0.83 and 14 % with H = 1.9 were seen at 10 bits.
+                let rate = (-(bits - 2.5 * entropy - 2.3)).exp2();
+                match keys {
+                    Keys::Integers => {
+                        Rates { point: rate * (1.0 - near) + near, range: rate * (1.0 - near) + near }
+                    }
+                    Keys::Strings => Rates { point: rate, range: segment(128.0) },
+                }
+            }
+            Chucky => {
+                // Measured at entropy 0.83: 0.22 named at 8 bits, 0.031 at 10, 0.002 at 14; fingerprints have 5 bits at least.
+                let bits = bits - (entropy - 0.83);
+                let exponent = if bits < 8.0 {
+                    2.2
+                } else if bits < 10.0 {
+                    2.2 + (bits - 8.0) * 1.4
+                } else {
+                    5.0 + (bits - 10.0)
+                };
+                Rates { point: (-exponent).exp2(), range: runs }
+            }
+            Remix => Rates { point: segment(REMIX_SEGMENT), range: segment(REMIX_SEGMENT) },
+            _ => Rates { point: runs, range: runs },
+        };
+        Rates { point: rates.point.clamp(0.0, runs), range: rates.range.clamp(0.0, runs) }
+    }
+}

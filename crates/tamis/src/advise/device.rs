@@ -1,0 +1,129 @@
+//! What the machine does by itself: latencies of memory, digests, the device.
+
+use std::hint::black_box;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tamis_filter::Digest;
+
+use super::apply::read_path_of;
+use super::calibrate::{Setup, Sizes, key, quiet_ns};
+use super::{Machine, ReadPath};
+use crate::error::{Error, StorageError};
+use crate::io::{Access, DirectFs, DiskFs, FileSystem, Usage};
+
+/// T_H.
+pub(super) fn digest(machine: &mut Machine, setup: &Setup, sizes: &Sizes) {
+    let keys: Vec<Vec<u8>> = (0..sizes.ops * sizes.passes).map(|i| key(setup, 1 << 32, i)).collect();
+    machine.digest_ns = quiet_ns(sizes.passes, sizes.ops, |pass| {
+        let keys = &keys[pass * sizes.ops..][..sizes.ops];
+        black_box(keys.iter().fold(0u64, |sum, key| sum ^ Digest::of(black_box(key)).remix(0)));
+    });
+}
+
+/// Latencies of memory: a chain of accesses, each of which says where the next one is.
+pub(super) fn memory(machine: &mut Machine, setup: &Setup) {
+    let largest: usize = if setup.is_quick() { 8 << 20 } else { 128 << 20 };
+    let mut words = vec![0u64; largest / 8];
+    // Every line has some content of its own, so that no two pages are one.
+    for (at, line) in words.chunks_mut(8).enumerate() {
+        line[0] = Digest::from_u64(at as u64).remix(7);
+    }
+    let steps = if setup.is_quick() { 2_000 } else { 20_000 };
+    let mut bytes = 256usize << 10;
+    while bytes <= largest {
+        let lines = (bytes / 64) as u64;
+        let ns = quiet_ns(3, steps, |pass| {
+            let mut at = pass as u64;
+            for _ in 0..steps {
+                let line = (u128::from(at.wrapping_mul(0x9e37_79b9_7f4a_7c15)) * u128::from(lines)) >> 64;
+                at = at.wrapping_add(words[line as usize * 8]);
+            }
+            black_box(at);
+        });
+        // Larger sets never answer sooner.
+        let ns = ns.max(machine.latency.last().map_or(0.0, |(_, ns)| *ns));
+        machine.latency.push((bytes as f64, ns));
+        bytes *= 4;
+    }
+}
+
+/// A file that is removed when it is no longer needed.
+struct Scratch<'f> {
+    fs: &'f dyn FileSystem,
+    path: PathBuf,
+}
+
+impl Drop for Scratch<'_> {
+    fn drop(&mut self) {
+        // What cannot be removed now is found by whoever looks at the directory; there is nobody to tell.
+        let _ = self.fs.remove(&self.path);
+    }
+}
+
+/// T_D: random blocks of a file, past the page cache and out of it.
+pub(super) fn device(machine: &mut Machine, setup: &Setup) -> Result<(), Error> {
+    let Some(directory) = &setup.directory else { return Ok(()) };
+    let (plain, direct): (Arc<dyn FileSystem>, Arc<dyn FileSystem>) = match &setup.options.file_system {
+        Some(fs) => (fs.clone(), fs.clone()),
+        None => (Arc::new(DiskFs::new()), Arc::new(DirectFs::new())),
+    };
+    let failed = |path: &Path, e: &std::io::Error| Error::from(StorageError::io("measure with", path, e));
+    plain.create_dir_all(directory).map_err(|e| failed(directory, &e))?;
+    let name = format!("calibration-{}.tmp", std::process::id());
+    let scratch = Scratch { fs: &*plain, path: directory.join(name) };
+    let path = &scratch.path;
+    let blocks: usize = if setup.is_quick() { 256 } else { 4096 };
+    const BLOCK: usize = 4096;
+    let reads = if setup.is_quick() { 24 } else { 256 };
+    let write = || -> std::io::Result<()> {
+        let mut file = plain.create(path, Usage::Table)?;
+        let mut piece = vec![0u8; 256 * BLOCK];
+        for at in 0..blocks / 256 {
+            for (i, word) in piece.chunks_exact_mut(8).enumerate() {
+                word.copy_from_slice(
+                    &Digest::from_u64((at * piece_words() + i) as u64).remix(3).to_le_bytes(),
+                );
+            }
+            file.append(&piece)?;
+        }
+        file.sync()
+    };
+    write().map_err(|e| failed(path, &e))?;
+    let time = |fs: &dyn FileSystem| -> std::io::Result<f64> {
+        let file = fs.open(path, Access::Random)?;
+        let mut buffer = vec![0u8; BLOCK];
+        let mut error = None;
+        let ns = quiet_ns(3, reads / 3, |pass| {
+            for i in 0..reads / 3 {
+                let at = Digest::from_u64((pass * reads + i) as u64).remix(11) as usize % blocks;
+                if let Err(e) = file.read_exact_at(&mut buffer, (at * BLOCK) as u64) {
+                    error = Some(e);
+                }
+            }
+        });
+        black_box(&buffer);
+        error.map_or(Ok(ns), Err)
+    };
+    machine.page_ns = time(&*plain).map_err(|e| failed(path, &e))?;
+    // Where there is no direct I/O the device is a memory.
+    machine.device_ns = time(&*direct).unwrap_or(machine.page_ns);
+    if read_path_of(&setup.options) == ReadPath::Mapped {
+        // A fault that finds its page costs about what the copy does, and only once.
+        machine.page_ns = 0.0;
+    }
+    Ok(())
+}
+
+/// Words of eight bytes in a piece of the file.
+fn piece_words() -> usize {
+    256 * 4096 / 8
+}
+
+/// Half of the machine's memory: what the page cache can have of it.
+pub(super) fn half_of_memory() -> f64 {
+    match crate::io::memory_bytes() {
+        0 => f64::MAX,
+        bytes => bytes as f64 / 2.0,
+    }
+}

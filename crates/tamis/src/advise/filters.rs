@@ -1,0 +1,117 @@
+//! What building filters of tables costs, measured on the filters themselves: in a database it would drown in flushes.
+
+use std::collections::HashMap;
+use std::hint::black_box;
+
+use tamis_filter::global::{
+    Batch, Cuts, Epochs, MapChoice, Partition, PartitionSpec, RunIndexKind, RunIndexSpec, RunTag, build,
+};
+use tamis_filter::{
+    BloomScheme, Digest, ElasticGroup, ElasticLayout, ElasticSpec, KeyList, PointFilter, PointSpec,
+    RangeFilter, RangeSpec, SurfSuffix, Verify,
+};
+
+use super::Selector;
+use super::calibrate::{RUNS, Setup, Sizes, key, quiet_ns};
+
+/// Bits for each key that filters are built with.
+const BITS: f64 = 14.0;
+
+/// Builds every kind of filter. One that cannot be built for these keys is left out, and costs nothing: it will not be asked.
+pub(super) fn building(setup: &Setup, sizes: &Sizes) -> HashMap<Selector, f64> {
+    let count = sizes.keys * RUNS / 2;
+    let mut keys: Vec<Vec<u8>> = (0..count).map(|i| key(setup, 0, i)).collect();
+    keys.sort_unstable();
+    let digests: Vec<Digest> = keys.iter().map(|key| Digest::of(key)).collect();
+    let mut list = KeyList::new();
+    keys.iter().for_each(|key| list.push(key));
+    let passes = sizes.passes.min(3);
+    let mut costs = HashMap::new();
+    for selector in Selector::ALL {
+        let built = |spec| {
+            quiet_ns(passes, count, |salt| {
+                drop(black_box(RangeFilter::build(spec, &list, BITS, salt as u64, Verify::Yes)))
+            })
+        };
+        let point = |spec| {
+            quiet_ns(passes, count, |salt| {
+                drop(black_box(PointFilter::build(spec, &digests, BITS, salt as u64, Verify::Yes)))
+            })
+        };
+        let cost = match selector {
+            Selector::Bloom => point(PointSpec::Bloom(BloomScheme::Rotation)),
+            Selector::BlockedBloom => point(PointSpec::BlockedBloom),
+            Selector::Ribbon => point(PointSpec::Ribbon),
+            Selector::Fuse => point(PointSpec::BinaryFuse),
+            Selector::Xor => point(PointSpec::Xor),
+            Selector::Cuckoo => point(PointSpec::Cuckoo),
+            Selector::Elastic => {
+                let spec = ElasticSpec {
+                    units: 6,
+                    bits_per_key: 4.0,
+                    scheme: BloomScheme::Rotation,
+                    layout: ElasticLayout::Blocked,
+                };
+                let build =
+                    |salt| drop(black_box(ElasticGroup::build(spec, &digests, salt as u64, Verify::Yes)));
+                quiet_ns(passes, count, build)
+            }
+            Selector::SurfBase => built(RangeSpec::Surf(SurfSuffix::None)),
+            Selector::SurfHash => built(RangeSpec::Surf(SurfSuffix::Hash)),
+            Selector::SurfReal => built(RangeSpec::Surf(SurfSuffix::Real)),
+            Selector::SurfMixed => built(RangeSpec::Surf(SurfSuffix::Mixed)),
+            Selector::Snarf => built(RangeSpec::Snarf),
+            Selector::Rosetta => built(RangeSpec::Rosetta { max_range: 64 }),
+            Selector::REncoder => built(RangeSpec::REncoder),
+            Selector::Grafite => built(RangeSpec::Grafite),
+            _ => continue,
+        };
+        costs.insert(selector, cost);
+    }
+    costs
+}
+
+/// What a flush into a global filter costs for each entry that is there already, in ns: by one of very few keys.
+pub(super) fn copying(setup: &Setup, sizes: &Sizes, selector: Selector) -> f64 {
+    let sorted = |set, count| {
+        let mut keys: Vec<Vec<u8>> = (0..count).map(|i| key(setup, set, i)).collect();
+        keys.sort_unstable();
+        keys
+    };
+    let batch = |keys: &[Vec<u8>], epochs| {
+        let mut batch = Batch::new();
+        keys.iter().for_each(|key| batch.push(key, Digest::of(key), epochs));
+        batch
+    };
+    let old = sorted(0, sizes.keys * RUNS);
+    let new = sorted(99, (old.len() / 256).max(1));
+    let passes = sizes.passes.min(5);
+    let kind = match selector {
+        Selector::Grf => {
+            let (last, next) = (Epochs { lo: 0, hi: 100 }, Epochs { lo: 100, hi: 101 });
+            let spec = PartitionSpec {
+                bits_per_key: BITS,
+                growth: 1.3,
+                radices: vec![4, 10, 10],
+                map: MapChoice::Auto,
+            };
+            let Ok(partition) = Partition::build(&batch(&old, last), 100, &spec) else { return 0.0 };
+            let (new, cuts) = (batch(&new, next), Cuts::of([last, next]));
+            return quiet_ns(passes, old.len(), |_| drop(black_box(partition.insert(&new, &cuts))));
+        }
+        Selector::GrfHuffman => RunIndexKind::GrfHuffman,
+        Selector::Chucky => RunIndexKind::Chucky,
+        _ => RunIndexKind::Remix,
+    };
+    let spec = RunIndexSpec {
+        bits_per_key: BITS,
+        capacity: old.len() as u64 * 3 / 2,
+        slots: vec![4, 10, 1],
+        ratio: 10.0,
+        segment: RunIndexSpec::SEGMENT,
+    };
+    let (old_keys, new) = (batch(&old, Epochs::ALL), batch(&new, Epochs::ALL));
+    let Ok(index) = build(kind, &[(&old_keys, RunTag { level: 2, slot: 0 })], &spec) else { return 0.0 };
+    let tag = RunTag { level: 0, slot: 0 };
+    quiet_ns(passes, old.len(), |_| drop(black_box(index.change(&[], &[(&new, tag)]))))
+}

@@ -1,0 +1,381 @@
+//! Predictions against the engine's own counters, never against a clock.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::db::Db;
+use crate::io::MemFs;
+use crate::options::{CompactionChoice, FilterAllocation, FilterChoice, Options};
+use crate::read::ReadCost;
+use tamis_filter::Digest;
+
+const KEYS: u64 = 60_000;
+const OPS: u64 = 4_000;
+
+/// A number of no pattern, below 2^62.
+fn number(i: u64, salt: u64) -> u64 {
+    Digest::from_u64(i).remix(salt) >> 2
+}
+
+fn options(filter: FilterChoice, compaction: CompactionChoice) -> Options {
+    let mut options = Options { file_system: Some(Arc::new(MemFs::new())), ..Options::default() };
+    let keyspace = &mut options.keyspace;
+    keyspace.filter = filter.into();
+    keyspace.bits_per_key = 10.0;
+    keyspace.compaction = compaction;
+    keyspace.size_ratio = 4.into();
+    keyspace.memtable_bytes = 128 << 10;
+    keyspace.table_bytes = 128 << 10;
+    keyspace.read_compaction = false;
+    keyspace.compression = crate::options::Compression::None.into();
+    options
+}
+
+fn filled(options: &Options) -> Db {
+    let db = Db::open("/db", options.clone()).expect("opening");
+    // Settled after each flush, or the tree would depend on who is faster.
+    for i in 0..KEYS {
+        db.put(number(i, 1).to_be_bytes(), [7; 32]).expect("a write");
+        if i % 800 == 799 {
+            db.default_keyspace().flush().expect("a flush");
+            db.settle().expect("settling");
+        }
+    }
+    db.settle_filters().expect("filters");
+    db
+}
+
+fn data() -> Data {
+    let mut data = data_of(KEYS);
+    data.memtable_bytes = 128 << 10;
+    data
+}
+
+fn data_of(entries: u64) -> Data {
+    Data::new(entries, 8.0, 32.0)
+}
+
+/// The tree that there is. A partial merge leaves stretches of a level without tables, so not every run covers every key.
+fn tree_of(db: &Db) -> Tree {
+    let stats = db.stats();
+    let runs: Vec<_> = stats.keyspaces[0].levels.iter().flat_map(|level| &level.runs).collect();
+    let at =
+        |key: &[u8]| u64::from_be_bytes(key[..8].try_into().expect("eight bytes")) as f64 / 2f64.powi(62);
+    let tables = db.default_keyspace().tables();
+    let width = |run: u64| {
+        let tables = tables.iter().filter(|table| table.run == run);
+        tables.map(|t| at(&t.largest.as_ref().expect("an end").0) - at(&t.smallest)).sum::<f64>()
+    };
+    let newer = &runs[..runs.len() - 1];
+    let covered: f64 = newer.iter().map(|run| width(run.run)).sum();
+    let mut state = State::of(runs.iter().map(|run| run.entries as f64).collect());
+    if !newer.is_empty() {
+        state.coverage = covered / newer.len() as f64;
+    }
+    Tree { states: vec![state], write_amplification: 1.0 }
+}
+
+/// Counters of one operation, on average: of a field.
+type Counted = Box<dyn Fn(fn(&ReadCost) -> u64) -> f64>;
+
+/// What an operation counts.
+fn counted(db: &Db, mut operation: impl FnMut(u64)) -> Counted {
+    let before = db.stats().read;
+    (0..OPS).for_each(&mut operation);
+    let read = db.stats().read - before;
+    Box::new(move |field| field(&read) as f64 / OPS as f64)
+}
+
+/// Within a part of the value, or a little of an operation where events are rare.
+fn close(what: &str, predicted: f64, counted: f64, part: f64) {
+    assert!(is_close(predicted, counted, part), "{what}: {predicted} predicted, {counted} counted");
+}
+
+fn is_close(predicted: f64, counted: f64, part: f64) -> bool {
+    (predicted - counted).abs() <= part * counted.max(predicted) + 0.02
+}
+
+#[test]
+fn what_an_operation_counts_is_what_was_predicted() {
+    let mut wrong = Vec::new();
+    let mut check = |what: &str, predicted: f64, counted: f64, part: f64| {
+        if !is_close(predicted, counted, part) {
+            wrong.push(format!("{what}: {predicted} predicted, {counted} counted"));
+        }
+    };
+    for (filter, compaction) in [
+        (FilterChoice::None, CompactionChoice::Tiering),
+        (FilterChoice::BlockedBloom, CompactionChoice::Leveling),
+        (FilterChoice::BlockedBloom, CompactionChoice::Tiering),
+        (FilterChoice::Ribbon, CompactionChoice::LazyLeveling),
+        (FilterChoice::Cuckoo, CompactionChoice::Tiering),
+        (FilterChoice::Snarf, CompactionChoice::Tiering),
+        (FilterChoice::Grafite, CompactionChoice::Tiering),
+        (FilterChoice::Grf, CompactionChoice::Tiering),
+        (FilterChoice::GrfHuffman, CompactionChoice::Tiering),
+        (FilterChoice::Remix, CompactionChoice::Tiering),
+    ] {
+        let options = options(filter, compaction);
+        let db = filled(&options);
+        let (tree, data) = (tree_of(&db), data());
+        let workload =
+            Workload { empty_gets: 1.0, range_width: 16.0, scan_entries: 20.0, ..Workload::default() };
+        let configuration = apply::configuration_of(&options, &data, u64::MAX);
+        let predicted = counts(&tree, &data, &workload, &configuration);
+        let of = |class: Class| &predicted[class as usize];
+        let name = format!("{filter:?} {compaction:?} {} runs", tree.states[0].runs.len());
+
+        let empty = counted(&db, |i| assert!(db.get(number(i, 2).to_be_bytes()).unwrap().is_none()));
+        let expected = of(Class::EmptyGet);
+        assert_eq!(empty(|read| read.digests), expected.digests, "{name}");
+        check(&format!("{name}, probes"), expected.filter_probes, empty(|read| read.filter_probes), 0.02);
+        // Rates are of large filters; the small runs here are built of whole lines and blocks.
+        check(&format!("{name}, searched"), expected.runs_searched, empty(|read| read.runs_searched), 0.5);
+        check(&format!("{name}, blocks"), expected.blocks, empty(|read| read.block_reads), 0.5);
+
+        let existing =
+            counted(&db, |i| assert!(db.get(number(i * 13 % KEYS, 1).to_be_bytes()).unwrap().is_some()));
+        let expected = of(Class::ExistingGet);
+        check(&format!("{name}, probes"), expected.filter_probes, existing(|read| read.filter_probes), 0.1);
+        check(
+            &format!("{name}, searched"),
+            expected.runs_searched,
+            existing(|read| read.runs_searched),
+            0.12,
+        );
+        check(&format!("{name}, blocks"), expected.blocks, existing(|read| read.block_reads), 0.2);
+
+        let ranges = counted(&db, |i| {
+            let from = number(i, 3);
+            assert_eq!(db.range(from.to_be_bytes()..(from + 16).to_be_bytes()).count(), 0);
+        });
+        let expected = of(Class::EmptyRange);
+        check(&format!("{name}, range probes"), expected.range_probes, ranges(|read| read.range_probes), 0.1);
+        check(&format!("{name}, cursors of ranges"), expected.cursors, ranges(|read| read.seeks), 0.5);
+
+        let seeks = counted(&db, |i| drop(db.range(number(i, 4).to_be_bytes()..).next()));
+        check(&format!("{name}, cursors of seeks"), of(Class::Seek).cursors, seeks(|read| read.seeks), 0.35);
+        let scans = counted(&db, |i| assert!(db.range(number(i, 5).to_be_bytes()..).take(20).count() <= 20));
+        check(&format!("{name}, cursors of scans"), of(Class::Scan).cursors, scans(|read| read.seeks), 0.35);
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn monkey_lets_through_what_was_predicted() {
+    let mut options = options(FilterChoice::BlockedBloom, CompactionChoice::Tiering);
+    options.keyspace.filter_allocation = FilterAllocation::Monkey;
+    options.keyspace.bits_per_key = 5.0;
+    let db = filled(&options);
+    let (tree, data, workload) = (tree_of(&db), data(), Workload { empty_gets: 1.0, ..Workload::default() });
+    let configuration = apply::configuration_of(&options, &data, u64::MAX);
+    assert_eq!(configuration.allocation, Allocation::Monkey);
+    let expected = counts(&tree, &data, &workload, &configuration)[Class::EmptyGet as usize];
+    let empty = counted(&db, |i| assert!(db.get(number(i, 2).to_be_bytes()).unwrap().is_none()));
+    close("searched", expected.runs_searched, empty(|read| read.runs_searched), 0.4);
+}
+
+/// Memtables of the trees below, in bytes.
+const MEMTABLE: u64 = 32 << 10;
+
+/// Grown by arithmetic, and by writing: runs and bytes written.
+#[test]
+fn trees_grow_as_they_do_on_disk() {
+    for compaction in [CompactionChoice::Leveling, CompactionChoice::Tiering, CompactionChoice::LazyLeveling]
+    {
+        for ratio in [4u64, 10] {
+            let mut options = options(FilterChoice::None, compaction);
+            options.keyspace.size_ratio = ratio.into();
+            options.keyspace.memtable_bytes = MEMTABLE;
+            let shape = apply::shape_of(&options.keyspace);
+            let db = Db::open("/db", options).expect("opening");
+            // Runs over the last quarter, as the model has it; each flush settled, or the two would race.
+            let (flushes, entries) = (96, 300u64);
+            let (mut runs, mut seen) = (0.0, 0.0);
+            for flush in 0..flushes {
+                for i in 0..entries {
+                    db.put(number(flush * entries + i, 1).to_be_bytes(), [7; 32]).expect("a write");
+                }
+                db.default_keyspace().flush().expect("a flush");
+                db.settle().expect("settling");
+                if flush >= flushes - (flushes / 4).max(4 * ratio) {
+                    runs += db.stats().keyspaces[0].runs as f64;
+                    seen += 1.0;
+                }
+            }
+            let write = db.stats().write;
+            let amplification =
+                (write.flush_bytes + write.compaction_write_bytes) as f64 / write.flush_bytes as f64;
+            let entry_bytes = write.flush_bytes as f64 / (flushes * entries) as f64;
+            let base = (4 * MEMTABLE) as f64 / entry_bytes;
+            let tree = grow_from(&shape, (flushes * entries) as f64, entries as f64, base, false);
+            let name = format!("{compaction:?} T={ratio}");
+            close(&format!("{name}, runs"), tree.mean_runs(), runs / seen, 0.5);
+            close(&format!("{name}, amplification"), tree.write_amplification, amplification, 0.5);
+        }
+    }
+}
+
+/// A machine on which searching costs far more than asking.
+fn machine() -> Machine {
+    let mut machine = Machine::default();
+    (machine.get_ns, machine.search_ns, machine.cursor_ns, machine.iterator_ns) = (60.0, 300.0, 300.0, 200.0);
+    machine.vain_ns = 150.0;
+    (machine.put_ns, machine.merge_entry_ns, machine.next_ns) = (600.0, 200.0, 60.0);
+    for selector in Selector::ALL.into_iter().filter(|selector| *selector != Selector::None) {
+        let cost = if selector.is_global() { 90.0 } else { 15.0 };
+        machine.probes.push((selector, ProbeCost::new(cost, cost, 30.0, 0.0)));
+    }
+    machine
+}
+
+fn calibration() -> Calibration {
+    Calibration::of(machine(), 8, 100)
+}
+
+#[test]
+fn advice_is_options_that_say_what_is_recommended() {
+    let current = Options::default();
+    let mut data = data_of(1_000_000);
+    data.memtable_bytes = 1 << 20;
+    for workload in [
+        Workload { empty_gets: 0.9, puts: 0.1, ..Workload::default() },
+        Workload { puts: 1.0, ..Workload::default() },
+        Workload { scans: 0.9, puts: 0.1, ..Workload::default() },
+        Workload { empty_ranges: 0.9, puts: 0.1, ..Workload::default() },
+    ] {
+        let advice = advise(&calibration(), &data, &workload, 4 << 20, &current);
+        let best = advice.recommended().expect("a ranking");
+        advice.options.check().expect("sound options");
+        let again = apply::configuration_of(&advice.options, &data, advice.budget_bytes);
+        assert_eq!(again.selector, best.configuration.selector);
+        assert_eq!(again.shape, best.configuration.shape);
+        assert_eq!(again.allocation, best.configuration.allocation);
+        // The text with the changed lines behind it is the advice.
+        let text = current.to_text() + &advice.changes;
+        assert_eq!(Options::from_text(&text).expect("a text"), advice.options);
+        assert!(advice.explain().contains(&best.configuration.describe()));
+        assert!(advice.formulas().contains("mean: "));
+        assert!(advice.current().is_some());
+    }
+}
+
+#[test]
+fn every_filter_of_the_options_has_a_selector_and_back() {
+    for choice in FilterChoice::all() {
+        let selector = apply::selector_of(choice);
+        let back = apply::choice_of(selector).expect("a choice");
+        assert_eq!(apply::selector_of(back), selector);
+    }
+    for selector in Selector::ALL {
+        assert!(apply::choice_of(selector).is_some(), "{selector:?}");
+    }
+}
+
+#[test]
+fn data_that_is_dropped_by_age_is_never_told_to_stay_nor_the_other_way_round() {
+    let mut current = Options::default();
+    current.keyspace.compaction = CompactionChoice::Fifo;
+    let workload = Workload { empty_gets: 0.5, puts: 0.5, ..Workload::default() };
+    let advice = advise(&calibration(), &data_of(1_000_000), &workload, 4 << 20, &current);
+    assert_eq!(advice.options.keyspace.compaction, CompactionChoice::Fifo);
+    let advice = advise(&calibration(), &data_of(1_000_000), &workload, 4 << 20, &Options::default());
+    let policies = advice.ranking.ranked.iter().map(|ranked| ranked.configuration.shape.policy);
+    assert!(policies.into_iter().all(|policy| !matches!(policy, Policy::Fifo | Policy::TimeWindow)));
+}
+
+/// A workload that wavers about a boundary: whatever was chosen first stays.
+#[test]
+fn nothing_flaps_at_a_boundary() {
+    let (mut current, calibration) = (Options::default(), calibration());
+    let mut data = data_of(1_000_000);
+    data.memtable_bytes = 1 << 20;
+    let mut changes = 0;
+    for look in 0..60 {
+        // Between 47 and 53 % of puts, back and forth.
+        let puts = 0.5 + 0.03 * f64::from(look % 7 - 3) / 3.0;
+        let workload = Workload { puts, empty_gets: 1.0 - puts, ..Workload::default() };
+        let advice = advise(&calibration, &data, &workload, 4 << 20, &current);
+        if let Some(change) = decide(&advice, &current, 0.15) {
+            assert!(change.gain > 0.15 && !change.changes.is_empty() && !change.reason.is_empty());
+            current = change.options;
+            changes += 1;
+        }
+    }
+    assert!(changes <= 1, "{changes} changes");
+    // A workload that is another one is answered.
+    current = Options::default();
+    current.keyspace.filter = FilterChoice::None.into();
+    current.keyspace.compaction = CompactionChoice::Tiering;
+    let workload = Workload { empty_gets: 0.95, puts: 0.05, ..Workload::default() };
+    let advice = advise(&calibration, &data, &workload, 4 << 20, &current);
+    let change = decide(&advice, &current, 0.15).expect("a change");
+    assert_eq!(change.needs_reopening, change.options.keyspace.filter.global().is_some());
+    let advice = advise(&calibration, &data, &workload, 4 << 20, &change.options);
+    assert!(decide(&advice, &change.options, 0.15).is_none());
+}
+
+#[test]
+fn what_does_not_fit_is_left_whatever_it_gains() {
+    let mut current = Options::default();
+    current.keyspace.bits_per_key = 20.0;
+    let workload = Workload { empty_gets: 1.0, ..Workload::default() };
+    let advice = advise(&calibration(), &data_of(1_000_000), &workload, 1 << 20, &current);
+    let change = decide(&advice, &current, 0.9).expect("a change");
+    assert!(change.options.keyspace.bits_per_key < 20.0);
+}
+
+#[test]
+fn a_workload_is_read_off_counters() {
+    for filter in [FilterChoice::BlockedBloom, FilterChoice::None, FilterChoice::Grf] {
+        let options = options(filter, CompactionChoice::Tiering);
+        let db = filled(&options);
+        let before = db.stats();
+        for i in 0..4000 {
+            assert!(db.get(number(i, 2).to_be_bytes()).unwrap().is_none());
+        }
+        for i in 0..1000 {
+            assert!(db.get(number(i * 59, 1).to_be_bytes()).unwrap().is_some());
+        }
+        for i in 0..500 {
+            db.put(number(i, 1).to_be_bytes(), [8; 32]).unwrap();
+        }
+        let seen = Observed::between(&before, &db.stats(), &options);
+        assert_eq!(seen.operations, 5500);
+        close("absent", seen.workload.share(Class::EmptyGet), 4000.0 / 5500.0, 0.05);
+        close("present", seen.workload.share(Class::ExistingGet), 1000.0 / 5500.0, 0.2);
+        close("puts", seen.workload.share(Class::Put), 500.0 / 5500.0, 1e-9);
+        assert_eq!(seen.data.key_bytes, 8.0);
+        close("values", seen.data.value_bytes, 32.0, 0.1);
+        assert!(!seen.unknown.is_empty());
+        let before = db.stats();
+        for i in 0..200 {
+            assert_eq!(db.range(number(i, 5).to_be_bytes()..).take(100).count(), 100);
+        }
+        let seen = Observed::between(&before, &db.stats(), &options);
+        close("scans", seen.workload.share(Class::Scan), 1.0, 0.05);
+        close("entries", seen.workload.scan_entries, 100.0, 0.5);
+    }
+}
+
+/// The costs of this machine are positive where something is done, and what was made in the directory is gone.
+#[test]
+fn calibration_measures_every_filter_and_leaves_nothing() {
+    let fs = Arc::new(MemFs::new());
+    let options = Options { file_system: Some(fs.clone()), ..Options::default() };
+    let setup = Setup::new(16, 100).effort(Effort::Quick).database("/somewhere", &options);
+    let calibration = Calibration::measure(&setup).expect("measuring");
+    let machine = &calibration.machine;
+    for selector in Selector::ALL.into_iter().filter(|selector| *selector != Selector::None) {
+        let cost = machine.probe(selector).expect("every filter");
+        let costs = [cost.point_ns, cost.range_ns, cost.seek_ns, cost.build_ns, cost.copy_ns];
+        assert!(costs.iter().all(|ns| ns.is_finite() && *ns >= 0.0), "{selector:?}: {cost:?}");
+    }
+    let costs = [machine.digest_ns, machine.get_ns, machine.iterator_ns, machine.put_ns, machine.device_ns];
+    assert!(costs.iter().all(|ns| ns.is_finite() && *ns > 0.0), "{machine:?}");
+    assert!(machine.latency.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 <= pair[1].1));
+    assert!(crate::io::FileSystem::list(&*fs, "/somewhere".as_ref()).expect("a directory").is_empty());
+    let ranking =
+        rank(machine, &data(), &Workload { puts: 1.0, ..Workload::default() }, &Space::new(1 << 20));
+    assert!(ranking.best().expect("a ranking").prediction.mean_ns > 0.0);
+}

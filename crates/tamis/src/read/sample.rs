@@ -1,0 +1,86 @@
+//! A sample of the keys that gets find: how unequally keys are asked for.
+//!
+//! Of the gets of one thread that find a value, every [`SAMPLED`]th leaves its digest here; the last [`KEPT`] are kept. Two
+//! gets drawn at random are for the same key with probability Σ p²: 1/n if all of n keys are alike, much more if some
+//! are hot. That is estimated by the pairs of the sample that are equal, which is the minimum-variance unbiased estimate
+//! (Good, "The population frequencies of species", Biometrika 1953).
+//!
+//! Any thread may call anything. Who finds the sample taken leaves it: a reader never waits. `multi_get` takes no part.
+
+use std::sync::Mutex;
+
+use tamis_filter::Digest;
+
+/// Of the gets of a thread that find a value one of so many is sampled. A power of two.
+pub(super) const SAMPLED: u64 = 64;
+
+/// Digests that are kept: with uniform reads of a million keys about 8 pairs of them are equal.
+const KEPT: usize = 4096;
+
+/// Fewer say nothing.
+const FEWEST: usize = 256;
+
+#[derive(Debug, Default)]
+pub(super) struct KeySample(Mutex<Ring>);
+
+#[derive(Debug, Default)]
+struct Ring {
+    /// Empty until the first one comes.
+    digests: Vec<u64>,
+    /// Where the next one goes once all places are taken.
+    next: usize,
+}
+
+impl KeySample {
+    /// Takes a digest in the place of the oldest, unless somebody else is at it.
+    #[cold]
+    pub(super) fn add(&self, digest: Option<Digest>) {
+        let (Some(digest), Ok(mut ring)) = (digest, self.0.try_lock()) else { return };
+        if ring.digests.len() < KEPT {
+            ring.digests.push(digest.get());
+            return;
+        }
+        let next = ring.next;
+        ring.digests[next] = digest.get();
+        ring.next = (next + 1) % KEPT;
+    }
+
+    /// The probability that two gets which find a value are for the same key; `None` if too few were sampled. O(n log n)
+    /// for a sample of n.
+    pub(super) fn collisions(&self) -> Option<f64> {
+        let mut digests = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).digests.clone();
+        if digests.len() < FEWEST {
+            return None;
+        }
+        digests.sort_unstable();
+        let pairs = |n: usize| n as f64 * (n as f64 - 1.0) / 2.0;
+        let equal: f64 = digests.chunk_by(|a, b| a == b).map(|alike| pairs(alike.len())).sum();
+        Some(equal / pairs(digests.len()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample_of(keys: impl Iterator<Item = u64>) -> KeySample {
+        let sample = KeySample::default();
+        keys.for_each(|key| sample.add(Some(Digest::of(&key.to_le_bytes()))));
+        sample
+    }
+
+    #[test]
+    fn few_gets_say_nothing() {
+        assert_eq!(sample_of(0..FEWEST as u64 - 1).collisions(), None);
+        assert_eq!(sample_of(0..FEWEST as u64).collisions(), Some(0.0));
+    }
+
+    #[test]
+    fn equal_pairs_are_counted_and_only_the_last_gets_count() {
+        // Each of 16 keys has a sixteenth, less the pair of each sample with itself.
+        let even = sample_of((0..KEPT as u64).map(|i| i % 16)).collisions().unwrap();
+        assert!((even - 1.0 / 16.0).abs() < 1e-3, "{even}");
+        let one = sample_of((0..KEPT as u64).map(|i| i % 16).chain((0..KEPT as u64).map(|_| 7)));
+        assert_eq!(one.collisions(), Some(1.0));
+    }
+}
