@@ -5,8 +5,11 @@
 //! of these databases: it has the unit costs that [`Calibration`](tamis::advise::Calibration) measures, the number and sizes of the entries, the
 //! declared workload and the memory of ten bits a key. The first of its ranking among the candidates is what it advises.
 //!
-//! An operation's time is that of the thread that asks, the stalls that flushes and merges cause included; keys are made
-//! before. Values are of 100 bytes, keys of 8.
+//! Trees grow between rounds, so that each round has another moment of a tree between two large merges: the mean is what the
+//! model gives.
+//!
+//! An operation's time is that of the thread that asks, the stalls that flushes and merges cause included, and the part of a
+//! core that what is left to merge at the end takes; keys are made before. Values are of 100 bytes, keys of 8.
 
 mod plan;
 mod view;
@@ -40,14 +43,14 @@ pub struct CandidateRow {
     pub usual: bool,
     /// Nanoseconds an operation by prediction.
     pub predicted_ns: f64,
-    /// Nanoseconds an operation as measured, the median of the rounds.
+    /// Nanoseconds an operation as measured, the mean of the rounds.
     pub ns: f64,
     /// The fastest round.
     pub min_ns: f64,
     /// The slowest round.
     pub max_ns: f64,
-    /// Runs before the first round.
-    pub runs: usize,
+    /// Runs, the mean of the rounds.
+    pub runs: f64,
     /// Bits of filters a key in memory.
     pub filter_bits_per_key: f64,
 }

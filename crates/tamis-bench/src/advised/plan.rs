@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use tamis::advise::{
     Allocation, Calibration, Class, Data, Effort, Keys, Merge, Policy, Ranked, Selector, Setup, Workload,
-    advise,
+    advise, recommend,
 };
 use tamis::{Db, Durability, Options};
 
@@ -28,6 +28,13 @@ const SPARE: f64 = 1.15;
 
 /// Memtables that the data fills.
 const FLUSHES: u64 = 60;
+
+/// Of them those that come one by one between rounds. A tree has few runs after a large merge and many before it; the model
+/// gives the mean, so every round has another moment of it.
+const LATE_FLUSHES: u64 = 10;
+
+/// How often each candidate is asked in a round; the shortest counts. What else runs on a machine only adds.
+const TURNS: u32 = 3;
 
 /// The candidates: filters of every family that is of use for 8-byte keys, over the trees that keep all data.
 const FILTERS: [Selector; 9] = [
@@ -96,13 +103,24 @@ impl Job {
         (KEY_BYTES + VALUE_BYTES) as u64
     }
 
+    /// What the advisor may spend, in bytes.
+    fn budget(&self) -> u64 {
+        (self.keys.len() as f64 * BITS / 8.0 * SPARE) as u64
+    }
+
+    /// What a memtable takes when it is flushed.
+    fn flush_bytes(&self) -> u64 {
+        self.keys.len() * (self.entry_bytes() + 44) / FLUSHES
+    }
+
     /// What all candidates have in common.
     fn common(&self) -> Result<Options, BenchError> {
         let mut options = Options::default();
         options.set("keyspace.compression", "none")?;
         options.durability = Durability::Buffered;
         let keyspace = &mut options.keyspace;
-        keyspace.memtable_bytes = (self.keys.len() * (self.entry_bytes() + 44) / FLUSHES).max(16 << 10);
+        // A little more than a flush by request has, so that these are all there are.
+        keyspace.memtable_bytes = (self.flush_bytes() * 5 / 4).max(16 << 10);
         keyspace.table_bytes = (self.keys.len() * self.entry_bytes() / 6).clamp(64 << 10, 64 << 20);
         // The tree is to stay what the policy makes of it for as long as it is measured.
         keyspace.read_compaction = false;
@@ -117,9 +135,8 @@ impl Job {
         let calibration = Calibration::measure(&setup).map_err(BenchError::Database)?;
         let mut data = Data::new(self.keys.len(), KEY_BYTES as f64, VALUE_BYTES as f64);
         data.keys = Keys::Integers;
-        data.memtable_bytes = options.keyspace.memtable_bytes;
-        let budget = (self.keys.len() as f64 * BITS / 8.0 * SPARE) as u64;
-        let advice = advise(&calibration, &data, workload, budget, &options);
+        data.memtable_bytes = self.flush_bytes();
+        let advice = advise(&calibration, &data, workload, self.budget(), &options);
         let of_ours = |ranked: &Ranked| {
             let configuration = &ranked.configuration;
             self.filters.contains(&configuration.selector)
@@ -136,7 +153,9 @@ impl Job {
                     == (one.configuration.selector, one.configuration.shape.policy)
             };
             if !ranked.iter().any(same) {
-                ranked.push(one.clone());
+                let mut one = one.clone();
+                one.is_current = is_usual(&one);
+                ranked.push(one);
             }
         }
         Ok(ranked)
@@ -171,29 +190,57 @@ impl Job {
             |source| BenchError::Io { operation: "make a directory in", path: std::env::temp_dir(), source };
         let dir = tempfile::Builder::new().prefix("tamis-advise").tempdir().map_err(temporary)?;
         let db = Db::open(dir.path().join("db"), self.options(ranked)?)?;
-        let order = Permutation::new(self.keys.len(), self.seed);
-        let mut key = Vec::new();
-        for place in 0..self.keys.len() {
-            key.clear();
-            self.keys.existing(order.at(place), &mut key);
-            db.put(&key, value_of(&key))?;
-        }
-        db.flush()?;
-        db.settle()?;
-        db.settle_filters()?;
-        progress.advance(1);
-        let stats = db.stats();
-        let tree = stats.keyspaces.first().cloned().unwrap_or_default();
-        let filter_bits = tree.filter_bytes as f64 * 8.0 / (tree.entries as f64).max(1.0);
-        Ok(Candidate {
+        let mut candidate = Candidate {
             db,
             ranked: ranked.clone(),
             times: Vec::new(),
-            runs: tree.runs,
-            filter_bits,
+            runs: Vec::new(),
+            filter_bits: 0.0,
+            flushes: 0,
             _dir: dir,
-        })
+        };
+        self.fill(&mut candidate, FLUSHES - LATE_FLUSHES)?;
+        progress.advance(1);
+        Ok(candidate)
     }
+
+    /// Puts keys up to so many flushes in, each of which is merged before the next comes: trees then follow from sizes alone.
+    fn fill(&self, candidate: &mut Candidate, flushes: u64) -> Result<(), BenchError> {
+        let order = Permutation::new(self.keys.len(), self.seed);
+        let (db, mut key) = (&candidate.db, Vec::new());
+        for flush in candidate.flushes..flushes {
+            for place in self.keys.len() * flush / FLUSHES..self.keys.len() * (flush + 1) / FLUSHES {
+                key.clear();
+                self.keys.existing(order.at(place), &mut key);
+                db.put(&key, value_of(&key))?;
+            }
+            db.flush()?;
+            db.settle()?;
+        }
+        candidate.flushes = flushes;
+        db.settle_filters()?;
+        let tree = db.stats().keyspaces.first().cloned().unwrap_or_default();
+        candidate.filter_bits = tree.filter_bytes as f64 * 8.0 / (tree.entries as f64).max(1.0);
+        candidate.runs.push(tree.runs as f64);
+        Ok(())
+    }
+
+    /// Asks for keys that are there when so many flushes are in.
+    fn ops(&self, workload: &Workload, flushes: u64, seed: u64) -> Vec<Op> {
+        let order = Permutation::new(self.keys.len(), self.seed);
+        let loaded = self.keys.len() * flushes / FLUSHES;
+        workloads::draw(workload, &self.keys, self.ops, seed, loaded, |place| order.at(place))
+    }
+}
+
+/// Whether it is what the options are by default.
+fn is_usual(ranked: &Ranked) -> bool {
+    let configuration = &ranked.configuration;
+    configuration.selector == Selector::BlockedBloom && configuration.shape.policy == Policy::Leveling
+}
+
+fn mean_of(numbers: &[f64]) -> f64 {
+    numbers.iter().sum::<f64>() / (numbers.len() as f64).max(1.0)
 }
 
 /// A value that follows from its key, whatever wrote it.
@@ -207,9 +254,12 @@ fn value_of(key: &[u8]) -> Vec<u8> {
 struct Candidate {
     db: Db,
     ranked: Ranked,
+    /// A round's shortest turn each.
     times: Vec<f64>,
-    runs: usize,
+    /// Before each round.
+    runs: Vec<f64>,
     filter_bits: f64,
+    flushes: u64,
     /// Removed last.
     _dir: tempfile::TempDir,
 }
@@ -264,8 +314,7 @@ impl Candidate {
         let configuration = &self.ranked.configuration;
         let mut times = self.times.clone();
         times.sort_by(f64::total_cmp);
-        let usual = configuration.selector == Selector::BlockedBloom
-            && configuration.shape.policy == Policy::Leveling;
+        let usual = is_usual(&self.ranked);
         CandidateRow {
             kind: "candidate".into(),
             number: number + 1,
@@ -275,10 +324,11 @@ impl Candidate {
             advised,
             usual,
             predicted_ns: self.ranked.prediction.mean_ns,
-            ns: times.get(times.len() / 2).copied().unwrap_or_default(),
+            // Rounds have different trees: their mean is what the model gives.
+            ns: mean_of(&times),
             min_ns: times.first().copied().unwrap_or_default(),
             max_ns: times.last().copied().unwrap_or_default(),
-            runs: self.runs,
+            runs: mean_of(&self.runs[1.min(self.runs.len())..]),
             filter_bits_per_key: self.filter_bits,
         }
     }
@@ -287,8 +337,9 @@ impl Candidate {
 impl Plan for Job {
     fn setting(&self) -> String {
         format!(
-            "{} keys of {KEY_BYTES} bytes, values of {VALUE_BYTES}, mapped through the page cache, {FLUSHES} memtables' worth; \
-             {} filters over {} trees, at most {BITS} bits a key; {} rounds of {} operations, one thread",
+            "{} keys of {KEY_BYTES} bytes, values of {VALUE_BYTES}, mapped through the page cache, {FLUSHES} memtables' worth, the \
+             last {LATE_FLUSHES} of them between rounds; {} filters over {} trees, at most {BITS} bits a key; {} rounds of {} \
+             operations, each the best of {TURNS} turns, one thread",
             grouped(self.keys.len()),
             self.filters.len(),
             self.policies.len(),
@@ -315,22 +366,36 @@ impl Plan for Job {
         let mut candidates =
             ranked.iter().map(|one| self.load(one, progress)).collect::<Result<Vec<_>, _>>()?;
         progress.end();
-        progress.begin(TEXTS[step], u64::from(self.rounds + 1) * candidates.len() as u64, "turns");
-        // The round before the first warms caches and is thrown away.
-        for round in 0..=self.rounds {
-            let seed = self.seed ^ (u64::from(round) << 32) ^ step as u64;
-            let ops = workloads::draw(&workload, &self.keys, self.ops, seed);
+        let turns = u64::from(self.rounds) * candidates.len() as u64;
+        let cores = std::thread::available_parallelism().map_or(1.0, |cores| cores.get() as f64);
+        progress.begin(TEXTS[step], turns, "turns");
+        for round in 0..u64::from(self.rounds) {
+            let flushes = FLUSHES - LATE_FLUSHES + LATE_FLUSHES * (round + 1) / u64::from(self.rounds);
+            let ops = self.ops(&workload, flushes, self.seed ^ (round << 32) ^ step as u64);
             for candidate in &mut candidates {
-                let ns = candidate.ask(&ops, workload.scan_entries as usize)?;
-                if round > 0 {
-                    candidate.times.push(ns);
-                }
-                // The next one's time must not hold this one's merges.
-                candidate.db.settle()?;
-                progress.advance(1);
+                self.fill(candidate, flushes)?;
+                candidate.times.push(f64::INFINITY);
             }
+            for _ in 0..TURNS {
+                for candidate in &mut candidates {
+                    let asked = candidate.ask(&ops, workload.scan_entries as usize)?;
+                    // The next one's time must not hold this one's merges. What is left of them would have taken its share of
+                    // the processor from later operations.
+                    let begun = Instant::now();
+                    candidate.db.settle()?;
+                    let left = begun.elapsed().as_nanos() as f64 / (cores * ops.len().max(1) as f64);
+                    if let Some(least) = candidate.times.last_mut() {
+                        *least = least.min(asked + left);
+                    }
+                }
+            }
+            progress.advance(candidates.len() as u64);
         }
         progress.end();
-        Ok(candidates.iter().enumerate().map(|(i, candidate)| row(&candidate.row(step, i == 0))).collect())
+        let advised = recommend(&ranked, self.budget());
+        Ok(candidates
+            .iter()
+            .map(|candidate| row(&candidate.row(step, advised == Some(&candidate.ranked))))
+            .collect())
     }
 }

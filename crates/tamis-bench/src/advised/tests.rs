@@ -23,7 +23,7 @@ fn every_workload_runs_over_every_candidate() {
     }
     let found: Vec<CandidateRow> = records(&rows, "candidate");
     assert_eq!(found.len(), 10 * 3 * 2);
-    assert!(found.iter().all(|row| row.ns > 0.0 && row.predicted_ns > 0.0 && row.runs > 0), "{found:?}");
+    assert!(found.iter().all(|row| row.ns > 0.0 && row.predicted_ns > 0.0 && row.runs > 0.0), "{found:?}");
     assert_eq!(found.iter().filter(|row| row.advised).count(), 10);
     assert_eq!(found.iter().filter(|row| row.usual).count(), 10);
     assert!(found.iter().filter(|row| row.filter == "none").all(|row| row.filter_bits_per_key == 0.0));

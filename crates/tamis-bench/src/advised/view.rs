@@ -143,7 +143,7 @@ fn candidates(cases: &[Case<'_>]) -> Sheet {
                 ns(row.predicted_ns),
                 ns(row.ns),
                 format!("{}–{}", ns(row.min_ns), ns(row.max_ns)),
-                row.runs.to_string(),
+                mean(row.runs),
                 mean(row.filter_bits_per_key),
             ]);
         }

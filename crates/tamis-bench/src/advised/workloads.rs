@@ -37,11 +37,18 @@ pub(super) struct Op {
     pub(super) end: [u8; KEY_BYTES],
 }
 
-/// So many operations, the same for the same seed.
-pub(super) fn draw(workload: &Workload, keys: &KeySet, count: usize, seed: u64) -> Vec<Op> {
+/// So many operations, the same for the same seed, about the first `loaded` keys in the order of loading.
+pub(super) fn draw(
+    workload: &Workload,
+    keys: &KeySet,
+    count: usize,
+    seed: u64,
+    loaded: u64,
+    at: impl Fn(u64) -> u64,
+) -> Vec<Op> {
     let mut random = Random::new(seed);
-    let ranks = Ranks::new(keys.len(), workload.skew);
-    // Hot keys anywhere: ranks are numbers of keys, which lie at random.
+    let ranks = Ranks::new(loaded.max(1), workload.skew);
+    // Hot keys lie anywhere: they are loaded in random order.
     let mut ops = Vec::with_capacity(count);
     let mut buffers = (Vec::new(), Vec::new());
     while ops.len() < count {
@@ -57,7 +64,7 @@ pub(super) fn draw(workload: &Workload, keys: &KeySet, count: usize, seed: u64) 
         match class {
             Class::EmptyGet => keys.absent(random.below(keys.absent_len()), low),
             Class::EmptyRange => keys.absent_range(random.below(keys.absent_len()), low, high),
-            _ => keys.existing(ranks.draw(&mut random), low),
+            _ => keys.existing(at(ranks.draw(&mut random)), low),
         }
         let bytes = |from: &[u8]| from.try_into().unwrap_or([0; KEY_BYTES]);
         ops.push(Op { class, key: bytes(low), end: bytes(high) });

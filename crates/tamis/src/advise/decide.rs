@@ -33,7 +33,7 @@ pub struct Change {
 /// the same margin. So two looks whose predictions differ by less than the margin on either side never answer with changes in
 /// both directions. A present configuration that does not fit the budget is always left.
 pub fn decide(advice: &Advice, current: &Options, hysteresis: f64) -> Option<Change> {
-    let best = advice.best().filter(|best| !best.is_current)?;
+    let best = advice.recommended().filter(|best| !best.is_current)?;
     let now = advice.current()?;
     let gain = saved(best, now);
     let fits = now.prediction.filter_bytes <= advice.budget_bytes as f64;

@@ -9,7 +9,7 @@ const LISTED: usize = 5;
 
 pub(super) fn summary(advice: &Advice) -> String {
     let mut text = String::new();
-    let Some(best) = advice.best() else {
+    let Some(best) = advice.recommended() else {
         return "nothing fits the budget\n".to_owned();
     };
     let kept = if best.is_current { "keep" } else { "take" };
@@ -25,10 +25,18 @@ pub(super) fn summary(advice: &Advice) -> String {
     for reason in &best.reasons {
         let _ = writeln!(text, "  {reason}");
     }
-    let others = || advice.ranking.ranked.iter().skip(1);
-    for (at, other) in others().enumerate().filter(|(at, other)| *at < LISTED || other.is_current) {
+    if let Some(first) = advice.best().filter(|first| *first != best) {
+        let saved = 100.0 * (1.0 - first.prediction.mean_ns / best.prediction.mean_ns);
+        let _ = writeln!(
+            text,
+            "  {} would save {saved:.1} % by prediction, which is less than its errors",
+            first.configuration.describe()
+        );
+    }
+    let others = || advice.ranking.ranked.iter().enumerate().filter(|(_, other)| *other != best);
+    for (at, other) in others().filter(|(at, other)| *at <= LISTED || other.is_current) {
         let what = if other.is_current { " (as it is now)" } else { "" };
-        let _ = writeln!(text, "{}. {}{what}", at + 2, other.configuration.describe());
+        let _ = writeln!(text, "{}. {}{what}", at + 1, other.configuration.describe());
         if other.prediction.filter_bytes > advice.budget_bytes as f64 {
             let _ = writeln!(text, "  takes {}, more than the budget", bytes(other.prediction.filter_bytes));
         }

@@ -50,6 +50,24 @@ pub(crate) use observe::{data_of_tables, operations_of, workload_of};
 
 use crate::options::Options;
 
+/// Savings below this part of an operation's time are within the model's errors: then what there is stays.
+const KEPT: f64 = 0.10;
+
+/// Configurations within this part of the first are alike: then that with the smallest filters is taken.
+const ALIKE: f64 = 0.05;
+
+/// Of a ranking, best first, what is recommended: what there is now, if that fits and the first saves less than a tenth of an
+/// operation's time; else, of those that take at most a twentieth more than the first, the one with the smallest filters.
+pub fn recommend(ranked: &[Ranked], budget_bytes: u64) -> Option<&Ranked> {
+    let first = ranked.first()?.prediction.mean_ns;
+    let fits = |ranked: &&Ranked| ranked.prediction.filter_bytes <= budget_bytes as f64;
+    let kept = |now: &&Ranked| now.is_current && first >= now.prediction.mean_ns * (1.0 - KEPT);
+    let alike = |other: &&Ranked| first >= other.prediction.mean_ns * (1.0 - ALIKE);
+    let bytes = |ranked: &Ranked| ranked.prediction.filter_bytes;
+    let small = || ranked.iter().filter(fits).filter(alike).min_by(|a, b| bytes(a).total_cmp(&bytes(b)));
+    ranked.iter().filter(fits).find(kept).or_else(small).or(ranked.first())
+}
+
 /// What to do, and why.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -62,14 +80,19 @@ pub struct Advice {
     pub workload: Workload,
     /// The data it is for.
     pub data: Data,
-    /// The present options with the best configuration in.
+    /// The present options with the recommended configuration in.
     pub options: Options,
     /// The lines of the options' text that change; empty if the present options are the best.
     pub changes: String,
 }
 
 impl Advice {
-    /// The recommended configuration.
+    /// What is recommended: see [`recommend`].
+    pub fn recommended(&self) -> Option<&Ranked> {
+        recommend(&self.ranking.ranked, self.budget_bytes)
+    }
+
+    /// The first of the ranking.
     pub fn best(&self) -> Option<&Ranked> {
         self.ranking.best()
     }
@@ -86,7 +109,7 @@ impl Advice {
 
     /// Every term of the best configuration: with symbols, with numbers in, and its value.
     pub fn formulas(&self) -> String {
-        self.best().map_or_else(String::new, |best| explain::formulas(best, &self.workload))
+        self.recommended().map_or_else(String::new, |best| explain::formulas(best, &self.workload))
     }
 }
 
@@ -130,7 +153,7 @@ pub(crate) fn advise_among(
     space.shapes.dedup();
     let mut ranking = rank(&calibration.machine, data, workload, &space);
     ranking.ranked.retain(|ranked| ranked.is_current || may(ranked.configuration.selector));
-    let options = match ranking.best() {
+    let options = match recommend(&ranking.ranked, budget_bytes) {
         Some(best) if !best.is_current => apply::options_for(&best.configuration, data, current),
         _ => current.clone(),
     };

@@ -234,7 +234,7 @@ fn calibration() -> Calibration {
 }
 
 #[test]
-fn advice_is_options_that_say_what_was_ranked_first() {
+fn advice_is_options_that_say_what_is_recommended() {
     let current = Options::default();
     let mut data = data_of(1_000_000);
     data.memtable_bytes = 1 << 20;
@@ -245,7 +245,7 @@ fn advice_is_options_that_say_what_was_ranked_first() {
         Workload { empty_ranges: 0.9, puts: 0.1, ..Workload::default() },
     ] {
         let advice = advise(&calibration(), &data, &workload, 4 << 20, &current);
-        let best = advice.best().expect("a ranking");
+        let best = advice.recommended().expect("a ranking");
         advice.options.check().expect("sound options");
         let again = apply::configuration_of(&advice.options, &data, advice.budget_bytes);
         assert_eq!(again.selector, best.configuration.selector);
