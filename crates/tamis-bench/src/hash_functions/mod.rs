@@ -12,7 +12,7 @@
 //!
 //! `functions` are the paper's seven hash functions and ours, `reference` the filters that tamis does not have: of *k*
 //! functions, and in units. Everything else is asked of the filters of tamis as an engine asks them. Where sides are timed
-//! they take turns ([`timing`]).
+//! they take turns (`timing`).
 //!
 //! Functions differ from the paper's where its text leaves open which is meant: XX is XXH64, CRC is CRC-32C, MM is MurmurHash3
 //! of 32 bits, MM64 is MurmurHash64A. Rotation is by half a word, after the digest is remixed; the paper's

@@ -12,7 +12,7 @@
 //!
 //! # Trees
 //!
-//! [`tree`] builds every run of a tree as the paper's shape wants it, level by level T times larger, and takes them in
+//! `tree` builds every run of a tree as the paper's shape wants it, level by level T times larger, and takes them in
 //! oldest first. Compaction is off. A get goes by runs: which level the engine files a run under makes no difference to
 //! it, and it files all but the oldest under level 0. Every run spans all keys by a key below and one above all others,
 //! so that a get of an absent key asks as many filters as there are runs, however small the smallest run is. (Now and
@@ -40,7 +40,7 @@
 //!
 //! # The model
 //!
-//! [`model::predicted_gain`] says what the paper's Equation 8 (Equation 6 for tiering) makes of the measured times of a
+//! `model::predicted_gain` says what the paper's Equation 8 (Equation 6 for tiering) makes of the measured times of a
 //! digest, a probe and a block read. The equation knows no rest, which is most of our get on the fastest devices; so
 //! the prediction with the measured rest in the cost stands beside it.
 //!

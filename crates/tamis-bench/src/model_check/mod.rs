@@ -2,7 +2,7 @@
 //!
 //! Trees of exact shapes, leveling and tiering; gets with a share α of absent keys; one digest a get, or one a filter. Counts
 //! (digests, probes, false positives, blocks) are predicted by [`tamis_model::lookup`] from the shape alone. Times are
-//! predicted from them with T_H, T_P and T_D as measured on *other* trees ([`constants`]), so that nothing is fitted to what
+//! predicted from them with T_H, T_P and T_D as measured on *other* trees (`constants`), so that nothing is fitted to what
 //! is predicted.
 //!
 //! What the equations do not have, and the engine has:
@@ -13,7 +13,7 @@
 //!   added; the sum without it stands beside.
 //! * Small filters are rounded up to whole lines, and so err less. Rows have false positives with each run's own rate.
 //!
-//! [`tree`] makes trees, [`passes`] asks them, [`constants`] measures the times, [`view`] compares.
+//! `tree` makes trees, `passes` asks them, `constants` measures the times, `view` compares.
 //!
 //! One thread. Memory: the tree, as files in memory, and the reference trees; a few times the bytes of all keys and values.
 

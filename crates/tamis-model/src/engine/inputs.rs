@@ -15,16 +15,18 @@ pub struct ProbeCost {
     pub range_ns: f64,
     /// The same where an iterator has no end and goes on from the answer; 0 where it is not asked then.
     pub seek_ns: f64,
-    /// Building, for each key. Of a global filter: adding a key to a filter that is there, a flush of many keys at a time.
+    /// Building, for each key that is written. Of a global filter: its part of a key list, and of changing the filter.
     pub build_ns: f64,
     /// For each entry of the whole filter at each flush: what is copied where keys fall all over. Of global filters only.
     pub copy_ns: f64,
+    /// For each flush and merge, whatever its keys: codes made anew, threads woken. Of global filters only.
+    pub change_ns: f64,
 }
 
 impl ProbeCost {
-    /// A filter with these costs; iterators without an end ask at `range_ns`.
+    /// A filter with these costs; iterators without an end ask at `range_ns`, and changes cost nothing of their own.
     pub fn new(point_ns: f64, range_ns: f64, build_ns: f64, copy_ns: f64) -> ProbeCost {
-        ProbeCost { point_ns, range_ns, seek_ns: range_ns, build_ns, copy_ns }
+        ProbeCost { point_ns, range_ns, seek_ns: range_ns, build_ns, copy_ns, change_ns: 0.0 }
     }
 }
 

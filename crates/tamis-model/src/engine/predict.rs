@@ -6,7 +6,6 @@
 
 use super::counts::{Counts, counts, zipf_share};
 use super::inputs::{Class, Configuration, Data, Machine, ReadPath, Workload};
-use super::selector::Selector;
 use super::shape::{Tree, grow};
 
 /// One product of a sum.
@@ -254,17 +253,18 @@ impl<'a> Costs<'a> {
 
     fn put(&self, tree: &Tree, sum: &mut Sum) {
         let (machine, data) = (self.machine, self.data);
-        let (class, selector) = (Class::Put, self.configuration.selector);
+        let class = Class::Put;
         sum.add(class, "log and memtable", ("", 1.0), &[("T_put", machine.put_ns)]);
         let share = machine.background_share;
         let written = tree.write_amplification;
         let bytes_ns = data.entry_bytes() * machine.merge_byte_ns;
         let entry = [("T_entry", share * machine.merge_entry_ns), ("bytes · T_byte", share * bytes_ns)];
         sum.add(class, "flushes and merges", ("written", written), &entry);
-        // GRF takes a key in once; whatever names current runs changes with every merge, as filters of tables are rebuilt.
-        let built = if selector == Selector::Grf { 1.0 } else { written };
-        sum.add(class, "building filters", ("built", built), &[("T_build", share * self.probe.build_ns)]);
+        sum.add(class, "building filters", ("written", written), &[("T_build", share * self.probe.build_ns)]);
         let copies = data.entries as f64 / data.flush_entries();
+        let changes = written / data.flush_entries();
+        let change = [("T_change", share * self.probe.change_ns)];
+        sum.add(class, "changing the filter", ("written / flush", changes), &change);
         sum.add(
             class,
             "copying the filter",

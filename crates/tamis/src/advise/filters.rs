@@ -71,7 +71,8 @@ pub(super) fn building(setup: &Setup, sizes: &Sizes) -> HashMap<Selector, f64> {
     costs
 }
 
-/// What a flush into a global filter costs for each entry that is there already, in ns: by one of very few keys.
+/// What putting keys into a global filter costs for each entry that is there already, in ns. By a change of very few keys and one of
+/// many.
 pub(super) fn copying(setup: &Setup, sizes: &Sizes, selector: Selector) -> f64 {
     let sorted = |set, count| {
         let mut keys: Vec<Vec<u8>> = (0..count).map(|i| key(setup, set, i)).collect();
@@ -84,8 +85,12 @@ pub(super) fn copying(setup: &Setup, sizes: &Sizes, selector: Selector) -> f64 {
         batch
     };
     let old = sorted(0, sizes.keys * RUNS);
-    let new = sorted(99, (old.len() / 256).max(1));
+    let (few, many) = (sorted(99, (old.len() / 256).max(1)), sorted(99, old.len() / 8));
     let passes = sizes.passes.min(5);
+    let split = |few_ns: f64, many_ns: f64| {
+        let each = ((many_ns - few_ns) / (many.len() - few.len()).max(1) as f64).max(0.0);
+        ((few_ns - each * few.len() as f64) / old.len() as f64).max(0.0)
+    };
     let kind = match selector {
         Selector::Grf => {
             let (last, next) = (Epochs { lo: 0, hi: 100 }, Epochs { lo: 100, hi: 101 });
@@ -96,8 +101,12 @@ pub(super) fn copying(setup: &Setup, sizes: &Sizes, selector: Selector) -> f64 {
                 map: MapChoice::Auto,
             };
             let Ok(partition) = Partition::build(&batch(&old, last), 100, &spec) else { return 0.0 };
-            let (new, cuts) = (batch(&new, next), Cuts::of([last, next]));
-            return quiet_ns(passes, old.len(), |_| drop(black_box(partition.insert(&new, &cuts))));
+            let cuts = Cuts::of([last, next]);
+            let insert = |keys: &[Vec<u8>]| {
+                let keys = batch(keys, next);
+                quiet_ns(passes, 1, |_| drop(black_box(partition.insert(&keys, &cuts))))
+            };
+            return split(insert(&few), insert(&many));
         }
         Selector::GrfHuffman => RunIndexKind::GrfHuffman,
         Selector::Chucky => RunIndexKind::Chucky,
@@ -110,8 +119,11 @@ pub(super) fn copying(setup: &Setup, sizes: &Sizes, selector: Selector) -> f64 {
         ratio: 10.0,
         segment: RunIndexSpec::SEGMENT,
     };
-    let (old_keys, new) = (batch(&old, Epochs::ALL), batch(&new, Epochs::ALL));
-    let Ok(index) = build(kind, &[(&old_keys, RunTag { level: 2, slot: 0 })], &spec) else { return 0.0 };
-    let tag = RunTag { level: 0, slot: 0 };
-    quiet_ns(passes, old.len(), |_| drop(black_box(index.change(&[], &[(&new, tag)]))))
+    let built = batch(&old, Epochs::ALL);
+    let Ok(index) = build(kind, &[(&built, RunTag { level: 2, slot: 0 })], &spec) else { return 0.0 };
+    let change = |keys: &[Vec<u8>]| {
+        let (keys, tag) = (batch(keys, Epochs::ALL), RunTag { level: 0, slot: 0 });
+        quiet_ns(passes, 1, |_| drop(black_box(index.change(&[], &[(&keys, tag)]))))
+    };
+    split(change(&few), change(&many))
 }

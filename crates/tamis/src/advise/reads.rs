@@ -16,32 +16,67 @@ use crate::error::Error;
 use crate::io::MemFs;
 use crate::options::{Compression, FilterChoice, Options};
 use crate::read::ReadCost;
+use crate::select::Unchecked;
 
 /// Entries of a scan.
 const SCAN: usize = 50;
 /// Width of the empty ranges that are asked about.
 const WIDTH: u64 = 16;
 
+impl Filling {
+    /// A flush of so many keys, with what is done of it in the background.
+    fn flush_ns(&self, keys: usize) -> f64 {
+        let late = self.all - self.puts - self.flushes.iter().sum::<f64>() / RUNS as f64;
+        (middle(&self.flushes[1..]) + late.max(0.0)) * keys as f64
+    }
+}
+
 /// The questions of one calibration.
 pub(super) struct Bench<'a> {
     setup: &'a Setup,
     sizes: Sizes,
     /// Keys that no run has, all over the key space.
-    absent: Vec<Vec<u8>>,
+    absent: Keys,
     /// Keys behind all that there are.
-    behind: Vec<Vec<u8>>,
+    behind: Keys,
     /// Keys that the databases have.
-    present: Vec<Vec<u8>>,
-    /// Flushes and all without a filter, in ns for each key.
-    plain: (f64, f64),
+    present: Keys,
+    /// Flushes without a filter, of few keys and of many, in ns.
+    plain: [f64; 2],
+    /// Finding out of eight runs whether they cover a key.
+    cover_ns: f64,
     late: Vec<f64>,
     named: Vec<f64>,
+}
+
+/// Keys of one length side by side: a caller has its key at hand, and what it takes to fetch it is none of a get's costs.
+struct Keys {
+    bytes: Vec<u8>,
+    each: usize,
+}
+
+impl Keys {
+    fn of(keys: impl Iterator<Item = Vec<u8>>) -> Keys {
+        let mut all = Keys { bytes: Vec::new(), each: 1 };
+        for key in keys {
+            all.each = key.len().max(1);
+            all.bytes.extend(key);
+        }
+        all
+    }
+
+    /// `count` keys from the `first` on.
+    fn from(&self, first: usize, count: usize) -> impl Iterator<Item = &[u8]> {
+        self.bytes.chunks_exact(self.each).skip(first).take(count)
+    }
 }
 
 /// What filling a database took, in ns for each key.
 struct Filling {
     /// Flushes, in order.
     flushes: Vec<f64>,
+    /// Puts.
+    puts: f64,
     /// All of it, until filters are complete.
     all: f64,
 }
@@ -56,25 +91,28 @@ impl<'a> Bench<'a> {
         };
         Bench {
             setup,
-            absent: (0..count).map(|i| key(setup, 1 << 32, i)).collect(),
-            behind: (0..count).map(behind).collect(),
-            present: (0..count).map(|i| key(setup, (i % RUNS) as u64, (i * 37) % sizes.keys)).collect(),
+            absent: Keys::of((0..count).map(|i| key(setup, 1 << 32, i))),
+            behind: Keys::of((0..count).map(behind)),
+            present: Keys::of((0..count).map(|i| key(setup, (i % RUNS) as u64, (i * 37) % sizes.keys))),
             sizes,
-            plain: (0.0, 0.0),
+            plain: [0.0; 2],
+            cover_ns: 0.0,
             late: Vec::new(),
             named: Vec::new(),
         }
     }
 
     /// A database in memory whose compactions wait.
-    fn options(&self, filter: FilterChoice, bits: f64) -> Options {
+    fn options(&self, filter: FilterChoice, bits: f64, keys: usize) -> Options {
         let mut options = Options { file_system: Some(Arc::new(MemFs::new())), ..Options::default() };
         options.background_threads = 1;
         options.sub_jobs = 1;
         options.cache_bytes = 0;
         options.keyspace.auto_compaction = false;
         options.keyspace.read_compaction = false;
-        options.keyspace.memtable_bytes = 64 << 20;
+        // Room for one run, and no more: memory for logs and memtables is made ready at once.
+        let entry = self.setup.key_bytes.max(8) + self.setup.value_bytes + 128;
+        options.keyspace.memtable_bytes = (2 * keys * (entry + 512) + (64 << 10)) as u64;
         options.keyspace.block_bytes = self.setup.options.keyspace.block_bytes;
         options.keyspace.compression = Compression::None.into();
         options.keyspace.filter = filter.into();
@@ -87,26 +125,28 @@ impl<'a> Bench<'a> {
         let db = Db::open("/calibration", options)?;
         let value = vec![0x61; self.setup.value_bytes];
         let mut flushes = Vec::new();
-        let begun = Instant::now();
+        let (begun, mut puts) = (Instant::now(), 0.0);
         for run in 0..RUNS {
+            let started = Instant::now();
             for i in 0..keys {
                 db.put(key(self.setup, run as u64, i), &value)?;
             }
+            puts += started.elapsed().as_nanos() as f64 / (keys * RUNS) as f64;
             let started = Instant::now();
             db.flush()?;
             flushes.push(started.elapsed().as_nanos() as f64 / keys as f64);
         }
         db.settle_filters()?;
         let all = begun.elapsed().as_nanos() as f64 / (keys * RUNS) as f64;
-        Ok((db, Filling { flushes, all }))
+        Ok((db, Filling { flushes, puts, all }))
     }
 
     /// Nanoseconds of a get.
-    fn gets(&self, db: &Db, keys: &[Vec<u8>]) -> Result<f64, Error> {
+    fn gets(&self, db: &Db, keys: &Keys) -> Result<f64, Error> {
         let mut failed = None;
         let ops = self.sizes.ops;
         let ns = quiet_ns(self.sizes.passes, ops, |pass| {
-            for key in &keys[pass * ops..][..ops] {
+            for key in keys.from(pass * ops, ops) {
                 match db.get(key) {
                     Ok(value) => drop(black_box(value)),
                     Err(error) => failed = Some(error),
@@ -117,24 +157,18 @@ impl<'a> Bench<'a> {
     }
 
     /// Nanoseconds of an iterator that reads `entries` entries; with `width` up to an end so far behind.
-    fn iterations(
-        &self,
-        db: &Db,
-        keys: &[Vec<u8>],
-        entries: usize,
-        width: Option<u64>,
-    ) -> Result<f64, Error> {
+    fn iterations(&self, db: &Db, keys: &Keys, entries: usize, width: Option<u64>) -> Result<f64, Error> {
         let mut failed = None;
         let ops = (self.sizes.ops / entries.clamp(4, 16)).max(8);
         let ns = quiet_ns(self.sizes.passes, ops, |pass| {
-            for key in &keys[pass * self.sizes.ops..][..ops] {
+            for key in keys.from(pass * self.sizes.ops, ops) {
                 let items = match width {
-                    None => db.range(&key[..]..),
+                    None => db.range(key..),
                     Some(width) => {
-                        let mut end = key.clone();
+                        let mut end = key.to_vec();
                         let at = u64::from_be_bytes(key[..8].try_into().unwrap_or_default());
                         end[..8].copy_from_slice(&at.saturating_add(width).to_be_bytes());
-                        db.range(&key[..]..&end[..])
+                        db.range(key..&end[..])
                     }
                 };
                 for item in items.take(entries) {
@@ -157,16 +191,20 @@ impl<'a> Bench<'a> {
 
     /// Gets, searches, cursors, steps: by databases without filters.
     pub(super) fn reads(&mut self, machine: &mut Machine) -> Result<(), Error> {
-        let (db, filling) = self.filled(self.options(FilterChoice::None, 10.0), self.sizes.keys)?;
-        self.plain = (middle(&filling.flushes), filling.all);
+        let (db, filling) =
+            self.filled(self.options(FilterChoice::None, 10.0, self.sizes.keys), self.sizes.keys)?;
+        self.plain[1] = filling.flush_ns(self.sizes.keys);
         self.gets(&db, &self.absent)?;
-        machine.get_ns = self.gets(&db, &self.behind)?;
+        let of_all = self.gets(&db, &self.behind)?;
         machine.iterator_ns = self.iterations(&db, &self.behind, 1, Some(WIDTH))?;
         let opened = self.iterations(&db, &self.absent, 1, Some(WIDTH))?;
         machine.cursor_ns = ((opened - machine.iterator_ns) / RUNS as f64).max(0.0);
-        machine.vain_ns = self.vain(&db)?;
         let all = self.step(&db)?;
+        let vain_ns = self.vain(&db)?;
         db.compact()?;
+        machine.get_ns = self.gets(&db, &self.behind)?;
+        self.cover_ns = (of_all - machine.get_ns).max(0.0);
+        machine.vain_ns = vain_ns + self.cover_ns / RUNS as f64;
         let one = self.step(&db)?;
         machine.next_ns = one;
         machine.merge_step_ns = ((all - one) / (RUNS as f64).log2()).max(0.0);
@@ -174,7 +212,7 @@ impl<'a> Bench<'a> {
         machine.measured_bytes = table_bytes(&db);
         db.close()?;
         // Half of what is stored unpacks to itself, as text does.
-        let mut options = self.options(FilterChoice::None, 10.0);
+        let mut options = self.options(FilterChoice::None, 10.0, self.sizes.keys);
         options.keyspace.compression = Compression::Lz4.into();
         let (db, _) = self.filled(options, self.sizes.keys)?;
         db.compact()?;
@@ -183,7 +221,7 @@ impl<'a> Bench<'a> {
     }
 
     /// What searching one run adds to a get.
-    fn search(&self, db: &Db, present: &[Vec<u8>]) -> Result<f64, Error> {
+    fn search(&self, db: &Db, present: &Keys) -> Result<f64, Error> {
         self.gets(db, present)?;
         Ok((self.gets(db, present)? - self.gets(db, &self.behind)?).max(0.0))
     }
@@ -205,12 +243,12 @@ impl<'a> Bench<'a> {
     /// After the latencies are known.
     pub(super) fn distance(&mut self, machine: &mut Machine) -> Result<(), Error> {
         let keys = (16 << 20) / RUNS / (self.setup.key_bytes.max(8) + self.setup.value_bytes + 8);
-        let (db, _) = self.filled(self.options(FilterChoice::None, 10.0), keys)?;
+        let (db, _) = self.filled(self.options(FilterChoice::None, 10.0, keys), keys)?;
         // Other keys in each pass, so that none is asked twice.
         let count = self.sizes.ops * self.sizes.passes;
         let stride = (keys * RUNS / count).max(1);
-        let present: Vec<Vec<u8>> =
-            (0..count).map(|i| key(self.setup, (i % RUNS) as u64, (i * stride / RUNS * 31) % keys)).collect();
+        let present = (0..count).map(|i| key(self.setup, (i % RUNS) as u64, (i * stride / RUNS * 31) % keys));
+        let present = Keys::of(present);
         // As a database is that has been read for a while: what the caches can hold of it is there.
         let warm = |db: &Db| -> Result<(), Error> {
             for i in (0..keys).step_by(8) {
@@ -225,7 +263,7 @@ impl<'a> Bench<'a> {
         let opened = self.iterations(&db, &self.absent, 1, Some(WIDTH))?;
         let fixed = self.iterations(&db, &self.behind, 1, Some(WIDTH))?;
         let cursor_ns = (opened - fixed) / RUNS as f64;
-        let vain_ns = self.vain(&db)?;
+        let vain_ns = self.vain(&db)? + self.cover_ns / RUNS as f64;
         db.compact()?;
         warm(&db)?;
         let search_ns = (self.gets(&db, &present)? - self.gets(&db, &self.behind)?).max(0.0);
@@ -242,10 +280,12 @@ impl<'a> Bench<'a> {
 
     /// T_P of every selector, and what building it costs.
     pub(super) fn filters(&mut self, machine: &mut Machine) -> Result<(), Error> {
+        // What debug builds do to check filters is not theirs to pay.
+        let _unchecked = Unchecked::here();
         let building = filters::building(self.setup, &self.sizes);
         for selector in Selector::ALL {
             let Some(choice) = choice_of(selector).filter(|_| selector != Selector::None) else { continue };
-            let mut options = self.options(choice, 14.0);
+            let mut options = self.options(choice, 14.0, self.sizes.keys);
             if selector == Selector::Elastic {
                 // All units in memory would be more than anybody has: two of them, eight bits.
                 options.keyspace.filter_units = 2;
@@ -256,7 +296,7 @@ impl<'a> Bench<'a> {
             cost.build_ns = building.get(&selector).copied().unwrap_or_default();
             if selector.is_global() {
                 cost.copy_ns = filters::copying(self.setup, &self.sizes, selector);
-                cost.build_ns = self.upkeep(&filling, cost.copy_ns);
+                (cost.build_ns, cost.change_ns) = self.upkeep(choice, &cost, &filling)?;
             }
             machine.probes.push((selector, cost));
         }
@@ -275,18 +315,23 @@ impl<'a> Bench<'a> {
     fn asked(&mut self, db: &Db, machine: &Machine, selector: Selector) -> Result<ProbeCost, Error> {
         self.gets(db, &self.absent)?;
         let (ns, read) = self.counted(db, || self.gets(db, &self.absent))?;
-        let behind = self.gets(db, &self.behind)?;
+        // A filter for the whole tree is asked about keys behind all others, too.
+        let behind = match selector.is_global() {
+            true => machine.get_ns,
+            false => self.gets(db, &self.behind)?,
+        };
         let each = |count: u64, of: u64| count as f64 / of.max(1) as f64;
-        // Debug builds look at the data after each denial, which is not the filter's to pay.
-        let checked = |negatives: u64| if cfg!(debug_assertions) { negatives } else { 0 };
+        let cover_ns = if selector.is_global() { 0.0 } else { self.cover_ns };
         let left = |ns: f64, behind: f64, read: &ReadCost| {
-            let searched = read.runs_searched + checked(read.filter_negatives);
-            (ns - behind - each(searched, read.gets) * machine.vain_ns).max(0.0)
+            (ns - behind + cover_ns - each(read.runs_searched, read.gets) * machine.vain_ns).max(0.0)
         };
         let point = left(ns, behind, &read);
         let (range_ns, ranges) = self.counted(db, || self.iterations(db, &self.absent, 1, Some(WIDTH)))?;
-        let fixed = self.iterations(db, &self.behind, 1, Some(WIDTH))?;
-        let opened = each(ranges.seeks + checked(ranges.range_negatives), ranges.scans);
+        let fixed = match selector.is_global() {
+            true => machine.iterator_ns,
+            false => self.iterations(db, &self.behind, 1, Some(WIDTH))?,
+        };
+        let opened = each(ranges.seeks, ranges.scans);
         let probes = each(ranges.range_probes, ranges.scans);
         let mut cost = ProbeCost::default();
         cost.point_ns = point / each(read.filter_probes, read.gets).max(1.0);
@@ -297,7 +342,7 @@ impl<'a> Bench<'a> {
         if selector.keeps_order() {
             let asks = if selector.is_global() { 1.0 } else { RUNS as f64 };
             let (ns, read) = self.counted(db, || self.iterations(db, &self.absent, 1, None))?;
-            let opened = each(read.seeks + checked(read.range_negatives), read.scans);
+            let opened = each(read.seeks, read.scans);
             let step = machine.next_ns + machine.merge_step_ns * opened.max(1.0).log2();
             cost.seek_ns = ((ns - fixed - opened * machine.cursor_ns - step) / asks).max(0.0);
         }
@@ -314,18 +359,39 @@ impl<'a> Bench<'a> {
             db.settle_filters()?;
             self.gets(db, &self.absent)?;
             let (ns, read) = self.counted(db, || self.gets(db, &self.absent))?;
-            let of_one = left(ns, self.gets(db, &self.behind)?, &read);
+            let of_one = left(ns, behind, &read);
             self.named.push(((point - of_one) / (RUNS - 1) as f64).max(0.0));
             cost.point_ns = point;
         }
         Ok(cost)
     }
 
-    /// What a key costs more until it is in the filter of a tree of a few runs: at its flush, or in the background. What is known
-    /// of copying is taken from that.
-    fn upkeep(&self, filling: &Filling, copy_ns: f64) -> f64 {
-        let at_flush = middle(&filling.flushes[1..]) - self.plain.0;
-        (at_flush.max(filling.all - self.plain.1) - copy_ns * RUNS as f64 / 2.0).max(0.0)
+    /// What a flush costs more under a global filter, there or in the background, without copying: for each key, and whatever its
+    /// keys, in ns. By flushes of many keys, `filling`, and of few; in haste all of it is taken not to depend on keys.
+    fn upkeep(
+        &mut self,
+        choice: FilterChoice,
+        cost: &ProbeCost,
+        filling: &Filling,
+    ) -> Result<(f64, f64), Error> {
+        let (few, many) = (self.sizes.keys / 4, self.sizes.keys);
+        let copied = |keys: usize| cost.copy_ns * (keys * RUNS / 2) as f64;
+        let of_many = (filling.flush_ns(many) - self.plain[1] - copied(many)).max(0.0);
+        if self.setup.is_quick() {
+            return Ok((0.0, of_many));
+        }
+        let flush_few = |choice| -> Result<f64, Error> {
+            let (db, filling) = self.filled(self.options(choice, 14.0, few), few)?;
+            db.close()?;
+            Ok(filling.flush_ns(few))
+        };
+        let with = flush_few(choice)?;
+        if self.plain[0] == 0.0 {
+            self.plain[0] = flush_few(FilterChoice::None)?;
+        }
+        let of_few = (with - self.plain[0] - copied(few)).max(0.0);
+        let each = ((of_many - of_few) / (many - few) as f64).max(0.0);
+        Ok((each, (of_many - each * many as f64).max(0.0)))
     }
 
     /// Puts, and what flushes and merges take for an entry and a byte.
@@ -333,7 +399,7 @@ impl<'a> Bench<'a> {
         let entries = self.sizes.keys * RUNS;
         let mut merged = Vec::new();
         for more in [0, 512] {
-            let db = Db::open("/calibration", self.options(FilterChoice::None, 10.0))?;
+            let db = Db::open("/calibration", self.options(FilterChoice::None, 10.0, self.sizes.keys))?;
             let value = vec![0x61; self.setup.value_bytes + more];
             let mut puts = Vec::new();
             for run in 0..RUNS {

@@ -40,7 +40,7 @@ pub(crate) use elastic::{Budget, ElasticFilter};
 pub use global::{GlobalFilterStats, KeyMapStats};
 pub(crate) use global::{Grf, Span, Task};
 pub(crate) use keys::key_list_problem;
-pub(crate) use table_filters::{TableFilters, ask_filter};
+pub(crate) use table_filters::{TableFilters, Unchecked, ask_filter};
 
 /// What a point read carries along: the key, its first bytes as a number, and its digest.
 ///

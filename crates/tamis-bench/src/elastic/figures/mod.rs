@@ -1,7 +1,7 @@
 //! The experiments of the ElasticBF paper, and ours beside them, as [figures](crate::figures): a step is a point, with all
 //! sides in turns.
 //!
-//! Rows are those of [`rows`](crate::elastic::rows). [`Facts`] are those that can be read, and what `panels`, `sheets` and
+//! Rows are those of [`rows`](crate::elastic::rows). `Facts` are those that can be read, and what `panels`, `sheets` and
 //! `claims` ask of them. A plan keeps its databases from step to step; a step that is run alone loads what it needs.
 
 mod claims;

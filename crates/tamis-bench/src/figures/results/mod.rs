@@ -4,7 +4,7 @@
 //! A figure at a scale has a directory `<out>/<name>/<scale>/`:
 //!
 //! * `setup.json`: the [`Setup`], written before anything is measured;
-//! * `rows.jsonl`: the rows of each step, and behind them a line `{"kind":"done", …}` ([`store`] has the rules);
+//! * `rows.jsonl`: the rows of each step, and behind them a line `{"kind":"done", …}` (`store` has the rules);
 //! * `rows.csv`, `verdicts.json`, `*.svg`: made of the rows when all steps are done, each replaced as a whole.
 //!
 //! Bytes of all of them are hostile: what is damaged is an error that names the file and the line.

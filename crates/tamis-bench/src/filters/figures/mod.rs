@@ -1,6 +1,6 @@
 //! The experiments of the GRF paper as [figures](crate::figures): a step is a point, with all sides side by side.
 //!
-//! Rows are [`LoadRow`]s and [`ReadRow`]s. [`Facts`] are those that can be read, and what `panels`, `sheets` and `claims` ask
+//! Rows are `LoadRow`s and `ReadRow`s. `Facts` are those that can be read, and what `panels`, `sheets` and `claims` ask
 //! of them.
 
 mod claims;
