@@ -13,7 +13,7 @@ use tamis_bench::report::{Align, Table, bytes, grouped, mean};
 
 use crate::args::OptionArgs;
 use crate::failure::{Failure, Outcome};
-use crate::output::Out;
+use crate::output::{Out, note};
 
 const HELP: &str = "\
 The unit costs are measured on this machine: T_H, a digest of a key; T_P, a question to each kind of filter; T_D, a block, from
@@ -93,6 +93,9 @@ pub(crate) fn run(args: &AdviseArgs, out: &mut Out) -> Result<Outcome, Failure> 
     let places = [args.db.clone(), scratch.as_ref().map(|dir| dir.path().to_owned())];
     let mut measured = None;
     for place in places.into_iter().flatten() {
+        if let Some(Err(error)) = &measured {
+            note(&format!("the device is timed where temporary files go, since {error}"));
+        }
         setup.directory = Some(place);
         measured = Some(Calibration::measure(&setup));
         if matches!(measured, Some(Ok(_))) {
@@ -118,9 +121,10 @@ impl AdviseArgs {
             (Some(dir), _) => {
                 let mut options = Options::stored_in(dir)?.unwrap_or_default();
                 self.options.apply(&mut options)?;
-                // What is there is to be described, not changed.
+                // Who only reads changes nothing, but takes up what `auto_memory_bytes` has chosen.
+                let db = Db::open_read_only(dir, options)?;
+                let mut options = db.options().clone();
                 options.auto_memory_bytes = 0;
-                let db = Db::open_read_only(dir, options.clone())?;
                 let stats = db.stats();
                 let entries = stats
                     .keyspaces
@@ -155,7 +159,7 @@ impl AdviseArgs {
             }
         };
         let cached = data.compressed || data.read_path != tamis::advise::ReadPath::Mapped;
-        let usual = data.entries * 10 / 8 + if cached { options.cache_bytes } else { 0 };
+        let usual = data.entries.saturating_mul(10) / 8 + if cached { options.cache_bytes } else { 0 };
         Ok(Case { options, data, workload, known, memory: self.memory.unwrap_or(usual) })
     }
 }

@@ -152,7 +152,8 @@ fn best_bits(
     if selector != Selector::None && machine.probe(selector).is_none() {
         return None;
     }
-    let most = space.budget_bytes as f64 * 8.0 / (data.entries as f64).max(1.0);
+    // To half a bit, so that a tree that grows a little does not want another filter each time.
+    let most = (space.budget_bytes as f64 * 16.0 / (data.entries as f64).max(1.0)).floor() / 2.0;
     let through_cache = data.compressed || data.read_path != ReadPath::Mapped;
     let candidates: Vec<f64> = match selector {
         Selector::None => vec![0.0],

@@ -63,6 +63,18 @@ impl Workload {
         in_range && PARTS[..SHARES].iter().any(|part| *part.1(&mut here) > 0.0)
     }
 
+    /// Half of this and half of another, shares relative to their sums.
+    #[must_use]
+    pub fn blended(&self, other: &Workload) -> Workload {
+        let (mut a, mut b) = (self.in_percent(), other.in_percent());
+        for (_, of, _) in PARTS {
+            let sum = *of(&mut a) + *of(&mut b);
+            *of(&mut a) = sum / 2.0;
+        }
+        a.clustered &= b.clustered;
+        a
+    }
+
     /// The same with shares in percent, and every number to four digits: for people, and for what is only an estimate.
     #[must_use]
     pub fn in_percent(&self) -> Workload {
@@ -164,6 +176,12 @@ mod tests {
         assert_eq!(
             w.in_percent().to_string(),
             "get 25, empty-get 50, put 25, scan-entries 20, skew 0.99, clustered"
+        );
+        let writes = Workload { puts: 7.0, scan_entries: 10.0, ..Workload::default() };
+        let half = w.blended(&writes);
+        assert_eq!(
+            (half.empty_gets, half.puts, half.scan_entries, half.clustered),
+            (25.0, 62.5, 15.0, false)
         );
         for unsound in [
             Workload::default(),

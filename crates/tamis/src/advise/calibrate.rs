@@ -66,10 +66,24 @@ impl Setup {
         self
     }
 
+    /// With entries of which thousands fit into memory. Costs are by entry and by byte, so longer ones are told from these.
+    fn clamped(&self) -> Setup {
+        let mut setup = self.clone();
+        setup.key_bytes = setup.key_bytes.min(MOST_KEY_BYTES);
+        setup.value_bytes = setup.value_bytes.min(MOST_VALUE_BYTES);
+        setup
+    }
+
     pub(super) fn is_quick(&self) -> bool {
         self.effort == Effort::Quick
     }
 }
+
+/// The longest keys that are measured.
+const MOST_KEY_BYTES: usize = 1024;
+
+/// The longest values that are measured.
+const MOST_VALUE_BYTES: usize = 4096;
 
 /// The unit costs of a machine.
 #[derive(Clone, Debug, PartialEq)]
@@ -102,6 +116,7 @@ impl Calibration {
     /// Those of the file system, and of databases in memory.
     pub fn measure(setup: &Setup) -> Result<Calibration, Error> {
         let started = Instant::now();
+        let setup = &setup.clamped();
         let mut machine = Machine::default();
         let sizes = Sizes::of(setup);
         device::memory(&mut machine, setup);

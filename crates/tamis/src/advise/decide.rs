@@ -36,7 +36,7 @@ pub fn decide(advice: &Advice, current: &Options, hysteresis: f64) -> Option<Cha
     let best = advice.recommended().filter(|best| !best.is_current)?;
     let now = advice.current()?;
     let gain = saved(best, now);
-    let fits = now.prediction.filter_bytes <= advice.budget_bytes as f64;
+    let fits = super::fits(now, advice.budget_bytes);
     let margin = if hysteresis.is_finite() { hysteresis.clamp(0.0, 1.0) } else { 1.0 };
     if fits && gain <= margin {
         return None;

@@ -3,6 +3,7 @@
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tamis_filter::Digest;
 
@@ -11,6 +12,7 @@ use super::calibrate::{Setup, Sizes, key, quiet_ns};
 use super::{Machine, ReadPath};
 use crate::error::{Error, StorageError};
 use crate::io::{Access, DirectFs, DiskFs, FileSystem, Usage};
+use crate::tree::files::CALIBRATION_PREFIX;
 
 /// T_H.
 pub(super) fn digest(machine: &mut Machine, setup: &Setup, sizes: &Sizes) {
@@ -70,7 +72,9 @@ pub(super) fn device(machine: &mut Machine, setup: &Setup) -> Result<(), Error> 
     };
     let failed = |path: &Path, e: &std::io::Error| Error::from(StorageError::io("measure with", path, e));
     plain.create_dir_all(directory).map_err(|e| failed(directory, &e))?;
-    let name = format!("calibration-{}.tmp", std::process::id());
+    static MEASUREMENTS: AtomicU64 = AtomicU64::new(0);
+    let number = MEASUREMENTS.fetch_add(1, Ordering::Relaxed);
+    let name = format!("{CALIBRATION_PREFIX}{}-{number}.tmp", std::process::id());
     let scratch = Scratch { fs: &*plain, path: directory.join(name) };
     let path = &scratch.path;
     let blocks: usize = if setup.is_quick() { 256 } else { 4096 };

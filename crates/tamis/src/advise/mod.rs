@@ -56,16 +56,30 @@ const KEPT: f64 = 0.10;
 /// Configurations within this part of the first are alike: then that with the smallest filters is taken.
 const ALIKE: f64 = 0.05;
 
+/// What data grows by between two looks may lie above the budget: memory is counted from time to time only.
+const SLACK: f64 = 1.05;
+
+/// Whether the filters of a configuration fit a budget.
+fn fits(ranked: &Ranked, budget_bytes: u64) -> bool {
+    let slack = if ranked.is_current { SLACK } else { 1.0 };
+    ranked.prediction.filter_bytes <= budget_bytes as f64 * slack
+}
+
 /// Of a ranking, best first, what is recommended: what there is now, if that fits and the first saves less than a tenth of an
 /// operation's time; else, of those that take at most a twentieth more than the first, the one with the smallest filters.
 pub fn recommend(ranked: &[Ranked], budget_bytes: u64) -> Option<&Ranked> {
-    let first = ranked.first()?.prediction.mean_ns;
-    let fits = |ranked: &&Ranked| ranked.prediction.filter_bytes <= budget_bytes as f64;
+    let fits = |ranked: &&Ranked| fits(ranked, budget_bytes);
+    let first = ranked.iter().find(fits).or(ranked.first())?.prediction.mean_ns;
     let kept = |now: &&Ranked| now.is_current && first >= now.prediction.mean_ns * (1.0 - KEPT);
     let alike = |other: &&Ranked| first >= other.prediction.mean_ns * (1.0 - ALIKE);
     let bytes = |ranked: &Ranked| ranked.prediction.filter_bytes;
     let small = || ranked.iter().filter(fits).filter(alike).min_by(|a, b| bytes(a).total_cmp(&bytes(b)));
     ranked.iter().filter(fits).find(kept).or_else(small).or(ranked.first())
+}
+
+/// The selector that a keyspace's options name for its last level.
+pub(crate) fn selector_in(options: &crate::KeyspaceOptions) -> Selector {
+    apply::selector_of(options.filter.at(options.levels))
 }
 
 /// What to do, and why.

@@ -226,6 +226,10 @@ impl DbInner {
             self.update_pressure(&state, keyspace);
         }
         self.changed.notify_all();
+        let border = matches!(result, Ok(Ok(Ended::Done))) && plan.work == Work::Merge;
+        if border && self.is_round_border(keyspace, plan.output_level) {
+            self.reconsider(keyspace);
+        }
         result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 
@@ -304,9 +308,6 @@ impl DbInner {
             self.begin_round(&mut state, keyspace);
         }
         drop(state);
-        if plan.work == Work::Merge && self.is_round_border(keyspace, plan.output_level) {
-            self.reconsider(keyspace);
-        }
         match plan.work {
             Work::Move => self.write_counters.trivial_moves.add(1),
             Work::Drop => self.write_counters.dropped_tables.add(inputs.len() as u64),

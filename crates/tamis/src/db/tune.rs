@@ -9,8 +9,8 @@
 //!
 //! # Hysteresis
 //!
-//! A change must save more than [`MARGIN`] of an operation's time by prediction, and two borders in a row must ask for the
-//! same one; at opening it must save that much. After it the new configuration is the present one, so going back needs the
+//! A change must save more than [`MARGIN`] of an operation's time by prediction, and two borders in a row must ask for one; at
+//! opening it must save that much. What is seen is blended with what was seen before. After it the new configuration is the present one, so going back needs the
 //! same margin the other way.
 //!
 //! # What takes effect when
@@ -27,18 +27,20 @@
 //! # Who may do what
 //!
 //! [`Tuning`] is behind the `state` lock, among the [jobs](super::inner::Jobs). Compaction threads decide with no lock held, one
-//! at a time for a keyspace. Measuring the machine takes a tenth of a second once for a process.
+//! at a time for a keyspace. Measuring the machine takes a tenth of a second once for an open database, with entries like those
+//! of the keyspace that needs it first.
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use crate::advise::{
     Calibration, Change, Data, Effort, Selector, Setup, Workload, advise_among, data_of_tables, decide,
-    operations_of, workload_of, zipf_exponent,
+    operations_of, selector_in, workload_of, zipf_exponent,
 };
 use crate::db::inner::{DbInner, KeyspaceInner, State};
-use crate::options::{KeyspaceOptions, Options};
+use crate::options::{CompactionChoice, KeyspaceOptions, Options, ReadMode};
 use crate::read::ReadCost;
 use crate::tree::meta::{DEFAULT_KEYSPACE, KeyspaceId, TableMeta};
 use crate::tree::state::ManifestState;
@@ -55,9 +57,12 @@ const FEWEST_ENTRIES: u64 = 10_000;
 /// Decisions that statistics remember.
 const REMEMBERED: usize = 32;
 
-/// The options that are chosen, in the order in which they are set: a policy before what depends on it.
+/// The options that are chosen: first those of filters, then those of the shape.
 const CHOSEN: [&str; 6] =
     ["filter", "filter_allocation", "bits_per_key", "compaction", "merge", "size_ratio"];
+
+/// How many of them are about filters.
+const FILTER_OPTIONS: usize = 3;
 
 /// One change that the cost model asked for.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -83,8 +88,8 @@ pub(crate) struct Tuning {
     writes: u64,
     /// Entries flushed since opening.
     pub(crate) flushed: u64,
-    /// What the last look asked for, if it was not done.
-    candidate: Option<Vec<(String, String)>>,
+    /// Whether the last look asked for a change that was not made.
+    asked: bool,
     /// What was seen last, in this session or an earlier one.
     pub(crate) seen: Option<Workload>,
     /// Somebody is deciding.
@@ -113,7 +118,8 @@ impl Tuning {
         let skew = keyspace.reads.collisions().map(|rate| zipf_exponent(rate, entries as f64));
         let seen = workload_of(new, writes, skew).0.in_percent();
         if keyspace.declared.is_none() && seen.is_sound() {
-            self.seen = Some(seen);
+            // Half of it is what was seen before, so that a session of loading alone makes no database of writes.
+            self.seen = Some(self.seen.map_or(seen, |before| before.blended(&seen).in_percent()));
         }
         keyspace.declared.or(self.seen)
     }
@@ -184,18 +190,20 @@ pub(crate) fn at_opening(
         let declared = keyspace.workload.filter(|_| id == DEFAULT_KEYSPACE);
         let has_tables = stored.tables().next().is_some();
         if has_tables {
-            copy(&before, &mut keyspace, &CHOSEN);
+            let names = taken_up(&before, &keyspace);
+            copy(&before, &mut keyspace, names);
         }
         let entries: u64 = stored.tables().map(|table| table.entries).sum();
         // Who only reads changes nothing, and measures nothing where the data is.
         let decides = !read_only && entries >= FEWEST_ENTRIES;
         if let Some(workload) = declared.or(before.workload).filter(|_| decides) {
-            let budget = share(options.auto_memory_bytes, entries, all);
+            let budget = share(filter_memory(options), entries, all);
             let metas: Vec<&TableMeta> = stored.tables().collect();
             let mut current = options.clone();
             current.keyspace = keyspace.clone();
-            if let Some((change, changes)) = ask(measured, dir, &current, &metas, &workload, budget, true) {
-                copy(&change.options.keyspace, &mut keyspace, &CHOSEN);
+            if let Some((change, changes)) = ask(measured, dir, &current, &metas, &workload, budget, true)
+                && copy(&change.options.keyspace, &mut keyspace, &CHOSEN)
+            {
                 begun.decisions.push(decision(&stored.name, &workload, changes, &change));
             }
         }
@@ -220,8 +228,12 @@ fn ask(
 ) -> Option<(Change, Vec<(String, String)>)> {
     let data = data_of_tables(tables, current);
     let calibration = measured.get(dir, &data, current)?;
-    let global = current.keyspace.filter.global().is_some();
-    let may = |selector: Selector| opening || selector.is_global() == global;
+    // A filter for the whole tree comes, goes and changes its kind at opening only.
+    let present = selector_in(&current.keyspace);
+    let may = |selector: Selector| match opening {
+        true => true,
+        false => selector == present || !(selector.is_global() || present.is_global()),
+    };
     let advice = advise_among(calibration, &data, workload, budget, current, may);
     let change = decide(&advice, current, MARGIN)?;
     let changes = difference(&current.keyspace, &change.options.keyspace);
@@ -248,22 +260,41 @@ impl Measured {
     }
 }
 
+/// What of the memory is for filters: the block cache keeps what it was given at opening. Where blocks go through it the model
+/// divides all of it.
+fn filter_memory(options: &Options) -> u64 {
+    let mapped = options.read_mode == ReadMode::Mapped;
+    options.auto_memory_bytes.saturating_sub(if mapped { options.cache_bytes } else { 0 }).max(1)
+}
+
 /// A keyspace's part of the budget.
 fn share(budget: u64, entries: u64, all: u64) -> u64 {
     (u128::from(budget) * u128::from(entries) / u128::from(all.max(1))) as u64
 }
 
 /// Sets the named options of `to` as they are in `from`.
-fn copy(from: &KeyspaceOptions, to: &mut KeyspaceOptions, names: &[&str]) {
+/// `false` if they do not fit what else `to` says: then nothing is set.
+fn copy(from: &KeyspaceOptions, to: &mut KeyspaceOptions, names: &[&str]) -> bool {
     let mut changed = to.clone();
     for name in names {
         let value = from.get(name).expect("an option of every keyspace");
         changed.set(name, &value).expect("a value that was accepted before");
     }
     // Options of one opener and choices made under another's may not fit together: then the opener's hold.
-    if changed.check().is_ok() {
+    let fits = changed.check().is_ok();
+    if fits {
         *to = changed;
     }
+    fits
+}
+
+/// What of a keyspace's stored options is taken up: all that was chosen, but no policy that drops data, on either side, since
+/// none was ever chosen.
+fn taken_up(stored: &KeyspaceOptions, opener: &KeyspaceOptions) -> &'static [&'static str] {
+    let drops = |options: &KeyspaceOptions| {
+        matches!(options.compaction, CompactionChoice::Fifo | CompactionChoice::TimeWindow)
+    };
+    if drops(stored) || drops(opener) { &CHOSEN[..FILTER_OPTIONS] } else { &CHOSEN }
 }
 
 /// Names and values of the chosen options that differ.
@@ -280,33 +311,30 @@ impl DbInner {
         self.options.auto_memory_bytes > 0 && output_level >= last
     }
 
-    /// Looks at a keyspace's choices again, at a round border. Errors are warnings: nothing depends on it.
+    /// Looks at a keyspace's choices again, at a round border. Whatever fails is a warning, a panic too: nothing depends on it.
     pub(crate) fn reconsider(&self, keyspace: &KeyspaceInner) {
         let Some((workload, shared)) = self.begin_look(keyspace) else { return };
-        let asked = {
+        let think = AssertUnwindSafe(|| {
             let version = keyspace.view.load().version.clone();
             let metas: Vec<&TableMeta> = version.tables.iter().map(|table| &*table.meta).collect();
             let mut current = self.options.clone();
             current.keyspace = keyspace.shaping.load().options.clone();
             let entries: u64 = metas.iter().map(|meta| meta.entries).sum();
-            let budget = share(self.options.auto_memory_bytes, entries, shared.max(entries));
-            (entries >= FEWEST_ENTRIES)
-                .then(|| ask(&self.measured, &self.dir, &current, &metas, &workload, budget, false))
-                .flatten()
-        };
+            let budget = share(filter_memory(&self.options), entries, shared.max(entries));
+            let ask = || ask(&self.measured, &self.dir, &current, &metas, &workload, budget, false);
+            (entries >= FEWEST_ENTRIES).then(ask).flatten()
+        });
+        let asked = catch_unwind(think).unwrap_or_else(|_| {
+            self.warn(format!("keyspace `{}`: its options could not be looked at again", keyspace.name));
+            None
+        });
         let mut state = self.state();
         let tuning = &mut state.jobs.entry(keyspace.id).or_default().tuning;
         tuning.deciding = false;
-        let Some((change, changes)) = asked else {
-            tuning.candidate = None;
-            return;
-        };
-        if tuning.candidate.as_ref() != Some(&changes) {
-            // Once is chance.
-            tuning.candidate = Some(changes);
-            return;
-        }
-        tuning.candidate = None;
+        // Once is chance. Which change it is may differ: of many that are nearly alike one is first now and another then.
+        let twice = std::mem::replace(&mut tuning.asked, asked.is_some());
+        let Some((change, changes)) = asked.filter(|_| twice) else { return };
+        tuning.asked = false;
         drop(state);
         self.retune(keyspace, &workload, &change, changes);
     }
@@ -315,15 +343,18 @@ impl DbInner {
     /// thread looks at a keyspace at a time.
     fn begin_look(&self, keyspace: &KeyspaceInner) -> Option<(Workload, u64)> {
         let mut state = self.state();
+        let jobs = state.jobs.entry(keyspace.id).or_default();
+        // What waits for the end of a round was decided for the next one.
+        if jobs.next_shaping.is_some() {
+            return None;
+        }
+        let workload = jobs.tuning.look(keyspace)?;
+        jobs.tuning.deciding = true;
         let entries = state.keyspaces.values().map(|keyspace| {
             let version = keyspace.view.load().version.clone();
             version.tables.iter().map(|table| table.meta.entries).sum::<u64>()
         });
-        let entries = entries.sum();
-        let tuning = &mut state.jobs.entry(keyspace.id).or_default().tuning;
-        let workload = tuning.look(keyspace)?;
-        tuning.deciding = true;
-        Some((workload, entries))
+        Some((workload, entries.sum()))
     }
 
     /// Before the manifest is closed: the stored options of keyspaces whose workload is known better than what is stored says.
@@ -333,10 +364,13 @@ impl DbInner {
         }
         let keyspaces: Vec<Arc<KeyspaceInner>> = state.keyspaces.values().cloned().collect();
         let stored = keyspaces.iter().filter_map(|keyspace| {
-            let tuning = &mut state.jobs.entry(keyspace.id).or_default().tuning;
+            let jobs = state.jobs.entry(keyspace.id).or_default();
+            let (waiting, tuning) = (jobs.next_shaping.clone(), &mut jobs.tuning);
             tuning.look(keyspace);
             tuning.seen?;
-            let text = tuning.stored(&keyspace.shaping.load().options).to_text();
+            // Options that wait for the end of a round are stored already.
+            let shaping = waiting.unwrap_or_else(|| keyspace.shaping.load_full());
+            let text = tuning.stored(&shaping.options).to_text();
             (state.tree.keyspaces.get(&keyspace.id)?.options != text).then_some((keyspace.id, text))
         });
         stored.collect()

@@ -171,11 +171,14 @@ impl Iter {
     #[inline]
     fn count<T, E>(&mut self, item: &Option<Result<T, E>>) {
         match item {
-            Some(Ok(_)) => self.cost.entries += 1,
+            Some(Ok(_)) => {
+                self.cost.entries += 1;
+                self.barren = false;
+            }
+            // Once for each end that came to nothing.
             None if self.barren => self.cost.empty_scans += 1,
             _ => {}
         }
-        self.barren = false;
     }
 
     fn forward(&mut self) -> Result<Option<(Slice, Slice)>, ReadError> {

@@ -68,6 +68,9 @@ pub(crate) fn options_path(dir: &Path) -> PathBuf {
     dir.join(OPTIONS)
 }
 
+/// What files begin with that a device is timed by. They are of no use to anybody else.
+pub(crate) const CALIBRATION_PREFIX: &str = "calibration-";
+
 /// What the file called `name` (without directory) is; `None` for a name that the engine does not give.
 pub(crate) fn parse(name: &str) -> Option<FileKind> {
     match name {
@@ -75,6 +78,7 @@ pub(crate) fn parse(name: &str) -> Option<FileKind> {
         LOCK => Some(FileKind::Lock),
         OPTIONS => Some(FileKind::Options),
         "CURRENT.tmp" | "OPTIONS.tmp" => Some(FileKind::Temporary),
+        _ if name.starts_with(CALIBRATION_PREFIX) && name.ends_with(".tmp") => Some(FileKind::Temporary),
         _ => {
             if let Some(digits) = name.strip_prefix(MANIFEST_PREFIX) {
                 return number(digits).map(FileKind::Manifest);
@@ -116,6 +120,8 @@ mod tests {
         assert_eq!(table_path(dir, 12), Path::new("/db/000012.tam"));
         assert_eq!(manifest_path(dir, 1), Path::new("/db/MANIFEST-000001"));
         assert_eq!(parse("CURRENT.tmp"), Some(FileKind::Temporary));
+        assert_eq!(parse("calibration-12-0.tmp"), Some(FileKind::Temporary));
+        assert_eq!(parse("calibration-12-0.tam"), None);
     }
 
     #[test]

@@ -178,9 +178,16 @@ impl<'f> Store<'f> {
         let stored = match there {
             Some(stored) => stored,
             None => {
-                match fs.remove(&path) {
-                    Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-                    removed => removed.map_err(io("remove", &path))?,
+                // Rows first: what is made of them must not outlive them.
+                let names = fs.list(dir).map_err(io("list", dir))?;
+                let made =
+                    |name: &String| name == "rows.csv" || name == "verdicts.json" || name.ends_with(".svg");
+                let made = names.iter().filter(|name| made(name)).map(|name| dir.join(name));
+                for path in std::iter::once(path.clone()).chain(made) {
+                    match fs.remove(&path) {
+                        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                        removed => removed.map_err(io("remove", &path))?,
+                    }
                 }
                 fs.sync_dir(dir).map_err(io("sync", dir))?;
                 let json =

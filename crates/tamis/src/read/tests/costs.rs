@@ -93,7 +93,13 @@ fn an_empty_range_opens_nothing() {
                 let iter = db.range(&low[..]..&pair[1][..]);
                 if rev { iter.rev().count() } else { iter.count() }
             });
-            let expected = ReadCost { scans: 1, range_probes: 1, range_negatives: 1, ..ReadCost::default() };
+            let expected = ReadCost {
+                scans: 1,
+                empty_scans: 1,
+                range_probes: 1,
+                range_negatives: 1,
+                ..ReadCost::default()
+            };
             assert_eq!((found, used), (0, expected), "backwards: {rev}");
         }
     }
