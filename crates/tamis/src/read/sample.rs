@@ -5,7 +5,7 @@
 //! are hot. That is estimated by the pairs of the sample that are equal, which is the minimum-variance unbiased estimate
 //! (Good, "The population frequencies of species", Biometrika 1953).
 //!
-//! Any thread may call anything. Who finds the sample taken leaves it: a reader never waits. `multi_get` takes no part.
+//! Costs 32 KiB for each open keyspace. Any thread may call anything. Who finds the sample taken leaves it: a reader never waits. `multi_get` takes no part.
 
 use std::sync::Mutex;
 
@@ -23,12 +23,18 @@ const FEWEST: usize = 256;
 #[derive(Debug, Default)]
 pub(super) struct KeySample(Mutex<Ring>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Ring {
-    /// Empty until the first one comes.
+    /// Its place is taken at the start: no get allocates.
     digests: Vec<u64>,
     /// Where the next one goes once all places are taken.
     next: usize,
+}
+
+impl Default for Ring {
+    fn default() -> Self {
+        Ring { digests: Vec::with_capacity(KEPT), next: 0 }
+    }
 }
 
 impl KeySample {
