@@ -3,6 +3,7 @@
 use super::model::{Asked, Times, predicted_gain};
 use super::rows::{EACH, GainRow, GetRow, SHARED, Setting, to_row};
 use crate::figures::Row;
+use tamis_model::lookup::{Policy, Tree, Workload};
 
 /// Nanoseconds of each piece of a sequence, in order.
 #[derive(Clone, Debug, Default)]
@@ -79,11 +80,9 @@ pub(super) fn rows_of(setting: &Setting, rounds: &[[Round; 2]]) -> Vec<Row> {
     // Filters asked about keys that their runs do not hold.
     let denying = each.filters_per_op - (1.0 - absent);
     let asked = Asked {
-        levels: setting.levels as f64,
-        ratio: setting.size_ratio as f64,
-        tiering: setting.shape == "tiering",
-        absent,
-        false_positive: ratio(each.false_positives_per_op, denying),
+        tree: Tree { levels: setting.levels as u32, size_ratio: setting.size_ratio as u32 },
+        policy: if setting.shape == "tiering" { Policy::Tiering } else { Policy::Leveling },
+        workload: Workload { empty: absent, false_positive: ratio(each.false_positives_per_op, denying) },
     };
     let times = Times { digest: each.digest_ns, probe: each.filter_ns, read: each.read_ns, rest: 0.0 };
     let gain = GainRow {
