@@ -48,6 +48,18 @@ impl Measured {
     }
 }
 
+/// Notes at each verdict with figures that these sides had other memory than they were given; nothing if there are none.
+pub fn note_unequal_memory(verdicts: &mut [Verdict], sides: &[&str]) {
+    if sides.is_empty() {
+        return;
+    }
+    let note = format!("Not at equal memory at every point: {}; see the table.", sides.join(", "));
+    for verdict in verdicts.iter_mut().filter(|verdict| !verdict.ours.is_empty()) {
+        let sep = if verdict.note.is_empty() { "" } else { " " };
+        verdict.note = format!("{}{sep}{note}", verdict.note);
+    }
+}
+
 /// What is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Better {

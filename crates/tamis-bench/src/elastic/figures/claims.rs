@@ -9,7 +9,7 @@ use crate::elastic::rounds::TIMED;
 use crate::elastic::rows::{ReadRow, TableRow};
 use crate::figures::Verdict;
 use crate::figures::compare::{
-    Better, Claim, Gain, Measured, Place, Unit, alike, first_at_all, grows, median, place, unchanged,
+    self, Better, Claim, Gain, Measured, Place, Unit, alike, first_at_all, grows, median, place, unchanged,
 };
 use crate::figures::compose::distinct;
 
@@ -48,13 +48,7 @@ pub(super) fn all(facts: &Facts<'_>) -> Vec<Verdict> {
     };
     let other_memory = |row: &&ReadRow| row.without_filter || row.spends_otherwise();
     let unequal = distinct(facts.reads.iter().filter(other_memory).map(|row| row.side.as_str()));
-    if !unequal.is_empty() {
-        let note = format!("Not at equal memory at every point: {}; see the table.", unequal.join(", "));
-        for verdict in verdicts.iter_mut().filter(|verdict| !verdict.ours.is_empty()) {
-            let sep = if verdict.note.is_empty() { "" } else { " " };
-            verdict.note = format!("{}{sep}{note}", verdict.note);
-        }
-    }
+    compare::note_unequal_memory(&mut verdicts, &unequal);
     verdicts
 }
 

@@ -6,7 +6,7 @@
 use super::facts::{At, Facts, HUFFMAN, OURS, is_grf, is_local, rate, sought, time};
 use crate::figures::Verdict;
 use crate::figures::compare::{
-    Better, Claim, Gain, Measured, Place, Unit, alike, first_at_all, median, place,
+    self, Better, Claim, Gain, Measured, Place, Unit, alike, first_at_all, median, place,
 };
 use crate::figures::compose::distinct;
 use crate::filters::{LoadRow, ReadRow};
@@ -27,13 +27,7 @@ pub(super) fn all(facts: &Facts<'_>) -> Vec<Verdict> {
     };
     let other_memory = |row: &&LoadRow| row.without_filter || row.spends_otherwise();
     let unequal = distinct(facts.loads.iter().filter(other_memory).map(|row| row.filter.as_str()));
-    if !unequal.is_empty() {
-        let note = format!("Not at equal memory at every point: {}; see the table.", unequal.join(", "));
-        for verdict in verdicts.iter_mut().filter(|verdict| !verdict.ours.is_empty()) {
-            let sep = if verdict.note.is_empty() { "" } else { " " };
-            verdict.note = format!("{}{sep}{note}", verdict.note);
-        }
-    }
+    compare::note_unequal_memory(&mut verdicts, &unequal);
     verdicts
 }
 
