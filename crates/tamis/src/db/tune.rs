@@ -10,8 +10,8 @@
 //! # Hysteresis
 //!
 //! A change must save more than [`MARGIN`] of an operation's time by prediction, and two borders in a row must ask for one; at
-//! opening it must save that much. What is seen is blended with what was seen before. After it the new configuration is the present one, so going back needs the
-//! same margin the other way.
+//! opening it must save that much. After it the new configuration is the present one, so going back needs the same margin the
+//! other way. What is seen is blended with what was seen before.
 //!
 //! # What takes effect when
 //!
