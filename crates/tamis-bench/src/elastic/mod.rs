@@ -9,6 +9,7 @@
 //! * [`side`]: a filter by its name.
 //! * [`database`]: loading, reuse and copies.
 //! * [`catalogue`]: the experiments, their defaults, and what the paper saw.
+//! * `points`: what varies, and every combination of it.
 //! * `plan`: an experiment with everything decided, and what is refused.
 //! * `rounds`, `shift`, `skew`: what is measured.
 //! * [`rows`]: what is measured.
@@ -24,6 +25,7 @@ pub mod database;
 pub mod figures;
 pub mod pattern;
 mod plan;
+mod points;
 mod rounds;
 pub mod rows;
 mod shift;

@@ -4,7 +4,8 @@ use tamis::Db;
 
 use crate::elastic::database::{Copy, LoadRow};
 use crate::elastic::pattern::Pattern;
-use crate::elastic::plan::{Job, Point};
+use crate::elastic::plan::Job;
+use crate::elastic::points::Point;
 use crate::elastic::rows::{ReadRow, Rows};
 use crate::elastic::side::ElasticSide;
 use crate::error::BenchError;

@@ -5,7 +5,8 @@
 //! state nine tenths are gone when a window has at most a tenth of the difference left; the number of gets told is that up to
 //! the end of the first such window, so it is exact to a window.
 
-use crate::elastic::plan::{Job, Point};
+use crate::elastic::plan::Job;
+use crate::elastic::points::Point;
 use crate::elastic::rounds::read;
 use crate::elastic::rows::{Rows, ShiftRow, WindowRow};
 use crate::error::BenchError;

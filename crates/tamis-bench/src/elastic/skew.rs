@@ -12,7 +12,8 @@ use std::collections::BTreeMap;
 use tamis::{Db, ExplainStep};
 
 use crate::elastic::pattern::Pattern;
-use crate::elastic::plan::{Job, Point};
+use crate::elastic::plan::Job;
+use crate::elastic::points::Point;
 use crate::elastic::rows::{Rows, TableRow};
 use crate::error::BenchError;
 use crate::progress::Progress;

@@ -2,7 +2,8 @@
 
 use crate::elastic::catalogue::{Grid, Kind};
 use crate::elastic::database::loaded_of;
-use crate::elastic::plan::{Job, KEY_BYTES, request, unit_bytes};
+use crate::elastic::plan::{Job, KEY_BYTES, request};
+use crate::elastic::points::unit_bytes;
 use crate::elastic::{ElasticExperiment, ElasticSettings, Vary};
 use crate::error::BenchError;
 use crate::figures::compose::distinct;
