@@ -2,17 +2,21 @@
 
 use std::cell::OnceCell;
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use tamis::io::EmulatedFs;
 use tamis::{Durability, Options, ReadMode};
 
-use crate::elastic::catalogue::{ElasticExperiment, Kind};
+use crate::elastic::catalogue::{ElasticExperiment, Kind, Vary};
 use crate::elastic::database::{Bases, Copy, Data, FEWEST_KEYS, LoadRow, loaded_of};
-use crate::elastic::pattern::{Pattern, PatternSpec};
+use crate::elastic::device::Drive;
+use crate::elastic::pattern::Pattern;
 use crate::elastic::points::{Point, Variant, points, unit_bytes};
-use crate::elastic::rows::Rows;
+use crate::elastic::rows::{MissingRow, Rows};
 use crate::elastic::side::ElasticSide;
 use crate::elastic::{rounds, shift, skew};
 use crate::error::BenchError;
+use crate::figures::compose::distinct;
 use crate::keys::KeySet;
 use crate::progress::Progress;
 use crate::report::{bytes, grouped};
@@ -53,6 +57,8 @@ pub struct ElasticSettings {
     pub cache_bytes: Option<u64>,
     /// Read past the page cache, or through it.
     pub direct: Option<bool>,
+    /// Devices by name: one, or those that are compared where they vary.
+    pub devices: Option<Vec<String>>,
     /// Bytes of a filter unit where they do not vary.
     pub unit_bytes: Option<u64>,
     /// Where databases are kept; a temporary directory, removed at the end, if nowhere.
@@ -80,6 +86,7 @@ impl Default for ElasticSettings {
             repeats: None,
             cache_bytes: None,
             direct: None,
+            devices: None,
             unit_bytes: None,
             dir: None,
             seed: 1,
@@ -106,15 +113,25 @@ pub(super) enum Step<'a> {
     Point(&'a Point),
 }
 
+/// One side's database, ready to be measured.
+pub(super) struct Opened {
+    pub(super) copy: Copy,
+    /// What slows its reads of tables down, if that is emulated: off.
+    pub(super) fs: Option<EmulatedFs>,
+    pub(super) load: LoadRow,
+}
+
 /// An experiment with everything decided. One thread at a time.
 pub(super) struct Job {
     pub(super) experiment: ElasticExperiment,
     pub(super) settings: ElasticSettings,
-    pub(super) keys: KeySet,
+    /// The keys of every variant, each number once.
+    key_sets: Vec<KeySet>,
     pub(super) sides: Vec<ElasticSide>,
     pub(super) points: Vec<Point>,
     pub(super) repeats: u32,
-    pub(super) ops: u64,
+    /// Operations a round, but for [slow devices](Job::ops).
+    pub(super) base_ops: u64,
     pub(super) warmup: u64,
     /// Made when the first is needed.
     bases: OnceCell<Bases>,
@@ -139,14 +156,17 @@ impl Job {
             }
         };
         let ops = settings.ops.unwrap_or(experiment.ops);
+        let points = points(experiment, settings)?;
+        let numbers = distinct(points.iter().map(|point| point.variant.keys));
+        let key_sets = numbers.into_iter().map(|keys| KeySet::sequential(keys, KEY_BYTES));
         let job = Job {
             experiment: experiment.clone(),
             settings: settings.clone(),
-            keys: KeySet::sequential(settings.keys, KEY_BYTES)?,
+            key_sets: key_sets.collect::<Result<_, _>>()?,
             sides,
-            points: points(experiment, settings)?,
+            points,
             repeats: settings.repeats.unwrap_or(experiment.repeats).max(1),
-            ops,
+            base_ops: ops,
             warmup: settings.warmup.unwrap_or(if experiment.warm && !one_pass(experiment) { ops } else { 0 }),
             bases: OnceCell::new(),
         };
@@ -207,8 +227,8 @@ impl Job {
                     point.workload
                 )));
             }
-            let inserts = Fill::inserts(point.workload, self.ops) * u64::from(self.repeats);
-            let held_back = self.keys.len() - loaded_of(self.keys.len());
+            let inserts = Fill::inserts(point.workload, self.ops(&point.variant)) * u64::from(self.repeats);
+            let held_back = point.variant.keys - loaded_of(point.variant.keys);
             if inserts > held_back {
                 return Err(request(format!(
                     "{} inserts {inserts} keys, and {held_back} are held back: take more --keys, or less of --ops or \
@@ -231,12 +251,14 @@ impl Job {
         // The shape is the same for all sides.
         options.keyspace.read_compaction = false;
         options.cache_bytes = variant.cache_bytes;
-        if self.direct() {
-            options.read_mode = ReadMode::Direct;
+        match &variant.drive {
+            Some(drive) => options.read_mode = drive.read_mode(),
+            None if self.direct() => options.read_mode = ReadMode::Direct,
+            None => {}
         }
         self.data(variant).apply(&mut options);
         options.keyspace.filter_unit_bytes = unit_bytes(&self.settings);
-        side.apply(self.settings.bits, loaded_of(self.keys.len()), &mut options);
+        side.apply(self.settings.bits, loaded_of(variant.keys), &mut options);
         for (name, value) in &variant.options {
             options.set(name, value)?;
         }
@@ -247,7 +269,12 @@ impl Job {
     }
 
     pub(super) fn data(&self, variant: &Variant) -> Data<'_> {
-        Data { keys: &self.keys, value_bytes: variant.value_bytes, seed: self.settings.seed, portions: None }
+        Data {
+            keys: self.keys(variant),
+            value_bytes: variant.value_bytes,
+            seed: self.settings.seed,
+            portions: None,
+        }
     }
 
     /// The directory of databases; made the first time.
@@ -261,29 +288,71 @@ impl Job {
         }
     }
 
-    /// Whether tables are read past the page cache.
+    /// The keys of a variant's databases.
+    pub(super) fn keys(&self, variant: &Variant) -> &KeySet {
+        let found = self.key_sets.iter().find(|keys| keys.len() == variant.keys);
+        found.expect("every variant's keys were made with the job")
+    }
+
+    /// Operations of a round: a part of them on a slow device, unless a number was asked for.
+    pub(super) fn ops(&self, variant: &Variant) -> u64 {
+        match &variant.drive {
+            Some(drive) if self.settings.ops.is_none() => drive.part_of(self.base_ops),
+            _ => self.base_ops,
+        }
+    }
+
+    /// What tables are read from: a device's name, `disk` past the page cache, `mapped` through it.
+    pub(super) fn device_name<'v>(&self, variant: &'v Variant) -> &'v str {
+        match &variant.drive {
+            Some(drive) => &drive.name,
+            None if self.direct() => "disk",
+            None => "mapped",
+        }
+    }
+
+    /// Whether tables are read past the page cache, where no device is named.
     pub(super) fn direct(&self) -> bool {
         self.settings.direct.unwrap_or(self.experiment.direct)
     }
 
-    /// A copy of a side's database, which is loaded first if it is not there.
+    /// Where copies of a variant's databases go, if not beside their bases; or why its device is not here.
+    fn place(&self, variant: &Variant) -> Result<Result<Option<PathBuf>, String>, BenchError> {
+        let Some(drive) = &variant.drive else { return Ok(Ok(None)) };
+        let of_one = loaded_of(variant.keys) * (KEY_BYTES + variant.value_bytes) as u64;
+        Ok(drive.place(self.bases()?.dir(), of_one * self.sides.len() as u64 / 10 * 11))
+    }
+
+    /// A copy of a side's database, which is loaded first if it is not there. An emulated device is off.
     pub(super) fn open(
         &self,
         side: &ElasticSide,
         variant: &Variant,
         progress: &dyn Progress,
-    ) -> Result<(Copy, LoadRow), BenchError> {
-        let (options, data) = (self.options(side, variant)?, self.data(variant));
+    ) -> Result<Opened, BenchError> {
+        let place = self.place(variant)?.map_err(request)?;
+        let (mut options, data) = (self.options(side, variant)?, self.data(variant));
         let bases = self.bases()?;
         let mut load = bases.base(side.filter(), &options, &data, progress)?;
         load.experiment = self.experiment.name.into();
-        load.point = variant.label.clone();
-        Ok((bases.copy(side.filter(), &options, &data)?, load))
+        // On every device it is the same database.
+        let same = self.experiment.vary == Some(Vary::Device);
+        load.point = if same { String::new() } else { variant.label.clone() };
+        let fs = variant.drive.as_ref().and_then(Drive::file_system);
+        if let Some(fs) = &fs {
+            options.file_system = Some(Arc::new(fs.clone()));
+        }
+        let copy = bases.copy_in(place.as_deref(), side.filter(), &options, &data)?;
+        if let Some(drive) = &variant.drive {
+            drive.prepare(&copy.path())?;
+        }
+        Ok(Opened { copy, fs, load })
     }
 
     /// Where the hot keys lie, and after a shift.
-    pub(super) fn pattern(&self, spec: PatternSpec, moved: bool) -> Result<Pattern, BenchError> {
-        Pattern::new(self.keys.len(), spec, self.settings.seed.wrapping_mul(2) + u64::from(moved))
+    pub(super) fn pattern(&self, point: &Point, moved: bool) -> Result<Pattern, BenchError> {
+        let (keys, spec) = (point.variant.keys, point.spec);
+        Pattern::new(keys, spec, self.settings.seed.wrapping_mul(2) + u64::from(moved))
     }
 
     /// The steps: loads, where they are measured, and the points.
@@ -305,6 +374,14 @@ impl Job {
 
     /// Measures one step, all sides in turns.
     pub(super) fn run(&self, step: &Step<'_>, progress: &dyn Progress) -> Result<Rows, BenchError> {
+        if let Step::Point(Point { label, variant: variant @ Variant { drive: Some(drive), .. }, .. }) = step
+            && let Err(why) = self.place(variant)?
+        {
+            progress.note(&format!("{} is left out: {why}", drive.name));
+            let (point, device) = (label.clone(), drive.name.clone());
+            let missing = vec![MissingRow { kind: "missing".into(), point, device, why }];
+            return Ok(Rows { missing, ..Rows::default() });
+        }
         match (step, self.experiment.kind) {
             (Step::Loads, _) => rounds::loads(self, progress),
             (Step::Point(point), Kind::Rounds | Kind::Loads) => rounds::run(self, point, progress),
@@ -313,28 +390,47 @@ impl Job {
         }
     }
 
+    /// What varies between the variants, each text once.
+    pub(super) fn each(&self, of: impl Fn(&Variant) -> String) -> String {
+        distinct(self.points.iter().map(|point| of(&point.variant))).join(" / ")
+    }
+
     pub(super) fn describe(&self) -> String {
         let first = &self.points[0].variant;
+        // Where these vary, the points say so.
+        let cache = |variant: &Variant| match self.experiment.vary {
+            Some(Vary::Cache | Vary::Value) => bytes(first.cache_bytes),
+            _ => bytes(variant.cache_bytes),
+        };
+        let filters = |variant: &Variant| (self.settings.bits * loaded_of(variant.keys) as f64 / 8.0) as u64;
+        let reads = match &first.drive {
+            Some(_) => {
+                let drives = self.points.iter().filter_map(|point| point.variant.drive.as_ref());
+                distinct(drives.map(Drive::describe)).join(", ")
+            }
+            None if self.direct() => "direct I/O".to_owned(),
+            None => "tables mapped through the page cache".to_owned(),
+        };
+        let fewer = distinct(self.points.iter().map(|point| &point.variant));
+        let fewer = fewer.into_iter().filter(|variant| self.ops(variant) < self.base_ops);
+        let fewer: String =
+            fewer.map(|v| format!("; {} on {}", grouped(self.ops(v)), self.device_name(v))).collect();
         format!(
             "{} keys of {KEY_BYTES} bytes, values of {} bytes; {} bits a key for filters, {} in all, units of {}; block \
-             cache {}, {}; {} unmeasured gets, then {} of {} operations",
-            grouped(loaded_of(self.keys.len())),
+             cache {}, {reads}; {} unmeasured gets, then {} of {} operations{fewer}",
+            self.each(|variant| grouped(loaded_of(variant.keys))),
             first.value_bytes,
             self.settings.bits,
-            bytes((self.settings.bits * loaded_of(self.keys.len()) as f64 / 8.0) as u64),
+            self.each(|variant| bytes(filters(variant))),
             bytes(unit_bytes(&self.settings)),
-            bytes(first.cache_bytes),
-            match self.direct() {
-                true => "direct I/O",
-                false => "tables mapped through the page cache",
-            },
+            self.each(cache),
             grouped(self.warmup),
             match self.experiment.kind {
                 Kind::Shift => "windows".to_owned(),
                 Kind::TableSkew | Kind::RegionSkew => "one pass".to_owned(),
                 Kind::Rounds | Kind::Loads => format!("{} rounds", self.repeats),
             },
-            grouped(self.ops),
+            grouped(self.base_ops),
         )
     }
 }

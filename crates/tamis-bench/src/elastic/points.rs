@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 
 use crate::elastic::ElasticSettings;
-use crate::elastic::catalogue::{ElasticExperiment, Vary};
+use crate::elastic::catalogue::{ElasticExperiment, Kind, Vary};
+use crate::elastic::device::Drive;
 use crate::elastic::pattern::PatternSpec;
-use crate::elastic::plan::KEY_BYTES;
+use crate::elastic::plan::{KEY_BYTES, request};
 use crate::error::BenchError;
-use crate::report::bytes;
+use crate::report::{bytes, grouped};
 use crate::workload::Workload;
 
 /// Segments that a database should have at least, if units do not get too small for it.
@@ -29,14 +30,24 @@ const DATA_BY_CACHE: u64 = 1280;
 /// The block cache of a large database.
 const MOST_CACHE: u64 = 8 << 20;
 
+/// The sizes of databases where they vary, by the smallest.
+const SIZES: [u64; 3] = [1, 2, 4];
+
+/// The devices where they vary: the paper's two, two that came later, and what this machine has.
+const DEVICES: [&str; 5] = ["hdd", "ssd", "pcie-ssd", "nvm", "disk"];
+
 /// A way to load or open databases.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Variant {
     pub(super) label: String,
     /// The setting that varies, where it is a number.
     pub(super) setting: Option<f64>,
+    /// Keys in all: a fiftieth is held back.
+    pub(super) keys: u64,
     pub(super) value_bytes: usize,
     pub(super) cache_bytes: u64,
+    /// Where tables lie, if a device is named; else reads are direct or mapped, as the experiment or a flag has it.
+    pub(super) drive: Option<Drive>,
     /// Options of the database by name.
     pub(super) options: Vec<(&'static str, String)>,
 }
@@ -65,7 +76,7 @@ pub(super) fn points(
     experiment: &ElasticExperiment,
     settings: &ElasticSettings,
 ) -> Result<Vec<Point>, BenchError> {
-    let variants = variants(experiment, settings);
+    let variants = variants(experiment, settings)?;
     let workloads = settings.workloads.clone().unwrap_or_else(|| experiment.workloads.to_vec());
     let mut points: Vec<Point> = Vec::new();
     for variant in &variants {
@@ -74,13 +85,13 @@ pub(super) fn points(
             let mut localities = match &settings.localities {
                 Some(given) => given.clone(),
                 // A tiny database is one neighbourhood.
-                None => grid.localities.iter().map(|&locality| locality.min(settings.keys)).collect(),
+                None => grid.localities.iter().map(|&locality| locality.min(variant.keys)).collect(),
             };
             match experiment.vary {
                 Some(Vary::Absent) if settings.absents.is_none() => absents = vec![0, 25, 50, 75, 100],
                 Some(Vary::Locality) if settings.localities.is_none() => {
                     localities =
-                        [1, 16, 256, 4096, 65_536].into_iter().filter(|&l| l <= settings.keys).collect();
+                        [1, 16, 256, 4096, 65_536].into_iter().filter(|&l| l <= variant.keys).collect();
                 }
                 _ => {}
             }
@@ -90,7 +101,7 @@ pub(super) fn points(
                         for &locality in &localities {
                             for &threads in settings.threads.as_deref().unwrap_or(grid.threads) {
                                 let mut spec = PatternSpec { skew, absent_percent, locality };
-                                spec.check(settings.keys)?;
+                                spec.check(variant.keys)?;
                                 if skew == 0.0 {
                                     // Without hot keys there is nothing to keep together.
                                     spec.locality = 1;
@@ -141,15 +152,20 @@ fn label(points: &mut [Point]) {
 }
 
 /// The ways in which databases are loaded and opened.
-fn variants(experiment: &ElasticExperiment, settings: &ElasticSettings) -> Vec<Variant> {
-    let data = |value_bytes: usize| settings.keys * (KEY_BYTES + value_bytes) as u64;
-    let cache =
-        |value_bytes| settings.cache_bytes.unwrap_or((data(value_bytes) / DATA_BY_CACHE).min(MOST_CACHE));
+fn variants(experiment: &ElasticExperiment, settings: &ElasticSettings) -> Result<Vec<Variant>, BenchError> {
+    let drives = drives(experiment, settings)?;
+    let data = |keys: u64, value_bytes: usize| keys * (KEY_BYTES + value_bytes) as u64;
+    let cache = |keys, value_bytes| {
+        let part = (data(keys, value_bytes) / DATA_BY_CACHE).min(MOST_CACHE);
+        settings.cache_bytes.unwrap_or(part)
+    };
     let base = Variant {
         label: String::new(),
         setting: None,
+        keys: settings.keys,
         value_bytes: settings.value_bytes,
-        cache_bytes: cache(settings.value_bytes),
+        cache_bytes: cache(settings.keys, settings.value_bytes),
+        drive: if experiment.vary == Some(Vary::Device) { None } else { drives.first().cloned() },
         options: Vec::new(),
     };
     let with = |label: String, setting: Option<u64>, options: Vec<(&'static str, String)>| Variant {
@@ -159,10 +175,10 @@ fn variants(experiment: &ElasticExperiment, settings: &ElasticSettings) -> Vec<V
         ..base.clone()
     };
     let unit = unit_bytes(settings);
-    match experiment.vary {
+    Ok(match experiment.vary {
         Some(Vary::Cache) => {
             // None, 8 MiB and 64 MiB of 100 GB, or about as large parts of less.
-            let some = (data(settings.value_bytes) / DATA_BY_CACHE).min(MOST_CACHE);
+            let some = (data(settings.keys, settings.value_bytes) / DATA_BY_CACHE).min(MOST_CACHE);
             [0, some, 8 * some]
                 .map(|cache_bytes| Variant {
                     label: format!("cache {}", bytes(cache_bytes)),
@@ -177,8 +193,8 @@ fn variants(experiment: &ElasticExperiment, settings: &ElasticSettings) -> Vec<V
                 label: format!("values of {value_bytes}"),
                 setting: Some(value_bytes as f64),
                 value_bytes,
-                cache_bytes: cache(value_bytes),
-                options: Vec::new(),
+                cache_bytes: cache(settings.keys, value_bytes),
+                ..base.clone()
             })
             .to_vec(),
         Some(Vary::UnitSize) => [unit / 4, unit / 2, unit, unit * 4, unit * 16]
@@ -211,6 +227,46 @@ fn variants(experiment: &ElasticExperiment, settings: &ElasticSettings) -> Vec<V
                 with(format!("{bits} bits a unit"), Some(bits), options)
             })
             .to_vec(),
+        Some(Vary::Keys) => SIZES
+            .map(|times| settings.keys.saturating_mul(times))
+            .map(|keys| Variant {
+                label: format!("{} keys", grouped(keys)),
+                setting: Some(keys as f64),
+                keys,
+                cache_bytes: cache(keys, settings.value_bytes),
+                ..base.clone()
+            })
+            .to_vec(),
+        Some(Vary::Device) => drives
+            .into_iter()
+            .map(|drive| Variant { label: drive.name.clone(), drive: Some(drive), ..base.clone() })
+            .collect(),
         Some(Vary::Absent | Vary::Locality) | None => vec![base],
+    })
+}
+
+/// The devices that are named: several only where they vary.
+fn drives(experiment: &ElasticExperiment, settings: &ElasticSettings) -> Result<Vec<Drive>, BenchError> {
+    let (name, varies) = (experiment.name, experiment.vary == Some(Vary::Device));
+    let named = match &settings.devices {
+        None if varies => DEVICES.map(str::to_owned).to_vec(),
+        None => return Ok(Vec::new()),
+        Some(named) => named.clone(),
+    };
+    if matches!(experiment.kind, Kind::TableSkew | Kind::RegionSkew) {
+        return Err(request(format!("{name} only counts which tables are asked: leave out --device")));
     }
+    if !varies && named.len() > 1 {
+        return Err(request(format!("{name} takes one --device: only elastic-fig16-device varies it")));
+    }
+    if settings.direct.is_some() {
+        return Err(request(format!(
+            "--device {} says how tables are read: leave out --direct and --mapped",
+            named.join(",")
+        )));
+    }
+    if settings.options.iter().any(|(option, _)| option == "read_mode") {
+        return Err(request("read_mode follows from the device: leave it out, or --device"));
+    }
+    named.iter().map(|name| Drive::of(name)).collect()
 }
