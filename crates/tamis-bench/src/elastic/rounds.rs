@@ -141,6 +141,7 @@ fn row(job: &Job, point: &Point, stand: &Stand) -> ReadRow {
         point: point.label.clone(),
         device: job.device_name(&point.variant).into(),
         device_reads_per_op: device.map(|time| time.reads as f64 / measured),
+        device_ns_per_op: device.map(|time| time.ns as f64 / measured),
         late_reads_per_op: device.map(|time| time.late as f64 / measured),
         setting: point.variant.setting,
         skew: point.spec.skew,

@@ -24,7 +24,9 @@ pub struct ReadRow {
     pub device: String,
     /// Emulated devices: reads of tables that an operation waited for or had done beside, mean of the rounds.
     pub device_reads_per_op: Option<f64>,
-    /// Of these so many took longer than the device takes, as the file system below did.
+    /// What these took together, in nanoseconds.
+    pub device_ns_per_op: Option<f64>,
+    /// Of these reads so many took longer than the device takes, as the file system below did.
     pub late_reads_per_op: Option<f64>,
     /// The setting that varies, where it is a number: see [`Vary`](crate::elastic::Vary).
     pub setting: Option<f64>,

@@ -301,7 +301,8 @@ fn an_emulated_device_reads_what_direct_io_reads() {
         let exact = ssd.side == "none" || !cfg!(debug_assertions);
         assert!(reads >= blocks - 1e-9 && (reads <= blocks + 1e-9 || !exact), "{reads} {blocks} {ssd:?}");
         assert_eq!(ssd.device_reads_per_op, nvm.device_reads_per_op);
-        // 113 microseconds a read, and no get has them for nothing.
+        assert!(ssd.device_ns_per_op.unwrap() >= reads * 112_900.0, "{ssd:?}");
+        // And no get has them for nothing.
         assert!(ssd.measurement.ns_per_op >= reads * 100_000.0, "{ssd:?}");
         assert_eq!((plain.device_reads_per_op, plain.late_reads_per_op), (None, None));
     }

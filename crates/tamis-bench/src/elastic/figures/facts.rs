@@ -108,8 +108,9 @@ impl<'a> Facts<'a> {
             if let (Some(reads), Some(late)) = (row.device_reads_per_op, row.late_reads_per_op)
                 && late > reads * MANY_LATE
             {
+                let ns = row.device_ns_per_op.unwrap_or(0.0) / reads;
                 lines.push(format!(
-                    "{at}: {:.0} % of the reads of {} took longer than {} does: the emulation is too slow for it here.",
+                    "{at}: {:.0} % of the reads of {} took longer than {} does; a read took {ns:.0} ns on average.",
                     late / reads * 100.0,
                     row.side,
                     row.device
