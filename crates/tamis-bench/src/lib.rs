@@ -23,6 +23,7 @@ pub mod hashing;
 pub mod histogram;
 pub mod keys;
 pub mod measure;
+mod medium;
 pub mod mixgraph;
 pub mod model_check;
 pub mod pareto;

@@ -512,6 +512,9 @@ fn an_experiment_is_measured_once_and_reported() {
 fn experiments_are_listed_and_shown() {
     let list = experiment(&["list"]).ok();
     assert!((10..=18).all(|figure| list.contains(&format!("grf-fig{figure}"))), "{list}");
+    for name in ["fig14-large", "fig16-device", "fig16-size"] {
+        assert!(list.contains(&format!("elastic-{name} ")), "{list}");
+    }
     assert!([2, 3, 6, 10, 16].iter().all(|figure| list.contains(&format!("elastic-fig{figure}"))), "{list}");
     let grf = experiment(&["list", "--paper", "grf", "--json"]).ok();
     let grf: Vec<Value> = grf.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -555,6 +558,10 @@ fn an_experiment_refuses_what_there_is_not() {
     go("elastic-fig6 --key-set cells").fails(2, "--key-set");
     go("elastic-fig6 --bits 4,8").fails(2, "--bits");
     go("elastic-fig6 --filters grf").fails(2, "whole tree");
+    go("elastic-fig6 --device hdd,ssd").fails(2, "elastic-fig16-device");
+    go("elastic-fig6 --device nvm --mapped").fails(2, "--device nvm says how tables are read");
+    go("elastic-fig16-device --device tape").fails(2, "pcie-ssd");
+    go("elastic-fig16-device --direct").fails(2, "leave out --direct");
     go("elastic-fig6 --cache much").fails(2, "much");
     go("elastic-fig16").fails(2, "elastic-fig16-unit-bits");
     assert!(!Path::new(&out).exists(), "what is refused leaves nothing behind");

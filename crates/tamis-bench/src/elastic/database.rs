@@ -55,6 +55,9 @@ const LAYOUT: u32 = 2;
 
 const CARD: &str = "loaded.json";
 
+/// A copy within its directory.
+const COPY: &str = "db";
+
 /// The data of a base.
 pub(crate) struct Data<'a> {
     pub(crate) keys: &'a KeySet,
@@ -156,12 +159,17 @@ pub(crate) struct Bases {
 pub(crate) struct Copy {
     db: Option<Db>,
     /// Dropped after the database.
-    _dir: TempDir,
+    dir: TempDir,
 }
 
 impl Copy {
     pub(crate) fn db(&self) -> &Db {
         self.db.as_ref().expect("there until it is closed")
+    }
+
+    /// Where its files are.
+    pub(super) fn path(&self) -> PathBuf {
+        self.dir.path().join(COPY)
     }
 
     pub(crate) fn close(mut self) -> Result<(), BenchError> {
@@ -211,14 +219,31 @@ impl Bases {
 
     /// Opens a copy of a base that is there.
     pub(crate) fn copy(&self, filter: &str, options: &Options, data: &Data<'_>) -> Result<Copy, BenchError> {
+        self.copy_in(None, filter, options, data)
+    }
+
+    /// The same in another directory than that of the bases: on another file system the copy has all bytes of its own.
+    pub(super) fn copy_in(
+        &self,
+        place: Option<&Path>,
+        filter: &str,
+        options: &Options,
+        data: &Data<'_>,
+    ) -> Result<Copy, BenchError> {
         let (_, dir) = self.place_of(filter, options, data);
-        let made = tempfile::Builder::new().prefix("copy-").tempdir_in(&self.dir);
-        let made = made.map_err(io_error("make a directory in", &self.dir))?;
-        let path = made.path().join("db");
+        let place = place.unwrap_or(&self.dir);
+        let made = tempfile::Builder::new().prefix("copy-").tempdir_in(place);
+        let made = made.map_err(io_error("make a directory in", place))?;
+        let path = made.path().join(COPY);
         let base = Db::open(dir.join("db"), options.clone())?;
         base.checkpoint(&path)?;
         base.close()?;
-        Ok(Copy { db: Some(Db::open(&path, options.clone())?), _dir: made })
+        Ok(Copy { db: Some(Db::open(&path, options.clone())?), dir: made })
+    }
+
+    /// Where the bases are.
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
     }
 
     /// Loads a database that is thrown away, as fast as the engine takes it: compactions run beside.

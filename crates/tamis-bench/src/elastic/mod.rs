@@ -8,7 +8,9 @@
 //! * [`pattern`]: which keys are asked for.
 //! * [`side`]: a filter by its name.
 //! * [`database`]: loading, reuse and copies.
+//! * `device`: what reads of tables cost, where a device is named.
 //! * [`catalogue`]: the experiments, their defaults, and what the paper saw.
+//! * `points`: what varies, and every combination of it.
 //! * `plan`: an experiment with everything decided, and what is refused.
 //! * `rounds`, `shift`, `skew`: what is measured.
 //! * [`rows`]: what is measured.
@@ -21,9 +23,11 @@
 
 pub mod catalogue;
 pub mod database;
+mod device;
 pub mod figures;
 pub mod pattern;
 mod plan;
+mod points;
 mod rounds;
 pub mod rows;
 mod shift;
@@ -33,7 +37,7 @@ mod skew;
 pub use catalogue::{ElasticExperiment, Kind, Vary};
 pub use database::LoadRow;
 pub use plan::ElasticSettings;
-pub use rows::{ReadRow, ShiftRow, TableRow, WindowRow};
+pub use rows::{MissingRow, ReadRow, ShiftRow, TableRow, WindowRow};
 pub use side::ElasticSide;
 
 #[cfg(test)]

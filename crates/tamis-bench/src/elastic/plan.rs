@@ -1,18 +1,22 @@
 //! An experiment with everything decided: its points, and whatever can be refused before anything is loaded.
 
 use std::cell::OnceCell;
-use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use tamis::io::EmulatedFs;
 use tamis::{Durability, Options, ReadMode};
 
 use crate::elastic::catalogue::{ElasticExperiment, Kind, Vary};
 use crate::elastic::database::{Bases, Copy, Data, FEWEST_KEYS, LoadRow, loaded_of};
-use crate::elastic::pattern::{Pattern, PatternSpec};
-use crate::elastic::rows::Rows;
+use crate::elastic::device::Drive;
+use crate::elastic::pattern::Pattern;
+use crate::elastic::points::{Point, Variant, points, unit_bytes};
+use crate::elastic::rows::{MissingRow, Rows};
 use crate::elastic::side::ElasticSide;
 use crate::elastic::{rounds, shift, skew};
 use crate::error::BenchError;
+use crate::figures::compose::distinct;
 use crate::keys::KeySet;
 use crate::progress::Progress;
 use crate::report::{bytes, grouped};
@@ -21,25 +25,6 @@ use crate::workload::Workload;
 
 /// Bytes of every key.
 pub(super) const KEY_BYTES: usize = 16;
-
-/// Segments that a database should have at least, if units do not get too small for it.
-const SEGMENTS: u64 = 4000;
-
-/// The sizes of units, whatever the keys. A unit in memory has a fixed part of more than a hundred bytes, which comes out of the
-/// budget: with units of 256 bytes it was half of it.
-const UNIT_BYTES: std::ops::RangeInclusive<u64> = 1024..=4096;
-
-/// Bits of a unit for each key where they do not vary.
-const UNIT_BITS: u64 = 4;
-
-/// Bits of all units of a segment for each key, about.
-const GROUP_BITS: u64 = 24;
-
-/// The data by the block cache, which is at most [`MOST_CACHE`]: 8 MiB of 10 GiB.
-const DATA_BY_CACHE: u64 = 1280;
-
-/// The block cache of a large database.
-const MOST_CACHE: u64 = 8 << 20;
 
 /// What may be chosen about an experiment; `None` is its own default.
 #[derive(Clone, Debug)]
@@ -72,6 +57,8 @@ pub struct ElasticSettings {
     pub cache_bytes: Option<u64>,
     /// Read past the page cache, or through it.
     pub direct: Option<bool>,
+    /// Devices by name: one, or those that are compared where they vary.
+    pub devices: Option<Vec<String>>,
     /// Bytes of a filter unit where they do not vary.
     pub unit_bytes: Option<u64>,
     /// Where databases are kept; a temporary directory, removed at the end, if nowhere.
@@ -99,6 +86,7 @@ impl Default for ElasticSettings {
             repeats: None,
             cache_bytes: None,
             direct: None,
+            devices: None,
             unit_bytes: None,
             dir: None,
             seed: 1,
@@ -117,28 +105,6 @@ const OWN_OPTIONS: [(&str, &str); 6] = [
     ("heat_inheritance", "--filters elastic-cold"),
 ];
 
-/// A way to load or open databases.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Variant {
-    pub(super) label: String,
-    /// The setting that varies, where it is a number.
-    pub(super) setting: Option<f64>,
-    pub(super) value_bytes: usize,
-    pub(super) cache_bytes: u64,
-    /// Options of the database by name.
-    pub(super) options: Vec<(&'static str, String)>,
-}
-
-/// One point of a figure.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Point {
-    pub(super) label: String,
-    pub(super) variant: Variant,
-    pub(super) workload: Workload,
-    pub(super) spec: PatternSpec,
-    pub(super) threads: usize,
-}
-
 /// What is measured at once.
 pub(super) enum Step<'a> {
     /// Loading, in rounds.
@@ -147,15 +113,25 @@ pub(super) enum Step<'a> {
     Point(&'a Point),
 }
 
+/// One side's database, ready to be measured.
+pub(super) struct Opened {
+    pub(super) copy: Copy,
+    /// What slows its reads of tables down, if that is emulated: off.
+    pub(super) fs: Option<EmulatedFs>,
+    pub(super) load: LoadRow,
+}
+
 /// An experiment with everything decided. One thread at a time.
 pub(super) struct Job {
     pub(super) experiment: ElasticExperiment,
     pub(super) settings: ElasticSettings,
-    pub(super) keys: KeySet,
+    /// The keys of every variant, each number once.
+    key_sets: Vec<KeySet>,
     pub(super) sides: Vec<ElasticSide>,
     pub(super) points: Vec<Point>,
     pub(super) repeats: u32,
-    pub(super) ops: u64,
+    /// Operations a round, but for [slow devices](Job::ops).
+    pub(super) base_ops: u64,
     pub(super) warmup: u64,
     /// Made when the first is needed.
     bases: OnceCell<Bases>,
@@ -180,14 +156,17 @@ impl Job {
             }
         };
         let ops = settings.ops.unwrap_or(experiment.ops);
+        let points = points(experiment, settings)?;
+        let numbers = distinct(points.iter().map(|point| point.variant.keys));
+        let key_sets = numbers.into_iter().map(|keys| KeySet::sequential(keys, KEY_BYTES));
         let job = Job {
             experiment: experiment.clone(),
             settings: settings.clone(),
-            keys: KeySet::sequential(settings.keys, KEY_BYTES)?,
+            key_sets: key_sets.collect::<Result<_, _>>()?,
             sides,
-            points: points(experiment, settings)?,
+            points,
             repeats: settings.repeats.unwrap_or(experiment.repeats).max(1),
-            ops,
+            base_ops: ops,
             warmup: settings.warmup.unwrap_or(if experiment.warm && !one_pass(experiment) { ops } else { 0 }),
             bases: OnceCell::new(),
         };
@@ -248,8 +227,8 @@ impl Job {
                     point.workload
                 )));
             }
-            let inserts = Fill::inserts(point.workload, self.ops) * u64::from(self.repeats);
-            let held_back = self.keys.len() - loaded_of(self.keys.len());
+            let inserts = Fill::inserts(point.workload, self.ops(&point.variant)) * u64::from(self.repeats);
+            let held_back = point.variant.keys - loaded_of(point.variant.keys);
             if inserts > held_back {
                 return Err(request(format!(
                     "{} inserts {inserts} keys, and {held_back} are held back: take more --keys, or less of --ops or \
@@ -272,12 +251,14 @@ impl Job {
         // The shape is the same for all sides.
         options.keyspace.read_compaction = false;
         options.cache_bytes = variant.cache_bytes;
-        if self.direct() {
-            options.read_mode = ReadMode::Direct;
+        match &variant.drive {
+            Some(drive) => options.read_mode = drive.read_mode(),
+            None if self.direct() => options.read_mode = ReadMode::Direct,
+            None => {}
         }
         self.data(variant).apply(&mut options);
         options.keyspace.filter_unit_bytes = unit_bytes(&self.settings);
-        side.apply(self.settings.bits, loaded_of(self.keys.len()), &mut options);
+        side.apply(self.settings.bits, loaded_of(variant.keys), &mut options);
         for (name, value) in &variant.options {
             options.set(name, value)?;
         }
@@ -288,7 +269,12 @@ impl Job {
     }
 
     pub(super) fn data(&self, variant: &Variant) -> Data<'_> {
-        Data { keys: &self.keys, value_bytes: variant.value_bytes, seed: self.settings.seed, portions: None }
+        Data {
+            keys: self.keys(variant),
+            value_bytes: variant.value_bytes,
+            seed: self.settings.seed,
+            portions: None,
+        }
     }
 
     /// The directory of databases; made the first time.
@@ -302,29 +288,71 @@ impl Job {
         }
     }
 
-    /// Whether tables are read past the page cache.
+    /// The keys of a variant's databases.
+    pub(super) fn keys(&self, variant: &Variant) -> &KeySet {
+        let found = self.key_sets.iter().find(|keys| keys.len() == variant.keys);
+        found.expect("every variant's keys were made with the job")
+    }
+
+    /// Operations of a round: a part of them on a slow device, unless a number was asked for.
+    pub(super) fn ops(&self, variant: &Variant) -> u64 {
+        match &variant.drive {
+            Some(drive) if self.settings.ops.is_none() => drive.part_of(self.base_ops),
+            _ => self.base_ops,
+        }
+    }
+
+    /// What tables are read from: a device's name, `disk` past the page cache, `mapped` through it.
+    pub(super) fn device_name<'v>(&self, variant: &'v Variant) -> &'v str {
+        match &variant.drive {
+            Some(drive) => &drive.name,
+            None if self.direct() => "disk",
+            None => "mapped",
+        }
+    }
+
+    /// Whether tables are read past the page cache, where no device is named.
     pub(super) fn direct(&self) -> bool {
         self.settings.direct.unwrap_or(self.experiment.direct)
     }
 
-    /// A copy of a side's database, which is loaded first if it is not there.
+    /// Where copies of a variant's databases go, if not beside their bases; or why its device is not here.
+    fn place(&self, variant: &Variant) -> Result<Result<Option<PathBuf>, String>, BenchError> {
+        let Some(drive) = &variant.drive else { return Ok(Ok(None)) };
+        let of_one = loaded_of(variant.keys) * (KEY_BYTES + variant.value_bytes) as u64;
+        Ok(drive.place(self.bases()?.dir(), of_one * self.sides.len() as u64 / 10 * 11))
+    }
+
+    /// A copy of a side's database, which is loaded first if it is not there. An emulated device is off.
     pub(super) fn open(
         &self,
         side: &ElasticSide,
         variant: &Variant,
         progress: &dyn Progress,
-    ) -> Result<(Copy, LoadRow), BenchError> {
-        let (options, data) = (self.options(side, variant)?, self.data(variant));
+    ) -> Result<Opened, BenchError> {
+        let place = self.place(variant)?.map_err(request)?;
+        let (mut options, data) = (self.options(side, variant)?, self.data(variant));
         let bases = self.bases()?;
         let mut load = bases.base(side.filter(), &options, &data, progress)?;
         load.experiment = self.experiment.name.into();
-        load.point = variant.label.clone();
-        Ok((bases.copy(side.filter(), &options, &data)?, load))
+        // On every device it is the same database.
+        let same = self.experiment.vary == Some(Vary::Device);
+        load.point = if same { String::new() } else { variant.label.clone() };
+        let fs = variant.drive.as_ref().and_then(Drive::file_system);
+        if let Some(fs) = &fs {
+            options.file_system = Some(Arc::new(fs.clone()));
+        }
+        let copy = bases.copy_in(place.as_deref(), side.filter(), &options, &data)?;
+        if let Some(drive) = &variant.drive {
+            drive.prepare(&copy.path())?;
+        }
+        Ok(Opened { copy, fs, load })
     }
 
     /// Where the hot keys lie, and after a shift.
-    pub(super) fn pattern(&self, spec: PatternSpec, moved: bool) -> Result<Pattern, BenchError> {
-        Pattern::new(self.keys.len(), spec, self.settings.seed.wrapping_mul(2) + u64::from(moved))
+    pub(super) fn pattern(&self, point: &Point, moved: bool) -> Result<Pattern, BenchError> {
+        let (keys, spec) = (point.variant.keys, point.spec);
+        Pattern::new(keys, spec, self.settings.seed.wrapping_mul(2) + u64::from(moved))
     }
 
     /// The steps: loads, where they are measured, and the points.
@@ -346,6 +374,14 @@ impl Job {
 
     /// Measures one step, all sides in turns.
     pub(super) fn run(&self, step: &Step<'_>, progress: &dyn Progress) -> Result<Rows, BenchError> {
+        if let Step::Point(Point { label, variant: variant @ Variant { drive: Some(drive), .. }, .. }) = step
+            && let Err(why) = self.place(variant)?
+        {
+            progress.note(&format!("{} is left out: {why}", drive.name));
+            let (point, device) = (label.clone(), drive.name.clone());
+            let missing = vec![MissingRow { kind: "missing".into(), point, device, why }];
+            return Ok(Rows { missing, ..Rows::default() });
+        }
         match (step, self.experiment.kind) {
             (Step::Loads, _) => rounds::loads(self, progress),
             (Step::Point(point), Kind::Rounds | Kind::Loads) => rounds::run(self, point, progress),
@@ -354,28 +390,47 @@ impl Job {
         }
     }
 
+    /// What varies between the variants, each text once.
+    pub(super) fn each(&self, of: impl Fn(&Variant) -> String) -> String {
+        distinct(self.points.iter().map(|point| of(&point.variant))).join(" / ")
+    }
+
     pub(super) fn describe(&self) -> String {
         let first = &self.points[0].variant;
+        // Where these vary, the points say so.
+        let cache = |variant: &Variant| match self.experiment.vary {
+            Some(Vary::Cache | Vary::Value) => bytes(first.cache_bytes),
+            _ => bytes(variant.cache_bytes),
+        };
+        let filters = |variant: &Variant| (self.settings.bits * loaded_of(variant.keys) as f64 / 8.0) as u64;
+        let reads = match &first.drive {
+            Some(_) => {
+                let drives = self.points.iter().filter_map(|point| point.variant.drive.as_ref());
+                distinct(drives.map(Drive::describe)).join(", ")
+            }
+            None if self.direct() => "direct I/O".to_owned(),
+            None => "tables mapped through the page cache".to_owned(),
+        };
+        let fewer = distinct(self.points.iter().map(|point| &point.variant));
+        let fewer = fewer.into_iter().filter(|variant| self.ops(variant) < self.base_ops);
+        let fewer: String =
+            fewer.map(|v| format!("; {} on {}", grouped(self.ops(v)), self.device_name(v))).collect();
         format!(
             "{} keys of {KEY_BYTES} bytes, values of {} bytes; {} bits a key for filters, {} in all, units of {}; block \
-             cache {}, {}; {} unmeasured gets, then {} of {} operations",
-            grouped(loaded_of(self.keys.len())),
+             cache {}, {reads}; {} unmeasured gets, then {} of {} operations{fewer}",
+            self.each(|variant| grouped(loaded_of(variant.keys))),
             first.value_bytes,
             self.settings.bits,
-            bytes((self.settings.bits * loaded_of(self.keys.len()) as f64 / 8.0) as u64),
+            self.each(|variant| bytes(filters(variant))),
             bytes(unit_bytes(&self.settings)),
-            bytes(first.cache_bytes),
-            match self.direct() {
-                true => "direct I/O",
-                false => "tables mapped through the page cache",
-            },
+            self.each(cache),
             grouped(self.warmup),
             match self.experiment.kind {
                 Kind::Shift => "windows".to_owned(),
                 Kind::TableSkew | Kind::RegionSkew => "one pass".to_owned(),
                 Kind::Rounds | Kind::Loads => format!("{} rounds", self.repeats),
             },
-            grouped(self.ops),
+            grouped(self.base_ops),
         )
     }
 }
@@ -404,167 +459,6 @@ fn drawn_by_pattern(workload: Workload) -> bool {
             | YcsbE
             | YcsbF
     )
-}
-
-/// Bytes of a unit: as large as leaves [`SEGMENTS`], if that is possible.
-pub(super) fn unit_bytes(settings: &ElasticSettings) -> u64 {
-    if let Some(given) = settings.unit_bytes {
-        return given;
-    }
-    let wanted = (settings.keys / SEGMENTS * UNIT_BITS / 8).max(1);
-    (1 << wanted.ilog2()).clamp(*UNIT_BYTES.start(), *UNIT_BYTES.end())
-}
-
-/// All points, those of equal settings once.
-fn points(experiment: &ElasticExperiment, settings: &ElasticSettings) -> Result<Vec<Point>, BenchError> {
-    let variants = variants(experiment, settings);
-    let workloads = settings.workloads.clone().unwrap_or_else(|| experiment.workloads.to_vec());
-    let mut points: Vec<Point> = Vec::new();
-    for variant in &variants {
-        for grid in experiment.grids {
-            let mut absents = settings.absents.clone().unwrap_or_else(|| grid.absents.to_vec());
-            let mut localities = match &settings.localities {
-                Some(given) => given.clone(),
-                // A tiny database is one neighbourhood.
-                None => grid.localities.iter().map(|&locality| locality.min(settings.keys)).collect(),
-            };
-            match experiment.vary {
-                Some(Vary::Absent) if settings.absents.is_none() => absents = vec![0, 25, 50, 75, 100],
-                Some(Vary::Locality) if settings.localities.is_none() => {
-                    localities =
-                        [1, 16, 256, 4096, 65_536].into_iter().filter(|&l| l <= settings.keys).collect();
-                }
-                _ => {}
-            }
-            for &workload in &workloads {
-                for &skew in settings.skews.as_deref().unwrap_or(grid.skews) {
-                    for &absent_percent in &absents {
-                        for &locality in &localities {
-                            for &threads in settings.threads.as_deref().unwrap_or(grid.threads) {
-                                let mut spec = PatternSpec { skew, absent_percent, locality };
-                                spec.check(settings.keys)?;
-                                if skew == 0.0 {
-                                    // Without hot keys there is nothing to keep together.
-                                    spec.locality = 1;
-                                }
-                                let variant = variant.clone();
-                                let point = Point { label: String::new(), variant, workload, spec, threads };
-                                if !points.contains(&point) {
-                                    points.push(point);
-                                }
-                            }
-                        }
-                    }
-                }
-            }
-        }
-    }
-    label(&mut points);
-    Ok(points)
-}
-
-/// Names what differs between points.
-fn label(points: &mut [Point]) {
-    let differs = |of: &dyn Fn(&Point) -> String| {
-        let values: BTreeSet<String> = points.iter().map(of).filter(|value| !value.is_empty()).collect();
-        values.len() > 1
-    };
-    let parts: [&dyn Fn(&Point) -> String; 5] = [
-        &|point| point.variant.label.clone(),
-        &|point| match point.spec.skew {
-            0.0 => "uniform".into(),
-            skew => format!("skew {skew}"),
-        },
-        &|point| format!("{} % absent", point.spec.absent_percent),
-        &|point| match point.spec.skew {
-            0.0 => String::new(),
-            _ => format!("locality {}", point.spec.locality),
-        },
-        &|point| format!("{} threads", point.threads),
-    ];
-    let named: Vec<_> = parts.into_iter().filter(|part| differs(*part)).collect();
-    let name = |point: &Point| {
-        let parts: Vec<String> =
-            named.iter().map(|part| part(point)).filter(|part| !part.is_empty()).collect();
-        parts.join(", ")
-    };
-    let labels: Vec<String> = points.iter().map(name).collect();
-    points.iter_mut().zip(labels).for_each(|(point, label)| point.label = label);
-}
-
-/// The ways in which databases are loaded and opened.
-fn variants(experiment: &ElasticExperiment, settings: &ElasticSettings) -> Vec<Variant> {
-    let data = |value_bytes: usize| settings.keys * (KEY_BYTES + value_bytes) as u64;
-    let cache =
-        |value_bytes| settings.cache_bytes.unwrap_or((data(value_bytes) / DATA_BY_CACHE).min(MOST_CACHE));
-    let base = Variant {
-        label: String::new(),
-        setting: None,
-        value_bytes: settings.value_bytes,
-        cache_bytes: cache(settings.value_bytes),
-        options: Vec::new(),
-    };
-    let with = |label: String, setting: Option<u64>, options: Vec<(&'static str, String)>| Variant {
-        label,
-        setting: setting.map(|setting| setting as f64),
-        options,
-        ..base.clone()
-    };
-    let unit = unit_bytes(settings);
-    match experiment.vary {
-        Some(Vary::Cache) => {
-            // None, 8 MiB and 64 MiB of 100 GB, or about as large parts of less.
-            let some = (data(settings.value_bytes) / DATA_BY_CACHE).min(MOST_CACHE);
-            [0, some, 8 * some]
-                .map(|cache_bytes| Variant {
-                    label: format!("cache {}", bytes(cache_bytes)),
-                    setting: Some(cache_bytes as f64),
-                    cache_bytes,
-                    ..base.clone()
-                })
-                .to_vec()
-        }
-        Some(Vary::Value) => [128, 256, 512, 1024]
-            .map(|value_bytes| Variant {
-                label: format!("values of {value_bytes}"),
-                setting: Some(value_bytes as f64),
-                value_bytes,
-                cache_bytes: cache(value_bytes),
-                options: Vec::new(),
-            })
-            .to_vec(),
-        Some(Vary::UnitSize) => [unit / 4, unit / 2, unit, unit * 4, unit * 16]
-            .map(|size| {
-                with(
-                    format!("units of {}", bytes(size)),
-                    Some(size),
-                    vec![("keyspace.filter_unit_bytes", size.to_string())],
-                )
-            })
-            .to_vec(),
-        Some(Vary::LifeTime) => {
-            let segments = (settings.keys * UNIT_BITS / 8 / unit).max(1);
-            let auto = vec![("filter_life_time", "auto".into())];
-            let mut variants = vec![with("life time auto".into(), None, auto)];
-            variants.extend([1, 4, 16, 64].map(|times| {
-                let gets = segments * times;
-                with(format!("life time {gets}"), Some(gets), vec![("filter_life_time", gets.to_string())])
-            }));
-            variants
-        }
-        // Segments stay the same, so a unit's size follows its bits.
-        Some(Vary::UnitBits) => [2, 3, 4, 6, 8, 12]
-            .map(|bits| {
-                let options = vec![
-                    ("keyspace.filter_unit_bits", bits.to_string()),
-                    ("keyspace.filter_units", (GROUP_BITS / bits).to_string()),
-                    ("keyspace.filter_unit_bytes", (unit * bits / UNIT_BITS).to_string()),
-                ];
-                with(format!("{bits} bits a unit"), Some(bits), options)
-            })
-            .to_vec(),
-        Some(Vary::Absent | Vary::Locality) | None => vec![base],
-    }
 }
 
 pub(super) fn request(why: impl ToString) -> BenchError {

@@ -1,10 +1,13 @@
 //! Workloads in rounds over all sides, and loads.
 
 use tamis::Db;
+use tamis::io::EmulatedFs;
 
 use crate::elastic::database::{Copy, LoadRow};
+use crate::elastic::device::paid;
 use crate::elastic::pattern::Pattern;
-use crate::elastic::plan::{Job, Point};
+use crate::elastic::plan::{Job, Opened};
+use crate::elastic::points::Point;
 use crate::elastic::rows::{ReadRow, Rows};
 use crate::elastic::side::ElasticSide;
 use crate::error::BenchError;
@@ -35,7 +38,7 @@ pub(super) fn read(
 ) -> Result<Reading, BenchError> {
     let spec = RunSpec {
         workload: point.workload,
-        keys: &job.keys,
+        keys: job.keys(&point.variant),
         value_bytes: point.variant.value_bytes.into(),
         threads: point.threads,
         ops,
@@ -50,9 +53,9 @@ pub(super) fn read(
     let labels = Labels {
         experiment: job.experiment.name.into(),
         workload: point.workload.name().into(),
-        key_set: job.keys.name().into(),
+        key_set: job.keys(&point.variant).name().into(),
         keys: fill.loaded,
-        key_bytes: job.keys.key_bytes(),
+        key_bytes: job.keys(&point.variant).key_bytes(),
         value_bytes: point.variant.value_bytes as f64,
         threads: point.threads.max(1),
         settled: true,
@@ -72,6 +75,7 @@ pub(super) fn read(
 struct Stand {
     side: ElasticSide,
     copy: Copy,
+    fs: Option<EmulatedFs>,
     fill: Fill,
     rounds: Vec<Reading>,
 }
@@ -79,29 +83,35 @@ struct Stand {
 /// Measures one point.
 pub(super) fn run(job: &Job, point: &Point, progress: &dyn Progress) -> Result<Rows, BenchError> {
     let mut rows = Rows::default();
-    let pattern = job.pattern(point.spec, false)?;
+    let pattern = job.pattern(point, false)?;
     let mut stands = Vec::new();
     for side in &job.sides {
-        let (copy, load) = job.open(side, &point.variant, progress)?;
+        let Opened { copy, fs, load } = job.open(side, &point.variant, progress)?;
         rows.add_load(load);
         let fill = job.data(&point.variant).fill();
-        stands.push(Stand { side: side.clone(), copy, fill, rounds: Vec::new() });
+        stands.push(Stand { side: side.clone(), copy, fs, fill, rounds: Vec::new() });
     }
     progress.note(&format!("{} {}", job.experiment.name, job.step_of(point)));
     if job.warmup > 0 {
         let warm = Point { workload: Workload::GetZipf, ..point.clone() };
         for stand in &stands {
             read(job, &warm, &pattern, stand.copy.db(), &stand.fill, (job.warmup, 0), progress)?;
+            if stand.fs.is_some() {
+                // On a real device the gets would have left time to load what they asked for.
+                stand.copy.db().settle_filters()?;
+            }
         }
     }
+    let ops = job.ops(&point.variant);
     for round in 0..job.repeats {
         for stand in &mut stands {
             let part = 1 + u64::from(round);
-            let reading =
-                read(job, point, &pattern, stand.copy.db(), &stand.fill, (job.ops, part), progress)?;
+            let reading = paid(stand.fs.as_ref(), || {
+                read(job, point, &pattern, stand.copy.db(), &stand.fill, (ops, part), progress)
+            })?;
             stand.rounds.push(reading);
-            let inserts = Fill::inserts(point.workload, job.ops);
-            stand.fill.loaded = (stand.fill.loaded + inserts).min(job.keys.len());
+            let inserts = Fill::inserts(point.workload, ops);
+            stand.fill.loaded = (stand.fill.loaded + inserts).min(point.variant.keys);
         }
     }
     for stand in stands {
@@ -122,11 +132,17 @@ fn row(job: &Job, point: &Point, stand: &Stand) -> ReadRow {
     let static_bytes = stats.keyspaces.first().map_or(0, |tree| tree.filter_bytes);
     let entries = stats.keyspaces.first().map_or(0, |tree| tree.entries);
     let filter_bytes = if stand.side.is_elastic() { elastic.used_bytes } else { static_bytes };
+    let device = stand.fs.as_ref().map(EmulatedFs::time);
+    let measured = (job.ops(&point.variant) * rounds.len() as u64).max(1) as f64;
     let by_units = elastic.by_units.iter().map(u64::to_string).collect::<Vec<_>>().join("/");
     ReadRow {
         kind: "read".into(),
         side: stand.side.name().into(),
         point: point.label.clone(),
+        device: job.device_name(&point.variant).into(),
+        device_reads_per_op: device.map(|time| time.reads as f64 / measured),
+        device_ns_per_op: device.map(|time| time.ns as f64 / measured),
+        late_reads_per_op: device.map(|time| time.late as f64 / measured),
         setting: point.variant.setting,
         skew: point.spec.skew,
         absent_percent: point.spec.absent_percent,

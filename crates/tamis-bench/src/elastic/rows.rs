@@ -20,6 +20,14 @@ pub struct ReadRow {
     pub side: String,
     /// What varies; empty if nothing does.
     pub point: String,
+    /// What tables are read from: a device's name, `disk` past the page cache, `mapped` through it.
+    pub device: String,
+    /// Emulated devices: reads of tables that an operation waited for or had done beside, mean of the rounds.
+    pub device_reads_per_op: Option<f64>,
+    /// What these took together, in nanoseconds.
+    pub device_ns_per_op: Option<f64>,
+    /// Of these reads so many took longer than the device takes, as the file system below did.
+    pub late_reads_per_op: Option<f64>,
     /// The setting that varies, where it is a number: see [`Vary`](crate::elastic::Vary).
     pub setting: Option<f64>,
     /// Zipf's exponent.
@@ -91,6 +99,20 @@ impl ReadRow {
         let share = self.memory_bits_per_key / self.bits_asked - 1.0;
         self.bits_asked > 0.0 && !self.without_filter && share > if self.elastic { 0.02 } else { TOLERANCE }
     }
+}
+
+/// A device that is not here.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MissingRow {
+    /// `missing`.
+    pub kind: String,
+    /// What varies.
+    pub point: String,
+    /// The device's name.
+    pub device: String,
+    /// Why.
+    pub why: String,
 }
 
 /// One window of a shift.
@@ -192,6 +214,8 @@ pub(super) struct Rows {
     pub(super) shifts: Vec<ShiftRow>,
     /// Tables.
     pub(super) tables: Vec<TableRow>,
+    /// Devices that are not here.
+    pub(super) missing: Vec<MissingRow>,
 }
 
 impl Rows {
@@ -207,6 +231,7 @@ impl Rows {
     pub(super) fn into_rows(self) -> Vec<Row> {
         let rounds = self.loads.iter().map(row).chain(self.reads.iter().map(row));
         let windows = self.windows.iter().map(row).chain(self.shifts.iter().map(row));
-        rounds.chain(windows).chain(self.tables.iter().map(row)).collect()
+        let others = self.tables.iter().map(row).chain(self.missing.iter().map(row));
+        rounds.chain(windows).chain(others).collect()
     }
 }

@@ -5,7 +5,9 @@
 //! state nine tenths are gone when a window has at most a tenth of the difference left; the number of gets told is that up to
 //! the end of the first such window, so it is exact to a window.
 
-use crate::elastic::plan::{Job, Point};
+use crate::elastic::device::paid;
+use crate::elastic::plan::{Job, Opened};
+use crate::elastic::points::Point;
 use crate::elastic::rounds::read;
 use crate::elastic::rows::{Rows, ShiftRow, WindowRow};
 use crate::error::BenchError;
@@ -23,19 +25,21 @@ const NOISE: f64 = 1.1;
 /// Measures one point.
 pub(super) fn run(job: &Job, point: &Point, progress: &dyn Progress) -> Result<Rows, BenchError> {
     let mut rows = Rows::default();
-    let patterns = [job.pattern(point.spec, false)?, job.pattern(point.spec, true)?];
+    let patterns = [job.pattern(point, false)?, job.pattern(point, true)?];
     let mut stands = Vec::new();
     for side in &job.sides {
-        let (copy, load) = job.open(side, &point.variant, progress)?;
+        let Opened { copy, fs, load } = job.open(side, &point.variant, progress)?;
         rows.add_load(load);
-        stands.push((side, copy, Vec::new()));
+        stands.push((side, copy, fs, Vec::new()));
     }
     let fill = job.data(&point.variant).fill();
+    let ops = job.ops(&point.variant);
     for window in 0..2 * WINDOWS {
         let moved = window >= WINDOWS;
-        for (side, copy, windows) in &mut stands {
+        for (side, copy, fs, windows) in &mut stands {
             let pattern = &patterns[usize::from(moved)];
-            let reading = read(job, point, pattern, copy.db(), &fill, (job.ops, window), progress)?;
+            let reading =
+                paid(fs.as_ref(), || read(job, point, pattern, copy.db(), &fill, (ops, window), progress))?;
             windows.push(WindowRow {
                 kind: "window".into(),
                 experiment: job.experiment.name.into(),
@@ -43,7 +47,7 @@ pub(super) fn run(job: &Job, point: &Point, progress: &dyn Progress) -> Result<R
                 point: point.label.clone(),
                 skew: point.spec.skew,
                 locality: point.spec.locality,
-                gets: (window + 1) * job.ops,
+                gets: (window + 1) * ops,
                 moved,
                 in_vain_per_get: reading.in_vain.unwrap_or(0.0),
                 blocks_per_get: reading.measurement.block_reads_per_op,
@@ -52,7 +56,7 @@ pub(super) fn run(job: &Job, point: &Point, progress: &dyn Progress) -> Result<R
             });
         }
     }
-    for (side, copy, windows) in stands {
+    for (side, copy, _, windows) in stands {
         rows.shifts.push(shift_row(job, point, side.name(), &windows));
         rows.windows.extend(windows);
         copy.close()?;
@@ -73,7 +77,7 @@ fn shift_row(job: &Job, point: &Point, side: &str, windows: &[WindowRow]) -> Shi
         before: steady(before),
         first: after[0],
         end: steady(after),
-        gets_to_recover: windows_to_recover(after).map(|windows| windows as u64 * job.ops),
+        gets_to_recover: windows_to_recover(after).map(|windows| windows as u64 * job.ops(&point.variant)),
     }
 }
 

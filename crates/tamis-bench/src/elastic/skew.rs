@@ -12,7 +12,8 @@ use std::collections::BTreeMap;
 use tamis::{Db, ExplainStep};
 
 use crate::elastic::pattern::Pattern;
-use crate::elastic::plan::{Job, Point};
+use crate::elastic::plan::{Job, Opened};
+use crate::elastic::points::Point;
 use crate::elastic::rows::{Rows, TableRow};
 use crate::error::BenchError;
 use crate::progress::Progress;
@@ -63,11 +64,11 @@ type Tables = BTreeMap<u64, Asked>;
 pub(super) fn run(job: &Job, point: &Point, progress: &dyn Progress) -> Result<Rows, BenchError> {
     let mut rows = Rows::default();
     for side in &job.sides {
-        let (copy, load) = job.open(side, &point.variant, progress)?;
-        let step = (job.keys.len() / (load.tables.max(1) as u64 * STEPS)).max(1);
+        let Opened { copy, load, .. } = job.open(side, &point.variant, progress)?;
+        let step = (point.variant.keys / (load.tables.max(1) as u64 * STEPS)).max(1);
         rows.add_load(load);
-        let mut tables = sweep(job, copy.db(), step, progress)?;
-        count(job, point, &job.pattern(point.spec, false)?, copy.db(), (&mut tables, progress))?;
+        let mut tables = sweep(job, point, copy.db(), step, progress)?;
+        count(job, point, &job.pattern(point, false)?, copy.db(), (&mut tables, progress))?;
         rows.tables.extend(tables.iter().map(|(&table, asked)| TableRow {
             kind: "table".into(),
             experiment: job.experiment.name.into(),
@@ -78,8 +79,8 @@ pub(super) fn run(job: &Job, point: &Point, progress: &dyn Progress) -> Result<R
             level: asked.level,
             run: asked.run,
             table,
-            asked_per_get: asked.total() as f64 / job.ops.max(1) as f64,
-            gets: job.ops,
+            asked_per_get: asked.total() as f64 / job.base_ops.max(1) as f64,
+            gets: job.base_ops,
             spread: asked.spread(),
         }));
         copy.close()?;
@@ -88,13 +89,20 @@ pub(super) fn run(job: &Job, point: &Point, progress: &dyn Progress) -> Result<R
 }
 
 /// Finds all tables and their bounds.
-fn sweep(job: &Job, db: &Db, step: u64, progress: &dyn Progress) -> Result<Tables, BenchError> {
+fn sweep(
+    job: &Job,
+    point: &Point,
+    db: &Db,
+    step: u64,
+    progress: &dyn Progress,
+) -> Result<Tables, BenchError> {
     let mut tables = Tables::new();
-    progress.begin("find tables", job.keys.len(), "keys");
+    let keys = job.keys(&point.variant);
+    progress.begin("find tables", keys.len(), "keys");
     let mut key = Vec::new();
-    for i in (0..job.keys.len()).step_by(usize::try_from(step).unwrap_or(usize::MAX)) {
+    for i in (0..keys.len()).step_by(usize::try_from(step).unwrap_or(usize::MAX)) {
         key.clear();
-        job.keys.absent(i, &mut key);
+        keys.absent(i, &mut key);
         for (level, run, table) in path(db, &key)? {
             let asked =
                 tables.entry(table).or_insert(Asked { level, run, first: i, last: i, regions: [0; REGIONS] });
@@ -117,13 +125,14 @@ fn count(
     let fill = job.data(&point.variant).fill();
     let mut random = Random::part(job.settings.seed, 0x736B_6577);
     let mut key = Vec::new();
-    progress.begin("explain gets", job.ops, "gets");
-    for _ in 0..job.ops {
-        let i = fill.present(pattern.draw(&mut random), job.keys.len());
+    let keys = job.keys(&point.variant);
+    progress.begin("explain gets", job.base_ops, "gets");
+    for _ in 0..job.base_ops {
+        let i = fill.present(pattern.draw(&mut random), keys.len());
         key.clear();
         match pattern.gap(&mut random) {
-            Some(n) => job.keys.gap_key(i, n, &mut key),
-            None => job.keys.existing(i, &mut key),
+            Some(n) => keys.gap_key(i, n, &mut key),
+            None => keys.existing(i, &mut key),
         }
         for (level, run, table) in path(db, &key)? {
             let new = Asked { level, run, first: i, last: i, regions: [0; REGIONS] };

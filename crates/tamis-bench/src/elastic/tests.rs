@@ -35,6 +35,7 @@ fn run(experiment: &ElasticExperiment, settings: &ElasticSettings) -> Result<Row
         all.windows.extend(rows.windows);
         all.shifts.extend(rows.shifts);
         all.tables.extend(rows.tables);
+        all.missing.extend(rows.missing);
     }
     Ok(all)
 }
@@ -206,6 +207,18 @@ fn what_does_not_fit_is_refused_before_anything_is_loaded() {
     assert!(with("elastic-shift", &|s| s.warmup = Some(2)).contains("--warmup"));
     assert!(with("elastic-fig2", &|s| s.warmup = Some(2)).contains("--warmup"));
     assert!(with("elastic-fig2", &|s| s.threads = Some(vec![2])).contains("--threads"));
+    let on = |names: &[&str]| Some(names.iter().map(|name| name.to_string()).collect());
+    assert!(with("elastic-fig2", &|s| s.devices = on(&["nvm"])).contains("only counts"));
+    assert!(with("elastic-fig10", &|s| s.devices = on(&["nvm", "ssd"])).contains("one --device"));
+    assert!(with("elastic-fig10", &|s| s.devices = on(&["tape"])).contains("pcie-ssd"));
+    for direct in [true, false] {
+        let named = with("elastic-fig10", &|s| (s.devices, s.direct) = (on(&["nvm"]), Some(direct)));
+        assert!(named.contains("--device nvm says how tables are read"), "{named}");
+        let varied = with("elastic-fig16-device", &|s| s.direct = Some(direct));
+        assert!(varied.contains("leave out --direct and --mapped"), "{varied}");
+    }
+    let mapped = || vec![("read_mode".to_owned(), "mapped".to_owned())];
+    assert!(with("elastic-fig16-device", &|s| s.options = mapped()).contains("read_mode"));
     for (option, instead) in [("filter_budget_bytes", "--bits"), ("heat_inheritance", "elastic-cold")] {
         let why = with("elastic-fig10", &|s| s.options = vec![(option.into(), "0".into())]);
         assert!(why.contains(instead), "{why}");
@@ -227,6 +240,9 @@ fn all_that_can_be_varied_varies() {
         Vary::Cache => 3,
         // Localities beyond the number of keys are left out.
         Vary::Value | Vary::Locality => 4,
+        Vary::Keys => 3,
+        // The directory of the tests may lie in memory, where `disk` is not.
+        Vary::Device => 4,
         _ => 5,
     };
     for experiment in ElasticExperiment::all() {
@@ -243,11 +259,103 @@ fn all_that_can_be_varied_varies() {
         assert!(points.len() >= fewest(vary) && !points.contains(""), "{vary:?}: {points:?}");
         let settings: Vec<f64> = outcome.reads.iter().filter_map(|row| row.setting).collect();
         let numbers = match vary {
-            Vary::Absent | Vary::Locality => 0,
+            Vary::Absent | Vary::Locality | Vary::Device => 0,
             // What the engine chooses is no number.
             Vary::LifeTime => points.len() - 1,
             _ => points.len(),
         };
         assert_eq!(settings.len(), numbers, "{vary:?}: {settings:?}");
     }
+}
+
+fn devices(names: &[&str]) -> Option<Vec<String>> {
+    Some(names.iter().map(|name| (*name).to_owned()).collect())
+}
+
+/// The same tree, the same gets, the same block cache: a device changes times, not counters. Every read that is measured goes
+/// through it, and none that is not.
+#[test]
+fn an_emulated_device_reads_what_direct_io_reads() {
+    let settings = |device: &str| ElasticSettings {
+        sides: sides("none,bloom"),
+        devices: devices(&[device]),
+        localities: Some(vec![1]),
+        ops: Some(300),
+        warmup: Some(200),
+        repeats: Some(1),
+        ..tiny()
+    };
+    let on = |device| run(&experiment("elastic-fig10"), &settings(device)).unwrap();
+    let (ssd, nvm) = (on("ssd"), on("nvm"));
+    let plain =
+        run(&experiment("elastic-fig10"), &ElasticSettings { devices: None, ..settings("") }).unwrap();
+    for ((ssd, nvm), plain) in ssd.reads.iter().zip(&nvm.reads).zip(&plain.reads) {
+        assert_eq!((&ssd.device[..], &nvm.device[..], &plain.device[..]), ("ssd", "nvm", "disk"));
+        assert!(ssd.blocks_per_op > 0.1, "{ssd:?}");
+        assert_eq!((ssd.blocks_per_op, nvm.blocks_per_op), (plain.blocks_per_op, plain.blocks_per_op));
+        assert_eq!(ssd.in_vain_per_op, plain.in_vain_per_op);
+        // Blocks read are those that the cache did not have: each is one read of the device, in measured rounds alone.
+        let blocks = ssd.blocks_per_op - ssd.measurement.cache_hits as f64 / 300.0;
+        let reads = ssd.device_reads_per_op.unwrap();
+        // With debug assertions the engine looks for what a filter rejects, so that more is read then.
+        let exact = ssd.side == "none" || !cfg!(debug_assertions);
+        assert!(reads >= blocks - 1e-9 && (reads <= blocks + 1e-9 || !exact), "{reads} {blocks} {ssd:?}");
+        assert_eq!(ssd.device_reads_per_op, nvm.device_reads_per_op);
+        assert!(ssd.device_ns_per_op.unwrap() >= reads * 112_900.0, "{ssd:?}");
+        // And no get has them for nothing.
+        assert!(ssd.measurement.ns_per_op >= reads * 100_000.0, "{ssd:?}");
+        assert_eq!((plain.device_reads_per_op, plain.late_reads_per_op), (None, None));
+    }
+}
+
+/// A device switched on for the measurement alone: with no measured reads it was asked for nothing.
+#[test]
+fn loading_and_warming_up_pass_the_device_by() {
+    let settings = ElasticSettings {
+        sides: sides("bloom,elastic"),
+        devices: devices(&["hdd"]),
+        absents: Some(vec![0]),
+        localities: Some(vec![1]),
+        // All of the data.
+        cache_bytes: Some(8 << 20),
+        ops: Some(1),
+        warmup: Some(20_000),
+        repeats: Some(1),
+        ..tiny()
+    };
+    let outcome = run(
+        &experiment("elastic-fig13"),
+        &ElasticSettings { workloads: Some(vec![Workload::YcsbC]), ..settings },
+    );
+    for row in outcome.unwrap().reads {
+        assert!(row.device_reads_per_op.unwrap() <= 4.0, "20,000 gets have filled the cache: {row:?}");
+    }
+}
+
+#[test]
+fn a_slow_device_measures_less_unless_a_number_is_asked_for() {
+    let job = |settings: &ElasticSettings| Job::new(&experiment("elastic-fig16-device"), settings).unwrap();
+    let ops = |job: &Job| job.points.iter().map(|point| job.ops(&point.variant)).collect::<Vec<_>>();
+    let settings = ElasticSettings { ops: None, ..tiny() };
+    let all = job(&settings);
+    assert_eq!((ops(&all), all.warmup), (vec![2_000, 10_000, 10_000, 10_000, 10_000], 10_000));
+    assert!(all.describe().contains("hdd (emulated), ssd (emulated)"), "{}", all.describe());
+    assert!(all.describe().ends_with("10,000 operations; 2,000 on hdd"), "{}", all.describe());
+    assert_eq!(ops(&job(&ElasticSettings { ops: Some(700), ..tiny() })), [700; 5]);
+    let two = job(&ElasticSettings { devices: devices(&["disk", "spdk"]), ..tiny() });
+    assert_eq!(two.points.iter().map(|point| &point.label[..]).collect::<Vec<_>>(), ["disk", "spdk"]);
+    assert_eq!(ops(&job(&ElasticSettings { devices: devices(&["hdd"]), ..settings })), [2_000]);
+}
+
+#[test]
+fn databases_of_several_sizes_have_memory_by_their_size() {
+    let settings = ElasticSettings { sides: sides("bloom"), repeats: Some(1), ..tiny() };
+    let outcome = run(&experiment("elastic-fig16-size"), &settings).unwrap();
+    let keys: Vec<u64> = outcome.loads.iter().map(|load| load.keys).collect();
+    assert_eq!(keys, [6_000, 12_000, 24_000].map(loaded_of));
+    assert_eq!(outcome.reads.iter().map(|row| row.measurement.keys).collect::<Vec<_>>(), keys);
+    assert_eq!(outcome.reads[2].setting, Some(24_000.0));
+    let memory = |at: usize| outcome.reads[at].filter_memory as f64;
+    assert!((1.7..2.3).contains(&(memory(1) / memory(0))) && (1.7..2.3).contains(&(memory(2) / memory(1))));
+    assert_eq!(outcome.reads[1].point, "12,000 keys");
 }

@@ -48,7 +48,6 @@
 
 mod catalogue;
 mod design;
-mod medium;
 mod model;
 mod passes;
 mod plan;

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use super::design::{Across, Design, Point, request};
-use super::medium::{Medium, Way};
 use super::passes::{Piece, Probes, Sequence};
 use super::rows::{MissingRow, Setting, to_row};
 use super::sums::{Round, rows_of};
 use super::tree::{Pair, Side, Tree, Trees};
 use crate::error::BenchError;
 use crate::figures::{Custom, Plan, Row, Scale};
+use crate::medium::{Medium, Way};
 use crate::progress::Progress;
 use crate::random::mix64;
 use crate::report;

@@ -20,10 +20,10 @@ use tamis::{Db, Error, ExternalTableBuilder, FilterChoice, IngestOptions, Option
 use tempfile::TempDir;
 
 use super::design::Shape;
-use super::medium::Way;
 use super::rows::{EACH, SHARED};
 use crate::error::BenchError;
 use crate::keys::KeySet;
+use crate::medium::Way;
 use crate::progress::Progress;
 use crate::random::{Permutation, mix64};
 use crate::value;

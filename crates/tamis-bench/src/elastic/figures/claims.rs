@@ -30,7 +30,10 @@ pub(super) fn all(facts: &Facts<'_>) -> Vec<Verdict> {
         "elastic-fig12" => costs(facts),
         "elastic-fig13" => mixes(facts),
         "elastic-fig14" => against_monkey(facts),
+        "elastic-fig14-large" => against_monkey_at_large(facts),
         "elastic-fig15" => mixes_against_monkey(facts),
+        "elastic-fig16-device" => by_device(facts),
+        "elastic-fig16-size" => by_size(facts),
         "elastic-fig16-absent" => by_absent(facts),
         "elastic-fig16-cache" => {
             throughput(facts, "Elastic filters gain whatever the block cache.", 1.43, 2.08)
@@ -295,6 +298,14 @@ fn against_monkey(facts: &Facts<'_>) -> Vec<Verdict> {
     ]
 }
 
+fn against_monkey_at_large(facts: &Facts<'_>) -> Vec<Verdict> {
+    let order = grow(facts, |_| true, locality, |row| row.skew, faster);
+    let claim = "More throughput than Monkey with four times the keys as well, growing with skew.";
+    vec![
+        Claim::range(claim, Unit::Times, 1.36, 2.15).judge(&facts.gains(|_| true, rate, Better::More), order),
+    ]
+}
+
 fn mixes_against_monkey(facts: &Facts<'_>) -> Vec<Verdict> {
     let of = |name: &'static str, skew: f64| {
         facts.gains(move |row| row.measurement.workload == name && row.skew == skew, rate, Better::More)
@@ -324,6 +335,54 @@ fn by_absent(facts: &Facts<'_>) -> Vec<Verdict> {
         Claim::range("More throughput, growing with the share of absent keys.", Unit::Times, 1.65, 3.08)
             .judge(&facts.gains(|_| true, rate, Better::More), order),
     ]
+}
+
+/// The gains of elastic rows that `keep` takes by those of rows that `other` takes, but for what varies at the same point.
+fn gains_by(
+    facts: &Facts<'_>,
+    keep: impl Fn(&ReadRow) -> bool,
+    other: impl Fn(&ReadRow) -> bool,
+) -> Vec<Gain> {
+    let pairs = facts.pairs(|_| true);
+    let gain = |(row, fixed): &(&ReadRow, &ReadRow)| Some(rate(row)?.by(rate(fixed)?));
+    let against = |ours: &(&ReadRow, &ReadRow)| {
+        let alike = |row: &ReadRow| {
+            let setting =
+                |row: &ReadRow| (row.measurement.threads, row.skew, row.absent_percent, row.locality);
+            (&row.side, &row.measurement.workload, setting(row))
+                == (&ours.0.side, &ours.0.measurement.workload, setting(ours.0))
+        };
+        let theirs = pairs.iter().find(|(row, _)| alike(row) && other(row))?;
+        Gain::of(gain(ours)?, gain(theirs)?, Better::More)
+    };
+    pairs.iter().filter(|(row, _)| keep(row)).filter_map(against).collect()
+}
+
+fn by_device(facts: &Facts<'_>) -> Vec<Verdict> {
+    let on_hdd = |row: &ReadRow| row.device == "hdd";
+    vec![
+        Claim::range("More than twice the throughput on an HDD.", Unit::Times, 2.31, 2.38)
+            .judge(&facts.gains(on_hdd, rate, Better::More), None),
+        alike(
+            "The gain on an HDD is about that on an SSD: one by the other.",
+            "similar (1.06–1.14×)",
+            &gains_by(facts, on_hdd, |other| other.device == "ssd"),
+        ),
+    ]
+}
+
+fn by_size(facts: &Facts<'_>) -> Vec<Verdict> {
+    let least = facts.reads.iter().filter_map(|row| row.setting).fold(f64::INFINITY, f64::min);
+    let most = facts.reads.iter().filter_map(|row| row.setting).fold(0.0, f64::max);
+    let largest = |row: &ReadRow| row.setting.is_some_and(|keys| keys == most && keys > least);
+    let mut verdicts =
+        throughput(facts, "Elastic filters gain whatever the size of the database.", 2.0, 2.08);
+    verdicts.push(alike(
+        "The gain stays as the database grows: that of the largest by that of the smallest.",
+        "0.96–1.04×",
+        &gains_by(facts, largest, |other| other.setting == Some(least)),
+    ));
+    verdicts
 }
 
 fn throughput(facts: &Facts<'_>, text: &str, from: f64, to: f64) -> Vec<Verdict> {

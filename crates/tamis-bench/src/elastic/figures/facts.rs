@@ -1,6 +1,6 @@
 //! The rows of a figure that can be read, and questions to them.
 
-use crate::elastic::rows::{ReadRow, ShiftRow, TableRow, WindowRow};
+use crate::elastic::rows::{MissingRow, ReadRow, ShiftRow, TableRow, WindowRow};
 use crate::elastic::{ElasticExperiment, LoadRow};
 use crate::figures::Row;
 use crate::figures::compare::{Better, Gain, Measured};
@@ -9,6 +9,9 @@ use crate::figures::rows::records;
 
 /// Elastic filters that inherit no heat: not what the paper is about.
 pub(super) const COLD: &str = "elastic-cold";
+
+/// From this share on late reads are told of.
+const MANY_LATE: f64 = 0.1;
 
 /// The rows of a figure.
 pub(super) struct Facts<'a> {
@@ -19,6 +22,7 @@ pub(super) struct Facts<'a> {
     pub(super) windows: Vec<WindowRow>,
     pub(super) shifts: Vec<ShiftRow>,
     pub(super) tables: Vec<TableRow>,
+    pub(super) missing: Vec<MissingRow>,
 }
 
 impl<'a> Facts<'a> {
@@ -41,6 +45,7 @@ impl<'a> Facts<'a> {
             windows: records(rows, "window"),
             shifts: records(rows, "shift"),
             tables,
+            missing: records(rows, "missing"),
         }
     }
 
@@ -98,6 +103,17 @@ impl<'a> Facts<'a> {
                 lines.push(format!(
                     "{at}: {} takes {:.1} bits a key where {} were given: not the same memory as the others.",
                     row.side, row.memory_bits_per_key, row.bits_asked
+                ));
+            }
+            if let (Some(reads), Some(late)) = (row.device_reads_per_op, row.late_reads_per_op)
+                && late > reads * MANY_LATE
+            {
+                let ns = row.device_ns_per_op.unwrap_or(0.0) / reads;
+                lines.push(format!(
+                    "{at}: {:.0} % of the reads of {} took longer than {} does; a read took {ns:.0} ns on average.",
+                    late / reads * 100.0,
+                    row.side,
+                    row.device
                 ));
             }
             if row.failed_loads > 0 {

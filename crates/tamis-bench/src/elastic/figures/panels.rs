@@ -52,6 +52,10 @@ pub(super) fn all(facts: &Facts<'_>) -> Vec<Panel> {
             ));
             panels
         }
+        "elastic-fig14-large" => {
+            let of = |up| by_locality(facts, "", |_| true, up, "skew", |row| row.skew);
+            [RATE, BLOCKS].into_iter().flat_map(of).collect()
+        }
         "elastic-fig15" => {
             let skews = distinct(facts.reads.iter().map(|row| row.skew));
             let of = |skew: f64| {
@@ -59,6 +63,10 @@ pub(super) fn all(facts: &Facts<'_>) -> Vec<Panel> {
                 workload_bars_of(rows.collect(), format!("throughput, skew {skew}"), RATE)
             };
             skews.into_iter().map(of).collect()
+        }
+        "elastic-fig16-device" => {
+            // Devices are far apart.
+            vec![device_bars(facts, RATE, true), device_gains(facts), device_bars(facts, BLOCKS, false)]
         }
         "elastic-fig16-absent" => {
             let absent = |row: &ReadRow| row.absent_percent as f64;
@@ -128,6 +136,37 @@ fn point_bars(facts: &Facts<'_>, up: Up) -> Option<Panel> {
     bars(up.name, axis, Axis::new(up.label, up.unit), facts.reads.iter().filter_map(bar))
 }
 
+/// Bars by device.
+fn device_bars(facts: &Facts<'_>, up: Up, log: bool) -> Option<Panel> {
+    let bar = |row: &ReadRow| {
+        let y = (up.of)(row)?;
+        Some((place(facts, row), row.side.clone(), y.value, Some(y.spread())))
+    };
+    let y = Axis::new(up.label, up.unit);
+    let y = if log { y.log() } else { y };
+    bars(up.name, Axis::new("device", ""), y, facts.reads.iter().filter_map(bar))
+}
+
+/// What the paper compares between devices.
+fn device_gains(facts: &Facts<'_>) -> Option<Panel> {
+    let pairs = facts.pairs(|_| true);
+    let bar = |(row, fixed): &(&ReadRow, &ReadRow)| {
+        let gain = rate(row)?.by(rate(fixed)?);
+        Some((place(facts, row), row.side.clone(), gain.value, Some(gain.spread())))
+    };
+    let y = Axis::new("throughput by that of the fixed filter", "");
+    bars("gain", Axis::new("device", ""), y, pairs.iter().filter_map(bar))
+}
+
+/// The device of a row with whatever else varies.
+fn place(facts: &Facts<'_>, row: &ReadRow) -> String {
+    let point = if row.point.is_empty() { &row.device } else { &row.point };
+    match facts.workloads().len() > 1 {
+        true => format!("{}, {point}", row.measurement.workload),
+        false => point.clone(),
+    }
+}
+
 fn workload_bars(facts: &Facts<'_>, up: Up) -> Option<Panel> {
     workload_bars_of(facts.reads.iter().collect(), up.name.to_owned(), up)
 }
@@ -162,6 +201,7 @@ fn varied(facts: &Facts<'_>) -> Vec<Option<Panel>> {
         return vec![point_bars(facts, RATE), point_bars(facts, IN_VAIN)];
     }
     let axis = match facts.experiment.name {
+        "elastic-fig16-size" => Axis::new("keys", "").log(),
         "elastic-fig16-cache" => Axis::new("block cache", "B"),
         "elastic-fig16-value" => Axis::new("value", "B").log(),
         "elastic-fig16-unit-size" => Axis::new("filter unit", "B").log(),

@@ -13,6 +13,7 @@ use crate::report::{bytes, grouped, mean};
 pub(super) fn all(facts: &Facts<'_>) -> Vec<Sheet> {
     let mut sheets = vec![loads(facts), warnings(facts)];
     sheets.extend(facts.workloads().into_iter().map(|workload| reads(facts, workload)));
+    sheets.push(missing(facts));
     sheets.push(standing(facts));
     sheets.push(windows(facts));
     sheets.push(shifts(facts));
@@ -71,6 +72,12 @@ fn loads(facts: &Facts<'_>) -> Sheet {
 fn warnings(facts: &Facts<'_>) -> Sheet {
     let mut sheet = Sheet::new("Not what it seems", &["<what to keep in mind"]);
     facts.warnings().into_iter().for_each(|line| sheet.row([line]));
+    sheet
+}
+
+fn missing(facts: &Facts<'_>) -> Sheet {
+    let mut sheet = Sheet::new("Not here", &["<device", "<at", "<why"]);
+    facts.missing.iter().for_each(|row| sheet.row([row.device.clone(), row.point.clone(), row.why.clone()]));
     sheet
 }
 

@@ -2,7 +2,9 @@
 
 use crate::elastic::catalogue::{Grid, Kind};
 use crate::elastic::database::loaded_of;
-use crate::elastic::plan::{Job, KEY_BYTES, request, unit_bytes};
+use crate::elastic::device::Drive;
+use crate::elastic::plan::{Job, KEY_BYTES, request};
+use crate::elastic::points::{Point, unit_bytes};
 use crate::elastic::{ElasticExperiment, ElasticSettings, Vary};
 use crate::error::BenchError;
 use crate::figures::compose::distinct;
@@ -19,11 +21,17 @@ const PAPER_OPS: u64 = 10_000_000;
 /// Bytes of a unit there: 4 bits for each of the 4,096 keys of a segment of 4 MiB.
 const PAPER_UNIT_BYTES: u64 = 2048;
 
+/// A get with direct reads.
+const DIRECT_MICROS: u64 = 200;
+
+/// A get with reads out of memory.
+const MAPPED_MICROS: u64 = 5;
+
 /// Threads of its Figure 10d.
 const PAPER_THREADS: &[usize] = &[1, 16];
 
 /// The flags that these figures take.
-const TAKEN: [&str; 17] = [
+const TAKEN: [&str; 18] = [
     "--keys",
     "--value-bytes",
     "--filters",
@@ -34,6 +42,7 @@ const TAKEN: [&str; 17] = [
     "--repeat",
     "--direct",
     "--mapped",
+    "--device",
     "--skew",
     "--absent",
     "--locality",
@@ -46,6 +55,7 @@ const TAKEN: [&str; 17] = [
 /// The experiment and its sizes at a scale.
 pub(super) fn sized(experiment: &ElasticExperiment, scale: Scale) -> (ElasticExperiment, ElasticSettings) {
     let (mut experiment, settings) = (experiment.clone(), ElasticSettings::default());
+    let times = experiment.half_keys;
     match scale {
         Scale::Small => {
             let most = match experiment.kind {
@@ -56,9 +66,9 @@ pub(super) fn sized(experiment: &ElasticExperiment, scale: Scale) -> (ElasticExp
             experiment.ops = experiment.ops.min(most);
             experiment.repeats = experiment.repeats.min(2);
             // Segments enough to tell hot from cold.
-            (experiment, ElasticSettings { keys: 50_000, unit_bytes: Some(512), ..settings })
+            (experiment, ElasticSettings { keys: 25_000 * times, unit_bytes: Some(512), ..settings })
         }
-        Scale::Default => (experiment, settings),
+        Scale::Default => (experiment, ElasticSettings { keys: settings.keys / 2 * times, ..settings }),
         Scale::Paper => {
             if experiment.name == "elastic-fig10" {
                 experiment.grids = &[Grid {
@@ -79,7 +89,7 @@ pub(super) fn sized(experiment: &ElasticExperiment, scale: Scale) -> (ElasticExp
             }
             let cache = (experiment.vary != Some(Vary::Cache)).then_some(0);
             let settings = ElasticSettings {
-                keys: PAPER_KEYS,
+                keys: paper_keys(&experiment),
                 value_bytes: PAPER_VALUE_BYTES,
                 unit_bytes: Some(PAPER_UNIT_BYTES),
                 cache_bytes: cache,
@@ -88,6 +98,11 @@ pub(super) fn sized(experiment: &ElasticExperiment, scale: Scale) -> (ElasticExp
             (experiment, settings)
         }
     }
+}
+
+/// Keys of the paper's database in a figure, of the smallest where they vary.
+fn paper_keys(experiment: &ElasticExperiment) -> u64 {
+    PAPER_KEYS / 2 * experiment.half_keys.max(2)
 }
 
 /// With what was asked for.
@@ -129,6 +144,7 @@ pub(super) fn customized(
         repeats: custom.repeats,
         cache_bytes: custom.cache_bytes.or(settings.cache_bytes),
         direct: custom.direct,
+        devices: some(&custom.devices),
         unit_bytes: settings.unit_bytes,
         dir: custom.dir.clone(),
         seed: custom.seed,
@@ -140,21 +156,35 @@ pub(super) fn customized(
 pub(super) fn scaled(job: &Job) -> Vec<String> {
     let mut told = Vec::new();
     let first = &job.points[0].variant;
-    let (keys, values) = (job.keys.len(), first.value_bytes);
+    let (keys, values) = (first.keys, first.value_bytes);
+    let paper = paper_keys(&job.experiment);
     let varies = |vary| job.experiment.vary == Some(vary);
-    if keys != PAPER_KEYS || (values != PAPER_VALUE_BYTES && !varies(Vary::Value)) {
+    if keys != paper || (values != PAPER_VALUE_BYTES && !varies(Vary::Value)) {
+        // Sizes that vary are as many times the smallest as there.
+        let theirs = job.each(|variant| format!("{}", paper / 1_000_000 * (variant.keys / keys)));
+        let ours = job.each(|variant| grouped(variant.keys));
         told.push(match varies(Vary::Value) {
-            true => format!("{} keys in place of 100 million.", grouped(keys)),
-            false => format!(
-                "{} keys with values of {values} bytes in place of 100 million pairs of 1 KiB.",
-                grouped(keys)
-            ),
+            true => format!("{ours} keys in place of {theirs} million."),
+            false => {
+                format!(
+                    "{ours} keys with values of {values} bytes in place of {theirs} million pairs of 1 KiB."
+                )
+            }
         });
     }
     let rounds = u64::from(job.repeats);
-    let asked = job.ops.saturating_mul(rounds);
+    let asked = job.base_ops.saturating_mul(rounds);
     if asked < PAPER_OPS && job.experiment.kind != Kind::Shift {
         told.push(format!("{} operations a point in place of 10 million.", grouped(asked)));
+    }
+    for variant in distinct(job.points.iter().map(|point| &point.variant)) {
+        if job.ops(variant) < job.base_ops {
+            told.push(format!(
+                "{} operations on {}, whose reads take milliseconds.",
+                grouped(job.ops(variant).saturating_mul(rounds)),
+                job.device_name(variant)
+            ));
+        }
     }
     if !varies(Vary::UnitSize) && !varies(Vary::UnitBits) && unit_bytes(&job.settings) != PAPER_UNIT_BYTES {
         told.push(format!(
@@ -163,9 +193,17 @@ pub(super) fn scaled(job: &Job) -> Vec<String> {
         ));
     }
     if !varies(Vary::Cache) && first.cache_bytes > 0 {
-        told.push(format!("A block cache of {}; the paper has none by default.", bytes(first.cache_bytes)));
+        let caches = match varies(Vary::Keys) {
+            true => job.each(|variant| bytes(variant.cache_bytes)),
+            false => bytes(first.cache_bytes),
+        };
+        told.push(format!("A block cache of {caches}; the paper has none by default."));
     }
-    if !job.direct() && job.experiment.direct {
+    let drives: Vec<_> = job.points.iter().filter_map(|point| point.variant.drive.as_ref()).collect();
+    if !drives.is_empty() {
+        let drives = distinct(drives.into_iter().map(Drive::describe)).join(", ");
+        told.push(format!("Tables are on {drives}; the paper has an SSD, and an HDD in Figure 16a."));
+    } else if !job.direct() && job.experiment.direct {
         told.push("Tables are read through the page cache in place of direct I/O.".into());
     }
     told.push(format!(
@@ -175,35 +213,47 @@ pub(super) fn scaled(job: &Job) -> Vec<String> {
     told
 }
 
-/// Roughly, from runs on two cores: loading takes some four microseconds a key with its compactions, a direct read some two
-/// hundred, a mapped one some five.
+/// Roughly, from runs on two cores: loading takes some four microseconds a key with its compactions, a get with direct reads some
+/// two hundred, a mapped one some five; on a device about a read and a fifth.
 pub(super) fn needs(job: &Job) -> Needs {
     let bases = distinct(job.points.iter().flat_map(|point| {
-        let options = point.variant.options.iter().filter(|(name, _)| name.starts_with("keyspace."));
+        let variant = &point.variant;
+        let options = variant.options.iter().filter(|(name, _)| name.starts_with("keyspace."));
         let options: Vec<_> = options.cloned().collect();
-        let base = (point.variant.value_bytes, options);
+        let base = (variant.keys, variant.value_bytes, options);
         job.sides.iter().map(move |side| (side.filter().to_owned(), base.clone()))
     }));
-    let keys = loaded_of(job.keys.len());
-    let data = |value_bytes: usize| keys * (KEY_BYTES + value_bytes) as u64;
-    let kept: u64 = bases.iter().map(|(_, (value_bytes, _))| data(*value_bytes) / 10 * 11).sum();
-    let largest = bases.iter().map(|(_, (value_bytes, _))| data(*value_bytes)).max().unwrap_or(0);
-    let loads = bases.len() as u64
-        + match job.experiment.kind {
-            Kind::Loads => u64::from(job.repeats) * job.sides.len() as u64,
-            _ => 0,
+    let data = |keys: u64, value_bytes: usize| loaded_of(keys) * (KEY_BYTES + value_bytes) as u64;
+    let each = || bases.iter().map(|(_, (keys, value_bytes, _))| data(*keys, *value_bytes));
+    let kept: u64 = each().map(|data| data / 10 * 11).sum();
+    let largest = each().max().unwrap_or(0);
+    let mut loaded: u64 = bases.iter().map(|(_, (keys, ..))| loaded_of(*keys)).sum();
+    let keys = job.points.iter().map(|point| loaded_of(point.variant.keys)).max().unwrap_or(0);
+    if job.experiment.kind == Kind::Loads {
+        loaded += u64::from(job.repeats) * job.sides.len() as u64 * keys;
+    }
+    let micros = |point: &Point| {
+        let variant = &point.variant;
+        let ops = job.ops(variant);
+        let (unmeasured, measured) = match job.experiment.kind {
+            Kind::Shift => (0, ops * 40),
+            Kind::TableSkew | Kind::RegionSkew => (0, ops * 2),
+            Kind::Rounds | Kind::Loads => (job.warmup, ops * u64::from(job.repeats)),
         };
-    let of_one = match job.experiment.kind {
-        Kind::Shift => job.ops * 40,
-        Kind::TableSkew | Kind::RegionSkew => job.ops * 2,
-        Kind::Rounds | Kind::Loads => job.warmup + job.ops * u64::from(job.repeats),
+        let read = match &variant.drive {
+            Some(drive) => MAPPED_MICROS + (drive.expected_ns() * 1.2 / 1000.0) as u64,
+            None if job.direct() => DIRECT_MICROS,
+            None => MAPPED_MICROS,
+        };
+        let emulated = variant.drive.as_ref().is_some_and(Drive::is_emulated);
+        let unmeasured = unmeasured * if emulated { MAPPED_MICROS } else { read };
+        // A scan reads some blocks.
+        let blocks = if job.experiment.kind == Kind::Loads { 5 } else { 1 };
+        (unmeasured + measured * read) * blocks * job.sides.len() as u64
     };
-    let asked = of_one * job.points.len() as u64 * job.sides.len() as u64;
-    let read = if job.direct() { 200 } else { 5 };
-    // A scan reads some blocks.
-    let read = if job.experiment.kind == Kind::Loads { 5 * read } else { read };
+    let asked: u64 = job.points.iter().map(micros).sum();
     Needs {
-        seconds: (loads * keys * 4 + asked * read).div_ceil(1_000_000) + 1,
+        seconds: (loaded * 4 + asked).div_ceil(1_000_000) + 1,
         disk_bytes: kept + largest / 10 * 11,
         memory_bytes: (128 << 20) + (job.settings.bits * keys as f64 / 4.0) as u64 + keys / 2,
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::*;
 use crate::elastic::catalogue::Kind;
-use crate::elastic::rows::{ReadRow, TableRow, WindowRow};
+use crate::elastic::rows::{MissingRow, ReadRow, TableRow, WindowRow};
 use crate::elastic::{LoadRow, Vary};
 use crate::figures::rows::row;
 use crate::figures::{Finding, Kind as Drawn, Verdict};
@@ -27,6 +27,10 @@ fn tiny() -> Custom {
     }
 }
 
+fn strings(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
 #[test]
 fn every_figure_runs_step_by_step_and_shows_all_it_measured() {
     let dir = tempfile::tempdir().unwrap();
@@ -39,11 +43,18 @@ fn every_figure_runs_step_by_step_and_shows_all_it_measured() {
             localities: if vary == Some(Vary::Locality) { Vec::new() } else { vec![64] },
             value_bytes: (vary != Some(Vary::Value)).then_some(64),
             skews: match name {
-                "elastic-fig6" | "elastic-fig14" => vec![0.99, 1.2],
+                "elastic-fig6" | "elastic-fig14" | "elastic-fig14-large" => vec![0.99, 1.2],
                 _ => Vec::new(),
             },
             dir: Some(dir.path().to_owned()),
-            direct: Some(false),
+            direct: (vary != Some(Vary::Device)).then_some(false),
+            // What there is on any machine, and the one that may not be.
+            devices: if vary == Some(Vary::Device) {
+                strings(&["hdd", "ssd", "nvm", "disk"])
+            } else {
+                Vec::new()
+            },
+            ops: Some(if vary == Some(Vary::Device) { 50 } else { 200 }),
             options: Vec::new(),
             ..tiny()
         };
@@ -60,6 +71,8 @@ fn every_figure_runs_step_by_step_and_shows_all_it_measured() {
         }
         let facts = Facts::new(&figure.experiment, &rows);
         let of_kind = |kind: &str| rows.iter().filter(|row| row["kind"] == kind).count();
+        let missing: Vec<&str> = facts.missing.iter().map(|row| &row.device[..]).collect();
+        assert!(missing.is_empty() || (vary, &missing[..]) == (Some(Vary::Device), &["disk"]), "{missing:?}");
         assert_eq!(facts.reads.len(), of_kind("read"), "{name}: every row can be read back");
         assert_eq!(facts.windows.len(), of_kind("window"), "{name}");
         assert_eq!(facts.tables.len(), of_kind("table"), "{name}");
@@ -111,7 +124,12 @@ fn every_scale_can_be_planned_and_says_what_it_takes() {
             assert_eq!(steps.iter().collect::<BTreeSet<_>>().len(), steps.len(), "{steps:?}");
             let told = plan.scaled().join(" ");
             assert!(told.contains("Kept: 4 bits"), "{told}");
-            assert_eq!(told.contains("in place of 100 million"), scale != Scale::Paper, "{told}");
+            let theirs = match figure.experiment.name {
+                "elastic-fig14-large" => "in place of 400 million",
+                "elastic-fig16-size" => "in place of 100 / 200 / 400 million",
+                _ => "in place of 100 million",
+            };
+            assert_eq!(told.contains(theirs), scale != Scale::Paper, "{told}");
         }
     }
 }
@@ -130,6 +148,11 @@ fn what_is_without_effect_is_refused() {
     assert!(refused("elastic-fig10", Custom { filters: vec!["sieve".into()], ..tiny() }).contains("sieve"));
     assert!(refused("elastic-fig16-cache", Custom { cache_bytes: Some(1), ..tiny() }).contains("--cache"));
     assert!(refused("elastic-fig16-value", tiny()).contains("--value-bytes"));
+    let on = |names: &[&str], direct| Custom { devices: strings(names), direct, ..tiny() };
+    assert!(refused("elastic-fig10", on(&["nvm"], Some(true))).contains("--direct"));
+    assert!(refused("elastic-fig16-device", on(&[], Some(false))).contains("--mapped"));
+    assert!(refused("elastic-fig6", on(&["nvm", "hdd"], None)).contains("elastic-fig16-device"));
+    assert!(refused("elastic-fig3", on(&["hdd"], None)).contains("only counts"));
 }
 
 /// A row of one side at one point.
@@ -343,4 +366,109 @@ fn windows_are_drawn_over_gets() {
     let Drawn::Lines(series) = &view.panels[0].kind else { panic!() };
     assert_eq!(series[0].points.iter().map(|point| point.x).collect::<Vec<_>>(), [100.0, 200.0]);
     assert_eq!(view.sheets[0].rows[1], ["200", "moved", "0.90"].map(str::to_owned));
+}
+
+/// Rows of both sides on a device: (operations a second of the fixed and of the elastic filter).
+fn on_device(device: &str, (fixed, ours): (f64, f64)) -> [Row; 2] {
+    [("bloom", fixed), ("elastic", ours)].map(|(side, ops)| {
+        row(&ReadRow {
+            device: device.into(),
+            point: device.into(),
+            device_reads_per_op: (device != "disk").then_some(1.0),
+            device_ns_per_op: (device != "disk").then_some(430.0),
+            late_reads_per_op: (device != "disk").then_some(if device == "nvm" { 0.5 } else { 0.0 }),
+            ..read("ycsb-c", side, (0.99, 50), ops, 0.5)
+        })
+    })
+}
+
+#[test]
+fn the_gain_on_an_hdd_is_held_against_that_on_an_ssd() {
+    use Finding::{Fails, Holds, Open, Partly};
+    let at = |hdd: f64, ssd: f64| {
+        [on_device("ssd", (8000.0, 8000.0 * ssd)), on_device("hdd", (200.0, 200.0 * hdd))].concat()
+    };
+    let found = verdicts("elastic-fig16-device", &at(2.35, 2.1));
+    assert_eq!((found[0].finding, &found[0].ours[..]), (Holds, "2.35×"));
+    assert_eq!((found[1].finding, &found[1].ours[..]), (Holds, "1.12×"));
+    assert_eq!(findings("elastic-fig16-device", &at(4.0, 2.0)), [Partly, Partly]);
+    assert_eq!(findings("elastic-fig16-device", &at(0.5, 2.0))[0], Fails);
+    // One device alone says nothing of the other.
+    assert_eq!(findings("elastic-fig16-device", &on_device("hdd", (200.0, 470.0))), [Holds, Open]);
+    assert_eq!(findings("elastic-fig16-device", &on_device("ssd", (200.0, 470.0))), [Open, Open]);
+}
+
+#[test]
+fn devices_are_drawn_beside_each_other_and_what_is_not_here_is_told() {
+    let missing = MissingRow {
+        kind: "missing".into(),
+        point: "disk".into(),
+        device: "disk".into(),
+        why: "the directory lies in memory".into(),
+    };
+    let mut rows = [on_device("hdd", (200.0, 400.0)), on_device("nvm", (300_000.0, 310_000.0))].concat();
+    rows.push(row(&missing));
+    let view = figure("elastic-fig16-device").view(&rows);
+    let groups = |at: usize| {
+        let Drawn::Bars { groups, .. } = &view.panels[at].kind else { panic!() };
+        groups.iter().map(|(name, bars)| (&name[..], bars.len())).collect::<Vec<_>>()
+    };
+    assert_eq!(groups(0), [("hdd", 2), ("nvm", 2)]);
+    assert_eq!(groups(1), [("hdd", 1), ("nvm", 1)], "gains");
+    assert!(view.panels[0].y.log && !view.panels[1].y.log);
+    let text: String = view.sheets.iter().map(|sheet| sheet.to_text()).collect();
+    assert!(text.contains("the directory lies in memory"), "{text}");
+    assert!(
+        text.contains("50 % of the reads of elastic took longer than nvm does; a read took 430 ns"),
+        "{text}"
+    );
+    assert!(!text.contains("longer than hdd"), "{text}");
+}
+
+#[test]
+fn the_gain_stays_or_falls_with_the_size() {
+    use Finding::{Holds, Open, Partly};
+    let at = |gains: [f64; 3]| {
+        let sizes = [1e6, 2e6, 4e6].into_iter().zip(gains).map(|(keys, gain)| {
+            [("bloom", 100.0), ("elastic", 100.0 * gain)].map(|(side, ops)| {
+                let of = read("ycsb-c", side, (0.99, 50), ops, 0.5);
+                row(&ReadRow { setting: Some(keys), point: format!("{keys} keys"), ..of })
+            })
+        });
+        sizes.flatten().collect::<Vec<Row>>()
+    };
+    assert_eq!(findings("elastic-fig16-size", &at([2.0, 2.05, 2.08])), [Holds, Holds]);
+    assert_eq!(findings("elastic-fig16-size", &at([2.0, 1.3, 1.2])), [Partly, Partly]);
+    assert_eq!(findings("elastic-fig16-size", &at([2.0, 2.0, 1.2])), [Holds, Partly], "the largest counts");
+    assert_eq!(findings("elastic-fig16-size", &at([2.0, 2.0, 2.0])[..2]), [Holds, Open]);
+    let view = figure("elastic-fig16-size").view(&at([2.0, 2.0, 2.0]));
+    let Drawn::Lines(series) = &view.panels[0].kind else { panic!() };
+    assert_eq!(series[0].points.iter().map(|point| point.x).collect::<Vec<_>>(), [1e6, 2e6, 4e6]);
+}
+
+#[test]
+fn four_times_the_keys_gain_over_monkey_and_the_more_so_with_skew() {
+    let at = |gains: [f64; 2]| {
+        let points = [(0.8, gains[0]), (1.2, gains[1])].map(|(skew, gain)| {
+            let side = |side, ops| row(&read("ycsb-c", side, (skew, 100), ops, 0.5));
+            [side("monkey", 100.0), side("elastic", 100.0 * gain)]
+        });
+        findings("elastic-fig14-large", &points.concat())
+    };
+    assert_eq!(at([1.4, 2.1]), [Finding::Holds]);
+    assert_eq!(at([2.1, 1.4]), [Finding::Partly], "it does not grow");
+}
+
+#[test]
+fn slow_reads_take_most_of_the_time_that_is_told() {
+    let seconds = |devices: &[&str]| {
+        let job = figure("elastic-fig16-device")
+            .job(Scale::Default, &Custom { devices: strings(devices), ..Custom::default() })
+            .unwrap();
+        sizes::needs(&job).seconds
+    };
+    let (hdd, nvm) = (seconds(&["hdd"]), seconds(&["nvm"]));
+    assert!(hdd > 5 * nvm && hdd < 240, "{hdd} {nvm}");
+    let small = figure("elastic-fig16-device").needs(Scale::Small).seconds;
+    assert!(small < 20, "{small}");
 }

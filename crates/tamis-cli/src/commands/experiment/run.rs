@@ -108,8 +108,8 @@ struct CustomArgs {
     /// Read tables through the page cache where the experiment reads past it
     #[arg(long, conflicts_with = "direct")]
     mapped: bool,
-    /// Devices, separated by commas: hdd, ssd, pcie-ssd, spdk, nvm or memory (emulated), page-cache, disk or ram-disk
-    /// (measured)
+    /// Devices, several where the experiment varies them: hdd, ssd, pcie-ssd, spdk, nvm or memory (emulated),
+    /// page-cache, disk or ram-disk (measured)
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     device: Vec<String>,
     /// Exponents of Zipf's law, 0 for uniform

@@ -5,13 +5,12 @@ use std::sync::Arc;
 
 use tamis::io::{Device, DirectFs, DiskFs, FileSystem};
 
-use super::design::request;
 use crate::error::BenchError;
 use crate::report;
 
 /// Where the tables lie and how they are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Medium {
+pub(crate) enum Medium {
     /// In the disk's files, through the page cache. Emulated devices take bytes from a mapping of it.
     Cached,
     /// In the disk's files, past the page cache.
@@ -22,9 +21,9 @@ pub(super) enum Medium {
 
 /// How a device of some name is had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Way {
-    pub(super) medium: Medium,
-    pub(super) device: Device,
+pub(crate) struct Way {
+    pub(crate) medium: Medium,
+    pub(crate) device: Device,
 }
 
 /// Devices that are measured.
@@ -39,24 +38,24 @@ const RAM_RESERVE: u64 = 256 << 20;
 
 impl Way {
     /// Fails with what there is if there is no such device.
-    pub(super) fn of(name: &str) -> Result<Way, BenchError> {
+    pub(crate) fn of(name: &str) -> Result<Way, BenchError> {
         let measured = MEASURED.into_iter().find(|(known, _)| *known == name);
         let measured = measured.map(|(_, medium)| Way { medium, device: Device::MEASURED });
         let emulated = Device::named(name).map(|device| Way { medium: Medium::Cached, device });
         measured.or(emulated).ok_or_else(|| {
             let known = Device::EMULATED.iter().map(|device| device.name);
             let known: Vec<_> = known.chain(MEASURED.iter().map(|(name, _)| *name)).collect();
-            request(format!("no device is called `{name}`; there are {}", known.join(", ")))
+            BenchError::Request(format!("no device is called `{name}`; there are {}", known.join(", ")))
         })
     }
 
     /// Whether latency is added.
-    pub(super) fn is_emulated(&self) -> bool {
+    pub(crate) fn is_emulated(&self) -> bool {
         self.device.read_ns > 0
     }
 
     /// About what a read takes, for planning: nanoseconds.
-    pub(super) fn expected_ns(&self) -> f64 {
+    pub(crate) fn expected_ns(&self) -> f64 {
         match self.medium {
             _ if self.is_emulated() => self.device.read_ns as f64,
             Medium::Direct => 150_000.0,
@@ -67,7 +66,7 @@ impl Way {
 
 impl Medium {
     /// The file system below.
-    pub(super) fn base(self) -> Arc<dyn FileSystem> {
+    pub(crate) fn base(self) -> Arc<dyn FileSystem> {
         match self {
             Medium::Cached => Arc::new(DiskFs::new()),
             Medium::Direct => Arc::new(DirectFs::new()),
@@ -77,7 +76,7 @@ impl Medium {
 
     /// Where copies for it go, if not beside the tree; or why there is no such place. `dir` is the tree's, of so many
     /// bytes.
-    pub(super) fn place(self, dir: &Path, bytes: u64) -> Result<Option<PathBuf>, String> {
+    pub(crate) fn place(self, dir: &Path, bytes: u64) -> Result<Option<PathBuf>, String> {
         match self {
             Medium::Cached => Ok(None),
             Medium::Direct if is_in_memory(dir) => {
