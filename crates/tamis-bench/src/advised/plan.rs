@@ -130,8 +130,8 @@ impl Job {
     /// The candidates in the advisor's order.
     fn ranked(&self, workload: &Workload) -> Result<Vec<Ranked>, BenchError> {
         let options = self.common()?;
-        let mut setup = Setup::new(KEY_BYTES, VALUE_BYTES).effort(self.effort);
-        setup.options = options.clone();
+        let setup = Setup::new(KEY_BYTES, VALUE_BYTES).effort(self.effort);
+        let setup = setup.database(std::env::temp_dir(), &options);
         let calibration = Calibration::measure(&setup).map_err(BenchError::Database)?;
         let mut data = Data::new(self.keys.len(), KEY_BYTES as f64, VALUE_BYTES as f64);
         data.keys = Keys::Integers;
@@ -376,7 +376,10 @@ impl Plan for Job {
                 self.fill(candidate, flushes)?;
                 candidate.times.push(f64::INFINITY);
             }
-            for _ in 0..TURNS {
+            for turn in 0..TURNS {
+                // None is always the first to be asked, nor always behind the same one's traces in the caches.
+                let first = (round * u64::from(TURNS) + u64::from(turn)) as usize * 7 % candidates.len();
+                candidates.rotate_left(first);
                 for candidate in &mut candidates {
                     let asked = candidate.ask(&ops, workload.scan_entries as usize)?;
                     // The next one's time must not hold this one's merges. What is left of them would have taken its share of

@@ -9,8 +9,10 @@ use super::shape::Shape;
 #[non_exhaustive]
 pub struct ProbeCost {
     /// One question about an absent key, filter in the processor's cache, with finding the run's table. Of a global filter:
-    /// one for all runs.
+    /// one for all runs, without `run_ns`.
     pub point_ns: f64,
+    /// Of a global filter: telling of one run whether it is named.
+    pub run_ns: f64,
     /// One question about an empty short range; as `point_ns` where the filter has no answer.
     pub range_ns: f64,
     /// The same where an iterator has no end and goes on from the answer; 0 where it is not asked then.
@@ -26,7 +28,7 @@ pub struct ProbeCost {
 impl ProbeCost {
     /// A filter with these costs; iterators without an end ask at `range_ns`, and changes cost nothing of their own.
     pub fn new(point_ns: f64, range_ns: f64, build_ns: f64, copy_ns: f64) -> ProbeCost {
-        ProbeCost { point_ns, range_ns, seek_ns: range_ns, build_ns, copy_ns, change_ns: 0.0 }
+        ProbeCost { point_ns, run_ns: 0.0, range_ns, seek_ns: range_ns, build_ns, copy_ns, change_ns: 0.0 }
     }
 }
 
@@ -38,8 +40,6 @@ pub struct Machine {
     pub digest_ns: f64,
     /// The fixed part of a get, digest and memtables included.
     pub get_ns: f64,
-    /// For each run that a get asks a global filter about: telling whether the run is named.
-    pub named_run_ns: f64,
     /// T_D in memory: searching one run for a key: finding its table, index and block.
     pub search_ns: f64,
     /// The same of a run that does not have the key: its block's fingerprints deny it, no entry is read.
@@ -69,8 +69,10 @@ pub struct Machine {
     pub device_ns: f64,
     /// Unpacking one compressed block.
     pub unpack_ns: f64,
-    /// A put: log, memtable.
+    /// A put: the memtable, the record for the log.
     pub put_ns: f64,
+    /// Handing that record to the file system, with a sync where every write is synced.
+    pub log_ns: f64,
     /// Flushing or merging one entry, without its bytes and filter.
     pub merge_entry_ns: f64,
     /// Flushing or merging one byte.
@@ -92,7 +94,6 @@ impl Default for Machine {
         Machine {
             digest_ns: 0.0,
             get_ns: 0.0,
-            named_run_ns: 0.0,
             search_ns: 0.0,
             vain_ns: 0.0,
             measured_bytes: 0.0,
@@ -108,6 +109,7 @@ impl Default for Machine {
             device_ns: 0.0,
             unpack_ns: 0.0,
             put_ns: 0.0,
+            log_ns: 0.0,
             merge_entry_ns: 0.0,
             merge_byte_ns: 0.0,
             background_share: 1.0,

@@ -24,6 +24,7 @@
 //! is finite for finite input.
 
 mod counts;
+mod far;
 mod inputs;
 mod predict;
 mod rank;

@@ -5,6 +5,7 @@
 //! has the same sum with all levels alike. Pure; a prediction grows a tree, which costs O(flushes · levels).
 
 use super::counts::{Counts, counts, zipf_share};
+use super::far::Far;
 use super::inputs::{Class, Configuration, Data, Machine, ReadPath, Workload};
 use super::shape::{Tree, grow};
 
@@ -89,7 +90,7 @@ pub fn predict_tree(
     let counts = counts(tree, data, workload, configuration);
     let filter_bytes = filter_bytes(data, configuration);
     let mut sum = Sum { terms: Vec::new() };
-    let costs = Costs::new(machine, data, workload, configuration, filter_bytes);
+    let costs = Costs::new(machine, data, workload, configuration, tree);
     for (class, counts) in Class::ALL.into_iter().zip(&counts) {
         match class {
             Class::EmptyGet | Class::ExistingGet => costs.get(class, counts, &mut sum),
@@ -159,10 +160,7 @@ struct Costs<'a> {
     machine: &'a Machine,
     data: &'a Data,
     configuration: &'a Configuration,
-    /// What a line of the tables costs beyond those that were measured.
-    far_ns: f64,
-    /// What a line of the filters costs beyond one in the processor's cache.
-    far_filter_ns: f64,
+    far: Far,
     /// A block that may have to come from further away than memory.
     block_ns: f64,
     probe: super::inputs::ProbeCost,
@@ -174,21 +172,13 @@ impl<'a> Costs<'a> {
         data: &'a Data,
         workload: &Workload,
         configuration: &'a Configuration,
-        filter_bytes: f64,
+        tree: &Tree,
     ) -> Costs<'a> {
-        let entries = (data.entries as f64).max(1.0);
-        // The part of the tables that nine of ten reads go to.
-        let hot = hot_part(entries, workload.skew);
-        let measured = machine.measured_bytes.min(data.bytes());
-        let far_ns = (machine.latency_ns(data.bytes() * hot) - machine.latency_ns(measured * hot)).max(0.0);
-        let near = machine.latency.first().map_or(0.0, |(_, ns)| *ns);
-        let far_filter_ns = (machine.latency_ns(filter_bytes) - near).max(0.0);
         Costs {
             machine,
             data,
             configuration,
-            far_ns,
-            far_filter_ns,
+            far: Far::new(machine, data, workload, configuration, tree),
             block_ns: block_ns(machine, data, workload, configuration),
             probe: machine.probe(configuration.selector).unwrap_or_default(),
         }
@@ -197,7 +187,8 @@ impl<'a> Costs<'a> {
     fn filter(&self, class: Class, probes: (&str, f64), each: (&str, f64), sum: &mut Sum) {
         let overlap =
             if self.configuration.selector.is_global() { 1.0 } else { probes.1.clamp(1.0, OVERLAP) };
-        let far = self.configuration.selector.lines() * self.far_filter_ns / overlap;
+        let range = matches!(class, Class::EmptyRange | Class::Seek | Class::Scan);
+        let far = self.configuration.selector.misses(range) * self.far.filter_ns / overlap;
         sum.add(class, "filters", probes, &[each, ("T_far", far)]);
     }
 
@@ -211,15 +202,16 @@ impl<'a> Costs<'a> {
             &[("T_H", machine.digest_ns)],
         );
         let asked_about = if self.configuration.selector.is_global() { counts.runs } else { 0.0 };
-        sum.add(class, "runs asked about", ("runs", asked_about), &[("T_run", machine.named_run_ns)]);
+        sum.add(class, "runs asked about", ("runs", asked_about), &[("T_run", self.probe.run_ns)]);
         self.filter(class, ("filters", counts.filter_probes), ("T_P", self.probe.point_ns), sum);
         let found = if class == Class::ExistingGet { 1.0 } else { 0.0 };
-        let far = |misses: f64| ("T_far", misses * self.far_ns);
         let block = ("T_block", self.block_ns);
-        let costs = [("T_search", machine.search_ns), far(machine.search_misses), block];
+        let far = machine.search_misses * self.far.keyed_ns;
+        let costs = [("T_search", machine.search_ns), ("T_far", far), block];
         sum.add(class, "the run with the key", ("", found), &costs);
         let vain = (counts.runs_searched - found).max(0.0);
-        let costs = [("T_vain", machine.vain_ns), far(machine.vain_misses), block];
+        let far = machine.vain_misses * self.far.other_ns;
+        let costs = [("T_vain", machine.vain_ns), ("T_far", far), block];
         sum.add(class, "runs searched in vain", ("vain", vain), &costs);
     }
 
@@ -228,11 +220,10 @@ impl<'a> Costs<'a> {
         sum.add(class, "fixed part", ("", 1.0), &[("T_iter", machine.iterator_ns)]);
         let asked = if class == Class::EmptyRange { self.probe.range_ns } else { self.probe.seek_ns };
         self.filter(class, ("filters", counts.range_probes), ("T_P", asked), sum);
-        let costs = [
-            ("T_cursor", machine.cursor_ns),
-            ("T_far", machine.cursor_misses * self.far_ns),
-            ("T_block", self.block_ns),
-        ];
+        // Of several cursors one is where the first entry is.
+        let other = 1.0 - 1.0 / counts.cursors.max(1.0);
+        let far = machine.cursor_misses * (self.far.keyed_ns * (1.0 - other) + self.far.other_ns * other);
+        let costs = [("T_cursor", machine.cursor_ns), ("T_far", far), ("T_block", self.block_ns)];
         sum.add(class, "runs opened", ("cursors", counts.cursors), &costs);
         sum.add(
             class,
@@ -254,7 +245,12 @@ impl<'a> Costs<'a> {
     fn put(&self, tree: &Tree, sum: &mut Sum) {
         let (machine, data) = (self.machine, self.data);
         let class = Class::Put;
-        sum.add(class, "log and memtable", ("", 1.0), &[("T_put", machine.put_ns)]);
+        sum.add(
+            class,
+            "log and memtable",
+            ("", 1.0),
+            &[("T_put", machine.put_ns), ("T_log", machine.log_ns)],
+        );
         let share = machine.background_share;
         let written = tree.write_amplification;
         let bytes_ns = data.entry_bytes() * machine.merge_byte_ns;
@@ -272,16 +268,6 @@ impl<'a> Costs<'a> {
             &[("T_copy", share * self.probe.copy_ns)],
         );
     }
-}
-
-/// The part of the entries that nine of ten reads go to.
-fn hot_part(entries: f64, skew: f64) -> f64 {
-    let (mut low, mut high) = (1.0f64, entries);
-    for _ in 0..40 {
-        let middle = (low * high).sqrt();
-        if zipf_share(middle, entries, skew) < 0.9 { low = middle } else { high = middle }
-    }
-    high / entries
 }
 
 /// What a block access costs beyond memory: unpacking, system calls, the device, each as often as no cache has the block.

@@ -131,18 +131,22 @@ impl Selector {
         !matches!(self, None | Remix | SurfBase | Elastic)
     }
 
-    /// Cache lines that a probe of an absent key touches in one filter, on average: what misses when the filters do not
-    /// fit into the processor's cache.
-    pub fn lines(self) -> f64 {
+    /// Misses of memory that a question to one filter waits for where filters do not fit into the processor's cache, about an absent
+    /// key or an empty short range: by the times of filters that no cache holds, in those of a blocked Bloom filter
+    /// (`docs/filter-tables.md`). Lines whose places follow from the digest alone are fetched side by side, so it is fewer than lines.
+    pub fn misses(self, range: bool) -> f64 {
         match self {
             None => 0.0,
             BlockedBloom => 1.0,
-            // An absent key is denied by the second bit looked at, on average.
-            Bloom | Cuckoo | Elastic => 2.0,
-            Fuse | Xor | Ribbon => 3.0,
-            Snarf | Rosetta | REncoder | Grafite | Chucky | Remix => 3.0,
-            Grf | GrfHuffman => 4.0,
-            SurfBase | SurfHash | SurfReal | SurfMixed => 8.0,
+            // Three places at once; two buckets; a run of neighbouring words.
+            Bloom | Fuse | Xor | Ribbon | Cuckoo | Elastic => 1.4,
+            Rosetta if range => 12.0,
+            REncoder if range => 5.0,
+            Rosetta | REncoder => 1.3,
+            Chucky | Remix => 3.0,
+            Grafite | Grf | GrfHuffman => 4.0,
+            Snarf => 4.5,
+            SurfBase | SurfHash | SurfReal | SurfMixed => 5.0,
         }
     }
 }

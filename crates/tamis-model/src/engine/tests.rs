@@ -26,7 +26,6 @@ fn machine() -> Machine {
     Machine {
         digest_ns: 3.0,
         get_ns: 60.0,
-        named_run_ns: 3.0,
         search_ns: 300.0,
         vain_ns: 150.0,
         measured_bytes: 1e6,

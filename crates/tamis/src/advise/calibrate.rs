@@ -40,10 +40,10 @@ pub struct Setup {
     pub value_bytes: usize,
     /// How thoroughly.
     pub effort: Effort,
-    /// Where the database is or will be: what is read for T_D is a file that is made there and removed again. Without one
-    /// the data is taken to stay in memory, and the device to cost nothing.
+    /// Where the database is or will be: what is read for T_D, and written as a log is, is a file that is made there and removed
+    /// again. Without one the data is taken to stay in memory, and the device and the log to cost nothing.
     pub directory: Option<PathBuf>,
-    /// Read mode, file system and block size of the database; nothing else of them counts.
+    /// Read mode, file system, block size and durability of the database; nothing else of them counts.
     pub options: Options,
 }
 
@@ -126,12 +126,13 @@ impl Calibration {
         bench.reads(&mut machine)?;
         bench.filters(&mut machine)?;
         bench.writes(&mut machine)?;
-        if setup.effort == Effort::Full {
-            bench.distance(&mut machine)?;
-        }
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
         // A thread that merges takes the core of one that asks as often as no other is free.
         machine.background_share = 1.0 / cores as f64;
+        if setup.effort == Effort::Full {
+            bench.distance(&mut machine)?;
+            bench.background(&mut machine)?;
+        }
         machine.page_cache_bytes = device::half_of_memory();
         Ok(Calibration {
             machine,

@@ -12,6 +12,7 @@ use super::calibrate::{Setup, Sizes, key, quiet_ns};
 use super::{Machine, ReadPath};
 use crate::error::{Error, StorageError};
 use crate::io::{Access, DirectFs, DiskFs, FileSystem, Usage};
+use crate::options::Durability;
 use crate::tree::files::CALIBRATION_PREFIX;
 
 /// T_H.
@@ -76,6 +77,7 @@ pub(super) fn device(machine: &mut Machine, setup: &Setup) -> Result<(), Error> 
     let number = MEASUREMENTS.fetch_add(1, Ordering::Relaxed);
     let name = format!("{CALIBRATION_PREFIX}{}-{number}.tmp", std::process::id());
     let scratch = Scratch { fs: &*plain, path: directory.join(name) };
+    machine.log_ns = logging(&*plain, &scratch.path, setup).map_err(|e| failed(&scratch.path, &e))?;
     let path = &scratch.path;
     let blocks: usize = if setup.is_quick() { 256 } else { 4096 };
     const BLOCK: usize = 4096;
@@ -118,6 +120,30 @@ pub(super) fn device(machine: &mut Machine, setup: &Setup) -> Result<(), Error> 
     }
     Ok(())
 }
+
+/// Appending the record of a put to a log, with a sync where each has one.
+fn logging(fs: &dyn FileSystem, path: &Path, setup: &Setup) -> std::io::Result<f64> {
+    let record = vec![0x61; setup.key_bytes.max(8) + setup.value_bytes + RECORD_BYTES];
+    let synced = setup.options.durability == Durability::Synced;
+    let (passes, records) = match (synced, setup.is_quick()) {
+        (false, quick) => (5, if quick { 32 } else { 256 }),
+        (true, quick) => (3, if quick { 1 } else { 4 }),
+    };
+    let mut file = fs.create(path, Usage::Log)?;
+    file.preallocate((record.len() * records * passes) as u64)?;
+    let mut error = None;
+    let ns = quiet_ns(passes, records, |_| {
+        for _ in 0..records {
+            let written = file.append(&record).and_then(|()| if synced { file.sync() } else { Ok(()) });
+            error = error.take().or(written.err());
+        }
+    });
+    drop(file);
+    error.map_or(Ok(ns), Err)
+}
+
+/// Bytes of a log's record beside key and value.
+const RECORD_BYTES: usize = 24;
 
 /// Words of eight bytes in a piece of the file.
 fn piece_words() -> usize {

@@ -50,11 +50,11 @@ pub(crate) use observe::{data_of_tables, operations_of, workload_of};
 
 use crate::options::Options;
 
-/// Savings below this part of an operation's time are within the model's errors: then what there is stays.
-const KEPT: f64 = 0.10;
+/// A change must save more than this part of an operation's time. The model's errors are larger, but mostly the same for all.
+const KEPT: f64 = 0.05;
 
-/// Configurations within this part of the first are alike: then that with the smallest filters is taken.
-const ALIKE: f64 = 0.05;
+/// Configurations within this part of the first's time do not differ.
+const ALIKE: f64 = 0.01;
 
 /// What data grows by between two looks may lie above the budget: memory is counted from time to time only.
 const SLACK: f64 = 1.05;
@@ -65,16 +65,16 @@ fn fits(ranked: &Ranked, budget_bytes: u64) -> bool {
     ranked.prediction.filter_bytes <= budget_bytes as f64 * slack
 }
 
-/// Of a ranking, best first, what is recommended: what there is now, if that fits and the first saves less than a tenth of an
-/// operation's time; else, of those that take at most a twentieth more than the first, the one with the smallest filters.
+/// Of a ranking, best first, what is recommended of those that fit: what there is now, if the first saves less than a twentieth of
+/// its time; else the first, or of those that take at most a hundredth more the one with the smallest filters.
 pub fn recommend(ranked: &[Ranked], budget_bytes: u64) -> Option<&Ranked> {
     let fits = |ranked: &&Ranked| fits(ranked, budget_bytes);
     let first = ranked.iter().find(fits).or(ranked.first())?.prediction.mean_ns;
-    let kept = |now: &&Ranked| now.is_current && first >= now.prediction.mean_ns * (1.0 - KEPT);
-    let alike = |other: &&Ranked| first >= other.prediction.mean_ns * (1.0 - ALIKE);
+    let within = |part: f64| move |other: &&Ranked| first >= other.prediction.mean_ns * (1.0 - part);
     let bytes = |ranked: &Ranked| ranked.prediction.filter_bytes;
-    let small = || ranked.iter().filter(fits).filter(alike).min_by(|a, b| bytes(a).total_cmp(&bytes(b)));
-    ranked.iter().filter(fits).find(kept).or_else(small).or(ranked.first())
+    let kept = ranked.iter().filter(fits).filter(within(KEPT)).find(|now| now.is_current);
+    let alike = || ranked.iter().filter(fits).filter(within(ALIKE));
+    kept.or_else(|| alike().min_by(|a, b| bytes(a).total_cmp(&bytes(b)))).or(ranked.first())
 }
 
 /// The selector that a keyspace's options name for its last level.

@@ -6,7 +6,8 @@
 
 use std::hint::black_box;
 use std::sync::Arc;
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use super::apply::choice_of;
 use super::calibrate::{RUNS, Setup, Sizes, key, quiet_ns};
@@ -18,6 +19,12 @@ use crate::options::{Compression, FilterChoice, Options};
 use crate::read::ReadCost;
 use crate::select::Unchecked;
 
+/// By how much the databases of filters of the whole tree are larger.
+const GLOBAL_SIZE: usize = 4;
+/// How long gets are timed beside merges.
+const ROUND: Duration = Duration::from_millis(10);
+/// Merges are never free: memory and caches are common to all cores.
+const LEAST_SHARE: f64 = 0.05;
 /// Entries of a scan.
 const SCAN: usize = 50;
 /// Width of the empty ranges that are asked about.
@@ -37,6 +44,8 @@ pub(super) struct Bench<'a> {
     sizes: Sizes,
     /// Keys that no run has, all over the key space.
     absent: Keys,
+    /// Others of that kind, to warm caches by: a processor learns by heart how branches went for some thousand keys.
+    others: Keys,
     /// Keys behind all that there are.
     behind: Keys,
     /// Keys that the databases have.
@@ -45,8 +54,12 @@ pub(super) struct Bench<'a> {
     plain: [f64; 2],
     /// Finding out of eight runs whether they cover a key.
     cover_ns: f64,
+    /// The same of an iterator, in whose range none of them has anything.
+    pass_ns: f64,
     late: Vec<f64>,
-    named: Vec<f64>,
+    /// One run without a filter: what is fixed is measured anew beside each filter of the whole tree, since a machine that others
+    /// use is not equally fast from one moment to the next.
+    one_run: Option<Db>,
 }
 
 /// Keys of one length side by side: a caller has its key at hand, and what it takes to fetch it is none of a get's costs.
@@ -92,13 +105,15 @@ impl<'a> Bench<'a> {
         Bench {
             setup,
             absent: Keys::of((0..count).map(|i| key(setup, 1 << 32, i))),
+            others: Keys::of((0..count).map(|i| key(setup, 1 << 33, i))),
             behind: Keys::of((0..count).map(behind)),
             present: Keys::of((0..count).map(|i| key(setup, (i % RUNS) as u64, (i * 37) % sizes.keys))),
             sizes,
             plain: [0.0; 2],
             cover_ns: 0.0,
+            pass_ns: 0.0,
             late: Vec::new(),
-            named: Vec::new(),
+            one_run: None,
         }
     }
 
@@ -109,6 +124,8 @@ impl<'a> Bench<'a> {
         options.sub_jobs = 1;
         options.cache_bytes = 0;
         options.keyspace.auto_compaction = false;
+        // All runs are in level 0; a filter of the whole tree makes its codes for as many as there may be.
+        options.keyspace.level0_runs = RUNS;
         options.keyspace.read_compaction = false;
         // Room for one run, and no more: memory for logs and memtables is made ready at once.
         let entry = self.setup.key_bytes.max(8) + self.setup.value_bytes + 128;
@@ -194,14 +211,16 @@ impl<'a> Bench<'a> {
         let (db, filling) =
             self.filled(self.options(FilterChoice::None, 10.0, self.sizes.keys), self.sizes.keys)?;
         self.plain[1] = filling.flush_ns(self.sizes.keys);
-        self.gets(&db, &self.absent)?;
+        self.gets(&db, &self.others)?;
         let of_all = self.gets(&db, &self.behind)?;
-        machine.iterator_ns = self.iterations(&db, &self.behind, 1, Some(WIDTH))?;
+        let passed = self.iterations(&db, &self.behind, 1, Some(WIDTH))?;
         let opened = self.iterations(&db, &self.absent, 1, Some(WIDTH))?;
-        machine.cursor_ns = ((opened - machine.iterator_ns) / RUNS as f64).max(0.0);
         let all = self.step(&db)?;
         let vain_ns = self.vain(&db)?;
         db.compact()?;
+        machine.iterator_ns = self.iterations(&db, &self.behind, 1, Some(WIDTH))?;
+        machine.cursor_ns = ((opened - machine.iterator_ns) / RUNS as f64).max(0.0);
+        self.pass_ns = (passed - machine.iterator_ns).max(0.0);
         machine.get_ns = self.gets(&db, &self.behind)?;
         self.cover_ns = (of_all - machine.get_ns).max(0.0);
         machine.vain_ns = vain_ns + self.cover_ns / RUNS as f64;
@@ -210,7 +229,7 @@ impl<'a> Bench<'a> {
         machine.merge_step_ns = ((all - one) / (RUNS as f64).log2()).max(0.0);
         machine.search_ns = self.search(&db, &self.present)?;
         machine.measured_bytes = table_bytes(&db);
-        db.close()?;
+        self.one_run = Some(db);
         // Half of what is stored unpacks to itself, as text does.
         let mut options = self.options(FilterChoice::None, 10.0, self.sizes.keys);
         options.keyspace.compression = Compression::Lz4.into();
@@ -228,7 +247,7 @@ impl<'a> Bench<'a> {
 
     /// What searching one of eight runs in vain adds to a get.
     fn vain(&self, db: &Db) -> Result<f64, Error> {
-        self.gets(db, &self.absent)?;
+        self.gets(db, &self.others)?;
         let searched = self.gets(db, &self.absent)? - self.gets(db, &self.behind)?;
         Ok((searched / RUNS as f64).max(0.0))
     }
@@ -262,7 +281,7 @@ impl<'a> Bench<'a> {
         self.iterations(&db, &self.absent, 1, Some(WIDTH))?;
         let opened = self.iterations(&db, &self.absent, 1, Some(WIDTH))?;
         let fixed = self.iterations(&db, &self.behind, 1, Some(WIDTH))?;
-        let cursor_ns = (opened - fixed) / RUNS as f64;
+        let cursor_ns = (opened - fixed + self.pass_ns) / RUNS as f64;
         let vain_ns = self.vain(&db)? + self.cover_ns / RUNS as f64;
         db.compact()?;
         warm(&db)?;
@@ -290,7 +309,13 @@ impl<'a> Bench<'a> {
                 // All units in memory would be more than anybody has: two of them, eight bits.
                 options.keyspace.filter_units = 2;
             }
-            let (db, filling) = self.filled(options, self.sizes.keys)?;
+            let (mut db, filling) = self.filled(options, self.sizes.keys)?;
+            if selector.is_global() && !self.setup.is_quick() {
+                // One filter for all runs is larger than any of a run's, and its questions cost more for it.
+                db.close()?;
+                let keys = GLOBAL_SIZE * self.sizes.keys;
+                db = self.filled(self.options(choice, 14.0, keys), keys)?.0;
+            }
             let mut cost = self.asked(&db, machine, selector)?;
             db.close()?;
             cost.build_ns = building.get(&selector).copied().unwrap_or_default();
@@ -300,26 +325,23 @@ impl<'a> Bench<'a> {
             }
             machine.probes.push((selector, cost));
         }
-        machine.late_open_ns = middle(&self.late).max(0.0);
-        machine.named_run_ns = middle(&self.named).max(0.0);
-        for (selector, cost) in &mut machine.probes {
-            if selector.is_global() {
-                // The questions were about eight runs.
-                cost.point_ns = (cost.point_ns - RUNS as f64 * machine.named_run_ns).max(0.0);
-            }
+        if let Some(db) = self.one_run.take() {
+            db.close()?;
         }
+        machine.late_open_ns = middle(&self.late).max(0.0);
         Ok(())
     }
 
     /// What questions to the filters of one database cost, without what runs cost that were searched in vain.
     fn asked(&mut self, db: &Db, machine: &Machine, selector: Selector) -> Result<ProbeCost, Error> {
-        self.gets(db, &self.absent)?;
+        self.gets(db, &self.others)?;
         let (ns, read) = self.counted(db, || self.gets(db, &self.absent))?;
         // A filter for the whole tree is asked about keys behind all others, too.
-        let behind = match selector.is_global() {
-            true => machine.get_ns,
-            false => self.gets(db, &self.behind)?,
+        let passing = match &self.one_run {
+            Some(one_run) if selector.is_global() => one_run,
+            _ => db,
         };
+        let behind = self.gets(passing, &self.behind)?;
         let each = |count: u64, of: u64| count as f64 / of.max(1) as f64;
         let cover_ns = if selector.is_global() { 0.0 } else { self.cover_ns };
         let left = |ns: f64, behind: f64, read: &ReadCost| {
@@ -327,10 +349,8 @@ impl<'a> Bench<'a> {
         };
         let point = left(ns, behind, &read);
         let (range_ns, ranges) = self.counted(db, || self.iterations(db, &self.absent, 1, Some(WIDTH)))?;
-        let fixed = match selector.is_global() {
-            true => machine.iterator_ns,
-            false => self.iterations(db, &self.behind, 1, Some(WIDTH))?,
-        };
+        let passed = self.iterations(passing, &self.behind, 1, Some(WIDTH))?;
+        let fixed = if selector.is_global() { passed } else { passed - self.pass_ns };
         let opened = each(ranges.seeks, ranges.scans);
         let probes = each(ranges.range_probes, ranges.scans);
         let mut cost = ProbeCost::default();
@@ -357,11 +377,11 @@ impl<'a> Bench<'a> {
             // In one run the same question is about one run only.
             db.compact()?;
             db.settle_filters()?;
-            self.gets(db, &self.absent)?;
+            self.gets(db, &self.others)?;
             let (ns, read) = self.counted(db, || self.gets(db, &self.absent))?;
             let of_one = left(ns, behind, &read);
-            self.named.push(((point - of_one) / (RUNS - 1) as f64).max(0.0));
-            cost.point_ns = point;
+            cost.run_ns = ((point - of_one) / (RUNS - 1) as f64).max(0.0);
+            cost.point_ns = (point - RUNS as f64 * cost.run_ns).max(0.0);
         }
         Ok(cost)
     }
@@ -392,6 +412,51 @@ impl<'a> Bench<'a> {
         let of_few = (with - self.plain[0] - copied(few)).max(0.0);
         let each = ((of_many - of_few) / (many - few) as f64).max(0.0);
         Ok((each, (of_many - each * many as f64).max(0.0)))
+    }
+
+    /// How much slower gets are while another thread flushes and merges without a break: between 0, where it has a core of its own
+    /// and caches enough for both, and 1, where they take turns.
+    pub(super) fn background(&self, machine: &mut Machine) -> Result<(), Error> {
+        let (db, _) =
+            self.filled(self.options(FilterChoice::None, 10.0, self.sizes.keys), self.sizes.keys)?;
+        db.compact()?;
+        let round = || -> Result<f64, Error> {
+            let started = Instant::now();
+            // As long as threads are left on a core before another has its turn.
+            while started.elapsed() < ROUND / 4 {
+                self.gets(&db, &self.present)?;
+            }
+            let (started, mut rounds) = (Instant::now(), 0.0);
+            while started.elapsed() < ROUND {
+                self.gets(&db, &self.present)?;
+                rounds += 1.0;
+            }
+            Ok(started.elapsed().as_nanos() as f64 / rounds)
+        };
+        let mut slower = Vec::new();
+        for _ in 0..5 {
+            let alone = round()?;
+            let stop = AtomicBool::new(false);
+            let beside = std::thread::scope(|scope| {
+                let work = scope.spawn(|| -> Result<(), Error> {
+                    while !stop.load(Ordering::Relaxed) {
+                        let options = self.options(FilterChoice::None, 10.0, self.sizes.keys);
+                        let (db, _) = self.filled(options, self.sizes.keys)?;
+                        db.compact()?;
+                        db.close()?;
+                    }
+                    Ok(())
+                });
+                let beside = round();
+                // It says no more than that no further round begins.
+                stop.store(true, Ordering::Relaxed);
+                let done = work.join().unwrap_or(Ok(()));
+                done.and(beside)
+            })?;
+            slower.push(beside / alone - 1.0);
+        }
+        machine.background_share = middle(&slower).clamp(LEAST_SHARE, 1.0);
+        Ok(db.close()?)
     }
 
     /// Puts, and what flushes and merges take for an entry and a byte.
