@@ -363,8 +363,11 @@ impl Plan for Job {
         let workload = workloads::all()[step];
         let ranked = self.ranked(&workload)?;
         progress.begin("load", ranked.len() as u64, "databases");
-        let mut candidates =
-            ranked.iter().map(|one| self.load(one, progress)).collect::<Result<Vec<_>, _>>()?;
+        // What is advised would always be the first to be loaded and to be asked.
+        let order = Permutation::new(ranked.len() as u64, self.seed ^ step as u64);
+        let mut candidates = (0..ranked.len() as u64)
+            .map(|place| self.load(&ranked[order.at(place) as usize], progress))
+            .collect::<Result<Vec<_>, _>>()?;
         progress.end();
         let turns = u64::from(self.rounds) * candidates.len() as u64;
         let cores = std::thread::available_parallelism().map_or(1.0, |cores| cores.get() as f64);
