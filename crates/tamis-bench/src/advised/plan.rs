@@ -399,6 +399,8 @@ impl Plan for Job {
         }
         progress.end();
         let advised = recommend(&ranked, self.budget());
+        // Rows are in the advisor's order.
+        candidates.sort_by(|a, b| a.ranked.prediction.mean_ns.total_cmp(&b.ranked.prediction.mean_ns));
         Ok(candidates
             .iter()
             .map(|candidate| row(&candidate.row(step, advised == Some(&candidate.ranked))))
