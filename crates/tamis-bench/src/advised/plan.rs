@@ -380,10 +380,11 @@ impl Plan for Job {
                 candidate.times.push(f64::INFINITY);
             }
             for turn in 0..TURNS {
-                // None is always the first to be asked, nor always behind the same one's traces in the caches.
-                let first = (round * u64::from(TURNS) + u64::from(turn)) as usize * 7 % candidates.len();
-                candidates.rotate_left(first);
-                for candidate in &mut candidates {
+                // Nobody is always the first to be asked, or always behind the same one's traces in the caches.
+                let seed = self.seed ^ (round << 16) ^ (u64::from(turn) << 8) ^ step as u64;
+                let order = Permutation::new(candidates.len() as u64, seed);
+                for place in 0..candidates.len() as u64 {
+                    let candidate = &mut candidates[order.at(place) as usize];
                     let asked = candidate.ask(&ops, workload.scan_entries as usize)?;
                     // The next one's time must not hold this one's merges. What is left of them would have taken its share of
                     // the processor from later operations.

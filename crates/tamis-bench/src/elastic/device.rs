@@ -11,15 +11,15 @@
 //!
 //! # Threads
 //!
-//! Whoever measures a side switches its device ([`paid`]), on a thread that has no read of that side under way. Loads of filter
-//! units may be under way in the background: each ends as it began, at full speed or as the device would end it.
+//! Whoever measures a side switches its device ([`paid`]), on a thread that has no read of that side under way, when no filter unit
+//! waits to be loaded.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use tamis::ReadMode;
 use tamis::io::EmulatedFs;
+use tamis::{Db, ReadMode};
 
 use crate::error::BenchError;
 use crate::medium::{Medium, Way};
@@ -123,16 +123,17 @@ fn read_all(dir: &Path, most: u64) -> io::Result<u64> {
     Ok(done)
 }
 
-/// Does what is measured: reads of tables pay meanwhile.
-pub(super) fn paid<T>(fs: Option<&EmulatedFs>, measure: impl FnOnce() -> T) -> T {
-    let switch = |on| {
-        if let Some(fs) = fs {
-            fs.set_on(on);
-        }
-    };
-    switch(true);
-    let result = measure();
-    switch(false);
+/// Does what is measured: reads of tables pay meanwhile, and so do the loads of units that wait at its end, which are no part of its
+/// time: while the other sides are measured a device would not stand still.
+pub(super) fn paid<T>(
+    fs: Option<&EmulatedFs>,
+    db: &Db,
+    measure: impl FnOnce() -> Result<T, BenchError>,
+) -> Result<T, BenchError> {
+    let Some(fs) = fs else { return measure() };
+    fs.set_on(true);
+    let result = measure().and_then(|measured| Ok(db.settle_filters().map(|()| measured)?));
+    fs.set_on(false);
     result
 }
 

@@ -256,6 +256,11 @@ fn drives(experiment: &ElasticExperiment, settings: &ElasticSettings) -> Result<
     if matches!(experiment.kind, Kind::TableSkew | Kind::RegionSkew) {
         return Err(request(format!("{name} only counts which tables are asked: leave out --device")));
     }
+    if experiment.kind == Kind::Loads {
+        return Err(request(format!(
+            "{name} measures loading, and a device has reads only: leave out --device"
+        )));
+    }
     if !varies && named.len() > 1 {
         return Err(request(format!("{name} takes one --device: only elastic-fig16-device varies it")));
     }

@@ -106,7 +106,7 @@ pub(super) fn run(job: &Job, point: &Point, progress: &dyn Progress) -> Result<R
     for round in 0..job.repeats {
         for stand in &mut stands {
             let part = 1 + u64::from(round);
-            let reading = paid(stand.fs.as_ref(), || {
+            let reading = paid(stand.fs.as_ref(), stand.copy.db(), || {
                 read(job, point, &pattern, stand.copy.db(), &stand.fill, (ops, part), progress)
             })?;
             stand.rounds.push(reading);

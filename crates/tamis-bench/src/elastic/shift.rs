@@ -38,8 +38,9 @@ pub(super) fn run(job: &Job, point: &Point, progress: &dyn Progress) -> Result<R
         let moved = window >= WINDOWS;
         for (side, copy, fs, windows) in &mut stands {
             let pattern = &patterns[usize::from(moved)];
-            let reading =
-                paid(fs.as_ref(), || read(job, point, pattern, copy.db(), &fill, (ops, window), progress))?;
+            let reading = paid(fs.as_ref(), copy.db(), || {
+                read(job, point, pattern, copy.db(), &fill, (ops, window), progress)
+            })?;
             windows.push(WindowRow {
                 kind: "window".into(),
                 experiment: job.experiment.name.into(),

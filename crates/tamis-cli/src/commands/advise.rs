@@ -173,7 +173,7 @@ fn page(case: &Case, calibration: &Calibration, advice: &Advice, args: &AdviseAr
         ns(machine.digest_ns),
         ns(machine.search_ns),
         ns(machine.device_ns),
-        ns(machine.put_ns),
+        ns(machine.put_ns + machine.log_ns),
         calibration.took_ns / 1_000_000
     );
     text += &format!(

@@ -244,7 +244,8 @@ impl<'a> Asked<'a> {
             .iter()
             .map(|share| 1.0 - (1.0 - share).max(0.0).powf(entries))
             .sum::<f64>()
-            .clamp(1.0, runs);
+            .max(1.0)
+            .min(runs);
         let (probes, cursors, late) = if selector.is_global() && selector.keeps_order() {
             let named = self.named(0.0).range;
             let stretches = 1.0 + (entries / 8.0).max(1.0).ln() / 8f64.ln();

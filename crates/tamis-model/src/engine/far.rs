@@ -8,9 +8,8 @@
 //!
 //! Pure; O(runs²) a state.
 
-use super::counts::zipf_share;
+use super::counts::{Counts, zipf_share};
 use super::inputs::{Class, Configuration, Data, Machine, Workload};
-use super::selector::Selector;
 use super::shape::{State, Tree};
 
 /// What a miss of memory costs beyond those that were measured, in ns.
@@ -31,107 +30,137 @@ const LINE: f64 = 64.0;
 const MOST_STATES: usize = 8;
 
 impl Far {
+    /// `counts` are those of one operation of each class, averaged over the tree's states.
     pub(super) fn new(
         machine: &Machine,
         data: &Data,
         workload: &Workload,
         configuration: &Configuration,
         tree: &Tree,
+        counts: &[Counts; 6],
     ) -> Far {
         let hot = hot_part((data.entries as f64).max(1.0), workload.skew);
-        let near = machine.latency_ns(machine.measured_bytes.min(data.bytes()) * hot);
+        let near = machine.latency_ns(machine.measured_bytes.min(data.bytes()));
         let in_cache = machine.latency.first().map_or(0.0, |(_, ns)| *ns);
         // A put is written to log and memtable, and then by flush and merges. What merges read is tables, and counted there.
         let written = workload.share(Class::Put) * data.entry_bytes() * (2.0 + tree.write_amplification);
-        let (mut keyed, mut others, mut other_runs, mut filters, mut all_filters) = (0.0, 0.0, 0.0, 0.0, 0.0);
+        let (keyed_searches, other_searches) = searches(workload, counts);
+        let filters = Filters::new(data, workload, configuration, hot);
         let states = tree.states.iter().step_by(tree.states.len().div_ceil(MOST_STATES).max(1));
-        let mut looked_at = 0.0;
+        let (mut keyed, mut others, mut of_filters) = (Mean::default(), Mean::default(), Mean::default());
         for state in states {
-            looked_at += 1.0;
             let entries = state.entries().max(1.0);
-            let asked = searches(state, workload, configuration.selector);
-            let lines: Vec<(f64, f64)> = state
-                .runs
-                .iter()
-                .zip(&asked)
-                .map(|(run, asked)| (run * data.entry_bytes() * hot, asked * SEARCHED_BYTES))
-                .collect();
+            let runs = (state.runs.len() as f64).max(1.0);
+            // Tables first, then filters.
+            let mut parts: Vec<Part> = Vec::with_capacity(2 * state.runs.len());
+            parts.extend(state.runs.iter().map(|run| Part {
+                bytes: run * data.entry_bytes() * hot,
+                touched: (keyed_searches * run / entries + other_searches / runs) * SEARCHED_BYTES,
+            }));
+            filters.add(state, &mut parts);
             for (at, run) in state.runs.iter().enumerate() {
-                let ns = (machine.latency_ns(distance(&lines, at, written)) - near).max(0.0);
+                let ns = (machine.latency_ns(distance(&parts, at, written)) - near).max(0.0);
                 let share = run / entries;
-                keyed += share * ns;
-                others += (1.0 - share) * ns;
-                other_runs += 1.0 - share;
+                keyed.add(ns, share);
+                others.add(ns, 1.0 - share);
             }
-            let read: f64 = lines.iter().map(|(_, touched)| touched).sum();
-            let filter_lines = filters_of(state, data, workload, configuration);
-            for at in 0..filter_lines.len() {
-                filters +=
-                    (machine.latency_ns(distance(&filter_lines, at, written + read)) - in_cache).max(0.0);
+            for at in state.runs.len()..parts.len() {
+                of_filters.add((machine.latency_ns(distance(&parts, at, written)) - in_cache).max(0.0), 1.0);
             }
-            all_filters += filter_lines.len() as f64;
         }
-        let part = |sum: f64, count: f64| if count > 0.0 { sum / count } else { 0.0 };
-        Far {
-            keyed_ns: part(keyed, looked_at),
-            other_ns: part(others, other_runs),
-            filter_ns: part(filters, all_filters),
-        }
+        Far { keyed_ns: keyed.get(), other_ns: others.get(), filter_ns: of_filters.get() }
     }
 }
 
-/// Bytes that are touched between two reads of a line of `parts[at]`. A part is its bytes, and those of them that an operation
-/// touches; `streamed` bytes pass with each operation besides.
-fn distance(parts: &[(f64, f64)], at: usize, streamed: f64) -> f64 {
-    let (bytes, touched) = parts[at];
+#[derive(Default)]
+struct Mean {
+    sum: f64,
+    weight: f64,
+}
+
+impl Mean {
+    fn add(&mut self, value: f64, weight: f64) {
+        self.sum += value * weight;
+        self.weight += weight;
+    }
+
+    fn get(&self) -> f64 {
+        if self.weight > 0.0 { self.sum / self.weight } else { 0.0 }
+    }
+}
+
+/// The part of a table or a filter that is read, and the bytes of it that an operation touches.
+#[derive(Clone, Copy)]
+struct Part {
+    bytes: f64,
+    touched: f64,
+}
+
+/// Bytes that are touched between two reads of a line of `parts[at]`; `streamed` bytes pass with each operation besides.
+fn distance(parts: &[Part], at: usize, streamed: f64) -> f64 {
+    let Part { bytes, touched } = parts[at];
     if touched <= 0.0 {
-        return f64::MAX;
+        // Nobody waits for it.
+        return parts.iter().map(|part| part.bytes).sum();
     }
     let operations = bytes / touched;
-    parts.iter().map(|(bytes, touched)| bytes.min(operations * touched)).sum::<f64>() + operations * streamed
+    let read = |part: &Part| part.bytes.min(operations * part.touched);
+    parts.iter().map(read).sum::<f64>() + operations * streamed
 }
 
-/// How often an operation searches each run.
-fn searches(state: &State, workload: &Workload, selector: Selector) -> Vec<f64> {
-    let entries = state.entries().max(1.0);
-    let iterators =
-        workload.share(Class::Seek) + workload.share(Class::Scan) + workload.share(Class::EmptyRange);
-    let (present, absent) = (workload.share(Class::ExistingGet), workload.share(Class::EmptyGet));
-    let mut newer = 0.0;
-    let mut of = |run: &f64| {
-        let share = run / entries;
-        let got = match selector {
-            // Gets go from the newest run to the one with the key.
-            Selector::None => present * (1.0 - newer) + absent,
-            _ => present * share,
+/// How often an operation searches the run that has what is looked for, and how often others.
+fn searches(workload: &Workload, counts: &[Counts; 6]) -> (f64, f64) {
+    let (mut keyed, mut others) = (0.0, 0.0);
+    for (class, counts) in Class::ALL.into_iter().zip(counts) {
+        let (found, all) = match class {
+            Class::EmptyGet => (0.0, counts.runs_searched),
+            Class::ExistingGet => (1.0, counts.runs_searched),
+            Class::EmptyRange => (0.0, counts.cursors),
+            Class::Seek | Class::Scan => (1.0, counts.cursors),
+            Class::Put => (0.0, 0.0),
         };
-        newer += share;
-        got + iterators * if selector.keeps_order() { share } else { 1.0 }
-    };
-    state.runs.iter().map(&mut of).collect()
+        keyed += workload.share(class) * found;
+        others += workload.share(class) * (all - found).max(0.0);
+    }
+    (keyed, others)
 }
 
-/// The filters of a state: bytes, and those that an operation touches.
-fn filters_of(
-    state: &State,
-    data: &Data,
-    workload: &Workload,
-    configuration: &Configuration,
-) -> Vec<(f64, f64)> {
-    let selector = configuration.selector;
-    let bytes = selector.spent_bits(configuration.bits_per_key, data.keys) / 8.0;
-    let gets = workload.share(Class::ExistingGet) + workload.share(Class::EmptyGet);
-    let iterators = workload.share(Class::Seek) + workload.share(Class::Scan);
-    let mut touched = gets * selector.misses(false) * LINE;
-    if selector.answers_ranges() {
-        touched += workload.share(Class::EmptyRange) * selector.misses(true) * LINE;
+/// The filters of a tree.
+struct Filters {
+    is_global: bool,
+    /// Bytes that are read, for each entry.
+    bytes: f64,
+    /// Bytes of each that an operation touches.
+    touched: f64,
+}
+
+impl Filters {
+    fn new(data: &Data, workload: &Workload, configuration: &Configuration, hot: f64) -> Filters {
+        let selector = configuration.selector;
+        let (absent, present) = (workload.share(Class::EmptyGet), workload.share(Class::ExistingGet));
+        let mut lines = (absent + present) * selector.misses(false);
+        if selector.answers_ranges() {
+            lines += workload.share(Class::EmptyRange) * selector.misses(true);
+        }
+        if selector.keeps_order() {
+            lines += (workload.share(Class::Seek) + workload.share(Class::Scan)) * selector.misses(true);
+        }
+        // Absent keys fall anywhere, whatever the skew.
+        let read = if absent + present > 0.0 { (absent + present * hot) / (absent + present) } else { hot };
+        Filters {
+            is_global: selector.is_global(),
+            bytes: read * selector.spent_bits(configuration.bits_per_key, data.keys) / 8.0,
+            touched: lines * LINE,
+        }
     }
-    if selector.keeps_order() {
-        touched += iterators * selector.misses(true) * LINE;
-    }
-    match selector.is_global() {
-        true => vec![(state.entries() * bytes, touched)],
-        false => state.runs.iter().map(|run| (run * bytes, touched)).collect(),
+
+    fn add(&self, state: &State, parts: &mut Vec<Part>) {
+        let of = |entries: f64| Part { bytes: entries * self.bytes, touched: self.touched };
+        match self.is_global {
+            _ if self.bytes <= 0.0 => {}
+            true => parts.push(of(state.entries())),
+            false => parts.extend(state.runs.iter().map(|run| of(*run))),
+        }
     }
 }
 
@@ -148,7 +177,7 @@ fn hot_part(entries: f64, skew: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::{Policy, Shape};
+    use crate::engine::{Policy, Selector, Shape, counts};
 
     const MIB: f64 = 1_048_576.0;
 
@@ -164,7 +193,9 @@ mod tests {
         let tree = Tree { states: vec![State::of(runs.to_vec())], write_amplification: 4.0 };
         let data = Data::new(runs.iter().sum::<f64>() as u64, 8.0, 100.0);
         let shape = Shape::new(Policy::Leveling, 10);
-        Far::new(&machine(), &data, workload, &Configuration::new(selector, 10.0, shape), &tree)
+        let configuration = Configuration::new(selector, 10.0, shape);
+        let counts = counts(&tree, &data, workload, &configuration);
+        Far::new(&machine(), &data, workload, &configuration, &tree, &counts)
     }
 
     #[test]
@@ -190,12 +221,33 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_reads_is_nowhere_near_and_numbers_stay_finite() {
-        let puts = Workload { puts: 1.0, ..Workload::default() };
-        let of = far(Selector::Grf, &puts, &[10_000.0, 90_000.0]);
-        assert!((95.0..97.0).contains(&of.keyed_ns), "the slowest latency less the measured one: {of:?}");
-        let none = far(Selector::None, &puts, &[]);
-        assert_eq!(none, Far { keyed_ns: 0.0, ..none });
-        assert!(none.other_ns.is_finite() && none.filter_ns.is_finite());
+    fn small_databases_are_near_whatever_is_asked_of_them() {
+        for selector in Selector::ALL {
+            for workload in [
+                Workload { empty_gets: 1.0, ..Workload::default() },
+                Workload { existing_gets: 1.0, skew: 1.2, ..Workload::default() },
+                Workload { empty_ranges: 1.0, ..Workload::default() },
+                Workload { puts: 1.0, ..Workload::default() },
+                Workload::default(),
+            ] {
+                let of = far(selector, &workload, &[10.0, 100.0]);
+                assert_eq!(of, Far::default(), "{selector:?} {workload:?}");
+            }
+            let none = far(selector, &Workload { puts: 1.0, ..Workload::default() }, &[]);
+            assert!(none.keyed_ns + none.other_ns + none.filter_ns < 200.0, "{selector:?} {none:?}");
+        }
+    }
+
+    #[test]
+    fn filters_are_as_far_as_what_is_read_of_tables_makes_them() {
+        // 1.2 MiB of filters; hot tables of less than a MiB, and tables of 110 MiB that are read all over.
+        let of = |skew: f64| {
+            let workload = Workload { existing_gets: 1.0, skew, ..Workload::default() };
+            far(Selector::BlockedBloom, &workload, &[1_000_000.0])
+        };
+        let (hot, all) = (of(1.2), of(0.0));
+        assert!(hot.filter_ns < 4.0, "within two MiB: {hot:?}");
+        assert!(all.filter_ns > 5.0 && all.keyed_ns > 40.0, "{all:?}");
+        assert!(hot.keyed_ns < 1.0, "{hot:?}");
     }
 }

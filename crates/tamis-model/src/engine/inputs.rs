@@ -11,7 +11,7 @@ pub struct ProbeCost {
     /// One question about an absent key, filter in the processor's cache, with finding the run's table. Of a global filter:
     /// one for all runs, without `run_ns`.
     pub point_ns: f64,
-    /// Of a global filter: telling of one run whether it is named.
+    /// Of a global filter: telling of one run whether it is named; besides `point_ns`, `range_ns` and `seek_ns`.
     pub run_ns: f64,
     /// One question about an empty short range; as `point_ns` where the filter has no answer.
     pub range_ns: f64,
@@ -69,9 +69,9 @@ pub struct Machine {
     pub device_ns: f64,
     /// Unpacking one compressed block.
     pub unpack_ns: f64,
-    /// A put: the memtable, the record for the log.
+    /// A put with a log in memory: the record, the memtable.
     pub put_ns: f64,
-    /// Handing that record to the file system, with a sync where every write is synced.
+    /// What handing that record to the file system takes besides, with a sync where every write is synced.
     pub log_ns: f64,
     /// Flushing or merging one entry, without its bytes and filter.
     pub merge_entry_ns: f64,

@@ -90,7 +90,7 @@ pub fn predict_tree(
     let counts = counts(tree, data, workload, configuration);
     let filter_bytes = filter_bytes(data, configuration);
     let mut sum = Sum { terms: Vec::new() };
-    let costs = Costs::new(machine, data, workload, configuration, tree);
+    let costs = Costs::new(machine, data, workload, configuration, tree, &counts);
     for (class, counts) in Class::ALL.into_iter().zip(&counts) {
         match class {
             Class::EmptyGet | Class::ExistingGet => costs.get(class, counts, &mut sum),
@@ -173,12 +173,13 @@ impl<'a> Costs<'a> {
         workload: &Workload,
         configuration: &'a Configuration,
         tree: &Tree,
+        counts: &[Counts; 6],
     ) -> Costs<'a> {
         Costs {
             machine,
             data,
             configuration,
-            far: Far::new(machine, data, workload, configuration, tree),
+            far: Far::new(machine, data, workload, configuration, tree, counts),
             block_ns: block_ns(machine, data, workload, configuration),
             probe: machine.probe(configuration.selector).unwrap_or_default(),
         }
@@ -218,6 +219,11 @@ impl<'a> Costs<'a> {
     fn iterator(&self, class: Class, counts: &Counts, sum: &mut Sum) {
         let machine = self.machine;
         sum.add(class, "fixed part", ("", 1.0), &[("T_iter", machine.iterator_ns)]);
+        let asked_about = match self.configuration.selector.is_global() && counts.range_probes > 0.0 {
+            true => counts.runs,
+            false => 0.0,
+        };
+        sum.add(class, "runs asked about", ("runs", asked_about), &[("T_run", self.probe.run_ns)]);
         let asked = if class == Class::EmptyRange { self.probe.range_ns } else { self.probe.seek_ns };
         self.filter(class, ("filters", counts.range_probes), ("T_P", asked), sum);
         // Of several cursors one is where the first entry is.

@@ -138,8 +138,10 @@ impl Selector {
         match self {
             None => 0.0,
             BlockedBloom => 1.0,
-            // Three places at once; two buckets; a run of neighbouring words.
-            Bloom | Fuse | Xor | Ribbon | Cuckoo | Elastic => 1.4,
+            Xor => 1.0,
+            Cuckoo => 1.5,
+            Fuse | Ribbon => 1.9,
+            Bloom | Elastic => 2.0,
             Rosetta if range => 12.0,
             REncoder if range => 5.0,
             Rosetta | REncoder => 1.3,
@@ -225,6 +227,8 @@ impl Selector {
             Xor => (bits / 1.23).floor().max(1.0) * 1.23,
             SurfBase => trie_bits(keys),
             SurfHash | SurfReal | SurfMixed => bits.max(trie_bits(keys) + 1.0),
+            // Fingerprints of five bits and codes, with room.
+            Chucky => bits.max(12.0),
             // Four bits a key when built, fewer as it grows.
             Remix => 4.0,
             _ => bits,

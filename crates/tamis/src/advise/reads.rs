@@ -19,8 +19,11 @@ use crate::options::{Compression, FilterChoice, Options};
 use crate::read::ReadCost;
 use crate::select::Unchecked;
 
-/// By how much the databases of filters of the whole tree are larger.
+/// By how much the databases of filters of the whole tree are larger, but not larger than so many bytes.
 const GLOBAL_SIZE: usize = 4;
+const GLOBAL_BYTES: usize = 16 << 20;
+/// What is flushed and merged again and again beside gets.
+const MERGED_BYTES: usize = 2 << 20;
 /// How long gets are timed beside merges.
 const ROUND: Duration = Duration::from_millis(10);
 /// Merges are never free: memory and caches are common to all cores.
@@ -135,6 +138,11 @@ impl<'a> Bench<'a> {
         options.keyspace.filter = filter.into();
         options.keyspace.bits_per_key = bits;
         options
+    }
+
+    /// Keys of a run, of eight runs that have so many bytes together.
+    fn keys_in(&self, bytes: usize) -> usize {
+        bytes / RUNS / (self.setup.key_bytes.max(8) + self.setup.value_bytes + 8)
     }
 
     /// Eight runs of the same key space.
@@ -261,7 +269,7 @@ impl<'a> Bench<'a> {
     /// How many misses of memory a search and a cursor wait for: by a database that the processor's nearer caches do not hold.
     /// After the latencies are known.
     pub(super) fn distance(&mut self, machine: &mut Machine) -> Result<(), Error> {
-        let keys = (16 << 20) / RUNS / (self.setup.key_bytes.max(8) + self.setup.value_bytes + 8);
+        let keys = self.keys_in(16 << 20);
         let (db, _) = self.filled(self.options(FilterChoice::None, 10.0, keys), keys)?;
         // Other keys in each pass, so that none is asked twice.
         let count = self.sizes.ops * self.sizes.passes;
@@ -313,7 +321,8 @@ impl<'a> Bench<'a> {
             if selector.is_global() && !self.setup.is_quick() {
                 // One filter for all runs is larger than any of a run's, and its questions cost more for it.
                 db.close()?;
-                let keys = GLOBAL_SIZE * self.sizes.keys;
+                let keys =
+                    (GLOBAL_SIZE * self.sizes.keys).min(self.keys_in(GLOBAL_BYTES)).max(self.sizes.keys);
                 db = self.filled(self.options(choice, 14.0, keys), keys)?.0;
             }
             let mut cost = self.asked(&db, machine, selector)?;
@@ -381,7 +390,9 @@ impl<'a> Bench<'a> {
             let (ns, read) = self.counted(db, || self.gets(db, &self.absent))?;
             let of_one = left(ns, behind, &read);
             cost.run_ns = ((point - of_one) / (RUNS - 1) as f64).max(0.0);
-            cost.point_ns = (point - RUNS as f64 * cost.run_ns).max(0.0);
+            for asked in [&mut cost.point_ns, &mut cost.range_ns, &mut cost.seek_ns] {
+                *asked = (*asked - RUNS as f64 * cost.run_ns).max(0.0);
+            }
         }
         Ok(cost)
     }
@@ -427,12 +438,23 @@ impl<'a> Bench<'a> {
                 self.gets(&db, &self.present)?;
             }
             let (started, mut rounds) = (Instant::now(), 0.0);
-            while started.elapsed() < ROUND {
+            loop {
                 self.gets(&db, &self.present)?;
                 rounds += 1.0;
+                if started.elapsed() >= ROUND {
+                    return Ok(started.elapsed().as_nanos() as f64 / rounds);
+                }
             }
-            Ok(started.elapsed().as_nanos() as f64 / rounds)
         };
+        /// Ends the other thread whatever ends this one's part.
+        struct Stop<'s>(&'s AtomicBool);
+        impl Drop for Stop<'_> {
+            fn drop(&mut self) {
+                // It says no more than that nothing further begins.
+                self.0.store(true, Ordering::Relaxed);
+            }
+        }
+        let keys = self.keys_in(MERGED_BYTES).clamp(16, self.sizes.keys);
         let mut slower = Vec::new();
         for _ in 0..5 {
             let alone = round()?;
@@ -440,18 +462,19 @@ impl<'a> Bench<'a> {
             let beside = std::thread::scope(|scope| {
                 let work = scope.spawn(|| -> Result<(), Error> {
                     while !stop.load(Ordering::Relaxed) {
-                        let options = self.options(FilterChoice::None, 10.0, self.sizes.keys);
-                        let (db, _) = self.filled(options, self.sizes.keys)?;
+                        let (db, _) = self.filled(self.options(FilterChoice::None, 10.0, keys), keys)?;
                         db.compact()?;
                         db.close()?;
                     }
                     Ok(())
                 });
+                let stopping = Stop(&stop);
                 let beside = round();
-                // It says no more than that no further round begins.
-                stop.store(true, Ordering::Relaxed);
-                let done = work.join().unwrap_or(Ok(()));
-                done.and(beside)
+                drop(stopping);
+                match work.join() {
+                    Ok(done) => done.and(beside),
+                    Err(panic) => std::panic::resume_unwind(panic),
+                }
             })?;
             slower.push(beside / alone - 1.0);
         }

@@ -337,14 +337,18 @@ fn by_absent(facts: &Facts<'_>) -> Vec<Verdict> {
     ]
 }
 
-/// The gains of elastic rows that `keep` takes by those of rows that `other` takes, but for what varies at the same point.
+/// The gains of elastic rows that `keep` takes by those of rows that `other` takes, but for what varies at the same point. Where one of
+/// them gains nothing beyond the spreads there is nothing to compare.
 fn gains_by(
     facts: &Facts<'_>,
     keep: impl Fn(&ReadRow) -> bool,
     other: impl Fn(&ReadRow) -> bool,
 ) -> Vec<Gain> {
     let pairs = facts.pairs(|_| true);
-    let gain = |(row, fixed): &(&ReadRow, &ReadRow)| Some(rate(row)?.by(rate(fixed)?));
+    let gain = |(row, fixed): &(&ReadRow, &ReadRow)| {
+        let gain = faster(row, fixed)?;
+        (gain.clear && gain.times > 1.0).then_some(rate(row)?.by(rate(fixed)?))
+    };
     let against = |ours: &(&ReadRow, &ReadRow)| {
         let alike = |row: &ReadRow| {
             let setting =
@@ -358,12 +362,24 @@ fn gains_by(
     pairs.iter().filter(|(row, _)| keep(row)).filter_map(against).collect()
 }
 
+/// What is said where there are no gains to compare.
+pub(super) const NOTHING_GAINED: &str = "Nothing beyond the spreads is gained by one of them";
+
+fn gains_alike(text: &str, paper: &str, gains: &[Gain]) -> Verdict {
+    let verdict = alike(text, paper, gains);
+    if gains.is_empty() {
+        verdict.noting(format!("{NOTHING_GAINED}, or it is not measured."))
+    } else {
+        verdict
+    }
+}
+
 fn by_device(facts: &Facts<'_>) -> Vec<Verdict> {
     let on_hdd = |row: &ReadRow| row.device == "hdd";
     vec![
         Claim::range("More than twice the throughput on an HDD.", Unit::Times, 2.31, 2.38)
             .judge(&facts.gains(on_hdd, rate, Better::More), None),
-        alike(
+        gains_alike(
             "The gain on an HDD is about that on an SSD: one by the other.",
             "similar (1.06–1.14×)",
             &gains_by(facts, on_hdd, |other| other.device == "ssd"),
@@ -377,7 +393,7 @@ fn by_size(facts: &Facts<'_>) -> Vec<Verdict> {
     let largest = |row: &ReadRow| row.setting.is_some_and(|keys| keys == most && keys > least);
     let mut verdicts =
         throughput(facts, "Elastic filters gain whatever the size of the database.", 2.0, 2.08);
-    verdicts.push(alike(
+    verdicts.push(gains_alike(
         "The gain stays as the database grows: that of the largest by that of the smallest.",
         "0.96–1.04×",
         &gains_by(facts, largest, |other| other.setting == Some(least)),
@@ -386,7 +402,10 @@ fn by_size(facts: &Facts<'_>) -> Vec<Verdict> {
 }
 
 fn throughput(facts: &Facts<'_>, text: &str, from: f64, to: f64) -> Vec<Verdict> {
-    vec![Claim::range(text, Unit::Times, from, to).judge(&facts.gains(|_| true, rate, Better::More), None)]
+    let gains = facts.gains(|_| true, rate, Better::More);
+    // Whatever the setting: at each of them.
+    let everywhere = (gains.len() > 1).then(|| gains.iter().all(|gain| gain.times > 1.0));
+    vec![Claim::range(text, Unit::Times, from, to).judge(&gains, everywhere)]
 }
 
 /// Elastic rows by the setting that varies, ascending, with their throughput.

@@ -1,0 +1,58 @@
+//! How often filters of the whole tree name a run for an absent key, in the engine: with room for what is still to come, the same
+//! bits leave less for each entry than in a filter that is full. The table of `docs/cost-model.md`.
+//!
+//! ```sh
+//! cargo run --release -p tamis --example global_rates
+//! ```
+
+use std::sync::Arc;
+
+use tamis::io::MemFs;
+use tamis::{Db, Error, Options};
+
+const KEYS: u64 = 100_000;
+const GETS: u64 = 20_000;
+
+/// Key `i` of all: anywhere, and no two alike.
+fn key(i: u64) -> [u8; 8] {
+    let mixed = (i ^ (i >> 31)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9).to_be_bytes()
+}
+
+/// Runs searched in vain by a get of an absent key, with so many runs of like size.
+fn searched(filter: &str, bits: f64, runs: u64) -> Result<f64, Error> {
+    let mut options = Options { file_system: Some(Arc::new(MemFs::new())), ..Options::default() };
+    options.set("keyspace.filter", filter)?;
+    options.keyspace.bits_per_key = bits;
+    options.keyspace.auto_compaction = false;
+    options.keyspace.level0_runs = 8;
+    let db = Db::open("/rates", options)?;
+    for run in 0..runs {
+        for i in KEYS * run / runs..KEYS * (run + 1) / runs {
+            db.put(key(i), i.to_le_bytes())?;
+        }
+        db.flush()?;
+    }
+    if runs == 1 {
+        db.compact()?;
+    }
+    db.settle_filters()?;
+    let before = db.stats().read;
+    for i in 0..GETS {
+        db.get(key(KEYS + i))?;
+    }
+    let read = db.stats().read - before;
+    db.close()?;
+    Ok(read.runs_searched as f64 / read.gets as f64)
+}
+
+fn main() -> Result<(), Error> {
+    println!("| filter | bits | one run | eight runs |\n| --- | ---: | ---: | ---: |");
+    for filter in ["grf", "grf-huffman", "chucky"] {
+        for bits in [8.0, 10.0, 11.0, 12.0, 13.0, 14.0, 16.0] {
+            let (one, eight) = (searched(filter, bits, 1)?, searched(filter, bits, 8)?);
+            println!("| `{filter}` | {bits} | {one:.4} | {eight:.4} |");
+        }
+    }
+    Ok(())
+}
