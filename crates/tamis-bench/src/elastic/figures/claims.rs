@@ -192,9 +192,9 @@ fn reads(facts: &Facts<'_>) -> Vec<Verdict> {
         cheap.ratio = Some(share / 0.01);
     }
     vec![
-        claim("Twice the throughput with one thread.", Unit::Times, 2.08, 2.17)
+        claim("More throughput with one thread.", Unit::Times, 2.08, 2.17)
             .judge(&facts.gains(one, rate, Better::More), None),
-        claim("Half the latency.", Unit::Less, 0.519, 0.558)
+        claim("Less latency.", Unit::Less, 0.519, 0.558)
             .judge(&facts.gains(one, time, Better::Less), None),
         claim("Fewer block reads (a counter).", Unit::Less, 0.591, 0.638)
             .judge(&facts.gains(one, blocks, Better::Less), None),
@@ -377,7 +377,7 @@ fn gains_alike(text: &str, paper: &str, gains: &[Gain]) -> Verdict {
 fn by_device(facts: &Facts<'_>) -> Vec<Verdict> {
     let on_hdd = |row: &ReadRow| row.device == "hdd";
     vec![
-        Claim::range("More than twice the throughput on an HDD.", Unit::Times, 2.31, 2.38)
+        Claim::range("More throughput on an HDD.", Unit::Times, 2.31, 2.38)
             .judge(&facts.gains(on_hdd, rate, Better::More), None),
         gains_alike(
             "The gain on an HDD is about that on an SSD: one by the other.",
