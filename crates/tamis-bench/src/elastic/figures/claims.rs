@@ -38,12 +38,9 @@ pub(super) fn all(facts: &Facts<'_>) -> Vec<Verdict> {
         "elastic-fig16-cache" => {
             throughput(facts, "Elastic filters gain whatever the block cache.", 1.43, 2.08)
         }
-        "elastic-fig16-value" => throughput(
-            facts,
-            "Elastic filters gain throughput whatever the size of values.",
-            1.99,
-            2.08,
-        ),
+        "elastic-fig16-value" => {
+            throughput(facts, "Elastic filters gain throughput whatever the size of values.", 1.99, 2.08)
+        }
         "elastic-fig16-unit-size" => by_unit_size(facts),
         "elastic-fig16-life-time" => by_life_time(facts),
         "elastic-fig16-unit-bits" => by_unit_bits(facts),
@@ -194,8 +191,7 @@ fn reads(facts: &Facts<'_>) -> Vec<Verdict> {
     vec![
         claim("More throughput with one thread.", Unit::Times, 2.08, 2.17)
             .judge(&facts.gains(one, rate, Better::More), None),
-        claim("Less latency.", Unit::Less, 0.519, 0.558)
-            .judge(&facts.gains(one, time, Better::Less), None),
+        claim("Less latency.", Unit::Less, 0.519, 0.558).judge(&facts.gains(one, time, Better::Less), None),
         claim("Fewer block reads (a counter).", Unit::Less, 0.591, 0.638)
             .judge(&facts.gains(one, blocks, Better::Less), None),
         cheap,
