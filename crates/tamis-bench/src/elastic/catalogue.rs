@@ -254,7 +254,7 @@ impl ElasticExperiment {
                 place: "Figure 16a",
                 title: "gains by the device of the tables",
                 paper: "2.31 to 2.38 times the throughput on an HDD, about as on an SSD (2.08 to 2.17 times).",
-                differs: "All devices but `disk` are emulated: reads of tables take what those of the device do; the paper had \
+                differs: "All devices but the disk are emulated: reads of tables take what those of the device do; the paper had \
                           one HDD and one SSD. Unmeasured gets, loading and merges are not slowed down.",
                 vary: Some(Vary::Device),
                 ops: 10_000,
@@ -293,7 +293,7 @@ impl ElasticExperiment {
                 place: "Figure 16e",
                 title: "gains by the size of the database",
                 paper: "2.00 to 2.08 times the throughput for 100, 200 and 400 GB.",
-                differs: "`--keys` is the smallest of three sizes. Filters and block cache grow with the data.",
+                differs: "The number of keys that is given is the smallest of three sizes. Filters and block cache grow with the data.",
                 vary: Some(Vary::Keys),
                 half_keys: 1,
                 ops: 10_000,
@@ -315,7 +315,7 @@ impl ElasticExperiment {
                 place: "Figure 16g",
                 title: "throughput by the life time of heat",
                 paper: "No big difference.",
-                differs: "`auto` is what the engine chooses.",
+                differs: "\"auto\" is what the engine chooses.",
                 vary: Some(Vary::LifeTime),
                 ops: 10_000,
                 ..COMMON

@@ -116,7 +116,7 @@ impl Experiment {
                 title: "gets of absent keys, by bits a key",
                 paper: "GRF was the fastest at every size, only Chucky came near; most of the time went into asking \
                         filters, and both let the fewest keys through.",
-                differs: "Data in the page cache in place of an Optane disk. `filter ns` is what absent keys that no \
+                differs: "Data in the page cache in place of an Optane disk. \"filter ns\" is what absent keys that no \
                           filter lets through cost beyond a get on an empty database.",
                 axis: BITS,
                 workloads: &[GetEmpty],

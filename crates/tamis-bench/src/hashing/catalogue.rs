@@ -29,7 +29,7 @@ pub(super) static FIGURES: [HashFigure; 10] = [
              emulated NVM almost all of it.",
         ),
         design: Design { absents: ALPHAS, devices: DEVICES, ..USUAL },
-        seconds: [15, 90, 14_000],
+        seconds: [6, 40, 14_000],
         judge: verdicts::figure_1,
     },
     HashFigure {
@@ -46,7 +46,7 @@ pub(super) static FIGURES: [HashFigure; 10] = [
             devices: DEVICES,
             ..USUAL
         },
-        seconds: [20, 120, 16_000],
+        seconds: [8, 50, 16_000],
         judge: verdicts::figure_2,
     },
     HashFigure {
@@ -62,7 +62,7 @@ pub(super) static FIGURES: [HashFigure; 10] = [
             key_bytes: &[8, 32, 128, 256, 512, 1024],
             ..USUAL
         },
-        seconds: [10, 30, 3_600],
+        seconds: [5, 12, 3_600],
         judge: verdicts::figure_8a,
     },
     HashFigure {
@@ -78,7 +78,7 @@ pub(super) static FIGURES: [HashFigure; 10] = [
             levels: &[8, 9, 10, 11, 12, 13, 14],
             ..USUAL
         },
-        seconds: [10, 30, 3_600],
+        seconds: [5, 12, 3_600],
         judge: verdicts::figure_8b,
     },
     HashFigure {
@@ -94,7 +94,7 @@ pub(super) static FIGURES: [HashFigure; 10] = [
             key_bytes: &[8, 16, 32, 64, 128],
             ..USUAL
         },
-        seconds: [10, 30, 3_600],
+        seconds: [5, 12, 3_600],
         judge: verdicts::figure_9,
     },
     HashFigure {
@@ -111,7 +111,7 @@ pub(super) static FIGURES: [HashFigure; 10] = [
             skews: &[0.0, 0.99],
             ..USUAL
         },
-        seconds: [10, 80, 4_000],
+        seconds: [5, 15, 4_000],
         judge: verdicts::figure_10,
     },
     HashFigure {
@@ -127,7 +127,7 @@ pub(super) static FIGURES: [HashFigure; 10] = [
             devices: &["ssd", "pcie-ssd", "nvm", "memory", "disk", "page-cache", "ram-disk"],
             ..USUAL
         },
-        seconds: [10, 80, 4_000],
+        seconds: [6, 25, 4_000],
         judge: verdicts::figure_11,
     },
     HashFigure {
@@ -143,7 +143,7 @@ pub(super) static FIGURES: [HashFigure; 10] = [
             devices: &["ssd", "pcie-ssd", "nvm"],
             ..USUAL
         },
-        seconds: [10, 30, 4_000],
+        seconds: [5, 12, 4_000],
         judge: verdicts::figure_12,
     },
     HashFigure {
@@ -154,7 +154,7 @@ pub(super) static FIGURES: [HashFigure; 10] = [
             "The gain rises from nothing to 17 %.",
         ),
         design: Design { absents: ALPHAS, devices: &["ssd"], ..USUAL },
-        seconds: [10, 30, 4_000],
+        seconds: [5, 12, 4_000],
         judge: verdicts::figure_13,
     },
     HashFigure {
@@ -165,7 +165,7 @@ pub(super) static FIGURES: [HashFigure; 10] = [
             "The gain rises from 10 % to more than 40 %.",
         ),
         design: Design { absents: ALPHAS, devices: &["nvm", "ram-disk"], ..USUAL },
-        seconds: [10, 60, 1_000],
+        seconds: [5, 20, 1_000],
         judge: verdicts::figure_14,
     },
 ];

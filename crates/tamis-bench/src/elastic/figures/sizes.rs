@@ -22,7 +22,7 @@ const PAPER_OPS: u64 = 10_000_000;
 const PAPER_UNIT_BYTES: u64 = 2048;
 
 /// A get with direct reads.
-const DIRECT_MICROS: u64 = 200;
+const DIRECT_MICROS: u64 = 100;
 
 /// A get with reads out of memory.
 const MAPPED_MICROS: u64 = 5;
@@ -213,8 +213,8 @@ pub(super) fn scaled(job: &Job) -> Vec<String> {
     told
 }
 
-/// Roughly, from runs on two cores: loading takes some four microseconds a key with its compactions, a get with direct reads some
-/// two hundred, a mapped one some five; on a device about a read and a fifth.
+/// Roughly, from runs on two cores: loading takes some two microseconds a key and two for each hundred bytes with its compactions, a get
+/// with direct reads some hundred, a mapped one some five; on a device about a read and a fifth.
 pub(super) fn needs(job: &Job) -> Needs {
     let bases = distinct(job.points.iter().flat_map(|point| {
         let variant = &point.variant;
@@ -227,10 +227,13 @@ pub(super) fn needs(job: &Job) -> Needs {
     let each = || bases.iter().map(|(_, (keys, value_bytes, _))| data(*keys, *value_bytes));
     let kept: u64 = each().map(|data| data / 10 * 11).sum();
     let largest = each().max().unwrap_or(0);
-    let mut loaded: u64 = bases.iter().map(|(_, (keys, ..))| loaded_of(*keys)).sum();
+    let load_micros = |keys: u64, value_bytes: usize| 2 * loaded_of(keys) + data(keys, value_bytes) / 50;
+    let mut loading: u64 =
+        bases.iter().map(|(_, (keys, value_bytes, _))| load_micros(*keys, *value_bytes)).sum();
     let keys = job.points.iter().map(|point| loaded_of(point.variant.keys)).max().unwrap_or(0);
     if job.experiment.kind == Kind::Loads {
-        loaded += u64::from(job.repeats) * job.sides.len() as u64 * keys;
+        let once = job.points.iter().map(|p| load_micros(p.variant.keys, p.variant.value_bytes)).max();
+        loading += u64::from(job.repeats) * job.sides.len() as u64 * once.unwrap_or(0);
     }
     let micros = |point: &Point| {
         let variant = &point.variant;
@@ -253,7 +256,7 @@ pub(super) fn needs(job: &Job) -> Needs {
     };
     let asked: u64 = job.points.iter().map(micros).sum();
     Needs {
-        seconds: (loaded * 4 + asked).div_ceil(1_000_000) + 1,
+        seconds: (loading + asked).div_ceil(1_000_000) + 1,
         disk_bytes: kept + largest / 10 * 11,
         memory_bytes: (128 << 20) + (job.settings.bits * keys as f64 / 4.0) as u64 + keys / 2,
     }

@@ -152,13 +152,13 @@ pub(super) fn scaled(job: &Job) -> Vec<String> {
 }
 
 /// Roughly, from runs on two cores: loading takes some microseconds a key and some milliseconds a flush, a direct read some
-/// hundred microseconds, a mapped one some ten.
+/// hundred microseconds for each of several blocks, a mapped one some ten.
 pub(super) fn needs(job: &Job) -> Needs {
     let (sides, points) = (job.sides.len() as u64, job.points.len() as u64);
     let data = job.plan.keys.saturating_mul(job.entry_bytes());
     let load = job.plan.keys * 3 + job.plan.flushes * 3_000;
     let rounds = u64::from(job.repeats) * job.workloads.len() as u64 * job.threads.len() as u64;
-    let reads = rounds * job.ops * if job.direct { 250 } else { 12 };
+    let reads = rounds * job.ops * if job.direct { 600 } else { 12 };
     Needs {
         seconds: (sides * points * (load + reads)).div_ceil(1_000_000),
         // All sides of a point are there at once, one of them in the middle of its last merge.
