@@ -4,6 +4,7 @@
 //! ```sh
 //! cargo run --release -p tamis --example global_rates
 //! ```
+#![allow(clippy::print_stdout)]
 
 use std::sync::Arc;
 
