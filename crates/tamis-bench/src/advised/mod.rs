@@ -80,7 +80,7 @@ impl Figure for Ten {
         const MIB: u64 = 1 << 20;
         match scale {
             Scale::Small => Needs { seconds: 30, disk_bytes: 60 * MIB, memory_bytes: 100 * MIB },
-            Scale::Default => Needs { seconds: 600, disk_bytes: 2048 * MIB, memory_bytes: 400 * MIB },
+            Scale::Default => Needs { seconds: 400, disk_bytes: 2048 * MIB, memory_bytes: 400 * MIB },
             Scale::Paper => Needs { seconds: 20_000, disk_bytes: 80_000 * MIB, memory_bytes: 4000 * MIB },
         }
     }

@@ -59,7 +59,7 @@ impl Figure for Ycsb {
         const MIB: u64 = 1 << 20;
         match scale {
             Scale::Small => Needs { seconds: 20, disk_bytes: 60 * MIB, memory_bytes: 60 * MIB },
-            Scale::Default => Needs { seconds: 900, disk_bytes: 3072 * MIB, memory_bytes: 512 * MIB },
+            Scale::Default => Needs { seconds: 240, disk_bytes: 3072 * MIB, memory_bytes: 512 * MIB },
             Scale::Paper => Needs { seconds: 110_000, disk_bytes: 260_000 * MIB, memory_bytes: 24_000 * MIB },
         }
     }
