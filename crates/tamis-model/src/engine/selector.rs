@@ -133,7 +133,8 @@ impl Selector {
 
     /// Misses of memory that a question to one filter waits for where filters do not fit into the processor's cache, about an absent
     /// key or an empty short range: by the times of filters that no cache holds, in those of a blocked Bloom filter
-    /// (`docs/filter-tables.md`). Lines whose places follow from the digest alone are fetched side by side, so it is fewer than lines.
+    /// (`docs/filter-tables.md`). Lines whose places follow from the digest alone are fetched side by side, so it is fewer than lines. Those
+    /// of filters of the whole tree, which the table does not have, and of elastic ones are estimates.
     pub fn misses(self, range: bool) -> f64 {
         match self {
             None => 0.0,

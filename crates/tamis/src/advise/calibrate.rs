@@ -25,7 +25,7 @@ pub enum Effort {
     /// About a tenth of a second: for opening a database. Costs may be off by a third, those of ranges under global filters by
     /// more, since small ones know less.
     Quick,
-    /// About a second.
+    /// One to two seconds.
     #[default]
     Full,
 }
