@@ -209,6 +209,7 @@ fn what_does_not_fit_is_refused_before_anything_is_loaded() {
     assert!(with("elastic-fig2", &|s| s.threads = Some(vec![2])).contains("--threads"));
     let on = |names: &[&str]| Some(names.iter().map(|name| name.to_string()).collect());
     assert!(with("elastic-fig2", &|s| s.devices = on(&["nvm"])).contains("only counts"));
+    assert!(with("elastic-fig12", &|s| s.devices = on(&["ssd"])).contains("measures loading"));
     assert!(with("elastic-fig10", &|s| s.devices = on(&["nvm", "ssd"])).contains("one --device"));
     assert!(with("elastic-fig10", &|s| s.devices = on(&["tape"])).contains("pcie-ssd"));
     for direct in [true, false] {
