@@ -40,6 +40,7 @@ mod batch;
 mod cache;
 mod clock;
 mod codec;
+mod collections;
 mod compaction;
 mod db;
 mod error;
@@ -48,6 +49,12 @@ mod external;
 pub mod fuzzing;
 mod heat;
 pub mod io;
+#[cfg(feature = "simulation")]
+pub mod simulation {
+    //! The seam for deterministic simulations: a machine that decides which of the engine's threads runs and what time it is.
+
+    pub use crate::sync::simulated::{Point, Scheduler, TaskId, point, run_in};
+}
 mod key;
 mod memtable;
 mod operators;
@@ -55,6 +62,7 @@ mod options;
 mod read;
 mod select;
 mod slice;
+mod sync;
 mod table;
 mod tree;
 mod wal;

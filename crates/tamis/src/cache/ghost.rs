@@ -28,10 +28,11 @@
 //! Costs: a hit costs a branch; that is why hits are not counted here but by whoever reads, in counters of its own
 //! thread. Memory: some 100 bytes per followed block, for at least 256 of them if the step has as many.
 
-use std::collections::{HashMap, VecDeque};
+use crate::collections::HashMap;
+use crate::sync::{Mutex, MutexGuard};
+use std::collections::VecDeque;
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crossbeam_utils::CachePadded;
 
@@ -180,7 +181,7 @@ impl Ghost {
 
     /// Nothing under the lock panics half way through a change, so a poisoned one is as good as any.
     fn lists(&self) -> MutexGuard<'_, Lists> {
-        self.lists.lock().unwrap_or_else(PoisonError::into_inner)
+        self.lists.lock()
     }
 }
 

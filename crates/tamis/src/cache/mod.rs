@@ -10,10 +10,11 @@ mod ghost;
 #[cfg(test)]
 mod tests;
 
+use crate::sync::Mutex;
 use std::any::Any;
 use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use quick_cache::sync::Cache;
 use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
@@ -209,7 +210,7 @@ impl BlockCache {
     /// A cache made without capacity stays without. The number of shards does not change.
     pub(crate) fn set_capacity(&self, bytes: u64) {
         let Some(entries) = &self.entries else { return };
-        let mut shard = self.shard.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shard = self.shard.lock();
         let shards = entries.num_shards() as u64;
         let before = self.capacity.swap(bytes, Relaxed);
         let on = shard.resize(bytes / shards);

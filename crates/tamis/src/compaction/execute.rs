@@ -5,9 +5,10 @@
 //! behind a mutex. If one fails, the others notice at the next question to their control, and what any of them had
 //! finished is removed.
 
-use std::collections::HashSet;
+use crate::collections::HashSet;
+use crate::sync::{Mutex, thread};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
 
 use crate::compaction::parts::Part;
 use crate::compaction::plan::Plan;
@@ -175,15 +176,14 @@ impl Merge<'_> {
                 if !matches!(result, Ok(Some(_))) {
                     failed.store(true, Relaxed);
                 }
-                results.lock().expect("results of parts").push((number, result));
+                results.lock().push((number, result));
             }
         };
         let helping = helpers.take(parts.len() - 1);
-        let panicked = std::thread::scope(|scope| {
+        let panicked = thread::scope(|scope| {
             let start = |i| {
-                let named = std::thread::Builder::new().name(format!("tamis-merge-{i}"));
                 // Fewer threads are slower, and nothing worse.
-                named.spawn_scoped(scope, work).ok()
+                scope.spawn(format!("tamis-merge-{i}"), work).ok()
             };
             let started: Vec<_> = (0..helping.count).filter_map(start).collect();
             let own = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
@@ -192,7 +192,7 @@ impl Merge<'_> {
         });
         drop(helping);
 
-        let mut results = results.into_inner().expect("results of parts");
+        let mut results = results.into_inner();
         results.sort_by_key(|(number, _)| *number);
         let whole = panicked.is_none() && !failed.load(Relaxed);
         let (mut output, mut error) = (MergeOutput::default(), None::<StorageError>);

@@ -213,7 +213,7 @@ pub(crate) fn bits_for_plan(options: &KeyspaceOptions, version: &Version, plan: 
     if options.filter_allocation == FilterAllocation::Uniform {
         return options.bits_per_key;
     }
-    let inputs: std::collections::HashSet<u64> = plan.tables().collect();
+    let inputs: crate::collections::HashSet<u64> = plan.tables().collect();
     let (mut runs, mut output) = (Vec::new(), 0);
     for run in &version.runs {
         let tables = &version.tables[run.tables.clone()];

@@ -2,7 +2,8 @@
 //! end in any order. The tree checks after every step that no two jobs conflict and that runs stay sorted, and when
 //! asked that every key reads back and that epochs are disjoint.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use crate::collections::{HashMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tamis_filter::Digest;
@@ -56,7 +57,7 @@ impl<P: CompactionPolicy> Sim<P> {
         Sim {
             levels: vec![Vec::new(); levels],
             policy,
-            content: HashMap::new(),
+            content: HashMap::default(),
             jobs: Vec::new(),
             expected: BTreeMap::new(),
             next_id: 1,

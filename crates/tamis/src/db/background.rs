@@ -10,13 +10,14 @@
 //! `sub_jobs` − 1 threads compact at once, besides callers that compact by hand.
 
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::db::flush::next_flush;
 use crate::db::inner::DbInner;
 use crate::error::StorageError;
 use crate::options::Durability;
+use crate::sync;
+use crate::sync::thread::{self, JoinHandle};
 
 /// The threads of an open database; joined by [`join`](Workers::join).
 #[derive(Debug, Default)]
@@ -32,7 +33,7 @@ impl Workers {
         let mut workers = Workers::default();
         let mut spawn = |name: String, work: fn(&DbInner)| -> std::io::Result<()> {
             let db = db.clone();
-            workers.0.push(std::thread::Builder::new().name(name).spawn(move || work(&db))?);
+            workers.0.push(thread::spawn(name, move || work(&db))?);
             Ok(())
         };
         spawn("tamis-flush".into(), flush_loop)?;
@@ -51,8 +52,7 @@ impl Workers {
         let mut workers = Workers::default();
         if db.next_filter_task(&db.state()).is_some() {
             let db = db.clone();
-            let thread = std::thread::Builder::new().name("tamis-filter".into());
-            workers.0.push(thread.spawn(move || db.build_filters())?);
+            workers.0.push(thread::spawn("tamis-filter".into(), move || db.build_filters())?);
         }
         Ok(workers)
     }
@@ -153,10 +153,10 @@ fn sync_loop(db: &DbInner) {
     let mut state = db.state();
     while !state.closing {
         // The condition variable is shared: sleep in slices of the period, whoever signals.
-        let started = std::time::Instant::now();
-        while started.elapsed() < period && !state.closing {
-            let left = period.saturating_sub(started.elapsed()).max(Duration::from_micros(100));
-            state = db.changed.wait_timeout(state, left).expect("state").0;
+        let started = sync::now();
+        while sync::since(started) < period && !state.closing {
+            let left = period.saturating_sub(sync::since(started)).max(Duration::from_micros(100));
+            state = db.changed.wait_timeout(state, left);
         }
         drop(state);
         if db.poison.get().is_none() {

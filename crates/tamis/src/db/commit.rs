@@ -9,12 +9,12 @@
 //! becomes visible; the writers are told. If appending or syncing fails, nobody is told of success, nothing
 //! becomes visible, and the database is poisoned, since the record may or may not be on disk.
 
+use crate::sync::{self, Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use crossbeam_utils::Backoff;
 use smallvec::SmallVec;
 use tamis_filter::Digest;
 
@@ -37,7 +37,7 @@ const MAX_GROUP_BYTES: usize = 1 << 20;
 /// How fast writes may go while compaction lags behind, in bytes per second, at the mildest.
 const SLOWED_BYTES_PER_SECOND: f64 = 32e6;
 
-type Directory = std::collections::HashMap<KeyspaceId, Arc<KeyspaceInner>>;
+type Directory = crate::collections::HashMap<KeyspaceId, Arc<KeyspaceInner>>;
 
 /// The write-ahead log and what only its owner may touch.
 #[derive(Debug)]
@@ -106,7 +106,7 @@ enum Turn {
 
 impl Waiter {
     fn give(&self, turn: Turn) {
-        let mut state = self.turn.lock().expect("waiter");
+        let mut state = self.turn.lock();
         state.0 = Some(turn);
         self.given.store(true, Ordering::Relaxed);
         // Waking somebody is a system call, needed or not.
@@ -118,17 +118,14 @@ impl Waiter {
     /// A commit that is not synced takes a microsecond or two, going to sleep and being woken several: so look around for
     /// about as long first.
     fn wait(&self) -> Turn {
-        let backoff = Backoff::new();
-        while !self.given.load(Ordering::Relaxed) && !backoff.is_completed() {
-            backoff.snooze();
-        }
-        let mut state = self.turn.lock().expect("waiter");
+        sync::spin_until(|| self.given.load(Ordering::Relaxed));
+        let mut state = self.turn.lock();
         loop {
             match state.0.take() {
                 Some(turn) => return turn,
                 None => {
                     state.1 = true;
-                    state = self.changed.wait(state).expect("waiter");
+                    state = self.changed.wait(state);
                     state.1 = false;
                 }
             }
@@ -138,11 +135,11 @@ impl Waiter {
 
 impl DbInner {
     fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.inner.lock().expect("commit queue")
+        self.queue.inner.lock()
     }
 
     pub(crate) fn lock_log(&self) -> MutexGuard<'_, LogState> {
-        self.log.lock().expect("a panic while the log was being written")
+        self.log.lock()
     }
 
     /// Commits a batch; an empty one with `sync` makes everything before it durable.
@@ -226,6 +223,7 @@ impl DbInner {
         if count > 0 {
             self.apply(log, batches, bytes);
             log.last_seq += count;
+            sync::point();
             self.visible_seq.store(log.last_seq, Ordering::Release);
             self.note_time();
             self.write_counters.writes.add(count);
@@ -234,7 +232,7 @@ impl DbInner {
     }
 
     fn append(&self, log: &mut LogState, batches: &[&WriteBatch], count: u64) -> Result<(), StorageError> {
-        let older_logs_synced = self.closed_logs.lock().expect("closed logs").is_empty();
+        let older_logs_synced = self.closed_logs.lock().is_empty();
         let mut header = std::mem::take(&mut log.header);
         header.clear();
         GroupHeader { first_seq: log.last_seq + 1, count, older_logs_synced }.encode(&mut header);
@@ -410,7 +408,7 @@ impl DbInner {
             log.slowed_until = None;
             return;
         };
-        let now = Instant::now();
+        let now = sync::now();
         let from = log.slowed_until.map_or(now, |until| until.max(now));
         let until = from + Duration::from_secs_f64(bytes as f64 / rate.max(1.0));
         log.slowed_until = Some(until);
@@ -420,10 +418,10 @@ impl DbInner {
             return;
         }
         // Whoever closes the database waits for the log: let go of it soon.
-        while Instant::now() < until && self.check_writable().is_ok() {
-            std::thread::sleep((until - Instant::now().min(until)).min(Duration::from_millis(50)));
+        while sync::now() < until && self.check_writable().is_ok() {
+            sync::thread::sleep((until - sync::now().min(until)).min(Duration::from_millis(50)));
         }
-        self.write_counters.slowdown_nanos.add(now.elapsed().as_nanos() as u64);
+        self.write_counters.slowdown_nanos.add(sync::since(now).as_nanos() as u64);
     }
 
     /// Waits until the keyspace may have one more memtable waiting to be flushed.
@@ -437,7 +435,7 @@ impl DbInner {
 
     /// Waits for background work until the condition no longer holds.
     fn stall_while(&self, mut condition: impl FnMut() -> bool) -> Result<(), WriteError> {
-        let started = Instant::now();
+        let started = sync::now();
         self.write_counters.stalls.add(1);
         let mut state = self.state();
         while condition() {
@@ -445,7 +443,7 @@ impl DbInner {
             state = self.wait(state);
         }
         drop(state);
-        self.write_counters.stall_nanos.add(started.elapsed().as_nanos() as u64);
+        self.write_counters.stall_nanos.add(sync::since(started).as_nanos() as u64);
         Ok(())
     }
 
@@ -502,7 +500,7 @@ impl DbInner {
             let mut state = self.state();
             state.logs.push(closed);
             state.current_log = id;
-            self.closed_logs.lock().expect("closed logs").push((log.id, old));
+            self.closed_logs.lock().push((log.id, old));
         }
         log.id = id;
         log.dirty = false;

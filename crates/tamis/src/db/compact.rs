@@ -11,7 +11,7 @@
 //! each time. Both are warnings, once until a merge of the keyspace succeeds again. Nothing is lost by that: reads go
 //! on, and so do writes until level 0 is full.
 
-use std::collections::HashSet;
+use crate::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 

@@ -31,7 +31,7 @@
 //! and each read of a keyspace that has it reads the clock (on the usual systems without a system call: some 25 ns), a
 //! group takes the lock, and reads together take it once a second.
 
-use std::sync::Mutex;
+use crate::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::compaction::plan::{OutputRun, Plan, PlanInput, Reason, Work};
@@ -124,7 +124,7 @@ impl Expiry {
         let (shortest, longest) = keyspaces
             .filter_map(|keyspace| keyspace.age.ttl)
             .fold((u64::MAX, 0), |(shortest, longest), ttl| (ttl.min(shortest), ttl.max(longest)));
-        let mut times = self.times.lock().expect("times");
+        let mut times = self.times.lock();
         times.distance = (shortest / PRECISION).max(1);
         times.keep = longest.max(1);
         self.wanted.store(longest > 0, Ordering::Relaxed);
@@ -188,7 +188,7 @@ impl DbInner {
     }
 
     fn note(&self, sample: Sample) {
-        let mut times = self.expiry.times.lock().expect("times");
+        let mut times = self.expiry.times.lock();
         let (distance, keep) = (times.distance, times.keep);
         times.samples.note(sample, distance, keep);
     }
@@ -216,9 +216,7 @@ impl DbInner {
     fn look_up(&self, age: &Age, ttl: u64, now: u64) {
         // What no write has been noted for since: a table that was ingested, the writes of a log that was read.
         self.note_time();
-        let gone = now
-            .checked_sub(ttl)
-            .map_or(0, |time| self.expiry.times.lock().expect("times").samples.made_before(time));
+        let gone = now.checked_sub(ttl).map_or(0, |time| self.expiry.times.lock().samples.made_before(time));
         // Up to `since` all or nothing: entries without a number may be as young as that.
         if age.since.is_some_and(|since| gone >= since) {
             age.expired.fetch_max(gone, Ordering::AcqRel);
@@ -229,7 +227,7 @@ impl DbInner {
     /// The samples that are not in the stored tree yet.
     pub(crate) fn unsaved_times(&self, stored: &SeqTimes) -> Vec<Sample> {
         let known = stored.newest().map_or(0, |sample| sample.seq);
-        self.expiry.times.lock().expect("times").samples.after(known).to_vec()
+        self.expiry.times.lock().samples.after(known).to_vec()
     }
 
     /// Stores new samples if that has not been done for a while: a memtable may take days to fill. For a background
@@ -240,7 +238,7 @@ impl DbInner {
         }
         let (stored, now) = (state.tree.times.newest(), self.now());
         let due = {
-            let times = self.expiry.times.lock().expect("times");
+            let times = self.expiry.times.lock();
             let period = (times.distance * PRECISION / SAVE_PART).max(SAVE_EVERY);
             let since = stored.or(times.samples.samples().first().copied());
             times.samples.newest() != stored

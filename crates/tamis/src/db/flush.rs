@@ -5,13 +5,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
 
 use crate::compaction::{TableSink, filters, writer};
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::jobs::FlushControl;
 use crate::error::StorageError;
 use crate::read::merge::{MergeCursor, Tables};
+use crate::sync;
 use crate::table::CursorOptions;
 use crate::tree::edit::VersionEdit;
 use crate::tree::epochs::EpochMap;
@@ -38,7 +38,7 @@ impl DbInner {
         keyspace: &KeyspaceInner,
         slot: &Arc<MemtableSlot>,
     ) -> Result<(), StorageError> {
-        let started = Instant::now();
+        let started = sync::now();
         let Some(epoch) = self.state().tree.take_epoch(keyspace.id) else { return Ok(()) };
         let Some((metas, bytes)) = self.write_memtable(keyspace, slot, epoch, true)? else {
             return Ok(());
@@ -77,7 +77,7 @@ impl DbInner {
         tuning.flushed += slot.memtable.entries() as u64;
         self.drop_obsolete_logs(&mut state);
         // Under the lock: whoever waited for the flush finds it counted.
-        self.background.note_flush(slot.memtable.memory_bytes() as u64, started.elapsed());
+        self.background.note_flush(slot.memtable.memory_bytes() as u64, sync::since(started));
         self.write_counters.flushes.add(1);
         self.write_counters.flush_bytes.add(bytes);
         drop(state);
@@ -158,7 +158,7 @@ impl DbInner {
             return;
         }
         // Closes the handles; the contents are in tables that are durable.
-        self.closed_logs.lock().expect("closed logs").retain(|(id, _)| *id >= floor);
+        self.closed_logs.lock().retain(|(id, _)| *id >= floor);
         for log in obsolete {
             if !log.linked && state.recyclable.len() < self.options.recycled_logs {
                 state.recyclable.push(log.id);

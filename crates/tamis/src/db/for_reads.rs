@@ -21,6 +21,7 @@ use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::key::SeqNo;
 use crate::options::{CompactionChoice, KeyspaceOptions};
 use crate::read::ReadCost;
+use crate::sync;
 
 /// So long nothing must have been written.
 const QUIET: Duration = Duration::from_secs(1);
@@ -69,14 +70,14 @@ pub(crate) struct Quiet {
 
 impl Quiet {
     pub(crate) fn new(written: SeqNo) -> Quiet {
-        Quiet { written, since: Instant::now() }
+        Quiet { written, since: sync::now() }
     }
 
     fn has_lasted(&mut self, written: SeqNo) -> bool {
         if std::mem::replace(&mut self.written, written) != written {
-            self.since = Instant::now();
+            self.since = sync::now();
         }
-        self.since.elapsed() >= QUIET
+        sync::since(self.since) >= QUIET
     }
 }
 
@@ -158,7 +159,7 @@ mod tests {
 
     #[test]
     fn a_write_ends_the_quiet() {
-        let mut quiet = Quiet { written: 7, since: Instant::now() - 2 * QUIET };
+        let mut quiet = Quiet { written: 7, since: sync::now() - 2 * QUIET };
         assert!(quiet.has_lasted(7));
         assert!(!quiet.has_lasted(8));
         assert!(!quiet.has_lasted(8));
@@ -193,7 +194,7 @@ mod tests {
     fn next(db: &Db, quiet: bool) -> Option<Plan> {
         let mut state = db.inner().state();
         if quiet {
-            state.quiet = Quiet { written: db.inner().visible(), since: Instant::now() - QUIET };
+            state.quiet = Quiet { written: db.inner().visible(), since: sync::now() - QUIET };
         }
         db.inner().next_for_reads(&mut state).map(|(_, plan)| plan)
     }
@@ -203,9 +204,9 @@ mod tests {
         let (db, pause) = read_often(true);
         assert!(next(&db, true).is_none(), "paused");
         drop(pause);
-        let deadline = Instant::now() + Duration::from_secs(60);
-        while runs(&db) > 1 && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(20));
+        let deadline = sync::now() + Duration::from_secs(60);
+        while runs(&db) > 1 && sync::now() < deadline {
+            sync::thread::sleep(Duration::from_millis(20));
         }
         assert_eq!(runs(&db), 1, "nothing was merged for reads within a minute");
         assert_eq!(db.iter().count(), 300);
@@ -233,9 +234,9 @@ mod tests {
         let pause = db.pause_compaction();
         set_aside(None);
         drop(pause);
-        let deadline = Instant::now() + Duration::from_secs(60);
-        while runs(&db) > 1 && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(20));
+        let deadline = sync::now() + Duration::from_secs(60);
+        while runs(&db) > 1 && sync::now() < deadline {
+            sync::thread::sleep(Duration::from_millis(20));
         }
         assert_eq!(runs(&db), 1);
     }
@@ -247,9 +248,9 @@ mod tests {
         // Whoever looks first notes the write, and the quiet begins anew.
         drop(pause);
         let mut state = db.inner().state();
-        state.quiet = Quiet { written: db.inner().visible() - 1, since: Instant::now() - QUIET };
+        state.quiet = Quiet { written: db.inner().visible() - 1, since: sync::now() - QUIET };
         assert!(db.inner().next_for_reads(&mut state).is_none(), "written");
-        state.quiet.since = Instant::now() - QUIET;
+        state.quiet.since = sync::now() - QUIET;
         let (_, plan) = db.inner().next_for_reads(&mut state).expect("a step towards one run");
         assert_eq!((plan.reason, plan.inputs.len()), (Reason::Reads, 3));
     }

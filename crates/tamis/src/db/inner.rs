@@ -24,10 +24,12 @@
 //! is complete up to it or is missing only writes that came after the view was replaced, which form a suffix.
 //! Between the two it loads the keyspace's horizon, below which entries have expired ([`expiry`](super::expiry)).
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use crate::collections::{HashMap, HashSet};
+use crate::sync::{self, Condvar, Mutex, MutexGuard};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -256,28 +258,29 @@ pub(crate) struct DbInner {
 
 impl DbInner {
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("a panic while the database's state was being changed")
+        self.state.lock()
     }
 
     /// Waits for a change of the state, or for a second.
     pub(crate) fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        self.changed.wait_timeout(state, Duration::from_secs(1)).expect("as in state()").0
+        self.changed.wait_timeout(state, Duration::from_secs(1))
     }
 
     /// Waits for a change of the state, but no longer than a flag that comes without a signal may stay unnoticed.
     pub(crate) fn wait_briefly<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        self.changed.wait_timeout(state, Duration::from_millis(20)).expect("as in state()").0
+        self.changed.wait_timeout(state, Duration::from_millis(20))
     }
 
     /// The newest sequence number that readers see. Load the view before this.
     #[inline]
     pub(crate) fn visible(&self) -> SeqNo {
+        sync::point();
         self.visible_seq.load(Ordering::Acquire)
     }
 
     pub(crate) fn warn(&self, message: String) {
         log::warn!("{}: {message}", self.dir.display());
-        self.warnings.lock().expect("warnings").push(message);
+        self.warnings.lock().push(message);
     }
 
     /// Stops all writes for good: what is on disk is not known any more.
@@ -309,7 +312,7 @@ impl DbInner {
     /// Live snapshots, ascending. A snapshot taken later is at or above everything that is in a table or in a
     /// sealed memtable now, so a merge of these may go by this list.
     pub(crate) fn live_snapshots(&self) -> Vec<SeqNo> {
-        self.snapshots.lock().expect("snapshots").keys().copied().collect()
+        self.snapshots.lock().keys().copied().collect()
     }
 
     /// Makes an edit durable and publishes what it changes in the trees of `keyspaces`. `opened` are the
@@ -437,7 +440,7 @@ impl DbInner {
     /// Syncs the logs that were rolled, oldest first: after it, every write before the current log's first
     /// survives a power cut. Poisons the database if a sync fails.
     pub(crate) fn sync_closed_logs(&self) -> Result<(), StorageError> {
-        let mut closed = self.closed_logs.lock().expect("closed logs");
+        let mut closed = self.closed_logs.lock();
         while let Some((_, writer)) = closed.first_mut() {
             writer.sync()?;
             self.write_counters.log_syncs.add(1);

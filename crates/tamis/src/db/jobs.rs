@@ -22,6 +22,7 @@ use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::pace::{Pace, Urgency};
 use crate::db::room::Room;
 use crate::options::Options;
+use crate::sync;
 
 /// What background work of one database shares.
 #[derive(Debug)]
@@ -314,11 +315,11 @@ impl Aside {
     pub(crate) fn after(before: Option<Aside>) -> Aside {
         let pause = before.map_or(Duration::from_secs(1), |before| before.pause * 2);
         let pause = pause.min(Duration::from_secs(60));
-        Aside { until: Instant::now() + pause, pause }
+        Aside { until: sync::now() + pause, pause }
     }
 
     pub(crate) fn is_over(&self) -> bool {
-        Instant::now() >= self.until
+        sync::now() >= self.until
     }
 }
 

@@ -196,9 +196,7 @@ struct Manual<'d> {
 
 impl Drop for Manual<'_> {
     fn drop(&mut self) {
-        if let Ok(mut state) = self.db.state.lock() {
-            state.jobs.entry(self.keyspace).or_default().manual = false;
-        }
+        self.db.state.lock().jobs.entry(self.keyspace).or_default().manual = false;
         self.db.changed.notify_all();
     }
 }

@@ -29,10 +29,11 @@ mod stats;
 mod tune;
 mod verify;
 
+use crate::sync::Mutex;
 use std::ops::RangeBounds;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 
 use crate::batch::WriteBatch;
 use crate::error::{AdminError, Error, OpenError, ReadError, StorageError, WriteError};
@@ -98,7 +99,7 @@ impl Handle {
         drop(log);
         db.state().closing = true;
         db.changed.notify_all();
-        if let Some(workers) = self.workers.lock().expect("workers").take() {
+        if let Some(workers) = self.workers.lock().take() {
             workers.join();
         }
         db.elastic.stop();
@@ -125,7 +126,7 @@ impl Handle {
                 .and_then(|()| manifest.close())
                 .and_then(|()| last.map_or(Ok(()), |log| log.close().map(drop)));
         }
-        db.lock.lock().expect("directory lock").take();
+        db.lock.lock().take();
         closed?;
         Ok(poisoned?)
     }

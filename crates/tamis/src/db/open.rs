@@ -1,9 +1,11 @@
 //! Opening: lock, manifest, tables, logs, and the first commit of the new session.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use crate::collections::{HashMap, HashSet};
+use crate::sync::{Condvar, Mutex};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 
@@ -263,7 +265,7 @@ fn open_keyspace(
         option,
         name,
     })?;
-    let mut tables = HashMap::new();
+    let mut tables: HashMap<TableId, Arc<OpenTable>> = HashMap::default();
     for meta in stored.tables() {
         let table = OpenTable::open(fs, dir, Arc::new(meta.clone()), config, garbage)?;
         tables.insert(meta.id, table);

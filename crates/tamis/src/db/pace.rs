@@ -16,8 +16,8 @@
 //! Any thread may wait; the state is behind one mutex, and no other lock is taken while it is held. Waiters sleep on
 //! the condition variable in short slices, so that they notice soon when they are to give up.
 
+use crate::sync::{self, Condvar, Mutex};
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 /// What is not used is kept up to one part in so many of a second's bytes.
@@ -49,27 +49,27 @@ impl Pace {
     /// A budget of so many bytes a second; `u64::MAX` is no limit.
     pub(crate) fn new(bytes_per_second: u64) -> Pace {
         let bucket = (bytes_per_second < u64::MAX).then(|| Mutex::new(Bucket::new(bytes_per_second)));
-        Pace { bucket, granted: Condvar::new(), origin: Instant::now() }
+        Pace { bucket, granted: Condvar::new(), origin: sync::now() }
     }
 
     /// Waits until `bytes` are granted, or until `give_up` holds (it is asked with the bucket locked and must take
     /// no lock). Gives how long that took; nothing where there is no limit.
     pub(crate) fn wait(&self, urgency: Urgency, bytes: u64, give_up: &dyn Fn() -> bool) -> Duration {
         let Some(bucket) = self.bucket.as_ref().filter(|_| bytes > 0) else { return Duration::ZERO };
-        let started = Instant::now();
-        let mut bucket = bucket.lock().expect("the budget of background work");
+        let started = sync::now();
+        let mut bucket = bucket.lock();
         let ticket = bucket.enter(urgency, bytes);
-        while let Err(left) = bucket.grant(ticket, self.origin.elapsed()) {
+        while let Err(left) = bucket.grant(ticket, sync::since(self.origin)) {
             if give_up() {
                 bucket.leave(ticket);
                 break;
             }
             let slice = left.clamp(Duration::from_micros(100), SLICE);
-            bucket = self.granted.wait_timeout(bucket, slice).expect("the budget of background work").0;
+            bucket = self.granted.wait_timeout(bucket, slice);
         }
         drop(bucket);
         self.granted.notify_all();
-        started.elapsed()
+        sync::since(started)
     }
 }
 
@@ -268,7 +268,7 @@ mod tests {
         let asked = AtomicU64::new(0);
         pace.wait(Urgency::Flush, 1, &|| asked.fetch_add(1, SeqCst) > 1);
         assert!(asked.load(SeqCst) > 1);
-        let bucket = pace.bucket.as_ref().unwrap().lock().unwrap();
+        let bucket = pace.bucket.as_ref().unwrap().lock();
         assert!(bucket.flushes.is_empty() && bucket.compactions.is_empty());
     }
 

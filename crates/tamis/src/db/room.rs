@@ -5,8 +5,8 @@
 //! estimate, made so that a compaction that is started can be expected to come to its end. It need not be exact: one
 //! that meets a full disk all the same is undone and set aside.
 
+use crate::sync::{self, Mutex};
 use std::path::Path;
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use crate::io::FileSystem;
@@ -29,17 +29,17 @@ impl Room {
     /// Asks the file system, if that is due. Not to be called with a lock held: it may take its time. An answer that
     /// cannot be had is "not known".
     pub(crate) fn refresh(&self, fs: &dyn FileSystem, dir: &Path) {
-        if self.known().asked.is_some_and(|at| at.elapsed() < MAX_AGE) {
+        if self.known().asked.is_some_and(|at| sync::since(at) < MAX_AGE) {
             return;
         }
-        let asked = Some(Instant::now());
+        let asked = Some(sync::now());
         let free = fs.available_space(dir).unwrap_or_default();
-        *self.known.lock().expect("free space") = Known { asked, free };
+        *self.known.lock() = Known { asked, free };
     }
 
     /// Something changed: the next [`refresh`](Self::refresh) asks.
     pub(crate) fn outdated(&self) {
-        self.known.lock().expect("free space").asked = None;
+        self.known.lock().asked = None;
     }
 
     /// Free bytes on the device, where that is known.
@@ -48,7 +48,7 @@ impl Room {
     }
 
     fn known(&self) -> Known {
-        *self.known.lock().expect("free space")
+        *self.known.lock()
     }
 }
 

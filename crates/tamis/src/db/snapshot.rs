@@ -11,8 +11,8 @@
 //!
 //! The list is behind the `snapshots` lock. Reads from a snapshot take no lock.
 
+use crate::collections::HashMap;
 use std::any::Any;
-use std::collections::HashMap;
 use std::ops::RangeBounds;
 use std::sync::Arc;
 
@@ -75,7 +75,7 @@ impl SnapshotPin {
         let taken = db.now();
         // Under the lock, so that a merge that has read the list has seen a visible number at or below ours, and has
         // raised no horizon above ours.
-        let mut live = db.snapshots.lock().expect("snapshots");
+        let mut live = db.snapshots.lock();
         let (seq, expired, views) = loop {
             let directory = db.directory.load_full();
             let views = views_to_hold(&directory);
@@ -106,7 +106,7 @@ fn views_to_hold(directory: &HashMap<KeyspaceId, Arc<KeyspaceInner>>) -> Views {
 
 impl Drop for SnapshotPin {
     fn drop(&mut self) {
-        let mut live = self.handle.inner.snapshots.lock().expect("snapshots");
+        let mut live = self.handle.inner.snapshots.lock();
         if let Some(held) = live.get_mut(&self.seq) {
             held.retain(|held| !Arc::ptr_eq(held, &self.held));
             if held.is_empty() {
@@ -124,7 +124,7 @@ impl DbInner {
         if !keyspace.shaping.load().policy.drops_data() {
             return;
         }
-        let live = self.snapshots.lock().expect("snapshots");
+        let live = self.snapshots.lock();
         for held in live.values().flatten().filter(|held| held.view(keyspace.id).is_none()) {
             let mut views = held.views.load_full().map_or_else(Views::new, |views| (*views).clone());
             views.push((keyspace.id, keyspace.view.load_full()));

@@ -1,6 +1,7 @@
 //! What an open database tells about itself.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use crate::collections::{HashMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -211,9 +212,9 @@ impl Stats {
             snapshots_live: snapshots,
             visible_seq: db.visible_seq.load(Ordering::Acquire),
             poisoned: db.poison.get().cloned(),
-            tuning: db.decisions.lock().expect("decisions").all(),
+            tuning: db.decisions.lock().all(),
             jobs: JobStats::all(db, &state),
-            warnings: db.warnings.lock().expect("warnings").clone(),
+            warnings: db.warnings.lock().clone(),
             keyspaces,
         }
     }
@@ -228,7 +229,7 @@ fn snapshot_stats(db: &DbInner, state: &State) -> Vec<SnapshotStats> {
     let pins = versions.keys().flat_map(tables).flat_map(|table| &table.meta.extra.pinned);
     let mut pinned = BTreeMap::new();
     pins.for_each(|(seq, bytes)| *pinned.entry(*seq).or_insert(0) += bytes);
-    let live = db.snapshots.lock().expect("snapshots");
+    let live = db.snapshots.lock();
     live.iter()
         .map(|(&seq, handles)| {
             // Several may hold on to the same tables.

@@ -391,7 +391,7 @@ impl DbInner {
         }
         let decision = decision(&keyspace.name, workload, changes, change);
         log::info!("keyspace {}: {}", decision.keyspace, decision.reason);
-        self.decisions.lock().expect("decisions").add(decision);
+        self.decisions.lock().add(decision);
     }
 }
 

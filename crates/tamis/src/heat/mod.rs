@@ -58,7 +58,7 @@ mod sampler;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
+use crate::collections::HashMap;
 
 use crate::key::{KeyBytes, KeyEnd};
 use crate::tree::meta::TableId;
@@ -201,7 +201,7 @@ impl Manager {
             budget: budget_bytes,
             held: 0,
             reserved: 0,
-            places: HashMap::new(),
+            places: HashMap::default(),
             tables: Vec::new(),
             free_places: Vec::new(),
             queues: Queues::default(),

@@ -13,9 +13,10 @@
 //! over its sample first, and then looks whether it has to wake it. Both go through the shard's mutex in between: either the thread
 //! finds the sample, or the reader finds it asleep. (Of a thread's very first sample neither need be so. It waits for the next one.)
 
+use crate::sync::thread::Thread;
+use crate::sync::{self, Mutex};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, OnceLock};
-use std::thread::Thread;
 use std::time::Duration;
 
 use thread_local::ThreadLocal;
@@ -109,7 +110,7 @@ impl Sampler {
         let shard = self.shards.get_or(|| self.new_shard());
         let weight = shard.since.load(Relaxed);
         match shard.samples.try_lock() {
-            Ok(mut samples) if samples.len() + MOST_RUNS <= MOST_WAITING => {
+            Some(mut samples) if samples.len() + MOST_RUNS <= MOST_WAITING => {
                 shard.since.store(0, Relaxed);
                 samples.extend(asked.take(MOST_RUNS).map(|(id, held)| Sample { id, weight, held }));
             }
@@ -126,7 +127,7 @@ impl Sampler {
         let mut gets = 0;
         for shard in &self.shards {
             gets += shard.gets.load(Relaxed);
-            into.append(&mut shard.samples.lock().expect("samples"));
+            into.append(&mut shard.samples.lock());
         }
         gets
     }
@@ -147,14 +148,14 @@ impl Sampler {
 
     /// Names the background thread, which calls this first of all.
     pub(crate) fn serve(&self) {
-        let _ = self.worker.set(std::thread::current());
+        let _ = self.worker.set(sync::thread::current());
     }
 
     /// The background thread sleeps, at most `longest`, unless there is `work`, which does it.
     pub(crate) fn sleep_unless(&self, work: impl FnOnce() -> bool, longest: Duration) {
         self.asleep.store(true, Relaxed);
         if !work() {
-            std::thread::park_timeout(longest);
+            sync::thread::park_timeout(longest);
         }
         self.asleep.store(false, Relaxed);
     }

@@ -1,8 +1,9 @@
 //! What reads cost, as counters.
 
+use crate::sync::Mutex;
 use std::ops::{Add, Sub};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
 
 use tamis_filter::Digest;
 use thread_local::ThreadLocal;
@@ -223,7 +224,7 @@ impl AllReads {
     /// Counters for one more keyspace.
     pub(crate) fn counters(&self) -> Arc<ReadCounters> {
         let counters = Arc::new(ReadCounters::default());
-        let (live, gone) = &mut *self.keyspaces.lock().expect("counters");
+        let (live, gone) = &mut *self.keyspaces.lock();
         // Who holds the last reference to the counters of a keyspace that is gone counts no more.
         live.retain_mut(|counters| {
             // Unlike the number of references, this also waits for what the last of the others counted.
@@ -238,7 +239,7 @@ impl AllReads {
     }
 
     pub(crate) fn read(&self) -> ReadCost {
-        let (live, gone) = &*self.keyspaces.lock().expect("counters");
+        let (live, gone) = &*self.keyspaces.lock();
         live.iter().fold(*gone, |sum, counters| sum + counters.read())
     }
 }
@@ -274,6 +275,6 @@ mod tests {
             counters.add(&one);
             assert_eq!(all.read().gets, kept);
         }
-        assert_eq!(all.keyspaces.lock().unwrap().0.len(), 1);
+        assert_eq!(all.keyspaces.lock().0.len(), 1);
     }
 }

@@ -7,7 +7,7 @@
 //!
 //! Costs 32 KiB for each open keyspace. Any thread may call anything. Who finds the sample taken leaves it: a reader never waits. `multi_get` takes no part.
 
-use std::sync::Mutex;
+use crate::sync::Mutex;
 
 use tamis_filter::Digest;
 
@@ -41,7 +41,7 @@ impl KeySample {
     /// Takes a digest in the place of the oldest, unless somebody else is at it.
     #[cold]
     pub(super) fn add(&self, digest: Option<Digest>) {
-        let (Some(digest), Ok(mut ring)) = (digest, self.0.try_lock()) else { return };
+        let (Some(digest), Some(mut ring)) = (digest, self.0.try_lock()) else { return };
         if ring.digests.len() < KEPT {
             ring.digests.push(digest.get());
             return;
@@ -54,7 +54,7 @@ impl KeySample {
     /// The probability that two gets which find a value are for the same key; `None` if too few were sampled. O(n log n)
     /// for a sample of n.
     pub(super) fn collisions(&self) -> Option<f64> {
-        let mut digests = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).digests.clone();
+        let mut digests = self.0.lock().digests.clone();
         if digests.len() < FEWEST {
             return None;
         }

@@ -7,10 +7,10 @@
 //!
 //! When an index is full, or most of its keys have moved at once (a last-level compaction), it is built anew.
 
-use std::collections::{HashMap, HashSet};
+use crate::collections::{HashMap, HashSet};
+use crate::sync::{self, Mutex};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
-use std::time::Instant;
 
 use tamis_filter::Digest;
 use tamis_filter::global::{
@@ -99,10 +99,10 @@ impl CurrentRuns {
 
     /// The selector of the version that follows the one for which this was called last.
     pub(crate) fn selector(&self, runs: &[Run], tables: &[Arc<OpenTable>]) -> Box<dyn RunSelector> {
-        let mut current = self.current.lock().expect("the runs of a global filter");
+        let mut current = self.current.lock();
         let tags = retag(&current.tags, runs);
         let tag_of: Vec<RunTag> = runs.iter().map(|run| tags[&(run.level, run.id)]).collect();
-        let mut placed = HashMap::new();
+        let mut placed = HashMap::default();
         for (run, tag) in runs.iter().zip(&tag_of) {
             for table in tables[run.tables.clone()].iter().filter(|t| !current.damaged.contains(&t.meta.id)) {
                 placed.insert(table.meta.id, (*tag, table.clone()));
@@ -151,7 +151,7 @@ impl CurrentRuns {
         went: &[&(RunTag, Arc<OpenTable>)],
         came: &[&(RunTag, Arc<OpenTable>)],
     ) -> Option<Arc<dyn RunIndex>> {
-        let started = Instant::now();
+        let started = sync::now();
         let read = |of: &[&(RunTag, Arc<OpenTable>)]| -> Option<Vec<(Batch, RunTag)>> {
             of.iter().map(|(tag, table)| Some((self.keys(table).ok()?, *tag))).collect()
         };
@@ -162,13 +162,13 @@ impl CurrentRuns {
         let changed = index.change(&tagged(&went), &tagged(&came));
         let keys: usize = came.iter().map(|(batch, _)| batch.len()).sum();
         self.inserted.fetch_add(keys as u64, Relaxed);
-        self.insert_ns.fetch_add(started.elapsed().as_nanos() as u64, Relaxed);
+        self.insert_ns.fetch_add(sync::since(started).as_nanos() as u64, Relaxed);
         changed
     }
 
     /// The tables whose keys cannot be read, and an index of all others.
     fn rebuild(&self, placed: &HashMap<TableId, (RunTag, Arc<OpenTable>)>, entries: u64) -> Rebuilt {
-        let started = Instant::now();
+        let started = sync::now();
         let (mut batches, mut unread) = (Vec::new(), Vec::new());
         for (id, (tag, table)) in placed {
             match self.keys(table) {
@@ -186,7 +186,7 @@ impl CurrentRuns {
         };
         let built = build(self.kind, &items, &spec);
         self.rebuilt.fetch_add(1, Relaxed);
-        self.rebuild_ns.fetch_add(started.elapsed().as_nanos() as u64, Relaxed);
+        self.rebuild_ns.fetch_add(sync::since(started).as_nanos() as u64, Relaxed);
         (unread, built.inspect_err(|why| log::warn!("reading without the global filter: {why}")).ok())
     }
 
@@ -223,7 +223,7 @@ impl CurrentRuns {
 
     /// Reports on the filter.
     pub(crate) fn report(&self) -> GlobalFilterStats {
-        let current = self.current.lock().expect("the runs of a global filter");
+        let current = self.current.lock();
         let index = current.index.as_ref();
         GlobalFilterStats {
             kind: self.name.to_owned(),
@@ -239,7 +239,7 @@ impl CurrentRuns {
 
 /// The tags of these runs: those they had, and for new runs the smallest slots of their level that no run has or had.
 fn retag(old: &HashMap<(usize, RunId), RunTag>, runs: &[Run]) -> HashMap<(usize, RunId), RunTag> {
-    let mut tags: HashMap<(usize, RunId), RunTag> = HashMap::new();
+    let mut tags: HashMap<(usize, RunId), RunTag> = HashMap::default();
     let mut taken: HashSet<RunTag> = old.values().copied().collect();
     // Oldest first, so that slots ascend with age where they can.
     for run in runs.iter().rev() {

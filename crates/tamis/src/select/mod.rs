@@ -10,10 +10,11 @@
 //!   of its run, and a table that holds a version of any key in a range is not denied it. Debug builds check every rejection against the data.
 //! * A selector belongs to one version and is immutable once published; any thread may call it.
 
-use std::collections::HashSet;
+use crate::collections::HashSet;
+use crate::sync::{Mutex, MutexGuard};
 use std::fmt::Debug;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 use tamis_filter::{Digest, IndependentDigests, KeyRange, Next};
@@ -354,14 +355,14 @@ struct Warnings(Mutex<(HashSet<TableId>, Vec<String>)>);
 
 impl Warnings {
     fn add(&self, table: TableId, message: impl FnOnce() -> String) {
-        let mut warnings = self.0.lock().expect("warnings");
+        let mut warnings = self.0.lock();
         if warnings.0.insert(table) {
             warnings.1.push(message());
         }
     }
 
     fn take(&self) -> Vec<String> {
-        std::mem::take(&mut self.0.lock().expect("warnings").1)
+        std::mem::take(&mut self.0.lock().1)
     }
 }
 

@@ -1,9 +1,10 @@
 //! A table of a version: its manifest record, its reader, its filter and its range tombstones, with the file's
 //! life tied to it. In a tree with a global filter tables have the list of their keys in place of a filter.
 
+use crate::sync::Mutex;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
 
 use tamis_filter::{Filter, FilterError, FilterKind};
 
@@ -46,11 +47,11 @@ pub(crate) struct Garbage {
 
 impl Garbage {
     pub(crate) fn push(&self, path: PathBuf) {
-        self.files.lock().expect("garbage list").push(path);
+        self.files.lock().push(path);
     }
 
     pub(crate) fn take(&self) -> Vec<PathBuf> {
-        std::mem::take(&mut *self.files.lock().expect("garbage list"))
+        std::mem::take(&mut *self.files.lock())
     }
 }
 

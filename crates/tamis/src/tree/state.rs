@@ -7,7 +7,8 @@
 //! * no run is empty;
 //! * each counter lies above every number of its kind in the state.
 
-use std::collections::{BTreeMap, HashMap};
+use crate::collections::HashMap;
+use std::collections::BTreeMap;
 
 use crate::key::SeqNo;
 use crate::tree::edit::{Ages, MAX_LEVEL, NUMBER_LIMIT, VersionEdit};

@@ -4,7 +4,7 @@
 //! adds it to the running jobs before it asks again. Every policy takes any shape, also one that another policy left
 //! behind, and leads it step by step to one of its own.
 
-use std::collections::HashSet;
+use crate::collections::HashSet;
 use std::fmt::Debug;
 
 use crate::compaction::plan::Plan;

@@ -18,10 +18,11 @@
 mod report;
 mod worker;
 
-use std::collections::{HashMap, HashSet};
+use crate::collections::{HashMap, HashSet};
+use crate::sync::thread::JoinHandle;
+use crate::sync::{self, Condvar, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::cache::BlockCache;
@@ -133,12 +134,12 @@ impl Elastic {
             adapts: options.heat_sampling.is_none(),
             inner: Mutex::new(Inner {
                 manager: Manager::new(config, budget),
-                tables: HashMap::new(),
+                tables: HashMap::default(),
                 waiting: Vec::new(),
                 under_way: 0,
                 dead: false,
                 gets: 0,
-                saved: (Instant::now(), 0),
+                saved: (sync::now(), 0),
             }),
             settled: Condvar::new(),
             load_reads: AtomicU64::new(0),
@@ -153,16 +154,16 @@ impl Elastic {
     /// If somebody panicked with it, units stay as they are until their tables go, and no others come. Who publishes a
     /// version must not panic for it, too: filters are there to save reads.
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(|poisoned| {
-            let mut inner = poisoned.into_inner();
+        let mut inner = self.inner.lock();
+        if self.inner.was_poisoned() {
             inner.dead = true;
             // The old one may be halfway through anything.
             inner.manager = Manager::new(HeatConfig::default(), 0);
             inner.waiting.clear();
             inner.under_way = 0;
             self.inner.clear_poison();
-            inner
-        })
+        }
+        inner
     }
 
     /// Tells of all tables of a database that is being opened: each keyspace's version. `stored` is what the manifest knows
@@ -263,11 +264,8 @@ impl Elastic {
             && (!inner.waiting.is_empty() || inner.under_way > 0)
             && !inner.tables.is_empty()
         {
-            let waited = self.settled.wait_timeout(inner, Duration::from_millis(100)).map(|(inner, _)| inner);
-            inner = waited.unwrap_or_else(|poisoned| {
-                drop(poisoned);
-                self.inner()
-            });
+            drop(self.settled.wait_timeout(inner, Duration::from_millis(100)));
+            inner = self.inner();
         }
     }
 
@@ -276,10 +274,10 @@ impl Elastic {
         {
             let mut inner = self.inner();
             let (when, gets) = inner.saved;
-            if when.elapsed() < SAVE_EVERY || gets == inner.gets {
+            if sync::since(when) < SAVE_EVERY || gets == inner.gets {
                 return Vec::new();
             }
-            inner.saved = (Instant::now(), inner.gets);
+            inner.saved = (sync::now(), inner.gets);
         }
         self.heat()
     }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::{Elastic, Inner, Known, Shared, Worker};
 use crate::heat::{Adjustment, Load, Outcome, Sample, SegmentId, Unload};
+use crate::sync::{self, Mutex, thread};
 use crate::tree::meta::TableId;
 
 /// Between two turns while there is something to do: what comes meanwhile is done at once.
@@ -48,7 +49,7 @@ impl Elastic {
     /// From now on there may be a background thread.
     pub(crate) fn allow_worker(self: &Arc<Self>) {
         {
-            let mut worker = self.worker.lock().expect("worker");
+            let mut worker = self.worker.lock();
             if matches!(*worker, Worker::MayNot) {
                 *worker = Worker::May;
             }
@@ -60,10 +61,10 @@ impl Elastic {
 
     /// Starts the background thread, unless it runs or may not. Without it filters stay as they are: that costs reads, no answers.
     pub(super) fn start_if_allowed(self: &Arc<Self>) {
-        let mut worker = self.worker.lock().expect("worker");
+        let mut worker = self.worker.lock();
         if matches!(*worker, Worker::May) {
             let elastic = self.clone();
-            match std::thread::Builder::new().name("tamis-heat".into()).spawn(move || elastic.work()) {
+            match thread::spawn("tamis-heat".into(), move || elastic.work()) {
                 Ok(thread) => *worker = Worker::Runs(thread),
                 Err(why) => {
                     log::warn!("elastic filters stay as they are, no thread can be started: {why}");
@@ -76,9 +77,9 @@ impl Elastic {
     /// Ends the background thread and waits for it.
     pub(crate) fn stop(&self) {
         self.leaving.store(true, Relaxed);
-        let worker = std::mem::replace(&mut *self.worker.lock().expect("worker"), Worker::MayNot);
+        let worker = std::mem::replace(&mut *self.worker.lock(), Worker::MayNot);
         if let Worker::Runs(thread) = worker {
-            thread.thread().unpark();
+            thread.unpark();
             if thread.join().is_err() {
                 log::error!("the background thread of the elastic filters panicked");
             }
@@ -91,11 +92,11 @@ impl Elastic {
         let work = AssertUnwindSafe(|| {
             // Who reads wakes it, but for reads that ask no elastic filter and yet count where a limit is shared.
             let longest = if self.shared.is_some() { NAP } else { Duration::from_secs(60) };
-            let now = Instant::now();
+            let now = sync::now();
             let mut turn = Turn { started: now, divided: now, samples: Vec::new() };
             while !self.leaving.load(Relaxed) {
                 match self.turn(&mut turn) {
-                    true => std::thread::park_timeout(PAUSE),
+                    true => thread::park_timeout(PAUSE),
                     false => self.sampler.sleep_unless(|| self.turn(&mut turn), longest),
                 }
             }
@@ -138,9 +139,9 @@ impl Elastic {
             self.settled.notify_all();
         }
         if let Some(shared) = &self.shared
-            && turn.divided.elapsed() >= BETWEEN_DIVISIONS
+            && sync::since(turn.divided) >= BETWEEN_DIVISIONS
         {
-            turn.divided = Instant::now();
+            turn.divided = sync::now();
             self.divide(shared);
         }
         worked
@@ -148,7 +149,7 @@ impl Elastic {
 
     /// Counts more of the gets where they are few, and less where they are many.
     fn adapt(&self, turn: &mut Turn) {
-        let elapsed = turn.started.elapsed();
+        let elapsed = sync::since(turn.started);
         if !self.adapts || elapsed < PAUSE {
             return;
         }
@@ -164,18 +165,18 @@ impl Elastic {
 
     /// Reads, several files at once, and puts what came into use.
     fn load(&self, jobs: Vec<Job>) {
-        let jobs = std::sync::Mutex::new(jobs.into_iter());
+        let jobs = Mutex::new(jobs.into_iter());
         let work = || {
             while !self.leaving.load(Relaxed) {
-                let Some(job) = jobs.lock().expect("jobs").next() else { break };
+                let Some(job) = jobs.lock().next() else { break };
                 self.load_stretch(job);
             }
         };
-        let waiting = jobs.lock().expect("jobs").len();
-        std::thread::scope(|scope| {
+        let waiting = jobs.lock().len();
+        thread::scope(|scope| {
             for _ in 1..waiting.min(READERS) {
                 // Who cannot be had is done without.
-                let _ = std::thread::Builder::new().name("tamis-load".into()).spawn_scoped(scope, work);
+                let _ = scope.spawn("tamis-load".into(), work);
             }
             work();
         });
@@ -215,7 +216,7 @@ impl Elastic {
 
     /// Moves the border between block cache and units.
     fn divide(&self, shared: &Shared) {
-        let mut divider = shared.divider.lock().expect("divider");
+        let mut divider = shared.divider.lock();
         let marginal = self.inner().manager.marginal(divider.step_bytes());
         let ghost = shared.cache.ghost_report().expect("the cache was made for this");
         let Some(split) = divider.turn(shared.counters.read().gets, ghost, marginal) else { return };

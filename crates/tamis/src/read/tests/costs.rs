@@ -1,6 +1,7 @@
 //! What iterators read under a global filter, and what they do not.
 
-use std::collections::{BTreeMap, HashSet};
+use crate::collections::HashSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::truth::{Manner, install};

@@ -35,9 +35,10 @@
 //!   partition with it, as that was stored (Release) before.
 //! * [`Grf::alive`], [`Grf::missing`] and [`Grf::unread`] are leaf locks, held for moments.
 
-use std::collections::HashSet;
+use crate::collections::HashSet;
+use crate::sync::{Mutex, MutexGuard};
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use tamis_filter::global::{Cuts, Epoch, Epochs, MapChoice, Partition};
@@ -242,12 +243,12 @@ impl Grf {
 
     /// Taken before the `state` lock; see the module.
     pub(crate) fn work(&self) -> MutexGuard<'_, Work> {
-        self.work.lock().expect("a panic while a global filter was being changed")
+        self.work.lock()
     }
 
     /// Notes the epoch of tables that are published without being in the filter. Before their version is made.
     pub(crate) fn note_missing(&self, epoch: Epoch) {
-        let mut missing = self.missing.lock().expect("missing epochs");
+        let mut missing = self.missing.lock();
         // A table that cannot be read is met again and again.
         if !missing.contains(&epoch) {
             missing.push(epoch);
@@ -265,7 +266,7 @@ impl Grf {
     fn note_unread(&self, table: &OpenTable, why: &StorageError) {
         self.note_incomplete(table);
         let id = table.meta.id;
-        self.unread.lock().expect("unread tables").insert(id);
+        self.unread.lock().insert(id);
         self.warnings
             .add(id, || format!("table {id} is searched for every key, without the global filter: {why}"));
     }
@@ -277,7 +278,7 @@ impl Grf {
 
     /// Whether the filter lacks keys of a table with these epochs.
     fn lacks(&self, epochs: &EpochMap) -> bool {
-        let missing = self.missing.lock().expect("missing epochs");
+        let missing = self.missing.lock();
         missing.iter().any(|epoch| holds(epochs, *epoch))
     }
 
@@ -290,7 +291,7 @@ impl Grf {
         let metas: Arc<Vec<Arc<TableMeta>>> =
             Arc::new(tables.iter().map(|table| table.meta.clone()).collect());
         {
-            let mut alive = self.alive.lock().expect("live versions");
+            let mut alive = self.alive.lock();
             alive.retain(|version| version.strong_count() > 0);
             alive.push(Arc::downgrade(&metas));
         }
@@ -303,7 +304,7 @@ impl Grf {
     /// theirs, and such as lie behind all of them.
     fn alive(&self, coming: &OpenTable) -> Vec<Arc<TableMeta>> {
         let alive: Vec<_> = {
-            let alive = self.alive.lock().expect("live versions");
+            let alive = self.alive.lock();
             alive.iter().filter_map(Weak::upgrade).collect()
         };
         let metas = alive.iter().flat_map(|version| version.iter()).chain([&coming.meta]);

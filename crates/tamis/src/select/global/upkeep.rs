@@ -15,6 +15,7 @@ use crate::key::KeyBytes;
 use crate::options::PrefixFilter;
 use crate::select::damaged_list;
 use crate::select::keys::Source;
+use crate::sync;
 use crate::tree::meta::TableId;
 use crate::tree::open_table::OpenTable;
 use crate::tree::version::Version;
@@ -91,12 +92,12 @@ impl Grf {
 
     /// The missing epochs that can be helped: those of no table that cannot be read.
     fn wanted(&self, version: &Version) -> Vec<Epoch> {
-        let missing = self.missing.lock().expect("missing epochs").clone();
+        let missing = self.missing.lock().clone();
         if missing.is_empty() {
             return missing;
         }
         let unread = {
-            let mut unread = self.unread.lock().expect("unread tables");
+            let mut unread = self.unread.lock();
             unread.retain(|id| version.tables.iter().any(|table| table.meta.id == *id));
             unread.clone()
         };
@@ -191,7 +192,7 @@ impl Grf {
     ///
     /// `levels` are those above the last that the tree uses.
     pub(crate) fn build(&self, version: &Version, span: Span, levels: usize) -> Result<Built, StorageError> {
-        let started = Instant::now();
+        let started = sync::now();
         let Gathered { batch, from_data, unread } = gather(&version.tables, &span)?;
         unread.iter().for_each(|(table, why)| self.note_unread(table, why));
         let mut warnings = Vec::new();
@@ -288,7 +289,7 @@ impl Grf {
         let now = Arc::new(old.with(&span.start, span.end.as_ref(), parts));
         self.directory.store(now.clone());
         self.counts.built.fetch_add(1, Relaxed);
-        self.counts.build_ns.fetch_add(started.elapsed().as_nanos() as u64, Relaxed);
+        self.counts.build_ns.fetch_add(sync::since(started).as_nanos() as u64, Relaxed);
         let kept = |cell: &Arc<Cell>| now.parts.iter().any(|(_, other)| Arc::ptr_eq(cell, other));
         Replaced(old.parts.iter().map(|(_, cell)| cell).filter(|cell| !kept(cell)).cloned().collect())
     }
@@ -304,7 +305,7 @@ impl Grf {
                 if let Some(prefixes) = &*cell.prefixes.load() {
                     cell.prefixes.store(Some(Arc::new(prefixes.shrink())));
                 }
-                let mut old = self.old.lock().expect("old cells");
+                let mut old = self.old.lock();
                 old.retain(|cell| cell.strong_count() > 0);
                 old.push(Arc::downgrade(&cell));
             }
@@ -336,14 +337,14 @@ impl Grf {
         let done = |epoch: &u64| {
             wanted.contains(epoch) && lacking.iter().any(|table| holds(&table.meta.epochs, *epoch))
         };
-        self.missing.lock().expect("missing epochs").retain(|epoch| !done(epoch));
+        self.missing.lock().retain(|epoch| !done(epoch));
         true
     }
 
     /// Puts a table's keys of a span into the directory's cells. If they cannot be read, the table stays one that the
     /// filter lacks, and `false` is given if it may be otherwise next time.
     fn insert_within(&self, parts: &[(KeyBytes, Arc<Cell>)], table: &Arc<OpenTable>, span: &Span) -> bool {
-        let started = Instant::now();
+        let started = sync::now();
         let metas = self.alive(table);
         let (mut at, mut batch, mut count) = (0, Batch::new(), 0u64);
         let mut put = |at: usize, batch: &mut Batch| {
@@ -378,7 +379,7 @@ impl Grf {
         });
         put(at, &mut batch);
         self.counts.inserted.fetch_add(count, Relaxed);
-        self.counts.insert_ns.fetch_add(started.elapsed().as_nanos() as u64, Relaxed);
+        self.counts.insert_ns.fetch_add(sync::since(started).as_nanos() as u64, Relaxed);
         match read {
             Ok(Source::List) => {}
             Ok(source) => self.note_from_data(table.meta.id, source == Source::DamagedList),

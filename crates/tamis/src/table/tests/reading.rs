@@ -68,7 +68,7 @@ fn blocks_of_usual_entries_stay_within_their_size_and_are_well_filled() {
 fn appends_end_where_huge_pages_do() {
     let fs = TestFs::default();
     write(&fs, &numbered(20_000, 256), &TableOptions::default(), Some(vec![0; 5000]), None);
-    let appends = fs.appends.lock().unwrap();
+    let appends = fs.appends.lock();
     let (_, but_last) = appends.split_last().unwrap();
     assert!(but_last.len() >= 2 && but_last.iter().all(|&len| len == 2 << 20), "{appends:?}");
 }
@@ -152,7 +152,7 @@ fn huge_values_reach_the_file_in_one_append_and_come_back() {
         let fs = TestFs::default();
         write(&fs, &model, &TableOptions { compression, ..TableOptions::default() }, None, None);
         if compression == Compression::None {
-            assert!(fs.appends.lock().unwrap().contains(&huge.len()));
+            assert!(fs.appends.lock().contains(&huge.len()));
         }
         for config in [mapped(), cached(64 << 20)] {
             let table = open(&fs, config).unwrap();

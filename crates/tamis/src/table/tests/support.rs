@@ -1,10 +1,11 @@
 //! What the tests share: a file system in memory and short ways to write and read tables.
 
-use std::collections::HashMap;
+use crate::collections::HashMap;
+use crate::sync::Mutex;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 use tamis_filter::Digest;
 
@@ -34,7 +35,7 @@ struct Writing {
 impl WriteFile for Writing {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.bytes.extend_from_slice(bytes);
-        self.fs.appends.lock().unwrap().push(bytes.len());
+        self.fs.appends.lock().push(bytes.len());
         Ok(())
     }
     fn sync(&mut self) -> io::Result<()> {
@@ -70,11 +71,11 @@ impl ReadFile for Reading {
 
 impl TestFs {
     pub(super) fn put(&self, path: &Path, bytes: Vec<u8>) {
-        self.files.lock().unwrap().insert(path.to_owned(), Arc::new(bytes));
+        self.files.lock().insert(path.to_owned(), Arc::new(bytes));
     }
 
     pub(super) fn bytes(&self, path: &Path) -> Vec<u8> {
-        self.files.lock().unwrap()[path].to_vec()
+        self.files.lock()[path].to_vec()
     }
 }
 
@@ -87,7 +88,7 @@ impl FileSystem for TestFs {
         Ok(Box::new(Writing { fs: self.clone(), path: path.to_owned(), bytes: Vec::new() }))
     }
     fn open(&self, path: &Path, _: Access) -> io::Result<Arc<dyn ReadFile>> {
-        let files = self.files.lock().unwrap();
+        let files = self.files.lock();
         let bytes = files.get(path).ok_or(io::ErrorKind::NotFound)?;
         Ok(Arc::new(Reading(bytes.clone(), self.reads.clone())))
     }

@@ -1,7 +1,7 @@
 //! Building the units of a table while it is written.
 
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::thread::JoinHandle;
+use crate::sync::channel::{Receiver, Sender, bounded};
+use crate::sync::thread::{self, JoinHandle};
 
 use tamis_filter::{BloomScheme, Digest, ElasticGroup, ElasticSpec, FilterError, IndependentDigests, Verify};
 use xxhash_rust::xxh3::Xxh3;
@@ -303,7 +303,7 @@ impl Assembler {
 /// A thread that builds. It ends when the queue is dropped and empty.
 #[derive(Debug)]
 pub(super) struct Worker {
-    queue: Option<SyncSender<Segment>>,
+    queue: Option<Sender<Segment>>,
     thread: Option<JoinHandle<Result<Vec<u8>, FilterError>>>,
 }
 
@@ -311,8 +311,8 @@ impl Worker {
     pub(super) fn start(
         work: impl FnOnce(Receiver<Segment>) -> Result<Vec<u8>, FilterError> + Send + 'static,
     ) -> std::io::Result<Worker> {
-        let (queue, segments) = sync_channel(QUEUE);
-        let thread = std::thread::Builder::new().name("tamis-filter".into()).spawn(move || work(segments))?;
+        let (queue, segments) = bounded(QUEUE);
+        let thread = thread::spawn("tamis-filter".into(), move || work(segments))?;
         Ok(Worker { queue: Some(queue), thread: Some(thread) })
     }
 

@@ -43,7 +43,7 @@
 //!
 //! All functions are pure; a plan costs O(tables · log tables).
 
-use std::collections::HashSet;
+use crate::collections::HashSet;
 use std::ops::Range;
 
 use crate::compaction::plan::{OutputRun, Plan, Reason};

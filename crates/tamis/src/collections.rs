@@ -1,0 +1,12 @@
+//! Hash maps and sets of the engine.
+//!
+//! With the feature `simulation` they hash without a seed: the order in which a map is walked through must be the same in every
+//! run of one simulation.
+
+#[cfg(not(feature = "simulation"))]
+type State = std::hash::RandomState;
+#[cfg(feature = "simulation")]
+type State = std::hash::BuildHasherDefault<std::hash::DefaultHasher>;
+
+pub(crate) type HashMap<K, V, S = State> = std::collections::HashMap<K, V, S>;
+pub(crate) type HashSet<T, S = State> = std::collections::HashSet<T, S>;
