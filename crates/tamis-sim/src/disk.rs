@@ -1,0 +1,361 @@
+//! The simulated disk: a [`FaultyFs`] that takes time, and to which things happen at given operations.
+
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tamis::io::{
+    Access, CrashMode, DirLock, FaultPlan, FaultyFs, FileSystem, OpClass, ReadFile, Usage, WriteFile,
+};
+use tamis::simulation::Scheduler;
+
+use crate::machine::Machine;
+
+/// What a crash leaves; see [`CrashMode`].
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Loss {
+    /// The process dies and the system lives.
+    Nothing,
+    /// The power fails and nothing unsynced is left.
+    Unsynced,
+    /// The power fails and any sectors of what is unsynced are left, one of them torn.
+    Random,
+}
+
+impl Loss {
+    fn mode(self) -> CrashMode {
+        match self {
+            Loss::Nothing => CrashMode::KeepAll,
+            Loss::Unsynced => CrashMode::DropUnsynced,
+            Loss::Random => CrashMode::Random,
+        }
+    }
+}
+
+/// Which operations fail.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Class {
+    /// Any.
+    Any,
+    /// Reads, lengths, lists.
+    Read,
+    /// Appends.
+    Write,
+    /// Syncs.
+    Sync,
+    /// Creations, renames, removals.
+    Name,
+}
+
+/// What an operation fails with.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Error {
+    /// The device fails (`EIO`).
+    Device,
+    /// There is no room (`ENOSPC`).
+    Full,
+}
+
+/// What happens to the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Fault {
+    /// Operations fail.
+    Fail {
+        /// Which.
+        class: Class,
+        /// With what.
+        error: Error,
+        /// Only the first such operation; otherwise all during the next `operations`.
+        once: bool,
+        /// For how long.
+        operations: u64,
+    },
+    /// There is room for `bytes` more, until `operations` later.
+    Full {
+        /// What fits.
+        bytes: u64,
+        /// For how long.
+        operations: u64,
+    },
+    /// Everything takes longer, until `operations` later.
+    Slow {
+        /// By how much.
+        factor: u32,
+        /// For how long.
+        operations: u64,
+    },
+    /// The next threads cannot be had.
+    NoThreads {
+        /// So many.
+        count: u32,
+    },
+    /// Everything ends here.
+    Crash {
+        /// What is lost.
+        loss: Loss,
+    },
+}
+
+/// A disk. Clones are the same one.
+#[derive(Clone)]
+pub struct Disk {
+    files: FaultyFs,
+    machine: Arc<Machine>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    operations: AtomicU64,
+    /// What will happen, by operation; soonest last.
+    faults: Mutex<Vec<(u64, Fault)>>,
+    /// When what happens now is over.
+    until: AtomicU64,
+    factor: AtomicU64,
+    /// Whether anything ever failed.
+    hurt: AtomicBool,
+    crashed: AtomicBool,
+    /// What a crash left, and of which kind it was.
+    left: Mutex<Option<(FaultyFs, Loss)>>,
+}
+
+impl std::fmt::Debug for Disk {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Disk")
+    }
+}
+
+impl Disk {
+    /// A disk over `files` to which `faults` happen, by operation counted from now.
+    pub fn new(machine: Arc<Machine>, files: FaultyFs, faults: &[(u64, Fault)]) -> Disk {
+        machine.refuse_threads(0);
+        let mut faults = faults.to_vec();
+        faults.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
+        let shared = Shared { faults: Mutex::new(faults), factor: AtomicU64::new(1), ..Shared::default() };
+        Disk { files, machine, shared: Arc::new(shared) }
+    }
+
+    /// Whether any fault has happened that may make an operation fail.
+    pub fn was_hurt(&self) -> bool {
+        self.shared.hurt.load(Relaxed)
+    }
+
+    /// Operations that failed because of a fault.
+    pub fn failures(&self) -> u64 {
+        self.files.failures()
+    }
+
+    /// Whether the machine has crashed.
+    pub fn has_crashed(&self) -> bool {
+        self.shared.crashed.load(Relaxed)
+    }
+
+    /// Crashes now.
+    pub fn crash(&self, loss: Loss) {
+        let left = self.files.crash(loss.mode());
+        left.set_capacity(None);
+        self.shared.crashed.store(true, Relaxed);
+        *self.shared.left.lock().unwrap_or_else(PoisonError::into_inner) = Some((left, loss));
+    }
+
+    /// The files for the next session, and how the last one was lost.
+    pub fn left(&self) -> (FaultyFs, Option<Loss>) {
+        match &*self.shared.left.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some((files, loss)) => (files.clone(), Some(*loss)),
+            None => (self.files.clone(), None),
+        }
+    }
+
+    fn calm(&self) {
+        self.files.plan(FaultPlan::none());
+        self.files.set_capacity(None);
+        self.shared.factor.store(1, Relaxed);
+        self.shared.until.store(u64::MAX, Relaxed);
+    }
+
+    /// An operation begins: something may happen, and some time passes.
+    fn begin(&self, microseconds: u64) {
+        let number = self.shared.operations.fetch_add(1, Relaxed);
+        if number >= self.shared.until.load(Relaxed) {
+            self.calm();
+        }
+        let due = {
+            let mut faults = self.shared.faults.lock().unwrap_or_else(PoisonError::into_inner);
+            faults.pop_if(|(at, _)| *at <= number).map(|(_, fault)| fault)
+        };
+        if let Some(fault) = due {
+            self.happen(fault, number);
+        }
+        let factor = self.shared.factor.load(Relaxed);
+        let spread = 1 + self.machine.draw(4);
+        self.machine.sleep(Duration::from_micros(microseconds * spread * factor));
+    }
+
+    /// The operation was done; some more time passes before anybody is told.
+    fn end(&self, microseconds: u64) {
+        if self.machine.draw(4) == 0 {
+            self.machine.sleep(Duration::from_micros(microseconds * self.shared.factor.load(Relaxed)));
+        }
+    }
+
+    fn happen(&self, fault: Fault, number: u64) {
+        match fault {
+            Fault::Fail { class, error, once, operations } => {
+                self.shared.hurt.store(true, Relaxed);
+                self.shared.until.store(number + operations, Relaxed);
+                self.files.plan(FaultPlan {
+                    fail_at: Some(0),
+                    error: match error {
+                        Error::Device => io::ErrorKind::Other,
+                        Error::Full => io::ErrorKind::StorageFull,
+                    },
+                    sticky: !once,
+                    only: match class {
+                        Class::Any => None,
+                        Class::Read => Some(OpClass::Read),
+                        Class::Write => Some(OpClass::Write),
+                        Class::Sync => Some(OpClass::Sync),
+                        Class::Name => Some(OpClass::Name),
+                    },
+                    partial_append: true,
+                });
+            }
+            Fault::Full { bytes, operations } => {
+                self.shared.hurt.store(true, Relaxed);
+                self.shared.until.store(number + operations, Relaxed);
+                let used: u64 = self.files.files().iter().map(|(_, len)| len).sum();
+                self.files.set_capacity(Some(used + bytes));
+            }
+            Fault::Slow { factor, operations } => {
+                self.shared.factor.store(factor.into(), Relaxed);
+                self.shared.until.store(number + operations, Relaxed);
+            }
+            Fault::NoThreads { count } => {
+                self.shared.hurt.store(true, Relaxed);
+                self.machine.refuse_threads(count);
+            }
+            Fault::Crash { loss } => self.crash(loss),
+        }
+    }
+
+    fn timed<T>(&self, microseconds: u64, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        self.begin(microseconds);
+        let result = work();
+        self.end(microseconds);
+        result
+    }
+}
+
+/// What operations take, in microseconds, at least.
+const READ: u64 = 40;
+const WRITE: u64 = 3;
+const SYNC: u64 = 300;
+const NAME: u64 = 15;
+
+#[derive(Debug)]
+struct Writing {
+    disk: Disk,
+    file: Box<dyn WriteFile>,
+}
+
+impl WriteFile for Writing {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.disk.timed(WRITE, || self.file.append(bytes))
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.disk.timed(SYNC, || self.file.sync())
+    }
+
+    fn preallocate(&mut self, bytes: u64) -> io::Result<()> {
+        self.disk.timed(WRITE, || self.file.preallocate(bytes))
+    }
+
+    fn truncate_to_written(&mut self) -> io::Result<()> {
+        self.disk.timed(WRITE, || self.file.truncate_to_written())
+    }
+}
+
+#[derive(Debug)]
+struct Reading {
+    disk: Disk,
+    file: Arc<dyn ReadFile>,
+}
+
+impl ReadFile for Reading {
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.disk.timed(READ, || self.file.read_exact_at(buf, offset))
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.disk.timed(1, || self.file.len())
+    }
+}
+
+impl FileSystem for Disk {
+    fn create(&self, path: &Path, usage: Usage) -> io::Result<Box<dyn WriteFile>> {
+        let file = self.timed(NAME, || self.files.create(path, usage))?;
+        Ok(Box::new(Writing { disk: self.clone(), file }))
+    }
+
+    fn reuse(&self, old: &Path, new: &Path) -> io::Result<Box<dyn WriteFile>> {
+        let file = self.timed(NAME, || self.files.reuse(old, new))?;
+        Ok(Box::new(Writing { disk: self.clone(), file }))
+    }
+
+    fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn ReadFile>> {
+        let file = self.timed(NAME, || self.files.open(path, access))?;
+        Ok(Arc::new(Reading { disk: self.clone(), file }))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.timed(NAME, || self.files.rename(from, to))
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.timed(NAME, || self.files.remove(path))
+    }
+
+    fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.timed(NAME, || self.files.remove_dir_all(path))
+    }
+
+    fn link_or_copy(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.timed(NAME, || self.files.link_or_copy(from, to))
+    }
+
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.timed(NAME, || self.files.create_dir_all(path))
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        self.timed(NAME, || self.files.list(dir))
+    }
+
+    fn sync_file(&self, path: &Path) -> io::Result<()> {
+        self.timed(SYNC, || self.files.sync_file(path))
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.timed(SYNC, || self.files.sync_dir(dir))
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        self.timed(1, || self.files.exists(path))
+    }
+
+    fn file_len(&self, path: &Path) -> io::Result<u64> {
+        self.timed(1, || self.files.file_len(path))
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn DirLock>>> {
+        self.timed(NAME, || self.files.lock(path))
+    }
+
+    fn available_space(&self, path: &Path) -> io::Result<Option<u64>> {
+        self.files.available_space(path)
+    }
+}

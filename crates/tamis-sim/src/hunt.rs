@@ -1,0 +1,144 @@
+//! Runs seed after seed, in processes of their own, until there is a failure or the time is over.
+
+use std::io::{self, BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use crate::plan::plan;
+use crate::run::run;
+
+/// What was run.
+#[derive(Debug, Default)]
+pub struct Tally {
+    /// Simulations.
+    pub seeds: u64,
+    /// Decisions in all of them.
+    pub steps: u64,
+    /// Seeds that failed, and how.
+    pub failures: Vec<(u64, String)>,
+}
+
+/// Which seeds to run, and for how long.
+#[derive(Clone, Copy, Debug)]
+pub struct Hunt {
+    /// The first.
+    pub from: u64,
+    /// So many at most.
+    pub seeds: u64,
+    /// No longer than this.
+    pub limit: Duration,
+    /// So many at once.
+    pub jobs: u64,
+    /// Ends at the first failure.
+    pub stop: bool,
+}
+
+/// What a child says of a seed, a line each.
+const STEPS: &str = "steps";
+const FAILED: &str = "failed";
+
+/// In a child: runs every `stride`th seed and says how each went. Ends after a failure, whose threads still run.
+pub fn work(from: u64, stride: u64) {
+    for seed in (from..).step_by(stride as usize) {
+        let report = run(&plan(seed));
+        match report.failure {
+            None => println!("{STEPS} {seed} {}", report.steps),
+            Some(failure) => {
+                let failure = serde_json::to_string(&failure).unwrap_or_default();
+                println!("{FAILED} {seed} {failure}");
+                return;
+            }
+        }
+    }
+}
+
+/// Runs seeds as asked.
+pub fn hunt(what: Hunt, tell: impl Fn(&str) + Sync) -> io::Result<Tally> {
+    let tally = std::sync::Mutex::new(Tally::default());
+    let (stop, next_report) = (AtomicBool::new(false), AtomicU64::new(1000));
+    let deadline = Instant::now() + what.limit;
+    let result: io::Result<()> = std::thread::scope(|scope| {
+        let jobs: Vec<_> = (0..what.jobs)
+            .map(|job| {
+                let (tally, stop, next_report, tell) = (&tally, &stop, &next_report, &tell);
+                scope.spawn(move || -> io::Result<()> {
+                    let mut from = what.from + job;
+                    let last = what.from + what.seeds;
+                    while from < last && !stop.load(Relaxed) && Instant::now() < deadline {
+                        let mut child = Running::start(from, what.jobs)?;
+                        for line in child.lines() {
+                            let line = line?;
+                            let mut words = line.splitn(3, ' ');
+                            let (kind, seed, rest) = (words.next(), words.next(), words.next().unwrap_or(""));
+                            let Some(seed) = seed.and_then(|seed| seed.parse::<u64>().ok()) else { continue };
+                            let mut tally = tally.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                            tally.seeds += 1;
+                            from = seed + what.jobs;
+                            if kind == Some(FAILED) {
+                                let failure = serde_json::from_str(rest).unwrap_or_else(|_| rest.to_owned());
+                                tell(&format!("seed {seed} failed: {failure}"));
+                                tally.failures.push((seed, failure));
+                                stop.fetch_or(what.stop, Relaxed);
+                            } else {
+                                tally.steps += rest.parse::<u64>().unwrap_or(0);
+                            }
+                            if tally.seeds >= next_report.load(Relaxed) {
+                                next_report.fetch_add(1000, Relaxed);
+                                tell(&format!("{} seeds, {} steps", tally.seeds, tally.steps));
+                            }
+                            if from >= last || stop.load(Relaxed) || Instant::now() > deadline {
+                                break;
+                            }
+                        }
+                        let died =
+                            child.end(from < last && !stop.load(Relaxed) && Instant::now() < deadline)?;
+                        if let Some(how) = died {
+                            let mut tally = tally.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                            tell(&format!("seed {from} ended the process: {how}"));
+                            tally.seeds += 1;
+                            tally.failures.push((from, how));
+                            stop.fetch_or(what.stop, Relaxed);
+                            from += what.jobs;
+                        }
+                    }
+                    Ok(())
+                })
+            })
+            .collect();
+        jobs.into_iter().try_for_each(|job| job.join().unwrap_or_else(|_| Err(io::Error::other("a panic"))))
+    });
+    result?;
+    Ok(tally.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner))
+}
+
+/// A child that runs seeds; killed when it is dropped.
+struct Running(Child);
+
+impl Running {
+    fn start(from: u64, stride: u64) -> io::Result<Running> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["work", &from.to_string(), &stride.to_string()]);
+        Ok(Running(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn()?))
+    }
+
+    fn lines(&mut self) -> impl Iterator<Item = io::Result<String>> + use<> {
+        self.0.stdout.take().map(BufReader::new).into_iter().flat_map(BufRead::lines)
+    }
+
+    /// If it was not to end and did so by a signal or an error, says how.
+    fn end(&mut self, unexpected: bool) -> io::Result<Option<String>> {
+        if !unexpected {
+            return Ok(None);
+        }
+        let status = self.0.wait()?;
+        Ok((!status.success()).then(|| status.to_string()))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

@@ -1,0 +1,214 @@
+//! `tamis-sim`: the whole engine in a deterministic simulation. See the README beside this crate.
+
+mod client;
+mod disk;
+mod hunt;
+mod machine;
+mod mutations;
+mod oracle;
+mod plan;
+mod run;
+mod settings;
+mod shrink;
+
+use std::io::{self, Read};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime};
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::hunt::{Hunt, Tally};
+use crate::plan::Plan;
+
+/// Runs the whole engine, threads, clock and disk, under one seed that replays exactly.
+#[derive(Parser)]
+#[command(version, args_conflicts_with_subcommands = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    run: Run,
+}
+
+#[derive(Args)]
+struct Run {
+    /// How many seeds to run, unless the time is over before.
+    #[arg(long, default_value_t = u64::MAX)]
+    seeds: u64,
+    /// How long to run, unless all seeds have been run before.
+    #[arg(long, default_value_t = 60)]
+    seconds: u64,
+    /// The first seed.
+    #[arg(long, default_value_t = 0, conflicts_with = "daily")]
+    from: u64,
+    /// Begins at a seed that is another one every day.
+    #[arg(long)]
+    daily: bool,
+    /// Simulations at once; as many as there are processors if not given.
+    #[arg(long)]
+    jobs: Option<u64>,
+    /// Goes on after a failure.
+    #[arg(long)]
+    keep_going: bool,
+    /// How long to make the first failing plan smaller, in seconds; 0 not at all.
+    #[arg(long, default_value_t = 60)]
+    shrink_seconds: u64,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Runs one plan twice and says what came of it: a seed, a file, or `-` for standard input.
+    Replay {
+        /// Which plan.
+        plan: String,
+    },
+    /// Prints the plan of a seed as JSON.
+    Plan {
+        /// Which seed.
+        seed: u64,
+    },
+    /// Makes a failing plan smaller and prints it as JSON.
+    Shrink {
+        /// A seed, a file, or `-` for standard input.
+        plan: String,
+        /// How long to try.
+        #[arg(long, default_value_t = 300)]
+        seconds: u64,
+    },
+    /// Puts known mistakes into copies of the engine, one at a time, and tells which of them are found.
+    Mutations {
+        /// The root of the repository.
+        #[arg(long, default_value = ".")]
+        root: PathBuf,
+        /// How long to look for each.
+        #[arg(long, default_value_t = 120)]
+        seconds: u64,
+        /// Only those with this in their name.
+        #[arg(long)]
+        only: Option<String>,
+        /// Only checks that every mistake still has its place in the engine.
+        #[arg(long)]
+        check: bool,
+    },
+    /// Runs every `stride`th seed and says how each went.
+    #[command(hide = true)]
+    Work { from: u64, stride: u64 },
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let result = match cli.command {
+        None => run_seeds(&cli.run),
+        Some(Command::Replay { plan }) => replay(&plan),
+        Some(Command::Plan { seed }) => print_plan(&plan::plan(seed)).map(|()| true),
+        Some(Command::Shrink { plan, seconds }) => shrink_plan(&plan, seconds),
+        Some(Command::Mutations { root, check: true, .. }) => mutations::check(&root),
+        Some(Command::Mutations { root, seconds, only, .. }) => {
+            mutations::hunt_all(&root, Duration::from_secs(seconds), only.as_deref())
+        }
+        Some(Command::Work { from, stride }) => {
+            hunt::work(from, stride);
+            Ok(true)
+        }
+    };
+    match result {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("tamis-sim: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn jobs(asked: Option<u64>) -> u64 {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from) as u64;
+    asked.unwrap_or(cores).max(1)
+}
+
+/// Seeds of different days are this far apart.
+const SEEDS_A_DAY: u64 = 1 << 24;
+
+fn run_seeds(run: &Run) -> io::Result<bool> {
+    let from = if run.daily {
+        let today =
+            SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        (today / 86_400) * SEEDS_A_DAY
+    } else {
+        run.from
+    };
+    println!("seeds from {from} on");
+    let started = std::time::Instant::now();
+    let hunt = Hunt {
+        from,
+        seeds: run.seeds.min(u64::MAX - from),
+        limit: Duration::from_secs(run.seconds),
+        jobs: jobs(run.jobs),
+        stop: !run.keep_going,
+    };
+    let Tally { seeds, steps, failures } = hunt::hunt(hunt, |line| println!("{line}"))?;
+    let seconds = started.elapsed().as_secs_f64();
+    println!(
+        "{seeds} simulations, {steps} steps in {seconds:.0} s ({:.1} million a minute), {} failed",
+        steps as f64 / seconds * 60.0 / 1e6,
+        failures.len(),
+    );
+    let Some((seed, _)) = failures.first() else { return Ok(true) };
+    println!("again: tamis-sim replay {seed}");
+    if run.shrink_seconds > 0 {
+        println!("making it smaller …");
+        let (plan, failure) = shrink::shrink(plan::plan(*seed), Duration::from_secs(run.shrink_seconds))?;
+        print_plan(&plan)?;
+        println!("{failure}");
+    }
+    Ok(false)
+}
+
+fn load(plan: &str) -> io::Result<Plan> {
+    if let Ok(seed) = plan.parse() {
+        return Ok(plan::plan(seed));
+    }
+    let mut text = String::new();
+    match plan {
+        "-" => io::stdin().read_to_string(&mut text)?,
+        path => std::fs::File::open(path)?.read_to_string(&mut text)?,
+    };
+    serde_json::from_str(&text).map_err(io::Error::other)
+}
+
+fn replay(which: &str) -> io::Result<bool> {
+    let plan = load(which)?;
+    let first = run::run(&plan);
+    let summary = |report: &machine::Report| {
+        format!(
+            "{} steps, {:.3} s of its time, trace {:016x}",
+            report.steps,
+            report.clock.as_secs_f64(),
+            report.trace
+        )
+    };
+    if let Some(failure) = &first.failure {
+        println!("failed after {}: {failure}", summary(&first));
+        return Ok(false);
+    }
+    let second = run::run(&plan);
+    if (first.steps, first.trace) != (second.steps, second.trace) {
+        println!("not the same twice: {} and {}", summary(&first), summary(&second));
+        return Ok(false);
+    }
+    println!("passed, twice the same: {}", summary(&first));
+    Ok(true)
+}
+
+fn print_plan(plan: &Plan) -> io::Result<()> {
+    println!("{}", serde_json::to_string(plan).map_err(io::Error::other)?);
+    Ok(())
+}
+
+fn shrink_plan(which: &str, seconds: u64) -> io::Result<bool> {
+    let (plan, failure) = shrink::shrink(load(which)?, Duration::from_secs(seconds))?;
+    print_plan(&plan)?;
+    eprintln!("{failure}");
+    Ok(true)
+}

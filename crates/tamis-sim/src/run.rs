@@ -1,0 +1,186 @@
+//! One simulation from beginning to end.
+
+use std::sync::{Arc, Mutex};
+
+use tamis::io::FaultyFs;
+use tamis::{Clock, Db, Durability, Keyspace, OpenError};
+
+use crate::client::{Client, SECOND, Shared, everything};
+use crate::disk::{Disk, Loss};
+use crate::machine::{Machine, Report};
+use crate::oracle::Oracle;
+use crate::plan::{End, Plan, Session};
+use crate::settings;
+
+/// Steps after which a plan of a few hundred operations is taken not to end.
+const MOST_STEPS: u64 = 3_000_000;
+
+const DIR: &str = "/db";
+
+/// Carries out a plan.
+pub fn run(plan: &Plan) -> Report {
+    let machine = Machine::new(plan.seed ^ 0x5EED, plan.strategy, MOST_STEPS);
+    let (plan, inside) = (plan.clone(), machine.clone());
+    machine.run(move || {
+        let mut world = World {
+            oracle: Arc::new(Mutex::new(Oracle::new(
+                plan.sessions.iter().map(|s| s.clients.len()).max().unwrap_or(0),
+            ))),
+            files: FaultyFs::new(plan.seed),
+            loss: None,
+            machine: inside,
+            plan,
+        };
+        for number in 0..world.plan.sessions.len() {
+            let session = world.plan.sessions[number].clone();
+            if let Err(what) = world.session(&session) {
+                world.machine.fail(format!("session {number}: {what}"));
+            }
+        }
+        if let Err(what) = world.last_look() {
+            world.machine.fail(format!("at the end: {what}"));
+        }
+    })
+}
+
+struct World {
+    plan: Plan,
+    machine: Arc<Machine>,
+    files: FaultyFs,
+    oracle: Arc<Mutex<Oracle>>,
+    /// How the last session was lost, if it was.
+    loss: Option<Loss>,
+}
+
+/// Seconds since 1970 on a simulated machine.
+#[derive(Debug)]
+struct Time(std::sync::Weak<Machine>);
+
+impl std::fmt::Debug for Machine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Machine")
+    }
+}
+
+impl Clock for Time {
+    fn now(&self) -> u64 {
+        1_700_000_000 + self.0.upgrade().map_or(0, |machine| machine.seconds())
+    }
+}
+
+impl World {
+    fn session(&mut self, session: &Session) -> Result<(), String> {
+        let disk = Disk::new(self.machine.clone(), self.files.clone(), &session.faults);
+        let mut options = settings::options(&session.options);
+        options.file_system = Some(Arc::new(disk.clone()));
+        options.clock = Some(Arc::new(Time(Arc::downgrade(&self.machine))));
+        let shared = Arc::new(Shared {
+            machine: self.machine.clone(),
+            disk: disk.clone(),
+            oracle: self.oracle.clone(),
+            keys: self.plan.keys,
+            always_synced: options.durability == Durability::Synced,
+            options,
+        });
+        if let Some((db, spaces)) = self.open(&shared)? {
+            self.look(&shared, &db)?;
+            self.work(session, &shared, &db, &spaces);
+            drop(spaces);
+            self.end(session.end, &shared, db)?;
+        }
+        let (files, loss) = disk.left();
+        self.files = files;
+        // Until the database was opened again nothing more has become durable.
+        self.loss = match (self.loss, loss) {
+            (None | Some(Loss::Nothing), Some(loss)) => Some(loss),
+            (before, _) => before,
+        };
+        Ok(())
+    }
+
+    /// Opens the database with its keyspaces. `None` if something done to the disk explains that it cannot be opened.
+    fn open(&self, shared: &Shared) -> Result<Option<(Db, [Keyspace; 2])>, String> {
+        let db = match Db::open(DIR, shared.options.clone()) {
+            Ok(db) => db,
+            // The keyspace is deeper than these options allow.
+            Err(OpenError::Incompatible { .. }) => return Ok(None),
+            Err(error) => return shared.excuse("opening", &error, None).map(|()| None),
+        };
+        let second = match db.keyspace(SECOND) {
+            Ok(keyspace) => keyspace,
+            Err(_) => match db.create_keyspace(SECOND, settings::keyspace_options(&self.plan.second)) {
+                Ok(keyspace) => keyspace,
+                Err(error) => return shared.excuse("making a keyspace", &error, None).map(|()| None),
+            },
+        };
+        let spaces = [db.default_keyspace().clone(), second];
+        Ok(Some((db, spaces)))
+    }
+
+    /// Looks at what is there after an opening, which makes it durable.
+    fn look(&mut self, shared: &Shared, db: &Db) -> Result<(), String> {
+        let failures = shared.disk.failures();
+        let seen = match everything(db) {
+            Ok(seen) => seen?,
+            Err(error) => return shared.excuse("reading after opening", &error, Some(failures)),
+        };
+        shared.oracle().recover(&seen, self.loss)?;
+        self.loss = None;
+        Ok(())
+    }
+
+    fn work(&self, session: &Session, shared: &Arc<Shared>, db: &Db, spaces: &[Keyspace; 2]) {
+        let mut threads = Vec::new();
+        for (number, ops) in session.clients.iter().enumerate() {
+            let client = Client { number, shared: shared.clone(), db: db.clone(), spaces: spaces.clone() };
+            let ops = ops.clone();
+            if let Ok(thread) = self.machine.start(&format!("client-{number}"), move || client.work(&ops)) {
+                threads.push(thread);
+            }
+        }
+        threads.into_iter().for_each(crate::machine::Handle::join);
+    }
+
+    fn end(&self, end: End, shared: &Shared, db: Db) -> Result<(), String> {
+        match end {
+            End::Crash(loss) if !shared.disk.has_crashed() => {
+                shared.disk.crash(loss);
+                drop(db);
+            }
+            End::Close => match db.close() {
+                Ok(()) => {
+                    let mut oracle = shared.oracle();
+                    let now = oracle.stamp();
+                    oracle.synced(now);
+                }
+                Err(error) => shared.excuse("closing", &error, None)?,
+            },
+            End::Drop | End::Crash(_) => drop(db),
+        }
+        Ok(())
+    }
+
+    /// Opens the database once more on a healthy disk: everything must be there, and sound.
+    fn last_look(&mut self) -> Result<(), String> {
+        let Some(session) = self.plan.sessions.last().cloned() else { return Ok(()) };
+        let calm = Session { clients: Vec::new(), faults: Vec::new(), end: End::Close, ..session };
+        let disk = Disk::new(self.machine.clone(), self.files.clone(), &calm.faults);
+        let mut options = settings::options(&calm.options);
+        options.file_system = Some(Arc::new(disk.clone()));
+        options.clock = Some(Arc::new(Time(Arc::downgrade(&self.machine))));
+        let shared = Shared {
+            machine: self.machine.clone(),
+            disk,
+            oracle: self.oracle.clone(),
+            keys: self.plan.keys,
+            always_synced: false,
+            options,
+        };
+        let Some((db, spaces)) = self.open(&shared)? else { return Ok(()) };
+        self.look(&shared, &db)?;
+        db.verify().map_err(|error| format!("verification: {error}"))?;
+        spaces.iter().try_for_each(Keyspace::compact).map_err(|error| format!("compaction: {error}"))?;
+        drop(spaces);
+        db.close().map_err(|error| format!("closing: {error}"))
+    }
+}

@@ -1,0 +1,118 @@
+//! Options that make trees deep, tables many and everything rare common.
+
+use fastrand::Rng;
+use tamis::{FilterChoice, FilterPolicy, KeyspaceOptions, Options};
+
+use crate::plan::{Settings, pick};
+
+fn set(settings: &mut Settings, name: &str, value: impl ToString) {
+    settings.push((name.to_owned(), value.to_string()));
+}
+
+/// Options of a database, without those of its keyspaces.
+pub fn database(rng: &mut Rng) -> Settings {
+    let mut s = Settings::new();
+    set(&mut s, "cache_bytes", pick(rng, &["0", "2 KiB", "1 MiB"]));
+    set(&mut s, "filter_budget_bytes", pick(rng, &["0", "2 KiB", "1 MiB"]));
+    set(&mut s, "pin_metadata", rng.bool());
+    set(&mut s, "verify_checksums", pick(rng, &["once", "always"]));
+    set(&mut s, "memtable_budget_bytes", pick(rng, &["8 KiB", "1 MiB"]));
+    set(&mut s, "max_log_bytes", pick(rng, &["8 KiB", "64 KiB", "1 MiB"]));
+    set(&mut s, "background_threads", rng.u8(1..4));
+    set(&mut s, "sub_jobs", rng.u8(1..4));
+    set(&mut s, "recycled_logs", rng.u8(..3));
+    set(&mut s, "durability", pick(rng, &["buffered", "buffered", "every 20 ms", "sync"]));
+    s
+}
+
+/// Options of a keyspace.
+pub fn keyspace(rng: &mut Rng, levels: usize, merges: bool) -> Settings {
+    let mut s = Settings::new();
+    if merges {
+        set(&mut s, "merge_operator", "append");
+    }
+    reshape(rng, levels, &mut s);
+    s
+}
+
+/// Replaces all options that a keyspace may be opened with another time.
+pub fn reshape(rng: &mut Rng, levels: usize, s: &mut Settings) {
+    s.retain(|(name, _)| name == "merge_operator");
+    let level0 = rng.u8(1..5);
+    let slowdown = level0 + rng.u8(..3);
+    set(s, "levels", levels);
+    set(s, "level0_runs", level0);
+    set(s, "slowdown_runs", slowdown);
+    set(s, "stop_runs", slowdown + rng.u8(..4));
+    set(s, "size_ratio", rng.u8(2..5));
+    set(s, "max_memtables", rng.u8(2..4));
+    set(s, "auto_compaction", rng.u8(..10) > 0);
+    set(s, "memtable_bytes", pick(rng, &["4 KiB", "8 KiB", "16 KiB"]));
+    set(s, "table_bytes", pick(rng, &["4 KiB", "8 KiB"]));
+    set(s, "block_bytes", pick(rng, &["256", "512", "1 KiB"]));
+    set(s, "restart_interval", rng.u8(1..20));
+    set(s, "memtable_filter", rng.bool());
+    set(s, "block_hash_index", rng.bool());
+    set(s, "compression", pick(rng, &["none", "lz4", "none,lz4"]));
+    let all: Vec<FilterChoice> = FilterChoice::all().collect();
+    let filter = if rng.u8(..4) == 0 { FilterChoice::BlockedBloom } else { *pick(rng, &all) };
+    set(s, "filter", name_of(filter));
+    set(s, "bits_per_key", pick(rng, &["0.5", "4", "10", "30"]));
+    set(s, "filter_unit_bytes", pick(rng, &["128", "512", "4 KiB"]));
+    set(s, "key_map", pick(rng, &["auto", "learned", "digest", "mixed"]));
+    shape(rng, s);
+}
+
+/// The name of a filter in the options' text.
+fn name_of(filter: FilterChoice) -> String {
+    let text =
+        KeyspaceOptions { filter: FilterPolicy::uniform(filter), ..KeyspaceOptions::default() }.to_text();
+    let line = text.lines().find_map(|line| line.strip_prefix("filter = "));
+    line.expect("options name their filter").to_owned()
+}
+
+/// A shape of the tree that the engine takes.
+fn shape(rng: &mut Rng, s: &mut Settings) {
+    let layered = ["leveling", "lazy-leveling", "hybrid:1", "hybrid:2"];
+    let (compaction, merge, deterministic) = match rng.u8(..12) {
+        0..=2 => ("leveling", "auto", false),
+        3..=5 => (*pick(rng, &layered), *pick(rng, &["auto", "full", "partial", "partitioned"]), false),
+        6 | 7 => (*pick(rng, &layered), *pick(rng, &["full", "partitioned"]), true),
+        8 | 9 => ("tiering", "auto", rng.bool()),
+        _ => ("fragmented", "auto", false),
+    };
+    set(s, "compaction", compaction);
+    set(s, "merge", merge);
+    set(s, "deterministic", deterministic);
+    set(s, "picker", pick(rng, &["least-overlap", "round-robin", "most-tombstones", "oldest"]));
+}
+
+/// A change of one option while the database is open.
+pub fn change(rng: &mut Rng) -> (String, String) {
+    let (name, values): (&str, &[&str]) = match rng.u8(..5) {
+        0 => ("level0_runs", &["1", "2", "4"]),
+        1 => ("size_ratio", &["2", "3", "4"]),
+        2 => ("compaction", &["leveling", "tiering", "lazy-leveling", "fragmented"]),
+        3 => ("picker", &["least-overlap", "round-robin", "oldest"]),
+        _ => ("auto_compaction", &["true", "false"]),
+    };
+    (name.to_owned(), (*pick(rng, values)).to_owned())
+}
+
+/// Database options from settings. What does not fit together falls back to the default of the option named last.
+pub fn options(settings: &Settings) -> Options {
+    let mut options = Options::default();
+    for (name, value) in settings {
+        options.set(name, value).unwrap_or_else(|error| panic!("the option {name} = {value}: {error}"));
+    }
+    options
+}
+
+/// Keyspace options from settings.
+pub fn keyspace_options(settings: &Settings) -> KeyspaceOptions {
+    let mut options = KeyspaceOptions::default();
+    for (name, value) in settings {
+        options.set(name, value).unwrap_or_else(|error| panic!("the option {name} = {value}: {error}"));
+    }
+    options
+}

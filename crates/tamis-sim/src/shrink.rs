@@ -1,0 +1,162 @@
+//! Makes a failing plan small.
+//!
+//! Parts of the plan are left out, the largest first, as long as what remains fails. Each attempt is a process of its own, since a
+//! failed simulation leaves its threads behind, and may have aborted.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::plan::{Op, Plan};
+
+/// Whether a plan fails, and how. `None` if it does not.
+pub fn failure_of(plan: &Plan) -> std::io::Result<Option<String>> {
+    let mut child = Command::new(std::env::current_exe()?)
+        .args(["replay", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let json = serde_json::to_vec(plan).map_err(std::io::Error::other)?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // A child that died early has said why.
+        let _ = stdin.write_all(&json);
+    }
+    let output = child.wait_with_output()?;
+    if output.status.success() {
+        return Ok(None);
+    }
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    Ok(Some(if text.trim().is_empty() { format!("{}: {errors}", output.status) } else { text }))
+}
+
+/// A smaller plan that fails too, as small as it was to be had in the time, and how it fails.
+pub fn shrink(plan: Plan, limit: Duration) -> std::io::Result<(Plan, String)> {
+    let Some(failure) = failure_of(&plan)? else {
+        return Err(std::io::Error::other("the plan does not fail"));
+    };
+    let mut best = Best { plan, failure, deadline: Instant::now() + limit };
+    loop {
+        let before = best.plan.clone();
+        best.sessions()?;
+        best.clients()?;
+        best.operations()?;
+        best.faults()?;
+        best.changes()?;
+        best.options()?;
+        if best.plan == before || best.is_late() {
+            return Ok((best.plan, best.failure));
+        }
+    }
+}
+
+struct Best {
+    plan: Plan,
+    failure: String,
+    deadline: Instant,
+}
+
+impl Best {
+    fn is_late(&self) -> bool {
+        Instant::now() > self.deadline
+    }
+
+    /// Takes the plan if it fails, with its own schedule or one of a few others.
+    fn takes(&mut self, plan: Plan) -> std::io::Result<bool> {
+        for shift in 0..3 {
+            if self.is_late() {
+                return Ok(false);
+            }
+            let plan = Plan { seed: plan.seed.wrapping_add(shift), ..plan.clone() };
+            if let Some(failure) = failure_of(&plan)? {
+                (self.plan, self.failure) = (plan, failure);
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn sessions(&mut self) -> std::io::Result<()> {
+        let mut at = self.plan.sessions.len();
+        while at > 0 {
+            at -= 1;
+            let mut plan = self.plan.clone();
+            plan.sessions.remove(at);
+            self.takes(plan)?;
+        }
+        Ok(())
+    }
+
+    fn clients(&mut self) -> std::io::Result<()> {
+        for session in 0..self.plan.sessions.len() {
+            for client in 0..self.plan.sessions[session].clients.len() {
+                let mut plan = self.plan.clone();
+                if !std::mem::take(&mut plan.sessions[session].clients[client]).is_empty() {
+                    self.takes(plan)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn operations(&mut self) -> std::io::Result<()> {
+        for session in 0..self.plan.sessions.len() {
+            for client in 0..self.plan.sessions[session].clients.len() {
+                self.in_pieces(|plan| &mut plan.sessions[session].clients[client])?;
+            }
+        }
+        Ok(())
+    }
+
+    fn faults(&mut self) -> std::io::Result<()> {
+        for session in 0..self.plan.sessions.len() {
+            self.in_pieces(|plan| &mut plan.sessions[session].faults)?;
+        }
+        Ok(())
+    }
+
+    fn options(&mut self) -> std::io::Result<()> {
+        self.in_pieces(|plan| &mut plan.second)?;
+        for session in 0..self.plan.sessions.len() {
+            self.in_pieces(|plan| &mut plan.sessions[session].options)?;
+        }
+        Ok(())
+    }
+
+    fn changes(&mut self) -> std::io::Result<()> {
+        for session in 0..self.plan.sessions.len() {
+            for client in 0..self.plan.sessions[session].clients.len() {
+                for at in 0..self.plan.sessions[session].clients[client].len() {
+                    if matches!(&self.plan.sessions[session].clients[client][at], Op::Write { changes, .. } if changes.len() > 1)
+                    {
+                        self.in_pieces(|plan| match &mut plan.sessions[session].clients[client][at] {
+                            Op::Write { changes, .. } => changes,
+                            other => unreachable!("{other:?} was a write"),
+                        })?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Leaves out halves of a list, then quarters, and so on to single parts.
+    fn in_pieces<T>(&mut self, list: impl Fn(&mut Plan) -> &mut Vec<T>) -> std::io::Result<()> {
+        let mut piece = list(&mut self.plan.clone()).len();
+        while piece > 0 && !self.is_late() {
+            let mut from = 0;
+            while from < list(&mut self.plan.clone()).len() {
+                let mut plan = self.plan.clone();
+                let parts = list(&mut plan);
+                let to = (from + piece).min(parts.len());
+                parts.drain(from..to);
+                if !self.takes(plan)? {
+                    from += piece;
+                }
+            }
+            piece /= 2;
+        }
+        Ok(())
+    }
+}
