@@ -112,8 +112,10 @@ struct Shared {
     operations: AtomicU64,
     /// What will happen, by operation; soonest last.
     faults: Mutex<Vec<(u64, Fault)>>,
-    /// When what happens now is over.
+    /// At which operation what happens now is over.
     until: AtomicU64,
+    /// At which second of the machine's time it is over if there are not as many operations.
+    latest: AtomicU64,
     factor: AtomicU64,
     /// Whether anything ever failed.
     hurt: AtomicBool,
@@ -134,8 +136,14 @@ impl Disk {
         machine.refuse_threads(0);
         let mut faults = faults.to_vec();
         faults.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
-        let shared = Shared { faults: Mutex::new(faults), factor: AtomicU64::new(1), ..Shared::default() };
-        Disk { files, machine, shared: Arc::new(shared) }
+        let disk = Disk {
+            files,
+            machine,
+            shared: Arc::new(Shared { faults: Mutex::new(faults), ..Shared::default() }),
+        };
+        // What was done in an earlier session is over.
+        disk.calm();
+        disk
     }
 
     /// Whether any fault has happened that may make an operation fail.
@@ -174,12 +182,15 @@ impl Disk {
         self.files.set_capacity(None);
         self.shared.factor.store(1, Relaxed);
         self.shared.until.store(u64::MAX, Relaxed);
+        self.shared.latest.store(u64::MAX, Relaxed);
     }
 
     /// An operation begins: something may happen, and some time passes.
     fn begin(&self, microseconds: u64) {
         let number = self.shared.operations.fetch_add(1, Relaxed);
-        if number >= self.shared.until.load(Relaxed) {
+        if number >= self.shared.until.load(Relaxed)
+            || self.machine.seconds() >= self.shared.latest.load(Relaxed)
+        {
             self.calm();
         }
         let due = {
@@ -201,11 +212,17 @@ impl Disk {
         }
     }
 
+    /// Something happens until then, or for some seconds where everybody only waits.
+    fn lasts(&self, until: u64) {
+        self.shared.until.store(until, Relaxed);
+        self.shared.latest.store(self.machine.seconds() + LONGEST_SECONDS, Relaxed);
+    }
+
     fn happen(&self, fault: Fault, number: u64) {
         match fault {
             Fault::Fail { class, error, once, operations } => {
                 self.shared.hurt.store(true, Relaxed);
-                self.shared.until.store(number + operations, Relaxed);
+                self.lasts(number + operations);
                 self.files.plan(FaultPlan {
                     fail_at: Some(0),
                     error: match error {
@@ -225,13 +242,13 @@ impl Disk {
             }
             Fault::Full { bytes, operations } => {
                 self.shared.hurt.store(true, Relaxed);
-                self.shared.until.store(number + operations, Relaxed);
+                self.lasts(number + operations);
                 let used: u64 = self.files.files().iter().map(|(_, len)| len).sum();
                 self.files.set_capacity(Some(used + bytes));
             }
             Fault::Slow { factor, operations } => {
                 self.shared.factor.store(factor.into(), Relaxed);
-                self.shared.until.store(number + operations, Relaxed);
+                self.lasts(number + operations);
             }
             Fault::NoThreads { count } => {
                 self.shared.hurt.store(true, Relaxed);
@@ -248,6 +265,9 @@ impl Disk {
         result
     }
 }
+
+/// How long anything lasts that is done to the disk.
+const LONGEST_SECONDS: u64 = 5;
 
 /// What operations take, in microseconds, at least.
 const READ: u64 = 40;

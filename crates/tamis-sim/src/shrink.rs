@@ -31,6 +31,13 @@ pub fn failure_of(plan: &Plan) -> std::io::Result<Option<String>> {
     Ok(Some(if text.trim().is_empty() { format!("{}: {errors}", output.status) } else { text }))
 }
 
+/// What of a failure is the same when it is met another way: its words up to the first detail, without numbers.
+fn kind_of(failure: &str) -> String {
+    let line = failure.lines().next().unwrap_or("");
+    let what = line.rsplit_once("): ").map_or(line, |(_, what)| what);
+    what.chars().filter(|c| !c.is_ascii_digit()).take(90).collect()
+}
+
 /// A smaller plan that fails too, as small as it was to be had in the time, and how it fails.
 pub fn shrink(plan: Plan, limit: Duration) -> std::io::Result<(Plan, String)> {
     let Some(failure) = failure_of(&plan)? else {
@@ -69,7 +76,9 @@ impl Best {
                 return Ok(false);
             }
             let plan = Plan { seed: plan.seed.wrapping_add(shift), ..plan.clone() };
-            if let Some(failure) = failure_of(&plan)? {
+            if let Some(failure) =
+                failure_of(&plan)?.filter(|failure| kind_of(failure) == kind_of(&self.failure))
+            {
                 (self.plan, self.failure) = (plan, failure);
                 return Ok(true);
             }
