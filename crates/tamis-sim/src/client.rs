@@ -68,6 +68,7 @@ impl Shared {
             None => self.disk.was_hurt(),
         };
         if explained || self.disk.has_crashed() {
+            self.machine.tell(|| format!("{what} failed: {error}"));
             return Ok(());
         }
         Err(format!("{what} failed although nothing was done to the disk: {error}"))
@@ -82,7 +83,9 @@ impl Client {
             if self.shared.disk.has_crashed() {
                 break;
             }
-            if let Err(what) = self.carry_out(op, &mut pinned) {
+            let result = self.carry_out(op, &mut pinned);
+            self.shared.machine.tell(|| format!("client {} did {at}: {op:?}", self.number));
+            if let Err(what) = result {
                 let number = self.number;
                 self.shared.machine.fail(format!("client {number}, operation {at} ({op:?}): {what}"));
             }

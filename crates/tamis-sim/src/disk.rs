@@ -1,7 +1,7 @@
 //! The simulated disk: a [`FaultyFs`] that takes time, and to which things happen at given operations.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -219,6 +219,7 @@ impl Disk {
     }
 
     fn happen(&self, fault: Fault, number: u64) {
+        self.machine.tell(|| format!("file operation {number}: {fault:?}"));
         match fault {
             Fault::Fail { class, error, once, operations } => {
                 self.shared.hurt.store(true, Relaxed);
@@ -258,9 +259,19 @@ impl Disk {
         }
     }
 
-    fn timed<T>(&self, microseconds: u64, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    fn timed<T>(
+        &self,
+        (name, microseconds): (&str, u64),
+        path: &Path,
+        work: impl FnOnce() -> io::Result<T>,
+    ) -> io::Result<T> {
         self.begin(microseconds);
         let result = work();
+        self.machine.tell(|| {
+            let result = result.as_ref().map_or_else(ToString::to_string, |_| "done".to_owned());
+            let thread = std::thread::current();
+            format!("  {}: {name} {}: {result}", thread.name().unwrap_or("?"), path.display())
+        });
         self.end(microseconds);
         result
     }
@@ -274,105 +285,108 @@ const READ: u64 = 40;
 const WRITE: u64 = 3;
 const SYNC: u64 = 300;
 const NAME: u64 = 15;
+const LOOK: u64 = 1;
 
 #[derive(Debug)]
 struct Writing {
     disk: Disk,
+    path: PathBuf,
     file: Box<dyn WriteFile>,
 }
 
 impl WriteFile for Writing {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.disk.timed(WRITE, || self.file.append(bytes))
+        self.disk.timed(("append", WRITE), &self.path, || self.file.append(bytes))
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        self.disk.timed(SYNC, || self.file.sync())
+        self.disk.timed(("sync", SYNC), &self.path, || self.file.sync())
     }
 
     fn preallocate(&mut self, bytes: u64) -> io::Result<()> {
-        self.disk.timed(WRITE, || self.file.preallocate(bytes))
+        self.disk.timed(("preallocate", WRITE), &self.path, || self.file.preallocate(bytes))
     }
 
     fn truncate_to_written(&mut self) -> io::Result<()> {
-        self.disk.timed(WRITE, || self.file.truncate_to_written())
+        self.disk.timed(("truncate_to_written", WRITE), &self.path, || self.file.truncate_to_written())
     }
 }
 
 #[derive(Debug)]
 struct Reading {
     disk: Disk,
+    path: PathBuf,
     file: Arc<dyn ReadFile>,
 }
 
 impl ReadFile for Reading {
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        self.disk.timed(READ, || self.file.read_exact_at(buf, offset))
+        self.disk.timed(("read", READ), &self.path, || self.file.read_exact_at(buf, offset))
     }
 
     fn len(&self) -> io::Result<u64> {
-        self.disk.timed(1, || self.file.len())
+        self.disk.timed(("length", LOOK), &self.path, || self.file.len())
     }
 }
 
 impl FileSystem for Disk {
     fn create(&self, path: &Path, usage: Usage) -> io::Result<Box<dyn WriteFile>> {
-        let file = self.timed(NAME, || self.files.create(path, usage))?;
-        Ok(Box::new(Writing { disk: self.clone(), file }))
+        let file = self.timed(("create", NAME), path, || self.files.create(path, usage))?;
+        Ok(Box::new(Writing { disk: self.clone(), path: path.to_owned(), file }))
     }
 
     fn reuse(&self, old: &Path, new: &Path) -> io::Result<Box<dyn WriteFile>> {
-        let file = self.timed(NAME, || self.files.reuse(old, new))?;
-        Ok(Box::new(Writing { disk: self.clone(), file }))
+        let file = self.timed(("reuse", NAME), new, || self.files.reuse(old, new))?;
+        Ok(Box::new(Writing { disk: self.clone(), path: new.to_owned(), file }))
     }
 
     fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn ReadFile>> {
-        let file = self.timed(NAME, || self.files.open(path, access))?;
-        Ok(Arc::new(Reading { disk: self.clone(), file }))
+        let file = self.timed(("open", NAME), path, || self.files.open(path, access))?;
+        Ok(Arc::new(Reading { disk: self.clone(), path: path.to_owned(), file }))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.timed(NAME, || self.files.rename(from, to))
+        self.timed(("rename", NAME), to, || self.files.rename(from, to))
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        self.timed(NAME, || self.files.remove(path))
+        self.timed(("remove", NAME), path, || self.files.remove(path))
     }
 
     fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
-        self.timed(NAME, || self.files.remove_dir_all(path))
+        self.timed(("remove dir all", NAME), path, || self.files.remove_dir_all(path))
     }
 
     fn link_or_copy(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.timed(NAME, || self.files.link_or_copy(from, to))
+        self.timed(("link or copy", NAME), to, || self.files.link_or_copy(from, to))
     }
 
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        self.timed(NAME, || self.files.create_dir_all(path))
+        self.timed(("create dir all", NAME), path, || self.files.create_dir_all(path))
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
-        self.timed(NAME, || self.files.list(dir))
+        self.timed(("list", NAME), dir, || self.files.list(dir))
     }
 
     fn sync_file(&self, path: &Path) -> io::Result<()> {
-        self.timed(SYNC, || self.files.sync_file(path))
+        self.timed(("sync file", SYNC), path, || self.files.sync_file(path))
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.timed(SYNC, || self.files.sync_dir(dir))
+        self.timed(("sync dir", SYNC), dir, || self.files.sync_dir(dir))
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
-        self.timed(1, || self.files.exists(path))
+        self.timed(("exists", LOOK), path, || self.files.exists(path))
     }
 
     fn file_len(&self, path: &Path) -> io::Result<u64> {
-        self.timed(1, || self.files.file_len(path))
+        self.timed(("file len", LOOK), path, || self.files.file_len(path))
     }
 
     fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn DirLock>>> {
-        self.timed(NAME, || self.files.lock(path))
+        self.timed(("lock", NAME), path, || self.files.lock(path))
     }
 
     fn available_space(&self, path: &Path) -> io::Result<Option<u64>> {

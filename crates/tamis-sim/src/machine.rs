@@ -14,6 +14,7 @@
 use std::cell::RefCell;
 use std::fmt::Write as _;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -58,6 +59,7 @@ pub struct Machine {
     /// What the machine's time is counted from.
     origin: Instant,
     most_steps: u64,
+    tells: AtomicBool,
 }
 
 struct Inner {
@@ -124,6 +126,7 @@ impl Machine {
             over: Condvar::new(),
             origin: Instant::now(),
             most_steps,
+            tells: AtomicBool::new(false),
         })
     }
 
@@ -186,6 +189,22 @@ impl Machine {
     /// So many of the next threads cannot be had.
     pub fn refuse_threads(&self, count: u32) {
         self.inner().refused_threads = count;
+    }
+
+    /// Prints what happens, if that was asked for.
+    pub fn tell(&self, what: impl FnOnce() -> String) {
+        if self.tells.load(Relaxed) {
+            let (steps, clock) = {
+                let inner = self.inner();
+                (inner.steps, inner.clock)
+            };
+            eprintln!("{steps:>8} {:>12.6} s  {}", clock.as_secs_f64(), what());
+        }
+    }
+
+    /// Prints what happens from now on.
+    pub fn tell_all(&self) {
+        self.tells.store(true, Relaxed);
     }
 
     /// A number below `bound`, drawn by the seed.

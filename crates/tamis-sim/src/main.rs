@@ -62,6 +62,9 @@ enum Command {
     Replay {
         /// Which plan.
         plan: String,
+        /// Prints on standard error what clients and disk do.
+        #[arg(long)]
+        verbose: bool,
     },
     /// Prints the plan of a seed as JSON.
     Plan {
@@ -100,7 +103,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match cli.command {
         None => run_seeds(&cli.run),
-        Some(Command::Replay { plan }) => replay(&plan),
+        Some(Command::Replay { plan, verbose }) => replay(&plan, verbose),
         Some(Command::Plan { seed }) => print_plan(&plan::plan(seed)).map(|()| true),
         Some(Command::Shrink { plan, seconds }) => shrink_plan(&plan, seconds),
         Some(Command::Mutations { root, check: true, .. }) => mutations::check(&root),
@@ -177,9 +180,9 @@ fn load(plan: &str) -> io::Result<Plan> {
     serde_json::from_str(&text).map_err(io::Error::other)
 }
 
-fn replay(which: &str) -> io::Result<bool> {
+fn replay(which: &str, verbose: bool) -> io::Result<bool> {
     let plan = load(which)?;
-    let first = run::run(&plan);
+    let first = run::run_telling(&plan, verbose);
     let summary = |report: &machine::Report| {
         format!(
             "{} steps, {:.3} s of its time, trace {:016x}",

@@ -19,7 +19,15 @@ const DIR: &str = "/db";
 
 /// Carries out a plan.
 pub fn run(plan: &Plan) -> Report {
+    run_telling(plan, false)
+}
+
+/// Carries out a plan; `tells` on standard error what happens.
+pub fn run_telling(plan: &Plan, tells: bool) -> Report {
     let machine = Machine::new(plan.seed ^ 0x5EED, plan.strategy, MOST_STEPS);
+    if tells {
+        machine.tell_all();
+    }
     let (plan, inside) = (plan.clone(), machine.clone());
     machine.run(move || {
         let mut world = World {
@@ -33,6 +41,7 @@ pub fn run(plan: &Plan) -> Report {
         };
         for number in 0..world.plan.sessions.len() {
             let session = world.plan.sessions[number].clone();
+            world.machine.tell(|| format!("session {number}"));
             if let Err(what) = world.session(&session) {
                 world.machine.fail(format!("session {number}: {what}"));
             }
@@ -84,7 +93,9 @@ impl World {
         });
         if let Some((db, spaces)) = self.open(&shared)? {
             self.look(&shared, &db)?;
-            self.work(session, &shared, &db, &spaces);
+            if !disk.has_crashed() {
+                self.work(session, &shared, &db, &spaces);
+            }
             drop(spaces);
             self.end(session.end, &shared, db)?;
         }
@@ -119,13 +130,17 @@ impl World {
 
     /// Looks at what is there after an opening, which makes it durable.
     fn look(&mut self, shared: &Shared, db: &Db) -> Result<(), String> {
-        let failures = shared.disk.failures();
-        let seen = match everything(db) {
-            Ok(seen) => seen?,
-            Err(error) => return shared.excuse("reading after opening", &error, Some(failures)),
-        };
-        shared.oracle().recover(&seen, self.loss)?;
-        self.loss = None;
+        while !shared.disk.has_crashed() {
+            let failures = shared.disk.failures();
+            match everything(db) {
+                Ok(seen) => {
+                    shared.oracle().recover(&seen?, self.loss)?;
+                    self.loss = None;
+                    return Ok(());
+                }
+                Err(error) => shared.excuse("reading after opening", &error, Some(failures))?,
+            }
+        }
         Ok(())
     }
 
