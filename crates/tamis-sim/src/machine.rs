@@ -102,6 +102,9 @@ thread_local! {
     static MACHINE: RefCell<Option<Arc<Machine>>> = const { RefCell::new(None) };
 }
 
+/// How much time may pass on the machine.
+const LONGEST: Duration = Duration::from_secs(2 * 3600);
+
 /// How long a simulation may take in real time before somebody is taken to run without ever asking the machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -235,6 +238,10 @@ impl Machine {
         if inner.steps > self.most_steps {
             let most = self.most_steps;
             inner.fail(format!("it has not come to an end after {most} steps"));
+        }
+        if inner.clock > LONGEST {
+            let (hours, who) = (LONGEST.as_secs() / 3600, inner.waiting());
+            inner.fail(format!("it has not come to an end after {hours} hours of its time:\n{who}"));
         }
         if inner.failure.is_some() {
             self.over.notify_all();

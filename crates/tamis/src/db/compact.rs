@@ -22,6 +22,7 @@ use crate::compaction::{TableSink, execute, filters, parts, released};
 use crate::db::expiry::expired_tables;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::jobs::{ActiveJob, Aside, CancelToken, CompactionControl, Progress};
+use crate::db::pressure::pressure_of;
 use crate::db::room::human;
 use crate::error::StorageError;
 use crate::tree::edit::VersionEdit;
@@ -158,9 +159,9 @@ impl DbInner {
     /// the lock. O(tables).
     pub(crate) fn update_pressure(&self, state: &State, keyspace: &KeyspaceInner) {
         let shaping = keyspace.shaping.load();
-        // Who compacts by hand must not be stopped by what nobody does for him.
+        // Whoever compacts by hand must not be stopped by what nobody else does.
         keyspace.pressure.set(match shaping.options.auto_compaction {
-            true => shaping.policy.write_pressure(&self.shape(state, keyspace)),
+            true => pressure_of(&*shaping.policy, self.shape(state, keyspace)),
             false => Pressure::None,
         });
     }

@@ -5,7 +5,24 @@
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use crate::compaction::policy::Pressure;
+use crate::compaction::policy::{CompactionPolicy, Pressure};
+use crate::compaction::shape::Shape;
+
+/// How a shape presses on writers. A stop is ended by a compaction: where none runs, and none would be due however much room there
+/// were, writers are slowed down instead, since only what they write can make one due.
+///
+/// With `deterministic` a compaction is due once the oldest run of level 0 is the last of its block. An ingestion beside a flush,
+/// with no key in common, may land behind it with a later epoch; so level 0 can be full before anything is due.
+pub(crate) fn pressure_of(policy: &dyn CompactionPolicy, shape: Shape) -> Pressure {
+    match policy.write_pressure(&shape) {
+        Pressure::Stop
+            if shape.running.is_empty() && policy.plan(&Shape { room: None, ..shape }).is_none() =>
+        {
+            Pressure::Slowdown(1.0)
+        }
+        pressure => pressure,
+    }
+}
 
 /// The last answer of the policy. Set under the `state` lock; read by whoever writes, without it, to see whether there
 /// is anything to ask, and under it to wait for a change.
@@ -44,6 +61,43 @@ pub(crate) fn memtable_rate(full: f64, flushed_per_second: u64) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compaction::policy::policy_for;
+    use crate::compaction::shape::{LevelShape, RunShape, TableShape};
+    use crate::options::KeyspaceOptions;
+    use crate::tree::edit::tests::table;
+    use crate::tree::epochs::{EpochMap, EpochSegment};
+
+    /// Writers waited for ever for a compaction of two runs of which the one with the earlier epoch was the newer, as an ingestion
+    /// had overtaken a flush.
+    #[test]
+    fn writers_are_not_stopped_where_only_they_can_make_a_compaction_due() {
+        let mut options = KeyspaceOptions::default();
+        let settings = [
+            ("compaction", "tiering"),
+            ("deterministic", "true"),
+            ("size_ratio", "3"),
+            ("level0_runs", "2"),
+            ("slowdown_runs", "2"),
+            ("stop_runs", "2"),
+        ];
+        settings.iter().for_each(|(name, value)| options.set(name, value).unwrap());
+        let run = |id: u64, from: &str, to: &str, (lo, hi): (u64, u64)| {
+            let mut meta = table(id, from, to);
+            let segment = EpochSegment { start: meta.smallest.clone(), lo, hi };
+            meta.epochs = EpochMap::from_segments(vec![segment]).unwrap();
+            RunShape { id, tables: vec![TableShape { meta: std::sync::Arc::new(meta), busy: false }] }
+        };
+        let shape = |newer, older| {
+            let mut levels = vec![LevelShape::default(); options.levels];
+            levels[0].runs = vec![run(7, "a", "c", newer), run(6, "d", "f", older)];
+            levels[1].runs = vec![run(5, "a", "z", (0, 2))];
+            Shape { levels, ..Shape::default() }
+        };
+        let policy = policy_for(&options);
+        assert_eq!(policy.write_pressure(&shape((2, 3), (3, 4))), Pressure::Stop);
+        assert_eq!(pressure_of(&*policy, shape((2, 3), (3, 4))), Pressure::Slowdown(1.0));
+        assert_eq!(pressure_of(&*policy, shape((3, 4), (2, 3))), Pressure::Stop, "a compaction is due");
+    }
 
     #[test]
     fn a_pressure_is_read_as_it_was_set() {
