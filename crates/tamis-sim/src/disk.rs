@@ -185,14 +185,18 @@ impl Disk {
         self.shared.latest.store(u64::MAX, Relaxed);
     }
 
+    /// What happens now is over, if it is time.
+    fn calm_if_over(&self, number: u64) {
+        let (until, latest) = (self.shared.until.load(Relaxed), self.shared.latest.load(Relaxed));
+        if number >= until || self.machine.seconds() >= latest {
+            self.calm();
+        }
+    }
+
     /// An operation begins: something may happen, and some time passes.
     fn begin(&self, microseconds: u64) {
         let number = self.shared.operations.fetch_add(1, Relaxed);
-        if number >= self.shared.until.load(Relaxed)
-            || self.machine.seconds() >= self.shared.latest.load(Relaxed)
-        {
-            self.calm();
-        }
+        self.calm_if_over(number);
         let due = {
             let mut faults = self.shared.faults.lock().unwrap_or_else(PoisonError::into_inner);
             faults.pop_if(|(at, _)| *at <= number).map(|(_, fault)| fault)
@@ -390,6 +394,7 @@ impl FileSystem for Disk {
     }
 
     fn available_space(&self, path: &Path) -> io::Result<Option<u64>> {
+        self.calm_if_over(self.shared.operations.load(Relaxed));
         self.files.available_space(path)
     }
 }
