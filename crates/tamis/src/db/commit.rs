@@ -139,7 +139,11 @@ impl DbInner {
     }
 
     pub(crate) fn lock_log(&self) -> MutexGuard<'_, LogState> {
-        self.log.lock()
+        let log = self.log.lock();
+        if self.log.was_poisoned() {
+            self.poison(&"a panic while the log was being written");
+        }
+        log
     }
 
     /// Commits a batch; an empty one with `sync` makes everything before it durable.

@@ -258,7 +258,11 @@ pub(crate) struct DbInner {
 
 impl DbInner {
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
+        let state = self.state.lock();
+        if self.state.was_poisoned() {
+            self.stop_writes("a panic while the database's state was being changed");
+        }
+        state
     }
 
     /// Waits for a change of the state, or for a second.
@@ -283,11 +287,17 @@ impl DbInner {
         self.warnings.lock().push(message);
     }
 
-    /// Stops all writes for good: what is on disk is not known any more.
-    pub(crate) fn poison(&self, cause: &dyn std::fmt::Display) {
+    /// Notes why writes stop, unless they have stopped already. For callers that hold the `state` lock.
+    #[cold]
+    fn stop_writes(&self, cause: impl std::fmt::Display) {
         if self.poison.set(cause.to_string()).is_ok() {
             log::error!("{}: writes stop: {cause}", self.dir.display());
         }
+    }
+
+    /// Stops all writes for good: what is on disk is not known any more.
+    pub(crate) fn poison(&self, cause: &dyn std::fmt::Display) {
+        self.stop_writes(cause);
         let _state = self.state();
         self.changed.notify_all();
     }
@@ -316,8 +326,8 @@ impl DbInner {
     }
 
     /// Makes an edit durable and publishes what it changes in the trees of `keyspaces`. `opened` are the
-    /// tables that the edit adds. On an error nothing is published and the database is poisoned, since the
-    /// edit may or may not be on disk (unless it is closed: then nothing was tried).
+    /// tables that the edit adds. On an error nothing is published, the tree in memory is what it was, and the database is
+    /// poisoned, since the edit may or may not be on disk. If the database is closed or was poisoned before, nothing is tried.
     pub(crate) fn commit_edit(
         &self,
         state: &mut State,
@@ -330,25 +340,31 @@ impl DbInner {
             let closed = std::io::Error::other("the database is closed");
             return Err(StorageError::io("append to the manifest in", &self.dir, &closed));
         }
+        // What an earlier edit did on disk is not known, so none may build on it.
+        if let Some(cause) = self.poison.get() {
+            let stopped =
+                std::io::Error::other(format!("nothing is changed after an earlier failure: {cause}"));
+            return Err(StorageError::io("append to the manifest in", &self.dir, &stopped));
+        }
         self.save_ages(state, &mut edit);
         edit.heat = self.elastic.heat_to_save();
         edit.next_file = Some(self.next_file.load(Ordering::Relaxed));
         // An ingestion's number is in the edit before it is visible.
         edit.last_seq = edit.last_seq.max(Some(self.visible()));
         let durable = (|| {
-            state.tree.apply(&edit).map_err(|what| StorageError::corrupt(&self.dir, None, what))?;
+            // A copy, which shares the tables: whatever fails, the tree goes on to be that of the versions in use.
+            let mut tree = state.tree.clone();
+            tree.apply(&edit).map_err(|what| StorageError::corrupt(&self.dir, None, what))?;
             let manifest = state.manifest.as_mut().expect("a writable database has a manifest");
             manifest.append(&edit)?;
             if manifest.should_roll() {
-                self.roll_manifest(state)?;
+                self.roll_manifest(state, &mut tree)?;
             }
-            Ok(())
+            Ok(tree)
         })();
+        let durable = durable.map(|tree| state.tree = tree);
         if let Err(error) = durable {
-            // Not through `poison`, which takes the state lock that the caller holds.
-            if self.poison.set(format!("{error}")).is_ok() {
-                log::error!("{}: writes stop: {error}", self.dir.display());
-            }
+            self.stop_writes(&error);
             self.changed.notify_all();
             return Err(error);
         }
@@ -393,12 +409,16 @@ impl DbInner {
         )
     }
 
-    /// Writes the whole state to a new manifest and switches to it.
-    pub(crate) fn roll_manifest(&self, state: &mut State) -> Result<(), StorageError> {
+    /// Writes `tree` to a new manifest and switches to it. After an error either manifest may be in force.
+    pub(crate) fn roll_manifest(
+        &self,
+        state: &mut State,
+        tree: &mut ManifestState,
+    ) -> Result<(), StorageError> {
         let number = self.next_file.fetch_add(1, Ordering::Relaxed);
         let old = crate::tree::files::manifest_path(&self.dir, state.manifest_number);
-        state.tree.next_file = number + 1;
-        let manifest = Manifest::create(&*self.fs, &self.dir, number, &state.tree)?;
+        tree.next_file = number + 1;
+        let manifest = Manifest::create(&*self.fs, &self.dir, number, tree)?;
         set_current(&*self.fs, &self.dir, number)?;
         if state.manifest.replace(manifest).is_some() {
             self.garbage.push(old);
@@ -453,3 +473,6 @@ impl DbInner {
         &self.dir
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -458,13 +458,15 @@ fn recover(
     // A new database names its manifest before it makes a log. In any other, the old logs get their successor
     // while the old manifest is in force: see `wrong_end`.
     let new = state.manifest_number == 0;
+    let mut tree = state.tree.clone();
     if new {
-        db.roll_manifest(&mut state)?;
+        db.roll_manifest(&mut state, &mut tree)?;
     }
     let writer = db.create_log(id, None)?;
     if !new {
-        db.roll_manifest(&mut state)?;
+        db.roll_manifest(&mut state, &mut tree)?;
     }
+    state.tree = tree;
     state.current_log = id;
     for (ks, keyspace) in keyspaces.iter() {
         let options = match state.jobs.get(ks) {

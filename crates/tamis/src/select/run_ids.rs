@@ -271,7 +271,7 @@ mod tests {
             index = index.change(&[items[at]], &[]).expect("what is there");
         }
         let metas = |run: &crate::tree::version::Run| {
-            version.tables[run.tables.clone()].iter().map(|table| (*table.meta).clone()).collect()
+            version.tables[run.tables.clone()].iter().map(|table| table.meta.clone()).collect()
         };
         let state = KeyspaceState {
             runs: version.runs.iter().map(|run| ((run.level as u32, run.id), metas(run))).collect(),

@@ -9,6 +9,7 @@
 
 use crate::collections::HashMap;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::key::SeqNo;
 use crate::tree::edit::{Ages, MAX_LEVEL, NUMBER_LIMIT, VersionEdit};
@@ -27,8 +28,8 @@ pub(crate) struct KeyspaceState {
     pub(crate) log_floor: LogId,
     /// The first epoch that no flush of the keyspace was given.
     pub(crate) next_epoch: Epoch,
-    /// The tables by level and run, within a run ordered by key.
-    pub(crate) runs: BTreeMap<(u32, RunId), Vec<TableMeta>>,
+    /// The tables by level and run, within a run ordered by key. Shared, so that a copy of the state is cheap.
+    pub(crate) runs: BTreeMap<(u32, RunId), Vec<Arc<TableMeta>>>,
     /// What is known of its entries' ages, if it has had a time to live.
     pub(crate) ages: Option<Ages>,
 }
@@ -36,7 +37,7 @@ pub(crate) struct KeyspaceState {
 impl KeyspaceState {
     /// All tables, by level, run and key.
     pub(crate) fn tables(&self) -> impl Iterator<Item = &TableMeta> {
-        self.runs.values().flatten()
+        self.runs.values().flatten().map(|table| &**table)
     }
 }
 
@@ -180,7 +181,7 @@ impl ManifestState {
             edit.next_epochs.push((id, keyspace.next_epoch));
             edit.ages.extend(keyspace.ages.map(|ages| (id, ages)));
             for (&(level, run), tables) in &keyspace.runs {
-                edit.added.extend(tables.iter().map(|table| (id, level, run, table.clone())));
+                edit.added.extend(tables.iter().map(|table| (id, level, run, (**table).clone())));
             }
         }
         edit
@@ -255,7 +256,7 @@ impl ManifestState {
         if let Some(other) = neighbours.iter().find(|other| other.overlaps(table)) {
             return Err(format!("tables {} and {id} of run {run} overlap", other.id));
         }
-        tables.insert(at, table.clone());
+        tables.insert(at, Arc::new(table.clone()));
         if self.places.insert(id, (keyspace, level, run)).is_some() {
             return Err(format!("table {id} is there already"));
         }

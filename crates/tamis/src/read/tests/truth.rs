@@ -56,7 +56,7 @@ pub(super) fn install(db: &Db, manner: Manner) -> Arc<Asked> {
     let asked = Arc::new(Asked::default());
     let truth = Truth { all: runs.iter().flatten().cloned().collect(), runs, manner, asked: asked.clone() };
     let metas =
-        |tables: &Range<usize>| version.tables[tables.clone()].iter().map(|t| (*t.meta).clone()).collect();
+        |tables: &Range<usize>| version.tables[tables.clone()].iter().map(|t| t.meta.clone()).collect();
     let state = KeyspaceState {
         runs: version.runs.iter().map(|run| ((run.level as u32, run.id), metas(&run.tables))).collect(),
         ..KeyspaceState::default()

@@ -1,0 +1,88 @@
+//! What a failed edit leaves behind.
+
+use std::io::ErrorKind;
+
+use super::*;
+use crate::io::{CrashMode, FaultPlan, FaultyFs, OpClass};
+use crate::{Db, Options};
+
+fn open(fs: &FaultyFs) -> Db {
+    let mut options = Options { file_system: Some(Arc::new(fs.clone())), ..Options::default() };
+    options.keyspace.auto_compaction = false;
+    Db::open("/db", options).unwrap()
+}
+
+/// The edit of a compaction that moves the oldest table one level down.
+fn late_edit(db: &DbInner) -> Result<(), StorageError> {
+    let keyspace = db.directory.load()[&0].clone();
+    let view = keyspace.view.load_full();
+    let table = view.version.tables.last().expect("a table").clone();
+    let meta = (*table.meta).clone();
+    let edit =
+        VersionEdit { removed: vec![(0, meta.id)], added: vec![(0, 1, 1 << 20, meta)], ..Default::default() };
+    let mut state = db.state();
+    db.commit_edit(&mut state, edit, vec![table], |_, view, version| View {
+        active: view.active.clone(),
+        sealed: view.sealed.clone(),
+        version,
+    })
+}
+
+/// A flush failed to sync its edit. The tree in memory had the new table already, no version had, and the edit of a compaction
+/// that came later looked for it under the state lock: a panic, a poisoned lock, and more panics in whoever took it next.
+#[test]
+fn an_edit_after_one_that_failed_is_an_error_and_reads_go_on() {
+    for (class, later, sticky) in [OpClass::Write, OpClass::Sync, OpClass::Name]
+        .into_iter()
+        .flat_map(|c| [(c, 0, false), (c, 4, true), (c, 8, false)])
+    {
+        let fs = FaultyFs::new(1);
+        let db = open(&fs);
+        for round in 0..3 {
+            db.put("key", format!("{round}")).unwrap();
+            db.put(format!("key{round}"), "value").unwrap();
+            db.flush().unwrap();
+        }
+        db.put("key", "last").unwrap();
+        db.sync().unwrap();
+        let plan = FaultPlan {
+            fail_at: Some(fs.operations() + later),
+            error: ErrorKind::Other,
+            sticky,
+            only: Some(class),
+            partial_append: true,
+        };
+        fs.plan(plan);
+        let flushed = db.flush();
+        fs.plan(FaultPlan::none());
+        let late = late_edit(db.inner());
+        assert_eq!(flushed.is_err(), late.is_err(), "{class:?} {later}: {flushed:?}, {late:?}");
+        assert_eq!(db.get("key").unwrap().unwrap(), "last", "{class:?} {later}");
+        assert_eq!(db.iter().count(), 4, "{class:?} {later}");
+        assert_eq!(db.put("key", "more").is_err(), flushed.is_err());
+        drop(db);
+        let reopened = open(&fs.crash(CrashMode::DropUnsynced));
+        let value = reopened.get("key").unwrap().unwrap();
+        assert!(value == "last" || (flushed.is_ok() && value == "more"), "{class:?} {later}: {value:?}");
+        reopened.verify().unwrap();
+    }
+}
+
+/// A panic under the state lock made every later use of the lock panic, reads' bookkeeping among them.
+#[test]
+fn a_panic_under_the_state_lock_stops_writes_and_nothing_else() {
+    let db = open(&FaultyFs::new(1));
+    db.put("key", "value").unwrap();
+    let inner = db.inner();
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let _state = inner.state();
+        panic!("while the state is locked");
+    }));
+    assert!(panicked.is_err());
+    assert!(db.stats().poisoned.is_none_or(|cause| cause.contains("panic")));
+    assert_eq!(db.get("key").unwrap().unwrap(), "value");
+    assert_eq!(db.snapshot().iter().count(), 1);
+    assert!(matches!(db.put("key", "other"), Err(WriteError::Poisoned { .. })));
+    assert!(matches!(db.flush(), Err(_)));
+    assert!(db.close().is_err());
+}
