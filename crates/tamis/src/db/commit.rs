@@ -26,7 +26,7 @@ use crate::error::{StorageError, WriteError};
 use crate::io::Usage;
 use crate::key::{Kind, SeqNo};
 use crate::memtable::Memtable;
-use crate::tree::files::log_path;
+use crate::tree::files::{first_log_path, log_path};
 use crate::tree::meta::{KeyspaceId, LogId};
 use crate::tree::version::{MemtableSlot, View};
 use crate::wal::{LogHeader, LogKind, LogWriter};
@@ -498,7 +498,7 @@ impl DbInner {
         let writer = self.create_log(id, recycled)?;
         self.log_bytes.store(writer.len(), Ordering::Relaxed);
         let mut old = log.writer.replace(writer).expect("checked above");
-        old.finish()?;
+        old.finish(Some(id))?;
         let closed = ClosedLog { id: log.id, bytes: old.len(), linked: false };
         {
             let mut state = self.state();
@@ -511,6 +511,21 @@ impl DbInner {
         Ok(())
     }
 
+    /// The first log of a session. It has another name until its header is durable: an opening that fails half way, on a full disk
+    /// say, must not leave a log behind whose header is torn, which the next opening would take for damage.
+    pub(crate) fn create_first_log(&self, id: LogId) -> Result<LogWriter, StorageError> {
+        let (path, beside) = (log_path(&self.dir, id), first_log_path(&self.dir));
+        let io = |operation, e| StorageError::io(operation, &path, &e);
+        let file = self.fs.create(&beside, Usage::Log).map_err(|e| io("create", e))?;
+        let header = LogHeader { kind: LogKind::Writes, id, reused: false };
+        let mut writer = LogWriter::create(file, &path, header)?;
+        writer.sync()?;
+        self.fs.rename(&beside, &path).map_err(|e| io("create", e))?;
+        self.reserve(&mut writer);
+        self.fs.sync_dir(&self.dir).map_err(|e| StorageError::io("sync", &self.dir, &e))?;
+        Ok(writer)
+    }
+
     /// A new log file, durable in the directory, made of an obsolete one where there is one.
     pub(crate) fn create_log(&self, id: LogId, recycled: Option<LogId>) -> Result<LogWriter, StorageError> {
         let path = log_path(&self.dir, id);
@@ -521,10 +536,15 @@ impl DbInner {
         let file = file.map_err(|e| StorageError::io("create", &path, &e))?;
         let header = LogHeader { kind: LogKind::Writes, id, reused: recycled.is_some() };
         let mut writer = LogWriter::create(file, &path, header)?;
-        let expected = self.options.keyspace.memtable_bytes.min(self.options.max_log_bytes);
-        writer.preallocate(expected + expected / 8);
+        self.reserve(&mut writer);
         self.fs.sync_dir(&self.dir).map_err(|e| StorageError::io("sync", &self.dir, &e))?;
         Ok(writer)
+    }
+
+    /// Reserves the room that a log is expected to take.
+    fn reserve(&self, writer: &mut LogWriter) {
+        let expected = self.options.keyspace.memtable_bytes.min(self.options.max_log_bytes);
+        writer.preallocate(expected + expected / 8);
     }
 }
 

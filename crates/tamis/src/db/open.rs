@@ -462,7 +462,7 @@ fn recover(
     if new {
         db.roll_manifest(&mut state, &mut tree)?;
     }
-    let writer = db.create_log(id, None)?;
+    let writer = db.create_first_log(id)?;
     if !new {
         db.roll_manifest(&mut state, &mut tree)?;
     }

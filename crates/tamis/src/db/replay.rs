@@ -8,6 +8,9 @@
 //!   writes.
 //! * **Damaged**: a later record says that the missing part had been synced. That is an error, unless the user
 //!   asks for salvage: then everything that can be read is taken, with a warning for each gap.
+//!
+//! No log can go missing unnoticed if it holds a synced write: the manifest names the first log that is needed, and each log
+//! that was rolled names its successor in its closing record, which is synced before any write of that successor is.
 
 use std::path::Path;
 
@@ -95,9 +98,19 @@ pub(crate) fn replay(
             replayed.warnings.push(note);
         }
         let torn = match reader.end().expect("the reader came to its end") {
-            End::Closed { .. } => {
+            End::Closed { successor, .. } => {
                 replayed.any_closed = true;
                 replayed.last_closed = last && records > 0;
+                if let Some(successor) = *successor
+                    && logs.get(i + 1) != Some(&successor)
+                {
+                    let what = format!("the log is missing, and {} says that it follows", path.display());
+                    let missing = StorageError::corrupt(&log_path(dir, successor), None, what);
+                    if !salvage {
+                        return Err(missing.into());
+                    }
+                    replayed.warnings.push(missing.to_string());
+                }
                 None
             }
             End::Clean { offset } => (!last).then_some((*offset, "the log ends without its closing record")),

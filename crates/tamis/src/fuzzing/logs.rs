@@ -79,7 +79,7 @@ fn read(bytes: &[u8], id: u64, options: ReadOptions) -> Option<Reading> {
     }
     reading.end = reader.end().cloned();
     let end = reading.end.as_ref().expect("a reader that stops knows how the log ends");
-    if let End::Closed { offset } | End::Clean { offset } | End::Torn { offset } = end {
+    if let End::Closed { offset, .. } | End::Clean { offset } | End::Torn { offset } = end {
         assert!((last_end..=bytes.len() as u64).contains(offset), "{end:?} behind a record at {last_end}");
     }
     let mut covered = 0;
@@ -109,7 +109,8 @@ fn check_log(bytes: &[u8]) {
         if strict.damage.is_none() {
             assert_eq!(strict, salvaged, "salvage changes what is whole");
         }
-        let Some(End::Torn { offset } | End::Clean { offset } | End::Closed { offset }) = strict.end else {
+        let Some(End::Torn { offset } | End::Clean { offset } | End::Closed { offset, .. }) = strict.end
+        else {
             continue;
         };
         if !expect_complete || matches!(strict.end, Some(End::Closed { .. })) {

@@ -23,14 +23,15 @@ pub(crate) enum FileKind {
     Lock,
     /// `OPTIONS`: the options that the database was last opened with, for people.
     Options,
-    /// `CURRENT.tmp`, `OPTIONS.tmp`: a file that was being replaced atomically; left over from a crash if nobody
-    /// is writing it.
+    /// `CURRENT.tmp`, `OPTIONS.tmp`, `LOG.tmp`: a file that was being replaced or made atomically; left over from a crash if
+    /// nobody is writing it.
     Temporary,
 }
 
 const CURRENT: &str = "CURRENT";
 const LOCK: &str = "LOCK";
 const OPTIONS: &str = "OPTIONS";
+const FIRST_LOG: &str = "LOG.tmp";
 const MANIFEST_PREFIX: &str = "MANIFEST-";
 
 /// The path of a table.
@@ -41,6 +42,11 @@ pub(crate) fn table_path(dir: &Path, id: TableId) -> PathBuf {
 /// The path of a write-ahead log.
 pub(crate) fn log_path(dir: &Path, id: LogId) -> PathBuf {
     dir.join(format!("{id:06}.log"))
+}
+
+/// The path of a session's first log until its header is durable.
+pub(crate) fn first_log_path(dir: &Path) -> PathBuf {
+    dir.join(FIRST_LOG)
 }
 
 /// The name of a manifest, as [`current_path`]'s file holds it.
@@ -77,7 +83,7 @@ pub(crate) fn parse(name: &str) -> Option<FileKind> {
         CURRENT => Some(FileKind::Current),
         LOCK => Some(FileKind::Lock),
         OPTIONS => Some(FileKind::Options),
-        "CURRENT.tmp" | "OPTIONS.tmp" => Some(FileKind::Temporary),
+        "CURRENT.tmp" | "OPTIONS.tmp" | FIRST_LOG => Some(FileKind::Temporary),
         _ if name.starts_with(CALIBRATION_PREFIX) && name.ends_with(".tmp") => Some(FileKind::Temporary),
         _ => {
             if let Some(digits) = name.strip_prefix(MANIFEST_PREFIX) {

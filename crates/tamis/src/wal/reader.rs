@@ -55,6 +55,8 @@ pub(crate) enum End {
     Closed {
         /// The end of the closing record.
         offset: u64,
+        /// The log that goes on where this one ends, if it says so: there was one when it was closed.
+        successor: Option<LogId>,
     },
     /// With its last record; behind it are only zeros or what a reused file held before.
     Clean {
@@ -176,7 +178,10 @@ impl LogReader {
                     self.pos = head.end(offset);
                     self.proven = self.proven.max(head.synced);
                     if head.kind == RecordType::Close {
-                        self.end = Some(End::Closed { offset: self.pos });
+                        let payload = self.window.get(offset + head.head_len as u64, head.payload_len)?;
+                        // Logs of before say nothing.
+                        let successor = payload.first_chunk().map(|bytes| LogId::from_le_bytes(*bytes));
+                        self.end = Some(End::Closed { offset: self.pos, successor });
                         break;
                     }
                     let payload = self.window.get(offset + head.head_len as u64, head.payload_len)?;

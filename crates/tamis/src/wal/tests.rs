@@ -126,7 +126,7 @@ fn a_closed_log_is_complete_and_an_unclosed_one_is_not() {
     let end = log.close().unwrap();
     let outcome = read_from(&fs, COMPLETE);
     assert_eq!(outcome.payloads(), [b"a"]);
-    assert_eq!(outcome.end, Some(End::Closed { offset: end }));
+    assert_eq!(outcome.end, Some(End::Closed { offset: end, successor: None }));
     assert_eq!(read(&unclosed, COMPLETE).damaged_at(), Some(data_end));
     for cut in 0..fs.bytes(NAME).len() {
         assert!(read(&fs.bytes(NAME)[..cut], COMPLETE).damaged_at().is_some(), "cut at {cut}");

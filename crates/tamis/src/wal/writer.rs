@@ -79,14 +79,18 @@ impl LogWriter {
     /// Finishes the log: appends the closing record and syncs. Gives the log's length. The file keeps what
     /// was preallocated, so that it can be reused at its full size.
     pub(crate) fn close(mut self) -> Result<u64, StorageError> {
-        let end = self.finish()?;
+        let end = self.finish(None)?;
         self.sync()?;
         Ok(end)
     }
 
-    /// Appends the closing record, and leaves the sync for later. Nothing may be appended after it.
-    pub(crate) fn finish(&mut self) -> Result<u64, StorageError> {
-        self.append_record(RecordType::Close, &[])
+    /// Appends the closing record, and leaves the sync for later. Nothing may be appended after it. `successor` is the log that
+    /// goes on, whose name is durable.
+    pub(crate) fn finish(&mut self, successor: Option<LogId>) -> Result<u64, StorageError> {
+        match successor {
+            Some(id) => self.append_record(RecordType::Close, &[&id.to_le_bytes()]),
+            None => self.append_record(RecordType::Close, &[]),
+        }
     }
 
     /// Whether nothing has been appended yet.

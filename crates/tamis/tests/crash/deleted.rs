@@ -1,7 +1,7 @@
 //! Files that are gone.
 
-use tamis::Db;
 use tamis::io::{CrashMode, FaultyFs, FileSystem};
+use tamis::{Db, Durability, WriteBatch};
 
 use crate::damage::{closed, crashed, right_or_error};
 use crate::lab;
@@ -51,4 +51,66 @@ fn without_current_no_new_database_is_made_over_the_data() {
         assert!(error.contains("CURRENT is damaged: it is missing although there is data"), "{error}");
         assert_eq!(fs.files(), before);
     }
+}
+
+/// A database that was killed with several logs: `writes` synced writes in each, the last of which may be empty. Gives its files
+/// and the number of writes.
+fn logs_with(writes: &[usize], closed: bool) -> (FaultyFs, usize) {
+    let fs = FaultyFs::new(7);
+    let mut options = lab::tiny(&fs);
+    options.keyspace.memtable_bytes = 1 << 20;
+    options.memtable_budget_bytes = 1 << 20;
+    options.max_log_bytes = 1 << 20;
+    let db = Db::open(lab::DIR, options).unwrap();
+    let mut written = 0;
+    for (number, &count) in writes.iter().enumerate() {
+        if number > 0 {
+            // A checkpoint rolls the log, and flushes nothing.
+            db.checkpoint(format!("/copy-{number}")).unwrap();
+        }
+        for _ in 0..count {
+            let mut batch = WriteBatch::new();
+            batch.put(format!("key{written:04}"), "value");
+            db.write_with(batch, Durability::Synced).unwrap();
+            written += 1;
+        }
+    }
+    if closed {
+        db.close().unwrap();
+        return (fs, written);
+    }
+    (fs.crash(CrashMode::DropUnsynced), written)
+}
+
+/// Every log but the last was rolled. Without one, or without the last few, an opening is an error unless all writes are there.
+///
+/// A missing log used to go unnoticed if all later ones were empty: six acknowledged writes were gone, and verification found
+/// nothing. Now a rolled log names its successor.
+#[test]
+fn a_missing_log_is_an_error_whatever_comes_behind_it() {
+    let histories: [&[usize]; 8] =
+        [&[3], &[3, 0], &[3, 6, 0], &[0, 3], &[2, 2, 2], &[1, 0, 1], &[4, 1, 0], &[1, 1, 1, 1]];
+    let mut refused = 0;
+    for (history, closed) in histories.into_iter().flat_map(|history| [(history, false), (history, true)]) {
+        let (fs, written) = logs_with(history, closed);
+        let is_log =
+            |path: &std::path::Path| path.extension().is_some_and(|e| e == "log") && path.starts_with("/db");
+        let logs: Vec<_> = fs.files().into_iter().map(|(path, _)| path).filter(|path| is_log(path)).collect();
+        let single = logs.iter().map(std::slice::from_ref);
+        let last = (0..logs.len()).map(|from| &logs[from..]);
+        for missing in single.chain(last) {
+            let hurt = fs.after_crash(CrashMode::KeepAll);
+            missing.iter().for_each(|path| hurt.remove(path).unwrap());
+            let context = format!("{history:?}, closed: {closed}, without {missing:?}");
+            match Db::open(lab::DIR, lab::tiny(&hurt)) {
+                Ok(db) => assert_eq!(db.iter().count(), written, "{context}"),
+                Err(error) => {
+                    let error = error.to_string();
+                    assert!(error.contains(".log") || error.contains("MANIFEST"), "{context}: {error}");
+                    refused += 1;
+                }
+            }
+        }
+    }
+    assert!(refused > 60, "only {refused} were refused");
 }
