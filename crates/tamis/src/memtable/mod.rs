@@ -191,9 +191,12 @@ impl Memtable {
         if end.is_some_and(|end| end <= start) {
             return;
         }
-        let bytes = start.len() + end.map_or(0, <[u8]>::len) + size_of::<RangeTombstone>();
+        let mut bytes = start.len() + end.map_or(0, <[u8]>::len) + size_of::<RangeTombstone>();
         let end = end.map_or(KeyEnd::Unbounded, |end| KeyEnd::Excluded(end.into()));
         let mut tombstones = self.range_tombstones.lock().unwrap_or_else(PoisonError::into_inner);
+        // Readers search them cut at each other's borders. If they are nested, each is listed in the pieces of all others:
+        // counted, so that a memtable is flushed before its search form outgrows it. Thousands fit, not millions.
+        bytes += tombstones.len() * size_of::<SeqNo>();
         tombstones.push((start.into(), end, seq));
         self.counters.range_tombstone_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.counters.range_tombstones.store(tombstones.len(), Ordering::Release);
@@ -266,7 +269,7 @@ impl Memtable {
     }
 
     /// The bytes of memory in use: keys, values, nodes, what alignment and full chunks waste, the filter and the
-    /// range tombstones. The unused rest of the current chunks is not counted.
+    /// range tombstones, in search form, as if they were nested. The unused rest of the current chunks is not counted.
     #[inline]
     pub(crate) fn memory_bytes(&self) -> usize {
         size_of::<Memtable>()
