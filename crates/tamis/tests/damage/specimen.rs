@@ -66,7 +66,12 @@ fn taken(fs: &MemFs) -> Files {
     let names = fs.list(Path::new(DIR)).expect("it is there");
     // Nothing is ever in the lock file, and nobody reads OPTIONS but people.
     let names = names.into_iter().filter(|name| name != "LOCK" && name != "OPTIONS");
-    names.map(|name| (name.clone(), read_file(fs, &Path::new(DIR).join(&name)).unwrap().into())).collect()
+    // What is of no use any more is removed in the background, perhaps right now.
+    let read = |name: String| {
+        let bytes = read_file(fs, &Path::new(DIR).join(&name)).ok()?;
+        Some((name, bytes.into()))
+    };
+    names.filter_map(read).collect()
 }
 
 /// A database on its way, and the states it went through.
