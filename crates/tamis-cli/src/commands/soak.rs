@@ -29,8 +29,9 @@ use crate::output::Out;
 use session::Session;
 use watch::{Sample, Watch};
 
-/// A keyspace takes another policy so often.
-const POLICY_EVERY: Duration = Duration::from_secs(2);
+/// Another policy for the next keyspace so often: none stays for long with one that merges nothing, and so does not
+/// collect ever more tables.
+const POLICY_EVERY: Duration = Duration::from_millis(500);
 
 const POLICIES: [CompactionChoice; 7] = {
     use CompactionChoice::*;
@@ -197,13 +198,14 @@ fn conduct(
 ) -> Result<u64, Failure> {
     let mut random = Random::part(args.seed, u64::MAX);
     let names = names();
-    let (mut next_policy, mut reopened) = (Instant::now(), 0);
+    let (mut next_policy, mut changes, mut reopened) = (Instant::now(), 0, 0);
     let mut next_opening = Instant::now() + Duration::from_secs(args.reopen);
     while !watch.is_over() && !shared.stop.load(Ordering::Relaxed) {
         std::thread::sleep(Duration::from_millis(100));
         if Instant::now() >= next_policy {
             next_policy += POLICY_EVERY;
-            let (name, _) = &names[random.below(names.len() as u64) as usize];
+            let (name, _) = &names[changes % names.len()];
+            changes += 1;
             let policy = POLICIES[random.below(POLICIES.len() as u64) as usize];
             let db = shared.db.read().expect("no panic");
             let keyspace = db.as_ref().expect("open").keyspace(name)?;
