@@ -186,6 +186,11 @@ fn mutated_tables_are_read_or_refused() {
 }
 
 #[test]
+fn mutated_external_tables_are_ingested_whole_or_refused() {
+    run("external", fuzzing::external, 200);
+}
+
+#[test]
 fn mutated_data_blocks_are_read_or_refused() {
     run("data_block", fuzzing::data_block, 8000);
 }
