@@ -6,7 +6,8 @@
 //! no state had, never two answers of different states. `judge.rs` says what is right.
 //!
 //! An ordinary run takes a sample of the places (a step through each file, so that the same cases come every time).
-//! `TAMIS_DAMAGE=all` takes every byte and every length of every file:
+//! `TAMIS_DAMAGE=all` takes every byte and every length of every file, some two million cases, `TAMIS_DAMAGE=400` about so
+//! many of each file:
 //!
 //!     TAMIS_DAMAGE=all cargo test --release -p tamis --test damage -- --nocapture
 //!
@@ -23,9 +24,13 @@ use tamis::FilterChoice;
 use judge::{Ends, judge};
 use specimen::Specimen;
 
-/// How many places of each file are taken, and how many of each length of file.
+/// How many places of each file are taken, and how many lengths; `None`: all.
 fn places() -> Option<usize> {
-    (std::env::var("TAMIS_DAMAGE").as_deref() != Ok("all")).then_some(24)
+    match std::env::var("TAMIS_DAMAGE") {
+        Ok(all) if all == "all" => None,
+        Ok(many) => Some(many.parse().expect("`all`, or how many places of a file")),
+        Err(_) => Some(24),
+    }
 }
 
 /// Runs all cases for the filters of a family, in one of the two states.
