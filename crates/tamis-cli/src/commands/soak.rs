@@ -27,7 +27,7 @@ use crate::args::OptionArgs;
 use crate::failure::{Failure, Outcome};
 use crate::output::Out;
 use session::Session;
-use watch::{Sample, Watch};
+use watch::Watch;
 
 /// Another policy for the next keyspace so often: none stays for long with one that merges nothing, and so does not
 /// collect ever more tables.
@@ -238,7 +238,7 @@ fn report(
 ) -> Result<(), Failure> {
     let seconds = elapsed.as_secs_f64();
     if args.json {
-        let samples: Vec<_> = watch.samples().iter().map(Sample::to_json).collect();
+        let samples: Vec<_> = watch.samples().iter().map(|sample| sample.to_json()).collect();
         let object = json!({
             "experiment": "soak", "seconds": seconds, "operations": operations, "wrong": 0, "reopened": reopened,
             "keyspaces": names().len(), "policies": POLICIES.len(), "samples": samples,

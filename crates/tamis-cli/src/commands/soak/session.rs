@@ -11,6 +11,7 @@ use super::names;
 use crate::failure::Failure;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// Keys of one thread in one keyspace.
 const KEYS: u64 = 400;
@@ -201,12 +202,10 @@ fn keyspaces(db: &Db) -> Result<Vec<Keyspace>, Failure> {
     names().iter().map(|(name, _)| Ok(db.keyspace(name)?)).collect()
 }
 
-fn owned<'a>(pairs: impl Iterator<Item = (&'a Vec<u8>, &'a Vec<u8>)>) -> Vec<(Vec<u8>, Vec<u8>)> {
+fn owned<'a>(pairs: impl Iterator<Item = (&'a Vec<u8>, &'a Vec<u8>)>) -> Pairs {
     pairs.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
-fn pairs(
-    iter: impl Iterator<Item = Result<(Slice, Slice), ReadError>>,
-) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Failure> {
+fn pairs(iter: impl Iterator<Item = Result<(Slice, Slice), ReadError>>) -> Result<Pairs, Failure> {
     iter.map(|item| item.map(|(key, value)| (key.to_vec(), value.to_vec())).map_err(Failure::from)).collect()
 }

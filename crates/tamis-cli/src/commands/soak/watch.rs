@@ -24,7 +24,7 @@ pub(super) struct Sample {
 }
 
 impl Sample {
-    pub(super) fn to_json(&self) -> Value {
+    pub(super) fn to_json(self) -> Value {
         json!({
             "seconds": self.at.as_secs_f64(), "operations": self.operations, "resident_bytes": self.memory,
             "descriptors": self.descriptors, "threads": self.threads,
