@@ -291,7 +291,7 @@ mod tests {
         let loaded = Manifest::open(&fs, dir).unwrap().unwrap();
         let mut state = loaded.state;
         let (&(level, run), tables) = state.keyspaces[&0].runs.first_key_value().unwrap();
-        let mut meta = tables.iter().next().unwrap().clone();
+        let mut meta = (**tables.iter().next().unwrap()).clone();
         let path = table_path(dir, meta.id);
         let file = reseal::claiming_entries(&read_file(&fs, &path).unwrap(), claimed);
         fs.create(&path, Usage::Table).unwrap().append(&file).unwrap();
