@@ -57,6 +57,7 @@ pub(crate) enum Command {
     Bench(Box<bench::BenchArgs>),
     Experiment(Box<experiment::ExperimentArgs>),
     Stress(stress::StressArgs),
+    Soak(soak::SoakArgs),
     #[command(hide = true)]
     StressChild(stress::child::ChildArgs),
 }

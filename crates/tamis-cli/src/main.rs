@@ -68,6 +68,7 @@ fn dispatch(cli: Cli, out: &mut Out) -> Result<Outcome, Failure> {
         Some(Command::Bench(args)) => bench::run(*args, out),
         Some(Command::Experiment(args)) => experiment::run(*args, out),
         Some(Command::Stress(args)) => stress::run(args, out),
+        Some(Command::Soak(args)) => soak::run(args, out),
         Some(Command::StressChild(args)) => stress::child::run(args, out),
     }
 }

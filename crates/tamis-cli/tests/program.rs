@@ -385,6 +385,24 @@ fn stress_kills_and_finds_everything_acknowledged() {
     place.run("stress", &["--rounds", "1"]).fails(2, "not empty");
 }
 
+#[test]
+fn a_short_soak_checks_every_answer() {
+    let mut command = tamis();
+    command.args(["soak", "--seconds", "3", "--threads", "2", "--reopen", "1", "--json"]);
+    let ran = run(command, b"");
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let summary: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(summary["wrong"].as_u64(), Some(0));
+    assert!(
+        summary["operations"].as_u64().unwrap() > 0 && summary["reopened"].as_u64().unwrap() > 0,
+        "{summary}"
+    );
+
+    let place = Place::new();
+    place.run("put", &["mine", "precious"]).ok();
+    place.run("soak", &["--seconds", "1"]).fails(2, "not empty");
+}
+
 fn build_table(args: &[&str], input: &[u8]) -> Ran {
     let mut command = tamis();
     command.arg("build-table").args(args);

@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn readers_find_every_published_key_while_writers_insert() {
-        const PER_WRITER: u64 = 30_000;
+        const PER_WRITER: u64 = if cfg!(miri) { 100 } else { 30_000 };
         let filter = AtomicBlockedBloom::for_keys(2 * PER_WRITER, 10.0, 3).unwrap();
         let published = [AtomicU64::new(0), AtomicU64::new(0)];
         std::thread::scope(|scope| {

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use tamis::io::{FileSystem, MemFs, read_file};
 use tamis::{
-    BloomHashing, Compression, CompressionPerLevel, Db, FilterChoice, FilterPolicy, KeyspaceOptions, Options,
-    WriteBatch, fuzzing,
+    BloomHashing, Compression, CompressionPerLevel, Db, ExternalTableBuilder, FilterChoice, FilterPolicy,
+    KeyspaceOptions, Options, WriteBatch, fuzzing,
 };
 use tamis_filter::{
     BloomScheme, Digest, ElasticGroup, ElasticLayout, ElasticSpec, KeyList, PointFilter, PointSpec,
@@ -24,6 +24,7 @@ const CORPUS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus");
 fn main() -> Done {
     tables()?;
     logs()?;
+    externals()?;
     manifests()?;
     batches()?;
     options()?;
@@ -225,6 +226,29 @@ fn logs() -> Done {
 fn trimmed(log: &[u8]) -> Vec<u8> {
     let used = log.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
     log[..log.len().min(used + 40)].to_vec()
+}
+
+fn externals() -> Done {
+    let build = |name: &str, options: &KeyspaceOptions, fill: &dyn Fn(&mut ExternalTableBuilder) -> Done| {
+        let fs = MemFs::new();
+        let mut table = ExternalTableBuilder::create_on(Arc::new(fs.clone()), "a.tam", options)?;
+        fill(&mut table)?;
+        table.finish()?;
+        seed("external", name, &read_file(&fs, Path::new("a.tam"))?)
+    };
+    let plain = KeyspaceOptions { filter: FilterChoice::None.into(), ..small() };
+    build("plain", &plain, &|table| {
+        (0..20).try_for_each(|i| Ok(table.put(format!("key {i:02}"), format!("value {i}"))?))
+    })?;
+    build("filter", &small(), &|table| {
+        table.put("key 1", "new")?;
+        table.delete("key 2")?;
+        Ok(table.put("key 9", "")?)
+    })?;
+    build("range", &plain, &|table| {
+        table.put("key 2", "new")?;
+        Ok(table.delete_range("key 0".."key 2")?)
+    })
 }
 
 fn manifests() -> Done {

@@ -14,6 +14,7 @@
 mod database;
 mod differential;
 mod elastic;
+mod external;
 mod logs;
 mod parts;
 mod range_filter;
@@ -24,6 +25,7 @@ mod tables;
 pub use database::database;
 pub use differential::differential;
 pub use elastic::elastic;
+pub use external::external;
 pub use logs::{log, manifest};
 pub use parts::{batch, data_block, filter, key_list, options, tombstones};
 pub use range_filter::range_filter;

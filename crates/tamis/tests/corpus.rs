@@ -1,5 +1,5 @@
-//! The fuzzing corpus as an ordinary test: every seed of every target, and thousands of deterministic mutations of
-//! each, go through the same entry points that `fuzz/` feeds. What is asserted is said there (`fuzz/README.md`).
+//! The fuzzing corpus as an ordinary test: every input of every target, and thousands of deterministic mutations of each
+//! that has a name, go through the same entry points that `fuzz/` feeds. What is asserted is said there (`fuzz/README.md`).
 //!
 //! `TAMIS_TEST_SCALE=10` makes ten times as many mutations. When an entry point panics, the seed, the number of the
 //! mutation and the bytes are printed; to keep a finding, put the bytes (minimised) into `fuzz/corpus/<target>/`
@@ -125,40 +125,40 @@ impl Drop for Trying<'_> {
     }
 }
 
+/// Whether the fuzzer named it, and not a person.
 fn is_hex_named(name: &str) -> bool {
-    name.len() >= 16
-        && name.bytes().take(16).all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
+    name.len() == 40 && name.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
 }
 
-/// The committed seeds of a target in the order of their names, without what a fuzzer left there.
-fn seeds(target: &str) -> Vec<(String, Vec<u8>)> {
+/// The committed inputs of a target in the order of their names.
+fn inputs(target: &str) -> Vec<(String, Vec<u8>)> {
     let dir = PathBuf::from(CORPUS).join(target);
     let entries = std::fs::read_dir(&dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display()));
-    let mut seeds: Vec<(String, Vec<u8>)> = entries
+    let mut inputs: Vec<(String, Vec<u8>)> = entries
         .map(|entry| entry.unwrap())
         .map(|entry| (entry.file_name().into_string().unwrap(), entry.path()))
-        .filter(|(name, _)| !is_hex_named(name))
         .map(|(name, path)| (name, std::fs::read(path).unwrap()))
         .collect();
-    seeds.sort();
-    seeds
+    inputs.sort();
+    inputs
 }
 
 fn scale() -> u64 {
     std::env::var("TAMIS_TEST_SCALE").ok().and_then(|scale| scale.parse().ok()).unwrap_or(1)
 }
 
-/// Runs a target over its seeds and `mutations` of each.
+/// Runs a target over its inputs, and over `mutations` of each of its seeds: of those that have names.
 fn run(target: &str, entry: fn(&[u8]), mutations: u64) {
-    let seeds = seeds(target);
+    let inputs = inputs(target);
+    for (name, input) in &inputs {
+        let _trying = Trying { target, seed: name, mutation: None, bytes: input };
+        entry(input);
+    }
+    let seeds: Vec<_> = inputs.into_iter().filter(|(name, _)| !is_hex_named(name)).collect();
     assert!(
         !seeds.is_empty(),
         "{target}: where is the corpus? `cargo run -p tamis --example make_corpus` makes it"
     );
-    for (name, seed) in &seeds {
-        let _trying = Trying { target, seed: name, mutation: None, bytes: seed };
-        entry(seed);
-    }
     for (name, seed) in &seeds {
         for number in 0..mutations * scale() {
             let mut random = Random::new(name, number);
@@ -183,6 +183,11 @@ fn mutated_manifests_are_read_or_refused() {
 #[test]
 fn mutated_tables_are_read_or_refused() {
     run("table", fuzzing::table, 1500);
+}
+
+#[test]
+fn mutated_external_tables_are_ingested_whole_or_refused() {
+    run("external", fuzzing::external, 200);
 }
 
 #[test]

@@ -17,6 +17,7 @@ pub(crate) mod load;
 pub(crate) mod options;
 pub(crate) mod put;
 pub(crate) mod scan;
+pub(crate) mod soak;
 pub(crate) mod stats;
 pub(crate) mod stress;
 pub(crate) mod verify;

@@ -140,6 +140,29 @@ pub(crate) fn table(bytes: &[u8], beside_filter: bool) -> Vec<u8> {
     out
 }
 
+/// A table that says of itself that it has so many entries.
+#[cfg(test)]
+pub(crate) fn claiming_entries(table: &[u8], entries: u64) -> Vec<u8> {
+    use crate::codec::Encode;
+
+    let [.., (at, span)] = table_layout(table).expect("a whole table");
+    let content = block_content(&table[at..at + span]).expect("properties are not compressed");
+    let (mut fields, mut changed) = (Decoder::new(&content), Vec::new());
+    while let Some((tag, field)) = fields.varint().zip(fields.bytes()) {
+        changed.put_varint(tag);
+        // The first field of all is the number of entries.
+        let mut number = Vec::new();
+        number.put_varint(entries);
+        changed.put_bytes(if tag == 1 { &number } else { field });
+    }
+    changed.extend([0; BLOCK_TRAILER]);
+    let footer_at = table.len() - TABLE_FOOTER;
+    let mut out = [&table[..at], &changed, &table[footer_at..]].concat();
+    let span_at = at + changed.len() + 32;
+    out[span_at..span_at + 8].copy_from_slice(&(changed.len() as u64).to_le_bytes());
+    self::table(&out, true)
+}
+
 /// A filter: its checksum.
 pub(super) fn filter(bytes: &[u8]) -> Vec<u8> {
     let mut out = bytes.to_vec();

@@ -49,7 +49,7 @@ pub(crate) use cursor::{MemCursor, PinnedMemValue};
 
 use std::mem::size_of;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crossbeam_utils::CachePadded;
 use tamis_filter::{AtomicBlockedBloom, Digest};
@@ -81,8 +81,11 @@ pub(crate) struct Memtable {
 
 struct Shared {
     list: SkipList,
-    filter: Option<AtomicBlockedBloom>,
-    filter_bytes: usize,
+    /// Made by the first insertion: a database may have thousands of keyspaces that nobody writes to, and a manifest may
+    /// claim millions.
+    filter: OnceLock<AtomicBlockedBloom>,
+    /// How long the filter is, or is going to be; `None` if there is to be none.
+    filter_lines: Option<usize>,
 }
 
 /// Raised by whoever holds the list's lock (the first three) or the tombstones' lock (the fourth).
@@ -144,14 +147,11 @@ impl Memtable {
             sixteenth => sixteenth.clamp(16 << 10, 1 << 20),
         };
         let lines = (budget_bytes / FILTER_SHARE / FILTER_LINE_BYTES).max(1);
-        let filter = with_filter.then(|| {
-            AtomicBlockedBloom::new(lines, FILTER_PROBES, FILTER_SALT).expect("sizes within bounds")
-        });
-        let filter_bytes = if with_filter { lines * FILTER_LINE_BYTES } else { 0 };
+        let filter_lines = with_filter.then_some(lines);
         let list = SkipList::new(chunk_bytes);
         let arena_bytes = list.lock().used();
         Memtable {
-            shared: CachePadded::new(Shared { list, filter, filter_bytes }),
+            shared: CachePadded::new(Shared { list, filter: OnceLock::new(), filter_lines }),
             counters: CachePadded::new(Counters {
                 entries: AtomicUsize::new(0),
                 data_bytes: AtomicUsize::new(0),
@@ -191,9 +191,12 @@ impl Memtable {
         if end.is_some_and(|end| end <= start) {
             return;
         }
-        let bytes = start.len() + end.map_or(0, <[u8]>::len) + size_of::<RangeTombstone>();
+        let mut bytes = start.len() + end.map_or(0, <[u8]>::len) + size_of::<RangeTombstone>();
         let end = end.map_or(KeyEnd::Unbounded, |end| KeyEnd::Excluded(end.into()));
         let mut tombstones = self.range_tombstones.lock().unwrap_or_else(PoisonError::into_inner);
+        // Readers search them cut at each other's borders. If they are nested, each is listed in the pieces of all others:
+        // counted, so that a memtable is flushed before its search form outgrows it. Thousands fit, not millions.
+        bytes += tombstones.len() * size_of::<SeqNo>();
         tombstones.push((start.into(), end, seq));
         self.counters.range_tombstone_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.counters.range_tombstones.store(tombstones.len(), Ordering::Release);
@@ -221,14 +224,18 @@ impl Memtable {
     /// Whether there is a filter to ask.
     #[inline]
     pub(crate) fn has_filter(&self) -> bool {
-        self.shared.filter.is_some()
+        self.shared.filter_lines.is_some()
     }
 
     /// Whether a version of the key with this digest may be here; `false` is certain for every version whose
     /// insertion happened before. Always `true` without a filter.
     #[inline]
     pub(crate) fn may_contain(&self, digest: Digest) -> bool {
-        self.shared.filter.as_ref().is_none_or(|filter| filter.contains(digest))
+        match self.shared.filter.get() {
+            Some(filter) => filter.contains(digest),
+            // Whoever learns of a sequence number finds the filter that was made before it was given.
+            None => self.shared.filter_lines.is_none(),
+        }
     }
 
     /// The newest version of `key` that is not newer than `snapshot`. Does not ask the filter.
@@ -266,11 +273,11 @@ impl Memtable {
     }
 
     /// The bytes of memory in use: keys, values, nodes, what alignment and full chunks waste, the filter and the
-    /// range tombstones. The unused rest of the current chunks is not counted.
+    /// range tombstones, in search form, as if they were nested. The unused rest of the current chunks is not counted.
     #[inline]
     pub(crate) fn memory_bytes(&self) -> usize {
         size_of::<Memtable>()
-            + self.shared.filter_bytes
+            + self.shared.filter.get().and(self.shared.filter_lines).unwrap_or(0) * FILTER_LINE_BYTES
             + self.counters.arena_bytes.load(Ordering::Relaxed)
             + self.counters.range_tombstone_bytes.load(Ordering::Relaxed)
     }
@@ -328,8 +335,10 @@ impl MemWriter<'_> {
         assert!(value.len() <= MAX_VALUE_BYTES, "a value of {} bytes is too long", value.len());
         assert!(seq <= MAX_SEQNO, "sequence number {seq} has more than 56 bits");
         let Memtable { shared, counters, .. } = self.memtable;
-        if let Some(filter) = &shared.filter {
-            filter.insert(digest);
+        if let Some(lines) = shared.filter_lines {
+            let make =
+                || AtomicBlockedBloom::new(lines, FILTER_PROBES, FILTER_SALT).expect("sizes within bounds");
+            shared.filter.get_or_init(make).insert(digest);
         }
         self.list.insert(&Version { key, seq, kind, value });
         self.memtable.note_seq(seq);

@@ -33,6 +33,8 @@ unsafe impl Sync for SkipList {}
 
 /// What only the writer needs.
 struct Writer {
+    /// The head's memory, apart, so that a list that nobody writes to has taken no chunk.
+    head: Arena,
     nodes: Arena,
     values: Arena,
     splice: Splice,
@@ -54,11 +56,12 @@ struct Splice {
 impl SkipList {
     /// An empty list whose memory comes in chunks of `chunk_bytes`.
     pub(super) fn new(chunk_bytes: usize) -> SkipList {
-        let (mut nodes, mut values) = (Arena::new(chunk_bytes), Arena::new(chunk_bytes));
+        let (mut head_memory, nodes, mut values) =
+            (Arena::new(1), Arena::new(chunk_bytes), Arena::new(chunk_bytes));
         let nothing = Version { key: &[], seq: 0, kind: Kind::Delete, value: &[] };
-        let head = write_node(&mut nodes, &mut values, MAX_HEIGHT, &nothing);
+        let head = write_node(&mut head_memory, &mut values, MAX_HEIGHT, &nothing);
         let splice = Splice { before: [head; MAX_HEIGHT], after: [None; MAX_HEIGHT] };
-        let writer = Writer { nodes, values, splice, random: 0x2545_F491_4F6C_DD1D };
+        let writer = Writer { head: head_memory, nodes, values, splice, random: 0x2545_F491_4F6C_DD1D };
         SkipList { head, height: AtomicUsize::new(1), writer: Mutex::new(writer) }
     }
 
@@ -153,7 +156,7 @@ impl ListWriter<'_> {
 
     /// The bytes of memory taken from chunks.
     pub(super) fn used(&self) -> usize {
-        self.state.nodes.used() + self.state.values.used()
+        self.state.head.used() + self.state.nodes.used() + self.state.values.used()
     }
 
     /// 1 + the number of times that a draw of one in four succeeds.

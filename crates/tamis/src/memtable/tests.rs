@@ -252,6 +252,32 @@ fn range_tombstones_are_listed_in_order_without_the_empty_ones() {
     assert_eq!((memtable.min_seq(), memtable.max_seq()), (Some(5), Some(9)));
 }
 
+/// A keyspace took its filter (80 MiB for the largest memtables) and a chunk of memory when the database was opened, so
+/// that a manifest of some kilobytes with many keyspaces could ask for more memory than there is.
+#[test]
+fn a_memtable_that_nobody_writes_to_takes_next_to_nothing() {
+    let memtable = Memtable::new(4 << 30, true);
+    assert!(memtable.memory_bytes() < 4 << 10, "{} bytes", memtable.memory_bytes());
+    assert!(memtable.has_filter() && !memtable.may_contain(Digest::of(b"key")));
+    put(&memtable, b"key", 1, b"value");
+    assert!(memtable.may_contain(Digest::of(b"key")) && !memtable.may_contain(Digest::of(b"absent")));
+    assert!(memtable.memory_bytes() > (4 << 30) / 50, "{} bytes", memtable.memory_bytes());
+}
+
+/// Range tombstones that lie within each other take the square of their number in search form. A log of some megabytes
+/// of them was replayed into one memtable, and the first read of it took all memory.
+#[test]
+fn nested_range_tombstones_count_what_searching_them_takes() {
+    let memtable = Memtable::new(64 << 20, true);
+    let mut count = 0u32;
+    while memtable.memory_bytes() < 64 << 20 {
+        let (start, end) = (count.to_be_bytes(), (u32::MAX - count).to_be_bytes());
+        count += 1;
+        memtable.insert_range_tombstone(&start, Some(&end), count.into());
+    }
+    assert!((1000..5000).contains(&count), "{count} range tombstones make a memtable full");
+}
+
 #[test]
 fn the_filter_knows_every_key_and_few_others() {
     let with = Memtable::new(1 << 20, true);

@@ -118,12 +118,12 @@ impl CurrentRuns {
         let entries = |of: &[&(RunTag, Arc<OpenTable>)]| of.iter().map(|(_, t)| t.meta.entries).sum::<u64>();
         let all: u64 = placed.values().map(|(_, table)| table.meta.entries).sum();
         let mut index = None;
-        if 2 * entries(&came) < all {
+        if entries(&came).saturating_mul(2) < all {
             index = current.index.as_ref().and_then(|index| self.change(&**index, &went, &came));
         }
         let mut damaged = current.damaged.clone();
         if index.is_none() && all > 0 {
-            let (unread, built) = self.rebuild(&placed, all);
+            let (unread, built) = self.rebuild(&placed);
             for (id, why) in unread {
                 placed.remove(&id);
                 if matches!(why, Unread::Damaged) {
@@ -167,7 +167,7 @@ impl CurrentRuns {
     }
 
     /// The tables whose keys cannot be read, and an index of all others.
-    fn rebuild(&self, placed: &HashMap<TableId, (RunTag, Arc<OpenTable>)>, entries: u64) -> Rebuilt {
+    fn rebuild(&self, placed: &HashMap<TableId, (RunTag, Arc<OpenTable>)>) -> Rebuilt {
         let started = sync::now();
         let (mut batches, mut unread) = (Vec::new(), Vec::new());
         for (id, (tag, table)) in placed {
@@ -177,9 +177,11 @@ impl CurrentRuns {
             }
         }
         let items: Vec<Tagged<'_>> = batches.iter().map(|(batch, tag)| (batch, *tag)).collect();
+        // Of the keys that are there: how many entries a table has is what its file says, and memory is taken by this.
+        let keys: usize = batches.iter().map(|(batch, _)| batch.len()).sum();
         let spec = RunIndexSpec {
             bits_per_key: self.bits_per_key,
-            capacity: (entries as f64 * ROOM) as u64,
+            capacity: (keys as f64 * ROOM) as u64,
             slots: self.slots.clone(),
             ratio: self.ratio,
             segment: RunIndexSpec::SEGMENT,
@@ -253,4 +255,77 @@ fn retag(old: &HashMap<(usize, RunId), RunTag>, runs: &[Run]) -> HashMap<(usize,
         tags.insert(at, tag);
     }
     tags
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::fuzzing::reseal;
+    use crate::io::{FileSystem, MemFs, Usage, read_file};
+    use crate::options::FilterChoice;
+    use crate::tree::edit::VersionEdit;
+    use crate::tree::files::table_path;
+    use crate::tree::manifest::{Manifest, set_current};
+    use crate::{Db, KeyspaceOptions, Options};
+
+    fn options(fs: &MemFs, filter: FilterChoice) -> Options {
+        Options {
+            file_system: Some(Arc::new(fs.clone())),
+            background_threads: 1,
+            keyspace: KeyspaceOptions { filter: filter.into(), ..KeyspaceOptions::default() },
+            ..Options::default()
+        }
+    }
+
+    /// A database of one table that says of itself, in its properties and in the manifest, that it has `claimed` entries.
+    fn database(filter: FilterChoice, claimed: u64) -> MemFs {
+        let (fs, dir) = (MemFs::new(), Path::new("db"));
+        let db = Db::open(dir, options(&fs, filter)).unwrap();
+        for i in 0..100 {
+            db.put(format!("key {i:03}"), "value").unwrap();
+        }
+        db.flush().unwrap();
+        db.close().unwrap();
+        let loaded = Manifest::open(&fs, dir).unwrap().unwrap();
+        let mut state = loaded.state;
+        let (&(level, run), tables) = state.keyspaces[&0].runs.first_key_value().unwrap();
+        let mut meta = (**tables.iter().next().unwrap()).clone();
+        let path = table_path(dir, meta.id);
+        let file = reseal::claiming_entries(&read_file(&fs, &path).unwrap(), claimed);
+        fs.create(&path, Usage::Table).unwrap().append(&file).unwrap();
+        (meta.entries, meta.file_bytes) = (claimed, file.len() as u64);
+        let edit = VersionEdit {
+            removed: vec![(0, meta.id)],
+            added: vec![(0, level, run, meta)],
+            ..VersionEdit::default()
+        };
+        state.apply(&edit).unwrap();
+        let number = loaded.number + 100;
+        Manifest::create(&fs, dir, number, &state).unwrap().close().unwrap();
+        set_current(&fs, dir, number).unwrap();
+        fs
+    }
+
+    /// A cuckoo filter for the whole tree took memory for as many keys as the tables said they had, and a table of a
+    /// kilobyte may say anything: gigabytes for nothing.
+    #[test]
+    fn what_a_table_says_of_its_length_takes_no_memory() {
+        for filter in [FilterChoice::Chucky, FilterChoice::Remix, FilterChoice::Grf, FilterChoice::GrfHuffman]
+        {
+            for claimed in [100, 1 << 30, 1 << 45] {
+                let fs = database(filter, claimed);
+                let db = Db::open("db", options(&fs, filter)).unwrap();
+                db.settle_filters().unwrap();
+                let bytes: u64 = db.default_keyspace().stats().global_filter.map_or(0, |filter| filter.bytes);
+                assert!(
+                    bytes < 1 << 20,
+                    "{filter:?} of a table that claims {claimed} entries: {bytes} bytes"
+                );
+                assert_eq!(db.get("key 042").unwrap().as_deref(), Some(&b"value"[..]));
+                assert_eq!(db.get("key 100").unwrap(), None);
+            }
+        }
+    }
 }

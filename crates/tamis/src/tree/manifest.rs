@@ -81,11 +81,16 @@ impl Manifest {
         let Some(number) = read_current(fs, dir)? else { return Ok(None) };
         let path = files::manifest_path(dir, number);
         let mut state = ManifestState::default();
-        let end = read_edits(fs, &path, number, |offset, edit| {
+        // Of old manifests every edit sets the epochs of all keyspaces; once is enough.
+        let mut next_epoch = None;
+        let end = read_edits(fs, &path, number, |offset, mut edit| {
+            next_epoch = next_epoch.max(edit.next_epoch.take());
             state
                 .apply(&edit)
                 .map_err(|what| StorageError::corrupt(&path, offset, format!("an edit does not fit: {what}")))
         })?;
+        let epochs = VersionEdit { next_epoch, ..VersionEdit::default() };
+        state.apply(&epochs).map_err(|what| StorageError::corrupt(&path, None, what))?;
         if let End::Torn { offset } = end {
             log::warn!("{}: the edit at offset {offset} was not completely written; dropped", path.display());
         }

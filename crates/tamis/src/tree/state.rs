@@ -6,12 +6,15 @@
 //! * the tables of a run are ordered by key and no two have a key in common;
 //! * no run is empty;
 //! * each counter lies above every number of its kind in the state.
+//!
+//! A manifest is hostile until it is applied: no part of an edit costs time in proportion to the state, or a file of
+//! some megabytes would keep an opening busy for hours.
 
-use crate::collections::HashMap;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, btree_map};
 use std::sync::Arc;
 
-use crate::key::SeqNo;
+use crate::collections::{HashMap, HashSet};
+use crate::key::{KeyBytes, SeqNo};
 use crate::tree::edit::{Ages, MAX_LEVEL, NUMBER_LIMIT, VersionEdit};
 use crate::tree::epochs::Epoch;
 use crate::tree::meta::{DEFAULT_KEYSPACE, KeyspaceId, LogId, RunId, TableId, TableMeta};
@@ -28,8 +31,8 @@ pub(crate) struct KeyspaceState {
     pub(crate) log_floor: LogId,
     /// The first epoch that no flush of the keyspace was given.
     pub(crate) next_epoch: Epoch,
-    /// The tables by level and run, within a run ordered by key. Shared, so that a copy of the state is cheap.
-    pub(crate) runs: BTreeMap<(u32, RunId), Vec<Arc<TableMeta>>>,
+    /// The tables by level and run.
+    pub(crate) runs: BTreeMap<(u32, RunId), RunTables>,
     /// What is known of its entries' ages, if it has had a time to live.
     pub(crate) ages: Option<Ages>,
 }
@@ -38,6 +41,47 @@ impl KeyspaceState {
     /// All tables, by level, run and key.
     pub(crate) fn tables(&self) -> impl Iterator<Item = &TableMeta> {
         self.runs.values().flatten().map(|table| &**table)
+    }
+}
+
+/// The tables of one run, ordered by key. No two have a key in common, so their smallest keys tell them apart. Shared, so
+/// that a copy of the state is cheap.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct RunTables(BTreeMap<KeyBytes, Arc<TableMeta>>);
+
+impl RunTables {
+    /// The tables in key order.
+    pub(crate) fn iter(&self) -> btree_map::Values<'_, KeyBytes, Arc<TableMeta>> {
+        self.0.values()
+    }
+
+    /// Adds a table, or gives the number of one that it overlaps.
+    fn insert(&mut self, table: &TableMeta) -> Result<(), TableId> {
+        let smallest = &table.smallest;
+        let before = self.0.range(..=smallest.clone()).next_back();
+        let after = self.0.range(smallest.clone()..).next();
+        let mut neighbours = before.into_iter().chain(after).map(|(_, other)| other);
+        if let Some(other) = neighbours.find(|other| other.overlaps(table)) {
+            return Err(other.id);
+        }
+        self.0.insert(smallest.clone(), Arc::new(table.clone()));
+        Ok(())
+    }
+}
+
+impl<'a> IntoIterator for &'a RunTables {
+    type Item = &'a Arc<TableMeta>;
+    type IntoIter = btree_map::Values<'a, KeyBytes, Arc<TableMeta>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+#[cfg(test)]
+impl FromIterator<Arc<TableMeta>> for RunTables {
+    fn from_iter<I: IntoIterator<Item = Arc<TableMeta>>>(tables: I) -> Self {
+        RunTables(tables.into_iter().map(|table| (table.smallest.clone(), table)).collect())
     }
 }
 
@@ -58,8 +102,10 @@ pub(crate) struct ManifestState {
     pub(crate) times: SeqTimes,
     /// What was known of the heat of tables with elastic filters when it was saved last, encoded.
     heat: BTreeMap<TableId, Vec<u8>>,
-    /// Where each table is.
-    places: HashMap<TableId, (KeyspaceId, u32, RunId)>,
+    /// Where each table is: keyspace, level, run and smallest key.
+    places: HashMap<TableId, (KeyspaceId, u32, RunId, KeyBytes)>,
+    /// The names of all keyspaces.
+    names: HashSet<String>,
 }
 
 impl ManifestState {
@@ -76,6 +122,7 @@ impl ManifestState {
             next_run: 1,
             next_keyspace: DEFAULT_KEYSPACE + 1,
             keyspaces: BTreeMap::from([(DEFAULT_KEYSPACE, keyspace)]),
+            names: std::iter::once(default_name.into()).collect(),
             ..Default::default()
         }
     }
@@ -130,8 +177,10 @@ impl ManifestState {
         for (id, epoch) in &edit.next_epochs {
             raise(&mut self.keyspace(*id)?.next_epoch, Some(*epoch));
         }
-        for keyspace in self.keyspaces.values_mut() {
-            raise(&mut keyspace.next_epoch, edit.next_epoch);
+        if edit.next_epoch.is_some() {
+            for keyspace in self.keyspaces.values_mut() {
+                raise(&mut keyspace.next_epoch, edit.next_epoch);
+            }
         }
         for (keyspace, table) in &edit.removed {
             self.remove_table(*keyspace, *table)?;
@@ -156,7 +205,7 @@ impl ManifestState {
         for id in &edit.drop_keyspaces {
             self.drop_keyspace(*id)?;
         }
-        edit.times.iter().for_each(|&sample| self.times.note(sample, 1, u64::MAX));
+        self.times.note_all(&edit.times);
         raise(&mut self.next_file, edit.next_file);
         raise(&mut self.last_seq, edit.last_seq);
         raise(&mut self.next_run, edit.next_run);
@@ -192,7 +241,7 @@ impl ManifestState {
     }
 
     fn create_keyspace(&mut self, id: KeyspaceId, name: &str, options: &str) -> Result<(), String> {
-        if self.keyspaces.values().any(|keyspace| keyspace.name == name) {
+        if !self.names.insert(name.into()) {
             return Err(format!("a second keyspace is called `{name}`"));
         }
         let next = id.checked_add(1).ok_or_else(|| format!("no keyspace may have the number {id}"))?;
@@ -210,6 +259,7 @@ impl ManifestState {
             return Err("the default keyspace cannot be dropped".into());
         }
         let keyspace = self.keyspaces.remove(&id).ok_or_else(|| format!("there is no keyspace {id}"))?;
+        self.names.remove(&keyspace.name);
         for table in keyspace.tables() {
             self.places.remove(&table.id);
             self.heat.remove(&table.id);
@@ -219,15 +269,14 @@ impl ManifestState {
 
     fn remove_table(&mut self, keyspace: KeyspaceId, id: TableId) -> Result<(), String> {
         let missing = || format!("keyspace {keyspace} has no table {id} to remove");
-        let (owner, level, run) = self.places.remove(&id).ok_or_else(missing)?;
+        let (owner, level, run, smallest) = self.places.remove(&id).ok_or_else(missing)?;
         if owner != keyspace {
             return Err(missing());
         }
         let runs = &mut self.keyspace(keyspace)?.runs;
         let tables = runs.get_mut(&(level, run)).ok_or_else(missing)?;
-        let at = tables.iter().position(|table| table.id == id).ok_or_else(missing)?;
-        tables.remove(at);
-        if tables.is_empty() {
+        tables.0.remove(&smallest).ok_or_else(missing)?;
+        if tables.0.is_empty() {
             runs.remove(&(level, run));
         }
         Ok(())
@@ -251,13 +300,10 @@ impl ManifestState {
         let highest = table.epochs.segments().iter().map(|segment| segment.hi).max();
         raise(&mut keyspace_state.next_epoch, highest);
         let tables = keyspace_state.runs.entry((level, run)).or_default();
-        let at = tables.partition_point(|other| other.smallest < table.smallest);
-        let neighbours = &tables[at.saturating_sub(1)..tables.len().min(at + 1)];
-        if let Some(other) = neighbours.iter().find(|other| other.overlaps(table)) {
-            return Err(format!("tables {} and {id} of run {run} overlap", other.id));
+        if let Err(other) = tables.insert(table) {
+            return Err(format!("tables {other} and {id} of run {run} overlap"));
         }
-        tables.insert(at, Arc::new(table.clone()));
-        if self.places.insert(id, (keyspace, level, run)).is_some() {
+        if self.places.insert(id, (keyspace, level, run, table.smallest.clone())).is_some() {
             return Err(format!("table {id} is there already"));
         }
         raise(&mut self.next_file, Some(id + 1));
@@ -404,6 +450,32 @@ mod tests {
         assert!(
             refusal(VersionEdit { ages: vec![(7, Ages::default())], ..Default::default() }).contains("7")
         );
+    }
+
+    /// Each of these edits makes some ten megabytes of manifest. Applied in time that grows with the square of their
+    /// number, any of them would keep an opening busy for many minutes: this test would not end.
+    #[test]
+    fn a_manifest_made_to_be_slow_is_applied_in_time_in_proportion_to_its_length() {
+        let mut state = ManifestState::new("default", "");
+        let names = (1..400_000).map(|id| (id, format!("{id}"), String::new())).collect();
+        state.apply(&VersionEdit { create_keyspaces: names, ..Default::default() }).unwrap();
+        assert_eq!((state.keyspaces.len(), state.next_keyspace), (400_000, 400_000));
+        for id in (1..400_000).rev() {
+            state.apply(&VersionEdit { drop_keyspaces: vec![id], ..Default::default() }).unwrap();
+        }
+        // Each table comes before all others of its run, and they go from the back.
+        let key = |id: u64| format!("{:07}", 9_999_999 - id);
+        for id in 1..300_000 {
+            let table = table(id, &key(id), &key(id));
+            state.apply(&VersionEdit { added: vec![(0, 1, 1, table)], ..Default::default() }).unwrap();
+        }
+        assert_eq!(state.table_count(), 299_999);
+        let removed = (1..300_000).map(|id| (0, id)).collect();
+        state.apply(&VersionEdit { removed, ..Default::default() }).unwrap();
+        assert_eq!(state.table_count(), 0);
+        let times: Vec<_> = (1..3_000_000).map(|i| Sample { time: i * 128, seq: i }).collect();
+        state.apply(&VersionEdit { times, ..Default::default() }).unwrap();
+        assert!(state.times.samples().len() < 5000, "{} samples", state.times.samples().len());
     }
 
     #[test]

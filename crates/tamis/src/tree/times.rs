@@ -73,6 +73,18 @@ impl SeqTimes {
         self.thin(distance, keep);
     }
 
+    /// Notes samples that somebody kept, in the order of their numbers. Linear in both lists.
+    pub(crate) fn note_all(&mut self, samples: &[Sample]) {
+        for &Sample { time, seq } in samples {
+            match self.0.last_mut() {
+                Some(newest) if seq <= newest.seq => {}
+                Some(newest) if time <= newest.time => newest.seq = seq,
+                _ => self.0.push(Sample { time, seq }),
+            }
+        }
+        self.thin(1, u64::MAX);
+    }
+
     /// Drops the samples that are older than `keep` seconds, but for the newest of them, and those whose neighbours are
     /// as near to each other as their age needs.
     fn thin(&mut self, distance: u64, keep: u64) {

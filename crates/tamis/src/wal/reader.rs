@@ -158,8 +158,13 @@ impl LogReader {
                 }
                 reader.reused = header.reused;
             }
+            // Files are reused for later logs, never for earlier ones.
+            Some(header) if header.id > id && !options.salvage => {
+                let what = format!("it holds log {}, which is a later one", header.id);
+                return Err(StorageError::corrupt(path, 0, what).into());
+            }
             other => {
-                // Another log's header: the file was reused and the new header did not reach the disk.
+                // An earlier log's header: the file was reused and the new header did not reach the disk.
                 reader.reused = other.is_some();
                 reader.pos = 0;
                 reader.resolve("the header is not intact", false)?;

@@ -228,6 +228,27 @@ fn a_log_of_another_kind_or_a_newer_format_is_refused() {
     assert!(matches!(open(LogKind::Writes), Err(OpenError::Format { found: 9, .. })));
 }
 
+/// Two logs under each other's names were both taken for reused files whose new headers had not reached the disk: empty,
+/// and all their writes gone in silence.
+#[test]
+fn a_later_log_under_an_earlier_ones_name_is_damage_and_no_reused_file() {
+    let (bytes, _) = three(true);
+    let open = |id, salvage| {
+        let fs = ToyFs::default();
+        fs.set(NAME, bytes.clone());
+        let file = fs.open(Path::new(NAME), Access::Sequential).unwrap();
+        let options = ReadOptions { expect_complete: false, salvage };
+        let reader = LogReader::open(file, Path::new(NAME), LogKind::Writes, id, options);
+        reader.map(|mut reader| reader.next_record().unwrap().is_some())
+    };
+    assert!(open(7, false).unwrap());
+    let refused = open(6, false).unwrap_err().to_string();
+    assert!(refused.contains("it holds log 7"), "{refused}");
+    // A file that is reused holds an earlier log until its header is written.
+    assert!(!open(8, false).unwrap());
+    assert!(!open(6, true).unwrap(), "salvage takes what it can, which is nothing here");
+}
+
 #[test]
 fn what_a_recycled_file_held_before_never_comes_back() {
     let fs = ToyFs::default();

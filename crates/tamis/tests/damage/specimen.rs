@@ -1,0 +1,158 @@
+//! The database that is hurt, as files in memory, with every state that it went through.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use tamis::io::{FileSystem, MemFs, Usage, read_file};
+use tamis::{Db, FilterChoice, Keyspace, KeyspaceOptions, Options};
+
+pub(crate) type Files = BTreeMap<String, Arc<[u8]>>;
+
+/// What is in the two keyspaces after some write.
+pub(crate) type State = [BTreeMap<Vec<u8>, Vec<u8>>; 2];
+
+pub(crate) const DIR: &str = "db";
+pub(crate) const SECOND: &str = "second";
+
+pub(crate) struct Specimen {
+    pub(crate) filter: FilterChoice,
+    pub(crate) files: Files,
+    /// What the files were some writes earlier.
+    pub(crate) earlier: Files,
+    /// The states after each write, first to last; the last is what an undamaged database shows.
+    pub(crate) states: Vec<State>,
+    /// The first of the states that may be shown: what is before it was synced.
+    pub(crate) synced: usize,
+}
+
+/// Small blocks, units and tables, so that every part of every format is there in few bytes.
+fn keyspace_options(filter: FilterChoice) -> KeyspaceOptions {
+    KeyspaceOptions {
+        filter: filter.into(),
+        filter_unit_bytes: 128,
+        memtable_bytes: 16 << 10,
+        block_bytes: 256,
+        table_bytes: 4 << 10,
+        // What is hurt must not change meanwhile.
+        auto_compaction: false,
+        ..KeyspaceOptions::default()
+    }
+}
+
+pub(crate) fn options(filter: FilterChoice, fs: &MemFs) -> Options {
+    Options {
+        cache_bytes: 64 << 10,
+        background_threads: 1,
+        create_if_missing: false,
+        keyspace: keyspace_options(filter),
+        file_system: Some(Arc::new(fs.clone())),
+        ..Options::default()
+    }
+}
+
+/// The files as a file system of their own.
+pub(crate) fn restored(files: &Files) -> MemFs {
+    let fs = MemFs::new();
+    fs.create_dir_all(Path::new(DIR)).expect("a directory in memory");
+    for (name, bytes) in files {
+        let mut file = fs.create(&Path::new(DIR).join(name), Usage::Log).expect("a file in memory");
+        file.append(bytes).expect("memory takes it");
+    }
+    fs
+}
+
+fn taken(fs: &MemFs) -> Files {
+    let names = fs.list(Path::new(DIR)).expect("it is there");
+    // Nothing is ever in the lock file, and nobody reads OPTIONS but people.
+    let names = names.into_iter().filter(|name| name != "LOCK" && name != "OPTIONS");
+    // What is of no use any more is removed in the background, perhaps right now.
+    let read = |name: String| {
+        let bytes = read_file(fs, &Path::new(DIR).join(&name)).ok()?;
+        Some((name, bytes.into()))
+    };
+    names.filter_map(read).collect()
+}
+
+/// A database on its way, and the states it went through.
+struct Making {
+    fs: MemFs,
+    db: Db,
+    keyspaces: [Keyspace; 2],
+    states: Vec<State>,
+}
+
+impl Making {
+    fn new(filter: FilterChoice) -> Making {
+        let fs = MemFs::new();
+        let options = Options { create_if_missing: true, ..options(filter, &fs) };
+        let db = Db::open(DIR, options).unwrap();
+        let second = db.create_keyspace(SECOND, keyspace_options(filter)).unwrap();
+        Making { keyspaces: [db.default_keyspace().clone(), second], fs, db, states: vec![State::default()] }
+    }
+
+    fn put(&mut self, n: usize, key: u32) {
+        let mut state = self.states.last().unwrap().clone();
+        let (key, value) = (format!("key {key:03}"), format!("value {} of {key};", self.states.len()));
+        self.keyspaces[n].put(&key, &value).unwrap();
+        state[n].insert(key.into(), value.into());
+        self.states.push(state);
+    }
+
+    fn delete_range(&mut self, n: usize, from: &str, to: &str) {
+        let mut state = self.states.last().unwrap().clone();
+        self.keyspaces[n].delete_range(from..to).unwrap();
+        state[n].retain(|key, _| !(from.as_bytes()..to.as_bytes()).contains(&&key[..]));
+        self.states.push(state);
+    }
+
+    fn delete(&mut self, n: usize, key: &str) {
+        let mut state = self.states.last().unwrap().clone();
+        self.keyspaces[n].delete(key).unwrap();
+        state[n].remove(key.as_bytes());
+        self.states.push(state);
+    }
+
+    /// Two levels in one keyspace; in the other a table, and writes that two logs hold.
+    fn fill(filter: FilterChoice) -> (Making, Files) {
+        let mut made = Making::new(filter);
+        (0..24).for_each(|i| made.put(0, i * 7 % 60));
+        made.db.flush().unwrap();
+        made.db.compact().unwrap();
+        let earlier = taken(&made.fs);
+        (0..4).for_each(|i| made.put(1, i * 5));
+        (0..8).for_each(|i| made.put(0, i * 11 % 60));
+        made.delete_range(0, "key 020", "key 027");
+        made.delete(0, "key 049");
+        made.keyspaces[0].flush().unwrap();
+        (0..5).for_each(|i| made.put(i as usize % 2, 61 + i));
+        (made, earlier)
+    }
+}
+
+impl Specimen {
+    /// All is in the files, and the files say so.
+    pub(crate) fn closed(filter: FilterChoice) -> Specimen {
+        let (made, earlier) = Making::fill(filter);
+        let Making { fs, db, keyspaces, states } = made;
+        drop(keyspaces);
+        db.close().unwrap();
+        let synced = states.len() - 1;
+        Specimen { filter, files: taken(&fs), earlier, states, synced }
+    }
+
+    /// The process ended in the middle; the last three writes were never synced.
+    pub(crate) fn killed(filter: FilterChoice) -> Specimen {
+        let (mut made, earlier) = Making::fill(filter);
+        made.db.sync().unwrap();
+        let synced = made.states.len() - 1;
+        (0..3).for_each(|i| made.put(0, 70 + i));
+        let files = taken(&made.fs);
+        Specimen { filter, files, earlier, states: std::mem::take(&mut made.states), synced }
+    }
+
+    /// The number of the last log, which nothing follows.
+    pub(crate) fn last_log(&self) -> &str {
+        self.files.keys().rfind(|name| name.ends_with(".log")).expect("there is a log")
+    }
+}
