@@ -117,9 +117,20 @@ pub enum OptionsError {
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum OpenError {
     /// Another process (or another handle in this one) has the directory open.
-    #[error("{} is in use by another process; close that one, or open it read-only", path.display())]
+    #[error(
+        "{} is held: another process, or another handle in this one, has the database open for writing; close that one, \
+         or open the database read-only beside it, which shows what was written until then",
+        path.display()
+    )]
     Locked {
         /// The lock file.
+        path: PathBuf,
+    },
+    /// A read-only opening found the database changed under it each time it looked: whoever writes to it replaces files faster
+    /// than they can be opened. Nothing is wrong with it; try again later.
+    #[error("{} was changed by whoever writes to it whenever it was read; try again", path.display())]
+    Changing {
+        /// The database's directory.
         path: PathBuf,
     },
     /// There is no database there and the options do not allow creating one.

@@ -1,6 +1,7 @@
 //! The database: the public handle, and what opening, writing and background work share.
 
 mod background;
+mod beside;
 mod checkpoint;
 pub(crate) mod commit;
 mod compact;
@@ -181,7 +182,7 @@ impl Db {
     /// Opens the database in `path` without changing anything there and without taking its lock: the log is
     /// replayed into memory, and the handle shows that moment for good. Writes are refused.
     pub fn open_read_only(path: impl AsRef<Path>, options: Options) -> Result<Db, OpenError> {
-        let inner = open::open(path.as_ref(), options, true)?;
+        let inner = beside::open(path.as_ref(), &options)?;
         let workers = Workers::start_reading(&inner)
             .map_err(|e| OpenError::Storage(StorageError::io("start a thread for", path.as_ref(), &e)))?;
         Ok(Db::with(inner, Some(workers)))
