@@ -326,7 +326,13 @@ impl Client {
         let opened = Db::open_read_only(self.db.path(), self.shared.options.clone());
         let ended = self.shared.oracle().stamp();
         match opened {
-            Ok(copy) => self.check_copy("a read-only opening", &copy, began, ended),
+            Ok(copy) => match everything(&copy) {
+                Ok(seen) => {
+                    let checked = self.shared.oracle().check_files(&seen?, began, ended);
+                    checked.map_err(|error| format!("a read-only opening: {error}"))
+                }
+                Err(error) => self.shared.excuse("a read-only opening", &error, None),
+            },
             Err(_) if std::env::var("LAX").is_ok() => Ok(()),
             Err(error) => self.shared.excuse("a read-only opening", &error, None),
         }

@@ -18,7 +18,179 @@ struct Edit {
     replace: &'static str,
 }
 
-const MUTATIONS: &[Mutation] = &[];
+const MUTATIONS: &[Mutation] = &[
+    Mutation {
+        name: "read-only-moments",
+        story: "a read-only opening does not look whether the manifest has changed meanwhile",
+        edits: &[Edit {
+            file: "crates/tamis/src/db/beside.rs",
+            find: r#"Ok(db) if same => return Ok(db),"#,
+            replace: r#"Ok(db) => return Ok(db),"#,
+        }],
+    },
+    Mutation {
+        name: "edit-after-failure",
+        story: "a failed edit changes the tree in memory, and later edits build on it",
+        edits: &[
+            Edit {
+                file: "crates/tamis/src/db/inner.rs",
+                find: r#"            manifest.append(&edit)?;
+            if manifest.should_roll() {"#,
+                replace: r#"            state.tree = tree.clone();
+            manifest.append(&edit)?;
+            if manifest.should_roll() {"#,
+            },
+            Edit {
+                file: "crates/tamis/src/db/inner.rs",
+                find: r#"if let Some(cause) = self.poison.get() {
+            let stopped"#,
+                replace: r#"if let Some(cause) = self.poison.get().filter(|_| false) {
+            let stopped"#,
+            },
+        ],
+    },
+    Mutation {
+        name: "missing-log",
+        story: "a log does not say which one follows it",
+        edits: &[Edit {
+            file: "crates/tamis/src/db/commit.rs",
+            find: r#"old.finish(Some(id))?;"#,
+            replace: r#"old.finish(None)?;"#,
+        }],
+    },
+    Mutation {
+        name: "sync-forgotten",
+        story: "a synced write is acknowledged without a sync",
+        edits: &[Edit {
+            file: "crates/tamis/src/db/commit.rs",
+            find: r#"if sync && (log.dirty || count == 0) {"#,
+            replace: r#"if sync && count == 0 {"#,
+        }],
+    },
+    Mutation {
+        name: "visible-too-early",
+        story: "a write is visible before it is in the memtable",
+        edits: &[Edit {
+            file: "crates/tamis/src/db/commit.rs",
+            find: r#"            self.apply(log, batches, bytes);
+            log.last_seq += count;
+            sync::point();
+            self.visible_seq.store(log.last_seq, Ordering::Release);"#,
+            replace: r#"            self.visible_seq.store(log.last_seq + count, Ordering::Release);
+            sync::point();
+            self.apply(log, batches, bytes);
+            log.last_seq += count;"#,
+        }],
+    },
+    Mutation {
+        name: "edit-unsynced",
+        story: "an edit of the manifest is not synced",
+        edits: &[Edit {
+            file: "crates/tamis/src/tree/manifest.rs",
+            find: r#"        self.log.append(&[&self.buf])?;
+        self.log.sync()
+    }"#,
+            replace: r#"        self.log.append(&[&self.buf])?;
+        Ok(())
+    }"#,
+        }],
+    },
+    Mutation {
+        name: "name-unsynced",
+        story: "the name of a flushed table is not synced",
+        edits: &[Edit {
+            file: "crates/tamis/src/db/flush.rs",
+            find: r#"        self.fs.sync_dir(&self.dir).map_err(|e| StorageError::io("sync", &self.dir, &e))?;
+        Ok(Some((output.tables"#,
+            replace: r#"        Ok(Some((output.tables"#,
+        }],
+    },
+    Mutation {
+        name: "snapshots-forgotten",
+        story: "merges and flushes do not know of snapshots",
+        edits: &[Edit {
+            file: "crates/tamis/src/db/inner.rs",
+            find: r#"self.snapshots.lock().keys().copied().collect()"#,
+            replace: r#"Vec::new()"#,
+        }],
+    },
+    Mutation {
+        name: "sequence-before-view",
+        story: "a read takes its sequence number before its view",
+        edits: &[Edit {
+            file: "crates/tamis/src/db/keyspace.rs",
+            find: r#"        let view = self.inner.view.load();
+        match pin {
+            None => {
+                let expired = db.expired(&self.inner);
+                Moment { view, horizon: live_from(expired), snapshot: db.visible() }"#,
+            replace: r#"        let seq = db.visible();
+        crate::sync::point();
+        let view = self.inner.view.load();
+        match pin {
+            None => {
+                let expired = db.expired(&self.inner);
+                Moment { view, horizon: live_from(expired), snapshot: seq }"#,
+        }],
+    },
+    Mutation {
+        name: "older-logs-unsynced",
+        story: "a sync leaves out logs that were rolled and not synced",
+        edits: &[Edit {
+            file: "crates/tamis/src/db/commit.rs",
+            find: r#"        self.sync_closed_logs()?;
+        if log.dirty {"#,
+            replace: r#"        if log.dirty {"#,
+        }],
+    },
+    Mutation {
+        name: "floor-too-high",
+        story: "logs of memtables that wait for their flush are dropped",
+        edits: &[Edit {
+            file: "crates/tamis/src/db/flush.rs",
+            find: r#"slot.first_log.load(Ordering::Relaxed)).min();"#,
+            replace: r#"slot.first_log.load(Ordering::Relaxed)).max();"#,
+        }],
+    },
+    Mutation {
+        name: "flush-across-keyspaces",
+        story: "a flush survives a power cut that earlier writes of another keyspace do not",
+        edits: &[Edit {
+            file: "crates/tamis/src/db/flush.rs",
+            find: r#"if self.directory.load().len() > 1 {"#,
+            replace: r#"if self.directory.load().len() > 1000 {"#,
+        }],
+    },
+    Mutation {
+        name: "linked-log-reused",
+        story: "a log that a checkpoint shares is overwritten",
+        edits: &[Edit {
+            file: "crates/tamis/src/db/flush.rs",
+            find: r#"if !log.linked && state.recyclable"#,
+            replace: r#"if state.recyclable"#,
+        }],
+    },
+    Mutation {
+        name: "followers-always-succeed",
+        story: "writers that ride along are told of success when their leader failed",
+        edits: &[Edit {
+            file: "crates/tamis/src/db/commit.rs",
+            find: r#"pending.waiter.give(Turn::Done(result.clone()));"#,
+            replace: r#"pending.waiter.give(Turn::Done(Ok(())));"#,
+        }],
+    },
+    Mutation {
+        name: "stop-for-good",
+        story: "writers are stopped by a level 0 that nobody compacts",
+        edits: &[Edit {
+            file: "crates/tamis/src/db/pressure.rs",
+            find: r#"            Pressure::Slowdown(1.0)
+        }"#,
+            replace: r#"            Pressure::Stop
+        }"#,
+        }],
+    },
+];
 
 /// Whether each mistake still has exactly one place in the engine.
 pub fn check(root: &Path) -> io::Result<bool> {

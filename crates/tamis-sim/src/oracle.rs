@@ -157,7 +157,7 @@ impl Within {
 pub struct Candidates(Vec<Vec<usize>>);
 
 /// The history of all clients.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Oracle {
     clients: Vec<Client>,
     clock: Stamp,
@@ -230,6 +230,22 @@ impl Oracle {
         ended: Stamp,
     ) -> Result<Candidates, String> {
         self.check_further(seen, within, &self.window(began, ended))
+    }
+
+    /// Checks what another opening of the files saw. Records of writes that failed may be in them, as after the next opening: about
+    /// clients whose failed writes explain what was seen nothing more is asked.
+    pub fn check_files(&self, seen: &Seen, began: Stamp, ended: Stamp) -> Result<(), String> {
+        let window = self.window(began, ended);
+        let mut settled = true;
+        for (number, (client, prefixes)) in self.clients.iter().zip(&window.0).enumerate() {
+            if !prefixes.iter().any(|prefix| client.fits(seen, &Within::ALL, *prefix)) {
+                if client.with_failed(seen).is_none() {
+                    return Err(self.explain(seen, &Within::ALL, number, prefixes));
+                }
+                settled = false;
+            }
+        }
+        if settled { self.check_further(seen, &Within::ALL, &window).map(drop) } else { Ok(()) }
     }
 
     /// What anybody may see between two moments.

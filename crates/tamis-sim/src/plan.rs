@@ -39,6 +39,9 @@ pub struct Session {
     pub faults: Vec<(u64, Fault)>,
     /// How it ends, if not by a crash.
     pub end: End,
+    /// Afterwards: what if one of the logs were missing? Which, by its place among them.
+    #[serde(default)]
+    pub lose: Option<u8>,
 }
 
 /// How a session ends.
@@ -230,7 +233,8 @@ fn session(
         4 => End::Crash(Loss::Unsynced),
         _ => End::Crash(Loss::Random),
     };
-    Session { options, clients, faults, end }
+    let lose = (rng.u8(..4) == 0).then(|| rng.u8(..4));
+    Session { options, clients, faults, end, lose }
 }
 
 fn change(rng: &mut Rng, keys: u8, merges: bool) -> Change {

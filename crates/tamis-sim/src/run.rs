@@ -1,8 +1,9 @@
 //! One simulation from beginning to end.
 
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use tamis::io::FaultyFs;
+use tamis::io::{CrashMode, FaultyFs};
 use tamis::{Clock, Db, Durability, Keyspace, OpenError};
 
 use crate::client::{Client, SECOND, Shared, everything};
@@ -78,19 +79,24 @@ impl Clock for Time {
 }
 
 impl World {
-    fn session(&mut self, session: &Session) -> Result<(), String> {
-        let disk = Disk::new(self.machine.clone(), self.files.clone(), &session.faults);
+    /// What clients share in a session on this disk.
+    fn shared(&self, session: &Session, disk: Disk) -> Shared {
         let mut options = settings::options(&session.options);
         options.file_system = Some(Arc::new(disk.clone()));
         options.clock = Some(Arc::new(Time(Arc::downgrade(&self.machine))));
-        let shared = Arc::new(Shared {
+        Shared {
             machine: self.machine.clone(),
-            disk: disk.clone(),
+            disk,
             oracle: self.oracle.clone(),
             keys: self.plan.keys,
             always_synced: options.durability == Durability::Synced,
             options,
-        });
+        }
+    }
+
+    fn session(&mut self, session: &Session) -> Result<(), String> {
+        let disk = Disk::new(self.machine.clone(), self.files.clone(), &session.faults);
+        let shared = Arc::new(self.shared(session, disk.clone()));
         if let Some((db, spaces)) = self.open(&shared)? {
             self.look(&shared, &db)?;
             if !disk.has_crashed() {
@@ -106,7 +112,26 @@ impl World {
             (None | Some(Loss::Nothing), Some(loss)) => Some(loss),
             (before, _) => before,
         };
+        if let Some(nth) = session.lose {
+            self.look_without_a_log(nth.into(), session)?;
+        }
         Ok(())
+    }
+
+    /// Takes one log away from a copy of the files: an opening must be an error, or everything must be there all the same.
+    fn look_without_a_log(&self, nth: usize, session: &Session) -> Result<(), String> {
+        let copy = self.files.after_crash(CrashMode::KeepAll);
+        let is_log = |path: &Path| {
+            path.parent() == Some(Path::new(DIR)) && path.extension().is_some_and(|e| e == "log")
+        };
+        let mut logs = copy.files().into_iter().map(|(path, _)| path).filter(|path| is_log(path));
+        let Some(log) = logs.nth(nth) else { return Ok(()) };
+        let shared = self.shared(session, Disk::new(self.machine.clone(), copy, &[]));
+        tamis::io::FileSystem::remove(&shared.disk, &log).map_err(|error| error.to_string())?;
+        let Ok(db) = Db::open(DIR, shared.options.clone()) else { return Ok(()) };
+        let seen = everything(&db).map_err(|error| format!("without {}: {error}", log.display()))??;
+        let checked = shared.oracle().clone().recover(&seen, self.loss);
+        checked.map_err(|what| format!("without {}: {what}", log.display()))
     }
 
     /// Opens the database with its keyspaces. `None` if something done to the disk explains that it cannot be opened.
@@ -178,19 +203,7 @@ impl World {
     /// Opens the database once more on a healthy disk: everything must be there, and sound.
     fn last_look(&mut self) -> Result<(), String> {
         let Some(session) = self.plan.sessions.last().cloned() else { return Ok(()) };
-        let calm = Session { clients: Vec::new(), faults: Vec::new(), end: End::Close, ..session };
-        let disk = Disk::new(self.machine.clone(), self.files.clone(), &calm.faults);
-        let mut options = settings::options(&calm.options);
-        options.file_system = Some(Arc::new(disk.clone()));
-        options.clock = Some(Arc::new(Time(Arc::downgrade(&self.machine))));
-        let shared = Shared {
-            machine: self.machine.clone(),
-            disk,
-            oracle: self.oracle.clone(),
-            keys: self.plan.keys,
-            always_synced: false,
-            options,
-        };
+        let shared = self.shared(&session, Disk::new(self.machine.clone(), self.files.clone(), &[]));
         let Some((db, spaces)) = self.open(&shared)? else { return Ok(()) };
         self.look(&shared, &db)?;
         db.verify().map_err(|error| format!("verification: {error}"))?;
