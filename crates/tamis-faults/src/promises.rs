@@ -13,6 +13,6 @@ pub(crate) const WRITES_RESUME_WITH_DESCRIPTORS: bool = false;
 /// How many descriptors a database of a few hundred tables has open at most, if it is bounded.
 pub(crate) const MOST_DESCRIPTORS: Option<u64> = None;
 
-/// Of a file system's space that is there when writing begins, at least so many hundredths are taken by what was written
-/// when it is full, with memtables and logs at their defaults and a flush every ten writes.
-pub(crate) const LEAST_SPACE_USED: Option<u64> = None;
+/// With memtables and logs at their defaults two thousand writes, flushed every ten and copied every two hundred, do not
+/// fill twenty times the space that they need.
+pub(crate) const SMALL_FLUSHES_FIT: bool = false;

@@ -103,6 +103,10 @@ impl Report {
 
     /// Notes a failure, and keeps copies of what belongs to it.
     pub(crate) fn fail(&self, failure: Failure, evidence: &[&Path]) {
+        // An interrupt ends workers, too: what became of them says nothing.
+        if stopped() {
+            return;
+        }
         let kind = failure.kind();
         let number = {
             let mut ledger = self.ledger();
@@ -142,12 +146,12 @@ impl Report {
     /// Prints the summary. Whether nothing failed.
     pub(crate) fn print(&self) -> bool {
         let ledger = self.ledger();
-        println!("\n{:<11} {:<62} {:>10}", "suite", "what", "count");
+        println!("\n{:<11} {:<72} {:>10}", "suite", "what", "count");
         for (suite, what, count) in &ledger.counts {
-            println!("{suite:<11} {what:<62} {count:>10}");
+            println!("{suite:<11} {what:<72} {count:>10}");
         }
         for (suite, time) in &ledger.times {
-            println!("{suite:<11} {:<62} {:>10.0}", "seconds", time.as_secs_f64());
+            println!("{suite:<11} {:<72} {:>10.0}", "seconds", time.as_secs_f64());
         }
         for what in &ledger.skipped {
             println!("SKIPPED     {what}");

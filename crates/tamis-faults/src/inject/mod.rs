@@ -109,6 +109,12 @@ impl Injector {
         self.desk.fired.load(SeqCst)
     }
 
+    /// Whether the plan came true and no later call fails.
+    pub(crate) fn is_over(&self) -> bool {
+        let last = self.desk.plan.as_ref().and_then(|plan| Some((plan.site, plan.last()?)));
+        last.is_some_and(|(site, last)| self.desk.calls[site].load(SeqCst) >= last)
+    }
+
     /// Calls while armed, by name.
     pub(crate) fn calls(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         SITES.iter().zip(&self.desk.calls).map(|(site, calls)| (site.name, calls.load(SeqCst)))

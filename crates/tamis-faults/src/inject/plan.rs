@@ -93,6 +93,15 @@ impl Plan {
         }
     }
 
+    /// The last that fails, if there is one.
+    pub(super) fn last(&self) -> Option<u64> {
+        match self.how {
+            How::Once => Some(self.at),
+            How::Thrice => Some(self.at + 2),
+            How::On => None,
+        }
+    }
+
     /// What the table of counts calls it.
     pub(crate) fn error_name(&self) -> &'static str {
         if self.when == When::Short { "short" } else { self.errno.name() }
@@ -172,6 +181,8 @@ mod tests {
         };
         assert_eq!(hits("once"), [2]);
         assert_eq!(hits("thrice"), [2, 3, 4]);
+        let last = |how: &str| format!("write:EIO:2:{how}:before").parse::<Plan>().unwrap().last();
+        assert_eq!([last("once"), last("thrice"), last("on")], [Some(2), Some(4), None]);
         assert_eq!(hits("on"), [2, 3, 4, 5, 6]);
     }
 }

@@ -6,7 +6,7 @@ use super::model::Space;
 const KEYS: u64 = 200;
 /// Length of the keys at both ends of a keyspace where keys are long: a few flushes with such keys fill a manifest,
 /// so that it is rolled.
-const LONG_KEY_BYTES: usize = 24 << 10;
+const LONG_KEY_BYTES: usize = 40 << 10;
 
 /// Where the writes of one thread come from.
 #[derive(Clone, Copy, Debug)]
@@ -93,7 +93,10 @@ impl Stream {
             _ if way == Way::Ingestion => Space::Wide,
             _ => Space::Sums,
         };
-        let place = rng.u64(..KEYS);
+        let mut place = rng.u64(..KEYS);
+        if self.long_keys && rng.u32(..12) == 0 {
+            place = if rng.bool() { 0 } else { KEYS - 1 };
+        }
         let key = self.key(space, place);
         match (rng.u32(..20), space) {
             (0, _) => {

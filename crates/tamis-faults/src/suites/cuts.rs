@@ -177,9 +177,9 @@ impl<'a> Database<'a> {
         if let Some(judged) = trial.judged {
             for (what, count) in [
                 ("openings judged", 1),
-                ("synced writes acknowledged before a cut, all found", judged.safe),
-                ("synced writes acknowledged after a cut began", judged.in_flight),
-                ("   of which lost, as the control's are", judged.in_flight_lost),
+                ("writes promised: synced and acknowledged before a cut, or before such", judged.safe),
+                ("writes so acknowledged after a cut began", judged.in_flight),
+                ("   of which lost: the kernel's word, see the control", judged.in_flight_lost),
                 ("acknowledged writes lost that were not synced", judged.lost_buffered),
                 ("keys compared", judged.keys),
             ] {

@@ -10,7 +10,7 @@ mod session;
 mod session_steps;
 
 pub(crate) use control::{path as control_path, records as control_records};
-pub(crate) use fill::BALLAST;
+pub(crate) use fill::{BALLAST, MOST_FLUSHED_WRITES};
 pub(crate) use limits::Limit;
 pub(crate) use session::stream as session_stream;
 pub(crate) use session_steps::step_names;

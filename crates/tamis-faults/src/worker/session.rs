@@ -135,6 +135,8 @@ impl Session {
     /// Closes the database, whatever becomes of it.
     pub(super) fn close(&mut self) -> bool {
         let Some(Spaces { db, spaces }) = self.spaces.take() else { return true };
+        let what = if db.stats().poisoned.is_some() { "writes had ended" } else { "writes went on" };
+        tell(&Message::Count { what: format!("closings: {what}"), count: 1 });
         drop(spaces);
         self.settled = false;
         db.close().map_err(|error| self.failed("close", &error)).is_ok()
@@ -157,7 +159,7 @@ impl Session {
     fn write_one(&mut self, number: u64, way: Way) -> bool {
         let Some(spaces) = &self.spaces else { return false };
         let write = self.journal.write(number, way);
-        let besides = (done_key(number), vec![number as u8; self.ballast]);
+        let besides = (done_key(number), ballast(number, self.ballast));
         self.journal.begin(number, way);
         tell(&Message::Began { number, ingested: way == Way::Ingestion });
         let result = match way {
@@ -206,10 +208,14 @@ impl Session {
     /// Reads everything and judges it. Whether it could be read.
     pub(super) fn look(&mut self) -> bool {
         let Some(spaces) = &self.spaces else { return false };
+        let over = matches!(self.cause, Cause::Calls(injector) if injector.is_over());
         let state = match read_state(&spaces.db) {
             Ok(state) => state,
             Err(Unreadable::Failed(error)) => {
                 self.failed("reading", &error);
+                if over {
+                    wrong(format!("reads do not go on after the last call that failed: {error}"));
+                }
                 return false;
             }
             Err(Unreadable::Wrong(what)) => {
@@ -287,6 +293,14 @@ impl Session {
             }
         }
     }
+}
+
+/// Bytes that cannot be compressed.
+fn ballast(number: u64, len: usize) -> Vec<u8> {
+    let mut rng = fastrand::Rng::with_seed(number);
+    let mut bytes = vec![0; len];
+    rng.fill(&mut bytes);
+    bytes
 }
 
 /// Opens what a session left, says what it holds, and does what must be possible then.
