@@ -6,6 +6,7 @@ macro_rules! errors {
     ($($name:ident),*) => {
         /// What a call may answer.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        #[allow(clippy::upper_case_acronyms, reason = "these are their names")]
         pub(crate) enum Errno { $($name),* }
 
         impl Errno {

@@ -83,7 +83,8 @@ pub(super) fn ingest(
         files.push((space, path));
         Ok::<(), tamis::Error>(())
     });
-    let options = IngestOptions { move_files: write.ops.len() % 2 == 0, verify: write.ops.len() % 3 == 0 };
+    let by = |turns| write.ops.len().is_multiple_of(turns);
+    let options = IngestOptions { move_files: by(2), verify: by(3) };
     let ingested = built.and_then(|()| {
         let groups: Vec<_> = files.iter().map(|(space, path)| (spaces.get(*space), [path])).collect();
         Ok(spaces.db.ingest(&groups, options).map(drop)?)

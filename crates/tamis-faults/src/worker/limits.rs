@@ -46,7 +46,7 @@ pub(super) fn run(args: &Args) {
         unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
     }
     let before = getrlimit(resource);
-    let set = |current| setrlimit(resource.clone(), Rlimit { current, ..before.clone() });
+    let set = |current| setrlimit(resource, Rlimit { current, ..before });
     if let Err(error) = set(Some(value)) {
         return tell(&Message::Wrong(format!("the limit could not be set: {error}")));
     }
