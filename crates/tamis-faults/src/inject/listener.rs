@@ -1,0 +1,112 @@
+//! The kernel's side of injection: installing a filter, taking calls, answering them.
+
+use std::io;
+
+/// A call that waits for an answer.
+#[derive(Debug)]
+pub(super) struct Call {
+    pub(super) number: i32,
+    pub(super) args: [u64; 6],
+}
+
+/// What becomes of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    GoOn,
+    /// It is not done, and this error is its result.
+    Fail(i32),
+    /// It is done, and this error is its result.
+    DoAndFail(i32),
+    /// It is done for half of the length that is its third argument.
+    DoHalf,
+    /// The process ends before it is done.
+    Kill,
+}
+
+/// Makes this thread, and those that it starts from now on, ask before the calls that `program` chooses. Gives the
+/// descriptor of the listener.
+pub(super) fn install(program: &[libc::sock_filter]) -> io::Result<i32> {
+    let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
+    // SAFETY: the first call takes numbers only. The second takes a pointer to `filter`, which lives until it returns
+    // and describes `program`; the kernel copies both and writes to neither.
+    let descriptor = unsafe {
+        if libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let flags = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
+        libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &filter)
+    };
+    if descriptor < 0 { Err(io::Error::last_os_error()) } else { Ok(descriptor as i32) }
+}
+
+/// Takes calls for as long as the process lives.
+#[derive(Debug)]
+pub(super) struct Listener {
+    descriptor: i32,
+}
+
+impl Listener {
+    pub(super) fn new(descriptor: i32) -> Listener {
+        Listener { descriptor }
+    }
+
+    /// Answers every call as `decide` says. Does not return before the last thread that asks has ended.
+    pub(super) fn serve(&self, decide: impl Fn(&Call) -> Answer) {
+        loop {
+            // SAFETY: all bytes zero is a value of this struct of numbers, and what the kernel asks for here.
+            let mut asked: libc::seccomp_notif = unsafe { std::mem::zeroed() };
+            // SAFETY: the request writes one `seccomp_notif` to the address, which is one's.
+            if unsafe { libc::ioctl(self.descriptor, libc::SECCOMP_IOCTL_NOTIF_RECV, &mut asked) } != 0 {
+                match io::Error::last_os_error().raw_os_error() {
+                    // Interrupted, or the thread that asked is gone.
+                    Some(libc::EINTR | libc::ENOENT) => continue,
+                    _ => return,
+                }
+            }
+            let call = Call { number: asked.data.nr, args: asked.data.args };
+            self.answer(asked.id, &call, decide(&call));
+        }
+    }
+
+    fn answer(&self, id: u64, call: &Call, answer: Answer) {
+        // SAFETY: as for `seccomp_notif` above.
+        let mut reply: libc::seccomp_notif_resp = unsafe { std::mem::zeroed() };
+        reply.id = id;
+        match answer {
+            Answer::GoOn => reply.flags = libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32,
+            Answer::Fail(error) => reply.error = -error,
+            Answer::DoAndFail(error) => {
+                // An error of its own would be another one that was not planned.
+                let _ = perform(call);
+                reply.error = -error;
+            }
+            Answer::DoHalf => {
+                let mut half = call.args;
+                half[2] = (half[2] / 2).max(1).min(half[2]);
+                match perform(&Call { number: call.number, args: half }) {
+                    Ok(done) => reply.val = done,
+                    Err(error) => reply.error = -error,
+                }
+            }
+            Answer::Kill => {
+                // SAFETY: takes numbers only, and does not return.
+                unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+            }
+        }
+        // A thread that is gone by now needs no answer.
+        // SAFETY: the request reads one `seccomp_notif_resp` from the address, which is one's.
+        unsafe { libc::ioctl(self.descriptor, libc::SECCOMP_IOCTL_NOTIF_SEND, &mut reply) };
+    }
+}
+
+/// Does a call for the thread that made it, which is of this process: descriptors and addresses mean the same here.
+fn perform(call: &Call) -> Result<i64, i32> {
+    let [a, b, c, d, e, f] = call.args;
+    // SAFETY: the thread that made this call made it with these arguments, waits for its result, and keeps alive what
+    // they point to; done here, it reads and writes the same memory as if done there.
+    let result = unsafe { libc::syscall(libc::c_long::from(call.number), a, b, c, d, e, f) };
+    match result {
+        -1 => Err(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)),
+        done => Ok(done),
+    }
+}

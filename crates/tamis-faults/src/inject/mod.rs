@@ -1,0 +1,150 @@
+//! System calls that fail by number, in this very process, without its code knowing.
+//!
+//! A seccomp filter hands every call on files of the threads that work with the engine to a thread that does not
+//! work with it (`SECCOMP_RET_USER_NOTIF`). That thread counts the calls by kind, and lets them go on, or answers with an error in
+//! the kernel's place, or ends the process. So calls are caught wherever they come from: part of the engine's calls are
+//! made without the C library (`fallocate`, `flock`), where `LD_PRELOAD` does not see them, and a call costs microseconds
+//! instead of the tracing stops of strace. No right is needed for it.
+//!
+//! The deciding thread must never wait for the others: it allocates nothing and takes no lock, since a thread that is
+//! stopped in a call may hold the allocator's.
+//!
+//! Not caught: what io_uring does (tables are read through it only where they are not mapped, and never written), and page
+//! faults of mappings.
+
+mod filter;
+mod listener;
+mod plan;
+mod sites;
+
+use std::io;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
+
+use listener::{Answer, Call, Listener};
+pub(crate) use plan::{Errno, How, Kill, Plan, When};
+pub(crate) use sites::SITES;
+
+/// The plan and the counts. Atomics only: see the module's documentation.
+#[derive(Debug)]
+struct Desk {
+    armed: AtomicBool,
+    /// Calls while armed, by site.
+    calls: [AtomicU64; SITES.len()],
+    /// Calls that change files, since the last [`phase`](Injector::phase).
+    changes: AtomicU64,
+    /// Calls that were not done or not reported as the kernel would have.
+    fired: AtomicU64,
+    plan: Option<Plan>,
+    kill_at: AtomicU64,
+    /// The listener's descriptor must not be mistaken for the engine's.
+    listening: AtomicUsize,
+}
+
+static DESK: OnceLock<Desk> = OnceLock::new();
+
+/// Where the threads that this one starts from now on have their calls decided.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Injector {
+    desk: &'static Desk,
+    kill: Option<(&'static str, u64)>,
+}
+
+impl Injector {
+    /// Catches the calls of this thread and of those that it starts later. Once for a process. Nothing fails before
+    /// [`arm`](Self::arm).
+    pub(crate) fn install(plan: Option<Plan>, kill: Option<Kill>) -> io::Result<Injector> {
+        let desk = DESK.get_or_init(|| Desk {
+            armed: AtomicBool::new(false),
+            calls: std::array::from_fn(|_| AtomicU64::new(0)),
+            changes: AtomicU64::new(0),
+            fired: AtomicU64::new(0),
+            plan,
+            kill_at: AtomicU64::new(u64::MAX),
+            listening: AtomicUsize::new(0),
+        });
+        let deciding = std::thread::Builder::new().name("faults-decide".into()).spawn(move || {
+            let descriptor = loop {
+                match desk.listening.load(SeqCst) {
+                    0 => std::thread::yield_now(),
+                    descriptor => break descriptor,
+                }
+            };
+            Listener::new(descriptor as i32).serve(|call| desk.decide(call));
+        })?;
+        drop(deciding);
+        let descriptor = listener::install(&filter::program())?;
+        desk.listening.store(descriptor as usize, SeqCst);
+        // Leaked once for a process.
+        let kill = kill.map(|kill| (&*kill.phase.leak(), kill.at));
+        Ok(Injector { desk, kill })
+    }
+
+    pub(crate) fn arm(&self) {
+        self.desk.armed.store(true, SeqCst);
+    }
+
+    pub(crate) fn disarm(&self) {
+        self.desk.armed.store(false, SeqCst);
+    }
+
+    /// A part of the session begins: calls that change files are counted from one again.
+    pub(crate) fn phase(&self, name: &str) {
+        self.desk.kill_at.store(u64::MAX, SeqCst);
+        self.desk.changes.store(0, SeqCst);
+        if let Some((phase, at)) = self.kill
+            && phase == name
+        {
+            self.desk.kill_at.store(at, SeqCst);
+        }
+    }
+
+    /// Calls that change files since the phase began.
+    pub(crate) fn changes(&self) -> u64 {
+        self.desk.changes.load(SeqCst)
+    }
+
+    /// How often the plan came true.
+    pub(crate) fn fired(&self) -> u64 {
+        self.desk.fired.load(SeqCst)
+    }
+
+    /// Whether the plan came true and no later call fails.
+    pub(crate) fn is_over(&self) -> bool {
+        let last = self.desk.plan.as_ref().and_then(|plan| Some((plan.site, plan.last()?)));
+        last.is_some_and(|(site, last)| self.desk.calls[site].load(SeqCst) >= last)
+    }
+
+    /// Calls while armed, by name.
+    pub(crate) fn calls(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        SITES.iter().zip(&self.desk.calls).map(|(site, calls)| (site.name, calls.load(SeqCst)))
+    }
+}
+
+impl Desk {
+    fn decide(&self, call: &Call) -> Answer {
+        let Some(at) = sites::find(call.number) else { return Answer::GoOn };
+        let site = &SITES[at];
+        if sites::changes_files(site, &call.args) {
+            let number = self.changes.fetch_add(1, SeqCst) + 1;
+            if number == self.kill_at.load(SeqCst) {
+                return Answer::Kill;
+            }
+        }
+        if !self.armed.load(SeqCst) {
+            return Answer::GoOn;
+        }
+        let number = self.calls[at].fetch_add(1, SeqCst) + 1;
+        match &self.plan {
+            Some(plan) if plan.site == at && plan.hits(number) => {
+                self.fired.fetch_add(1, SeqCst);
+                match plan.when {
+                    When::Before => Answer::Fail(plan.errno.number()),
+                    When::After => Answer::DoAndFail(plan.errno.number()),
+                    When::Short => Answer::DoHalf,
+                }
+            }
+            _ => Answer::GoOn,
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! tamis on real file systems that fail. `README.md` says what each suite does, needs and takes.
+
+mod inject;
+mod machine;
+mod oracle;
+mod promises;
+mod report;
+mod suites;
+mod turns;
+mod wire;
+mod worker;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use report::Report;
+use suites::{Amount, Bench, Suite};
+
+/// Power cuts, errors of system calls, full file systems, limits and kills, each judged by an oracle.
+#[derive(Debug, clap::Parser)]
+#[command(version, args_conflicts_with_subcommands = true)]
+struct Args {
+    #[command(subcommand)]
+    worker: Option<Hidden>,
+    /// Suites to run; all if none is named.
+    suites: Vec<Suite>,
+    #[command(flatten)]
+    amount: Amount,
+    /// Where databases and images are made and removed again; by default memory, if it has the space.
+    #[arg(long)]
+    work: Option<PathBuf>,
+    /// Where what belongs to failures is kept; by default a new directory among the temporary ones.
+    #[arg(long)]
+    evidence: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Hidden {
+    /// What the suites start.
+    #[command(hide = true)]
+    Worker {
+        #[command(subcommand)]
+        job: worker::Job,
+    },
+}
+
+/// Images are sparse, but a suite may fill one, and sessions are kept in memory meanwhile.
+const MEMORY_BYTES: u64 = 2 << 30;
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    if let Some(Hidden::Worker { job }) = args.worker {
+        return worker::run(job);
+    }
+    report::stop_on_interrupt();
+    match run(&args) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("the suites could not be run: {error}");
+            2.into()
+        }
+    }
+}
+
+/// Whether nothing failed.
+fn run(args: &Args) -> Result<bool, String> {
+    let parent = args.work.clone().unwrap_or_else(default_work);
+    let work = tempfile::Builder::new().prefix("tamis-faults-").tempdir_in(&parent);
+    let work = work.map_err(|error| format!("{}: {error}", parent.display()))?;
+    let evidence = match &args.evidence {
+        Some(dir) => dir.clone(),
+        None => std::env::temp_dir().join(format!("tamis-faults-evidence-{}", std::process::id())),
+    };
+    let report = Report::new(evidence);
+    let suites = match args.suites.as_slice() {
+        [] => clap::ValueEnum::value_variants(),
+        named => named,
+    };
+    let bench = Bench { amount: &args.amount, report: &report, work: work.path().to_owned() };
+    println!("seed {}, working in {}", args.amount.seed, work.path().display());
+    for suite in suites {
+        if !report::stopped() {
+            println!("running {suite:?}…");
+            bench.run(*suite)?;
+        }
+    }
+    if report::stopped() {
+        report.skip("everything after an interrupt");
+    }
+    Ok(report.print() && !report::stopped())
+}
+
+fn default_work() -> PathBuf {
+    let memory = PathBuf::from("/dev/shm");
+    let roomy = rustix::fs::statvfs(&memory).is_ok_and(|stat| stat.f_bavail * stat.f_frsize >= MEMORY_BYTES);
+    if roomy { memory } else { std::env::temp_dir() }
+}

@@ -1,0 +1,143 @@
+//! The oracle of power cuts: several threads, whose writes may be lost from the end on, but not those that were
+//! acknowledged as synced before the cut.
+//!
+//! # What is checked
+//!
+//! * A thread's counter is at least the number of its last synced write that was acknowledged before the cut, and at
+//!   most one more than its last acknowledged write.
+//! * What is found is exactly what each thread's writes up to its counter make: no write is there in part, none before
+//!   the counter is missing.
+//! * All threads' writes together are a prefix of one order: a write carries what its thread had seen acknowledged to
+//!   others when it began, and these must be there if it is.
+
+use super::model::{Model, State};
+use super::stream::Stream;
+
+/// One thread's account.
+#[derive(Clone, Copy, Debug, Default)]
+struct Account {
+    /// The last write that the base has.
+    base: u64,
+    acked: u64,
+    /// Acknowledged as synced.
+    synced: u64,
+    /// `synced` when the cut began.
+    safe: u64,
+}
+
+/// The account of one database over many cuts.
+#[derive(Clone, Debug)]
+pub(crate) struct Cuts {
+    seed: u64,
+    /// Of the writes after the base.
+    epoch: u64,
+    long_keys: bool,
+    base: Model,
+    accounts: Vec<Account>,
+}
+
+/// What one judgement looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Judged {
+    /// Synced writes that had been acknowledged before the cut, all of them found.
+    pub(crate) safe: u64,
+    /// Writes that had been acknowledged in any way and are gone, as they may.
+    pub(crate) lost_buffered: u64,
+    /// Synced writes acknowledged after the cut had begun…
+    pub(crate) in_flight: u64,
+    /// …and those of them that are gone.
+    pub(crate) in_flight_lost: u64,
+    /// Keys compared.
+    pub(crate) keys: u64,
+}
+
+impl Cuts {
+    /// The account of a database that is yet to be made.
+    pub(crate) fn new(seed: u64, threads: u32, long_keys: bool) -> Cuts {
+        let accounts = vec![Account::default(); threads as usize];
+        Cuts { seed, epoch: 0, long_keys, base: Model::default(), accounts }
+    }
+
+    pub(crate) fn acknowledged(&mut self, thread: u32, number: u64, synced: bool) -> Result<(), String> {
+        let account = self.accounts.get_mut(thread as usize).ok_or("an unknown thread")?;
+        account.acked = account.acked.max(number);
+        if synced {
+            account.synced = account.synced.max(number);
+        }
+        Ok(())
+    }
+
+    /// The cut is about to begin: what has been acknowledged by now must survive it.
+    pub(crate) fn freeze(&mut self) {
+        self.accounts.iter_mut().for_each(|account| account.safe = account.synced);
+    }
+
+    /// Judges what was found after a cut, and goes on from there with writes of `epoch`.
+    pub(crate) fn judge(&mut self, found: &State, epoch: u64) -> Result<Judged, String> {
+        let judged = self.look_at(found, None)?;
+        for (thread, account) in self.accounts.iter_mut().enumerate() {
+            let number = found.number(thread as u32);
+            *account = Account { base: number, acked: number, synced: number, safe: number };
+        }
+        self.base = found.model.clone();
+        self.epoch = epoch;
+        Ok(judged)
+    }
+
+    /// Judges a copy made when at least the writes `seen` were acknowledged, and no later than now.
+    pub(crate) fn judge_copy(&self, found: &State, seen: &[u64]) -> Result<Judged, String> {
+        self.look_at(found, Some(seen))
+    }
+
+    fn look_at(&self, found: &State, seen: Option<&[u64]>) -> Result<Judged, String> {
+        let mut judged = Judged { keys: found.model.len() as u64, ..Judged::default() };
+        let mut expected = self.base.clone();
+        for (thread, account) in self.accounts.iter().enumerate() {
+            let number = found.number(thread as u32);
+            let least = seen.map_or(account.safe, |seen| seen.get(thread).copied().unwrap_or(0));
+            if number < least.max(account.base) {
+                return Err(format!(
+                    "LOST: thread {thread} is at write {number}, but {least} was promised (base {}, acknowledged {})",
+                    account.base, account.acked
+                ));
+            }
+            if number > account.acked + 1 {
+                let acked = account.acked;
+                return Err(format!(
+                    "thread {thread} is at write {number}, but only {acked} was acknowledged"
+                ));
+            }
+            judged.safe += account.safe - account.base;
+            judged.lost_buffered += account.acked.saturating_sub(number);
+            judged.in_flight += account.synced - account.safe;
+            judged.in_flight_lost += account.synced.saturating_sub(number.max(account.safe));
+            let stream = self.stream(thread as u32);
+            (account.base + 1..=number).for_each(|number| expected.apply(&stream.write(number)));
+        }
+        self.check_order(found)?;
+        match expected.difference(&found.model) {
+            Some(difference) => Err(format!("the content is not that of its own writes: {difference}")),
+            None => Ok(judged),
+        }
+    }
+
+    fn check_order(&self, found: &State) -> Result<(), String> {
+        for (thread, counter) in &found.counters {
+            for (other, seen) in counter.iter().skip(1).enumerate() {
+                let number = found.number(other as u32);
+                if number < *seen {
+                    return Err(format!(
+                        "no prefix: write {} of thread {thread} is there, which came after write {seen} of thread \
+                         {other}, which is gone ({number} is the last)",
+                        counter[0]
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn stream(&self, thread: u32) -> Stream {
+        Stream { seed: self.seed, epoch: self.epoch, thread, long_keys: self.long_keys }
+    }
+}

@@ -1,0 +1,89 @@
+//! The oracle of sessions in which calls fail or that are killed: one thread, no power cut, so whatever was
+//! acknowledged must be there, in whatever way it was written.
+//!
+//! A write that failed may be there all the same if nothing was acknowledged after it: the error left it unknown what
+//! is on disk. One that was followed by an acknowledged write, and that no reader saw, must not come back.
+
+use std::collections::BTreeSet;
+
+use super::model::{Model, State};
+use super::stream::{Op, Stream, Way, Write};
+
+/// The account of one session.
+#[derive(Clone, Debug)]
+pub(crate) struct Journal {
+    stream: Stream,
+    /// Numbers of writes that are there.
+    held: Vec<u64>,
+    /// Writes that failed or were cut off, after the last that was acknowledged.
+    doubtful: Vec<(u64, Way)>,
+    model: Model,
+}
+
+impl Journal {
+    pub(crate) fn new(stream: Stream) -> Journal {
+        Journal { stream, held: Vec::new(), doubtful: Vec::new(), model: Model::default() }
+    }
+
+    /// The write as it is made: sessions choose the way themselves, and external tables hold no operands.
+    pub(crate) fn write(&self, number: u64, way: Way) -> Write {
+        let mut write = self.stream.write(number);
+        if way == Way::Ingestion {
+            write.ops.retain(|op| !matches!(op, Op::Add(..)));
+        }
+        Write { way, ..write }
+    }
+
+    /// The write begins: until it is acknowledged nobody knows whether it is there.
+    pub(crate) fn begin(&mut self, number: u64, way: Way) {
+        self.doubtful.push((number, way));
+    }
+
+    /// A write that began was acknowledged, or found to be there after opening anew.
+    pub(crate) fn acknowledge(&mut self, number: u64) {
+        let way =
+            self.doubtful.iter().find(|doubtful| doubtful.0 == number).map_or(Way::Batch, |found| found.1);
+        self.doubtful.retain(|doubtful| doubtful.0 > number);
+        self.hold(number, way);
+    }
+
+    fn hold(&mut self, number: u64, way: Way) {
+        self.held.push(number);
+        let write = self.write(number, way);
+        self.model.apply(&write);
+    }
+
+    /// Acknowledged writes, and those found to be there.
+    pub(crate) fn held(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Those that came after the first `before` of them.
+    pub(crate) fn held_since(&self, before: usize) -> Vec<u64> {
+        self.held.get(before..).unwrap_or_default().to_vec()
+    }
+
+    /// Judges what an open database shows that has not been reopened since the last write.
+    pub(crate) fn judge_open(&self, found: &State) -> Result<(), String> {
+        let expected: BTreeSet<u64> = self.held.iter().copied().collect();
+        if let Some(difference) = numbers(&expected, &found.done) {
+            return Err(difference);
+        }
+        self.model.difference(&found.model).map_or(Ok(()), Err)
+    }
+
+    /// Judges what a new opening shows, and settles what was in doubt.
+    pub(crate) fn judge_reopened(&mut self, found: &State) -> Result<(), String> {
+        let doubtful = std::mem::take(&mut self.doubtful);
+        let there = doubtful.into_iter().filter(|(number, _)| found.done.contains(number));
+        there.for_each(|(number, way)| self.hold(number, way));
+        self.judge_open(found)
+    }
+}
+
+fn numbers(expected: &BTreeSet<u64>, found: &BTreeSet<u64>) -> Option<String> {
+    let lost: Vec<_> = expected.difference(found).take(5).collect();
+    let strange: Vec<_> = found.difference(expected).take(5).collect();
+    (!lost.is_empty() || !strange.is_empty())
+        .then(|| format!("acknowledged writes LOST: {lost:?}; writes that should not be there: {strange:?}"))
+}

@@ -1,0 +1,142 @@
+//! Writes by number.
+
+use super::model::Space;
+
+/// Keys of one thread in one keyspace.
+const KEYS: u64 = 200;
+/// Length of the keys at both ends of a keyspace where keys are long: a few flushes with such keys fill a manifest,
+/// so that it is rolled.
+const LONG_KEY_BYTES: usize = 40 << 10;
+
+/// Where the writes of one thread come from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stream {
+    pub(crate) seed: u64,
+    /// The session: a number that was lost and is given out again means another write.
+    pub(crate) epoch: u64,
+    pub(crate) thread: u32,
+    pub(crate) long_keys: bool,
+}
+
+/// How a write comes in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    Batch,
+    /// As external tables, one for each keyspace that is written to.
+    Ingestion,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Op {
+    Put(Space, Vec<u8>, Vec<u8>),
+    Delete(Space, Vec<u8>),
+    DeleteRange(Space, Vec<u8>, Vec<u8>),
+    /// Of the keyspace of sums.
+    Add(Vec<u8>, u64),
+}
+
+/// One write: all of it or nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Write {
+    pub(crate) ops: Vec<Op>,
+    pub(crate) way: Way,
+    /// Whether its acknowledgement promises that it survives a power cut.
+    pub(crate) synced: bool,
+}
+
+/// The key under which a thread puts the number of its last write, and what it had seen of others by then.
+pub(crate) fn counter_key(thread: u32) -> Vec<u8> {
+    format!("{}{thread:02}", layout::COUNTERS).into_bytes()
+}
+
+/// The key that a journalled write puts besides its own.
+pub(crate) fn done_key(number: u64) -> Vec<u8> {
+    format!("{}{number:08}", layout::DONE).into_bytes()
+}
+
+/// Prefixes of keys that are not a thread's data.
+pub(crate) mod layout {
+    pub(crate) const COUNTERS: &str = "seq/";
+    pub(crate) const DONE: &str = "done/";
+}
+
+impl Stream {
+    /// The write with this number.
+    pub(crate) fn write(&self, number: u64) -> Write {
+        let mut rng = self.rng(number);
+        let way = if rng.u32(..60) == 0 { Way::Ingestion } else { Way::Batch };
+        let synced = way == Way::Ingestion || rng.u32(..4) == 0;
+        let count = if rng.u32(..20) == 0 { 30 } else { rng.usize(1..=6) };
+        let ops = (0..count).map(|_| self.op(&mut rng, way)).collect();
+        Write { ops, way, synced }
+    }
+
+    /// A generator for the reads and the pace of one thread; no write depends on it.
+    pub(crate) fn aside(&self) -> fastrand::Rng {
+        self.rng(u64::MAX)
+    }
+
+    fn rng(&self, number: u64) -> fastrand::Rng {
+        let mut mixed = self.seed;
+        for part in [self.epoch, u64::from(self.thread), number] {
+            mixed = (mixed ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            mixed ^= mixed >> 29;
+        }
+        fastrand::Rng::with_seed(mixed)
+    }
+
+    fn op(&self, rng: &mut fastrand::Rng, way: Way) -> Op {
+        let space = match rng.u32(..10) {
+            0..5 => Space::Default,
+            5..8 => Space::Wide,
+            // External tables hold no operands.
+            _ if way == Way::Ingestion => Space::Wide,
+            _ => Space::Sums,
+        };
+        let mut place = rng.u64(..KEYS);
+        if self.long_keys && rng.u32(..12) == 0 {
+            place = if rng.bool() { 0 } else { KEYS - 1 };
+        }
+        let key = self.key(space, place);
+        match (rng.u32(..20), space) {
+            (0, _) => {
+                let end = (place + rng.u64(1..30)).min(KEYS - 1);
+                Op::DeleteRange(space, self.key(space, place), self.key(space, end))
+            }
+            (1..4, _) => Op::Delete(space, key),
+            (_, Space::Sums) => Op::Add(key, rng.u64(..1000)),
+            _ => Op::Put(space, key, value(rng)),
+        }
+    }
+
+    /// The key at a place of the thread's part of a keyspace. Those of one thread follow each other.
+    pub(crate) fn key(&self, space: Space, place: u64) -> Vec<u8> {
+        let mut key = match space {
+            Space::Default | Space::Sums => format!("{:02}/{place:05}", self.thread).into_bytes(),
+            Space::Wide => ((u64::from(self.thread) << 48) | (place * 977)).to_be_bytes().to_vec(),
+        };
+        if self.long_keys && space != Space::Sums && (place == 0 || place == KEYS - 1) {
+            key.resize(LONG_KEY_BYTES, b'~');
+        }
+        key
+    }
+
+    /// Every key that the thread ever writes in a keyspace.
+    pub(crate) fn keys(&self, space: Space) -> impl Iterator<Item = Vec<u8>> {
+        let stream = *self;
+        (0..KEYS).map(move |place| stream.key(space, place))
+    }
+}
+
+/// Some bytes that are no other value's, and some that can be compressed.
+fn value(rng: &mut fastrand::Rng) -> Vec<u8> {
+    let len = match rng.u32(..10) {
+        0..6 => rng.usize(..64),
+        6..9 => rng.usize(..500),
+        _ => rng.usize(..4000),
+    };
+    let mut value: Vec<u8> = rng.u64(..).to_le_bytes().to_vec();
+    let filler = rng.u8(..);
+    value.extend((0..len).map(|at| if at % 3 == 0 { rng.u8(..) } else { filler }));
+    value
+}

@@ -1,0 +1,129 @@
+//! The suites.
+
+mod control;
+mod cuts;
+mod full;
+mod injections;
+mod kills;
+mod limits;
+mod sessions;
+mod trial;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::Instant;
+
+use crate::machine::{Kind, Mounted};
+use crate::report::{Report, stopped};
+
+/// What to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Suite {
+    /// Power cuts on file systems of its own.
+    Cuts,
+    /// The same without an engine.
+    Control,
+    /// Errors of system calls, by number.
+    Injections,
+    /// Full and read-only file systems.
+    Full,
+    /// Limits of the process.
+    Limits,
+    /// `kill -9` at every call that changes a file.
+    Kill,
+}
+
+/// How much of it.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Amount {
+    /// Decides everything that is drawn.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Power cuts, on all kinds of file systems together.
+    #[arg(long, default_value_t = 400)]
+    pub(crate) cuts: u64,
+    /// Kinds of file systems to cut.
+    #[arg(long, value_delimiter = ',', default_value = "xfs,ext4")]
+    pub(crate) on: Vec<Kind>,
+    /// Cuts after which a new database is begun.
+    #[arg(long, default_value_t = 50)]
+    pub(crate) cuts_per_database: u64,
+    /// Sessions in which a call fails.
+    #[arg(long, default_value_t = 1000)]
+    pub(crate) injections: u64,
+    /// Sets of options that are killed at every boundary.
+    #[arg(long, default_value_t = 2)]
+    pub(crate) kill_turns: u64,
+    /// Workers at a time, where they do not share a file system.
+    #[arg(long, default_value_t = std::thread::available_parallelism().map_or(1, usize::from))]
+    pub(crate) jobs: usize,
+}
+
+/// What a suite works with.
+#[derive(Debug)]
+pub(crate) struct Bench<'a> {
+    pub(crate) amount: &'a Amount,
+    pub(crate) report: &'a Report,
+    /// For databases, images and mount points. Removed at the end.
+    pub(crate) work: PathBuf,
+}
+
+impl Bench<'_> {
+    pub(crate) fn run(&self, suite: Suite) -> Result<(), String> {
+        let began = Instant::now();
+        let name = match suite {
+            Suite::Cuts => cuts::run(self).map(|()| "cuts"),
+            Suite::Control => control::run(self).map(|()| "control"),
+            Suite::Injections => injections::run(self).map(|()| "injections"),
+            Suite::Full => full::run(self).map(|()| "full"),
+            Suite::Limits => limits::run(self).map(|()| "limits"),
+            Suite::Kill => kills::run(self).map(|()| "kill"),
+        }?;
+        self.report.took(name, began.elapsed());
+        Ok(())
+    }
+
+    /// A file system of its own, or `None` with the reason noted.
+    fn mount(&self, kind: Kind, bytes: u64) -> Result<Option<Mounted>, String> {
+        match kind.missing() {
+            Some(why) => {
+                self.report.skip(why);
+                Ok(None)
+            }
+            None => Mounted::make(kind, &self.work, bytes).map(Some),
+        }
+    }
+
+    /// Does `work` for every number below `count`, by several threads, each number once. Ends early when it is stopped.
+    fn share(&self, count: usize, work: impl Fn(usize) -> Result<(), String> + Sync) -> Result<(), String> {
+        let next = AtomicUsize::new(0);
+        let one = || -> Result<(), String> {
+            loop {
+                let number = next.fetch_add(1, SeqCst);
+                if number >= count || stopped() {
+                    return Ok(());
+                }
+                work(number)?;
+            }
+        };
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..self.amount.jobs.max(1)).map(|_| scope.spawn(one)).collect();
+            let ends = threads.into_iter().map(|thread| thread.join().unwrap_or(Err("a panic".into())));
+            ends.collect::<Result<Vec<()>, String>>().map(drop)
+        })
+    }
+
+    /// A new directory with a name of its own.
+    fn fresh_dir(&self, name: &str) -> Result<PathBuf, String> {
+        let dir = self.work.join(name);
+        let _ = std::fs::remove_dir_all(&dir);
+        std::fs::create_dir_all(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
+        Ok(dir)
+    }
+}
+
+fn remove(dir: &Path) {
+    if let Err(error) = std::fs::remove_dir_all(dir) {
+        eprintln!("{} stays: {error}", dir.display());
+    }
+}

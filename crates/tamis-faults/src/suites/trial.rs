@@ -1,0 +1,182 @@
+//! What is known of one database that is cut again and again: the account, and what was seen of the session under way.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use crate::oracle::{Cuts, Judged};
+use crate::wire::{DATABASE, Message, StateReader};
+
+/// A copy that was being made.
+#[derive(Clone, Debug)]
+struct Copy {
+    seen: Vec<u64>,
+    done: bool,
+    /// It was done before the cut began.
+    safe: bool,
+}
+
+/// One database under trial.
+#[derive(Debug)]
+pub(super) struct Trial {
+    oracle: Cuts,
+    /// Of the session under way.
+    epoch: u64,
+    copies: BTreeMap<String, Copy>,
+    reader: StateReader,
+    /// The cut has begun: from now on errors are to be expected.
+    frozen: bool,
+    /// Writers are at work.
+    pub(super) writing: bool,
+    /// What the database held at the last opening was judged.
+    pub(super) judged: Option<Judged>,
+    pub(super) copies_judged: u64,
+    pub(super) acked: u64,
+    pub(super) problems: Vec<String>,
+}
+
+impl Trial {
+    pub(super) fn new(seed: u64, threads: u32, long_keys: bool) -> Trial {
+        Trial {
+            oracle: Cuts::new(seed, threads, long_keys),
+            epoch: 0,
+            copies: BTreeMap::new(),
+            reader: StateReader::default(),
+            frozen: false,
+            writing: false,
+            judged: None,
+            copies_judged: 0,
+            acked: 0,
+            problems: Vec::new(),
+        }
+    }
+
+    /// A session begins.
+    pub(super) fn begin(&mut self, epoch: u64) {
+        self.epoch = epoch;
+        self.reader = StateReader::default();
+        self.frozen = false;
+        self.writing = false;
+        self.judged = None;
+        self.copies_judged = 0;
+        self.acked = 0;
+    }
+
+    /// The cut is about to begin.
+    pub(super) fn freeze(&mut self) {
+        self.frozen = true;
+        // What an unfinished opening has not shown stays promised as it was.
+        if self.judged.is_some() {
+            self.oracle.freeze();
+        }
+        self.copies.values_mut().for_each(|copy| copy.safe |= copy.done);
+    }
+
+    /// Copies that are yet to be looked at.
+    pub(super) fn copies(&self, beside: &std::path::Path) -> Vec<PathBuf> {
+        self.copies.keys().map(|name| beside.join(name)).collect()
+    }
+
+    pub(super) fn hear(&mut self, message: &Message) {
+        if let Some((name, state)) = self.reader.take(message) {
+            let judged = if name == DATABASE {
+                self.oracle.judge(&state, self.epoch).map(|judged| self.judged = Some(judged))
+            } else {
+                let seen = self.copies.remove(&name).map(|copy| copy.seen).unwrap_or_default();
+                self.copies_judged += 1;
+                self.oracle.judge_copy(&state, &seen).map(drop)
+            };
+            if let Err(what) = judged {
+                self.problems.push(format!("{name}: {what}"));
+            }
+            return;
+        }
+        match message {
+            Message::Acked { thread, number, synced } => {
+                self.acked += 1;
+                if let Err(what) = self.oracle.acknowledged(*thread, *number, *synced) {
+                    self.problems.push(what);
+                }
+            }
+            Message::CopyBegan { name, seen } => {
+                let copy = Copy { seen: seen.clone(), done: false, safe: false };
+                self.copies.insert(name.clone(), copy);
+            }
+            Message::CopyDone(name) => {
+                if let Some(copy) = self.copies.get_mut(name) {
+                    copy.done = true;
+                }
+            }
+            Message::CopyAbsent(name) => {
+                self.copies_judged += 1;
+                if self.copies.remove(name).is_some_and(|copy| copy.safe) {
+                    self.problems.push(format!("LOST: the copy {name}, which was done before the cut"));
+                }
+            }
+            Message::Phase(name) if name == "writing" => self.writing = true,
+            // A panic is one also when calls fail.
+            Message::Wrong(what) if !self.frozen || what.starts_with("PANIC") => {
+                self.problems.push(what.clone())
+            }
+            Message::Failed(what) if !self.frozen => {
+                self.problems.push(format!("failed without a cut: {what}"))
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(name: &str) -> [Message; 2] {
+        [Message::StateBegan(name.into()), Message::StateEnded]
+    }
+
+    fn trial() -> Trial {
+        let mut trial = Trial::new(1, 1, false);
+        trial.begin(1);
+        state(DATABASE).iter().for_each(|message| trial.hear(message));
+        trial
+    }
+
+    #[test]
+    fn errors_count_before_the_cut_and_panics_always() {
+        let mut trial = trial();
+        trial.hear(&Message::Failed("write".into()));
+        assert_eq!(trial.problems.len(), 1);
+        trial.freeze();
+        trial.hear(&Message::Failed("write".into()));
+        trial.hear(&Message::Wrong("opening".into()));
+        assert_eq!(trial.problems.len(), 1);
+        trial.hear(&Message::Wrong("PANIC in main".into()));
+        assert_eq!(trial.problems.len(), 2);
+    }
+
+    #[test]
+    fn a_copy_done_before_the_cut_must_be_there() {
+        for done in [false, true] {
+            let mut trial = trial();
+            trial.hear(&Message::CopyBegan { name: "copy".into(), seen: vec![0] });
+            if done {
+                trial.hear(&Message::CopyDone("copy".into()));
+            }
+            trial.freeze();
+            trial.begin(2);
+            trial.hear(&Message::CopyAbsent("copy".into()));
+            assert_eq!(trial.problems.len(), usize::from(done));
+        }
+    }
+
+    #[test]
+    fn what_an_unfinished_opening_did_not_show_stays_promised() {
+        let mut trial = trial();
+        trial.hear(&Message::Acked { thread: 0, number: 1, synced: true });
+        trial.freeze();
+        trial.begin(2);
+        trial.freeze();
+        trial.begin(3);
+        state(DATABASE).iter().for_each(|message| trial.hear(message));
+        assert!(trial.problems[0].contains("LOST"), "{:?}", trial.problems);
+    }
+}

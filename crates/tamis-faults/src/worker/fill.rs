@@ -1,0 +1,137 @@
+//! A file system that fills up under a database, and has space again later.
+
+use std::io::BufRead as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use super::Place;
+use super::session::{Cause, Session};
+use crate::oracle::Way;
+use crate::turns::Sizes;
+use crate::wire::{Message, tell};
+
+/// Bytes that each write puts besides others.
+pub(crate) const BALLAST: usize = 4000;
+/// Writes after which a file system that is still not full is not going to be.
+const MOST_WRITES: u64 = 80_000;
+/// The same where memtables are flushed again and again: a small part of the space, which must be enough for them.
+pub(crate) const MOST_FLUSHED_WRITES: u64 = 2000;
+/// Where memtables are flushed, copies are made as well, after so many writes each.
+const COPY_EVERY: u64 = 200;
+/// A write that takes longer waits for space: for a compaction that has no room, on which writers wait.
+const STALLED: Duration = Duration::from_secs(8);
+/// How long writes are tried anew when there is space again.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What the worker is told.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    place: Place,
+    /// Close on the full file system and open there, instead of going on with the same handle.
+    #[arg(long)]
+    reopen: bool,
+    /// Memtables and logs as they are by default, and a flush after so many writes.
+    #[arg(long)]
+    flush_every: Option<u64>,
+}
+
+pub(super) fn run(args: &Args) {
+    let sizes = if args.flush_every.is_some() { Sizes::DEFAULT } else { Sizes::CUTS };
+    let mut session = Session::new(&args.place, sizes, Cause::Surroundings, BALLAST);
+    if !session.open() {
+        return tell(&Message::Wrong("a new database cannot be opened while there is space".into()));
+    }
+    let watch = Watch::start();
+    let mut written = 0;
+    let most = if args.flush_every.is_some() { MOST_FLUSHED_WRITES } else { MOST_WRITES };
+    while written < most && session.write(1, Way::Batch) && !watch.stalled() {
+        written += 1;
+        watch.written.store(written, SeqCst);
+        if args.flush_every.is_some_and(|every| written % every == 0) && !session.flush() {
+            break;
+        }
+        if args.flush_every.is_some() && written % COPY_EVERY == 0 {
+            session.copy();
+        }
+    }
+    watch.over.store(true, SeqCst);
+    count("writes until full", written);
+    if !session.look() {
+        tell(&Message::Wrong("reads do not go on while the file system is full".into()));
+    }
+    if watch.stalled() {
+        // There is space again by now, and the write that waited was acknowledged.
+    } else if args.reopen {
+        session.close();
+        let opened = session.open();
+        count(if opened { "opened while full" } else { "not opened while full" }, 1);
+    } else {
+        let deleted = session.delete_ballast();
+        count(if deleted { "deletes taken while full" } else { "deletes refused while full" }, 1);
+    }
+    if !watch.stalled() {
+        tell(&Message::Phase("full".into()));
+    }
+    let mut line = String::new();
+    if std::io::stdin().lock().read_line(&mut line).is_err() {
+        return;
+    }
+    if !args.reopen {
+        let began = Instant::now();
+        let mut resumed = session.write(1, Way::Batch);
+        while !resumed && began.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(100));
+            resumed = session.write(1, Way::Batch);
+        }
+        count(if resumed { "writes resumed" } else { "writes did not resume" }, 1);
+        session.look();
+    }
+    session.close();
+    if !session.open() {
+        tell(&Message::Wrong("opening anew failed though there is space".into()));
+    }
+    if !session.write(10, Way::Batch) {
+        tell(&Message::Wrong("writing after opening anew failed though there is space".into()));
+    }
+    session.look();
+    session.close();
+}
+
+fn count(what: &str, count: u64) {
+    tell(&Message::Count { what: what.to_owned(), count });
+}
+
+/// Sees from outside that a write waits.
+#[derive(Debug, Default)]
+struct Watch {
+    written: AtomicU64,
+    over: AtomicBool,
+    stalled: AtomicBool,
+}
+
+impl Watch {
+    fn start() -> Arc<Watch> {
+        let watch = Arc::<Watch>::default();
+        let seen = watch.clone();
+        std::thread::spawn(move || {
+            let (mut last, mut since) = (0, Instant::now());
+            while !seen.over.load(SeqCst) {
+                std::thread::sleep(Duration::from_millis(100));
+                let now = seen.written.load(SeqCst);
+                if now != last {
+                    (last, since) = (now, Instant::now());
+                } else if since.elapsed() > STALLED && !seen.stalled.swap(true, SeqCst) {
+                    count("writes wait while full", 1);
+                    tell(&Message::Phase("full".into()));
+                }
+            }
+        });
+        watch
+    }
+
+    fn stalled(&self) -> bool {
+        self.stalled.load(SeqCst)
+    }
+}

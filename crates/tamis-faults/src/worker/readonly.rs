@@ -1,0 +1,44 @@
+//! A file system that is mounted read-only.
+
+use tamis::Db;
+
+use super::{Place, read_state};
+use crate::turns::{self, Sizes};
+use crate::wire::{DATABASE, Message, tell, tell_state};
+
+/// What the worker is told.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    place: Place,
+}
+
+pub(super) fn run(args: &Args) {
+    let options = turns::database(args.place.turn, Sizes::CUTS);
+    let wrong = |what: String| tell(&Message::Wrong(what));
+    match Db::open_read_only(&args.place.dir, options.clone()) {
+        Ok(db) => {
+            match read_state(&db) {
+                Ok(state) => tell_state(DATABASE, &state),
+                Err(error) => wrong(format!("reading: {error}")),
+            }
+            match db.verify() {
+                Ok(report) => {
+                    report.problems.into_iter().for_each(|problem| wrong(format!("verify: {problem}")))
+                }
+                Err(error) => wrong(format!("verify: {error}")),
+            }
+            if db.put("key", "value").is_ok() {
+                wrong("a write was acknowledged on a file system that takes none".into());
+            }
+            db.close().unwrap_or_else(|error| wrong(format!("closing: {error}")));
+        }
+        Err(error) => wrong(format!("opening read-only: {error}")),
+    }
+    match Db::open(&args.place.dir, options) {
+        Ok(_) => {
+            tell(&Message::Count { what: "opened for writing on a read-only file system".into(), count: 1 })
+        }
+        Err(error) => tell(&Message::Failed(format!("open for writing: {error}"))),
+    }
+}

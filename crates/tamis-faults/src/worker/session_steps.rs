@@ -1,0 +1,102 @@
+//! The steps of a session, in their order. Every one is tried whatever became of those before it, with the database
+//! opened anew where it is closed.
+
+use super::session::Session;
+use crate::inject::Injector;
+use crate::oracle::{Space, Way};
+use crate::turns;
+use crate::wire::{Message, tell};
+
+/// A step's name, by which kills are planned, and what it does.
+type Step = (&'static str, fn(&mut Session));
+
+/// The steps of which every call that changes a file is a place to be killed at.
+const STEPS: [Step; 15] = [
+    ("open", |session| {
+        session.open();
+    }),
+    ("write", |session| {
+        session.write(60, Way::Batch);
+    }),
+    ("flush", |session| ask(session, "flush", |db, _| db.flush())),
+    ("rewrite", |session| {
+        session.write(40, Way::Batch);
+    }),
+    ("compact", |session| {
+        ask(session, "compact", |_, spaces| spaces.iter().try_for_each(|keyspace| keyspace.compact()));
+    }),
+    ("more", |session| {
+        session.write(10, Way::Batch);
+    }),
+    ("checkpoint", Session::copy),
+    ("ingest", |session| {
+        session.write(2, Way::Ingestion);
+    }),
+    ("keyspaces", |session| ask(session, "keyspaces", passing_keyspace)),
+    ("settle", |session| ask(session, "settle", |db, _| db.settle())),
+    ("tail", |session| {
+        session.write(8, Way::Batch);
+    }),
+    ("close", |session| {
+        session.close();
+    }),
+    ("reopen", |session| {
+        session.open();
+    }),
+    ("again", |session| {
+        session.write(15, Way::Batch);
+        session.copy();
+        session.close();
+    }),
+    // Stays open: what can still be done with it is judged when nothing fails any more.
+    ("last", |session| {
+        session.write(10, Way::Batch);
+    }),
+];
+
+/// The names of all steps, by which kills are planned.
+pub(crate) fn step_names() -> impl Iterator<Item = &'static str> {
+    STEPS.iter().map(|(name, _)| *name)
+}
+
+/// Goes through all steps; what can be read is judged after each.
+pub(super) fn all(session: &mut Session, injector: &Injector) {
+    for (name, step) in STEPS {
+        tell(&Message::Phase(name.to_owned()));
+        injector.phase(name);
+        step(session);
+        let changes = injector.changes();
+        tell(&Message::Count { what: format!("changes {name}"), count: changes });
+        injector.phase("between");
+        session.look();
+    }
+}
+
+fn ask(
+    session: &mut Session,
+    what: &str,
+    work: impl FnOnce(&tamis::Db, &[tamis::Keyspace]) -> Result<(), tamis::AdminError>,
+) {
+    if !session.open() {
+        return;
+    }
+    let Some(spaces) = &session.spaces else { return };
+    if let Err(error) = work(&spaces.db, &spaces.spaces) {
+        session.failed(what, &error);
+    }
+}
+
+/// A keyspace that comes and goes, and another shape for one that stays.
+fn passing_keyspace(db: &tamis::Db, spaces: &[tamis::Keyspace]) -> Result<(), tamis::AdminError> {
+    let keyspace = db.create_keyspace("passing", turns::keyspace(5, turns::Sizes::SESSION))?;
+    for number in 0..30u64 {
+        keyspace.put(number.to_be_bytes(), [7; 300])?;
+    }
+    keyspace.flush()?;
+    db.drop_keyspace("passing")?;
+    let wide = &spaces[Space::Wide as usize];
+    match wide.set_options(&[("size_ratio", "3")]) {
+        Err(tamis::AdminError::Options(_)) => Ok(()),
+        other => other,
+    }
+}
