@@ -3,7 +3,7 @@
 use crate::collections::{HashMap, HashSet};
 use crate::sync::{Condvar, Mutex};
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -544,7 +544,8 @@ fn wrong_end(
     None
 }
 
-/// Removes what a crash or an earlier session left behind: unfinished tables, replayed logs, old manifests.
+/// Removes what a crash or an earlier session left behind: unfinished tables, replayed logs, old manifests. Salvage removes none of
+/// it but sets it aside.
 fn remove_leftovers(
     db: &DbInner,
     files: &[(String, FileKind)],
@@ -557,6 +558,7 @@ fn remove_leftovers(
         .flat_map(|ks| ks.view.load().version.tables.clone())
         .map(|t| t.meta.id)
         .collect();
+    let mut unnamed = Vec::new();
     for (name, kind) in files {
         let path = db.dir.join(name);
         if matches!(kind, FileKind::Table(id) if set_aside.contains(id)) {
@@ -572,13 +574,40 @@ fn remove_leftovers(
             FileKind::Temporary => false,
             FileKind::Current | FileKind::Lock | FileKind::Options => true,
         };
-        if !keep {
-            db.garbage.push(path);
+        let is_data = matches!(kind, FileKind::Table(_) | FileKind::Log(_) | FileKind::Manifest(_));
+        match keep {
+            true => {}
+            // What a damaged manifest does not name may be all that is left of its data.
+            false if db.options.salvage && is_data => unnamed.push(path),
+            false => db.garbage.push(path),
         }
     }
     drop(state);
+    for path in unnamed {
+        let aside = free_name(&*db.fs, &path).map_err(|e| StorageError::io("look for", &path, &e))?;
+        db.fs.rename(&path, &aside).map_err(|e| StorageError::io("set aside", &path, &e))?;
+        db.warn(format!(
+            "{} is not part of what was salvaged; it is kept as {}",
+            path.display(),
+            aside.display()
+        ));
+    }
     db.remove_garbage();
     Ok(())
+}
+
+/// A name for a file that is set aside, which no other has.
+fn free_name(fs: &dyn FileSystem, path: &Path) -> std::io::Result<PathBuf> {
+    let mut number = 0;
+    loop {
+        let mut name = path.as_os_str().to_owned();
+        name.push(if number == 0 { ".aside".to_owned() } else { format!(".aside-{number}") });
+        let name = PathBuf::from(name);
+        if !fs.exists(&name)? {
+            return Ok(name);
+        }
+        number += 1;
+    }
 }
 
 #[cfg(test)]

@@ -69,7 +69,8 @@ options_table! {
              most that time, `sync` nothing, at the price of one device sync for each group of writes.";
         Behaviour, salvage: bool = "false", Flag,
             "Open a damaged database with what can still be read instead of refusing it: damaged log records are \
-             skipped, tables that cannot be opened are set aside as `….damaged`, and each is a warning. Writes may \
+             skipped, tables that cannot be opened are set aside as `….damaged`, tables, logs and manifests that are not part of \
+             what was saved as `….aside`, and each is a warning; nothing is removed. Writes may \
              be missing, and deleted keys may come back. Damaged blocks within a table stay errors of the reads \
              that touch them.";
         Behaviour, verify_checksums: ChecksumMode = "once", OneOf,
