@@ -1,6 +1,9 @@
 //! The steps of a session, in their order. Every one is tried whatever became of those before it, with the database
 //! opened anew where it is closed.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
 use super::session::Session;
 use crate::inject::Injector;
 use crate::oracle::{Space, Way};
@@ -11,7 +14,7 @@ use crate::wire::{Message, tell};
 type Step = (&'static str, fn(&mut Session));
 
 /// The steps of which every call that changes a file is a place to be killed at.
-const STEPS: [Step; 15] = [
+const STEPS: [Step; 16] = [
     ("open", |session| {
         session.open();
     }),
@@ -25,6 +28,7 @@ const STEPS: [Step; 15] = [
     ("compact", |session| {
         ask(session, "compact", |_, spaces| spaces.iter().try_for_each(|keyspace| keyspace.compact()));
     }),
+    ("crowd", crowd),
     ("more", |session| {
         session.write(10, Way::Batch);
     }),
@@ -83,6 +87,39 @@ fn ask(
     let Some(spaces) = &session.spaces else { return };
     if let Err(error) = work(&spaces.db, &spaces.spaces) {
         session.failed(what, &error);
+    }
+}
+
+/// Writes while others flush and compact, so that jobs end side by side: what one of them leaves behind when it fails is there
+/// for the next.
+fn crowd(session: &mut Session) {
+    if !session.open() {
+        return;
+    }
+    let Some(spaces) = &session.spaces else { return };
+    let over = Arc::new(AtomicBool::new(false));
+    let mut threads = Vec::new();
+    for keyspace in spaces.spaces.iter().cloned() {
+        type Work = fn(&tamis::Keyspace) -> Result<(), tamis::AdminError>;
+        let works: [Work; 2] = [|keyspace| keyspace.flush(), |keyspace| keyspace.compact()];
+        for work in works {
+            let (keyspace, over) = (keyspace.clone(), over.clone());
+            threads.push(std::thread::spawn(move || {
+                while !over.load(SeqCst) {
+                    work(&keyspace)?;
+                    std::thread::yield_now();
+                }
+                Ok::<(), tamis::AdminError>(())
+            }));
+        }
+    }
+    session.write(40, Way::Batch);
+    over.store(true, SeqCst);
+    for thread in threads {
+        // A panic has been told of where it was.
+        if let Ok(Err(error)) = thread.join() {
+            session.failed("crowd", &error);
+        }
     }
 }
 
