@@ -99,7 +99,7 @@ fn crowd(session: &mut Session) {
     let Some(spaces) = &session.spaces else { return };
     let over = Arc::new(AtomicBool::new(false));
     let mut threads = Vec::new();
-    for keyspace in spaces.spaces.iter().cloned() {
+    for keyspace in &spaces.spaces {
         type Work = fn(&tamis::Keyspace) -> Result<(), tamis::AdminError>;
         let works: [Work; 2] = [|keyspace| keyspace.flush(), |keyspace| keyspace.compact()];
         for work in works {
