@@ -45,6 +45,7 @@ use crate::db::elastic::Elastic;
 use crate::db::expiry::{Age, Expiry};
 use crate::db::for_reads::{Account, Quiet};
 use crate::db::jobs::{ActiveJob, Aside, Background};
+use crate::db::log_space::LogSpace;
 use crate::db::pressure::KnownPressure;
 use crate::db::reshape::Shaping;
 use crate::db::snapshot::Held;
@@ -187,6 +188,8 @@ impl Jobs {
 pub(crate) struct ClosedLog {
     pub(crate) id: LogId,
     pub(crate) bytes: u64,
+    /// Bytes that the file takes.
+    pub(crate) allocated: u64,
     /// Another name points at the file (a checkpoint), so it must not be overwritten.
     pub(crate) linked: bool,
 }
@@ -204,7 +207,7 @@ pub(crate) struct State {
     pub(crate) logs: Vec<ClosedLog>,
     pub(crate) current_log: LogId,
     /// Obsolete logs kept to be overwritten.
-    pub(crate) recyclable: Vec<LogId>,
+    pub(crate) recyclable: Vec<ClosedLog>,
     pub(crate) closing: bool,
     /// Where the search for the next compaction starts, so that no keyspace starves.
     pub(crate) round_robin: usize,
@@ -239,6 +242,7 @@ pub(crate) struct DbInner {
     pub(crate) next_file: AtomicU64,
     /// The length of the current log, for who must not wait for the log's owner (which may be stalled).
     pub(crate) log_bytes: AtomicU64,
+    pub(crate) log_space: LogSpace,
     /// The keyspaces by id, for the write path (which does not take `state`).
     pub(crate) directory: ArcSwap<HashMap<KeyspaceId, Arc<KeyspaceInner>>>,
     pub(crate) poison: OnceLock<String>,

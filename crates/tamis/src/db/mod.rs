@@ -17,6 +17,7 @@ pub mod inspect;
 mod jobs;
 mod keyspace;
 mod layout;
+mod log_space;
 mod maintain;
 mod open;
 mod pace;

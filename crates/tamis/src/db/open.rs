@@ -187,6 +187,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         expiry: Expiry::new(tree.times.clone()),
         visible_seq: AtomicU64::new(tree.last_seq),
         log_bytes: AtomicU64::new(0),
+        log_space: Default::default(),
         next_file: AtomicU64::new(tree.next_file.max(largest + 1)),
         directory: ArcSwap::from_pointee(keyspaces.iter().map(|(id, ks)| (*id, ks.clone())).collect()),
         poison: OnceLock::new(),
@@ -445,8 +446,9 @@ fn recover(
         for &id in logs {
             let path = log_path(&db.dir, id);
             let bytes = db.fs.file_len(&path).map_err(|e| StorageError::io("read", &path, &e))?;
-            db.state().logs.push(ClosedLog { id, bytes, linked: true });
+            db.state().logs.push(ClosedLog { id, bytes, allocated: bytes, linked: true });
         }
+        db.note_closed_logs(&db.state());
         return Ok(());
     }
     for keyspace in keyspaces.values() {
@@ -485,7 +487,7 @@ fn recover(
         version,
     })?;
     drop(state);
-    db.log_bytes.store(writer.len(), Ordering::Relaxed);
+    db.note_log(&writer);
     *db.lock_log() = LogState::new(Some(writer), id, last_seq);
     let path = options_path(&db.dir);
     write_file_atomically(&*db.fs, &path, db.options.to_text().as_bytes())
