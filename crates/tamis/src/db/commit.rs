@@ -148,7 +148,7 @@ impl DbInner {
 
     /// Commits a batch; an empty one with `sync` makes everything before it durable.
     pub(crate) fn write(&self, batch: WriteBatch, sync: bool) -> Result<(), WriteError> {
-        self.check_writable()?;
+        self.check_ready()?;
         batch.check()?;
         self.check_operators(&batch)?;
         if batch.is_empty() && !sync {
@@ -515,7 +515,11 @@ impl DbInner {
     }
 
     /// A new log file, durable in the directory, made of an obsolete one where there is one.
-    pub(crate) fn create_log(&self, id: LogId, recycled: Option<ClosedLog>) -> Result<LogWriter, StorageError> {
+    pub(crate) fn create_log(
+        &self,
+        id: LogId,
+        recycled: Option<ClosedLog>,
+    ) -> Result<LogWriter, StorageError> {
         let path = log_path(&self.dir, id);
         let file = match &recycled {
             Some(old) => self.fs.reuse(&log_path(&self.dir, old.id), &path),

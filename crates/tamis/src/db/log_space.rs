@@ -142,7 +142,8 @@ impl DbInner {
             if !pinning.is_empty() {
                 self.seal(log, &pinning).map_err(|e| self.poisoned(e))?;
             }
-            let flushes = || directory.values().any(|ks| !ks.is_dropped() && !ks.view.load().sealed.is_empty());
+            let flushes =
+                || directory.values().any(|ks| !ks.is_dropped() && !ks.view.load().sealed.is_empty());
             if !over() || !flushes() {
                 return Ok(());
             }

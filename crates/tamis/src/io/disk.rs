@@ -132,7 +132,12 @@ pub(super) fn preallocate(file: &File, written: u64, bytes: u64) -> io::Result<(
     if bytes > written {
         use rustix::io::Errno;
         // Without KEEP_SIZE the length grows now, so that a later fdatasync finds no changed length to write.
-        return match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), written, bytes - written) {
+        return match rustix::fs::fallocate(
+            file,
+            rustix::fs::FallocateFlags::empty(),
+            written,
+            bytes - written,
+        ) {
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(()),
             Err(e) => Err(e.into()),
         };
