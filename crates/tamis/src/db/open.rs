@@ -414,7 +414,7 @@ fn recover(
     }
     if db.state().manifest_number == 0 {
         begin_new(db)?;
-        return Ok(remove_leftovers(db, &files, set_aside)?);
+        return remove_leftovers(db, &files, set_aside);
     }
     let mut pending = Pending::default();
     pending.empty_log = logs.last().copied().filter(|_| replayed.last_empty);
@@ -423,7 +423,7 @@ fn recover(
         match db.begin(&mut pending, flushed) {
             Ok(()) => {
                 db.write_options()?;
-                return Ok(remove_leftovers(db, &files, set_aside)?);
+                return remove_leftovers(db, &files, set_aside);
             }
             // The tables are gone, and their memtables with them.
             Err(NotBegun::Unchanged(error)) if full(&error) && in_tables => {
@@ -440,7 +440,7 @@ fn recover(
     match db.begin(&mut pending, Flushed::default()) {
         Ok(()) => {
             db.write_options()?;
-            Ok(remove_leftovers(db, &files, set_aside)?)
+            remove_leftovers(db, &files, set_aside)
         }
         Err(NotBegun::Unchanged(error)) if full(&error) => {
             // Nothing becomes a table for now. What is shown survives a power cut all the same, as after any opening.
