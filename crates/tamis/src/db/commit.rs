@@ -500,7 +500,8 @@ impl DbInner {
     }
 
     /// The first log of a session. It has another name until its header is durable: an opening that fails half way, on a full disk
-    /// say, must not leave a log behind whose header is torn, which the next opening would take for damage.
+    /// say, must not leave a log behind whose header is torn, which the next opening would take for damage. It reserves nothing, as its
+    /// opening may need the room.
     pub(crate) fn create_first_log(&self, id: LogId) -> Result<LogWriter, StorageError> {
         let (path, beside) = (log_path(&self.dir, id), first_log_path(&self.dir));
         let io = |operation, e| StorageError::io(operation, &path, &e);
@@ -509,7 +510,6 @@ impl DbInner {
         let mut writer = LogWriter::create(file, &path, header)?;
         writer.sync()?;
         self.fs.rename(&beside, &path).map_err(|e| io("create", e))?;
-        self.reserve(&mut writer, 0);
         self.fs.sync_dir(&self.dir).map_err(|e| StorageError::io("sync", &self.dir, &e))?;
         Ok(writer)
     }

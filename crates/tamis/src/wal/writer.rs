@@ -88,7 +88,7 @@ impl LogWriter {
     /// Reserves room for a log of `bytes` in all; `false` if there is none. A hint: that poisons nothing, since a lack of room
     /// shows at the append that needs it. It is not tried again before the log is that long.
     pub(crate) fn preallocate(&mut self, bytes: u64) -> bool {
-        if bytes <= self.allocated() || self.len < self.refused {
+        if bytes <= self.allocated() || self.len < self.refused || self.failure.is_some() {
             return true;
         }
         match self.file.preallocate(bytes) {
