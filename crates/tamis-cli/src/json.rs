@@ -42,6 +42,7 @@ pub(crate) fn stats(stats: &Stats) -> Value {
         cache_capacity_bytes,
         log_files,
         log_bytes,
+        log_allocated_bytes,
         memtable_bytes,
         filter_bytes,
         index_bytes,

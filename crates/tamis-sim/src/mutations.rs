@@ -166,8 +166,8 @@ const MUTATIONS: &[Mutation] = &[
         story: "a log that a checkpoint shares is overwritten",
         edits: &[Edit {
             file: "crates/tamis/src/db/flush.rs",
-            find: r#"if !log.linked && state.recyclable"#,
-            replace: r#"if state.recyclable"#,
+            find: r#"if !log.linked && self.may_recycle"#,
+            replace: r#"if self.may_recycle"#,
         }],
     },
     Mutation {

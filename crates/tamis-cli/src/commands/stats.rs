@@ -63,7 +63,8 @@ pub(crate) fn page(stats: &Stats, pictures: &[String], runs: bool) -> String {
         // Writing to a string cannot fail.
         let _ = writeln!(page, "{name:<15} {text}");
     };
-    line("logs", format!("{} files, {}", stats.log_files, bytes(stats.log_bytes)));
+    let taken = bytes(stats.log_allocated_bytes);
+    line("logs", format!("{} files, {}, {taken} on disk", stats.log_files, bytes(stats.log_bytes)));
     line(
         "memory",
         format!(

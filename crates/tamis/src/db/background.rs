@@ -85,6 +85,7 @@ fn flush_loop(db: &DbInner) {
                 }
                 drop(state);
                 db.remove_garbage();
+                db.retry_beginning();
                 state = db.state();
                 db.save_times(&mut state);
                 if !state.closing && (next_flush(&state).is_none() || db.poison.get().is_some()) {

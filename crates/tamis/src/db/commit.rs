@@ -20,7 +20,7 @@ use tamis_filter::Digest;
 
 use crate::batch::{BatchOp, GroupHeader, WriteBatch};
 use crate::compaction::policy::Pressure;
-use crate::db::inner::{ClosedLog, DbInner, KeyspaceInner, State};
+use crate::db::inner::{ClosedLog, DbInner, KeyspaceInner};
 use crate::db::pressure::memtable_rate;
 use crate::error::{StorageError, WriteError};
 use crate::io::Usage;
@@ -37,7 +37,7 @@ const MAX_GROUP_BYTES: usize = 1 << 20;
 /// How fast writes may go while compaction lags behind, in bytes per second, at the mildest.
 const SLOWED_BYTES_PER_SECOND: f64 = 32e6;
 
-type Directory = crate::collections::HashMap<KeyspaceId, Arc<KeyspaceInner>>;
+pub(crate) type Directory = crate::collections::HashMap<KeyspaceId, Arc<KeyspaceInner>>;
 
 /// The write-ahead log and what only its owner may touch.
 #[derive(Debug)]
@@ -148,7 +148,7 @@ impl DbInner {
 
     /// Commits a batch; an empty one with `sync` makes everything before it durable.
     pub(crate) fn write(&self, batch: WriteBatch, sync: bool) -> Result<(), WriteError> {
-        self.check_writable()?;
+        self.check_ready()?;
         batch.check()?;
         self.check_operators(&batch)?;
         if batch.is_empty() && !sync {
@@ -243,10 +243,11 @@ impl DbInner {
         let parts: SmallVec<[&[u8]; 8]> =
             std::iter::once(&header[..]).chain(batches.iter().map(|b| b.bytes())).collect();
         let writer = log.writer.as_mut().expect("a writable database has a log");
+        self.reserve(writer, parts.iter().map(|part| part.len() as u64).sum());
         let before = writer.len();
         let result = writer.append(&parts);
         log.dirty = true;
-        self.log_bytes.store(writer.len(), Ordering::Relaxed);
+        self.note_log(writer);
         self.write_counters.log_bytes.add(writer.len() - before);
         self.write_counters.groups.add(1);
         drop(parts);
@@ -338,12 +339,13 @@ impl DbInner {
             }
         }
         self.slow_down(log, rate, bytes);
-        self.keep_budgets(log, &directory, bytes)
+        self.keep_budgets(log, &directory, bytes)?;
+        self.keep_log_space(log, &directory, bytes)
     }
 
-    /// Keeps all memtables within their budget and the log within its own: beyond half the budget in memtables
-    /// that take writes, the largest is sealed early; beyond all of it, the writer waits for flushes. Looked at
-    /// now and then only, since it costs a look at every keyspace.
+    /// Keeps all memtables within their budget: beyond half of it in memtables that take writes, the largest is
+    /// sealed early; beyond all of it, the writer waits for flushes. Looked at now and then only, since it costs a
+    /// look at every keyspace.
     fn keep_budgets(
         &self,
         log: &mut LogState,
@@ -373,14 +375,10 @@ impl DbInner {
         if over() {
             self.stall_while(over)?;
         }
-        if log.writer.as_ref().map_or(0, LogWriter::len) > self.options.max_log_bytes {
-            let all: Vec<_> = directory.values().cloned().collect();
-            self.seal(log, &all).map_err(|e| self.poisoned(e))?;
-        }
         Ok(())
     }
 
-    fn poisoned(&self, error: StorageError) -> WriteError {
+    pub(crate) fn poisoned(&self, error: StorageError) -> WriteError {
         self.poison(&error);
         error.into()
     }
@@ -438,7 +436,7 @@ impl DbInner {
     }
 
     /// Waits for background work until the condition no longer holds.
-    fn stall_while(&self, mut condition: impl FnMut() -> bool) -> Result<(), WriteError> {
+    pub(crate) fn stall_while(&self, mut condition: impl FnMut() -> bool) -> Result<(), WriteError> {
         let started = sync::now();
         self.write_counters.stalls.add(1);
         let mut state = self.state();
@@ -460,7 +458,7 @@ impl DbInner {
     ) -> Result<(), StorageError> {
         self.roll_log(log)?;
         let state = self.state();
-        let pinning = self.keyspaces_pinning_logs(&state);
+        let pinning = self.keyspaces_pinning_logs(&state, log, 0);
         for keyspace in keyspaces.iter().chain(&pinning) {
             let old = keyspace.view.load_full();
             if old.active.memtable.is_empty() || keyspace.is_dropped() {
@@ -475,19 +473,6 @@ impl DbInner {
         Ok(())
     }
 
-    /// The keyspaces whose active memtables keep the oldest log alive, once the rolled logs exceed their budget.
-    fn keyspaces_pinning_logs(&self, state: &State) -> Vec<Arc<KeyspaceInner>> {
-        let total: u64 = state.logs.iter().map(|log| log.bytes).sum();
-        let Some(oldest) = state.logs.first().filter(|_| total > self.options.max_log_bytes) else {
-            return Vec::new();
-        };
-        let pins = |ks: &&Arc<KeyspaceInner>| {
-            let active = &ks.view.load().active;
-            !active.memtable.is_empty() && active.first_log.load(Ordering::Relaxed) <= oldest.id
-        };
-        state.keyspaces.values().filter(pins).cloned().collect()
-    }
-
     /// Ends the current log and starts the next, unless the current one is empty.
     pub(crate) fn roll_log(&self, log: &mut LogState) -> Result<(), StorageError> {
         if log.writer.as_ref().is_none_or(|w| w.is_empty()) {
@@ -496,13 +481,16 @@ impl DbInner {
         let id = self.next_file.fetch_add(1, Ordering::Relaxed);
         let recycled = self.state().recyclable.pop();
         let writer = self.create_log(id, recycled)?;
-        self.log_bytes.store(writer.len(), Ordering::Relaxed);
+        self.note_log(&writer);
         let mut old = log.writer.replace(writer).expect("checked above");
         old.finish(Some(id))?;
-        let closed = ClosedLog { id: log.id, bytes: old.len(), linked: false };
+        // Before anybody gives the file another name: a checkpoint must not change behind its maker's back.
+        old.give_back();
+        let closed = ClosedLog { id: log.id, bytes: old.len(), allocated: old.allocated(), linked: false };
         {
             let mut state = self.state();
             state.logs.push(closed);
+            self.note_closed_logs(&state);
             state.current_log = id;
             self.closed_logs.lock().push((log.id, old));
         }
@@ -512,7 +500,8 @@ impl DbInner {
     }
 
     /// The first log of a session. It has another name until its header is durable: an opening that fails half way, on a full disk
-    /// say, must not leave a log behind whose header is torn, which the next opening would take for damage.
+    /// say, must not leave a log behind whose header is torn, which the next opening would take for damage. It reserves nothing, as its
+    /// opening may need the room.
     pub(crate) fn create_first_log(&self, id: LogId) -> Result<LogWriter, StorageError> {
         let (path, beside) = (log_path(&self.dir, id), first_log_path(&self.dir));
         let io = |operation, e| StorageError::io(operation, &path, &e);
@@ -521,30 +510,30 @@ impl DbInner {
         let mut writer = LogWriter::create(file, &path, header)?;
         writer.sync()?;
         self.fs.rename(&beside, &path).map_err(|e| io("create", e))?;
-        self.reserve(&mut writer);
         self.fs.sync_dir(&self.dir).map_err(|e| StorageError::io("sync", &self.dir, &e))?;
         Ok(writer)
     }
 
     /// A new log file, durable in the directory, made of an obsolete one where there is one.
-    pub(crate) fn create_log(&self, id: LogId, recycled: Option<LogId>) -> Result<LogWriter, StorageError> {
+    pub(crate) fn create_log(
+        &self,
+        id: LogId,
+        recycled: Option<ClosedLog>,
+    ) -> Result<LogWriter, StorageError> {
         let path = log_path(&self.dir, id);
-        let file = match recycled {
-            Some(old) => self.fs.reuse(&log_path(&self.dir, old), &path),
+        let file = match &recycled {
+            Some(old) => self.fs.reuse(&log_path(&self.dir, old.id), &path),
             None => self.fs.create(&path, Usage::Log),
         };
         let file = file.map_err(|e| StorageError::io("create", &path, &e))?;
         let header = LogHeader { kind: LogKind::Writes, id, reused: recycled.is_some() };
         let mut writer = LogWriter::create(file, &path, header)?;
-        self.reserve(&mut writer);
+        if let Some(old) = recycled {
+            writer = writer.in_file_of(old.allocated);
+        }
+        self.reserve(&mut writer, 0);
         self.fs.sync_dir(&self.dir).map_err(|e| StorageError::io("sync", &self.dir, &e))?;
         Ok(writer)
-    }
-
-    /// Reserves the room that a log is expected to take.
-    fn reserve(&self, writer: &mut LogWriter) {
-        let expected = self.options.keyspace.memtable_bytes.min(self.options.max_log_bytes);
-        writer.preallocate(expected + expected / 8);
     }
 }
 

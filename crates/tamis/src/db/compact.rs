@@ -124,6 +124,10 @@ impl DbInner {
 
     /// The next compaction of any keyspace.
     pub(crate) fn next_compaction(&self, state: &mut State) -> Option<(Arc<KeyspaceInner>, Plan)> {
+        // Without room for a manifest nothing can be changed.
+        if self.is_waiting() {
+            return None;
+        }
         let count = state.keyspaces.len().max(1);
         state.round_robin = (state.round_robin + 1) % count;
         let order = state.keyspaces.values().cycle().skip(state.round_robin).take(state.keyspaces.len());

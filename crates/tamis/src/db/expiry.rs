@@ -233,7 +233,8 @@ impl DbInner {
     /// Stores new samples if that has not been done for a while: a memtable may take days to fill. For a background
     /// thread that has nothing else to do.
     pub(crate) fn save_times(&self, state: &mut State) {
-        if !self.expiry.wanted.load(Ordering::Relaxed) || state.closing || self.poison.get().is_some() {
+        let stopped = state.closing || state.manifest.is_none() || self.poison.get().is_some();
+        if !self.expiry.wanted.load(Ordering::Relaxed) || stopped {
             return;
         }
         let (stored, now) = (state.tree.times.newest(), self.now());

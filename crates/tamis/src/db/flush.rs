@@ -159,9 +159,10 @@ impl DbInner {
         }
         // Closes the handles; the contents are in tables that are durable.
         self.closed_logs.lock().retain(|(id, _)| *id >= floor);
+        self.note_closed_logs(state);
         for log in obsolete {
-            if !log.linked && state.recyclable.len() < self.options.recycled_logs {
-                state.recyclable.push(log.id);
+            if !log.linked && self.may_recycle(state, &log) {
+                state.recyclable.push(log);
             } else {
                 self.garbage.push(log_path(&self.dir, log.id));
             }

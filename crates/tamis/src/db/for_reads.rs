@@ -97,7 +97,7 @@ impl DbInner {
     pub(crate) fn next_for_reads(&self, state: &mut State) -> Option<(Arc<KeyspaceInner>, Plan)> {
         let quiet = state.quiet.has_lasted(self.visible());
         let busy = state.jobs.values().any(|jobs| jobs.flushing || jobs.manual || !jobs.running.is_empty());
-        if self.background.is_paused() {
+        if self.background.is_paused() || self.is_waiting() {
             return None;
         }
         let keyspaces: Vec<Arc<KeyspaceInner>> = state.keyspaces.values().cloned().collect();

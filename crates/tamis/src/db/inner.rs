@@ -2,7 +2,8 @@
 //!
 //! # Locks
 //!
-//! Taken in this order; none is held while a read is served.
+//! Taken in this order; none is held while a read is served. Before all of them comes that of a session which has not begun
+//! ([`begin`](super::begin)).
 //!
 //! 1. A keyspace's filter work ([`Grf::work`](crate::select::Grf::work)): whoever puts keys into its global filter.
 //! 2. `log`: the write-ahead log and the next sequence number. Whoever holds it is the one writer: it alone
@@ -39,12 +40,14 @@ use crate::cache::BlockCache;
 use crate::clock::{Clock, SystemClock};
 use crate::compaction::shape::{LevelShape, RunShape, Shape, TableShape};
 use crate::compaction::versions::Rules;
+use crate::db::begin::Beginning;
 use crate::db::commit::{CommitQueue, LogState, new_memtable};
 use crate::db::counters::WriteCounters;
 use crate::db::elastic::Elastic;
 use crate::db::expiry::{Age, Expiry};
 use crate::db::for_reads::{Account, Quiet};
 use crate::db::jobs::{ActiveJob, Aside, Background};
+use crate::db::log_space::LogSpace;
 use crate::db::pressure::KnownPressure;
 use crate::db::reshape::Shaping;
 use crate::db::snapshot::Held;
@@ -187,6 +190,8 @@ impl Jobs {
 pub(crate) struct ClosedLog {
     pub(crate) id: LogId,
     pub(crate) bytes: u64,
+    /// Bytes that the file takes.
+    pub(crate) allocated: u64,
     /// Another name points at the file (a checkpoint), so it must not be overwritten.
     pub(crate) linked: bool,
 }
@@ -204,7 +209,7 @@ pub(crate) struct State {
     pub(crate) logs: Vec<ClosedLog>,
     pub(crate) current_log: LogId,
     /// Obsolete logs kept to be overwritten.
-    pub(crate) recyclable: Vec<LogId>,
+    pub(crate) recyclable: Vec<ClosedLog>,
     pub(crate) closing: bool,
     /// Where the search for the next compaction starts, so that no keyspace starves.
     pub(crate) round_robin: usize,
@@ -239,6 +244,8 @@ pub(crate) struct DbInner {
     pub(crate) next_file: AtomicU64,
     /// The length of the current log, for who must not wait for the log's owner (which may be stalled).
     pub(crate) log_bytes: AtomicU64,
+    pub(crate) log_space: LogSpace,
+    pub(crate) beginning: Beginning,
     /// The keyspaces by id, for the write path (which does not take `state`).
     pub(crate) directory: ArcSwap<HashMap<KeyspaceId, Arc<KeyspaceInner>>>,
     pub(crate) poison: OnceLock<String>,
@@ -333,7 +340,7 @@ impl DbInner {
         state: &mut State,
         mut edit: VersionEdit,
         opened: Vec<Arc<OpenTable>>,
-        mut change_view: impl FnMut(KeyspaceId, &View, Arc<Version>) -> View,
+        change_view: impl FnMut(KeyspaceId, &View, Arc<Version>) -> View,
     ) -> Result<(), StorageError> {
         // A caller that began before the database was closed.
         if state.manifest.is_none() {
@@ -346,11 +353,7 @@ impl DbInner {
                 std::io::Error::other(format!("nothing is changed after an earlier failure: {cause}"));
             return Err(StorageError::io("append to the manifest in", &self.dir, &stopped));
         }
-        self.save_ages(state, &mut edit);
-        edit.heat = self.elastic.heat_to_save();
-        edit.next_file = Some(self.next_file.load(Ordering::Relaxed));
-        // An ingestion's number is in the edit before it is visible.
-        edit.last_seq = edit.last_seq.max(Some(self.visible()));
+        self.complete_edit(state, &mut edit);
         let durable = (|| {
             // A copy, which shares the tables: whatever fails, the tree goes on to be that of the versions in use.
             let mut tree = state.tree.clone();
@@ -368,6 +371,27 @@ impl DbInner {
             self.changed.notify_all();
             return Err(error);
         }
+        self.publish_edit(state, &edit, &opened, change_view);
+        Ok(())
+    }
+
+    /// Adds to an edit what every edit says.
+    pub(crate) fn complete_edit(&self, state: &State, edit: &mut VersionEdit) {
+        self.save_ages(state, edit);
+        edit.heat = self.elastic.heat_to_save();
+        edit.next_file = Some(self.next_file.load(Ordering::Relaxed));
+        // An ingestion's number is in the edit before it is visible.
+        edit.last_seq = edit.last_seq.max(Some(self.visible()));
+    }
+
+    /// Publishes what a durable edit changed in the trees of keyspaces; `state.tree` has it already.
+    pub(crate) fn publish_edit(
+        &self,
+        state: &mut State,
+        edit: &VersionEdit,
+        opened: &[Arc<OpenTable>],
+        mut change_view: impl FnMut(KeyspaceId, &View, Arc<Version>) -> View,
+    ) {
         let mut touched: Vec<KeyspaceId> =
             edit.added.iter().map(|a| a.0).chain(edit.removed.iter().map(|r| r.0)).collect();
         touched.sort_unstable();
@@ -375,7 +399,7 @@ impl DbInner {
         for id in touched {
             let Some(keyspace) = state.keyspaces.get(&id) else { continue };
             let old = keyspace.view.load_full();
-            let version = self.build_version(&state.tree, keyspace, &old.version, &opened);
+            let version = self.build_version(&state.tree, keyspace, &old.version, opened);
             let kept: HashSet<TableId> = version.tables.iter().map(|t| t.meta.id).collect();
             for table in old.version.tables.iter().filter(|t| !kept.contains(&t.meta.id)) {
                 table.mark_obsolete();
@@ -389,7 +413,6 @@ impl DbInner {
             self.update_pressure(state, &keyspace);
         }
         self.changed.notify_all();
-        Ok(())
     }
 
     /// The version that the durable tree describes, from tables that are open already.

@@ -17,7 +17,7 @@ use crate::tree::meta::{KeyspaceId, TableId, TableMeta};
 impl DbInner {
     /// Seals the memtables of `keyspaces` and waits until they are tables.
     pub(crate) fn flush(&self, keyspaces: &[Arc<KeyspaceInner>]) -> Result<(), AdminError> {
-        self.check_writable()?;
+        self.check_ready()?;
         {
             let mut log = self.lock_log();
             if keyspaces.iter().any(|ks| !ks.view.load().active.memtable.is_empty()) {
@@ -35,7 +35,7 @@ impl DbInner {
 
     /// Waits until nothing is running or due that may run: compactions that are paused or find no room do not count.
     pub(crate) fn settle(&self) -> Result<(), AdminError> {
-        self.check_writable()?;
+        self.check_ready()?;
         let busy = |state: &State, ks: &KeyspaceInner| {
             let (flushing, compacting) = state
                 .jobs

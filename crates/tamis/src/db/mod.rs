@@ -1,6 +1,7 @@
 //! The database: the public handle, and what opening, writing and background work share.
 
 mod background;
+mod begin;
 mod beside;
 mod checkpoint;
 pub(crate) mod commit;
@@ -17,6 +18,7 @@ pub mod inspect;
 mod jobs;
 mod keyspace;
 mod layout;
+mod log_space;
 mod maintain;
 mod open;
 mod pace;
@@ -551,7 +553,7 @@ impl DbInner {
         name: &str,
         options: KeyspaceOptions,
     ) -> Result<Arc<KeyspaceInner>, AdminError> {
-        self.check_writable()?;
+        self.check_ready()?;
         options.check()?;
         if name.is_empty() || name.len() > 255 || name.chars().any(char::is_control) {
             return Err(AdminError::BadName { name: name.to_owned() });
@@ -586,7 +588,7 @@ impl DbInner {
     }
 
     fn drop_keyspace(&self, name: &str) -> Result<(), AdminError> {
-        self.check_writable()?;
+        self.check_ready()?;
         let mut state = self.state();
         let found = state.keyspaces.values().find(|ks| ks.name == name).cloned();
         let keyspace = found.ok_or_else(|| AdminError::NoKeyspace { name: name.to_owned() })?;

@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 
+use crate::db::begin::{Flushed, NotBegun, Pending};
 use crate::db::commit::{LogState, insert, new_memtable};
 use crate::db::elastic::Elastic;
 use crate::db::expiry::{Age, Expiry};
@@ -17,10 +18,10 @@ use crate::db::inner::{ClosedLog, DbInner, Jobs, KeyspaceInner, State};
 use crate::db::jobs::Background;
 use crate::db::replay::{Replayed, replay};
 use crate::db::tune;
-use crate::error::{OpenError, StorageError};
+use crate::error::{OpenError, StorageError, WriteError};
 use crate::heat::Sampler;
 use crate::io::batch::BatchReader;
-use crate::io::{DirectFs, DiskFs, FileSystem, write_file_atomically};
+use crate::io::{DirectFs, DiskFs, FileSystem};
 use crate::key::{MAX_SEQNO, SeqNo};
 use crate::operators::Unregistered;
 use crate::options::{AsyncReads, Incompatible, KeyspaceOptions, Options, ReadMode, incompatible};
@@ -28,7 +29,7 @@ use crate::read::AllReads;
 use crate::select::TreeFilter;
 use crate::table::ReaderConfig;
 use crate::tree::edit::{NUMBER_LIMIT, VersionEdit};
-use crate::tree::files::{FileKind, lock_path, log_path, manifest_path, options_path, parse};
+use crate::tree::files::{FileKind, lock_path, log_path, manifest_path, parse};
 use crate::tree::manifest::{LoadedManifest, Manifest};
 use crate::tree::meta::{DEFAULT_KEYSPACE, KeyspaceId, LogId, TableId};
 use crate::tree::open_table::{Garbage, OpenTable};
@@ -187,6 +188,8 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         expiry: Expiry::new(tree.times.clone()),
         visible_seq: AtomicU64::new(tree.last_seq),
         log_bytes: AtomicU64::new(0),
+        log_space: Default::default(),
+        beginning: Default::default(),
         next_file: AtomicU64::new(tree.next_file.max(largest + 1)),
         directory: ArcSwap::from_pointee(keyspaces.iter().map(|(id, ks)| (*id, ks.clone())).collect()),
         poison: OnceLock::new(),
@@ -225,11 +228,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         inner.elastic.opened(views.iter().map(|view| &*view.version), stored);
     }
     inner.expiry.configure(inner.directory.load().values().map(|keyspace| &**keyspace));
-    let has_tables = files.iter().any(|(_, kind)| matches!(kind, FileKind::Table(_)));
-    recover(&inner, &logs, manifest_end.as_ref(), has_tables)?;
-    if !read_only {
-        remove_leftovers(&inner, &files, &set_aside)?;
-    }
+    recover(&inner, &logs, files, &set_aside, manifest_end.as_ref())?;
     Ok(Arc::new(inner))
 }
 
@@ -369,62 +368,32 @@ fn sync_parent(fs: &dyn FileSystem, dir: &Path) -> Result<(), StorageError> {
 }
 
 /// Replays the logs into memtables; a writable database then flushes them and starts a log of its own, in one
-/// edit, so that a crash during recovery changes nothing.
+/// step, so that a crash during recovery changes nothing. On a full disk that is left for later.
 fn recover(
     db: &DbInner,
     logs: &[LogId],
+    files: Vec<(String, FileKind)>,
+    set_aside: &[TableId],
     manifest_end: Option<&End>,
-    has_tables: bool,
 ) -> Result<(), OpenError> {
-    let floors: HashMap<KeyspaceId, LogId> = {
-        let state = db.state();
-        state.tree.keyspaces.iter().map(|(&id, ks)| (id, ks.log_floor)).collect()
-    };
-    let keyspaces = db.directory.load_full();
-    let mut edit = VersionEdit::default();
-    let mut opened: Vec<Arc<OpenTable>> = Vec::new();
-    // Writes a keyspace's memtable to a table and gives it a new one.
-    let mut flush = |keyspace: &KeyspaceInner, edit: &mut VersionEdit| -> Result<(), StorageError> {
-        let view = keyspace.view.load_full();
-        if view.active.memtable.is_empty() {
-            return Ok(());
-        }
-        let run = db.next_file.fetch_add(1, Ordering::Relaxed);
-        let epoch = db.state().tree.take_epoch(keyspace.id).expect("an open keyspace is in the tree");
-        let written = db.write_memtable(keyspace, &view.active, epoch, false)?;
-        let (metas, bytes) = written.expect("cannot be cancelled");
-        opened.extend(db.open_tables(&metas)?);
-        edit.added.extend(metas.into_iter().map(|meta| (keyspace.id, 0, run, meta)));
-        db.write_counters.flushes.add(1);
-        db.write_counters.flush_bytes.add(bytes);
-        let active = MemtableSlot::new(new_memtable(&keyspace.options), 0);
-        keyspace.view.store(Arc::new(View { active, sealed: Vec::new(), version: view.version.clone() }));
-        Ok(())
-    };
-    let (known, next_keyspace, floor) = {
+    let has_tables = files.iter().any(|(_, kind)| matches!(kind, FileKind::Table(_)));
+    let (known, floor) = {
         let tree = &db.state().tree;
-        (tree.last_seq, tree.next_keyspace, tree.log_floor())
+        (tree.last_seq, tree.log_floor())
     };
-    let salvage = db.options.salvage;
-    let replayed = replay(&*db.fs, &db.dir, logs, salvage, |log, seq, op| {
-        let id = op.keyspace();
-        // A reader without the lock may see writes to a keyspace that was made meanwhile.
-        if id >= next_keyspace && !salvage && !db.read_only {
-            let what = format!("it holds a write to keyspace {id}, of which the manifest does not know");
-            return Err(StorageError::corrupt(&log_path(&db.dir, log), None, what).into());
+    // Salvage sets files aside and leaves tables out, which is not to be done by halves.
+    let may_wait = !db.read_only && !db.options.salvage && db.state().manifest_number > 0;
+    let full = |e: &StorageError| may_wait && e.is_out_of_space();
+    let mut flushed = Flushed::default();
+    let mut has_room = true;
+    let replayed = match replay_into_memtables(db, logs, (!db.read_only).then_some(&mut flushed)) {
+        Err(OpenError::Storage(error)) if full(&error) => {
+            has_room = false;
+            std::mem::take(&mut flushed).discard(db);
+            replay_into_memtables(db, logs, None)?
         }
-        let Some(keyspace) = keyspaces.get(&id).filter(|_| log >= floors.get(&id).copied().unwrap_or(0))
-        else {
-            return Ok(());
-        };
-        let full =
-            |slot: &MemtableSlot| slot.memtable.memory_bytes() as u64 >= keyspace.options.memtable_bytes;
-        if !db.read_only && full(&keyspace.view.load().active) {
-            flush(keyspace, &mut edit)?;
-        }
-        insert(&keyspace.view.load().active.memtable, op, seq);
-        Ok(())
-    })?;
+        replayed => replayed?,
+    };
     if floor == 0 && (has_tables || replayed.last_seq > 0) {
         let manifest = manifest_path(&db.dir, db.state().manifest_number);
         doubt(db, StorageError::corrupt(&manifest, None, "its edits are missing"))?;
@@ -441,56 +410,148 @@ fn recover(
     // What the logs held was written before this moment; that is all that is known.
     db.note_time();
     if db.read_only {
-        // What was read belongs to what is shown: `verify` reads it again, `stats` counts it.
-        for &id in logs {
-            let path = log_path(&db.dir, id);
-            let bytes = db.fs.file_len(&path).map_err(|e| StorageError::io("read", &path, &e))?;
-            db.state().logs.push(ClosedLog { id, bytes, linked: true });
+        return note_logs(db, logs);
+    }
+    if db.state().manifest_number == 0 {
+        begin_new(db)?;
+        return remove_leftovers(db, &files, set_aside);
+    }
+    let mut pending = Pending::default();
+    pending.empty_log = logs.last().copied().filter(|_| replayed.last_empty);
+    if has_room {
+        let in_tables = !flushed.is_empty();
+        match db.begin(&mut pending, flushed) {
+            Ok(()) => {
+                db.write_options()?;
+                return remove_leftovers(db, &files, set_aside);
+            }
+            // The tables are gone, and their memtables with them.
+            Err(NotBegun::Unchanged(error)) if full(&error) && in_tables => {
+                replay_into_memtables(db, logs, None)?;
+            }
+            Err(NotBegun::Unchanged(error)) if full(&error) => {}
+            Err(error) => return Err(error.into()),
         }
-        return Ok(());
     }
-    for keyspace in keyspaces.values() {
-        flush(keyspace, &mut edit)?;
+    // All of it is in memory now, and the manifest in force is whole: what it does not name may go, and make room.
+    note_logs(db, logs)?;
+    db.state().current_log = floor;
+    remove_leftovers(db, &files, set_aside)?;
+    match db.begin(&mut pending, Flushed::default()) {
+        Ok(()) => {
+            db.write_options()?;
+            remove_leftovers(db, &files, set_aside)
+        }
+        Err(NotBegun::Unchanged(error)) if full(&error) => {
+            // Nothing becomes a table for now. What is shown survives a power cut all the same, as after any opening.
+            let synced = logs.iter().try_for_each(|&id| db.fs.sync_file(&log_path(&db.dir, id)));
+            if let Err(e) = synced.and_then(|()| db.fs.sync_dir(&db.dir)) {
+                db.warn(format!(
+                    "the logs could not be synced, and a power cut may take what was not before: {e}"
+                ));
+            }
+            pending.files = files;
+            db.wait_for_room(pending, error);
+            Ok(())
+        }
+        Err(error) => Err(error.into()),
     }
+}
 
-    let id = db.next_file.fetch_add(1, Ordering::Relaxed);
-    let mut state = db.state();
-    // A new database names its manifest before it makes a log. In any other, the old logs get their successor
-    // while the old manifest is in force: see `wrong_end`.
-    let new = state.manifest_number == 0;
-    let mut tree = state.tree.clone();
-    if new {
-        db.roll_manifest(&mut state, &mut tree)?;
+/// The logs that were read belong to what is shown: `verify` reads them again, `stats` counts them.
+fn note_logs(db: &DbInner, logs: &[LogId]) -> Result<(), OpenError> {
+    for &id in logs {
+        let path = log_path(&db.dir, id);
+        let bytes = db.fs.file_len(&path).map_err(|e| StorageError::io("read", &path, &e))?;
+        db.state().logs.push(ClosedLog { id, bytes, allocated: bytes, linked: true });
     }
-    let writer = db.create_first_log(id)?;
-    if !new {
-        db.roll_manifest(&mut state, &mut tree)?;
-    }
-    state.tree = tree;
-    state.current_log = id;
-    for (ks, keyspace) in keyspaces.iter() {
-        let options = match state.jobs.get(ks) {
-            Some(jobs) => jobs.tuning.stored(&keyspace.options).to_text(),
-            None => keyspace.options.to_text(),
+    db.note_closed_logs(&db.state());
+    Ok(())
+}
+
+/// Replays the logs into fresh memtables. Full ones go to tables, if there is a place for these; a reader, and whoever has no room,
+/// keeps all in memory.
+fn replay_into_memtables(
+    db: &DbInner,
+    logs: &[LogId],
+    mut flushed: Option<&mut Flushed>,
+) -> Result<Replayed, OpenError> {
+    let (floors, next_keyspace): (HashMap<KeyspaceId, LogId>, _) = {
+        let state = db.state();
+        (state.tree.keyspaces.iter().map(|(&id, ks)| (id, ks.log_floor)).collect(), state.tree.next_keyspace)
+    };
+    let salvage = db.options.salvage;
+    let keyspaces = db.directory.load_full();
+    let empty = |keyspace: &KeyspaceInner| {
+        let (active, view) =
+            (MemtableSlot::new(new_memtable(&keyspace.options), 0), keyspace.view.load_full());
+        keyspace.view.store(Arc::new(View { active, sealed: Vec::new(), version: view.version.clone() }));
+    };
+    let used = |ks: &&Arc<KeyspaceInner>| !ks.view.load().active.memtable.is_empty();
+    keyspaces.values().filter(used).for_each(|keyspace| empty(keyspace));
+    replay(&*db.fs, &db.dir, logs, salvage, |log, seq, op| {
+        let id = op.keyspace();
+        // A reader without the lock may see writes to a keyspace that was made meanwhile.
+        if id >= next_keyspace && !salvage && !db.read_only {
+            let what = format!("it holds a write to keyspace {id}, of which the manifest does not know");
+            return Err(StorageError::corrupt(&log_path(&db.dir, log), None, what).into());
+        }
+        let Some(keyspace) = keyspaces.get(&id).filter(|_| log >= floors.get(&id).copied().unwrap_or(0))
+        else {
+            return Ok(());
         };
-        if state.tree.keyspaces[ks].options != options {
-            edit.set_options.push((*ks, options));
+        let full =
+            |slot: &MemtableSlot| slot.memtable.memory_bytes() as u64 >= keyspace.options.memtable_bytes;
+        if let Some(flushed) = flushed.as_deref_mut().filter(|_| full(&keyspace.view.load().active)) {
+            db.flush_replayed(keyspace, flushed)?;
+            empty(keyspace);
+        }
+        insert(&keyspace.view.load().active.memtable, op, seq);
+        Ok(())
+    })
+}
+
+/// The first session of a new database. It names its manifest before it makes a log; in any other, the old logs get their
+/// successor while the old manifest is in force: see `wrong_end`.
+fn begin_new(db: &DbInner) -> Result<(), StorageError> {
+    let keyspaces = db.directory.load_full();
+    let mut log = db.lock_log();
+    let mut state = db.state();
+    let id = db.next_file.fetch_add(1, Ordering::Relaxed);
+    let mut tree = state.tree.clone();
+    db.roll_manifest(&mut state, &mut tree)?;
+    drop(state);
+    let writer = db.create_first_log(id)?;
+    let mut state = db.state();
+    state.tree = tree;
+    db.take_log(&mut log, &mut state, id, writer);
+    let mut edit = VersionEdit::default();
+    db.describe_session(&state, &keyspaces, id, &mut edit);
+    db.commit_edit(&mut state, edit, Vec::new(), |_, _, _| unreachable!("no tables change"))?;
+    drop(state);
+    drop(log);
+    db.write_options()
+}
+
+impl From<NotBegun> for OpenError {
+    fn from(error: NotBegun) -> Self {
+        match error {
+            NotBegun::Unchanged(error) | NotBegun::Unknown(error) => error.into(),
+            NotBegun::Stopped(error) => match error {
+                WriteError::Storage(error) => error.into(),
+                other => StorageError::io("begin in", Path::new(""), &std::io::Error::other(other)).into(),
+            },
         }
     }
-    edit.next_epochs = state.tree.keyspaces.iter().map(|(&ks, stored)| (ks, stored.next_epoch)).collect();
-    edit.log_floor = keyspaces.keys().map(|&ks| (ks, id)).collect();
-    db.commit_edit(&mut state, edit, opened, |_, view, version| View {
-        active: view.active.clone(),
-        sealed: Vec::new(),
-        version,
-    })?;
-    drop(state);
-    db.log_bytes.store(writer.len(), Ordering::Relaxed);
-    *db.lock_log() = LogState::new(Some(writer), id, last_seq);
-    let path = options_path(&db.dir);
-    write_file_atomically(&*db.fs, &path, db.options.to_text().as_bytes())
-        .map_err(|e| StorageError::io("write", &path, &e))?;
-    Ok(())
+}
+
+impl DbInner {
+    /// Removes of the files that were there at opening what the session does not need.
+    pub(crate) fn remove_unneeded(&self, files: &[(String, FileKind)]) {
+        // Only salvage, which does not come here, can fail.
+        let removed = remove_leftovers(self, files, &[]);
+        debug_assert!(removed.is_ok(), "{removed:?}");
+    }
 }
 
 /// Damage is an error, or a warning when salvaging.

@@ -35,6 +35,8 @@ pub(crate) struct Replayed {
     pub(crate) any_closed: bool,
     /// Whether the last log holds records and has a closing record.
     pub(crate) last_closed: bool,
+    /// Whether the last log holds nothing and is not closed.
+    pub(crate) last_empty: bool,
 }
 
 /// Reads `logs` (ascending) and gives every operation with its log and sequence number to `apply`.
@@ -45,8 +47,14 @@ pub(crate) fn replay(
     salvage: bool,
     mut apply: impl FnMut(LogId, SeqNo, &BatchOp<'_>) -> Result<(), OpenError>,
 ) -> Result<Replayed, OpenError> {
-    let mut replayed =
-        Replayed { last_seq: 0, warnings: Vec::new(), broken: None, any_closed: false, last_closed: false };
+    let mut replayed = Replayed {
+        last_seq: 0,
+        warnings: Vec::new(),
+        broken: None,
+        any_closed: false,
+        last_closed: false,
+        last_empty: false,
+    };
     for (i, &id) in logs.iter().enumerate() {
         let path = log_path(dir, id);
         let last = i + 1 == logs.len();
@@ -113,7 +121,10 @@ pub(crate) fn replay(
                 }
                 None
             }
-            End::Clean { offset } => (!last).then_some((*offset, "the log ends without its closing record")),
+            End::Clean { offset } => {
+                replayed.last_empty = last && records == 0;
+                (!last).then_some((*offset, "the log ends without its closing record"))
+            }
             End::Torn { offset } => Some((*offset, "a record is torn")),
             End::Damaged { offset, what } if salvage => {
                 replayed.warnings.push(format!("{} at offset {offset}: {what}", path.display()));

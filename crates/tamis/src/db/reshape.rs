@@ -57,7 +57,7 @@ impl DbInner {
         keyspace: &KeyspaceInner,
         changes: &[(&str, &str)],
     ) -> Result<(), AdminError> {
-        self.check_writable()?;
+        self.check_ready()?;
         let mut state = self.state();
         // A policy that drops data leaves snapshots their views. Who takes one under the next policy gets none, and must
         // not see tables that are still being dropped.

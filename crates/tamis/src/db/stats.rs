@@ -38,6 +38,9 @@ pub struct Stats {
     pub log_files: usize,
     /// Their bytes.
     pub log_bytes: u64,
+    /// What all logs take on disk, of which [`max_log_bytes`](crate::Options::max_log_bytes) is the limit: `log_bytes`, what
+    /// is reserved for the next records, and log files that are kept to be overwritten.
+    pub log_allocated_bytes: u64,
     /// All memtables.
     pub memtable_bytes: u64,
     /// All filters in memory.
@@ -200,9 +203,10 @@ impl Stats {
                 let (batches, count) = reads.counts();
                 OverlapStats { method: reads.method(), depth: reads.depth(), batches, reads: count }
             }),
-            log_files: state.logs.len() + usize::from(!db.read_only),
+            log_files: state.logs.len() + usize::from(!db.read_only && !db.is_waiting()),
             log_bytes: db.log_bytes.load(Ordering::Relaxed)
                 + state.logs.iter().map(|log| log.bytes).sum::<u64>(),
+            log_allocated_bytes: db.log_space_bytes(&state),
             memtable_bytes: sum(|k| k.memtable_bytes),
             filter_bytes: sum(|k| k.filter_bytes),
             elastic: db.elastic.report(),

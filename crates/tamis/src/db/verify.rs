@@ -67,7 +67,7 @@ impl DbInner {
             });
             let problems = match replayed {
                 // A torn end that nobody was promised is no damage; opening has warned of it.
-                Ok(_) if self.read_only => Vec::new(),
+                Ok(_) if log.writer.is_none() => Vec::new(),
                 Ok(replayed) => replayed.warnings,
                 Err(error) => vec![error.to_string()],
             };

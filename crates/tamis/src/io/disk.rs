@@ -125,20 +125,25 @@ pub(super) fn create_fresh(path: &Path, options: &OpenOptions) -> io::Result<Fil
     }
 }
 
-/// Reserves `bytes` from the start of `file` including its length. Success and nothing done where the system
-/// or the file system cannot; running out of space is an error.
-pub(super) fn preallocate(file: &File, bytes: u64) -> io::Result<()> {
+/// Reserves `bytes` from the start of `file` including its length, of which the first `written` have their place already.
+/// Success and nothing done where the system or the file system cannot; running out of space is an error.
+pub(super) fn preallocate(file: &File, written: u64, bytes: u64) -> io::Result<()> {
     #[cfg(any(target_os = "linux", target_os = "android"))]
-    if bytes > 0 {
+    if bytes > written {
         use rustix::io::Errno;
         // Without KEEP_SIZE the length grows now, so that a later fdatasync finds no changed length to write.
-        return match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, bytes) {
+        return match rustix::fs::fallocate(
+            file,
+            rustix::fs::FallocateFlags::empty(),
+            written,
+            bytes - written,
+        ) {
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(()),
             Err(e) => Err(e.into()),
         };
     }
     // Elsewhere the call either does not exist or, on Apple's systems, would also cut a longer file.
-    let _ = (file, bytes);
+    let _ = (file, written, bytes);
     Ok(())
 }
 
@@ -226,7 +231,7 @@ impl WriteFile for DiskWriter {
     }
 
     fn preallocate(&mut self, bytes: u64) -> io::Result<()> {
-        preallocate(&self.file, bytes)
+        preallocate(&self.file, self.written, bytes)
     }
 
     fn truncate_to_written(&mut self) -> io::Result<()> {

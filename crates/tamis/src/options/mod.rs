@@ -118,8 +118,8 @@ options_table! {
             "Memory of all memtables of all keyspaces together. Beyond half of it in memtables that take writes the \
              largest is flushed early; beyond all of it writers wait for flushes.";
         Performance, max_log_bytes: u64 = "1 GiB", Bytes { min: 4 * KIB, max: NO_LIMIT },
-            "Bytes of log files kept; beyond them the keyspace that holds back the oldest file is flushed. \
-             Bounds the time of a recovery.";
+            "Bytes that log files take on disk, with what is reserved in them and files kept to be overwritten. Near it the \
+             keyspaces that hold back the oldest file are flushed, at it writers wait for that. Bounds the time of a recovery.";
         Performance, background_threads: usize = "2", Count { min: 1, max: 64 },
             "Threads that flush and compact. More keep up with more writes and take processor time from readers.";
         Performance, sub_jobs: usize = "2", Count { min: 1, max: 64 },
@@ -129,7 +129,7 @@ options_table! {
              reads.";
         Performance, recycled_logs: usize = "2", Count { min: 0, max: 16 },
             "Old log files kept to be overwritten by new ones, which saves the file system's work for growing \
-             a file in every sync.";
+             a file in every sync. Fewer where they would take more than `max_log_bytes` allows or an eighth of the free disk.";
     }
     besides {
         /// The options of the default keyspace.

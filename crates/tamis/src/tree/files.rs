@@ -29,6 +29,7 @@ pub(crate) enum FileKind {
 }
 
 const CURRENT: &str = "CURRENT";
+const NEXT_CURRENT: &str = "CURRENT.tmp";
 const LOCK: &str = "LOCK";
 const OPTIONS: &str = "OPTIONS";
 const FIRST_LOG: &str = "LOG.tmp";
@@ -64,6 +65,11 @@ pub(crate) fn current_path(dir: &Path) -> PathBuf {
     dir.join(CURRENT)
 }
 
+/// The path of what is to replace [`current_path`]'s file.
+pub(crate) fn temporary_current_path(dir: &Path) -> PathBuf {
+    dir.join(NEXT_CURRENT)
+}
+
 /// The path of the lock file.
 pub(crate) fn lock_path(dir: &Path) -> PathBuf {
     dir.join(LOCK)
@@ -83,7 +89,7 @@ pub(crate) fn parse(name: &str) -> Option<FileKind> {
         CURRENT => Some(FileKind::Current),
         LOCK => Some(FileKind::Lock),
         OPTIONS => Some(FileKind::Options),
-        "CURRENT.tmp" | "OPTIONS.tmp" | FIRST_LOG => Some(FileKind::Temporary),
+        NEXT_CURRENT | "OPTIONS.tmp" | FIRST_LOG => Some(FileKind::Temporary),
         _ if name.starts_with(CALIBRATION_PREFIX) && name.ends_with(".tmp") => Some(FileKind::Temporary),
         _ => {
             if let Some(digits) = name.strip_prefix(MANIFEST_PREFIX) {

@@ -17,7 +17,7 @@
 use std::path::Path;
 
 use crate::error::{OpenError, StorageError};
-use crate::io::{Access, FileSystem, Usage, read_file, write_file_atomically};
+use crate::io::{Access, FileSystem, Usage, read_file};
 use crate::tree::edit::VersionEdit;
 use crate::tree::files::{self, FileKind};
 use crate::tree::state::ManifestState;
@@ -121,9 +121,26 @@ impl Manifest {
 /// Puts manifest `number`, made by [`Manifest::create`], in force: replaces `CURRENT` atomically and durably.
 /// After an error either manifest may be in force.
 pub(crate) fn set_current(fs: &dyn FileSystem, dir: &Path, number: u64) -> Result<(), StorageError> {
-    let path = files::current_path(dir);
+    prepare_current(fs, dir, number)?;
+    switch_current(fs, dir)
+}
+
+/// Writes what [`switch_current`] makes the new `CURRENT`. After an error nothing has changed.
+pub(crate) fn prepare_current(fs: &dyn FileSystem, dir: &Path, number: u64) -> Result<(), StorageError> {
     let line = format!("{}\n", files::manifest_name(number));
-    write_file_atomically(fs, &path, line.as_bytes()).map_err(|e| StorageError::io("replace", &path, &e))
+    let written = (|| {
+        let mut file = fs.create(&files::temporary_current_path(dir), Usage::Log)?;
+        file.append(line.as_bytes())?;
+        file.sync()
+    })();
+    written.map_err(|e| StorageError::io("replace", &files::current_path(dir), &e))
+}
+
+/// Replaces `CURRENT` by what was prepared, durably. After an error either manifest may be in force.
+pub(crate) fn switch_current(fs: &dyn FileSystem, dir: &Path) -> Result<(), StorageError> {
+    let path = files::current_path(dir);
+    let renamed = fs.rename(&files::temporary_current_path(dir), &path).and_then(|()| fs.sync_dir(dir));
+    renamed.map_err(|e| StorageError::io("replace", &path, &e))
 }
 
 /// The number of the manifest in force, `None` if there is no `CURRENT`.

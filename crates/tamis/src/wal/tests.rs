@@ -296,6 +296,40 @@ fn preallocated_zeros_are_a_clean_end() {
     assert_eq!(read(&[0; 5000], PLAIN).end, Some(End::Clean { offset: 0 }), "created, never written");
 }
 
+/// Rolled logs kept what was reserved for a full memtable, or left there of a former log.
+#[test]
+fn a_finished_log_gives_back_what_lies_behind_its_end() {
+    for reused in [false, true] {
+        let fs = ToyFs::default();
+        let mut log = if reused {
+            let old = Path::new("d/000003.log");
+            fs.set(old, vec![0xEE; 1 << 20]);
+            let (path, header) = (Path::new(NAME), LogHeader { reused: true, ..HEADER });
+            LogWriter::create(fs.reuse(old, path).unwrap(), path, header).unwrap().in_file_of(1 << 20)
+        } else {
+            let mut log = writer(&fs);
+            assert!(log.preallocate(1 << 20));
+            log
+        };
+        assert_eq!(log.allocated(), 1 << 20);
+        log.append(&[b"first"]).unwrap();
+        log.sync().unwrap();
+        log.append(&[b"second"]).unwrap();
+        let reader = fs.open(Path::new(NAME), Access::Sequential).unwrap();
+        let mut reader = LogReader::open(reader, Path::new(NAME), LogKind::Writes, 7, PLAIN).unwrap();
+        let end = log.finish(Some(9)).unwrap();
+        log.give_back();
+        assert_eq!((log.allocated(), fs.bytes(NAME).len() as u64), (end, end));
+        log.sync().unwrap();
+        let outcome = read_from(&fs, ReadOptions { expect_complete: true, salvage: false });
+        assert_eq!(outcome.payloads(), [&b"first"[..], b"second"]);
+        assert_eq!(outcome.end, Some(End::Closed { offset: end, successor: Some(9) }));
+        // Whoever had opened it before reads what it holds, or meets an error; never another end.
+        while let Ok(Some(_)) = reader.next_record() {}
+        assert!(matches!(reader.end(), None | Some(End::Closed { .. })), "{:?}", reader.end());
+    }
+}
+
 #[test]
 fn salvage_skips_damage_and_says_what_it_skipped() {
     let records: Vec<_> = (0..20u8).map(|i| (vec![i; 30], true)).collect();

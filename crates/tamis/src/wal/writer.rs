@@ -25,6 +25,10 @@ pub(crate) struct LogWriter {
     len: u64,
     /// The log is durable up to here.
     synced: u64,
+    /// The file takes room up to here, if that is more than `len`: what was reserved, or what a reused file held before.
+    reserved: u64,
+    /// A reservation was refused; none is tried again before the log is so long.
+    refused: u64,
     /// The record being assembled; kept for its allocation.
     buf: Vec<u8>,
     failure: Option<StorageError>,
@@ -44,6 +48,8 @@ impl LogWriter {
             id: header.id,
             len: 0,
             synced: 0,
+            reserved: 0,
+            refused: 0,
             buf: header.encode(),
             failure: None,
         };
@@ -68,18 +74,53 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Reserves room for a log of `bytes`. A hint; failing to get it poisons nothing and is not reported,
-    /// since a lack of room shows at the append that needs it.
-    pub(crate) fn preallocate(&mut self, bytes: u64) {
-        if let Err(e) = self.file.preallocate(bytes) {
-            log::debug!("could not reserve {bytes} bytes for {}: {e}", self.path.display());
+    /// Reservations that were refused may be tried again.
+    pub(crate) fn retry_preallocation(&mut self) {
+        self.refused = 0;
+    }
+
+    /// The file was reused and held so many bytes before.
+    pub(crate) fn in_file_of(mut self, bytes: u64) -> LogWriter {
+        self.reserved = bytes;
+        self
+    }
+
+    /// Reserves room for a log of `bytes` in all; `false` if there is none. A hint: that poisons nothing, since a lack of room
+    /// shows at the append that needs it. It is not tried again before the log is that long.
+    pub(crate) fn preallocate(&mut self, bytes: u64) -> bool {
+        if bytes <= self.allocated() || self.len < self.refused || self.failure.is_some() {
+            return true;
+        }
+        match self.file.preallocate(bytes) {
+            Ok(()) => self.reserved = bytes,
+            Err(e) => {
+                log::debug!("could not reserve {bytes} bytes for {}: {e}", self.path.display());
+                self.refused = bytes;
+                // A part of it may have been reserved: that is for others to have.
+                self.reserved = bytes;
+                self.give_back();
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Cuts off what is reserved behind the records, or left there of a former log. Failing to do it costs room, nothing else.
+    pub(crate) fn give_back(&mut self) {
+        // After a failed append the file's end is not known, and stays as it is for the next opening to judge.
+        if self.failure.is_some() || self.reserved <= self.len {
+            return;
+        }
+        match self.file.truncate_to_written() {
+            Ok(()) => self.reserved = self.len,
+            Err(e) => log::warn!("could not give back the unused end of {}: {e}", self.path.display()),
         }
     }
 
-    /// Finishes the log: appends the closing record and syncs. Gives the log's length. The file keeps what
-    /// was preallocated, so that it can be reused at its full size.
+    /// Finishes the log: appends the closing record, gives back what is reserved behind it, and syncs. Gives the log's length.
     pub(crate) fn close(mut self) -> Result<u64, StorageError> {
         let end = self.finish(None)?;
+        self.give_back();
         self.sync()?;
         Ok(end)
     }
@@ -101,6 +142,11 @@ impl LogWriter {
     /// Bytes written: the header and all records. What is preallocated behind them does not count.
     pub(crate) fn len(&self) -> u64 {
         self.len
+    }
+
+    /// Bytes that the file takes: what is written, and what is reserved behind it or left there of a former log.
+    pub(crate) fn allocated(&self) -> u64 {
+        self.len.max(self.reserved)
     }
 
     /// The offset up to which the log is known to survive a power cut.

@@ -167,6 +167,11 @@ impl Session {
             Err(error) if failing => {
                 let below =
                     matches!(&error, Error::Write(WriteError::Storage(_) | WriteError::Poisoned { .. }));
+                // Opened without room: refused before anything was done.
+                let waits = matches!(&error, Error::Write(WriteError::Storage(e)) if e.is_out_of_space());
+                if below && waits && db.stats().poisoned.is_none() {
+                    return Ok(());
+                }
                 if below && db.stats().poisoned.is_none() {
                     return Err(format!("{step:?} failed but nothing is poisoned: {error}"));
                 }
@@ -222,8 +227,10 @@ impl Session {
                 Ok(())
             }
             Err(error) => {
-                // The first that fails may be in the log; those after it were refused before they got there.
-                if ledger.writes.len() == ledger.acked {
+                // The first that fails may be in the log; those after it were refused before they got there. So were those of a
+                // database that was opened without room.
+                let refused = matches!(&error, WriteError::Storage(_)) && db.stats().poisoned.is_none();
+                if ledger.writes.len() == ledger.acked && !refused {
                     ledger.writes.push(noted);
                 }
                 Err(error.into())

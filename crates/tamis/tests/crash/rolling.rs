@@ -115,3 +115,51 @@ fn a_recycled_log_shows_nothing_of_its_former_life() {
         assert!(reused > 10, "no log was ever kept");
     }
 }
+
+/// Logs that are overwritten, short ones in files of long ones too, give back what lies behind their end: whatever of that reaches
+/// the disk, wherever the world stops.
+#[test]
+fn a_crash_at_any_operation_while_logs_are_rolled_and_cut_is_survived() {
+    let put = |key, len, synced| Step::Write { writes: vec![Write::Put { space: 0, key, len }], synced };
+    let mut steps = Vec::new();
+    for round in 0..5u8 {
+        // Some reserve more than once, some leave most of what they found.
+        let writes = [4, 1, 5, 1, 2][usize::from(round)];
+        steps.extend((0..writes).map(|i| put(round + i, 850, i % 2 == 0)));
+        steps.push(Step::FlushOne(0));
+        if round == 3 {
+            steps.extend([put(9, 20, false), Step::Checkpoint, put(8, 20, false)]);
+        }
+    }
+    let mut stop = 0;
+    loop {
+        let fs = FaultyFs::new(stop);
+        let mut session = Session::open(&fs).unwrap();
+        let fail_at = Some(fs.operations() + stop);
+        fs.plan(FaultPlan { fail_at, sticky: true, partial_append: true, ..FaultPlan::none() });
+        for step in &steps {
+            session.run(step, true).unwrap_or_else(|e| panic!("stopped at {stop}: {e}"));
+            if fs.failures() > 0 {
+                break;
+            }
+        }
+        let done = fs.failures() == 0;
+        for mode in MODES {
+            for round in 0..if mode == CrashMode::Random { 3 * scale() } else { 1 } {
+                let (after, ledger) = (fs.after_crash(mode), session.ledger.clone());
+                let promised = ledger.promised(mode);
+                ledger
+                    .judge_checkpoints(&after)
+                    .and_then(|()| Session::recover(&after, ledger, promised).map(drop))
+                    .unwrap_or_else(|e| panic!("stopped at {stop}, {mode:?}, round {round}: {e}"));
+            }
+        }
+        let _ = fs.crash(CrashMode::KeepAll);
+        if done {
+            break;
+        }
+        stop += 1;
+    }
+    assert!(stop > 100, "the work had only {stop} operations");
+    lab::assert_no_background_panics(&"cutting logs");
+}

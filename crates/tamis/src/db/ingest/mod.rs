@@ -135,7 +135,7 @@ impl DbInner {
         files: Vec<(Arc<KeyspaceInner>, Vec<PathBuf>)>,
         options: IngestOptions,
     ) -> Result<IngestReport, AdminError> {
-        self.check_writable()?;
+        self.check_ready()?;
         let described = self.described(files)?;
         if described.is_empty() {
             return Ok(IngestReport::default());

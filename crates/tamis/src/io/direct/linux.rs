@@ -293,7 +293,7 @@ impl WriteFile for DirectWriter {
     }
 
     fn preallocate(&mut self, bytes: u64) -> io::Result<()> {
-        disk::preallocate(&self.file, bytes)?;
+        disk::preallocate(&self.file, self.start, bytes)?;
         self.physical = self.file.metadata()?.len();
         Ok(())
     }

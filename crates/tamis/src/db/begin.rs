@@ -1,0 +1,332 @@
+//! The beginning of a session: what was replayed becomes tables, and a log and a manifest are made for what is to come.
+//!
+//! Usually opening does that, at once. Where the disk has no room for it the database is opened all the same and *waits*: it is
+//! read as the logs and tables say that are there, what was replayed stays in memory, and nothing is changed on disk. Each write,
+//! and each other request that needs the disk, tries to begin; so does the flushing thread now and then. Until that works they
+//! get the error of the last attempt.
+//!
+//! # Invariants
+//!
+//! * Before `CURRENT` names the new manifest nothing has changed: whatever an attempt made is removed when it fails, apart from
+//!   the first log, which the next attempt goes on with. The manifest's first record is the state with all that was replayed in
+//!   tables, so that one step leads from the last session to this one.
+//! * The first log is there before the manifest, since a closed manifest without a later log says that nothing was written after
+//!   it (see `wrong_end` in [`open`](super::open)).
+//! * While the database waits it has neither a log nor a manifest. No memtable changes, and no background work runs that would
+//!   need either.
+//! * An opening whose last log is empty and not closed takes its number, so that no number of attempts leaves more than one empty
+//!   log behind.
+//!
+//! # Threads
+//!
+//! One mutex holds what an attempt needs. It is taken before every other lock of the database.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::collections::HashMap;
+use crate::db::commit::{LogState, new_memtable};
+use crate::db::inner::{DbInner, KeyspaceInner, State};
+use crate::error::{StorageError, WriteError};
+use crate::io::write_file_atomically;
+use crate::sync::{self, Mutex};
+use crate::tree::edit::VersionEdit;
+use crate::tree::files::{self, FileKind, first_log_path, options_path, table_path};
+use crate::tree::manifest::{Manifest, prepare_current, switch_current};
+use crate::tree::meta::{KeyspaceId, LogId, TableMeta};
+use crate::tree::open_table::OpenTable;
+use crate::tree::version::{MemtableSlot, View};
+use crate::wal::LogWriter;
+
+/// How long an attempt's error is given again where the disk has no more room than it had then.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Whether the session has begun, and what is needed for that.
+#[derive(Debug, Default)]
+pub(crate) struct Beginning {
+    waiting: AtomicBool,
+    pending: Mutex<Pending>,
+}
+
+/// What a session needs to begin.
+#[derive(Debug, Default)]
+pub(crate) struct Pending {
+    /// The first log, if an attempt made it.
+    first_log: Option<(LogId, LogWriter)>,
+    /// The number of an empty log to take.
+    pub(crate) empty_log: Option<LogId>,
+    /// The files that were there when the database was opened.
+    pub(crate) files: Vec<(String, FileKind)>,
+    /// The last attempt that failed: its error, when it was, and how much room there was after it.
+    failed: Option<(StorageError, Instant, Option<u64>)>,
+}
+
+/// Tables that were made of what was replayed, not yet part of the tree.
+#[derive(Debug, Default)]
+pub(crate) struct Flushed {
+    edit: VersionEdit,
+    tables: Vec<(KeyspaceId, Arc<OpenTable>)>,
+}
+
+impl Flushed {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.tables.is_empty()
+    }
+
+    /// Removes the tables.
+    pub(crate) fn discard(self, db: &DbInner) {
+        self.tables.iter().for_each(|(_, table)| table.mark_obsolete());
+        drop(self);
+        db.remove_garbage();
+    }
+}
+
+/// Why a session did not begin.
+#[derive(Debug)]
+pub(crate) enum NotBegun {
+    /// Nothing has changed: it may be tried again.
+    Unchanged(StorageError),
+    /// Which manifest is in force is not known.
+    Unknown(StorageError),
+    /// The database is closed, or was poisoned.
+    Stopped(WriteError),
+}
+
+impl From<StorageError> for NotBegun {
+    fn from(error: StorageError) -> Self {
+        NotBegun::Unchanged(error)
+    }
+}
+
+impl DbInner {
+    /// Whether the session has not begun for want of room.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.beginning.waiting.load(Ordering::Acquire)
+    }
+
+    /// Like [`check_writable`](Self::check_writable), and begins the session if it has not begun. Not with any lock held.
+    pub(crate) fn check_ready(&self) -> Result<(), WriteError> {
+        self.check_writable()?;
+        if self.is_waiting() { self.begin_late() } else { Ok(()) }
+    }
+
+    /// For a background thread that has nothing else to do.
+    pub(crate) fn retry_beginning(&self) {
+        if self.is_waiting() && self.check_writable().is_ok() {
+            // The next write gives the error to whoever wants to know.
+            let _ = self.begin_late();
+        }
+    }
+
+    /// The opening met a full disk: there is nothing to write to until a later attempt finds room.
+    pub(crate) fn wait_for_room(&self, mut pending: Pending, error: StorageError) {
+        self.warn(format!(
+            "opened without room to write, so reads work and writes do not until there is some: {error}"
+        ));
+        pending.failed = Some(self.failure(error));
+        *self.beginning.pending.lock() = pending;
+        self.beginning.waiting.store(true, Ordering::Release);
+    }
+
+    fn failure(&self, error: StorageError) -> (StorageError, Instant, Option<u64>) {
+        (error, sync::now(), self.fs.available_space(&self.dir).unwrap_or_default())
+    }
+
+    fn begin_late(&self) -> Result<(), WriteError> {
+        let mut pending = self.beginning.pending.lock();
+        if !self.is_waiting() {
+            return Ok(());
+        }
+        if let Some((error, when, free)) = &pending.failed {
+            // An attempt writes as much as it can. Without more room than the last one left it would come no further.
+            let now_free = self.fs.available_space(&self.dir).unwrap_or_default();
+            let no_more = now_free.zip(*free).is_some_and(|(now, then)| now <= then);
+            if no_more && sync::since(*when) < RETRY {
+                return Err(error.clone().into());
+            }
+        }
+        match self.begin(&mut pending, Flushed::default()) {
+            Ok(()) => {
+                self.beginning.waiting.store(false, Ordering::Release);
+                if let Err(error) = self.write_options() {
+                    self.warn(error.to_string());
+                }
+                self.remove_unneeded(&pending.files);
+                *pending = Pending::default();
+                drop(pending);
+                self.warn("there is room again: writes go on".to_owned());
+                let _state = self.state();
+                self.changed.notify_all();
+                Ok(())
+            }
+            Err(NotBegun::Unchanged(error)) => {
+                pending.failed = Some(self.failure(error.clone()));
+                Err(error.into())
+            }
+            Err(NotBegun::Unknown(error)) => Err(self.poisoned(error)),
+            Err(NotBegun::Stopped(error)) => Err(error),
+        }
+    }
+
+    /// Writes the active memtable of a keyspace, which nobody changes, to a table.
+    pub(crate) fn flush_replayed(
+        &self,
+        keyspace: &KeyspaceInner,
+        flushed: &mut Flushed,
+    ) -> Result<(), StorageError> {
+        let view = keyspace.view.load_full();
+        if view.active.memtable.is_empty() {
+            return Ok(());
+        }
+        let run = self.next_file.fetch_add(1, Ordering::Relaxed);
+        let Some(epoch) = self.state().tree.take_epoch(keyspace.id) else { return Ok(()) };
+        let written = self.write_memtable(keyspace, &view.active, epoch, false)?;
+        let (metas, bytes) = written.expect("cannot be cancelled");
+        let opened = self.open_tables(&metas).inspect_err(|_| self.remove_tables(&metas))?;
+        flushed.tables.extend(opened.into_iter().map(|table| (keyspace.id, table)));
+        flushed.edit.added.extend(metas.into_iter().map(|meta| (keyspace.id, 0, run, meta)));
+        self.write_counters.flushes.add(1);
+        self.write_counters.flush_bytes.add(bytes);
+        Ok(())
+    }
+
+    fn remove_tables(&self, metas: &[TableMeta]) {
+        metas.iter().for_each(|meta| self.garbage.push(table_path(&self.dir, meta.id)));
+        self.remove_garbage();
+    }
+
+    /// Begins the session: flushes what is in memory, and makes a log and a manifest. `flushed` are tables that hold more of what
+    /// was replayed; they are removed when it fails.
+    pub(crate) fn begin(&self, pending: &mut Pending, mut flushed: Flushed) -> Result<(), NotBegun> {
+        let keyspaces = self.directory.load_full();
+        let in_memory: Vec<KeyspaceId> = {
+            let holds = |ks: &&Arc<KeyspaceInner>| !ks.view.load().active.memtable.is_empty();
+            keyspaces.values().filter(holds).map(|keyspace| keyspace.id).collect()
+        };
+        let mut manifest = None;
+        let begun = (|| {
+            in_memory.iter().try_for_each(|id| self.flush_replayed(&keyspaces[id], &mut flushed))?;
+            self.switch(pending, &keyspaces, &in_memory, &flushed, &mut manifest)
+        })();
+        let written = match &begun {
+            // In force, or perhaps.
+            Ok(()) | Err(NotBegun::Unknown(_)) => return begun,
+            Err(_) => manifest.map(|number| files::manifest_path(&self.dir, number)),
+        };
+        let unfinished = [first_log_path(&self.dir), files::temporary_current_path(&self.dir)];
+        unfinished.into_iter().chain(written).for_each(|path| self.garbage.push(path));
+        flushed.discard(self);
+        begun
+    }
+
+    /// Makes log and manifest, and puts the latter in force. `made` is the manifest's number once there may be a file.
+    fn switch(
+        &self,
+        pending: &mut Pending,
+        keyspaces: &HashMap<KeyspaceId, Arc<KeyspaceInner>>,
+        in_memory: &[KeyspaceId],
+        flushed: &Flushed,
+        made: &mut Option<u64>,
+    ) -> Result<(), NotBegun> {
+        // A global filter may be in use already: into it first, and no rebuild until the version is there that needs it.
+        let tables_of = |id: KeyspaceId| -> Vec<Arc<OpenTable>> {
+            let tables = flushed.tables.iter().filter(|(keyspace, _)| *keyspace == id);
+            tables.map(|(_, table)| table.clone()).collect()
+        };
+        let mut ordered: Vec<_> = keyspaces.values().collect();
+        ordered.sort_unstable_by_key(|keyspace| keyspace.id);
+        let _work: Vec<_> = match self.is_waiting() {
+            true => ordered.iter().map(|ks| ks.filter.insert_flushed(&tables_of(ks.id))).collect(),
+            false => Vec::new(),
+        };
+        let mut log = self.lock_log();
+        // Behind the log lock: a database that is being closed does not begin any more.
+        self.check_writable().map_err(NotBegun::Stopped)?;
+        if pending.first_log.is_none() {
+            let new = || self.next_file.fetch_add(1, Ordering::Relaxed);
+            let id = pending.empty_log.unwrap_or_else(new);
+            pending.first_log = Some((id, self.create_first_log(id)?));
+        }
+        let id = pending.first_log.as_ref().expect("just made").0;
+        let mut state = self.state();
+        let mut edit = flushed.edit.clone();
+        self.describe_session(&state, keyspaces, id, &mut edit);
+        self.complete_edit(&state, &mut edit);
+        let mut tree = state.tree.clone();
+        tree.apply(&edit).map_err(|what| StorageError::corrupt(&self.dir, None, what))?;
+        let number = self.next_file.fetch_add(1, Ordering::Relaxed);
+        tree.next_file = number + 1;
+        *made = Some(number);
+        let manifest = Manifest::create(&*self.fs, &self.dir, number, &tree)?;
+        prepare_current(&*self.fs, &self.dir, number)?;
+        switch_current(&*self.fs, &self.dir).map_err(NotBegun::Unknown)?;
+        state.manifest = Some(manifest);
+        state.manifest_number = number;
+        state.tree = tree;
+        let (id, writer) = pending.first_log.take().expect("just made");
+        self.take_log(&mut log, &mut state, id, writer);
+        let opened: Vec<_> = flushed.tables.iter().map(|(_, table)| table.clone()).collect();
+        let fresh = |keyspace: &KeyspaceInner| MemtableSlot::new(new_memtable(&keyspace.options), 0);
+        self.publish_edit(&mut state, &edit, &opened, |keyspace, view, version| View {
+            active: if in_memory.contains(&keyspace) {
+                fresh(&keyspaces[&keyspace])
+            } else {
+                view.active.clone()
+            },
+            sealed: Vec::new(),
+            version,
+        });
+        // What was in memory and hidden from everybody is in no table.
+        for id in in_memory.iter().filter(|id| !flushed.tables.iter().any(|(keyspace, _)| keyspace == *id)) {
+            let keyspace = &keyspaces[id];
+            let version = keyspace.view.load().version.clone();
+            keyspace.view.store(Arc::new(View { active: fresh(keyspace), sealed: Vec::new(), version }));
+        }
+        Ok(())
+    }
+
+    /// What a manifest says when a session begins: where its logs start, and the options of its keyspaces.
+    pub(crate) fn describe_session(
+        &self,
+        state: &State,
+        keyspaces: &HashMap<KeyspaceId, Arc<KeyspaceInner>>,
+        log: LogId,
+        edit: &mut VersionEdit,
+    ) {
+        for (ks, keyspace) in keyspaces {
+            let options = match state.jobs.get(ks) {
+                Some(jobs) => jobs.tuning.stored(&keyspace.options).to_text(),
+                None => keyspace.options.to_text(),
+            };
+            if state.tree.keyspaces[ks].options != options {
+                edit.set_options.push((*ks, options));
+            }
+        }
+        edit.next_epochs = state.tree.keyspaces.iter().map(|(&ks, stored)| (ks, stored.next_epoch)).collect();
+        edit.log_floor = keyspaces.keys().map(|&ks| (ks, log)).collect();
+    }
+
+    /// Makes `writer` the current log.
+    pub(crate) fn take_log(&self, log: &mut LogState, state: &mut State, id: LogId, writer: LogWriter) {
+        self.note_log(&writer);
+        state.logs.clear();
+        state.current_log = id;
+        self.note_closed_logs(state);
+        *log = LogState::new(Some(writer), id, self.visible());
+    }
+
+    /// Writes the options down, for people. Without room for that the session goes on.
+    pub(crate) fn write_options(&self) -> Result<(), StorageError> {
+        let path = options_path(&self.dir);
+        let written = write_file_atomically(&*self.fs, &path, self.options.to_text().as_bytes())
+            .map_err(|e| StorageError::io("write", &path, &e));
+        match written {
+            Err(error) if error.is_out_of_space() => {
+                self.warn(error.to_string());
+                Ok(())
+            }
+            written => written,
+        }
+    }
+}

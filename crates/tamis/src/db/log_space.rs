@@ -1,0 +1,192 @@
+//! How much room logs take, and what keeps it within [`max_log_bytes`](crate::Options::max_log_bytes).
+//!
+//! Logs count with what they take on disk: their records, what is reserved behind them, and what a reused file still holds of a
+//! former log. So do obsolete logs that are kept to be overwritten.
+//!
+//! * The current log reserves room in steps, so that a synced append changes nothing but data: a quarter of a megabyte at first,
+//!   then half of what it holds, 4 MiB at most. Whoever appends does it, before the append.
+//! * A log that takes no more records gives back what is behind its last one.
+//! * Before a step that would lead beyond the limit, obsolete logs go; beyond three quarters of it, memtables that hold back the
+//!   oldest log are sealed; beyond all of it, the writer waits for their flushes. A step is taken all the same when nothing is
+//!   left to be flushed.
+//!
+//! The counters are a statistic and a hint (`Relaxed`): those of the current log are written by the log's owner alone, those of
+//! closed ones under the `state` lock.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::db::commit::{Directory, LogState};
+use crate::db::inner::{ClosedLog, DbInner, KeyspaceInner, State};
+use crate::error::WriteError;
+use crate::options::Options;
+use crate::tree::files::log_path;
+use crate::wal::LogWriter;
+
+/// The first step of a log, in bytes.
+const FIRST_STEP: u64 = 256 << 10;
+
+/// No step is longer, in bytes.
+const LARGEST_STEP: u64 = 4 << 20;
+
+/// More than a record takes besides its batches, in bytes: two heads (the closing record's, too) and a group's header.
+const RECORD_BYTES: u64 = 96;
+
+/// An obsolete log is kept only if the disk has so many times as much free as all that are kept take.
+const FREE_TO_KEEP: u64 = 8;
+
+/// Bytes that logs take on disk.
+#[derive(Debug, Default)]
+pub(crate) struct LogSpace {
+    current: AtomicU64,
+    /// Rolled logs that are still needed.
+    closed: AtomicU64,
+}
+
+impl LogSpace {
+    fn needed(&self) -> u64 {
+        self.current.load(Relaxed) + self.closed.load(Relaxed)
+    }
+}
+
+/// What a log is expected to hold before it is rolled, in bytes.
+fn expected(options: &Options) -> u64 {
+    let bytes = options.keyspace.memtable_bytes.min(options.max_log_bytes);
+    bytes.saturating_add(bytes / 8)
+}
+
+/// How much a log of `len` bytes reserves at once.
+fn step(options: &Options, len: u64) -> u64 {
+    let of_all = (options.max_log_bytes / 8).max(1);
+    let first = FIRST_STEP.min(expected(options)).min(of_all);
+    (len / 2).clamp(first, LARGEST_STEP.min(of_all).max(first))
+}
+
+/// What appending `bytes` would add to the room that the log takes.
+fn growth(options: &Options, log: &LogWriter, bytes: u64) -> u64 {
+    let end = log.len().saturating_add(bytes).saturating_add(RECORD_BYTES);
+    if end <= log.allocated() {
+        return 0;
+    }
+    end.saturating_add(step(options, end)) - log.allocated()
+}
+
+impl State {
+    /// Bytes that obsolete logs take which are kept to be overwritten.
+    fn recyclable_bytes(&self) -> u64 {
+        self.recyclable.iter().map(|log| log.allocated).sum()
+    }
+}
+
+impl DbInner {
+    /// Bytes that all logs take on disk.
+    pub(crate) fn log_space_bytes(&self, state: &State) -> u64 {
+        self.log_space.needed() + state.recyclable_bytes()
+    }
+
+    /// Notes how long the current log is.
+    pub(crate) fn note_log(&self, log: &LogWriter) {
+        self.log_bytes.store(log.len(), Relaxed);
+        self.log_space.current.store(log.allocated(), Relaxed);
+    }
+
+    /// Notes what the rolled logs take. To be called after every change of their list.
+    pub(crate) fn note_closed_logs(&self, state: &State) {
+        self.log_space.closed.store(state.logs.iter().map(|log| log.allocated).sum(), Relaxed);
+    }
+
+    /// Whether the rolled logs and the current one come near their limit, so that memtables are to be flushed which hold back
+    /// the oldest.
+    pub(crate) fn logs_are_long(&self, growth: u64) -> bool {
+        let max = self.options.max_log_bytes;
+        self.log_space.needed().saturating_add(growth) > max - max / 4
+    }
+
+    /// Reserves room for a record of `bytes`, if there is none. On a full disk obsolete logs go, and the append may still find
+    /// room.
+    pub(crate) fn reserve(&self, log: &mut LogWriter, bytes: u64) {
+        let growth = growth(&self.options, log, bytes);
+        if growth == 0 || log.preallocate(log.allocated() + growth) {
+            return;
+        }
+        self.background.room.outdated();
+        if self.release_recyclable() {
+            // Once more; if that fails, the append will tell.
+            log.retry_preallocation();
+            log.preallocate(log.allocated() + growth);
+        }
+    }
+
+    /// Before `bytes` are appended: keeps the room that logs take within its limit. May wait for flushes.
+    pub(crate) fn keep_log_space(
+        &self,
+        log: &mut LogState,
+        directory: &Directory,
+        bytes: usize,
+    ) -> Result<(), WriteError> {
+        let max = self.options.max_log_bytes;
+        loop {
+            let Some(writer) = &log.writer else { return Ok(()) };
+            let growth = growth(&self.options, writer, bytes as u64);
+            if growth == 0 {
+                return Ok(());
+            }
+            let over = || self.log_space.needed().saturating_add(growth) > max;
+            if self.log_space_bytes(&self.state()).saturating_add(growth) > max {
+                self.release_recyclable();
+            }
+            if !self.logs_are_long(growth) {
+                return Ok(());
+            }
+            let pinning = self.keyspaces_pinning_logs(&self.state(), log, growth);
+            if !pinning.is_empty() {
+                self.seal(log, &pinning).map_err(|e| self.poisoned(e))?;
+            }
+            let flushes =
+                || directory.values().any(|ks| !ks.is_dropped() && !ks.view.load().sealed.is_empty());
+            if !over() || !flushes() {
+                return Ok(());
+            }
+            self.stall_while(|| over() && flushes())?;
+        }
+    }
+
+    /// The keyspaces whose active memtables keep the oldest log alive, once logs come near their limit.
+    pub(crate) fn keyspaces_pinning_logs(
+        &self,
+        state: &State,
+        log: &LogState,
+        growth: u64,
+    ) -> Vec<Arc<KeyspaceInner>> {
+        if !self.logs_are_long(growth) {
+            return Vec::new();
+        }
+        let oldest = state.logs.first().map_or(log.id, |log| log.id);
+        let pins = |ks: &&Arc<KeyspaceInner>| {
+            let active = &ks.view.load().active;
+            !active.memtable.is_empty() && active.first_log.load(Relaxed) <= oldest
+        };
+        state.keyspaces.values().filter(pins).cloned().collect()
+    }
+
+    /// Whether an obsolete log may be kept to be overwritten: it is not longer than logs are expected to be, logs are far
+    /// from their limit, and the disk has room.
+    pub(crate) fn may_recycle(&self, state: &State, log: &ClosedLog) -> bool {
+        let (options, kept) = (&self.options, state.recyclable_bytes() + log.allocated);
+        let max = options.max_log_bytes;
+        state.recyclable.len() < options.recycled_logs
+            && log.allocated <= expected(options).saturating_mul(2)
+            && self.log_space.needed() + kept <= max - max / 4
+            && self.background.room.free().is_none_or(|free| kept.saturating_mul(FREE_TO_KEEP) <= free)
+    }
+
+    /// Removes the obsolete logs that are kept to be overwritten; `false` if there are none.
+    fn release_recyclable(&self) -> bool {
+        let released = std::mem::take(&mut self.state().recyclable);
+        released.iter().for_each(|log| self.garbage.push(log_path(&self.dir, log.id)));
+        if !released.is_empty() {
+            self.remove_garbage();
+        }
+        !released.is_empty()
+    }
+}

@@ -1,0 +1,337 @@
+//! What logs take on disk: reserved in steps, bounded, given back.
+
+#![allow(missing_docs, reason = "tests")]
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+
+use tamis::io::{Access, DirLock, FaultyFs, FileSystem, MemFs, ReadFile, Usage, WriteFile};
+use tamis::{Db, Durability, Options};
+
+const MIB: u64 = 1 << 20;
+
+/// Notes what is asked of log files beside appends, and refuses some of it.
+#[derive(Clone, Debug)]
+struct Watched {
+    fs: MemFs,
+    seen: Arc<Seen>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    preallocations: AtomicU64,
+    truncations: AtomicU64,
+    /// Which of both together fail: this one, counted from 0, and the later ones if `sticky`.
+    fail: AtomicU64,
+    sticky: AtomicBool,
+}
+
+impl Seen {
+    fn refuse(&self) -> io::Result<()> {
+        let number = self.preallocations.load(SeqCst) + self.truncations.load(SeqCst);
+        let fail = self.fail.load(SeqCst);
+        match number == fail || self.sticky.load(SeqCst) && number > fail {
+            true => Err(io::ErrorKind::StorageFull.into()),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Watched {
+    fn new() -> Watched {
+        let seen = Seen { fail: AtomicU64::new(u64::MAX), ..Seen::default() };
+        Watched { fs: MemFs::new(), seen: Arc::new(seen) }
+    }
+
+    fn file(&self, file: Box<dyn WriteFile>) -> Box<dyn WriteFile> {
+        Box::new(WatchedFile { file, seen: self.seen.clone() })
+    }
+}
+
+#[derive(Debug)]
+struct WatchedFile {
+    file: Box<dyn WriteFile>,
+    seen: Arc<Seen>,
+}
+
+impl WriteFile for WatchedFile {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.append(bytes)
+    }
+    fn sync(&mut self) -> io::Result<()> {
+        self.file.sync()
+    }
+    fn preallocate(&mut self, bytes: u64) -> io::Result<()> {
+        let refused = self.seen.refuse();
+        self.seen.preallocations.fetch_add(1, SeqCst);
+        refused?;
+        self.file.preallocate(bytes)
+    }
+    fn truncate_to_written(&mut self) -> io::Result<()> {
+        let refused = self.seen.refuse();
+        self.seen.truncations.fetch_add(1, SeqCst);
+        refused?;
+        self.file.truncate_to_written()
+    }
+}
+
+impl FileSystem for Watched {
+    fn create(&self, path: &Path, usage: Usage) -> io::Result<Box<dyn WriteFile>> {
+        let file = self.fs.create(path, usage)?;
+        Ok(if usage == Usage::Log { self.file(file) } else { file })
+    }
+    fn reuse(&self, old: &Path, new: &Path) -> io::Result<Box<dyn WriteFile>> {
+        Ok(self.file(self.fs.reuse(old, new)?))
+    }
+    fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn ReadFile>> {
+        self.fs.open(path, access)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.fs.rename(from, to)
+    }
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.fs.remove(path)
+    }
+    fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.fs.remove_dir_all(path)
+    }
+    fn link_or_copy(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.fs.link_or_copy(from, to)
+    }
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.fs.create_dir_all(path)
+    }
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        self.fs.list(dir)
+    }
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.fs.sync_dir(dir)
+    }
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        self.fs.exists(path)
+    }
+    fn file_len(&self, path: &Path) -> io::Result<u64> {
+        self.fs.file_len(path)
+    }
+    fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn DirLock>>> {
+        self.fs.lock(path)
+    }
+    fn available_space(&self, path: &Path) -> io::Result<Option<u64>> {
+        self.fs.available_space(path)
+    }
+}
+
+fn is_log(path: &Path) -> bool {
+    path.extension() == Some("log".as_ref())
+}
+
+/// Bytes of all log files in a directory.
+fn log_bytes(fs: &dyn FileSystem, dir: &Path) -> u64 {
+    let names = fs.list(dir).unwrap();
+    let logs = names.iter().map(|name| dir.join(name)).filter(|path| is_log(path));
+    // One may be removed meanwhile.
+    logs.map(|path| fs.file_len(&path).unwrap_or(0)).sum()
+}
+
+/// What the log files below a directory take on the disk, each once however many names it has.
+#[cfg(unix)]
+fn blocks(dir: &Path) -> u64 {
+    use std::os::unix::fs::MetadataExt as _;
+    let mut files: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut dirs = vec![dir.to_owned()];
+    while let Some(dir) = dirs.pop() {
+        for entry in std::fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            match path.metadata() {
+                Ok(meta) if meta.is_dir() => dirs.push(path),
+                Ok(meta) if is_log(&path) => drop(files.insert(meta.ino(), meta.blocks() * 512)),
+                _ => {}
+            }
+        }
+    }
+    files.values().sum()
+}
+
+fn with(fs: Option<Arc<dyn FileSystem>>) -> Options {
+    Options { file_system: fs, ..Options::default() }
+}
+
+/// Ten rounds of ten small writes, a flush and a checkpoint.
+fn flush_and_copy(db: &Db, home: &Path) {
+    for round in 0..10 {
+        for key in 0..10 {
+            db.put(format!("{round}-{key}"), vec![7; 2000]).unwrap();
+        }
+        db.flush().unwrap();
+        db.put("between", format!("{round}")).unwrap();
+        db.checkpoint(home.join(format!("copy-{round}"))).unwrap();
+    }
+    db.settle().unwrap();
+}
+
+/// Every log reserved what a full memtable may need, 72 MiB, and kept it: ten of them took 650 MB for 0.2 MB of records.
+#[test]
+fn small_flushes_and_checkpoints_take_little_room_for_logs() {
+    let fs = FaultyFs::new(1);
+    let home = PathBuf::from("/home");
+    fs.create_dir_all(&home).unwrap();
+    let db = Db::open(home.join("db"), with(Some(Arc::new(fs.clone())))).unwrap();
+    flush_and_copy(&db, &home);
+    let taken: u64 = fs.files().iter().filter(|(path, _)| is_log(path)).map(|(_, len)| len).sum();
+    assert!(taken < 2 * MIB, "{taken} bytes of logs");
+    let stats = db.stats();
+    assert!(stats.log_bytes <= stats.log_allocated_bytes && stats.log_allocated_bytes < MIB, "{stats:?}");
+    db.close().unwrap();
+    let taken: u64 = fs.files().iter().filter(|(path, _)| is_log(path)).map(|(_, len)| len).sum();
+    assert!(taken < MIB, "{taken} bytes of logs once it is closed");
+}
+
+#[cfg(unix)]
+#[test]
+fn small_flushes_and_checkpoints_take_few_blocks_for_logs() {
+    let home = tempfile::tempdir().unwrap();
+    let db = Db::open(home.path().join("db"), with(None)).unwrap();
+    flush_and_copy(&db, home.path());
+    let taken = blocks(home.path());
+    assert!(taken < 2 * MIB, "{taken} bytes of logs");
+    db.close().unwrap();
+    let closed = blocks(home.path());
+    assert!(closed < MIB, "{closed} bytes of logs once it is closed");
+    for round in 0..10 {
+        let copy = Db::open(home.path().join(format!("copy-{round}")), with(None)).unwrap();
+        assert_eq!(copy.get("between").unwrap().unwrap(), format!("{round}"));
+        assert_eq!(copy.iter().count(), 10 * (round + 1) + 1);
+    }
+}
+
+/// A log is longer than its records by a step at most, and steps are few.
+#[test]
+fn room_is_reserved_in_steps_that_grow() {
+    let fs = Watched::new();
+    let db = Db::open("/db", with(Some(Arc::new(fs.clone())))).unwrap();
+    let mut most = 0;
+    for i in 0..10_000u64 {
+        db.put(i.to_be_bytes(), vec![7; 4000]).unwrap();
+        let stats = db.stats();
+        let unused = stats.log_allocated_bytes - stats.log_bytes;
+        let (step, record) = ((256 << 10).max(stats.log_bytes / 2), 8 << 10);
+        assert!(unused <= step.min(4 * MIB) + record, "{unused} at {i}");
+        assert_eq!(log_bytes(&fs, Path::new("/db")), stats.log_allocated_bytes, "{i}");
+        most = most.max(unused);
+    }
+    assert!(most > 2 * MIB, "large logs take large steps: {most}");
+    let steps = fs.seen.preallocations.load(SeqCst);
+    assert!((5..40).contains(&steps), "{steps} steps for 40 MB");
+}
+
+/// Only bytes of records were counted, and only those of rolled logs beside the current one's.
+#[test]
+fn logs_take_no_more_than_their_limit_and_a_step() {
+    for (max, memtable, keyspaces, size) in [
+        (MIB, 64 * MIB, 1, 4000),
+        (MIB, 256 << 10, 1, 1000),
+        (2 * MIB, MIB, 3, 3000),
+        (64 << 10, 16 << 10, 2, 500),
+        (4 << 10, 4 << 10, 1, 100),
+    ] {
+        let fs = MemFs::new();
+        let mut options = with(Some(Arc::new(fs.clone())));
+        (options.max_log_bytes, options.keyspace.memtable_bytes) = (max, memtable);
+        let others = options.keyspace.clone();
+        let db = Db::open("/db", options).unwrap();
+        let mut spaces = vec![db.default_keyspace().clone()];
+        spaces.extend((1..keyspaces).map(|i| db.create_keyspace(&format!("{i}"), others.clone()).unwrap()));
+        let step = (max / 8).min(256 << 10);
+        for i in 0..8 * max / size as u64 {
+            // The others hold back logs by a write now and then.
+            let space = if i % 50 == 49 { i as usize / 50 % spaces.len() } else { 0 };
+            spaces[space].put(i.to_be_bytes(), vec![7; size]).unwrap();
+            let stats = db.stats();
+            let limit = max + step + size as u64;
+            assert!(stats.log_allocated_bytes <= limit, "{} of {max} at {i}", stats.log_allocated_bytes);
+        }
+        db.settle().unwrap();
+        let stats = db.stats();
+        assert!(log_bytes(&fs, Path::new("/db")) <= max + step, "{max}");
+        assert!(stats.write.flushes > 3, "{max}: {} flushes", stats.write.flushes);
+        drop((db, spaces));
+    }
+}
+
+/// Obsolete logs are kept to be overwritten only as long as there is plenty of room.
+#[test]
+fn a_disk_that_fills_up_gets_the_kept_logs_back() {
+    let fs = FaultyFs::new(1);
+    let mut options = with(Some(Arc::new(fs.clone())));
+    options.keyspace.memtable_bytes = MIB;
+    options.keyspace.auto_compaction = false;
+    let db = Db::open("/db", options).unwrap();
+    let used = || fs.files().iter().map(|(_, len)| len).sum::<u64>();
+    let kept = || {
+        let stats = db.stats();
+        stats.log_allocated_bytes - stats.log_bytes
+    };
+    for i in 0..4_000u64 {
+        db.put((i % 100).to_be_bytes(), vec![7; 1000]).unwrap();
+    }
+    db.flush().unwrap();
+    assert!(kept() > MIB / 2, "logs are kept: {}", kept());
+    let before = kept();
+    // Room for a part of the next memtable beside those that are kept: writes go on into what these took.
+    fs.set_capacity(Some(used() + 200_000));
+    for i in 0..700u64 {
+        db.put((i % 100).to_be_bytes(), vec![8; 1000]).unwrap();
+    }
+    assert!(kept() < before);
+    assert_eq!(db.get(5u64.to_be_bytes()).unwrap().unwrap(), vec![8; 1000]);
+}
+
+/// Reserving room and giving it back are a matter of speed and space: where they fail, everything goes on.
+#[test]
+fn a_reservation_that_fails_and_room_that_is_not_given_back_harm_nothing() {
+    let run = |fail: u64, sticky: bool| -> u64 {
+        let fs = Watched::new();
+        fs.seen.fail.store(fail, SeqCst);
+        fs.seen.sticky.store(sticky, SeqCst);
+        let mut options = with(Some(Arc::new(fs.clone())));
+        options.keyspace.memtable_bytes = 64 << 10;
+        options.max_log_bytes = 256 << 10;
+        let mut wanted = BTreeMap::new();
+        for session in 0..2 {
+            let db = Db::open("/home/db", options.clone()).unwrap();
+            for i in 0..150u64 {
+                let (key, value) = (format!("{}", i % 40), format!("{session}-{i}-{}", "v".repeat(1500)));
+                let mut batch = tamis::WriteBatch::new();
+                batch.put(&key, &value);
+                db.write_with(batch, if i % 7 == 0 { Durability::Synced } else { Durability::Buffered })
+                    .unwrap();
+                wanted.insert(key.into_bytes(), value.into_bytes());
+                if i % 60 == 59 {
+                    db.checkpoint(format!("/home/copy-{session}-{i}")).unwrap();
+                }
+                if i == 70 {
+                    db.flush().unwrap();
+                }
+            }
+            assert_eq!(db.stats().poisoned, None);
+            assert!(db.verify().unwrap().problems.is_empty());
+            db.close().unwrap();
+            let db = Db::open_read_only("/home/db", options.clone()).unwrap();
+            let found: BTreeMap<_, _> =
+                db.iter().map(|item| item.map(|(k, v)| (k.to_vec(), v.to_vec())).unwrap()).collect();
+            assert!(found == wanted, "session {session}, {fail}");
+        }
+        fs.seen.preallocations.load(SeqCst) + fs.seen.truncations.load(SeqCst)
+    };
+    let calls = run(u64::MAX, false);
+    assert!(calls > 20, "{calls} calls");
+    for fail in 0..calls {
+        run(fail, false);
+    }
+    for fail in [0, 1, 5] {
+        run(fail, true);
+    }
+}
