@@ -50,6 +50,9 @@ pub(crate) fn stats(stats: &Stats) -> Value {
         oldest_snapshot,
         visible_seq,
         poisoned,
+        suspended,
+        troubles,
+        open_table_files,
         warnings,
     );
     value["read"] = read_cost(&stats.read);

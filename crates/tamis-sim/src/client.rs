@@ -223,7 +223,8 @@ impl Client {
 
     fn ingest(&self, space: Space, from: u8, to: u8) -> Result<(), Failure> {
         let number = self.shared.oracle().next(self.number);
-        let path = format!("/external-{}-{number}", self.number);
+        // A session that crashed may have left a file of this number.
+        let path = format!("/external-{}-{number}-{}", self.number, self.shared.oracle().stamp());
         let path = Path::new(&path);
         let written: Vec<(Vec<u8>, Vec<u8>)> =
             (from..to).map(|k| (key(self.number, k), value(self.number, number, 30))).collect();

@@ -248,11 +248,18 @@ pub enum WriteError {
     /// The handle was closed.
     #[error("the database is closed")]
     Closed,
-    /// An earlier failure (a failed sync, a full disk, damage found by a flush) left it unknown what is on
-    /// disk, so nothing more is acknowledged.
+    /// A panic in the engine may have broken an invariant, so nothing more is acknowledged.
     #[error("writes stopped after an earlier failure: {cause}; reopen the database to go on")]
     Poisoned {
         /// The failure.
+        cause: String,
+    },
+    /// A file could not be written: a full disk, a failed sync, a limit. Nothing that was acknowledged is lost. The work is tried
+    /// again in the background, and once it succeeds writes go on by themselves; until then this write, and each that needs what
+    /// failed, is refused. `docs/operations.md` has the rule.
+    #[error("writes are suspended until what failed succeeds: {cause}")]
+    Suspended {
+        /// The last failure.
         cause: String,
     },
     /// The keyspace was dropped while the handle lived on.

@@ -117,6 +117,12 @@ pub(crate) fn page(stats: &Stats, pictures: &[String], runs: bool) -> String {
     if let Some(cause) = &stats.poisoned {
         line("WRITES STOPPED", cause.clone());
     }
+    if let Some(cause) = &stats.suspended {
+        line("WRITES SUSPENDED", cause.clone());
+    }
+    for trouble in &stats.troubles {
+        line("trouble", trouble.clone());
+    }
     for warning in &stats.warnings {
         line("warning", warning.clone());
     }
@@ -397,11 +403,15 @@ mod tests {
     #[test]
     fn trouble_is_on_the_page() {
         let stats = Stats {
-            poisoned: Some("sync failed".into()),
+            poisoned: Some("a panic".into()),
+            suspended: Some("sync failed".into()),
+            troubles: vec!["flushes of keyspace `default` are tried again: no room".into()],
             warnings: vec!["log 7 was cut".into()],
             ..Stats::default()
         };
         let page = page(&stats, &[], false);
-        assert!(page.contains("WRITES STOPPED  sync failed") && page.contains("log 7 was cut"), "{page}");
+        for line in ["WRITES STOPPED  a panic", "WRITES SUSPENDED", "no room", "log 7 was cut"] {
+            assert!(page.contains(line), "{line}: {page}");
+        }
     }
 }

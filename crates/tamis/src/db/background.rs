@@ -1,9 +1,8 @@
 //! The threads of an open database: one flushes, others compact, one may sync the log now and then.
 //!
 //! A worker takes the `state` lock, looks for a job, registers it, works without the lock, and commits the
-//! result under it. A failed flush or compaction poisons the database: its data stays readable, and nothing
-//! more is acknowledged until it is opened again. Only a compaction that finds no room is undone and tried again
-//! later: nothing that was acknowledged depends on it.
+//! result under it. A flush or a compaction that fails is undone and tried again later, and the flushing thread replaces logs that
+//! could not be written; [`health`](super::health) has the rule. Only a panic stops writes for good.
 //!
 //! There are `background_threads` threads that compact. A large merge takes up to `sub_jobs` − 1 helpers of its own
 //! for its parts; there are so many helpers for all merges together. So no more than `background_threads` +
@@ -13,11 +12,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::db::flush::next_flush;
-use crate::db::inner::DbInner;
-use crate::error::StorageError;
+use crate::db::inner::{DbInner, KeyspaceInner, State};
+use crate::error::WriteError;
 use crate::options::Durability;
 use crate::sync;
 use crate::sync::thread::{self, JoinHandle};
+use crate::tree::version::MemtableSlot;
 
 /// The threads of an open database; joined by [`join`](Workers::join).
 #[derive(Debug, Default)]
@@ -69,45 +69,68 @@ impl Workers {
 
 fn flush_loop(db: &DbInner) {
     loop {
-        let (keyspace, slot) = {
-            let mut state = db.state();
-            loop {
-                if state.closing {
-                    drop(state);
-                    db.remove_garbage();
-                    return;
-                }
-                if db.poison.get().is_none()
-                    && let Some(job) = next_flush(&state)
-                {
-                    state.jobs.entry(job.0.id).or_default().flushing = true;
-                    break job;
-                }
+        let mut state = db.state();
+        if state.closing {
+            drop(state);
+            db.remove_garbage();
+            return;
+        }
+        match ToFlush::next(db, &state) {
+            ToFlush::Nothing => {
                 drop(state);
                 db.remove_garbage();
                 db.retry_beginning();
                 state = db.state();
                 db.save_times(&mut state);
-                if !state.closing && (next_flush(&state).is_none() || db.poison.get().is_some()) {
-                    state = db.wait(state);
+                if !state.closing && matches!(ToFlush::next(db, &state), ToFlush::Nothing) {
+                    drop(db.wait_for_retry(state));
                 }
             }
-        };
-        let result = guarded("a flush", || db.flush_memtable(&keyspace, &slot));
-        db.state().jobs.entry(keyspace.id).or_default().flushing = false;
-        if let Err(error) = result {
-            db.poison(&error);
+            ToFlush::Everything => {
+                drop(state);
+                guarded(db, "replacing the log", || db.resume());
+            }
+            ToFlush::Memtable(keyspace, slot) => {
+                state.jobs.entry(keyspace.id).or_default().flushing = true;
+                drop(state);
+                let flushed = guarded(db, "a flush", || db.flush_memtable(&keyspace, &slot));
+                if let Some(Err(error)) = &flushed {
+                    db.flush_failed(&keyspace, error);
+                }
+                db.state().jobs.entry(keyspace.id).or_default().flushing = false;
+                db.changed.notify_all();
+            }
         }
-        db.changed.notify_all();
     }
 }
 
-/// Turns a panic into a failure like others, so that the job is ended in order and nobody waits for it for ever.
-fn guarded(job: &str, work: impl FnOnce() -> Result<(), StorageError>) -> Result<(), String> {
-    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)) {
-        Ok(result) => result.map_err(|error| error.to_string()),
-        Err(_) => Err(format!("{job} panicked; please report it with the message of the panic")),
+/// What the flushing thread does next.
+enum ToFlush {
+    Nothing,
+    Memtable(Arc<KeyspaceInner>, Arc<MemtableSlot>),
+    /// All memtables, in place of logs that could not be written.
+    Everything,
+}
+
+impl ToFlush {
+    fn next(db: &DbInner, state: &State) -> ToFlush {
+        match db.health.check() {
+            Err(WriteError::Suspended { .. }) if db.resume_is_due() => ToFlush::Everything,
+            Err(_) => ToFlush::Nothing,
+            Ok(()) => next_flush(state)
+                .map_or(ToFlush::Nothing, |(keyspace, slot)| ToFlush::Memtable(keyspace, slot)),
+        }
     }
+}
+
+/// Does a job. If it panics, writes stop for good, but the thread goes on, so that nobody waits for it for ever.
+fn guarded<T>(db: &DbInner, job: &str, work: impl FnOnce() -> T) -> Option<T> {
+    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+    result
+        .inspect_err(|_| {
+            db.poison(&format!("{job} panicked; please report it with the message of the panic"))
+        })
+        .ok()
 }
 
 fn compaction_loop(db: &DbInner) {
@@ -119,21 +142,15 @@ fn compaction_loop(db: &DbInner) {
             return;
         }
         // Filters first: that is quick, and reads wait for nothing as much.
-        if db.poison.get().is_none()
+        if db.health.stopped().is_none()
             && let Some((keyspace, task)) = db.next_filter_task(&state)
         {
             state.jobs.entry(keyspace.id).or_default().start_filtering();
             drop(state);
-            let work = || {
-                db.work_on_filter(&keyspace, task);
-                Ok(())
-            };
-            if let Err(error) = guarded("work on a filter", work) {
-                db.poison(&error);
-            }
+            guarded(db, "work on a filter", || db.work_on_filter(&keyspace, task));
             continue;
         }
-        let next = match db.cancelled() || db.poison.get().is_some() {
+        let next = match db.cancelled() {
             true => None,
             false => db.next_compaction(&mut state).or_else(|| db.next_for_reads(&mut state)),
         };
@@ -143,9 +160,8 @@ fn compaction_loop(db: &DbInner) {
         };
         let job = db.register(&mut state, &keyspace, &plan);
         drop(state);
-        if let Err(error) = guarded("a compaction", || db.run_plan(&keyspace, &plan, &job, None).map(drop)) {
-            db.poison(&error);
-        }
+        // What failed is noted in the keyspace's jobs.
+        guarded(db, "a compaction", || db.run_plan(&keyspace, &plan, &job, None).map(drop));
     }
 }
 
@@ -160,12 +176,12 @@ fn sync_loop(db: &DbInner) {
             state = db.changed.wait_timeout(state, left);
         }
         drop(state);
-        if db.poison.get().is_none() {
-            let result = db.sync_log(&mut db.lock_log());
-            if let Err(error) = result {
-                db.poison(&error);
-            }
+        let mut log = db.lock_log();
+        if db.health.check().is_ok() {
+            // A failure has suspended writes.
+            let _ = db.sync_log(&mut log);
         }
+        drop(log);
         state = db.state();
     }
 }

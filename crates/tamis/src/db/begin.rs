@@ -21,6 +21,7 @@
 //!
 //! One mutex holds what an attempt needs. It is taken before every other lock of the database.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -34,7 +35,7 @@ use crate::sync::{self, Mutex};
 use crate::tree::edit::VersionEdit;
 use crate::tree::files::{self, FileKind, first_log_path, options_path, table_path};
 use crate::tree::manifest::{Manifest, prepare_current, switch_current};
-use crate::tree::meta::{KeyspaceId, LogId, TableMeta};
+use crate::tree::meta::{KeyspaceId, LogId};
 use crate::tree::open_table::OpenTable;
 use crate::tree::version::{MemtableSlot, View};
 use crate::wal::LogWriter;
@@ -58,6 +59,8 @@ pub(crate) struct Pending {
     pub(crate) empty_log: Option<LogId>,
     /// The files that were there when the database was opened.
     pub(crate) files: Vec<(String, FileKind)>,
+    /// What an attempt made that may have put its manifest in force: it stays until another one is.
+    in_doubt: Vec<PathBuf>,
     /// The last attempt that failed: its error, when it was, and how much room there was after it.
     failed: Option<(StorageError, Instant, Option<u64>)>,
 }
@@ -143,7 +146,7 @@ impl DbInner {
             let now_free = self.fs.available_space(&self.dir).unwrap_or_default();
             let no_more = now_free.zip(*free).is_some_and(|(now, then)| now <= then);
             if no_more && sync::since(*when) < RETRY {
-                return Err(error.clone().into());
+                return Err(WriteError::Suspended { cause: error.to_string() });
             }
         }
         match self.begin(&mut pending, Flushed::default()) {
@@ -153,6 +156,7 @@ impl DbInner {
                     self.warn(error.to_string());
                 }
                 self.remove_unneeded(&pending.files);
+                pending.in_doubt.drain(..).for_each(|path| self.garbage.push(path));
                 *pending = Pending::default();
                 drop(pending);
                 self.warn("there is room again: writes go on".to_owned());
@@ -160,11 +164,11 @@ impl DbInner {
                 self.changed.notify_all();
                 Ok(())
             }
-            Err(NotBegun::Unchanged(error)) => {
-                pending.failed = Some(self.failure(error.clone()));
-                Err(error.into())
+            Err(NotBegun::Unchanged(error) | NotBegun::Unknown(error)) => {
+                let cause = error.to_string();
+                pending.failed = Some(self.failure(error));
+                Err(WriteError::Suspended { cause })
             }
-            Err(NotBegun::Unknown(error)) => Err(self.poisoned(error)),
             Err(NotBegun::Stopped(error)) => Err(error),
         }
     }
@@ -182,18 +186,12 @@ impl DbInner {
         let run = self.next_file.fetch_add(1, Ordering::Relaxed);
         let Some(epoch) = self.state().tree.take_epoch(keyspace.id) else { return Ok(()) };
         let written = self.write_memtable(keyspace, &view.active, epoch, false)?;
-        let (metas, bytes) = written.expect("cannot be cancelled");
-        let opened = self.open_tables(&metas).inspect_err(|_| self.remove_tables(&metas))?;
-        flushed.tables.extend(opened.into_iter().map(|table| (keyspace.id, table)));
-        flushed.edit.added.extend(metas.into_iter().map(|meta| (keyspace.id, 0, run, meta)));
+        let (tables, bytes) = written.expect("cannot be cancelled");
+        flushed.edit.added.extend(tables.iter().map(|table| (keyspace.id, 0, run, (*table.meta).clone())));
+        flushed.tables.extend(tables.into_iter().map(|table| (keyspace.id, table)));
         self.write_counters.flushes.add(1);
         self.write_counters.flush_bytes.add(bytes);
         Ok(())
-    }
-
-    fn remove_tables(&self, metas: &[TableMeta]) {
-        metas.iter().for_each(|meta| self.garbage.push(table_path(&self.dir, meta.id)));
-        self.remove_garbage();
     }
 
     /// Begins the session: flushes what is in memory, and makes a log and a manifest. `flushed` are tables that hold more of what
@@ -209,10 +207,15 @@ impl DbInner {
             in_memory.iter().try_for_each(|id| self.flush_replayed(&keyspaces[id], &mut flushed))?;
             self.switch(pending, &keyspaces, &in_memory, &flushed, &mut manifest)
         })();
+        let written = manifest.map(|number| files::manifest_path(&self.dir, number));
         let written = match &begun {
-            // In force, or perhaps.
-            Ok(()) | Err(NotBegun::Unknown(_)) => return begun,
-            Err(_) => manifest.map(|number| files::manifest_path(&self.dir, number)),
+            Ok(()) => return begun,
+            Err(NotBegun::Unknown(_)) => {
+                let tables = flushed.tables.iter().map(|(_, table)| table_path(&self.dir, table.meta.id));
+                pending.in_doubt.extend(written.into_iter().chain(tables));
+                return begun;
+            }
+            Err(_) => written,
         };
         let unfinished = [first_log_path(&self.dir), files::temporary_current_path(&self.dir)];
         unfinished.into_iter().chain(written).for_each(|path| self.garbage.push(path));

@@ -49,9 +49,8 @@ impl DbInner {
         // With the log held nobody writes; rolled, every log that matters is complete and immutable.
         let mut log = self.lock_log();
         self.check_writable()?;
-        self.roll_log(&mut log).and_then(|()| self.sync_closed_logs()).inspect_err(|e| self.poison(e))?;
+        self.roll_log(&mut log).and_then(|()| self.sync_closed_logs())?;
         let mut state = self.state();
-        // An edit that failed is in the tree in memory but in no view, and perhaps not on disk.
         self.check_writable()?;
         *made = true;
         create_dir_durably(&*self.fs, target)?;

@@ -7,7 +7,8 @@
 //! The order inside a commit is the engine's promise: room is made (which may stall); the record is appended;
 //! it is synced if asked for (logs before it first); the memtables get the operations; the new sequence number
 //! becomes visible; the writers are told. If appending or syncing fails, nobody is told of success, nothing
-//! becomes visible, and the database is poisoned, since the record may or may not be on disk.
+//! becomes visible, and writes are suspended until the log is replaced ([`health`](super::health)), since the record may or may not
+//! be on disk.
 
 use crate::sync::{self, Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
@@ -20,7 +21,7 @@ use tamis_filter::Digest;
 
 use crate::batch::{BatchOp, GroupHeader, WriteBatch};
 use crate::compaction::policy::Pressure;
-use crate::db::inner::{ClosedLog, DbInner, KeyspaceInner};
+use crate::db::inner::{ClosedLog, DbInner, KeyspaceInner, State};
 use crate::db::pressure::memtable_rate;
 use crate::error::{StorageError, WriteError};
 use crate::io::Usage;
@@ -45,6 +46,8 @@ pub(crate) struct LogState {
     /// `None` in a database that is open read-only.
     pub(crate) writer: Option<LogWriter>,
     pub(crate) id: LogId,
+    /// The next log, if it was made and its name could not be synced.
+    prepared: Option<(LogId, LogWriter)>,
     /// The last sequence number given out.
     pub(crate) last_seq: SeqNo,
     /// Whether something was appended since the last sync.
@@ -61,6 +64,7 @@ impl LogState {
         LogState {
             writer,
             id,
+            prepared: None,
             last_seq,
             dirty: false,
             slowed_until: None,
@@ -219,10 +223,10 @@ impl DbInner {
         let count: u64 = batches.iter().map(|b| b.len() as u64).sum();
         if count > 0 {
             self.make_room(log, batches, bytes)?;
-            self.append(log, batches, count).inspect_err(|e| self.poison(e))?;
+            self.append(log, batches, count)?;
         }
         if sync && (log.dirty || count == 0) {
-            self.sync_log(log).inspect_err(|e| self.poison(e))?;
+            self.sync_log(log)?;
         }
         if count > 0 {
             self.apply(log, batches, bytes);
@@ -235,6 +239,7 @@ impl DbInner {
         Ok(())
     }
 
+    /// Appends a record. If that fails, writes are suspended.
     fn append(&self, log: &mut LogState, batches: &[&WriteBatch], count: u64) -> Result<(), StorageError> {
         let older_logs_synced = self.closed_logs.lock().is_empty();
         let mut header = std::mem::take(&mut log.header);
@@ -252,13 +257,15 @@ impl DbInner {
         self.write_counters.groups.add(1);
         drop(parts);
         log.header = header;
-        result.map(|_| ())
+        result.map(|_| ()).inspect_err(|error| self.suspend(error))
     }
 
+    /// Syncs the log, and those before it first. If that fails, writes are suspended.
     pub(crate) fn sync_log(&self, log: &mut LogState) -> Result<(), StorageError> {
         self.sync_closed_logs()?;
         if log.dirty {
-            log.writer.as_mut().expect("a writable database has a log").sync()?;
+            let writer = log.writer.as_mut().expect("a writable database has a log");
+            writer.sync().inspect_err(|error| self.suspend(error))?;
             self.write_counters.log_syncs.add(1);
             log.dirty = false;
         }
@@ -269,6 +276,11 @@ impl DbInner {
     /// manifest is; an empty one is closed at once.
     pub(crate) fn end_log(&self, log: &mut LogState) -> Result<Option<LogWriter>, StorageError> {
         self.sync_log(log)?;
+        if let Some((id, _)) = log.prepared.take() {
+            // Behind a log that is closed without naming it, it would be taken for damage.
+            let path = log_path(&self.dir, id);
+            self.fs.remove(&path).map_err(|e| StorageError::io("remove", &path, &e))?;
+        }
         match log.writer.take() {
             Some(writer) if writer.is_empty() => writer.close().map(|_| None),
             writer => Ok(writer),
@@ -277,14 +289,14 @@ impl DbInner {
 
     /// Takes the next sequence number for an ingestion that begins with `keyspace`; returns when the log up to it
     /// survives a power cut, so that what is ingested never outlives writes that came before. The number must be made
-    /// visible before the log is given up. Poisons the database if it fails.
+    /// visible before the log is given up. If it fails, writes are suspended.
     pub(crate) fn log_ingestion(
         &self,
         log: &mut LogState,
         keyspace: KeyspaceId,
     ) -> Result<SeqNo, StorageError> {
         let logged = self.append(log, &[&WriteBatch::ingestion(keyspace)], 1);
-        logged.and_then(|()| self.sync_log(log)).inspect_err(|e| self.poison(e))?;
+        logged.and_then(|()| self.sync_log(log))?;
         log.last_seq += 1;
         Ok(log.last_seq)
     }
@@ -335,7 +347,7 @@ impl DbInner {
             };
             if full {
                 self.wait_for_memtable(keyspace)?;
-                self.seal(log, std::slice::from_ref(keyspace)).map_err(|e| self.poisoned(e))?;
+                self.seal(log, std::slice::from_ref(keyspace))?;
             }
         }
         self.slow_down(log, rate, bytes);
@@ -363,7 +375,7 @@ impl DbInner {
             let largest = directory.values().max_by_key(|ks| active(ks));
             if let Some(keyspace) = largest.filter(|ks| !ks.view.load().active.memtable.is_empty()) {
                 self.wait_for_memtable(keyspace)?;
-                self.seal(log, std::slice::from_ref(keyspace)).map_err(|e| self.poisoned(e))?;
+                self.seal(log, std::slice::from_ref(keyspace))?;
             }
         }
         let over = || {
@@ -373,14 +385,10 @@ impl DbInner {
             all.sum::<u64>() > budget && views.iter().any(|view| !view.sealed.is_empty())
         };
         if over() {
-            self.stall_while(over)?;
+            let flushes = |state: &State| directory.values().try_for_each(|ks| self.check_flushes(state, ks));
+            self.stall_while(over, flushes)?;
         }
         Ok(())
-    }
-
-    pub(crate) fn poisoned(&self, error: StorageError) -> WriteError {
-        self.poison(&error);
-        error.into()
     }
 
     /// Waits while the tree's shape forbids writes; then says how fast they may go, in bytes a second, if not at will.
@@ -394,7 +402,8 @@ impl DbInner {
             if is_last { memtable_rate(full(), flushed_per_second()) } else { None }
         };
         if keyspace.pressure.get() == Pressure::Stop {
-            self.stall_while(|| keyspace.pressure.get() == Pressure::Stop && !keyspace.is_dropped())?;
+            let stopped = || keyspace.pressure.get() == Pressure::Stop && !keyspace.is_dropped();
+            self.stall_while(stopped, |state| self.check_compactions(state, keyspace))?;
         }
         let by_shape = match keyspace.pressure.get() {
             Pressure::Slowdown(severity) => Some(SLOWED_BYTES_PER_SECOND * (1.0 - severity.clamp(0.0, 0.95))),
@@ -432,16 +441,22 @@ impl DbInner {
         if !full(keyspace) {
             return Ok(());
         }
-        self.stall_while(|| full(keyspace) && !keyspace.is_dropped())
+        let full = || full(keyspace) && !keyspace.is_dropped();
+        self.stall_while(full, |state| self.check_flushes(state, keyspace))
     }
 
-    /// Waits for background work until the condition no longer holds.
-    pub(crate) fn stall_while(&self, mut condition: impl FnMut() -> bool) -> Result<(), WriteError> {
+    /// Waits for background work until the condition no longer holds, or until `check` says that the work fails.
+    pub(crate) fn stall_while(
+        &self,
+        mut condition: impl FnMut() -> bool,
+        check: impl Fn(&State) -> Result<(), WriteError>,
+    ) -> Result<(), WriteError> {
         let started = sync::now();
         self.write_counters.stalls.add(1);
         let mut state = self.state();
         while condition() {
             self.check_writable()?;
+            check(&state)?;
             state = self.wait(state);
         }
         drop(state);
@@ -478,12 +493,14 @@ impl DbInner {
         if log.writer.as_ref().is_none_or(|w| w.is_empty()) {
             return Ok(());
         }
-        let id = self.next_file.fetch_add(1, Ordering::Relaxed);
-        let recycled = self.state().recyclable.pop();
-        let writer = self.create_log(id, recycled)?;
+        let (id, writer) = self.next_log(log)?;
         self.note_log(&writer);
         let mut old = log.writer.replace(writer).expect("checked above");
-        old.finish(Some(id))?;
+        let finished = old.finish(Some(id));
+        if let Err(error) = &finished {
+            // The log ends with a record that is torn, behind all that was acknowledged; and the next one is empty.
+            self.suspend(error);
+        }
         // Before anybody gives the file another name: a checkpoint must not change behind its maker's back.
         old.give_back();
         let closed = ClosedLog { id: log.id, bytes: old.len(), allocated: old.allocated(), linked: false };
@@ -496,7 +513,7 @@ impl DbInner {
         }
         log.id = id;
         log.dirty = false;
-        Ok(())
+        finished.map(drop)
     }
 
     /// The first log of a session. It has another name until its header is durable: an opening that fails half way, on a full disk
@@ -514,25 +531,40 @@ impl DbInner {
         Ok(writer)
     }
 
-    /// A new log file, durable in the directory, made of an obsolete one where there is one.
-    pub(crate) fn create_log(
-        &self,
-        id: LogId,
-        recycled: Option<ClosedLog>,
-    ) -> Result<LogWriter, StorageError> {
-        let path = log_path(&self.dir, id);
-        let file = match &recycled {
-            Some(old) => self.fs.reuse(&log_path(&self.dir, old.id), &path),
-            None => self.fs.create(&path, Usage::Log),
+    /// The log that follows the current one, durable in the directory. If that fails, nothing has changed: what was made is kept
+    /// for the next attempt, as a second log that nobody's closing record names would be taken for damage.
+    pub(crate) fn next_log(&self, log: &mut LogState) -> Result<(LogId, LogWriter), StorageError> {
+        let (id, mut writer) = match log.prepared.take() {
+            Some(prepared) => prepared,
+            None => {
+                let id = self.next_file.fetch_add(1, Ordering::Relaxed);
+                let recycled = self.state().recyclable.pop();
+                (id, self.create_log(id, recycled)?)
+            }
         };
-        let file = file.map_err(|e| StorageError::io("create", &path, &e))?;
+        self.reserve(&mut writer, 0);
+        if let Err(e) = self.fs.sync_dir(&self.dir) {
+            log.prepared = Some((id, writer));
+            return Err(StorageError::io("sync", &self.dir, &e));
+        }
+        Ok((id, writer))
+    }
+
+    /// A new log file, made of an obsolete one where there is one; its name is not durable yet. It has another name until its header
+    /// is written, so that an attempt that fails leaves no log behind.
+    fn create_log(&self, id: LogId, recycled: Option<ClosedLog>) -> Result<LogWriter, StorageError> {
+        let (path, beside) = (log_path(&self.dir, id), first_log_path(&self.dir));
+        let io = |e| StorageError::io("create", &path, &e);
+        let file = match &recycled {
+            Some(old) => self.fs.reuse(&log_path(&self.dir, old.id), &beside),
+            None => self.fs.create(&beside, Usage::Log),
+        };
         let header = LogHeader { kind: LogKind::Writes, id, reused: recycled.is_some() };
-        let mut writer = LogWriter::create(file, &path, header)?;
+        let mut writer = LogWriter::create(file.map_err(io)?, &path, header)?;
         if let Some(old) = recycled {
             writer = writer.in_file_of(old.allocated);
         }
-        self.reserve(&mut writer, 0);
-        self.fs.sync_dir(&self.dir).map_err(|e| StorageError::io("sync", &self.dir, &e))?;
+        self.fs.rename(&beside, &path).map_err(io)?;
         Ok(writer)
     }
 }

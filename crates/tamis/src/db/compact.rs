@@ -7,9 +7,9 @@
 //! # A plan that finds no room
 //!
 //! A merge may need as many bytes as its inputs have. One that does not fit into the [room](crate::db::room) there is
-//! is not started; one that meets a full disk on its way is undone, and its keyspace is left alone for a while, longer
-//! each time. Both are warnings, once until a merge of the keyspace succeeds again. Nothing is lost by that: reads go
-//! on, and so do writes until level 0 is full.
+//! is not started; one that meets a full disk on its way, or any other failure, is undone, and its keyspace is left alone for a
+//! while, longer each time, or until there is clearly more room. Both are warnings, once until a merge of the keyspace succeeds
+//! again. Nothing is lost by that: reads go on, and so do writes until level 0 is full; then they are refused with the cause.
 
 use crate::collections::HashSet;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::compaction::shape::RunningJob;
 use crate::compaction::{TableSink, execute, filters, parts, released};
 use crate::db::expiry::expired_tables;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
-use crate::db::jobs::{ActiveJob, Aside, CancelToken, CompactionControl, Progress};
+use crate::db::jobs::{ActiveJob, Aside, CancelToken, CompactionControl, Progress, RETRY_COMPACTION};
 use crate::db::pressure::pressure_of;
 use crate::db::room::human;
 use crate::error::StorageError;
@@ -36,8 +36,8 @@ pub(crate) enum Ended {
     Done,
     /// Nothing has changed.
     Cancelled,
-    /// Nothing has changed, for want of room.
-    OutOfRoom(StorageError),
+    /// Nothing has changed: an input could not be read, or an output not be written.
+    Undone(StorageError),
 }
 
 /// A registered plan.
@@ -80,10 +80,9 @@ impl DbInner {
     }
 
     fn due(&self, state: &State, keyspace: &KeyspaceInner) -> Due {
-        let held_back = state
-            .jobs
-            .get(&keyspace.id)
-            .is_some_and(|jobs| jobs.manual || jobs.aside.is_some_and(|aside| !aside.is_over()));
+        let held_back = state.jobs.get(&keyspace.id).is_some_and(|jobs| {
+            jobs.manual || jobs.aside.as_ref().is_some_and(|aside| self.holds_back(aside))
+        });
         let shaping = keyspace.shaping.load();
         if held_back || !shaping.options.auto_compaction || self.background.is_paused() {
             return Due::Nothing;
@@ -110,6 +109,10 @@ impl DbInner {
         }
     }
 
+    fn holds_back(&self, aside: &Aside) -> bool {
+        !aside.is_over() && !aside.has_more_room(self.background.room.free())
+    }
+
     /// What a plan needs and what is there, if that is not enough.
     pub(crate) fn lack_of_room(
         &self,
@@ -133,18 +136,24 @@ impl DbInner {
         let order = state.keyspaces.values().cycle().skip(state.round_robin).take(state.keyspaces.len());
         let order: Vec<Arc<KeyspaceInner>> = order.cloned().collect();
         for keyspace in order {
-            match self.due(state, &keyspace) {
+            let due = self.due(state, &keyspace);
+            let jobs = state.jobs.entry(keyspace.id).or_default();
+            let waited = jobs.no_room.take().is_some();
+            match due {
                 Due::Plan(plan) => return Some((keyspace, plan)),
                 Due::Nothing => {}
                 Due::NoRoom(needed, free) => {
                     let (needed, free) = (human(needed), human(free));
                     let name = &keyspace.name;
-                    self.warn_of_room(state, &keyspace, || {
-                        format!(
-                            "compaction of keyspace `{name}` needs {needed}, {free} are free: it waits until \
-                             there is more"
-                        )
-                    });
+                    let what = format!(
+                        "compaction of keyspace `{name}` needs {needed}, {free} are free: it waits until there is more"
+                    );
+                    jobs.no_room = Some(what.clone());
+                    self.warn_of_room(state, &keyspace, || what.clone());
+                    if !waited {
+                        // Whoever waits for it is to be told.
+                        self.changed.notify_all();
+                    }
                 }
             }
         }
@@ -189,7 +198,8 @@ impl DbInner {
         Job { number, progress }
     }
 
-    /// Runs a registered plan to its end, successful or not, and unregisters it.
+    /// Runs a registered plan to its end, successful or not, and unregisters it. An error is one of its edit: whether that is on disk
+    /// is not known, and the tree in memory has not changed.
     pub(crate) fn run_plan(
         &self,
         keyspace: &KeyspaceInner,
@@ -200,6 +210,11 @@ impl DbInner {
         // Unregistered even if it panics: others wait for its inputs.
         let work = std::panic::AssertUnwindSafe(|| self.compact(keyspace, plan, &job.progress, cancel));
         let result = std::panic::catch_unwind(work);
+        if matches!(&result, Ok(Ok(Ended::Undone(_)))) {
+            // Its outputs are gone: what is free now is not enough.
+            self.background.room.outdated();
+            self.background.room.refresh(&*self.fs, &self.dir);
+        }
         {
             let mut state = self.state();
             let jobs = state.jobs.entry(keyspace.id).or_default();
@@ -211,8 +226,12 @@ impl DbInner {
                 Ok(Ok(Ended::Done)) if plan.work == Work::Merge => {
                     (jobs.aside, jobs.warned_of_room) = (None, false);
                 }
-                Ok(Ok(Ended::OutOfRoom(error))) => {
-                    jobs.aside = Some(Aside::after(jobs.aside));
+                Ok(Ok(Ended::Undone(error)) | Err(error)) => {
+                    let aside = Aside::after(jobs.aside.take(), RETRY_COMPACTION, error);
+                    jobs.aside = Some(match error.is_out_of_space() {
+                        true => aside.short_of_room(self.background.room.free()),
+                        false => aside,
+                    });
                     self.write_counters.set_aside.add(1);
                     self.warn_of_room(&mut state, keyspace, || {
                         let name = &keyspace.name;
@@ -277,19 +296,26 @@ impl DbInner {
                 let output = match execute::merge(&version, plan, &sink, &cuts, &self.background.helpers) {
                     Ok(Some(output)) => output,
                     Ok(None) => return Ok(Ended::Cancelled),
-                    // Before the directory is synced: what failed concerns nothing but the outputs, which are gone.
-                    Err(error) if error.is_out_of_space() => return Ok(Ended::OutOfRoom(error)),
-                    Err(error) => return Err(error),
+                    // What failed concerns nothing but the outputs, which are gone.
+                    Err(error) => return Ok(Ended::Undone(error)),
                 };
+                if let Err(error) = self.sync_tables(&output.tables) {
+                    return Ok(Ended::Undone(error));
+                }
                 if !cuts.is_empty() {
                     self.write_counters.sub_jobs.add(cuts.len() as u64 + 1);
                 }
-                self.fs.sync_dir(&self.dir).map_err(|e| StorageError::io("sync", &self.dir, &e))?;
                 let read = inputs.iter().map(|t| t.meta.file_bytes).sum();
                 (output.tables, read, output.written_bytes)
             }
         };
-        let opened = if plan.work == Work::Move { inputs.clone() } else { self.open_tables(&metas)? };
+        let opened = match plan.work {
+            Work::Move => inputs.clone(),
+            Work::Merge | Work::Drop => match self.open_tables(&metas) {
+                Ok(opened) => opened,
+                Err(error) => return Ok(Ended::Undone(error)),
+            },
+        };
 
         let mut state = self.state();
         if keyspace.is_dropped() {

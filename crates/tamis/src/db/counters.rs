@@ -90,6 +90,10 @@ write_counters! {
     cancelled,
     /// Compactions that met a full disk and were undone, to be tried again later.
     set_aside,
+    /// Flushes that failed and were tried again.
+    failed_flushes,
+    /// How often writes were suspended until the logs were replaced.
+    suspensions,
     /// Time that flushes and compactions waited for the limit of background writes.
     pace_nanos,
     /// Commits that were delayed because compactions or flushes lag behind.

@@ -233,7 +233,7 @@ impl DbInner {
     /// Stores new samples if that has not been done for a while: a memtable may take days to fill. For a background
     /// thread that has nothing else to do.
     pub(crate) fn save_times(&self, state: &mut State) {
-        let stopped = state.closing || state.manifest.is_none() || self.poison.get().is_some();
+        let stopped = state.closing || state.manifest.is_none() || self.health.stopped().is_some();
         if !self.expiry.wanted.load(Ordering::Relaxed) || stopped {
             return;
         }
@@ -246,7 +246,7 @@ impl DbInner {
                 && since.is_some_and(|since| now >= since.time.saturating_add(period))
         };
         if due {
-            // A failure has poisoned the database.
+            // If it fails they are saved with a later edit.
             let none = |_, _: &View, _| unreachable!("no tables change");
             let _ = self.commit_edit(state, VersionEdit::default(), Vec::new(), none);
         }

@@ -1,13 +1,13 @@
 //! Flushes: from a sealed memtable to a run in level 0, and what becomes of the logs behind it.
 //!
-//! The one flushing thread calls these, and opening, before there are any threads. A flush that fails poisons the
-//! database: the logs that it would have replaced hold what was acknowledged, and the next opening reads them.
+//! The one flushing thread calls these, and opening, before there are any threads. A flush that fails changes nothing and is tried
+//! again ([`health`](super::health)): the memtable goes on to be read, and the logs behind it stay.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::compaction::{TableSink, filters, writer};
-use crate::db::inner::{DbInner, KeyspaceInner, State};
+use crate::db::inner::{DbInner, Jobs, KeyspaceInner, State};
 use crate::db::jobs::FlushControl;
 use crate::error::StorageError;
 use crate::read::merge::{MergeCursor, Tables};
@@ -15,17 +15,20 @@ use crate::sync;
 use crate::table::CursorOptions;
 use crate::tree::edit::VersionEdit;
 use crate::tree::epochs::EpochMap;
-use crate::tree::files::log_path;
+use crate::tree::files::{log_path, table_path};
 use crate::tree::meta::{KeyspaceId, LogId, TableMeta};
 use crate::tree::open_table::OpenTable;
 use crate::tree::tombstones::Tombstones;
 use crate::tree::version::{MemtableSlot, Version, View};
 
 /// The memtable to flush next: the one that holds the oldest log.
+/// What failed lately is left alone for a while.
 pub(crate) fn next_flush(state: &State) -> Option<(Arc<KeyspaceInner>, Arc<MemtableSlot>)> {
     let oldest =
         |ks: &Arc<KeyspaceInner>| ks.view.load().sealed.last().cloned().map(|slot| (ks.clone(), slot));
-    let idle = |ks: &&Arc<KeyspaceInner>| !state.jobs.get(&ks.id).is_some_and(|jobs| jobs.flushing);
+    let held_back =
+        |jobs: &Jobs| jobs.flushing || jobs.flush_aside.as_ref().is_some_and(|aside| !aside.is_over());
+    let idle = |ks: &&Arc<KeyspaceInner>| !state.jobs.get(&ks.id).is_some_and(held_back);
     // The one that holds the oldest log first.
     let due = state.keyspaces.values().filter(idle).filter_map(oldest);
     due.min_by_key(|(_, slot)| slot.first_log.load(Ordering::Relaxed))
@@ -40,14 +43,16 @@ impl DbInner {
     ) -> Result<(), StorageError> {
         let started = sync::now();
         let Some(epoch) = self.state().tree.take_epoch(keyspace.id) else { return Ok(()) };
-        let Some((metas, bytes)) = self.write_memtable(keyspace, slot, epoch, true)? else {
+        let Some((opened, bytes)) = self.write_memtable(keyspace, slot, epoch, true)? else {
             return Ok(());
         };
         // What was written before this memtable in other keyspaces must not be lost where this survives.
-        if self.directory.load().len() > 1 {
-            self.sync_closed_logs()?;
+        if self.directory.load().len() > 1
+            && let Err(error) = self.sync_closed_logs()
+        {
+            opened.iter().for_each(|table| table.mark_obsolete());
+            return Err(error);
         }
-        let opened = self.open_tables(&metas)?;
         // Into the filter first, and no rebuild may come between that and the version that needs it.
         let _work = keyspace.filter.insert_flushed(&opened);
         let mut state = self.state();
@@ -58,7 +63,7 @@ impl DbInner {
         let mut edit = VersionEdit { next_epochs: vec![(keyspace.id, epoch + 1)], ..VersionEdit::default() };
         // Not before: what was ingested since may have been joined with older runs, which must not come to lie above.
         let run = self.next_file.fetch_add(1, Ordering::Relaxed);
-        edit.added.extend(metas.into_iter().map(|meta| (keyspace.id, 0, run, meta)));
+        edit.added.extend(opened.iter().map(|table| (keyspace.id, 0, run, (*table.meta).clone())));
         edit.log_floor = self.log_floors(&state, Some((keyspace.id, slot)));
         let without = |view: &View, version: Arc<Version>| View {
             active: view.active.clone(),
@@ -73,8 +78,9 @@ impl DbInner {
         } else {
             self.commit_edit(&mut state, edit, opened, |_, view, version| without(view, version))?;
         }
-        let tuning = &mut state.jobs.entry(keyspace.id).or_default().tuning;
-        tuning.flushed += slot.memtable.entries() as u64;
+        let jobs = state.jobs.entry(keyspace.id).or_default();
+        jobs.tuning.flushed += slot.memtable.entries() as u64;
+        jobs.flush_aside = None;
         self.drop_obsolete_logs(&mut state);
         // Under the lock: whoever waited for the flush finds it counted.
         self.background.note_flush(slot.memtable.memory_bytes() as u64, sync::since(started));
@@ -85,14 +91,15 @@ impl DbInner {
         Ok(())
     }
 
-    /// Writes a memtable's contents to a table (or none, if nobody can see any of it). `None` if cancelled.
+    /// Writes a memtable's contents to a table (or none, if nobody can see any of it) and opens it. `None` if cancelled. After an
+    /// error nothing is left of it.
     pub(crate) fn write_memtable(
         &self,
         keyspace: &KeyspaceInner,
         slot: &MemtableSlot,
         epoch: u64,
         cancellable: bool,
-    ) -> Result<Option<(Vec<TableMeta>, u64)>, StorageError> {
+    ) -> Result<Option<(Vec<Arc<OpenTable>>, u64)>, StorageError> {
         let expired = self.expired_for_merge(keyspace);
         let snapshots = self.live_snapshots();
         let (shaping, view) = (keyspace.shaping.load(), keyspace.view.load());
@@ -121,15 +128,27 @@ impl DbInner {
                 EpochMap::flush(smallest.clone(), epoch)
             })?;
         let Some(output) = output else { return Ok(None) };
-        self.fs.sync_dir(&self.dir).map_err(|e| StorageError::io("sync", &self.dir, &e))?;
-        Ok(Some((output.tables, output.written_bytes)))
+        self.sync_tables(&output.tables)?;
+        Ok(Some((self.open_tables(&output.tables)?, output.written_bytes)))
     }
 
+    /// Makes the names of tables durable that were just written. If that fails, all of them go.
+    pub(crate) fn sync_tables(&self, metas: &[TableMeta]) -> Result<(), StorageError> {
+        let synced = self.fs.sync_dir(&self.dir).map_err(|e| StorageError::io("sync", &self.dir, &e));
+        synced.inspect_err(|_| self.discard_tables(metas))
+    }
+
+    /// Opens tables that were just written. If one cannot be opened, all of them go.
     pub(crate) fn open_tables(&self, metas: &[TableMeta]) -> Result<Vec<Arc<OpenTable>>, StorageError> {
         let open = |meta: &TableMeta| {
             OpenTable::open(&*self.fs, &self.dir, Arc::new(meta.clone()), &self.reader_config, &self.garbage)
         };
-        metas.iter().map(open).collect()
+        metas.iter().map(open).collect::<Result<_, _>>().inspect_err(|_| self.discard_tables(metas))
+    }
+
+    /// Removes tables that were written and that nothing names.
+    pub(crate) fn discard_tables(&self, metas: &[TableMeta]) {
+        metas.iter().for_each(|meta| self.garbage.push(table_path(&self.dir, meta.id)));
     }
 
     /// For every keyspace, the oldest log that holds writes which are in no table (once `flushed` is).

@@ -105,7 +105,7 @@ impl DbInner {
             let shaping = keyspace.shaping.load();
             let jobs = state.jobs.entry(keyspace.id).or_default();
             // After a merge that met a full disk there is a pause. A debt that pays for many would have it tried at once again.
-            let aside = jobs.aside.is_some_and(|aside| !aside.is_over());
+            let aside = jobs.aside.as_ref().is_some_and(|aside| !aside.is_over());
             let debt = jobs.reads.update(keyspace.reads.read());
             if !wants(&shaping.options) || !quiet || busy || aside || debt < LEAST_DEBT {
                 continue;
@@ -134,6 +134,8 @@ impl DbInner {
 mod tests {
     use super::*;
     use crate::db::jobs::Aside;
+    use crate::db::jobs::RETRY_COMPACTION;
+    use crate::error::StorageError;
     use crate::io::MemFs;
     use crate::{CompactionPause, Db, Options};
 
@@ -227,8 +229,10 @@ mod tests {
         let (db, pause) = read_often(true);
         let id = *db.inner().state().keyspaces.keys().next().unwrap();
         let set_aside = |aside| db.inner().state().jobs.entry(id).or_default().aside = aside;
+        let full =
+            StorageError::io("write", std::path::Path::new("x"), &std::io::ErrorKind::StorageFull.into());
         // For a minute.
-        set_aside((0..7).fold(None, |before, _| Some(Aside::after(before))));
+        set_aside((0..7).fold(None, |before, _| Some(Aside::after(before, RETRY_COMPACTION, &full))));
         drop(pause);
         assert!(next(&db, true).is_none(), "set aside");
         let pause = db.pause_compaction();

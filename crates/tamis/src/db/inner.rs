@@ -29,8 +29,8 @@ use crate::collections::{HashMap, HashSet};
 use crate::sync::{self, Condvar, Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -46,6 +46,7 @@ use crate::db::counters::WriteCounters;
 use crate::db::elastic::Elastic;
 use crate::db::expiry::{Age, Expiry};
 use crate::db::for_reads::{Account, Quiet};
+use crate::db::health::{Health, RETRY};
 use crate::db::jobs::{ActiveJob, Aside, Background};
 use crate::db::log_space::LogSpace;
 use crate::db::pressure::KnownPressure;
@@ -160,8 +161,12 @@ pub(crate) struct Jobs {
     pub(crate) running: Vec<ActiveJob>,
     /// A caller compacts by hand: no new automatic jobs.
     pub(crate) manual: bool,
-    /// The last compaction met a full disk.
+    /// The last compaction failed.
     pub(crate) aside: Option<Aside>,
+    /// The last flush failed.
+    pub(crate) flush_aside: Option<Aside>,
+    /// A compaction is due and there is no room for it, in words.
+    pub(crate) no_room: Option<String>,
     /// It was told that there is no room.
     pub(crate) warned_of_room: bool,
     /// What its reads have lost to runs beyond the first.
@@ -196,10 +201,23 @@ pub(crate) struct ClosedLog {
     pub(crate) linked: bool,
 }
 
+/// After an edit that failed: nobody knows whether it is on disk, nor perhaps which manifest is in force. Nothing that may be
+/// named by any of them goes before a new one is.
+#[derive(Debug)]
+pub(crate) struct Unsettled {
+    pub(crate) cause: String,
+    /// Tables that only an edit that failed names.
+    tables: Vec<Arc<OpenTable>>,
+    /// Manifests that may be in force, but for the one that was in use before.
+    manifests: Vec<PathBuf>,
+}
+
 /// Everything behind the `state` lock.
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) manifest: Option<Manifest>,
+    /// The last edit failed.
+    pub(crate) unsettled: Option<Unsettled>,
     pub(crate) manifest_number: u64,
     pub(crate) tree: ManifestState,
     pub(crate) keyspaces: BTreeMap<KeyspaceId, Arc<KeyspaceInner>>,
@@ -248,7 +266,7 @@ pub(crate) struct DbInner {
     pub(crate) beginning: Beginning,
     /// The keyspaces by id, for the write path (which does not take `state`).
     pub(crate) directory: ArcSwap<HashMap<KeyspaceId, Arc<KeyspaceInner>>>,
-    pub(crate) poison: OnceLock<String>,
+    pub(crate) health: Health,
     pub(crate) closed: AtomicBool,
     pub(crate) warnings: Mutex<Vec<String>>,
     /// What the cost model has changed.
@@ -277,6 +295,16 @@ impl DbInner {
         self.changed.wait_timeout(state, Duration::from_secs(1))
     }
 
+    /// Waits for a change of the state, or until something may be tried again that failed.
+    pub(crate) fn wait_for_retry<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        let fails =
+            self.health.check().is_err() || state.jobs.values().any(|jobs| jobs.flush_aside.is_some());
+        if fails {
+            return self.changed.wait_timeout(state, RETRY.0);
+        }
+        self.wait(state)
+    }
+
     /// Waits for a change of the state, but no longer than a flag that comes without a signal may stay unnoticed.
     pub(crate) fn wait_briefly<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         self.changed.wait_timeout(state, Duration::from_millis(20))
@@ -297,23 +325,16 @@ impl DbInner {
     /// Notes why writes stop, unless they have stopped already. For callers that hold the `state` lock.
     #[cold]
     fn stop_writes(&self, cause: impl std::fmt::Display) {
-        if self.poison.set(cause.to_string()).is_ok() {
+        if self.health.stop(cause.to_string()) {
             log::error!("{}: writes stop: {cause}", self.dir.display());
         }
     }
 
-    /// Stops all writes for good: what is on disk is not known any more.
+    /// Stops all writes for good, after a panic.
     pub(crate) fn poison(&self, cause: &dyn std::fmt::Display) {
         self.stop_writes(cause);
         let _state = self.state();
         self.changed.notify_all();
-    }
-
-    pub(crate) fn check_poison(&self) -> Result<(), WriteError> {
-        match self.poison.get() {
-            Some(cause) => Err(WriteError::Poisoned { cause: cause.clone() }),
-            None => Ok(()),
-        }
     }
 
     pub(crate) fn check_writable(&self) -> Result<(), WriteError> {
@@ -323,7 +344,7 @@ impl DbInner {
         if self.closed.load(Ordering::Relaxed) || self.background.leaving.load(Ordering::Relaxed) {
             return Err(WriteError::Closed);
         }
-        self.check_poison()
+        self.health.check()
     }
 
     /// Live snapshots, ascending. A snapshot taken later is at or above everything that is in a table or in a
@@ -333,8 +354,9 @@ impl DbInner {
     }
 
     /// Makes an edit durable and publishes what it changes in the trees of `keyspaces`. `opened` are the
-    /// tables that the edit adds. On an error nothing is published, the tree in memory is what it was, and the database is
-    /// poisoned, since the edit may or may not be on disk. If the database is closed or was poisoned before, nothing is tried.
+    /// tables that the edit adds. On an error nothing is published and the tree in memory is what it was. The edit may or may not be
+    /// on disk, so its tables stay until the next edit has begun a new manifest. If the database is closed or writes stopped for
+    /// good, nothing is tried.
     pub(crate) fn commit_edit(
         &self,
         state: &mut State,
@@ -347,29 +369,37 @@ impl DbInner {
             let closed = std::io::Error::other("the database is closed");
             return Err(StorageError::io("append to the manifest in", &self.dir, &closed));
         }
-        // What an earlier edit did on disk is not known, so none may build on it.
-        if let Some(cause) = self.poison.get() {
+        // After a panic the tree in memory may be anything.
+        if let Some(cause) = self.health.stopped() {
             let stopped =
                 std::io::Error::other(format!("nothing is changed after an earlier failure: {cause}"));
+            added(&edit, opened).iter().for_each(|table| table.mark_obsolete());
             return Err(StorageError::io("append to the manifest in", &self.dir, &stopped));
         }
+        // What an earlier edit did on disk is not known, so none may build on it.
+        let mut settled = self.settle_manifest(state);
+        // A copy, which shares the tables: whatever fails, the tree goes on to be that of the versions in use.
+        let mut tree = state.tree.clone();
         self.complete_edit(state, &mut edit);
-        let durable = (|| {
-            // A copy, which shares the tables: whatever fails, the tree goes on to be that of the versions in use.
-            let mut tree = state.tree.clone();
-            tree.apply(&edit).map_err(|what| StorageError::corrupt(&self.dir, None, what))?;
-            let manifest = state.manifest.as_mut().expect("a writable database has a manifest");
-            manifest.append(&edit)?;
-            if manifest.should_roll() {
-                self.roll_manifest(state, &mut tree)?;
-            }
-            Ok(tree)
-        })();
-        let durable = durable.map(|tree| state.tree = tree);
-        if let Err(error) = durable {
-            self.stop_writes(&error);
+        if settled.is_ok() {
+            settled = tree.apply(&edit).map_err(|what| StorageError::corrupt(&self.dir, None, what));
+        }
+        if let Err(error) = settled {
+            // The edit was not written, so nothing names its tables.
+            added(&edit, opened).iter().for_each(|table| table.mark_obsolete());
+            return Err(error);
+        }
+        let manifest = state.manifest.as_mut().expect("a writable database has a manifest");
+        if let Err(error) = manifest.append(&edit) {
+            self.unsettle(state, &error).tables.extend(added(&edit, opened));
             self.changed.notify_all();
             return Err(error);
+        }
+        let rolls = manifest.should_roll();
+        state.tree = tree;
+        if rolls && let Err(error) = self.roll_manifest(state) {
+            // The edit is durable whichever manifest is in force.
+            log::warn!("{}: the manifest was not rolled: {error}", self.dir.display());
         }
         self.publish_edit(state, &edit, &opened, change_view);
         Ok(())
@@ -432,19 +462,49 @@ impl DbInner {
         )
     }
 
-    /// Writes `tree` to a new manifest and switches to it. After an error either manifest may be in force.
-    pub(crate) fn roll_manifest(
-        &self,
-        state: &mut State,
-        tree: &mut ManifestState,
-    ) -> Result<(), StorageError> {
+    /// Notes that it is not known any more what is on disk.
+    fn unsettle<'s>(&self, state: &'s mut State, error: &StorageError) -> &'s mut Unsettled {
+        log::error!("{}: the manifest is to be written anew: {error}", self.dir.display());
+        let none = || Unsettled { cause: String::new(), tables: Vec::new(), manifests: Vec::new() };
+        let unsettled = state.unsettled.get_or_insert_with(none);
+        unsettled.cause = error.to_string();
+        unsettled
+    }
+
+    /// After an edit that failed: writes the tree in memory to a new manifest and puts it in force, so that it is known again what
+    /// is on disk.
+    pub(crate) fn settle_manifest(&self, state: &mut State) -> Result<(), StorageError> {
+        if state.unsettled.is_none() {
+            return Ok(());
+        }
+        self.roll_manifest(state)?;
+        if let Some(unsettled) = state.unsettled.take() {
+            unsettled.tables.iter().for_each(|table| table.mark_obsolete());
+            unsettled.manifests.into_iter().for_each(|path| self.garbage.push(path));
+            log::info!("{}: a new manifest is in force", self.dir.display());
+        }
+        Ok(())
+    }
+
+    /// Writes the tree to a new manifest and switches to it. After an error either manifest may be in force.
+    pub(crate) fn roll_manifest(&self, state: &mut State) -> Result<(), StorageError> {
         let number = self.next_file.fetch_add(1, Ordering::Relaxed);
-        let old = crate::tree::files::manifest_path(&self.dir, state.manifest_number);
-        tree.next_file = number + 1;
-        let manifest = Manifest::create(&*self.fs, &self.dir, number, tree)?;
-        set_current(&*self.fs, &self.dir, number)?;
+        let path = |number| crate::tree::files::manifest_path(&self.dir, number);
+        state.tree.next_file = number + 1;
+        let manifest = match Manifest::create(&*self.fs, &self.dir, number, &state.tree) {
+            Ok(manifest) => manifest,
+            Err(error) => {
+                // Nothing names it, and it may be what fills the disk.
+                self.garbage.push(path(number));
+                return Err(error);
+            }
+        };
+        if let Err(error) = set_current(&*self.fs, &self.dir, number) {
+            self.unsettle(state, &error).manifests.push(path(number));
+            return Err(error);
+        }
         if state.manifest.replace(manifest).is_some() {
-            self.garbage.push(old);
+            self.garbage.push(path(state.manifest_number));
         }
         state.manifest_number = number;
         Ok(())
@@ -481,11 +541,11 @@ impl DbInner {
     }
 
     /// Syncs the logs that were rolled, oldest first: after it, every write before the current log's first
-    /// survives a power cut. Poisons the database if a sync fails.
+    /// survives a power cut. If a sync fails, writes are suspended.
     pub(crate) fn sync_closed_logs(&self) -> Result<(), StorageError> {
         let mut closed = self.closed_logs.lock();
         while let Some((_, writer)) = closed.first_mut() {
-            writer.sync()?;
+            writer.sync().inspect_err(|error| self.suspend(error))?;
             self.write_counters.log_syncs.add(1);
             closed.remove(0);
         }
@@ -495,6 +555,12 @@ impl DbInner {
     pub(crate) fn dir(&self) -> &Path {
         &self.dir
     }
+}
+
+/// Of the tables that an edit brings along those that are new: one that is moved is in use.
+fn added(edit: &VersionEdit, opened: Vec<Arc<OpenTable>>) -> Vec<Arc<OpenTable>> {
+    let moved = |id: TableId| edit.removed.iter().any(|removed| removed.1 == id);
+    opened.into_iter().filter(|table| !moved(table.meta.id)).collect()
 }
 
 #[cfg(test)]

@@ -50,6 +50,7 @@ pub fn dump_table(fs: &dyn FileSystem, path: &Path, out: &mut dyn Write) -> Resu
         cache: None,
         pin_metadata: true,
         reads: None,
+        files: None,
     };
     let table = Table::open(fs, path, id, config)?;
     let p = table.properties();

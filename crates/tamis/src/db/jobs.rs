@@ -21,6 +21,7 @@ use crate::compaction::writer::JobControl;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::pace::{Pace, Urgency};
 use crate::db::room::Room;
+use crate::error::StorageError;
 use crate::options::Options;
 use crate::sync;
 
@@ -303,30 +304,64 @@ impl Drop for CompactionPause {
     }
 }
 
-/// Compactions of a keyspace are not tried for a while, since the last one met a full disk.
-#[derive(Clone, Copy, Debug)]
+/// Work that failed and is not tried for a while.
+#[derive(Clone, Debug)]
 pub(crate) struct Aside {
     until: Instant,
     pause: Duration,
+    tries: u32,
+    cause: String,
+    /// Free bytes on the device when the work failed for want of room.
+    short: Option<u64>,
 }
 
+/// How long a compaction that failed is left alone, the first time and at most.
+pub(crate) const RETRY_COMPACTION: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+
+/// So much more must be free, in bytes, before what found no room is tried earlier than planned.
+const MORE_ROOM_BYTES: u64 = 64 << 10;
+
 impl Aside {
-    /// Twice as long as the time before, from a second to a minute.
-    pub(crate) fn after(before: Option<Aside>) -> Aside {
-        let pause = before.map_or(Duration::from_secs(1), |before| before.pause * 2);
-        let pause = pause.min(Duration::from_secs(60));
-        Aside { until: sync::now() + pause, pause }
+    /// After one failure more: twice as long as the time before, within `(first, longest)`.
+    pub(crate) fn after(
+        before: Option<Aside>,
+        (first, longest): (Duration, Duration),
+        error: &StorageError,
+    ) -> Aside {
+        let (pause, tries) = before.map_or((first, 1), |before| (before.pause * 2, before.tries + 1));
+        let pause = pause.min(longest);
+        Aside { until: sync::now() + pause, pause, tries, cause: error.to_string(), short: None }
+    }
+
+    /// Of work that found no more room than this.
+    pub(crate) fn short_of_room(self, free: Option<u64>) -> Aside {
+        Aside { short: free, ..self }
     }
 
     pub(crate) fn is_over(&self) -> bool {
         sync::now() >= self.until
+    }
+
+    /// Whether there is clearly more room than when the work failed for want of it.
+    pub(crate) fn has_more_room(&self, free: Option<u64>) -> bool {
+        self.short.zip(free).is_some_and(|(then, now)| now > then + then / 4 + MORE_ROOM_BYTES)
+    }
+
+    /// How often the work failed in a row.
+    pub(crate) fn tries(&self) -> u32 {
+        self.tries
+    }
+
+    /// The last failure.
+    pub(crate) fn cause(&self) -> &str {
+        &self.cause
     }
 }
 
 impl DbInner {
     /// Whether background work is to end as soon as it can.
     pub(crate) fn cancelled(&self) -> bool {
-        self.closed.load(Relaxed) || self.poison.get().is_some()
+        self.closed.load(Relaxed) || self.health.stopped().is_some()
     }
 
     fn pace(&self, urgency: Urgency, bytes: u64, give_up: &dyn Fn() -> bool) {
@@ -368,6 +403,7 @@ impl DbInner {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
 
     #[test]
     fn one_slow_flush_tells_at_once() {
@@ -383,15 +419,19 @@ mod tests {
 
     #[test]
     fn what_is_set_aside_is_tried_less_and_less_often_but_never_given_up() {
-        let mut aside = Aside::after(None);
-        assert_eq!(aside.pause, Duration::from_secs(1));
-        let pauses: Vec<u64> = (0..8)
-            .map(|_| {
-                aside = Aside::after(Some(aside));
-                aside.pause.as_secs()
-            })
-            .collect();
-        assert_eq!(pauses, [2, 4, 8, 16, 32, 60, 60, 60]);
-        assert!(!aside.is_over());
+        let full = StorageError::io("write", Path::new("x"), &std::io::ErrorKind::StorageFull.into());
+        let mut aside = None;
+        let mut pauses = Vec::new();
+        for tries in 1..=9 {
+            let next = Aside::after(aside.take(), RETRY_COMPACTION, &full);
+            assert_eq!(next.tries(), tries);
+            pauses.push(next.pause.as_secs());
+            aside = Some(next);
+        }
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
+        assert!(!aside.as_ref().unwrap().is_over());
+        let short = aside.unwrap().short_of_room(Some(1 << 20));
+        assert!(!short.has_more_room(Some(1 << 20)) && !short.has_more_room(None));
+        assert!(short.has_more_room(Some(2 << 20)));
     }
 }

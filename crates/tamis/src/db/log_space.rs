@@ -140,14 +140,15 @@ impl DbInner {
             }
             let pinning = self.keyspaces_pinning_logs(&self.state(), log, growth);
             if !pinning.is_empty() {
-                self.seal(log, &pinning).map_err(|e| self.poisoned(e))?;
+                self.seal(log, &pinning)?;
             }
             let flushes =
                 || directory.values().any(|ks| !ks.is_dropped() && !ks.view.load().sealed.is_empty());
             if !over() || !flushes() {
                 return Ok(());
             }
-            self.stall_while(|| over() && flushes())?;
+            let check = |state: &State| directory.values().try_for_each(|ks| self.check_flushes(state, ks));
+            self.stall_while(|| over() && flushes(), check)?;
         }
     }
 

@@ -21,13 +21,19 @@ impl DbInner {
         {
             let mut log = self.lock_log();
             if keyspaces.iter().any(|ks| !ks.view.load().active.memtable.is_empty()) {
-                self.seal(&mut log, keyspaces).inspect_err(|e| self.poison(e))?;
+                self.seal(&mut log, keyspaces)?;
             }
         }
         let waiting = |ks: &Arc<KeyspaceInner>| !ks.is_dropped() && !ks.view.load().sealed.is_empty();
         let mut state = self.state();
+        // What failed before is tried again now.
+        for keyspace in keyspaces {
+            state.jobs.entry(keyspace.id).or_default().flush_aside = None;
+        }
+        self.changed.notify_all();
         while keyspaces.iter().any(waiting) {
             self.check_writable()?;
+            keyspaces.iter().try_for_each(|keyspace| self.check_flushes(&state, keyspace))?;
             state = self.wait(state);
         }
         Ok(())
@@ -50,6 +56,7 @@ impl DbInner {
         let mut state = self.state();
         while state.keyspaces.values().any(|ks| busy(&state, ks)) {
             self.check_writable()?;
+            state.keyspaces.values().try_for_each(|keyspace| self.check_flushes(&state, keyspace))?;
             state = self.wait(state);
         }
         drop(state);
@@ -178,11 +185,7 @@ impl DbInner {
                 // Who closes the database or drops the keyspace is asked about at the next turn.
                 Ok(Ended::Cancelled) if self.cancelled() || keyspace.is_dropped() => {}
                 Ok(Ended::Cancelled) => return Err(AdminError::Cancelled),
-                Ok(Ended::OutOfRoom(error)) => return Err(error.into()),
-                Err(error) => {
-                    self.poison(&error);
-                    return Err(error.into());
-                }
+                Ok(Ended::Undone(error)) | Err(error) => return Err(error.into()),
             }
         }
     }

@@ -12,6 +12,7 @@ pub(crate) mod expiry;
 mod filters;
 mod flush;
 mod for_reads;
+mod health;
 mod ingest;
 mod inner;
 pub mod inspect;
@@ -96,7 +97,8 @@ impl Handle {
         db.closed.store(true, Ordering::Relaxed);
         let mut last = None;
         let mut closed = Ok(());
-        if !db.read_only && db.poison.get().is_none() {
+        let healthy = db.health.check();
+        if !db.read_only && healthy.is_ok() {
             closed = db.end_log(&mut log).map(|writer| last = writer);
         }
         drop(log);
@@ -112,12 +114,15 @@ impl Handle {
             state = db.wait(state);
         }
         let set_options = db.seen_workloads(&mut state);
+        if closed.is_ok() && healthy.is_ok() && !db.read_only {
+            closed = db.settle_manifest(&mut state);
+        }
         let manifest = state.manifest.take();
         let times = db.unsaved_times(&state.tree.times);
         drop(state);
         db.remove_garbage();
-        let poisoned = db.check_poison();
-        if let (Some(mut manifest), Ok(()), Ok(())) = (manifest, &closed, &poisoned) {
+        let healthy = healthy.and_then(|()| db.health.check());
+        if let (Some(mut manifest), Ok(()), Ok(())) = (manifest, &closed, &healthy) {
             closed = manifest
                 .append(&VersionEdit {
                     times,
@@ -131,7 +136,7 @@ impl Handle {
         }
         db.lock.lock().take();
         closed?;
-        Ok(poisoned?)
+        Ok(healthy?)
     }
 }
 
@@ -596,7 +601,10 @@ impl DbInner {
             return Err(AdminError::DefaultKeyspace);
         }
         let edit = VersionEdit { drop_keyspaces: vec![keyspace.id], ..VersionEdit::default() };
-        self.commit_edit(&mut state, edit, Vec::new(), |_, _, _| unreachable!("no tables change"))?;
+        let dropped =
+            self.commit_edit(&mut state, edit, Vec::new(), |_, _, _| unreachable!("no tables change"));
+        // What is written to it from now on would be gone if it turned out to be dropped.
+        dropped.inspect_err(|error| self.suspend(error))?;
         keyspace.dropped.store(true, Ordering::Relaxed);
         self.elastic.dropped(&keyspace.view.load().version);
         keyspace.view.load().version.tables.iter().for_each(|table| table.mark_obsolete());

@@ -4,8 +4,8 @@ use crate::collections::{HashMap, HashSet};
 use crate::sync::{Condvar, Mutex};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 
@@ -14,6 +14,7 @@ use crate::db::commit::{LogState, insert, new_memtable};
 use crate::db::elastic::Elastic;
 use crate::db::expiry::{Age, Expiry};
 use crate::db::for_reads::Quiet;
+use crate::db::health::Health;
 use crate::db::inner::{ClosedLog, DbInner, Jobs, KeyspaceInner, State};
 use crate::db::jobs::Background;
 use crate::db::replay::{Replayed, replay};
@@ -27,6 +28,7 @@ use crate::operators::Unregistered;
 use crate::options::{AsyncReads, Incompatible, KeyspaceOptions, Options, ReadMode, incompatible};
 use crate::read::AllReads;
 use crate::select::TreeFilter;
+use crate::table::OpenFiles;
 use crate::table::ReaderConfig;
 use crate::tree::edit::{NUMBER_LIMIT, VersionEdit};
 use crate::tree::files::{FileKind, lock_path, log_path, manifest_path, parse};
@@ -118,6 +120,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         cache: cache.clone(),
         pin_metadata: options.pin_metadata,
         reads: overlapping_reads(&options, &mut warnings),
+        files: Some(Arc::new(OpenFiles::new(fs.clone(), options.max_open_files))),
     };
     let garbage = Arc::<Garbage>::default();
     let names = fs.list(dir).map_err(|e| io("list", dir, e))?;
@@ -192,7 +195,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         beginning: Default::default(),
         next_file: AtomicU64::new(tree.next_file.max(largest + 1)),
         directory: ArcSwap::from_pointee(keyspaces.iter().map(|(id, ks)| (*id, ks.clone())).collect()),
-        poison: OnceLock::new(),
+        health: Health::default(),
         closed: AtomicBool::new(false),
         warnings: Mutex::new(Vec::new()),
         decisions: Mutex::new(begun.decisions.into()),
@@ -204,6 +207,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         lock: Mutex::new(lock),
         state: Mutex::new(State {
             manifest: None,
+            unsettled: None,
             manifest_number,
             tree,
             keyspaces,
@@ -444,10 +448,12 @@ fn recover(
         }
         Err(NotBegun::Unchanged(error)) if full(&error) => {
             // Nothing becomes a table for now. What is shown survives a power cut all the same, as after any opening.
-            let synced = logs.iter().try_for_each(|&id| db.fs.sync_file(&log_path(&db.dir, id)));
+            let manifest = manifest_path(&db.dir, db.state().manifest_number);
+            let mut shown = logs.iter().map(|&id| log_path(&db.dir, id)).chain([manifest]);
+            let synced = shown.try_for_each(|path| db.fs.sync_file(&path));
             if let Err(e) = synced.and_then(|()| db.fs.sync_dir(&db.dir)) {
                 db.warn(format!(
-                    "the logs could not be synced, and a power cut may take what was not before: {e}"
+                    "what is shown could not be synced, and a power cut may take what was not before: {e}"
                 ));
             }
             pending.files = files;
@@ -518,12 +524,10 @@ fn begin_new(db: &DbInner) -> Result<(), StorageError> {
     let mut log = db.lock_log();
     let mut state = db.state();
     let id = db.next_file.fetch_add(1, Ordering::Relaxed);
-    let mut tree = state.tree.clone();
-    db.roll_manifest(&mut state, &mut tree)?;
+    db.roll_manifest(&mut state)?;
     drop(state);
     let writer = db.create_first_log(id)?;
     let mut state = db.state();
-    state.tree = tree;
     db.take_log(&mut log, &mut state, id, writer);
     let mut edit = VersionEdit::default();
     db.describe_session(&state, &keyspaces, id, &mut edit);

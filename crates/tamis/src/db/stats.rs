@@ -57,8 +57,14 @@ pub struct Stats {
     pub oldest_snapshot: Option<u64>,
     /// The newest sequence number that readers see.
     pub visible_seq: u64,
-    /// Why writes stopped, if they did.
+    /// Why writes stopped for good, if they did.
     pub poisoned: Option<String>,
+    /// Why writes are suspended, if they are: see [`WriteError::Suspended`](crate::WriteError::Suspended).
+    pub suspended: Option<String>,
+    /// What has failed and is tried again, in words; empty if all is well.
+    pub troubles: Vec<String>,
+    /// Files of tables that are open now: those that are not mapped, within `max_open_files`.
+    pub open_table_files: usize,
     /// What [`Options::auto`](crate::Options::auto) has changed since opening, the last 32 times.
     pub tuning: Vec<TuningDecision>,
     /// The compactions that run now.
@@ -215,7 +221,10 @@ impl Stats {
             oldest_snapshot: snapshots.first().map(|snapshot| snapshot.seq),
             snapshots_live: snapshots,
             visible_seq: db.visible_seq.load(Ordering::Acquire),
-            poisoned: db.poison.get().cloned(),
+            poisoned: db.health.stopped().cloned(),
+            suspended: db.health.suspended(),
+            troubles: db.troubles(&state),
+            open_table_files: db.reader_config.files.as_ref().map_or(0, |files| files.count()),
             tuning: db.decisions.lock().all(),
             jobs: JobStats::all(db, &state),
             warnings: db.warnings.lock().clone(),

@@ -40,6 +40,7 @@ pub(crate) fn describe(fs: &dyn FileSystem, path: &Path) -> Result<Described, Ex
         cache: None,
         pin_metadata: true,
         reads: None,
+        files: None,
     };
     let table = Table::open(fs, path, 0, config).map_err(damaged)?;
     let p = table.properties();

@@ -119,7 +119,10 @@ options_table! {
              largest is flushed early; beyond all of it writers wait for flushes.";
         Performance, max_log_bytes: u64 = "1 GiB", Bytes { min: 4 * KIB, max: NO_LIMIT },
             "Bytes that log files take on disk, with what is reserved in them and files kept to be overwritten. Near it the \
-             keyspaces that hold back the oldest file are flushed, at it writers wait for that. Bounds the time of a recovery.";
+              keyspaces that hold back the oldest file are flushed, at it writers wait for that. Bounds the time of a recovery.";
+        Performance, max_open_files: usize = "1000", Count { min: 0, max: 1 << 30 },
+            "Files of tables that are open at a time where tables are not mapped; 0 is all of them. A mapped table \
+             needs no descriptor. Each read under way, log and background job takes a few more.";
         Performance, background_threads: usize = "2", Count { min: 1, max: 64 },
             "Threads that flush and compact. More keep up with more writes and take processor time from readers.";
         Performance, sub_jobs: usize = "2", Count { min: 1, max: 64 },

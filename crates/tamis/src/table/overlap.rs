@@ -51,7 +51,7 @@ pub(crate) fn fetch(
     fetches: &mut [Fetch<'_>],
     counts: &mut TouchCounts,
 ) -> Result<(), StorageError> {
-    let mut stretches: SmallVec<[Stretch<'_>; 8]> = SmallVec::new();
+    let mut stretches: SmallVec<[Stretch; 8]> = SmallVec::new();
     let mut missing: SmallVec<[usize; 8]> = SmallVec::new();
     for (i, fetch) in fetches.iter_mut().enumerate() {
         let cached = fetch.table.cache().and_then(|cache| cache.get(fetch.table.cache_key(fetch.at)));

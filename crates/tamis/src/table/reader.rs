@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::block::Span;
 use super::data::{BlockData, BlockRef, HeapBlock, PinnedValue, Pins};
+use super::files::{OpenFiles, TableFile};
 use super::footer::{FOOTER_BYTES, Footer, Part};
 use super::frame::{self, Damage, TRAILER_BYTES};
 use super::index::{BlockAt, Index};
@@ -28,7 +29,7 @@ use super::trace::{BlockSource, BlockTouch, ReadTrace};
 use crate::cache::{BlockCache, CacheEntry, CacheKey};
 use crate::error::StorageError;
 use crate::io::batch::{BatchReader, Stretch};
-use crate::io::{Access, FileSystem, Mapping, ReadFile};
+use crate::io::{Access, FileSystem, Mapping};
 use crate::key::SeqNo;
 use crate::options::{ChecksumMode, Compression};
 
@@ -45,6 +46,8 @@ pub(crate) struct ReaderConfig {
     pub(crate) pin_metadata: bool,
     /// What overlaps reads of files that are not mapped. `None`: nothing does.
     pub(crate) reads: Option<Arc<BatchReader>>,
+    /// What limits how many files are open that are not mapped. `None`: each table keeps its own open.
+    pub(crate) files: Option<Arc<OpenFiles>>,
 }
 
 #[derive(Debug)]
@@ -68,7 +71,7 @@ pub(crate) struct Table {
     cache: Option<Arc<BlockCache>>,
     /// `None` also if the file is mapped.
     reads: Option<Arc<BatchReader>>,
-    file: Arc<dyn ReadFile>,
+    file: TableFile,
     path: PathBuf,
     file_bytes: u64,
     footer: Footer,
@@ -108,11 +111,20 @@ impl Table {
         config: ReaderConfig,
     ) -> Result<Arc<Table>, StorageError> {
         let failed = |e| StorageError::io("open", path, &e);
-        let file = fs.open(path, Access::Random).map_err(failed)?;
+        let file = match &config.files {
+            Some(files) => files.open(path),
+            None => fs.open(path, Access::Random),
+        };
+        let file = file.map_err(failed)?;
         let mapping = if config.map { file.map().map_err(failed)? } else { None };
         let file_bytes = match &mapping {
             Some(mapping) => mapping.len() as u64,
             None => file.len().map_err(failed)?,
+        };
+        let file = match (&mapping, &config.files) {
+            (Some(_), _) => TableFile::Mapped,
+            (None, Some(files)) => files.share(path, file, file_bytes),
+            (None, None) => TableFile::Own(file),
         };
         let mut table = Table {
             reads: if mapping.is_some() { None } else { config.reads },
@@ -176,7 +188,8 @@ impl Table {
         }
         let mut bytes = frame::zeroed(len);
         let buffer = Arc::get_mut(&mut bytes).expect("a new block has one owner");
-        self.file.read_exact_at(buffer, offset).map_err(|e| StorageError::io("read", &self.path, &e))?;
+        let file = self.file.get().map_err(|e| StorageError::io("open", &self.path, &e))?;
+        file.read_exact_at(buffer, offset).map_err(|e| StorageError::io("read", &self.path, &e))?;
         Ok(BlockRef::Heap(HeapBlock { bytes, start: 0, len }))
     }
 
@@ -257,7 +270,7 @@ impl Table {
     }
 
     /// The stretch of the file that is this block.
-    pub(super) fn stretch(&self, at: BlockAt) -> Result<Stretch<'_>, StorageError> {
+    pub(super) fn stretch(&self, at: BlockAt) -> Result<Stretch, StorageError> {
         // What the index says was checked against the span of all blocks when it was decoded; a read beyond the file's
         // end would be an error, but its memory must not be asked for.
         if at.offset.checked_add(at.span).is_none_or(|end| end > self.file_bytes) {
@@ -265,7 +278,8 @@ impl Table {
         }
         let len = usize::try_from(at.span)
             .map_err(|_| self.damaged(at.offset, Damage("a part too large for this machine")))?;
-        Ok(Stretch { file: &self.file, offset: at.offset, len })
+        let file = self.file.get().map_err(|e| StorageError::io("open", &self.path, &e))?;
+        Ok(Stretch { file, offset: at.offset, len })
     }
 
     /// The name of a block in the cache.

@@ -113,28 +113,20 @@ pub(crate) struct Session {
     pub(crate) fs: FaultyFs,
     pub(crate) db: Option<Db>,
     pub(crate) ledger: Ledger,
-    /// A write was refused with an error from below: nothing may be acknowledged any more.
-    pub(crate) broken: bool,
     serial: usize,
 }
 
 impl Session {
     pub(crate) fn open(fs: &FaultyFs) -> Result<Session, OpenError> {
         lab::listen_for_panics();
-        Ok(Session {
-            db: Some(lab::open(fs)?),
-            fs: fs.clone(),
-            ledger: Ledger::default(),
-            broken: false,
-            serial: 0,
-        })
+        Ok(Session { db: Some(lab::open(fs)?), fs: fs.clone(), ledger: Ledger::default(), serial: 0 })
     }
 
     /// Opens what a crash left, judges it, and goes on from there.
     pub(crate) fn recover(fs: &FaultyFs, mut ledger: Ledger, promised: usize) -> Result<Session, String> {
         let db = lab::open(fs).map_err(|e| format!("opening after a crash: {e}"))?;
         ledger.judge(&db, promised)?;
-        Ok(Session { fs: fs.clone(), db: Some(db), ledger, broken: false, serial: 1_000_000 })
+        Ok(Session { fs: fs.clone(), db: Some(db), ledger, serial: 1_000_000 })
     }
 
     /// Carries out one step. `Err` is a broken promise; that a step failed is none if `failing` says that the
@@ -158,28 +150,29 @@ impl Session {
             }
             Step::Read => return self.read(&db, failures),
         };
-        let acknowledged = result.is_ok() && matches!(step, Step::Write { .. } | Step::Sync);
-        if self.broken && acknowledged {
-            return Err(format!("acknowledged after a write had failed: {step:?}"));
+        if let Some(cause) = db.stats().poisoned {
+            return Err(format!("{step:?}: writes stopped for good: {cause}"));
         }
         match result {
             Ok(()) => Ok(()),
-            Err(error) if failing => {
-                let below =
-                    matches!(&error, Error::Write(WriteError::Storage(_) | WriteError::Poisoned { .. }));
-                // Opened without room: refused before anything was done.
-                let waits = matches!(&error, Error::Write(WriteError::Storage(e)) if e.is_out_of_space());
-                if below && waits && db.stats().poisoned.is_none() {
-                    return Ok(());
-                }
-                if below && db.stats().poisoned.is_none() {
-                    return Err(format!("{step:?} failed but nothing is poisoned: {error}"));
-                }
-                self.broken |= below;
-                Ok(())
-            }
+            Err(_) if failing => Ok(()),
             Err(error) => Err(format!("{step:?}: {error}")),
         }
+    }
+
+    /// Writes until it is acknowledged, as whoever made room or mended the device may do without opening anew.
+    pub(crate) fn write_until_it_goes_on(&mut self) -> Result<(), String> {
+        let Some(db) = self.db.clone() else { return Ok(()) };
+        let writes = [Write::Put { space: 0, key: 1, len: 9 }];
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        while let Err(error) = self.write(&db, &writes, true) {
+            let refused = matches!(&error, Error::Write(WriteError::Suspended { .. }));
+            if !refused || std::time::Instant::now() > deadline {
+                return Err(format!("writes do not go on: {error}; {:?}", db.stats().troubles));
+            }
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+        Ok(())
     }
 
     fn space(&self, db: &Db, space: usize) -> (Keyspace, u32) {
@@ -219,6 +212,8 @@ impl Session {
         let ledger = &mut self.ledger;
         match result {
             Ok(()) => {
+                // What failed before is gone for good once a later write is acknowledged.
+                ledger.writes.truncate(ledger.acked);
                 ledger.writes.push(noted);
                 ledger.acked += 1;
                 if synced {
@@ -227,10 +222,10 @@ impl Session {
                 Ok(())
             }
             Err(error) => {
-                // The first that fails may be in the log; those after it were refused before they got there. So were those of a
-                // database that was opened without room.
-                let refused = matches!(&error, WriteError::Storage(_)) && db.stats().poisoned.is_none();
-                if ledger.writes.len() == ledger.acked && !refused {
+                // It may be in the log, or was refused before it got there. One that failed before is gone for good if this one
+                // was tried at all.
+                if matches!(error, WriteError::Storage(_)) {
+                    ledger.writes.truncate(ledger.acked);
                     ledger.writes.push(noted);
                 }
                 Err(error.into())
@@ -286,8 +281,7 @@ impl Session {
     fn reopen(&mut self, failing: bool) -> Result<(), String> {
         let closed = self.db.take().expect("checked by the caller").close();
         match closed {
-            Ok(()) if !self.broken => self.ledger.all_is_safe(),
-            Ok(()) => {}
+            Ok(()) => self.ledger.all_is_safe(),
             Err(error) if failing => drop(error),
             Err(error) => return Err(format!("closing: {error}")),
         }
@@ -295,7 +289,6 @@ impl Session {
         match lab::open(&self.fs) {
             Ok(db) => {
                 self.db = Some(db);
-                self.broken = false;
                 let mut judged = self.ledger.clone();
                 match judged.judge(self.db.as_ref().expect("just opened"), self.ledger.acked) {
                     Ok(_) => self.ledger = judged,

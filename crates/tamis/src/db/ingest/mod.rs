@@ -200,6 +200,7 @@ impl DbInner {
                 && keyspace.pressure.get() == Pressure::Stop
             {
                 self.check_writable()?;
+                self.check_compactions(&state, keyspace)?;
                 state = self.wait(state);
             }
             drop(state);
@@ -225,16 +226,13 @@ impl DbInner {
         let keyspaces: Vec<_> = groups.iter().map(|group| group.keyspace.clone()).collect();
         keyspaces.iter().try_for_each(|keyspace| check_alive(keyspace))?;
         if keyspaces.iter().any(|keyspace| !keyspace.view.load().active.memtable.is_empty()) {
-            self.seal(&mut log, &keyspaces).inspect_err(|e| self.poison(e))?;
+            self.seal(&mut log, &keyspaces)?;
         }
         let seq = self.log_ingestion(&mut log, keyspaces[0].id)?;
         let result = self.publish(&log, seq, groups, staging);
-        // Also if nothing came of it: the number is spent. After a failed edit it stays invisible, as the tables might
-        // be in when the database is opened again.
-        if self.poison.get().is_none() {
-            self.visible_seq.store(seq, Ordering::Release);
-            self.note_time();
-        }
+        // Also if nothing came of it: the number is spent.
+        self.visible_seq.store(seq, Ordering::Release);
+        self.note_time();
         result
     }
 
@@ -253,6 +251,7 @@ impl DbInner {
             if !groups.iter().any(|group| group.must_wait(&state)) {
                 break;
             }
+            groups.iter().try_for_each(|group| self.check_flushes(&state, &group.keyspace))?;
             state = self.wait(state);
         }
         let mut report = IngestReport { seq, ..IngestReport::default() };

@@ -38,10 +38,10 @@ mod threads;
 mod uring;
 
 /// One stretch of a file.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Stretch<'f> {
+#[derive(Clone, Debug)]
+pub(crate) struct Stretch {
     /// The file.
-    pub(crate) file: &'f Arc<dyn ReadFile>,
+    pub(crate) file: Arc<dyn ReadFile>,
     /// The first byte.
     pub(crate) offset: u64,
     /// How many bytes.
@@ -51,7 +51,7 @@ pub(crate) struct Stretch<'f> {
 /// What was read, or why it was not; `None`: nobody tried.
 type Outcome = Option<io::Result<Arc<[u8]>>>;
 
-impl Stretch<'_> {
+impl Stretch {
     /// Reads it the plain way.
     fn read(&self) -> io::Result<Arc<[u8]>> {
         let mut bytes = zeroed(self.len);
@@ -125,7 +125,7 @@ impl BatchReader {
 
     /// Reads all stretches and gives their bytes or errors in the same order. Blocks until all are done. Errors are
     /// those of [`ReadFile::read_exact_at`], each for its own stretch.
-    pub(crate) fn read(&self, stretches: &[Stretch<'_>]) -> Vec<io::Result<Arc<[u8]>>> {
+    pub(crate) fn read(&self, stretches: &[Stretch]) -> Vec<io::Result<Arc<[u8]>>> {
         let mut outcomes: Vec<Outcome> = stretches.iter().map(|_| None).collect();
         if stretches.len() > 1 {
             self.batches.fetch_add(1, Relaxed);

@@ -59,7 +59,8 @@ fn places(seed: u64, count: usize) -> Vec<(u64, usize)> {
 
 fn check(reader: &BatchReader, file: &Arc<dyn ReadFile>, places: &[(u64, usize)]) {
     let bytes = content();
-    let stretches: Vec<_> = places.iter().map(|&(offset, len)| Stretch { file, offset, len }).collect();
+    let stretches: Vec<_> =
+        places.iter().map(|&(offset, len)| Stretch { file: file.clone(), offset, len }).collect();
     let read = reader.read(&stretches);
     assert_eq!(read.len(), places.len());
     for (&(offset, len), read) in places.iter().zip(read) {
@@ -101,7 +102,7 @@ fn impossible_offsets_end_the_file_and_nothing_else() {
         let file = stored(fs, dir.path());
         for reader in readers() {
             let offsets = [5, u64::MAX, i64::MAX as u64, u64::MAX - 50, 1 << 62, 77];
-            let stretches = offsets.map(|offset| Stretch { file: &file, offset, len: 100 });
+            let stretches = offsets.map(|offset| Stretch { file: file.clone(), offset, len: 100 });
             let read = reader.read(&stretches);
             for (i, read) in read.into_iter().enumerate() {
                 match i {
@@ -142,7 +143,7 @@ fn the_planned_read_of_a_batch_fails_and_no_other() {
             fs.plan(FaultPlan { only: Some(OpClass::Read), ..plan });
             let offsets: Vec<u64> = (0..9).map(|i| i * 5000).collect();
             let stretches: Vec<_> =
-                offsets.iter().map(|&offset| Stretch { file: &file, offset, len: 10 }).collect();
+                offsets.iter().map(|&offset| Stretch { file: file.clone(), offset, len: 10 }).collect();
             let read = reader.read(&stretches);
             assert_eq!(fs.operations() - before, 9);
             for (i, read) in read.iter().enumerate() {
@@ -184,7 +185,11 @@ fn what_the_kernel_refuses_is_read_the_plain_way() {
     for reader in readers() {
         check(&reader, &file, &places(5, 50));
         let mixed: Vec<_> = (0..50u64)
-            .map(|i| Stretch { file: if i % 3 == 0 { &file } else { &good }, offset: i * 999, len: 3000 })
+            .map(|i| Stretch {
+                file: if i % 3 == 0 { file.clone() } else { good.clone() },
+                offset: i * 999,
+                len: 3000,
+            })
             .collect();
         for (stretch, read) in mixed.iter().zip(reader.read(&mixed)) {
             assert!(read.unwrap()[..] == content()[stretch.offset as usize..][..stretch.len]);
@@ -198,7 +203,7 @@ fn threads_are_started_as_needed_and_not_beyond_the_depth() {
     let file = stored(&DiskFs::without_mapping(), dir.path());
     let pool = threads::Pool::new(3);
     let read = |count: usize| {
-        let stretches = vec![Stretch { file: &file, offset: 17, len: 100 }; count];
+        let stretches = vec![Stretch { file: file.clone(), offset: 17, len: 100 }; count];
         let mut outcomes: Vec<Outcome> = stretches.iter().map(|_| None).collect();
         pool.read(&stretches, &mut outcomes);
         assert!(outcomes.iter().all(|outcome| matches!(outcome, Some(Ok(_)))));
@@ -231,7 +236,7 @@ fn rings_are_made_for_those_who_read_at_once_and_kept() {
     let file = stored(&DirectFs::new(), dir.path());
     let rings = uring::Rings::new(4);
     for _ in 0..3 {
-        let stretches = vec![Stretch { file: &file, offset: 0, len: 9 }; 6];
+        let stretches = vec![Stretch { file: file.clone(), offset: 0, len: 9 }; 6];
         let mut outcomes: Vec<Outcome> = stretches.iter().map(|_| None).collect();
         rings.read(&stretches, &mut outcomes);
         assert!(outcomes.iter().all(|outcome| matches!(outcome, Some(Ok(_)))));
@@ -284,7 +289,7 @@ fn a_batch_is_not_held_up_by_what_was_asked_for_after_it() {
     let pool = threads::Pool::new(0);
     let read = |files: [&Arc<dyn ReadFile>; 2]| {
         let mut outcomes = [None, None];
-        pool.read(&files.map(|file| Stretch { file, offset: 0, len: 1 }), &mut outcomes);
+        pool.read(&files.map(|file| Stretch { file: file.clone(), offset: 0, len: 1 }), &mut outcomes);
         assert!(outcomes.iter().all(|outcome| matches!(outcome, Some(Ok(_)))));
     };
     let (first, second) = (at(2), at(2));

@@ -33,7 +33,7 @@ struct Job {
 
 impl Job {
     fn run(self) {
-        let bytes = Stretch { file: &self.file, offset: self.offset, len: self.len }.read();
+        let bytes = Stretch { file: self.file, offset: self.offset, len: self.len }.read();
         // Whoever asked waits for all answers; it is gone only if it panicked.
         let _ = self.answer.send((self.place, bytes));
     }
@@ -95,13 +95,13 @@ impl Pool {
     }
 
     /// Reads what may overlap; the rest is left untouched. Any thread.
-    pub(super) fn read(&self, stretches: &[Stretch<'_>], outcomes: &mut [Outcome]) {
+    pub(super) fn read(&self, stretches: &[Stretch], outcomes: &mut [Outcome]) {
         let places: Vec<usize> = (0..stretches.len()).filter(|&i| stretches[i].overlaps()).collect();
         let Some((&mine, others)) = places.split_first() else { return };
         let (answer, answers) = mpsc::channel();
         let end = self.push(others.iter().map(|&place| {
-            let Stretch { file, offset, len } = stretches[place];
-            Job { number: 0, file: Arc::clone(file), offset, len, place, answer: answer.clone() }
+            let Stretch { file, offset, len } = stretches[place].clone();
+            Job { number: 0, file, offset, len, place, answer: answer.clone() }
         }));
         drop(answer);
         outcomes[mine] = Some(stretches[mine].read());

@@ -78,7 +78,7 @@ impl Rings {
     }
 
     /// Reads what can be read in this way; the rest is left untouched. Any thread.
-    pub(super) fn read(&self, stretches: &[Stretch<'_>], outcomes: &mut [Outcome]) {
+    pub(super) fn read(&self, stretches: &[Stretch], outcomes: &mut [Outcome]) {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let made = idle.map_or_else(|| Ring::new(self.depth), Ok);
         let read = made.and_then(|mut ring| {
@@ -143,7 +143,7 @@ impl Ring {
     }
 
     /// Reads what can be read in this way. After an error the ring must be dropped; what was read until then is good.
-    fn read(&mut self, stretches: &[Stretch<'_>], outcomes: &mut [Outcome], most: usize) -> io::Result<()> {
+    fn read(&mut self, stretches: &[Stretch], outcomes: &mut [Outcome], most: usize) -> io::Result<()> {
         let mut next = 0;
         let mut failures = 0;
         loop {
@@ -171,7 +171,7 @@ impl Ring {
 
     /// Puts the read of a stretch into the submission queue, unless it is one that the plain way has to do. There must
     /// be a free slot.
-    fn push(&mut self, stretch: &Stretch<'_>, place: usize, most: usize) {
+    fn push(&mut self, stretch: &Stretch, place: usize, most: usize) {
         let Overlap::Descriptor { fd, align } = stretch.file.overlap() else { return };
         if stretch.len == 0 || align > ALIGN || check_range(stretch.offset, stretch.len + ALIGN).is_err() {
             return;
@@ -225,7 +225,7 @@ fn passing(e: &io::Error) -> bool {
 
 /// What became of a stretch of which the kernel read `bytes`, from its aligned start on. Nothing, if it read none of
 /// it; a short transfer is completed the plain way.
-fn finished(stretch: &Stretch<'_>, bytes: &[u8]) -> Outcome {
+fn finished(stretch: &Stretch, bytes: &[u8]) -> Outcome {
     let Overlap::Descriptor { align, .. } = stretch.file.overlap() else { return None };
     let skip = (stretch.offset % align as u64) as usize;
     let fresh = bytes.get(skip..).filter(|fresh| !fresh.is_empty())?;

@@ -1,0 +1,354 @@
+//! What becomes of a database whose files cannot be written: what stops, and how it goes on.
+//!
+//! # The rule
+//!
+//! Nothing that failed is acknowledged, and nothing that was acknowledged depends on what failed. So work goes on as soon as that
+//! can be made true again, without anybody opening the database anew:
+//!
+//! | what failed | what happens |
+//! | --- | --- |
+//! | a write of a log, or its sync | writes are *suspended*: they answer with [`WriteError::Suspended`]. What was acknowledged is in memtables. All of them are written to tables, a new log is begun, and one edit of the manifest publishes the tables and says that no earlier log counts any more. Then writes resume |
+//! | a write of the manifest, or its sync | the next edit begins with a new manifest of the tree in memory, so that it is known again what is on disk. Writes go on, for logs keep what they say. After a failed drop of a keyspace they are suspended, for the keyspace may be gone |
+//! | a flush, before its edit | its memtable stays, and so do its logs. It is tried again, less and less often |
+//! | a compaction, before its edit | its outputs are removed, and its keyspace is left alone for a while |
+//! | anything, by a panic | writes stop for good: an invariant may be broken |
+//!
+//! A failed sync may have lost what was written since the last one, although the file shows it, and a second sync may say that all
+//! is well. So no sync of a log is ever tried twice, and none is needed: what the log held is in memory.
+//!
+//! Whoever waits for a flush or a compaction that has failed twice in a row is not kept waiting: it is told why, in
+//! [`WriteError::Suspended`] as well, and may try again at any time.
+//!
+//! # Threads
+//!
+//! The state is one atomic byte, for whoever writes; the reasons are behind leaf mutexes. Writes are suspended with the `log` lock
+//! held or not, and resumed by the one flushing thread alone, which takes `log` to begin the new log: a leader of a group that
+//! found no suspension finishes its group in the old log, before.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use crate::db::commit::new_memtable;
+use crate::db::inner::{ClosedLog, DbInner, KeyspaceInner, State};
+use crate::db::jobs::Aside;
+use crate::error::{StorageError, WriteError};
+use crate::sync::Mutex;
+use crate::tree::edit::VersionEdit;
+use crate::tree::meta::{KeyspaceId, LogId};
+use crate::tree::open_table::OpenTable;
+use crate::tree::version::{MemtableSlot, View};
+
+/// How long what has failed is left alone, the first time and at most.
+pub(crate) const RETRY: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(2));
+
+/// Whoever waits for work is told of its failure from the second one in a row on: the first may be a moment's.
+const TOLD_AFTER: u32 = 2;
+
+/// Whether writes may go on, and why not.
+#[derive(Debug, Default)]
+pub(crate) struct Health {
+    /// Whether there is anything to ask the others for. Set after them; publishes nothing.
+    ailing: AtomicBool,
+    stopped: OnceLock<String>,
+    suspended: Mutex<Option<Suspension>>,
+}
+
+/// Writes wait until the logs are replaced.
+#[derive(Clone, Debug)]
+struct Suspension {
+    cause: String,
+    /// The log that was begun in place of those that are given up.
+    begun: Option<LogId>,
+    /// The last try to resume failed.
+    aside: Option<Aside>,
+}
+
+impl Health {
+    /// Why writes stopped for good.
+    pub(crate) fn stopped(&self) -> Option<&String> {
+        self.stopped.get()
+    }
+
+    /// Why writes are suspended.
+    pub(crate) fn suspended(&self) -> Option<String> {
+        if !self.ailing.load(Relaxed) {
+            return None;
+        }
+        self.suspended.lock().as_ref().map(|suspension| suspension.cause.clone())
+    }
+
+    /// Notes why writes stop for good; `false` if they had stopped before.
+    pub(crate) fn stop(&self, cause: String) -> bool {
+        let first = self.stopped.set(cause).is_ok();
+        self.ailing.store(true, Relaxed);
+        first
+    }
+
+    #[inline]
+    pub(crate) fn check(&self) -> Result<(), WriteError> {
+        if !self.ailing.load(Relaxed) {
+            return Ok(());
+        }
+        if let Some(cause) = self.stopped() {
+            return Err(WriteError::Poisoned { cause: cause.clone() });
+        }
+        self.suspended().map_or(Ok(()), |cause| Err(WriteError::Suspended { cause }))
+    }
+}
+
+/// A table that was written for a tree that does not name it yet. Its file goes with it unless it is [kept](Unpublished::keep).
+struct Unpublished(Vec<Arc<OpenTable>>);
+
+impl Unpublished {
+    fn keep(mut self) -> Vec<Arc<OpenTable>> {
+        std::mem::take(&mut self.0)
+    }
+}
+
+impl Drop for Unpublished {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|table| table.mark_obsolete());
+    }
+}
+
+/// Memtables of one keyspace that were written to tables.
+struct Rescued {
+    keyspace: Arc<KeyspaceInner>,
+    slots: Vec<Arc<MemtableSlot>>,
+    /// By memtable, oldest first.
+    tables: Unpublished,
+    last_epoch: u64,
+}
+
+impl DbInner {
+    /// Suspends writes: a log, or what says which logs count, may not be on disk as it should be.
+    #[cold]
+    pub(crate) fn suspend(&self, error: &StorageError) {
+        {
+            let mut suspended = self.health.suspended.lock();
+            if suspended.is_none() {
+                log::error!("{}: writes are suspended: {error}", self.dir.display());
+                *suspended = Some(Suspension { cause: error.to_string(), begun: None, aside: None });
+                self.write_counters.suspensions.add(1);
+            }
+        }
+        self.health.ailing.store(true, Relaxed);
+        // The `state` lock may be held here: whoever misses the signal looks again within a second.
+        self.changed.notify_all();
+    }
+
+    /// Whether writes are suspended and it is time to try to resume them.
+    pub(crate) fn resume_is_due(&self) -> bool {
+        let due = |suspension: &Suspension| suspension.aside.as_ref().is_none_or(Aside::is_over);
+        self.health.ailing.load(Relaxed) && self.health.suspended.lock().as_ref().is_some_and(due)
+    }
+
+    /// Puts what the logs held into tables and begins a new log, so that writes may go on. For the flushing thread.
+    pub(crate) fn resume(&self) {
+        match self.replace_logs() {
+            Ok(Some(cause)) => self.warn(format!("writes were suspended and have resumed: {cause}")),
+            // The database is being closed.
+            Ok(None) => {}
+            Err(error) => {
+                let mut suspended = self.health.suspended.lock();
+                if let Some(suspension) = suspended.as_mut() {
+                    let before = suspension.aside.take();
+                    if before.is_none() {
+                        log::warn!("{}: writes stay suspended: {error}", self.dir.display());
+                    }
+                    suspension.aside = Some(Aside::after(before, RETRY, &error));
+                    suspension.cause = error.to_string();
+                }
+            }
+        }
+        drop(self.state());
+        self.changed.notify_all();
+    }
+
+    /// The work of [`resume`](Self::resume). Gives why writes were suspended, or `None` if they stay so as the database is being
+    /// closed. All tables are published by one edit: what
+    /// one keyspace has kept must not depend on whether another one's memtables came to be written.
+    fn replace_logs(&self) -> Result<Option<String>, StorageError> {
+        let begun = self.health.suspended.lock().as_ref().map(|suspension| suspension.begun);
+        let log_id = match begun {
+            Some(Some(begun)) => begun,
+            Some(None) => {
+                let begun = self.give_up_logs()?;
+                self.health.suspended.lock().as_mut().expect("this thread alone resumes").begun = Some(begun);
+                begun
+            }
+            None => return Ok(None),
+        };
+        let mut rescued = Vec::new();
+        for keyspace in self.directory.load_full().values() {
+            match self.rescue(keyspace)? {
+                Some(one) => rescued.push(one),
+                None => return Ok(None),
+            }
+        }
+        // Filters first, and held until the tables are published; in one order, as they are locks.
+        rescued.sort_by_key(|one| one.keyspace.id);
+        let keyspaces: Vec<_> = rescued.iter().map(|one| one.keyspace.clone()).collect();
+        let works = keyspaces.iter().zip(&rescued);
+        let works: Vec<_> =
+            works.map(|(keyspace, one)| keyspace.filter.insert_flushed(&one.tables.0)).collect();
+
+        let mut state = self.state();
+        let mut edit = VersionEdit::default();
+        let (mut opened, mut flushed) = (Vec::new(), Vec::<(KeyspaceId, Vec<Arc<MemtableSlot>>)>::new());
+        for Rescued { keyspace, slots, tables, last_epoch } in rescued {
+            if keyspace.is_dropped() {
+                continue;
+            }
+            if last_epoch > 0 {
+                edit.next_epochs.push((keyspace.id, last_epoch + 1));
+            }
+            for table in &tables.0 {
+                // A later run is a newer one.
+                let run = self.next_file.fetch_add(1, Relaxed);
+                edit.added.push((keyspace.id, 0, run, (*table.meta).clone()));
+            }
+            opened.extend(tables.keep());
+            flushed.push((keyspace.id, slots));
+        }
+        edit.log_floor = state.keyspaces.keys().map(|&id| (id, log_id)).collect();
+        let without = |id: KeyspaceId, view: &View| {
+            let gone = flushed.iter().find(|one| one.0 == id).map_or(&[][..], |one| &one.1);
+            let stays = |slot: &&Arc<MemtableSlot>| !gone.iter().any(|gone| Arc::ptr_eq(gone, slot));
+            view.sealed.iter().filter(stays).cloned().collect::<Vec<_>>()
+        };
+        self.commit_edit(&mut state, edit, opened, |id, view, version| View {
+            active: view.active.clone(),
+            sealed: without(id, view),
+            version,
+        })?;
+        drop(works);
+        for keyspace in state.keyspaces.values() {
+            // Those of which nothing was left to write.
+            let view = keyspace.view.load_full();
+            let sealed = without(keyspace.id, &view);
+            if sealed.len() < view.sealed.len() {
+                let (active, version) = (view.active.clone(), view.version.clone());
+                keyspace.view.store(Arc::new(View { active, sealed, version }));
+            }
+        }
+        state.jobs.values_mut().for_each(|jobs| jobs.flush_aside = None);
+        self.drop_obsolete_logs(&mut state);
+        // With the state still locked: what fails to change it next suspends writes anew.
+        let mut suspended = self.health.suspended.lock();
+        self.health.ailing.store(self.health.stopped().is_some(), Relaxed);
+        Ok(suspended.take().map(|suspension| suspension.cause))
+    }
+
+    /// Begins a log in place of the one in use, and seals all memtables. Nothing is written to it before all that was acknowledged
+    /// until now is in tables. The logs that are given up stay until then, in case the process ends before; they are not synced
+    /// any more.
+    fn give_up_logs(&self) -> Result<LogId, StorageError> {
+        let mut log = self.lock_log();
+        let (id, writer) = self.next_log(&mut log)?;
+        self.note_log(&writer);
+        let old = log.writer.replace(writer);
+        let mut state = self.state();
+        if let Some(old) = old {
+            // Not to be overwritten: who knows what the device holds of it.
+            let (bytes, allocated) = (old.len(), old.allocated());
+            state.logs.push(ClosedLog { id: log.id, bytes, allocated, linked: true });
+            self.note_closed_logs(&state);
+        }
+        state.current_log = id;
+        (log.id, log.dirty) = (id, false);
+        self.closed_logs.lock().clear();
+        for keyspace in state.keyspaces.values() {
+            let view = keyspace.view.load_full();
+            if !view.active.memtable.is_empty() {
+                let active = MemtableSlot::new(new_memtable(&keyspace.options), id);
+                let sealed = std::iter::once(view.active.clone()).chain(view.sealed.iter().cloned());
+                let (sealed, version) = (sealed.collect(), view.version.clone());
+                keyspace.view.store(Arc::new(View { active, sealed, version }));
+            }
+        }
+        Ok(id)
+    }
+
+    /// Writes all sealed memtables of a keyspace to tables. `None` if the database is being closed.
+    fn rescue(&self, keyspace: &Arc<KeyspaceInner>) -> Result<Option<Rescued>, StorageError> {
+        let slots: Vec<_> = keyspace.view.load().sealed.iter().rev().cloned().collect();
+        let mut rescued =
+            Rescued { keyspace: keyspace.clone(), slots, tables: Unpublished(Vec::new()), last_epoch: 0 };
+        for slot in &rescued.slots {
+            let Some(epoch) = self.state().tree.take_epoch(keyspace.id) else { break };
+            let Some((tables, bytes)) = self.write_memtable(keyspace, slot, epoch, true)? else {
+                return Ok(None);
+            };
+            rescued.tables.0.extend(tables);
+            rescued.last_epoch = epoch;
+            self.write_counters.flushes.add(1);
+            self.write_counters.flush_bytes.add(bytes);
+        }
+        Ok(Some(rescued))
+    }
+
+    /// Notes that a flush failed: it is tried again.
+    pub(crate) fn flush_failed(&self, keyspace: &KeyspaceInner, error: &StorageError) {
+        let mut state = self.state();
+        let jobs = state.jobs.entry(keyspace.id).or_default();
+        let before = jobs.flush_aside.take();
+        let first = before.is_none();
+        jobs.flush_aside = Some(Aside::after(before, RETRY, error));
+        self.write_counters.failed_flushes.add(1);
+        if first {
+            self.warn(format!("a flush of keyspace `{}` failed and is tried again: {error}", keyspace.name));
+        }
+    }
+
+    /// An error if flushes of the keyspace fail time and again, for who waits for one.
+    pub(crate) fn check_flushes(&self, state: &State, keyspace: &KeyspaceInner) -> Result<(), WriteError> {
+        let aside = state.jobs.get(&keyspace.id).and_then(|jobs| jobs.flush_aside.as_ref());
+        match aside.filter(|aside| aside.tries() >= TOLD_AFTER) {
+            Some(aside) => Err(WriteError::Suspended { cause: aside.cause().to_owned() }),
+            None => Ok(()),
+        }
+    }
+
+    /// An error if nothing works on the keyspace's tree since compactions fail or find no room, for who waits for one.
+    pub(crate) fn check_compactions(
+        &self,
+        state: &State,
+        keyspace: &KeyspaceInner,
+    ) -> Result<(), WriteError> {
+        self.check_flushes(state, keyspace)?;
+        let Some(jobs) = state.jobs.get(&keyspace.id).filter(|jobs| jobs.running.is_empty()) else {
+            return Ok(());
+        };
+        let aside = jobs.aside.as_ref().filter(|aside| aside.tries() >= TOLD_AFTER);
+        match aside.map(Aside::cause).or(jobs.no_room.as_deref()) {
+            Some(cause) => Err(WriteError::Suspended { cause: cause.to_owned() }),
+            None => Ok(()),
+        }
+    }
+
+    /// What fails at the moment and is tried again, in words.
+    pub(crate) fn troubles(&self, state: &State) -> Vec<String> {
+        let mut troubles = Vec::new();
+        troubles.extend(self.health.suspended().map(|cause| format!("writes are suspended: {cause}")));
+        if let Some(unsettled) = &state.unsettled {
+            troubles.push(format!("the manifest is to be written anew: {}", unsettled.cause));
+        }
+        for (id, jobs) in &state.jobs {
+            let Some(keyspace) = state.keyspaces.get(id) else { continue };
+            let name = &keyspace.name;
+            let mut tell = |what: &str, cause: &str| {
+                troubles.push(format!("{what} of keyspace `{name}` are tried again: {cause}"));
+            };
+            jobs.flush_aside.iter().for_each(|aside| tell("flushes", aside.cause()));
+            jobs.aside.iter().for_each(|aside| tell("compactions", aside.cause()));
+            jobs.no_room.iter().for_each(|cause| tell("compactions", cause));
+        }
+        troubles.sort();
+        troubles
+    }
+}
+
+#[cfg(test)]
+mod tests;

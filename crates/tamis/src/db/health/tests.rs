@@ -1,0 +1,200 @@
+//! Writes that go on after what kept them from it.
+
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::io::{CrashMode, FaultPlan, FaultyFs, OpClass};
+use crate::sync;
+use crate::{Db, Durability, KeyspaceOptions, Options, WriteBatch, WriteError};
+
+fn open(fs: &FaultyFs) -> Db {
+    let keyspace = KeyspaceOptions { memtable_bytes: 64 << 10, ..KeyspaceOptions::default() };
+    let options = Options { file_system: Some(Arc::new(fs.clone())), keyspace, ..Options::default() };
+    Db::open("/db", options).unwrap()
+}
+
+fn put(db: &Db, key: &str, value: &str, durability: Durability) -> Result<(), WriteError> {
+    let mut batch = WriteBatch::new();
+    batch.put(key, value);
+    db.write_with(batch, durability)
+}
+
+/// Writes until it is acknowledged.
+fn put_at_last(db: &Db, key: &str, value: &str) {
+    while let Err(error) = put(db, key, value, Durability::Synced) {
+        assert!(matches!(error, WriteError::Suspended { .. }), "{error}");
+        sync::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn fail(fs: &FaultyFs, class: OpClass, error: ErrorKind) {
+    let plan = FaultPlan { fail_at: Some(0), error, sticky: true, only: Some(class), partial_append: true };
+    fs.plan(plan);
+}
+
+fn used(fs: &FaultyFs) -> u64 {
+    fs.files().iter().map(|file| file.1).sum()
+}
+
+/// A failed sync of the log ended writing for good, until somebody opened the database again.
+#[test]
+fn after_a_failed_sync_what_was_acknowledged_goes_to_tables_and_writes_resume() {
+    let fs = FaultyFs::new(3);
+    let db = open(&fs);
+    let other = db.create_keyspace("other", KeyspaceOptions::default()).unwrap();
+    put(&db, "synced", "1", Durability::Synced).unwrap();
+    put(&db, "buffered", "1", Durability::Buffered).unwrap();
+    other.put("elsewhere", "1").unwrap();
+    fail(&fs, OpClass::Sync, ErrorKind::Other);
+    assert!(matches!(put(&db, "failed", "1", Durability::Synced), Err(WriteError::Storage(_))));
+    // Refused while it cannot be synced, whether it asks for that or not; reads go on.
+    assert!(matches!(put(&db, "refused", "1", Durability::Buffered), Err(WriteError::Suspended { .. })));
+    assert!(db.stats().suspended.is_some() && db.stats().poisoned.is_none());
+    assert_eq!(db.get("buffered").unwrap().unwrap(), "1");
+    assert_eq!(db.get("failed").unwrap(), None);
+    fs.plan(FaultPlan::none());
+    put_at_last(&db, "after", "1");
+    assert_eq!(db.stats().write.suspensions, 1);
+    // What the failed sync had left in doubt is in tables; the record that was refused is in no log that counts.
+    for mode in [CrashMode::DropUnsynced, CrashMode::KeepAll] {
+        let reopened = open(&fs.after_crash(mode));
+        let keys: Vec<_> = reopened.iter().map(|item| item.unwrap().0.to_vec()).collect();
+        assert_eq!(keys, [&b"after"[..], b"buffered", b"synced"], "{mode:?}");
+        assert_eq!(reopened.keyspace("other").unwrap().get("elsewhere").unwrap().unwrap(), "1");
+    }
+    drop(other);
+    db.close().unwrap();
+    assert_eq!(open(&fs).iter().count(), 3);
+}
+
+/// A full disk ended writing for good, even after somebody had made room.
+#[test]
+fn with_room_again_writes_resume() {
+    let fs = FaultyFs::new(4);
+    let db = open(&fs);
+    let value = "v".repeat(3000);
+    put(&db, "first", &value, Durability::Synced).unwrap();
+    fs.set_capacity(Some(used(&fs) + 100_000));
+    let mut acknowledged = 0;
+    let refused = loop {
+        match put(&db, &format!("key{acknowledged:04}"), &value, Durability::Synced) {
+            Ok(()) => acknowledged += 1,
+            Err(error) => break error,
+        }
+        assert!(acknowledged < 1000, "the disk is never full");
+    };
+    assert!(refused.to_string().contains("full") || refused.to_string().contains("space"), "{refused}");
+    assert_eq!(db.iter().count(), 1 + acknowledged);
+    assert_ne!(db.stats().troubles, Vec::<String>::new());
+    fs.set_capacity(None);
+    put_at_last(&db, "last", "1");
+    assert_eq!(db.iter().count(), 2 + acknowledged);
+    let reopened = open(&fs.after_crash(CrashMode::DropUnsynced));
+    assert_eq!(reopened.iter().count(), 2 + acknowledged);
+}
+
+/// Writers waited for ever, without a word, for a flush that failed each time.
+#[test]
+fn who_waits_for_a_flush_that_fails_is_told_why() {
+    let fs = FaultyFs::new(5);
+    let db = open(&fs);
+    // Tables and logs can be made no more; the log in use takes what fits into it.
+    fail(&fs, OpClass::Name, ErrorKind::PermissionDenied);
+    let value = "v".repeat(2000);
+    let error = (0..1000).find_map(|i| put(&db, &format!("key{i:04}"), &value, Durability::Buffered).err());
+    assert!(error.is_some());
+    assert!(db.flush().is_err());
+    assert!(db.stats().poisoned.is_none());
+    fs.plan(FaultPlan::none());
+    put_at_last(&db, "last", "1");
+    db.flush().unwrap();
+    assert_eq!(db.stats().troubles, Vec::<String>::new());
+    db.close().unwrap();
+}
+
+/// A read that failed in a compaction, once, ended writing for good.
+#[test]
+fn a_compaction_that_fails_is_tried_again_and_writes_go_on() {
+    let fs = FaultyFs::new(6);
+    let keyspace = KeyspaceOptions { memtable_bytes: 64 << 10, level0_runs: 4, ..KeyspaceOptions::default() };
+    let mut options = Options { file_system: Some(Arc::new(fs.clone())), keyspace, ..Options::default() };
+    options.cache_bytes = 0;
+    let db = Db::open("/db", options).unwrap();
+    let pause = db.pause_compaction();
+    for round in 0..5 {
+        (0..100).for_each(|i| db.put(format!("key{i:03}"), format!("{round}")).unwrap());
+        db.flush().unwrap();
+    }
+    fail(&fs, OpClass::Read, ErrorKind::Other);
+    drop(pause);
+    let deadline = sync::now() + Duration::from_secs(60);
+    while db.stats().write.set_aside == 0 && sync::now() < deadline {
+        sync::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(db.stats().write.set_aside > 0, "no compaction failed");
+    db.put("key", "value").unwrap();
+    fs.plan(FaultPlan::none());
+    while db.stats().write.compactions == 0 && sync::now() < deadline {
+        sync::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(db.stats().write.compactions > 0, "{:?}", db.stats().troubles);
+    assert_eq!(db.get("key007").unwrap().unwrap(), "4");
+    assert_eq!(db.iter().count(), 101);
+}
+
+/// Whether the keyspace is gone is not known before the manifest is: what was written to it meanwhile would be lost with it.
+#[test]
+fn after_a_failed_drop_of_a_keyspace_nothing_is_acknowledged_that_could_go_with_it() {
+    for class in [OpClass::Write, OpClass::Sync] {
+        let fs = FaultyFs::new(7);
+        let db = open(&fs);
+        let other = db.create_keyspace("other", KeyspaceOptions::default()).unwrap();
+        other.put("key", "1").unwrap();
+        db.sync().unwrap();
+        fail(&fs, class, ErrorKind::Other);
+        assert!(db.drop_keyspace("other").is_err());
+        assert!(other.put("key", "2").is_err(), "{class:?}");
+        fs.plan(FaultPlan::none());
+        while let Err(error) = other.put("key", "3") {
+            assert!(matches!(error, WriteError::Suspended { .. }), "{error}");
+            sync::thread::sleep(Duration::from_millis(1));
+        }
+        db.sync().unwrap();
+        let reopened = open(&fs.after_crash(CrashMode::DropUnsynced));
+        assert_eq!(reopened.keyspace("other").unwrap().get("key").unwrap().unwrap(), "3", "{class:?}");
+    }
+}
+
+/// Tables that no manifest names any more take no room.
+#[test]
+fn what_a_failed_edit_leaves_is_removed_once_that_is_safe() {
+    let fs = FaultyFs::new(8);
+    let db = open(&fs);
+    for round in 0..20 {
+        put_at_last(&db, &format!("key{round}"), "value");
+        let plan = FaultPlan {
+            fail_at: Some(fs.operations() + round),
+            error: ErrorKind::Other,
+            sticky: false,
+            only: None,
+            partial_append: true,
+        };
+        fs.plan(plan);
+        let _ = db.flush();
+        fs.plan(FaultPlan::none());
+    }
+    put_at_last(&db, "last", "value");
+    db.flush().unwrap();
+    db.settle().unwrap();
+    let named = db.default_keyspace().tables().len();
+    let deadline = sync::now() + Duration::from_secs(60);
+    let tables = || fs.files().iter().filter(|file| file.0.extension().is_some_and(|x| x == "tam")).count();
+    while tables() > named && sync::now() < deadline {
+        sync::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(tables(), named);
+    let manifests = fs.files().iter().filter(|file| file.0.to_string_lossy().contains("MANIFEST")).count();
+    assert_eq!(manifests, 1);
+    assert_eq!(db.iter().count(), 21);
+}

@@ -1,0 +1,273 @@
+//! The files of tables that are read without being mapped, of which only so many are open at a time.
+//!
+//! A mapped table needs no descriptor once it is mapped, and has none. Any other opens its file when it is read, and may find it
+//! closed the next time: beyond the limit, files are closed that were not read for the longest time, as a clock tells it.
+//!
+//! # Threads
+//!
+//! A read of an open file takes no lock: it loads a pointer, sets a flag that says so, and counts a reference, which keeps the
+//! descriptor open for as long as the read takes, whoever closes the file meanwhile. So a few more may be open than the limit says:
+//! one for each read that is under way. Opening and closing go through the mutex of the clock. The flag is a hint (`Relaxed`): it
+//! publishes nothing.
+//!
+//! # Invariants
+//!
+//! A file is removed only when nobody holds its table any more, so one that was closed is there to be opened again. It is taken for
+//! the same file if it has the same length; blocks have checksums.
+
+use std::collections::VecDeque;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
+
+use arc_swap::ArcSwapOption;
+
+use crate::io::{Access, FileSystem, ReadFile};
+use crate::sync::Mutex;
+
+/// The open files of a database's tables.
+#[derive(Debug)]
+pub(crate) struct OpenFiles {
+    fs: Arc<dyn FileSystem>,
+    most: usize,
+    /// What is open, and perhaps what has gone since. The next to be closed comes first.
+    clock: Mutex<VecDeque<Weak<SharedFile>>>,
+}
+
+/// How one table reads its file.
+#[derive(Debug)]
+pub(crate) enum TableFile {
+    /// Not at all: the file is mapped.
+    Mapped,
+    /// It keeps it open.
+    Own(Arc<dyn ReadFile>),
+    /// It is open while there is room.
+    Shared(Arc<SharedFile>),
+}
+
+#[derive(Debug)]
+pub(crate) struct SharedFile {
+    files: Arc<OpenFiles>,
+    path: PathBuf,
+    len: u64,
+    held: ArcSwapOption<Held>,
+    /// It was read since the clock came by.
+    used: AtomicBool,
+}
+
+/// A pointer that is thin.
+#[derive(Debug)]
+struct Held(Arc<dyn ReadFile>);
+
+/// Whether the process or the machine has no descriptor left.
+fn out_of_descriptors(error: &io::Error) -> bool {
+    #[cfg(unix)]
+    {
+        let errno = |errno: rustix::io::Errno| error.raw_os_error() == Some(errno.raw_os_error());
+        errno(rustix::io::Errno::MFILE) || errno(rustix::io::Errno::NFILE)
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = error;
+        false
+    }
+}
+
+impl OpenFiles {
+    /// At most `most` files are open; 0 is as many as there are.
+    pub(crate) fn new(fs: Arc<dyn FileSystem>, most: usize) -> OpenFiles {
+        OpenFiles { fs, most: if most == 0 { usize::MAX } else { most }, clock: Mutex::default() }
+    }
+
+    /// Opens a file. If there is no descriptor left, all files of the clock are closed first.
+    pub(crate) fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
+        match self.fs.open(path, Access::Random) {
+            Err(error) if out_of_descriptors(&error) && self.close_all() => {
+                self.fs.open(path, Access::Random)
+            }
+            opened => opened,
+        }
+    }
+
+    /// How many files are open.
+    pub(crate) fn count(&self) -> usize {
+        let clock = self.clock.lock();
+        clock.iter().filter_map(Weak::upgrade).filter(|file| file.held.load().is_some()).count()
+    }
+
+    /// A table's file, which is open now.
+    pub(crate) fn share(self: &Arc<Self>, path: &Path, file: Arc<dyn ReadFile>, len: u64) -> TableFile {
+        let (held, used) = (ArcSwapOption::empty(), AtomicBool::new(false));
+        let shared = Arc::new(SharedFile { files: self.clone(), path: path.to_owned(), len, held, used });
+        self.hold(&shared, file);
+        TableFile::Shared(shared)
+    }
+
+    /// Keeps a file open that was just opened, and closes what is too much. Gives the file, or another handle of it if somebody
+    /// was faster.
+    fn hold(&self, shared: &Arc<SharedFile>, file: Arc<dyn ReadFile>) -> Arc<dyn ReadFile> {
+        let mut clock = self.clock.lock();
+        if let Some(held) = &*shared.held.load() {
+            return held.0.clone();
+        }
+        shared.held.store(Some(Arc::new(Held(file.clone()))));
+        clock.push_back(Arc::downgrade(shared));
+        // Each file is passed over once at most.
+        let mut passes = clock.len();
+        while clock.len() > self.most {
+            let Some(next) = clock.pop_front() else { break };
+            let Some(open) = next.upgrade() else { continue };
+            if passes > 0 && open.used.swap(false, Relaxed) {
+                passes -= 1;
+                clock.push_back(next);
+            } else {
+                open.held.store(None);
+            }
+        }
+        // Tables go without a word.
+        if clock.len() > 64 && clock.len() == clock.capacity() {
+            clock.retain(|file| file.strong_count() > 0);
+        }
+        file
+    }
+
+    /// Closes all files; `false` if there were none.
+    fn close_all(&self) -> bool {
+        let mut clock = self.clock.lock();
+        clock.drain(..).filter_map(|file| file.upgrade()).fold(false, |_, file| {
+            file.held.store(None);
+            true
+        })
+    }
+}
+
+impl TableFile {
+    /// The file, for a read. Errors: it cannot be opened again, or is another one. Panics if it is mapped.
+    #[inline]
+    pub(crate) fn get(&self) -> io::Result<Arc<dyn ReadFile>> {
+        match self {
+            TableFile::Mapped => unreachable!("a mapped table reads its mapping"),
+            TableFile::Own(file) => Ok(file.clone()),
+            TableFile::Shared(shared) => shared.get(),
+        }
+    }
+}
+
+impl SharedFile {
+    fn get(self: &Arc<Self>) -> io::Result<Arc<dyn ReadFile>> {
+        if let Some(held) = &*self.held.load() {
+            // A flag that is set already stays in every core's cache.
+            if !self.used.load(Relaxed) {
+                self.used.store(true, Relaxed);
+            }
+            return Ok(held.0.clone());
+        }
+        let file = self.files.open(&self.path)?;
+        let len = file.len()?;
+        if len != self.len {
+            let what = format!("it had {} bytes when it was opened first, and has {len} now", self.len);
+            return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+        }
+        Ok(self.files.hold(self, file))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::io::{MemFs, Usage};
+
+    fn file(fs: &MemFs, name: &str, content: &[u8]) -> PathBuf {
+        let path = PathBuf::from(name);
+        fs.create(&path, Usage::Table).unwrap().append(content).unwrap();
+        path
+    }
+
+    fn share(files: &Arc<OpenFiles>, path: &Path) -> TableFile {
+        let file = files.open(path).unwrap();
+        let len = file.len().unwrap();
+        files.share(path, file, len)
+    }
+
+    fn read(file: &TableFile) -> u8 {
+        let mut byte = [0];
+        file.get().unwrap().read_exact_at(&mut byte, 0).unwrap();
+        byte[0]
+    }
+
+    #[test]
+    fn no_more_files_are_open_than_the_limit_says_and_all_can_be_read() {
+        let fs = MemFs::new();
+        let files = Arc::new(OpenFiles::new(Arc::new(fs.clone()), 3));
+        let tables: Vec<TableFile> =
+            (0..10u8).map(|i| share(&files, &file(&fs, &format!("/{i}"), &[i]))).collect();
+        assert_eq!(files.count(), 3);
+        for round in 0..50 {
+            let i = round * 7 % 10;
+            assert_eq!(read(&tables[i]), i as u8);
+            assert_eq!(files.count(), 3);
+        }
+        drop(tables);
+        assert_eq!(files.count(), 0);
+        let _new = share(&files, &file(&fs, "/new", &[1]));
+        assert_eq!(files.count(), 1);
+    }
+
+    #[test]
+    fn what_is_read_stays_open() {
+        let fs = MemFs::new();
+        let files = Arc::new(OpenFiles::new(Arc::new(fs.clone()), 4));
+        let tables: Vec<TableFile> =
+            (0..20u8).map(|i| share(&files, &file(&fs, &format!("/{i}"), &[i]))).collect();
+        let is_open = |i: usize| match &tables[i] {
+            TableFile::Shared(shared) => shared.held.load().is_some(),
+            _ => false,
+        };
+        read(&tables[0]);
+        for i in 1..20 {
+            read(&tables[0]);
+            read(&tables[i]);
+            assert!(is_open(0), "{i}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_was_exchanged_while_it_was_closed_is_an_error() {
+        let fs = MemFs::new();
+        let files = Arc::new(OpenFiles::new(Arc::new(fs.clone()), 1));
+        let (first, second) = (share(&files, &file(&fs, "/1", &[1])), share(&files, &file(&fs, "/2", &[2])));
+        file(&fs, "/1", &[1, 1]);
+        assert_eq!(first.get().unwrap_err().kind(), io::ErrorKind::InvalidData);
+        assert_eq!(read(&second), 2);
+    }
+
+    #[test]
+    fn threads_that_read_many_files_beyond_the_limit_get_right_answers() {
+        let fs = MemFs::new();
+        let files = Arc::new(OpenFiles::new(Arc::new(fs.clone()), 2));
+        let tables: Vec<TableFile> =
+            (0..6u8).map(|i| share(&files, &file(&fs, &format!("/{i}"), &[i]))).collect();
+        std::thread::scope(|scope| {
+            for t in 0..4 {
+                let tables = &tables;
+                scope.spawn(move || {
+                    for round in 0..2000 {
+                        let i = (round * (t + 1) + t) % 6;
+                        assert_eq!(read(&tables[i]), i as u8);
+                    }
+                });
+            }
+        });
+        assert!(files.count() <= 2);
+    }
+
+    #[test]
+    fn without_a_limit_nothing_is_closed() {
+        let fs = MemFs::new();
+        let files = Arc::new(OpenFiles::new(Arc::new(fs.clone()), 0));
+        let tables: Vec<TableFile> =
+            (0..200u8).map(|i| share(&files, &file(&fs, &format!("/{i}"), &[i]))).collect();
+        assert_eq!(files.count(), tables.len());
+    }
+}
