@@ -1,5 +1,6 @@
 //! What is done to the files, one thing at a time.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::specimen::{Files, Specimen};
@@ -8,8 +9,9 @@ use crate::specimen::{Files, Specimen};
 pub(crate) struct Case {
     pub(crate) what: String,
     pub(crate) files: Files,
-    /// Whether the last log ends earlier than it did, or is not the last one any more. What was synced there cannot
-    /// be missed then: a killed database's log ends wherever the power went.
+    /// Whether the last log ends earlier than it did, is not the last one any more, or has lost every record that says
+    /// how far it had been synced. What was synced there cannot be missed then: a killed database's log ends wherever
+    /// the power went.
     pub(crate) end_is_gone: bool,
 }
 
@@ -20,8 +22,15 @@ impl Case {
 
     fn new(specimen: &Specimen, name: &str, what: String, bytes: Option<Vec<u8>>) -> Case {
         let mut files = specimen.files.clone();
-        let shorter = bytes.as_ref().is_none_or(|bytes| ends_before(bytes, &specimen.files[name]));
-        let end_is_gone = name == specimen.last_log() && shorter;
+        let hurt = |record: &Range<usize>| {
+            let is = bytes.as_ref().and_then(|bytes| bytes.get(record.clone()));
+            is != Some(&specimen.files[name][record.clone()])
+        };
+        let end_is_gone = name == specimen.last_log()
+            && match &specimen.unsynced[..] {
+                [] => bytes.as_ref().is_none_or(|bytes| ends_before(bytes, &specimen.files[name])),
+                unsynced => unsynced.iter().all(hurt),
+            };
         match bytes {
             Some(bytes) => files.insert(name.to_owned(), bytes.into()),
             None => files.remove(name),

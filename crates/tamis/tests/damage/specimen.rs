@@ -1,6 +1,7 @@
 //! The database that is hurt, as files in memory, with every state that it went through.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -24,6 +25,9 @@ pub(crate) struct Specimen {
     pub(crate) states: Vec<State>,
     /// The first of the states that may be shown: what is before it was synced.
     pub(crate) synced: usize,
+    /// Where the records lie in the last log that were written behind the last sync. Nothing else there says that the
+    /// records before them were synced.
+    pub(crate) unsynced: Vec<Range<usize>>,
 }
 
 /// Small blocks, units and tables, so that every part of every format is there in few bytes.
@@ -138,7 +142,7 @@ impl Specimen {
         drop(keyspaces);
         db.close().unwrap();
         let synced = states.len() - 1;
-        Specimen { filter, files: taken(&fs), earlier, states, synced }
+        Specimen { filter, files: taken(&fs), earlier, states, synced, unsynced: Vec::new() }
     }
 
     /// The process ended in the middle; the last three writes were never synced.
@@ -146,13 +150,30 @@ impl Specimen {
         let (mut made, earlier) = Making::fill(filter);
         made.db.sync().unwrap();
         let synced = made.states.len() - 1;
-        (0..3).for_each(|i| made.put(0, 70 + i));
-        let files = taken(&made.fs);
-        Specimen { filter, files, earlier, states: std::mem::take(&mut made.states), synced }
+        let mut files = taken(&made.fs);
+        let mut unsynced = Vec::new();
+        for i in 0..3 {
+            made.put(0, 70 + i);
+            let before = std::mem::replace(&mut files, taken(&made.fs));
+            unsynced.push(written(&before[last_log(&before)], &files[last_log(&files)]));
+        }
+        Specimen { filter, files, earlier, states: std::mem::take(&mut made.states), synced, unsynced }
     }
 
-    /// The number of the last log, which nothing follows.
+    /// The name of the last log, which nothing follows.
     pub(crate) fn last_log(&self) -> &str {
-        self.files.keys().rfind(|name| name.ends_with(".log")).expect("there is a log")
+        last_log(&self.files)
     }
+}
+
+fn last_log(files: &Files) -> &str {
+    files.keys().rfind(|name| name.ends_with(".log")).expect("there is a log")
+}
+
+/// Where `after` differs from what was there before: a log may lie in the file of an earlier one.
+fn written(before: &[u8], after: &[u8]) -> Range<usize> {
+    let differs = |at: &usize| before.get(*at) != Some(&after[*at]);
+    let first = (0..after.len()).find(differs).expect("a record was written");
+    let last = (0..after.len()).rev().find(differs).expect("a record was written");
+    first..last + 1
 }
