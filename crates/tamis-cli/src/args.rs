@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use tamis::{Db, Options};
+use tamis::{Db, OnDamage, Options};
 
 use crate::commands::*;
 use crate::failure::Failure;
@@ -102,13 +102,24 @@ pub(crate) struct DbArgs {
 impl DbArgs {
     /// The options that the database was last opened with, if there is one, changed by what was given.
     fn to_options(&self) -> Result<Options, Failure> {
+        self.to_options_with(None)
+    }
+
+    /// The same, where nothing is said of damaged tables with this.
+    fn to_options_with(&self, on_damage: Option<OnDamage>) -> Result<Options, Failure> {
         let mut options = Options::stored_in(&self.db)?.unwrap_or_default();
+        options.on_damage = on_damage.unwrap_or(options.on_damage);
         // These say what one opening may do, not what the database is.
         options.set("create_if_missing", "true")?;
         options.set("error_if_exists", "false")?;
         options.set("salvage", "false")?;
         self.options.apply(&mut options)?;
         Ok(options)
+    }
+
+    /// Opens to tell what there is: a damaged table must not keep the others from being told of.
+    pub(crate) fn open_to_look(&self) -> Result<Db, Failure> {
+        Ok(Db::open_read_only(&self.db, self.to_options_with(Some(OnDamage::Quarantine))?)?)
     }
 
     /// Opens for reading, beside others that do.

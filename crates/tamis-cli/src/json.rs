@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 use tamis::{
-    ElasticStats, GlobalFilterStats, KeyMapStats, KeyspaceStats, LevelStats, ReadCost, RunStats,
-    SegmentStats, SnapshotStats, Stats, WriteCost,
+    DamagedTable, ElasticStats, GlobalFilterStats, KeyMapStats, KeyspaceStats, LevelStats, ReadCost,
+    RunStats, SegmentStats, SnapshotStats, Stats, WriteCost,
 };
 
 use crate::text::hex;
@@ -57,9 +57,24 @@ pub(crate) fn stats(stats: &Stats) -> Value {
     );
     value["read"] = read_cost(&stats.read);
     value["write"] = write_cost(&stats.write);
+    value["damaged_tables"] = stats.damaged_tables.iter().map(damaged_table).collect();
+    value["scrub"] = stats
+        .scrub
+        .as_ref()
+        .map_or(Value::Null, |scrub| fields!(scrub, passes, bytes, tables, logs, problems));
     value["elastic"] = stats.elastic.as_ref().map_or(Value::Null, elastic);
     value["snapshots_live"] = stats.snapshots_live.iter().map(snapshot).collect();
     value["keyspaces"] = stats.keyspaces.iter().map(keyspace).collect();
+    value
+}
+
+fn damaged_table(table: &DamagedTable) -> Value {
+    let mut value = fields!(table, keyspace, table, level, entries, quarantined, what);
+    value["path"] = table.path.display().to_string().into();
+    if let Value::Object(object) = &mut value {
+        bytes(object, "smallest", &table.smallest, false);
+        bytes(object, "largest", &table.largest, false);
+    }
     value
 }
 

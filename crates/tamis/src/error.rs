@@ -17,12 +17,28 @@ pub struct IoFailure {
     pub kind: io::ErrorKind,
     /// The operating system's own words.
     pub message: String,
+    /// The operating system's number of the error, if it has one.
+    pub code: Option<i32>,
 }
 
 impl IoFailure {
+    /// Whether the device failed (`EIO`).
+    pub(crate) fn is_device_error(&self) -> bool {
+        #[cfg(unix)]
+        return self.code == Some(rustix::io::Errno::IO.raw_os_error());
+        #[cfg(not(unix))]
+        return false;
+    }
+
     /// Wraps an operating system error with what was attempted on which file.
     pub fn new(operation: &'static str, path: &Path, source: &io::Error) -> Self {
-        IoFailure { operation, path: path.to_owned(), kind: source.kind(), message: source.to_string() }
+        IoFailure {
+            operation,
+            path: path.to_owned(),
+            kind: source.kind(),
+            message: source.to_string(),
+            code: source.raw_os_error(),
+        }
     }
 }
 

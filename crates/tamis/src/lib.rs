@@ -71,10 +71,10 @@ pub use batch::WriteBatch;
 pub use clock::{Clock, ManualClock};
 pub use compaction::Promise;
 pub use db::{
-    CancelToken, CompactOptions, CompactionPause, Db, ElasticStats, IngestOptions, IngestReport,
-    IngestedTable, JobStats, Keyspace, KeyspaceStats, LevelStats, OverlapStats, RunStats, SegmentStats,
-    Snapshot, SnapshotStats, SnapshotView, Stats, TableStats, TuningDecision, VerifyReport, WriteCost,
-    inspect,
+    CancelToken, CompactOptions, CompactionPause, DamagedTable, Db, ElasticStats, IngestOptions,
+    IngestReport, IngestedTable, JobStats, Keyspace, KeyspaceStats, LevelStats, OverlapStats, RunStats,
+    ScrubStats, SegmentStats, Snapshot, SnapshotStats, SnapshotView, Stats, TableStats, TuningDecision,
+    VerifyReport, WriteCost, inspect,
 };
 pub use error::{
     AdminError, Corruption, Error, ExternalTableError, IoFailure, OpenError, OptionsError, ReadError,
@@ -86,7 +86,8 @@ pub use operators::{CompactionFilter, Decision, MergeError, MergeOperator, Opera
 pub use options::{
     AsyncReads, BloomHashing, ChecksumMode, CompactionChoice, Compression, CompressionPerLevel, Durability,
     FilePicker, FilterAllocation, FilterChoice, FilterPolicy, KeyMapChoice, KeyspaceOptions,
-    MergeGranularity, OptionClass, OptionInfo, Options, PerLevel, PrefixFilter, ReadMode, SurfSuffix,
+    MergeGranularity, OnDamage, OptionClass, OptionInfo, Options, PerLevel, PrefixFilter, ReadMode,
+    SurfSuffix,
 };
 pub use read::{
     ExplainBlock, ExplainOutcome, ExplainStep, ExplainUnits, Explanation, FilterAnswer, Iter, ReadCost,

@@ -35,7 +35,7 @@ pub(crate) struct StatsArgs {
 }
 
 pub(crate) fn run(args: StatsArgs, out: &mut Out) -> Result<Outcome, Failure> {
-    let db = args.db.open_read_only()?;
+    let db = args.db.open_to_look()?;
     db.settle_filters()?;
     let stats = db.stats();
     if args.json {
@@ -119,6 +119,28 @@ pub(crate) fn page(stats: &Stats, pictures: &[String], runs: bool) -> String {
     }
     if let Some(cause) = &stats.suspended {
         line("WRITES SUSPENDED", cause.clone());
+    }
+    for table in &stats.damaged_tables {
+        let is = if table.quarantined { "quarantined" } else { "in use where it is sound" };
+        let (name, level) = (&table.keyspace, table.level);
+        let keys = format!("{}..{}", excerpt(&table.smallest, 24), excerpt(&table.largest, 24));
+        let entries = grouped(table.entries);
+        line(
+            "DAMAGED TABLE",
+            format!(
+                "{} of keyspace {name}, level {level}, {entries} entries, keys {keys}, {is}: {}",
+                table.table, table.what
+            ),
+        );
+    }
+    if let Some(scrub) = &stats.scrub {
+        let (passes, tables, logs) = (grouped(scrub.passes), grouped(scrub.tables), grouped(scrub.logs));
+        let (read, found) = (bytes(scrub.bytes), scrub.problems.len());
+        line(
+            "scrub",
+            format!("{passes} passes, {tables} tables and {logs} logs, {read} read, {found} problems"),
+        );
+        scrub.problems.iter().for_each(|problem| line("SCRUB PROBLEM", problem.clone()));
     }
     for trouble in &stats.troubles {
         line("trouble", trouble.clone());

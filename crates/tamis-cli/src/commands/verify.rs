@@ -62,7 +62,9 @@ pub(crate) fn run(args: VerifyArgs, out: &mut Out) -> Result<Outcome, Failure> {
 impl DbArgs {
     /// The database, or how it is damaged if that keeps it from being opened.
     fn open_unless_damaged(&self) -> Result<Result<tamis::Db, String>, Failure> {
-        let mut options = tamis::Options::default();
+        // A table that is damaged must not keep the others from being looked at.
+        let mut options =
+            tamis::Options { on_damage: tamis::OnDamage::Quarantine, ..tamis::Options::default() };
         self.options.apply(&mut options)?;
         match tamis::Db::open_read_only(&self.db, options) {
             Ok(db) => Ok(Ok(db)),

@@ -95,7 +95,7 @@ mod tests {
             epochs: EpochMap::flush(from.as_bytes().into(), 1),
             extra: TableExtra { pinned: pinned.to_vec(), ..TableExtra::default() },
         };
-        TableShape { meta: Arc::new(meta), busy: false }
+        TableShape { meta: Arc::new(meta), busy: false, free: true }
     }
 
     fn shape(upper: Vec<TableShape>, lower: Vec<TableShape>, snapshots: &[u64]) -> Shape {

@@ -4,7 +4,7 @@
 //! * A level holds any number of runs, newest first.
 //! * The tables of a run are sorted by key and have no key in common.
 //! * Age: what a level holds of a key is newer than what any deeper level holds of it.
-//! * `busy` tables are the inputs of running jobs, and [`Shape::running`] lists those jobs.
+//! * `busy` tables are the inputs of running jobs, which [`Shape::running`] lists, or damaged: no job may read them.
 //!
 //! A shape is a value built from one version of the tree and the list of running jobs, both read under the
 //! lock that guards the list: a few words and a reference count for each table.
@@ -15,12 +15,14 @@ use crate::compaction::plan::OutputRun;
 use crate::key::{KeyBytes, KeyEnd, SeqNo};
 use crate::tree::meta::{RunId, TableId, TableMeta};
 
-/// One table and whether a running job reads it.
+/// One table and whether it may be compacted.
 #[derive(Clone, Debug)]
 pub(crate) struct TableShape {
     pub(crate) meta: Arc<TableMeta>,
-    /// An input of a running job: no other job may have it.
+    /// No job may have it: it is an input of a running one, or damaged.
     pub(crate) busy: bool,
+    /// No running job has it: it may be dropped unread, even if it is damaged.
+    pub(crate) free: bool,
 }
 
 impl TableShape {

@@ -164,7 +164,10 @@ impl<P: CompactionPolicy> Sim<P> {
 
     pub(crate) fn shape(&self) -> Shape {
         let busy: HashSet<TableId> = self.jobs.iter().flat_map(|job| job.plan.tables()).collect();
-        let table = |meta: &Arc<TableMeta>| TableShape { meta: meta.clone(), busy: busy.contains(&meta.id) };
+        let table = |meta: &Arc<TableMeta>| {
+            let busy = busy.contains(&meta.id);
+            TableShape { meta: meta.clone(), busy, free: !busy }
+        };
         let run = |(id, tables): &(RunId, Vec<Arc<TableMeta>>)| RunShape {
             id: *id,
             tables: tables.iter().map(table).collect(),

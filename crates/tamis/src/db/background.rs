@@ -1,4 +1,5 @@
-//! The threads of an open database: one flushes, others compact, one may sync the log now and then.
+//! The threads of an open database: one flushes, others compact, one may sync the log now and then, and one may
+//! [scrub](super::scrub).
 //!
 //! A worker takes the `state` lock, looks for a job, registers it, works without the lock, and commits the
 //! result under it. A flush or a compaction that fails is undone and tried again later, and the flushing thread replaces logs that
@@ -13,6 +14,7 @@ use std::time::Duration;
 
 use crate::db::flush::next_flush;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
+use crate::db::scrub::scrub_loop;
 use crate::error::WriteError;
 use crate::options::Durability;
 use crate::sync;
@@ -42,6 +44,9 @@ impl Workers {
         }
         if matches!(db.options.durability, Durability::Every(_)) {
             spawn("tamis-sync".into(), sync_loop)?;
+        }
+        if db.options.scrub_bytes_per_second > 0 {
+            spawn("tamis-scrub".into(), scrub_loop)?;
         }
         Ok(workers)
     }

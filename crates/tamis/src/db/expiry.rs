@@ -144,7 +144,7 @@ pub(crate) fn expired_tables(shape: &Shape) -> Option<Plan> {
     let newest_snapshot = shape.snapshots.last().copied();
     let gone = |table: &&TableShape| {
         let seen = newest_snapshot.is_some_and(|snapshot| table.meta.min_seq <= snapshot);
-        !table.busy && table.meta.max_seq <= shape.expired && !seen
+        table.free && table.meta.max_seq <= shape.expired && !seen
     };
     let mut inputs = Vec::new();
     let mut range: Option<KeyRange> = None;

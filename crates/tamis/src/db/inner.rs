@@ -51,6 +51,7 @@ use crate::db::jobs::{ActiveJob, Aside, Background};
 use crate::db::log_space::LogSpace;
 use crate::db::pressure::KnownPressure;
 use crate::db::reshape::Shaping;
+use crate::db::scrub::Scrub;
 use crate::db::snapshot::Held;
 use crate::db::tune::{Decisions, Measured, Tuning};
 use crate::error::{StorageError, WriteError};
@@ -276,6 +277,7 @@ pub(crate) struct DbInner {
     pub(crate) read_counters: Arc<AllReads>,
     pub(crate) write_counters: WriteCounters,
     pub(crate) background: Background,
+    pub(crate) scrub: Scrub,
     pub(crate) elastic: Arc<Elastic>,
     /// Held while the database is open; taken out by `close`.
     pub(crate) lock: Mutex<Option<Box<dyn DirLock>>>,
@@ -521,7 +523,14 @@ impl DbInner {
         for run in &view.version.runs {
             let tables = view.version.tables[run.tables.clone()].iter();
             let tables = tables
-                .map(|t| TableShape { meta: t.meta.clone(), busy: jobs.busy.contains(&t.meta.id) })
+                .map(|t| {
+                    let taken = jobs.busy.contains(&t.meta.id);
+                    TableShape {
+                        meta: t.meta.clone(),
+                        busy: taken || t.table.flaw().is_known(),
+                        free: !taken,
+                    }
+                })
                 .collect();
             levels[run.level].runs.push(RunShape { id: run.id, tables });
         }

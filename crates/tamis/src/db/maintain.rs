@@ -154,6 +154,10 @@ impl DbInner {
                 drop(self.wait_briefly(state));
                 continue;
             }
+            if let Some(damage) = self.damage_within(keyspace, range) {
+                // It could not be merged; and what it hides must not be taken for gone.
+                return Err(damage.into());
+            }
             let shape = self.shape(&state, keyspace);
             let shaping = keyspace.shaping.load_full();
             let wanted = shaping.policy.manual(&shape, range).or_else(|| {

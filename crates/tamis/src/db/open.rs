@@ -25,7 +25,7 @@ use crate::io::batch::BatchReader;
 use crate::io::{DirectFs, DiskFs, FileSystem};
 use crate::key::{MAX_SEQNO, SeqNo};
 use crate::operators::Unregistered;
-use crate::options::{AsyncReads, Incompatible, KeyspaceOptions, Options, ReadMode, incompatible};
+use crate::options::{AsyncReads, Incompatible, KeyspaceOptions, OnDamage, Options, ReadMode, incompatible};
 use crate::read::AllReads;
 use crate::select::TreeFilter;
 use crate::table::OpenFiles;
@@ -152,7 +152,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         reads: &read_counters,
     };
     for (&id, stored) in &tree.keyspaces {
-        let mut keyspace = open_keyspace(&opening, id, stored)?;
+        let mut keyspace = open_keyspace(&opening, id, stored, &mut warnings)?;
         keyspace.age = Age::new(&keyspace.options, stored.ages, tree.last_seq);
         // What is stored was declared once, or seen: what is seen now counts more.
         keyspace.declared = declared.filter(|_| id == DEFAULT_KEYSPACE);
@@ -203,6 +203,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         read_counters,
         write_counters: Default::default(),
         background: Background::new(&options),
+        scrub: Default::default(),
         elastic,
         lock: Mutex::new(lock),
         state: Mutex::new(State {
@@ -247,10 +248,23 @@ struct Opening<'a> {
     reads: &'a AllReads,
 }
 
+/// Whether a table that could not be opened is as it is: damaged, gone, or on a part of the device that cannot be read. What the
+/// system lacks at the moment (memory, descriptors) is another matter.
+fn is_lasting(error: &StorageError) -> bool {
+    use std::io::ErrorKind;
+    match error {
+        StorageError::Corrupt(_) => true,
+        StorageError::Io(e) => {
+            matches!(e.kind, ErrorKind::NotFound | ErrorKind::UnexpectedEof) || e.is_device_error()
+        }
+    }
+}
+
 fn open_keyspace(
     opening: &Opening<'_>,
     id: KeyspaceId,
     stored: &KeyspaceState,
+    warnings: &mut Vec<String>,
 ) -> Result<KeyspaceInner, OpenError> {
     let &Opening { fs, dir, options: database, config, garbage, sampler, reads } = opening;
     let stored_options = KeyspaceOptions::from_text(&stored.options)?;
@@ -270,7 +284,15 @@ fn open_keyspace(
     })?;
     let mut tables: HashMap<TableId, Arc<OpenTable>> = HashMap::default();
     for meta in stored.tables() {
-        let table = OpenTable::open(fs, dir, Arc::new(meta.clone()), config, garbage)?;
+        let meta = Arc::new(meta.clone());
+        let table = match OpenTable::open(fs, dir, meta.clone(), config, garbage) {
+            Err(why) if database.on_damage == OnDamage::Quarantine && is_lasting(&why) => {
+                warnings
+                    .push(format!("table {} of keyspace `{}` is quarantined: {why}", meta.id, stored.name));
+                OpenTable::lost(dir, meta.clone(), why, garbage)
+            }
+            opened => opened?,
+        };
         tables.insert(meta.id, table);
     }
     let filter = TreeFilter::new(&options, sampler);

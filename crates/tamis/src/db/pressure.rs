@@ -85,7 +85,10 @@ mod tests {
             let mut meta = table(id, from, to);
             let segment = EpochSegment { start: meta.smallest.clone(), lo, hi };
             meta.epochs = EpochMap::from_segments(vec![segment]).unwrap();
-            RunShape { id, tables: vec![TableShape { meta: std::sync::Arc::new(meta), busy: false }] }
+            RunShape {
+                id,
+                tables: vec![TableShape { meta: std::sync::Arc::new(meta), busy: false, free: true }],
+            }
         };
         let shape = |newer, older| {
             let mut levels = vec![LevelShape::default(); options.levels];

@@ -11,6 +11,7 @@ use crate::db::counters::WriteCost;
 use crate::db::elastic::ElasticStats;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::jobs::JobStats;
+use crate::db::scrub::{DamagedTable, ScrubStats};
 use crate::db::tune::TuningDecision;
 use crate::key::KeyEnd;
 use crate::read::ReadCost;
@@ -63,6 +64,11 @@ pub struct Stats {
     pub suspended: Option<String>,
     /// What has failed and is tried again, in words; empty if all is well.
     pub troubles: Vec<String>,
+    /// Tables of which damage is known: those that are [quarantined](crate::OnDamage), and those in which a read, a compaction,
+    /// `verify` or the scrub has met some since the database was opened. No compaction touches them.
+    pub damaged_tables: Vec<DamagedTable>,
+    /// What the scrub did, if there is one.
+    pub scrub: Option<ScrubStats>,
     /// Files of tables that are open now: those that are not mapped, within `max_open_files`.
     pub open_table_files: usize,
     /// What [`Options::auto`](crate::Options::auto) has changed since opening, the last 32 times.
@@ -224,6 +230,8 @@ impl Stats {
             poisoned: db.health.stopped().cloned(),
             suspended: db.health.suspended(),
             troubles: db.troubles(&state),
+            damaged_tables: db.damaged_tables(),
+            scrub: (db.options.scrub_bytes_per_second > 0).then(|| db.scrub.stats()),
             open_table_files: db.reader_config.files.as_ref().map_or(0, |files| files.count()),
             tuning: db.decisions.lock().all(),
             jobs: JobStats::all(db, &state),

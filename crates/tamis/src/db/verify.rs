@@ -131,6 +131,9 @@ pub(super) fn check_table(table: &OpenTable, report: &mut VerifyReport) {
     report.tables += 1;
     report.bytes += table.meta.file_bytes;
     let check = table.table.check();
+    if check.problems.is_empty() && table.table.why_lost().is_none() {
+        table.table.flaw().forget();
+    }
     report.blocks += check.blocks;
     report.entries += check.entries;
     report.problems.extend(

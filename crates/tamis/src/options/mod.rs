@@ -43,8 +43,8 @@ pub use prefixes::PrefixFilter;
 pub use table::{OptionClass, OptionInfo};
 pub use values::{
     AsyncReads, BloomHashing, ChecksumMode, CompactionChoice, Compression, CompressionPerLevel, Durability,
-    FilePicker, FilterAllocation, FilterChoice, FilterPolicy, KeyMapChoice, MergeGranularity, PerLevel,
-    ReadMode, SurfSuffix,
+    FilePicker, FilterAllocation, FilterChoice, FilterPolicy, KeyMapChoice, MergeGranularity, OnDamage,
+    PerLevel, ReadMode, SurfSuffix,
 };
 
 const KIB: u64 = 1 << 10;
@@ -73,6 +73,13 @@ options_table! {
              what was saved as `….aside`, and each is a warning; nothing is removed. Writes may \
              be missing, and deleted keys may come back. Damaged blocks within a table stay errors of the reads \
              that touch them.";
+        Behaviour, on_damage: OnDamage = "refuse", OneOf,
+            "What becomes of a database of which a table is damaged or missing. `refuse`: it is not opened. `quarantine`: \
+             it is opened without the table: reads that need it are errors, all others go on, no compaction touches it, \
+             and statistics and `verify` name it. Nothing is lost by it that was not lost before, and nothing is hidden.";
+        Behaviour, scrub_bytes_per_second: u64 = "0", Bytes { min: 0, max: NO_LIMIT },
+            "How fast a thread in the background reads every table, log and the manifest, again and again, to find damage \
+             before it is needed; 0: not at all. What it finds is a warning, and statistics name it.";
         Behaviour, verify_checksums: ChecksumMode = "once", OneOf,
             "Whether a block's checksum is compared at its first read only or at each: `always` also finds \
              damage that came after the first read, and costs a pass over every block read.";

@@ -58,6 +58,21 @@ impl Words for AsyncReads {
     ];
 }
 
+/// What becomes of a database of which a table cannot be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum OnDamage {
+    /// It is not opened.
+    #[default]
+    Refuse,
+    /// It is opened, and whatever needs the table is an error.
+    Quarantine,
+}
+
+impl Words for OnDamage {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("refuse", OnDamage::Refuse), ("quarantine", OnDamage::Quarantine)];
+}
+
 /// When the checksums of blocks in a mapped file are computed. Blocks read from a file into memory are always checked,
 /// once per read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

@@ -55,6 +55,11 @@ impl Table {
     /// Reads every block from the file, past the cache, and reports everything that is wrong. Never fails:
     /// what cannot be read is a problem like others. Cost: the file's length, once.
     pub(crate) fn check(&self) -> TableCheck {
+        self.check_while(&mut |_| true)
+    }
+
+    /// The same, as long as `go_on` says so, which is told after each block how many bytes it has.
+    pub(crate) fn check_while(&self, go_on: &mut dyn FnMut(u64) -> bool) -> TableCheck {
         let mut report = TableCheck::default();
         for (part, offset) in [
             (self.filter_bytes(), self.footer().filter.offset),
@@ -74,6 +79,10 @@ impl Table {
         let mut walk = Walk { complete: true, ..Walk::default() };
         for i in 0..index.len() {
             let Some(at) = index.block(i) else { break };
+            if !go_on(at.span) {
+                walk.complete = false;
+                break;
+            }
             match self.fresh_block(at) {
                 Ok(block) => {
                     report.blocks += 1;

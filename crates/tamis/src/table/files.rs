@@ -40,6 +40,8 @@ pub(crate) struct OpenFiles {
 pub(crate) enum TableFile {
     /// Not at all: the file is mapped.
     Mapped,
+    /// Not at all: the table could not be opened.
+    Lost,
     /// It keeps it open.
     Own(Arc<dyn ReadFile>),
     /// It is open while there is room.
@@ -148,6 +150,7 @@ impl TableFile {
     pub(crate) fn get(&self) -> io::Result<Arc<dyn ReadFile>> {
         match self {
             TableFile::Mapped => unreachable!("a mapped table reads its mapping"),
+            TableFile::Lost => Err(io::ErrorKind::NotFound.into()),
             TableFile::Own(file) => Ok(file.clone()),
             TableFile::Shared(shared) => shared.get(),
         }

@@ -19,6 +19,7 @@ mod compare;
 mod cursor;
 mod data;
 mod files;
+mod flaw;
 mod footer;
 mod frame;
 mod index;

@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::block::Span;
 use super::data::{BlockData, BlockRef, HeapBlock, PinnedValue, Pins};
 use super::files::{OpenFiles, TableFile};
+use super::flaw::Flaw;
 use super::footer::{FOOTER_BYTES, Footer, Part};
 use super::frame::{self, Damage, TRAILER_BYTES};
 use super::index::{BlockAt, Index};
@@ -76,6 +77,9 @@ pub(crate) struct Table {
     file_bytes: u64,
     footer: Footer,
     properties: Properties,
+    flaw: Flaw,
+    /// Why the table could not be opened: whatever is asked of it is answered with this.
+    lost: Option<Box<StorageError>>,
 }
 
 /// An index for the length of one operation: the table's own, or one held by the cache.
@@ -140,9 +144,44 @@ impl Table {
             file_bytes,
             footer: Footer::default(),
             properties: Properties::default(),
+            flaw: Flaw::default(),
+            lost: None,
         };
         table.read_metadata(config.pin_metadata)?;
         Ok(Arc::new(table))
+    }
+
+    /// In place of a table that cannot be opened, for `why`: it has no index, and so nothing can be read of it.
+    pub(crate) fn lost(path: &Path, id: u64, why: StorageError) -> Arc<Table> {
+        let flaw = Flaw::default();
+        flaw.note(&why);
+        Arc::new(Table {
+            mapped: None,
+            index: None,
+            verify: ChecksumMode::default(),
+            verified: Box::default(),
+            id,
+            global_seq: 0,
+            cache: None,
+            reads: None,
+            file: TableFile::Lost,
+            path: path.to_owned(),
+            file_bytes: 0,
+            footer: Footer::default(),
+            properties: Properties::default(),
+            flaw,
+            lost: Some(Box::new(why)),
+        })
+    }
+
+    /// Why the table could not be opened, if it is [lost](Self::lost).
+    pub(crate) fn why_lost(&self) -> Option<&StorageError> {
+        self.lost.as_deref()
+    }
+
+    /// The damage that was met in the table since it was opened.
+    pub(crate) fn flaw(&self) -> &Flaw {
+        &self.flaw
     }
 
     fn read_metadata(&mut self, pin_index: bool) -> Result<(), StorageError> {
@@ -171,7 +210,13 @@ impl Table {
 
     #[cold]
     pub(super) fn damaged(&self, offset: u64, damage: Damage) -> StorageError {
-        StorageError::corrupt(&self.path, offset, damage.0)
+        let error = StorageError::corrupt(&self.path, offset, damage.0);
+        let filter = self.footer.filter;
+        // A table is read without a filter that is damaged, and a compaction makes a new one.
+        if !(filter.offset..filter.offset.saturating_add(filter.span)).contains(&offset) {
+            self.flaw.note(&error);
+        }
+        error
     }
 
     /// Bytes of the file: borrowed from the mapping or read. The range must lie within the file, which
@@ -391,6 +436,9 @@ impl Table {
     }
 
     fn fetch_index<T: ReadTrace>(&self, trace: &mut T) -> Result<Arc<Index>, StorageError> {
+        if let Some(why) = &self.lost {
+            return Err(StorageError::clone(why));
+        }
         let at = self.footer.index;
         let key = CacheKey { table: self.id, offset: at.offset };
         let mut touch = BlockTouch { offset: at.offset, stored_bytes: at.span, source: BlockSource::Cache };

@@ -156,6 +156,29 @@ impl OpenTable {
         }))
     }
 
+    /// In place of a table that cannot be opened, for `why`: its keys are still known to be there, so that reads which need it are
+    /// errors. Its file is not removed before it is obsolete, as that of any other.
+    pub(crate) fn lost(
+        dir: &std::path::Path,
+        meta: Arc<TableMeta>,
+        why: StorageError,
+        garbage: &Arc<Garbage>,
+    ) -> Arc<OpenTable> {
+        let path = table_path(dir, meta.id);
+        Arc::new(OpenTable {
+            table: Table::lost(&path, meta.id, why),
+            meta,
+            filter: TableFilter::None,
+            range_filter: None,
+            tombstones: None,
+            path,
+            cache: None,
+            garbage: garbage.clone(),
+            obsolete: AtomicBool::new(false),
+            unusable: AtomicBool::new(false),
+        })
+    }
+
     /// The same table as what an ingestion makes of it: everything in it gets the number that `meta` says. Nobody else
     /// may have the table yet. Panics if somebody has, or if the table is none that is ingested.
     pub(crate) fn ingested(mut self: Arc<Self>, meta: TableMeta) -> Arc<OpenTable> {

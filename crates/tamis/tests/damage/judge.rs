@@ -5,7 +5,7 @@ use std::fmt;
 use std::ops::AddAssign;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use tamis::{Db, Options, ReadError, ReadMode, Slice};
+use tamis::{Db, OnDamage, Options, ReadError, ReadMode, Slice};
 
 use crate::cases::Case;
 use crate::specimen::{DIR, SECOND, Specimen, State, options, restored};
@@ -48,7 +48,7 @@ pub(crate) fn judge(specimen: &Specimen, case: &Case, number: usize) -> Result<E
     let judged = catch_unwind(AssertUnwindSafe(|| {
         let ends = read_only(specimen, case, number);
         if number.is_multiple_of(4) || !case.what.contains("byte") {
-            writable(specimen, case);
+            writable(specimen, case, number);
         }
         ends
     }));
@@ -64,10 +64,15 @@ fn states<'a>(specimen: &'a Specimen, case: &Case) -> Vec<&'a State> {
     specimen.states[first..].iter().collect()
 }
 
+/// Every third case with damaged tables in quarantine.
+fn on_damage(number: usize) -> OnDamage {
+    if number.is_multiple_of(3) { OnDamage::Quarantine } else { OnDamage::Refuse }
+}
+
 fn read_only(specimen: &Specimen, case: &Case, number: usize) -> Ends {
     let fs = restored(&case.files);
     let read_mode = if number.is_multiple_of(2) { ReadMode::Mapped } else { ReadMode::Buffered };
-    let options = Options { read_mode, ..options(specimen.filter, &fs) };
+    let options = Options { read_mode, on_damage: on_damage(number), ..options(specimen.filter, &fs) };
     let Ok(db) = Db::open_read_only(DIR, options) else {
         return Ends { refused: 1, ..Ends::default() };
     };
@@ -76,16 +81,17 @@ fn read_only(specimen: &Specimen, case: &Case, number: usize) -> Ends {
 }
 
 /// What opens takes a write; and what is there then is there at the next opening.
-fn writable(specimen: &Specimen, case: &Case) {
+fn writable(specimen: &Specimen, case: &Case, number: usize) {
     let fs = restored(&case.files);
-    let Ok(db) = Db::open(DIR, options(specimen.filter, &fs)) else { return };
+    let options = || Options { on_damage: on_damage(number / 4), ..options(specimen.filter, &fs) };
+    let Ok(db) = Db::open(DIR, options()) else { return };
     // So that global filters are asked.
     let _ = db.settle_filters();
     let (mut states, sound) = examine(&db, states(specimen, case));
     if db.put("new", "value").is_err() || db.close().is_err() {
         return;
     }
-    let db = Db::open(DIR, options(specimen.filter, &fs)).expect("what was opened and closed opens again");
+    let db = Db::open(DIR, options()).expect("what was opened and closed opens again");
     let mut with_new: Vec<State> = states.drain(..).cloned().collect();
     with_new.iter_mut().for_each(|state| _ = state[0].insert(b"new".to_vec(), b"value".to_vec()));
     let sound_again = examine(&db, with_new.iter().collect()).1;

@@ -76,7 +76,7 @@ impl<P: CompactionPolicy> Tree<P> {
             epochs: EpochMap::flush(key(spread.from), 1),
             extra: TableExtra { written, ..TableExtra::default() },
         };
-        TableShape { meta: Arc::new(meta), busy: false }
+        TableShape { meta: Arc::new(meta), busy: false, free: true }
     }
 
     fn flush(&mut self, spread: Spread) {

@@ -37,6 +37,10 @@ impl Aged<'_> {
     pub(super) fn busy(&self) -> bool {
         self.run.tables.iter().any(|table| table.busy)
     }
+
+    fn may_be_dropped(&self) -> bool {
+        self.run.tables.iter().all(|table| table.free)
+    }
 }
 
 /// All runs, the oldest first: the deepest level's oldest run, at last level 0's newest. O(tables).
@@ -90,7 +94,7 @@ impl Retention {
         let (count, reason) =
             if by_time >= by_size { (by_time, Reason::Expired) } else { (by_size, Reason::Retention) };
         // Older ones that no job reads may go, newer ones must wait for them.
-        let free = runs[..count].iter().take_while(|aged| !aged.busy()).count();
+        let free = runs[..count].iter().take_while(|aged| aged.may_be_dropped()).count();
         join(shape, &runs[..free], Work::Drop, u64::MAX, reason)
     }
 }

@@ -105,7 +105,11 @@ mod tests {
         for (level, tables) in levels {
             let tables: Vec<_> = tables
                 .iter()
-                .map(|(id, from, to)| TableShape { meta: Arc::new(table(*id, from, to)), busy: false })
+                .map(|(id, from, to)| TableShape {
+                    meta: Arc::new(table(*id, from, to)),
+                    busy: false,
+                    free: true,
+                })
                 .collect();
             shape.levels[*level].runs.push(RunShape { id: tables[0].id(), tables });
         }

@@ -83,7 +83,7 @@ impl Sizes {
         };
         self.total += bytes;
         self.written += bytes;
-        TableShape { meta: Arc::new(meta), busy: false }
+        TableShape { meta: Arc::new(meta), busy: false, free: true }
     }
 
     fn flush(&mut self) {

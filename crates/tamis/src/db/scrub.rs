@@ -1,0 +1,357 @@
+//! The scrub: a thread that reads everything on disk at a bounded rate, so that damage is found before it is needed.
+//!
+//! A pass reads each table, each log that is finished and still needed, and the manifest. With the operating system's own file system
+//! it reads past the page cache, where that is possible: what was read or written lately would be found sound there whatever became
+//! of the medium, and a pass must not drive out what reads need.
+//!
+//! A table in which damage is found is left alone by compactions from then on, and named by the statistics; one that is found sound
+//! is not any more.
+//!
+//! # Threads
+//!
+//! One thread, which takes the `state` lock to list what there is, and for the time that it takes to read the manifest again if what
+//! it read beside a writer looked damaged. The results are behind a mutex of their own, a leaf.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use crate::compaction::shape::KeyRange;
+use crate::db::inner::{DbInner, KeyspaceInner};
+use crate::db::pace::{Pace, Urgency};
+use crate::error::{OpenError, StorageError};
+use crate::io::{Access, DirectFs, FileSystem};
+use crate::key::KeyEnd;
+use crate::sync::{self, Mutex};
+use crate::table::{ReaderConfig, Table};
+use crate::tree::files::{log_path, manifest_path};
+use crate::tree::manifest::Manifest;
+use crate::tree::meta::{LogId, TableMeta};
+use crate::tree::open_table::OpenTable;
+use crate::wal::{End, LogKind, LogReader, ReadOptions};
+
+/// Between two passes it rests at least so long.
+const REST: Duration = Duration::from_secs(1);
+
+/// So many bytes are read between two looks at the pace.
+const STEP_BYTES: u64 = 64 << 10;
+
+/// So many problems are kept in words at most.
+const MAX_PROBLEMS: usize = 100;
+
+/// What the [scrub](crate::Options::scrub_bytes_per_second) did since the database was opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ScrubStats {
+    /// Passes over everything that came to their end.
+    pub passes: u64,
+    /// Bytes read, in the unfinished pass too.
+    pub bytes: u64,
+    /// Tables read to their end.
+    pub tables: u64,
+    /// Logs read to their end.
+    pub logs: u64,
+    /// What is damaged, by the last complete pass and the one under way, in words; the first hundred.
+    pub problems: Vec<String>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Scrub {
+    seen: Mutex<Seen>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    stats: ScrubStats,
+    /// Of the last complete pass.
+    last: BTreeSet<String>,
+    /// Of the one under way.
+    now: BTreeSet<String>,
+}
+
+impl Scrub {
+    pub(crate) fn stats(&self) -> ScrubStats {
+        let seen = self.seen.lock();
+        let problems = seen.last.union(&seen.now).take(MAX_PROBLEMS).cloned().collect();
+        ScrubStats { problems, ..seen.stats }
+    }
+}
+
+/// Reads everything again and again until the database is closed.
+pub(crate) fn scrub_loop(db: &DbInner) {
+    let pass = Pass {
+        fs: match db.options.file_system {
+            Some(_) => db.fs.clone(),
+            None => Arc::new(DirectFs::new()),
+        },
+        pace: Pace::new(db.options.scrub_bytes_per_second),
+        db,
+    };
+    loop {
+        if pass.run().is_some() {
+            let mut seen = db.scrub.seen.lock();
+            seen.stats.passes += 1;
+            seen.last = std::mem::take(&mut seen.now);
+        }
+        let ended = sync::now();
+        let mut state = db.state();
+        while sync::since(ended) < REST && !state.closing {
+            state = db.wait(state);
+        }
+        if state.closing {
+            return;
+        }
+    }
+}
+
+struct Pass<'d> {
+    db: &'d DbInner,
+    fs: Arc<dyn FileSystem>,
+    pace: Pace,
+}
+
+/// Reading goes on as long as this is `Some`.
+type GoOn = Option<()>;
+
+impl Pass<'_> {
+    /// `None` if the database is being closed.
+    fn run(&self) -> GoOn {
+        for table in self.tables() {
+            // Not held for longer than its own turn: the files of tables that were replaced must go.
+            if let Some(table) = table.upgrade() {
+                self.table(&table)?;
+            }
+        }
+        let logs = finished_logs(self.db);
+        for log in logs {
+            self.log(log)?;
+        }
+        self.manifest();
+        Some(())
+    }
+
+    fn tables(&self) -> Vec<Weak<OpenTable>> {
+        let keyspaces = self.db.directory.load_full();
+        let views = keyspaces.values().map(|keyspace| keyspace.view.load_full());
+        views.flat_map(|view| view.version.tables.iter().map(Arc::downgrade).collect::<Vec<_>>()).collect()
+    }
+
+    /// Counts bytes that were read or are to be read, and waits until they may be.
+    fn spend(&self, bytes: u64) -> GoOn {
+        self.db.scrub.seen.lock().stats.bytes += bytes;
+        let leaves = || self.db.cancelled() || self.db.background.leaving.load(Relaxed);
+        self.pace.wait(Urgency::Compaction, bytes, &leaves);
+        (!leaves()).then_some(())
+    }
+
+    fn table(&self, table: &OpenTable) -> GoOn {
+        let path = table.table.path();
+        let config = ReaderConfig { pin_metadata: true, ..ReaderConfig::default() };
+        let opened = Table::open(&*self.fs, path, table.meta.id, config.clone());
+        // Not every file system can be read past the page cache.
+        let opened = match opened {
+            Err(StorageError::Io(e)) if e.kind == std::io::ErrorKind::InvalidInput => {
+                Table::open(&*self.db.fs, path, table.meta.id, config)
+            }
+            opened => opened,
+        };
+        let fresh = match opened {
+            Ok(fresh) => fresh,
+            Err(error) => {
+                self.problem(error.to_string());
+                self.flawed(table, &error);
+                return Some(());
+            }
+        };
+        let (mut unpaid, mut going) = (0, Some(()));
+        let check = fresh.check_while(&mut |bytes| {
+            unpaid += bytes;
+            if unpaid >= STEP_BYTES {
+                going = self.spend(std::mem::take(&mut unpaid));
+            }
+            going.is_some()
+        });
+        going?;
+        self.spend(unpaid)?;
+        self.db.scrub.seen.lock().stats.tables += 1;
+        for (offset, what) in &check.problems {
+            self.problem(format!("{} at offset {offset}: {what}", path.display()));
+        }
+        match fresh.flaw().get() {
+            Some(damage) => self.flawed(table, &damage),
+            // What a table lost cannot be given back to it while it is open.
+            None if check.problems.is_empty() && table.table.why_lost().is_none() => {
+                table.table.flaw().forget()
+            }
+            None => {}
+        }
+        Some(())
+    }
+
+    /// What cannot be read at the moment, for a reason that may pass, says nothing of the table.
+    fn flawed(&self, table: &OpenTable, error: &StorageError) {
+        if matches!(error, StorageError::Corrupt(_)) {
+            table.table.flaw().note(error);
+        }
+    }
+
+    fn log(&self, id: LogId) -> GoOn {
+        let path = log_path(&self.db.dir, id);
+        let (mut unpaid, mut going) = (0, Some(()));
+        let mut read = || -> Result<(), OpenError> {
+            // Sequential reads go through the page cache: a log was written a moment ago.
+            let file = self
+                .db
+                .fs
+                .open(&path, Access::Sequential)
+                .map_err(|e| StorageError::io("open", &path, &e))?;
+            let options = ReadOptions { expect_complete: true, salvage: false };
+            let mut log = LogReader::open(file, &path, LogKind::Writes, id, options)?;
+            while let Some(record) = log.next_record()? {
+                unpaid += record.end - record.offset;
+                if unpaid >= STEP_BYTES {
+                    going = self.spend(std::mem::take(&mut unpaid));
+                    if going.is_none() {
+                        break;
+                    }
+                }
+            }
+            Ok(())
+        };
+        let result = read();
+        going?;
+        self.spend(unpaid)?;
+        let needed = || finished_logs(self.db).contains(&id);
+        match result {
+            Ok(()) => self.db.scrub.seen.lock().stats.logs += 1,
+            // Once it is not needed any more, it is removed or overwritten.
+            Err(error) if needed() => self.problem(error.to_string()),
+            Err(_) => {}
+        }
+        Some(())
+    }
+
+    /// The manifest as the next opening would read it. While it is written to, its last edit may seem torn.
+    fn manifest(&self) {
+        let read = || Manifest::open(&*self.db.fs, &self.db.dir);
+        let sound = |read: &Result<Option<_>, OpenError>| {
+            let end =
+                |loaded: &crate::tree::manifest::LoadedManifest| matches!(loaded.end, End::Clean { .. });
+            read.as_ref().is_ok_and(|loaded| loaded.as_ref().is_some_and(end))
+        };
+        if sound(&read()) {
+            return;
+        }
+        let state = self.db.state();
+        if state.unsettled.is_some() || self.db.is_waiting() {
+            // It is known to be unsound, and is to be written anew.
+            return;
+        }
+        let path = manifest_path(&self.db.dir, state.manifest_number);
+        match read() {
+            again if sound(&again) => {}
+            Ok(Some(_)) => self.problem(format!("{} does not end as it was written", path.display())),
+            Ok(None) => self.problem(format!("{} has no CURRENT any more", self.db.dir.display())),
+            Err(error) => self.problem(error.to_string()),
+        }
+    }
+
+    fn problem(&self, what: String) {
+        let is_new = {
+            let mut seen = self.db.scrub.seen.lock();
+            let is_new = !seen.last.contains(&what);
+            seen.now.len() < MAX_PROBLEMS && seen.now.insert(what.clone()) && is_new
+        };
+        if is_new {
+            self.db.warn(format!("scrub: {what}"));
+        }
+    }
+}
+
+/// The logs that nothing is written to any more, and that the next opening would read. None while writes are suspended: those
+/// that could not be written are to be replaced.
+fn finished_logs(db: &DbInner) -> Vec<LogId> {
+    let state = db.state();
+    if db.health.check().is_err() {
+        return Vec::new();
+    }
+    let floor = state.tree.log_floor();
+    state.logs.iter().map(|log| log.id).filter(|id| *id >= floor).collect()
+}
+
+impl DbInner {
+    /// The tables of which damage is known, by keyspace and level.
+    pub(crate) fn damaged_tables(&self) -> Vec<DamagedTable> {
+        let mut found = Vec::new();
+        for keyspace in self.directory.load_full().values() {
+            let view = keyspace.view.load_full();
+            for run in &view.version.runs {
+                for table in &view.version.tables[run.tables.clone()] {
+                    let Some(why) = table.table.flaw().get() else { continue };
+                    let meta = &table.meta;
+                    found.push(DamagedTable {
+                        keyspace: keyspace.name.clone(),
+                        table: meta.id,
+                        path: table.table.path().to_owned(),
+                        level: run.level,
+                        smallest: meta.smallest.to_vec(),
+                        largest: match &meta.largest {
+                            KeyEnd::Included(key) | KeyEnd::Excluded(key) => key.to_vec(),
+                            KeyEnd::Unbounded => Vec::new(),
+                        },
+                        entries: meta.entries,
+                        quarantined: table.table.why_lost().is_some(),
+                        what: why.to_string(),
+                    });
+                }
+            }
+        }
+        found
+    }
+
+    /// The damage of the first damaged table of a keyspace that has to do with the range, if there is one.
+    pub(crate) fn damage_within(
+        &self,
+        keyspace: &KeyspaceInner,
+        range: Option<&KeyRange>,
+    ) -> Option<StorageError> {
+        let view = keyspace.view.load();
+        let concerned = |meta: &TableMeta| {
+            range.is_none_or(|range| {
+                range.overlaps(&KeyRange { smallest: meta.smallest.clone(), largest: meta.largest.clone() })
+            })
+        };
+        view.version
+            .tables
+            .iter()
+            .filter(|table| concerned(&table.meta))
+            .find_map(|table| table.table.flaw().get())
+    }
+}
+
+/// A table that is damaged, or was when it was opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DamagedTable {
+    /// The keyspace's name.
+    pub keyspace: String,
+    /// The table's number.
+    pub table: u64,
+    /// Its file.
+    pub path: PathBuf,
+    /// The level that it lies in.
+    pub level: usize,
+    /// The smallest key that it says something about.
+    pub smallest: Vec<u8>,
+    /// The largest key that it says something about (empty if there is no end).
+    pub largest: Vec<u8>,
+    /// Key versions that it holds, or held.
+    pub entries: u64,
+    /// It could not be opened, and every read that needs it is an error. Otherwise only what is damaged in it is.
+    pub quarantined: bool,
+    /// What is wrong.
+    pub what: String,
+}
+
+#[cfg(test)]
+mod tests;
