@@ -2,7 +2,7 @@
 
 use tamis_filter::Digest;
 
-use crate::compaction::shape::KeyRange;
+use crate::compaction::shape::{KeyRange, Shape, TableShape};
 use crate::key::KeyBytes;
 use crate::tree::meta::{RunId, TableId};
 
@@ -34,7 +34,7 @@ pub(crate) enum Work {
     Merge,
     /// They go to the output level as they are, without being read.
     Move,
-    /// They are dropped with all that they hold: it is too old to be kept, and nothing older remains.
+    /// They are dropped with all that they hold, unread: nobody may see any of it.
     Drop,
 }
 
@@ -59,6 +59,8 @@ pub(crate) enum Reason {
     Window,
     /// Everything in the inputs has outlived its time.
     Expired,
+    /// Newer range deletes hide everything in the inputs.
+    Covered,
     /// The tree holds more bytes than are to be kept.
     Retention,
     /// Snapshots that kept versions alive are gone.
@@ -93,6 +95,37 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
+    /// Drops the tables of which `gone` holds, wherever they lie, without reading them; `None` if there are none.
+    pub(crate) fn drop_of(shape: &Shape, reason: Reason, gone: impl Fn(&TableShape) -> bool) -> Option<Plan> {
+        let mut inputs = Vec::new();
+        let mut range: Option<KeyRange> = None;
+        for (level, runs) in shape.levels.iter().enumerate() {
+            for run in &runs.runs {
+                let tables: Vec<_> = run.tables.iter().filter(|table| gone(table)).collect();
+                for table in &tables {
+                    range.get_or_insert_with(|| table.range()).extend(table);
+                }
+                if !tables.is_empty() {
+                    let tables = tables.iter().map(|table| table.id()).collect();
+                    inputs.push(PlanInput { level, run: run.id, tables });
+                }
+            }
+        }
+        let last = inputs.last()?;
+        Some(Plan {
+            output_level: last.level,
+            output: OutputRun::Into(last.run),
+            range: range?,
+            inputs,
+            max_table_bytes: u64::MAX,
+            borders: Vec::new(),
+            reason,
+            work: Work::Drop,
+            guard_bits: None,
+            bottommost: false,
+        })
+    }
+
     /// All input tables.
     pub(crate) fn tables(&self) -> impl Iterator<Item = TableId> + '_ {
         self.inputs.iter().flat_map(|input| input.tables.iter().copied())

@@ -85,6 +85,7 @@ fn flush_loop(db: &DbInner) {
                 drop(state);
                 db.remove_garbage();
                 db.retry_beginning();
+                db.keep_reserve();
                 state = db.state();
                 db.save_times(&mut state);
                 if !state.closing && matches!(ToFlush::next(db, &state), ToFlush::Nothing) {

@@ -166,7 +166,8 @@ impl DbInner {
             }
             Err(NotBegun::Unchanged(error) | NotBegun::Unknown(error)) => {
                 let cause = error.to_string();
-                pending.failed = Some(self.failure(error));
+                let more_room = error.is_out_of_space() && self.spend_reserve();
+                pending.failed = (!more_room).then(|| self.failure(error));
                 Err(WriteError::Suspended { cause })
             }
             Err(NotBegun::Stopped(error)) => Err(error),

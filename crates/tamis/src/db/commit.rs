@@ -154,6 +154,7 @@ impl DbInner {
     pub(crate) fn write(&self, batch: WriteBatch, sync: bool) -> Result<(), WriteError> {
         self.check_ready()?;
         batch.check()?;
+        self.background.reserve.admit(&batch)?;
         self.check_operators(&batch)?;
         if batch.is_empty() && !sync {
             return Ok(());

@@ -19,6 +19,7 @@ use crate::compaction::plan::{OutputRun, Plan, Work};
 use crate::compaction::policy::Pressure;
 use crate::compaction::shape::RunningJob;
 use crate::compaction::{TableSink, execute, filters, parts, released};
+use crate::db::covered::covered_tables;
 use crate::db::expiry::expired_tables;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::jobs::{ActiveJob, Aside, CancelToken, CompactionControl, Progress, RETRY_COMPACTION};
@@ -98,6 +99,11 @@ impl DbInner {
         let expired = (!shaping.options.deterministic && !shaping.policy.drops_data())
             .then(|| expired_tables(&shape))
             .flatten();
+        let covered = || {
+            let drops = !shaping.options.deterministic && !shaping.policy.drops_data();
+            drops.then(|| covered_tables(&shape, &keyspace.view.load().version, None)).flatten()
+        };
+        let expired = expired.or_else(covered);
         let Some(plan) = expired.or_else(|| shaping.policy.plan(&shape)).or_else(rewrite) else {
             // The policy itself may have seen that there is no room.
             let needed = shaping.policy.needs(&shape).zip(shape.room);
@@ -143,12 +149,17 @@ impl DbInner {
                 Due::Plan(plan) => return Some((keyspace, plan)),
                 Due::Nothing => {}
                 Due::NoRoom(needed, free) => {
+                    let (needed_bytes, free_bytes) = (needed, free);
                     let (needed, free) = (human(needed), human(free));
                     let name = &keyspace.name;
                     let what = format!(
                         "compaction of keyspace `{name}` needs {needed}, {free} are free: it waits until there is more"
                     );
                     jobs.no_room = Some(what.clone());
+                    let held = self.background.reserve.held();
+                    if free_bytes < held && needed_bytes <= free_bytes.saturating_add(held) {
+                        self.background.reserve.want();
+                    }
                     self.warn_of_room(state, &keyspace, || what.clone());
                     if !waited {
                         // Whoever waits for it is to be told.

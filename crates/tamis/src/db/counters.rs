@@ -90,6 +90,8 @@ write_counters! {
     cancelled,
     /// Compactions that met a full disk and were undone, to be tried again later.
     set_aside,
+    /// How often the reserve was given up on a full disk.
+    reserves_spent,
     /// Flushes that failed and were tried again.
     failed_flushes,
     /// How often writes were suspended until the logs were replaced.

@@ -34,8 +34,8 @@
 use crate::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::compaction::plan::{OutputRun, Plan, PlanInput, Reason, Work};
-use crate::compaction::shape::{KeyRange, Shape, TableShape};
+use crate::compaction::plan::{Plan, Reason};
+use crate::compaction::shape::{Shape, TableShape};
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::key::SeqNo;
 use crate::options::KeyspaceOptions;
@@ -142,37 +142,11 @@ pub(crate) fn expired_tables(shape: &Shape) -> Option<Plan> {
         return None;
     }
     let newest_snapshot = shape.snapshots.last().copied();
-    let gone = |table: &&TableShape| {
+    let gone = |table: &TableShape| {
         let seen = newest_snapshot.is_some_and(|snapshot| table.meta.min_seq <= snapshot);
         table.free && table.meta.max_seq <= shape.expired && !seen
     };
-    let mut inputs = Vec::new();
-    let mut range: Option<KeyRange> = None;
-    for (level, runs) in shape.levels.iter().enumerate() {
-        for run in &runs.runs {
-            let tables: Vec<_> = run.tables.iter().filter(gone).collect();
-            for table in &tables {
-                range.get_or_insert_with(|| table.range()).extend(table);
-            }
-            if !tables.is_empty() {
-                let tables = tables.iter().map(|table| table.id()).collect();
-                inputs.push(PlanInput { level, run: run.id, tables });
-            }
-        }
-    }
-    let last = inputs.last()?;
-    Some(Plan {
-        output_level: last.level,
-        output: OutputRun::Into(last.run),
-        range: range?,
-        inputs,
-        max_table_bytes: u64::MAX,
-        borders: Vec::new(),
-        reason: Reason::Expired,
-        work: Work::Drop,
-        guard_bits: None,
-        bottommost: false,
-    })
+    Plan::drop_of(shape, Reason::Expired, gone)
 }
 
 impl DbInner {

@@ -16,6 +16,8 @@
 //! A failed sync may have lost what was written since the last one, although the file shows it, and a second sync may say that all
 //! is well. So no sync of a log is ever tried twice, and none is needed: what the log held is in memory.
 //!
+//! On a full disk the [reserve](super::reserve) is given up first, and only what frees room is taken until there is a new one.
+//!
 //! Whoever waits for a flush or a compaction that has failed twice in a row is not kept waiting: it is told why, in
 //! [`WriteError::Suspended`] as well, and may try again at any time.
 //!
@@ -150,6 +152,8 @@ impl DbInner {
             Ok(Some(cause)) => self.warn(format!("writes were suspended and have resumed: {cause}")),
             // The database is being closed.
             Ok(None) => {}
+            // There is more room now: at once.
+            Err(error) if error.is_out_of_space() && self.spend_reserve() => {}
             Err(error) => {
                 let mut suspended = self.health.suspended.lock();
                 if let Some(suspension) = suspended.as_mut() {
@@ -291,12 +295,16 @@ impl DbInner {
 
     /// Notes that a flush failed: it is tried again.
     pub(crate) fn flush_failed(&self, keyspace: &KeyspaceInner, error: &StorageError) {
+        self.write_counters.failed_flushes.add(1);
+        if error.is_out_of_space() && self.spend_reserve() {
+            // There is more room now: at once.
+            return;
+        }
         let mut state = self.state();
         let jobs = state.jobs.entry(keyspace.id).or_default();
         let before = jobs.flush_aside.take();
         let first = before.is_none();
         jobs.flush_aside = Some(Aside::after(before, RETRY, error));
-        self.write_counters.failed_flushes.add(1);
         if first {
             self.warn(format!("a flush of keyspace `{}` failed and is tried again: {error}", keyspace.name));
         }
@@ -332,6 +340,9 @@ impl DbInner {
     pub(crate) fn troubles(&self, state: &State) -> Vec<String> {
         let mut troubles = Vec::new();
         troubles.extend(self.health.suspended().map(|cause| format!("writes are suspended: {cause}")));
+        if self.background.reserve.is_spent() {
+            troubles.push(self.background.reserve.trouble());
+        }
         if let Some(unsettled) = &state.unsettled {
             troubles.push(format!("the manifest is to be written anew: {}", unsettled.cause));
         }

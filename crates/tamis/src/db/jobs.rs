@@ -20,6 +20,7 @@ use crate::compaction::shape::RunningJob;
 use crate::compaction::writer::JobControl;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::pace::{Pace, Urgency};
+use crate::db::reserve::Reserve;
 use crate::db::room::Room;
 use crate::error::StorageError;
 use crate::options::Options;
@@ -30,6 +31,7 @@ use crate::sync;
 pub(crate) struct Background {
     pub(crate) pace: Pace,
     pub(crate) room: Room,
+    pub(crate) reserve: Reserve,
     pub(crate) helpers: Helpers,
     /// Guards of pauses that live.
     pauses: AtomicUsize,
@@ -44,6 +46,7 @@ impl Background {
         Background {
             pace: Pace::new(options.background_bytes_per_second),
             room: Room::default(),
+            reserve: Reserve::default(),
             helpers: Helpers::new(options.sub_jobs.saturating_sub(1)),
             pauses: AtomicUsize::new(0),
             flush_rate: AtomicU64::new(0),
@@ -188,6 +191,7 @@ fn reason(reason: Reason) -> &'static str {
         Reason::Guard => "guard",
         Reason::Window => "window",
         Reason::Expired => "expired",
+        Reason::Covered => "covered",
         Reason::Retention => "retention",
         Reason::Released => "released",
         Reason::Reads => "reads",

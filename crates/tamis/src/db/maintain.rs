@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use crate::compaction::plan::{OutputRun, Plan, PlanInput, Reason, Work};
 use crate::compaction::shape::{KeyRange, Shape, TableShape};
 use crate::db::compact::Ended;
+use crate::db::covered::covered_tables;
 use crate::db::expiry::expired_tables;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::jobs::{CancelToken, CompactOptions};
@@ -160,7 +161,11 @@ impl DbInner {
             }
             let shape = self.shape(&state, keyspace);
             let shaping = keyspace.shaping.load_full();
-            let wanted = shaping.policy.manual(&shape, range).or_else(|| {
+            // First what needs no room. A policy that drops tables itself does so by the age of whole runs.
+            let covered = (!shaping.policy.drops_data())
+                .then(|| covered_tables(&shape, &keyspace.view.load().version, range))
+                .flatten();
+            let wanted = covered.or_else(|| shaping.policy.manual(&shape, range)).or_else(|| {
                 // A policy makes no plan that does not fit; with room enough it says what it would have been.
                 shaping.policy.manual(&Shape { room: None, ..shape.clone() }, range)
             });

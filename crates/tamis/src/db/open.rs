@@ -233,6 +233,9 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         inner.elastic.opened(views.iter().map(|view| &*view.version), stored);
     }
     inner.expiry.configure(inner.directory.load().values().map(|keyspace| &**keyspace));
+    if !read_only {
+        inner.find_reserve();
+    }
     recover(&inner, &logs, files, &set_aside, manifest_end.as_ref())?;
     Ok(Arc::new(inner))
 }
@@ -659,7 +662,7 @@ fn remove_leftovers(
             FileKind::Log(id) => *id >= state.current_log,
             FileKind::Manifest(number) => *number == state.manifest_number,
             FileKind::Temporary => false,
-            FileKind::Current | FileKind::Lock | FileKind::Options => true,
+            FileKind::Current | FileKind::Lock | FileKind::Options | FileKind::Reserve => true,
         };
         let is_data = matches!(kind, FileKind::Table(_) | FileKind::Log(_) | FileKind::Manifest(_));
         match keep {

@@ -64,6 +64,8 @@ pub struct Stats {
     pub suspended: Option<String>,
     /// What has failed and is tried again, in words; empty if all is well.
     pub troubles: Vec<String>,
+    /// Room on the device that is kept for a full disk.
+    pub reserve_bytes: u64,
     /// Tables of which damage is known: those that are [quarantined](crate::OnDamage), and those in which a read, a compaction,
     /// `verify` or the scrub has met some since the database was opened. No compaction touches them.
     pub damaged_tables: Vec<DamagedTable>,
@@ -230,6 +232,7 @@ impl Stats {
             poisoned: db.health.stopped().cloned(),
             suspended: db.health.suspended(),
             troubles: db.troubles(&state),
+            reserve_bytes: db.background.reserve.held(),
             damaged_tables: db.damaged_tables(),
             scrub: (db.options.scrub_bytes_per_second > 0).then(|| db.scrub.stats()),
             open_table_files: db.reader_config.files.as_ref().map_or(0, |files| files.count()),

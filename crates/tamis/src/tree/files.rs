@@ -23,6 +23,8 @@ pub(crate) enum FileKind {
     Lock,
     /// `OPTIONS`: the options that the database was last opened with, for people.
     Options,
+    /// `RESERVE`: room that is kept for a full disk; nothing depends on it.
+    Reserve,
     /// `CURRENT.tmp`, `OPTIONS.tmp`, `LOG.tmp`: a file that was being replaced or made atomically; left over from a crash if
     /// nobody is writing it.
     Temporary,
@@ -32,6 +34,7 @@ const CURRENT: &str = "CURRENT";
 const NEXT_CURRENT: &str = "CURRENT.tmp";
 const LOCK: &str = "LOCK";
 const OPTIONS: &str = "OPTIONS";
+const RESERVE: &str = "RESERVE";
 const FIRST_LOG: &str = "LOG.tmp";
 const MANIFEST_PREFIX: &str = "MANIFEST-";
 
@@ -80,6 +83,11 @@ pub(crate) fn options_path(dir: &Path) -> PathBuf {
     dir.join(OPTIONS)
 }
 
+/// The path of the file that holds room for a full disk.
+pub(crate) fn reserve_path(dir: &Path) -> PathBuf {
+    dir.join(RESERVE)
+}
+
 /// What files begin with that a device is timed by. They are of no use to anybody else.
 pub(crate) const CALIBRATION_PREFIX: &str = "calibration-";
 
@@ -89,6 +97,7 @@ pub(crate) fn parse(name: &str) -> Option<FileKind> {
         CURRENT => Some(FileKind::Current),
         LOCK => Some(FileKind::Lock),
         OPTIONS => Some(FileKind::Options),
+        RESERVE => Some(FileKind::Reserve),
         NEXT_CURRENT | "OPTIONS.tmp" | FIRST_LOG => Some(FileKind::Temporary),
         _ if name.starts_with(CALIBRATION_PREFIX) && name.ends_with(".tmp") => Some(FileKind::Temporary),
         _ => {

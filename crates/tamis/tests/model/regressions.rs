@@ -82,7 +82,8 @@ fn a_put_after_a_delete_range_survives_a_compaction_above_older_data_beside_it()
     let below = || db.stats().keyspaces[0].levels[2].runs.clone();
     let untouched = below();
     assert_eq!(untouched.len(), 1);
-    db.delete_range("a".."m100").expect("a write");
+    // No table lies whole under it, or it would be dropped.
+    db.delete_range("a".."m001").expect("a write");
     db.put("k", "after").expect("a write");
     db.flush().expect("a flush");
     db.put("k1", "after").expect("a write");
@@ -90,7 +91,7 @@ fn a_put_after_a_delete_range_survives_a_compaction_above_older_data_beside_it()
     db.settle().expect("settling");
     assert_eq!(below(), untouched, "the compaction ended above the last level");
     assert_eq!(db.get("k").expect("a get").expect("it was put after the delete"), "after");
-    assert_eq!(db.iter().count(), 102);
+    assert_eq!(db.iter().count(), 201);
 }
 
 /// The front moved on before it gave an item: when that failed, the error came in the item's place and neither end

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::*;
+use crate::compaction::plan::{OutputRun, PlanInput, Work};
 use crate::compaction::policy::{CompactionPolicy, Pressure, Promise};
+use crate::compaction::shape::KeyRange;
 use crate::db::reshape::Shaping;
 use crate::io::{FileSystem, MemFs};
 use crate::tree::meta::TableMeta;

@@ -136,6 +136,7 @@ impl DbInner {
         options: IngestOptions,
     ) -> Result<IngestReport, AdminError> {
         self.check_ready()?;
+        self.background.reserve.refuse()?;
         let described = self.described(files)?;
         if described.is_empty() {
             return Ok(IngestReport::default());

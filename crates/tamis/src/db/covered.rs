@@ -1,0 +1,76 @@
+//! Tables that range deletes have emptied, which are dropped without being read.
+//!
+//! Deleting a range writes one tombstone, and merging that with everything below it writes all the rest anew. A table that lies whole
+//! under newer range tombstones holds nothing that anybody may see, so it goes at once, without a byte being written: on a full disk
+//! that is the only kind of work that needs no room.
+//!
+//! # Why nobody's answers change
+//!
+//! A table's sequence numbers are those of its entries and of its own range tombstones. Every key from its first to its last lies
+//! under a tombstone with a number above all of them, which therefore is in another table and stays. Whoever reads at that tombstone
+//! or later sees nothing of the table, and of what is older below it nothing either: the tombstone hides that as well as the table's
+//! own deletes did. A snapshot that is older than one of these tombstones must be older than all of the table,
+//! too.
+
+use crate::compaction::plan::{Plan, Reason};
+use crate::compaction::shape::{KeyRange, Shape, TableShape};
+use crate::key::{KeyEnd, SeqNo};
+use crate::tree::meta::TableMeta;
+use crate::tree::open_table::OpenTable;
+use crate::tree::version::Version;
+
+/// Drops the tables that range tombstones of others cover whole; with a range, of those alone that have to do with it. O(tables) where
+/// there are no range tombstones.
+pub(crate) fn covered_tables(shape: &Shape, version: &Version, range: Option<&KeyRange>) -> Option<Plan> {
+    let holders: Vec<&OpenTable> =
+        version.tables.iter().filter(|table| table.tombstones.is_some()).map(|table| &**table).collect();
+    if holders.is_empty() {
+        return None;
+    }
+    let gone = |table: &TableShape| {
+        table.free
+            && range.is_none_or(|range| range.overlaps(&table.range()))
+            && covered_since(&holders, &table.meta)
+                .is_some_and(|since| !is_seen(&shape.snapshots, &table.meta, since))
+    };
+    Plan::drop_of(shape, Reason::Covered, gone)
+}
+
+/// Whether one of the snapshots sees something of a table that is wholly deleted from write `since` on. A table whose smallest number
+/// is 0 may hold entries as old as any snapshot.
+fn is_seen(snapshots: &[SeqNo], table: &TableMeta, since: SeqNo) -> bool {
+    snapshots.iter().any(|&snapshot| table.min_seq <= snapshot && snapshot < since)
+}
+
+/// From which write on every key of the table's range lies under a tombstone that is newer than all of the table; `None` if some key
+/// does not.
+fn covered_since(holders: &[&OpenTable], table: &TableMeta) -> Option<SeqNo> {
+    let mut from = table.smallest.clone();
+    let mut since = 0;
+    loop {
+        let over =
+            holders.iter().filter(|holder| holder.meta.max_seq > table.max_seq && holder.meta.covers(&from));
+        let over = over.filter_map(|holder| holder.tombstones.as_ref()?.fragment_at(&from));
+        // A fragment's numbers descend: the first tombstone that deletes the table's keys is the last that is newer than they are.
+        let deletes = over.filter_map(|fragment| {
+            let newer = fragment.seqs.partition_point(|&seq| seq > table.max_seq);
+            Some((fragment, *fragment.seqs[..newer].last()?))
+        });
+        let (farthest, seq) = deletes.max_by(|(a, _), (b, _)| match (&a.end, &b.end) {
+            (Some(a), Some(b)) => a.cmp(b),
+            (a, b) => a.is_none().cmp(&b.is_none()),
+        })?;
+        since = since.max(seq);
+        let end = match (&farthest.end, &table.largest) {
+            (None, _) => return Some(since),
+            (Some(end), KeyEnd::Included(last)) if end > last => return Some(since),
+            (Some(end), KeyEnd::Excluded(last)) if end >= last => return Some(since),
+            (Some(end), _) => end,
+        };
+        // Fragments are not empty: each turn leads farther.
+        from = end.clone();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,222 @@
+//! Room on the device that is kept for what frees room.
+//!
+//! On a full disk nothing can be deleted either: a delete is a write, and so is the compaction that lets go of what was deleted. So a
+//! file of zeros, `RESERVE`, holds room that is given up when the disk is full. What was acknowledged goes to tables then, deletes
+//! and compactions go on, and nothing else is taken ([`WriteError::Suspended`]) until there is room for a new reserve and half as
+//! much again.
+//!
+//! The file has a sixteenth of the tables' bytes, at most [`reserve_bytes`](crate::Options::reserve_bytes). It is made where four
+//! times as much is free, and again when the tables have grown or shrunk to twice or half of what it is for. Nothing depends on what is
+//! in it, on its length, or on whether it is there: it is not synced, and a power cut may take it.
+//!
+//! # Threads
+//!
+//! The flushing thread makes the file; it gives it up, or whoever begins a session late does. Both hold the mutex, which is taken
+//! with no other lock held than that of a late beginning, since the file system may take its time. The rest are flags and counters that
+//! publish nothing (`Relaxed`).
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use crate::batch::{BatchOp, WriteBatch};
+use crate::db::inner::DbInner;
+use crate::db::room::human;
+use crate::error::{StorageError, WriteError};
+use crate::io::Usage;
+use crate::sync::{self, Mutex};
+use crate::tree::files::reserve_path;
+
+/// The reserve is one part of so many of the tables' bytes.
+const PART_OF_TABLES: u64 = 16;
+
+/// Its length is a multiple of this, in bytes.
+const STEP: u64 = 64 << 10;
+
+/// It is made where so many times as much is free.
+const FREE_TO_MAKE: u64 = 4;
+
+/// How often it is looked whether it has the right length.
+const LOOK: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Default)]
+pub(crate) struct Reserve {
+    /// The file's length.
+    held: AtomicU64,
+    /// It was given up: only what frees room is taken.
+    spent: AtomicBool,
+    /// A compaction has found too little room.
+    wanted: AtomicBool,
+    /// What was given up, and must be there again.
+    spent_bytes: AtomicU64,
+    keeping: Mutex<Keeping>,
+}
+
+#[derive(Debug, Default)]
+struct Keeping {
+    looked: Option<Instant>,
+    /// The file system does not reserve room.
+    impossible: bool,
+}
+
+impl Reserve {
+    /// Bytes that the file takes.
+    pub(crate) fn held(&self) -> u64 {
+        self.held.load(Relaxed)
+    }
+
+    pub(crate) fn is_spent(&self) -> bool {
+        self.spent.load(Relaxed)
+    }
+
+    /// Compactions need what it holds.
+    pub(crate) fn want(&self) {
+        self.wanted.store(true, Relaxed);
+    }
+
+    /// Why a batch is not taken, if it is not.
+    #[inline]
+    pub(crate) fn admit(&self, batch: &WriteBatch) -> Result<(), WriteError> {
+        if !self.is_spent() || batch.ops().flatten().all(|op| frees_room(&op)) {
+            return Ok(());
+        }
+        self.refuse()
+    }
+
+    /// An error if nothing is taken that needs room for long.
+    #[cold]
+    pub(crate) fn refuse(&self) -> Result<(), WriteError> {
+        match self.is_spent() {
+            true => Err(WriteError::Suspended { cause: self.trouble() }),
+            false => Ok(()),
+        }
+    }
+
+    pub(crate) fn trouble(&self) -> String {
+        let bytes = human(self.needed());
+        format!("the device was full, and only deletes are taken until {bytes} are free")
+    }
+
+    /// So much must be free before the reserve is made anew.
+    fn needed(&self) -> u64 {
+        let bytes = self.spent_bytes.load(Relaxed);
+        bytes.saturating_add(bytes / 2).saturating_add(STEP)
+    }
+}
+
+fn frees_room(op: &BatchOp<'_>) -> bool {
+    matches!(op, BatchOp::Delete { .. } | BatchOp::DeleteRange { .. })
+}
+
+impl DbInner {
+    fn reserve_target(&self) -> u64 {
+        let keyspaces = self.directory.load();
+        let bytes: u64 = keyspaces.values().map(|keyspace| keyspace.view.load().version.table_bytes()).sum();
+        let target = (bytes / PART_OF_TABLES).min(self.options.reserve_bytes);
+        target / STEP * STEP
+    }
+
+    /// At opening: counts what an earlier session has left, and gives it up where less than that is free.
+    pub(crate) fn find_reserve(&self) {
+        let held = self.fs.file_len(&reserve_path(&self.dir)).unwrap_or(0);
+        self.background.reserve.held.store(held, Relaxed);
+        let free = self.fs.available_space(&self.dir).unwrap_or_default();
+        if free.is_some_and(|free| free < held) {
+            self.spend_reserve();
+        }
+    }
+
+    /// Gives up the reserve; `false` if there is none. With no lock of the engine held.
+    pub(crate) fn spend_reserve(&self) -> bool {
+        let reserve = &self.background.reserve;
+        let _keeping = reserve.keeping.lock();
+        let held = reserve.held();
+        if held == 0 {
+            return false;
+        }
+        let path = reserve_path(&self.dir);
+        match self.fs.remove(&path) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => {
+                log::warn!("could not give up {}: {e}", path.display());
+                return false;
+            }
+            _ => {}
+        }
+        reserve.held.store(0, Relaxed);
+        reserve.spent_bytes.store(held, Relaxed);
+        reserve.spent.store(true, Relaxed);
+        self.write_counters.reserves_spent.add(1);
+        self.background.room.outdated();
+        self.warn(format!("the reserve of {} was given up: {}", human(held), reserve.trouble()));
+        true
+    }
+
+    /// For the flushing thread: gives up the reserve if compactions want it, and makes it, or lets it follow the tables' bytes,
+    /// where there is room. What fails is tried again later.
+    pub(crate) fn keep_reserve(&self) {
+        let reserve = &self.background.reserve;
+        if reserve.wanted.swap(false, Relaxed) && self.spend_reserve() {
+            self.changed.notify_all();
+        }
+        let mut keeping = reserve.keeping.lock();
+        if keeping.impossible || keeping.looked.is_some_and(|at| sync::since(at) < LOOK) || self.is_waiting()
+        {
+            return;
+        }
+        keeping.looked = Some(sync::now());
+        let (target, held) = (self.reserve_target(), reserve.held());
+        let spent = reserve.is_spent();
+        if !spent && (held / 2 < target && target < held.saturating_mul(2).max(1) || held == target) {
+            return;
+        }
+        let free = self.fs.available_space(&self.dir).unwrap_or_default();
+        let needed = if spent { reserve.needed() } else { target.saturating_mul(FREE_TO_MAKE) };
+        if free.is_some_and(|free| free.saturating_add(held) < needed) {
+            return;
+        }
+        match self.make_reserve(target) {
+            Ok(made) => {
+                // A database that has shrunk meanwhile needs none.
+                keeping.impossible = made < target;
+                reserve.held.store(made, Relaxed);
+            }
+            Err(error) => {
+                log::debug!("{}: no reserve: {error}", self.dir.display());
+                let _ = self.fs.remove(&reserve_path(&self.dir));
+                reserve.held.store(0, Relaxed);
+                return;
+            }
+        }
+        drop(keeping);
+        if spent {
+            reserve.spent.store(false, Relaxed);
+            self.warn("there is room again: all writes are taken".to_owned());
+        }
+        self.background.room.outdated();
+    }
+
+    /// Makes the file, of `bytes`, in place of the one there is. Gives its length, 0 if the file system reserves nothing.
+    fn make_reserve(&self, bytes: u64) -> Result<u64, StorageError> {
+        let path: PathBuf = reserve_path(&self.dir);
+        let io = |operation, e| StorageError::io(operation, &path, &e);
+        if bytes == 0 {
+            return match self.fs.remove(&path) {
+                Err(e) if e.kind() != io::ErrorKind::NotFound => Err(io("remove", e)),
+                _ => Ok(0),
+            };
+        }
+        let mut file = self.fs.create(&path, Usage::Log).map_err(|e| io("create", e))?;
+        file.preallocate(bytes).map_err(|e| io("reserve room in", e))?;
+        drop(file);
+        let made = self.fs.file_len(&path).map_err(|e| io("read", e))?;
+        if made < bytes {
+            self.fs.remove(&path).map_err(|e| io("remove", e))?;
+            return Ok(0);
+        }
+        Ok(made)
+    }
+}
+
+#[cfg(test)]
+mod tests;

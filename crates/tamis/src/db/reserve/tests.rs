@@ -1,0 +1,179 @@
+//! A full disk with a reserve, from the first write that finds no room to the first that does again.
+
+use std::path::Path;
+use std::time::Instant;
+
+use super::*;
+use crate::io::{CrashMode, FaultyFs, FileSystem};
+use crate::{Db, Options};
+
+const DIR: &str = "/db";
+
+fn options(fs: &FaultyFs) -> Options {
+    let mut options = Options { file_system: Some(std::sync::Arc::new(fs.clone())), ..Options::default() };
+    options.recycled_logs = 0;
+    options.keyspace.memtable_bytes = 64 << 10;
+    options.keyspace.table_bytes = 32 << 10;
+    options
+}
+
+fn used(fs: &FaultyFs) -> u64 {
+    fs.files().iter().map(|(_, len)| len).sum()
+}
+
+fn value(i: u32) -> Vec<u8> {
+    // Nothing that can be compressed.
+    let mut x = u64::from(i) + 1;
+    (0..500)
+        .map(|_| {
+            x ^= x << 13;
+            x ^= x >> 7;
+            x ^= x << 17;
+            x as u8
+        })
+        .collect()
+}
+
+fn key(i: u32) -> String {
+    format!("key {i:06}")
+}
+
+/// Two megabytes of tables, and a reserve.
+fn filled(fs: &FaultyFs, keys: u32) -> Db {
+    fs.create_dir_all(Path::new(DIR)).unwrap();
+    let db = Db::open(DIR, options(fs)).unwrap();
+    (0..keys).for_each(|i| db.put(key(i), value(i)).unwrap());
+    db.compact().unwrap();
+    db
+}
+
+fn until(db: &Db, what: &str, is_so: impl Fn(&Db) -> bool) {
+    let started = Instant::now();
+    while !is_so(db) {
+        assert!(started.elapsed() < Duration::from_secs(20), "{what}: {:?}", db.stats().troubles);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Writes until the disk is full. Gives how many keys were taken.
+fn fill_up(fs: &FaultyFs, db: &Db, from: u32, room: u64) -> u32 {
+    fs.set_capacity(Some(used(fs) + room));
+    let mut taken = from;
+    let started = Instant::now();
+    let mut refused = 0;
+    while refused < 20 {
+        match db.put(key(taken), value(taken)) {
+            Ok(()) => taken += 1,
+            Err(WriteError::Suspended { .. } | WriteError::Storage(_)) => {
+                refused += 1;
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            Err(other) => panic!("{other}"),
+        }
+        assert!(started.elapsed() < Duration::from_secs(120));
+    }
+    taken
+}
+
+#[test]
+fn a_reserve_follows_the_tables() {
+    let fs = FaultyFs::new(1);
+    let db = filled(&fs, 5000);
+    until(&db, "a reserve", |db| db.stats().reserve_bytes > 0);
+    let tables: u64 = db.default_keyspace().stats().table_bytes;
+    let held = db.stats().reserve_bytes;
+    assert!(held <= tables / PART_OF_TABLES && held >= STEP, "{held} of {tables}");
+    assert_eq!(fs.file_len(&reserve_path(Path::new(DIR))).unwrap(), held);
+    db.default_keyspace().delete_range::<&str>(..).unwrap();
+    db.compact().unwrap();
+    until(&db, "it goes with the tables", |db| db.stats().reserve_bytes == 0);
+    assert!(!fs.exists(&reserve_path(Path::new(DIR))).unwrap());
+    // A database that is to have none removes what is left of one.
+    (0..5000).for_each(|i| db.put(key(i), value(i)).unwrap());
+    db.compact().unwrap();
+    until(&db, "a reserve", |db| db.stats().reserve_bytes > 0);
+    db.close().unwrap();
+    let db = Db::open(DIR, Options { reserve_bytes: 0, ..options(&fs) }).unwrap();
+    until(&db, "none", |db| db.stats().reserve_bytes == 0);
+}
+
+/// A full disk took no deletes: nothing but somebody else could make room.
+#[test]
+fn on_a_full_disk_deletes_and_compactions_make_room_by_themselves() {
+    let fs = FaultyFs::new(2);
+    let db = filled(&fs, 5000);
+    until(&db, "a reserve", |db| db.stats().reserve_bytes > 0);
+    let taken = fill_up(&fs, &db, 5000, 400 << 10);
+    assert!(
+        db.stats().reserve_bytes == 0 && db.stats().write.reserves_spent == 1,
+        "{:?}",
+        db.stats().troubles
+    );
+    assert!(
+        db.stats().troubles.iter().any(|what| what.contains("only deletes")),
+        "{:?}",
+        db.stats().troubles
+    );
+    let refused = db.put("key", "value").unwrap_err().to_string();
+    assert!(refused.contains("only deletes"), "{refused}");
+    // Half of all goes, one key after the other, and a range.
+    until(&db, "deletes", |db| db.delete(key(0)).is_ok());
+    for i in (1..taken / 2).step_by(2) {
+        until(&db, "deletes", |db| db.delete(key(i)).is_ok());
+    }
+    until(&db, "range deletes", |db| db.default_keyspace().delete_range(key(0)..key(taken / 2)).is_ok());
+    until(&db, "compaction makes room", |db| {
+        let _ = db.compact();
+        db.stats().troubles.is_empty() && db.stats().reserve_bytes > 0
+    });
+    db.put(key(0), "again").unwrap();
+    for i in 1..taken {
+        let expected = (i >= taken / 2).then(|| value(i));
+        assert_eq!(db.get(key(i)).unwrap().as_deref(), expected.as_deref(), "{i}");
+    }
+    // And all of it after a power cut.
+    db.sync().unwrap();
+    let after = fs.after_crash(CrashMode::DropUnsynced);
+    drop(db);
+    after.set_capacity(None);
+    let db = Db::open(DIR, options(&after)).unwrap();
+    assert_eq!(db.iter().count() as u32, taken - taken / 2 + 1);
+}
+
+/// An opening on a full disk could not even begin a log.
+#[test]
+fn an_opening_on_a_full_disk_gives_up_the_reserve() {
+    let fs = FaultyFs::new(3);
+    let db = filled(&fs, 5000);
+    until(&db, "a reserve", |db| db.stats().reserve_bytes > 0);
+    (0..50).for_each(|i| db.put(key(i), "new").unwrap());
+    let killed = fs.after_crash(CrashMode::KeepAll);
+    drop(db);
+    let fs = killed;
+    fs.set_capacity(Some(used(&fs)));
+    let db = Db::open(DIR, options(&fs)).unwrap();
+    assert_eq!(db.stats().suspended, None);
+    assert!(db.put("key", "value").unwrap_err().to_string().contains("only deletes"));
+    (0..100).for_each(|i| db.delete(key(i)).unwrap());
+    db.default_keyspace().delete_range(key(100)..key(4000)).unwrap();
+    until(&db, "room", |db| {
+        let _ = db.compact();
+        db.stats().troubles.is_empty()
+    });
+    db.put("key", "value").unwrap();
+    assert_eq!(db.iter().count(), 1001);
+}
+
+/// Nothing depends on the file, whatever becomes of it.
+#[test]
+fn a_reserve_that_cannot_be_made_or_given_up_does_no_harm() {
+    let fs = FaultyFs::new(4);
+    let db = filled(&fs, 5000);
+    until(&db, "a reserve", |db| db.stats().reserve_bytes > 0);
+    fs.remove(&reserve_path(Path::new(DIR))).unwrap();
+    let taken = fill_up(&fs, &db, 5000, 100 << 10);
+    fs.set_capacity(None);
+    until(&db, "writes", |db| db.put("key", "value").is_ok());
+    assert_eq!(db.iter().count() as u32, taken + 1);
+    until(&db, "a new one", |db| db.stats().reserve_bytes > 0);
+}
