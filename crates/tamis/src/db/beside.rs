@@ -21,7 +21,8 @@
 //! What was read of tables and logs together is a prefix of all writes that ended before *v* and holds all that ended before *m*.
 //!
 //! Whatever else an opening meets (a file that is gone, a log that was overwritten, a closing record that was not there yet) is an
-//! error of that attempt. It is taken for real once it was met several times with the same manifest.
+//! error of that attempt. It is taken for real once the same was met several times with the same manifest. A writer that begins one
+//! log after the other without a flush causes another error each time: a log that is named and was not listed yet.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -39,7 +40,7 @@ use crate::wal::End;
 /// Attempts before an opening gives up on a writer that changes the database all the time.
 const ATTEMPTS: u32 = 200;
 
-/// Attempts that must fail with the same manifest before their error is taken for real.
+/// Attempts in a row that must fail alike with the same manifest before their error is taken for real.
 const DOUBTS: u32 = 4;
 
 /// Where the manifest in force ends. Equal marks: no edit between.
@@ -55,7 +56,7 @@ fn mark(fs: &dyn FileSystem, dir: &Path) -> Option<Mark> {
 pub(super) fn open(dir: &Path, options: &Options) -> Result<Arc<DbInner>, OpenError> {
     options.check()?;
     let fs = open::file_system(options);
-    let mut doubts = 0;
+    let (mut doubts, mut met) = (0, String::new());
     for attempt in 0..ATTEMPTS {
         let before = mark(&*fs, dir);
         let opened = open::open(dir, options.clone(), true);
@@ -71,10 +72,16 @@ pub(super) fn open(dir: &Path, options: &Options) -> Result<Arc<DbInner>, OpenEr
                 | OpenError::Format { .. }),
             ) => return Err(error),
             Err(error) => {
-                doubts = if same || before.is_none() { doubts + 1 } else { 0 };
+                let what = error.to_string();
+                doubts = match same || before.is_none() {
+                    true if what == met => doubts + 1,
+                    true => 1,
+                    false => 0,
+                };
                 if doubts >= DOUBTS {
                     return Err(error);
                 }
+                met = what;
             }
         }
         sync::thread::sleep(Duration::from_millis(u64::from(attempt / 4).min(20)));

@@ -17,6 +17,8 @@ struct Interrupted {
     machine: FaultyFs,
     /// How many operations from now, and what.
     due: Arc<Mutex<(u64, Option<Steps>)>>,
+    /// What happens behind every listing.
+    listed: Arc<Mutex<Option<Steps>>>,
 }
 
 impl std::fmt::Debug for Interrupted {
@@ -97,7 +99,11 @@ impl FileSystem for Interrupted {
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
-        self.reading().list(dir)
+        let names = self.reading().list(dir);
+        if let Some(steps) = &mut *self.listed.lock().unwrap() {
+            steps();
+        }
+        names
     }
 
     fn sync_dir(&self, _: &Path) -> io::Result<()> {
@@ -214,7 +220,8 @@ fn an_opening_beside_a_writer_gives_a_state_that_existed() {
             let steps: Steps = Box::new(move || {
                 work(&steps, &fs, &mut || noted.lock().unwrap().push(content(&steps)));
             });
-            let interrupted = Interrupted { machine, due: Arc::new(Mutex::new((at, Some(steps)))) };
+            let interrupted =
+                Interrupted { machine, due: Arc::new(Mutex::new((at, Some(steps)))), listed: Arc::default() };
             let reader = Db::open_read_only("/db", options(interrupted.clone())).unwrap();
             let seen = content(&reader);
             assert!(states.lock().unwrap().contains(&seen), "at operation {at}: {seen:?}");
@@ -251,4 +258,30 @@ fn damage_is_told_and_not_taken_for_a_writer() {
     }
     let missing = Db::open_read_only("/nothing", options(fs)).unwrap_err();
     assert!(matches!(missing, OpenError::NotFound { .. }), "{missing}");
+}
+
+/// A writer that begins a log behind every listing, without an edit of the manifest: four attempts in a row failed for want of a log,
+/// each of another one, and the opening said that the database was damaged.
+#[test]
+fn logs_that_are_begun_behind_each_listing_are_no_damage() {
+    let fs = FaultyFs::new(1);
+    let db = Db::open("/db", options(fs.clone())).unwrap();
+    let mut logs = 0;
+    let mut steps: Steps = Box::new(move || {
+        if logs < 20 {
+            logs += 1;
+            db.put(format!("{logs:02}"), "value").unwrap();
+            // Rolls the log.
+            db.checkpoint(format!("/checkpoint-{logs}")).unwrap();
+            db.put(format!("{logs:02}x"), "value").unwrap();
+        }
+    });
+    steps();
+    let beside = Interrupted {
+        machine: fs,
+        due: Arc::new(Mutex::new((u64::MAX, None))),
+        listed: Arc::new(Mutex::new(Some(steps))),
+    };
+    let db = Db::open_read_only("/db", options(beside)).unwrap();
+    assert!(content(&db).len() >= 2);
 }
