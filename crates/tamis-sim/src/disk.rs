@@ -177,6 +177,13 @@ impl Disk {
         }
     }
 
+    /// Nothing more happens, and what was wrong is over.
+    pub fn heal(&self) {
+        self.shared.faults.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.machine.refuse_threads(0);
+        self.calm();
+    }
+
     fn calm(&self) {
         self.files.plan(FaultPlan::none());
         self.files.set_capacity(None);

@@ -2,8 +2,10 @@
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tamis::io::{CrashMode, FaultyFs};
+use tamis::simulation::Scheduler;
 use tamis::{Clock, Db, Durability, Keyspace, OpenError};
 
 use crate::client::{Client, SECOND, Shared, everything};
@@ -12,6 +14,9 @@ use crate::machine::{Machine, Report};
 use crate::oracle::Oracle;
 use crate::plan::{End, Plan, Session};
 use crate::settings;
+
+/// So often it is tried, every tenth of a second, whether writes have resumed.
+const RESUMES: u32 = 300;
 
 /// Steps after which a plan of a few hundred operations is taken not to end.
 const MOST_STEPS: u64 = 3_000_000;
@@ -101,6 +106,7 @@ impl World {
             self.look(&shared, &db)?;
             if !disk.has_crashed() {
                 self.work(session, &shared, &db, &spaces);
+                self.goes_on(&shared, &db)?;
             }
             drop(spaces);
             self.end(session.end, &shared, db)?;
@@ -179,6 +185,35 @@ impl World {
             }
         }
         threads.into_iter().for_each(crate::machine::Handle::join);
+    }
+
+    /// On a disk that is healthy again writes must go on by themselves, and a scrub finds nothing wrong.
+    fn goes_on(&self, shared: &Shared, db: &Db) -> Result<(), String> {
+        shared.disk.heal();
+        let mut refused = None;
+        for _ in 0..RESUMES {
+            if shared.disk.has_crashed() {
+                return Ok(());
+            }
+            let result =
+                db.flush().map_err(|e| e.to_string()).and_then(|()| db.sync().map_err(|e| e.to_string()));
+            let Err(error) = result else {
+                let problems = db.stats().scrub.map(|scrub| scrub.problems).unwrap_or_default();
+                // What could not be read while reads failed is none.
+                return match problems.iter().find(|what| !what.contains("could not")) {
+                    Some(problem) => Err(format!(
+                        "the scrub found damage on a disk that keeps what it is given: {problem}"
+                    )),
+                    None => Ok(()),
+                };
+            };
+            refused = Some(error);
+            self.machine.sleep(Duration::from_millis(100));
+        }
+        match refused.filter(|_| !shared.disk.has_crashed()) {
+            Some(error) => Err(format!("writes have not resumed on a healthy disk: {error}")),
+            None => Ok(()),
+        }
     }
 
     fn end(&self, end: End, shared: &Shared, db: Db) -> Result<(), String> {

@@ -21,6 +21,7 @@ pub fn database(rng: &mut Rng) -> Settings {
     set(&mut s, "background_threads", rng.u8(1..4));
     set(&mut s, "sub_jobs", rng.u8(1..4));
     set(&mut s, "recycled_logs", rng.u8(..3));
+    set(&mut s, "scrub_bytes_per_second", pick(rng, &["0", "0", "64 KiB", "10 MiB"]));
     set(&mut s, "durability", pick(rng, &["buffered", "buffered", "every 20 ms", "sync"]));
     s
 }
