@@ -161,6 +161,118 @@ fn bad_records_are_told_by_line_and_the_good_ones_loaded() {
     assert_eq!(place.run("scan", &["--keys-only"]).ok(), "a\nd\n");
 }
 
+fn dump(args: &[&str]) -> Ran {
+    let mut command = tamis();
+    command.arg("dump").args(args);
+    run(command, b"")
+}
+
+/// A wrong name used to be called damage.
+#[test]
+fn a_file_under_a_wrong_name_is_told_for_what_it_is() {
+    let place = Place::new();
+    place.run("put", &["key", "in a table"]).ok();
+    place.run("compact", &[]).ok();
+    place.run("put", &["key", "in a log"]).ok();
+    let find = |end: &str, start: &str| {
+        let names = std::fs::read_dir(place.db()).unwrap().map(|entry| entry.unwrap().path());
+        let fits = |name: &str| name.ends_with(end) && name.starts_with(start);
+        let mut found: Vec<_> =
+            names.filter(|path| fits(path.file_name().unwrap().to_str().unwrap())).collect();
+        found.sort();
+        found.pop().expect("a file").to_str().unwrap().to_owned()
+    };
+    let (table, log, manifest) = (find(".tam", ""), find(".log", ""), find("", "MANIFEST-"));
+    let external = place.path("external.tam");
+    build_table(&["--out", &external], b"a\n").ok();
+    let digits = |path: &str| path.chars().filter(char::is_ascii_digit).rev().take(6).collect::<String>();
+    let number = |path: &str| digits(path).chars().rev().collect::<String>().parse::<u64>().unwrap();
+    let (log_is, manifest_is) =
+        (format!("the log {}", number(&log)), format!("the manifest {}", number(&manifest)));
+    let copy = |from: &str, name: &str| {
+        let to = place.path(name);
+        std::fs::copy(from, &to).unwrap();
+        to
+    };
+
+    // Under their names, and by their contents where the name says nothing.
+    for (file, part) in [(&table, "in a table"), (&log, "in a log"), (&manifest, "create keyspace 0")] {
+        assert!(dump(&[file]).ok().contains(part), "{file}");
+        assert!(dump(&[&copy(file, "no-name")]).ok().contains(part), "{file}");
+    }
+    // Under those of others, and with --kind all the same.
+    for (from, name, is, kind, part) in [
+        (
+            &table,
+            "000007.log",
+            "a table, not the log that its name says; --kind table",
+            "table",
+            "in a table",
+        ),
+        (&table, "MANIFEST-000007", "a table, not the manifest", "table", "in a table"),
+        (&external, "000007.log", "an external table, not the log", "table", "external"),
+        (&log, "000007.tam", &format!("{log_is}, not the table"), "log", "in a log"),
+        (&log, "MANIFEST-000007", &format!("{log_is}, not the manifest"), "log", "in a log"),
+        (&manifest, "000007.tam", &format!("{manifest_is}, not the table"), "manifest", "create keyspace 0"),
+        (&manifest, "000007.log", &format!("{manifest_is}, not the log"), "manifest", "create keyspace 0"),
+    ] {
+        let file = copy(from, name);
+        let ran = dump(&[&file]);
+        assert!(!ran.err.contains("damaged") && ran.out.is_empty(), "{ran:?}");
+        ran.fails(2, is);
+        let shown = dump(&["--kind", kind, &file]).ok();
+        assert!(shown.contains(part), "{name}: {shown}");
+    }
+    dump(&["--kind", "log", &table]).fails(2, "is a table, not a log; --kind table prints it");
+    // Under the number of another.
+    for (other, part) in [("000001.log", ""), ("999999.log", ", or was to be written again")] {
+        let shown = dump(&[&copy(&log, other)]).ok();
+        let told = format!("this is log {}, not {}: the file was renamed{part}", number(&log), number(other));
+        assert!(number(&log) > 1 && shown.contains(&told) && shown.contains("in a log"), "{shown}");
+    }
+    let shown = dump(&[&copy(&manifest, "MANIFEST-999999")]).ok();
+    assert!(shown.contains(&format!("this is manifest {}, not 999999", number(&manifest))), "{shown}");
+
+    // Files of other kinds.
+    for name in ["000008.tam", "000008.log", "MANIFEST-000008", "notes"] {
+        let file = place.path(name);
+        std::fs::write(&file, "This is text.\n").unwrap();
+        let ran = dump(&[&file]);
+        assert!(!ran.err.contains("damaged"), "{ran:?}");
+        ran.fails(2, "is a text file");
+        std::fs::write(&file, "").unwrap();
+        match name.ends_with(".log") {
+            true => assert!(dump(&[&file]).ok().contains("the file is empty")),
+            false => dump(&[&file]).fails(2, "is an empty file"),
+        }
+    }
+    dump(&[&place.path("db/CURRENT")]).fails(2, "is a text file, which dump does not print");
+    dump(&[&place.db()]).fails(2, "is a directory");
+    let bytes = place.path("bytes");
+    std::fs::write(&bytes, [0, 1, 2]).unwrap();
+    dump(&[&bytes]).fails(2, "--kind");
+    // What has no mark any more is damaged.
+    let whole = std::fs::read(&table).unwrap();
+    std::fs::write(&table, &whole[..whole.len() - 1]).unwrap();
+    dump(&[&table]).fails(3, "damaged");
+    std::fs::write(&table, &whole).unwrap();
+
+    // The other commands that take files.
+    let copies = [&table, &log, &manifest].map(|file| copy(file, &format!("copy-of-{}", digits(file))));
+    for (file, part) in copies.iter().zip(["a table of a database", &log_is, &manifest_is]) {
+        place.run("ingest", &[file]).fails(2, part);
+        place.run("load", &[file]).fails(2, part);
+        build_table(&["--out", &place.path("new.tam"), file], b"").fails(2, part);
+    }
+    place.run("load", &[&external]).fails(2, "`tamis ingest`");
+    let text = place.path("notes");
+    std::fs::write(&text, "text\n").unwrap();
+    place.run("ingest", &[&text]).fails(2, "it is a text file");
+    std::fs::write(&text, "").unwrap();
+    place.run("ingest", &[&text]).fails(2, "it is an empty file");
+    place.run("ingest", &[&external]).ok();
+}
+
 /// What a failed load with --json says, and its message.
 fn failed_load(ran: Ran) -> (Value, String) {
     let object: Value = serde_json::from_str(&ran.out).unwrap_or_else(|_| panic!("{ran:?}"));
@@ -272,7 +384,7 @@ fn wrong_usage_is_2_and_a_database_that_is_not_there_is_3() {
     place.run("put", &[&"k".repeat(70_000), "v"]).fails(2, "too long");
     let mut command = tamis();
     command.args(["dump", "x.txt"]);
-    run(command, b"").fails(2, "--kind");
+    run(command, b"").fails(2, "could not open x.txt");
     assert!(!Path::new(&place.db()).join("CURRENT").exists() || place.run("verify", &[]).code == Some(0));
 }
 
