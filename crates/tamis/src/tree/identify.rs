@@ -154,7 +154,7 @@ mod tests {
                 assert_eq!(written("/other", &bytes), contents, "{name}");
             }
         }
-        assert!(seen.iter().any(|one| *one == Contents::Table), "{seen:?}");
+        assert!(seen.contains(&Contents::Table), "{seen:?}");
         assert!(seen.iter().any(|one| matches!(one, Contents::Log(_))), "{seen:?}");
         assert!(seen.iter().any(|one| matches!(one, Contents::Manifest(_))), "{seen:?}");
         assert_eq!(written("/other", b""), Contents::Nothing);
