@@ -4,7 +4,7 @@
 //! limit that a shell sets.
 
 #![cfg(target_os = "linux")]
-#![allow(missing_docs, reason = "tests")]
+#![allow(missing_docs, clippy::print_stderr, reason = "tests, which tell what they saw")]
 
 use std::fs::File;
 use std::path::Path;
