@@ -50,6 +50,17 @@ impl Failure {
         })
     }
 
+    /// The same failure with more said about it, on a line of its own.
+    pub(crate) fn with(self, more: &str) -> Failure {
+        let more = |message: String| format!("{message}\n{more}");
+        match self {
+            Failure::BrokenPipe => Failure::BrokenPipe,
+            Failure::Problem(message) => Failure::Problem(more(message)),
+            Failure::Usage(message) => Failure::Usage(more(message)),
+            Failure::Database(message) => Failure::Database(more(message)),
+        }
+    }
+
     pub(crate) fn usage(message: impl fmt::Display) -> Failure {
         Failure::Usage(message.to_string())
     }

@@ -7,6 +7,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use tamis::MAX_KEY_BYTES;
+use tamis::inspect::{self, Contents};
+use tamis::io::DiskFs;
 
 use crate::failure::Failure;
 use crate::records::{Format, Record, RecordError, Records, unpacked};
@@ -41,13 +43,27 @@ impl InputArgs {
         let input: Box<dyn Read> = if self.file.as_os_str() == OsStr::new("-") {
             Box::new(std::io::stdin().lock())
         } else {
-            Box::new(File::open(&self.file).map_err(|e| self.unreadable(e))?)
+            let file = File::open(&self.file).map_err(|e| self.unreadable(e))?;
+            self.refuse_database_files()?;
+            Box::new(file)
         };
         let input = unpacked(input).map_err(|e| self.unreadable(e))?;
         let named = || Format::of_name(&self.file.to_string_lossy());
         let mut records = Records::new(input, self.format.unwrap_or_else(named));
         let columns = Columns::choose(self, &mut records)?;
         Ok((records, columns))
+    }
+
+    /// Any bytes are lines, but nobody means these.
+    fn refuse_database_files(&self) -> Result<(), Failure> {
+        let what = match inspect::identify(&DiskFs::default(), &self.file) {
+            Ok(Contents::ExternalTable) => "an external table; `tamis ingest` takes it".to_owned(),
+            Ok(held @ (Contents::Table | Contents::Log(_) | Contents::Manifest(_))) => {
+                format!("{held} of a database, not a file of records")
+            }
+            _ => return Ok(()),
+        };
+        Err(Failure::usage(format!("{} is {what}", self.file.display())))
     }
 
     pub(crate) fn unreadable(&self, error: std::io::Error) -> Failure {

@@ -28,6 +28,8 @@ impl Format {
     }
 }
 
+const START: Place = Place { line: 1, byte: 0 };
+
 /// One record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
@@ -46,22 +48,44 @@ pub(crate) enum RecordError {
     Io(io::Error),
 }
 
+/// A place between two records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// The line that begins here, from 1.
+    pub(crate) line: u64,
+    /// The bytes before it, unpacked.
+    pub(crate) byte: u64,
+}
+
 /// Reads records one after the other.
 pub(crate) enum Records<R: Read> {
-    Text { input: BufReader<R>, line: u64, separator: Option<u8> },
-    Csv { input: Box<csv::Reader<BufReader<R>>> },
+    Text { input: BufReader<R>, next: Place, separator: Option<u8> },
+    Csv { input: Box<csv::Reader<Followed<BufReader<R>>>> },
 }
 
 impl<R: Read> Records<R> {
     pub(crate) fn new(input: R, format: Format) -> Self {
         let input = BufReader::with_capacity(256 << 10, input);
         match format {
-            Format::Lines => Records::Text { input, line: 0, separator: None },
-            Format::Tsv => Records::Text { input, line: 0, separator: Some(b'\t') },
+            Format::Lines => Records::Text { input, next: START, separator: None },
+            Format::Tsv => Records::Text { input, next: START, separator: Some(b'\t') },
             Format::Csv => {
                 let mut builder = csv::ReaderBuilder::new();
-                let input = builder.has_headers(false).flexible(true).from_reader(input);
+                let input = builder.has_headers(false).flexible(true).from_reader(Followed::new(input));
                 Records::Csv { input: Box::new(input) }
+            }
+        }
+    }
+
+    /// Where the next record begins; behind an input that could not be read, it says nothing.
+    pub(crate) fn place(&mut self) -> Place {
+        match self {
+            Records::Text { next, .. } => *next,
+            Records::Csv { input } => {
+                let (line, byte) = (input.position().line(), input.position().byte());
+                // The reader ends a record at the first byte of CR LF.
+                let within = u64::from(input.get_mut().is_within_line_end(byte));
+                Place { line: line + within, byte: byte + within }
             }
         }
     }
@@ -71,12 +95,13 @@ impl<R: Read> Iterator for Records<R> {
     type Item = Result<Record, RecordError>;
 
     fn next(&mut self) -> Option<Self::Item> {
+        let line = self.place().line;
         match self {
-            Records::Text { input, line, separator } => {
+            Records::Text { input, next, separator } => {
                 let mut text = Vec::new();
                 match input.read_until(b'\n', &mut text) {
                     Ok(0) => return None,
-                    Ok(_) => *line += 1,
+                    Ok(bytes) => *next = Place { line: line + 1, byte: next.byte + bytes as u64 },
                     Err(error) => return Some(Err(RecordError::Io(error))),
                 }
                 if text.last() == Some(&b'\n') {
@@ -89,26 +114,100 @@ impl<R: Read> Iterator for Records<R> {
                     None => vec![text],
                     Some(separator) => text.split(|b| b == separator).map(<[u8]>::to_vec).collect(),
                 };
-                Some(Ok(Record { line: *line, fields }))
+                Some(Ok(Record { line, fields }))
             }
             Records::Csv { input } => {
                 let mut record = csv::ByteRecord::new();
                 match input.read_byte_record(&mut record) {
                     Ok(false) => None,
                     Ok(true) => {
-                        let line = record.position().map_or(0, csv::Position::line);
+                        if input.get_ref().end_is_quoted() {
+                            let reason = "the input ends within a quoted field".to_owned();
+                            return Some(Err(RecordError::Bad { line, reason }));
+                        }
                         Some(Ok(Record { line, fields: record.iter().map(<[u8]>::to_vec).collect() }))
                     }
-                    Err(error) => {
-                        let line = error.position().map_or(0, csv::Position::line);
-                        Some(Err(match error.into_kind() {
-                            csv::ErrorKind::Io(error) => RecordError::Io(error),
-                            other => RecordError::Bad { line, reason: format!("{other:?}") },
-                        }))
-                    }
+                    Err(error) => Some(Err(match error.into_kind() {
+                        csv::ErrorKind::Io(error) => RecordError::Io(error),
+                        other => RecordError::Bad { line, reason: format!("{other:?}") },
+                    })),
                 }
             }
         }
+    }
+}
+
+/// What goes to the reader of CSV, which tells less than is asked for: it takes the end of the input for the end of any field, and
+/// does not count the second byte of CR LF to the record before.
+pub(crate) struct Followed<R> {
+    input: R,
+    at: Field,
+    ended: bool,
+    /// What was read last, and where it begins.
+    last: Vec<u8>,
+    last_at: u64,
+    /// Found while looking ahead.
+    failed: Option<io::Error>,
+}
+
+/// Where in a field of a CSV input.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Field {
+    Start,
+    Plain,
+    Quoted,
+    /// Behind a quote within quotes: the closing one, or the first of two.
+    Quote,
+}
+
+impl<R: BufRead> Followed<R> {
+    fn new(input: R) -> Followed<R> {
+        Followed { input, at: Field::Start, ended: false, last: Vec::new(), last_at: 0, failed: None }
+    }
+
+    /// Whether all is read and a quote is still open. The record that was read last is cut, then.
+    fn end_is_quoted(&self) -> bool {
+        self.ended && self.at == Field::Quoted
+    }
+
+    /// Whether the place `at`, in what was read last or right behind it, is between CR and LF.
+    fn is_within_line_end(&mut self, at: u64) -> bool {
+        let Some(at) = at.checked_sub(self.last_at + 1).and_then(|at| usize::try_from(at).ok()) else {
+            return false;
+        };
+        match self.last.get(at..) {
+            Some([b'\r', next, ..]) => *next == b'\n',
+            Some([b'\r']) if self.failed.is_none() => match self.input.fill_buf() {
+                Ok(bytes) => bytes.first() == Some(&b'\n'),
+                Err(error) => {
+                    self.failed = Some(error);
+                    false
+                }
+            },
+            _ => false,
+        }
+    }
+}
+
+impl<R: Read> Read for Followed<R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        let n = self.input.read(buf)?;
+        self.ended = n == 0 && !buf.is_empty();
+        self.last_at += self.last.len() as u64;
+        self.last.clear();
+        self.last.extend_from_slice(&buf[..n]);
+        for byte in &buf[..n] {
+            self.at = match (self.at, byte) {
+                (Field::Quoted, b'"') => Field::Quote,
+                (Field::Quoted, _) | (Field::Start | Field::Quote, b'"') => Field::Quoted,
+                (_, b',' | b'\r' | b'\n') => Field::Start,
+                _ => Field::Plain,
+            };
+        }
+        Ok(n)
     }
 }
 
@@ -164,6 +263,46 @@ mod tests {
     fn csv_fields_may_be_quoted_and_span_lines() {
         let got = fields(b"a,\"b,\"\"c\"\"\nd\"\nx\n\ny,z\n", Format::Csv);
         assert_eq!(got, [record(1, &["a", "b,\"c\"\nd"]), record(3, &["x"]), record(4, &["y", "z"])]);
+    }
+
+    #[test]
+    fn places_are_where_the_next_record_begins() {
+        let places = |text: &str, format| {
+            let mut records = Records::new(text.as_bytes(), format);
+            let mut places = vec![records.place()];
+            while let Some(record) = records.next() {
+                // What `--from-line` goes by.
+                assert_eq!(record.unwrap().line, places.last().unwrap().line, "{text:?}");
+                places.push(records.place());
+            }
+            places.iter().map(|place| (place.line, place.byte)).collect::<Vec<_>>()
+        };
+        assert_eq!(places("a\n\nbc\r\nd", Format::Lines), [(1, 0), (2, 2), (3, 3), (4, 7), (5, 8)]);
+        assert_eq!(places("a\tb\nc\n", Format::Tsv), [(1, 0), (2, 4), (3, 6)]);
+        assert_eq!(places("a,b\n\"c\nd\",e\nf\n", Format::Csv), [(1, 0), (2, 4), (4, 12), (5, 14)]);
+        assert_eq!(places("a,b\r\nc,d\r\ne\r\n", Format::Csv), [(1, 0), (2, 5), (3, 10), (4, 13)]);
+        // Whatever pieces it comes in.
+        let many: String = (0..10_000).map(|i| format!("{i},\"\r\n\"\r\n")).collect();
+        let wanted = many
+            .match_indices("\"\r\n")
+            .map(|(at, _)| at as u64 + 3)
+            .filter(|&at| many.as_bytes().get(at as usize).is_none_or(u8::is_ascii_digit));
+        let found = places(&many, Format::Csv);
+        assert!(found.iter().skip(1).map(|place| place.1).eq(wanted));
+        assert!(found.iter().zip(0..).all(|(place, i)| place.0 == 1 + 2 * i));
+    }
+
+    #[test]
+    fn csv_that_ends_within_quotes_has_a_bad_last_record() {
+        let bad = |text: &str| {
+            let bad = |r| matches!(r, Err(RecordError::Bad { .. }));
+            Records::new(text.as_bytes(), Format::Csv).map(bad).collect::<Vec<_>>()
+        };
+        assert_eq!(bad("a,b\nc,\"d\ne,f\n"), [false, true]);
+        assert_eq!(bad("a,\"d\"\""), [true]);
+        assert_eq!(bad("a,\"d\"\"\"\nb"), [false, false]);
+        assert_eq!(bad("a,5\" disk\nb,\"\""), [false, false]);
+        assert_eq!(bad("a,\"x\"y\"z\n"), [false]);
     }
 
     #[test]

@@ -161,6 +161,219 @@ fn bad_records_are_told_by_line_and_the_good_ones_loaded() {
     assert_eq!(place.run("scan", &["--keys-only"]).ok(), "a\nd\n");
 }
 
+fn dump(args: &[&str]) -> Ran {
+    let mut command = tamis();
+    command.arg("dump").args(args);
+    run(command, b"")
+}
+
+/// A wrong name used to be called damage.
+#[test]
+fn a_file_under_a_wrong_name_is_told_for_what_it_is() {
+    let place = Place::new();
+    place.run("put", &["key", "in a table"]).ok();
+    place.run("compact", &[]).ok();
+    place.run("put", &["key", "in a log"]).ok();
+    let find = |end: &str, start: &str| {
+        let names = std::fs::read_dir(place.db()).unwrap().map(|entry| entry.unwrap().path());
+        let fits = |name: &str| name.ends_with(end) && name.starts_with(start);
+        let mut found: Vec<_> =
+            names.filter(|path| fits(path.file_name().unwrap().to_str().unwrap())).collect();
+        found.sort();
+        found.pop().expect("a file").to_str().unwrap().to_owned()
+    };
+    let (table, log, manifest) = (find(".tam", ""), find(".log", ""), find("", "MANIFEST-"));
+    let external = place.path("external.tam");
+    build_table(&["--out", &external], b"a\n").ok();
+    let digits = |path: &str| path.chars().filter(char::is_ascii_digit).rev().take(6).collect::<String>();
+    let number = |path: &str| digits(path).chars().rev().collect::<String>().parse::<u64>().unwrap();
+    let (log_is, manifest_is) =
+        (format!("the log {}", number(&log)), format!("the manifest {}", number(&manifest)));
+    let copy = |from: &str, name: &str| {
+        let to = place.path(name);
+        std::fs::copy(from, &to).unwrap();
+        to
+    };
+
+    // Under their names, and by their contents where the name says nothing.
+    for (file, part) in [(&table, "in a table"), (&log, "in a log"), (&manifest, "create keyspace 0")] {
+        assert!(dump(&[file]).ok().contains(part), "{file}");
+        assert!(dump(&[&copy(file, "no-name")]).ok().contains(part), "{file}");
+    }
+    // Under those of others, and with --kind all the same.
+    for (from, name, is, kind, part) in [
+        (
+            &table,
+            "000007.log",
+            "a table, not the log that its name says; --kind table",
+            "table",
+            "in a table",
+        ),
+        (&table, "MANIFEST-000007", "a table, not the manifest", "table", "in a table"),
+        (&external, "000007.log", "an external table, not the log", "table", "external"),
+        (&log, "000007.tam", &format!("{log_is}, not the table"), "log", "in a log"),
+        (&log, "MANIFEST-000007", &format!("{log_is}, not the manifest"), "log", "in a log"),
+        (&manifest, "000007.tam", &format!("{manifest_is}, not the table"), "manifest", "create keyspace 0"),
+        (&manifest, "000007.log", &format!("{manifest_is}, not the log"), "manifest", "create keyspace 0"),
+    ] {
+        let file = copy(from, name);
+        let ran = dump(&[&file]);
+        assert!(!ran.err.contains("damaged") && ran.out.is_empty(), "{ran:?}");
+        ran.fails(2, is);
+        let shown = dump(&["--kind", kind, &file]).ok();
+        assert!(shown.contains(part), "{name}: {shown}");
+    }
+    dump(&["--kind", "log", &table]).fails(2, "is a table, not a log; --kind table prints it");
+    // Under the number of another.
+    for (other, part) in [("000001.log", ""), ("999999.log", ", or was to be written again")] {
+        let shown = dump(&[&copy(&log, other)]).ok();
+        let told = format!("this is log {}, not {}: the file was renamed{part}", number(&log), number(other));
+        assert!(number(&log) > 1 && shown.contains(&told) && shown.contains("in a log"), "{shown}");
+    }
+    let shown = dump(&[&copy(&manifest, "MANIFEST-999999")]).ok();
+    assert!(shown.contains(&format!("this is manifest {}, not 999999", number(&manifest))), "{shown}");
+
+    // Files of other kinds.
+    for name in ["000008.tam", "000008.log", "MANIFEST-000008", "notes"] {
+        let file = place.path(name);
+        std::fs::write(&file, "This is text.\n").unwrap();
+        let ran = dump(&[&file]);
+        assert!(!ran.err.contains("damaged"), "{ran:?}");
+        ran.fails(2, "is a text file");
+        std::fs::write(&file, "").unwrap();
+        match name.ends_with(".log") {
+            true => assert!(dump(&[&file]).ok().contains("the file is empty")),
+            false => dump(&[&file]).fails(2, "is an empty file"),
+        }
+    }
+    dump(&[&place.path("db/CURRENT")]).fails(2, "is a text file, which dump does not print");
+    dump(&[&place.db()]).fails(2, "is a directory");
+    let bytes = place.path("bytes");
+    std::fs::write(&bytes, [0, 1, 2]).unwrap();
+    dump(&[&bytes]).fails(2, "--kind");
+    // What has no mark any more is damaged.
+    let whole = std::fs::read(&table).unwrap();
+    std::fs::write(&table, &whole[..whole.len() - 1]).unwrap();
+    dump(&[&table]).fails(3, "damaged");
+    std::fs::write(&table, &whole).unwrap();
+
+    // The other commands that take files.
+    let copies = [&table, &log, &manifest].map(|file| copy(file, &format!("copy-of-{}", digits(file))));
+    for (file, part) in copies.iter().zip(["a table of a database", &log_is, &manifest_is]) {
+        place.run("ingest", &[file]).fails(2, part);
+        place.run("load", &[file]).fails(2, part);
+        build_table(&["--out", &place.path("new.tam"), file], b"").fails(2, part);
+    }
+    place.run("load", &[&external]).fails(2, "`tamis ingest`");
+    let text = place.path("notes");
+    std::fs::write(&text, "text\n").unwrap();
+    place.run("ingest", &[&text]).fails(2, "it is a text file");
+    std::fs::write(&text, "").unwrap();
+    place.run("ingest", &[&text]).fails(2, "it is an empty file");
+    place.run("ingest", &[&external]).ok();
+}
+
+/// What a failed load with --json says, and its message.
+fn failed_load(ran: Ran) -> (Value, String) {
+    let object: Value = serde_json::from_str(&ran.out).unwrap_or_else(|_| panic!("{ran:?}"));
+    assert!(!ran.err.contains("panicked"), "{ran:?}");
+    assert!(object["failed"].is_object(), "{ran:?}");
+    (object, ran.err)
+}
+
+#[test]
+fn a_load_whose_input_breaks_off_keeps_what_it_read_and_says_where_to_go_on() {
+    let place = Place::new();
+    let lines: String = (0..100_000).map(|i| format!("{}\n", (i * 7919) % 100_003)).collect();
+    let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    packer.write_all(lines.as_bytes()).unwrap();
+    let packed = packer.finish().unwrap();
+    let file = place.path("numbers.gz");
+    std::fs::write(&file, &packed[..packed.len() / 2]).unwrap();
+    let ran = place.run("load", &["--json", &file]);
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    let (object, message) = failed_load(ran);
+    let (loaded, failed) = (object["loaded"].as_u64().unwrap(), &object["failed"]);
+    assert!(loaded > 10_000 && loaded < 90_000, "{object}");
+    assert_eq!((&failed["read"], &failed["refused"]), (&loaded.into(), &0.into()), "{object}");
+    assert_eq!((&failed["synced"], &failed["from_line"]), (&true.into(), &(loaded + 1).into()), "{object}");
+    let bytes: usize = lines.lines().take(loaded as usize).map(|line| line.len() + 1).sum();
+    assert_eq!(failed["from_byte"].as_u64(), Some(bytes as u64));
+    assert!(message.contains("could not read") && message.contains("They are synced"), "{message}");
+    assert!(message.contains(&format!("--from-line {}", loaded + 1)), "{message}");
+
+    // Exactly those are there, and the rest comes with the rest of the input.
+    let keys = |lines: &mut dyn Iterator<Item = &str>| {
+        let mut keys: Vec<String> = lines.map(|line| format!("{line}\n")).collect();
+        keys.sort();
+        keys.concat()
+    };
+    let stored = || place.run("scan", &["--keys-only"]).ok();
+    assert!(stored() == keys(&mut lines.lines().take(loaded as usize)));
+    std::fs::write(&file, &packed).unwrap();
+    let from = (loaded + 1).to_string();
+    let out = place.run("load", &["--json", "--from-line", &from, &file]).ok();
+    let rest: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(rest["loaded"].as_u64(), Some(100_000 - loaded));
+    assert!(stored() == keys(&mut lines.lines()));
+}
+
+/// The file size that a process may write stands for a full disk, which takes root.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_load_that_is_refused_in_the_middle_says_what_the_database_holds() {
+    for durability in ["buffered", "sync"] {
+        let place = Place::new();
+        let lines: String = (0..3000).map(|i| format!("key{i:05}\tvalue of number {i}\n")).collect();
+        let file = place.path("records.tsv");
+        std::fs::write(&file, &lines).unwrap();
+        let mut command = Command::new("sh");
+        let options = ["-o", &format!("durability={durability}"), "--batch", "100", "--json"];
+        let load =
+            ["-c", "trap '' XFSZ; ulimit -f 100; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_tamis"), "load"];
+        command.args(load).args(options).args(["--db", &place.db(), &file]);
+        let ran = run(command, b"");
+        assert_eq!(ran.code, Some(3), "{ran:?}");
+        let (object, message) = failed_load(ran);
+        let (loaded, failed) = (object["loaded"].as_u64().unwrap(), &object["failed"]);
+        assert!(loaded > 0 && loaded % 100 == 0 && loaded < 3000, "{object}");
+        assert_eq!((&failed["read"], &failed["refused"]), (&(loaded + 100).into(), &100.into()), "{object}");
+        assert_eq!(failed["from_line"].as_u64(), Some(loaded + 1), "{object}");
+        assert!(durability == "buffered" || failed["synced"] == true, "{object}");
+        assert_eq!(message.contains("They are synced"), failed["synced"] == true, "{message}");
+        let refused = format!("The 100 in lines {} to {} were refused", loaded + 1, loaded + 100);
+        assert!(message.contains(&refused), "{message}");
+
+        let stored = place.run("scan", &[]).ok().lines().count() as u64;
+        let wanted = match message.contains("all or not at all") {
+            true => [loaded, loaded + 100],
+            false => [loaded, loaded],
+        };
+        assert!(wanted.contains(&stored), "{stored} records, {message}");
+        place.run("load", &["--from-line", &(loaded + 1).to_string(), &file]).ok();
+        assert_eq!(place.run("scan", &[]).ok(), lines);
+    }
+}
+
+#[test]
+fn csv_that_ends_within_a_record_loads_what_is_whole() {
+    let place = Place::new();
+    let ran = place.run_with_input("load", &["--format", "csv"], b"a,1\nb,2\nc,\"3\nd,4\n");
+    assert!(ran.out.contains("2 records loaded, 1 bad"), "{ran:?}");
+    ran.fails(2, "line 3: the input ends within a quoted field");
+    assert_eq!(place.run("scan", &[]).ok(), "a\t1\nb\t2\n");
+}
+
+#[test]
+fn a_load_goes_on_behind_its_header() {
+    let place = Place::new();
+    let input = b"name,id\nx,1\n\"y\nz\",2\nlast,3\n";
+    let args = ["--format", "csv", "--header", "--key-column", "id", "--from-line", "5"];
+    place.run_with_input("load", &args, input).ok();
+    assert_eq!(place.run("scan", &[]).ok(), "3\tlast\n");
+    place.run("load", &["--from-line", "0"]).fails(2, "--from-line");
+}
+
 #[test]
 fn wrong_usage_is_2_and_a_database_that_is_not_there_is_3() {
     let place = Place::new();
@@ -171,7 +384,7 @@ fn wrong_usage_is_2_and_a_database_that_is_not_there_is_3() {
     place.run("put", &[&"k".repeat(70_000), "v"]).fails(2, "too long");
     let mut command = tamis();
     command.args(["dump", "x.txt"]);
-    run(command, b"").fails(2, "--kind");
+    run(command, b"").fails(2, "could not open x.txt");
     assert!(!Path::new(&place.db()).join("CURRENT").exists() || place.run("verify", &[]).code == Some(0));
 }
 

@@ -5,6 +5,8 @@ use tamis::{
     ReadMode,
 };
 
+use crate::promises::MOST_TABLE_FILES;
+
 /// Keyspaces keep theirs between openings.
 const LEVELS: usize = 5;
 
@@ -32,24 +34,41 @@ pub(crate) struct Sizes {
     pub(crate) memtable_bytes: u64,
     pub(crate) table_bytes: u64,
     pub(crate) max_log_bytes: u64,
+    pub(crate) max_open_files: usize,
 }
 
 impl Sizes {
     /// For sessions of about a hundred writes.
-    pub(crate) const SESSION: Sizes =
-        Sizes { memtable_bytes: 16 << 10, table_bytes: 16 << 10, max_log_bytes: 64 << 10 };
+    pub(crate) const SESSION: Sizes = Sizes {
+        memtable_bytes: 16 << 10,
+        table_bytes: 16 << 10,
+        max_log_bytes: 64 << 10,
+        max_open_files: 1000,
+    };
 
     /// As a user would leave them.
-    pub(crate) const DEFAULT: Sizes =
-        Sizes { memtable_bytes: 64 << 20, table_bytes: 64 << 20, max_log_bytes: 1 << 30 };
+    pub(crate) const DEFAULT: Sizes = Sizes {
+        memtable_bytes: 64 << 20,
+        table_bytes: 64 << 20,
+        max_log_bytes: 1 << 30,
+        max_open_files: 1000,
+    };
 
     /// Hundreds of tables from a megabyte.
-    pub(crate) const MANY_TABLES: Sizes =
-        Sizes { memtable_bytes: 8 << 10, table_bytes: 4 << 10, max_log_bytes: 64 << 10 };
+    pub(crate) const MANY_TABLES: Sizes = Sizes {
+        memtable_bytes: 8 << 10,
+        table_bytes: 4 << 10,
+        max_log_bytes: 64 << 10,
+        max_open_files: MOST_TABLE_FILES,
+    };
 
     /// For workers that write for tenths of seconds.
-    pub(crate) const CUTS: Sizes =
-        Sizes { memtable_bytes: 48 << 10, table_bytes: 64 << 10, max_log_bytes: 256 << 10 };
+    pub(crate) const CUTS: Sizes = Sizes {
+        memtable_bytes: 48 << 10,
+        table_bytes: 64 << 10,
+        max_log_bytes: 256 << 10,
+        max_open_files: 1000,
+    };
 }
 
 /// The options of a keyspace at a turn.
@@ -106,6 +125,7 @@ pub(crate) fn database(turn: u64, sizes: Sizes) -> Options {
         filter_budget_bytes: 20_000,
         heat_sampling: Some(1),
         max_log_bytes: sizes.max_log_bytes,
+        max_open_files: sizes.max_open_files,
         recycled_logs: rng.usize(..4),
         background_threads: rng.usize(1..4),
         sub_jobs: rng.usize(1..3),

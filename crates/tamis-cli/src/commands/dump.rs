@@ -4,7 +4,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use tamis::inspect;
+use tamis::StorageError;
+use tamis::inspect::{self, Contents};
 use tamis::io::DiskFs;
 
 use crate::failure::{Failure, Outcome};
@@ -33,26 +34,82 @@ impl Kind {
     }
 }
 
+impl Kind {
+    /// What contents with a mark are; `None` for those that `dump` shows nothing of.
+    fn of_contents(contents: Contents) -> Option<Kind> {
+        match contents {
+            Contents::Table | Contents::ExternalTable => Some(Kind::Table),
+            Contents::Log(_) => Some(Kind::Log),
+            Contents::Manifest(_) => Some(Kind::Manifest),
+            _ => None,
+        }
+    }
+
+    fn noun(self) -> &'static str {
+        match self {
+            Kind::Table => "table",
+            Kind::Log => "log",
+            Kind::Manifest => "manifest",
+        }
+    }
+}
+
 /// Print a table, log or manifest file as text, without opening the database
 #[derive(Args)]
-#[command(
-    after_help = "Examples:\n  tamis dump ./tamis-demo/000012.tam\n  tamis dump ./tamis-demo/MANIFEST-000001"
-)]
+#[command(after_help = "\
+A file is known by its name, or by its contents if the name says nothing. Where the two contradict each other, nothing is\n\
+printed but what the file holds (exit code 2); with --kind the name does not count.\n\n\
+Examples:\n  tamis dump ./tamis-demo/000012.tam\n  tamis dump ./tamis-demo/MANIFEST-000001")]
 pub(crate) struct DumpArgs {
     /// The file
     file: PathBuf,
-    /// What the file is; by default known by its name
+    /// What the file is; by default known by its name, or else by its contents
     #[arg(long, value_enum)]
     kind: Option<Kind>,
 }
 
-pub(crate) fn run(args: DumpArgs, out: &mut Out) -> Result<Outcome, Failure> {
-    let unknown = || {
-        let name = args.file.display();
-        Failure::usage(format!("{name} does not tell by its name what it is; say it with --kind"))
+/// What to take the file for, or why it is not shown.
+fn choose(args: &DumpArgs) -> Result<Kind, Failure> {
+    let name = args.file.display();
+    if args.file.is_dir() {
+        return Err(Failure::usage(format!("{name} is a directory; dump takes one file of it")));
+    }
+    let contents = match inspect::identify(&DiskFs::default(), &args.file) {
+        Err(StorageError::Io(failure)) if failure.kind == io::ErrorKind::NotFound => {
+            return Err(Failure::usage(failure));
+        }
+        contents => contents.map_err(Failure::database)?,
     };
-    let kind = args.kind.or_else(|| Kind::of_name(&args.file)).ok_or_else(unknown)?;
-    let dump = match kind {
+    let wanted = args.kind.or_else(|| Kind::of_name(&args.file));
+    let is_not = |wanted: Kind| match args.kind {
+        Some(_) => format!("{name} is {contents}, not a {}", wanted.noun()),
+        None => format!("{name} is {contents}, not the {} that its name says", wanted.noun()),
+    };
+    match (wanted, Kind::of_contents(contents), contents) {
+        (Some(wanted), Some(held), _) if wanted == held => Ok(wanted),
+        (Some(wanted), Some(held), _) => {
+            let text = format!("{}; --kind {} prints it", is_not(wanted), held.noun());
+            Err(Failure::usage(text))
+        }
+        (None, Some(held), _) => Ok(held),
+        // A log has its name before it has its header.
+        (Some(Kind::Log), None, Contents::Nothing) => Ok(Kind::Log),
+        (Some(wanted), None, Contents::Nothing | Contents::Text) => Err(Failure::usage(is_not(wanted))),
+        // Damage, perhaps: the file lost its mark.
+        (Some(wanted), None, _) => Ok(wanted),
+        (None, None, Contents::Nothing | Contents::Text) => {
+            Err(Failure::usage(format!("{name} is {contents}, which dump does not print")))
+        }
+        (None, None, _) => {
+            let text =
+                format!("neither the name of {name} nor its contents tell what it is; say it with --kind");
+            Err(Failure::usage(text))
+        }
+    }
+}
+
+pub(crate) fn run(args: DumpArgs, out: &mut Out) -> Result<Outcome, Failure> {
+    let dump = match choose(&args)? {
         Kind::Table => inspect::dump_table,
         Kind::Log => inspect::dump_log,
         Kind::Manifest => inspect::dump_manifest,

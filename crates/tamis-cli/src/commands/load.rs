@@ -4,8 +4,8 @@ use std::io::Write;
 use std::time::Instant;
 
 use clap::Args;
-use serde_json::json;
-use tamis::{Db, WriteBatch};
+use serde_json::{Value, json};
+use tamis::{Db, Durability, WriteBatch};
 use tamis_bench::Progress;
 use tamis_bench::report::grouped;
 
@@ -14,7 +14,7 @@ use crate::failure::{Failure, Outcome};
 use crate::input::InputArgs;
 use crate::output::{Out, note};
 use crate::progress::Reporter;
-use crate::records::RecordError;
+use crate::records::{Place, RecordError};
 
 /// So many bad records are described one by one; the others are counted.
 const BAD_SHOWN: u64 = 10;
@@ -26,7 +26,9 @@ const BATCH_BYTES: usize = 8 << 20;
 #[derive(Args)]
 #[command(after_help = KEYS_HELP, after_long_help = format!("{KEYS_HELP}\n\nMakes the database if there is none. A file packed with gzip is unpacked.\n\
     Bad records (a missing column, a key beyond 64 KiB, wrong hexadecimal digits, broken CSV) are left out,\n\
-    told with their line, and make the exit code 2.\n\nExamples:\n  \
+    told with their line, and make the exit code 2. A last line without its end is a record as any other.\n\n\
+    A load that fails keeps what it has loaded. It says how much that is, whether it is synced, and where to go on: the\n\
+    same input again with --from-line. Bytes of places are those of the unpacked input.\n\nExamples:\n  \
     tamis load --db ./words /usr/share/dict/words                    each line a key\n  \
     tamis load --db ./places data/geonames-cities.tsv.gz             first column the key, the others the value\n  \
     tamis load --db ./users --header --key-column email --value-column name users.csv\n  \
@@ -39,25 +41,37 @@ pub(crate) struct LoadArgs {
     /// Records per write; a batch is stored as a whole or not at all
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     batch: u32,
-    /// Print one JSON object at the end
+    /// Skip what comes before this line, except the header: goes on with a load that failed
+    #[arg(long, value_name = "LINE", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    from_line: u64,
+    /// Print one JSON object at the end, also if the load fails
     #[arg(long)]
     json: bool,
 }
 
 pub(crate) fn run(args: LoadArgs, out: &mut Out) -> Result<Outcome, Failure> {
-    let (records, columns) = args.input.open()?;
+    let (mut records, columns) = args.input.open()?;
 
     let db = args.db.open_or_create()?;
     let progress = Reporter::new();
-    let mut loader =
-        Loader { db: &db, batch: WriteBatch::new(), batch_bytes: 0, loaded: 0, bytes: 0, bad: 0 };
+    let mut loader = Loader::new(&db, records.place());
     let start = Instant::now();
     progress.begin("load", 0, "records");
-    for record in records {
+    let result = loop {
+        let Some(record) = records.next() else { break loader.write() };
         let (line, entry) = match record {
+            Ok(record) if record.line < args.from_line => {
+                loader.skip(records.place());
+                continue;
+            }
             Ok(record) => (record.line, columns.entry(record)),
+            Err(RecordError::Bad { line, .. }) if line < args.from_line => {
+                loader.skip(records.place());
+                continue;
+            }
             Err(RecordError::Bad { line, reason }) => (line, Err(reason)),
-            Err(RecordError::Io(error)) => return Err(args.input.unreadable(error)),
+            // What came before is whole.
+            Err(RecordError::Io(error)) => break loader.write().and(Err(args.input.unreadable(error))),
         };
         match entry {
             Ok((key, value)) => loader.add(&key, &value),
@@ -68,22 +82,38 @@ pub(crate) fn run(args: LoadArgs, out: &mut Out) -> Result<Outcome, Failure> {
                 }
             }
         }
+        loader.read_to = records.place();
         if loader.batch.len() >= args.batch as usize || loader.batch_bytes >= BATCH_BYTES {
-            progress.advance(loader.batch.len() as u64);
-            loader.write()?;
+            let records = loader.batch.len() as u64;
+            if let Err(error) = loader.write() {
+                break Err(error);
+            }
+            progress.advance(records);
         }
-    }
-    loader.write()?;
+    };
     progress.end();
-    let (loaded, bytes, bad) = (loader.loaded, loader.bytes, loader.bad);
-    db.close()?;
+    let mut account = loader.account();
+    let synced_one_by_one = matches!(db.options().durability, Durability::Synced);
+    let closed = db.close();
+    account.closed = closed.is_ok();
+    account.synced = account.closed || synced_one_by_one;
+    let result = result.and(closed.map_err(Failure::from));
     let seconds = start.elapsed().as_secs_f64();
-    if bad > BAD_SHOWN {
-        note(&format!("{} more bad records", grouped(bad - BAD_SHOWN)));
+    if account.bad > BAD_SHOWN {
+        note(&format!("{} more bad records", grouped(account.bad - BAD_SHOWN)));
     }
+    let Account { loaded, bad, bytes, .. } = account;
     if args.json {
-        writeln!(out, "{}", json!({ "loaded": loaded, "bad": bad, "bytes": bytes, "seconds": seconds }))?;
-    } else {
+        let mut object = json!({ "loaded": loaded, "bad": bad, "bytes": bytes, "seconds": seconds });
+        if let Err(failure) = &result {
+            object["failed"] = account.failed(failure);
+        }
+        writeln!(out, "{object}")?;
+    }
+    if let Err(failure) = result {
+        return Err(failure.with(&account.text()));
+    }
+    if !args.json {
         let rate = (loaded as f64 / seconds.max(1e-9)) as u64;
         writeln!(
             out,
@@ -100,25 +130,150 @@ struct Loader<'a> {
     db: &'a Db,
     batch: WriteBatch,
     batch_bytes: usize,
+    /// Records that were acknowledged, and their bytes.
     loaded: u64,
     bytes: u64,
     bad: u64,
+    /// Records of the batch whose write failed.
+    refused: u64,
+    /// All good records before this place were acknowledged.
+    loaded_to: Place,
+    /// All records before this place were read.
+    read_to: Place,
 }
 
-impl Loader<'_> {
+impl<'a> Loader<'a> {
+    fn new(db: &'a Db, start: Place) -> Loader<'a> {
+        let (batch, loaded_to, read_to) = (WriteBatch::new(), start, start);
+        Loader { db, batch, batch_bytes: 0, loaded: 0, bytes: 0, bad: 0, refused: 0, loaded_to, read_to }
+    }
+
     fn add(&mut self, key: &[u8], value: &[u8]) {
         self.batch.put(key, value);
         self.batch_bytes += key.len() + value.len();
-        self.bytes += (key.len() + value.len()) as u64;
-        self.loaded += 1;
     }
 
+    fn skip(&mut self, to: Place) {
+        (self.loaded_to, self.read_to) = (to, to);
+    }
+
+    /// Writes what was read since the last time. Nothing is to be written after a failure.
     fn write(&mut self) -> Result<(), Failure> {
-        self.batch_bytes = 0;
-        let batch = std::mem::take(&mut self.batch);
-        if !batch.is_empty() {
-            self.db.write(batch)?;
+        let (batch, bytes) = (std::mem::take(&mut self.batch), std::mem::take(&mut self.batch_bytes));
+        let records = batch.len() as u64;
+        if records > 0 {
+            self.db.write(batch).inspect_err(|_| self.refused = records)?;
         }
+        self.loaded += records;
+        self.bytes += bytes as u64;
+        self.loaded_to = self.read_to;
         Ok(())
+    }
+
+    fn account(&self) -> Account {
+        Account {
+            loaded: self.loaded,
+            bytes: self.bytes,
+            bad: self.bad,
+            refused: self.refused,
+            loaded_to: self.loaded_to,
+            read_to: self.read_to,
+            closed: false,
+            synced: false,
+        }
+    }
+}
+
+/// What a load has done, for whoever goes on with it.
+struct Account {
+    loaded: u64,
+    bytes: u64,
+    bad: u64,
+    refused: u64,
+    loaded_to: Place,
+    read_to: Place,
+    /// The database was closed in order: logs with a failed write in them do not count any more.
+    closed: bool,
+    synced: bool,
+}
+
+impl Account {
+    fn read(&self) -> u64 {
+        self.loaded + self.refused + self.bad
+    }
+
+    fn text(&self) -> String {
+        let Account { loaded_to: Place { line, byte }, .. } = self;
+        let (read, loaded) = (grouped(self.read()), grouped(self.loaded));
+        let bad = match self.bad {
+            0 => String::new(),
+            bad => format!(", {} were bad", grouped(bad)),
+        };
+        let mut text = format!(
+            "{read} records were read{bad}, {loaded} are in the database: all good ones before line {line} (byte {byte})."
+        );
+        text += match (self.loaded, self.synced) {
+            (0, _) => "",
+            (_, true) => " They are synced.",
+            (_, false) => {
+                " They are not known to be synced: a power cut may take the last of them, the end of this program does not."
+            }
+        };
+        if self.refused > 0 {
+            let (refused, last) = (grouped(self.refused), self.read_to.line - 1);
+            let fate = match self.closed {
+                true => "are not in it",
+                false => "are in it all or not at all, which the next opening decides",
+            };
+            text += &format!(" The {refused} in lines {line} to {last} were refused and {fate}.");
+        }
+        text + &format!(" To go on, load the same input with --from-line {line}.")
+    }
+
+    fn failed(&self, failure: &Failure) -> Value {
+        json!({
+            "error": failure.to_string(), "read": self.read(), "refused": self.refused, "synced": self.synced,
+            "from_line": self.loaded_to.line, "from_byte": self.loaded_to.byte,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn account() -> Account {
+        Account {
+            loaded: 2000,
+            bytes: 10_000,
+            bad: 3,
+            refused: 0,
+            loaded_to: Place { line: 2004, byte: 12_003 },
+            read_to: Place { line: 2004, byte: 12_003 },
+            closed: true,
+            synced: true,
+        }
+    }
+
+    #[test]
+    fn a_failed_load_says_what_is_there_and_where_to_go_on() {
+        let text = account().text();
+        assert_eq!(
+            text,
+            "2,003 records were read, 3 were bad, 2,000 are in the database: all good ones before line 2004 (byte \
+             12003). They are synced. To go on, load the same input with --from-line 2004."
+        );
+    }
+
+    #[test]
+    fn what_became_of_a_refused_batch_is_said_as_far_as_it_is_known() {
+        let refused = Account { refused: 100, read_to: Place { line: 2104, byte: 13_000 }, ..account() };
+        let text = refused.text();
+        assert!(text.contains("2,103 records were read"), "{text}");
+        assert!(text.contains("The 100 in lines 2004 to 2103 were refused and are not in it."), "{text}");
+        let text = Account { closed: false, synced: false, ..refused }.text();
+        assert!(text.contains("not known to be synced"), "{text}");
+        assert!(text.contains("all or not at all, which the next opening decides"), "{text}");
+        assert!(text.ends_with("--from-line 2004."), "{text}");
     }
 }

@@ -22,6 +22,8 @@ use crate::tree::open_table::read_filter;
 use crate::tree::tombstones::Tombstones;
 use crate::wal::{LogKind, LogReader, ReadOptions};
 
+pub use crate::tree::identify::{Contents, identify};
+
 /// Bytes as text where they are printable ASCII, escaped elsewhere; long ones are cut.
 fn show(bytes: &[u8]) -> String {
     const MOST: usize = 64;
@@ -179,19 +181,37 @@ fn dump_units(table: &Table, out: &mut dyn Write) -> Result<(), Error> {
     Ok(())
 }
 
-/// Shows a write-ahead log: every operation with its sequence number, and how the log ends.
+/// Shows a write-ahead log: every operation with its sequence number, and how the log ends. The number of the log is the one that
+/// its header has, whatever the file is called.
 pub fn dump_log(fs: &dyn FileSystem, path: &Path, out: &mut dyn Write) -> Result<(), Error> {
-    let id = match kind_of(path) {
-        Some(FileKind::Log(id)) => id,
-        _ => {
-            return Err(
-                StorageError::corrupt(path, None, "its name is not that of a log (000012.log)").into()
-            );
-        }
+    let named = match kind_of(path) {
+        Some(FileKind::Log(id)) => Some(id),
+        _ => None,
+    };
+    let contents = identify(fs, path)?;
+    let held = match contents {
+        Contents::Log(id) => Some(id),
+        _ => None,
+    };
+    let Some(id) = held.or(named) else {
+        let what = "it has no header, and its name is not that of a log (000012.log)";
+        return Err(StorageError::corrupt(path, None, what).into());
     };
     let file = fs.open(path, Access::Sequential).map_err(|e| StorageError::io("open", path, &e))?;
     let mut reader = LogReader::open(file, path, LogKind::Writes, id, ReadOptions::default())?;
     written(writeln!(out, "log {}", path.display()))?;
+    if contents == Contents::Nothing {
+        written(writeln!(out, "the file is empty: nothing was written to it before the process ended"))?;
+    }
+    if let (Some(named), Some(held)) = (named, held)
+        && named != held
+    {
+        let after = match held < named {
+            true => ", or was to be written again as that one, which did not reach the disk",
+            false => "",
+        };
+        written(writeln!(out, "this is log {held}, not {named}: the file was renamed{after}"))?;
+    }
     while let Some(record) = reader.next_record()? {
         let damaged = || StorageError::corrupt(path, record.offset, "a record that does not decode");
         let (header, operations) = GroupHeader::decode(record.payload).map_err(|_| damaged())?;
@@ -225,20 +245,24 @@ pub fn dump_log(fs: &dyn FileSystem, path: &Path, out: &mut dyn Write) -> Result
     written(writeln!(out, "ends: {:?}", reader.end()))
 }
 
-/// Shows a manifest: every edit, in order.
+/// Shows a manifest: every edit, in order. The number of the manifest is the one that its header has, whatever the file is called.
 pub fn dump_manifest(fs: &dyn FileSystem, path: &Path, out: &mut dyn Write) -> Result<(), Error> {
-    let number = match kind_of(path) {
-        Some(FileKind::Manifest(number)) => number,
-        _ => {
-            return Err(StorageError::corrupt(
-                path,
-                None,
-                "its name is not that of a manifest (MANIFEST-000001)",
-            )
-            .into());
-        }
+    let named = match kind_of(path) {
+        Some(FileKind::Manifest(number)) => Some(number),
+        _ => None,
+    };
+    let held = match identify(fs, path)? {
+        Contents::Manifest(number) => Some(number),
+        _ => None,
+    };
+    let Some(number) = held.or(named) else {
+        let what = "it has no header, and its name is not that of a manifest (MANIFEST-000001)";
+        return Err(StorageError::corrupt(path, None, what).into());
     };
     written(writeln!(out, "manifest {}", path.display()))?;
+    if let Some(named) = named.filter(|named| *named != number) {
+        written(writeln!(out, "this is manifest {number}, not {named}: the file was renamed"))?;
+    }
     let mut failed = Ok(());
     let end = read_edits(fs, path, number, |offset, edit| {
         let mut print = || -> std::io::Result<()> {

@@ -70,7 +70,8 @@ fn overlapping_reads(options: &Options, warnings: &mut Vec<String>) -> Option<Ar
 /// Opens or creates the database in `dir`; starts no threads.
 pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<DbInner>, OpenError> {
     options.check()?;
-    let fs = file_system(&options);
+    let open_files = Arc::new(OpenFiles::new(file_system(&options), options.max_open_files));
+    let fs: Arc<dyn FileSystem> = open_files.clone();
     let io = |operation, path: &Path, e: std::io::Error| StorageError::io(operation, path, &e);
     let lock = if read_only {
         None
@@ -120,7 +121,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         cache: cache.clone(),
         pin_metadata: options.pin_metadata,
         reads: overlapping_reads(&options, &mut warnings),
-        files: Some(Arc::new(OpenFiles::new(fs.clone(), options.max_open_files))),
+        files: Some(open_files),
     };
     let garbage = Arc::<Garbage>::default();
     let names = fs.list(dir).map_err(|e| io("list", dir, e))?;

@@ -10,6 +10,7 @@ use crate::options::ChecksumMode;
 use crate::table::{ReaderConfig, Table};
 use crate::tree::edit::NUMBER_LIMIT;
 use crate::tree::epochs::EpochMap;
+use crate::tree::identify::{Contents, identify};
 use crate::tree::meta::{TableExtra, TableId, TableMeta};
 use crate::tree::tombstones::{EXTERNAL_TOMBSTONE_SEQ, Tombstones};
 
@@ -30,9 +31,14 @@ pub(crate) struct Described {
 /// checksums; not the entries.
 pub(crate) fn describe(fs: &dyn FileSystem, path: &Path) -> Result<Described, ExternalTableError> {
     let refused = |what: &str| ExternalTableError::NotATable { path: path.to_owned(), what: what.to_owned() };
-    let damaged = |error: StorageError| match error {
-        StorageError::Corrupt(corruption) => refused(&corruption.what),
-        io => io.into(),
+    let damaged = |error: StorageError| match (error, identify(fs, path)) {
+        (StorageError::Corrupt(_), Ok(another))
+            if !matches!(another, Contents::Table | Contents::ExternalTable | Contents::Unknown) =>
+        {
+            refused(&format!("it is {another}"))
+        }
+        (StorageError::Corrupt(corruption), _) => refused(&corruption.what),
+        (io, _) => io.into(),
     };
     let config = ReaderConfig {
         map: false,

@@ -1,4 +1,5 @@
-//! The files of tables that are read without being mapped, of which only so many are open at a time.
+//! The files of tables that are read without being mapped, of which only so many are open at a time, and the file system as the
+//! rest of a database has it, for which they make room.
 //!
 //! A mapped table needs no descriptor once it is mapped, and has none. Any other opens its file when it is read, and may find it
 //! closed the next time: beyond the limit, files are closed that were not read for the longest time, as a clock tells it.
@@ -18,19 +19,29 @@
 use std::collections::VecDeque;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 
-use crate::io::{Access, FileSystem, ReadFile};
+use crate::io::{Access, DirLock, FileSystem, ReadFile, Usage, WriteFile};
 use crate::sync::Mutex;
+use crate::sync::thread::sleep;
 
-/// The open files of a database's tables.
+/// After descriptors ran out so many files of tables are opened before batches of reads are large again.
+const CAREFUL: u32 = 10_000;
+
+/// So often something is tried again that found no descriptor: others may have taken what was freed.
+const TRIES: u32 = 5;
+
+/// The open files of a database's tables. As a [`FileSystem`] it closes them where descriptors run out.
 #[derive(Debug)]
 pub(crate) struct OpenFiles {
     fs: Arc<dyn FileSystem>,
     most: usize,
+    /// So many more openings are made with care, since descriptors ran out. A hint.
+    scarce: AtomicU32,
     /// What is open, and perhaps what has gone since. The next to be closed comes first.
     clock: Mutex<VecDeque<Weak<SharedFile>>>,
 }
@@ -79,17 +90,31 @@ fn out_of_descriptors(error: &io::Error) -> bool {
 impl OpenFiles {
     /// At most `most` files are open; 0 is as many as there are.
     pub(crate) fn new(fs: Arc<dyn FileSystem>, most: usize) -> OpenFiles {
-        OpenFiles { fs, most: if most == 0 { usize::MAX } else { most }, clock: Mutex::default() }
+        let most = if most == 0 { usize::MAX } else { most };
+        OpenFiles { fs, most, scarce: AtomicU32::new(0), clock: Mutex::default() }
     }
 
-    /// Opens a file. If there is no descriptor left, all files of the clock are closed first.
-    pub(crate) fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
-        match self.fs.open(path, Access::Random) {
-            Err(error) if out_of_descriptors(&error) && self.close_all() => {
-                self.fs.open(path, Access::Random)
+    /// Whether descriptors ran out lately.
+    fn are_scarce(&self) -> bool {
+        self.scarce.load(Relaxed) > 0
+    }
+
+    /// Does something that may take a descriptor. If there is none left, all files of the clock are closed and it is done again:
+    /// what failed that way did nothing, except where `act` knows better.
+    fn with_room<T>(&self, mut act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+        for attempt in 0..TRIES {
+            match act() {
+                Err(error) if out_of_descriptors(&error) => {
+                    self.scarce.store(CAREFUL, Relaxed);
+                    // If there is nothing to close, others may be about to: they read, or have just closed all files but one.
+                    if !self.close_all() && attempt > 0 {
+                        sleep(Duration::from_millis(1 << attempt));
+                    }
+                }
+                result => return result,
             }
-            opened => opened,
         }
+        act()
     }
 
     /// How many files are open.
@@ -144,7 +169,83 @@ impl OpenFiles {
     }
 }
 
+impl FileSystem for OpenFiles {
+    fn create(&self, path: &Path, usage: Usage) -> io::Result<Box<dyn WriteFile>> {
+        self.with_room(|| self.fs.create(path, usage))
+    }
+
+    fn reuse(&self, old: &Path, new: &Path) -> io::Result<Box<dyn WriteFile>> {
+        let mut renamed = false;
+        self.with_room(|| {
+            if renamed {
+                return self.fs.reuse(new, new);
+            }
+            let reused = self.fs.reuse(old, new);
+            // A file is renamed first: that takes no descriptor.
+            renamed = reused.is_err() && !self.fs.exists(old).unwrap_or(true);
+            reused
+        })
+    }
+
+    fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn ReadFile>> {
+        self.with_room(|| self.fs.open(path, access))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.fs.rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.fs.remove(path)
+    }
+
+    fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.with_room(|| self.fs.remove_dir_all(path))
+    }
+
+    fn link_or_copy(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.with_room(|| self.fs.link_or_copy(from, to))
+    }
+
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.fs.create_dir_all(path)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        self.with_room(|| self.fs.list(dir))
+    }
+
+    fn sync_file(&self, path: &Path) -> io::Result<()> {
+        self.with_room(|| self.fs.sync_file(path))
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.with_room(|| self.fs.sync_dir(dir))
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        self.fs.exists(path)
+    }
+
+    fn file_len(&self, path: &Path) -> io::Result<u64> {
+        self.fs.file_len(path)
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn DirLock>>> {
+        self.with_room(|| self.fs.lock(path))
+    }
+
+    fn available_space(&self, path: &Path) -> io::Result<Option<u64>> {
+        self.fs.available_space(path)
+    }
+}
+
 impl TableFile {
+    /// Whether few files should be held open at a time, as descriptors ran out lately.
+    pub(crate) fn is_scarce(&self) -> bool {
+        matches!(self, TableFile::Shared(shared) if shared.files.are_scarce())
+    }
+
     /// The file, for a read. Errors: it cannot be opened again, or is another one. Panics if it is mapped.
     #[inline]
     pub(crate) fn get(&self) -> io::Result<Arc<dyn ReadFile>> {
@@ -166,7 +267,11 @@ impl SharedFile {
             }
             return Ok(held.0.clone());
         }
-        let file = self.files.open(&self.path)?;
+        if self.files.are_scarce() {
+            // Lost steps do not matter.
+            self.files.scarce.store(self.files.scarce.load(Relaxed).saturating_sub(1), Relaxed);
+        }
+        let file = self.files.open(&self.path, Access::Random)?;
         let len = file.len()?;
         if len != self.len {
             let what = format!("it had {} bytes when it was opened first, and has {len} now", self.len);
@@ -179,7 +284,7 @@ impl SharedFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::io::{MemFs, Usage};
+    use crate::io::MemFs;
 
     fn file(fs: &MemFs, name: &str, content: &[u8]) -> PathBuf {
         let path = PathBuf::from(name);
@@ -188,7 +293,7 @@ mod tests {
     }
 
     fn share(files: &Arc<OpenFiles>, path: &Path) -> TableFile {
-        let file = files.open(path).unwrap();
+        let file = files.open(path, Access::Random).unwrap();
         let len = file.len().unwrap();
         files.share(path, file, len)
     }

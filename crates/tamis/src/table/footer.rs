@@ -40,6 +40,14 @@ pub(crate) struct Footer {
 }
 
 impl Footer {
+    /// Bytes of the footer.
+    pub(crate) const BYTES: u64 = FOOTER_BYTES as u64;
+
+    /// Whether the last bytes of a file end as a table's do.
+    pub(crate) fn is_marked(end: &[u8]) -> bool {
+        end.len() >= FOOTER_BYTES && end.ends_with(&MAGIC)
+    }
+
     /// Appends the footer, which lies at file offset `offset`.
     pub(crate) fn encode(&self, offset: u64, out: &mut Vec<u8>) {
         let start = out.len();

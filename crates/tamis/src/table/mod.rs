@@ -40,6 +40,7 @@ pub(crate) use builder::{ExtraProperties, TableBuilder, TableOptions};
 pub(crate) use cursor::{CursorOptions, TableCursor};
 pub(crate) use data::{HeapBlock, PinnedValue};
 pub(crate) use files::OpenFiles;
+pub(crate) use footer::Footer;
 pub(crate) use frame::Damage;
 pub(crate) use index::{BlockAt, Index};
 pub(crate) use key_list::{KEY_LIST, KeyListBuilder, KeyListCursor, KeyListReader};

@@ -43,50 +43,63 @@ impl<'t> Fetch<'t> {
     }
 }
 
-/// Fetches all the blocks, no two of them the same: from the cache, and the others in one batch from their files. Reads
+/// Fetches all the blocks, no two of them the same: from the cache, and the others in batches from their files. Reads
 /// and misses are added to `counts`; touches are left to who touches. Blocks that cannot be read or are damaged: the
 /// first of them is the error, and the others are in the cache.
+///
+/// A batch holds the files open that it reads. So it has no more blocks than are read at a time, and fewer where no more files can be
+/// opened.
 pub(crate) fn fetch(
     reads: &BatchReader,
     fetches: &mut [Fetch<'_>],
     counts: &mut TouchCounts,
 ) -> Result<(), StorageError> {
-    let mut stretches: SmallVec<[Stretch; 8]> = SmallVec::new();
     let mut missing: SmallVec<[usize; 8]> = SmallVec::new();
     for (i, fetch) in fetches.iter_mut().enumerate() {
         let cached = fetch.table.cache().and_then(|cache| cache.get(fetch.table.cache_key(fetch.at)));
         if let Some(CacheEntry::Block(block)) = cached {
             fetch.got = Some((block, BlockSource::Cache));
         } else {
-            stretches.push(fetch.table.stretch(fetch.at)?);
             missing.push(i);
         }
     }
-    if missing.is_empty() {
-        return Ok(());
-    }
-    let batched = stretches.len() > 1;
+    let batched = missing.len() > 1;
     let mut failed = None;
-    for (i, read) in missing.into_iter().zip(reads.read(&stretches)) {
-        let Fetch { table, at, got } = &mut fetches[i];
-        counts.cache_misses += 1;
-        counts.io_reads += 1;
-        counts.io_bytes += at.span;
-        counts.batched_reads += u64::from(batched);
-        let block = read.map_err(|e| StorageError::io("read", table.path(), &e)).and_then(|stored| {
-            counts.checksums += 1;
-            table.block_of_stored(stored, *at)
-        });
-        match block {
-            Ok(block) => {
-                if let Some(cache) = table.cache() {
-                    cache.insert(table.cache_key(*at), CacheEntry::Block(block.clone()));
-                }
-                // Read and counted just now, apart from the touch.
-                *got = Some((block, BlockSource::ReadAhead));
+    let mut rest = &missing[..];
+    while !rest.is_empty() {
+        let mut stretches: SmallVec<[Stretch; 8]> = SmallVec::new();
+        let most = fetches[rest[0]].table.files_at_a_time(reads.depth());
+        for &i in rest.iter().take(most) {
+            match fetches[i].table.stretch(fetches[i].at) {
+                Ok(stretch) => stretches.push(stretch),
+                // There may be descriptors when those are read which it has.
+                Err(_) if !stretches.is_empty() => break,
+                Err(error) => return Err(failed.unwrap_or(error)),
             }
-            Err(e) => failed = failed.or(Some(e)),
         }
+        let (now, later) = rest.split_at(stretches.len());
+        for (&i, read) in now.iter().zip(reads.read(&stretches)) {
+            let Fetch { table, at, got } = &mut fetches[i];
+            counts.cache_misses += 1;
+            counts.io_reads += 1;
+            counts.io_bytes += at.span;
+            counts.batched_reads += u64::from(batched);
+            let block = read.map_err(|e| StorageError::io("read", table.path(), &e)).and_then(|stored| {
+                counts.checksums += 1;
+                table.block_of_stored(stored, *at)
+            });
+            match block {
+                Ok(block) => {
+                    if let Some(cache) = table.cache() {
+                        cache.insert(table.cache_key(*at), CacheEntry::Block(block.clone()));
+                    }
+                    // Read and counted just now, apart from the touch.
+                    *got = Some((block, BlockSource::ReadAhead));
+                }
+                Err(e) => failed = failed.or(Some(e)),
+            }
+        }
+        rest = later;
     }
     failed.map_or(Ok(()), Err)
 }

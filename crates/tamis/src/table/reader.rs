@@ -116,7 +116,7 @@ impl Table {
     ) -> Result<Arc<Table>, StorageError> {
         let failed = |e| StorageError::io("open", path, &e);
         let file = match &config.files {
-            Some(files) => files.open(path),
+            Some(files) => files.open(path, Access::Random),
             None => fs.open(path, Access::Random),
         };
         let file = file.map_err(failed)?;
@@ -312,6 +312,11 @@ impl Table {
     #[inline]
     pub(crate) fn overlap(&self) -> Option<&BatchReader> {
         self.reads.as_deref()
+    }
+
+    /// How many files a batch of reads may hold open, of `depth` that are read at a time.
+    pub(super) fn files_at_a_time(&self, depth: usize) -> usize {
+        if self.file.is_scarce() { depth.min(2) } else { depth }
     }
 
     /// The stretch of the file that is this block.

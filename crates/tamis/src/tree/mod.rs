@@ -3,6 +3,7 @@
 pub(crate) mod edit;
 pub(crate) mod epochs;
 pub(crate) mod files;
+pub(crate) mod identify;
 pub(crate) mod manifest;
 pub(crate) mod meta;
 pub(crate) mod open_table;

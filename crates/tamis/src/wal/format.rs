@@ -45,6 +45,13 @@ pub(crate) struct LogHeader {
 }
 
 impl LogHeader {
+    /// Reads the header at the start of `bytes`; `None` if it is cut short, not intact, or of a kind that is not known.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<LogHeader> {
+        let raw = RawHeader::decode(bytes)?;
+        let kind = [LogKind::Writes, LogKind::Manifest].into_iter().find(|kind| *kind as u8 == raw.kind)?;
+        Some(LogHeader { kind, id: raw.id, reused: raw.reused })
+    }
+
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(HEADER_BYTES as usize);
         bytes.extend_from_slice(&MAGIC);

@@ -23,7 +23,7 @@ pub(crate) mod double;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use format::{LogHeader, LogKind};
+pub(crate) use format::{HEADER_BYTES, LogHeader, LogKind};
 pub(crate) use reader::{End, LogReader, ReadOptions};
 pub(crate) use writer::LogWriter;
 

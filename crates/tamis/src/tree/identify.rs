@@ -1,0 +1,173 @@
+//! What a file holds by its own marks, whatever it is called.
+
+use std::fmt;
+use std::path::Path;
+
+use crate::error::StorageError;
+use crate::io::{Access, FileSystem, ReadFile};
+use crate::options::ChecksumMode;
+use crate::table::{Footer, ReaderConfig, Table};
+use crate::wal::{HEADER_BYTES, LogHeader, LogKind};
+
+/// So many bytes say whether a file is text.
+const TEXT_BYTES: u64 = 4096;
+
+/// What a file holds, as [`identify`] has it. Its `Display` is a noun with an article.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Contents {
+    /// Nothing: the file is empty.
+    Nothing,
+    /// A table of a database.
+    Table,
+    /// A table that was built outside any database.
+    ExternalTable,
+    /// The write-ahead log of this number.
+    Log(u64),
+    /// The manifest of this number.
+    Manifest(u64),
+    /// Text: a `CURRENT` or `OPTIONS`, or a file that is none of a database.
+    Text,
+    /// Bytes without a mark: a damaged file (a table that lost its end, a log that lost its start), or none of a database.
+    Unknown,
+}
+
+impl fmt::Display for Contents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Contents::Nothing => f.write_str("an empty file"),
+            Contents::Table => f.write_str("a table"),
+            Contents::ExternalTable => f.write_str("an external table"),
+            Contents::Log(number) => write!(f, "the log {number}"),
+            Contents::Manifest(number) => write!(f, "the manifest {number}"),
+            Contents::Text => f.write_str("a text file"),
+            Contents::Unknown => f.write_str("a file of no kind that is known"),
+        }
+    }
+}
+
+/// Says what a file holds. Reads its start and its end, of a table also properties and index; no name is looked at, and
+/// damage is no error.
+pub fn identify(fs: &dyn FileSystem, path: &Path) -> Result<Contents, StorageError> {
+    let failed = |e: std::io::Error| StorageError::io("read", path, &e);
+    let file = fs.open(path, Access::Random).map_err(|e| StorageError::io("open", path, &e))?;
+    let len = file.len().map_err(failed)?;
+    if len == 0 {
+        return Ok(Contents::Nothing);
+    }
+    let start = read(&*file, 0, len.min(TEXT_BYTES)).map_err(failed)?;
+    if let Some(header) = start.get(..HEADER_BYTES as usize).and_then(LogHeader::decode) {
+        return Ok(match header.kind {
+            LogKind::Writes => Contents::Log(header.id),
+            LogKind::Manifest => Contents::Manifest(header.id),
+        });
+    }
+    let end = len.min(Footer::BYTES);
+    let end = read(&*file, len - end, end).map_err(failed)?;
+    if Footer::is_marked(&end) {
+        return Ok(match is_external(fs, path) {
+            true => Contents::ExternalTable,
+            false => Contents::Table,
+        });
+    }
+    Ok(if is_text(&start) { Contents::Text } else { Contents::Unknown })
+}
+
+fn read(file: &dyn ReadFile, offset: u64, bytes: u64) -> std::io::Result<Vec<u8>> {
+    let mut read = vec![0; bytes as usize];
+    file.read_exact_at(&mut read, offset)?;
+    Ok(read)
+}
+
+fn is_external(fs: &dyn FileSystem, path: &Path) -> bool {
+    let config = ReaderConfig {
+        map: false,
+        verify: ChecksumMode::Always,
+        cache: None,
+        pin_metadata: true,
+        reads: None,
+        files: None,
+    };
+    Table::open(fs, path, 0, config).is_ok_and(|table| table.properties().external > 0)
+}
+
+/// Whether the start of a file is text, which may be cut within a character.
+fn is_text(start: &[u8]) -> bool {
+    let text = match std::str::from_utf8(start) {
+        Ok(text) => text,
+        Err(error) if error.error_len().is_none() => {
+            std::str::from_utf8(&start[..error.valid_up_to()]).unwrap_or_default()
+        }
+        Err(_) => return false,
+    };
+    !text.is_empty() && !text.contains(|c: char| c.is_control() && !c.is_ascii_whitespace())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::io::MemFs;
+    use crate::{Db, ExternalTableBuilder, Options};
+    use std::sync::Arc;
+
+    #[test]
+    fn files_are_known_by_what_they_hold() {
+        let fs = MemFs::new();
+        let dir = Path::new("/db");
+        let options = Options { file_system: Some(Arc::new(fs.clone())), ..Options::default() };
+        let db = Db::open(dir, options.clone()).unwrap();
+        db.put("key", "value").unwrap();
+        db.flush().unwrap();
+        db.put("key", "another").unwrap();
+        drop(db);
+        let outside = Path::new("/outside.tam");
+        let mut table =
+            ExternalTableBuilder::create_on(Arc::new(fs.clone()), outside, &options.keyspace).unwrap();
+        table.put(b"key", b"value").unwrap();
+        table.finish().unwrap();
+        let written = |name: &str, bytes: &[u8]| {
+            crate::io::write_file_atomically(&fs, Path::new(name), bytes).unwrap();
+            identify(&fs, Path::new(name)).unwrap()
+        };
+
+        assert_eq!(identify(&fs, outside).unwrap(), Contents::ExternalTable);
+        let mut seen = Vec::new();
+        for name in fs.list(dir).unwrap() {
+            let path = dir.join(&name);
+            let contents = identify(&fs, &path).unwrap();
+            let number = || name.split(['.', '-']).find_map(|part| part.parse().ok()).unwrap();
+            let wanted = match &*name {
+                "CURRENT" | "OPTIONS" => Contents::Text,
+                "LOCK" => continue,
+                _ if name.ends_with(".tam") => Contents::Table,
+                _ if name.ends_with(".log") => Contents::Log(number()),
+                _ => Contents::Manifest(number()),
+            };
+            assert_eq!(contents, wanted, "{name}");
+            seen.push(contents);
+            // Under another name it is the same, and damage elsewhere does not hide it.
+            let mut bytes = crate::io::read_file(&fs, &path).unwrap();
+            assert_eq!(written("/other", &bytes), contents);
+            if !matches!(contents, Contents::Text) {
+                let middle = bytes.len() / 2;
+                bytes[middle] ^= 0x20;
+                assert_eq!(written("/other", &bytes), contents, "{name}");
+            }
+        }
+        assert!(seen.contains(&Contents::Table), "{seen:?}");
+        assert!(seen.iter().any(|one| matches!(one, Contents::Log(_))), "{seen:?}");
+        assert!(seen.iter().any(|one| matches!(one, Contents::Manifest(_))), "{seen:?}");
+        assert_eq!(written("/other", b""), Contents::Nothing);
+        assert_eq!(written("/other", "Zürich\t8001\r\n".as_bytes()), Contents::Text);
+        let long = "ü".repeat(TEXT_BYTES as usize);
+        assert_eq!(
+            written("/other", format!("1{long}").as_bytes()),
+            Contents::Text,
+            "cut within a character"
+        );
+        for bytes in [&[0; 5000][..], b"\xff\xfe", b"text\0text", b"\xc3"] {
+            assert_eq!(written("/other", bytes), Contents::Unknown, "{bytes:?}");
+        }
+        assert!(identify(&fs, Path::new("/nothing")).is_err());
+    }
+}
