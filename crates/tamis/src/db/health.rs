@@ -8,7 +8,7 @@
 //! | what failed | what happens |
 //! | --- | --- |
 //! | a write of a log, or its sync | writes are *suspended*: they answer with [`WriteError::Suspended`]. What was acknowledged is in memtables. All of them are written to tables, a new log is begun, and one edit of the manifest publishes the tables and says that no earlier log counts any more. Then writes resume |
-//! | a write of the manifest, or its sync | the next edit begins with a new manifest of the tree in memory, so that it is known again what is on disk. Writes go on, for logs keep what they say. After a failed drop of a keyspace they are suspended, for the keyspace may be gone |
+//! | a write of the manifest, or its sync | the next edit begins with a new manifest of the tree in memory, so that it is known again what is on disk. Writes go on, for logs keep what they say. After a failed drop of a keyspace they are suspended, for the keyspace may be gone; and after a failed ingestion, which may be found at the next opening and must not be once a later write is acknowledged |
 //! | a flush, before its edit | its memtable stays, and so do its logs. It is tried again, less and less often |
 //! | a compaction, before its edit | its outputs are removed, and its keyspace is left alone for a while |
 //! | anything, by a panic | writes stop for good: an invariant may be broken |

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use crate::io::{CrashMode, FaultPlan, FaultyFs, OpClass};
 use crate::sync;
-use crate::{Db, Durability, KeyspaceOptions, Options, WriteBatch, WriteError};
+use crate::{
+    Db, Durability, ExternalTableBuilder, IngestOptions, KeyspaceOptions, Options, WriteBatch, WriteError,
+};
 
 fn open(fs: &FaultyFs) -> Db {
     let keyspace = KeyspaceOptions { memtable_bytes: 64 << 10, ..KeyspaceOptions::default() };
@@ -197,4 +199,47 @@ fn what_a_failed_edit_leaves_is_removed_once_that_is_safe() {
     let manifests = fs.files().iter().filter(|file| file.0.to_string_lossy().contains("MANIFEST")).count();
     assert_eq!(manifests, 1);
     assert_eq!(db.iter().count(), 21);
+}
+
+/// An ingestion that failed at its edit was found by the next opening, with a write that had been acknowledged after it: the manifest
+/// held the edit, and the writes went on in the log that was there. The simulation found it (seed 1165).
+#[test]
+fn a_failed_ingestion_is_not_found_behind_a_later_write() {
+    let (mut failed, mut at) = (0, 0);
+    loop {
+        let fs = FaultyFs::new(9);
+        let db = open(&fs);
+        put(&db, "before", "1", Durability::Synced).unwrap();
+        let options = KeyspaceOptions::default();
+        let mut table = ExternalTableBuilder::create_on(Arc::new(fs.clone()), "/table", &options).unwrap();
+        table.put("ingested", "1").unwrap();
+        table.finish().unwrap();
+        let plan = FaultPlan {
+            fail_at: Some(fs.operations() + at),
+            error: ErrorKind::Other,
+            sticky: false,
+            only: None,
+            partial_append: true,
+        };
+        let failures = fs.failures();
+        fs.plan(plan);
+        let ingested = db.default_keyspace().ingest(&["/table"], IngestOptions::default()).is_ok();
+        fs.plan(FaultPlan::none());
+        let hit = fs.failures() > failures;
+        if !ingested {
+            failed += 1;
+            while let Err(error) = put(&db, "after", "1", Durability::Buffered) {
+                assert!(matches!(error, WriteError::Suspended { .. }), "{error}");
+                sync::thread::sleep(Duration::from_millis(1));
+            }
+            let reopened = open(&fs.after_crash(CrashMode::KeepAll));
+            assert_eq!(reopened.get("after").unwrap().unwrap(), "1", "operation {at}");
+            assert_eq!(reopened.get("ingested").unwrap(), None, "operation {at}");
+        }
+        if !hit {
+            break;
+        }
+        at += 1;
+    }
+    assert!(at > 10 && failed > 5, "{failed} of {at}");
 }

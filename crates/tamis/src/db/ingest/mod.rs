@@ -291,12 +291,15 @@ impl DbInner {
         }
         staging.keep();
         let keyspaces = state.keyspaces.clone();
-        self.commit_edit(&mut state, edit, opened, |id, view, version| View {
+        let ingested = self.commit_edit(&mut state, edit, opened, |id, view, version| View {
             // Sealed and without writes since: who still has the old view must not see later ones.
             active: MemtableSlot::new(new_memtable(&keyspaces[&id].options), log.id),
             sealed: view.sealed.clone(),
             version,
-        })?;
+        });
+        // The files may have been ingested after all, as the next opening sees it. No later write is acknowledged before that is out
+        // of the question.
+        ingested.inspect_err(|error| self.suspend(error))?;
         // Before the state is given up: see the module's documentation.
         self.visible_seq.store(seq, Ordering::Release);
         self.note_time();
