@@ -72,9 +72,9 @@ pub use clock::{Clock, ManualClock};
 pub use compaction::Promise;
 pub use db::{
     CancelToken, CompactOptions, CompactionPause, Db, ElasticStats, IngestOptions, IngestReport,
-    IngestedTable, JobStats, Keyspace, KeyspaceStats, LevelStats, OverlapStats, RunStats, SegmentStats,
-    Snapshot, SnapshotStats, SnapshotView, Stats, TableStats, TuningDecision, VerifyReport, WriteCost,
-    inspect,
+    IngestedTable, JobStats, Keyspace, KeyspaceStats, LevelStats, OverlapStats, RunStats, SalvageReport,
+    SalvagedKeyspace, SalvagedLog, SalvagedTable, SegmentStats, Snapshot, SnapshotStats, SnapshotView, Stats,
+    TableFate, TableStats, TuningDecision, VerifyReport, WriteCost, inspect,
 };
 pub use error::{
     AdminError, Corruption, Error, ExternalTableError, IoFailure, OpenError, OptionsError, ReadError,

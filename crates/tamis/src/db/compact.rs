@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 use crate::compaction::plan::{OutputRun, Plan, Work};
 use crate::compaction::policy::Pressure;
 use crate::compaction::shape::RunningJob;
-use crate::compaction::{TableSink, execute, filters, parts, released};
+use crate::compaction::{Lineage, MergeLineage, TableSink, execute, filters, parts, released};
 use crate::db::expiry::expired_tables;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::jobs::{ActiveJob, Aside, CancelToken, CompactionControl, Progress, RETRY_COMPACTION};
@@ -289,6 +289,14 @@ impl DbInner {
                     guard_bits: plan.guard_bits,
                     written: written_span(&inputs),
                     rules: keyspace.rules(expired),
+                    lineage: Lineage {
+                        keyspace: keyspace.id,
+                        keyspace_name: &keyspace.name,
+                        merge: Some(MergeLineage {
+                            mark: self.next_file.load(Ordering::Relaxed),
+                            inputs: &inputs,
+                        }),
+                    },
                     control: &CompactionControl { db: self, keyspace, progress, cancel },
                 };
                 let cuts = parts::cuts(&inputs, plan, self.options.sub_jobs);

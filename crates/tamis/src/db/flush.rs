@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::compaction::{TableSink, filters, writer};
+use crate::compaction::{Lineage, TableSink, filters, writer};
 use crate::db::inner::{DbInner, Jobs, KeyspaceInner, State};
 use crate::db::jobs::FlushControl;
 use crate::error::StorageError;
@@ -118,6 +118,7 @@ impl DbInner {
             guard_bits: None,
             written: (self.now(), self.now()),
             rules: keyspace.rules(expired),
+            lineage: Lineage { keyspace: keyspace.id, keyspace_name: &keyspace.name, merge: None },
             control: &FlushControl { db: self, cancellable },
         };
         let mut cursor = MergeCursor::new(Tables::List(Vec::new()), CursorOptions::default(), 1);
