@@ -72,6 +72,7 @@ pub(crate) struct Lineage<'a> {
 pub(crate) struct MergeLineage<'a> {
     pub(crate) mark: u64,
     pub(crate) inputs: &'a [Arc<OpenTable>],
+    pub(crate) before: &'a [TableId],
 }
 
 impl Lineage<'_> {
@@ -91,11 +92,8 @@ impl Lineage<'_> {
             flushed: max_seq,
             merged: None,
         };
-        let Some(MergeLineage { mark, inputs }) = self.merge else { return origin };
-        let within = |t: &&Arc<OpenTable>| {
-            t.meta.largest.reaches(from) && to.is_none_or(|to| t.meta.smallest[..] < *to)
-        };
-        let mut ids: Vec<TableId> = inputs.iter().filter(within).map(|t| t.meta.id).collect();
+        let Some(MergeLineage { mark, inputs, before }) = self.merge else { return origin };
+        let mut ids: Vec<TableId> = inputs.iter().map(|t| t.meta.id).collect();
         ids.sort_unstable();
         let flushed = inputs.iter().map(|t| t.table.properties().origin.flushed).max().unwrap_or(0);
         let end = to.map_or(KeyEnd::Unbounded, |to| KeyEnd::Excluded(to.into()));
@@ -105,6 +103,7 @@ impl Lineage<'_> {
             to: to.map(<[u8]>::to_vec),
             epochs: encode_epochs(&epochs(&from.into(), &end)),
             inputs: ids,
+            before: before.to_vec(),
         };
         Origin { flushed, merged: Some(merged), ..origin }
     }

@@ -35,8 +35,10 @@ pub(crate) struct Merged {
     /// Which flushes the inputs' entries in it come from; opaque here. Unlike the table's own record of that it goes from end to
     /// end of the stretch, also where the merge left nothing.
     pub(crate) epochs: Vec<u8>,
-    /// The tables that had keys of it, ascending.
+    /// All tables of the merge, ascending, whether they had keys of the stretch or not.
     pub(crate) inputs: Vec<u64>,
+    /// Those that the inputs were made from, over any number of merges, and whose files were still there, ascending.
+    pub(crate) before: Vec<u64>,
 }
 
 impl Merged {
@@ -49,11 +51,8 @@ impl Merged {
             out.put_bytes(to);
         }
         out.put_bytes(&self.epochs);
-        let mut last = 0;
-        for &id in &self.inputs {
-            out.put_varint(id - last);
-            last = id;
-        }
+        put_ids(&mut out, &self.inputs);
+        put_ids(&mut out, &self.before);
         out
     }
 
@@ -67,15 +66,34 @@ impl Merged {
             _ => return Err(Damage("an origin whose stretch ends in an unknown way")),
         };
         let epochs = input.bytes().ok_or(CUT)?.to_vec();
-        let (mut inputs, mut last) = (Vec::new(), 0u64);
-        while !input.is_empty() {
-            let next = last.checked_add(input.varint().ok_or(CUT)?);
-            let next = next.filter(|next| *next > last || inputs.is_empty());
-            last = next.ok_or(Damage("an origin whose tables do not ascend"))?;
-            inputs.push(last);
+        let merged = Merged { mark, from, to, epochs, inputs: ids(&mut input)?, before: ids(&mut input)? };
+        if !input.is_empty() {
+            return Err(Damage("an origin with something behind it"));
         }
-        Ok(Merged { mark, from, to, epochs, inputs })
+        Ok(merged)
     }
+}
+
+/// A number of bytes, and in these each number as its difference from the one before.
+fn put_ids(out: &mut Vec<u8>, ids: &[u64]) {
+    let (mut bytes, mut last) = (Vec::new(), 0);
+    for &id in ids {
+        bytes.put_varint(id - last);
+        last = id;
+    }
+    out.put_bytes(&bytes);
+}
+
+fn ids(input: &mut Decoder<'_>) -> Result<Vec<u64>, Damage> {
+    let mut list = Decoder::new(input.bytes().ok_or(CUT)?);
+    let (mut ids, mut last) = (Vec::new(), 0u64);
+    while !list.is_empty() {
+        let next = last.checked_add(list.varint().ok_or(CUT)?);
+        let next = next.filter(|next| *next > last || ids.is_empty());
+        last = next.ok_or(Damage("an origin whose tables do not ascend"))?;
+        ids.push(last);
+    }
+    Ok(ids)
 }
 
 #[cfg(test)]
@@ -85,7 +103,14 @@ mod tests {
     #[test]
     fn what_a_table_was_merged_from_round_trips() {
         for merged in [
-            Merged { mark: 9, from: vec![], to: None, epochs: vec![7; 3], inputs: vec![0, 1, 8] },
+            Merged {
+                mark: 9,
+                from: vec![],
+                to: None,
+                epochs: vec![7; 3],
+                inputs: vec![0, 1, 8],
+                before: vec![2],
+            },
             Merged { mark: 1 << 40, from: b"a".to_vec(), to: Some(b"b".to_vec()), ..Merged::default() },
         ] {
             assert_eq!(Merged::decode(&merged.encode()), Ok(merged));
@@ -97,16 +122,19 @@ mod tests {
         let to = Some(b"b".to_vec());
         let whole =
             Merged { mark: 9, from: b"a".to_vec(), to, inputs: vec![7], ..Merged::default() }.encode();
-        for cut in 0..whole.len() - 1 {
+        for cut in 0..whole.len() {
             assert!(Merged::decode(&whole[..cut]).is_err(), "cut at {cut}");
         }
-        let tail = |numbers: &[u64]| {
-            let mut bytes = whole.clone();
+        assert!(Merged::decode(&[&whole[..], &[0]].concat()).is_err(), "something behind it");
+        let list = |numbers: &[u64]| {
+            let mut bytes = Vec::new();
             numbers.iter().for_each(|&n| bytes.put_varint(n));
-            Merged::decode(&bytes)
+            let mut field = Vec::new();
+            field.put_bytes(&bytes);
+            ids(&mut Decoder::new(&field))
         };
-        assert!(tail(&[1]).is_ok());
-        assert!(tail(&[0]).is_err(), "the same table twice");
-        assert!(tail(&[u64::MAX]).is_err(), "beyond all numbers");
+        assert_eq!(list(&[0, 1, 7]), Ok(vec![0, 1, 8]));
+        assert!(list(&[7, 0]).is_err(), "the same table twice");
+        assert!(list(&[7, u64::MAX]).is_err(), "beyond all numbers");
     }
 }

@@ -200,6 +200,7 @@ mod tests {
                     to: None,
                     epochs: vec![4],
                     inputs: vec![3, 8],
+                    before: vec![1],
                 }),
             },
             ..Properties::default()

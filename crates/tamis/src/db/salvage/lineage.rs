@@ -74,7 +74,8 @@ pub(super) fn decide<E>(facts: Facts<'_, E>) -> Result<Decided, E> {
         let ids: BTreeSet<TableId> = members.iter().map(|d| d.meta.id).collect();
         for d in &members {
             let id = d.meta.id;
-            for input in of(d).into_iter().filter(|input| facts.tables.contains_key(input)) {
+            let before = d.origin.merged.iter().flat_map(|m| m.before.clone());
+            for input in of(d).into_iter().chain(before).filter(|input| facts.tables.contains_key(input)) {
                 decided.out.entry(input).or_insert_with(|| format!("table {id} was made from it"));
             }
             let Some((merged, stretch)) = d.origin.merged.as_ref().zip(d.stretch.as_ref()) else { continue };

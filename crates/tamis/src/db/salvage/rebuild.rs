@@ -112,7 +112,8 @@ impl Work<'_> {
                         fates.insert(id, (keyspace, TableFate::Kept, String::new()));
                         let up_to = covered.entry(keyspace).or_default();
                         *up_to = (*up_to).max(d.origin.flushed);
-                        made_from.extend(d.origin.merged.iter().flat_map(|merged| &merged.inputs));
+                        let merged = d.origin.merged.iter();
+                        made_from.extend(merged.flat_map(|m| m.inputs.iter().chain(&m.before)));
                         kept.push(d.meta.clone());
                     }
                 }
