@@ -34,6 +34,9 @@ pub(crate) fn next_flush(state: &State) -> Option<(Arc<KeyspaceInner>, Arc<Memta
     due.min_by_key(|(_, slot)| slot.first_log.load(Ordering::Relaxed))
 }
 
+/// The tables of a memtable, open, and the bytes written.
+type Written = (Vec<Arc<OpenTable>>, u64);
+
 impl DbInner {
     /// Writes one sealed memtable to a new run in level 0 and publishes it.
     pub(crate) fn flush_memtable(
@@ -99,7 +102,7 @@ impl DbInner {
         slot: &MemtableSlot,
         epoch: u64,
         cancellable: bool,
-    ) -> Result<Option<(Vec<Arc<OpenTable>>, u64)>, StorageError> {
+    ) -> Result<Option<Written>, StorageError> {
         let expired = self.expired_for_merge(keyspace);
         let snapshots = self.live_snapshots();
         let (shaping, view) = (keyspace.shaping.load(), keyspace.view.load());

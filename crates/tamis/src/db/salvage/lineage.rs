@@ -171,6 +171,9 @@ fn without_origin(tables: &Tables, decided: &mut Decided) {
             let why = format!("table {} and others hold all that came of it", later[0].id);
             decided.out.entry(table.id).or_insert(why);
         } else {
+            if decided.doubts.len() >= 20 {
+                continue;
+            }
             decided.doubts.push(format!(
                 "tables {} and {} may hold the same entries, and the files do not say which came of which: deleted keys \
                  may be back",

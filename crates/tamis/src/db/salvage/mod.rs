@@ -118,7 +118,7 @@ pub(crate) fn prepare(
     }
     work.report.rebuilt = !base.wrong.is_empty();
     work.report.manifest = base.current.iter().chain(&base.wrong).cloned().collect();
-    let mut salvage = if work.report.rebuilt { work.rebuilt(&base)? } else { work.as_named(&base)? };
+    let mut salvage = if work.report.rebuilt { work.rebuilt(&base)? } else { work.believed(&base)? };
     if base.current_damaged {
         salvage.report.others.push("CURRENT".into());
         salvage.second_names.push((current, ".aside"));
@@ -211,7 +211,7 @@ impl Work<'_> {
     }
 
     /// The tree is what the manifest says, without what cannot be opened.
-    fn as_named(mut self, base: &Base) -> Result<Salvage, OpenError> {
+    fn believed(mut self, base: &Base) -> Result<Salvage, OpenError> {
         let loaded = base.manifest.as_ref().expect("it is whole");
         let mut tree = loaded.state.clone();
         let mut edit = VersionEdit::default();

@@ -93,7 +93,15 @@ impl Work<'_> {
             let decided = {
                 let all_usable =
                     self.named.iter().all(|(id, (of, _))| *of != keyspace || self.usable.contains_key(id));
-                let mut sound = |id| examine(self.fs, self.dir, id).map(|problem| problem.is_none());
+                let mut examined: HashMap<TableId, bool> = HashMap::default();
+                let mut sound = |id| match examined.get(&id) {
+                    Some(sound) => Ok(*sound),
+                    None => {
+                        let sound = examine(self.fs, self.dir, id)?.is_none();
+                        examined.insert(id, sound);
+                        Ok(sound)
+                    }
+                };
                 decide::<StorageError>(Facts {
                     tables,
                     there: &|id| self.files.tables.binary_search(&id).is_ok(),

@@ -212,6 +212,13 @@ fn described(table: &Table, id: TableId, tombstones: &Tombstones) -> Result<Desc
         epochs,
         extra: TableExtra { written: p.origin.written, ..TableExtra::default() },
     };
+    if let Some(merged) = &p.origin.merged {
+        let later = |ids: &[TableId]| ids.last().is_some_and(|&last| last >= merged.mark);
+        let reversed = merged.to.as_ref().is_some_and(|to| *to <= merged.from);
+        if merged.mark > id || later(&merged.inputs) || later(&merged.before) || reversed {
+            return Err("what it says of its origin contradicts itself");
+        }
+    }
     // What a manifest does not take is not to be written into one.
     let mut bytes = Vec::new();
     VersionEdit { added: vec![(0, 0, 0, meta.clone())], ..VersionEdit::default() }.encode(&mut bytes);
