@@ -18,7 +18,7 @@ use crate::db::health::Health;
 use crate::db::inner::{ClosedLog, DbInner, Jobs, KeyspaceInner, State};
 use crate::db::jobs::Background;
 use crate::db::replay::{Replayed, replay};
-use crate::db::salvage::{self, Salvage};
+use crate::db::salvage::{self, Salvage, SalvageReport};
 use crate::db::tune;
 use crate::error::{OpenError, StorageError, WriteError};
 use crate::heat::Sampler;
@@ -679,6 +679,10 @@ fn remove_leftovers(
         db.fs.rename(&path, &aside).map_err(|e| StorageError::io("set aside", &path, &e))?;
         second_names.push((path, aside));
     }
+    // Of a database in which nothing is wrong the new manifest and the tables hold all that the old ones and the logs did.
+    let needed = db.salvaged.lock().as_ref().is_some_and(SalvageReport::is_needed);
+    let is_table = |path: &Path| path.extension().is_some_and(|extension| extension == "tam");
+    second_names.retain(|(path, _)| needed || is_table(path));
     for (path, aside) in second_names {
         let (path, aside) = (path.display(), aside.display());
         db.warn(format!("{path} is not part of what was salvaged; it is kept as {aside}"));

@@ -351,19 +351,27 @@ impl Salvage {
         self.report.rebuilt
     }
 
-    /// Gives every file that is not to be part of the database a second name, durably. Gives the first ones with the second.
+    /// Gives every file that is not to be part of the database a second name, durably, and makes durable what is to be. Gives the
+    /// first names with the second.
     pub(crate) fn preserve(
         &self,
         fs: &dyn FileSystem,
         dir: &Path,
     ) -> Result<HashMap<PathBuf, PathBuf>, StorageError> {
+        if self.report.rebuilt {
+            // A table that no manifest names yet may be in the memory of the operating system alone.
+            for table in self.report.tables.iter().filter(|table| table.fate == TableFate::Kept) {
+                let path = dir.join(&table.file);
+                fs.sync_file(&path).map_err(|e| StorageError::io("sync", &path, &e))?;
+            }
+        }
         let mut preserved = HashMap::default();
         for (path, suffix) in &self.second_names {
             let second = free_name(fs, path, suffix).map_err(|e| StorageError::io("look for", path, &e))?;
             fs.link_or_copy(path, &second).map_err(|e| StorageError::io("set aside", path, &e))?;
             preserved.insert(path.clone(), second);
         }
-        if !preserved.is_empty() {
+        if self.report.rebuilt || !preserved.is_empty() {
             fs.sync_dir(dir).map_err(|e| StorageError::io("sync", dir, &e))?;
         }
         Ok(preserved)
