@@ -50,6 +50,7 @@ pub(crate) enum Command {
     Heatmap(heatmap::HeatmapArgs),
     Dump(dump::DumpArgs),
     Verify(verify::VerifyArgs),
+    Salvage(salvage::SalvageArgs),
     Checkpoint(checkpoint::CheckpointArgs),
     Compact(compact::CompactArgs),
     Options(options::OptionsArgs),

@@ -61,6 +61,7 @@ fn dispatch(cli: Cli, out: &mut Out) -> Result<Outcome, Failure> {
         Some(Command::Heatmap(args)) => heatmap::run(args, out),
         Some(Command::Dump(args)) => dump::run(args, out),
         Some(Command::Verify(args)) => verify::run(args, out),
+        Some(Command::Salvage(args)) => salvage::run(args, out),
         Some(Command::Checkpoint(args)) => checkpoint::run(args),
         Some(Command::Compact(args)) => compact::run(args, out),
         Some(Command::Options(args)) => options::run(args, out),

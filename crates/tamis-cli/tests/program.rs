@@ -903,3 +903,50 @@ fn without_elastic_filters_there_is_nothing_to_draw() {
     with_elastic_filters(&place);
     place.run("heatmap", &["--out", &place.path("no/such/heat.svg")]).fails(2, "no/such/heat.svg");
 }
+
+/// A manifest that is gone is made anew; a dry run tells before and changes nothing; what cannot be used is set aside and is a
+/// problem (exit code 1); nothing to do is none.
+#[test]
+fn a_lost_manifest_is_salvaged() {
+    let place = Place::new();
+    let lines: String = (0..200).map(|i| format!("key{i:03}\tvalue {i}\n")).collect();
+    place.run_with_input("load", &["--format", "tsv", "-"], lines.as_bytes()).ok();
+    place.run("put", &["key300", "in the log"]).ok();
+    let scan = place.run("scan", &[]).ok();
+    let salvage = |args: &[&str]| {
+        let mut command = tamis();
+        command.arg("salvage").arg(place.db()).args(args);
+        run(command, b"")
+    };
+    let files = || {
+        let names = std::fs::read_dir(place.db())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.collect::<std::collections::BTreeSet<_>>()
+    };
+    assert!(salvage(&[]).ok().contains("nothing is wrong"));
+    let manifest = files().into_iter().find(|name| name.starts_with("MANIFEST")).unwrap();
+    std::fs::remove_file(place.path(&format!("db/{manifest}"))).unwrap();
+    place.run("get", &["key300"]).fails(3, "which is not there");
+    let before = files();
+    let told = salvage(&["--dry-run"]).ok();
+    assert!(told.contains("would be kept") && told.contains("there is no manifest"), "{told}");
+    let object: Value = serde_json::from_str(&salvage(&["--dry-run", "--json"]).ok()).unwrap();
+    assert_eq!((&object["rebuilt"], &object["losses"]), (&Value::Bool(true), &Value::Array(vec![])));
+    assert_eq!(files(), before, "a dry run changes nothing");
+    assert!(salvage(&[]).ok().contains("everything that was there is there"));
+    assert_eq!(place.run("scan", &[]).ok(), scan);
+
+    let table = files().into_iter().find(|name| name.ends_with(".tam")).unwrap();
+    std::fs::write(place.path(&format!("db/{table}")), b"no table").unwrap();
+    let lost = salvage(&[]);
+    assert!(lost.code == Some(1) && lost.out.contains("LOST") && lost.out.contains(&table), "{lost:?}");
+    assert!(files().contains(&format!("{table}.damaged")), "{:?}", files());
+    place.run("verify", &[]).ok();
+    let nowhere = {
+        let mut command = tamis();
+        command.arg("salvage").arg(place.path("nothing"));
+        run(command, b"")
+    };
+    nowhere.fails(3, "no database");
+}

@@ -323,6 +323,11 @@ pub(crate) enum BatchOp<'a> {
 }
 
 impl BatchOp<'_> {
+    /// Whether it only takes a number for tables that are ingested.
+    pub(crate) fn is_ingestion(&self) -> bool {
+        matches!(self, BatchOp::Ingestion { .. })
+    }
+
     /// The keyspace written to.
     pub(crate) fn keyspace(&self) -> KeyspaceId {
         match *self {

@@ -73,8 +73,9 @@ pub use compaction::Promise;
 pub use db::{
     CancelToken, CompactOptions, CompactionPause, DamagedTable, Db, ElasticStats, IngestOptions,
     IngestReport, IngestedTable, JobStats, Keyspace, KeyspaceStats, LevelStats, OverlapStats, RunStats,
-    ScrubStats, SegmentStats, Snapshot, SnapshotStats, SnapshotView, Stats, TableStats, TuningDecision,
-    VerifyReport, WriteCost, inspect,
+    SalvageReport, SalvagedKeyspace, SalvagedLog, SalvagedTable, ScrubStats, SegmentStats, Snapshot,
+    SnapshotStats, SnapshotView, Stats, TableFate, TableStats, TuningDecision, VerifyReport, WriteCost,
+    inspect,
 };
 pub use error::{
     AdminError, Corruption, Error, ExternalTableError, IoFailure, OpenError, OptionsError, ReadError,

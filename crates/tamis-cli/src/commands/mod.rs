@@ -16,6 +16,7 @@ pub(crate) mod ingest;
 pub(crate) mod load;
 pub(crate) mod options;
 pub(crate) mod put;
+pub(crate) mod salvage;
 pub(crate) mod scan;
 pub(crate) mod soak;
 pub(crate) mod stats;

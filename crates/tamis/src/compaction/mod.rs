@@ -15,4 +15,4 @@ pub(crate) mod writer;
 
 pub(crate) use filters::FilterBuilder;
 pub use policy::Promise;
-pub(crate) use writer::TableSink;
+pub(crate) use writer::{Lineage, MergeLineage, TableSink};

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -17,10 +18,11 @@ use crate::io::{FileSystem, Usage};
 use crate::key::{KeyBytes, KeyEnd, Kind, MAX_SEQNO, SeqNo};
 use crate::options::KeyspaceOptions;
 use crate::read::merge::MergeCursor;
-use crate::table::{ExtraProperties, TableBuilder, TableOptions};
+use crate::table::{ExtraProperties, Merged, Origin, TableBuilder, TableOptions};
 use crate::tree::epochs::EpochMap;
 use crate::tree::files::table_path;
-use crate::tree::meta::{TableExtra, TableId, TableMeta};
+use crate::tree::meta::{KeyspaceId, TableExtra, TableId, TableMeta};
+use crate::tree::open_table::OpenTable;
 use crate::tree::tombstones::Tombstones;
 
 /// Keys and values are written in stretches of about so many bytes between two questions to the [`JobControl`].
@@ -50,8 +52,72 @@ pub(crate) struct TableSink<'a> {
     pub(crate) written: (u64, u64),
     /// What the keyspace wants done with its versions.
     pub(crate) rules: Rules<'a>,
+    /// What the tables are to say of where they come from.
+    pub(crate) lineage: Lineage<'a>,
     /// Asked now and then.
     pub(crate) control: &'a dyn JobControl,
+}
+
+/// Where tables come from that are being written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lineage<'a> {
+    pub(crate) keyspace: KeyspaceId,
+    pub(crate) keyspace_name: &'a str,
+    /// What is merged; `None` for a flush.
+    pub(crate) merge: Option<MergeLineage<'a>>,
+}
+
+/// See [`Merged`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MergeLineage<'a> {
+    pub(crate) mark: u64,
+    pub(crate) inputs: &'a [Arc<OpenTable>],
+    pub(crate) before: &'a [TableId],
+}
+
+impl Lineage<'_> {
+    /// What a table says that holds all there is of the keys [`from`, `to`).
+    fn origin(
+        &self,
+        from: &[u8],
+        to: Option<&[u8]>,
+        epochs: &dyn Fn(&KeyBytes, &KeyEnd) -> EpochMap,
+        written: (u64, u64),
+        max_seq: SeqNo,
+    ) -> Origin {
+        let origin = Origin {
+            keyspace: Some(self.keyspace),
+            keyspace_name: self.keyspace_name.to_owned(),
+            written,
+            flushed: max_seq,
+            merged: None,
+        };
+        let Some(MergeLineage { mark, inputs, before }) = self.merge else { return origin };
+        let mut ids: Vec<TableId> = inputs.iter().map(|t| t.meta.id).collect();
+        ids.sort_unstable();
+        let flushed = inputs.iter().map(|t| t.table.properties().origin.flushed).max().unwrap_or(0);
+        let end = to.map_or(KeyEnd::Unbounded, |to| KeyEnd::Excluded(to.into()));
+        let merged = Merged {
+            mark,
+            from: from.to_vec(),
+            to: to.map(<[u8]>::to_vec),
+            epochs: encode_epochs(&epochs(&from.into(), &end)),
+            inputs: ids,
+            before: before.to_vec(),
+        };
+        Origin { flushed, merged: Some(merged), ..origin }
+    }
+}
+
+/// The record of epochs in a table's properties.
+fn encode_epochs(epochs: &EpochMap) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for segment in epochs.segments() {
+        bytes.put_bytes(&segment.start);
+        bytes.put_varint(segment.lo);
+        bytes.put_varint(segment.hi);
+    }
+    bytes
 }
 
 /// Who may hold a job up, or end it.
@@ -299,12 +365,6 @@ impl Writer<'_, '_> {
         }
         let (Some(smallest), Some(largest)) = (smallest, largest) else { return Ok(()) };
         let epochs = (self.epochs)(&smallest, &largest);
-        let mut epoch_bytes = Vec::new();
-        for segment in epochs.segments() {
-            epoch_bytes.put_bytes(&segment.start);
-            epoch_bytes.put_varint(segment.lo);
-            epoch_bytes.put_varint(segment.hi);
-        }
         let filter = filter.finish(self.sink.options, id).unwrap_or_else(|why| {
             log::warn!("table {id} is written without a filter: {why}");
             None
@@ -313,8 +373,9 @@ impl Writer<'_, '_> {
         let extra = ExtraProperties {
             filter_kind: filter.as_ref().map_or_else(String::new, |filter| filter.kind.to_owned()),
             range_tombstones: clipped.len() as u64,
-            epochs: epoch_bytes,
+            epochs: encode_epochs(&epochs),
             external: 0,
+            origin: self.sink.lineage.origin(lower, upper, self.epochs, self.sink.written, max_seq),
         };
         let tombstones = (!clipped.is_empty()).then(|| {
             let mut bytes = Vec::new();

@@ -60,7 +60,8 @@ pub(super) fn open(dir: &Path, options: &Options) -> Result<Arc<DbInner>, OpenEr
     for attempt in 0..ATTEMPTS {
         let before = mark(&*fs, dir);
         let opened = open::open(dir, options.clone(), true);
-        let same = before.is_some() && mark(&*fs, dir) == before;
+        // Salvage needs no manifest that can be read.
+        let same = (before.is_some() || options.salvage) && mark(&*fs, dir) == before;
         match opened {
             Ok(db) if same => return Ok(db),
             Ok(_) => {}

@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 use crate::compaction::plan::{OutputRun, Plan, Work};
 use crate::compaction::policy::Pressure;
 use crate::compaction::shape::RunningJob;
-use crate::compaction::{TableSink, execute, filters, parts, released};
+use crate::compaction::{Lineage, MergeLineage, TableSink, execute, filters, parts, released};
 use crate::db::covered::covered_tables;
 use crate::db::expiry::expired_tables;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
@@ -27,6 +27,7 @@ use crate::db::pressure::pressure_of;
 use crate::db::room::human;
 use crate::error::StorageError;
 use crate::tree::edit::VersionEdit;
+use crate::tree::files::table_path;
 use crate::tree::meta::TableId;
 use crate::tree::open_table::OpenTable;
 use crate::tree::version::View;
@@ -268,6 +269,18 @@ impl DbInner {
         result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 
+    /// The tables that `inputs` were made from, over any number of merges, whose files are there: somebody reads them yet, or they
+    /// wait to be removed.
+    fn still_there(&self, inputs: &[Arc<OpenTable>]) -> Vec<TableId> {
+        let merged = inputs.iter().filter_map(|t| t.table.properties().origin.merged.as_ref());
+        let mut ids: Vec<TableId> = merged.flat_map(|m| m.inputs.iter().chain(&m.before)).copied().collect();
+        ids.sort_unstable();
+        ids.dedup();
+        // What cannot be told counts as there.
+        ids.retain(|&id| self.fs.exists(&table_path(&self.dir, id)).unwrap_or(true));
+        ids
+    }
+
     fn compact(
         &self,
         keyspace: &KeyspaceInner,
@@ -286,6 +299,7 @@ impl DbInner {
                 let snapshots = self.live_snapshots();
                 let shaping = keyspace.shaping.load_full();
                 let options = &shaping.options;
+                let (mark, before) = (self.next_file.load(Ordering::Relaxed), self.still_there(&inputs));
                 let sink = TableSink {
                     fs: &*self.fs,
                     dir: &self.dir,
@@ -300,6 +314,11 @@ impl DbInner {
                     guard_bits: plan.guard_bits,
                     written: written_span(&inputs),
                     rules: keyspace.rules(expired),
+                    lineage: Lineage {
+                        keyspace: keyspace.id,
+                        keyspace_name: &keyspace.name,
+                        merge: Some(MergeLineage { mark, inputs: &inputs, before: &before }),
+                    },
                     control: &CompactionControl { db: self, keyspace, progress, cancel },
                 };
                 let cuts = parts::cuts(&inputs, plan, self.options.sub_jobs);

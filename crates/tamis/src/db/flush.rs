@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::compaction::{TableSink, filters, writer};
+use crate::compaction::{Lineage, TableSink, filters, writer};
 use crate::db::inner::{DbInner, Jobs, KeyspaceInner, State};
 use crate::db::jobs::FlushControl;
 use crate::error::StorageError;
@@ -33,6 +33,9 @@ pub(crate) fn next_flush(state: &State) -> Option<(Arc<KeyspaceInner>, Arc<Memta
     let due = state.keyspaces.values().filter(idle).filter_map(oldest);
     due.min_by_key(|(_, slot)| slot.first_log.load(Ordering::Relaxed))
 }
+
+/// The tables of a memtable, open, and the bytes written.
+type Written = (Vec<Arc<OpenTable>>, u64);
 
 impl DbInner {
     /// Writes one sealed memtable to a new run in level 0 and publishes it.
@@ -99,7 +102,7 @@ impl DbInner {
         slot: &MemtableSlot,
         epoch: u64,
         cancellable: bool,
-    ) -> Result<Option<(Vec<Arc<OpenTable>>, u64)>, StorageError> {
+    ) -> Result<Option<Written>, StorageError> {
         let expired = self.expired_for_merge(keyspace);
         let snapshots = self.live_snapshots();
         let (shaping, view) = (keyspace.shaping.load(), keyspace.view.load());
@@ -118,6 +121,7 @@ impl DbInner {
             guard_bits: None,
             written: (self.now(), self.now()),
             rules: keyspace.rules(expired),
+            lineage: Lineage { keyspace: keyspace.id, keyspace_name: &keyspace.name, merge: None },
             control: &FlushControl { db: self, cancellable },
         };
         let mut cursor = MergeCursor::new(Tables::List(Vec::new()), CursorOptions::default(), 1);

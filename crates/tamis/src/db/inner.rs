@@ -51,6 +51,7 @@ use crate::db::jobs::{ActiveJob, Aside, Background};
 use crate::db::log_space::LogSpace;
 use crate::db::pressure::KnownPressure;
 use crate::db::reshape::Shaping;
+use crate::db::salvage::SalvageReport;
 use crate::db::scrub::Scrub;
 use crate::db::snapshot::Held;
 use crate::db::tune::{Decisions, Measured, Tuning};
@@ -256,6 +257,8 @@ pub(crate) struct DbInner {
     pub(crate) changed: Condvar,
     pub(crate) closed_logs: Mutex<Vec<(LogId, LogWriter)>>,
     pub(crate) snapshots: Mutex<BTreeMap<SeqNo, Vec<Arc<Held>>>>,
+    /// What the salvage found that this opening was.
+    pub(crate) salvaged: Mutex<Option<SalvageReport>>,
     pub(crate) expiry: Expiry,
 
     /// The newest sequence number that readers see.

@@ -30,6 +30,7 @@ pub(crate) mod replay;
 mod reserve;
 mod reshape;
 mod room;
+mod salvage;
 mod scrub;
 mod snapshot;
 mod stats;
@@ -60,6 +61,7 @@ use inner::{DbInner, KeyspaceInner};
 pub use jobs::{CancelToken, CompactOptions, CompactionPause, JobStats};
 pub use keyspace::Keyspace;
 pub use layout::TableStats;
+pub use salvage::{SalvageReport, SalvagedKeyspace, SalvagedLog, SalvagedTable, TableFate};
 pub use scrub::{DamagedTable, ScrubStats};
 pub use snapshot::{Snapshot, SnapshotView};
 pub use stats::{KeyspaceStats, LevelStats, OverlapStats, RunStats, SnapshotStats, Stats};
@@ -197,6 +199,35 @@ impl Db {
         let workers = Workers::start_reading(&inner)
             .map_err(|e| OpenError::Storage(StorageError::io("start a thread for", path.as_ref(), &e)))?;
         Ok(Db::with(inner, Some(workers)))
+    }
+
+    /// Opens the damaged database in `path` with what can still be read, makes that a database in order, and closes it. No file is
+    /// removed: what is no part of the database any more is renamed to `….aside` (or `….damaged`), and the report says all of it.
+    ///
+    /// Where the manifest is damaged or gone the tree is made anew from the tables and logs that are there. A database in which
+    /// nothing is wrong is left as it is. With `dry_run` nothing is changed at all, and the report says what would be.
+    ///
+    /// It is what opening with [`Options::salvage`] does, too.
+    pub fn salvage(
+        path: impl AsRef<Path>,
+        options: Options,
+        dry_run: bool,
+    ) -> Result<SalvageReport, OpenError> {
+        let path = path.as_ref();
+        let mut report = salvage::look(path, &options)?;
+        report.dry_run = dry_run;
+        if dry_run || !report.is_needed() {
+            return Ok(report);
+        }
+        let options = Options { salvage: true, create_if_missing: true, error_if_exists: false, ..options };
+        // Without background work, which would merge tables before anybody has looked.
+        let inner = open::open(path, options, false)?;
+        let done = inner.salvaged.lock().take();
+        let db = Db::with(inner, None);
+        db.close().map_err(|error| {
+            OpenError::Storage(StorageError::io("close", path, &std::io::Error::other(error)))
+        })?;
+        Ok(done.unwrap_or(report))
     }
 
     fn with(inner: Arc<DbInner>, workers: Option<Workers>) -> Db {

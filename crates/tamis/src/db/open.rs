@@ -18,6 +18,7 @@ use crate::db::health::Health;
 use crate::db::inner::{ClosedLog, DbInner, Jobs, KeyspaceInner, State};
 use crate::db::jobs::Background;
 use crate::db::replay::{Replayed, replay};
+use crate::db::salvage::{self, Salvage, SalvageReport};
 use crate::db::tune;
 use crate::error::{OpenError, StorageError, WriteError};
 use crate::heat::Sampler;
@@ -76,7 +77,8 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
     let lock = if read_only {
         None
     } else {
-        let exists = fs.exists(&crate::tree::files::current_path(dir)).map_err(|e| io("look for", dir, e))?;
+        let exists = fs.exists(&crate::tree::files::current_path(dir)).map_err(|e| io("look for", dir, e))?
+            || options.salvage && holds_data(&*fs, dir)?;
         if exists && options.error_if_exists {
             return Err(OpenError::Exists { path: dir.to_owned() });
         }
@@ -91,7 +93,20 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         Some(lock.ok_or(OpenError::Locked { path })?)
     };
     let mut warnings = Vec::new();
-    let (mut tree, manifest_number, manifest_end) = match Manifest::open(&*fs, dir)? {
+    let salvage = if options.salvage { salvage::prepare(&*fs, dir, &options)? } else { None };
+    let loaded = match &salvage {
+        Some(salvage) => {
+            warnings.extend(salvage.warnings());
+            let (state, number) = (salvage.tree.clone(), salvage.number);
+            Some(LoadedManifest {
+                state,
+                number,
+                end: salvage.end.clone().unwrap_or(End::Clean { offset: 0 }),
+            })
+        }
+        None => Manifest::open(&*fs, dir).map_err(|error| salvage::explain(&*fs, dir, error))?,
+    };
+    let (mut tree, manifest_number, manifest_end) = match loaded {
         Some(LoadedManifest { state, number, end }) => {
             if let End::Torn { offset } = &end {
                 let path = manifest_path(dir, number);
@@ -138,10 +153,6 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         return Err(StorageError::corrupt(&dir.join(name), None, what).into());
     }
 
-    let mut set_aside = Vec::new();
-    if options.salvage {
-        set_aside = leave_out_damaged_tables(&*fs, dir, &mut tree, &reader_config, &garbage, &mut warnings);
-    }
     let mut keyspaces: BTreeMap<KeyspaceId, Arc<KeyspaceInner>> = BTreeMap::new();
     let opening = Opening {
         fs: &*fs,
@@ -153,7 +164,9 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         reads: &read_counters,
     };
     for (&id, stored) in &tree.keyspaces {
-        let mut keyspace = open_keyspace(&opening, id, stored, &mut warnings)?;
+        let opened = open_keyspace(&opening, id, stored, &mut warnings);
+        let mut keyspace =
+            opened.map_err(|error| salvage::explain_missing(&files, manifest_number, &tree, dir, error))?;
         keyspace.age = Age::new(&keyspace.options, stored.ages, tree.last_seq);
         // What is stored was declared once, or seen: what is seen now counts more.
         keyspace.declared = declared.filter(|_| id == DEFAULT_KEYSPACE);
@@ -165,14 +178,16 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         FileKind::Log(id) if id >= floor => Some(id),
         _ => None,
     });
+    let unreadable = |id: &LogId| salvage.as_ref().is_some_and(|salvage| salvage.unreadable.contains(id));
+    let logs = logs.filter(|id| !unreadable(id));
     let mut logs: Vec<LogId> = logs.collect();
     logs.sort_unstable();
-    if floor > 0 && logs.first() != Some(&floor) {
+    if floor > 0 && logs.first() != Some(&floor) && !salvage.as_ref().is_some_and(Salvage::has_rebuilt) {
         let missing = log_path(dir, floor);
         let error =
             StorageError::corrupt(&missing, None, "the log is missing, and writes in it are in no table");
         if !options.salvage {
-            return Err(error.into());
+            return Err(salvage::explain_missing(&files, manifest_number, &tree, dir, error.into()));
         }
         warnings.push(error.to_string());
     }
@@ -189,6 +204,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         changed: Condvar::new(),
         closed_logs: Mutex::default(),
         snapshots: Mutex::default(),
+        salvaged: Mutex::default(),
         expiry: Expiry::new(tree.times.clone()),
         visible_seq: AtomicU64::new(tree.last_seq),
         log_bytes: AtomicU64::new(0),
@@ -237,7 +253,8 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
     if !read_only {
         inner.find_reserve();
     }
-    recover(&inner, &logs, files, &set_aside, manifest_end.as_ref())?;
+    let found = Found { logs: &logs, files, manifest_end: manifest_end.as_ref(), salvage };
+    recover(&inner, found)?;
     Ok(Arc::new(inner))
 }
 
@@ -308,7 +325,7 @@ fn open_keyspace(
 /// What every database has beside what its edits are checked for: the default keyspace, and numbers left to give
 /// out. Numbers start at 1 and are used one by one, so none comes near half of its range in an honest database;
 /// one at its end would make the database write what it refuses to read.
-fn check_state(tree: &ManifestState) -> Result<(), &'static str> {
+pub(crate) fn check_state(tree: &ManifestState) -> Result<(), &'static str> {
     if !tree.keyspaces.contains_key(&DEFAULT_KEYSPACE) {
         return Err("it lacks the default keyspace");
     }
@@ -338,26 +355,16 @@ fn check_last_seq(last_seq: SeqNo) -> Result<(), &'static str> {
     }
 }
 
-/// For salvage: takes the tables that cannot be opened out of the tree, with a warning for each. Gives them.
-fn leave_out_damaged_tables(
-    fs: &dyn FileSystem,
-    dir: &Path,
-    tree: &mut ManifestState,
-    config: &ReaderConfig,
-    garbage: &Arc<Garbage>,
-    warnings: &mut Vec<String>,
-) -> Vec<TableId> {
-    let mut edit = VersionEdit::default();
-    for (&keyspace, state) in &tree.keyspaces {
-        for meta in state.tables() {
-            if let Err(error) = OpenTable::open(fs, dir, Arc::new(meta.clone()), config, garbage) {
-                warnings.push(format!("left out with its {} entries: {error}", meta.entries));
-                edit.removed.push((keyspace, meta.id));
-            }
-        }
+/// Whether there are files that only a database has, apart from `CURRENT`.
+fn holds_data(fs: &dyn FileSystem, dir: &Path) -> Result<bool, StorageError> {
+    if !fs.exists(dir).map_err(|e| StorageError::io("look for", dir, &e))? {
+        return Ok(false);
     }
-    tree.apply(&edit).expect("the tables are there");
-    edit.removed.into_iter().map(|(_, id)| id).collect()
+    let names = fs.list(dir).map_err(|e| StorageError::io("list", dir, &e))?;
+    let data = |name: &String| {
+        matches!(parse(name), Some(FileKind::Table(_) | FileKind::Log(_) | FileKind::Manifest(_)))
+    };
+    Ok(names.iter().any(data))
 }
 
 /// Refuses to take a directory that has lost its `CURRENT` for an empty one: a new database names its manifest
@@ -369,7 +376,8 @@ fn refuse_headless(fs: &dyn FileSystem, dir: &Path) -> Result<(), OpenError> {
         None => Ok(()),
         Some(name) => {
             let what = format!("it is missing although there is data ({name})");
-            Err(StorageError::corrupt(&crate::tree::files::current_path(dir), None, what).into())
+            let error = StorageError::corrupt(&crate::tree::files::current_path(dir), None, what);
+            Err(salvage::explain(fs, dir, error.into()))
         }
     }
 }
@@ -399,13 +407,11 @@ fn sync_parent(fs: &dyn FileSystem, dir: &Path) -> Result<(), StorageError> {
 
 /// Replays the logs into memtables; a writable database then flushes them and starts a log of its own, in one
 /// step, so that a crash during recovery changes nothing. On a full disk that is left for later.
-fn recover(
-    db: &DbInner,
-    logs: &[LogId],
-    files: Vec<(String, FileKind)>,
-    set_aside: &[TableId],
-    manifest_end: Option<&End>,
-) -> Result<(), OpenError> {
+fn recover(db: &DbInner, found: Found<'_>) -> Result<(), OpenError> {
+    let Found { logs, files, manifest_end, salvage } = found;
+    let rebuilt = salvage.as_ref().is_some_and(Salvage::has_rebuilt);
+    let none = HashMap::default();
+    let covered = salvage.as_ref().map_or(&none, |salvage| &salvage.covered);
     let has_tables = files.iter().any(|(_, kind)| matches!(kind, FileKind::Table(_)));
     let (known, floor) = {
         let tree = &db.state().tree;
@@ -416,19 +422,19 @@ fn recover(
     let full = |e: &StorageError| may_wait && e.is_out_of_space();
     let mut flushed = Flushed::default();
     let mut has_room = true;
-    let replayed = match replay_into_memtables(db, logs, (!db.read_only).then_some(&mut flushed)) {
+    let replayed = match replay_into_memtables(db, logs, covered, (!db.read_only).then_some(&mut flushed)) {
         Err(OpenError::Storage(error)) if full(&error) => {
             has_room = false;
             std::mem::take(&mut flushed).discard(db);
-            replay_into_memtables(db, logs, None)?
+            replay_into_memtables(db, logs, covered, None)?
         }
         replayed => replayed?,
     };
-    if floor == 0 && (has_tables || replayed.last_seq > 0) {
+    if floor == 0 && (has_tables || replayed.last_seq > 0) && !rebuilt {
         let manifest = manifest_path(&db.dir, db.state().manifest_number);
         doubt(db, StorageError::corrupt(&manifest, None, "its edits are missing"))?;
     }
-    if let Some(error) = wrong_end(db, logs, &replayed, known, manifest_end) {
+    if let Some(error) = wrong_end(db, logs, &replayed, known, manifest_end).filter(|_| !rebuilt) {
         doubt(db, error)?;
     }
     replayed.warnings.into_iter().for_each(|warning| db.warn(warning));
@@ -442,9 +448,16 @@ fn recover(
     if db.read_only {
         return note_logs(db, logs);
     }
+    let preserved = match &salvage {
+        Some(salvage) => salvage.preserve(&*db.fs, &db.dir)?,
+        None => HashMap::default(),
+    };
+    if let Some(salvage) = &salvage {
+        *db.salvaged.lock() = Some(salvage.report.clone());
+    }
     if db.state().manifest_number == 0 {
         begin_new(db)?;
-        return remove_leftovers(db, &files, set_aside);
+        return remove_leftovers(db, &files, &preserved);
     }
     let mut pending = Pending::default();
     pending.empty_log = logs.last().copied().filter(|_| replayed.last_empty);
@@ -453,11 +466,11 @@ fn recover(
         match db.begin(&mut pending, flushed) {
             Ok(()) => {
                 db.write_options()?;
-                return remove_leftovers(db, &files, set_aside);
+                return remove_leftovers(db, &files, &preserved);
             }
             // The tables are gone, and their memtables with them.
             Err(NotBegun::Unchanged(error)) if full(&error) && in_tables => {
-                replay_into_memtables(db, logs, None)?;
+                replay_into_memtables(db, logs, covered, None)?;
             }
             Err(NotBegun::Unchanged(error)) if full(&error) => {}
             Err(error) => return Err(error.into()),
@@ -466,11 +479,11 @@ fn recover(
     // All of it is in memory now, and the manifest in force is whole: what it does not name may go, and make room.
     note_logs(db, logs)?;
     db.state().current_log = floor;
-    remove_leftovers(db, &files, set_aside)?;
+    remove_leftovers(db, &files, &preserved)?;
     match db.begin(&mut pending, Flushed::default()) {
         Ok(()) => {
             db.write_options()?;
-            remove_leftovers(db, &files, set_aside)
+            remove_leftovers(db, &files, &preserved)
         }
         Err(NotBegun::Unchanged(error)) if full(&error) => {
             // Nothing becomes a table for now. What is shown survives a power cut all the same, as after any opening.
@@ -490,6 +503,15 @@ fn recover(
     }
 }
 
+/// What an opening found.
+struct Found<'a> {
+    /// The logs that are needed.
+    logs: &'a [LogId],
+    files: Vec<(String, FileKind)>,
+    manifest_end: Option<&'a End>,
+    salvage: Option<Salvage>,
+}
+
 /// The logs that were read belong to what is shown: `verify` reads them again, `stats` counts them.
 fn note_logs(db: &DbInner, logs: &[LogId]) -> Result<(), OpenError> {
     for &id in logs {
@@ -506,6 +528,7 @@ fn note_logs(db: &DbInner, logs: &[LogId]) -> Result<(), OpenError> {
 fn replay_into_memtables(
     db: &DbInner,
     logs: &[LogId],
+    covered: &HashMap<KeyspaceId, SeqNo>,
     mut flushed: Option<&mut Flushed>,
 ) -> Result<Replayed, OpenError> {
     let (floors, next_keyspace): (HashMap<KeyspaceId, LogId>, _) = {
@@ -532,6 +555,9 @@ fn replay_into_memtables(
         else {
             return Ok(());
         };
+        if covered.get(&id).is_some_and(|covered| seq <= *covered) {
+            return Ok(());
+        }
         let full =
             |slot: &MemtableSlot| slot.memtable.memory_bytes() as u64 >= keyspace.options.memtable_bytes;
         if let Some(flushed) = flushed.as_deref_mut().filter(|_| full(&keyspace.view.load().active)) {
@@ -579,7 +605,7 @@ impl DbInner {
     /// Removes of the files that were there at opening what the session does not need.
     pub(crate) fn remove_unneeded(&self, files: &[(String, FileKind)]) {
         // Only salvage, which does not come here, can fail.
-        let removed = remove_leftovers(self, files, &[]);
+        let removed = remove_leftovers(self, files, &HashMap::default());
         debug_assert!(removed.is_ok(), "{removed:?}");
     }
 }
@@ -636,11 +662,11 @@ fn wrong_end(
 }
 
 /// Removes what a crash or an earlier session left behind: unfinished tables, replayed logs, old manifests. Salvage removes none of
-/// it but sets it aside.
+/// it but sets it aside; what is `preserved` has another name already.
 fn remove_leftovers(
     db: &DbInner,
     files: &[(String, FileKind)],
-    set_aside: &[TableId],
+    preserved: &HashMap<PathBuf, PathBuf>,
 ) -> Result<(), OpenError> {
     let state = db.state();
     let tables: HashSet<u64> = state
@@ -649,15 +675,9 @@ fn remove_leftovers(
         .flat_map(|ks| ks.view.load().version.tables.clone())
         .map(|t| t.meta.id)
         .collect();
-    let mut unnamed = Vec::new();
+    let (mut unnamed, mut second_names) = (Vec::new(), Vec::new());
     for (name, kind) in files {
         let path = db.dir.join(name);
-        if matches!(kind, FileKind::Table(id) if set_aside.contains(id)) {
-            // Out of the engine's sight, for whoever can still make something of it.
-            let aside = db.dir.join(format!("{name}.damaged"));
-            db.fs.rename(&path, &aside).map_err(|e| StorageError::io("set aside", &path, &e))?;
-            continue;
-        }
         let keep = match kind {
             FileKind::Table(id) => tables.contains(id),
             FileKind::Log(id) => *id >= state.current_log,
@@ -666,39 +686,35 @@ fn remove_leftovers(
             FileKind::Current | FileKind::Lock | FileKind::Options | FileKind::Reserve => true,
         };
         let is_data = matches!(kind, FileKind::Table(_) | FileKind::Log(_) | FileKind::Manifest(_));
-        match keep {
-            true => {}
+        match (keep, preserved.get(&path)) {
+            // A log of this number may have been made anew.
+            (true, _) => {}
+            (false, Some(second)) => {
+                second_names.push((path.clone(), second.clone()));
+                db.garbage.push(path);
+            }
             // What a damaged manifest does not name may be all that is left of its data.
-            false if db.options.salvage && is_data => unnamed.push(path),
-            false => db.garbage.push(path),
+            (false, None) if db.options.salvage && is_data => unnamed.push(path),
+            (false, None) => db.garbage.push(path),
         }
     }
     drop(state);
     for path in unnamed {
-        let aside = free_name(&*db.fs, &path).map_err(|e| StorageError::io("look for", &path, &e))?;
+        let aside = salvage::free_name(&*db.fs, &path, ".aside")
+            .map_err(|e| StorageError::io("look for", &path, &e))?;
         db.fs.rename(&path, &aside).map_err(|e| StorageError::io("set aside", &path, &e))?;
-        db.warn(format!(
-            "{} is not part of what was salvaged; it is kept as {}",
-            path.display(),
-            aside.display()
-        ));
+        second_names.push((path, aside));
+    }
+    // Of a database in which nothing is wrong the new manifest and the tables hold all that the old ones and the logs did.
+    let needed = db.salvaged.lock().as_ref().is_some_and(SalvageReport::is_needed);
+    let is_table = |path: &Path| path.extension().is_some_and(|extension| extension == "tam");
+    second_names.retain(|(path, _)| needed || is_table(path));
+    for (path, aside) in second_names {
+        let (path, aside) = (path.display(), aside.display());
+        db.warn(format!("{path} is not part of what was salvaged; it is kept as {aside}"));
     }
     db.remove_garbage();
     Ok(())
-}
-
-/// A name for a file that is set aside, which no other has.
-fn free_name(fs: &dyn FileSystem, path: &Path) -> std::io::Result<PathBuf> {
-    let mut number = 0;
-    loop {
-        let mut name = path.as_os_str().to_owned();
-        name.push(if number == 0 { ".aside".to_owned() } else { format!(".aside-{number}") });
-        let name = PathBuf::from(name);
-        if !fs.exists(&name)? {
-            return Ok(name);
-        }
-        number += 1;
-    }
 }
 
 #[cfg(test)]

@@ -195,6 +195,7 @@ impl ExternalTableBuilder {
             range_tombstones: ranges.len() as u64,
             epochs: Vec::new(),
             external: EXTERNAL_VERSION,
+            ..ExtraProperties::default()
         };
         let tombstones = (!ranges.is_empty()).then(|| {
             let mut bytes = Vec::new();

@@ -68,7 +68,8 @@ options_table! {
             "When an acknowledged write survives a power cut. `buffered` may lose the last seconds, `every …` at \
              most that time, `sync` nothing, at the price of one device sync for each group of writes.";
         Behaviour, salvage: bool = "false", Flag,
-            "Open a damaged database with what can still be read instead of refusing it: damaged log records are \
+            "Open a damaged database with what can still be read instead of refusing it: where the manifest is damaged or gone the \
+             tree is made anew from the tables that are there, damaged log records are \
              skipped, tables that cannot be opened are set aside as `….damaged`, tables, logs and manifests that are not part of \
              what was saved as `….aside`, and each is a warning; nothing is removed. Writes may \
              be missing, and deleted keys may come back. Damaged blocks within a table stay errors of the reads \

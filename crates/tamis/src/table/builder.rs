@@ -11,6 +11,7 @@ use super::block_builder::BlockBuilder;
 use super::footer::{Footer, Part};
 use super::frame;
 use super::index::{IndexBuilder, separator};
+use super::origin::Origin;
 use super::properties::{DIGEST_FUNCTION, Properties};
 use crate::error::StorageError;
 use crate::io::WriteFile;
@@ -59,6 +60,8 @@ pub(crate) struct ExtraProperties {
     pub(crate) filter_kind: String,
     /// See [`Properties::external`].
     pub(crate) external: u64,
+    /// See [`Properties::origin`].
+    pub(crate) origin: Origin,
 }
 
 /// A table that is complete and synced; its name is durable once the directory is synced too.
@@ -274,6 +277,7 @@ impl TableBuilder {
         self.properties.epochs = extra.epochs;
         self.properties.filter_kind = extra.filter_kind;
         self.properties.external = extra.external;
+        self.properties.origin = extra.origin;
 
         let mut footer = Footer { data_span: self.offset(), ..Footer::default() };
         footer.filter = filter.map_or(Part::default(), |bytes| self.add_part(&bytes, Compression::None));

@@ -4,6 +4,7 @@
 //! know, so that later versions may add fields; a field that is missing has its default.
 
 use super::frame::Damage;
+use super::origin::{Merged, Origin};
 use crate::codec::{Decoder, Encode};
 use crate::key::SeqNo;
 
@@ -12,6 +13,13 @@ pub(crate) const DIGEST_FUNCTION: &str = "xxh3-64";
 
 /// The tag of [`Properties::external`].
 const EXTERNAL: u64 = 20;
+
+/// The tags of [`Properties::origin`].
+const KEYSPACE: u64 = 21;
+const KEYSPACE_NAME: u64 = 22;
+const WRITTEN: u64 = 23;
+const FLUSHED: u64 = 24;
+const MERGED: u64 = 25;
 
 /// Facts about one table. Counts and bounds are of point entries (puts and deletes) only, except where the
 /// field says otherwise.
@@ -48,6 +56,8 @@ pub(crate) struct Properties {
     /// The version of the rules for tables that are built outside a database (`docs/table-format.md`); 0 in a
     /// database's own.
     pub(crate) external: u64,
+    /// Where the table comes from.
+    pub(crate) origin: Origin,
 }
 
 impl Properties {
@@ -83,6 +93,30 @@ impl Properties {
             out.put_varint(tag);
             out.put_bytes(bytes);
         }
+        let origin = &self.origin;
+        let mut put = |tag: u64, numbers: &[u64]| {
+            number_bytes.clear();
+            numbers.iter().for_each(|&number| number_bytes.put_varint(number));
+            out.put_varint(tag);
+            out.put_bytes(&number_bytes);
+        };
+        if let Some(keyspace) = origin.keyspace {
+            put(KEYSPACE, &[keyspace.into()]);
+        }
+        if origin.written != (0, 0) {
+            put(WRITTEN, &[origin.written.0, origin.written.1]);
+        }
+        if origin.flushed > 0 {
+            put(FLUSHED, &[origin.flushed]);
+        }
+        if !origin.keyspace_name.is_empty() {
+            out.put_varint(KEYSPACE_NAME);
+            out.put_bytes(origin.keyspace_name.as_bytes());
+        }
+        if let Some(merged) = &origin.merged {
+            out.put_varint(MERGED);
+            out.put_bytes(&merged.encode());
+        }
     }
 
     /// Reads a record.
@@ -110,6 +144,14 @@ impl Properties {
                 13 => p.filter_kind = text(field)?,
                 14 => p.created_by = text(field)?,
                 EXTERNAL => p.external = number(field)?,
+                KEYSPACE => {
+                    let id = u32::try_from(number(field)?);
+                    p.origin.keyspace = Some(id.map_err(|_| Damage("a keyspace that no database has"))?);
+                }
+                KEYSPACE_NAME => p.origin.keyspace_name = text(field)?,
+                WRITTEN => p.origin.written = pair(field)?,
+                FLUSHED => p.origin.flushed = number(field)?,
+                MERGED => p.origin.merged = Some(Merged::decode(field)?),
                 _ => {}
             }
         }
@@ -120,6 +162,12 @@ impl Properties {
 fn number(field: &[u8]) -> Result<u64, Damage> {
     let mut input = Decoder::new(field);
     input.varint().filter(|_| input.is_empty()).ok_or(Damage("a property that is not a number"))
+}
+
+fn pair(field: &[u8]) -> Result<(u64, u64), Damage> {
+    let mut input = Decoder::new(field);
+    let pair = input.varint().zip(input.varint()).filter(|(oldest, newest)| oldest <= newest);
+    pair.filter(|_| input.is_empty()).ok_or(Damage("a property that is not a pair of times"))
 }
 
 fn text(field: &[u8]) -> Result<String, Damage> {
@@ -141,6 +189,20 @@ mod tests {
             external: 1,
             epochs: vec![1, 2, 3],
             digest_function: DIGEST_FUNCTION.into(),
+            origin: Origin {
+                keyspace: Some(0),
+                keyspace_name: "default".into(),
+                written: (5, 7),
+                flushed: 70,
+                merged: Some(Merged {
+                    mark: 9,
+                    from: b"a".to_vec(),
+                    to: None,
+                    epochs: vec![4],
+                    inputs: vec![3, 8],
+                    before: vec![1],
+                }),
+            },
             ..Properties::default()
         }
     }

@@ -97,6 +97,50 @@ impl Manifest {
         Ok(Some(LoadedManifest { number, state, end }))
     }
 
+    /// Reads of manifest `number` what can be read: the state after its first edits, up to one that is damaged or does not fit,
+    /// and what is wrong there. A state without keyspaces: not even the first could be read. Errors: failed reads other than of a
+    /// file that is missing; a newer format.
+    pub(crate) fn read_what_is_there(
+        fs: &dyn FileSystem,
+        dir: &Path,
+        number: u64,
+    ) -> Result<(LoadedManifest, Option<StorageError>), OpenError> {
+        let path = files::manifest_path(dir, number);
+        let mut last = u64::MAX;
+        loop {
+            let (mut state, mut applied, mut unfit) = (ManifestState::default(), 0, false);
+            let mut next_epoch = None;
+            let read = read_edits(fs, &path, number, |offset, mut edit| {
+                if applied == last {
+                    return Err(StorageError::corrupt(&path, offset, "an edit does not fit"));
+                }
+                next_epoch = next_epoch.max(edit.next_epoch.take());
+                state.apply(&edit).map_err(|what| {
+                    unfit = true;
+                    StorageError::corrupt(&path, offset, format!("an edit does not fit: {what}"))
+                })?;
+                applied += 1;
+                Ok(())
+            });
+            if unfit {
+                // It is half applied: once more, without it.
+                last = applied;
+                continue;
+            }
+            let epochs = VersionEdit { next_epoch, ..VersionEdit::default() };
+            let fits = state.apply(&epochs).map_err(|what| StorageError::corrupt(&path, None, what));
+            let (end, wrong) = match (read, fits) {
+                (Ok(end), Ok(())) => (end, None),
+                (Err(OpenError::Storage(error)), _) if is_damage(&error) => {
+                    (End::Clean { offset: 0 }, Some(error))
+                }
+                (Err(error), _) => return Err(error),
+                (Ok(end), Err(error)) => (end, Some(error)),
+            };
+            return Ok((LoadedManifest { state, number, end }, wrong));
+        }
+    }
+
     /// Appends an edit and makes it durable. After a failure it is unknown whether the edit will be found at
     /// the next opening; every later call returns the same error.
     pub(crate) fn append(&mut self, edit: &VersionEdit) -> Result<(), StorageError> {
@@ -158,6 +202,14 @@ pub(crate) fn read_current(fs: &dyn FileSystem, dir: &Path) -> Result<Option<u64
     match name.and_then(files::parse) {
         Some(FileKind::Manifest(number)) => Ok(Some(number)),
         _ => Err(StorageError::corrupt(&path, None, "it does not name a manifest")),
+    }
+}
+
+/// Whether an error says that a file is not what it was, or not there: trying again does not help.
+pub(crate) fn is_damage(error: &StorageError) -> bool {
+    match error {
+        StorageError::Corrupt(_) => true,
+        StorageError::Io(failure) => failure.kind == std::io::ErrorKind::NotFound,
     }
 }
 

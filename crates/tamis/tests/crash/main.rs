@@ -20,6 +20,7 @@ mod ingest;
 mod jobs;
 mod lab;
 mod ledger;
+mod rebuild;
 mod recovery;
 mod regressions;
 mod rolling;

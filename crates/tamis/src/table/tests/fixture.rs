@@ -38,7 +38,7 @@ fn build() -> Vec<u8> {
         range_tombstones: 2,
         epochs: b"epochs".to_vec(),
         filter_kind: "none".into(),
-        external: 0,
+        ..ExtraProperties::default()
     };
     builder.finish(Some(b"filter bytes".to_vec()), Some(b"tombstone bytes".to_vec()), extra).unwrap();
     fs.bytes(table_path())

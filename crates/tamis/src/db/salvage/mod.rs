@@ -1,0 +1,481 @@
+//! Salvage: opening what is damaged with all that can still be read.
+//!
+//! [`prepare`] looks at everything in the directory and decides what becomes of it, and changes nothing. Whoever opens for
+//! writing then calls [`Salvage::preserve`], which gives every file that is not to be part of the database a second name
+//! (`….aside`, tables that the manifest names and that cannot be read `….damaged`), and goes on like any other opening, with
+//! the tree that was prepared in the place of the manifest's. That ends with a new manifest, put in force in one step.
+//!
+//! # Invariants
+//!
+//! * Nothing that was there is ever lost from the directory: a file loses its old name only when it has another.
+//! * Before the new manifest is in force a crash leaves everything as it was, but for second names.
+//! * What is decided follows from the directory alone: a salvage that was interrupted is done the same way again.
+//!
+//! # When the manifest is believed
+//!
+//! As far as it can be read. If it is whole, and so are the files that it names, the tree is what it says, without the tables
+//! that cannot be opened. If it is damaged, or cut short (which shows only in files that are gone since, in logs that nobody
+//! would have removed, in writes to keyspaces that it does not know), names and options of keyspaces are taken from what can be
+//! read, and the tree is made anew from the tables that are there ([`lineage`], [`tree`]). What the tables have of the logs they
+//! say themselves; the rest is replayed.
+//!
+//! One thread, which has the lock of the directory, or changes nothing.
+
+mod lineage;
+mod rebuild;
+mod report;
+mod survey;
+#[cfg(test)]
+mod tests;
+mod tree;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use crate::collections::{HashMap, HashSet};
+use crate::db::open::file_system;
+use crate::db::replay::replay;
+use crate::error::{OpenError, StorageError};
+use crate::io::FileSystem;
+use crate::key::SeqNo;
+use crate::options::Options;
+use crate::tree::edit::VersionEdit;
+use crate::tree::files::{
+    FileKind, current_path, lock_path, log_path, manifest_name, manifest_path, table_path,
+};
+use crate::tree::manifest::{LoadedManifest, is_damage};
+use crate::tree::meta::{KeyspaceId, LogId, TableId, TableMeta};
+use crate::tree::state::ManifestState;
+use crate::wal::End;
+
+pub use report::{SalvageReport, SalvagedKeyspace, SalvagedLog, SalvagedTable, TableFate};
+use survey::{Base, Described, Files, LogScan, find_base, scan_log};
+
+/// What is to be done.
+#[derive(Debug)]
+pub(crate) struct Salvage {
+    /// The tree in the place of the manifest's.
+    pub(crate) tree: ManifestState,
+    /// The number of the manifest that it comes from; never 0.
+    pub(crate) number: u64,
+    /// How that ends, if the tree is the manifest's own.
+    pub(crate) end: Option<End>,
+    /// Up to which write each keyspace is in tables, whatever logs say.
+    pub(crate) covered: HashMap<KeyspaceId, SeqNo>,
+    /// Logs that cannot be read at all.
+    pub(crate) unreadable: HashSet<LogId>,
+    /// What was found and decided.
+    pub(crate) report: SalvageReport,
+    /// Files that get a second name, with what is put behind the first.
+    second_names: Vec<(PathBuf, &'static str)>,
+}
+
+/// What is being put together.
+struct Work<'a> {
+    fs: &'a dyn FileSystem,
+    dir: &'a Path,
+    options: &'a Options,
+    files: Files,
+    /// Usable tables.
+    usable: BTreeMap<TableId, Described>,
+    /// The others: why, and the entries if they are known.
+    unusable: BTreeMap<TableId, (String, u64)>,
+    /// What the manifest names.
+    named: BTreeMap<TableId, (KeyspaceId, TableMeta)>,
+    report: SalvageReport,
+}
+
+/// Looks at the database in `dir`. `None` if there is none. Errors: failed reads.
+pub(crate) fn prepare(
+    fs: &dyn FileSystem,
+    dir: &Path,
+    options: &Options,
+) -> Result<Option<Salvage>, OpenError> {
+    let current = current_path(dir);
+    let has_current = fs.exists(&current).map_err(|e| StorageError::io("look for", &current, &e))?;
+    let files = match fs.exists(dir) {
+        Ok(true) => Files::list(fs, dir)?,
+        Ok(false) => Files::default(),
+        Err(e) => return Err(StorageError::io("look for", dir, &e).into()),
+    };
+    if !files.any() && !has_current {
+        return Ok(None);
+    }
+    let mut base = find_base(fs, dir, &files)?;
+    let mut work = Work {
+        fs,
+        dir,
+        options,
+        files,
+        usable: BTreeMap::new(),
+        unusable: BTreeMap::new(),
+        named: BTreeMap::new(),
+        report: SalvageReport::default(),
+    };
+    work.look_at_tables(&base)?;
+    if let (Some(loaded), true) = (&base.manifest, base.wrong.is_empty()) {
+        base.wrong = work.contradictions(loaded)?;
+    }
+    work.report.rebuilt = !base.wrong.is_empty();
+    work.report.manifest = base.current.iter().chain(&base.wrong).cloned().collect();
+    let mut salvage = if work.report.rebuilt { work.rebuilt(&base)? } else { work.believed(&base)? };
+    if base.current_damaged {
+        salvage.report.others.push("CURRENT".into());
+        salvage.second_names.push((current, ".aside"));
+    }
+    Ok(Some(salvage))
+}
+
+impl Work<'_> {
+    /// Lets every table describe itself, and compares that with what the manifest says.
+    fn look_at_tables(&mut self, base: &Base) -> Result<(), OpenError> {
+        if let Some(loaded) = &base.manifest {
+            for (&keyspace, state) in &loaded.state.keyspaces {
+                self.named.extend(state.tables().map(|meta| (meta.id, (keyspace, meta.clone()))));
+            }
+        }
+        for &id in &self.files.tables {
+            let described = survey::describe(self.fs, self.dir, id)?;
+            let named = self.named.get(&id).map(|(_, meta)| meta);
+            let checked = described.and_then(|mut d| {
+                let Some(meta) = named else { return Ok(d) };
+                if (meta.entries, meta.file_bytes) != (d.meta.entries, d.meta.file_bytes) {
+                    return Err("it is not the table that the manifest names".to_owned());
+                }
+                if d.external != meta.extra.global_seq.is_some() {
+                    return Err("the manifest and the table disagree on whether it was ingested".to_owned());
+                }
+                d.meta = meta.clone();
+                Ok(d)
+            });
+            match checked {
+                Ok(d) if d.external && named.is_none() => {
+                    let why = "it was ingested, and with which number, only the lost part of the manifest said: \
+                               ingest it again, if it is not older than what is there";
+                    self.unusable.insert(id, (why.to_owned(), d.meta.entries));
+                    self.report.entries_found += d.meta.entries;
+                }
+                Ok(d) => {
+                    self.report.entries_found += d.meta.entries;
+                    self.usable.insert(id, d);
+                }
+                Err(why) => {
+                    let entries = named.map_or(0, |meta| meta.entries);
+                    self.unusable.insert(id, (why, entries));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What shows that a manifest without damage lost its last edits.
+    fn contradictions(&self, loaded: &LoadedManifest) -> Result<Vec<String>, OpenError> {
+        let mut found = Vec::new();
+        let manifest = manifest_path(self.dir, loaded.number);
+        let manifest = manifest.display();
+        let missing = self.named.keys().find(|id| self.files.tables.binary_search(id).is_err());
+        if let Some(id) = missing {
+            found.push(format!("{manifest} names table {id}, which is not there"));
+        }
+        let floor = loaded.state.log_floor();
+        let logs: Vec<LogId> = self.files.logs.iter().copied().filter(|&id| id >= floor).collect();
+        if floor > 0 && logs.first() != Some(&floor) {
+            let log = log_path(self.dir, floor);
+            found.push(format!("{manifest} says that {} is needed, which is not there", log.display()));
+        }
+        if !found.is_empty() {
+            return Ok(found);
+        }
+        let mut unknown = None;
+        let replayed = replay(self.fs, self.dir, &logs, true, |_, _, op| {
+            if op.keyspace() >= loaded.state.next_keyspace && !op.is_ingestion() {
+                unknown = Some(op.keyspace());
+            }
+            Ok(())
+        });
+        let replayed = match replayed {
+            Ok(replayed) => replayed,
+            Err(OpenError::Storage(StorageError::Corrupt(_)) | OpenError::Format { .. }) => return Ok(found),
+            Err(error) => return Err(error),
+        };
+        if let Some(id) = unknown {
+            found.push(format!("{manifest} knows nothing of keyspace {id}, which the logs write to"));
+        }
+        if floor == 0 && (!self.files.tables.is_empty() || replayed.last_seq > 0) {
+            found.push(format!("{manifest} has lost all of its edits"));
+        }
+        if replayed.last_closed && !matches!(loaded.end, End::Closed { .. }) {
+            found.push(format!("{manifest} lacks its end, and the last log does not"));
+        }
+        Ok(found)
+    }
+
+    /// The tree is what the manifest says, without what cannot be opened.
+    fn believed(mut self, base: &Base) -> Result<Salvage, OpenError> {
+        let loaded = base.manifest.as_ref().expect("it is whole");
+        let mut tree = loaded.state.clone();
+        let mut edit = VersionEdit::default();
+        let mut second_names = Vec::new();
+        for id in std::mem::take(&mut self.files.tables) {
+            let path = table_path(self.dir, id);
+            let named = self.named.get(&id).map(|(keyspace, meta)| (*keyspace, meta.entries));
+            let (fate, why) = match (named, self.unusable.get(&id)) {
+                (Some(_), None) => (TableFate::Kept, String::new()),
+                (Some((keyspace, entries)), Some((why, _))) => {
+                    edit.removed.push((keyspace, id));
+                    second_names.push((path.clone(), ".damaged"));
+                    let path = path.display();
+                    self.report.losses.push(format!("{path} is left out with its {entries} entries: {why}"));
+                    (TableFate::SetAside, why.clone())
+                }
+                (None, _) => {
+                    second_names.push((path, ".aside"));
+                    (TableFate::SetAside, "the manifest, which is whole, does not name it".to_owned())
+                }
+            };
+            let keyspace = named.map_or("", |(id, _)| &loaded.state.keyspaces[&id].name).to_owned();
+            self.note_table(id, keyspace, fate, why);
+        }
+        tree.apply(&edit).map_err(|what| StorageError::corrupt(self.dir, None, what))?;
+        let (scans, unreadable) = self.scan_logs(tree.log_floor(), &HashMap::default())?;
+        self.note_logs(&scans);
+        if let (End::Closed { .. }, Some(last)) = (&loaded.end, scans.last())
+            && last.last_seq > 0
+            && last.last_seq < tree.last_seq
+        {
+            let (last, known) = (last.last_seq, tree.last_seq);
+            self.report
+                .losses
+                .push(format!("the logs end with write {last}, the database with write {known}"));
+        }
+        for (id, state) in &tree.keyspaces {
+            self.note_keyspace(&tree, *id, &state.name, "the manifest");
+        }
+        let (number, end) = (loaded.number, Some(loaded.end.clone()));
+        Ok(self.finish(Salvage {
+            tree,
+            number,
+            end,
+            covered: HashMap::default(),
+            unreadable,
+            report: SalvageReport::default(),
+            second_names,
+        }))
+    }
+
+    /// Reads the logs from `floor` on; gives what each holds, and those that cannot be read at all.
+    fn scan_logs(
+        &self,
+        floor: LogId,
+        covered: &HashMap<KeyspaceId, SeqNo>,
+    ) -> Result<(Vec<LogScan>, HashSet<LogId>), OpenError> {
+        let mut scans = Vec::new();
+        for &id in self.files.logs.iter().filter(|&&id| id >= floor) {
+            scans.push(scan_log(self.fs, self.dir, id, covered)?);
+        }
+        let unreadable = scans.iter().filter(|scan| scan.unusable).map(|scan| scan.id).collect();
+        Ok((scans, unreadable))
+    }
+
+    fn note_table(&mut self, id: TableId, keyspace: String, fate: TableFate, why: String) {
+        let entries = match self.usable.get(&id) {
+            Some(d) => d.meta.entries,
+            None => self.unusable.get(&id).map_or(0, |(_, entries)| *entries),
+        };
+        if fate == TableFate::Kept {
+            self.report.entries_kept += entries;
+        }
+        let file = name_of(&table_path(self.dir, id));
+        self.report.tables.push(SalvagedTable { file, keyspace, entries, fate, why });
+    }
+
+    fn note_logs(&mut self, scans: &[LogScan]) {
+        for &id in &self.files.logs {
+            let file = name_of(&log_path(self.dir, id));
+            let mut log = SalvagedLog { file, writes: 0, replayed: 0, problems: Vec::new() };
+            if let Some(scan) = scans.iter().find(|scan| scan.id == id) {
+                log.writes = scan.writes;
+                log.replayed = if scan.unusable { 0 } else { scan.new };
+                log.problems.clone_from(&scan.problems);
+            }
+            self.report.writes_replayed += log.replayed;
+            // What was never synced was never promised.
+            let lost = log.problems.iter().filter(|what| !what.ends_with("it was never synced"));
+            self.report.losses.extend(lost.cloned());
+            self.report.logs.push(log);
+        }
+        for pair in scans.windows(2) {
+            let (before, after) = (pair[0].last_seq, pair[1].first_seq);
+            if before > 0 && after > before + 1 {
+                let (from, to) = (before + 1, after - 1);
+                self.report.losses.push(format!("the writes {from} to {to} are in no log that is there"));
+            }
+        }
+    }
+
+    fn note_keyspace(&mut self, tree: &ManifestState, id: KeyspaceId, name: &str, source: &str) {
+        let (mut tables, mut entries) = (0, 0);
+        if let Some(state) = tree.keyspaces.get(&id) {
+            state.tables().for_each(|meta| {
+                tables += 1;
+                entries += meta.entries;
+            });
+        }
+        let (name, source) = (name.to_owned(), source.to_owned());
+        self.report.keyspaces.push(SalvagedKeyspace { name, source, tables, entries });
+    }
+
+    /// Every manifest and log gets a second name: the new manifest makes them superfluous, and so would be removed.
+    fn finish(mut self, mut salvage: Salvage) -> Salvage {
+        for &number in &self.files.manifests {
+            self.report.others.push(manifest_name(number));
+            salvage.second_names.push((manifest_path(self.dir, number), ".aside"));
+        }
+        let logs = self.files.logs.iter().map(|&id| (log_path(self.dir, id), ".aside"));
+        salvage.second_names.extend(logs);
+        if self.report.rebuilt {
+            for table in &self.report.tables {
+                if matches!(table.fate, TableFate::Superseded | TableFate::SetAside) {
+                    salvage.second_names.push((self.dir.join(&table.file), ".aside"));
+                }
+            }
+        }
+        salvage.report = self.report;
+        salvage
+    }
+}
+
+impl Salvage {
+    /// Whether the tree is not what a manifest says.
+    pub(crate) fn has_rebuilt(&self) -> bool {
+        self.report.rebuilt
+    }
+
+    /// Gives every file that is not to be part of the database a second name, durably, and makes durable what is to be. Gives the
+    /// first names with the second.
+    pub(crate) fn preserve(
+        &self,
+        fs: &dyn FileSystem,
+        dir: &Path,
+    ) -> Result<HashMap<PathBuf, PathBuf>, StorageError> {
+        if self.report.rebuilt {
+            // A table that no manifest names yet may be in the memory of the operating system alone.
+            for table in self.report.tables.iter().filter(|table| table.fate == TableFate::Kept) {
+                let path = dir.join(&table.file);
+                fs.sync_file(&path).map_err(|e| StorageError::io("sync", &path, &e))?;
+            }
+        }
+        let mut preserved = HashMap::default();
+        for (path, suffix) in &self.second_names {
+            let second = free_name(fs, path, suffix).map_err(|e| StorageError::io("look for", path, &e))?;
+            fs.link_or_copy(path, &second).map_err(|e| StorageError::io("set aside", path, &e))?;
+            preserved.insert(path.clone(), second);
+        }
+        if self.report.rebuilt || !preserved.is_empty() {
+            fs.sync_dir(dir).map_err(|e| StorageError::io("sync", dir, &e))?;
+        }
+        Ok(preserved)
+    }
+
+    /// What whoever opened the database should be told.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let SalvageReport { manifest, losses, rebuilt, tables, .. } = &self.report;
+        let mut warnings = manifest.clone();
+        if *rebuilt {
+            let count = |fate| tables.iter().filter(|table| table.fate == fate).count();
+            warnings.push(format!(
+                "the tree was made anew from {} tables; {} are superseded by these and set aside, and {} are set aside for \
+                 other reasons",
+                count(TableFate::Kept),
+                count(TableFate::Superseded),
+                count(TableFate::SetAside)
+            ));
+        }
+        warnings.extend(losses.iter().cloned());
+        warnings
+    }
+}
+
+/// What a salvage of the database in `dir` would find and do. Changes nothing.
+pub(super) fn look(dir: &Path, options: &Options) -> Result<SalvageReport, OpenError> {
+    options.check()?;
+    let fs = file_system(options);
+    let path = lock_path(dir);
+    let io = |operation, e: std::io::Error| StorageError::io(operation, &path, &e);
+    // Locking makes the file.
+    let _lock = match fs.exists(&path).map_err(|e| io("look for", e))? {
+        true => {
+            Some(fs.lock(&path).map_err(|e| io("lock", e))?.ok_or(OpenError::Locked { path: path.clone() })?)
+        }
+        false => None,
+    };
+    let salvage = prepare(&*fs, dir, options)?;
+    salvage.map(|salvage| salvage.report).ok_or(OpenError::NotFound { path: dir.to_owned() })
+}
+
+/// An error of an opening that found `CURRENT` or the manifest that it names damaged or missing: what else is there.
+pub(crate) fn explain(fs: &dyn FileSystem, dir: &Path, error: OpenError) -> OpenError {
+    let OpenError::Storage(storage) = &error else { return error };
+    if !is_damage(storage) {
+        return error;
+    }
+    let base = Files::list(fs, dir).map_err(OpenError::from).and_then(|files| find_base(fs, dir, &files));
+    let Ok(Base { manifest, wrong, current: Some(current), .. }) = base else { return error };
+    let what = match storage {
+        StorageError::Corrupt(damage) if damage.path == current_path(dir) => damage.what.clone(),
+        _ => current,
+    };
+    let more = match manifest.filter(|_| wrong.is_empty()) {
+        Some(loaded) => format!("{} is whole, and `salvage` goes on with it", manifest_name(loaded.number)),
+        None => "no manifest is whole; `salvage` makes a new one from the tables that are there".to_owned(),
+    };
+    StorageError::corrupt(&current_path(dir), None, format!("{what}; {more}")).into()
+}
+
+/// An error of an opening that misses a file which the manifest names: whether that is likely to have lost its last edits.
+pub(crate) fn explain_missing(
+    files: &[(String, FileKind)],
+    number: u64,
+    tree: &ManifestState,
+    dir: &Path,
+    error: OpenError,
+) -> OpenError {
+    let path = match &error {
+        OpenError::Storage(StorageError::Io(failure)) if failure.kind == std::io::ErrorKind::NotFound => {
+            failure.path.clone()
+        }
+        OpenError::Storage(StorageError::Corrupt(damage)) => damage.path.clone(),
+        _ => return error,
+    };
+    let there = |(name, _): &(String, FileKind)| path.file_name().is_some_and(|file| *file == **name);
+    let newer =
+        |(_, kind): &&(String, FileKind)| matches!(kind, FileKind::Table(id) if *id >= tree.next_file);
+    let newer = files.iter().filter(newer).count();
+    if newer == 0 || files.iter().any(there) {
+        return error;
+    }
+    let what = format!(
+        "it names {}, which is not there, and there are {newer} tables that are newer than all it knows: it has \
+         probably lost its last edits",
+        path.display()
+    );
+    StorageError::corrupt(&manifest_path(dir, number), None, what).into()
+}
+
+fn name_of(path: &Path) -> String {
+    path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+/// A name for a file that is set aside, which no other has.
+pub(super) fn free_name(fs: &dyn FileSystem, path: &Path, suffix: &str) -> std::io::Result<PathBuf> {
+    let mut number = 0;
+    loop {
+        let mut name = path.as_os_str().to_owned();
+        name.push(if number == 0 { suffix.to_owned() } else { format!("{suffix}-{number}") });
+        let name = PathBuf::from(name);
+        if !fs.exists(&name)? {
+            return Ok(name);
+        }
+        number += 1;
+    }
+}

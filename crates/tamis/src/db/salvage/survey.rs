@@ -1,0 +1,319 @@
+//! What is in the directory: the manifest that is to be believed, the tables as they describe themselves, and the logs.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::codec::Decoder;
+use crate::collections::HashMap;
+use crate::db::open::check_state;
+use crate::db::replay::{Replayed, replay};
+use crate::error::{OpenError, StorageError};
+use crate::io::FileSystem;
+use crate::key::{KeyBytes, KeyEnd, MAX_SEQNO, SeqNo};
+use crate::options::ChecksumMode;
+use crate::table::{Origin, ReaderConfig, Table};
+use crate::tree::edit::{NUMBER_LIMIT, VersionEdit};
+use crate::tree::epochs::{EpochMap, EpochSegment};
+use crate::tree::files::{FileKind, current_path, log_path, manifest_name, parse, table_path};
+use crate::tree::manifest::{LoadedManifest, Manifest, is_damage, read_current};
+use crate::tree::meta::{KeyspaceId, LogId, TableExtra, TableId, TableMeta};
+use crate::tree::tombstones::Tombstones;
+
+/// The files that a salvage looks at, by their numbers, ascending.
+#[derive(Debug, Default)]
+pub(super) struct Files {
+    pub(super) tables: Vec<TableId>,
+    pub(super) logs: Vec<LogId>,
+    pub(super) manifests: Vec<u64>,
+}
+
+impl Files {
+    pub(super) fn list(fs: &dyn FileSystem, dir: &Path) -> Result<Files, StorageError> {
+        let mut files = Files::default();
+        for name in fs.list(dir).map_err(|e| StorageError::io("list", dir, &e))? {
+            match parse(&name) {
+                Some(FileKind::Table(id)) => files.tables.push(id),
+                Some(FileKind::Log(id)) => files.logs.push(id),
+                Some(FileKind::Manifest(number)) => files.manifests.push(number),
+                _ => {}
+            }
+        }
+        files.tables.sort_unstable();
+        files.logs.sort_unstable();
+        files.manifests.sort_unstable();
+        Ok(files)
+    }
+
+    /// Whether there is anything that a database would hold data in.
+    pub(super) fn any(&self) -> bool {
+        !(self.tables.is_empty() && self.logs.is_empty() && self.manifests.is_empty())
+    }
+}
+
+/// The manifest that is to be believed as far as it goes.
+#[derive(Debug, Default)]
+pub(super) struct Base {
+    /// `None` if nothing of any manifest can be read.
+    pub(super) manifest: Option<LoadedManifest>,
+    /// What is wrong with it: the tree is to be made anew.
+    pub(super) wrong: Vec<String>,
+    /// What is wrong with `CURRENT`, if it is there.
+    pub(super) current: Option<String>,
+    /// Whether there is a file `CURRENT`, and it is damaged.
+    pub(super) current_damaged: bool,
+}
+
+/// Finds the manifest in force, or the one that most likely was.
+pub(super) fn find_base(fs: &dyn FileSystem, dir: &Path, files: &Files) -> Result<Base, OpenError> {
+    let mut base = Base::default();
+    let path = current_path(dir);
+    let named = match read_current(fs, dir) {
+        Ok(Some(number)) if files.manifests.contains(&number) => Some(number),
+        Ok(Some(number)) => {
+            let name = manifest_name(number);
+            base.current = Some(format!("{} names {name}, which is not there", path.display()));
+            None
+        }
+        Ok(None) => {
+            base.current = Some(format!("{} is missing", path.display()));
+            None
+        }
+        Err(error) if is_damage(&error) => {
+            base.current = Some(format!("{} is damaged: it does not name a manifest", path.display()));
+            base.current_damaged = true;
+            None
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let others = files.manifests.iter().rev().copied().filter(|number| Some(*number) != named);
+    for number in named.into_iter().chain(others) {
+        let (loaded, damage) = Manifest::read_what_is_there(fs, dir, number)?;
+        let name = dir.join(manifest_name(number));
+        let damage = damage.map(|error| match error {
+            StorageError::Corrupt(damage) => {
+                let at = damage.offset.map(|at| format!(" at offset {at}")).unwrap_or_default();
+                format!("{} is damaged{at}: {}", name.display(), damage.what)
+            }
+            error => error.to_string(),
+        });
+        let usable = match (&damage, check_state(&loaded.state)) {
+            (None, Err(what)) => Err(format!("{} is damaged: {what}", name.display())),
+            (Some(damage), Err(_)) => Err(damage.clone()),
+            (_, Ok(())) => Ok(()),
+        };
+        match usable {
+            Ok(()) => {
+                if named.is_some_and(|named| named != number) {
+                    base.wrong.push(format!("{} is all there is, and older", name.display()));
+                }
+                base.wrong.extend(damage);
+                base.manifest = Some(loaded);
+                return Ok(base);
+            }
+            Err(why) => base.wrong.push(why),
+        }
+    }
+    if base.wrong.is_empty() {
+        base.wrong.push("there is no manifest".to_owned());
+    }
+    Ok(base)
+}
+
+/// A table as its file describes it.
+#[derive(Clone, Debug)]
+pub(super) struct Described {
+    pub(super) meta: TableMeta,
+    /// For a table that was merged: the stretch of keys that it stands for, with the epochs of its inputs.
+    pub(super) stretch: Option<TableMeta>,
+    pub(super) origin: Origin,
+    pub(super) external: bool,
+}
+
+/// How tables are opened for a look.
+fn config() -> ReaderConfig {
+    ReaderConfig {
+        map: false,
+        verify: ChecksumMode::Always,
+        cache: None,
+        pin_metadata: true,
+        reads: None,
+        files: None,
+    }
+}
+
+/// Describes table `id`, or says why it cannot be used. Nothing that it says is trusted. Errors: failed reads.
+pub(super) fn describe(
+    fs: &dyn FileSystem,
+    dir: &Path,
+    id: TableId,
+) -> Result<Result<Described, String>, StorageError> {
+    let path = table_path(dir, id);
+    let damage = |error: StorageError| match error {
+        StorageError::Corrupt(damage) => Ok(Err(damage.what)),
+        error => Err(error),
+    };
+    let table = match Table::open(fs, &path, id, config()) {
+        Ok(table) => table,
+        Err(error) => return damage(error),
+    };
+    let tombstones = match table.tombstone_bytes() {
+        Ok(bytes) => bytes.map(|bytes| Tombstones::decode(&bytes)),
+        Err(error) => return damage(error),
+    };
+    let tombstones = match tombstones {
+        None => Tombstones::default(),
+        Some(Some(tombstones)) => tombstones,
+        Some(None) => return Ok(Err("its range tombstones do not decode".into())),
+    };
+    Ok(described(&table, id, &tombstones).map_err(str::to_owned))
+}
+
+fn described(table: &Table, id: TableId, tombstones: &Tombstones) -> Result<Described, &'static str> {
+    let p = table.properties();
+    let (mut smallest, mut largest): (Option<KeyBytes>, Option<KeyEnd>) = (None, None);
+    let (mut min_seq, mut max_seq) = (SeqNo::MAX, 0);
+    if p.entries > 0 {
+        smallest = Some(p.smallest[..].into());
+        largest = Some(KeyEnd::Included(p.largest[..].into()));
+        (min_seq, max_seq) = (p.min_seq, p.max_seq);
+    }
+    for fragment in tombstones.fragments() {
+        let (start, end) = (fragment.start.clone(), fragment.end.clone());
+        let end = end.map_or(KeyEnd::Unbounded, KeyEnd::Excluded);
+        smallest = Some(smallest.map_or_else(|| start.clone(), |key| key.min(start.clone())));
+        largest = Some(largest.map_or_else(|| end.clone(), |key| key.max(end.clone())));
+        for &seq in &*fragment.seqs {
+            (min_seq, max_seq) = (min_seq.min(seq), max_seq.max(seq));
+        }
+    }
+    let (Some(smallest), Some(largest)) = (smallest, largest) else { return Err("it holds nothing") };
+    let external = p.external > 0;
+    let epochs = match external {
+        // Of an external table the manifest alone knows it.
+        true => EpochMap::flush(smallest.clone(), 0),
+        false => decode_epochs(&p.epochs).ok_or("it does not say which flushes its entries come from")?,
+    };
+    let raw_bytes = p.raw_key_bytes.checked_add(p.raw_value_bytes).ok_or("its counts are too large")?;
+    if max_seq.max(p.origin.flushed) > MAX_SEQNO / 2 {
+        return Err("it holds a sequence number that no database reaches");
+    }
+    let meta = TableMeta {
+        id,
+        file_bytes: table.file_bytes(),
+        smallest,
+        largest,
+        entries: p.entries,
+        deletes: p.deletes,
+        range_tombstones: tombstones.len() as u64,
+        raw_bytes,
+        min_seq,
+        max_seq,
+        epochs,
+        extra: TableExtra { written: p.origin.written, ..TableExtra::default() },
+    };
+    if let Some(merged) = &p.origin.merged {
+        let later = |ids: &[TableId]| ids.last().is_some_and(|&last| last >= merged.mark);
+        let reversed = merged.to.as_ref().is_some_and(|to| *to <= merged.from);
+        if merged.mark > id || later(&merged.inputs) || later(&merged.before) || reversed {
+            return Err("what it says of its origin contradicts itself");
+        }
+    }
+    // What a manifest does not take is not to be written into one.
+    let mut bytes = Vec::new();
+    VersionEdit { added: vec![(0, 0, 0, meta.clone())], ..VersionEdit::default() }.encode(&mut bytes);
+    VersionEdit::decode(&bytes).map_err(|_| "what it says of itself contradicts itself")?;
+    let stretch = p.origin.merged.as_ref().map(|merged| {
+        let epochs = decode_epochs(&merged.epochs).unwrap_or_else(|| meta.epochs.clone());
+        let largest = merged.to.as_ref().map_or(KeyEnd::Unbounded, |to| KeyEnd::Excluded(to[..].into()));
+        TableMeta { smallest: merged.from[..].into(), largest, epochs, ..meta.clone() }
+    });
+    Ok(Described { meta, stretch, origin: p.origin.clone(), external })
+}
+
+fn decode_epochs(bytes: &[u8]) -> Option<EpochMap> {
+    let mut input = Decoder::new(bytes);
+    let mut segments = Vec::new();
+    while !input.is_empty() {
+        let segment = EpochSegment { start: input.bytes()?.into(), lo: input.varint()?, hi: input.varint()? };
+        if segment.hi > NUMBER_LIMIT / 2 {
+            return None;
+        }
+        segments.push(segment);
+    }
+    EpochMap::from_segments(segments)
+}
+
+/// Reads all of a table; what is wrong with it, if anything is.
+pub(super) fn examine(fs: &dyn FileSystem, dir: &Path, id: TableId) -> Result<Option<String>, StorageError> {
+    let path = table_path(dir, id);
+    match Table::open(fs, &path, id, config()) {
+        Ok(table) => {
+            let problems = table.check().problems;
+            Ok(problems.first().map(|(offset, what)| format!("damaged at offset {offset}: {what}")))
+        }
+        Err(StorageError::Corrupt(damage)) => Ok(Some(damage.what)),
+        Err(error) => Err(error),
+    }
+}
+
+/// What one log holds.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LogScan {
+    pub(super) id: LogId,
+    pub(super) writes: u64,
+    /// Those that are in no table.
+    pub(super) new: u64,
+    pub(super) first_seq: SeqNo,
+    pub(super) last_seq: SeqNo,
+    pub(super) problems: Vec<String>,
+    /// It cannot be replayed at all.
+    pub(super) unusable: bool,
+    /// Keyspaces that it writes to, with the number of its first write to each.
+    pub(super) keyspaces: BTreeMap<KeyspaceId, SeqNo>,
+}
+
+/// Reads one log. `covered`: up to which write each keyspace is in tables.
+pub(super) fn scan_log(
+    fs: &dyn FileSystem,
+    dir: &Path,
+    id: LogId,
+    covered: &HashMap<KeyspaceId, SeqNo>,
+) -> Result<LogScan, OpenError> {
+    let mut scan = LogScan { id, ..LogScan::default() };
+    let replayed = replay(fs, dir, &[id], true, |_, seq, op| {
+        let keyspace = op.keyspace();
+        scan.writes += 1;
+        scan.first_seq = if scan.first_seq == 0 { seq } else { scan.first_seq };
+        scan.last_seq = seq;
+        if !op.is_ingestion() {
+            scan.keyspaces.entry(keyspace).or_insert(seq);
+            scan.new += u64::from(seq > covered.get(&keyspace).copied().unwrap_or(0));
+        }
+        Ok(())
+    });
+    match replayed {
+        // Whether its successor is there is seen when all are replayed.
+        Ok(Replayed { warnings, .. }) => {
+            scan.problems = warnings.into_iter().filter(|w| !w.contains("says that it follows")).collect();
+        }
+        Err(OpenError::Storage(StorageError::Corrupt(damage))) => {
+            scan.problems.push(damage.to_string());
+            scan.unusable = true;
+        }
+        Err(error @ OpenError::Format { .. }) => {
+            scan.problems.push(error.to_string());
+            scan.unusable = true;
+        }
+        Err(error) => return Err(error),
+    }
+    if scan.last_seq > MAX_SEQNO / 2 {
+        let what = "it holds a sequence number that no database reaches";
+        scan.problems.push(format!("{}: {what}", log_path(dir, id).display()));
+        scan.unusable = true;
+    }
+    Ok(scan)
+}
+
+/// Tables by number, for lookups.
+pub(super) type Tables = BTreeMap<TableId, Arc<Described>>;

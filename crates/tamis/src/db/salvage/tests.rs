@@ -1,0 +1,147 @@
+//! Directories that no engine wrote, and orders that no tree has.
+
+use std::sync::Arc;
+
+use super::tree::place;
+use super::*;
+use crate::Db;
+use crate::io::{FileSystem, MemFs, Usage};
+use crate::key::{KeyEnd, Kind};
+use crate::options::KeyspaceOptions;
+use crate::table::{ExtraProperties, Merged, Origin, TableBuilder, TableOptions};
+use crate::tree::edit::tests::table;
+use crate::tree::epochs::{EpochMap, EpochSegment};
+use tamis_filter::Digest;
+
+fn options(fs: &MemFs) -> Options {
+    Options { file_system: Some(Arc::new(fs.clone())), ..Options::default() }
+}
+
+/// Writes table `id` with one entry, and what it says of itself.
+fn write(fs: &MemFs, id: TableId, key: &str, epochs: (u64, u64), origin: Origin) {
+    use crate::codec::Encode;
+    let dir = Path::new("db");
+    fs.create_dir_all(dir).unwrap();
+    let path = table_path(dir, id);
+    let mut builder =
+        TableBuilder::new(fs.create(&path, Usage::Table).unwrap(), &path, TableOptions::default());
+    builder
+        .add(key.as_bytes(), Digest::of(key.as_bytes()), id, Kind::Put, format!("of {id}").as_bytes())
+        .unwrap();
+    let mut bytes = Vec::new();
+    bytes.put_bytes(key.as_bytes());
+    bytes.put_varint(epochs.0);
+    bytes.put_varint(epochs.1);
+    builder
+        .finish(None, None, ExtraProperties { epochs: bytes, origin, ..ExtraProperties::default() })
+        .unwrap();
+}
+
+fn merged(mark: u64, inputs: &[u64]) -> Origin {
+    let merged = Merged { mark, inputs: inputs.to_vec(), ..Merged::default() };
+    Origin { keyspace: Some(0), merged: Some(merged), ..Origin::default() }
+}
+
+fn fate(report: &SalvageReport, id: TableId) -> TableFate {
+    report.tables.iter().find(|table| table.file == format!("{id:06}.tam")).unwrap().fate
+}
+
+/// What tables say of where they come from may be anything: tables that made each other, keyspaces without end, numbers beyond all.
+#[test]
+fn tables_that_lie_about_their_origin_are_set_aside_and_told() {
+    let lies = [
+        merged(6, &[6]),
+        merged(6, &[7]),
+        merged(9, &[1]),
+        Origin { flushed: u64::MAX, ..Origin::default() },
+        Origin { keyspace: Some(u32::MAX), ..Origin::default() },
+        Origin {
+            merged: Some(Merged { mark: 6, from: vec![9], to: Some(vec![9]), ..Merged::default() }),
+            ..Origin::default()
+        },
+    ];
+    for (i, lie) in lies.into_iter().enumerate() {
+        let fs = MemFs::new();
+        write(&fs, 5, "a", (1, 2), Origin { keyspace: Some(0), ..Origin::default() });
+        write(&fs, 6, "b", (2, 3), lie);
+        let report = Db::salvage("db", options(&fs), false).unwrap();
+        assert_eq!(
+            (fate(&report, 5), fate(&report, 6)),
+            (TableFate::Kept, TableFate::SetAside),
+            "{i}: {report:#?}"
+        );
+        let db = Db::open("db", options(&fs)).unwrap();
+        assert_eq!(db.get("a").unwrap().unwrap(), "of 5");
+        assert_eq!(db.get("b").unwrap(), None);
+    }
+}
+
+/// Of a merge that was undone an output is left, and a later merge of one of its inputs counted.
+#[test]
+fn an_output_that_was_left_behind_does_not_hide_what_came_later() {
+    let fs = MemFs::new();
+    write(&fs, 3, "k", (1, 2), Origin { keyspace: Some(0), ..Origin::default() });
+    write(&fs, 6, "k", (1, 3), merged(5, &[3, 4]));
+    write(&fs, 9, "k", (1, 4), merged(8, &[3, 4, 7]));
+    let report = Db::salvage("db", options(&fs), false).unwrap();
+    assert_eq!(
+        [3, 6, 9].map(|id| fate(&report, id)),
+        [TableFate::Superseded, TableFate::Superseded, TableFate::Kept]
+    );
+    assert_eq!(Db::open("db", options(&fs)).unwrap().get("k").unwrap().unwrap(), "of 9");
+}
+
+/// Tables of before there were origins: those under later ones of the same flushes go.
+#[test]
+fn tables_that_say_nothing_of_their_origin_are_told_apart_by_their_epochs() {
+    let fs = MemFs::new();
+    write(&fs, 3, "k", (1, 2), Origin::default());
+    write(&fs, 6, "k", (1, 3), Origin::default());
+    write(&fs, 7, "k", (3, 4), Origin::default());
+    let report = Db::salvage("db", options(&fs), true).unwrap();
+    assert_eq!(
+        [3, 6, 7].map(|id| fate(&report, id)),
+        [TableFate::Superseded, TableFate::Kept, TableFate::Kept]
+    );
+}
+
+/// Newer tables come first wherever tables overlap, those that do not overlap share a run, and a circle ends.
+#[test]
+fn tables_are_put_in_the_order_of_their_epochs() {
+    let table = |id, from: &str, to: &str, epochs: &[(&str, u64)]| {
+        let mut table = table(id, from, to);
+        table.largest = KeyEnd::Included(to.as_bytes().into());
+        let segment =
+            |&(start, e): &(&str, u64)| EpochSegment { start: start.as_bytes().into(), lo: e, hi: e + 1 };
+        table.epochs = EpochMap::from_segments(epochs.iter().map(segment).collect()).unwrap();
+        table
+    };
+    let placed = |tables: Vec<TableMeta>| {
+        let (mut edit, mut next_run) = (VersionEdit::default(), 5);
+        let doubts = place(0, &KeyspaceOptions::default(), tables, &mut next_run, &mut edit);
+        let mut tree = ManifestState::new("default", "");
+        tree.apply(&edit).unwrap();
+        let mut order: Vec<(u32, u64, u64)> =
+            edit.added.iter().map(|(_, l, r, t)| (*l, u64::MAX - r, t.id)).collect();
+        order.sort_unstable();
+        (order.into_iter().map(|(_, _, id)| id).collect::<Vec<_>>(), doubts.len())
+    };
+    // Later epochs elsewhere do not matter.
+    let (order, doubts) = placed(vec![
+        table(1, "a", "z", &[("a", 3), ("m", 1)]),
+        table(2, "n", "p", &[("n", 2)]),
+        table(3, "a", "c", &[("a", 1)]),
+        table(4, "q", "r", &[("q", 5)]),
+    ]);
+    assert_eq!((&order[..], doubts), (&[2, 4, 1, 3][..], 0));
+    let (order, doubts) =
+        placed(vec![table(1, "a", "z", &[("a", 3), ("m", 1)]), table(2, "a", "z", &[("a", 2), ("m", 4)])]);
+    assert_eq!((order.len(), doubts), (2, 1));
+    let circle = |ids: [(u64, &str, &str, u64, &str, u64); 3]| {
+        ids.map(|(id, from, to, low, middle, high)| table(id, from, to, &[(from, low), (middle, high)]))
+            .to_vec()
+    };
+    let (order, doubts) =
+        placed(circle([(1, "a", "m", 1, "f", 9), (2, "f", "z", 5, "n", 1), (3, "a", "z", 4, "n", 3)]));
+    assert!(order.len() == 3 && doubts <= 2);
+}
