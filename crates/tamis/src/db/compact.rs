@@ -269,15 +269,22 @@ impl DbInner {
         result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 
-    /// The tables that `inputs` were made from, over any number of merges, whose files are there: somebody reads them yet, or they
-    /// wait to be removed.
-    fn still_there(&self, inputs: &[Arc<OpenTable>]) -> Vec<TableId> {
+    /// The tables that `inputs` were made from, over any number of merges, and those of the keyspace that were dropped unread, whose
+    /// files are there: somebody reads them yet, or they wait to be removed.
+    fn still_there(&self, keyspace: &KeyspaceInner, inputs: &[Arc<OpenTable>]) -> Vec<TableId> {
+        let is_there = |id: &TableId| self.fs.exists(&table_path(&self.dir, *id)).unwrap_or(true);
+        let mut dropped = self.state().jobs.entry(keyspace.id).or_default().dropped.clone();
+        let gone: HashSet<TableId> = dropped.extract_if(.., |id| !is_there(id)).collect();
+        self.state().jobs.entry(keyspace.id).or_default().dropped.retain(|id| !gone.contains(id));
         let merged = inputs.iter().filter_map(|t| t.table.properties().origin.merged.as_ref());
         let mut ids: Vec<TableId> = merged.flat_map(|m| m.inputs.iter().chain(&m.before)).copied().collect();
         ids.sort_unstable();
         ids.dedup();
         // What cannot be told counts as there.
-        ids.retain(|&id| self.fs.exists(&table_path(&self.dir, id)).unwrap_or(true));
+        ids.retain(is_there);
+        ids.append(&mut dropped);
+        ids.sort_unstable();
+        ids.dedup();
         ids
     }
 
@@ -299,7 +306,8 @@ impl DbInner {
                 let snapshots = self.live_snapshots();
                 let shaping = keyspace.shaping.load_full();
                 let options = &shaping.options;
-                let (mark, before) = (self.next_file.load(Ordering::Relaxed), self.still_there(&inputs));
+                let (mark, before) =
+                    (self.next_file.load(Ordering::Relaxed), self.still_there(keyspace, &inputs));
                 let sink = TableSink {
                     fs: &*self.fs,
                     dir: &self.dir,
@@ -365,6 +373,10 @@ impl DbInner {
             sealed: view.sealed.clone(),
             version,
         })?;
+        if plan.work == Work::Drop {
+            let dropped = &mut state.jobs.entry(keyspace.id).or_default().dropped;
+            dropped.extend(inputs.iter().map(|table| table.meta.id));
+        }
         if round_ends {
             self.begin_round(&mut state, keyspace);
         }
