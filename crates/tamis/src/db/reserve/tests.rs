@@ -177,3 +177,73 @@ fn a_reserve_that_cannot_be_made_or_given_up_does_no_harm() {
     assert_eq!(db.iter().count() as u32, taken + 1);
     until(&db, "a new one", |db| db.stats().reserve_bytes > 0);
 }
+
+/// Fills the disk, deletes, and makes room again, while one operation fails, or all from one on. Nothing that was acknowledged is
+/// lost, and where the machine goes on, writes do.
+#[test]
+fn no_error_and_no_crash_around_the_reserve_loses_anything() {
+    let prepared = {
+        let fs = FaultyFs::new(5);
+        let db = filled(&fs, 2600);
+        until(&db, "a reserve", |db| db.stats().reserve_bytes > 0);
+        db.close().unwrap();
+        fs.after_crash(CrashMode::KeepAll)
+    };
+    let (mut at, mut spent) = (0, 0);
+    // Places that are spread over all that happens.
+    for round in 0..20 {
+        let sticky = round % 2 == 1;
+        let fs = prepared.after_crash(CrashMode::KeepAll);
+        fs.set_capacity(Some(used(&fs) + (100 << 10)));
+        let error = if round % 3 == 0 { io::ErrorKind::StorageFull } else { io::ErrorKind::Other };
+        let fail_at = Some(fs.operations() + at);
+        at = (at * 5 + 7) % 400;
+        fs.plan(crate::io::FaultPlan { fail_at, error, sticky, only: None, partial_append: round % 5 == 0 });
+        let mut acknowledged = Vec::new();
+        if let Ok(db) = Db::open(DIR, options(&fs)) {
+            let mut refused = 0;
+            for i in 0..600u32 {
+                let mut batch = WriteBatch::new();
+                batch.put(format!("new {i:06}"), value(i));
+                match db.write_with(batch, crate::Durability::Synced) {
+                    Ok(()) => acknowledged.push(i),
+                    Err(_) => refused += 1,
+                }
+                if refused > 20 {
+                    break;
+                }
+            }
+            let mut batch = WriteBatch::new();
+            batch.delete_range(key(0)..key(1000));
+            let mut deleted = db.write_with(batch, crate::Durability::Synced).is_ok();
+            spent += db.stats().write.reserves_spent;
+            if !sticky {
+                fs.plan(crate::io::FaultPlan::none());
+                fs.set_capacity(None);
+                until(&db, "writes", |db| db.put("last", "value").is_ok());
+                until(&db, "deletes", |db| db.delete_range(key(0)..key(1000)).is_ok());
+                deleted = true;
+                db.sync().unwrap();
+            }
+            for i in &acknowledged {
+                assert_eq!(
+                    db.get(format!("new {i:06}")).unwrap().as_deref(),
+                    Some(&value(*i)[..]),
+                    "{round}"
+                );
+            }
+            for mode in [CrashMode::KeepAll, CrashMode::DropUnsynced, CrashMode::Random] {
+                let after = fs.after_crash(mode);
+                after.set_capacity(None);
+                let db = Db::open(DIR, options(&after)).unwrap_or_else(|e| panic!("{round} {mode:?}: {e}"));
+                for i in &acknowledged {
+                    assert!(db.get(format!("new {i:06}")).unwrap().is_some(), "{round} {mode:?} {i}");
+                }
+                assert!(!deleted || db.get(key(10)).unwrap().is_none(), "{round} {mode:?}");
+                assert!(db.get(key(1500)).unwrap().is_some(), "{round} {mode:?}");
+                assert_eq!(db.verify().unwrap().problems, Vec::<String>::new(), "{round} {mode:?}");
+            }
+        }
+    }
+    assert!(spent > 0, "the reserve was never needed");
+}
