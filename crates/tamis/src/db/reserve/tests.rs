@@ -207,7 +207,10 @@ fn no_error_and_no_crash_around_the_reserve_loses_anything() {
                 batch.put(format!("new {i:06}"), value(i));
                 match db.write_with(batch, crate::Durability::Synced) {
                     Ok(()) => acknowledged.push(i),
-                    Err(_) => refused += 1,
+                    Err(_) => {
+                        refused += 1;
+                        std::thread::sleep(Duration::from_millis(5));
+                    }
                 }
                 if refused > 20 {
                     break;
