@@ -243,3 +243,49 @@ fn a_failed_ingestion_is_not_found_behind_a_later_write() {
     }
     assert!(at > 10 && failed > 5, "{failed} of {at}");
 }
+
+/// Several memtables came into a global filter one after the other before their tables were published together: at the second one
+/// nobody knew of the first one's epochs, its codes were taken for old ones, and its keys were denied. The fault suite found it.
+#[test]
+fn a_global_filter_knows_all_tables_that_take_the_place_of_logs() {
+    for filter in ["grf", "grf-huffman", "chucky", "remix"] {
+        replace_logs_of_several_memtables(filter);
+    }
+}
+
+fn replace_logs_of_several_memtables(filter: &str) {
+    let fs = FaultyFs::new(10);
+    let mut options = Options { file_system: Some(Arc::new(fs.clone())), ..Options::default() };
+    options.background_bytes_per_second = 64 << 10;
+    options.keyspace.memtable_bytes = 8 << 10;
+    options.keyspace.max_memtables = 8;
+    options.keyspace.auto_compaction = false;
+    options.keyspace.set("filter", filter).unwrap();
+    let db = Db::open("/db", options).unwrap();
+    let (mut written, mut rescued) = (0u64, 0);
+    for round in 0..4 {
+        let deadline = sync::now() + Duration::from_secs(60);
+        // Flushes are slow: the first one holds up the others.
+        while db.stats().keyspaces[0].memtables < 6 && sync::now() < deadline {
+            let key = (written * 7919 % 1000).to_be_bytes();
+            db.put(key, format!("{written} {:0>60}", round)).unwrap();
+            written += 1;
+        }
+        fail(&fs, OpClass::Sync, ErrorKind::Other);
+        put(&db, "failed", "1", Durability::Synced).unwrap_err();
+        let before = db.stats().write.flushes;
+        fs.plan(FaultPlan::none());
+        put_at_last(&db, "after", "1");
+        rescued += db.stats().write.flushes - before;
+        db.settle_filters().unwrap();
+        for i in written.saturating_sub(1000)..written {
+            let key = (i * 7919 % 1000).to_be_bytes();
+            let value = db.get(key).unwrap();
+            assert!(
+                value.is_some_and(|value| value.starts_with(format!("{i} ").as_bytes())),
+                "{filter} {round} {i}"
+            );
+        }
+    }
+    assert!(rescued >= 8, "{filter}: {rescued} memtables in place of four logs");
+}

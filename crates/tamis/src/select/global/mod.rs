@@ -300,14 +300,15 @@ impl Grf {
         GlobalSelector::new(self.directory.load_full(), self.spec.prefixes, metas, runs, tables, lacking)
     }
 
-    /// The tables of all live versions, each once, and one that is coming. A version that comes to life later has no cuts but
+    /// The tables of all live versions, each once, and those that are coming. A version that comes to life later has no cuts but
     /// theirs, and such as lie behind all of them.
-    fn alive(&self, coming: &OpenTable) -> Vec<Arc<TableMeta>> {
+    fn alive(&self, coming: &[Arc<OpenTable>]) -> Vec<Arc<TableMeta>> {
         let alive: Vec<_> = {
             let alive = self.alive.lock();
             alive.iter().filter_map(Weak::upgrade).collect()
         };
-        let metas = alive.iter().flat_map(|version| version.iter()).chain([&coming.meta]);
+        let metas =
+            alive.iter().flat_map(|version| version.iter()).chain(coming.iter().map(|table| &table.meta));
         let mut metas: Vec<Arc<TableMeta>> = metas.cloned().collect();
         metas.sort_unstable_by_key(|meta| meta.id);
         metas.dedup_by(|a, b| Arc::ptr_eq(a, b));

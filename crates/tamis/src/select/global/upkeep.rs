@@ -276,8 +276,9 @@ impl Grf {
     /// Puts what was flushed since into what was built. With `work` held from now on until it is [installed](Self::install).
     pub(crate) fn catch_up(&self, work: &mut Work, built: &Built) {
         let parts = &built.parts[..];
-        for table in work.since.take().unwrap_or_default() {
-            self.insert_within(parts, &table, &built.span);
+        let since = work.since.take().unwrap_or_default();
+        for table in &since {
+            self.insert_within(parts, table, &since, &built.span);
         }
     }
 
@@ -312,12 +313,13 @@ impl Grf {
         }
     }
 
-    /// Puts in the keys of tables that a flush has made. With `work` held until the version with them is published.
+    /// Puts in the keys of tables that flushes have made, and that are published together. With `work` held until the version with
+    /// them is published. No table may be missing of those that were put in and are not published yet: cuts would be blind for it.
     pub(crate) fn insert_flushed(&self, work: &mut Work, tables: &[Arc<OpenTable>]) {
         let directory = self.directory.load_full();
         let all = Span { start: KeyBytes::default(), end: None };
         for table in tables {
-            self.insert_within(&directory.parts, table, &all);
+            self.insert_within(&directory.parts, table, tables, &all);
             if let Some(since) = &mut work.since {
                 since.push(table.clone());
             }
@@ -329,7 +331,10 @@ impl Grf {
         let directory = self.directory.load_full();
         let all = Span { start: KeyBytes::default(), end: None };
         let lacking = self.lacking(version);
-        if !lacking.iter().all(|table| self.insert_within(&directory.parts, table, &all)) {
+        if !lacking
+            .iter()
+            .all(|table| self.insert_within(&directory.parts, table, std::slice::from_ref(table), &all))
+        {
             return false;
         }
         // Not those of tables that this version does not have yet, nor of any that turned out to be damaged.
@@ -341,11 +346,17 @@ impl Grf {
         true
     }
 
-    /// Puts a table's keys of a span into the directory's cells. If they cannot be read, the table stays one that the
-    /// filter lacks, and `false` is given if it may be otherwise next time.
-    fn insert_within(&self, parts: &[(KeyBytes, Arc<Cell>)], table: &Arc<OpenTable>, span: &Span) -> bool {
+    /// Puts a table's keys of a span into the directory's cells; it is one of those that are `coming`. If its keys cannot be read, the
+    /// table stays one that the filter lacks, and `false` is given if it may be otherwise next time.
+    fn insert_within(
+        &self,
+        parts: &[(KeyBytes, Arc<Cell>)],
+        table: &Arc<OpenTable>,
+        coming: &[Arc<OpenTable>],
+        span: &Span,
+    ) -> bool {
         let started = sync::now();
-        let metas = self.alive(table);
+        let metas = self.alive(coming);
         let (mut at, mut batch, mut count) = (0, Batch::new(), 0u64);
         let mut put = |at: usize, batch: &mut Batch| {
             let cell = &parts[at].1;
