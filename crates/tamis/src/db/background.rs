@@ -105,6 +105,8 @@ fn flush_loop(db: &DbInner) {
                 }
                 db.state().jobs.entry(keyspace.id).or_default().flushing = false;
                 db.changed.notify_all();
+                // Whoever fills a disk keeps this thread busy until it is full.
+                db.keep_reserve();
             }
         }
     }

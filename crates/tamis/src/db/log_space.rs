@@ -44,7 +44,8 @@ pub(crate) struct LogSpace {
 }
 
 impl LogSpace {
-    fn needed(&self) -> u64 {
+    /// Those of the logs that are still needed.
+    pub(crate) fn needed(&self) -> u64 {
         self.current.load(Relaxed) + self.closed.load(Relaxed)
     }
 }

@@ -5,7 +5,8 @@
 //! and compactions go on, and nothing else is taken ([`WriteError::Suspended`]) until there is room for a new reserve and half as
 //! much again.
 //!
-//! The file has a sixteenth of the tables' bytes, at most [`reserve_bytes`](crate::Options::reserve_bytes). It is made where four
+//! The file has a sixteenth of the tables' bytes, or more if logs do, whose contents go to tables first: a quarter of the tables' bytes
+//! and [`reserve_bytes`](crate::Options::reserve_bytes) at most. It is made where four
 //! times as much is free, and again when the tables have grown or shrunk to twice or half of what it is for. Nothing depends on what is
 //! in it, on its length, or on whether it is there: it is not synced, and a power cut may take it.
 //!
@@ -31,6 +32,9 @@ use crate::tree::files::reserve_path;
 /// The reserve is one part of so many of the tables' bytes.
 const PART_OF_TABLES: u64 = 16;
 
+/// More than that, for what logs hold, but no more than one part of so many.
+const MOST_OF_TABLES: u64 = 4;
+
 /// Its length is a multiple of this, in bytes.
 const STEP: u64 = 64 << 10;
 
@@ -38,7 +42,7 @@ const STEP: u64 = 64 << 10;
 const FREE_TO_MAKE: u64 = 4;
 
 /// How often it is looked whether it has the right length.
-const LOOK: Duration = Duration::from_secs(1);
+const LOOK: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Default)]
 pub(crate) struct Reserve {
@@ -113,7 +117,9 @@ impl DbInner {
     fn reserve_target(&self) -> u64 {
         let keyspaces = self.directory.load();
         let bytes: u64 = keyspaces.values().map(|keyspace| keyspace.view.load().version.table_bytes()).sum();
-        let target = (bytes / PART_OF_TABLES).min(self.options.reserve_bytes);
+        // What is in logs goes to tables before anything else goes on.
+        let logs = self.log_space.needed().min(bytes / MOST_OF_TABLES);
+        let target = (bytes / PART_OF_TABLES).max(logs).min(self.options.reserve_bytes);
         target / STEP * STEP
     }
 

@@ -129,8 +129,8 @@ options_table! {
             "Bytes that log files take on disk, with what is reserved in them and files kept to be overwritten. Near it the \
               keyspaces that hold back the oldest file are flushed, at it writers wait for that. Bounds the time of a recovery.";
         Performance, reserve_bytes: u64 = "64 MiB", Bytes { min: 0, max: NO_LIMIT },
-            "Room on the device that is kept for a full disk, at most, and at most a sixteenth of what tables take: it is given up \
-             then, so that deletes, flushes and compactions go on while no other writes are taken. 0: none is kept.";
+            "Room on the device that is kept for a full disk, at most, and at most a quarter of what tables take (a sixteenth, unless \
+             logs hold more): it is given up then, so that deletes, flushes and compactions go on while no other writes are taken. 0: none is kept.";
         Performance, max_open_files: usize = "1000", Count { min: 0, max: 1 << 30 },
             "Files of tables that are open at a time where tables are not mapped; 0 is all of them. A mapped table \
              needs no descriptor. Each read under way, log and background job takes a few more.";

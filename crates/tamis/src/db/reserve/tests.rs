@@ -82,7 +82,7 @@ fn a_reserve_follows_the_tables() {
     until(&db, "a reserve", |db| db.stats().reserve_bytes > 0);
     let tables: u64 = db.default_keyspace().stats().table_bytes;
     let held = db.stats().reserve_bytes;
-    assert!(held <= tables / PART_OF_TABLES && held >= STEP, "{held} of {tables}");
+    assert!(held <= tables / MOST_OF_TABLES && held >= STEP, "{held} of {tables}");
     assert_eq!(fs.file_len(&reserve_path(Path::new(DIR))).unwrap(), held);
     db.default_keyspace().delete_range::<&str>(..).unwrap();
     db.compact().unwrap();
