@@ -76,13 +76,13 @@ pub(crate) fn run(args: LoadArgs, out: &mut Out) -> Result<Outcome, Failure> {
         match entry {
             Ok((key, value)) => loader.add(&key, &value),
             Err(reason) => {
-                loader.bad += 1;
-                if loader.bad <= BAD_SHOWN {
+                loader.account.bad += 1;
+                if loader.account.bad <= BAD_SHOWN {
                     progress.note(&format!("line {line}: {reason}"));
                 }
             }
         }
-        loader.read_to = records.place();
+        loader.account.read_to = records.place();
         if loader.batch.len() >= args.batch as usize || loader.batch_bytes >= BATCH_BYTES {
             let records = loader.batch.len() as u64;
             if let Err(error) = loader.write() {
@@ -92,7 +92,7 @@ pub(crate) fn run(args: LoadArgs, out: &mut Out) -> Result<Outcome, Failure> {
         }
     };
     progress.end();
-    let mut account = loader.account();
+    let mut account = loader.account;
     let synced_one_by_one = matches!(db.options().durability, Durability::Synced);
     let closed = db.close();
     account.closed = closed.is_ok();
@@ -130,6 +130,39 @@ struct Loader<'a> {
     db: &'a Db,
     batch: WriteBatch,
     batch_bytes: usize,
+    account: Account,
+}
+
+impl<'a> Loader<'a> {
+    fn new(db: &'a Db, start: Place) -> Loader<'a> {
+        Loader { db, batch: WriteBatch::new(), batch_bytes: 0, account: Account::from(start) }
+    }
+
+    fn add(&mut self, key: &[u8], value: &[u8]) {
+        self.batch.put(key, value);
+        self.batch_bytes += key.len() + value.len();
+    }
+
+    fn skip(&mut self, to: Place) {
+        (self.account.loaded_to, self.account.read_to) = (to, to);
+    }
+
+    /// Writes what was read since the last time. Nothing is to be written after a failure.
+    fn write(&mut self) -> Result<(), Failure> {
+        let (batch, bytes) = (std::mem::take(&mut self.batch), std::mem::take(&mut self.batch_bytes));
+        let records = batch.len() as u64;
+        if records > 0 {
+            self.db.write(batch).inspect_err(|_| self.account.refused = records)?;
+        }
+        self.account.loaded += records;
+        self.account.bytes += bytes as u64;
+        self.account.loaded_to = self.account.read_to;
+        Ok(())
+    }
+}
+
+/// What a load has done, for whoever goes on with it.
+struct Account {
     /// Records that were acknowledged, and their bytes.
     loaded: u64,
     bytes: u64,
@@ -140,61 +173,25 @@ struct Loader<'a> {
     loaded_to: Place,
     /// All records before this place were read.
     read_to: Place,
+    /// The database was closed in order: logs with a failed write in them do not count any more.
+    closed: bool,
+    synced: bool,
 }
 
-impl<'a> Loader<'a> {
-    fn new(db: &'a Db, start: Place) -> Loader<'a> {
-        let (batch, loaded_to, read_to) = (WriteBatch::new(), start, start);
-        Loader { db, batch, batch_bytes: 0, loaded: 0, bytes: 0, bad: 0, refused: 0, loaded_to, read_to }
-    }
-
-    fn add(&mut self, key: &[u8], value: &[u8]) {
-        self.batch.put(key, value);
-        self.batch_bytes += key.len() + value.len();
-    }
-
-    fn skip(&mut self, to: Place) {
-        (self.loaded_to, self.read_to) = (to, to);
-    }
-
-    /// Writes what was read since the last time. Nothing is to be written after a failure.
-    fn write(&mut self) -> Result<(), Failure> {
-        let (batch, bytes) = (std::mem::take(&mut self.batch), std::mem::take(&mut self.batch_bytes));
-        let records = batch.len() as u64;
-        if records > 0 {
-            self.db.write(batch).inspect_err(|_| self.refused = records)?;
-        }
-        self.loaded += records;
-        self.bytes += bytes as u64;
-        self.loaded_to = self.read_to;
-        Ok(())
-    }
-
-    fn account(&self) -> Account {
+impl From<Place> for Account {
+    /// Nothing was read yet.
+    fn from(start: Place) -> Account {
         Account {
-            loaded: self.loaded,
-            bytes: self.bytes,
-            bad: self.bad,
-            refused: self.refused,
-            loaded_to: self.loaded_to,
-            read_to: self.read_to,
+            loaded: 0,
+            bytes: 0,
+            bad: 0,
+            refused: 0,
+            loaded_to: start,
+            read_to: start,
             closed: false,
             synced: false,
         }
     }
-}
-
-/// What a load has done, for whoever goes on with it.
-struct Account {
-    loaded: u64,
-    bytes: u64,
-    bad: u64,
-    refused: u64,
-    loaded_to: Place,
-    read_to: Place,
-    /// The database was closed in order: logs with a failed write in them do not count any more.
-    closed: bool,
-    synced: bool,
 }
 
 impl Account {

@@ -15,7 +15,7 @@ use crate::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::compaction::plan::{OutputRun, Plan, Work};
+use crate::compaction::plan::{OutputRun, Plan, Reason, Work};
 use crate::compaction::policy::Pressure;
 use crate::compaction::shape::RunningJob;
 use crate::compaction::{Lineage, MergeLineage, TableSink, execute, filters, parts, released};
@@ -373,7 +373,8 @@ impl DbInner {
             sealed: view.sealed.clone(),
             version,
         })?;
-        if plan.work == Work::Drop {
+        // What goes by age goes for ever in a keyspace that merges nothing, and no list of it would end.
+        if plan.reason == Reason::Covered {
             let dropped = &mut state.jobs.entry(keyspace.id).or_default().dropped;
             dropped.extend(inputs.iter().map(|table| table.meta.id));
         }

@@ -161,7 +161,8 @@ pub(crate) struct Jobs {
     /// Inputs of running compactions.
     pub(crate) busy: HashSet<TableId>,
     pub(crate) running: Vec<ActiveJob>,
-    /// Tables that were dropped unread and whose files may be there yet. Nothing was made from them that could say so.
+    /// Tables that range deletes had emptied, dropped unread, whose files may be there yet. Nothing was made from them that could
+    /// say so; the next merge looks which are gone.
     pub(crate) dropped: Vec<TableId>,
     /// A caller compacts by hand: no new automatic jobs.
     pub(crate) manual: bool,

@@ -12,7 +12,6 @@ use crate::batch::{BatchOp, GroupHeader, Ops};
 use crate::error::{Error, StorageError};
 use crate::io::{Access, FileSystem};
 use crate::key::Kind;
-use crate::options::ChecksumMode;
 use crate::table::{
     CursorOptions, ELASTIC, KEY_LIST, KeyListReader, ReaderConfig, Table, TableCursor, UnitDirectory,
 };
@@ -46,14 +45,7 @@ pub fn dump_table(fs: &dyn FileSystem, path: &Path, out: &mut dyn Write) -> Resu
         Some(FileKind::Table(id)) => id,
         _ => 0,
     };
-    let config = ReaderConfig {
-        map: false,
-        verify: ChecksumMode::Always,
-        cache: None,
-        pin_metadata: true,
-        reads: None,
-        files: None,
-    };
+    let config = ReaderConfig::for_a_look();
     let table = Table::open(fs, path, id, config)?;
     let p = table.properties();
     written(writeln!(

@@ -147,7 +147,7 @@ impl Pass<'_> {
 
     fn table(&self, table: &OpenTable) -> GoOn {
         let path = table.table.path();
-        let config = ReaderConfig { pin_metadata: true, ..ReaderConfig::default() };
+        let config = ReaderConfig::for_a_look();
         let opened = Table::open(&*self.fs, path, table.meta.id, config.clone());
         // Not every file system can be read past the page cache.
         let opened = match opened {

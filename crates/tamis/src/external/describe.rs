@@ -6,7 +6,6 @@ use crate::error::{ExternalTableError, StorageError};
 use crate::external::{EXTERNAL_VERSION, ExternalTableInfo, bound_of};
 use crate::io::FileSystem;
 use crate::key::{KeyBytes, KeyEnd, MAX_KEY_BYTES, SeqNo};
-use crate::options::ChecksumMode;
 use crate::table::{ReaderConfig, Table};
 use crate::tree::edit::NUMBER_LIMIT;
 use crate::tree::epochs::EpochMap;
@@ -40,14 +39,7 @@ pub(crate) fn describe(fs: &dyn FileSystem, path: &Path) -> Result<Described, Ex
         (StorageError::Corrupt(corruption), _) => refused(&corruption.what),
         (io, _) => io.into(),
     };
-    let config = ReaderConfig {
-        map: false,
-        verify: ChecksumMode::Always,
-        cache: None,
-        pin_metadata: true,
-        reads: None,
-        files: None,
-    };
+    let config = ReaderConfig::for_a_look();
     let table = Table::open(fs, path, 0, config).map_err(damaged)?;
     let p = table.properties();
     match p.external {

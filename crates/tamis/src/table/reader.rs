@@ -51,6 +51,13 @@ pub(crate) struct ReaderConfig {
     pub(crate) files: Option<Arc<OpenFiles>>,
 }
 
+impl ReaderConfig {
+    /// For a file of which nobody else is to have anything: read with system calls, every block checked, nothing cached.
+    pub(crate) fn for_a_look() -> ReaderConfig {
+        ReaderConfig { verify: ChecksumMode::Always, pin_metadata: true, ..ReaderConfig::default() }
+    }
+}
+
 #[derive(Debug)]
 struct MappedFile {
     mapping: Mapping,

@@ -5,7 +5,6 @@ use std::path::Path;
 
 use crate::error::StorageError;
 use crate::io::{Access, FileSystem, ReadFile};
-use crate::options::ChecksumMode;
 use crate::table::{Footer, ReaderConfig, Table};
 use crate::wal::{HEADER_BYTES, LogHeader, LogKind};
 
@@ -80,14 +79,7 @@ fn read(file: &dyn ReadFile, offset: u64, bytes: u64) -> std::io::Result<Vec<u8>
 }
 
 fn is_external(fs: &dyn FileSystem, path: &Path) -> bool {
-    let config = ReaderConfig {
-        map: false,
-        verify: ChecksumMode::Always,
-        cache: None,
-        pin_metadata: true,
-        reads: None,
-        files: None,
-    };
+    let config = ReaderConfig::for_a_look();
     Table::open(fs, path, 0, config).is_ok_and(|table| table.properties().external > 0)
 }
 

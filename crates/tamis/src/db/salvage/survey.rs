@@ -11,7 +11,6 @@ use crate::db::replay::{Replayed, replay};
 use crate::error::{OpenError, StorageError};
 use crate::io::FileSystem;
 use crate::key::{KeyBytes, KeyEnd, MAX_SEQNO, SeqNo};
-use crate::options::ChecksumMode;
 use crate::table::{Origin, ReaderConfig, Table};
 use crate::tree::edit::{NUMBER_LIMIT, VersionEdit};
 use crate::tree::epochs::{EpochMap, EpochSegment};
@@ -130,18 +129,6 @@ pub(super) struct Described {
     pub(super) external: bool,
 }
 
-/// How tables are opened for a look.
-fn config() -> ReaderConfig {
-    ReaderConfig {
-        map: false,
-        verify: ChecksumMode::Always,
-        cache: None,
-        pin_metadata: true,
-        reads: None,
-        files: None,
-    }
-}
-
 /// Describes table `id`, or says why it cannot be used. Nothing that it says is trusted. Errors: failed reads.
 pub(super) fn describe(
     fs: &dyn FileSystem,
@@ -153,7 +140,7 @@ pub(super) fn describe(
         StorageError::Corrupt(damage) => Ok(Err(damage.what)),
         error => Err(error),
     };
-    let table = match Table::open(fs, &path, id, config()) {
+    let table = match Table::open(fs, &path, id, ReaderConfig::for_a_look()) {
         Ok(table) => table,
         Err(error) => return damage(error),
     };
@@ -247,7 +234,7 @@ fn decode_epochs(bytes: &[u8]) -> Option<EpochMap> {
 /// Reads all of a table; what is wrong with it, if anything is.
 pub(super) fn examine(fs: &dyn FileSystem, dir: &Path, id: TableId) -> Result<Option<String>, StorageError> {
     let path = table_path(dir, id);
-    match Table::open(fs, &path, id, config()) {
+    match Table::open(fs, &path, id, ReaderConfig::for_a_look()) {
         Ok(table) => {
             let problems = table.check().problems;
             Ok(problems.first().map(|(offset, what)| format!("damaged at offset {offset}: {what}")))
