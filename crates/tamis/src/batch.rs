@@ -14,8 +14,8 @@ use smallvec::SmallVec;
 
 use crate::codec::{Decoder, Encode};
 use crate::error::WriteError;
+use crate::ids::{DEFAULT_KEYSPACE, KeyspaceId};
 use crate::key::{MAX_KEY_BYTES, MAX_SEQNO, MAX_VALUE_BYTES, SeqNo};
-use crate::tree::meta::{DEFAULT_KEYSPACE, KeyspaceId};
 use crate::wal::DecodeError;
 
 const TAG_DELETE: u8 = 0;

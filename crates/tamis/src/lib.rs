@@ -37,7 +37,6 @@
 
 pub mod advise;
 mod batch;
-mod cache;
 mod clock;
 mod codec;
 mod collections;
@@ -48,6 +47,7 @@ mod external;
 #[doc(hidden)]
 pub mod fuzzing;
 mod heat;
+mod ids;
 pub mod io;
 #[cfg(feature = "simulation")]
 pub mod simulation {
@@ -90,8 +90,7 @@ pub use options::{
     MergeGranularity, OnDamage, OptionClass, OptionInfo, Options, PerLevel, PrefixFilter, ReadMode,
     SurfSuffix,
 };
-pub use read::{
-    ExplainBlock, ExplainOutcome, ExplainStep, ExplainUnits, Explanation, FilterAnswer, Iter, ReadCost,
-};
+pub use read::{ExplainBlock, ExplainOutcome, ExplainStep, ExplainUnits, Explanation, FilterAnswer, Iter};
 pub use select::{GlobalFilterStats, KeyMapStats};
 pub use slice::Slice;
+pub use table::ReadCost;

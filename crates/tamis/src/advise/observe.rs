@@ -4,7 +4,7 @@ use super::apply::read_path_of;
 use super::{Data, Keys, ReadPath, Workload};
 use crate::db::{KeyspaceStats, Stats};
 use crate::options::{Compression, Options};
-use crate::read::ReadCost;
+use crate::table::ReadCost;
 use crate::tree::meta::TableMeta;
 
 /// The operations and the data of a database, from its counters.

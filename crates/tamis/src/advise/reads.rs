@@ -16,8 +16,8 @@ use crate::db::Db;
 use crate::error::Error;
 use crate::io::MemFs;
 use crate::options::{Compression, FilterChoice, Options};
-use crate::read::ReadCost;
 use crate::select::Unchecked;
+use crate::table::ReadCost;
 
 /// By how much the databases of filters of the whole tree are larger, but not larger than so many bytes.
 const GLOBAL_SIZE: usize = 4;

@@ -6,7 +6,7 @@ use super::*;
 use crate::db::Db;
 use crate::io::{FaultPlan, FaultyFs, MemFs};
 use crate::options::{CompactionChoice, Durability, FilterAllocation, FilterChoice, Options};
-use crate::read::ReadCost;
+use crate::table::ReadCost;
 use tamis_filter::Digest;
 
 const KEYS: u64 = 60_000;

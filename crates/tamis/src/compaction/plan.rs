@@ -3,8 +3,8 @@
 use tamis_filter::Digest;
 
 use crate::compaction::shape::{KeyRange, Shape, TableShape};
+use crate::ids::{RunId, TableId};
 use crate::key::KeyBytes;
-use crate::tree::meta::{RunId, TableId};
 
 /// Tables of one run that a plan reads.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,8 +12,9 @@
 use std::sync::Arc;
 
 use crate::compaction::plan::OutputRun;
+use crate::ids::{RunId, TableId};
 use crate::key::{KeyBytes, KeyEnd, SeqNo};
-use crate::tree::meta::{RunId, TableId, TableMeta};
+use crate::tree::meta::TableMeta;
 
 /// One table and whether it may be compacted.
 #[derive(Clone, Debug)]

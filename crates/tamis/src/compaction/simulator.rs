@@ -12,10 +12,11 @@ use crate::compaction::plan::{OutputRun, Plan, Work, is_guard};
 use crate::compaction::policy::layered::Layered;
 use crate::compaction::policy::{CompactionPolicy, Pressure};
 use crate::compaction::shape::{KeyRange, LevelShape, RunShape, RunningJob, Shape, TableShape};
+use crate::ids::{RunId, TableId};
 use crate::key::{KeyBytes, KeyEnd};
 use crate::options::KeyspaceOptions;
 use crate::tree::epochs::EpochMap;
-use crate::tree::meta::{RunId, TableExtra, TableId, TableMeta};
+use crate::tree::meta::{TableExtra, TableMeta};
 
 /// Bytes of an entry on the simulated disk.
 pub(crate) const ENTRY: u64 = 10;

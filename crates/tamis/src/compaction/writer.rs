@@ -14,6 +14,7 @@ use crate::compaction::filters::FilterBuilder;
 use crate::compaction::plan::is_guard;
 use crate::compaction::versions::{Kept, Rules, Surroundings, Versions};
 use crate::error::StorageError;
+use crate::ids::{KeyspaceId, TableId};
 use crate::io::{FileSystem, Usage};
 use crate::key::{KeyBytes, KeyEnd, Kind, MAX_SEQNO, SeqNo};
 use crate::options::KeyspaceOptions;
@@ -21,7 +22,7 @@ use crate::read::merge::MergeCursor;
 use crate::table::{ExtraProperties, Merged, Origin, TableBuilder, TableOptions};
 use crate::tree::epochs::EpochMap;
 use crate::tree::files::table_path;
-use crate::tree::meta::{KeyspaceId, TableExtra, TableId, TableMeta};
+use crate::tree::meta::{TableExtra, TableMeta};
 use crate::tree::open_table::OpenTable;
 use crate::tree::tombstones::Tombstones;
 

@@ -17,9 +17,9 @@ use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::scrub::scrub_loop;
 use crate::error::WriteError;
 use crate::options::Durability;
+use crate::read::MemtableSlot;
 use crate::sync;
 use crate::sync::thread::{self, JoinHandle};
-use crate::tree::version::MemtableSlot;
 
 /// The threads of an open database; joined by [`join`](Workers::join).
 #[derive(Debug, Default)]

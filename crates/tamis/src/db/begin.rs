@@ -30,14 +30,14 @@ use crate::collections::HashMap;
 use crate::db::commit::{LogState, new_memtable};
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::error::{StorageError, WriteError};
+use crate::ids::{KeyspaceId, LogId};
 use crate::io::write_file_atomically;
+use crate::read::{MemtableSlot, Memtables};
 use crate::sync::{self, Mutex};
 use crate::tree::edit::VersionEdit;
 use crate::tree::files::{self, FileKind, first_log_path, options_path, table_path};
 use crate::tree::manifest::{Manifest, prepare_current, switch_current};
-use crate::tree::meta::{KeyspaceId, LogId};
 use crate::tree::open_table::OpenTable;
-use crate::tree::version::{MemtableSlot, View};
 use crate::wal::LogWriter;
 
 /// How long an attempt's error is given again where the disk has no more room than it had then.
@@ -181,12 +181,12 @@ impl DbInner {
         flushed: &mut Flushed,
     ) -> Result<(), StorageError> {
         let view = keyspace.view.load_full();
-        if view.active.memtable.is_empty() {
+        if view.memtables.active.memtable.is_empty() {
             return Ok(());
         }
         let run = self.next_file.fetch_add(1, Ordering::Relaxed);
         let Some(epoch) = self.state().tree.take_epoch(keyspace.id) else { return Ok(()) };
-        let written = self.write_memtable(keyspace, &view.active, epoch, false)?;
+        let written = self.write_memtable(keyspace, &view.memtables.active, epoch, false)?;
         let (tables, bytes) = written.expect("cannot be cancelled");
         flushed.edit.added.extend(tables.iter().map(|table| (keyspace.id, 0, run, (*table.meta).clone())));
         flushed.tables.extend(tables.into_iter().map(|table| (keyspace.id, table)));
@@ -200,7 +200,7 @@ impl DbInner {
     pub(crate) fn begin(&self, pending: &mut Pending, mut flushed: Flushed) -> Result<(), NotBegun> {
         let keyspaces = self.directory.load_full();
         let in_memory: Vec<KeyspaceId> = {
-            let holds = |ks: &&Arc<KeyspaceInner>| !ks.view.load().active.memtable.is_empty();
+            let holds = |ks: &&Arc<KeyspaceInner>| !ks.view.load().memtables.active.memtable.is_empty();
             keyspaces.values().filter(holds).map(|keyspace| keyspace.id).collect()
         };
         let mut manifest = None;
@@ -272,20 +272,15 @@ impl DbInner {
         self.take_log(&mut log, &mut state, id, writer);
         let opened: Vec<_> = flushed.tables.iter().map(|(_, table)| table.clone()).collect();
         let fresh = |keyspace: &KeyspaceInner| MemtableSlot::new(new_memtable(&keyspace.options), 0);
-        self.publish_edit(&mut state, &edit, &opened, |keyspace, view, version| View {
-            active: if in_memory.contains(&keyspace) {
-                fresh(&keyspaces[&keyspace])
-            } else {
-                view.active.clone()
-            },
-            sealed: Vec::new(),
-            version,
+        self.publish_edit(&mut state, &edit, &opened, |keyspace, old| {
+            let is_fresh = in_memory.contains(&keyspace);
+            Memtables::new(if is_fresh { fresh(&keyspaces[&keyspace]) } else { old.active.clone() })
         });
         // What was in memory and hidden from everybody is in no table.
         for id in in_memory.iter().filter(|id| !flushed.tables.iter().any(|(keyspace, _)| keyspace == *id)) {
             let keyspace = &keyspaces[id];
-            let version = keyspace.view.load().version.clone();
-            keyspace.view.store(Arc::new(View { active: fresh(keyspace), sealed: Vec::new(), version }));
+            let empty = Memtables::new(fresh(keyspace));
+            keyspace.view.store(Arc::new(keyspace.view.load().with_memtables(empty)));
         }
         Ok(())
     }

@@ -24,12 +24,12 @@ use crate::compaction::policy::Pressure;
 use crate::db::inner::{ClosedLog, DbInner, KeyspaceInner, State};
 use crate::db::pressure::memtable_rate;
 use crate::error::{StorageError, WriteError};
+use crate::ids::{KeyspaceId, LogId};
 use crate::io::Usage;
 use crate::key::{Kind, SeqNo};
 use crate::memtable::Memtable;
+use crate::read::MemtableSlot;
 use crate::tree::files::{first_log_path, log_path};
-use crate::tree::meta::{KeyspaceId, LogId};
-use crate::tree::version::{MemtableSlot, View};
 use crate::wal::{LogHeader, LogKind, LogWriter};
 
 /// Batches beyond this many bytes wait for the next group, so that one group's latency stays bounded.
@@ -312,7 +312,7 @@ impl DbInner {
             seq += 1;
             let id = op.keyspace();
             if current.as_ref().map(|c| c.0) != Some(id) {
-                let slot = directory.get(&id).map(|ks| ks.view.load().active.clone());
+                let slot = directory.get(&id).map(|ks| ks.view.load().memtables.active.clone());
                 if let Some(slot) = slot.as_ref().filter(|s| s.memtable.is_empty()) {
                     slot.first_log.store(log.id, Ordering::Relaxed);
                 }
@@ -343,8 +343,8 @@ impl DbInner {
             rate = slower(rate, self.throttle(keyspace)?);
             let full = {
                 let view = keyspace.view.load();
-                !view.active.memtable.is_empty()
-                    && view.active.memtable.memory_bytes() as u64 >= keyspace.options.memtable_bytes
+                !view.memtables.active.memtable.is_empty()
+                    && view.memtables.active.memtable.memory_bytes() as u64 >= keyspace.options.memtable_bytes
             };
             if full {
                 self.wait_for_memtable(keyspace)?;
@@ -371,10 +371,11 @@ impl DbInner {
             return Ok(());
         }
         log.unchecked_bytes = 0;
-        let active = |ks: &Arc<KeyspaceInner>| ks.view.load().active.memtable.memory_bytes() as u64;
+        let active = |ks: &Arc<KeyspaceInner>| ks.view.load().memtables.active.memtable.memory_bytes() as u64;
         if directory.values().map(active).sum::<u64>() > budget / 2 {
             let largest = directory.values().max_by_key(|ks| active(ks));
-            if let Some(keyspace) = largest.filter(|ks| !ks.view.load().active.memtable.is_empty()) {
+            if let Some(keyspace) = largest.filter(|ks| !ks.view.load().memtables.active.memtable.is_empty())
+            {
                 self.wait_for_memtable(keyspace)?;
                 self.seal(log, std::slice::from_ref(keyspace))?;
             }
@@ -382,8 +383,8 @@ impl DbInner {
         let over = || {
             let views: Vec<_> = directory.values().map(|ks| ks.view.load()).collect();
             let all =
-                views.iter().flat_map(|view| view.memtables()).map(|m| m.memtable.memory_bytes() as u64);
-            all.sum::<u64>() > budget && views.iter().any(|view| !view.sealed.is_empty())
+                views.iter().flat_map(|view| view.memtables.iter()).map(|m| m.memtable.memory_bytes() as u64);
+            all.sum::<u64>() > budget && views.iter().any(|view| !view.memtables.sealed.is_empty())
         };
         if over() {
             let flushes = |state: &State| directory.values().try_for_each(|ks| self.check_flushes(state, ks));
@@ -397,8 +398,10 @@ impl DbInner {
     fn throttle(&self, keyspace: &KeyspaceInner) -> Result<Option<f64>, WriteError> {
         let by_memtables = {
             let (view, options) = (keyspace.view.load(), &keyspace.options);
-            let is_last = !view.sealed.is_empty() && view.sealed.len() + 1 >= options.max_memtables;
-            let full = || view.active.memtable.memory_bytes() as f64 / options.memtable_bytes as f64;
+            let is_last =
+                !view.memtables.sealed.is_empty() && view.memtables.sealed.len() + 1 >= options.max_memtables;
+            let full =
+                || view.memtables.active.memtable.memory_bytes() as f64 / options.memtable_bytes as f64;
             let flushed_per_second = || self.background.flush_rate.load(Ordering::Relaxed);
             if is_last { memtable_rate(full(), flushed_per_second()) } else { None }
         };
@@ -438,7 +441,7 @@ impl DbInner {
 
     /// Waits until the keyspace may have one more memtable waiting to be flushed.
     fn wait_for_memtable(&self, keyspace: &KeyspaceInner) -> Result<(), WriteError> {
-        let full = |ks: &KeyspaceInner| ks.view.load().sealed.len() + 1 >= ks.options.max_memtables;
+        let full = |ks: &KeyspaceInner| ks.view.load().memtables.sealed.len() + 1 >= ks.options.max_memtables;
         if !full(keyspace) {
             return Ok(());
         }
@@ -477,12 +480,11 @@ impl DbInner {
         let pinning = self.keyspaces_pinning_logs(&state, log, 0);
         for keyspace in keyspaces.iter().chain(&pinning) {
             let old = keyspace.view.load_full();
-            if old.active.memtable.is_empty() || keyspace.is_dropped() {
+            if old.memtables.active.memtable.is_empty() || keyspace.is_dropped() {
                 continue;
             }
             let fresh = MemtableSlot::new(new_memtable(&keyspace.options), log.id);
-            let sealed = std::iter::once(old.active.clone()).chain(old.sealed.iter().cloned()).collect();
-            keyspace.view.store(Arc::new(View { active: fresh, sealed, version: old.version.clone() }));
+            keyspace.view.store(Arc::new(old.with_memtables(old.memtables.rotated(fresh))));
         }
         drop(state);
         self.changed.notify_all();

@@ -26,11 +26,10 @@ use crate::db::jobs::{ActiveJob, Aside, CancelToken, CompactionControl, Progress
 use crate::db::pressure::pressure_of;
 use crate::db::room::human;
 use crate::error::StorageError;
+use crate::ids::TableId;
 use crate::tree::edit::VersionEdit;
 use crate::tree::files::table_path;
-use crate::tree::meta::TableId;
 use crate::tree::open_table::OpenTable;
-use crate::tree::version::View;
 
 /// How a registered plan came to its end.
 #[derive(Debug)]
@@ -368,11 +367,7 @@ impl DbInner {
         let mut edit = VersionEdit::default();
         edit.removed.extend(inputs.iter().map(|t| (keyspace.id, t.meta.id)));
         edit.added.extend(metas.into_iter().map(|meta| (keyspace.id, plan.output_level as u32, run, meta)));
-        self.commit_edit(&mut state, edit, opened, |_, view, version| View {
-            active: view.active.clone(),
-            sealed: view.sealed.clone(),
-            version,
-        })?;
+        self.commit_edit(&mut state, edit, opened, |_, old| old.clone())?;
         // What goes by age goes for ever in a keyspace that merges nothing, and no list of it would end.
         if plan.reason == Reason::Covered {
             let dropped = &mut state.jobs.entry(keyspace.id).or_default().dropped;

@@ -39,9 +39,9 @@ use crate::compaction::shape::{Shape, TableShape};
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::key::SeqNo;
 use crate::options::KeyspaceOptions;
+use crate::read::Memtables;
 use crate::tree::edit::{Ages, VersionEdit};
 use crate::tree::times::{PRECISION, Sample, SeqTimes};
-use crate::tree::version::View;
 
 /// Samples are stored at least this often, in seconds, if there are new ones,
 const SAVE_EVERY: u64 = 60;
@@ -221,7 +221,7 @@ impl DbInner {
         };
         if due {
             // If it fails they are saved with a later edit.
-            let none = |_, _: &View, _| unreachable!("no tables change");
+            let none = |_, _: &Memtables| unreachable!("no tables change");
             let _ = self.commit_edit(state, VersionEdit::default(), Vec::new(), none);
         }
     }

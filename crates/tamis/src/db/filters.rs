@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::error::{AdminError, StorageError, WriteError};
 use crate::select::{Grf, Task, TreeFilter};
-use crate::tree::version::{Version, View};
+use crate::tree::version::Version;
 
 impl DbInner {
     /// The next work on a filter of any keyspace.
@@ -118,12 +118,8 @@ impl DbInner {
         if keyspace.is_dropped() || !state.tree.keyspaces.contains_key(&keyspace.id) {
             return;
         }
-        let version: Arc<Version> = self.build_version(&state.tree, keyspace, &view.version, &[]);
-        keyspace.view.store(Arc::new(View {
-            active: view.active.clone(),
-            sealed: view.sealed.clone(),
-            version,
-        }));
+        let version = self.build_version(&state.tree, keyspace, &view.version, &[]);
+        keyspace.view.store(Arc::new(keyspace.view_of(view.memtables.clone(), version)));
     }
 
     /// Passes on what a keyspace's filter has to warn of.

@@ -10,22 +10,24 @@ use crate::compaction::{Lineage, TableSink, filters, writer};
 use crate::db::inner::{DbInner, Jobs, KeyspaceInner, State};
 use crate::db::jobs::FlushControl;
 use crate::error::StorageError;
+use crate::ids::{KeyspaceId, LogId};
 use crate::read::merge::{MergeCursor, Tables};
+use crate::read::{MemtableSlot, Memtables};
 use crate::sync;
 use crate::table::CursorOptions;
 use crate::tree::edit::VersionEdit;
 use crate::tree::epochs::EpochMap;
 use crate::tree::files::{log_path, table_path};
-use crate::tree::meta::{KeyspaceId, LogId, TableMeta};
+use crate::tree::meta::TableMeta;
 use crate::tree::open_table::OpenTable;
 use crate::tree::tombstones::Tombstones;
-use crate::tree::version::{MemtableSlot, Version, View};
 
 /// The memtable to flush next: the one that holds the oldest log.
 /// What failed lately is left alone for a while.
 pub(crate) fn next_flush(state: &State) -> Option<(Arc<KeyspaceInner>, Arc<MemtableSlot>)> {
-    let oldest =
-        |ks: &Arc<KeyspaceInner>| ks.view.load().sealed.last().cloned().map(|slot| (ks.clone(), slot));
+    let oldest = |ks: &Arc<KeyspaceInner>| {
+        ks.view.load().memtables.sealed.last().cloned().map(|slot| (ks.clone(), slot))
+    };
     let held_back =
         |jobs: &Jobs| jobs.flushing || jobs.flush_aside.as_ref().is_some_and(|aside| !aside.is_over());
     let idle = |ks: &&Arc<KeyspaceInner>| !state.jobs.get(&ks.id).is_some_and(held_back);
@@ -68,18 +70,14 @@ impl DbInner {
         let run = self.next_file.fetch_add(1, Ordering::Relaxed);
         edit.added.extend(opened.iter().map(|table| (keyspace.id, 0, run, (*table.meta).clone())));
         edit.log_floor = self.log_floors(&state, Some((keyspace.id, slot)));
-        let without = |view: &View, version: Arc<Version>| View {
-            active: view.active.clone(),
-            sealed: view.sealed.iter().filter(|s| !Arc::ptr_eq(s, slot)).cloned().collect(),
-            version,
-        };
+        let without = |memtables: &Memtables| memtables.without(std::slice::from_ref(slot));
         if edit.added.is_empty() {
             // Everything in it was hidden: no table, but the log is not needed any more.
-            self.commit_edit(&mut state, edit, opened, |_, _, _| unreachable!("no tables change"))?;
+            self.commit_edit(&mut state, edit, opened, |_, _| unreachable!("no tables change"))?;
             let view = keyspace.view.load_full();
-            keyspace.view.store(Arc::new(without(&view, view.version.clone())));
+            keyspace.view.store(Arc::new(view.with_memtables(without(&view.memtables))));
         } else {
-            self.commit_edit(&mut state, edit, opened, |_, view, version| without(view, version))?;
+            self.commit_edit(&mut state, edit, opened, |_, old| without(old))?;
         }
         let jobs = state.jobs.entry(keyspace.id).or_default();
         jobs.tuning.flushed += slot.memtable.entries() as u64;
@@ -163,7 +161,7 @@ impl DbInner {
     ) -> Vec<(KeyspaceId, LogId)> {
         let floor = |ks: &Arc<KeyspaceInner>| {
             let view = ks.view.load();
-            let waiting = view.memtables().filter(|slot| {
+            let waiting = view.memtables.iter().filter(|slot| {
                 !slot.memtable.is_empty()
                     && !flushed.is_some_and(|(id, gone)| id == ks.id && Arc::ptr_eq(gone, slot))
             });

@@ -20,8 +20,8 @@ use crate::db::compact::input_bytes;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::key::SeqNo;
 use crate::options::{CompactionChoice, KeyspaceOptions};
-use crate::read::ReadCost;
 use crate::sync;
+use crate::table::ReadCost;
 
 /// So long nothing must have been written.
 const QUIET: Duration = Duration::from_secs(1);
@@ -111,7 +111,7 @@ impl DbInner {
                 continue;
             }
             let view = keyspace.view.load();
-            if view.version.runs.len() < 2 || !view.sealed.is_empty() {
+            if view.version.runs.len() < 2 || !view.memtables.sealed.is_empty() {
                 // What was lost before the runs were merged is lost.
                 state.jobs.entry(keyspace.id).or_default().reads.debt = 0;
                 continue;

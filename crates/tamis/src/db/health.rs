@@ -35,11 +35,11 @@ use crate::db::commit::new_memtable;
 use crate::db::inner::{ClosedLog, DbInner, KeyspaceInner, State};
 use crate::db::jobs::Aside;
 use crate::error::{StorageError, WriteError};
+use crate::ids::{KeyspaceId, LogId};
+use crate::read::{MemtableSlot, Memtables};
 use crate::sync::Mutex;
 use crate::tree::edit::VersionEdit;
-use crate::tree::meta::{KeyspaceId, LogId};
 use crate::tree::open_table::OpenTable;
-use crate::tree::version::{MemtableSlot, View};
 
 /// How long what has failed is left alone, the first time and at most.
 pub(crate) const RETRY: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(2));
@@ -217,24 +217,17 @@ impl DbInner {
             flushed.push((keyspace.id, slots));
         }
         edit.log_floor = state.keyspaces.keys().map(|&id| (id, log_id)).collect();
-        let without = |id: KeyspaceId, view: &View| {
-            let gone = flushed.iter().find(|one| one.0 == id).map_or(&[][..], |one| &one.1);
-            let stays = |slot: &&Arc<MemtableSlot>| !gone.iter().any(|gone| Arc::ptr_eq(gone, slot));
-            view.sealed.iter().filter(stays).cloned().collect::<Vec<_>>()
+        let without = |id: KeyspaceId, memtables: &Memtables| {
+            memtables.without(flushed.iter().find(|one| one.0 == id).map_or(&[][..], |one| &one.1))
         };
-        self.commit_edit(&mut state, edit, opened, |id, view, version| View {
-            active: view.active.clone(),
-            sealed: without(id, view),
-            version,
-        })?;
+        self.commit_edit(&mut state, edit, opened, without)?;
         drop(works);
         for keyspace in state.keyspaces.values() {
             // Those of which nothing was left to write.
             let view = keyspace.view.load_full();
-            let sealed = without(keyspace.id, &view);
-            if sealed.len() < view.sealed.len() {
-                let (active, version) = (view.active.clone(), view.version.clone());
-                keyspace.view.store(Arc::new(View { active, sealed, version }));
+            let memtables = without(keyspace.id, &view.memtables);
+            if memtables.sealed.len() < view.memtables.sealed.len() {
+                keyspace.view.store(Arc::new(view.with_memtables(memtables)));
             }
         }
         state.jobs.values_mut().for_each(|jobs| jobs.flush_aside = None);
@@ -265,11 +258,9 @@ impl DbInner {
         self.closed_logs.lock().clear();
         for keyspace in state.keyspaces.values() {
             let view = keyspace.view.load_full();
-            if !view.active.memtable.is_empty() {
+            if !view.memtables.active.memtable.is_empty() {
                 let active = MemtableSlot::new(new_memtable(&keyspace.options), id);
-                let sealed = std::iter::once(view.active.clone()).chain(view.sealed.iter().cloned());
-                let (sealed, version) = (sealed.collect(), view.version.clone());
-                keyspace.view.store(Arc::new(View { active, sealed, version }));
+                keyspace.view.store(Arc::new(view.with_memtables(view.memtables.rotated(active))));
             }
         }
         Ok(id)
@@ -277,7 +268,7 @@ impl DbInner {
 
     /// Writes all sealed memtables of a keyspace to tables. `None` if the database is being closed.
     fn rescue(&self, keyspace: &Arc<KeyspaceInner>) -> Result<Option<Rescued>, StorageError> {
-        let slots: Vec<_> = keyspace.view.load().sealed.iter().rev().cloned().collect();
+        let slots: Vec<_> = keyspace.view.load().memtables.sealed.iter().rev().cloned().collect();
         let mut rescued =
             Rescued { keyspace: keyspace.clone(), slots, tables: Unpublished(Vec::new()), last_epoch: 0 };
         for slot in &rescued.slots {

@@ -36,7 +36,6 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 
 use crate::advise::Workload;
-use crate::cache::BlockCache;
 use crate::clock::{Clock, SystemClock};
 use crate::compaction::shape::{LevelShape, RunShape, Shape, TableShape};
 use crate::compaction::versions::Rules;
@@ -57,19 +56,21 @@ use crate::db::snapshot::Held;
 use crate::db::tune::{Decisions, Measured, Tuning};
 use crate::error::{StorageError, WriteError};
 use crate::heat::Sampler;
+use crate::ids::{KeyspaceId, LogId, TableId};
 use crate::io::{DirLock, FileSystem};
 use crate::key::SeqNo;
 use crate::operators::KeyspaceOperators;
 use crate::options::{KeyspaceOptions, Options};
 use crate::read::{AllReads, ReadCounters};
+use crate::read::{MemtableSlot, Memtables, View};
 use crate::select::TreeFilter;
 use crate::table::ReaderConfig;
+use crate::table::cache::BlockCache;
 use crate::tree::edit::VersionEdit;
 use crate::tree::manifest::{Manifest, set_current};
-use crate::tree::meta::{KeyspaceId, LogId, TableId};
 use crate::tree::open_table::{Garbage, OpenTable};
 use crate::tree::state::ManifestState;
-use crate::tree::version::{MemtableSlot, Version, View};
+use crate::tree::version::Version;
 use crate::wal::LogWriter;
 
 /// One keyspace of an open database.
@@ -110,7 +111,7 @@ impl KeyspaceInner {
         let state = crate::tree::state::KeyspaceState::default();
         let none = |_| unreachable!("a new keyspace has no tables");
         let filter = TreeFilter::new(&options, sampler);
-        let version = Version::build(&state, none, |runs, tables| filter.selector(runs, tables));
+        let version = Version::build(&state, none);
         KeyspaceInner::with_version(id, name, options, operators, filter, version, reads)
     }
 
@@ -123,7 +124,8 @@ impl KeyspaceInner {
         version: Arc<Version>,
         reads: Arc<ReadCounters>,
     ) -> KeyspaceInner {
-        let active = MemtableSlot::new(new_memtable(&options), 0);
+        let memtables = Memtables::new(MemtableSlot::new(new_memtable(&options), 0));
+        let selector = filter.selector(&version);
         KeyspaceInner {
             id,
             name: name.to_owned(),
@@ -133,11 +135,16 @@ impl KeyspaceInner {
             options,
             operators,
             filter,
-            view: ArcSwap::from_pointee(View { active, sealed: Vec::new(), version }),
+            view: ArcSwap::from_pointee(View { memtables, version, selector }),
             dropped: AtomicBool::new(false),
             pressure: KnownPressure::default(),
             reads,
         }
+    }
+
+    /// The view of a new version. Under the `state` lock.
+    pub(crate) fn view_of(&self, memtables: Memtables, version: Arc<Version>) -> View {
+        View { memtables, selector: self.filter.selector(&version), version }
     }
 
     /// What merges do to the versions of the keyspace's keys, with this horizon.
@@ -370,7 +377,7 @@ impl DbInner {
         state: &mut State,
         mut edit: VersionEdit,
         opened: Vec<Arc<OpenTable>>,
-        change_view: impl FnMut(KeyspaceId, &View, Arc<Version>) -> View,
+        change: impl FnMut(KeyspaceId, &Memtables) -> Memtables,
     ) -> Result<(), StorageError> {
         // A caller that began before the database was closed.
         if state.manifest.is_none() {
@@ -409,7 +416,7 @@ impl DbInner {
             // The edit is durable whichever manifest is in force.
             log::warn!("{}: the manifest was not rolled: {error}", self.dir.display());
         }
-        self.publish_edit(state, &edit, &opened, change_view);
+        self.publish_edit(state, &edit, &opened, change);
         Ok(())
     }
 
@@ -428,7 +435,7 @@ impl DbInner {
         state: &mut State,
         edit: &VersionEdit,
         opened: &[Arc<OpenTable>],
-        mut change_view: impl FnMut(KeyspaceId, &View, Arc<Version>) -> View,
+        mut change: impl FnMut(KeyspaceId, &Memtables) -> Memtables,
     ) {
         let mut touched: Vec<KeyspaceId> =
             edit.added.iter().map(|a| a.0).chain(edit.removed.iter().map(|r| r.0)).collect();
@@ -443,9 +450,9 @@ impl DbInner {
                 table.mark_obsolete();
             }
             let keyspace = keyspace.clone();
-            let new = Arc::new(change_view(id, &old, version));
+            let new = Arc::new(keyspace.view_of(change(id, &old.memtables), version));
             keyspace.view.store(new.clone());
-            self.elastic.change(&old.version, &new.version);
+            self.elastic.change(&old, &new);
             state.jobs.entry(id).or_default().filter_failed = false;
             self.warn_of_filter(&keyspace);
             self.update_pressure(state, &keyspace);
@@ -463,11 +470,9 @@ impl DbInner {
     ) -> Arc<Version> {
         let known: HashMap<TableId, &Arc<OpenTable>> =
             old.tables.iter().chain(opened).map(|t| (t.meta.id, t)).collect();
-        Version::build(
-            &tree.keyspaces[&keyspace.id],
-            |id| (*known.get(&id).expect("every table of a durable version is open")).clone(),
-            |runs, tables| keyspace.filter.selector(runs, tables),
-        )
+        Version::build(&tree.keyspaces[&keyspace.id], |id| {
+            (*known.get(&id).expect("every table of a durable version is open")).clone()
+        })
     }
 
     /// Notes that it is not known any more what is on disk.

@@ -380,7 +380,7 @@ impl DbInner {
         let promised: u64 = running.map(|job| job.progress.may_write()).sum();
         let memtables = state.keyspaces.values().map(|keyspace| {
             let view = keyspace.view.load();
-            let full = view.memtables().filter(|slot| !slot.memtable.is_empty());
+            let full = view.memtables.iter().filter(|slot| !slot.memtable.is_empty());
             full.map(|slot| slot.memtable.memory_bytes() as u64).sum::<u64>()
         });
         Some(free.saturating_sub(promised.saturating_add(memtables.sum())))

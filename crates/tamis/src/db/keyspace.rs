@@ -19,13 +19,13 @@ use crate::db::{Db, Handle, IngestOptions, IngestReport};
 use crate::error::{AdminError, ReadError, WriteError};
 use crate::key::{KeyEnd, SeqNo};
 use crate::options::KeyspaceOptions;
+use crate::read::View;
 use crate::read::explain::ExplainRecorder;
 use crate::read::{
-    Bounds, Counted, Explanation, Iter, IterContext, Lookup, ReadCost, get as read_get,
-    multi_get as read_multi_get,
+    Bounds, Counted, Explanation, Iter, IterContext, Lookup, get as read_get, multi_get as read_multi_get,
 };
 use crate::slice::Slice;
-use crate::tree::version::View;
+use crate::table::ReadCost;
 
 /// A handle to one keyspace: cheap to clone, usable from any thread.
 ///

@@ -143,8 +143,9 @@ impl DbInner {
             if !pinning.is_empty() {
                 self.seal(log, &pinning)?;
             }
-            let flushes =
-                || directory.values().any(|ks| !ks.is_dropped() && !ks.view.load().sealed.is_empty());
+            let flushes = || {
+                directory.values().any(|ks| !ks.is_dropped() && !ks.view.load().memtables.sealed.is_empty())
+            };
             if !over() || !flushes() {
                 return Ok(());
             }
@@ -165,7 +166,7 @@ impl DbInner {
         }
         let oldest = state.logs.first().map_or(log.id, |log| log.id);
         let pins = |ks: &&Arc<KeyspaceInner>| {
-            let active = &ks.view.load().active;
+            let active = &ks.view.load().memtables.active;
             !active.memtable.is_empty() && active.first_log.load(Relaxed) <= oldest
         };
         state.keyspaces.values().filter(pins).cloned().collect()

@@ -12,8 +12,9 @@ use crate::db::expiry::expired_tables;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::jobs::{CancelToken, CompactOptions};
 use crate::error::AdminError;
+use crate::ids::{KeyspaceId, TableId};
 use crate::key::SeqNo;
-use crate::tree::meta::{KeyspaceId, TableId, TableMeta};
+use crate::tree::meta::TableMeta;
 
 impl DbInner {
     /// Seals the memtables of `keyspaces` and waits until they are tables.
@@ -21,11 +22,12 @@ impl DbInner {
         self.check_ready()?;
         {
             let mut log = self.lock_log();
-            if keyspaces.iter().any(|ks| !ks.view.load().active.memtable.is_empty()) {
+            if keyspaces.iter().any(|ks| !ks.view.load().memtables.active.memtable.is_empty()) {
                 self.seal(&mut log, keyspaces)?;
             }
         }
-        let waiting = |ks: &Arc<KeyspaceInner>| !ks.is_dropped() && !ks.view.load().sealed.is_empty();
+        let waiting =
+            |ks: &Arc<KeyspaceInner>| !ks.is_dropped() && !ks.view.load().memtables.sealed.is_empty();
         let mut state = self.state();
         // What failed before is tried again now.
         for keyspace in keyspaces {
@@ -48,7 +50,7 @@ impl DbInner {
                 .jobs
                 .get(&ks.id)
                 .map_or((false, false), |jobs| (jobs.flushing, !jobs.running.is_empty()));
-            let flushes = flushing || !ks.view.load().sealed.is_empty();
+            let flushes = flushing || !ks.view.load().memtables.sealed.is_empty();
             let compacts = || compacting || self.next_plan(state, ks).is_some();
             let filtering = state.jobs.get(&ks.id).is_some_and(|jobs| jobs.filtering);
             let filters = || filtering || self.filter_task(state, ks).is_some();

@@ -45,12 +45,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::batch::WriteBatch;
 use crate::error::{AdminError, Error, OpenError, ReadError, StorageError, WriteError};
+use crate::ids::DEFAULT_KEYSPACE;
 use crate::operators::Unregistered;
 use crate::options::{Durability, KeyspaceOptions, Options};
 use crate::read::{Explanation, Iter};
 use crate::slice::Slice;
 use crate::tree::edit::VersionEdit;
-use crate::tree::meta::DEFAULT_KEYSPACE;
 
 use background::Workers;
 pub use counters::WriteCost;
@@ -613,7 +613,7 @@ impl DbInner {
             ages: Age::new(&options, None, 0).ages().map(|ages| (id, ages)).into_iter().collect(),
             ..VersionEdit::default()
         };
-        self.commit_edit(&mut state, edit, Vec::new(), |_, _, _| unreachable!("no tables change"))?;
+        self.commit_edit(&mut state, edit, Vec::new(), |_, _| unreachable!("no tables change"))?;
         let inner = Arc::new(KeyspaceInner::empty(
             id,
             name,
@@ -636,8 +636,7 @@ impl DbInner {
             return Err(AdminError::DefaultKeyspace);
         }
         let edit = VersionEdit { drop_keyspaces: vec![keyspace.id], ..VersionEdit::default() };
-        let dropped =
-            self.commit_edit(&mut state, edit, Vec::new(), |_, _, _| unreachable!("no tables change"));
+        let dropped = self.commit_edit(&mut state, edit, Vec::new(), |_, _| unreachable!("no tables change"));
         // What is written to it from now on would be gone if it turned out to be dropped.
         dropped.inspect_err(|error| self.suspend(error))?;
         keyspace.dropped.store(true, Ordering::Relaxed);

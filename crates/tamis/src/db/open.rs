@@ -22,22 +22,23 @@ use crate::db::salvage::{self, Salvage, SalvageReport};
 use crate::db::tune;
 use crate::error::{OpenError, StorageError, WriteError};
 use crate::heat::Sampler;
+use crate::ids::{DEFAULT_KEYSPACE, KeyspaceId, LogId, TableId};
 use crate::io::batch::BatchReader;
 use crate::io::{DirectFs, DiskFs, FileSystem};
 use crate::key::{MAX_SEQNO, SeqNo};
 use crate::operators::Unregistered;
 use crate::options::{AsyncReads, Incompatible, KeyspaceOptions, OnDamage, Options, ReadMode, incompatible};
 use crate::read::AllReads;
+use crate::read::{MemtableSlot, Memtables};
 use crate::select::TreeFilter;
 use crate::table::OpenFiles;
 use crate::table::ReaderConfig;
 use crate::tree::edit::{NUMBER_LIMIT, VersionEdit};
 use crate::tree::files::{FileKind, lock_path, log_path, manifest_path, parse};
 use crate::tree::manifest::{LoadedManifest, Manifest};
-use crate::tree::meta::{DEFAULT_KEYSPACE, KeyspaceId, LogId, TableId};
 use crate::tree::open_table::{Garbage, OpenTable};
 use crate::tree::state::{KeyspaceState, ManifestState};
-use crate::tree::version::{MemtableSlot, Version, View};
+use crate::tree::version::Version;
 use crate::wal::End;
 
 /// The name of the keyspace that always exists.
@@ -247,7 +248,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         let state = inner.state();
         let views: Vec<_> = state.keyspaces.values().map(|keyspace| keyspace.view.load_full()).collect();
         let stored = |id| state.tree.heat(id);
-        inner.elastic.opened(views.iter().map(|view| &*view.version), stored);
+        inner.elastic.opened(views.iter().map(|view| &**view), stored);
     }
     inner.expiry.configure(inner.directory.load().values().map(|keyspace| &**keyspace));
     if !read_only {
@@ -317,8 +318,7 @@ fn open_keyspace(
         tables.insert(meta.id, table);
     }
     let filter = TreeFilter::new(&options, sampler);
-    let version =
-        Version::build(stored, |id| tables[&id].clone(), |runs, tables| filter.selector(runs, tables));
+    let version = Version::build(stored, |id| tables[&id].clone());
     Ok(KeyspaceInner::with_version(id, &stored.name, options, operators, filter, version, reads.counters()))
 }
 
@@ -538,11 +538,10 @@ fn replay_into_memtables(
     let salvage = db.options.salvage;
     let keyspaces = db.directory.load_full();
     let empty = |keyspace: &KeyspaceInner| {
-        let (active, view) =
-            (MemtableSlot::new(new_memtable(&keyspace.options), 0), keyspace.view.load_full());
-        keyspace.view.store(Arc::new(View { active, sealed: Vec::new(), version: view.version.clone() }));
+        let memtables = Memtables::new(MemtableSlot::new(new_memtable(&keyspace.options), 0));
+        keyspace.view.store(Arc::new(keyspace.view.load().with_memtables(memtables)));
     };
-    let used = |ks: &&Arc<KeyspaceInner>| !ks.view.load().active.memtable.is_empty();
+    let used = |ks: &&Arc<KeyspaceInner>| !ks.view.load().memtables.active.memtable.is_empty();
     keyspaces.values().filter(used).for_each(|keyspace| empty(keyspace));
     replay(&*db.fs, &db.dir, logs, salvage, |log, seq, op| {
         let id = op.keyspace();
@@ -560,11 +559,12 @@ fn replay_into_memtables(
         }
         let full =
             |slot: &MemtableSlot| slot.memtable.memory_bytes() as u64 >= keyspace.options.memtable_bytes;
-        if let Some(flushed) = flushed.as_deref_mut().filter(|_| full(&keyspace.view.load().active)) {
+        if let Some(flushed) = flushed.as_deref_mut().filter(|_| full(&keyspace.view.load().memtables.active))
+        {
             db.flush_replayed(keyspace, flushed)?;
             empty(keyspace);
         }
-        insert(&keyspace.view.load().active.memtable, op, seq);
+        insert(&keyspace.view.load().memtables.active.memtable, op, seq);
         Ok(())
     })
 }
@@ -583,7 +583,7 @@ fn begin_new(db: &DbInner) -> Result<(), StorageError> {
     db.take_log(&mut log, &mut state, id, writer);
     let mut edit = VersionEdit::default();
     db.describe_session(&state, &keyspaces, id, &mut edit);
-    db.commit_edit(&mut state, edit, Vec::new(), |_, _, _| unreachable!("no tables change"))?;
+    db.commit_edit(&mut state, edit, Vec::new(), |_, _| unreachable!("no tables change"))?;
     drop(state);
     drop(log);
     db.write_options()

@@ -4,7 +4,7 @@
 //! denied. A byte is where it should be when a byte more would save as much on either side, so [`Divider::turn`]
 //! compares what each side would gain by a step with what the other would lose, and moves one step from where it is
 //! worth less. Luo and Carey tune write memory against a buffer cache in this manner ("Breaking down memory walls",
-//! PVLDB 14(3), 2020). The cache's side comes from a ghost list ([`crate::cache::GhostReport`]), the filters' from the
+//! PVLDB 14(3), 2020). The cache's side comes from a ghost list ([`crate::table::cache::GhostReport`]), the filters' from the
 //! false positives that are expected of them (ElasticBF, ATC 2019).
 //!
 //! *What the cache gains* by a byte is ghost hits per get and byte of the ghost's step. *What it loses* by a byte less
@@ -30,8 +30,8 @@
 //! Pure: no clock, no threads, no lock; whoever owns it calls from one thread at a time. Time is measured in gets: if
 //! none come nothing moves. A turn costs some tens of nanoseconds.
 
-use crate::cache::{BlockCache, GhostReport, Resizing};
 use crate::heat::Marginal;
+use crate::table::cache::{BlockCache, GhostReport, Resizing};
 
 /// How the memory is divided, in bytes. The two always add up to the total.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,10 +16,10 @@ use std::path::Path;
 
 use crate::batch::{BatchOp, GroupHeader, Ops};
 use crate::error::{OpenError, StorageError};
+use crate::ids::LogId;
 use crate::io::{Access, FileSystem};
 use crate::key::SeqNo;
 use crate::tree::files::log_path;
-use crate::tree::meta::LogId;
 use crate::wal::{End, LogKind, LogReader, ReadOptions};
 
 /// What a replay ended with.

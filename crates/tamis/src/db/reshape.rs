@@ -91,7 +91,7 @@ impl DbInner {
         };
         let edit =
             VersionEdit { set_options: vec![(keyspace.id, stored.to_text())], ..VersionEdit::default() };
-        self.commit_edit(&mut state, edit, Vec::new(), |_, _, _| unreachable!("no tables change"))?;
+        self.commit_edit(&mut state, edit, Vec::new(), |_, _| unreachable!("no tables change"))?;
         let next = Arc::new(Shaping::new(options));
         if current.options.deterministic && !keyspace.view.load().version.runs.is_empty() {
             state.jobs.entry(keyspace.id).or_default().next_shaping = Some(next);

@@ -22,13 +22,14 @@ use crate::compaction::shape::KeyRange;
 use crate::db::inner::{DbInner, KeyspaceInner};
 use crate::db::pace::{Pace, Urgency};
 use crate::error::{OpenError, StorageError};
+use crate::ids::LogId;
 use crate::io::{Access, DirectFs, FileSystem};
 use crate::key::KeyEnd;
 use crate::sync::{self, Mutex};
 use crate::table::{ReaderConfig, Table};
 use crate::tree::files::{log_path, manifest_path};
 use crate::tree::manifest::Manifest;
-use crate::tree::meta::{LogId, TableMeta};
+use crate::tree::meta::TableMeta;
 use crate::tree::open_table::OpenTable;
 use crate::wal::{End, LogKind, LogReader, ReadOptions};
 

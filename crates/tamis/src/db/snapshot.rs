@@ -22,11 +22,11 @@ use crate::db::inner::{DbInner, KeyspaceInner};
 use crate::db::keyspace::Keyspace;
 use crate::db::{Db, Handle};
 use crate::error::ReadError;
+use crate::ids::KeyspaceId;
 use crate::key::SeqNo;
+use crate::read::View;
 use crate::read::{Bounds, Iter};
 use crate::slice::Slice;
-use crate::tree::meta::KeyspaceId;
-use crate::tree::version::View;
 
 type Views = Vec<(KeyspaceId, Arc<View>)>;
 

@@ -13,10 +13,10 @@ use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::jobs::JobStats;
 use crate::db::scrub::{DamagedTable, ScrubStats};
 use crate::db::tune::TuningDecision;
+use crate::ids::{KeyspaceId, TableId};
 use crate::key::KeyEnd;
-use crate::read::ReadCost;
 use crate::select::GlobalFilterStats;
-use crate::tree::meta::{KeyspaceId, TableId};
+use crate::table::ReadCost;
 use crate::tree::open_table::TableFilter;
 use crate::tree::version::Version;
 
@@ -308,9 +308,9 @@ impl KeyspaceStats {
             policy: shaping.policy.name(),
             promise: shaping.policy.promise(&shape),
             next_epoch: state.tree.keyspaces.get(&keyspace.id).map_or(0, |stored| stored.next_epoch),
-            memtables: 1 + view.sealed.len(),
-            memtable_bytes: view.memtables().map(|m| m.memtable.memory_bytes() as u64).sum(),
-            memtable_entries: view.memtables().map(|m| m.memtable.entries() as u64).sum(),
+            memtables: 1 + view.memtables.sealed.len(),
+            memtable_bytes: view.memtables.iter().map(|m| m.memtable.memory_bytes() as u64).sum(),
+            memtable_entries: view.memtables.iter().map(|m| m.memtable.entries() as u64).sum(),
             levels,
             runs: version.runs.len(),
             entries,

@@ -40,9 +40,10 @@ use crate::advise::{
     operations_of, selector_in, workload_of, zipf_exponent,
 };
 use crate::db::inner::{DbInner, KeyspaceInner, State};
+use crate::ids::{DEFAULT_KEYSPACE, KeyspaceId};
 use crate::options::{CompactionChoice, KeyspaceOptions, Options, ReadMode};
-use crate::read::ReadCost;
-use crate::tree::meta::{DEFAULT_KEYSPACE, KeyspaceId, TableMeta};
+use crate::table::ReadCost;
+use crate::tree::meta::TableMeta;
 use crate::tree::state::ManifestState;
 
 /// The part of an operation's time that a change must save.

@@ -4,13 +4,14 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{ExternalTableError, StorageError};
 use crate::external::{EXTERNAL_VERSION, ExternalTableInfo, bound_of};
+use crate::ids::TableId;
 use crate::io::FileSystem;
 use crate::key::{KeyBytes, KeyEnd, MAX_KEY_BYTES, SeqNo};
 use crate::table::{ReaderConfig, Table};
 use crate::tree::edit::NUMBER_LIMIT;
 use crate::tree::epochs::EpochMap;
 use crate::tree::identify::{Contents, identify};
-use crate::tree::meta::{TableExtra, TableId, TableMeta};
+use crate::tree::meta::{TableExtra, TableMeta};
 use crate::tree::tombstones::{EXTERNAL_TOMBSTONE_SEQ, Tombstones};
 
 /// An external table's own description, checked as far as that goes without reading its entries.

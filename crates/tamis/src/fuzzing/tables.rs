@@ -6,13 +6,13 @@ use std::sync::Arc;
 use tamis_filter::Digest;
 
 use super::{parts, put, reseal};
-use crate::cache::BlockCache;
 use crate::db::inspect::dump_table;
 use crate::error::StorageError;
 use crate::io::MemFs;
 use crate::io::batch::BatchReader;
 use crate::key::{Kind, MAX_SEQNO, SeqNo};
 use crate::options::ChecksumMode;
+use crate::table::cache::BlockCache;
 use crate::table::{CursorOptions, ReaderConfig, Table, TableCursor, TableLookup};
 
 /// So many entries of a table are looked up one by one.

@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 
 use super::queues::{End, Slot};
 use super::{Adjustment, Load, MAX_UNITS, Manager, SegmentId, Unload};
-use crate::tree::meta::TableId;
+use crate::ids::TableId;
 
 /// What an adjustment has to win beyond what it loses, in reads per window: the read that it costs.
 pub(super) const PAYS: f64 = 1.0;

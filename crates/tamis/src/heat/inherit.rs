@@ -18,8 +18,8 @@
 use std::ops::Bound;
 
 use super::{Heat, Manager, Table, TableSpec};
+use crate::ids::TableId;
 use crate::key::{KeyBytes, KeyEnd, common_prefix_len, prefix_of};
-use crate::tree::meta::TableId;
 
 /// What a merged segment's sources weigh at least, in keys: where no keys seem to be shared, all runs count alike.
 const LEAST: f64 = 1e-9;

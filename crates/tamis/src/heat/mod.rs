@@ -60,8 +60,8 @@ mod tests;
 
 use crate::collections::HashMap;
 
+use crate::ids::TableId;
 use crate::key::{KeyBytes, KeyEnd};
-use crate::tree::meta::TableId;
 
 pub(crate) use inherit::Origin;
 pub(crate) use persist::decode_heat;

@@ -4,7 +4,7 @@
 //! segment was expired is not kept: after a start nobody has been accessed lately.
 
 use super::{Heat, Manager};
-use crate::tree::meta::TableId;
+use crate::ids::TableId;
 
 const VERSION: u8 = 1;
 

@@ -4,7 +4,7 @@ use super::adjust::LOOKS;
 use super::clock::Clock;
 use super::queues::{End, Slot};
 use super::{MAX_UNITS, Manager, SegmentId};
-use crate::tree::meta::TableId;
+use crate::ids::TableId;
 
 /// How many segments that were refused a unit are remembered.
 const WANTING: usize = 16;

@@ -18,11 +18,11 @@ use std::time::Duration;
 
 use tamis_filter::theory;
 
-use crate::advise::Workload;
 use crate::clock::Clock;
 use crate::error::OptionsError;
 use crate::io::FileSystem;
 use crate::operators::Operators;
+use tamis_model::engine::Workload;
 
 mod domain;
 mod prefixes;

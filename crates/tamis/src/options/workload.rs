@@ -1,7 +1,7 @@
 //! The option `workload`: which operations to expect.
 
 use super::domain::Domain;
-use crate::advise::Workload;
+use tamis_model::engine::Workload;
 
 const OBSERVED: &str = "auto";
 

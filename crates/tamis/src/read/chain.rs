@@ -13,11 +13,11 @@
 use crate::error::{ReadError, StorageError};
 use crate::key::{Kind, SeqNo};
 use crate::operators::{MergeOperator, merge, partial_merge};
-use crate::read::ReadCost;
+use crate::read::MemtableSlot;
 use crate::slice::Slice;
+use crate::table::ReadCost;
 use crate::table::{CursorOptions, TableCursor};
 use crate::tree::open_table::OpenTable;
-use crate::tree::version::MemtableSlot;
 
 /// How many operands are folded into one.
 const FOLD: usize = 1024;

@@ -3,11 +3,13 @@
 use std::ops::Range;
 
 use crate::heat::SegmentId;
-use crate::read::{Lookup, ReadCost, Recorder};
+use crate::read::MemtableSlot;
+use crate::read::{Lookup, Recorder};
 use crate::select::{Candidate, Candidates, Probe};
+use crate::table::ReadCost;
 use crate::table::{BlockSource, BlockTouch, HashAnswer, ReadTrace};
 use crate::tree::open_table::{OpenTable, TableFilter};
-use crate::tree::version::{MemtableSlot, Version};
+use crate::tree::version::Version;
 
 /// What a filter answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,7 +130,7 @@ pub struct Explanation {
 /// What is in memory for the segment of a probe's key, if the table has an elastic filter.
 fn units(table: &OpenTable, probe: &Probe<'_>) -> Option<ExplainUnits> {
     let TableFilter::Elastic(filter) = &table.filter else { return None };
-    let segment = filter.segment_of(probe);
+    let segment = filter.segment_of(probe.key, probe.prefix);
     Some(ExplainUnits {
         segment,
         segments: filter.directory().segments(),

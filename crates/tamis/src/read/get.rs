@@ -8,12 +8,13 @@ use crate::error::{ReadError, StorageError};
 use crate::key::{Kind, SeqNo};
 use crate::operators::MergeOperator;
 use crate::read::chain::{Base, Chain, Order};
-use crate::read::{Counted, FilterAnswer, ReadCost};
+use crate::read::{Counted, FilterAnswer};
+use crate::read::{MemtableSlot, View};
 use crate::select::{Candidate, Candidates, Probe, next_step};
 use crate::slice::Slice;
-use crate::table::{ReadTrace, TableLookup};
+use crate::table::{ReadCost, ReadTrace, TableLookup};
 use crate::tree::open_table::OpenTable;
-use crate::tree::version::{MemtableSlot, Version, View};
+use crate::tree::version::Version;
 
 /// What a point lookup found.
 #[derive(Clone, Debug)]
@@ -234,9 +235,9 @@ pub(crate) fn get<R: Recorder>(
     if let Some(answer) = search_memtables(view, &mut probe, &mut findings, snapshot, cover, recorder)? {
         return Ok(answer);
     }
-    let result = search_runs(&view.version, &mut probe, snapshot, cover, findings, recorder);
+    let result = search_runs(view, &mut probe, snapshot, cover, findings, recorder);
     if probe.counted().is_some() {
-        view.version.selector.ended(&mut probe);
+        view.selector.ended(&mut probe);
     }
     result
 }
@@ -251,7 +252,7 @@ pub(crate) fn search_memtables<R: Recorder>(
     cover: SeqNo,
     recorder: &mut R,
 ) -> Result<Option<Lookup>, ReadError> {
-    for (i, slot) in view.memtables().enumerate() {
+    for (i, slot) in view.memtables.iter().enumerate() {
         if let Some(found) = search_memtable(slot, i == 0, probe, snapshot, cover, recorder)
             && let Some(answer) = findings.in_memtable(found, slot, probe.key, cover, recorder)?
         {
@@ -295,7 +296,7 @@ fn search_memtable<R: Recorder>(
 }
 
 fn search_runs<R: Recorder>(
-    version: &Version,
+    view: &View,
     probe: &mut Probe<'_>,
     snapshot: SeqNo,
     cover: SeqNo,
@@ -303,7 +304,8 @@ fn search_runs<R: Recorder>(
     recorder: &mut R,
 ) -> Result<Lookup, ReadError> {
     let one_by_one = R::ONE_BY_ONE || !probe.sharing();
-    let global = version.selector.is_global();
+    let (version, selector) = (&*view.version, &*view.selector);
+    let global = selector.is_global();
     let mut candidates = Candidates::new();
     let mut first = 0;
     while first < version.runs.len() {
@@ -313,7 +315,7 @@ fn search_runs<R: Recorder>(
         };
         first = runs.end;
         candidates.clear();
-        version.selector.select(version, probe, runs.clone(), &mut candidates, recorder.cost());
+        selector.select(version, probe, runs.clone(), &mut candidates, recorder.cost());
         recorder.selected(version, probe, runs, &candidates);
         for &candidate in &candidates {
             if let Some(found) = search_table(version, candidate, probe, snapshot, cover, recorder)?

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use crate::error::{ReadError, StorageError};
 use crate::key::{Kind, MAX_SEQNO, SeqNo, prefix_successor};
 use crate::operators::MergeOperator;
+use crate::read::ReadCounters;
+use crate::read::View;
 use crate::read::chain::{Base, Chain, Order};
 use crate::read::merge::{MergeCursor, Tables};
-use crate::read::{ReadCost, ReadCounters};
 use crate::slice::Slice;
 use crate::table::CursorOptions;
+use crate::table::ReadCost;
 use crate::tree::tombstones::Tombstones;
-use crate::tree::version::View;
 
 /// The key range of an iterator, normalised: from `start` (included) up to `end` (excluded; `None`: no end).
 #[derive(Clone, Debug, Default)]
@@ -124,12 +125,12 @@ impl Iter {
     fn cursor(&self) -> MergeCursor {
         let version = &self.context.view.version;
         let mut cursor = MergeCursor::new(
-            Tables::Of(version.clone()),
+            Tables::Of(self.context.view.clone()),
             CursorOptions::default(),
-            version.runs.len() + 1 + self.context.view.sealed.len(),
+            version.runs.len() + 1 + self.context.view.memtables.sealed.len(),
         )
         .within(&self.bounds.start, self.bounds.end.as_deref());
-        for slot in self.context.view.memtables().filter(|slot| !slot.memtable.is_empty()) {
+        for slot in self.context.view.memtables.iter().filter(|slot| !slot.memtable.is_empty()) {
             cursor.add_memtable(slot.memtable.cursor());
         }
         for run in &version.runs {

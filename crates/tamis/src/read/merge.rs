@@ -5,11 +5,11 @@ use std::ops::Range;
 use crate::error::StorageError;
 use crate::key::{Kind, MAX_SEQNO, SeqNo, compare_versions, prefix_of};
 use crate::memtable::MemCursor;
-use crate::read::ReadCost;
 pub(crate) use crate::read::run_cursor::Tables;
 use crate::read::run_cursor::{RunContext, RunCursor};
 use crate::slice::Slice;
 use crate::table::CursorOptions;
+use crate::table::ReadCost;
 
 mod dormant;
 mod together;
@@ -123,8 +123,8 @@ impl MergeCursor {
     /// tables are those of a version, it is one of the version's runs, or a part of one, and no run is added twice.
     pub(crate) fn add_run(&mut self, tables: Range<usize>) {
         if !tables.is_empty() {
-            if let (Some(dormant), Tables::Of(version)) = (&mut self.dormant, &self.context.tables) {
-                dormant.add_run(version, &tables, self.sources.len());
+            if let (Some(dormant), Tables::Of(view)) = (&mut self.dormant, &self.context.tables) {
+                dormant.add_run(&view.version, &tables, self.sources.len());
                 return self.push(Source::Asleep(tables));
             }
             self.push(Source::Run(RunCursor::new(tables)));

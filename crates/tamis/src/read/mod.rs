@@ -1,7 +1,7 @@
 //! The way of a read: digest, memtables, selector, tables, block, value.
 
 mod chain;
-mod cost;
+mod counters;
 pub(crate) mod explain;
 mod get;
 mod iter;
@@ -11,11 +11,12 @@ pub(crate) mod run_cursor;
 mod sample;
 #[cfg(test)]
 mod tests;
+mod view;
 
-pub use cost::ReadCost;
-pub(crate) use cost::{AllReads, Counted, ReadCounters};
+pub(crate) use counters::{AllReads, Counted, ReadCounters};
 pub use explain::{ExplainBlock, ExplainOutcome, ExplainStep, ExplainUnits, Explanation, FilterAnswer};
 pub(crate) use get::{Lookup, Recorder, get};
 pub use iter::Iter;
 pub(crate) use iter::{Bounds, IterContext};
 pub(crate) use multi::multi_get;
+pub(crate) use view::{MemtableSlot, Memtables, View};

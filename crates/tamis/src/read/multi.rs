@@ -7,11 +7,11 @@ use crate::error::ReadError;
 use crate::io::batch::BatchReader;
 use crate::key::SeqNo;
 use crate::operators::MergeOperator;
-use crate::read::ReadCost;
+use crate::read::View;
 use crate::read::get::{Findings, get, search_memtables, search_table};
 use crate::select::{Candidate, Candidates, MAX_BATCH, Probe, next_step};
 use crate::slice::Slice;
-use crate::tree::version::{Version, View};
+use crate::table::ReadCost;
 
 mod lean;
 mod rounds;
@@ -48,7 +48,7 @@ pub(crate) fn multi_get<K: AsRef<[u8]>>(
         return Ok(values);
     }
     let reads = view.version.tables.first().and_then(|table| table.table.overlap());
-    if reads.is_none() && view.version.selector.answers_many() {
+    if reads.is_none() && view.selector.answers_many() {
         for (keys, values) in keys.chunks(BATCH).zip(values.chunks_mut(BATCH)) {
             lean::look_up(view, keys, snapshot, horizon, operator, values, cost)?;
         }
@@ -85,21 +85,21 @@ fn look_up<K: AsRef<[u8]>>(
             None => open.push(Open { place, probe, cover, candidates: Candidates::new(), findings }),
         }
     }
-    let version = &view.version;
+    let (version, selector) = (&*view.version, &*view.selector);
     let mut first = 0;
     while first < version.runs.len() && !open.is_empty() {
         let runs = match version.runs.len() {
-            count if version.selector.is_global() => 0..count,
+            count if selector.is_global() => 0..count,
             count => next_step(first, count, false),
         };
         first = runs.end;
         for key in &mut open {
             let digest = key.probe.digest_for_filter(cost);
-            version.selector.prefetch(version, &key.probe, digest, runs.clone());
+            selector.prefetch(version, &key.probe, digest, runs.clone());
         }
         for key in &mut open {
             key.candidates.clear();
-            version.selector.select(version, &mut key.probe, runs.clone(), &mut key.candidates, cost);
+            selector.select(version, &mut key.probe, runs.clone(), &mut key.candidates, cost);
             // The first candidate's block is on its way while the other keys ask their filters.
             if reads.is_none()
                 && let Some(candidate) = key.candidates.first()
@@ -111,7 +111,7 @@ fn look_up<K: AsRef<[u8]>>(
             }
         }
         if let Some(reads) = reads {
-            rounds::search(version, reads, &mut open, snapshot, values, cost)?;
+            rounds::search(view, reads, &mut open, snapshot, values, cost)?;
             continue;
         }
         let mut failed = None;
@@ -130,7 +130,7 @@ fn look_up<K: AsRef<[u8]>>(
                     Ok(None) => {}
                     Ok(Some(answer)) => {
                         values[*place] = answer.value();
-                        answered_by(version, candidate, probe);
+                        answered_by(view, candidate, probe);
                         return false;
                     }
                     Err(error) => failed = Some(error),
@@ -145,16 +145,16 @@ fn look_up<K: AsRef<[u8]>>(
     for key in &mut open {
         values[key.place] = key.findings.nothing_left(key.probe.key, key.cover, cost)?.value();
         if key.probe.counted().is_some() {
-            version.selector.ended(&mut key.probe);
+            selector.ended(&mut key.probe);
         }
     }
     Ok(())
 }
 
 /// Tells the filters that a lookup ended in this table.
-fn answered_by(version: &Version, candidate: Candidate, probe: &mut Probe<'_>) {
+fn answered_by(view: &View, candidate: Candidate, probe: &mut Probe<'_>) {
     if let Some(asked) = probe.counted() {
         asked.ended(candidate.table);
-        version.selector.ended(probe);
+        view.selector.ended(probe);
     }
 }

@@ -20,7 +20,7 @@ use tamis_filter::Next;
 
 use crate::error::StorageError;
 use crate::key::{KeyEnd, MAX_SEQNO, SeqNo};
-use crate::read::ReadCost;
+use crate::table::ReadCost;
 use crate::table::{TableCursor, TouchCounts};
 
 mod context;

@@ -21,8 +21,8 @@ use super::keys::{Source, for_each_key};
 use super::run_ids::RunIdFilters;
 use super::{GlobalFilterStats, RunSelector, Warnings, damaged_list};
 use crate::error::StorageError;
+use crate::ids::{RunId, TableId};
 use crate::options::{FilterChoice, KeyspaceOptions};
-use crate::tree::meta::{RunId, TableId};
 use crate::tree::open_table::OpenTable;
 use crate::tree::version::Run;
 
@@ -98,7 +98,7 @@ impl CurrentRuns {
     }
 
     /// The selector of the version that follows the one for which this was called last.
-    pub(crate) fn selector(&self, runs: &[Run], tables: &[Arc<OpenTable>]) -> Box<dyn RunSelector> {
+    pub(crate) fn selector(&self, runs: &[Run], tables: &[Arc<OpenTable>]) -> Arc<dyn RunSelector> {
         let mut current = self.current.lock();
         let tags = retag(&current.tags, runs);
         let tag_of: Vec<RunTag> = runs.iter().map(|run| tags[&(run.level, run.id)]).collect();
@@ -141,7 +141,7 @@ impl CurrentRuns {
             .collect();
         *current = Current { index: index.clone(), tags, placed, damaged };
         drop(current);
-        Box::new(RunIdFilters::new(index, tag_of, covered))
+        Arc::new(RunIdFilters::new(index, tag_of, covered))
     }
 
     /// The index after tables went and came; `None` if it must be built anew.

@@ -20,12 +20,12 @@ use smallvec::SmallVec;
 use tamis_filter::{Digest, IndependentDigests, KeyRange, Next};
 
 use crate::heat::Sampler;
+use crate::ids::TableId;
 use crate::key::prefix_of;
 use crate::options::{FilterChoice, KeyspaceOptions};
-use crate::read::ReadCost;
-use crate::tree::meta::TableId;
+use crate::table::ReadCost;
 use crate::tree::open_table::OpenTable;
-use crate::tree::version::{Run, Version};
+use crate::tree::version::Version;
 
 mod current_runs;
 mod elastic;
@@ -37,7 +37,6 @@ mod table_filters;
 use current_runs::CurrentRuns;
 use elastic::Asked;
 use elastic::Counting;
-pub(crate) use elastic::{Budget, ElasticFilter};
 pub use global::{GlobalFilterStats, KeyMapStats};
 pub(crate) use global::{Grf, Span, Task};
 pub(crate) use keys::key_list_problem;
@@ -394,10 +393,11 @@ impl TreeFilter {
     }
 
     /// The selector of a new version, which follows the one for which this was called last. Under the `state` lock.
-    pub(crate) fn selector(&self, runs: &[Run], tables: &[Arc<OpenTable>]) -> Box<dyn RunSelector> {
+    pub(crate) fn selector(&self, version: &Version) -> Arc<dyn RunSelector> {
+        let Version { runs, tables, .. } = version;
         match self {
-            TreeFilter::PerTable(sampler) => Box::new(TableFilters::new(tables, sampler)),
-            TreeFilter::Grf(grf) => Box::new(grf.selector(runs, tables)),
+            TreeFilter::PerTable(sampler) => Arc::new(TableFilters::new(tables, sampler)),
+            TreeFilter::Grf(grf) => Arc::new(grf.selector(runs, tables)),
             TreeFilter::CurrentRuns(filter) => filter.selector(runs, tables),
         }
     }

@@ -20,9 +20,9 @@ use smallvec::SmallVec;
 use tamis_filter::Digest;
 use tamis_filter::global::{RunIndex, RunTag, TagsAhead};
 
-use crate::read::ReadCost;
 use crate::select::table_filters::check_rejection;
 use crate::select::{Candidate, Candidates, Probe, RunSelector, Stretch};
+use crate::table::ReadCost;
 use crate::tree::version::Version;
 
 /// See the module.
@@ -192,9 +192,8 @@ mod tests {
 
     use super::*;
     use crate::io::MemFs;
+    use crate::read::View;
     use crate::select::keys::for_each_key;
-    use crate::tree::state::KeyspaceState;
-    use crate::tree::version::View;
     use crate::{Db, Options, ReadError, Slice};
 
     type Model = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -270,18 +269,11 @@ mod tests {
         for at in (6..12).filter(|at| !covered[*at]) {
             index = index.change(&[items[at]], &[]).expect("what is there");
         }
-        let metas = |run: &crate::tree::version::Run| {
-            version.tables[run.tables.clone()].iter().map(|table| table.meta.clone()).collect()
-        };
-        let state = KeyspaceState {
-            runs: version.runs.iter().map(|run| ((run.level as u32, run.id), metas(run))).collect(),
-            ..KeyspaceState::default()
-        };
-        let open =
-            |id| version.tables.iter().find(|t| t.meta.id == id).expect("a table of the version").clone();
         let selector = RunIdFilters::new(Some(index), tags, covered);
-        let version = Version::build(&state, open, |_, _| Box::new(selector));
-        view.store(Arc::new(View { active: old.active.clone(), sealed: old.sealed.clone(), version }));
+        view.store(Arc::new(View {
+            selector: Arc::new(selector),
+            ..old.with_memtables(old.memtables.clone())
+        }));
     }
 
     fn check_reads(db: &Db, model: &Model) {

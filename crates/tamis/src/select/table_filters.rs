@@ -12,10 +12,10 @@ use tamis_filter::{
 
 use crate::heat::{Sampler, SegmentId};
 use crate::key::MAX_SEQNO;
-use crate::read::ReadCost;
-use crate::select::elastic::Found;
+use crate::select::elastic;
 use crate::select::{Candidate, Candidates, LeanKey, MAX_BATCH, MAX_STEP, Probe, RunSelector};
-use crate::table::{CursorOptions, TableCursor, TableLookup};
+use crate::table::ReadCost;
+use crate::table::{CursorOptions, FoundUnits, TableCursor, TableLookup};
 use crate::tree::open_table::{OpenTable, TableFilter};
 use crate::tree::version::Version;
 
@@ -154,7 +154,7 @@ impl RunSelector for TableFilters {
             match self.blocked.get(table) {
                 Some(filter) => filter.prefetch(digest),
                 None => match &version.tables[table].filter {
-                    TableFilter::Elastic(filter) => drop(filter.find(probe, Some(digest))),
+                    TableFilter::Elastic(filter) => drop(filter.find(probe.key, probe.prefix, Some(digest))),
                     _ => prefetch_pinned(&version.tables[table], digest),
                 },
             }
@@ -244,13 +244,13 @@ impl TableFilters {
     ) {
         let (mut tables, mut places, mut count) = ([0usize; MAX_STEP], [0usize; MAX_STEP], 0);
         let shared = probe.sharing().then(|| probe.digest_for_filter(cost));
-        let mut units: SmallVec<[Found; MAX_STEP]> = SmallVec::new();
+        let mut units: SmallVec<[FoundUnits; MAX_STEP]> = SmallVec::new();
         for run in runs {
             let Some(table) = version.table_for(&version.runs[run], probe.key, probe.prefix) else {
                 continue;
             };
             match (&version.tables[table].filter, shared) {
-                (TableFilter::Elastic(filter), _) => units.push(filter.find(probe, shared)),
+                (TableFilter::Elastic(filter), _) => units.push(filter.find(probe.key, probe.prefix, shared)),
                 (_, Some(digest)) => prefetch_pinned(&version.tables[table], digest),
                 _ => {}
             }
@@ -265,7 +265,7 @@ impl TableFilters {
                     if let Some(asked) = self.sampler.as_ref().and_then(|sampler| probe.count_with(sampler)) {
                         asked.push(table, SegmentId { table: id, segment: found.segment as u32 });
                     }
-                    filter.ask(&found, probe, cost)
+                    elastic::ask(filter, &found, probe, cost)
                 }),
                 _ => version.tables[table].with_filter(|filter| ask_filter(filter, probe, cost)),
             };

@@ -14,8 +14,10 @@
 mod block;
 mod block_builder;
 mod builder;
+pub(crate) mod cache;
 mod check;
 mod compare;
+mod cost;
 mod cursor;
 mod data;
 mod files;
@@ -38,6 +40,8 @@ mod units;
 
 pub(crate) use block::{BlockView, HashAnswer, Lookup};
 pub(crate) use builder::{ExtraProperties, TableBuilder, TableOptions};
+pub(crate) use cost::ReadCells;
+pub use cost::ReadCost;
 pub(crate) use cursor::{CursorOptions, TableCursor};
 pub(crate) use data::{HeapBlock, PinnedValue};
 pub(crate) use files::OpenFiles;
@@ -53,4 +57,6 @@ pub(crate) use reader::{ReaderConfig, Table};
 pub(crate) use trace::{BlockSource, BlockTouch, ReadTrace, TouchCounts};
 #[cfg(test)]
 pub(crate) use units::LoadedUnit;
-pub(crate) use units::{ELASTIC, ElasticBuilder, FilterBuildError, UnitDirectory};
+pub(crate) use units::{
+    Budget, ELASTIC, ElasticBuilder, ElasticFilter, FilterBuildError, FoundUnits, UnitDirectory,
+};

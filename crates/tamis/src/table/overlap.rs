@@ -14,9 +14,9 @@ use super::frame::TRAILER_BYTES;
 use super::index::{BlockAt, Index};
 use super::reader::Table;
 use super::trace::{BlockSource, BlockTouch, ReadTrace, TouchCounts};
-use crate::cache::CacheEntry;
 use crate::error::StorageError;
 use crate::io::batch::{BatchReader, Stretch};
+use crate::table::cache::CacheEntry;
 
 /// A block that is asked for, and then the block.
 #[derive(Debug)]

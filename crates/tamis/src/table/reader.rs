@@ -27,12 +27,12 @@ use super::index::{BlockAt, Index};
 use super::lookup::prefetch_tail;
 use super::properties::Properties;
 use super::trace::{BlockSource, BlockTouch, ReadTrace};
-use crate::cache::{BlockCache, CacheEntry, CacheKey};
 use crate::error::StorageError;
 use crate::io::batch::{BatchReader, Stretch};
 use crate::io::{Access, FileSystem, Mapping};
 use crate::key::SeqNo;
 use crate::options::{ChecksumMode, Compression};
+use crate::table::cache::{BlockCache, CacheEntry, CacheKey};
 
 /// How a table is read.
 #[derive(Clone, Debug, Default)]

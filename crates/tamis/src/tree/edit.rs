@@ -8,9 +8,10 @@
 //! for, and counters are refused at 2^56, so that adding one to them never overflows.
 
 use crate::codec::{Decoder, Encode};
+use crate::ids::{KeyspaceId, LogId, RunId, TableId};
 use crate::key::{KeyBytes, KeyEnd, MAX_KEY_BYTES, MAX_SEQNO, SeqNo};
 use crate::tree::epochs::{Epoch, EpochMap, EpochSegment};
-use crate::tree::meta::{KeyspaceId, LogId, RunId, TableExtra, TableId, TableMeta};
+use crate::tree::meta::{TableExtra, TableMeta};
 use crate::tree::times::{self, Sample};
 use crate::wal::DecodeError;
 

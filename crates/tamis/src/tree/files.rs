@@ -5,8 +5,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::ids::{LogId, TableId};
 use crate::tree::edit::NUMBER_LIMIT;
-use crate::tree::meta::{LogId, TableId};
 
 /// What a file in a database directory is, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

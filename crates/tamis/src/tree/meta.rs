@@ -1,22 +1,8 @@
 //! What the tree knows of a table without opening it.
 
+use crate::ids::TableId;
 use crate::key::{KeyBytes, KeyEnd, SeqNo};
 use crate::tree::epochs::EpochMap;
-
-/// Names a table file within a database; never used twice.
-pub(crate) type TableId = u64;
-
-/// Names a sorted run within a keyspace. Of two runs in one level the one with the larger id is newer.
-pub(crate) type RunId = u64;
-
-/// Names a keyspace within a database; never used twice.
-pub(crate) type KeyspaceId = u32;
-
-/// Names a log file within a database; drawn from the same counter as [`TableId`].
-pub(crate) type LogId = u64;
-
-/// The default keyspace, which always exists.
-pub(crate) const DEFAULT_KEYSPACE: KeyspaceId = 0;
 
 /// One table as the manifest records it.
 #[derive(Clone, Debug, PartialEq)]

@@ -8,11 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use tamis_filter::{Filter, FilterError, FilterKind};
 
-use crate::cache::{BlockCache, CacheEntry};
 use crate::error::StorageError;
 use crate::io::FileSystem;
-use crate::select::ElasticFilter;
-use crate::table::{ELASTIC, KEY_LIST, PinnedValue, ReaderConfig, Table, UnitDirectory};
+use crate::table::cache::{BlockCache, CacheEntry};
+use crate::table::{ELASTIC, ElasticFilter, KEY_LIST, PinnedValue, ReaderConfig, Table, UnitDirectory};
 use crate::tree::files::table_path;
 use crate::tree::meta::TableMeta;
 use crate::tree::tombstones::{EXTERNAL_TOMBSTONE_SEQ, Tombstones};

@@ -14,10 +14,11 @@ use std::collections::{BTreeMap, btree_map};
 use std::sync::Arc;
 
 use crate::collections::{HashMap, HashSet};
+use crate::ids::{DEFAULT_KEYSPACE, KeyspaceId, LogId, RunId, TableId};
 use crate::key::{KeyBytes, SeqNo};
 use crate::tree::edit::{Ages, MAX_LEVEL, NUMBER_LIMIT, VersionEdit};
 use crate::tree::epochs::Epoch;
-use crate::tree::meta::{DEFAULT_KEYSPACE, KeyspaceId, LogId, RunId, TableId, TableMeta};
+use crate::tree::meta::TableMeta;
 use crate::tree::times::SeqTimes;
 
 /// One keyspace as the manifest records it.

@@ -3,7 +3,7 @@
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::codec::{Decoder, Encode};
-use crate::tree::meta::LogId;
+use crate::ids::LogId;
 
 /// The length of the header of every log, in bytes. The first record starts here.
 pub(crate) const HEADER_BYTES: u64 = 32;

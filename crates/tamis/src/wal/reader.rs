@@ -22,8 +22,8 @@ use super::format::{
 };
 use super::window::{CHUNK_BYTES, Window};
 use crate::error::{OpenError, StorageError};
+use crate::ids::LogId;
 use crate::io::ReadFile;
-use crate::tree::meta::LogId;
 
 /// How to read a log.
 #[derive(Clone, Copy, Debug, Default)]

@@ -6,8 +6,8 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64_with_seed};
 
 use super::format::{HEADER_BYTES, LogHeader, RecordHead, RecordType, seed};
 use crate::error::StorageError;
+use crate::ids::LogId;
 use crate::io::WriteFile;
-use crate::tree::meta::LogId;
 
 /// Records up to this size are assembled in memory and written by one call. Longer ones are written part by
 /// part, so that a huge value is not held twice.

@@ -25,18 +25,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use crate::cache::BlockCache;
 use crate::db::inner::DbInner;
 use crate::db::read_memory::Divider;
 use crate::heat::{
     Adjustment, Heat, HeatConfig, Load, Manager, Origin, Sampler, SegmentId, SegmentSpec, TableSpec,
     decode_heat,
 };
+use crate::ids::TableId;
 use crate::options::Options;
 use crate::read::AllReads;
-use crate::select::{Budget, ElasticFilter};
+use crate::read::View;
 use crate::table::Table;
-use crate::tree::meta::TableId;
+use crate::table::cache::BlockCache;
+use crate::table::{Budget, ElasticFilter};
 use crate::tree::open_table::{OpenTable, TableFilter};
 use crate::tree::version::{Run, Version};
 
@@ -166,16 +167,16 @@ impl Elastic {
         inner
     }
 
-    /// Tells of all tables of a database that is being opened: each keyspace's version. `stored` is what the manifest knows
+    /// Tells of all tables of a database that is being opened: each keyspace's view. `stored` is what the manifest knows
     /// of their heat.
     pub(crate) fn opened<'v>(
         self: &Arc<Self>,
-        versions: impl Iterator<Item = &'v Version>,
+        views: impl Iterator<Item = &'v View>,
         stored: impl Fn(TableId) -> Option<&'v [u8]>,
     ) {
         let mut inner = self.inner();
         let mut came = Vec::new();
-        for version in versions.filter(|version| asks(version)) {
+        for version in views.filter(|view| asks(view)).map(|view| &view.version) {
             for run in &version.runs {
                 let tables = &version.tables[run.tables.clone()];
                 let run_segments = segments_of(tables);
@@ -195,8 +196,10 @@ impl Elastic {
 
     /// Tells of a new version of a keyspace. Under the `state` lock, when readers see it. Costs a walk over the tables of both
     /// where any has an elastic filter, and per segment that came a look at those that it takes its heat from.
-    pub(crate) fn change(self: &Arc<Self>, old: &Version, new: &Version) {
-        if !asks(new) || elastic(&old.tables).next().is_none() && elastic(&new.tables).next().is_none() {
+    pub(crate) fn change(self: &Arc<Self>, old: &View, new: &View) {
+        let asked = asks(new);
+        let (old, new) = (&old.version, &new.version);
+        if !asked || elastic(&old.tables).next().is_none() && elastic(&new.tables).next().is_none() {
             return;
         }
         let ids =
@@ -326,8 +329,8 @@ impl Inner {
 
 /// Whether anybody asks the filters of single tables. Under a global filter, which a keyspace has or has not as long as the
 /// database is open, nobody does: tables of a life before are better off without units.
-fn asks(version: &Version) -> bool {
-    !version.selector.is_global()
+fn asks(view: &View) -> bool {
+    !view.selector.is_global()
 }
 
 /// The tables with an elastic filter.

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use super::{Elastic, Inner, Known, Shared, Worker};
 use crate::heat::{Adjustment, Load, Outcome, Sample, SegmentId, Unload};
+use crate::ids::TableId;
 use crate::sync::{self, Mutex, thread};
-use crate::tree::meta::TableId;
 
 /// Between two turns while there is something to do: what comes meanwhile is done at once.
 const PAUSE: Duration = Duration::from_millis(2);

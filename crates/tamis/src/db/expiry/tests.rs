@@ -325,13 +325,7 @@ fn statistics_say_what_snapshots_keep() {
     let (run, id) = (default(&db).view.load().version.runs[0].id, meta.id);
     let edit =
         VersionEdit { removed: vec![(0, id)], added: vec![(0, 0, run, meta)], ..VersionEdit::default() };
-    inner(&db)
-        .commit_edit(&mut inner(&db).state(), edit, opened, |_, view, version| View {
-            active: view.active.clone(),
-            sealed: view.sealed.clone(),
-            version,
-        })
-        .unwrap();
+    inner(&db).commit_edit(&mut inner(&db).state(), edit, opened, |_, old| old.clone()).unwrap();
     let stats = db.stats();
     let numbers =
         |stats: &crate::SnapshotStats| (stats.seq, stats.age_seconds, stats.handles, stats.pinned_bytes);

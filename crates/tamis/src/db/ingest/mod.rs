@@ -44,10 +44,10 @@ use crate::db::commit::{LogState, new_memtable};
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::error::{AdminError, ExternalTableError, WriteError};
 use crate::external::{Described, describe};
+use crate::ids::{KeyspaceId, RunId};
 use crate::key::{KeyEnd, MAX_SEQNO, SeqNo};
+use crate::read::{MemtableSlot, Memtables};
 use crate::tree::edit::VersionEdit;
-use crate::tree::meta::{KeyspaceId, RunId};
-use crate::tree::version::{MemtableSlot, View};
 
 use place::{Depth, place};
 use stage::{Staged, Staging};
@@ -119,7 +119,7 @@ impl Group<Staged> {
     fn must_wait(&self, state: &State) -> bool {
         let flushing = state.jobs.get(&self.keyspace.id).is_some_and(|jobs| jobs.flushing);
         let view = self.keyspace.view.load();
-        view.sealed.iter().any(|slot| {
+        view.memtables.sealed.iter().any(|slot| {
             self.ranges().any(|range| {
                 holds_some_of(slot, &range)
                     || flushing && hull(slot).is_some_and(|hull| hull.overlaps(&range))
@@ -207,9 +207,9 @@ impl DbInner {
             drop(state);
             let view = keyspace.view.load_full();
             let overlapping =
-                view.memtables().any(|slot| group.ranges().any(|range| holds_some_of(slot, &range)));
+                view.memtables.iter().any(|slot| group.ranges().any(|range| holds_some_of(slot, &range)));
             // The ingestion may add one that waits to be flushed.
-            if overlapping || view.sealed.len() + 1 >= keyspace.options.max_memtables {
+            if overlapping || view.memtables.sealed.len() + 1 >= keyspace.options.max_memtables {
                 self.flush(std::slice::from_ref(keyspace))?;
             }
         }
@@ -226,7 +226,7 @@ impl DbInner {
         self.check_writable()?;
         let keyspaces: Vec<_> = groups.iter().map(|group| group.keyspace.clone()).collect();
         keyspaces.iter().try_for_each(|keyspace| check_alive(keyspace))?;
-        if keyspaces.iter().any(|keyspace| !keyspace.view.load().active.memtable.is_empty()) {
+        if keyspaces.iter().any(|keyspace| !keyspace.view.load().memtables.active.memtable.is_empty()) {
             self.seal(&mut log, &keyspaces)?;
         }
         let seq = self.log_ingestion(&mut log, keyspaces[0].id)?;
@@ -291,11 +291,10 @@ impl DbInner {
         }
         staging.keep();
         let keyspaces = state.keyspaces.clone();
-        let ingested = self.commit_edit(&mut state, edit, opened, |id, view, version| View {
+        let ingested = self.commit_edit(&mut state, edit, opened, |id, old| {
             // Sealed and without writes since: who still has the old view must not see later ones.
-            active: MemtableSlot::new(new_memtable(&keyspaces[&id].options), log.id),
-            sealed: view.sealed.clone(),
-            version,
+            let active = MemtableSlot::new(new_memtable(&keyspaces[&id].options), log.id);
+            Memtables { active, sealed: old.sealed.clone() }
         });
         // The files may have been ingested after all, as the next opening sees it. No later write is acknowledged before that is out
         // of the question.

@@ -1,8 +1,8 @@
 //! Where in the tree an ingested table goes.
 
 use crate::compaction::shape::{KeyRange, Shape};
+use crate::ids::RunId;
 use crate::options::{CompactionChoice, KeyspaceOptions};
-use crate::tree::meta::RunId;
 
 /// A place in the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,9 +9,9 @@ use crate::db::inner::DbInner;
 use crate::db::verify::{VerifyReport, check_table};
 use crate::error::{AdminError, ExternalTableError, StorageError};
 use crate::external::{Described, describe};
+use crate::ids::TableId;
 use crate::io::{Access, FileSystem, Usage};
 use crate::tree::files::table_path;
-use crate::tree::meta::TableId;
 use crate::tree::open_table::OpenTable;
 use crate::tree::tombstones::EXTERNAL_TOMBSTONE_SEQ;
 

@@ -21,11 +21,7 @@ fn late_edit(db: &DbInner) -> Result<(), StorageError> {
     let edit =
         VersionEdit { removed: vec![(0, meta.id)], added: vec![(0, 1, 1 << 20, meta)], ..Default::default() };
     let mut state = db.state();
-    db.commit_edit(&mut state, edit, vec![table], |_, view, version| View {
-        active: view.active.clone(),
-        sealed: view.sealed.clone(),
-        version,
-    })
+    db.commit_edit(&mut state, edit, vec![table], |_, old| old.clone())
 }
 
 /// A flush failed to sync its edit. The tree in memory had the new table already, no version had, and the edit of a compaction

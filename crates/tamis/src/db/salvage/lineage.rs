@@ -17,8 +17,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::survey::{Described, Tables};
+use crate::ids::TableId;
 use crate::key::KeyBytes;
-use crate::tree::meta::{TableId, TableMeta};
+use crate::tree::meta::TableMeta;
 
 /// What is asked about tables while it is decided.
 pub(super) struct Facts<'a, E> {

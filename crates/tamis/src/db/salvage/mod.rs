@@ -36,6 +36,7 @@ use crate::collections::{HashMap, HashSet};
 use crate::db::open::file_system;
 use crate::db::replay::replay;
 use crate::error::{OpenError, StorageError};
+use crate::ids::{KeyspaceId, LogId, TableId};
 use crate::io::FileSystem;
 use crate::key::SeqNo;
 use crate::options::Options;
@@ -44,7 +45,7 @@ use crate::tree::files::{
     FileKind, current_path, lock_path, log_path, manifest_name, manifest_path, table_path,
 };
 use crate::tree::manifest::{LoadedManifest, is_damage};
-use crate::tree::meta::{KeyspaceId, LogId, TableId, TableMeta};
+use crate::tree::meta::TableMeta;
 use crate::tree::state::ManifestState;
 use crate::wal::End;
 

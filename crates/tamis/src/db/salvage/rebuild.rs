@@ -10,11 +10,11 @@ use super::{Salvage, SalvageReport, TableFate, Work};
 use crate::collections::{HashMap, HashSet};
 use crate::db::open::DEFAULT_NAME;
 use crate::error::{OpenError, StorageError};
+use crate::ids::{DEFAULT_KEYSPACE, KeyspaceId, LogId, TableId};
 use crate::key::SeqNo;
 use crate::options::KeyspaceOptions;
 use crate::tree::edit::VersionEdit;
 use crate::tree::files::table_path;
-use crate::tree::meta::{DEFAULT_KEYSPACE, KeyspaceId, LogId, TableId};
 use crate::tree::state::ManifestState;
 
 /// No database has that many keyspaces.

@@ -9,6 +9,7 @@ use crate::collections::HashMap;
 use crate::db::open::check_state;
 use crate::db::replay::{Replayed, replay};
 use crate::error::{OpenError, StorageError};
+use crate::ids::{KeyspaceId, LogId, TableId};
 use crate::io::FileSystem;
 use crate::key::{KeyBytes, KeyEnd, MAX_SEQNO, SeqNo};
 use crate::table::{Origin, ReaderConfig, Table};
@@ -16,7 +17,7 @@ use crate::tree::edit::{NUMBER_LIMIT, VersionEdit};
 use crate::tree::epochs::{EpochMap, EpochSegment};
 use crate::tree::files::{FileKind, current_path, log_path, manifest_name, parse, table_path};
 use crate::tree::manifest::{LoadedManifest, Manifest, is_damage, read_current};
-use crate::tree::meta::{KeyspaceId, LogId, TableExtra, TableId, TableMeta};
+use crate::tree::meta::{TableExtra, TableMeta};
 use crate::tree::tombstones::Tombstones;
 
 /// The files that a salvage looks at, by their numbers, ascending.

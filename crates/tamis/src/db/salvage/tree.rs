@@ -4,9 +4,10 @@
 //! overlap: they are a run. So the tree has as many runs as there are tables over the key with the most. Policies that know
 //! levels get a level for each height, from the last level up, and what is left in level 0; the others all of it in level 0.
 
+use crate::ids::{KeyspaceId, RunId, TableId};
 use crate::options::{CompactionChoice, KeyspaceOptions};
 use crate::tree::edit::VersionEdit;
-use crate::tree::meta::{KeyspaceId, RunId, TableId, TableMeta};
+use crate::tree::meta::TableMeta;
 
 use super::lineage::is_newer;
 

@@ -32,9 +32,9 @@ use smallvec::SmallVec;
 use super::{MergeCursor, Source, together};
 use crate::error::StorageError;
 use crate::key::{MAX_SEQNO, SeqNo, prefix_of};
-use crate::read::ReadCost;
 use crate::read::run_cursor::{RunContext, RunCursor, Tables, Until};
 use crate::select::Stretch;
+use crate::table::ReadCost;
 use crate::tree::version::Version;
 
 /// The keys that the first stretch of a merge is to have: as many as cost little more than one.
@@ -66,8 +66,8 @@ impl Dormant {
     /// `None` unless these are the tables of a version with a global filter.
     pub(super) fn of(tables: &Tables) -> Option<Dormant> {
         match tables {
-            Tables::Of(version) if version.selector.is_global() => Some(Dormant {
-                sources: vec![None; version.runs.len()],
+            Tables::Of(view) if view.selector.is_global() => Some(Dormant {
+                sources: vec![None; view.version.runs.len()],
                 stretch: Stretch::default(),
                 woken: SmallVec::new(),
                 cost: ReadCost::default(),
@@ -89,17 +89,17 @@ impl Dormant {
 
     /// Asks the filter for the stretch from `start` on. Whether it knows; then `self.stretch` is what it said.
     fn ask(&mut self, start: Start<'_>, context: &RunContext) -> bool {
-        let Tables::Of(version) = &context.tables else { return false };
+        let Tables::Of(view) = &context.tables else { return false };
         let mut cost = ReadCost::default();
         let out = &mut self.stretch;
         out.clear();
         let known = match start {
             Start::At(from, _) => {
-                version.selector.ahead(version, from, context.end.as_deref(), out, &mut cost)
+                view.selector.ahead(&view.version, from, context.end.as_deref(), out, &mut cost)
                     && out.until().is_none_or(|until| until > from)
             }
             Start::Before(before) => {
-                version.selector.behind(version, before, &context.start, out, &mut cost)
+                view.selector.behind(&view.version, before, &context.start, out, &mut cost)
                     && out.until().is_none_or(|until| before.is_none_or(|before| until < before))
             }
         };

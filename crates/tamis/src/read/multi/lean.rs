@@ -12,12 +12,13 @@ use smallvec::SmallVec;
 use crate::error::ReadError;
 use crate::key::SeqNo;
 use crate::operators::MergeOperator;
-use crate::read::ReadCost;
+use crate::read::View;
 use crate::read::get::{Findings, Lookup, Newest, search_memtables, search_table, searched};
 use crate::select::{Candidate, Candidates, LeanKey, MAX_BATCH, Probe, next_step};
 use crate::slice::Slice;
+use crate::table::ReadCost;
 use crate::table::{BlockAt, prefetch};
-use crate::tree::version::{Version, View};
+use crate::tree::version::Version;
 
 use super::Open;
 
@@ -39,9 +40,9 @@ pub(super) fn look_up<K: AsRef<[u8]>>(
     values: &mut [Option<Slice>],
     cost: &mut ReadCost,
 ) -> Result<(), ReadError> {
-    let version = &*view.version;
+    let (version, selector) = (&*view.version, &*view.selector);
     cost.gets += keys.len() as u64;
-    let in_memory = view.memtables().any(|slot| !slot.memtable.is_empty());
+    let in_memory = view.memtables.iter().any(|slot| !slot.memtable.is_empty());
     let mut waiting = Waiting::default();
     let mut open: Vec<Open<'_, '_>> = Vec::new();
     for (place, key) in keys.iter().enumerate() {
@@ -69,7 +70,7 @@ pub(super) fn look_up<K: AsRef<[u8]>>(
         let mut kept = Vec::new();
         for mut key in open {
             key.candidates.clear();
-            version.selector.select(version, &mut key.probe, runs.clone(), &mut key.candidates, cost);
+            selector.select(version, &mut key.probe, runs.clone(), &mut key.candidates, cost);
             let candidates = std::mem::take(&mut key.candidates);
             let Open { place, probe, cover, findings, .. } = &mut key;
             match search(version, &candidates, probe, findings, snapshot, *cover, cost)? {
@@ -80,7 +81,7 @@ pub(super) fn look_up<K: AsRef<[u8]>>(
         open = kept;
 
         let mut masks = [0u32; MAX_BATCH];
-        version.selector.select_many(version, &waiting.keys, runs.clone(), &mut masks, cost);
+        selector.select_many(version, &waiting.keys, runs.clone(), &mut masks, cost);
         let mut blocks = [None; MAX_BATCH];
         for ((key, mask), block) in waiting.keys.iter().zip(masks).zip(&mut blocks) {
             if mask != 0 {

@@ -21,13 +21,13 @@ use super::{BATCH, Open, answered_by};
 use crate::error::ReadError;
 use crate::io::batch::BatchReader;
 use crate::key::SeqNo;
-use crate::read::ReadCost;
+use crate::read::View;
 use crate::read::get::{Newest, searched};
 use crate::slice::Slice;
+use crate::table::ReadCost;
 use crate::table::{
     BlockAt, BlockSource, BlockTouch, Fetch, HashAnswer, HeapBlock, ReadTrace, TouchCounts, fetch,
 };
-use crate::tree::version::Version;
 
 /// What a key searches in a round.
 #[derive(Clone, Copy, Debug)]
@@ -41,13 +41,14 @@ struct Search {
 
 /// Searches the candidates of all `open` keys; those that are answered are taken out.
 pub(super) fn search(
-    version: &Version,
+    view: &View,
     reads: &BatchReader,
     open: &mut SmallVec<[Open<'_, '_>; BATCH]>,
     snapshot: SeqNo,
     values: &mut [Option<Slice>],
     cost: &mut ReadCost,
 ) -> Result<(), ReadError> {
+    let version = &*view.version;
     let mut searches: SmallVec<[Search; BATCH]> = SmallVec::new();
     let most = open.iter().map(|key| key.candidates.len()).max().unwrap_or(0);
     for round in 0..most {
@@ -78,7 +79,7 @@ pub(super) fn search(
         let mut places = block_of.into_iter();
         open.retain(|key| {
             let block = places.next().flatten().map(|place| &mut fetches[place]);
-            match search_candidate(version, key, round, block, snapshot, values, cost) {
+            match search_candidate(view, key, round, block, snapshot, values, cost) {
                 Ok(answered) => !answered,
                 Err(error) => {
                     failed = Some(error);
@@ -95,7 +96,7 @@ pub(super) fn search(
 
 /// Searches one candidate of a key in `block`, the block that may hold it. Whether the key is answered.
 fn search_candidate(
-    version: &Version,
+    view: &View,
     key: &mut Open<'_, '_>,
     round: usize,
     block: Option<&mut Fetch<'_>>,
@@ -117,10 +118,10 @@ fn search_candidate(
     };
     searched(candidate, probe, found.is_some(), cost);
     let Some(found) = found else { return Ok(false) };
-    let table = &version.tables[candidate.table];
+    let table = &view.version.tables[candidate.table];
     let Some(answer) = findings.in_table(found, table, probe.key, *cover, cost)? else { return Ok(false) };
     values[*place] = answer.value();
-    answered_by(version, candidate, probe);
+    answered_by(view, candidate, probe);
     Ok(true)
 }
 

@@ -7,16 +7,16 @@ use std::sync::Arc;
 
 use tamis_filter::{KeyRange, Next};
 
-use crate::read::ReadCost;
+use crate::read::View;
 use crate::table::CursorOptions;
+use crate::table::ReadCost;
 use crate::tree::open_table::OpenTable;
-use crate::tree::version::Version;
 
 /// The tables that the run cursors of one merge walk over.
 #[derive(Debug)]
 pub(crate) enum Tables {
-    /// Those of a version, whose filters may be asked.
-    Of(Arc<Version>),
+    /// Those of a view's version, whose filters may be asked.
+    Of(Arc<View>),
     List(Vec<Arc<OpenTable>>),
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct RunContext {
 impl RunContext {
     pub(crate) fn all(&self) -> &[Arc<OpenTable>] {
         match &self.tables {
-            Tables::Of(version) => &version.tables,
+            Tables::Of(view) => &view.version.tables,
             Tables::List(tables) => tables,
         }
     }
@@ -67,8 +67,8 @@ impl RunContext {
     #[inline]
     pub(super) fn next(&self, table: usize, from: &[u8], counts: &mut Counts) -> Next<Vec<u8>> {
         match &self.tables {
-            Tables::Of(version) if version.selector.answers_ranges() => {
-                counts.of(|cost| version.selector.next(version, table, from, self.end.as_deref(), cost))
+            Tables::Of(view) if view.selector.answers_ranges() => {
+                counts.of(|cost| view.selector.next(&view.version, table, from, self.end.as_deref(), cost))
             }
             _ => Next::Unknown,
         }
@@ -78,9 +78,9 @@ impl RunContext {
     #[inline]
     pub(super) fn denies_before(&self, table: usize, before: &[u8], counts: &mut Counts) -> bool {
         match &self.tables {
-            Tables::Of(version) if version.selector.answers_ranges() => {
+            Tables::Of(view) if view.selector.answers_ranges() => {
                 let range = KeyRange::new(Bound::Included(&self.start), Bound::Excluded(before));
-                counts.of(|cost| version.selector.may_hold(version, table, range, cost)) == Some(false)
+                counts.of(|cost| view.selector.may_hold(&view.version, table, range, cost)) == Some(false)
             }
             _ => false,
         }
@@ -90,7 +90,7 @@ impl RunContext {
     #[inline]
     pub(super) fn first_reaching(&self, tables: &Range<usize>, key: &[u8]) -> usize {
         match &self.tables {
-            Tables::Of(version) => version.first_reaching(tables, key),
+            Tables::Of(view) => view.version.first_reaching(tables, key),
             Tables::List(all) => {
                 tables.start + all[tables.clone()].partition_point(|t| !t.meta.largest.reaches(key))
             }
@@ -101,7 +101,7 @@ impl RunContext {
     #[inline]
     pub(super) fn starts_after(&self, table: usize, key: &[u8]) -> bool {
         match &self.tables {
-            Tables::Of(version) => version.starts_after(table, key),
+            Tables::Of(view) => view.version.starts_after(table, key),
             Tables::List(all) => all[table].meta.smallest[..] > *key,
         }
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::truth::{Manner, install};
 use crate::io::MemFs;
-use crate::read::ReadCost;
+use crate::table::ReadCost;
 use crate::{Db, Options};
 
 const RUNS: u64 = 12;

@@ -9,11 +9,11 @@ use tamis_filter::Digest;
 
 use crate::Db;
 use crate::key::MAX_SEQNO;
-use crate::read::ReadCost;
+use crate::read::View;
 use crate::select::{Candidate, Candidates, Probe, RunSelector, Stretch};
+use crate::table::ReadCost;
 use crate::table::{CursorOptions, TableCursor};
-use crate::tree::state::KeyspaceState;
-use crate::tree::version::{Version, View};
+use crate::tree::version::Version;
 
 /// How a selector answers. Everything that is left to chance follows from the seed and the question.
 #[derive(Clone, Debug, Default)]
@@ -55,15 +55,7 @@ pub(super) fn install(db: &Db, manner: Manner) -> Arc<Asked> {
     let runs: Vec<_> = version.runs.iter().map(|run| keys(version, run.tables.clone())).collect();
     let asked = Arc::new(Asked::default());
     let truth = Truth { all: runs.iter().flatten().cloned().collect(), runs, manner, asked: asked.clone() };
-    let metas =
-        |tables: &Range<usize>| version.tables[tables.clone()].iter().map(|t| t.meta.clone()).collect();
-    let state = KeyspaceState {
-        runs: version.runs.iter().map(|run| ((run.level as u32, run.id), metas(&run.tables))).collect(),
-        ..KeyspaceState::default()
-    };
-    let open = |id| version.tables.iter().find(|t| t.meta.id == id).expect("a table of the version").clone();
-    let version = Version::build(&state, open, |_, _| Box::new(truth));
-    view.store(Arc::new(View { active: old.active.clone(), sealed: old.sealed.clone(), version }));
+    view.store(Arc::new(View { selector: Arc::new(truth), ..old.with_memtables(old.memtables.clone()) }));
     asked
 }
 

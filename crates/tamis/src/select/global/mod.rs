@@ -44,11 +44,12 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use tamis_filter::global::{Cuts, Epoch, Epochs, MapChoice, Partition};
 
 use crate::error::StorageError;
+use crate::ids::TableId;
 use crate::key::{KeyBytes, prefix_of};
 use crate::options::{KeyMapChoice, KeyspaceOptions, PrefixFilter};
 use crate::select::Warnings;
 use crate::tree::epochs::EpochMap;
-use crate::tree::meta::{TableId, TableMeta};
+use crate::tree::meta::TableMeta;
 use crate::tree::open_table::OpenTable;
 
 mod gather;

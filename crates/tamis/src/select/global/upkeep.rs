@@ -11,12 +11,12 @@ use tamis_filter::{Digest, FilterError};
 use super::gather::{Gathered, Span, each_key, gather, oldest_run};
 use super::{Cell, Directory, Grf, Work, holds};
 use crate::error::StorageError;
+use crate::ids::TableId;
 use crate::key::KeyBytes;
 use crate::options::PrefixFilter;
 use crate::select::damaged_list;
 use crate::select::keys::Source;
 use crate::sync;
-use crate::tree::meta::TableId;
 use crate::tree::open_table::OpenTable;
 use crate::tree::version::Version;
 

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use tamis_filter::Digest;
 
 use super::*;
-use crate::cache::BlockCache;
 use crate::compaction::FilterBuilder;
 use crate::io::{FileSystem, MemFs, Usage, read_file};
 use crate::key::{KeyEnd, Kind};
 use crate::options::{FilterChoice, KeyspaceOptions};
+use crate::table::cache::BlockCache;
 use crate::table::{ExtraProperties, KEY_LIST, KeyListBuilder, ReaderConfig, TableBuilder, TableOptions};
 use crate::tree::epochs::EpochMap;
 use crate::tree::files::table_path;

@@ -7,9 +7,9 @@ use std::sync::atomic::Ordering;
 use tamis_filter::Digest;
 
 use super::support::*;
-use crate::cache::BlockCache;
 use crate::key::MAX_SEQNO;
 use crate::table::block::{BlockView, HashAnswer};
+use crate::table::cache::BlockCache;
 use crate::table::*;
 
 fn numbered(count: u64, value_bytes: usize) -> Vec<Version> {

@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tamis_filter::Digest;
 
-use crate::cache::BlockCache;
 use crate::error::StorageError;
 use crate::io::{Access, DirLock, FileSystem, Mapping, ReadFile, Usage, WriteFile};
 use crate::key::{Kind, SeqNo};
+use crate::table::cache::BlockCache;
 use crate::table::*;
 
 type Contents = Arc<Mutex<HashMap<PathBuf, Arc<Vec<u8>>>>>;

@@ -38,6 +38,7 @@
 mod build;
 mod directory;
 mod read;
+mod resident;
 #[cfg(test)]
 mod tests;
 
@@ -48,6 +49,7 @@ pub(crate) use build::{ElasticBuilder, FilterBuildError};
 pub(crate) use directory::UnitDirectory;
 #[cfg(test)]
 pub(crate) use read::LoadedUnit;
+pub(crate) use resident::{Budget, ElasticFilter, FoundUnits};
 
 /// What a table with an elastic filter says of its filter's kind.
 pub(crate) const ELASTIC: &str = "elastic";

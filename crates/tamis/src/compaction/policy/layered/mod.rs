@@ -49,8 +49,8 @@ use std::ops::Range;
 use crate::compaction::plan::{OutputRun, Plan, Reason};
 use crate::compaction::policy::{CompactionPolicy, Pressure, Promise};
 use crate::compaction::shape::{KeyRange, LevelShape, RunShape, Shape, TableShape};
+use crate::ids::TableId;
 use crate::options::{CompactionChoice, FilePicker, KeyspaceOptions, MergeGranularity, PerLevel};
-use crate::tree::meta::TableId;
 
 mod build;
 mod counted;

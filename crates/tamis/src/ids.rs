@@ -1,0 +1,16 @@
+//! The numbers by which files, runs and keyspaces go. At the bottom of the engine: whoever names a thing needs nothing else of it.
+
+/// Names a table file within a database; never used twice.
+pub(crate) type TableId = u64;
+
+/// Names a sorted run within a keyspace. Of two runs in one level the one with the larger id is newer.
+pub(crate) type RunId = u64;
+
+/// Names a keyspace within a database; never used twice.
+pub(crate) type KeyspaceId = u32;
+
+/// Names a log file within a database; drawn from the same counter as [`TableId`].
+pub(crate) type LogId = u64;
+
+/// The default keyspace, which always exists.
+pub(crate) const DEFAULT_KEYSPACE: KeyspaceId = 0;
