@@ -40,6 +40,17 @@ impl Kind {
     }
 }
 
+/// One version of a key as it was found: in a block, a table or a memtable, with its value in whatever form it has there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry<V> {
+    /// Its sequence number.
+    pub(crate) seq: SeqNo,
+    /// What it says of the key.
+    pub(crate) kind: Kind,
+    /// Its value; empty in a delete.
+    pub(crate) value: V,
+}
+
 /// Orders two versions: by user key ascending, then by sequence number descending (newest first).
 #[inline]
 pub(crate) fn compare_versions(a_key: &[u8], a_seq: SeqNo, b_key: &[u8], b_seq: SeqNo) -> Ordering {

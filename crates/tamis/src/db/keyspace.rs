@@ -17,13 +17,10 @@ use crate::db::snapshot::SnapshotPin;
 use crate::db::stats::KeyspaceStats;
 use crate::db::{Db, Handle, IngestOptions, IngestReport};
 use crate::error::{AdminError, ReadError, WriteError};
-use crate::key::{KeyEnd, SeqNo};
+use crate::key::KeyEnd;
 use crate::options::KeyspaceOptions;
-use crate::read::View;
 use crate::read::explain::ExplainRecorder;
-use crate::read::{
-    Bounds, Counted, Explanation, Iter, IterContext, Lookup, get as read_get, multi_get as read_multi_get,
-};
+use crate::read::{Bounds, Counted, Explanation, Iter, Lookup, ReadAt};
 use crate::slice::Slice;
 use crate::table::ReadCost;
 
@@ -42,15 +39,6 @@ use crate::table::ReadCost;
 pub struct Keyspace {
     pub(crate) handle: Arc<Handle>,
     pub(crate) inner: Arc<KeyspaceInner>,
-}
-
-/// What a read sees.
-struct Moment {
-    view: Guard<Arc<View>>,
-    /// The newest sequence number that is seen.
-    snapshot: SeqNo,
-    /// The oldest that is: what is below has expired.
-    horizon: SeqNo,
 }
 
 impl Keyspace {
@@ -94,33 +82,31 @@ impl Keyspace {
         Ok(())
     }
 
-    /// What a read sees: the keyspace now, or at a snapshot. The view is loaded first, then the horizon, then the
-    /// visible number: see [`expiry`](crate::db::expiry).
+    /// Where a read stands: now, or at a snapshot. The order of the loads is an invariant of [`ReadAt`].
     #[inline]
-    fn moment(&self, pin: Option<&SnapshotPin>) -> Moment {
+    fn read_at(&self, pin: Option<&SnapshotPin>) -> ReadAt<'_> {
         let db = &self.handle.inner;
         let view = self.inner.view.load();
-        match pin {
+        let (view, horizon, seq) = match pin {
             None => {
                 let expired = db.expired(&self.inner);
-                Moment { view, horizon: live_from(expired), snapshot: db.visible() }
+                (view, live_from(expired), db.visible())
             }
-            Some(pin) => Moment {
-                view: pin.held.view(self.inner.id).map_or(view, Guard::from_inner),
-                horizon: live_from(pin.held.expired(self.inner.id)),
-                snapshot: pin.seq,
-            },
-        }
+            Some(pin) => (
+                pin.held.view(self.inner.id).map_or(view, Guard::from_inner),
+                live_from(pin.held.expired(self.inner.id)),
+                pin.seq,
+            ),
+        };
+        let (operator, sharing) = (self.inner.operators.merge.as_ref(), db.options.hash_sharing);
+        ReadAt { view, seq, horizon, operator, sharing }
     }
 
     #[inline]
     pub(crate) fn lookup(&self, key: &[u8], pin: Option<&SnapshotPin>) -> Result<Lookup, ReadError> {
         self.check()?;
-        let db = &self.handle.inner;
         let mut get = Counted::default();
-        let Moment { view, horizon, snapshot } = self.moment(pin);
-        let operator = self.inner.operators.merge.as_deref();
-        let found = read_get(&view, key, snapshot, horizon, db.options.hash_sharing, operator, &mut get);
+        let found = self.read_at(pin).get(key, &mut get);
         get.cost.found = u64::from(matches!(found, Ok(Lookup::Found { .. })));
         self.inner.reads.add_get(&get);
         found
@@ -132,12 +118,8 @@ impl Keyspace {
         pin: Option<&SnapshotPin>,
     ) -> Result<Vec<Option<Slice>>, ReadError> {
         self.check()?;
-        let db = &self.handle.inner;
         let mut cost = ReadCost::default();
-        let Moment { view, horizon, snapshot } = self.moment(pin);
-        let operator = self.inner.operators.merge.as_deref();
-        let sharing = db.options.hash_sharing;
-        let found = read_multi_get(&view, keys, snapshot, horizon, sharing, operator, &mut cost);
+        let found = self.read_at(pin).multi_get(keys, &mut cost);
         cost.found = found.as_ref().map_or(0, |values| values.iter().flatten().count() as u64);
         self.inner.reads.add(&cost);
         found
@@ -149,10 +131,7 @@ impl Keyspace {
         at: Option<&SnapshotPin>,
         pin: Option<Arc<dyn Any + Send + Sync>>,
     ) -> Iter {
-        let Moment { view, horizon, snapshot } = self.moment(at);
-        let (counters, operator) = (self.inner.reads.clone(), self.inner.operators.merge.clone());
-        let view = Guard::into_inner(view);
-        Iter::new(IterContext { view, snapshot, horizon, counters, operator, _pin: pin }, bounds)
+        self.read_at(at).iter(bounds, self.inner.reads.clone(), pin)
     }
 
     /// The value of `key`, if it has one. Costs one digest, one question to each filter, and one block where a
@@ -231,11 +210,9 @@ impl Keyspace {
         self.check()?;
         let (db, key) = (&self.handle.inner, key.as_ref());
         let mut recorder = ExplainRecorder::default();
-        let Moment { view, horizon, snapshot } = self.moment(None);
-        let operator = self.inner.operators.merge.as_deref();
-        let sharing = db.options.hash_sharing;
-        let found = read_get(&view, key, snapshot, horizon, sharing, operator, &mut recorder)?;
-        Ok(recorder.finish(key, &found, horizon, |segment| db.elastic.heat_of(segment)))
+        let at = self.read_at(None);
+        let found = at.get(key, &mut recorder)?;
+        Ok(recorder.finish(key, &found, at.horizon, |segment| db.elastic.heat_of(segment)))
     }
 
     /// Writes the keyspace's memtables to tables and waits until that is done.

@@ -10,7 +10,7 @@ use crate::db::{Db, IngestOptions};
 use crate::error::{AdminError, StorageError};
 use crate::fuzzing::reseal;
 use crate::io::{FaultPlan, FaultyFs, MemFs, OpClass, Usage, read_file};
-use crate::key::Kind;
+use crate::key::{Entry, Kind};
 use crate::options::{FilterChoice, KeyspaceOptions, Options, PerLevel};
 use crate::table::{ExtraProperties, TableBuilder, TableOptions};
 use crate::tree::tombstones::{RangeTombstone, Tombstones};
@@ -333,14 +333,14 @@ fn ingested_table(db: &Db) -> (Arc<crate::tree::open_table::OpenTable>, u64) {
 #[test]
 fn everything_in_an_ingested_table_has_its_number() {
     use crate::key::MAX_SEQNO;
-    use crate::table::{CursorOptions, TableCursor, TableLookup};
+    use crate::table::{CursorOptions, TableCursor};
     let db = ingest(&sample(&KeyspaceOptions::default()), true).unwrap();
     let (table, seq) = ingested_table(&db);
     assert!(seq > 0 && (table.meta.min_seq, table.meta.max_seq) == (seq, seq));
     assert!(table.tombstones.as_ref().unwrap().iter().all(|tombstone| tombstone.seq == seq));
     let found = |snapshot| table.table.get(b"aaa", None, snapshot, &mut ()).unwrap();
-    assert!(matches!(found(seq), TableLookup::Found { seq: found, .. } if found == seq));
-    assert!(matches!(found(seq - 1), TableLookup::Absent));
+    assert!(matches!(found(seq), Some(Entry { seq: found, .. }) if found == seq));
+    assert!(matches!(found(seq - 1), None));
     let mut cursor = TableCursor::new(table.table.clone(), CursorOptions::default());
     let mut seek = |key: &[u8], seq| {
         cursor.seek(key, seq).unwrap();

@@ -9,7 +9,7 @@ use super::reseal;
 use crate::batch::{BatchOp, GroupHeader, Ops, WriteBatch};
 use crate::key::{KeyBytes, MAX_KEY_BYTES, MAX_SEQNO, SeqNo};
 use crate::options::{KeyspaceOptions, Options};
-use crate::table::{BlockView, KeyListBuilder, KeyListReader, Lookup};
+use crate::table::{BlockView, InBlock, KeyListBuilder, KeyListReader};
 use crate::tree::tombstones::{RangeTombstone, Tombstones};
 
 /// The operations of a batch, as a record of the log holds them; and the same bytes with a record's header.
@@ -75,7 +75,7 @@ pub fn data_block(bytes: &[u8]) {
         if sorted && *seq <= MAX_SEQNO {
             assert_eq!(view.lower_bound(key, *seq), Ok(i), "a search in a sorted block finds every entry");
             let (found, _) = view.find(key, None, *seq).expect("every entry was read before");
-            assert_eq!(found, Lookup::Found { index: i });
+            assert_eq!(found, InBlock::Here(i));
         }
     }
 }
@@ -101,7 +101,7 @@ fn interrogate(view: &BlockView<'_>, key: &[u8]) {
     for snapshot in [0, 1, MAX_SEQNO] {
         let _ = view.lower_bound(key, snapshot);
         for digest in [None, Some(Digest::of(key)), Some(Digest::from_u64(u64::MAX))] {
-            if let Ok((Lookup::Found { index }, _)) = view.find(key, digest, snapshot) {
+            if let Ok((InBlock::Here(index), _)) = view.find(key, digest, snapshot) {
                 assert_eq!(view.key_equals(index, key), Ok(true), "the entry of another key");
                 assert!(view.seq(index).is_ok_and(|seq| seq <= snapshot), "an entry that is too new");
             }

@@ -13,7 +13,7 @@ use crate::io::batch::BatchReader;
 use crate::key::{Kind, MAX_SEQNO, SeqNo};
 use crate::options::ChecksumMode;
 use crate::table::cache::BlockCache;
-use crate::table::{CursorOptions, ReaderConfig, Table, TableCursor, TableLookup};
+use crate::table::{CursorOptions, ReaderConfig, Table, TableCursor};
 
 /// So many entries of a table are looked up one by one.
 const LOOKUPS: usize = 24;
@@ -195,13 +195,18 @@ fn check_content(table: &Arc<Table>, (entries, failed): &Walk) {
     }
 }
 
-fn check_lookup(entries: &[Entry], key: &[u8], snapshot: SeqNo, found: Result<TableLookup, StorageError>) {
+fn check_lookup(
+    entries: &[Entry],
+    key: &[u8],
+    snapshot: SeqNo,
+    found: Result<Option<crate::key::Entry<crate::table::PinnedValue>>, StorageError>,
+) {
     let from =
         entries.partition_point(|(other, seq, ..)| &other[..] < key || (other == key && *seq > snapshot));
     let expected = entries.get(from).filter(|(other, ..)| other == key);
     let found = match found.expect("a sound table can be read") {
-        TableLookup::Found { seq, kind, value } => Some((key.to_vec(), seq, kind, value.to_vec())),
-        TableLookup::Absent => None,
+        Some(crate::key::Entry { seq, kind, value }) => Some((key.to_vec(), seq, kind, value.to_vec())),
+        None => None,
     };
     assert_eq!(found.as_ref(), expected, "{key:?} as of {snapshot}");
 }

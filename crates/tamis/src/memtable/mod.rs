@@ -54,8 +54,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use crossbeam_utils::CachePadded;
 use tamis_filter::{AtomicBlockedBloom, Digest};
 
-use crate::key::{KeyBytes, KeyEnd, Kind, MAX_KEY_BYTES, MAX_SEQNO, MAX_VALUE_BYTES, SeqNo};
-use node::{NodeRef, Version};
+use crate::key::{Entry, KeyBytes, KeyEnd, Kind, MAX_KEY_BYTES, MAX_SEQNO, MAX_VALUE_BYTES, SeqNo};
+use node::Version;
 use skiplist::{ListWriter, SkipList};
 
 /// The filter takes one part in this many of the budget.
@@ -102,35 +102,6 @@ struct Counters {
 
 /// A deletion of all keys from `start` up to `end`, for versions older than `seq`.
 pub(crate) type RangeTombstone = (KeyBytes, KeyEnd, SeqNo);
-
-/// A version found by [`Memtable::get`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct MemEntry<'m> {
-    /// Its sequence number.
-    pub(crate) seq: SeqNo,
-    /// What it says of the key.
-    pub(crate) kind: Kind,
-    /// Its value, empty for a deletion.
-    pub(crate) value: &'m [u8],
-}
-
-impl<'m> From<NodeRef<'m>> for MemEntry<'m> {
-    #[inline]
-    fn from(node: NodeRef<'m>) -> Self {
-        MemEntry { seq: node.seq(), kind: node.kind(), value: node.value() }
-    }
-}
-
-/// A version found by [`Memtable::get_pinned`].
-#[derive(Clone)]
-pub(crate) struct PinnedMemEntry {
-    /// Its sequence number.
-    pub(crate) seq: SeqNo,
-    /// What it says of the key.
-    pub(crate) kind: Kind,
-    /// Its value, empty for a deletion.
-    pub(crate) value: PinnedMemValue,
-}
 
 impl std::fmt::Debug for Memtable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -242,17 +213,18 @@ impl Memtable {
     ///
     /// Cost: O(log n) comparisons, about one cache miss each in a large memtable.
     #[inline]
-    pub(crate) fn get(&self, key: &[u8], snapshot: SeqNo) -> Option<MemEntry<'_>> {
-        self.list().get(key, snapshot).map(MemEntry::from)
+    pub(crate) fn get(&self, key: &[u8], snapshot: SeqNo) -> Option<Entry<&[u8]>> {
+        let node = self.list().get(key, snapshot)?;
+        Some(Entry { seq: node.seq(), kind: node.kind(), value: node.value() })
     }
 
     /// The same with a value that outlives the borrow, at the price of one change of the memtable's reference
     /// count if there is such a version.
-    pub(crate) fn get_pinned(self: &Arc<Self>, key: &[u8], snapshot: SeqNo) -> Option<PinnedMemEntry> {
+    pub(crate) fn get_pinned(self: &Arc<Self>, key: &[u8], snapshot: SeqNo) -> Option<Entry<PinnedMemValue>> {
         let node = self.list().get(key, snapshot)?;
         // SAFETY: the node was found in this memtable.
         let value = unsafe { PinnedMemValue::new(self.clone(), node) };
-        Some(PinnedMemEntry { seq: node.seq(), kind: node.kind(), value })
+        Some(Entry { seq: node.seq(), kind: node.kind(), value })
     }
 
     /// A cursor over all versions, on none of them yet.

@@ -3,10 +3,11 @@
 mod chain;
 mod counters;
 pub(crate) mod explain;
-mod get;
 mod iter;
+mod lookup;
 pub(crate) mod merge;
-mod multi;
+mod multi_get;
+mod read_at;
 pub(crate) mod run_cursor;
 mod sample;
 #[cfg(test)]
@@ -15,8 +16,8 @@ mod view;
 
 pub(crate) use counters::{AllReads, Counted, ReadCounters};
 pub use explain::{ExplainBlock, ExplainOutcome, ExplainStep, ExplainUnits, Explanation, FilterAnswer};
-pub(crate) use get::{Lookup, Recorder, get};
 pub use iter::Iter;
 pub(crate) use iter::{Bounds, IterContext};
-pub(crate) use multi::multi_get;
+pub(crate) use lookup::{Lookup, Recorder};
+pub(crate) use read_at::ReadAt;
 pub(crate) use view::{MemtableSlot, Memtables, View};

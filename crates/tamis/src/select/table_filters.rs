@@ -15,7 +15,7 @@ use crate::key::MAX_SEQNO;
 use crate::select::elastic;
 use crate::select::{Candidate, Candidates, LeanKey, MAX_BATCH, MAX_STEP, Probe, RunSelector};
 use crate::table::ReadCost;
-use crate::table::{CursorOptions, FoundUnits, TableCursor, TableLookup};
+use crate::table::{CursorOptions, FoundUnits, TableCursor};
 use crate::tree::open_table::{OpenTable, TableFilter};
 use crate::tree::version::Version;
 
@@ -338,7 +338,7 @@ pub(crate) fn check_rejection(version: &Version, table: usize, key: &[u8]) {
         // A table that cannot be read is the reader's error to report, not the filter's.
         if let Ok(found) = table.table.get(key, None, MAX_SEQNO, &mut ()) {
             assert!(
-                matches!(found, TableLookup::Absent),
+                found.is_none(),
                 "the filter of table {} denies a key that it holds: {key:?}",
                 table.meta.id
             );

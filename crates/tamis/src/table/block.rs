@@ -32,16 +32,13 @@ pub(crate) fn fingerprint(digest: Digest) -> u8 {
 
 /// What a block knows of a key at a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lookup {
-    /// The newest version that the snapshot sees is entry `index`.
-    Found {
-        /// The entry's number within the block.
-        index: usize,
-    },
+pub(crate) enum InBlock {
+    /// The newest version that the snapshot sees is the entry with this number.
+    Here(usize),
     /// The key has no such version, here or in a later block.
-    NotHere,
+    Absent,
     /// All versions of the key in this block are too new, and the next block may hold older ones.
-    ContinueInNextBlock,
+    PerhapsNext,
 }
 
 /// How a block's hash index answered.
@@ -348,7 +345,7 @@ impl<'a> BlockView<'a> {
 
     /// The newest version of `key` with a sequence number of at most `snapshot`, and how the hash index
     /// answered. The block must be the first that may hold `key`, or one that an earlier block's
-    /// [`Lookup::ContinueInNextBlock`] led to. With a hash index and a digest: a few words of fingerprints and, in
+    /// [`InBlock::PerhapsNext`] led to. With a hash index and a digest: a few words of fingerprints and, in
     /// all but a few in a hundred lookups, one key if it is here and none if it is not.
     #[inline]
     pub(crate) fn find(
@@ -356,7 +353,7 @@ impl<'a> BlockView<'a> {
         key: &[u8],
         digest: Option<Digest>,
         snapshot: SeqNo,
-    ) -> Result<(Lookup, HashAnswer), Damage> {
+    ) -> Result<(InBlock, HashAnswer), Damage> {
         let mut from = 0;
         let mut answer = HashAnswer::NotAsked;
         if let Some(digest) = digest
@@ -367,13 +364,13 @@ impl<'a> BlockView<'a> {
             loop {
                 // The first entry of a key is its newest version, and comes before the others.
                 match self.next_with_fingerprint(from, wanted)? {
-                    None if answer == HashAnswer::Hit => return Ok((Lookup::NotHere, HashAnswer::Absent)),
-                    None => return Ok((Lookup::NotHere, answer)),
+                    None if answer == HashAnswer::Hit => return Ok((InBlock::Absent, HashAnswer::Absent)),
+                    None => return Ok((InBlock::Absent, answer)),
                     Some(i) if !self.key_equals(i, key)? => {
                         answer = HashAnswer::Collision;
                         from = i + 1;
                     }
-                    Some(i) if self.seq(i)? <= snapshot => return Ok((Lookup::Found { index: i }, answer)),
+                    Some(i) if self.seq(i)? <= snapshot => return Ok((InBlock::Here(i), answer)),
                     Some(i) => {
                         from = i + 1;
                         break;
@@ -383,11 +380,11 @@ impl<'a> BlockView<'a> {
         }
         let index = self.lower_bound_from(from, key, snapshot)?;
         let lookup = if index < self.len() {
-            if self.key_equals(index, key)? { Lookup::Found { index } } else { Lookup::NotHere }
+            if self.key_equals(index, key)? { InBlock::Here(index) } else { InBlock::Absent }
         } else if self.key_equals(index - 1, key)? {
-            Lookup::ContinueInNextBlock
+            InBlock::PerhapsNext
         } else {
-            Lookup::NotHere
+            InBlock::Absent
         };
         Ok((lookup, answer))
     }

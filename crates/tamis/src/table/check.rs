@@ -3,7 +3,7 @@
 
 use tamis_filter::Digest;
 
-use super::block::{BlockView, Lookup, fingerprint};
+use super::block::{BlockView, InBlock, fingerprint};
 use super::frame::Damage;
 use super::index::{BlockAt, Index};
 use super::properties::Properties;
@@ -163,7 +163,7 @@ fn check_block(
         }
         if view.has_hash_index() && newest_here {
             let (found, _) = view.find(&key, Some(Digest::of(&key)), MAX_SEQNO)?;
-            if found != (Lookup::Found { index: i }) {
+            if found != (InBlock::Here(i)) {
                 report.problem(at.offset, format!("the hash index does not lead to entry {i}"));
             }
         }

@@ -2,30 +2,14 @@
 
 use tamis_filter::Digest;
 
-use super::block::{BlockView, Lookup};
-use super::data::PinnedValue;
+use super::block::{BlockView, InBlock};
+use super::data::{BlockRef, HeapBlock, PinnedValue};
 use super::index::BlockAt;
 use super::prefetch::prefetch;
 use super::reader::Table;
-use super::trace::ReadTrace;
+use super::trace::{BlockSource, BlockTouch, ReadTrace};
 use crate::error::StorageError;
-use crate::key::{Kind, SeqNo};
-
-/// What a table knows of a key at a snapshot.
-#[derive(Clone, Debug)]
-pub(crate) enum TableLookup {
-    /// The newest version that the snapshot sees.
-    Found {
-        /// Its sequence number.
-        seq: SeqNo,
-        /// What it says.
-        kind: Kind,
-        /// Its value; empty in a delete.
-        value: PinnedValue,
-    },
-    /// There is none.
-    Absent,
-}
+use crate::key::{Entry, SeqNo};
 
 impl Table {
     /// The first block that may hold `key`, or `None` if the table ends before it. Cost: one search of the
@@ -51,47 +35,51 @@ impl Table {
     }
 
     /// The newest version of `key` with a sequence number of at most `snapshot`, looked for from the block
-    /// that [`locate`](Self::locate) gave for the key. Touches one block, unless the key has so many newer
-    /// versions that they fill it.
+    /// that [`locate`](Self::locate) gave for the key. That block may be at hand already (`fetched`, which was verified); with
+    /// `digest` (the key's) its hash index is used. Touches one block, unless the key has so many newer versions that they
+    /// fill it.
     pub(crate) fn get_in_block<T: ReadTrace>(
         &self,
         mut at: BlockAt,
+        mut fetched: Option<(HeapBlock, BlockSource)>,
         key: &[u8],
         digest: Option<Digest>,
         snapshot: SeqNo,
         trace: &mut T,
-    ) -> Result<TableLookup, StorageError> {
+    ) -> Result<Option<Entry<PinnedValue>>, StorageError> {
         if snapshot < self.global_seq() {
-            return Ok(TableLookup::Absent);
+            return Ok(None);
         }
         loop {
-            let block = self.block(at, true, trace)?;
+            let block = match fetched.take() {
+                Some((block, source)) => {
+                    trace.block_touched(BlockTouch { offset: at.offset, stored_bytes: at.span, source });
+                    BlockRef::Heap(block)
+                }
+                None => self.block(at, true, trace)?,
+            };
             let found = BlockView::parse(&block).and_then(|view| {
-                let (lookup, answer) = view.find(key, digest, snapshot)?;
+                let (found, answer) = view.find(key, digest, snapshot)?;
                 trace.hash_index_answered(answer);
-                Ok(match lookup {
-                    Lookup::Found { index } => {
-                        let (seq, kind, value) = (
-                            view.seq(index)?.max(self.global_seq()),
-                            view.kind(index)?,
-                            view.value_span(index)?,
-                        );
-                        Some(Some((seq, kind, value)))
+                Ok(match found {
+                    InBlock::Here(i) => {
+                        let (kind, span) = (view.kind(i)?, view.value_span(i)?);
+                        Some(Some(Entry { seq: view.seq(i)?.max(self.global_seq()), kind, value: span }))
                     }
-                    Lookup::NotHere => Some(None),
-                    Lookup::ContinueInNextBlock => None,
+                    InBlock::Absent => Some(None),
+                    InBlock::PerhapsNext => None,
                 })
             });
-            match found.map_err(|damage| self.damaged(at.offset, damage))? {
-                Some(Some((seq, kind, span))) => {
-                    return Ok(TableLookup::Found { seq, kind, value: self.pin(&block, span) });
-                }
-                Some(None) => return Ok(TableLookup::Absent),
-                None => {}
+            if let Some(found) = found.map_err(|damage| self.damaged(at.offset, damage))? {
+                return Ok(found.map(|Entry { seq, kind, value }| Entry {
+                    seq,
+                    kind,
+                    value: self.pin(&block, value),
+                }));
             }
             match self.index(trace)?.block(at.index + 1) {
                 Some(next) => at = next,
-                None => return Ok(TableLookup::Absent),
+                None => return Ok(None),
             }
         }
     }
@@ -105,10 +93,10 @@ impl Table {
         digest: Option<Digest>,
         snapshot: SeqNo,
         trace: &mut T,
-    ) -> Result<TableLookup, StorageError> {
+    ) -> Result<Option<Entry<PinnedValue>>, StorageError> {
         match self.locate(key, trace)? {
-            Some(at) => self.get_in_block(at, key, digest, snapshot, trace),
-            None => Ok(TableLookup::Absent),
+            Some(at) => self.get_in_block(at, None, key, digest, snapshot, trace),
+            None => Ok(None),
         }
     }
 }

@@ -38,7 +38,7 @@ mod tests;
 mod trace;
 mod units;
 
-pub(crate) use block::{BlockView, HashAnswer, Lookup};
+pub(crate) use block::{BlockView, HashAnswer, InBlock};
 pub(crate) use builder::{ExtraProperties, TableBuilder, TableOptions};
 pub(crate) use cost::ReadCells;
 pub use cost::ReadCost;
@@ -49,7 +49,6 @@ pub(crate) use footer::Footer;
 pub(crate) use frame::Damage;
 pub(crate) use index::{BlockAt, Index};
 pub(crate) use key_list::{KEY_LIST, KeyListBuilder, KeyListCursor, KeyListReader};
-pub(crate) use lookup::TableLookup;
 pub(crate) use origin::{Merged, Origin};
 pub(crate) use overlap::{Fetch, fetch};
 pub(crate) use prefetch::prefetch;

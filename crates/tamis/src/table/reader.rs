@@ -536,10 +536,6 @@ impl Table {
     ) -> Result<HeapBlock, StorageError> {
         let key = self.cache_key(at);
         let mut touch = BlockTouch { offset: at.offset, stored_bytes: at.span, source: BlockSource::Cache };
-        if let Some((block, source)) = trace.brought(at.offset) {
-            trace.block_touched(BlockTouch { source, ..touch });
-            return Ok(block);
-        }
         if let Some(CacheEntry::Block(block)) = self.cache.as_ref().and_then(|cache| cache.get(key)) {
             trace.block_touched(touch);
             return Ok(block);

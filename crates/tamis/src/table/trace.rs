@@ -2,7 +2,6 @@
 //! away.
 
 use super::block::HashAnswer;
-use super::data::HeapBlock;
 
 /// Where a block's bytes came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,12 +59,6 @@ pub(crate) trait ReadTrace {
     /// The checksum of a stored block was computed.
     #[inline]
     fn checksum_verified(&mut self) {}
-    /// Whether the reader brings along the data block at `offset` of the table that it looks into, and where it came
-    /// from; asked before the cache is. A block that is brought was verified.
-    #[inline]
-    fn brought(&mut self, _offset: u64) -> Option<(HeapBlock, BlockSource)> {
-        None
-    }
 }
 
 impl ReadTrace for () {}
@@ -90,10 +83,6 @@ impl<T: ReadTrace> ReadTrace for &mut T {
     #[inline]
     fn checksum_verified(&mut self) {
         (**self).checksum_verified();
-    }
-    #[inline]
-    fn brought(&mut self, offset: u64) -> Option<(HeapBlock, BlockSource)> {
-        (**self).brought(offset)
     }
 }
 

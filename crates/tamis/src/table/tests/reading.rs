@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use tamis_filter::Digest;
 
 use super::support::*;
-use crate::key::MAX_SEQNO;
+use crate::key::{Entry, MAX_SEQNO};
 use crate::table::block::{BlockView, HashAnswer};
 use crate::table::cache::BlockCache;
 use crate::table::*;
@@ -262,8 +262,7 @@ fn values_outlive_table_and_cursor() {
     write(&fs, &model, &TableOptions::default(), None, None);
     for config in [mapped(), cached(0)] {
         let table = open(&fs, config).unwrap();
-        let TableLookup::Found { value, .. } = table.get(&model[7].key, None, MAX_SEQNO, &mut ()).unwrap()
-        else {
+        let Some(Entry { value, .. }) = table.get(&model[7].key, None, MAX_SEQNO, &mut ()).unwrap() else {
             panic!("the key is there");
         };
         let mut cursor = TableCursor::new(table, CursorOptions::default());
@@ -283,8 +282,9 @@ fn batched_lookups_answer_as_single_ones() {
     let located: Vec<_> = model.iter().map(|v| table.locate(&v.key, &mut ()).unwrap().unwrap()).collect();
     located.iter().for_each(|&at| table.prefetch_block(at));
     for (v, at) in model.iter().zip(located) {
-        let found = table.get_in_block(at, &v.key, Some(Digest::of(&v.key)), MAX_SEQNO, &mut ()).unwrap();
-        assert!(matches!(found, TableLookup::Found { value, .. } if value[..] == v.value[..]));
+        let found =
+            table.get_in_block(at, None, &v.key, Some(Digest::of(&v.key)), MAX_SEQNO, &mut ()).unwrap();
+        assert!(matches!(found, Some(Entry { value, .. }) if value[..] == v.value[..]));
     }
 }
 

@@ -11,7 +11,7 @@ use tamis_filter::Digest;
 
 use crate::error::StorageError;
 use crate::io::{Access, DirLock, FileSystem, Mapping, ReadFile, Usage, WriteFile};
-use crate::key::{Kind, SeqNo};
+use crate::key::{Entry, Kind, SeqNo};
 use crate::table::cache::BlockCache;
 use crate::table::*;
 
@@ -193,10 +193,10 @@ pub(super) fn get(
     snapshot: SeqNo,
 ) -> Result<Option<Version>, StorageError> {
     Ok(match table.get(key, digest, snapshot, &mut ())? {
-        TableLookup::Found { seq, kind, value } => {
+        Some(Entry { seq, kind, value }) => {
             Some(Version { key: key.to_vec(), seq, kind, value: value.to_vec() })
         }
-        TableLookup::Absent => None,
+        None => None,
     })
 }
 

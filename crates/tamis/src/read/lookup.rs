@@ -1,0 +1,343 @@
+//! The point lookup of one key: memtables, then runs, newest first, until one has the answer.
+//!
+//! Every version that a lookup meets, wherever it lay, is an [`Entry`], and goes through [`KeyLookup::take`]: a put or a delete ends the
+//! lookup, an operand of a merge is kept, and the search goes on with the next older place.
+
+use std::ops::Range;
+
+use tamis_filter::Digest;
+
+use crate::error::{ReadError, StorageError};
+use crate::key::{Entry, Kind, SeqNo};
+use crate::read::chain::{Base, Chain, Order};
+use crate::read::{Counted, FilterAnswer, MemtableSlot, ReadAt};
+use crate::select::{Candidate, Candidates, LeanKey, Probe, next_step};
+use crate::slice::Slice;
+use crate::table::{BlockAt, BlockSource, HeapBlock, ReadCost, ReadTrace};
+use crate::tree::open_table::OpenTable;
+use crate::tree::version::Version;
+
+/// What a point lookup found.
+#[derive(Clone, Debug)]
+pub(crate) enum Lookup {
+    /// The newest visible version is a value, or operands that make one.
+    Found { seq: SeqNo, value: Slice },
+    /// The newest visible version is a delete.
+    Deleted { seq: SeqNo },
+    /// A range tombstone is newer than every visible version.
+    DeletedByRange { seq: SeqNo },
+    /// No visible version.
+    Absent,
+}
+
+impl Lookup {
+    pub(crate) fn value(self) -> Option<Slice> {
+        match self {
+            Lookup::Found { value, .. } => Some(value),
+            _ => None,
+        }
+    }
+}
+
+/// Watches a lookup. [`ReadCost`] only counts; `explain` also writes down each step.
+pub(crate) trait Recorder: ReadTrace {
+    /// Whether runs are asked about one after the other, each searched before the next is asked. A global filter has
+    /// one answer for all runs: it is asked once all the same.
+    const ONE_BY_ONE: bool;
+
+    fn cost(&mut self) -> &mut ReadCost;
+    fn hashed(&mut self, _digest: Option<Digest>) {}
+    fn memtable(&mut self, _slot: &MemtableSlot, _active: bool, _filter: FilterAnswer, _found: bool) {}
+    fn selected(&mut self, _version: &Version, _probe: &Probe<'_>, _runs: Range<usize>, _out: &Candidates) {}
+    fn searched(&mut self, _candidate: Candidate, _found: bool) {}
+}
+
+impl Recorder for ReadCost {
+    const ONE_BY_ONE: bool = false;
+
+    #[inline]
+    fn cost(&mut self) -> &mut ReadCost {
+        self
+    }
+}
+
+impl Recorder for Counted {
+    const ONE_BY_ONE: bool = false;
+
+    #[inline]
+    fn cost(&mut self) -> &mut ReadCost {
+        &mut self.cost
+    }
+
+    #[inline]
+    fn hashed(&mut self, digest: Option<Digest>) {
+        self.digest = digest;
+    }
+}
+
+/// Where in a table the search for a key begins.
+#[derive(Debug)]
+pub(super) enum Start {
+    /// In its index.
+    Index,
+    /// In this block, which the index named; it may have been fetched already.
+    Block(BlockAt, Option<(HeapBlock, BlockSource)>),
+    /// The table ends before the key.
+    Nowhere,
+}
+
+/// Where a version was found: older ones of the same key may lie behind it.
+enum Place<'v> {
+    Memtable(&'v MemtableSlot),
+    Table(&'v OpenTable),
+}
+
+/// One key on its way through memtables and runs, with what was found of it so far: nothing, or operands.
+#[derive(Debug)]
+pub(super) struct KeyLookup<'k> {
+    pub(super) probe: Probe<'k>,
+    /// See [`ReadAt::cover`].
+    cover: SeqNo,
+    operands: Chain,
+    /// The newest operand's number.
+    newest_operand: SeqNo,
+}
+
+impl<'k> KeyLookup<'k> {
+    /// Computes the key's digest, unless digests are not shared.
+    #[inline]
+    pub(super) fn new<R: Recorder>(at: &ReadAt<'_>, key: &'k [u8], recorder: &mut R) -> KeyLookup<'k> {
+        let probe = Probe::new(key, at.sharing, recorder.cost());
+        recorder.hashed(probe.digest());
+        KeyLookup::of(probe, at.cover(key))
+    }
+
+    /// For a key whose digest is known, and what covers it.
+    #[inline]
+    pub(super) fn with_digest(key: &LeanKey<'k>, cover: SeqNo) -> KeyLookup<'k> {
+        KeyLookup::of(Probe::of(key), cover)
+    }
+
+    #[inline]
+    fn of(probe: Probe<'k>, cover: SeqNo) -> KeyLookup<'k> {
+        KeyLookup { probe, cover, operands: Chain::new(Order::NewestFirst), newest_operand: 0 }
+    }
+
+    #[inline]
+    pub(super) fn has_operands(&self) -> bool {
+        !self.operands.is_empty()
+    }
+
+    /// Searches the memtables, newest first, until one has the answer.
+    #[inline]
+    pub(super) fn search_memtables<R: Recorder>(
+        &mut self,
+        at: &ReadAt<'_>,
+        recorder: &mut R,
+    ) -> Result<Option<Lookup>, ReadError> {
+        for (i, slot) in at.view.memtables.iter().enumerate() {
+            if let Some(entry) = self.search_memtable(slot, i == 0, at.seq, recorder)
+                && let Some(answer) = self.take(at, entry, Place::Memtable(slot), recorder)?
+            {
+                return Ok(Some(answer));
+            }
+        }
+        Ok(None)
+    }
+
+    #[inline]
+    fn search_memtable<R: Recorder>(
+        &mut self,
+        slot: &MemtableSlot,
+        active: bool,
+        snapshot: SeqNo,
+        recorder: &mut R,
+    ) -> Option<Entry<Slice>> {
+        let (memtable, probe) = (&slot.memtable, &mut self.probe);
+        if memtable.is_empty() {
+            return None;
+        }
+        let mut answer = FilterAnswer::NotAsked;
+        if memtable.has_filter() {
+            recorder.cost().memtable_probes += 1;
+            let maybe = memtable.may_contain(probe.digest_for_filter(recorder.cost()));
+            answer = if maybe { FilterAnswer::Maybe } else { FilterAnswer::No };
+        }
+        if answer == FilterAnswer::No {
+            debug_assert!(
+                memtable.get(probe.key, snapshot).is_none(),
+                "a memtable filter denies {:?}",
+                probe.key
+            );
+            recorder.memtable(slot, active, answer, false);
+            return None;
+        }
+        let found = memtable.get_pinned(probe.key, snapshot);
+        recorder.memtable(slot, active, answer, found.is_some());
+        found.map(|Entry { seq, kind, value }| Entry { seq, kind, value: Slice::from_memtable(value) })
+    }
+
+    /// Asks the filters about the runs, newest first, and searches those that may hold the key, until one has the answer.
+    pub(super) fn search_runs<R: Recorder>(
+        &mut self,
+        at: &ReadAt<'_>,
+        recorder: &mut R,
+    ) -> Result<Lookup, ReadError> {
+        let (version, selector) = (&*at.view.version, &*at.view.selector);
+        let one_by_one = R::ONE_BY_ONE || !self.probe.sharing();
+        let global = selector.is_global();
+        let mut candidates = Candidates::new();
+        let mut first = 0;
+        while first < version.runs.len() {
+            let runs = match version.runs.len() {
+                count if global => 0..count,
+                count => next_step(first, count, one_by_one),
+            };
+            first = runs.end;
+            candidates.clear();
+            selector.select(version, &mut self.probe, runs.clone(), &mut candidates, recorder.cost());
+            recorder.selected(version, &self.probe, runs, &candidates);
+            if let Some(answer) = self.search_candidates(at, &candidates, Start::Index, recorder)? {
+                return Ok(answer);
+            }
+        }
+        self.nothing_left(at, recorder)
+    }
+
+    /// Searches tables that may hold the key in their order, the first from `start`, until one has the answer.
+    #[inline]
+    pub(super) fn search_candidates<R: Recorder>(
+        &mut self,
+        at: &ReadAt<'_>,
+        candidates: &[Candidate],
+        start: Start,
+        recorder: &mut R,
+    ) -> Result<Option<Lookup>, ReadError> {
+        let mut start = start;
+        for &candidate in candidates {
+            let start = std::mem::replace(&mut start, Start::Index);
+            if let Some(answer) = self.search_table(at, candidate, start, recorder)? {
+                return Ok(Some(answer));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Searches a table that may hold the key. Gives the answer if that is all there is to know.
+    #[inline]
+    pub(super) fn search_table<R: Recorder>(
+        &mut self,
+        at: &ReadAt<'_>,
+        candidate: Candidate,
+        start: Start,
+        recorder: &mut R,
+    ) -> Result<Option<Lookup>, ReadError> {
+        recorder.cost().runs_searched += 1;
+        let digest = Some(self.probe.digest_for_block(recorder.cost()));
+        let (table, key) = (&at.view.version.tables[candidate.table], self.probe.key);
+        let found = match start {
+            Start::Index => table.table.get(key, digest, at.seq, recorder)?,
+            Start::Block(block, fetched) => {
+                table.table.get_in_block(block, fetched, key, digest, at.seq, recorder)?
+            }
+            Start::Nowhere => None,
+        };
+        if candidate.filtered && found.is_none() {
+            recorder.cost().false_positives += 1;
+        }
+        recorder.searched(candidate, found.is_some());
+        let Some(Entry { seq, kind, value }) = found else { return Ok(None) };
+        if let Some(asked) = self.probe.counted() {
+            asked.found(candidate.table);
+        }
+        let entry = Entry { seq, kind, value: Slice::from_block(value) };
+        let answer = self.take(at, entry, Place::Table(table), recorder)?;
+        if answer.is_some()
+            && let Some(asked) = self.probe.counted()
+        {
+            asked.ended(candidate.table);
+        }
+        Ok(answer)
+    }
+
+    /// Takes the newest visible version of the key in one place. Gives the answer if that is all there is to know.
+    #[inline]
+    fn take<R: Recorder>(
+        &mut self,
+        at: &ReadAt<'_>,
+        Entry { seq, kind, value }: Entry<Slice>,
+        place: Place<'_>,
+        recorder: &mut R,
+    ) -> Result<Option<Lookup>, ReadError> {
+        let last = match kind {
+            _ if self.cover > seq => Lookup::DeletedByRange { seq: self.cover },
+            Kind::Put => Lookup::Found { seq, value },
+            Kind::Delete => Lookup::Deleted { seq },
+            Kind::Merge => return self.take_operand(at, seq, value, place, recorder),
+        };
+        if self.operands.is_empty() {
+            return Ok(Some(last));
+        }
+        let base = last.value().map_or(Base::Nothing, Base::Value);
+        self.resolve(at, &base, recorder).map(Some)
+    }
+
+    /// Keeps an operand, and those behind it in the same place.
+    #[cold]
+    fn take_operand<R: Recorder>(
+        &mut self,
+        at: &ReadAt<'_>,
+        seq: SeqNo,
+        value: Slice,
+        place: Place<'_>,
+        recorder: &mut R,
+    ) -> Result<Option<Lookup>, ReadError> {
+        if self.operands.is_empty() {
+            self.newest_operand = seq;
+        }
+        let (key, operator, seen) = (self.probe.key, at.operator(), (seq, self.cover));
+        self.operands.push(key, value, operator);
+        let base: Option<Base> = match place {
+            Place::Memtable(slot) => self.operands.follow_memtable(slot, key, seen, operator),
+            Place::Table(table) => {
+                let followed: Result<_, StorageError> =
+                    self.operands.follow_table(table, key, seen, operator, recorder.cost());
+                followed?
+            }
+        };
+        base.map(|base| self.resolve(at, &base, recorder)).transpose()
+    }
+
+    /// The answer when every place was searched.
+    #[inline]
+    pub(super) fn nothing_left<R: Recorder>(
+        &mut self,
+        at: &ReadAt<'_>,
+        recorder: &mut R,
+    ) -> Result<Lookup, ReadError> {
+        match (self.operands.is_empty(), self.cover) {
+            (true, 0) => Ok(Lookup::Absent),
+            (true, cover) => Ok(Lookup::DeletedByRange { seq: cover }),
+            (false, _) => self.resolve(at, &Base::Nothing, recorder),
+        }
+    }
+
+    #[cold]
+    fn resolve<R: Recorder>(
+        &mut self,
+        at: &ReadAt<'_>,
+        base: &Base,
+        recorder: &mut R,
+    ) -> Result<Lookup, ReadError> {
+        let value = self.operands.resolve(self.probe.key, base, at.operator(), recorder.cost())?;
+        Ok(Lookup::Found { seq: self.newest_operand, value })
+    }
+
+    /// At the end of the lookup: tells the filters what it asked of them, if it is one of those that are counted.
+    #[inline]
+    pub(super) fn report(&mut self, at: &ReadAt<'_>) {
+        if self.probe.counted().is_some() {
+            at.view.selector.ended(&mut self.probe);
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! The point lookup of many keys: the stages of a [get](KeyLookup), each for all keys of a batch before the next begins, so that their
+//! cache misses overlap, and where tables are not mapped, their reads (see [`rounds`]).
+//!
+//! 1. All digests, and the memtables.
+//! 2. For each step of runs: all filters; then the blocks of those keys that have a candidate are asked for; then these blocks are
+//!    searched.
+//!
+//! Most keys of a batch meet no candidate, or one that has the answer. Where filters can be asked for many keys at once, a key of
+//! which nothing was found yet is kept as its bytes, their prefix and their digest ([`LeanKey`]), so that a batch of 32 stays in the
+//! first-level cache.
+//!
+//! A batch belongs to one call, and so to one thread.
+
+use smallvec::SmallVec;
+
+use crate::error::ReadError;
+use crate::io::batch::BatchReader;
+use crate::key::SeqNo;
+use crate::read::ReadAt;
+use crate::read::lookup::{KeyLookup, Start};
+use crate::select::{Candidate, Candidates, LeanKey, MAX_BATCH, next_step};
+use crate::slice::Slice;
+use crate::table::{BlockAt, ReadCost, prefetch};
+use crate::tree::version::Version;
+
+mod rounds;
+
+/// Keys that are worked on together, unless more reads may overlap: enough to hide the latency of memory, few enough for the
+/// first-level cache.
+const BATCH: usize = MAX_BATCH;
+
+/// A key that is looked for one by one: filters cannot be asked for many, or operands of it were found.
+struct Open<'k> {
+    /// Its place in the answer.
+    place: usize,
+    lookup: KeyLookup<'k>,
+    candidates: Candidates,
+    /// The first candidate's block, once it is known.
+    block: Option<BlockAt>,
+}
+
+/// Keys of which nothing was found yet, with their places in the answer and what covers them.
+#[derive(Default)]
+struct Waiting<'k> {
+    keys: SmallVec<[LeanKey<'k>; BATCH]>,
+    places: SmallVec<[(usize, SeqNo); BATCH]>,
+}
+
+impl ReadAt<'_> {
+    /// What is seen of `keys`, in their order.
+    pub(crate) fn multi_get<K: AsRef<[u8]>>(
+        &self,
+        keys: &[K],
+        cost: &mut ReadCost,
+    ) -> Result<Vec<Option<Slice>>, ReadError> {
+        let mut values = vec![None; keys.len()];
+        if !self.sharing {
+            for (key, value) in keys.iter().zip(&mut values) {
+                *value = self.get(key.as_ref(), cost)?.value();
+            }
+            return Ok(values);
+        }
+        let reads = self.view.version.tables.first().and_then(|table| table.table.overlap());
+        let together = reads.map_or(BATCH, |reads| reads.depth().max(BATCH));
+        for (keys, values) in keys.chunks(together).zip(values.chunks_mut(together)) {
+            Batch::begin(self, reads, keys, values, cost)?.search_runs()?;
+        }
+        Ok(values)
+    }
+}
+
+/// A batch on its way.
+struct Batch<'a, 'k> {
+    at: &'a ReadAt<'a>,
+    /// What reads blocks together, if tables are not mapped.
+    reads: Option<&'a BatchReader>,
+    waiting: Waiting<'k>,
+    open: SmallVec<[Open<'k>; BATCH]>,
+    values: &'a mut [Option<Slice>],
+    cost: &'a mut ReadCost,
+}
+
+impl<'a, 'k> Batch<'a, 'k> {
+    /// The first stage: digests and memtables.
+    fn begin<K: AsRef<[u8]>>(
+        at: &'a ReadAt<'a>,
+        reads: Option<&'a BatchReader>,
+        keys: &'k [K],
+        values: &'a mut [Option<Slice>],
+        cost: &'a mut ReadCost,
+    ) -> Result<Batch<'a, 'k>, ReadError> {
+        cost.gets += keys.len() as u64;
+        let lean = reads.is_none() && at.view.selector.answers_many();
+        let in_memory = at.view.memtables.iter().any(|slot| !slot.memtable.is_empty());
+        let (mut waiting, mut open) = (Waiting::default(), SmallVec::new());
+        for (place, key) in keys.iter().enumerate() {
+            let key = LeanKey::new(key.as_ref(), cost);
+            let cover = at.cover(key.key);
+            if in_memory || !lean {
+                let mut lookup = KeyLookup::with_digest(&key, cover);
+                if let Some(answer) = lookup.search_memtables(at, cost)? {
+                    values[place] = answer.value();
+                    continue;
+                }
+                if !lean || lookup.has_operands() {
+                    open.push(Open { place, lookup, candidates: Candidates::new(), block: None });
+                    continue;
+                }
+            }
+            waiting.keys.push(key);
+            waiting.places.push((place, cover));
+        }
+        Ok(Batch { at, reads, waiting, open, values, cost })
+    }
+
+    /// The other stages, step by step of the runs.
+    fn search_runs(mut self) -> Result<(), ReadError> {
+        let (version, global) = (&*self.at.view.version, self.at.view.selector.is_global());
+        let mut first = 0;
+        while first < version.runs.len() && !(self.waiting.keys.is_empty() && self.open.is_empty()) {
+            let runs = match version.runs.len() {
+                count if global => 0..count,
+                count => next_step(first, count, false),
+            };
+            first = runs.end;
+            self.ask_for_open(&runs)?;
+            match self.reads {
+                Some(reads) => rounds::search(&mut self, reads)?,
+                None => self.search_open()?,
+            }
+            self.search_waiting(&runs)?;
+        }
+        for key in &mut self.open {
+            self.values[key.place] = key.lookup.nothing_left(self.at, self.cost)?.value();
+            key.lookup.report(self.at);
+        }
+        Ok(())
+    }
+
+    /// Asks the filters for the candidates of every open key; in mapped tables the first of them gets its block on its way.
+    fn ask_for_open(&mut self, runs: &std::ops::Range<usize>) -> Result<(), ReadError> {
+        let (version, selector) = (&*self.at.view.version, &*self.at.view.selector);
+        for key in &mut self.open {
+            let digest = key.lookup.probe.digest_for_filter(self.cost);
+            selector.prefetch(version, &key.lookup.probe, digest, runs.clone());
+        }
+        for key in &mut self.open {
+            key.candidates.clear();
+            key.block = None;
+            selector.select(version, &mut key.lookup.probe, runs.clone(), &mut key.candidates, self.cost);
+            if self.reads.is_none()
+                && let Some(candidate) = key.candidates.first()
+            {
+                key.block = locate(version, candidate.table, key.lookup.probe.key, self.cost)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Searches the candidates of the open keys, and takes out those that are answered.
+    fn search_open(&mut self) -> Result<(), ReadError> {
+        let mut failed = None;
+        self.open.retain(|key| {
+            let start = key.block.map_or(Start::Index, |block| Start::Block(block, None));
+            match key.lookup.search_candidates(self.at, &key.candidates, start, self.cost) {
+                Ok(None) => return true,
+                Ok(Some(answer)) => self.values[key.place] = answer.value(),
+                Err(error) => failed = Some(error),
+            }
+            key.lookup.report(self.at);
+            false
+        });
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// Asks for the waiting keys and searches their candidates. Those that are answered are taken out, those of which an operand was
+    /// found become open.
+    fn search_waiting(&mut self, runs: &std::ops::Range<usize>) -> Result<(), ReadError> {
+        if self.waiting.keys.is_empty() {
+            return Ok(());
+        }
+        let (at, version) = (self.at, &*self.at.view.version);
+        let mut masks = [0u32; BATCH];
+        at.view.selector.select_many(version, &self.waiting.keys, runs.clone(), &mut masks, self.cost);
+        let mut blocks = [None; BATCH];
+        for ((key, mask), block) in self.waiting.keys.iter().zip(masks).zip(&mut blocks) {
+            if mask != 0 {
+                let run = &version.runs[runs.start + mask.trailing_zeros() as usize];
+                if let Some(table) = version.table_for(run, key.key, key.prefix) {
+                    *block = locate(version, table, key.key, self.cost)?;
+                }
+            }
+        }
+        let mut left = 0;
+        for i in 0..self.waiting.keys.len() {
+            let (key, (place, cover)) = (self.waiting.keys[i], self.waiting.places[i]);
+            if masks[i] != 0 {
+                let mut lookup = KeyLookup::with_digest(&key, cover);
+                let candidates = candidates(version, &key, runs.start, masks[i]);
+                let start = blocks[i].map_or(Start::Index, |block| Start::Block(block, None));
+                if let Some(answer) = lookup.search_candidates(at, &candidates, start, self.cost)? {
+                    self.values[place] = answer.value();
+                    // The caller will look at it, after the other keys were searched.
+                    self.values[place].iter().for_each(|value| prefetch(value));
+                    continue;
+                }
+                if lookup.has_operands() {
+                    self.open.push(Open { place, lookup, candidates: Candidates::new(), block: None });
+                    continue;
+                }
+            }
+            (self.waiting.keys[left], self.waiting.places[left]) = (key, (place, cover));
+            left += 1;
+        }
+        self.waiting.keys.truncate(left);
+        self.waiting.places.truncate(left);
+        Ok(())
+    }
+}
+
+/// The block of a key in a table whose filter let it pass, on its way into the processor's cache; `None` if the table has nothing so
+/// far behind.
+#[inline]
+fn locate(
+    version: &Version,
+    table: usize,
+    key: &[u8],
+    cost: &mut ReadCost,
+) -> Result<Option<BlockAt>, ReadError> {
+    let table = &version.tables[table].table;
+    let at = table.locate(key, cost)?;
+    if let Some(at) = at {
+        table.prefetch_block(at);
+    }
+    Ok(at)
+}
+
+/// The candidates that a mask names: bit `i` is run `first + i`.
+fn candidates(version: &Version, key: &LeanKey<'_>, first: usize, mut mask: u32) -> Candidates {
+    let mut candidates = Candidates::new();
+    while mask != 0 {
+        let run = first + mask.trailing_zeros() as usize;
+        mask &= mask - 1;
+        if let Some(table) = version.table_for(&version.runs[run], key.key, key.prefix) {
+            candidates.push(Candidate { run, table, filtered: true });
+        }
+    }
+    candidates
+}
