@@ -38,7 +38,6 @@
 pub mod advise;
 mod batch;
 mod cache;
-mod clock;
 mod codec;
 mod collections;
 mod compaction;
@@ -53,7 +52,7 @@ pub mod io;
 pub mod simulation {
     //! The seam for deterministic simulations: a machine that decides which of the engine's threads runs and what time it is.
 
-    pub use crate::sync::simulated::{Point, Scheduler, TaskId, point, run_in};
+    pub use tamis_env::sync::simulated::{Point, Scheduler, TaskId, point, run_in};
 }
 mod key;
 mod memtable;
@@ -62,13 +61,13 @@ mod options;
 mod read;
 mod select;
 mod slice;
-mod sync;
 mod table;
 mod tree;
 mod wal;
 
+pub(crate) use tamis_env::{clock, sync};
+
 pub use batch::WriteBatch;
-pub use clock::{Clock, ManualClock};
 pub use compaction::Promise;
 pub use db::{
     CancelToken, CompactOptions, CompactionPause, DamagedTable, Db, ElasticStats, IngestOptions,
@@ -95,3 +94,4 @@ pub use read::{
 };
 pub use select::{GlobalFilterStats, KeyMapStats};
 pub use slice::Slice;
+pub use tamis_env::clock::{Clock, ManualClock};

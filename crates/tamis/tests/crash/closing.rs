@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tamis::io::{CrashMode, FaultyFs};
 use tamis::{Db, Durability, OpenError, Options};
+use tamis_testkit::{CrashMode, FaultyFs};
 
 use crate::history::{Session, steps};
 use crate::lab::{self, scale};

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError};
 use tamis::FilterChoice;
-use tamis::io::{CrashMode, FaultPlan, FaultyFs};
+use tamis_testkit::{CrashMode, FaultPlan, FaultyFs};
 
 use crate::history::{Session, Step, steps, tour};
 use crate::lab::{self, MODES, scale};

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use tamis::io::{CrashMode, FaultyFs, FileSystem};
+use tamis::io::FileSystem;
 use tamis::{Db, FilterChoice, OpenError, Options};
+use tamis_testkit::{CrashMode, FaultyFs};
 
 use crate::history::{Session, Step, Write};
 use crate::lab::{self, scale};

@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 
 use tamis::FilterChoice;
-use tamis::io::{CrashMode, FaultPlan, FaultyFs, OpClass};
+use tamis_testkit::{CrashMode, FaultPlan, FaultyFs, OpClass};
 
 use crate::history::{Session, Step, tour};
 use crate::lab::{self, MODES, scale};

@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 
 use tamis::WriteError;
-use tamis::io::{CrashMode, FaultPlan, FaultyFs};
+use tamis_testkit::{CrashMode, FaultPlan, FaultyFs};
 
 use crate::history::{Session, Step, Write, steps, tour};
 use crate::lab::{self, MODES, scale};

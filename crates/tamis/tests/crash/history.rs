@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use proptest::prelude::*;
-use tamis::io::FaultyFs;
 use tamis::{AdminError, Db, Durability, Error, Keyspace, OpenError, WriteBatch, WriteError};
+use tamis_testkit::FaultyFs;
 
 use crate::lab;
 use crate::ledger::{Batch, Checkpoint, Ledger, Op, Presence, differences, read_all};

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use tamis::Db;
-use tamis::io::{CrashMode, FaultyFs};
+use tamis_testkit::{CrashMode, FaultyFs};
 
 use crate::lab::open_existing;
 

@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use tamis::io::{CrashMode, FaultPlan, FaultyFs, FileSystem, read_file};
+use tamis::io::{FileSystem, read_file};
 use tamis::{Db, Options, SalvageReport, TableFate};
+use tamis_testkit::{CrashMode, FaultPlan, FaultyFs};
 
 use crate::history::{Session, Step, Write, tour};
 use crate::lab::{self, scale};

@@ -1,7 +1,7 @@
 //! Crashes and failures during recovery itself.
 
 use tamis::Db;
-use tamis::io::{CrashMode, FaultPlan, FaultyFs};
+use tamis_testkit::{CrashMode, FaultPlan, FaultyFs};
 
 use crate::history::{Session, Step, steps, tour};
 use crate::lab::{self, MODES, scale};

@@ -1,6 +1,6 @@
 //! Files that follow one another: manifests that are replaced, logs that are recycled.
 
-use tamis::io::{CrashMode, FaultPlan, FaultyFs};
+use tamis_testkit::{CrashMode, FaultPlan, FaultyFs};
 
 use crate::history::{Session, Step, Write};
 use crate::lab::{self, MODES, scale};

@@ -41,8 +41,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use super::memory::slice_at;
-use super::{Access, DirLock, FileSystem, Mapping, Overlap, ReadFile, Usage, WriteFile};
+use tamis_env::io::{Access, DirLock, FileSystem, Mapping, Overlap, ReadFile, Usage, WriteFile, slice_at};
 
 mod clock;
 mod queue;

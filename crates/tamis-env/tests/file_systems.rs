@@ -1,12 +1,13 @@
-//! One suite for every file system: what the engine relies on whichever it runs on.
+//! One suite for every file system: what an engine relies on whichever it runs on. Those of the test kit are among them.
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::*;
+use tamis_env::io::{Access, DirectFs, DiskFs, FileSystem, MemFs, Usage, read_file, write_file_atomically};
+use tamis_testkit::{Device, EmulatedFs, FaultyFs};
 
 /// A file system and an empty directory in it, which exists.
 struct Place {

@@ -2,8 +2,10 @@
 
 use std::path::PathBuf;
 
-use super::super::{FaultPlan, FaultyFs, MemFs, OpClass};
+use tamis_env::io::MemFs;
+
 use super::*;
+use crate::{FaultPlan, FaultyFs, OpClass};
 
 /// Time that stands still but for waits.
 #[derive(Debug, Default)]

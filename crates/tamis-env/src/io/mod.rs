@@ -1,15 +1,15 @@
-//! The file-system seam. Nothing outside this module makes a system call on a file.
+//! The file-system seam. Nothing of an engine outside this module makes a system call on a file.
 //!
-//! [`FileSystem`] is what the engine needs of an operating system. Five implementations:
+//! [`FileSystem`] is what an engine needs of an operating system. Three implementations:
 //!
 //! * [`DiskFs`]: the operating system's files through its page cache; tables may be mapped.
 //! * [`DirectFs`]: the same files, but table reads and writes bypass the page cache (`O_DIRECT`).
 //! * [`MemFs`]: files in memory, for tests and for throw-away databases.
-//! * [`FaultyFs`]: a [`MemFs`] that forgets what was not synced when told to crash, and fails chosen
-//!   operations.
-//! * [`EmulatedFs`]: another one, whose table reads cost what they cost on a given device, and are timed.
 //!
-//! Reads of several stretches at once go through a `BatchReader`, which overlaps those of files
+//! Two more are in the crate `tamis-testkit`: one that forgets what was not synced when told to crash, and fails chosen
+//! operations; and one whose table reads cost what they cost on a given device, and are timed.
+//!
+//! Reads of several stretches at once go through a [`BatchReader`](batch::BatchReader), which overlaps those of files
 //! that [can](ReadFile::overlap).
 //!
 //! # What the engine assumes of a medium
@@ -28,21 +28,14 @@ use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-pub(crate) mod batch;
+pub mod batch;
 mod direct;
 mod disk;
-mod emulated;
-mod faulty;
 mod memory;
-#[cfg(test)]
-mod tests;
 
 pub use direct::DirectFs;
-pub use disk::DiskFs;
-pub(crate) use disk::memory_bytes;
-pub use emulated::{Device, DeviceTime, EmulatedFs};
-pub use faulty::{CrashMode, FaultPlan, FaultyFs, OpClass};
-pub use memory::MemFs;
+pub use disk::{DiskFs, memory_bytes};
+pub use memory::{MemFs, slice_at};
 
 /// A file opened for appending (or, when [reused](FileSystem::reuse), for overwriting from its start).
 /// One owner at a time; dropping it without `sync` loses nothing that was appended in a process crash.

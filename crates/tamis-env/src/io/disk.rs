@@ -57,7 +57,7 @@ impl MappedBytes {
 }
 
 /// The memory of the machine in bytes, or of the control group if that has less; 0 where that is not known.
-pub(crate) fn memory_bytes() -> u64 {
+pub fn memory_bytes() -> u64 {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     {
         let info = rustix::system::sysinfo();

@@ -1,4 +1,4 @@
-//! The time as the engine knows it: whole seconds since 1970, behind a trait so that tests can set it.
+//! The time as an engine knows it: whole seconds since 1970, behind a trait so that tests can set it.
 //!
 //! Time decides when entries expire and which window a table belongs to; never what is newer than what, which
 //! sequence numbers say. A clock that goes back makes data expire later, nothing else.
@@ -15,7 +15,7 @@ pub trait Clock: Send + Sync + Debug {
 
 /// The operating system's clock.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct SystemClock;
+pub struct SystemClock;
 
 impl Clock for SystemClock {
     fn now(&self) -> u64 {

@@ -1,7 +1,7 @@
-//! The scheduler seam: every lock, condition, thread, pause and look at the clock of the engine above `io`.
+//! The scheduler seam: every lock, condition, thread, pause and look at the clock of an engine above `io`.
 //!
 //! Without the feature `simulation` these are thin wrappers of `std` that cost nothing. With it, a thread that belongs
-//! to a simulated machine (see [`simulated`]) asks that machine's scheduler instead: one such thread runs at a time, which one
+//! to a simulated machine (see `simulated`) asks that machine's scheduler instead: one such thread runs at a time, which one
 //! is decided by a seed, and time passes only when all of them wait. Other threads behave as without the feature.
 //!
 //! Two rules hold for whoever uses this module:
@@ -15,31 +15,32 @@
 use std::sync::{LockResult, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-pub(crate) mod channel;
+pub mod channel;
 #[cfg(feature = "simulation")]
-pub(crate) mod simulated;
-pub(crate) mod thread;
+pub mod simulated;
+pub mod thread;
 
 /// A mutual exclusion lock whose [`lock`](Mutex::lock) cannot fail.
 #[derive(Debug, Default)]
-pub(crate) struct Mutex<T>(std::sync::Mutex<T>);
+pub struct Mutex<T>(std::sync::Mutex<T>);
 
 /// The right to use what a [`Mutex`] guards.
 #[derive(Debug)]
-pub(crate) struct MutexGuard<'a, T> {
+pub struct MutexGuard<'a, T> {
     /// `None` only while the guard is being dropped or a condition is waited for.
     guard: Option<std::sync::MutexGuard<'a, T>>,
     lock: &'a Mutex<T>,
 }
 
 impl<T> Mutex<T> {
-    pub(crate) const fn new(value: T) -> Self {
+    /// A lock that nobody has, around `value`.
+    pub const fn new(value: T) -> Self {
         Mutex(std::sync::Mutex::new(value))
     }
 
     /// Waits for the lock.
     #[inline]
-    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+    pub fn lock(&self) -> MutexGuard<'_, T> {
         #[cfg(feature = "simulation")]
         if let Some(machine) = simulated::current() {
             machine.point(simulated::Point::Lock);
@@ -55,22 +56,23 @@ impl<T> Mutex<T> {
 
     /// Takes the lock if nobody has it.
     #[inline]
-    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         self.try_take().map(|guard| self.guard(guard))
     }
 
     /// Whether a thread panicked while it held the lock.
     #[inline]
-    pub(crate) fn was_poisoned(&self) -> bool {
+    pub fn was_poisoned(&self) -> bool {
         self.0.is_poisoned()
     }
 
     /// Forgets that a thread panicked while it held the lock.
-    pub(crate) fn clear_poison(&self) {
+    pub fn clear_poison(&self) {
         self.0.clear_poison();
     }
 
-    pub(crate) fn into_inner(self) -> T {
+    /// What was guarded, whether or not a thread panicked with it.
+    pub fn into_inner(self) -> T {
         ignore_poison(self.0.into_inner())
     }
 
@@ -136,24 +138,21 @@ impl<T> std::ops::DerefMut for MutexGuard<'_, T> {
 
 /// A condition that threads wait for. One condition goes with one lock.
 #[derive(Debug, Default)]
-pub(crate) struct Condvar(std::sync::Condvar);
+pub struct Condvar(std::sync::Condvar);
 
 impl Condvar {
-    pub(crate) const fn new() -> Self {
+    /// A condition that nobody waits for.
+    pub const fn new() -> Self {
         Condvar(std::sync::Condvar::new())
     }
 
     /// Lets the lock go, waits to be notified (or, as conditions do, for nothing at all), and takes the lock again.
-    pub(crate) fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+    pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         self.wait_until(guard, None)
     }
 
     /// As [`wait`](Condvar::wait), but no longer than `timeout`.
-    pub(crate) fn wait_timeout<'a, T>(
-        &self,
-        guard: MutexGuard<'a, T>,
-        timeout: Duration,
-    ) -> MutexGuard<'a, T> {
+    pub fn wait_timeout<'a, T>(&self, guard: MutexGuard<'a, T>, timeout: Duration) -> MutexGuard<'a, T> {
         self.wait_until(guard, Some(timeout))
     }
 
@@ -179,7 +178,7 @@ impl Condvar {
     }
 
     /// Wakes one waiting thread.
-    pub(crate) fn notify_one(&self) {
+    pub fn notify_one(&self) {
         #[cfg(feature = "simulation")]
         if let Some(machine) = simulated::current() {
             machine.unpark(self.address(), false);
@@ -188,7 +187,7 @@ impl Condvar {
     }
 
     /// Wakes all waiting threads.
-    pub(crate) fn notify_all(&self) {
+    pub fn notify_all(&self) {
         #[cfg(feature = "simulation")]
         if let Some(machine) = simulated::current() {
             machine.unpark(self.address(), true);
@@ -204,7 +203,7 @@ impl Condvar {
 
 /// The time that background work goes by.
 #[inline]
-pub(crate) fn now() -> Instant {
+pub fn now() -> Instant {
     #[cfg(feature = "simulation")]
     if let Some(machine) = simulated::current() {
         return machine.now();
@@ -214,14 +213,14 @@ pub(crate) fn now() -> Instant {
 
 /// The time since `then`.
 #[inline]
-pub(crate) fn since(then: Instant) -> Duration {
+pub fn since(then: Instant) -> Duration {
     now().saturating_duration_since(then)
 }
 
 /// A place between two steps of an algorithm without locks where a simulated machine may let other threads run. Nothing
 /// otherwise.
 #[inline(always)]
-pub(crate) fn point() {
+pub fn point() {
     #[cfg(feature = "simulation")]
     if let Some(machine) = simulated::current() {
         machine.point(simulated::Point::Step);
@@ -230,7 +229,7 @@ pub(crate) fn point() {
 
 /// Looks around for a few microseconds until `done`. Where only one thread runs at a time nothing can come of that.
 #[inline]
-pub(crate) fn spin_until(done: impl Fn() -> bool) {
+pub fn spin_until(done: impl Fn() -> bool) {
     #[cfg(feature = "simulation")]
     if simulated::current().is_some() {
         return;

@@ -1,4 +1,4 @@
-//! [`FaultyFs`]: the engine's crash laboratory.
+//! [`FaultyFs`]: the crash laboratory.
 //!
 //! A file system in memory that knows what a power cut would leave of it, and fails the operations it is
 //! told to. It keeps two states of everything: the *volatile* one, which programs see, and the *durable* one.
@@ -32,8 +32,8 @@ mod ranges;
 #[cfg(test)]
 mod tests;
 
+use crate::Rng;
 use model::{Dir, DirState, File, Names, Node, lock};
-use ranges::Rng;
 
 /// The kinds of operations a [`FaultPlan`] can be limited to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -249,7 +249,7 @@ fn walk(root: &Arc<Dir>, parts: &[String], view: fn(&DirState) -> &Names) -> Opt
 impl Machine {
     fn after_crash(&mut self, mode: CrashMode) -> FaultyFs {
         let root = model::survivors(&self.root, mode, &mut self.rng);
-        let rng = Rng::new(self.rng.next());
+        let rng = Rng::new(self.rng.next_u64());
         FaultyFs::start(root, rng, self.capacity)
     }
 

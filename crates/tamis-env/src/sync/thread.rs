@@ -1,4 +1,4 @@
-//! Threads of the engine: named, joined through the seam.
+//! Threads of an engine: named, joined through the seam.
 
 use std::io;
 use std::thread::Builder;
@@ -9,7 +9,7 @@ use super::simulated::{self, Task};
 
 /// A thread that somebody will join.
 #[derive(Debug)]
-pub(crate) struct JoinHandle<T> {
+pub struct JoinHandle<T> {
     thread: std::thread::JoinHandle<T>,
     #[cfg(feature = "simulation")]
     task: Option<Task>,
@@ -17,7 +17,7 @@ pub(crate) struct JoinHandle<T> {
 
 impl<T> JoinHandle<T> {
     /// Waits for the thread's end; an error is the thread's panic.
-    pub(crate) fn join(self) -> std::thread::Result<T> {
+    pub fn join(self) -> std::thread::Result<T> {
         #[cfg(feature = "simulation")]
         if let Some(task) = &self.task {
             task.wait();
@@ -26,7 +26,7 @@ impl<T> JoinHandle<T> {
     }
 
     /// Wakes the thread, or lets its next [`park_timeout`] return at once.
-    pub(crate) fn unpark(&self) {
+    pub fn unpark(&self) {
         #[cfg(feature = "simulation")]
         if let Some(task) = &self.task {
             task.unpark();
@@ -37,7 +37,7 @@ impl<T> JoinHandle<T> {
 }
 
 /// Starts a thread. An error if the system gives none.
-pub(crate) fn spawn<T: Send + 'static>(
+pub fn spawn<T: Send + 'static>(
     name: String,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<JoinHandle<T>> {
@@ -62,14 +62,15 @@ pub(crate) fn spawn<T: Send + 'static>(
 }
 
 /// Where threads that borrow are started: all of them have ended when [`scope`] returns.
-pub(crate) struct Scope<'scope, 'env: 'scope> {
+#[derive(Debug)]
+pub struct Scope<'scope, 'env: 'scope> {
     scope: &'scope std::thread::Scope<'scope, 'env>,
     #[cfg(feature = "simulation")]
     tasks: std::cell::RefCell<Vec<Task>>,
 }
 
 /// As [`std::thread::scope`].
-pub(crate) fn scope<'env, T>(work: impl for<'scope> FnOnce(&Scope<'scope, 'env>) -> T) -> T {
+pub fn scope<'env, T>(work: impl for<'scope> FnOnce(&Scope<'scope, 'env>) -> T) -> T {
     std::thread::scope(|scope| {
         work(&Scope {
             scope,
@@ -81,7 +82,7 @@ pub(crate) fn scope<'env, T>(work: impl for<'scope> FnOnce(&Scope<'scope, 'env>)
 
 impl<'scope, 'env> Scope<'scope, 'env> {
     /// Starts a thread. An error if the system gives none.
-    pub(crate) fn spawn<T: Send + 'scope>(
+    pub fn spawn<T: Send + 'scope>(
         &self,
         name: String,
         work: impl FnOnce() -> T + Send + 'scope,
@@ -119,7 +120,8 @@ impl Drop for Scope<'_, '_> {
 }
 
 /// A thread of a [`Scope`].
-pub(crate) struct ScopedJoinHandle<'scope, T> {
+#[derive(Debug)]
+pub struct ScopedJoinHandle<'scope, T> {
     thread: std::thread::ScopedJoinHandle<'scope, T>,
     #[cfg(feature = "simulation")]
     task: Option<Task>,
@@ -127,7 +129,7 @@ pub(crate) struct ScopedJoinHandle<'scope, T> {
 
 impl<T> ScopedJoinHandle<'_, T> {
     /// Waits for the thread's end; an error is the thread's panic.
-    pub(crate) fn join(self) -> std::thread::Result<T> {
+    pub fn join(self) -> std::thread::Result<T> {
         #[cfg(feature = "simulation")]
         if let Some(task) = &self.task {
             task.wait();
@@ -137,7 +139,7 @@ impl<T> ScopedJoinHandle<'_, T> {
 }
 
 /// Does nothing for a while.
-pub(crate) fn sleep(duration: Duration) {
+pub fn sleep(duration: Duration) {
     #[cfg(feature = "simulation")]
     if let Some(machine) = simulated::current() {
         machine.sleep(duration);
@@ -148,34 +150,37 @@ pub(crate) fn sleep(duration: Duration) {
 
 /// A thread that can be woken from [`park_timeout`].
 #[derive(Debug)]
-pub(crate) enum Thread {
+pub struct Thread(Kind);
+
+#[derive(Debug)]
+enum Kind {
     Real(std::thread::Thread),
     #[cfg(feature = "simulation")]
     Simulated(Task),
 }
 
 /// The calling thread.
-pub(crate) fn current() -> Thread {
+pub fn current() -> Thread {
     #[cfg(feature = "simulation")]
     if let Some(task) = simulated::current_task() {
-        return Thread::Simulated(task);
+        return Thread(Kind::Simulated(task));
     }
-    Thread::Real(std::thread::current())
+    Thread(Kind::Real(std::thread::current()))
 }
 
 impl Thread {
     /// Wakes the thread, or lets its next [`park_timeout`] return at once.
-    pub(crate) fn unpark(&self) {
-        match self {
-            Thread::Real(thread) => thread.unpark(),
+    pub fn unpark(&self) {
+        match &self.0 {
+            Kind::Real(thread) => thread.unpark(),
             #[cfg(feature = "simulation")]
-            Thread::Simulated(task) => task.unpark(),
+            Kind::Simulated(task) => task.unpark(),
         }
     }
 }
 
 /// Waits until somebody [`unpark`](Thread::unpark)s the calling thread, at most for `timeout`.
-pub(crate) fn park_timeout(timeout: Duration) {
+pub fn park_timeout(timeout: Duration) {
     #[cfg(feature = "simulation")]
     if let Some(task) = simulated::current_task() {
         task.park_timeout(timeout);

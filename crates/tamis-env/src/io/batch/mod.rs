@@ -39,13 +39,13 @@ mod uring;
 
 /// One stretch of a file.
 #[derive(Clone, Debug)]
-pub(crate) struct Stretch {
+pub struct Stretch {
     /// The file.
-    pub(crate) file: Arc<dyn ReadFile>,
+    pub file: Arc<dyn ReadFile>,
     /// The first byte.
-    pub(crate) offset: u64,
+    pub offset: u64,
     /// How many bytes.
-    pub(crate) len: usize,
+    pub len: usize,
 }
 
 /// What was read, or why it was not; `None`: nobody tried.
@@ -79,7 +79,7 @@ enum Method {
 
 /// Reads batches. See the module.
 #[derive(Debug)]
-pub(crate) struct BatchReader {
+pub struct BatchReader {
     method: Method,
     depth: usize,
     // Only told to whoever asks; nothing depends on their order.
@@ -90,7 +90,7 @@ pub(crate) struct BatchReader {
 impl BatchReader {
     /// Reads up to `depth` stretches at a time, at least 2: through io_uring if that is wanted and the kernel has it and
     /// allows it, else by threads, which are started as they are needed.
-    pub(crate) fn new(depth: usize, uring: bool) -> BatchReader {
+    pub fn new(depth: usize, uring: bool) -> BatchReader {
         let depth = depth.max(2);
         #[cfg(target_os = "linux")]
         if uring && uring::allowed() {
@@ -105,12 +105,12 @@ impl BatchReader {
     }
 
     /// How many reads overlap at most.
-    pub(crate) fn depth(&self) -> usize {
+    pub fn depth(&self) -> usize {
         self.depth
     }
 
     /// `io-uring` or `threads`.
-    pub(crate) fn method(&self) -> &'static str {
+    pub fn method(&self) -> &'static str {
         match &self.method {
             #[cfg(target_os = "linux")]
             Method::Rings(_) => "io-uring",
@@ -119,13 +119,13 @@ impl BatchReader {
     }
 
     /// Batches of more than one read so far, and the reads in them.
-    pub(crate) fn counts(&self) -> (u64, u64) {
+    pub fn counts(&self) -> (u64, u64) {
         (self.batches.load(Relaxed), self.reads.load(Relaxed))
     }
 
     /// Reads all stretches and gives their bytes or errors in the same order. Blocks until all are done. Errors are
     /// those of [`ReadFile::read_exact_at`], each for its own stretch.
-    pub(crate) fn read(&self, stretches: &[Stretch]) -> Vec<io::Result<Arc<[u8]>>> {
+    pub fn read(&self, stretches: &[Stretch]) -> Vec<io::Result<Arc<[u8]>>> {
         let mut outcomes: Vec<Outcome> = stretches.iter().map(|_| None).collect();
         if stretches.len() > 1 {
             self.batches.fetch_add(1, Relaxed);

@@ -4,7 +4,7 @@ use std::os::fd::AsFd as _;
 use std::path::Path;
 
 use super::*;
-use crate::io::{Access, DirectFs, DiskFs, FaultPlan, FaultyFs, FileSystem, MemFs, OpClass, Usage};
+use crate::io::{Access, DirectFs, DiskFs, FileSystem, MemFs, Usage};
 
 const BYTES: usize = 300_000;
 
@@ -129,27 +129,6 @@ fn batches_of_many_threads_do_not_mix() {
                 });
             }
         });
-    }
-}
-
-#[test]
-fn the_planned_read_of_a_batch_fails_and_no_other() {
-    let fs = FaultyFs::new(1);
-    let file = stored(&fs, Path::new("/"));
-    for reader in readers() {
-        for failing in 0..9 {
-            let before = fs.operations();
-            let plan = FaultPlan { fail_at: Some(before + failing), ..FaultPlan::none() };
-            fs.plan(FaultPlan { only: Some(OpClass::Read), ..plan });
-            let offsets: Vec<u64> = (0..9).map(|i| i * 5000).collect();
-            let stretches: Vec<_> =
-                offsets.iter().map(|&offset| Stretch { file: file.clone(), offset, len: 10 }).collect();
-            let read = reader.read(&stretches);
-            assert_eq!(fs.operations() - before, 9);
-            for (i, read) in read.iter().enumerate() {
-                assert_eq!(read.is_err(), i as u64 == failing);
-            }
-        }
     }
 }
 

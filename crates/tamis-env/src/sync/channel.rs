@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{Condvar, Mutex};
 
 /// A channel that holds up to `bound` values, which is at least 1.
-pub(crate) fn bounded<T>(bound: usize) -> (Sender<T>, Receiver<T>) {
+pub fn bounded<T>(bound: usize) -> (Sender<T>, Receiver<T>) {
     let queue = Queue { values: VecDeque::with_capacity(bound), closed: false };
     let shared = Arc::new(Shared { bound, queue: Mutex::new(queue), changed: Condvar::new() });
     (Sender(shared.clone()), Receiver(shared))
@@ -36,11 +36,11 @@ impl<T> Shared<T> {
 
 /// The end that values go in at.
 #[derive(Debug)]
-pub(crate) struct Sender<T>(Arc<Shared<T>>);
+pub struct Sender<T>(Arc<Shared<T>>);
 
 impl<T> Sender<T> {
     /// Waits for room and adds a value; gives it back if nobody receives any more.
-    pub(crate) fn send(&self, value: T) -> Result<(), T> {
+    pub fn send(&self, value: T) -> Result<(), T> {
         let mut queue = self.0.queue.lock();
         while queue.values.len() >= self.0.bound && !queue.closed {
             queue = self.0.changed.wait(queue);
@@ -63,11 +63,11 @@ impl<T> Drop for Sender<T> {
 
 /// The end that values come out at.
 #[derive(Debug)]
-pub(crate) struct Receiver<T>(Arc<Shared<T>>);
+pub struct Receiver<T>(Arc<Shared<T>>);
 
 impl<T> Receiver<T> {
     /// All values, until the sender is gone and everything it sent was received.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = T> {
+    pub fn iter(&self) -> impl Iterator<Item = T> {
         std::iter::from_fn(|| self.receive())
     }
 

@@ -239,8 +239,9 @@ impl ReadFile for MemReader {
     }
 }
 
-/// `len` bytes of `bytes` from `offset`, or `UnexpectedEof`. Nothing is read of no bytes, wherever they are.
-pub(super) fn slice_at(bytes: &[u8], offset: u64, len: usize) -> io::Result<&[u8]> {
+/// `len` bytes of `bytes` from `offset`, or an error of kind `UnexpectedEof`: what [`ReadFile::read_exact_at`] means, for a
+/// file whose content is in memory. Nothing is read of no bytes, wherever they are.
+pub fn slice_at(bytes: &[u8], offset: u64, len: usize) -> io::Result<&[u8]> {
     if len == 0 {
         return Ok(&[]);
     }

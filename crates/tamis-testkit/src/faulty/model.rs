@@ -12,7 +12,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::CrashMode;
-use super::ranges::{Ranges, Rng};
+use super::ranges::Ranges;
+use crate::Rng;
 
 /// What a device writes at once or, when torn, in part. In bytes.
 pub(super) const SECTOR: usize = 512;

@@ -1,4 +1,4 @@
-//! Sets of byte positions, and the random numbers of the crash laboratory.
+//! Sets of byte positions.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -45,37 +45,6 @@ impl Ranges {
     /// The ranges in order.
     pub(super) fn iter(&self) -> impl Iterator<Item = Range<usize>> {
         self.0.iter().map(|(&start, &end)| start..end)
-    }
-}
-
-/// A seeded generator (SplitMix64): equal seeds give equal crashes.
-#[derive(Clone, Debug)]
-pub(super) struct Rng(u64);
-
-impl Rng {
-    pub(super) fn new(seed: u64) -> Self {
-        Rng(seed)
-    }
-
-    pub(super) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// A number from 0 to `most`, both included.
-    pub(super) fn up_to(&mut self, most: usize) -> usize {
-        match (most as u64).checked_add(1) {
-            Some(choices) => (self.next() % choices) as usize,
-            None => self.next() as usize,
-        }
-    }
-
-    /// True `eighths` times of 8.
-    pub(super) fn chance(&mut self, eighths: usize) -> bool {
-        self.up_to(7) < eighths
     }
 }
 

@@ -4,8 +4,8 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, MutexGuard};
 
-use super::super::memory::slice_at;
-use super::super::{Access, DirLock, FileSystem, ReadFile, Usage, WriteFile};
+use tamis_env::io::{Access, DirLock, FileSystem, ReadFile, Usage, WriteFile, slice_at};
+
 use super::model::{Change, Dir, File, Node, lock};
 use super::{FaultyFs, Machine, OpClass, parts};
 

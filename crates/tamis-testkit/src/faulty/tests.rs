@@ -3,7 +3,8 @@ use std::io::ErrorKind;
 
 use proptest::prelude::*;
 
-use super::super::{Access, FileSystem, Usage, WriteFile, read_file, write_file_atomically};
+use tamis_env::io::{Access, FileSystem, Usage, WriteFile, read_file, write_file_atomically};
+
 use super::model::SECTOR;
 use super::*;
 

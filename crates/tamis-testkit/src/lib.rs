@@ -1,0 +1,30 @@
+//! A test kit for storage engines: what one needs to find out whether data survives what machines do to it.
+//!
+//! * [`FaultyFs`]: a file system in memory that knows what a power cut would leave of it, fails the operations it is told to,
+//!   fills up and rots.
+//! * [`EmulatedFs`]: another file system, whose reads cost what they cost on a given device, and are timed.
+//! * [`Rng`]: seeded random numbers, the same everywhere and for ever, for histories that can be run again.
+//!
+//! They implement, and are used through, the file-system seam of `tamis-env`
+//! ([`FileSystem`](tamis_env::io::FileSystem)): a store that reaches its files through that trait can be tested with them,
+//! whatever it is. A hidden operation count makes a test exhaustive: run a history once, count its operations, then crash or
+//! fail at each. The README shows one.
+//!
+//! # Invariants
+//!
+//! * Everything random follows from a seed: equal seeds and equal operations give equal faults and equal crashes.
+//! * [`FaultyFs`] loses at a crash only what a real machine may lose, and any of it; the module says what that is.
+//! * Nothing here depends on an engine. The unit tests of an engine can use this crate as well as its integration tests.
+//!
+//! # Threads
+//!
+//! File systems may be used from any thread, and clones of one are the same. A [`Rng`] belongs to one thread.
+#![doc = include_str!("../README.md")]
+
+mod emulated;
+mod faulty;
+mod random;
+
+pub use emulated::{Device, DeviceTime, EmulatedFs};
+pub use faulty::{CrashMode, FaultPlan, FaultyFs, OpClass};
+pub use random::Rng;
