@@ -115,6 +115,19 @@ impl FaultyFs {
         FaultyFs::start(Arc::default(), Rng::new(seed), None)
     }
 
+    /// An empty machine that stops at the operation of this number, counted from 0: it fails, an append perhaps half done, and
+    /// so do all later ones. What [`after_crash`](Self::after_crash) then gives is the machine as it was at that moment.
+    pub fn stopping_at(seed: u64, operation: u64) -> Self {
+        let fs = FaultyFs::new(seed);
+        fs.plan(FaultPlan {
+            fail_at: Some(operation),
+            sticky: true,
+            partial_append: true,
+            ..FaultPlan::none()
+        });
+        fs
+    }
+
     fn start(root: Arc<Dir>, rng: Rng, capacity: Option<u64>) -> Self {
         let mut machine = Machine {
             root: root.clone(),

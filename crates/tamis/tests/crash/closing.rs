@@ -55,7 +55,7 @@ fn after_a_clean_close_a_power_cut_takes_nothing_and_opening_warns_of_nothing() 
             let db = lab::open(&after).unwrap();
             assert_eq!(db.stats().warnings, Vec::<String>::new(), "seed {seed}");
             let mut ledger = session.ledger.clone();
-            let acked = ledger.acked;
+            let acked = ledger.order.acknowledged();
             ledger.judge(&db, acked).unwrap_or_else(|e| panic!("seed {seed}: {e}\n{history:#?}"));
         }
     }

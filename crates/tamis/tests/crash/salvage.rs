@@ -126,7 +126,7 @@ fn salvage_goes_on_without_a_missing_log() {
     let db = Db::open(lab::DIR, Options { salvage: true, ..lab::tiny(&fs) }).unwrap();
     assert!(!db.stats().warnings.is_empty());
     let found = db.iter().count();
-    assert!(found > 0 && found <= ledger.visible()[&0].len());
+    assert!(found > 0 && found <= ledger.order.visible()[&0].len());
 }
 
 /// A damaged filter costs blocks, not answers: the table is read without it, and that is to be seen.
