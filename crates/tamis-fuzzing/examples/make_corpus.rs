@@ -1,6 +1,6 @@
 //! Writes the seeds of the fuzzing corpus, `fuzz/corpus/<target>/<name>`, by way of the public API.
 //!
-//! `cargo run -p tamis --example make_corpus` after a change of a format; the names of the seeds say what is in
+//! `cargo run -p tamis-fuzzing --example make_corpus` after a change of a format; the names of the seeds say what is in
 //! them. Seeds that tell the story of a finding (`finding-…`) were not made here and are left alone.
 
 use std::error::Error;
@@ -10,12 +10,13 @@ use std::sync::Arc;
 use tamis::io::{FileSystem, MemFs, read_file};
 use tamis::{
     BloomHashing, Compression, CompressionPerLevel, Db, ExternalTableBuilder, FilterChoice, FilterPolicy,
-    KeyspaceOptions, Options, WriteBatch, fuzzing,
+    KeyspaceOptions, Options, WriteBatch,
 };
 use tamis_filter::{
     BloomScheme, Digest, ElasticGroup, ElasticLayout, ElasticSpec, KeyList, PointFilter, PointSpec,
     RangeFilter, RangeSpec, SurfSuffix, Verify,
 };
+use tamis_fuzzing::{TableParts, batch_bytes, table_parts};
 
 type Done<T = ()> = Result<T, Box<dyn Error>>;
 
@@ -169,7 +170,7 @@ fn tables() -> Done {
         db.flush()?;
         let file = latest(&fs, is_table)?;
         seed("table", name, &file)?;
-        let fuzzing::TableParts { blocks, filter, tombstones } = fuzzing::table_parts(&file);
+        let TableParts { blocks, filter, tombstones } = table_parts(&file);
         if let Some(block) = blocks.first() {
             seed("data_block", name, block)?;
         }
@@ -286,7 +287,7 @@ fn batches() -> Done {
     let mut long = WriteBatch::new();
     long.put(vec![b'k'; 300], vec![b'v'; 300]);
     for (name, batch) in [("all-operations", &all), ("long", &long), ("nothing", &WriteBatch::new())] {
-        let (record, operations) = fuzzing::batch_bytes(batch);
+        let (record, operations) = batch_bytes(batch);
         seed("batch", &format!("{name}-as-a-record"), &record)?;
         seed("batch", name, &operations)?;
     }
@@ -359,7 +360,7 @@ fn filters() -> Done {
         let group = ElasticGroup::build(spec, &digests, 7, Verify::Yes)?;
         seed("filter", name, &group.units()[1].to_bytes())?;
     }
-    // Kind, bits, salt, prefix and sort of the keys, how many; then keys and bounds, as `fuzzing::range_filter` reads them.
+    // Kind, bits, salt, prefix and sort of the keys, how many; then keys and bounds, as `tamis_fuzzing::range_filter` reads them.
     let mut state = 0x7461_6d69_7332_u64;
     for (i, shape) in (0..20u8).map(|i| (i, i * 3)) {
         let bytes = std::iter::repeat_with(|| {

@@ -5,11 +5,15 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use super::{Input, put, reseal};
-use crate::io::{FileSystem, MemFs, read_file};
-use crate::options::{Compression, CompressionPerLevel, FilterChoice, ReadMode};
-use crate::tree::files::{FileKind, log_path, manifest_path, parse, table_path};
-use crate::{Db, Keyspace, KeyspaceOptions, Options, ReadError, Slice};
+use tamis::fuzzing::reseal;
+use tamis::io::{FileSystem, MemFs, read_file};
+use tamis::{
+    Compression, CompressionPerLevel, Db, FilterChoice, Keyspace, KeyspaceOptions, Options, ReadError,
+    ReadMode, Slice,
+};
+use tamis_testkit::fuzz::Input;
+
+use crate::put;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 /// What is in the two keyspaces after some write.
@@ -23,6 +27,27 @@ struct Base {
     earlier: Vec<(String, Vec<u8>)>,
     /// The states after each write; the last is what the files hold.
     states: Vec<State>,
+}
+
+/// What a file in a database directory is, by its name, as `docs/operations.md` has the names.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Table,
+    Log,
+    Manifest,
+    Other,
+}
+
+impl Kind {
+    fn of(name: &str) -> Kind {
+        let is_number = |text: &str| text.len() >= 6 && text.bytes().all(|byte| byte.is_ascii_digit());
+        match name.split_once('.') {
+            Some((number, "tam")) if is_number(number) => Kind::Table,
+            Some((number, "log")) if is_number(number) => Kind::Log,
+            _ if name.strip_prefix("MANIFEST-").is_some_and(is_number) => Kind::Manifest,
+            _ => Kind::Other,
+        }
+    }
 }
 
 const SECOND: &str = "second";
@@ -170,10 +195,10 @@ pub fn database(bytes: &[u8]) {
     }
     if damage.resealed {
         for (name, bytes) in &mut files {
-            match parse(name) {
-                Some(FileKind::Table(_)) => *bytes = reseal::table(bytes, false),
-                Some(FileKind::Log(_) | FileKind::Manifest(_)) => *bytes = reseal::log(bytes),
-                _ => {}
+            match Kind::of(name) {
+                Kind::Table => *bytes = reseal::table(bytes, false),
+                Kind::Log | Kind::Manifest => *bytes = reseal::log(bytes),
+                Kind::Other => {}
             }
         }
     }
@@ -199,7 +224,7 @@ pub fn database(bytes: &[u8]) {
 
 /// Hurts the file `name`. Gives whether something other than tables was hurt.
 fn edit(files: &mut Files, base: &Base, name: &str, what: u8, place: usize, byte: u8) -> bool {
-    let is_table = |name: &str| matches!(parse(name), Some(FileKind::Table(_)));
+    let is_table = |name: &str| Kind::of(name) == Kind::Table;
     let other =
         base.files.keys().nth(usize::from(byte) % base.files.len()).expect("below the number of files");
     match what % 16 {
@@ -230,13 +255,14 @@ fn edit(files: &mut Files, base: &Base, name: &str, what: u8, place: usize, byte
         }
         // Under another number, and gone or not under its own.
         what @ (10 | 11) => {
-            let to = match parse(name) {
-                Some(FileKind::Table(_)) => table_path(Path::new(""), place as u64 % 64),
-                Some(FileKind::Log(_)) => log_path(Path::new(""), place as u64 % 64),
-                _ => manifest_path(Path::new(""), place as u64 % 64),
+            let number = place % 64;
+            let to = match Kind::of(name) {
+                Kind::Table => format!("{number:06}.tam"),
+                Kind::Log => format!("{number:06}.log"),
+                Kind::Manifest | Kind::Other => format!("MANIFEST-{number:06}"),
             };
             let bytes = if what == 10 { files.remove(name) } else { files.get(name).cloned() };
-            files.extend(bytes.zip(to.to_str()).map(|(bytes, to)| (to.to_owned(), bytes)));
+            files.extend(bytes.map(|bytes| (to, bytes)));
         }
         // As it, or another one, was earlier.
         what @ (12 | 13) => {
@@ -259,7 +285,7 @@ fn edit(files: &mut Files, base: &Base, name: &str, what: u8, place: usize, byte
 }
 
 fn restored(files: &Files) -> MemFs {
-    let fs = super::empty_fs();
+    let fs = crate::empty_fs();
     for (name, bytes) in files {
         put(&fs, &Path::new("db").join(name), bytes);
     }

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
-use super::Input;
-use crate::io::MemFs;
-use crate::options::{
-    CompactionChoice, Compression, CompressionPerLevel, FilterAllocation, FilterChoice, FilterPolicy,
-    MergeGranularity, ReadMode,
+use tamis::io::MemFs;
+use tamis::{
+    CompactionChoice, Compression, CompressionPerLevel, Db, FilterAllocation, FilterChoice, FilterPolicy,
+    Keyspace, KeyspaceOptions, MergeGranularity, Options, ReadError, ReadMode, Slice, Snapshot, WriteBatch,
+    WriteError,
 };
-use crate::{Db, Keyspace, KeyspaceOptions, Options, Snapshot, WriteBatch, WriteError};
+use tamis_testkit::fuzz::Input;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 type KeyRange = (Bound<Vec<u8>>, Bound<Vec<u8>>);
@@ -183,7 +183,7 @@ fn within(model: &Model, range: &KeyRange) -> Vec<(Vec<u8>, Vec<u8>)> {
     inside.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
-fn pair(item: Result<(crate::Slice, crate::Slice), crate::ReadError>) -> (Vec<u8>, Vec<u8>) {
+fn pair(item: Result<(Slice, Slice), ReadError>) -> (Vec<u8>, Vec<u8>) {
     let (key, value) = item.expect("memory can be read");
     (key.to_vec(), value.to_vec())
 }

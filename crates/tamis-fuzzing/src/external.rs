@@ -3,9 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{empty_fs, put, reseal};
-use crate::io::{FileSystem, MemFs};
-use crate::{Db, IngestOptions, KeyspaceOptions, Options};
+use tamis::fuzzing::reseal;
+use tamis::io::{FileSystem, MemFs};
+use tamis::{Db, IngestOptions, KeyspaceOptions, Options};
+
+use crate::{empty_fs, put};
 
 fn options(fs: &MemFs) -> Options {
     Options {

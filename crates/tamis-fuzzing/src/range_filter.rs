@@ -6,8 +6,7 @@ use std::ops::Bound::{self, Excluded, Included, Unbounded};
 use tamis_filter::{
     Digest, KeyList, KeyRange, Next, RangeFilter, RangeFilterRef, RangeProbe, RangeSpec, SurfSuffix, Verify,
 };
-
-use super::Input;
+use tamis_testkit::fuzz::Input;
 
 const SPECS: [RangeSpec; 10] = [
     RangeSpec::Surf(SurfSuffix::None),

@@ -9,104 +9,10 @@
 
 use std::path::PathBuf;
 
-use tamis::fuzzing;
+use tamis_testkit::Rng;
+use tamis_testkit::fuzz::mutated;
 
 const CORPUS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus");
-
-/// SplitMix64: the same numbers everywhere and for ever.
-struct Random(u64);
-
-impl Random {
-    fn new(seed: &str, number: u64) -> Random {
-        let start =
-            seed.bytes().fold(number, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01B3));
-        Random(start)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut x = self.0;
-        x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        x ^ (x >> 31)
-    }
-
-    /// Below `limit`, which is not 0.
-    fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit as u64) as usize
-    }
-}
-
-/// Numbers on which length fields and counters break, if they do.
-const NUMBERS: [u64; 14] = [
-    0,
-    1,
-    2,
-    0x7F,
-    0x80,
-    0xFF,
-    0x100,
-    0xFFFF,
-    0x7FFF_FFFF,
-    0xFFFF_FFFF,
-    1 << 32,
-    (1 << 56) - 1,
-    1 << 56,
-    u64::MAX,
-];
-
-/// One to four changes to a copy of `seed`; `other` is another seed of the target, to splice with.
-fn mutated(seed: &[u8], other: &[u8], random: &mut Random) -> Vec<u8> {
-    let mut bytes = seed.to_vec();
-    for _ in 0..1 + random.below(4) {
-        let at = random.below(bytes.len() + 1);
-        let number = NUMBERS[random.below(NUMBERS.len())];
-        match random.below(10) {
-            0 | 1 if at < bytes.len() => bytes[at] ^= 1 << random.below(8),
-            2 if at < bytes.len() => bytes[at] = random.next() as u8,
-            3 => bytes.truncate(at),
-            // A length field of a fixed width.
-            4 | 5 => {
-                let width = [1, 2, 4, 8][random.below(4)];
-                bytes[at..]
-                    .iter_mut()
-                    .zip(number.to_le_bytes())
-                    .take(width)
-                    .for_each(|(to, from)| *to = from);
-            }
-            // A length field that is a varint.
-            6 => {
-                let (mut varint, mut rest) = (Vec::new(), number);
-                while rest >= 0x80 {
-                    varint.push(rest as u8 | 0x80);
-                    rest >>= 7;
-                }
-                varint.push(rest as u8);
-                let end = bytes.len().min(at + random.below(3));
-                bytes.splice(at..end, varint);
-            }
-            // A piece goes, or comes twice.
-            7 => {
-                let end = at + random.below((bytes.len() - at).min(32) + 1);
-                let piece: Vec<u8> = bytes.drain(at..end).collect();
-                if random.below(2) == 0 {
-                    let at = random.below(bytes.len() + 1);
-                    bytes.splice(at..at, [&piece[..], &piece].concat());
-                }
-            }
-            8 => {
-                let from = random.below(other.len() + 1);
-                bytes.truncate(at);
-                bytes.extend_from_slice(&other[from..]);
-            }
-            _ => {
-                let piece: Vec<u8> = (0..random.below(8)).map(|_| random.next() as u8).collect();
-                bytes.splice(at..at, piece);
-            }
-        }
-    }
-    bytes
-}
 
 /// Says what was being tried if the entry point panics.
 struct Trying<'a> {
@@ -157,13 +63,13 @@ fn run(target: &str, entry: fn(&[u8]), mutations: u64) {
     let seeds: Vec<_> = inputs.into_iter().filter(|(name, _)| !is_hex_named(name)).collect();
     assert!(
         !seeds.is_empty(),
-        "{target}: where is the corpus? `cargo run -p tamis --example make_corpus` makes it"
+        "{target}: where is the corpus? `cargo run -p tamis-fuzzing --example make_corpus` makes it"
     );
     for (name, seed) in &seeds {
         for number in 0..mutations * scale() {
-            let mut random = Random::new(name, number);
-            let other = &seeds[random.below(seeds.len())].1;
-            let bytes = mutated(seed, other, &mut random);
+            let mut rng = Rng::named(name, number);
+            let other = &seeds[rng.index(seeds.len())].1;
+            let bytes = mutated(seed, other, &mut rng);
             let _trying = Trying { target, seed: name, mutation: Some(number), bytes: &bytes };
             entry(&bytes);
         }
@@ -172,70 +78,70 @@ fn run(target: &str, entry: fn(&[u8]), mutations: u64) {
 
 #[test]
 fn mutated_logs_are_read_or_refused() {
-    run("log", fuzzing::log, 8000);
+    run("log", tamis_fuzzing::log, 8000);
 }
 
 #[test]
 fn mutated_manifests_are_read_or_refused() {
-    run("manifest", fuzzing::manifest, 4000);
+    run("manifest", tamis_fuzzing::manifest, 4000);
 }
 
 #[test]
 fn mutated_tables_are_read_or_refused() {
-    run("table", fuzzing::table, 1500);
+    run("table", tamis_fuzzing::table, 1500);
 }
 
 #[test]
 fn mutated_external_tables_are_ingested_whole_or_refused() {
-    run("external", fuzzing::external, 200);
+    run("external", tamis_fuzzing::external, 200);
 }
 
 #[test]
 fn mutated_data_blocks_are_read_or_refused() {
-    run("data_block", fuzzing::data_block, 8000);
+    run("data_block", tamis_fuzzing::data_block, 8000);
 }
 
 #[test]
 fn mutated_filters_are_read_or_refused() {
-    run("filter", fuzzing::filter, 5000);
+    run("filter", tamis_fuzzing::filter, 5000);
 }
 
 #[test]
 fn mutated_key_lists_are_read_or_refused() {
-    run("key_list", fuzzing::key_list, 8000);
+    run("key_list", tamis_fuzzing::key_list, 8000);
 }
 
 #[test]
 fn mutated_elastic_filters_are_read_or_refused() {
-    run("elastic", fuzzing::elastic, 2000);
+    run("elastic", tamis_fuzzing::elastic, 2000);
 }
 
 #[test]
 fn range_filters_of_mutated_keys_agree_with_a_set() {
-    run("range_filter", fuzzing::range_filter, 60);
+    run("range_filter", tamis_fuzzing::range_filter, 60);
 }
 
 #[test]
 fn mutated_range_tombstones_are_read_or_refused() {
-    run("tombstones", fuzzing::tombstones, 20000);
+    run("tombstones", tamis_fuzzing::tombstones, 20000);
 }
 
 #[test]
 fn mutated_batches_are_read_or_refused() {
-    run("batch", fuzzing::batch, 10000);
+    run("batch", tamis_fuzzing::batch, 10000);
 }
 
 #[test]
 fn mutated_option_texts_are_read_or_refused() {
-    run("options", fuzzing::options, 2000);
+    run("options", tamis_fuzzing::options, 2000);
 }
 
 #[test]
 fn a_database_with_damaged_files_gives_right_answers_or_errors() {
-    run("database", fuzzing::database, 60);
+    run("database", tamis_fuzzing::database, 60);
 }
 
 #[test]
 fn mutated_histories_of_operations_agree_with_two_maps() {
-    run("differential", fuzzing::differential, 150);
+    run("differential", tamis_fuzzing::differential, 150);
 }

@@ -33,7 +33,8 @@
 //!
 //! Handles are `Send + Sync` and cheap to clone. Reads take no lock and wait for nobody.
 //!
-//! Features: `zstd` adds Zstandard compression and compiles its C library; the default build is Rust only.
+//! Features: `zstd` adds Zstandard compression and compiles its C library; the default build is Rust only. `simulation` and
+//! `fuzzing` are for programs that test the engine, and in no release.
 
 pub mod advise;
 mod batch;
@@ -44,6 +45,7 @@ mod compaction;
 mod db;
 mod error;
 mod external;
+#[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
 mod heat;
@@ -95,3 +97,11 @@ pub use read::{
 pub use select::{GlobalFilterStats, KeyMapStats};
 pub use slice::Slice;
 pub use tamis_env::clock::{Clock, ManualClock};
+
+/// Nothing of the entry points for fuzzers is in a default build:
+///
+/// ```compile_fail,E0433
+/// tamis::fuzzing::log(b"");
+/// ```
+#[cfg(all(doctest, not(feature = "fuzzing")))]
+struct WithoutFuzzing;

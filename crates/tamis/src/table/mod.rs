@@ -36,7 +36,9 @@ mod tests;
 mod trace;
 mod units;
 
-pub(crate) use block::{BlockView, HashAnswer, Lookup};
+pub(crate) use block::HashAnswer;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use block::{BlockView, Lookup};
 pub(crate) use builder::{ExtraProperties, TableBuilder, TableOptions};
 pub(crate) use cursor::{CursorOptions, TableCursor};
 pub(crate) use data::{HeapBlock, PinnedValue};
