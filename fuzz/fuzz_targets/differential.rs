@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| tamis::fuzzing::differential(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| tamis_fuzzing::differential(bytes));

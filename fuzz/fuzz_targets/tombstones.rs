@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| tamis::fuzzing::tombstones(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| tamis_fuzzing::tombstones(bytes));

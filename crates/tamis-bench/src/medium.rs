@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tamis::io::{Device, DirectFs, DiskFs, FileSystem};
+use tamis::io::{DirectFs, DiskFs, FileSystem};
+use tamis_testkit::Device;
 
 use crate::error::BenchError;
 use crate::report;

@@ -7,9 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tamis::io::{
-    Access, CrashMode, DirLock, FaultPlan, FaultyFs, FileSystem, OpClass, ReadFile, Usage, WriteFile,
-};
+use tamis::io::{Access, DirLock, FileSystem, ReadFile, Usage, WriteFile};
+use tamis_testkit::{CrashMode, FaultPlan, FaultyFs, OpClass};
 use tamis::simulation::Scheduler;
 
 use crate::machine::Machine;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tamis::io::{CrashMode, FaultyFs};
+use tamis_testkit::{CrashMode, FaultyFs};
 use tamis::simulation::Scheduler;
 use tamis::{Clock, Db, Durability, Keyspace, OpenError};
 

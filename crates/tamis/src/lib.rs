@@ -33,17 +33,18 @@
 //!
 //! Handles are `Send + Sync` and cheap to clone. Reads take no lock and wait for nobody.
 //!
-//! Features: `zstd` adds Zstandard compression and compiles its C library; the default build is Rust only.
+//! Features: `zstd` adds Zstandard compression and compiles its C library; the default build is Rust only. `simulation` and
+//! `fuzzing` are for programs that test the engine, and in no release.
 
 pub mod advise;
 mod batch;
-mod clock;
 mod codec;
 mod collections;
 mod compaction;
 mod db;
 mod error;
 mod external;
+#[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
 mod heat;
@@ -53,7 +54,7 @@ pub mod io;
 pub mod simulation {
     //! The seam for deterministic simulations: a machine that decides which of the engine's threads runs and what time it is.
 
-    pub use crate::sync::simulated::{Point, Scheduler, TaskId, point, run_in};
+    pub use tamis_env::sync::simulated::{Point, Scheduler, TaskId, point, run_in};
 }
 mod key;
 mod memtable;
@@ -62,13 +63,13 @@ mod options;
 mod read;
 mod select;
 mod slice;
-mod sync;
 mod table;
 mod tree;
 mod wal;
 
+pub(crate) use tamis_env::{clock, sync};
+
 pub use batch::WriteBatch;
-pub use clock::{Clock, ManualClock};
 pub use compaction::Promise;
 pub use db::{
     CancelToken, CompactOptions, CompactionPause, DamagedTable, Db, ElasticStats, IngestOptions,
@@ -94,3 +95,12 @@ pub use read::{ExplainBlock, ExplainOutcome, ExplainStep, ExplainUnits, Explanat
 pub use select::{GlobalFilterStats, KeyMapStats};
 pub use slice::Slice;
 pub use table::ReadCost;
+pub use tamis_env::clock::{Clock, ManualClock};
+
+/// Nothing of the entry points for fuzzers is in a default build:
+///
+/// ```compile_fail,E0433
+/// tamis::fuzzing::log(b"");
+/// ```
+#[cfg(all(doctest, not(feature = "fuzzing")))]
+struct WithoutFuzzing;

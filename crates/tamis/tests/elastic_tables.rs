@@ -6,10 +6,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tamis::io::{CrashMode, FaultyFs, FileSystem, MemFs};
+use tamis::io::{FileSystem, MemFs};
 use tamis::{
     BloomHashing, Db, ExternalTableBuilder, FilterChoice, IngestOptions, KeyspaceOptions, Options, inspect,
 };
+use tamis_testkit::{CrashMode, FaultyFs};
 
 const HASHINGS: [BloomHashing; 3] = [BloomHashing::Rotation, BloomHashing::Double, BloomHashing::Independent];
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tamis::io::{CrashMode, FaultyFs};
 use tamis::{Clock, Db, Durability, ExplainOutcome, KeyspaceOptions, ManualClock, Options, Snapshot};
+use tamis_testkit::{CrashMode, FaultyFs};
 
 const KEYS: u8 = 12;
 const START: u64 = 1_700_000_000;

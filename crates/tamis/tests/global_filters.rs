@@ -10,12 +10,13 @@ use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tamis::io::{CrashMode, FaultPlan, FaultyFs, FileSystem, MemFs, OpClass};
+use tamis::io::{FileSystem, MemFs};
 use tamis::{
     CompactionChoice, Db, ExternalTableBuilder, FilterChoice, GlobalFilterStats, IngestOptions, Iter,
     KeyMapChoice, Keyspace, KeyspaceOptions, MergeGranularity, Options, PrefixFilter, ReadCost, ReadError,
     ReadMode, Slice, Snapshot, WriteBatch,
 };
+use tamis_testkit::{CrashMode, FaultPlan, FaultyFs, OpClass, Rng};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 type Pair = (Vec<u8>, Vec<u8>);
@@ -25,30 +26,6 @@ const GLOBAL: [FilterChoice; 4] =
 
 fn scale() -> u64 {
     std::env::var("TAMIS_TEST_SCALE").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
-}
-
-/// Numbers that follow from a seed.
-struct Rng(u64);
-
-impl Rng {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-
-    fn one_in(&mut self, odds: u64) -> bool {
-        self.below(odds) == 0
-    }
-
-    fn of<T: Copy>(&mut self, all: &[T]) -> T {
-        all[self.below(all.len() as u64) as usize]
-    }
 }
 
 /// What keys look like.
@@ -79,7 +56,7 @@ impl Keys {
             Keys::Dense => (1_000_000 + rng.below(900)).to_be_bytes().to_vec(),
             Keys::Spread => rng.below(900).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes().to_vec(),
             Keys::Words => {
-                let head = rng.of(&[
+                let head = rng.pick(&[
                     "",
                     "a",
                     "user#",
@@ -97,12 +74,12 @@ impl Keys {
             }
             Keys::Ragged => {
                 let len = if rng.one_in(4) { rng.below(41) } else { rng.below(6) };
-                (0..len).map(|_| rng.of(&[0, b'a', 0xff])).collect()
+                (0..len).map(|_| rng.pick(&[0, b'a', 0xff])).collect()
             }
             Keys::Rising => (now * 16 + rng.below(64)).to_be_bytes().to_vec(),
             Keys::Falling => (u64::MAX / 3 - now * 16 - rng.below(64)).to_be_bytes().to_vec(),
             Keys::Mixed => {
-                let kind = rng.of(&Keys::ALL[..6]);
+                let kind = rng.pick(&Keys::ALL[..6]);
                 kind.pick(rng, now)
             }
         }
@@ -113,7 +90,7 @@ impl Keys {
         let now = if rng.one_in(4) { now } else { rng.below(now + 1) };
         let mut key = self.pick(rng, now);
         match rng.below(5) {
-            0 => key.push(rng.of(&[0, 0xff, b'5'])),
+            0 => key.push(rng.pick(&[0, 0xff, b'5'])),
             1 => drop(key.pop()),
             2 => {
                 if let Some(last) = key.last_mut() {
@@ -244,7 +221,7 @@ impl Walk {
 fn small(rng: &mut Rng, filter: FilterChoice) -> KeyspaceOptions {
     use CompactionChoice::*;
     use MergeGranularity::*;
-    let (compaction, merge, deterministic) = rng.of(&[
+    let (compaction, merge, deterministic) = rng.pick(&[
         (Leveling, Auto, false),
         (Leveling, Partial, false),
         (Leveling, Full, true),
@@ -261,19 +238,19 @@ fn small(rng: &mut Rng, filter: FilterChoice) -> KeyspaceOptions {
         memtable_bytes: 4 << 10,
         table_bytes: 4 << 10,
         block_bytes: 256,
-        level0_runs: rng.of(&[1, 2, 4]),
-        size_ratio: rng.of(&[2, 3, 10]).into(),
+        level0_runs: rng.pick(&[1, 2, 4]),
+        size_ratio: rng.pick(&[2, 3, 10]).into(),
         levels: 4,
         auto_compaction: !rng.one_in(6),
         filter: filter.into(),
-        bits_per_key: rng.of(&[0.5, 4.0, 10.0, 30.0]),
-        key_map: rng.of(&[
+        bits_per_key: rng.pick(&[0.5, 4.0, 10.0, 30.0]),
+        key_map: rng.pick(&[
             KeyMapChoice::Auto,
             KeyMapChoice::Learned,
             KeyMapChoice::Digest,
             KeyMapChoice::Mixed,
         ]),
-        prefix_filter: rng.of(&[
+        prefix_filter: rng.pick(&[
             PrefixFilter::None,
             PrefixFilter::Length(3),
             PrefixFilter::Lengths(1, 6),
@@ -293,7 +270,7 @@ fn database(rng: &mut Rng, fs: &Arc<MemFs>, keyspace: KeyspaceOptions) -> Option
         keyspace,
         file_system: Some(file_system),
         hash_sharing: !rng.one_in(4),
-        background_threads: rng.of(&[1, 2]),
+        background_threads: rng.pick(&[1, 2]),
         cache_bytes: 64 << 10,
         max_log_bytes: 64 << 10,
         ..Options::default()
@@ -366,7 +343,7 @@ impl Space {
 
 /// A history that follows from its seed.
 fn history(seed: u64, filter: FilterChoice, steps: u64) {
-    let rng = &mut Rng(seed);
+    let rng = &mut Rng::new(seed);
     let keys = Keys::ALL[(seed % 7) as usize];
     let fs = Arc::new(MemFs::new());
     fs.create_dir_all(Path::new("/out")).expect("a directory");
@@ -416,7 +393,7 @@ fn history(seed: u64, filter: FilterChoice, steps: u64) {
                 let other = match rng.below(3) {
                     0 => filter,
                     1 => FilterChoice::BlockedBloom,
-                    _ => rng.of(&GLOBAL),
+                    _ => rng.pick(&GLOBAL),
                 };
                 let options = small(rng, other);
                 db = Db::open("/db", database(rng, &fs, options)).expect("opening again");

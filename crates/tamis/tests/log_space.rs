@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
-use tamis::io::{Access, DirLock, FaultyFs, FileSystem, MemFs, ReadFile, Usage, WriteFile};
+use tamis::io::{Access, DirLock, FileSystem, MemFs, ReadFile, Usage, WriteFile};
 use tamis::{Db, Durability, Options};
+use tamis_testkit::FaultyFs;
 
 const MIB: u64 = 1 << 20;
 

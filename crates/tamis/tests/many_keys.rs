@@ -5,17 +5,7 @@ use std::time::Duration;
 
 use tamis::io::MemFs;
 use tamis::{AsyncReads, ChecksumMode, Db, Options, ReadCost, ReadMode, Slice};
-
-/// A generator of numbers that look random.
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        (mixed ^ (mixed >> 27)) % n
-    }
-}
+use tamis_testkit::Rng;
 
 /// A database whose tree keeps every flush as a run of its own.
 fn open(seed: u64, bits_per_key: f64) -> Db {
@@ -87,7 +77,7 @@ fn many_keys_are_answered_as_each_alone_at_the_same_cost() {
         (11, 90, 10.0),
     ] {
         let db = open(seed, bits);
-        let mut rng = Rng(seed);
+        let mut rng = Rng::new(seed);
         let keys = 300;
         let mut snapshots = Vec::new();
         for run in 0..runs {

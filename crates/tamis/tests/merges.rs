@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use tamis::io::{FaultPlan, FaultyFs, MemFs, OpClass};
+use tamis::io::MemFs;
 use tamis::{
     AdminError, CompactionFilter, Db, Decision, ExplainStep, KeyspaceOptions, MergeError, MergeOperator,
     OpenError, Operators, Options, ReadError, ReadMode, WriteBatch, WriteError,
 };
+use tamis_testkit::{FaultPlan, FaultyFs, OpClass};
 
 /// An empty database in memory whose tree changes only on request.
 fn options(operator: &str) -> Options {

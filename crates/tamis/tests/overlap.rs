@@ -4,19 +4,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use tamis::io::{FaultPlan, FaultyFs, FileSystem, MemFs, OpClass};
+use tamis::io::{FileSystem, MemFs};
 use tamis::{AsyncReads, Db, FilterPolicy, Options, ReadCost, ReadMode, Slice};
-
-/// A generator of numbers that look random.
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        (mixed ^ (mixed >> 27)) % n
-    }
-}
+use tamis_testkit::{FaultPlan, FaultyFs, OpClass, Rng};
 
 fn options(fs: Option<Arc<dyn FileSystem>>, depth: usize, cache_bytes: u64) -> Options {
     let mut options = Options {
@@ -74,7 +64,7 @@ fn items(iter: impl Iterator<Item = Result<(Slice, Slice), tamis::ReadError>>) -
 
 /// All that is read of a database in one way of reading, to be compared with another.
 fn answers(db: &Db, seed: u64, keys: u64) -> (Vec<Vec<Option<Slice>>>, Vec<Items>) {
-    let mut rng = Rng(seed);
+    let mut rng = Rng::new(seed);
     let mut gets = Vec::new();
     for count in [0, 1, 2, 31, 32, 33, 100, 300] {
         let asked: Vec<_> = (0..count).map(|_| key(rng.below(keys + 20))).collect();
@@ -112,7 +102,7 @@ fn every_way_of_reading_gives_the_same() {
         };
         let plain = with(ReadMode::Mapped, AsyncReads::Off, 1, 0, true);
         let db = Db::open(dir.path(), plain).unwrap();
-        fill(&db, &mut Rng(seed), 6, keys);
+        fill(&db, &mut Rng::new(seed), 6, keys);
         db.flush().unwrap();
         let expected = answers(&db, seed, keys);
         db.close().unwrap();
@@ -295,7 +285,7 @@ fn a_failed_read_of_a_batch_is_an_error_of_the_call_and_leaves_nothing_behind() 
     let mut options = options(Some(Arc::new(fs.clone())), 8, 0);
     options.pin_metadata = false;
     let db = Db::open(Path::new("/db"), options).unwrap();
-    fill(&db, &mut Rng(3), 5, 200);
+    fill(&db, &mut Rng::new(3), 5, 200);
     let asked: Vec<_> = (0..220).step_by(3).map(key).collect();
     let (values, all) = (db.multi_get(&asked).unwrap(), items(db.iter()));
     let mut failed = [0; 2];

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tamis::io::{FaultPlan, FaultyFs, MemFs, OpClass};
+use tamis::io::MemFs;
 use tamis::{Db, FilterAllocation, FilterChoice, FilterPolicy, Options, ReadCost, ReadMode};
+use tamis_testkit::{FaultPlan, FaultyFs, OpClass};
 
 const RUNS: u64 = 12;
 const KEYS: u64 = 2000;

@@ -9,6 +9,7 @@ use tamis::{
     CompactionChoice, Db, ExternalTableBuilder, IngestOptions, KeyspaceOptions, ManualClock, Options,
     ReadError, Slice, Snapshot,
 };
+use tamis_testkit::Rng;
 
 const START: u64 = 1_700_000_000;
 
@@ -86,18 +87,8 @@ fn collect(items: impl Iterator<Item = Result<(Slice, Slice), ReadError>>) -> Ve
     items.map(|item| item.map(|(key, value)| (key.to_vec(), value.to_vec())).unwrap()).collect()
 }
 
-/// Numbers that follow from a seed.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (self.0 >> 33) % limit
-    }
-
-    fn key(&mut self) -> Vec<u8> {
-        format!("key{:02}", self.below(60)).into_bytes()
-    }
+fn some_key(rng: &mut Rng) -> Vec<u8> {
+    format!("key{:02}", rng.below(60)).into_bytes()
 }
 
 /// All ways to read say what the model says.
@@ -141,7 +132,7 @@ fn operands_files_deletes_and_snapshots_survive_one_policy_after_the_other() {
     ];
     let seeds = std::env::var("TAMIS_TEST_SCALE").ok().and_then(|scale| scale.parse().ok()).unwrap_or(1) * 12;
     for seed in 0..seeds {
-        let mut random = Random(seed);
+        let mut rng = Rng::new(seed);
         let mut machine = Machine::new(CompactionChoice::Leveling, 0);
         machine.keyspace.merge_operator = Some("append".into());
         if seed % 3 == 1 {
@@ -152,43 +143,43 @@ fn operands_files_deletes_and_snapshots_survive_one_policy_after_the_other() {
         let (mut content, mut snapshots) = (Content::new(), Vec::<(Snapshot, Content)>::new());
         for step in 0..600 {
             let when = format!("seed {seed}, step {step}");
-            match random.below(100) {
+            match rng.below(100) {
                 0..40 => {
-                    let key = random.key();
-                    let value = format!("{step}{}", "v".repeat(random.below(120) as usize)).into_bytes();
+                    let key = some_key(&mut rng);
+                    let value = format!("{step}{}", "v".repeat(rng.below(120) as usize)).into_bytes();
                     db.put(&key, &value).unwrap();
                     content.insert(key, value);
                 }
                 40..60 => {
-                    let (key, operand) = (random.key(), format!("+{step}").into_bytes());
+                    let (key, operand) = (some_key(&mut rng), format!("+{step}").into_bytes());
                     db.merge(&key, &operand).unwrap();
                     content.entry(key).or_default().extend(operand);
                 }
                 60..68 => {
-                    let key = random.key();
+                    let key = some_key(&mut rng);
                     db.delete(&key).unwrap();
                     content.remove(&key);
                 }
                 68..71 => {
-                    let (a, b) = (random.key(), random.key());
+                    let (a, b) = (some_key(&mut rng), some_key(&mut rng));
                     let (from, to) = (a.clone().min(b.clone()), a.max(b));
                     db.delete_range(&from[..]..&to[..]).unwrap();
                     content.retain(|key, _| !(from <= *key && *key < to));
                 }
                 71..77 => {
-                    let first = random.below(60);
+                    let first = rng.below(60);
                     let path = "/ingested.tam";
                     let mut table =
                         ExternalTableBuilder::create_on(machine.fs.clone(), path, &machine.keyspace).unwrap();
-                    let deletes = random.below(2) == 0;
+                    let deletes = rng.below(2) == 0;
                     let (from, to) = (format!("key{first:02}"), format!("key{:02}", first + 3));
                     if deletes {
                         table.delete_range(from.as_str()..to.as_str()).unwrap();
                         content.retain(|k, _| !(from.as_bytes() <= &k[..] && &k[..] < to.as_bytes()));
                     }
-                    for i in first..(first + 1 + random.below(8)).min(60) {
+                    for i in first..(first + 1 + rng.below(8)).min(60) {
                         let key = format!("key{i:02}").into_bytes();
-                        if random.below(4) == 0 {
+                        if rng.below(4) == 0 {
                             table.delete(&key).unwrap();
                             content.remove(&key);
                         } else {
@@ -197,25 +188,25 @@ fn operands_files_deletes_and_snapshots_survive_one_policy_after_the_other() {
                         }
                     }
                     table.finish().unwrap();
-                    let options = IngestOptions { move_files: random.below(2) == 0, verify: true };
+                    let options = IngestOptions { move_files: rng.below(2) == 0, verify: true };
                     db.ingest(&[(db.default_keyspace(), &[path])], options).unwrap();
                     let _ = tamis::io::FileSystem::remove(&*machine.fs, std::path::Path::new(path));
                 }
                 77..82 => db.flush().unwrap(),
                 82..84 => db.compact().unwrap(),
                 84..87 => {
-                    let (a, b) = (random.key(), random.key());
+                    let (a, b) = (some_key(&mut rng), some_key(&mut rng));
                     let (from, to) = (a.clone().min(b.clone()), a.max(b));
                     let range = &from[..]..=&to[..];
                     db.default_keyspace().compact_range(range, Default::default()).unwrap();
                 }
                 87..91 => snapshots.push((db.snapshot(), content.clone())),
                 91..94 if !snapshots.is_empty() => {
-                    let gone = random.below(snapshots.len() as u64) as usize;
+                    let gone = rng.below(snapshots.len() as u64) as usize;
                     drop(snapshots.swap_remove(gone));
                 }
                 94..98 => {
-                    let [compaction, merge, deterministic] = SHAPES[random.below(9) as usize];
+                    let [compaction, merge, deterministic] = SHAPES[rng.below(9) as usize];
                     let changes =
                         [("compaction", compaction), ("merge", merge), ("deterministic", deterministic)];
                     db.default_keyspace().set_options(&changes).unwrap();
@@ -256,12 +247,12 @@ fn the_oddest_options_open_write_merge_and_close() {
     ];
     let policies = ["leveling", "tiering", "lazy-leveling", "hybrid:15", "fragmented", "fifo", "time-window"];
     for seed in 0..60 {
-        let mut random = Random(seed);
+        let mut rng = Rng::new(seed);
         let mut machine = Machine::new(CompactionChoice::Leveling, 0);
         for round in 0..4 {
             let mut keyspace = machine.keyspace.clone();
-            keyspace.set("compaction", policies[random.below(7) as usize]).unwrap();
-            for (name, value) in TEXTS[random.below(7) as usize] {
+            keyspace.set("compaction", policies[rng.below(7) as usize]).unwrap();
+            for (name, value) in TEXTS[rng.below(7) as usize] {
                 keyspace.set(name, value).unwrap();
             }
             if keyspace.levels < machine.keyspace.levels && round > 0 {
@@ -273,14 +264,14 @@ fn the_oddest_options_open_write_merge_and_close() {
             machine.keyspace = keyspace;
             let db = machine.open();
             for i in 0..30 {
-                let key = if random.below(10) == 0 { vec![b'k'; 64 << 10] } else { random.key() };
-                let value = vec![b'v'; random.below(3000) as usize];
+                let key = if rng.below(10) == 0 { vec![b'k'; 64 << 10] } else { some_key(&mut rng) };
+                let value = vec![b'v'; rng.below(3000) as usize];
                 db.put(&key, &value).unwrap();
                 if machine.keyspace.retain_bytes == u64::MAX {
                     assert_eq!(db.get(&key).unwrap().unwrap(), value, "seed {seed}, round {round}, {i}");
                 }
                 if i % 10 == 0 {
-                    machine.clock.advance(random.below(5));
+                    machine.clock.advance(rng.below(5));
                 }
             }
             db.delete_range("key10".."key20").unwrap();

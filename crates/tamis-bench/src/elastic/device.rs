@@ -18,8 +18,8 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use tamis::io::EmulatedFs;
 use tamis::{Db, ReadMode};
+use tamis_testkit::EmulatedFs;
 
 use crate::error::BenchError;
 use crate::medium::{Medium, Way};

@@ -4,8 +4,8 @@ use std::cell::OnceCell;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tamis::io::EmulatedFs;
 use tamis::{Durability, Options, ReadMode};
+use tamis_testkit::EmulatedFs;
 
 use crate::elastic::catalogue::{ElasticExperiment, Kind, Vary};
 use crate::elastic::database::{Bases, Copy, Data, FEWEST_KEYS, LoadRow, loaded_of};

@@ -1,7 +1,7 @@
 //! Workloads in rounds over all sides, and loads.
 
 use tamis::Db;
-use tamis::io::EmulatedFs;
+use tamis_testkit::EmulatedFs;
 
 use crate::elastic::database::{Copy, LoadRow};
 use crate::elastic::device::paid;

@@ -11,7 +11,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
-use tamis::io::{Access, Device, DirectFs, DiskFs, EmulatedFs, FileSystem, MemFs, Overlap, ReadFile, Usage};
+use tamis::io::{Access, DirectFs, DiskFs, FileSystem, MemFs, Overlap, ReadFile, Usage};
+use tamis_testkit::{Device, EmulatedFs};
 use tempfile::TempDir;
 
 use super::functions::Function;

@@ -23,7 +23,7 @@
 //! Nothing within a get reads a clock but the file system (the emulated one has to anyway).
 //!
 //! * *total*: the wall clock around pieces.
-//! * *data*: what the table reads of the same gets took, summed by [`EmulatedFs`](tamis::io::EmulatedFs).
+//! * *data*: what the table reads of the same gets took, summed by [`EmulatedFs`](tamis_testkit::EmulatedFs).
 //! * *hashing*: a pass of its own that computes exactly as many digests as the counters say over the same keys in the
 //!   same order.
 //! * *probing*: a pass of its own that asks as many filters of the sizes of the tree's runs for the same digests, in

@@ -156,7 +156,7 @@ impl Opened {
         let fewest = if scale == Scale::Small { 500 } else { 2000 };
         let gets = (self.tree.shape.bytes() / (16 << 10)).clamp(fewest, most);
         for side in &self.pair.sides {
-            let device = if way.is_emulated() { tamis::io::Device::MEMORY } else { way.device };
+            let device = if way.is_emulated() { tamis_testkit::Device::MEMORY } else { way.device };
             side.fs.set_device(device);
             side.fs.set_on(true);
             let mut sequence = Sequence::new(&self.tree.keys, 10, 0.0, (gets, GET_NS), mix64(!seed));

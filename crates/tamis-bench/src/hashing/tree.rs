@@ -15,8 +15,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tamis::io::{EmulatedFs, FileSystem};
+use tamis::io::FileSystem;
 use tamis::{Db, Error, ExternalTableBuilder, FilterChoice, IngestOptions, Options};
+use tamis_testkit::EmulatedFs;
 use tempfile::TempDir;
 
 use super::design::Shape;

@@ -23,8 +23,8 @@ mod tree;
 mod view;
 
 use serde::{Deserialize, Serialize};
-use tamis::io::Device;
 use tamis_model::lookup::{Costs, Form, Policy, RunShare, Sharing, Tree, Workload, counts, counts_of_runs};
+use tamis_testkit::Device;
 
 use crate::error::BenchError;
 use crate::figures::{About, Custom, Figure, Needs, Paper, Plan, Row, Scale, View};

@@ -7,9 +7,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use tamis::io::{Device, EmulatedFs, FileSystem, MemFs};
+use tamis::io::{FileSystem, MemFs};
 use tamis::{Db, FilterChoice, Options};
 use tamis_filter::{Digest, PointFilter, PointSpec, Verify};
+use tamis_testkit::{Device, EmulatedFs};
 
 use super::passes::Asked;
 use crate::error::BenchError;

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use tamis_testkit::{FaultPlan, FaultyFs};
+
 use super::*;
 use crate::db::Db;
-use crate::io::{FaultPlan, FaultyFs, MemFs};
+use crate::io::MemFs;
 use crate::options::{CompactionChoice, Durability, FilterAllocation, FilterChoice, Options};
 use crate::table::ReadCost;
 use tamis_filter::Digest;

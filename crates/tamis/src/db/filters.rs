@@ -172,8 +172,9 @@ impl DbInner {
 
 #[cfg(test)]
 mod tests {
+    use tamis_testkit::{FaultPlan, FaultyFs, OpClass};
+
     use super::*;
-    use crate::io::{FaultPlan, FaultyFs, OpClass};
     use crate::key::KeyBytes;
     use crate::options::FilterChoice;
     use crate::select::Span;

@@ -63,8 +63,9 @@ pub(crate) fn human(bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use tamis_testkit::FaultyFs;
+
     use super::*;
-    use crate::io::FaultyFs;
 
     #[test]
     fn the_file_system_is_asked_when_something_changed() {

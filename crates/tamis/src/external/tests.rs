@@ -4,12 +4,14 @@ use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
+use tamis_testkit::{FaultPlan, FaultyFs, OpClass};
+
 use super::*;
 use crate::codec::Encode;
 use crate::db::{Db, IngestOptions};
 use crate::error::{AdminError, StorageError};
 use crate::fuzzing::reseal;
-use crate::io::{FaultPlan, FaultyFs, MemFs, OpClass, Usage, read_file};
+use crate::io::{MemFs, Usage, read_file};
 use crate::key::{Entry, Kind};
 use crate::options::{FilterChoice, KeyspaceOptions, Options, PerLevel};
 use crate::table::{ExtraProperties, TableBuilder, TableOptions};

@@ -1,8 +1,9 @@
 //! Elastic filters: the part of a table's file that holds their units.
 
 use tamis_filter::{BloomScheme, Digest, ElasticSet, IndependentDigests, Verify};
+use tamis_testkit::fuzz::Input;
 
-use super::{Input, reseal};
+use super::reseal;
 use crate::key::prefix_of;
 use crate::table::{ElasticBuilder, UnitDirectory};
 

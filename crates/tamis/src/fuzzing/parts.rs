@@ -1,4 +1,4 @@
-//! The small formats: batches, data blocks, filters, key lists, range tombstones, options.
+//! The small formats: batches, data blocks, filters, key lists, range tombstones.
 
 use tamis_filter::{
     Digest, ElasticUnit, ElasticUnitRef, Filter, FilterError, KeyRange, Next, PointFilter, RangeFilter,
@@ -8,7 +8,6 @@ use tamis_filter::{
 use super::reseal;
 use crate::batch::{BatchOp, GroupHeader, Ops, WriteBatch};
 use crate::key::{KeyBytes, MAX_KEY_BYTES, MAX_SEQNO, SeqNo};
-use crate::options::{KeyspaceOptions, Options};
 use crate::table::{BlockView, InBlock, KeyListBuilder, KeyListReader};
 use crate::tree::tombstones::{RangeTombstone, Tombstones};
 
@@ -302,41 +301,5 @@ pub fn tombstones(bytes: &[u8]) {
                 "at {key:?} for the reader at {reader}"
             );
         }
-    }
-}
-
-/// The text form of options, of a database and of a keyspace.
-pub fn options(bytes: &[u8]) {
-    let Ok(text) = std::str::from_utf8(bytes) else { return };
-    match Options::from_text(text) {
-        Ok(options) => {
-            options.check().expect("what was read was checked");
-            assert_eq!(
-                Options::from_text(&options.to_text()),
-                Ok(options),
-                "options do not survive being printed"
-            );
-        }
-        Err(error) => assert!(error.to_string().len() < 1000, "an error repeats all of a hostile text"),
-    }
-    match KeyspaceOptions::from_text(text) {
-        Ok(options) => {
-            options.check().expect("what was read was checked");
-            assert_eq!(KeyspaceOptions::from_text(&options.to_text()), Ok(options));
-        }
-        Err(error) => assert!(error.to_string().len() < 1000, "an error repeats all of a hostile text"),
-    }
-    let mut options = Options::default();
-    for line in text.lines() {
-        let (name, value) = line.split_once('=').unwrap_or((line, ""));
-        let before = options.clone();
-        if options.set(name.trim(), value).is_err() {
-            assert_eq!(options, before, "a refused value changes something");
-        }
-    }
-    // Values that were accepted one by one may not fit together; each may be printed all the same.
-    let printed = options.to_text();
-    if options.check().is_ok() {
-        assert_eq!(Options::from_text(&printed), Ok(options));
     }
 }

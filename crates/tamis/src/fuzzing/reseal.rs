@@ -20,12 +20,12 @@ const ELASTIC_MAGIC: &[u8] = b"tamis\0el";
 const MOST_UNPACKED: usize = 1 << 20;
 
 /// The id in the header of a log; 7 where there is no header.
-pub(super) fn log_id(bytes: &[u8]) -> u64 {
+pub fn log_id(bytes: &[u8]) -> u64 {
     bytes.get(16..24).and_then(|id| id.first_chunk()).map_or(7, |id| u64::from_le_bytes(*id))
 }
 
 /// A log or a manifest: the header, then every record up to the first that does not fit.
-pub(super) fn log(bytes: &[u8]) -> Vec<u8> {
+pub fn log(bytes: &[u8]) -> Vec<u8> {
     let mut out = bytes.to_vec();
     if out.len() < LOG_HEADER {
         return out;
@@ -67,7 +67,7 @@ fn record_seed(id: u64, offset: u64) -> u64 {
 
 /// Where the parts of a table are, as far as its footer makes sense: data, filter, tombstones, index, properties
 /// as offset and bytes, trailers included.
-pub(super) fn table_layout(bytes: &[u8]) -> Option<[(usize, usize); 5]> {
+pub fn table_layout(bytes: &[u8]) -> Option<[(usize, usize); 5]> {
     let footer_at = bytes.len().checked_sub(TABLE_FOOTER)?;
     let mut footer = Decoder::new(&bytes[footer_at..]);
     let mut at = 0usize;
@@ -81,7 +81,7 @@ pub(super) fn table_layout(bytes: &[u8]) -> Option<[(usize, usize); 5]> {
 }
 
 /// The spans of a table's data blocks, as its index has them and as far as they fit.
-pub(super) fn table_blocks(bytes: &[u8]) -> Vec<(usize, usize)> {
+pub fn table_blocks(bytes: &[u8]) -> Vec<(usize, usize)> {
     let Some([data, _, _, index, _]) = table_layout(bytes) else { return Vec::new() };
     let stored = &bytes[index.0..index.0 + index.1];
     let Some(content) = block_content(stored) else { return Vec::new() };
@@ -103,7 +103,7 @@ pub(super) fn table_blocks(bytes: &[u8]) -> Vec<(usize, usize)> {
 }
 
 /// What a stored block holds, unpacked.
-pub(super) fn block_content(stored: &[u8]) -> Option<Vec<u8>> {
+pub fn block_content(stored: &[u8]) -> Option<Vec<u8>> {
     let payload = stored.get(..stored.len().checked_sub(BLOCK_TRAILER)?)?;
     match stored[payload.len()] {
         0 => Some(payload.to_vec()),
@@ -119,7 +119,7 @@ pub(super) fn block_content(stored: &[u8]) -> Option<Vec<u8>> {
 /// A table: every data block that the index names, the other parts, the footer. With `beside_filter` also where the
 /// table has a filter, which may then deny keys that the blocks hold: debug builds of the engine panic on that,
 /// rightly.
-pub(crate) fn table(bytes: &[u8], beside_filter: bool) -> Vec<u8> {
+pub fn table(bytes: &[u8], beside_filter: bool) -> Vec<u8> {
     let mut out = bytes.to_vec();
     let Some(footer_at) = out.len().checked_sub(TABLE_FOOTER) else { return out };
     if let Some(parts) = table_layout(&out) {
@@ -164,14 +164,14 @@ pub(crate) fn claiming_entries(table: &[u8], entries: u64) -> Vec<u8> {
 }
 
 /// A filter: its checksum.
-pub(super) fn filter(bytes: &[u8]) -> Vec<u8> {
+pub fn filter(bytes: &[u8]) -> Vec<u8> {
     let mut out = bytes.to_vec();
     seal_filter(&mut out);
     out
 }
 
 /// A key list: its checksum.
-pub(super) fn key_list(bytes: &[u8]) -> Vec<u8> {
+pub fn key_list(bytes: &[u8]) -> Vec<u8> {
     let mut out = bytes.to_vec();
     seal_key_list(&mut out);
     out
@@ -185,7 +185,7 @@ fn seal_key_list(bytes: &mut [u8]) {
 }
 
 /// An elastic filter: the checksums of its units and of its directory.
-pub(super) fn elastic(bytes: &[u8]) -> Vec<u8> {
+pub fn elastic(bytes: &[u8]) -> Vec<u8> {
     let mut out = bytes.to_vec();
     seal_elastic(&mut out);
     out

@@ -38,7 +38,9 @@ mod tests;
 mod trace;
 mod units;
 
-pub(crate) use block::{BlockView, HashAnswer, InBlock};
+pub(crate) use block::HashAnswer;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use block::{BlockView, InBlock};
 pub(crate) use builder::{ExtraProperties, TableBuilder, TableOptions};
 pub(crate) use cost::ReadCells;
 pub use cost::ReadCost;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tamis::io::{CrashMode, FaultyFs};
 use tamis::{Db, Durability, OpenError, Options};
+use tamis_testkit::{CrashMode, FaultyFs};
 
 use crate::history::{Session, steps};
 use crate::lab::{self, scale};
@@ -55,7 +55,7 @@ fn after_a_clean_close_a_power_cut_takes_nothing_and_opening_warns_of_nothing() 
             let db = lab::open(&after).unwrap();
             assert_eq!(db.stats().warnings, Vec::<String>::new(), "seed {seed}");
             let mut ledger = session.ledger.clone();
-            let acked = ledger.acked;
+            let acked = ledger.order.acknowledged();
             ledger.judge(&db, acked).unwrap_or_else(|e| panic!("seed {seed}: {e}\n{history:#?}"));
         }
     }

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError};
 use tamis::FilterChoice;
-use tamis::io::{CrashMode, FaultPlan, FaultyFs};
+use tamis_testkit::{CrashMode, FaultyFs};
 
 use crate::history::{Session, Step, steps, tour};
 use crate::lab::{self, MODES, scale};
@@ -18,7 +18,7 @@ fn survive(
     more: &[Step],
     depth: usize,
 ) -> Result<(), String> {
-    let promised = ledger.promised(mode);
+    let promised = ledger.order.promised(mode);
     ledger.judge_checkpoints(fs)?;
     let mut session = Session::recover(fs, ledger, promised)?;
     session.ledger.checkpoints.clear();
@@ -38,8 +38,7 @@ fn survive(
 /// The world stops at operation `stop`: nothing that comes later reaches the disk. Gives the machine as it was
 /// and the ledger, or `None` if the history ended before.
 fn stopped_at(steps: &[Step], stop: u64, seed: u64) -> Result<Option<(FaultyFs, Ledger)>, String> {
-    let fs = FaultyFs::new(seed);
-    fs.plan(FaultPlan { fail_at: Some(stop), sticky: true, partial_append: true, ..FaultPlan::none() });
+    let fs = FaultyFs::stopping_at(seed, stop);
     let Ok(mut session) = Session::open(&fs) else { return Ok(Some((fs, Ledger::default()))) };
     for step in steps {
         session.run(step, true)?;
@@ -200,7 +199,7 @@ fn a_killed_process_loses_nothing_that_was_acknowledged() {
             session.run(step, false).unwrap();
             let mut ledger = session.ledger.clone();
             let db = lab::open(&fs.after_crash(CrashMode::KeepAll)).unwrap();
-            let acked = ledger.acked;
+            let acked = ledger.order.acknowledged();
             let kept = ledger.judge(&db, acked).unwrap_or_else(|e| panic!("seed {seed}: {e}\n{history:#?}"));
             assert_eq!(kept, acked);
         }

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use tamis::io::{CrashMode, FaultyFs, FileSystem};
+use tamis::io::FileSystem;
 use tamis::{Db, FilterChoice, OpenError, Options};
+use tamis_testkit::{CrashMode, FaultyFs};
 
 use crate::history::{Session, Step, Write};
 use crate::lab::{self, scale};
@@ -38,7 +39,7 @@ pub(crate) fn specimen() -> Session {
 pub(crate) fn closed() -> (FaultyFs, Ledger) {
     let mut session = specimen();
     session.db.take().unwrap().close().unwrap();
-    session.ledger.all_is_safe();
+    session.ledger.order.all_is_safe();
     let alive: Vec<_> = session.fs.files().into_iter().map(|(path, _)| path).collect();
     let left = session.fs.crash(CrashMode::DropUnsynced);
     // Removals are not synced: a power cut may bring back files that no version names.
@@ -86,14 +87,15 @@ pub(crate) fn right_or_error(fs: &FaultyFs, ledger: &Ledger, hurt: &Path, contex
         return Some(named(problem));
     }
     let mut judged = ledger.clone();
-    judged.judge(&db, ledger.safe).unwrap_or_else(|e| panic!("{context}: {e}"));
+    judged.judge(&db, ledger.order.safe()).unwrap_or_else(|e| panic!("{context}: {e}"));
     None
 }
 
 /// Reads key by key, and by an iterator, since one may fail where the other does not.
 fn read_all_or_errors(db: &Db, ledger: &Ledger, context: &str) -> Result<(), tamis::Error> {
     let mut first = Ok(());
-    let states: Vec<_> = (ledger.safe..=ledger.writes.len()).map(|n| ledger.state_after(n)).collect();
+    let states: Vec<_> =
+        (ledger.order.safe()..=ledger.order.writes().len()).map(|n| ledger.order.state_after(n)).collect();
     for name in db.keyspaces() {
         let keyspace = db.keyspace(&name)?;
         let id = ledger.names.get(&name).unwrap_or_else(|| panic!("{context}: keyspace `{name}`")).0;
@@ -218,7 +220,7 @@ fn cut_manifest(session: Session) {
             Err(OpenError::Storage(_)) => continue,
             Err(error) => panic!("{context}: {error}"),
         };
-        ledger.clone().judge(&db, ledger.safe).unwrap_or_else(|e| panic!("{context}: {e}"));
+        ledger.clone().judge(&db, ledger.order.safe()).unwrap_or_else(|e| panic!("{context}: {e}"));
     }
 }
 

@@ -1,7 +1,8 @@
 //! Files that are gone.
 
-use tamis::io::{CrashMode, FaultyFs, FileSystem};
+use tamis::io::FileSystem;
 use tamis::{Db, Durability, WriteBatch};
+use tamis_testkit::{CrashMode, FaultyFs};
 
 use crate::damage::{closed, crashed, right_or_error};
 use crate::lab;

@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 
 use tamis::FilterChoice;
-use tamis::io::{CrashMode, FaultPlan, FaultyFs, OpClass};
+use tamis_testkit::{CrashMode, FaultPlan, FaultyFs, OpClass};
 
 use crate::history::{Session, Step, tour};
 use crate::lab::{self, MODES, scale};
@@ -33,7 +33,7 @@ fn run_with(plan: FaultPlan, context: &str) -> u64 {
     session.run(&Step::Read, false).unwrap_or_else(|e| panic!("{context}: after going on: {e}"));
     judge_crashes(&session, &fs, &format!("{context}, after going on"));
     if session.db.is_none() {
-        let (acked, ledger) = (session.ledger.acked, session.ledger.clone());
+        let (acked, ledger) = (session.ledger.order.acknowledged(), session.ledger.clone());
         Session::recover(&fs, ledger, acked).unwrap_or_else(|e| panic!("{context}: {e}"));
     } else {
         session.run(&Step::Reopen, true).unwrap_or_else(|e| panic!("{context}: reopening: {e}"));
@@ -54,7 +54,7 @@ fn judge_crashes(session: &Session, fs: &FaultyFs, context: &str) {
     for mode in MODES {
         let after = fs.after_crash(mode);
         let mut ledger = session.ledger.clone();
-        let promised = ledger.promised(mode);
+        let promised = ledger.order.promised(mode);
         ledger.judge_checkpoints(&after).unwrap_or_else(|e| panic!("{context}, {mode:?}: {e}"));
         let db = lab::open(&after).unwrap_or_else(|e| panic!("{context}, {mode:?}: opening: {e}"));
         ledger.judge(&db, promised).unwrap_or_else(|e| panic!("{context}, {mode:?}: {e}"));

@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 
 use tamis::WriteError;
-use tamis::io::{CrashMode, FaultPlan, FaultyFs};
+use tamis_testkit::{CrashMode, FaultPlan, FaultyFs};
 
 use crate::history::{Session, Step, Write, steps, tour};
 use crate::lab::{self, MODES, scale};
@@ -31,7 +31,7 @@ fn fill_and_free(history: &[Step], capacity: u64, seed: u64) {
         let after = fs.after_crash(mode);
         after.set_capacity(None);
         let mut ledger = session.ledger.clone();
-        let promised = ledger.promised(mode);
+        let promised = ledger.order.promised(mode);
         let db = lab::open(&after).unwrap_or_else(|e| panic!("{context}, {mode:?}: {e}"));
         ledger.judge(&db, promised).unwrap_or_else(|e| panic!("{context}, {mode:?}: {e}"));
     }
@@ -44,7 +44,7 @@ fn fill_and_free(history: &[Step], capacity: u64, seed: u64) {
     assert!(session.db.is_some(), "{context}: it must open on the full disk");
     fs.set_capacity(None);
     if session.db.is_none() {
-        let acked = session.ledger.acked;
+        let acked = session.ledger.order.acknowledged();
         session = Session::recover(&fs, session.ledger, acked).unwrap_or_else(|e| panic!("{context}: {e}"));
     } else {
         session.run(&Step::Reopen, false).unwrap_or_else(|e| panic!("{context}: {e}"));
@@ -146,7 +146,7 @@ fn a_database_opens_on_a_full_disk_and_takes_writes_when_there_is_room() {
             let (fs, ledger) = left_behind(seed as u64, end);
             let room = total(&fs) + free;
             fs.set_capacity(Some(room));
-            let acked = ledger.acked;
+            let acked = ledger.order.acknowledged();
             let mut session =
                 Session::recover(&fs, ledger, acked).unwrap_or_else(|e| panic!("{context}: {e}"));
             let db = session.db.clone().unwrap();
@@ -169,7 +169,8 @@ fn a_database_opens_on_a_full_disk_and_takes_writes_when_there_is_room() {
                 for mode in MODES {
                     let after = fs.after_crash(mode);
                     after.set_capacity(None);
-                    let found = Session::recover(&after, session.ledger.clone(), session.ledger.acked);
+                    let found =
+                        Session::recover(&after, session.ledger.clone(), session.ledger.order.acknowledged());
                     found.unwrap_or_else(|e| panic!("{context}, {mode:?}: {e}"));
                 }
             }
@@ -185,7 +186,7 @@ fn a_database_opens_on_a_full_disk_and_takes_writes_when_there_is_room() {
             for (i, step) in steps.iter().enumerate() {
                 session.run(step, false).unwrap_or_else(|e| panic!("{context}: {step:?}: {e}"));
                 for mode in MODES {
-                    let promised = session.ledger.promised(mode);
+                    let promised = session.ledger.order.promised(mode);
                     let found = Session::recover(&fs.after_crash(mode), session.ledger.clone(), promised);
                     found.unwrap_or_else(|e| panic!("{context}, step {i}, {mode:?}: {e}"));
                 }
@@ -222,7 +223,7 @@ fn any_number_of_openings_that_come_to_nothing_leave_a_database_that_opens() {
                 failed += u32::from(fs.failures() > 0);
                 fs = fs.crash(CrashMode::KeepAll);
             }
-            Session::recover(&fs, ledger.clone(), ledger.acked)
+            Session::recover(&fs, ledger.clone(), ledger.order.acknowledged())
                 .unwrap_or_else(|e| panic!("{end:?}, stopped at {stop}: {e}"));
             if failed == 0 {
                 break;
@@ -240,7 +241,7 @@ fn openings_on_a_full_disk_one_after_the_other_leave_one_log() {
         for round in 0..4 {
             // Room for an empty log, for none, and for that and a manifest.
             fs.set_capacity(Some(total(&fs) + [60, 0, 900, 60][round]));
-            let acked = ledger.acked;
+            let acked = ledger.order.acknowledged();
             let session =
                 Session::recover(&fs, ledger, acked).unwrap_or_else(|e| panic!("{end:?}, {round}: {e}"));
             ledger = session.ledger.clone();
@@ -251,7 +252,7 @@ fn openings_on_a_full_disk_one_after_the_other_leave_one_log() {
             }
         }
         fs.set_capacity(None);
-        let acked = ledger.acked;
+        let acked = ledger.order.acknowledged();
         let mut session = Session::recover(&fs, ledger, acked).unwrap();
         session
             .run(&Step::Write { writes: vec![Write::Put { space: 0, key: 1, len: 9 }], synced: true }, false)
@@ -275,7 +276,7 @@ fn a_session_that_begins_late_may_fail_or_crash_anywhere() {
                 let context = format!("{end:?}, {kind:?}, sticky {sticky}, operation {stop}");
                 let (fs, ledger) = left_behind(stop, end);
                 fs.set_capacity(Some(0));
-                let acked = ledger.acked;
+                let acked = ledger.order.acknowledged();
                 let mut session = Session::recover(&fs, ledger, acked).unwrap();
                 assert!(waits(session.db.as_ref().unwrap()), "{context}");
                 fs.plan(FaultPlan {
@@ -292,7 +293,7 @@ fn a_session_that_begins_late_may_fail_or_crash_anywhere() {
                 }
                 for mode in MODES {
                     let after = fs.after_crash(mode);
-                    let promised = session.ledger.promised(mode);
+                    let promised = session.ledger.order.promised(mode);
                     Session::recover(&after, session.ledger.clone(), promised)
                         .unwrap_or_else(|e| panic!("{context}, {mode:?}: {e}"));
                 }

@@ -6,7 +6,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex};
 
-use tamis::io::{Access, DirLock, FaultyFs, FileSystem, ReadFile, Usage, WriteFile};
+use tamis::io::{Access, DirLock, FileSystem, ReadFile, Usage, WriteFile};
+use tamis_testkit::FaultyFs;
 
 type Action = Box<dyn FnOnce() + Send>;
 

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use proptest::prelude::*;
-use tamis::io::FaultyFs;
 use tamis::{AdminError, Db, Durability, Error, Keyspace, OpenError, WriteBatch, WriteError};
+use tamis_testkit::FaultyFs;
 
 use crate::lab;
 use crate::ledger::{Batch, Checkpoint, Ledger, Op, Presence, differences, read_all};
@@ -212,12 +212,9 @@ impl Session {
         let ledger = &mut self.ledger;
         match result {
             Ok(()) => {
-                // What failed before is gone for good once a later write is acknowledged.
-                ledger.writes.truncate(ledger.acked);
-                ledger.writes.push(noted);
-                ledger.acked += 1;
+                ledger.order.acknowledge(noted);
                 if synced {
-                    ledger.all_is_safe();
+                    ledger.order.all_is_safe();
                 }
                 Ok(())
             }
@@ -225,8 +222,7 @@ impl Session {
                 // It may be in the log, or was refused before it got there. One that failed before is gone for good if this one
                 // was tried at all.
                 if matches!(error, WriteError::Storage(_)) {
-                    ledger.writes.truncate(ledger.acked);
-                    ledger.writes.push(noted);
+                    ledger.order.doubt(noted);
                 }
                 Err(error.into())
             }
@@ -235,13 +231,13 @@ impl Session {
 
     fn sync(&mut self, db: &Db) -> Result<(), Error> {
         db.sync()?;
-        self.ledger.all_is_safe();
+        self.ledger.order.all_is_safe();
         Ok(())
     }
 
     fn flushed(&mut self, result: Result<(), AdminError>) -> Result<(), Error> {
         result?;
-        self.ledger.all_is_safe();
+        self.ledger.order.all_is_safe();
         Ok(())
     }
 
@@ -270,7 +266,7 @@ impl Session {
     fn checkpoint(&mut self, db: &Db) -> Result<(), Error> {
         self.serial += 1;
         let path = PathBuf::from(format!("/copy{}", self.serial));
-        let (state, names) = (self.ledger.visible(), self.ledger.names.clone());
+        let (state, names) = (self.ledger.order.visible(), self.ledger.names.clone());
         self.ledger.checkpoints.push(Checkpoint { path: path.clone(), state, names, done: false });
         db.checkpoint(&path)?;
         self.ledger.checkpoints.last_mut().expect("just pushed").done = true;
@@ -281,7 +277,7 @@ impl Session {
     fn reopen(&mut self, failing: bool) -> Result<(), String> {
         let closed = self.db.take().expect("checked by the caller").close();
         match closed {
-            Ok(()) => self.ledger.all_is_safe(),
+            Ok(()) => self.ledger.order.all_is_safe(),
             Err(error) if failing => drop(error),
             Err(error) => return Err(format!("closing: {error}")),
         }
@@ -290,7 +286,7 @@ impl Session {
             Ok(db) => {
                 self.db = Some(db);
                 let mut judged = self.ledger.clone();
-                match judged.judge(self.db.as_ref().expect("just opened"), self.ledger.acked) {
+                match judged.judge(self.db.as_ref().expect("just opened"), self.ledger.order.acknowledged()) {
                     Ok(_) => self.ledger = judged,
                     // A read that failed says nothing.
                     Err(_) if self.fs.failures() > failures => {
@@ -316,7 +312,7 @@ impl Session {
             Err(_) if self.fs.failures() > failures => return Ok(()),
             Err(e) => return Err(format!("reading: {e}")),
         };
-        let state = self.ledger.visible();
+        let state = self.ledger.order.visible();
         for (name, content) in &found {
             let Some((id, _)) = self.ledger.names.get(name) else {
                 return Err(format!("keyspace `{name}` should not be there"));
@@ -331,6 +327,6 @@ impl Session {
 
 /// Judges again after a judgement that a failing device disturbed.
 fn judged_quietly(ledger: &mut Ledger, db: &Db) -> Result<(), String> {
-    let acked = ledger.acked;
+    let acked = ledger.order.acknowledged();
     ledger.judge(db, acked).map(drop)
 }

@@ -4,8 +4,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use tamis::io::{CrashMode, FaultPlan, FaultyFs, FileSystem, OpClass};
+use tamis::io::FileSystem;
 use tamis::{AdminError, Db, ExternalTableBuilder, ExternalTableInfo, IngestOptions, IngestReport, Options};
+use tamis_testkit::{CrashMode, FaultPlan, FaultyFs, OpClass};
 
 use crate::lab::{self, MODES};
 

@@ -4,8 +4,8 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tamis::io::{FaultPlan, FaultyFs, OpClass};
 use tamis::{AdminError, CompactOptions, Db, KeyspaceOptions, Options, WriteError};
+use tamis_testkit::{FaultPlan, FaultyFs, OpClass};
 
 use crate::gate::Gate;
 use crate::lab;

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use tamis::Db;
-use tamis::io::{CrashMode, FaultyFs};
+use tamis_testkit::FaultyFs;
 
 use crate::lab::open_existing;
 
@@ -47,13 +47,8 @@ pub(crate) struct Checkpoint {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Ledger {
-    /// What there was before the first of `writes`.
-    pub(crate) base: State,
-    pub(crate) writes: Vec<Batch>,
-    /// So many of `writes` were acknowledged. At most one more is known to have been attempted.
-    pub(crate) acked: usize,
-    /// So many of `writes` must survive a power cut.
-    pub(crate) safe: usize,
+    /// The batches, and how many of them were promised.
+    pub(crate) order: tamis_testkit::Ledger<State, Batch>,
     pub(crate) names: BTreeMap<String, (Incarnation, Presence)>,
     pub(crate) next: Incarnation,
     pub(crate) checkpoints: Vec<Checkpoint>,
@@ -62,10 +57,7 @@ pub(crate) struct Ledger {
 impl Default for Ledger {
     fn default() -> Self {
         Ledger {
-            base: State::new(),
-            writes: Vec::new(),
-            acked: 0,
-            safe: 0,
+            order: tamis_testkit::Ledger::new(State::new(), apply),
             names: BTreeMap::from([("default".to_owned(), (0, Presence::There))]),
             next: 1,
             checkpoints: Vec::new(),
@@ -73,7 +65,7 @@ impl Default for Ledger {
     }
 }
 
-pub(crate) fn apply(state: &mut State, batch: &Batch) {
+fn apply(state: &mut State, batch: &Batch) {
     for op in batch {
         match op {
             Op::Put(ks, key, value) => {
@@ -90,30 +82,6 @@ pub(crate) fn apply(state: &mut State, batch: &Batch) {
 }
 
 impl Ledger {
-    /// The state after the first `count` writes.
-    pub(crate) fn state_after(&self, count: usize) -> State {
-        let mut state = self.base.clone();
-        self.writes[..count].iter().for_each(|batch| apply(&mut state, batch));
-        state
-    }
-
-    /// The state that a reader of the open database sees.
-    pub(crate) fn visible(&self) -> State {
-        self.state_after(self.acked)
-    }
-
-    pub(crate) fn all_is_safe(&mut self) {
-        self.safe = self.acked;
-    }
-
-    /// The shortest prefix that a crash of this kind must leave.
-    pub(crate) fn promised(&self, mode: CrashMode) -> usize {
-        match mode {
-            CrashMode::KeepAll => self.acked,
-            CrashMode::DropUnsynced | CrashMode::Random => self.safe,
-        }
-    }
-
     /// Checks that `db` holds the state after some prefix of at least `promised` writes, and goes on from there:
     /// what was found now counts as safe. Gives the length of the prefix.
     pub(crate) fn judge(&mut self, db: &Db, promised: usize) -> Result<usize, String> {
@@ -121,22 +89,14 @@ impl Ledger {
         self.judge_names(found.keys())?;
         let found: BTreeMap<Incarnation, Content> =
             found.into_iter().map(|(name, content)| (self.names[&name].0, content)).collect();
-        let mut state = self.state_after(promised);
-        let mut prefix = promised;
-        while !agree(&state, &found) {
-            if prefix == self.writes.len() {
-                return Err(self.quarrel(promised, &found));
-            }
-            apply(&mut state, &self.writes[prefix]);
-            prefix += 1;
-        }
+        let Some(prefix) = self.order.find(promised, |state| agree(state, &found)) else {
+            return Err(self.quarrel(promised, &found));
+        };
         let problems = db.verify().map_err(|e| format!("verify: {e}"))?.problems;
         if !problems.is_empty() {
             return Err(format!("verify finds {problems:#?}"));
         }
-        self.base = found;
-        self.writes.clear();
-        (self.acked, self.safe) = (0, 0);
+        self.order.go_on_from(found);
         Ok(prefix)
     }
 
@@ -157,12 +117,12 @@ impl Ledger {
     fn quarrel(&self, promised: usize, found: &State) -> String {
         let mut text = format!(
             "the content is no prefix of the {} writes from {promised} (acknowledged {}, safe {}) on:\n",
-            self.writes.len(),
-            self.acked,
-            self.safe
+            self.order.writes().len(),
+            self.order.acknowledged(),
+            self.order.safe()
         );
-        for prefix in promised..=self.writes.len() {
-            let state = self.state_after(prefix);
+        for prefix in promised..=self.order.writes().len() {
+            let state = self.order.state_after(prefix);
             let differing: Vec<_> =
                 found.iter().flat_map(|(ks, content)| differences(state.get(ks), content, *ks)).collect();
             let _ = writeln!(

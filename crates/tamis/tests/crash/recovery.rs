@@ -1,7 +1,7 @@
 //! Crashes and failures during recovery itself.
 
 use tamis::Db;
-use tamis::io::{CrashMode, FaultPlan, FaultyFs};
+use tamis_testkit::{CrashMode, FaultPlan, FaultyFs};
 
 use crate::history::{Session, Step, steps, tour};
 use crate::lab::{self, MODES, scale};
@@ -22,7 +22,7 @@ fn wrecks(count: usize) -> Vec<(String, FaultyFs, Ledger, usize)> {
         }
         session.ledger.checkpoints.clear();
         for mode in MODES {
-            let promised = session.ledger.promised(mode);
+            let promised = session.ledger.order.promised(mode);
             wrecks.push((
                 format!("seed {seed}, {mode:?}"),
                 fs.after_crash(mode),
@@ -57,7 +57,7 @@ fn a_crash_at_any_operation_of_a_recovery_changes_nothing() {
                 // that left the first wreck's content on the medium.
                 let least = match (opened.is_ok(), mode, context.contains("KeepAll, recovery")) {
                     (true, ..) | (_, CrashMode::KeepAll, _) | (_, _, false) => settled,
-                    _ => ledger.safe,
+                    _ => ledger.order.safe(),
                 };
                 let kept = ledger.clone().judge(&db, least).unwrap_or_else(|e| panic!("{context}: {e}"));
                 assert!(kept <= settled.max(least), "{context}");

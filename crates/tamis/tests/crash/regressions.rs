@@ -4,8 +4,8 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use tamis::io::{CrashMode, FaultPlan, FaultyFs, OpClass};
 use tamis::{Db, Durability, Options, WriteBatch};
+use tamis_testkit::{CrashMode, FaultPlan, FaultyFs, OpClass};
 
 use crate::gate::Gate;
 use crate::lab;

@@ -1,6 +1,6 @@
 //! Files that follow one another: manifests that are replaced, logs that are recycled.
 
-use tamis::io::{CrashMode, FaultPlan, FaultyFs};
+use tamis_testkit::{CrashMode, FaultPlan, FaultyFs};
 
 use crate::history::{Session, Step, Write};
 use crate::lab::{self, MODES, scale};
@@ -71,7 +71,7 @@ fn a_crash_at_any_operation_while_the_manifest_is_replaced_is_survived() {
         for mode in MODES {
             for _ in 0..if mode == CrashMode::Random { 2 } else { 1 } {
                 let ledger = session.ledger.clone();
-                let promised = ledger.promised(mode);
+                let promised = ledger.order.promised(mode);
                 Session::recover(&fs.after_crash(mode), ledger, promised)
                     .unwrap_or_else(|e| panic!("stopped at {stop}, {mode:?}: {e}"));
             }
@@ -107,7 +107,7 @@ fn a_recycled_log_shows_nothing_of_its_former_life() {
             );
             for mode in MODES {
                 let ledger = session.ledger.clone();
-                let promised = ledger.promised(mode);
+                let promised = ledger.order.promised(mode);
                 Session::recover(&fs.after_crash(mode), ledger, promised)
                     .unwrap_or_else(|e| panic!("seed {seed}, write {i}, {mode:?}: {e}"));
             }
@@ -147,7 +147,7 @@ fn a_crash_at_any_operation_while_logs_are_rolled_and_cut_is_survived() {
         for mode in MODES {
             for round in 0..if mode == CrashMode::Random { 3 * scale() } else { 1 } {
                 let (after, ledger) = (fs.after_crash(mode), session.ledger.clone());
-                let promised = ledger.promised(mode);
+                let promised = ledger.order.promised(mode);
                 ledger
                     .judge_checkpoints(&after)
                     .and_then(|()| Session::recover(&after, ledger, promised).map(drop))

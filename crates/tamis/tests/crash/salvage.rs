@@ -1,7 +1,7 @@
 //! What a torn or damaged log gives: cut tails, salvage, and filters that are read around.
 
-use tamis::io::{CrashMode, FaultyFs};
 use tamis::{Db, Durability, Options, WriteBatch};
+use tamis_testkit::{CrashMode, FaultPlan, FaultyFs};
 
 use crate::lab;
 
@@ -126,7 +126,7 @@ fn salvage_goes_on_without_a_missing_log() {
     let db = Db::open(lab::DIR, Options { salvage: true, ..lab::tiny(&fs) }).unwrap();
     assert!(!db.stats().warnings.is_empty());
     let found = db.iter().count();
-    assert!(found > 0 && found <= ledger.visible()[&0].len());
+    assert!(found > 0 && found <= ledger.order.visible()[&0].len());
 }
 
 /// A damaged filter costs blocks, not answers: the table is read without it, and that is to be seen.
@@ -252,13 +252,13 @@ fn a_failed_checkpoint_leaves_nothing_and_can_be_repeated() {
     let db = Db::open(lab::DIR, roomy(&fs)).unwrap();
     db.flush().unwrap();
     let before = fs.files();
-    fs.plan(tamis::io::FaultPlan {
+    fs.plan(FaultPlan {
         fail_at: Some(fs.operations() + 8),
         error: std::io::ErrorKind::StorageFull,
-        ..tamis::io::FaultPlan::none()
+        ..FaultPlan::none()
     });
     let result = db.checkpoint("/copy");
-    fs.plan(tamis::io::FaultPlan::none());
+    fs.plan(FaultPlan::none());
     assert!(result.is_err(), "the fault was meant to hit the checkpoint");
     assert_eq!(fs.files().iter().filter(|(path, _)| path.starts_with("/copy")).count(), 0, "{before:?}");
     db.checkpoint("/copy").unwrap();

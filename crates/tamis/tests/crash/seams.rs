@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use tamis::io::{FaultyFs, FileSystem};
+use tamis::io::FileSystem;
 use tamis::{CompactionChoice, Db, ExternalTableBuilder, IngestOptions, KeyspaceOptions};
+use tamis_testkit::FaultyFs;
 
 use crate::gate::Gate;
 use crate::lab;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 
-use tamis::io::{CrashMode, FaultPlan, FaultyFs, OpClass};
 use tamis::{Db, KeyspaceOptions, Options};
+use tamis_testkit::{CrashMode, FaultPlan, FaultyFs, OpClass};
 
 use crate::lab::{self, MODES, scale};
 

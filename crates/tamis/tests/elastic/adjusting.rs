@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use tamis::io::{FileSystem, MemFs};
 use tamis::{BloomHashing, Db, FilterChoice};
+use tamis_testkit::Rng;
 
 use crate::{
-    Rng, absent, false_positives, fill, get_one, key, one_each, open, quiet, settle, small, stats, value,
+    absent, false_positives, fill, get_one, key, one_each, open, quiet, settle, small, stats, value,
     wait_until,
 };
 
@@ -24,7 +25,7 @@ fn filled(fs: &Arc<MemFs>) -> (Db, u64) {
 
 /// Reads until the background thread has taken account of so many gets.
 fn read(db: &Db, hot: std::ops::Range<u64>, gets: u64) {
-    let mut rng = Rng(gets);
+    let mut rng = Rng::new(gets);
     let before = stats(db).gets;
     let mut done = 0;
     while stats(db).gets < before + gets {

@@ -11,8 +11,9 @@ use tamis::{
     BloomHashing, CompactionChoice, Db, ExternalTableBuilder, FilterChoice, FilterPolicy, IngestOptions,
     Iter, Keyspace, KeyspaceOptions, Options, ReadMode, Snapshot,
 };
+use tamis_testkit::Rng;
 
-use crate::{Rng, open, scale, small, small_keyspace};
+use crate::{open, scale, small, small_keyspace};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -100,7 +101,7 @@ impl History {
         self.fs.create_dir_all(path.parent().unwrap()).expect("a directory");
         let mut new: BTreeMap<Vec<u8>, Option<Vec<u8>>> = BTreeMap::new();
         for _ in 0..1 + self.rng.below(500) {
-            let value = (self.rng.below(5) > 0).then(|| self.rng.next().to_le_bytes().to_vec());
+            let value = (self.rng.below(5) > 0).then(|| self.rng.next_u64().to_le_bytes().to_vec());
             new.insert(some_key(&mut self.rng), value);
         }
         let options = keyspace.options();
@@ -168,7 +169,7 @@ impl History {
                     self.models.get_mut(&name).unwrap().entry(key).or_default().extend(operand);
                 }
                 17..=29 => {
-                    let value = self.rng.next().to_le_bytes().repeat(1 + self.rng.below(8) as usize);
+                    let value = self.rng.next_u64().to_le_bytes().repeat(1 + self.rng.below(8) as usize);
                     keyspace.put(&key, &value).expect("a put");
                     self.models.get_mut(&name).unwrap().insert(key, value);
                 }
@@ -232,7 +233,7 @@ impl History {
 fn history(seed: u64) {
     let fs: Arc<dyn FileSystem> = Arc::new(MemFs::new());
     let models = BTreeMap::from([("default".to_owned(), Model::new())]);
-    let mut history = History { fs, rng: Rng(seed), models, files: 0, context: String::new() };
+    let mut history = History { fs, rng: Rng::new(seed), models, files: 0, context: String::new() };
     for life in 0..3 {
         history.context = format!("seed {seed}, life {life}");
         let options = some_options(&history.fs, &mut history.rng);

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use tamis::Options;
-use tamis::io::{CrashMode, FaultPlan, FaultyFs, OpClass};
+use tamis_testkit::{CrashMode, FaultPlan, FaultyFs, OpClass};
 
 use crate::{absent, fill, key, open, settle, small, stats, value, wait_until};
 

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use tamis::io::{FileSystem, MemFs};
 use tamis::{BloomHashing, CompactionChoice, FilterChoice, FilterPolicy, Options, ReadMode, Snapshot};
+use tamis_testkit::Rng;
 
-use crate::{Rng, open, scale, small};
+use crate::{open, scale, small};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -55,7 +56,7 @@ fn check(value: Option<tamis::Slice>, model: &Model, key: &[u8], context: &str) 
 }
 
 fn history(seed: u64) {
-    let mut rng = Rng(seed);
+    let mut rng = Rng::new(seed);
     let fs: Arc<dyn FileSystem> = Arc::new(MemFs::new());
     let mut model = Model::new();
     for life in 0..4 {
@@ -80,7 +81,7 @@ fn history(seed: u64) {
                     model.remove(&key);
                 }
                 9..=20 => {
-                    let value = rng.next().to_le_bytes().repeat(1 + rng.below(8) as usize);
+                    let value = rng.next_u64().to_le_bytes().repeat(1 + rng.below(8) as usize);
                     db.put(&key, &value).expect("a put");
                     model.insert(key, value);
                 }

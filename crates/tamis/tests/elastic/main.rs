@@ -17,25 +17,10 @@ use std::time::{Duration, Instant};
 
 use tamis::io::FileSystem;
 use tamis::{Db, ElasticStats, FilterPolicy, KeyspaceOptions, Options, ReadMode, SegmentStats};
+use tamis_testkit::Rng;
 
 fn scale() -> u64 {
     std::env::var("TAMIS_TEST_SCALE").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
-}
-
-/// Numbers that follow from a seed.
-struct Rng(u64);
-
-impl Rng {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
 }
 
 /// Segments of 128 keys, units of one cache line, tables of a few hundred keys.
@@ -88,10 +73,7 @@ fn value(i: u64) -> Vec<u8> {
 /// Puts keys 0 to `count` in random order and lets compaction end.
 fn fill(db: &Db, count: u64) {
     let mut order: Vec<u64> = (0..count).collect();
-    let mut rng = Rng(count);
-    for i in (1..order.len()).rev() {
-        order.swap(i, rng.below(i as u64 + 1) as usize);
-    }
+    Rng::new(count).shuffle(&mut order);
     order.iter().for_each(|&i| db.put(key(i), value(i)).expect("a put"));
     settle(db);
 }

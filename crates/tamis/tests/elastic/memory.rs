@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use tamis::io::{FileSystem, MemFs};
 use tamis::{Db, Durability, FilterChoice, Options};
+use tamis_testkit::Rng;
 
-use crate::{Rng, fill, get_one, key, one_each, open, settle, small, stats, value};
+use crate::{fill, get_one, key, one_each, open, settle, small, stats, value};
 
 /// Looks at the database all the time while `work` is done.
 fn watched(db: &Db, look: impl Fn(&Db) + Sync, work: impl FnOnce()) {
@@ -27,7 +28,7 @@ fn busy(db: &Db, keys: u64, gets: u64) {
     std::thread::scope(|scope| {
         for thread in 0..2u64 {
             scope.spawn(move || {
-                let mut rng = Rng(thread);
+                let mut rng = Rng::new(thread);
                 for at in 0..gets {
                     let hot = at / 1000 * 317 % (keys - 500);
                     get_one(db, &mut rng, &(hot..hot + 500), keys);
@@ -35,7 +36,7 @@ fn busy(db: &Db, keys: u64, gets: u64) {
             });
         }
         scope.spawn(move || {
-            let mut rng = Rng(77);
+            let mut rng = Rng::new(77);
             for _ in 0..gets / 2 {
                 let i = rng.below(keys);
                 db.put(key(i), value(i)).expect("a put");

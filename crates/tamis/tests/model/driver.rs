@@ -4,11 +4,12 @@ use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tamis::io::{CrashMode, FaultyFs, FileSystem, MemFs};
+use tamis::io::{FileSystem, MemFs};
 use tamis::{
     AdminError, Db, ExplainOutcome, FilterChoice, Keyspace, Options, ReadCost, ReadMode, Snapshot,
     WriteBatch, WriteError,
 };
+use tamis_testkit::{CrashMode, FaultyFs};
 
 use crate::moves::{Move, Walk, show};
 use crate::ops::{Change, KEYSPACES, Op};

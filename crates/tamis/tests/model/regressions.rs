@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use tamis::io::{FaultPlan, FaultyFs, MemFs, OpClass};
+use tamis::io::MemFs;
 use tamis::{Db, Options, ReadMode};
+use tamis_testkit::{FaultPlan, FaultyFs, OpClass};
 
 fn tiny() -> Options {
     let mut options = Options { file_system: Some(Arc::new(MemFs::new())), ..Options::default() };

@@ -3,7 +3,8 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-use tamis::io::{CrashMode, FaultPlan, FaultyFs, read_file};
+use tamis::io::read_file;
+use tamis_testkit::{CrashMode, FaultPlan, FaultyFs};
 
 use super::*;
 use crate::figures::results::{load_all_of, load_from};

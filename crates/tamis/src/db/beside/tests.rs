@@ -5,8 +5,10 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Mutex;
 
+use tamis_testkit::{CrashMode, FaultyFs};
+
 use super::*;
-use crate::io::{Access, CrashMode, DirLock, FaultyFs, ReadFile, Usage, WriteFile};
+use crate::io::{Access, DirLock, ReadFile, Usage, WriteFile};
 use crate::{Db, ExternalTableBuilder, IngestOptions};
 
 type Steps = Box<dyn FnMut() + Send>;

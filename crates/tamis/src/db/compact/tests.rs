@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use proptest::prelude::*;
+use tamis_testkit::FaultyFs;
 
-use crate::io::FaultyFs;
 use crate::key::{Kind, MAX_SEQNO};
 use crate::read::merge::{MergeCursor, Tables};
 use crate::table::CursorOptions;

@@ -4,7 +4,8 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::io::{CrashMode, FaultPlan, FaultyFs, OpClass};
+use tamis_testkit::{CrashMode, FaultPlan, FaultyFs, OpClass};
+
 use crate::sync;
 use crate::{
     Db, Durability, ExternalTableBuilder, IngestOptions, KeyspaceOptions, Options, WriteBatch, WriteError,

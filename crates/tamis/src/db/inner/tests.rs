@@ -2,8 +2,9 @@
 
 use std::io::ErrorKind;
 
+use tamis_testkit::{CrashMode, FaultPlan, FaultyFs, OpClass};
+
 use super::*;
-use crate::io::{CrashMode, FaultPlan, FaultyFs, OpClass};
 use crate::{Db, Options};
 
 fn open(fs: &FaultyFs) -> Db {

@@ -3,8 +3,10 @@
 use std::path::Path;
 use std::time::Instant;
 
+use tamis_testkit::{CrashMode, FaultPlan, FaultyFs};
+
 use super::*;
-use crate::io::{CrashMode, FaultyFs, FileSystem};
+use crate::io::FileSystem;
 use crate::{Db, Options};
 
 const DIR: &str = "/db";
@@ -198,7 +200,7 @@ fn no_error_and_no_crash_around_the_reserve_loses_anything() {
         let error = if round % 3 == 0 { io::ErrorKind::StorageFull } else { io::ErrorKind::Other };
         let fail_at = Some(fs.operations() + at);
         at = (at * 5 + 7) % 400;
-        fs.plan(crate::io::FaultPlan { fail_at, error, sticky, only: None, partial_append: round % 5 == 0 });
+        fs.plan(FaultPlan { fail_at, error, sticky, only: None, partial_append: round % 5 == 0 });
         let mut acknowledged = Vec::new();
         if let Ok(db) = Db::open(DIR, options(&fs)) {
             let mut refused = 0;
@@ -221,7 +223,7 @@ fn no_error_and_no_crash_around_the_reserve_loses_anything() {
             let mut deleted = db.write_with(batch, crate::Durability::Synced).is_ok();
             spent += db.stats().write.reserves_spent;
             if !sticky {
-                fs.plan(crate::io::FaultPlan::none());
+                fs.plan(FaultPlan::none());
                 fs.set_capacity(None);
                 until(&db, "writes", |db| db.put("last", "value").is_ok());
                 until(&db, "deletes", |db| db.delete_range(key(0)..key(1000)).is_ok());

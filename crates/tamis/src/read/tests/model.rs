@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use proptest::prelude::*;
+use tamis_testkit::{FaultPlan, FaultyFs, OpClass};
 
 use super::truth::{Manner, install};
-use crate::io::{FaultPlan, FaultyFs, MemFs, OpClass};
+use crate::io::MemFs;
 use crate::read::Iter;
 use crate::{Db, Options, ReadMode, Snapshot};
 

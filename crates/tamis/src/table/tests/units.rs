@@ -4,10 +4,11 @@ use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 
 use tamis_filter::{BloomScheme, Digest, ElasticSet, IndependentDigests, Verify};
+use tamis_testkit::{FaultPlan, FaultyFs, OpClass};
 
 use super::support::*;
 use crate::error::StorageError;
-use crate::io::{DirectFs, DiskFs, FaultPlan, FaultyFs, FileSystem, OpClass, Usage};
+use crate::io::{DirectFs, DiskFs, FileSystem, Usage};
 use crate::key::{Kind, prefix_of};
 use crate::table::*;
 

@@ -1,0 +1,472 @@
+//! [`DiskFs`]: the operating system's files, through its page cache.
+//!
+//! # Invariants
+//!
+//! * A file that exists under a name is never truncated by [`create`](FileSystem::create): a new file takes
+//!   its name, so an older reader, mapping or hard link keeps the old bytes.
+//! * A writer's position counts only the bytes whose write succeeded; a failed append is overwritten by the
+//!   next one.
+//!
+//! # Platforms
+//!
+//! Preallocation and access hints are given on Linux and Android (hints also on FreeBSD) and are no-ops
+//! elsewhere. `sync_dir` is a no-op on Windows, where directories cannot be synced. Systems that are neither
+//! Unix nor Windows can be compiled for, but reading and locking report `Unsupported` there.
+//!
+//! Everything here may be called from any thread; nothing takes a lock of its own.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use super::{Access, DirLock, FileSystem, Mapping, Overlap, ReadFile, Usage, WriteFile};
+
+/// The operating system's files, through its page cache.
+#[derive(Clone, Debug)]
+pub struct DiskFs {
+    map: bool,
+    mapped: Arc<MappedBytes>,
+}
+
+/// How much is mapped, and how much memory there is to keep it in.
+///
+/// While all that is mapped fits in half of the memory, a fault may read what lies around it: after opening, and where
+/// the system takes pages back, files are in memory after a few faults. Beyond that a fault at a random place should read that
+/// page alone, as the others would be gone before they are asked for. Counts are `Relaxed`: they are a hint's reason.
+#[derive(Debug)]
+struct MappedBytes {
+    now: AtomicU64,
+    memory: u64,
+}
+
+impl MappedBytes {
+    fn new(memory: u64) -> MappedBytes {
+        MappedBytes { now: AtomicU64::new(0), memory }
+    }
+
+    /// Counts `len` bytes more. Whether all of it fits.
+    fn add(&self, len: u64) -> bool {
+        self.now.fetch_add(len, Relaxed).saturating_add(len) <= self.memory / 2
+    }
+
+    fn remove(&self, len: u64) {
+        self.now.fetch_sub(len, Relaxed);
+    }
+}
+
+/// The memory of the machine in bytes, or of the control group if that has less; 0 where that is not known.
+pub fn memory_bytes() -> u64 {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    {
+        let info = rustix::system::sysinfo();
+        #[allow(clippy::useless_conversion, reason = "narrower on some machines")]
+        let machine = u64::from(info.totalram).saturating_mul(u64::from(info.mem_unit));
+        let limit = fs::read_to_string("/sys/fs/cgroup/memory.max");
+        let limit = limit.ok().and_then(|text| text.trim().parse().ok());
+        machine.min(limit.unwrap_or(u64::MAX))
+    }
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    0
+}
+
+/// A mapping that is counted.
+#[derive(Debug)]
+struct CountedMap {
+    map: memmap2::Mmap,
+    mapped: Arc<MappedBytes>,
+}
+
+impl AsRef<[u8]> for CountedMap {
+    fn as_ref(&self) -> &[u8] {
+        &self.map
+    }
+}
+
+impl Drop for CountedMap {
+    fn drop(&mut self) {
+        self.mapped.remove(self.map.len() as u64);
+    }
+}
+
+impl DiskFs {
+    /// Files that can be mapped: [`ReadFile::map`] gives the page cache's own memory.
+    ///
+    /// A mapped file that somebody *outside* the engine truncates kills the process with `SIGBUS` when a lost
+    /// page is touched; choose [`without_mapping`](Self::without_mapping) where that can happen.
+    pub fn new() -> Self {
+        DiskFs { map: true, mapped: Arc::new(MappedBytes::new(memory_bytes())) }
+    }
+
+    /// Files that are only read by copying; [`ReadFile::map`] gives `None`.
+    pub fn without_mapping() -> Self {
+        DiskFs { map: false, mapped: Arc::new(MappedBytes::new(0)) }
+    }
+}
+
+impl Default for DiskFs {
+    fn default() -> Self {
+        DiskFs::new()
+    }
+}
+
+/// Opens a fresh file under `path`. An old file of that name loses the name but keeps its bytes for those
+/// who still have it open, mapped or linked.
+pub(super) fn create_fresh(path: &Path, options: &OpenOptions) -> io::Result<File> {
+    let mut options = options.clone();
+    options.write(true).create_new(true);
+    match options.open(path) {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+            fs::remove_file(path)?;
+            options.open(path)
+        }
+        other => other,
+    }
+}
+
+/// Reserves `bytes` from the start of `file` including its length, of which the first `written` have their place already.
+/// Success and nothing done where the system or the file system cannot; running out of space is an error.
+pub(super) fn preallocate(file: &File, written: u64, bytes: u64) -> io::Result<()> {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    if bytes > written {
+        use rustix::io::Errno;
+        // Without KEEP_SIZE the length grows now, so that a later fdatasync finds no changed length to write.
+        return match rustix::fs::fallocate(
+            file,
+            rustix::fs::FallocateFlags::empty(),
+            written,
+            bytes - written,
+        ) {
+            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(()),
+            Err(e) => Err(e.into()),
+        };
+    }
+    // Elsewhere the call either does not exist or, on Apple's systems, would also cut a longer file.
+    let _ = (file, written, bytes);
+    Ok(())
+}
+
+/// Tells the kernel how the file will be read. Only a hint: failure is of no consequence.
+fn advise(file: &File, access: Access) {
+    #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
+    {
+        let advice = match access {
+            Access::Random => rustix::fs::Advice::Random,
+            Access::Sequential => rustix::fs::Advice::Sequential,
+        };
+        let _ = rustix::fs::fadvise(file, 0, None, advice);
+    }
+    #[cfg(not(any(target_os = "linux", target_os = "android", target_os = "freebsd")))]
+    let _ = (file, access);
+}
+
+/// Whether a read of `len` bytes at `offset` lies within what any file can hold. Offsets come from bytes on
+/// disk; beyond this the system would report an invalid argument where the file simply ends before.
+pub(super) fn check_range(offset: u64, len: usize) -> io::Result<()> {
+    match offset.checked_add(len as u64) {
+        Some(end) if end <= i64::MAX as u64 => Ok(()),
+        _ if len == 0 => Ok(()),
+        _ => Err(io::ErrorKind::UnexpectedEof.into()),
+    }
+}
+
+#[cfg(unix)]
+fn read_exact_at(file: &File, buf: &mut [u8], offset: u64) -> io::Result<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, buf, offset)
+}
+
+#[cfg(windows)]
+fn read_exact_at(file: &File, mut buf: &mut [u8], mut offset: u64) -> io::Result<()> {
+    use std::os::windows::fs::FileExt;
+    while !buf.is_empty() {
+        match file.seek_read(buf, offset) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(n) => {
+                buf = &mut buf[n..];
+                offset += n as u64;
+            }
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(not(any(unix, windows)))]
+fn read_exact_at(_: &File, _: &mut [u8], _: u64) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Writes all of `bytes` at `offset`.
+#[cfg(unix)]
+pub(super) fn write_all_at(file: &mut File, bytes: &[u8], offset: u64) -> io::Result<()> {
+    std::os::unix::fs::FileExt::write_all_at(file, bytes, offset)
+}
+
+/// Writes all of `bytes` at `offset`.
+#[cfg(not(unix))]
+pub(super) fn write_all_at(file: &mut File, bytes: &[u8], offset: u64) -> io::Result<()> {
+    use std::io::{Seek, SeekFrom, Write};
+    file.seek(SeekFrom::Start(offset))?;
+    file.write_all(bytes)
+}
+
+#[derive(Debug)]
+struct DiskWriter {
+    file: File,
+    /// Where the next append goes: the sum of the successful ones.
+    written: u64,
+}
+
+impl WriteFile for DiskWriter {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        write_all_at(&mut self.file, bytes, self.written)?;
+        self.written += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn preallocate(&mut self, bytes: u64) -> io::Result<()> {
+        preallocate(&self.file, self.written, bytes)
+    }
+
+    fn truncate_to_written(&mut self) -> io::Result<()> {
+        self.file.set_len(self.written)
+    }
+}
+
+#[derive(Debug)]
+struct DiskReader {
+    file: File,
+    access: Access,
+    map: bool,
+    mapped: Arc<MappedBytes>,
+}
+
+impl ReadFile for DiskReader {
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        check_range(offset, buf.len())?;
+        read_exact_at(&self.file, buf, offset)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    fn overlap(&self) -> Overlap<'_> {
+        #[cfg(unix)]
+        return Overlap::Descriptor { fd: std::os::fd::AsFd::as_fd(&self.file), align: 1 };
+        #[cfg(not(unix))]
+        Overlap::Threads
+    }
+
+    /// `None` also when the system has no room for one more mapping, or its file system cannot map.
+    fn map(&self) -> io::Result<Option<Mapping>> {
+        if !self.map {
+            return Ok(None);
+        }
+        if self.len()? == 0 {
+            return Ok(Some(Mapping::new(Arc::new(Vec::new()))));
+        }
+        // SAFETY: the slice handed out must not change while it lives. By the contract of `ReadFile::map` the
+        // engine maps only files it finished writing; it never writes to or truncates one afterwards, only
+        // removes it, which leaves the mapped pages in place, and `create` gives a reused name to a new file.
+        let map = match unsafe { memmap2::Mmap::map(&self.file) } {
+            Ok(map) => map,
+            Err(e) => {
+                log::debug!("a file could not be mapped, it will be read instead: {e}");
+                return Ok(None);
+            }
+        };
+        let fits = self.mapped.add(map.len() as u64);
+        let map = CountedMap { map, mapped: self.mapped.clone() };
+        #[cfg(unix)]
+        {
+            let advice = match self.access {
+                Access::Random if fits => memmap2::Advice::Normal,
+                Access::Random => memmap2::Advice::Random,
+                Access::Sequential => memmap2::Advice::Sequential,
+            };
+            // Only a hint.
+            let _ = map.map.advise(advice);
+        }
+        #[cfg(not(unix))]
+        let _ = (self.access, fits);
+        Ok(Some(Mapping::new(Arc::new(map))))
+    }
+}
+
+/// The lock lives as long as the open file.
+#[derive(Debug)]
+struct DiskLock {
+    _file: File,
+}
+
+impl DirLock for DiskLock {}
+
+/// `flock` belongs to the open file description, so that a second handle in this process is refused too,
+/// and closing some other handle of the same file releases nothing (as it would with `fcntl` locks).
+#[cfg(unix)]
+fn lock(path: &Path) -> io::Result<Option<DiskLock>> {
+    use rustix::fs::{FlockOperation, flock};
+    let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Some(DiskLock { _file: file })),
+        Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+        Err(e) => Err(e.into()),
+    }
+}
+
+#[cfg(windows)]
+fn lock(path: &Path) -> io::Result<Option<DiskLock>> {
+    use std::os::windows::fs::OpenOptionsExt;
+    /// `ERROR_SHARING_VIOLATION`: somebody has the file open, and we ask to be alone.
+    const SHARING_VIOLATION: i32 = 32;
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).share_mode(0);
+    match options.open(path) {
+        Ok(file) => Ok(Some(DiskLock { _file: file })),
+        Err(e) if e.raw_os_error() == Some(SHARING_VIOLATION) => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+#[cfg(not(any(unix, windows)))]
+fn lock(_: &Path) -> io::Result<Option<DiskLock>> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Copies to a file that must not exist, and syncs it. Leaves nothing behind on failure.
+fn copy_synced(from: &Path, to: &Path) -> io::Result<()> {
+    let mut source = File::open(from)?;
+    let mut target = File::create_new(to)?;
+    let copied = io::copy(&mut source, &mut target).and_then(|_| target.sync_all());
+    if copied.is_err() {
+        let _ = fs::remove_file(to);
+    }
+    copied
+}
+
+impl FileSystem for DiskFs {
+    fn create(&self, path: &Path, _usage: Usage) -> io::Result<Box<dyn WriteFile>> {
+        let file = create_fresh(path, &OpenOptions::new())?;
+        Ok(Box::new(DiskWriter { file, written: 0 }))
+    }
+
+    fn reuse(&self, old: &Path, new: &Path) -> io::Result<Box<dyn WriteFile>> {
+        fs::rename(old, new)?;
+        let file = OpenOptions::new().write(true).open(new)?;
+        Ok(Box::new(DiskWriter { file, written: 0 }))
+    }
+
+    fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn ReadFile>> {
+        let file = File::open(path)?;
+        advise(&file, access);
+        Ok(Arc::new(DiskReader { file, access, map: self.map, mapped: self.mapped.clone() }))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
+        fs::remove_dir_all(path)
+    }
+
+    fn link_or_copy(&self, from: &Path, to: &Path) -> io::Result<()> {
+        match fs::hard_link(from, to) {
+            Err(e) if !matches!(e.kind(), io::ErrorKind::AlreadyExists | io::ErrorKind::NotFound) => {
+                copy_synced(from, to)
+            }
+            linked => linked,
+        }
+    }
+
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        fs::create_dir_all(path)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        fs::read_dir(dir)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
+    }
+
+    fn sync_file(&self, path: &Path) -> io::Result<()> {
+        // Unix syncs through a handle of any kind, so that a file without the right to write can be synced too.
+        OpenOptions::new().read(true).write(cfg!(not(unix))).open(path)?.sync_all()
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        #[cfg(unix)]
+        {
+            // The parent of a path of one component is the empty path.
+            let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
+            File::open(dir)?.sync_all()
+        }
+        #[cfg(not(unix))]
+        {
+            let _ = dir;
+            Ok(())
+        }
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        fs::exists(path)
+    }
+
+    fn file_len(&self, path: &Path) -> io::Result<u64> {
+        Ok(fs::metadata(path)?.len())
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn DirLock>>> {
+        Ok(lock(path)?.map(|lock| Box::new(lock) as Box<dyn DirLock>))
+    }
+
+    fn available_space(&self, path: &Path) -> io::Result<Option<u64>> {
+        #[cfg(unix)]
+        {
+            let stat = rustix::fs::statvfs(path)?;
+            Ok(Some(stat.f_bavail.saturating_mul(stat.f_frsize)))
+        }
+        #[cfg(not(unix))]
+        {
+            let _ = path;
+            Ok(None)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_mapped_fits_up_to_half_of_the_memory() {
+        let mapped = MappedBytes::new(1000);
+        assert!(mapped.add(400) && mapped.add(100));
+        assert!(!mapped.add(1));
+        mapped.remove(101);
+        assert!(mapped.add(100));
+        assert!(!MappedBytes::new(0).add(1), "memory of which nothing is known holds nothing");
+    }
+
+    #[test]
+    fn a_mapping_counts_while_it_lives() {
+        let dir = tempfile::tempdir().unwrap();
+        let fs = DiskFs::new();
+        let path = dir.path().join("file");
+        fs.create(&path, Usage::Table).unwrap().append(&[7; 5000]).unwrap();
+        let map = fs.open(&path, Access::Random).unwrap().map().unwrap();
+        assert_eq!(fs.mapped.now.load(Relaxed), 5000);
+        assert_eq!(map.as_ref().map(|map| map[4999]), Some(7));
+        drop(map);
+        assert_eq!(fs.mapped.now.load(Relaxed), 0);
+    }
+}

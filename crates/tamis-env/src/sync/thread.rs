@@ -1,0 +1,190 @@
+//! Threads of an engine: named, joined through the seam.
+
+use std::io;
+use std::thread::Builder;
+use std::time::Duration;
+
+#[cfg(feature = "simulation")]
+use super::simulated::{self, Task};
+
+/// A thread that somebody will join.
+#[derive(Debug)]
+pub struct JoinHandle<T> {
+    thread: std::thread::JoinHandle<T>,
+    #[cfg(feature = "simulation")]
+    task: Option<Task>,
+}
+
+impl<T> JoinHandle<T> {
+    /// Waits for the thread's end; an error is the thread's panic.
+    pub fn join(self) -> std::thread::Result<T> {
+        #[cfg(feature = "simulation")]
+        if let Some(task) = &self.task {
+            task.wait();
+        }
+        self.thread.join()
+    }
+
+    /// Wakes the thread, or lets its next [`park_timeout`] return at once.
+    pub fn unpark(&self) {
+        #[cfg(feature = "simulation")]
+        if let Some(task) = &self.task {
+            task.unpark();
+            return;
+        }
+        self.thread.thread().unpark();
+    }
+}
+
+/// Starts a thread. An error if the system gives none.
+pub fn spawn<T: Send + 'static>(
+    name: String,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<JoinHandle<T>> {
+    #[cfg(feature = "simulation")]
+    if let Some(machine) = simulated::current() {
+        let task = machine.register_task(&name)?;
+        let running = task.clone();
+        let thread = Builder::new().name(name).spawn(move || running.run(work));
+        return match thread {
+            Ok(thread) => Ok(JoinHandle { thread, task: Some(task) }),
+            Err(error) => {
+                task.never_ran();
+                Err(error)
+            }
+        };
+    }
+    Ok(JoinHandle {
+        thread: Builder::new().name(name).spawn(work)?,
+        #[cfg(feature = "simulation")]
+        task: None,
+    })
+}
+
+/// Where threads that borrow are started: all of them have ended when [`scope`] returns.
+#[derive(Debug)]
+pub struct Scope<'scope, 'env: 'scope> {
+    scope: &'scope std::thread::Scope<'scope, 'env>,
+    #[cfg(feature = "simulation")]
+    tasks: std::cell::RefCell<Vec<Task>>,
+}
+
+/// As [`std::thread::scope`].
+pub fn scope<'env, T>(work: impl for<'scope> FnOnce(&Scope<'scope, 'env>) -> T) -> T {
+    std::thread::scope(|scope| {
+        work(&Scope {
+            scope,
+            #[cfg(feature = "simulation")]
+            tasks: Default::default(),
+        })
+    })
+}
+
+impl<'scope, 'env> Scope<'scope, 'env> {
+    /// Starts a thread. An error if the system gives none.
+    pub fn spawn<T: Send + 'scope>(
+        &self,
+        name: String,
+        work: impl FnOnce() -> T + Send + 'scope,
+    ) -> io::Result<ScopedJoinHandle<'scope, T>> {
+        #[cfg(feature = "simulation")]
+        if let Some(machine) = simulated::current() {
+            let task = machine.register_task(&name)?;
+            let running = task.clone();
+            let thread = Builder::new().name(name).spawn_scoped(self.scope, move || running.run(work));
+            return match thread {
+                Ok(thread) => {
+                    self.tasks.borrow_mut().push(task.clone());
+                    Ok(ScopedJoinHandle { thread, task: Some(task) })
+                }
+                Err(error) => {
+                    task.never_ran();
+                    Err(error)
+                }
+            };
+        }
+        Ok(ScopedJoinHandle {
+            thread: Builder::new().name(name).spawn_scoped(self.scope, work)?,
+            #[cfg(feature = "simulation")]
+            task: None,
+        })
+    }
+}
+
+#[cfg(feature = "simulation")]
+impl Drop for Scope<'_, '_> {
+    /// The scope behind this one waits for its threads in the operating system, where a simulated thread must not wait.
+    fn drop(&mut self) {
+        self.tasks.borrow().iter().for_each(Task::wait);
+    }
+}
+
+/// A thread of a [`Scope`].
+#[derive(Debug)]
+pub struct ScopedJoinHandle<'scope, T> {
+    thread: std::thread::ScopedJoinHandle<'scope, T>,
+    #[cfg(feature = "simulation")]
+    task: Option<Task>,
+}
+
+impl<T> ScopedJoinHandle<'_, T> {
+    /// Waits for the thread's end; an error is the thread's panic.
+    pub fn join(self) -> std::thread::Result<T> {
+        #[cfg(feature = "simulation")]
+        if let Some(task) = &self.task {
+            task.wait();
+        }
+        self.thread.join()
+    }
+}
+
+/// Does nothing for a while.
+pub fn sleep(duration: Duration) {
+    #[cfg(feature = "simulation")]
+    if let Some(machine) = simulated::current() {
+        machine.sleep(duration);
+        return;
+    }
+    std::thread::sleep(duration);
+}
+
+/// A thread that can be woken from [`park_timeout`].
+#[derive(Debug)]
+pub struct Thread(Kind);
+
+#[derive(Debug)]
+enum Kind {
+    Real(std::thread::Thread),
+    #[cfg(feature = "simulation")]
+    Simulated(Task),
+}
+
+/// The calling thread.
+pub fn current() -> Thread {
+    #[cfg(feature = "simulation")]
+    if let Some(task) = simulated::current_task() {
+        return Thread(Kind::Simulated(task));
+    }
+    Thread(Kind::Real(std::thread::current()))
+}
+
+impl Thread {
+    /// Wakes the thread, or lets its next [`park_timeout`] return at once.
+    pub fn unpark(&self) {
+        match &self.0 {
+            Kind::Real(thread) => thread.unpark(),
+            #[cfg(feature = "simulation")]
+            Kind::Simulated(task) => task.unpark(),
+        }
+    }
+}
+
+/// Waits until somebody [`unpark`](Thread::unpark)s the calling thread, at most for `timeout`.
+pub fn park_timeout(timeout: Duration) {
+    #[cfg(feature = "simulation")]
+    if let Some(task) = simulated::current_task() {
+        task.park_timeout(timeout);
+        return;
+    }
+    std::thread::park_timeout(timeout);
+}

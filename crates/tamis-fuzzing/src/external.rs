@@ -1,0 +1,68 @@
+//! External tables, as `ingest` takes them.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tamis::fuzzing::reseal;
+use tamis::io::{FileSystem, MemFs};
+use tamis::{Db, IngestOptions, KeyspaceOptions, Options};
+
+use crate::{empty_fs, put};
+
+fn options(fs: &MemFs) -> Options {
+    Options {
+        cache_bytes: 1 << 16,
+        background_threads: 1,
+        keyspace: KeyspaceOptions {
+            auto_compaction: false,
+            memtable_bytes: 16 << 10,
+            ..KeyspaceOptions::default()
+        },
+        file_system: Some(Arc::new(fs.clone())),
+        ..Options::default()
+    }
+}
+
+/// A file that somebody asks a database to ingest, as it is and with its checksums made right.
+pub fn external(bytes: &[u8]) {
+    check_external(bytes);
+    let sealed = reseal::table(bytes, true);
+    if sealed != bytes {
+        check_external(&sealed);
+    }
+}
+
+/// What is refused changes nothing. What is taken was checked: it can be read, and is all there after a reopening.
+fn check_external(bytes: &[u8]) {
+    let fs = empty_fs();
+    put(&fs, Path::new("a.tam"), bytes);
+    let db = Db::open("db", options(&fs)).expect("memory takes it");
+    for i in 0..4 {
+        db.put(format!("key {i}"), "old").expect("memory takes it");
+    }
+    let content = |db: &Db| {
+        let pairs = db.iter().map(|item| item.map(|(key, value)| (key.to_vec(), value.to_vec())));
+        pairs.collect::<Result<Vec<_>, _>>()
+    };
+    let before = content(&db).expect("memory can be read");
+    let taken = db.default_keyspace().ingest(&["a.tam"], IngestOptions::default());
+    let after = content(&db).expect("what was checked can be read");
+    let Ok(report) = taken else {
+        assert_eq!(after, before, "a file that was refused left something");
+        assert!(fs.exists(Path::new("a.tam")).is_ok_and(|there| there), "a file that was refused is gone");
+        return;
+    };
+    assert!(after.windows(2).all(|pair| pair[0].0 < pair[1].0), "keys do not ascend");
+    assert!(after.len() as u64 <= report.entries + before.len() as u64, "more keys than were ingested");
+    for (key, value) in &after {
+        assert_eq!(db.get(key).expect("it was just read").as_deref(), Some(&value[..]), "{key:?}");
+    }
+    assert_eq!(db.verify().expect("memory can be read").problems, Vec::<String>::new());
+    db.close().expect("memory takes it");
+    let db = Db::open("db", options(&fs)).expect("what was closed opens");
+    assert_eq!(
+        content(&db).expect("what was checked can be read"),
+        after,
+        "a reopening changes what is there"
+    );
+}

@@ -1,0 +1,39 @@
+//! The text form of options.
+
+use tamis::{KeyspaceOptions, Options};
+
+/// The text form of options, of a database and of a keyspace.
+pub fn options(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    match Options::from_text(text) {
+        Ok(options) => {
+            options.check().expect("what was read was checked");
+            assert_eq!(
+                Options::from_text(&options.to_text()),
+                Ok(options),
+                "options do not survive being printed"
+            );
+        }
+        Err(error) => assert!(error.to_string().len() < 1000, "an error repeats all of a hostile text"),
+    }
+    match KeyspaceOptions::from_text(text) {
+        Ok(options) => {
+            options.check().expect("what was read was checked");
+            assert_eq!(KeyspaceOptions::from_text(&options.to_text()), Ok(options));
+        }
+        Err(error) => assert!(error.to_string().len() < 1000, "an error repeats all of a hostile text"),
+    }
+    let mut options = Options::default();
+    for line in text.lines() {
+        let (name, value) = line.split_once('=').unwrap_or((line, ""));
+        let before = options.clone();
+        if options.set(name.trim(), value).is_err() {
+            assert_eq!(options, before, "a refused value changes something");
+        }
+    }
+    // Values that were accepted one by one may not fit together; each may be printed all the same.
+    let printed = options.to_text();
+    if options.check().is_ok() {
+        assert_eq!(Options::from_text(&printed), Ok(options));
+    }
+}

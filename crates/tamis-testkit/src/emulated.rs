@@ -1,0 +1,354 @@
+//! [`EmulatedFs`]: another file system whose table reads cost what they cost on a given device.
+//!
+//! What a read costs decides what filters and hashing are worth ("Reducing Bloom Filter CPU Overhead in LSM-Trees on
+//! Modern Storage Devices", Zhu et al., DaMoN 2021, Table 1 and Figure 11). This lets any machine stand for a device
+//! that it does not have, and tells how much time went into reads without a timer in whoever reads.
+//!
+//! # What costs
+//!
+//! Reads of files opened with [`Access::Random`], which tables are, while the device is [on](EmulatedFs::set_on). A
+//! read is under way as long as the device says ([`Device`]): at most `queue_depth` overlap, others wait in their
+//! order, long ones take transfer time. The time that the file system below takes counts towards it. If that alone
+//! takes longer, so does the read, and it is counted as [late](DeviceTime::late). To keep below a microsecond, bytes
+//! come out of a mapping of the file below if it has one. Everything else passes at full speed: logs, writes, loading,
+//! and all reads while the device is off.
+//!
+//! With [`Device::MEASURED`] nothing is added: reads go to the file system below as they are and are timed.
+//!
+//! # Invariants
+//!
+//! * What is opened for random access is never mapped, so that every block read is a read and pays.
+//! * Bytes and errors are those of the file system below. Errors pay, too.
+//! * [`DeviceTime::ns`] is the sum of what readers waited: from their call to its end, queueing included.
+//!
+//! # Threads
+//!
+//! Any. The queue is behind a mutex that is held for a few comparisons, never while waiting. The sums are relaxed
+//! atomics: each is exact, and a reading of them has all reads that happened before it in the reading thread's order;
+//! reads that others are at may be in one sum and not yet in the next. Whether the device is on is relaxed as well: who
+//! switches it sees to it that no read is under way, or does not mind which way it goes.
+//!
+//! # Accuracy
+//!
+//! Long waits sleep up to 0.2 ms before the end, the rest spins. A single reader's waits end within about half a
+//! reading of the clock (10–30 ns) of where they should, if it is not scheduled out. The clock and a lock take 60–120 ns
+//! of a read, and copying 4 KiB that no cache of the processor holds 200 ns or more: a read that should take less is
+//! late, as most of [`Device::MEMORY`] are then. When several wait at once, they yield to each other down to 5 µs, and
+//! ends do not move when a thread comes late: on few cores reads still overlap.
+
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use tamis_env::io::{Access, DirLock, FileSystem, Mapping, Overlap, ReadFile, Usage, WriteFile, slice_at};
+
+mod clock;
+mod queue;
+#[cfg(test)]
+mod tests;
+
+use clock::{MachineTime, Time};
+use queue::Queue;
+
+/// What reads of a device cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// A short name: `pcie-ssd`.
+    pub name: &'static str,
+    /// From asking for up to 4 KiB to having it, in nanoseconds; 0: nothing is emulated, reads are only timed.
+    pub read_ns: u64,
+    /// How many reads overlap at most, at least 1.
+    pub queue_depth: usize,
+    /// How fast bytes come, all reads together.
+    pub bytes_per_second: u64,
+}
+
+impl Device {
+    /// A disk that turns: 4.6 ms, one at a time.
+    pub const HDD: Device =
+        Device { name: "hdd", read_ns: 4_600_000, queue_depth: 1, bytes_per_second: 200_000_000 };
+    /// An SSD behind SATA: 113 µs.
+    pub const SSD: Device =
+        Device { name: "ssd", read_ns: 113_000, queue_depth: 32, bytes_per_second: 560_000_000 };
+    /// A fast SSD behind PCIe: 10 µs.
+    pub const PCIE_SSD: Device =
+        Device { name: "pcie-ssd", read_ns: 10_000, queue_depth: 128, bytes_per_second: 3_200_000_000 };
+    /// The same without the kernel in between: 7 µs.
+    pub const SPDK: Device =
+        Device { name: "spdk", read_ns: 7_000, queue_depth: 128, bytes_per_second: 3_200_000_000 };
+    /// Memory that keeps its content: 250 ns.
+    pub const NVM: Device =
+        Device { name: "nvm", read_ns: 250, queue_depth: 64, bytes_per_second: 20_000_000_000 };
+    /// Main memory: 160 ns.
+    pub const MEMORY: Device =
+        Device { name: "memory", read_ns: 160, queue_depth: 64, bytes_per_second: 40_000_000_000 };
+    /// Whatever the file system below is; reads are timed.
+    pub const MEASURED: Device =
+        Device { name: "measured", read_ns: 0, queue_depth: usize::MAX, bytes_per_second: u64::MAX };
+
+    /// All that are emulated, the slowest first. Latencies are those of the paper's Table 1; depths and rates are usual
+    /// ones.
+    pub const EMULATED: [Device; 6] =
+        [Device::HDD, Device::SSD, Device::PCIE_SSD, Device::SPDK, Device::NVM, Device::MEMORY];
+
+    /// The emulated device of this name.
+    pub fn named(name: &str) -> Option<Device> {
+        Device::EMULATED.into_iter().find(|device| device.name == name)
+    }
+
+    /// Nanoseconds that so many bytes take on the bus.
+    fn transfer_ns(&self, bytes: u64) -> u64 {
+        let ns = u128::from(bytes) * 1_000_000_000 / u128::from(self.bytes_per_second.max(1));
+        u64::try_from(ns).unwrap_or(u64::MAX)
+    }
+}
+
+/// What table reads took. Sums; subtract two readings to get what happened in between.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceTime {
+    /// Reads, failed ones included.
+    pub reads: u64,
+    /// Bytes asked for.
+    pub bytes: u64,
+    /// Nanoseconds from call to end, summed over reads.
+    pub ns: u64,
+    /// Reads that the file system below alone made longer than the device would have: the emulation is too slow for
+    /// them.
+    pub late: u64,
+}
+
+impl std::ops::Sub for DeviceTime {
+    type Output = DeviceTime;
+
+    /// The difference of two readings, the later one first.
+    fn sub(self, earlier: DeviceTime) -> DeviceTime {
+        DeviceTime {
+            reads: self.reads - earlier.reads,
+            bytes: self.bytes - earlier.bytes,
+            ns: self.ns - earlier.ns,
+            late: self.late - earlier.late,
+        }
+    }
+}
+
+/// A file system whose table reads cost what a device costs. Clones share device and sums. See the module.
+#[derive(Clone, Debug)]
+pub struct EmulatedFs {
+    base: Arc<dyn FileSystem>,
+    state: Arc<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    time: Box<dyn Time>,
+    on: AtomicBool,
+    work: Mutex<Work>,
+    /// Readers between admission and end.
+    waiting: AtomicU64,
+    reads: AtomicU64,
+    bytes: AtomicU64,
+    ns: AtomicU64,
+    late: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Work {
+    device: Device,
+    queue: Queue,
+}
+
+impl EmulatedFs {
+    /// Table reads of `base` as `device` would do them, at once.
+    pub fn new(base: Arc<dyn FileSystem>, device: Device) -> EmulatedFs {
+        EmulatedFs::with_time(base, device, Box::new(MachineTime::new()))
+    }
+
+    /// Table reads of `base` as they are, timed. Costs two readings of the clock a read.
+    pub fn measured(base: Arc<dyn FileSystem>) -> EmulatedFs {
+        EmulatedFs::new(base, Device::MEASURED)
+    }
+
+    fn with_time(base: Arc<dyn FileSystem>, device: Device, time: Box<dyn Time>) -> EmulatedFs {
+        let work = Mutex::new(Work { device, queue: Queue::default() });
+        let zero = || AtomicU64::new(0);
+        let state = State {
+            time,
+            on: AtomicBool::new(true),
+            work,
+            waiting: zero(),
+            reads: zero(),
+            bytes: zero(),
+            ns: zero(),
+            late: zero(),
+        };
+        EmulatedFs { base, state: Arc::new(state) }
+    }
+
+    /// Whether reads cost anything and are counted from now on. Off, a database is opened at full speed.
+    pub fn set_on(&self, on: bool) {
+        self.state.on.store(on, Relaxed);
+    }
+
+    /// The device from the next read on. Reads under way end when they would have.
+    pub fn set_device(&self, device: Device) {
+        self.state.work().device = device;
+    }
+
+    /// The device.
+    pub fn device(&self) -> Device {
+        self.state.work().device
+    }
+
+    /// What table reads took so far, all files together.
+    pub fn time(&self) -> DeviceTime {
+        let State { reads, bytes, ns, late, .. } = &*self.state;
+        DeviceTime {
+            reads: reads.load(Relaxed),
+            bytes: bytes.load(Relaxed),
+            ns: ns.load(Relaxed),
+            late: late.load(Relaxed),
+        }
+    }
+}
+
+impl State {
+    fn work(&self) -> MutexGuard<'_, Work> {
+        // Nothing that is done under the lock can panic half-way.
+        self.work.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does `read`, which is told whether the device is emulated, and returns when the device would have.
+    fn timed<T>(&self, len: usize, read: impl FnOnce(bool) -> io::Result<T>) -> io::Result<T> {
+        let begin = self.time.now();
+        let end = {
+            let mut work = self.work();
+            let device = work.device;
+            (device.read_ns > 0).then(|| work.queue.admit(&device, begin, len))
+        };
+        let (result, done) = match end {
+            None => (read(false), self.time.now()),
+            Some(end) => {
+                let alone = self.waiting.fetch_add(1, Relaxed) == 0;
+                let result = read(true);
+                let came = self.time.now();
+                let done = match came < end {
+                    true => self.time.wait_until(end, alone),
+                    false => came,
+                };
+                self.waiting.fetch_sub(1, Relaxed);
+                self.late.fetch_add(u64::from(came > end), Relaxed);
+                (result, done)
+            }
+        };
+        self.reads.fetch_add(1, Relaxed);
+        self.bytes.fetch_add(len as u64, Relaxed);
+        self.ns.fetch_add(done.saturating_sub(begin), Relaxed);
+        result
+    }
+}
+
+/// A file whose reads cost.
+#[derive(Debug)]
+struct Reader {
+    base: Arc<dyn ReadFile>,
+    /// The file below as memory, asked for at the first read that is emulated.
+    mapping: OnceLock<Option<Mapping>>,
+    state: Arc<State>,
+}
+
+impl Reader {
+    /// The file below as memory, if it can be that. Only a hint, so an error is none.
+    fn mapping(&self) -> Option<&Mapping> {
+        self.mapping.get_or_init(|| self.base.map().ok().flatten()).as_ref()
+    }
+}
+
+impl ReadFile for Reader {
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        if !self.state.on.load(Relaxed) {
+            return self.base.read_exact_at(buf, offset);
+        }
+        let len = buf.len();
+        self.state.timed(len, |emulated| match emulated.then(|| self.mapping()).flatten() {
+            Some(bytes) => slice_at(bytes, offset, len).map(|bytes| buf.copy_from_slice(bytes)),
+            None => self.base.read_exact_at(buf, offset),
+        })
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.base.len()
+    }
+
+    /// By threads only: what read a descriptor would pass the device by.
+    fn overlap(&self) -> Overlap<'_> {
+        Overlap::Threads
+    }
+}
+
+impl FileSystem for EmulatedFs {
+    fn create(&self, path: &Path, usage: Usage) -> io::Result<Box<dyn WriteFile>> {
+        self.base.create(path, usage)
+    }
+
+    fn reuse(&self, old: &Path, new: &Path) -> io::Result<Box<dyn WriteFile>> {
+        self.base.reuse(old, new)
+    }
+
+    fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn ReadFile>> {
+        let base = self.base.open(path, access)?;
+        let (mapping, state) = (OnceLock::new(), self.state.clone());
+        Ok(match access {
+            Access::Random => Arc::new(Reader { base, mapping, state }),
+            Access::Sequential => base,
+        })
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.base.rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.base.remove(path)
+    }
+
+    fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.base.remove_dir_all(path)
+    }
+
+    fn link_or_copy(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.base.link_or_copy(from, to)
+    }
+
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.base.create_dir_all(path)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        self.base.list(dir)
+    }
+
+    fn sync_file(&self, path: &Path) -> io::Result<()> {
+        self.base.sync_file(path)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.base.sync_dir(dir)
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        self.base.exists(path)
+    }
+
+    fn file_len(&self, path: &Path) -> io::Result<u64> {
+        self.base.file_len(path)
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn DirLock>>> {
+        self.base.lock(path)
+    }
+
+    fn available_space(&self, path: &Path) -> io::Result<Option<u64>> {
+        self.base.available_space(path)
+    }
+}
