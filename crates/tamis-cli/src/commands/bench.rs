@@ -12,10 +12,10 @@ use tamis_bench::sample::Sample;
 use tamis_bench::shapes::{self, ShapeChoice};
 use tamis_bench::{BenchError, KeySet, Measurement, ValueSizes, Workload};
 
-use crate::args::OptionArgs;
 use crate::failure::{Failure, Outcome};
 use crate::output::Out;
 use crate::progress::Reporter;
+use crate::values::OptionArgs;
 
 const HELP: &str = "\
 Workloads:
@@ -89,7 +89,7 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "N|mixed", default_value = "256", value_parser = value_sizes)]
     pub(crate) value_bytes: ValueSizes,
     /// Threads side by side
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = threads)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = crate::values::threads)]
     threads: usize,
     /// Operations per workload over all threads, fills aside [default: the number of keys, at most 1000000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
@@ -177,20 +177,6 @@ fn value_sizes(text: &str) -> Result<ValueSizes, String> {
         }
         other => other.map_err(|error| error.to_string()),
     }
-}
-
-pub(crate) fn threads(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(threads @ 1..=1024) => Ok(threads),
-        _ => Err("expected a number from 1 to 1024".to_owned()),
-    }
-}
-
-/// A number of bytes, as the option `cache_bytes` takes it.
-pub(crate) fn bytes(text: &str) -> Result<u64, String> {
-    let mut options = Options::default();
-    options.set("cache_bytes", text).map_err(|error| error.to_string())?;
-    Ok(options.cache_bytes)
 }
 
 pub(crate) fn run(args: BenchArgs, out: &mut Out) -> Result<Outcome, Failure> {
