@@ -20,6 +20,7 @@ pub mod measure;
 pub mod mixgraph;
 pub mod pareto;
 pub mod pattern;
+pub mod picture;
 pub mod progress;
 pub mod random;
 pub mod report;

@@ -37,7 +37,7 @@ Workloads:
   read-write     half gets of existing keys, half overwrites
   read-mostly    90 % gets of existing keys, 10 % overwrites
   ycsb-a … f     YCSB's mixes: a half updates, b 5 % updates, c gets only, f half reads each followed by an update (all
-                 Zipf-distributed); d latest keys, e scans of 1 to 100 entries. The inserts of d and e need keys that are not there: `tamis experiment`
+                 Zipf-distributed); d latest keys, e scans of 1 to 100 entries. The inserts of d and e need keys that are not there: `tamis-lab experiment`
                  holds some back, here they are reads
   mixgraph       RocksDB's mixgraph, with --value-bytes mixed: 83 % gets, 14 % overwrites, 3 % scans (half of them of at most
                  27 entries, a few of thousands) of keys in 30 ranges, of which one gets 79 %

@@ -9,13 +9,13 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::json;
 use tamis_bench::random::Random;
+use tamis_lab::machine::Machine;
 
 use crate::args::Common;
 use crate::measure::interleaved;
 use crate::progress::Progress;
 use crate::report::{self, Report, Table};
 use crate::stats::Spread;
-use tamis_lab::machine::Machine;
 
 use candidates as of;
 use interface::{Built, Candidate, Keys};

@@ -8,6 +8,7 @@ use std::error::Error;
 
 use clap::Args;
 use serde_json::json;
+use tamis_lab::machine::Machine;
 
 use crate::args::{Common, parse_bits};
 use crate::filters::{Filter, Kind};
@@ -15,7 +16,6 @@ use crate::keysets::{KeySet, Name, Sources};
 use crate::progress::Progress;
 use crate::queries::Width;
 use crate::report::Report;
-use tamis_lab::machine::Machine;
 
 pub(crate) use rates::Rate;
 pub(crate) use speeds::Speed;

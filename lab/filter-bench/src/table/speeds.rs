@@ -7,6 +7,7 @@ use std::time::Instant;
 use serde::Serialize;
 use tamis_bench::random::Random;
 use tamis_filter::Digest;
+use tamis_lab::machine::Machine;
 
 use super::{Options, Subject};
 use crate::filters::Filter;
@@ -15,7 +16,6 @@ use crate::measure::{chained, independent, interleaved, mask};
 use crate::progress::Progress;
 use crate::queries::{Class, Queries, Width};
 use crate::stats::Spread;
-use tamis_lab::machine::Machine;
 
 /// Queries that are asked in turn: enough that branch prediction cannot learn the answers, few enough that they
 /// stream through the second cache.

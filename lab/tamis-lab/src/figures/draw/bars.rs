@@ -161,7 +161,7 @@ impl<'p> Plot<'p> {
         self.floor() + 10.0 + lines as f64 * LINE + self.legend.height() + MARGIN
     }
 
-    pub(super) fn draw(&self, canvas: &Canvas<'_>) -> Drawn {
+    pub(super) fn draw(&self, canvas: &Canvas<'_, '_>) -> Drawn {
         self.head.draw(canvas)?;
         let names = self.rows.iter().map(|row| match row {
             Row::Bar(Some(name), ..) => text::width(name, SIZE) + 10.0,
@@ -216,7 +216,7 @@ impl<'p> Plot<'p> {
 
     fn draw_bar(
         &self,
-        canvas: &Canvas<'_>,
+        canvas: &Canvas<'_, '_>,
         (name, side, bar): (Option<&str>, usize, &Bar),
         left: f64,
         middle: f64,
@@ -247,7 +247,7 @@ impl<'p> Plot<'p> {
 
     fn draw_axis(
         &self,
-        canvas: &Canvas<'_>,
+        canvas: &Canvas<'_, '_>,
         (left, right): (f64, f64),
         across: &impl Fn(f64) -> f64,
     ) -> Drawn {
@@ -271,7 +271,7 @@ impl<'p> Plot<'p> {
         Ok(())
     }
 
-    fn draw_below(&self, canvas: &Canvas<'_>) -> Drawn {
+    fn draw_below(&self, canvas: &Canvas<'_, '_>) -> Drawn {
         let mut y = self.floor() + 10.0 + LINE;
         for line in &self.below {
             canvas.text(line, (WIDTH - MARGIN, y + LINE / 2.0), Anchor::End, FAINT)?;

@@ -1,12 +1,10 @@
-//! Where panels are drawn: shapes and text in units of 1/720 of the picture's width, over plotters' SVG.
+//! Where panels are drawn: shapes and text in units of 1/720 of the picture's width, over [`tamis_bench::picture`].
 //!
-//! plotters counts in whole pixels, so that a unit is two of them, and draws neither dashes nor patterns: both are cut into
+//! That counts in whole pixels, so that a unit is two of them, and draws neither dashes nor patterns: both are cut into
 //! lines here. Its document is given another head, as it knows neither titles nor pictures that take the width they are given.
 
-use plotters::coord::Shift;
-use plotters::drawing::DrawingAreaErrorKind;
-use plotters::prelude::*;
-use plotters::style::text_anchor::{HPos, Pos, VPos};
+use tamis_bench::picture::{self, DrawError, Lettering, Pixel, RGBColor};
+pub(super) use tamis_bench::picture::{Anchor, Drawn};
 
 /// The width of every picture, in units.
 pub(super) const WIDTH: f64 = 720.0;
@@ -15,10 +13,8 @@ pub(super) const SIZE: f64 = 25.0;
 /// From line to line.
 pub(super) const LINE: f64 = 33.0;
 
-/// Pixels of plotters in a unit.
+/// Pixels in a unit.
 const PIXELS: f64 = 2.0;
-/// plotters divides the size of a font by it.
-const FONT: f64 = 1.24;
 const FAMILY: &str = "Helvetica, Arial, 'DejaVu Sans', sans-serif";
 
 /// Text and axes.
@@ -30,23 +26,12 @@ pub(super) const GRID: RGBColor = RGBColor(222, 225, 229);
 /// Lines between those.
 pub(super) const FINE: RGBColor = RGBColor(241, 242, 244);
 
-/// What plotters says if it cannot draw.
-pub(super) type Drawn = Result<(), DrawingAreaErrorKind<std::io::Error>>;
-
 /// A place, in units from the upper left corner.
 pub(super) type At = (f64, f64);
 
-/// Which part of a text stands at its place.
-#[derive(Clone, Copy)]
-pub(super) enum Anchor {
-    Start,
-    Middle,
-    End,
-}
-
 /// A picture in the making.
-pub(super) struct Canvas<'a> {
-    area: DrawingArea<SVGBackend<'a>, Shift>,
+pub(super) struct Canvas<'c, 'a> {
+    area: &'c picture::Canvas<'a>,
 }
 
 /// The SVG that `draw` makes, named and described for those who cannot see it. `id` is unique in the page.
@@ -55,17 +40,11 @@ pub(super) fn picture(
     title: &str,
     description: &str,
     height: f64,
-    draw: impl FnOnce(&Canvas<'_>) -> Drawn,
-) -> Result<String, DrawingAreaErrorKind<std::io::Error>> {
-    let mut body = String::new();
+    draw: impl FnOnce(&Canvas<'_, '_>) -> Drawn,
+) -> Result<String, DrawError> {
     let size = (pixels(WIDTH) as u32, pixels(height).max(1) as u32);
-    {
-        let canvas = Canvas { area: SVGBackend::with_string(&mut body, size).into_drawing_area() };
-        canvas.area.fill(&WHITE)?;
-        draw(&canvas)?;
-        canvas.area.present()?;
-    }
-    // All but plotters' own head.
+    let body = picture::svg(size, |area| draw(&Canvas { area }))?;
+    // All but its own head.
     let content = body.find('>').map_or("", |end| &body[end + 1..]);
     Ok(format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" role=\"img\" aria-labelledby=\"{id}-t {id}-d\">\n\
@@ -87,15 +66,14 @@ fn pixels(units: f64) -> i32 {
     (units * PIXELS).round() as i32
 }
 
-fn place((x, y): At) -> (i32, i32) {
+fn place((x, y): At) -> Pixel {
     (pixels(x), pixels(y))
 }
 
-impl Canvas<'_> {
+impl Canvas<'_, '_> {
     /// A line through all places.
     pub(super) fn line(&self, places: &[At], colour: RGBColor, width: f64) -> Drawn {
-        let style = colour.stroke_width(pixels(width).max(1) as u32);
-        self.area.draw(&PathElement::new(places.iter().copied().map(place).collect::<Vec<_>>(), style))
+        self.area.line(places.iter().copied().map(place).collect(), colour, pixels(width).max(1) as u32)
     }
 
     /// A line of dashes: lengths drawn and left out in turn. The pattern goes on around corners.
@@ -130,32 +108,26 @@ impl Canvas<'_> {
 
     /// A filled shape.
     pub(super) fn shape(&self, places: &[At], colour: RGBColor) -> Drawn {
-        self.area.draw(&Polygon::new(places.iter().copied().map(place).collect::<Vec<_>>(), colour.filled()))
+        self.area.shape(places.iter().copied().map(place).collect(), colour)
     }
 
     /// A disk.
     pub(super) fn disk(&self, at: At, radius: f64, colour: RGBColor) -> Drawn {
-        self.area.draw(&Circle::new(place(at), pixels(radius).max(1), colour.filled()))
+        self.area.disk(place(at), pixels(radius).max(1), colour)
     }
 
     /// Text whose middle line is at `at`. Must be clean.
     pub(super) fn text(&self, text: &str, at: At, anchor: Anchor, colour: RGBColor) -> Drawn {
-        self.write(text, at, anchor, colour, FontStyle::Normal)
+        self.write(text, at, anchor, colour, false)
     }
 
     /// Text that stands out.
     pub(super) fn bold(&self, text: &str, at: At, anchor: Anchor, colour: RGBColor) -> Drawn {
-        self.write(text, at, anchor, colour, FontStyle::Bold)
+        self.write(text, at, anchor, colour, true)
     }
 
-    fn write(&self, text: &str, at: At, anchor: Anchor, colour: RGBColor, weight: FontStyle) -> Drawn {
-        let font = FontDesc::new(FontFamily::Name(FAMILY), SIZE * PIXELS * FONT, weight);
-        let horizontal = match anchor {
-            Anchor::Start => HPos::Left,
-            Anchor::Middle => HPos::Center,
-            Anchor::End => HPos::Right,
-        };
-        let style = TextStyle::from(font).color(&colour).pos(Pos::new(horizontal, VPos::Center));
-        self.area.draw_text(text, &style, place(at))
+    fn write(&self, text: &str, at: At, anchor: Anchor, colour: RGBColor, bold: bool) -> Drawn {
+        let how = Lettering { family: FAMILY, size: SIZE * PIXELS, bold, colour, anchor, below: false };
+        self.area.text(text, place(at), how)
     }
 }

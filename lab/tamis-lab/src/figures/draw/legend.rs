@@ -40,7 +40,7 @@ impl Legend {
     /// Draws it from `top` down; `sample` draws what is before the n-th name from one place to the other.
     pub(super) fn draw(
         &self,
-        canvas: &Canvas<'_>,
+        canvas: &Canvas<'_, '_>,
         top: f64,
         sample: impl Fn(usize, At, At) -> Drawn,
     ) -> Drawn {

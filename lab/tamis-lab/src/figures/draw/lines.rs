@@ -1,11 +1,12 @@
 //! Lines over numbers.
 
+use tamis_bench::picture::RGBColor;
+
 use super::canvas::{Anchor, At, Canvas, Drawn, FAINT, FINE, GRID, INK, LINE, SIZE, WIDTH};
 use super::legend::Legend;
 use super::scale::{Scale, shows};
 use super::{Head, Sides, caption, style, text};
 use crate::figures::{Panel, Point, Series};
-use plotters::style::RGBColor;
 
 /// Height of the data.
 const HEIGHT: f64 = 350.0;
@@ -97,7 +98,7 @@ impl<'p> Plot<'p> {
         self.floor() + 10.0 + lines as f64 * LINE + self.legend.height() + MARGIN
     }
 
-    pub(super) fn draw(&self, canvas: &Canvas<'_>) -> Drawn {
+    pub(super) fn draw(&self, canvas: &Canvas<'_, '_>) -> Drawn {
         self.head.draw(canvas)?;
         let wide = self.y.ticks.iter().map(|(_, label)| text::width(label, SIZE)).fold(0.0, f64::max);
         let (left, right) = (MARGIN + wide + 12.0, WIDTH - 26.0);
@@ -151,7 +152,7 @@ impl<'p> Plot<'p> {
 
     fn draw_axes(
         &self,
-        canvas: &Canvas<'_>,
+        canvas: &Canvas<'_, '_>,
         (left, right): (f64, f64),
         (top, floor): (f64, f64),
         across: &impl Fn(f64) -> f64,
@@ -188,7 +189,7 @@ impl<'p> Plot<'p> {
         Ok(())
     }
 
-    fn draw_below(&self, canvas: &Canvas<'_>, (left, right): (f64, f64)) -> Drawn {
+    fn draw_below(&self, canvas: &Canvas<'_, '_>, (left, right): (f64, f64)) -> Drawn {
         let mut y = self.floor() + 10.0 + LINE;
         for line in &self.below {
             let half = text::width(line, SIZE) / 2.0;

@@ -24,10 +24,10 @@ pub(crate) mod text;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
 use tamis_bench::BenchError;
+use tamis_bench::picture::WHITE;
 
 use super::{Axis, Kind, Panel};
 use canvas::{Anchor, Canvas, Drawn, FAINT, INK, LINE, SIZE, WIDTH};
-use plotters::style::colors::WHITE;
 
 pub(super) use scale::number;
 
@@ -125,7 +125,7 @@ impl Head {
         MARGIN + (self.title.len() + self.axis.len()) as f64 * LINE + 10.0
     }
 
-    fn draw(&self, canvas: &Canvas<'_>) -> Drawn {
+    fn draw(&self, canvas: &Canvas<'_, '_>) -> Drawn {
         let mut y = MARGIN + LINE / 2.0;
         for line in &self.title {
             canvas.bold(line, (MARGIN, y), Anchor::Start, INK)?;
@@ -160,7 +160,7 @@ fn left_out(count: usize, log: bool) -> Vec<String> {
     }
 }
 
-fn notes(canvas: &Canvas<'_>, lines: &[String], top: f64) -> Drawn {
+fn notes(canvas: &Canvas<'_, '_>, lines: &[String], top: f64) -> Drawn {
     for (n, line) in lines.iter().enumerate() {
         canvas.text(line, (MARGIN, top + (n as f64 + 0.5) * LINE), Anchor::Start, FAINT)?;
     }

@@ -1,7 +1,7 @@
 //! What tells sides apart: colours that people with colour-blindness can tell apart, and marks, dashes and hatches that say
 //! the same in grey.
 
-use plotters::style::RGBColor;
+use tamis_bench::picture::{RGBColor, WHITE};
 
 use super::canvas::{At, Canvas, Drawn};
 
@@ -35,7 +35,7 @@ const MARKS: usize = 12;
 const RADIUS: f64 = 7.5;
 
 /// The mark of the n-th side.
-pub(super) fn mark(canvas: &Canvas<'_>, n: usize, at: At, colour: RGBColor) -> Drawn {
+pub(super) fn mark(canvas: &Canvas<'_, '_>, n: usize, at: At, colour: RGBColor) -> Drawn {
     let (x, y) = at;
     let ring = |sides: &[(f64, f64)]| -> Vec<At> {
         sides.iter().map(|(dx, dy)| (x + dx * RADIUS, y + dy * RADIUS)).collect()
@@ -46,7 +46,7 @@ pub(super) fn mark(canvas: &Canvas<'_>, n: usize, at: At, colour: RGBColor) -> D
     const DIAMOND: [(f64, f64); 4] = [(0.0, -1.25), (1.0, 0.0), (0.0, 1.25), (-1.0, 0.0)];
     let hollow = |sides: &[(f64, f64)]| {
         let mut ring = ring(sides);
-        canvas.shape(&ring, plotters::style::colors::WHITE)?;
+        canvas.shape(&ring, WHITE)?;
         ring.push(ring[0]);
         canvas.line(&ring, colour, 2.5)
     };
@@ -65,7 +65,7 @@ pub(super) fn mark(canvas: &Canvas<'_>, n: usize, at: At, colour: RGBColor) -> D
         7 => hollow(&UP),
         8 => {
             canvas.disk(at, RADIUS, colour)?;
-            canvas.disk(at, RADIUS - 3.0, plotters::style::colors::WHITE)
+            canvas.disk(at, RADIUS - 3.0, WHITE)
         }
         9 => canvas.shape(&ring(&DIAMOND), colour),
         10 => {
@@ -78,7 +78,7 @@ pub(super) fn mark(canvas: &Canvas<'_>, n: usize, at: At, colour: RGBColor) -> D
 
 /// A bar, or a part of one, in the style of the n-th side: filled, or hatched on a tint of its colour. Corners are upper left
 /// and lower right.
-pub(super) fn fill(canvas: &Canvas<'_>, n: usize, from: At, to: At) -> Drawn {
+pub(super) fn fill(canvas: &Canvas<'_, '_>, n: usize, from: At, to: At) -> Drawn {
     /// Between the lines of a hatch.
     const STEP: f64 = 9.0;
     let colour = colour(n);
@@ -118,16 +118,16 @@ pub(super) fn fill(canvas: &Canvas<'_>, n: usize, from: At, to: At) -> Drawn {
             snake(falling().collect())
         }
         4 => {
-            outlined(plotters::style::colors::WHITE)?;
+            outlined(WHITE)?;
             snake(steps(x0, x1).map(|x| ((x, y0), (x, y1))).collect())
         }
         5 => {
-            outlined(plotters::style::colors::WHITE)?;
+            outlined(WHITE)?;
             snake(rising().collect())?;
             snake(falling().collect())
         }
         _ => {
-            outlined(plotters::style::colors::WHITE)?;
+            outlined(WHITE)?;
             snake(steps(y0, y1).map(|y| ((x0, y), (x1, y))).collect())
         }
     }
