@@ -8,6 +8,8 @@
 //! * a [`Measurement`]: what one run took and what its reads cost, one JSON object each;
 //! * a [`report`]: the measurements as a table for people.
 //!
+//! Beside these, [`picture`] draws, and [`random`] is where all random numbers come from.
+//!
 //! Every answer of the database is checked while it is measured: a wrong one ends the run with
 //! [`BenchError::WrongAnswer`]. What a check needs (keys, values, expected answers) is computed outside the
 //! timed part.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-/// Rates and speeds of tamis' filters, beside theory and other crates. The tables and figures of papers are `tamis experiment`.
+/// Rates and speeds of tamis' filters, beside theory and other crates. The tables and figures of papers are `tamis-lab experiment`.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "filter-bench", version, max_term_width = 100)]
 pub(crate) struct Cli {

@@ -234,7 +234,7 @@ fn wait(
 
 fn not_run(program: &Path, error: &std::io::Error) -> BenchError {
     BenchError::Request(format!(
-        "--peers: {} cannot be run: {error}; build it in crates/tamis-peers with `cargo build --release --features \
+        "--peers: {} cannot be run: {error}; build it in lab/peers with `cargo build --release --features \
          rocksdb,leveldb`",
         program.display()
     ))
