@@ -1,6 +1,6 @@
 //! tamis side by side with other storage engines.
 //!
-//! `run` conducts a comparison ([`conduct`]): suites ([`suites`]) become requests ([`protocol`]) to one process a system
+//! `run` conducts a comparison ([`conduct`](mod@conduct)): suites ([`suites`]) become requests ([`protocol`]) to one process a system
 //! ([`link`], [`worker`]), answers become rows ([`record`], [`rows`]).
 
 mod args;

@@ -1,4 +1,4 @@
-//! The suites: what is asked of which databases, in which order. Plain values; [`conduct`](crate::conduct) carries them out.
+//! The suites: what is asked of which databases, in which order. Plain values; [`conduct`](mod@crate::conduct) carries them out.
 //!
 //! A suite is a list of plans, a plan one database a system and the steps that are measured on it. Slow operations get fewer
 //! of them, the same for all systems: [`Suite::plans`] decides from what is known of the operations, not of the systems.
