@@ -114,25 +114,31 @@ impl<'a> Bench<'a> {
     }
 
     /// How many operations the workloads measured from now on have, fills aside.
-    pub(crate) fn set_ops(&mut self, ops: Option<u64>) {
+    pub fn set_ops(&mut self, ops: Option<u64>) {
         self.config.ops = ops;
     }
 
     /// How many threads the workloads measured from now on have.
-    pub(crate) fn set_threads(&mut self, threads: usize) {
+    pub fn set_threads(&mut self, threads: usize) {
         self.config.threads = threads;
     }
 
     /// Which keys somebody else has put into the database, and in which order.
-    pub(crate) fn set_fill(&mut self, fill: Fill) {
+    pub fn set_fill(&mut self, fill: Fill) {
         self.fill = fill;
     }
 
-    pub(crate) fn fill(&self) -> &Fill {
+    /// The keys that are there, and in which order they were put.
+    pub fn fill(&self) -> &Fill {
         &self.fill
     }
 
-    pub(crate) fn close(self) -> Result<(), BenchError> {
+    /// Closes the database.
+    ///
+    /// # Errors
+    ///
+    /// It could not be closed in order.
+    pub fn close(self) -> Result<(), BenchError> {
         Ok(self.db.close()?)
     }
 
@@ -159,7 +165,12 @@ impl<'a> Bench<'a> {
         Ok(Measurement::median(runs).expect("at least one run"))
     }
 
-    pub(crate) fn measure_once(&self, workload: Workload, repeat: u64) -> Result<Measurement, BenchError> {
+    /// One run of a workload, the `repeat`-th of several: each draws anew.
+    ///
+    /// # Errors
+    ///
+    /// The database failed, or gave a wrong answer.
+    pub fn measure_once(&self, workload: Workload, repeat: u64) -> Result<Measurement, BenchError> {
         let config = &self.config;
         let ops = config.ops.unwrap_or_else(|| config.keys.len().min(DEFAULT_READS)).max(1);
         let mut spec = RunSpec {

@@ -47,6 +47,28 @@ impl Random {
         ((u128::from(self.next_u64()) * u128::from(n)) >> 64) as u64
     }
 
+    /// A number in `low..=high`, which must not be empty.
+    #[inline]
+    pub fn within(&mut self, low: u64, high: u64) -> u64 {
+        debug_assert!(low <= high);
+        match (high - low).checked_add(1) {
+            Some(n) => low + self.below(n),
+            None => self.next_u64(),
+        }
+    }
+
+    /// An index of something that has `len` elements, which must not be 0.
+    #[inline]
+    pub fn index(&mut self, len: usize) -> usize {
+        self.below(len as u64) as usize
+    }
+
+    /// A normally distributed number of mean 0 and deviation 1 (Box and Muller). Takes two draws.
+    pub fn gauss(&mut self) -> f64 {
+        let radius = (-2.0 * (1.0 - self.unit()).ln()).sqrt();
+        radius * (std::f64::consts::TAU * self.unit()).cos()
+    }
+
     /// A number in `[0, 1)`.
     #[inline]
     pub fn unit(&mut self) -> f64 {
@@ -204,7 +226,13 @@ mod tests {
     #[test]
     fn draws_stay_in_range_and_differ_between_parts() {
         let mut r = Random::new(3);
-        assert!((0..1000).all(|_| r.below(7) < 7 && (0.0..1.0).contains(&r.unit())));
+        assert!(
+            (0..1000).all(|_| r.below(7) < 7
+                && (0.0..1.0).contains(&r.unit())
+                && (5..=9).contains(&r.within(5, 9)))
+        );
+        assert!((0..1000).all(|_| r.within(u64::MAX, u64::MAX) == u64::MAX && r.index(3) < 3));
+        assert!((0..64).map(|_| r.within(0, u64::MAX)).any(|n| n > u64::MAX / 2));
         assert_ne!(Random::part(3, 0).next_u64(), Random::part(3, 1).next_u64());
     }
 }

@@ -9,10 +9,10 @@ mod execute;
 
 use std::time::Instant;
 
-use crate::elastic::pattern::Pattern;
 use crate::error::BenchError;
 use crate::histogram::Histogram;
 use crate::keys::KeySet;
+use crate::pattern::Pattern;
 use crate::progress::Progress;
 use crate::random::Permutation;
 use crate::store::Store;

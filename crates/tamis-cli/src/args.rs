@@ -7,6 +7,7 @@ use tamis::{Db, OnDamage, Options};
 
 use crate::commands::*;
 use crate::failure::Failure;
+use crate::values::OptionArgs;
 
 /// The rule for keys on the command line, shown with every subcommand that takes one.
 pub(crate) const KEYS_HELP: &str = "\
@@ -56,38 +57,11 @@ pub(crate) enum Command {
     Options(options::OptionsArgs),
     Advise(advise::AdviseArgs),
     Bench(Box<bench::BenchArgs>),
-    Experiment(Box<experiment::ExperimentArgs>),
+    Experiment(experiment::ExperimentArgs),
     Stress(stress::StressArgs),
     Soak(soak::SoakArgs),
     #[command(hide = true)]
     StressChild(stress::child::ChildArgs),
-}
-
-/// Options of the database by their names.
-#[derive(Args, Clone, Debug, Default)]
-pub(crate) struct OptionArgs {
-    /// Set an option of the database by its name, as `tamis options` lists them; may be repeated
-    #[arg(short = 'o', long = "option", value_name = "NAME=VALUE", value_parser = assignment)]
-    pub(crate) set: Vec<(String, String)>,
-}
-
-impl OptionArgs {
-    /// Sets the options in the order they were given.
-    pub(crate) fn apply(&self, options: &mut Options) -> Result<(), Failure> {
-        for (name, value) in &self.set {
-            options.set(name, value)?;
-        }
-        Ok(())
-    }
-}
-
-fn assignment(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((name, value)) if !name.trim().is_empty() => {
-            Ok((name.trim().to_owned(), value.trim().to_owned()))
-        }
-        _ => Err("expected NAME=VALUE, for example keyspace.bits_per_key=12".to_owned()),
-    }
 }
 
 /// Which database, and how to open it.
@@ -146,6 +120,8 @@ mod tests {
     use super::*;
     use clap::CommandFactory;
     use tamis_bench::ValueSizes;
+
+    use crate::values::assignment;
 
     fn parse(line: &str) -> Result<Cli, clap::Error> {
         Cli::try_parse_from(line.split_whitespace())

@@ -8,7 +8,7 @@ use tamis_bench::BenchError;
 
 /// A subcommand that did what it was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub enum Outcome {
     /// Exit code 0.
     Done,
     /// Something was looked for and not there, or checked and not right: exit code 1. Said already.
@@ -18,7 +18,8 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
-    pub(crate) fn exit_code(self) -> ExitCode {
+    /// What the program ends with.
+    pub fn exit_code(self) -> ExitCode {
         ExitCode::from(match self {
             Outcome::Done => 0,
             Outcome::Negative => 1,
@@ -29,7 +30,7 @@ impl Outcome {
 
 /// A subcommand that ended early.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub enum Failure {
     /// The reader of the output went away: quiet, exit code 0.
     BrokenPipe,
     /// Something is wrong with the data: exit code 1.
@@ -41,7 +42,8 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    pub(crate) fn exit_code(&self) -> ExitCode {
+    /// What the program ends with.
+    pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
             Failure::BrokenPipe => 0,
             Failure::Problem(_) => 1,
@@ -51,7 +53,7 @@ impl Failure {
     }
 
     /// The same failure with more said about it, on a line of its own.
-    pub(crate) fn with(self, more: &str) -> Failure {
+    pub fn with(self, more: &str) -> Failure {
         let more = |message: String| format!("{message}\n{more}");
         match self {
             Failure::BrokenPipe => Failure::BrokenPipe,
@@ -61,11 +63,13 @@ impl Failure {
         }
     }
 
-    pub(crate) fn usage(message: impl fmt::Display) -> Failure {
+    /// Wrong arguments or input.
+    pub fn usage(message: impl fmt::Display) -> Failure {
         Failure::Usage(message.to_string())
     }
 
-    pub(crate) fn database(message: impl fmt::Display) -> Failure {
+    /// The database or the system failed.
+    pub fn database(message: impl fmt::Display) -> Failure {
         Failure::Database(message.to_string())
     }
 }

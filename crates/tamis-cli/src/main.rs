@@ -6,18 +6,15 @@
 
 mod args;
 mod commands;
-mod failure;
 mod input;
 mod json;
-mod output;
-mod progress;
 mod records;
 mod text;
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
+use tamis_cli::{failure, output, progress, values};
 
 use crate::args::{Cli, Command};
 use crate::failure::{Failure, Outcome};
@@ -27,22 +24,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let mut out = Out::stdout();
     let result = dispatch(cli, &mut out);
-    let result = result.and_then(|outcome| {
-        out.flush()?;
-        Ok(outcome)
-    });
-    match result {
-        Ok(outcome) => outcome.exit_code(),
-        // Whoever read the output has enough: that is no failure.
-        Err(Failure::BrokenPipe) => ExitCode::SUCCESS,
-        Err(failure) => {
-            // What was printed before the failure belongs before its message. Nothing is left to report a
-            // failure of these two to.
-            let _ = out.flush();
-            let _ = writeln!(std::io::stderr(), "tamis: {failure}");
-            failure.exit_code()
-        }
-    }
+    tamis_cli::end("tamis", out, result)
 }
 
 fn dispatch(cli: Cli, out: &mut Out) -> Result<Outcome, Failure> {
@@ -67,7 +49,7 @@ fn dispatch(cli: Cli, out: &mut Out) -> Result<Outcome, Failure> {
         Some(Command::Options(args)) => options::run(args, out),
         Some(Command::Advise(args)) => advise::run(&args, out),
         Some(Command::Bench(args)) => bench::run(*args, out),
-        Some(Command::Experiment(args)) => experiment::run(*args, out),
+        Some(Command::Experiment(args)) => experiment::run(&args),
         Some(Command::Stress(args)) => stress::run(args, out),
         Some(Command::Soak(args)) => soak::run(args, out),
         Some(Command::StressChild(args)) => stress::child::run(args, out),

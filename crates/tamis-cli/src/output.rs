@@ -4,14 +4,15 @@
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 
 /// The standard output, buffered.
-pub(crate) struct Out {
+pub struct Out {
     inner: BufWriter<Stdout>,
     /// A person is watching: each line should be there when it is written.
     interactive: bool,
 }
 
 impl Out {
-    pub(crate) fn stdout() -> Out {
+    /// The standard output of this process.
+    pub fn stdout() -> Out {
         let stdout = io::stdout();
         let interactive = stdout.is_terminal();
         Out { inner: BufWriter::with_capacity(64 << 10, stdout), interactive }
@@ -33,6 +34,6 @@ impl Write for Out {
 }
 
 /// One line for people on the standard error; lost if nobody can read it.
-pub(crate) fn note(text: &str) {
+pub fn note(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }

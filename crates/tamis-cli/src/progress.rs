@@ -14,7 +14,7 @@ use crate::output::note;
 const LINE_EVERY: Duration = Duration::from_secs(2);
 
 /// Tells a person where the work is.
-pub(crate) struct Reporter {
+pub struct Reporter {
     bars: bool,
     phase: Mutex<Option<Phase>>,
 }
@@ -31,8 +31,15 @@ struct Phase {
     bar: Option<ProgressBar>,
 }
 
+impl Default for Reporter {
+    fn default() -> Reporter {
+        Reporter::new()
+    }
+}
+
 impl Reporter {
-    pub(crate) fn new() -> Reporter {
+    /// One that has nothing to tell yet.
+    pub fn new() -> Reporter {
         Reporter { bars: std::io::stderr().is_terminal(), phase: Mutex::new(None) }
     }
 

@@ -681,148 +681,18 @@ fn tables_that_are_not_right_are_wrong_input() {
     assert_eq!(place.run("scan", &[]).ok(), "a\t1\n");
 }
 
-/// Runs `tamis experiment` with results in `out`.
-fn experiment(args: &[&str]) -> Ran {
-    let mut command = tamis();
-    command.arg("experiment").args(args);
-    run(command, b"")
-}
-
+/// The papers' experiments were a command of this program once.
 #[test]
-fn an_experiment_is_measured_once_and_reported() {
-    let place = Place::new();
-    let out = place.path("results");
-    let small = "--keys 3000 --size-ratio 3 --ops 200 --repeat 1 --value-bytes 64";
-    let small = [small.split(' ').collect::<Vec<_>>(), vec!["--scale", "small", "--out", &out]].concat();
-    let go = |more: &str| experiment(&[&["run"][..], &more.split(' ').collect::<Vec<_>>(), &small].concat());
-
-    let rows = go("grf-fig10 --filters monkey,snarf --bits 8,12 --json").ok();
-    let rows: Vec<Value> = rows.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let of = |kind: &str| rows.iter().filter(|row| row["kind"] == kind).count();
-    assert_eq!((of("load"), of("read")), (4, 4));
-    assert!(of("verdict") > 0 && rows.iter().all(|row| row["figure"] == "grf-fig10"), "{rows:?}");
-    assert!(rows.iter().all(|row| row["kind"] != "read" || row["digests_per_op"] == 1.0), "{rows:?}");
-
-    let dir = Path::new(&out).join("grf-fig10/small");
-    let table = std::fs::read_to_string(dir.join("rows.csv")).unwrap();
-    assert_eq!(table.lines().count(), 1 + 8);
-    let files: Vec<_> = std::fs::read_dir(&dir).unwrap().map(|file| file.unwrap().file_name()).collect();
-    let pictures = files.iter().filter(|name| name.to_string_lossy().ends_with(".svg")).count();
-    assert!(pictures > 0, "{files:?}");
-
-    // The same again shows what is there; two steps were done, and none is begun.
-    let again = go("grf-fig10 --filters monkey,snarf --bits 8,12");
-    assert!(again.err.contains("all 2 steps are done"), "{again:?}");
-    let text = again.ok();
-    assert!(text.contains("paper: ") && text.contains("here: ") && text.contains("rows.csv"), "{text}");
-    // The last step is lost, and half a line of it is left.
-    let path = dir.join("rows.jsonl");
-    let lines = std::fs::read_to_string(&path).unwrap();
-    let cut = lines.find("\"done\"").unwrap() + 200;
-    assert!(cut < lines.len());
-    std::fs::write(&path, &lines[..cut]).unwrap();
-    let resumed = go("grf-fig10 --filters monkey,snarf --bits 8,12");
-    assert!(
-        resumed.err.contains("1 of them done before") && resumed.err.contains("step 2 of 2"),
-        "{resumed:?}"
-    );
-    resumed.ok();
-    assert_eq!(std::fs::read_to_string(dir.join("rows.csv")).unwrap().lines().count(), 1 + 8);
-
-    go("grf-fig10 --filters monkey --bits 8,12").fails(2, "--filters: monkey,snarf there, monkey now");
-    let page = place.path("page.html");
-    let text = experiment(&["report", "--out", &out, "--html", &page]).ok();
-    assert!(text.contains("page.html: 1 experiment"), "{text}");
-    let html = std::fs::read_to_string(&page).unwrap();
-    assert!(
-        html.contains("<svg") && html.contains("tamis experiment run grf-fig10"),
-        "no picture or command"
-    );
-    std::fs::write(dir.join("setup.json"), "{").unwrap();
-    let report = experiment(&["report", "--out", &out, "--html", &page]);
-    assert_eq!(report.code, Some(1), "{report:?}");
-    assert!(report.err.contains("setup.json is damaged"), "{report:?}");
-    go("grf-fig10 --filters monkey --bits 8,12").fails(2, "--restart");
-}
-
-#[test]
-fn experiments_are_listed_and_shown() {
-    let list = experiment(&["list"]).ok();
-    assert!((10..=18).all(|figure| list.contains(&format!("grf-fig{figure}"))), "{list}");
-    for name in ["fig14-large", "fig16-device", "fig16-size"] {
-        assert!(list.contains(&format!("elastic-{name} ")), "{list}");
-    }
-    assert!([2, 3, 6, 10, 16].iter().all(|figure| list.contains(&format!("elastic-fig{figure}"))), "{list}");
-    let grf = experiment(&["list", "--paper", "grf", "--json"]).ok();
-    let grf: Vec<Value> = grf.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert!(grf.len() >= 9 && grf.iter().all(|figure| figure["paper"] == "GRF"), "{grf:?}");
-    for figure in &grf {
-        let needs = |scale: &str, what: &str| figure["needs"][scale][what].as_u64().unwrap();
-        // What is only reckoned needs no disk.
-        let grows = |what: &str| needs("small", what) < needs("paper", what);
-        assert!(needs("paper", "disk_bytes") == 0 || grows("disk_bytes"), "{figure}");
-        assert!(needs("small", "seconds") > 0 && grows("seconds"), "{figure}");
-    }
-    let shown = experiment(&["show", "grf-fig10"]).ok();
-    assert!(shown.contains("The paper: ") && shown.contains("At scale default: "), "{shown}");
-}
-
-#[test]
-fn an_experiment_refuses_what_there_is_not() {
-    experiment(&["run", "grf-fig9"]).fails(2, "grf-fig10");
-    experiment(&["run", "grf"]).fails(2, "`grf`");
-    experiment(&["run"]).fails(2, "<NAME>");
-    experiment(&["grf-fig10"]).fails(2, "tamis experiment run grf-fig10");
-    experiment(&["figures"]).fails(2, "list, show, run and report");
-    experiment(&[]).fails(2, "report");
-    experiment(&["show", "grf-fig9"]).fails(2, "grf-fig10");
-    experiment(&["list", "--paper", "monkey"]).fails(2, "hash-sharing");
-    let place = Place::new();
-    let out = place.path("results");
-    experiment(&["report", "--out", &out]).fails(2, "no results");
-    let go = |line: &str| {
-        let words: Vec<&str> = line.split(' ').collect();
-        experiment(&[&["run", "--scale", "small", "--out", &out][..], &words].concat())
+fn who_asks_for_an_experiment_is_told_which_program_has_it() {
+    let asked = |words: &[&str]| {
+        let mut command = tamis();
+        command.arg("experiment").args(words);
+        run(command, b"")
     };
-    go("grf-fig10 --filters sieve").fails(2, "rencoder");
-    go("grf-fig10 --key-set osm").fails(2, "cells");
-    go("grf-fig10 --bits ten").fails(2, "ten");
-    go("grf-fig10 --bits 100").fails(2, "bits_per_key");
-    go("grf-fig17 --bits 8,10").fails(2, "--bits");
-    go("grf-fig17 -o keyspace.levels=1").fails(2, "levels");
-    go("grf-fig17 --skew 1").fails(2, "--skew");
-    go("elastic-fig6 --skew 9").fails(2, "--skew");
-    go("elastic-fig6 --key-set cells").fails(2, "--key-set");
-    go("elastic-fig6 --bits 4,8").fails(2, "--bits");
-    go("elastic-fig6 --filters grf").fails(2, "whole tree");
-    go("elastic-fig6 --device hdd,ssd").fails(2, "elastic-fig16-device");
-    go("elastic-fig6 --device nvm --mapped").fails(2, "--device nvm says how tables are read");
-    go("elastic-fig16-device --device tape").fails(2, "pcie-ssd");
-    go("elastic-fig16-device --direct").fails(2, "leave out --direct");
-    go("elastic-fig6 --cache much").fails(2, "much");
-    go("elastic-fig16").fails(2, "elastic-fig16-unit-bits");
-    assert!(!Path::new(&out).exists(), "what is refused leaves nothing behind");
-}
-
-#[test]
-fn experiments_hold_elastic_filters_against_fixed_ones() {
-    let place = Place::new();
-    let (dir, out) = (place.path("bases"), place.path("results"));
-    let go = |line: &str| {
-        let small = "--keys 5000 --ops 300 --value-bytes 64 --mapped --scale small".split(' ');
-        let words: Vec<&str> = ["run"].into_iter().chain(line.split(' ')).chain(small).collect();
-        experiment(&[&words[..], &["--db", &dir, "--out", &out]].concat())
-    };
-    let rows = go("elastic-fig6 --skew 0,1.2 --locality 64 --repeat 2 --json").ok();
-    let rows: Vec<Value> = rows.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let of = |kind: &str| rows.iter().filter(|row| row["kind"] == kind).count();
-    assert_eq!(of("read"), 4, "{rows:?}");
-    assert!(of("load") >= 2, "{rows:?}");
-    // Where databases and results are is nobody's business: neither of them is in what a report is made of.
-    let setup = std::fs::read_to_string(Path::new(&out).join("elastic-fig6/small/setup.json")).unwrap();
-    assert!(setup.contains("--db DIR") && !setup.contains(&dir), "{setup}");
-    let text = go("elastic-shift --locality 64 --skew 1.2").ok();
-    assert!(text.contains("Databases, loaded alike") && text.contains("elastic"), "{text}");
+    let lab = "cargo run --release --manifest-path lab/Cargo.toml -- experiment";
+    asked(&[]).fails(2, &format!("{lab} list"));
+    asked(&["run", "grf-fig10", "--scale", "small"]).fails(2, &format!("{lab} run grf-fig10 --scale small"));
+    asked(&["--help"]).fails(2, lab);
 }
 
 /// Loads a database whose tables have elastic filters of many small segments, and asks it for absent keys.

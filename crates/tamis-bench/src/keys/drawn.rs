@@ -87,7 +87,7 @@ impl Distribution {
         match self {
             Distribution::Uniform50 => random.next_u64() >> (64 - BITS),
             Distribution::Normal => loop {
-                let scaled = (100.0 + 20.0 * gauss(random)) / 200.0;
+                let scaled = (100.0 + 20.0 * random.gauss()) / 200.0;
                 if (0.0..1.0).contains(&scaled) {
                     return (scaled * (1u64 << BITS) as f64) as u64;
                 }
@@ -100,7 +100,7 @@ impl Distribution {
                 Some(&(lat, lon)) => cell(lat, lon),
                 None => {
                     let (lat, lon) = places[random.below(places.len() as u64) as usize];
-                    cell(lat + SCATTER * gauss(random), lon + SCATTER * gauss(random))
+                    cell(lat + SCATTER * random.gauss(), lon + SCATTER * random.gauss())
                 }
             },
             Distribution::Fb if nth < OUTLIERS.min(count / 100) => {
@@ -116,21 +116,15 @@ impl Distribution {
 fn sums(count: u64, random: &mut Random) -> Vec<u64> {
     let mut last = 0u64;
     let mut next = || {
-        let gap = (6.0 + 2.5 * gauss(random)).exp();
+        let gap = (6.0 + 2.5 * random.gauss()).exp();
         last = last.saturating_add(1 + gap as u64);
         last
     };
     (0..count).map(|_| next()).collect()
 }
 
-/// A normally distributed number (Box and Muller).
-fn gauss(random: &mut Random) -> f64 {
-    let radius = (-2.0 * (1.0 - random.unit()).ln()).sqrt();
-    radius * (std::f64::consts::TAU * random.unit()).cos()
-}
-
 /// Latitude and longitude of the sample's places.
-fn places() -> Vec<(f64, f64)> {
+pub fn places() -> Vec<(f64, f64)> {
     let sample = Sample::load();
     let place = |key: &str| {
         let (lat, lon) = key.rsplit_once('@')?.1.split_once(',')?;
@@ -139,8 +133,9 @@ fn places() -> Vec<(f64, f64)> {
     sample.records().filter_map(|record| place(record.key)).collect()
 }
 
-/// The Morton code of a place.
-fn cell(lat: f64, lon: f64) -> u64 {
+/// The Morton code of a place: the bits of longitude and latitude, each as a 32-bit share of its range, in turn. Places beyond
+/// the edges of the map are on them.
+pub fn cell(lat: f64, lon: f64) -> u64 {
     // Casts of floating point saturate: what scatters over an edge lands on it.
     let part = |x: f64, span: f64| ((x / span + 0.5) * 2f64.powi(32)) as u32;
     spread(part(lat, 180.0)) << 1 | spread(part(lon, 360.0))
@@ -201,5 +196,21 @@ mod tests {
         let (lyon, villeurbanne, sydney) = (cell(45.749, 4.848), cell(45.766, 4.879), cell(-33.868, 151.207));
         assert!(lyon.abs_diff(villeurbanne) < lyon.abs_diff(sydney) >> 10);
         assert!(cell(-1000.0, -1000.0) == 0 && cell(1000.0, 1000.0) == u64::MAX);
+    }
+
+    #[test]
+    fn neighbours_share_the_first_bits_of_their_cells() {
+        let lyon = cell(45.749, 4.848);
+        let villeurbanne = cell(45.766, 4.879);
+        let sydney = cell(-33.868, 151.207);
+        assert!((lyon ^ villeurbanne).leading_zeros() > (lyon ^ sydney).leading_zeros());
+        assert_eq!(cell(-90.0, -180.0), 0);
+        assert_eq!(cell(90.0, 180.0), u64::MAX);
+    }
+
+    #[test]
+    fn bits_are_spread_to_even_positions() {
+        assert_eq!(spread(0b1011), 0b100_0101);
+        assert_eq!(spread(u32::MAX), 0x5555_5555_5555_5555);
     }
 }

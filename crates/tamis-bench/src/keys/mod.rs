@@ -14,7 +14,7 @@ mod numbers;
 
 use std::io::BufRead;
 
-pub use drawn::Distribution;
+pub use drawn::{Distribution, cell, places};
 pub use generated::{GAP_KEYS, Generated, Order};
 pub use listed::Listed;
 pub use numbers::Numbers;

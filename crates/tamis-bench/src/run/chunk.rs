@@ -5,9 +5,9 @@ mod tests;
 
 use std::ops::Range;
 
-use crate::elastic::pattern::Pattern;
 use crate::keys::KeySet;
 use crate::mixgraph::{self, KeyRanges};
+use crate::pattern::Pattern;
 use crate::random::{Permutation, Random, mix64};
 use crate::run::RunSpec;
 use crate::value;

@@ -11,9 +11,9 @@ use tamis::advise::{
 use tamis::{Db, Options};
 use tamis_bench::report::{Align, Table, bytes, grouped, mean};
 
-use crate::args::OptionArgs;
 use crate::failure::{Failure, Outcome};
 use crate::output::{Out, note};
+use crate::values::OptionArgs;
 
 const HELP: &str = "\
 The unit costs are measured on this machine: T_H, a digest of a key; T_P, a question to each kind of filter; T_D, a block, from
@@ -57,7 +57,7 @@ pub(crate) struct AdviseArgs {
     #[arg(long, value_name = "TEXT")]
     workload: Option<Workload>,
     /// Memory for filters and block cache [default: 10 bits an entry and the block cache of the options where one is used]
-    #[arg(long, value_name = "BYTES", value_parser = super::bench::bytes)]
+    #[arg(long, value_name = "BYTES", value_parser = crate::values::bytes)]
     memory: Option<u64>,
     /// Show every term of the recommended configuration, with symbols and with numbers in
     #[arg(long)]

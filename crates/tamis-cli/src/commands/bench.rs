@@ -12,10 +12,10 @@ use tamis_bench::sample::Sample;
 use tamis_bench::shapes::{self, ShapeChoice};
 use tamis_bench::{BenchError, KeySet, Measurement, ValueSizes, Workload};
 
-use crate::args::OptionArgs;
 use crate::failure::{Failure, Outcome};
 use crate::output::Out;
 use crate::progress::Reporter;
+use crate::values::OptionArgs;
 
 const HELP: &str = "\
 Workloads:
@@ -37,7 +37,7 @@ Workloads:
   read-write     half gets of existing keys, half overwrites
   read-mostly    90 % gets of existing keys, 10 % overwrites
   ycsb-a … f     YCSB's mixes: a half updates, b 5 % updates, c gets only, f half reads each followed by an update (all
-                 Zipf-distributed); d latest keys, e scans of 1 to 100 entries. The inserts of d and e need keys that are not there: `tamis experiment`
+                 Zipf-distributed); d latest keys, e scans of 1 to 100 entries. The inserts of d and e need keys that are not there: `tamis-lab experiment`
                  holds some back, here they are reads
   mixgraph       RocksDB's mixgraph, with --value-bytes mixed: 83 % gets, 14 % overwrites, 3 % scans (half of them of at most
                  27 entries, a few of thousands) of keys in 30 ranges, of which one gets 79 %
@@ -89,7 +89,7 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "N|mixed", default_value = "256", value_parser = value_sizes)]
     pub(crate) value_bytes: ValueSizes,
     /// Threads side by side
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = threads)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = crate::values::threads)]
     threads: usize,
     /// Operations per workload over all threads, fills aside [default: the number of keys, at most 1000000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
@@ -177,20 +177,6 @@ fn value_sizes(text: &str) -> Result<ValueSizes, String> {
         }
         other => other.map_err(|error| error.to_string()),
     }
-}
-
-pub(crate) fn threads(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(threads @ 1..=1024) => Ok(threads),
-        _ => Err("expected a number from 1 to 1024".to_owned()),
-    }
-}
-
-/// A number of bytes, as the option `cache_bytes` takes it.
-pub(crate) fn bytes(text: &str) -> Result<u64, String> {
-    let mut options = Options::default();
-    options.set("cache_bytes", text).map_err(|error| error.to_string())?;
-    Ok(options.cache_bytes)
 }
 
 pub(crate) fn run(args: BenchArgs, out: &mut Out) -> Result<Outcome, Failure> {

@@ -10,13 +10,14 @@ use tamis::{ExternalTableBuilder, ExternalTableError, ExternalTableInfo, Options
 use tamis_bench::Progress;
 use tamis_bench::report::grouped;
 
-use crate::args::{KEYS_HELP, OptionArgs};
+use crate::args::KEYS_HELP;
 use crate::failure::{Failure, Outcome};
 use crate::input::InputArgs;
 use crate::output::Out;
 use crate::progress::Reporter;
 use crate::records::RecordError;
 use crate::text::excerpt;
+use crate::values::OptionArgs;
 
 /// The bytes of keys and values that --sort takes.
 const SORT_BYTES: usize = 1 << 30;

@@ -8,9 +8,9 @@ use serde_json::json;
 use tamis::{Db, Options, SalvageReport, TableFate};
 use tamis_bench::report::grouped;
 
-use crate::args::OptionArgs;
 use crate::failure::{Failure, Outcome};
 use crate::output::Out;
+use crate::values::OptionArgs;
 
 /// Open a damaged database with all that can still be read, and make that a database in order
 #[derive(Args)]

@@ -23,9 +23,9 @@ use tamis::{CompactionChoice, Db, FilterChoice, KeyspaceOptions, Options};
 use tamis_bench::random::Random;
 use tamis_bench::report::grouped;
 
-use crate::args::OptionArgs;
 use crate::failure::{Failure, Outcome};
 use crate::output::Out;
+use crate::values::OptionArgs;
 use session::Session;
 use watch::Watch;
 

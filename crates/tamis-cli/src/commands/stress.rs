@@ -22,10 +22,10 @@ use tamis_bench::Progress;
 use tamis_bench::random::Random;
 use tamis_bench::report::grouped;
 
-use crate::args::OptionArgs;
 use crate::failure::{Failure, Outcome};
 use crate::output::Out;
 use crate::progress::Reporter;
+use crate::values::OptionArgs;
 use history::{Model, find_state, operation, prefix};
 
 /// `verify` runs once in so many rounds, and after the last.

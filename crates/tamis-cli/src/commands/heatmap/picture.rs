@@ -5,10 +5,8 @@
 //! of segments stays within some hundred kilobytes. Fonts are named by their family only. All text that comes from a
 //! database is shown as [`printable`](crate::text::printable) shows it.
 
-use plotters::coord::Shift;
-use plotters::prelude::*;
-use plotters::style::text_anchor::{HPos, Pos, VPos};
 use tamis::{ElasticStats, SegmentStats};
+use tamis_bench::picture::{self, Anchor, Canvas, DrawError, Drawn, Lettering, RGBColor};
 use tamis_bench::report::{bytes, grouped, mean};
 
 use super::axis::{Axis, By};
@@ -49,9 +47,6 @@ const GROUND: RGBColor = RGBColor(238, 238, 238);
 const UNITS: RGBColor = RGBColor(60, 60, 60);
 const EXPIRED: RGBColor = RGBColor(165, 165, 165);
 
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-type Drawn = Result<(), DrawingAreaErrorKind<std::io::Error>>;
-
 /// What is drawn.
 pub(super) struct Picture<'a> {
     /// Of which database, for the title.
@@ -80,7 +75,7 @@ struct Level<'a> {
 
 impl Picture<'_> {
     /// The picture as SVG.
-    pub(super) fn to_svg(&self) -> Result<String, DrawingAreaErrorKind<std::io::Error>> {
+    pub(super) fn to_svg(&self) -> Result<String, DrawError> {
         let panels: Vec<Panel<'_>> = self
             .segments
             .chunk_by(|a, b| a.keyspace == b.keyspace)
@@ -92,25 +87,20 @@ impl Picture<'_> {
         let scale = Scale::of(densities);
         let most =
             self.segments.iter().map(|segment| segment.units.max(segment.enabled)).max().unwrap_or(0).max(1);
-        let mut svg = String::new();
-        {
-            let area = SVGBackend::with_string(&mut svg, (WIDTH as u32, height as u32)).into_drawing_area();
-            area.fill(&WHITE)?;
-            self.head(&area)?;
+        picture::svg((WIDTH as u32, height as u32), |area| {
+            self.head(area)?;
             let mut top = HEAD;
             for panel in &panels {
-                self.panel(&area, panel, top, names, scale, most)?;
+                self.panel(area, panel, top, names, scale, most)?;
                 top += panel.height(names);
             }
-            self.legend(&area, top, scale, most)?;
-            area.present()?;
-        }
-        Ok(svg)
+            self.legend(area, top, scale, most)
+        })
     }
 
-    fn head(&self, area: &Area<'_>) -> Drawn {
+    fn head(&self, area: &Canvas<'_>) -> Drawn {
         let title = format!("Heat and filter units over the keys of {}", self.name);
-        text(area, title, (MARGIN, 18), LARGE, INK, HPos::Left)?;
+        text(area, title, (MARGIN, 18), LARGE, INK, Anchor::Start)?;
         let Some(elastic) = self.elastic else { return Ok(()) };
         // A database that has just been opened has answered nothing yet, but remembers.
         let gets = match elastic.gets {
@@ -124,12 +114,12 @@ impl Picture<'_> {
             bytes(elastic.used_bytes),
             bytes(elastic.budget_bytes)
         );
-        text(area, line, (MARGIN, 54), SMALL, INK, HPos::Left)
+        text(area, line, (MARGIN, 54), SMALL, INK, Anchor::Start)
     }
 
     fn panel(
         &self,
-        area: &Area<'_>,
+        area: &Canvas<'_>,
         panel: &Panel<'_>,
         top: i32,
         names: bool,
@@ -144,7 +134,7 @@ impl Picture<'_> {
                 (MARGIN, y + 8),
                 LARGE,
                 INK,
-                HPos::Left,
+                Anchor::Start,
             )?;
             y += NAME;
         }
@@ -156,7 +146,7 @@ impl Picture<'_> {
             if level.left_out > 0 {
                 let line =
                     format!("level {}: … and {} older runs", level.level, grouped(level.left_out as u64));
-                text(area, line, (LEFT, y), SMALL, FAINT, HPos::Left)?;
+                text(area, line, (LEFT, y), SMALL, FAINT, Anchor::Start)?;
                 y += RUN / 2;
             }
             y += LEVEL_GAP;
@@ -166,7 +156,7 @@ impl Picture<'_> {
 
     fn run(
         &self,
-        area: &Area<'_>,
+        area: &Canvas<'_>,
         axis: &Axis<'_>,
         run: &[SegmentStats],
         top: i32,
@@ -176,12 +166,12 @@ impl Picture<'_> {
         let whole = strip::whole(run.iter(), self.what);
         let (middle, below) = (top + LANE / 2, top + LANE + LANE / 2);
         let name = format!("level {}, run {}", run[0].level, run[0].run);
-        side(area, name, LEFT - 12, middle, HPos::Right, INK)?;
+        side(area, name, LEFT - 12, middle, Anchor::End, INK)?;
         let keys = run.iter().map(|segment| segment.keys).sum();
-        side(area, format!("{} keys", grouped(keys)), LEFT - 12, below, HPos::Right, FAINT)?;
+        side(area, format!("{} keys", grouped(keys)), LEFT - 12, below, Anchor::End, FAINT)?;
         let right = LEFT + COLUMNS + 12;
-        side(area, format!("{} lookups/get", small(whole.lookups)), right, middle, HPos::Left, INK)?;
-        side(area, format!("{} units", mean(whole.units())), right, below, HPos::Left, INK)?;
+        side(area, format!("{} lookups/get", small(whole.lookups)), right, middle, Anchor::Start, INK)?;
+        side(area, format!("{} units", mean(whole.units())), right, below, Anchor::Start, INK)?;
 
         let spans = run.iter().map(|segment| (segment, axis.span(segment)));
         let columns = strip::columns(spans, self.what, COLUMNS as usize);
@@ -189,11 +179,11 @@ impl Picture<'_> {
         for (from, to, shade) in strip::stretches(&columns, shade) {
             // A pixel more, under its neighbour: no seam between them when the picture is scaled.
             let more = usize::from(columns.get(to).is_some_and(Option::is_some));
-            area.draw(&filled(from, to + more, top, top + LANE, shade.colour()))?;
+            area.rectangle(filled(from, to + more, top, top + LANE), shade.colour())?;
         }
         let ground = top + 2 * LANE;
         for (from, to, ()) in strip::stretches(&columns, |_| ()) {
-            area.draw(&filled(from, to, top + LANE + 2, ground, GROUND))?;
+            area.rectangle(filled(from, to, top + LANE + 2, ground), GROUND)?;
         }
         let height = |column: &Column| height(column.units(), most);
         let look = |column: &Column| (height(column) > 0, column.expired());
@@ -201,18 +191,18 @@ impl Picture<'_> {
             if some {
                 let steps = strip::stretches(&columns[from..to], height);
                 let colour = if expired { EXPIRED } else { UNITS };
-                area.draw(&Polygon::new(outline(&steps, from, ground), colour.filled()))?;
+                area.shape(outline(&steps, from, ground), colour)?;
             }
         }
         Ok(())
     }
 
     /// Some keys below the runs, and what their places stand for.
-    fn axis(&self, area: &Area<'_>, axis: &Axis<'_>, top: i32) -> Drawn {
-        area.draw(&PathElement::new([(LEFT, top), (LEFT + COLUMNS, top)], INK))?;
+    fn axis(&self, area: &Canvas<'_>, axis: &Axis<'_>, top: i32) -> Drawn {
+        area.line(vec![(LEFT, top), (LEFT + COLUMNS, top)], INK, 1)?;
         for (place, key) in axis.marks(MARKS) {
             let x = LEFT + (place * f64::from(COLUMNS)).round() as i32;
-            area.draw(&PathElement::new([(x, top), (x, top + 8)], INK))?;
+            area.line(vec![(x, top), (x, top + 8)], INK, 1)?;
             let key = if self.hex { ellipsis(hex(key), KEY_TEXT) } else { label(key, KEY_TEXT) };
             text(
                 area,
@@ -220,7 +210,7 @@ impl Picture<'_> {
                 (x, top + 14),
                 SMALL,
                 INK,
-                HPos::Center,
+                Anchor::Middle,
             )?;
         }
         let line = match self.by {
@@ -233,20 +223,20 @@ impl Picture<'_> {
                 format!("keys as numbers: the eight bytes{behind}")
             }
         };
-        text(area, line, (LEFT + COLUMNS / 2, top + 42), SMALL, FAINT, HPos::Center)
+        text(area, line, (LEFT + COLUMNS / 2, top + 42), SMALL, FAINT, Anchor::Middle)
     }
 
-    fn legend(&self, area: &Area<'_>, top: i32, scale: Option<Scale>, most: u32) -> Drawn {
-        area.draw(&PathElement::new([(MARGIN, top), (WIDTH - MARGIN, top)], GROUND))?;
+    fn legend(&self, area: &Canvas<'_>, top: i32, scale: Option<Scale>, most: u32) -> Drawn {
+        area.line(vec![(MARGIN, top), (WIDTH - MARGIN, top)], GROUND, 1)?;
         let (bar, below) = (top + 42, top + 42 + LANE + 4);
         let what = match self.what {
             What::Heat => "heat: lookups of absent keys, per get and key",
             What::Asked => "lookups, per get and key",
         };
-        text(area, what.to_owned(), (MARGIN, top + 12), SMALL, INK, HPos::Left)?;
+        text(area, what.to_owned(), (MARGIN, top + 12), SMALL, INK, Anchor::Start)?;
         let swatch = |x: i32, colour: RGBColor, name: &str| -> Drawn {
-            area.draw(&Rectangle::new([(x, bar), (x + 40, bar + LANE)], colour.filled()))?;
-            text(area, name.to_owned(), (x, below), SMALL, INK, HPos::Left)
+            area.rectangle([(x, bar), (x + 40, bar + LANE)], colour)?;
+            text(area, name.to_owned(), (x, below), SMALL, INK, Anchor::Start)
         };
         swatch(MARGIN, Shade::nothing().colour(), "none")?;
         if let Some(scale) = scale {
@@ -256,34 +246,31 @@ impl Picture<'_> {
             for (at, shade) in shades.enumerate() {
                 let x = from + at as i32 * step;
                 let right = (x + step + 1).min(from + width);
-                area.draw(&Rectangle::new([(x, bar), (right, bar + LANE)], shade.colour().filled()))?;
+                area.rectangle([(x, bar), (right, bar + LANE)], shade.colour())?;
             }
             for (place, name) in scale.marks() {
                 let x = from + (place * f64::from(width)).round() as i32;
-                area.draw(&PathElement::new([(x, bar + LANE), (x, bar + LANE + 5)], INK))?;
-                text(area, name, (x, below + 3), SMALL, INK, HPos::Center)?;
+                area.line(vec![(x, bar + LANE), (x, bar + LANE + 5)], INK, 1)?;
+                text(area, name, (x, below + 3), SMALL, INK, Anchor::Middle)?;
             }
         }
         let x = 640;
         let line = format!("lower strip: filter units in memory, 0 to {most}");
-        text(area, line, (x, top + 12), SMALL, INK, HPos::Left)?;
+        text(area, line, (x, top + 12), SMALL, INK, Anchor::Start)?;
         let step = (300 / (most as i32 + 1)).clamp(8, 44);
         let right = x + step * (most as i32 + 1);
-        area.draw(&Rectangle::new([(x, bar + 2), (right, bar + LANE)], GROUND.filled()))?;
+        area.rectangle([(x, bar + 2), (right, bar + LANE)], GROUND)?;
         for units in 1..=most {
             let (left, high) = (x + step * units as i32, height(units.into(), most));
-            area.draw(&Rectangle::new(
-                [(left, bar + LANE - high), (left + step, bar + LANE)],
-                UNITS.filled(),
-            ))?;
+            area.rectangle([(left, bar + LANE - high), (left + step, bar + LANE)], UNITS)?;
         }
         for units in [0, most] {
             let middle = x + step * units as i32 + step / 2;
-            text(area, units.to_string(), (middle, below), SMALL, INK, HPos::Center)?;
+            text(area, units.to_string(), (middle, below), SMALL, INK, Anchor::Middle)?;
         }
         swatch(1000, EXPIRED, "expired: may lose units")?;
-        area.draw(&Rectangle::new([(1240, bar), (1280, bar + LANE)], FAINT))?;
-        text(area, "white: no keys here".to_owned(), (1240, below), SMALL, INK, HPos::Left)
+        area.frame([(1240, bar), (1280, bar + LANE)], FAINT)?;
+        text(area, "white: no keys here".to_owned(), (1240, below), SMALL, INK, Anchor::Start)
     }
 }
 
@@ -328,8 +315,8 @@ fn outline(steps: &[(usize, usize, i32)], from: usize, ground: i32) -> Vec<(i32,
     points
 }
 
-fn filled(from: usize, to: usize, top: i32, bottom: i32, colour: RGBColor) -> Rectangle<(i32, i32)> {
-    Rectangle::new([(LEFT + from as i32, top), (LEFT + to as i32, bottom)], colour.filled())
+fn filled(from: usize, to: usize, top: i32, bottom: i32) -> [(i32, i32); 2] {
+    [(LEFT + from as i32, top), (LEFT + to as i32, bottom)]
 }
 
 /// A key or a name as text of a picture.
@@ -343,18 +330,17 @@ fn ellipsis(text: String, limit: usize) -> String {
 }
 
 /// Text below a point.
-fn text(area: &Area<'_>, text: String, at: (i32, i32), size: i32, colour: RGBColor, side: HPos) -> Drawn {
-    area.draw(&Text::new(text, at, style(size, colour, side, VPos::Top)))
+fn text(area: &Canvas<'_>, text: String, at: (i32, i32), size: i32, colour: RGBColor, side: Anchor) -> Drawn {
+    area.text(&text, at, style(size, colour, side, true))
 }
 
 /// Text beside a lane.
-fn side(area: &Area<'_>, text: String, x: i32, middle: i32, side: HPos, colour: RGBColor) -> Drawn {
-    area.draw(&Text::new(text, (x, middle), style(SMALL, colour, side, VPos::Center)))
+fn side(area: &Canvas<'_>, text: String, x: i32, middle: i32, side: Anchor, colour: RGBColor) -> Drawn {
+    area.text(&text, (x, middle), style(SMALL, colour, side, false))
 }
 
-/// Sizes are those of the page; the library takes its own for 1.24 times as much.
-fn style(size: i32, colour: RGBColor, side: HPos, height: VPos) -> TextStyle<'static> {
-    ("sans-serif", f64::from(size) * 1.24).into_font().color(&colour).pos(Pos::new(side, height))
+fn style(size: i32, colour: RGBColor, anchor: Anchor, below: bool) -> Lettering<'static> {
+    Lettering { family: "sans-serif", size: f64::from(size), bold: false, colour, anchor, below }
 }
 
 #[cfg(test)]

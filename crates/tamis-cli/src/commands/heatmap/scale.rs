@@ -3,8 +3,7 @@
 //! Colours are those of viridis, whose lightness changes evenly, from its light end: what is dark on white paper, and in a
 //! copy without colours, is what is asked most.
 
-use plotters::style::RGBColor;
-use plotters::style::colors::colormaps::ViridisRGB;
+use tamis_bench::picture::{RGBColor, viridis};
 
 /// Colours that are told apart. Columns of one shade are drawn as one rectangle.
 const SHADES: u8 = 64;
@@ -76,7 +75,7 @@ impl Shade {
     pub(super) fn colour(self) -> RGBColor {
         match self.0.checked_sub(1) {
             None => NOTHING,
-            Some(shade) => ViridisRGB::get_color(1.0 - f64::from(shade) / f64::from(SHADES - 1)),
+            Some(shade) => viridis(1.0 - f64::from(shade) / f64::from(SHADES - 1)),
         }
     }
 }

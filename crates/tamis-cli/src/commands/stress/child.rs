@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use clap::Args;
 use tamis::{Db, Durability, Options, WriteBatch};
 
-use crate::args::OptionArgs;
 use crate::commands::stress::history::{Change, Operation, operation};
 use crate::failure::{Failure, Outcome};
 use crate::output::Out;
+use crate::values::OptionArgs;
 
 /// Small, so that flushes and compactions are going on whenever the process is killed.
 const MEMTABLE_BYTES: u64 = 256 << 10;

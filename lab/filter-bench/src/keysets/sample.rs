@@ -1,0 +1,53 @@
+//! The samples that the program carries. `data/README.md` tells their sources and licences.
+
+use std::error::Error;
+use std::io::Read;
+
+use flate2::read::GzDecoder;
+use tamis_bench::sample::Sample;
+
+static BLOCKS: &[u8] = include_bytes!("../../../../data/ipv4-blocks.txt.gz");
+static WORDS: &[u8] = include_bytes!("../../../../data/words-en.txt.gz");
+
+fn unpack(packed: &[u8]) -> Result<String, std::io::Error> {
+    let mut text = String::new();
+    GzDecoder::new(packed).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// `COUNTRY/REGION/NAME@LATITUDE,LONGITUDE` of every place.
+pub(super) fn places() -> Vec<Vec<u8>> {
+    Sample::load().records().map(|record| record.key.into()).collect()
+}
+
+/// The first address of every block: the file holds differences.
+pub(super) fn addresses() -> Result<Vec<u64>, Box<dyn Error>> {
+    let mut address = 0;
+    unpack(BLOCKS)?
+        .lines()
+        .map(|line| {
+            address += line.parse::<u64>()?;
+            Ok(address)
+        })
+        .collect()
+}
+
+/// English words.
+pub(super) fn words() -> Result<Vec<Vec<u8>>, Box<dyn Error>> {
+    Ok(unpack(WORDS)?.lines().map(|word| word.as_bytes().to_vec()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_samples_are_whole() {
+        assert_eq!(places().len(), tamis_bench::keys::places().len());
+        assert!(places().len() > 170_000);
+        let addresses = addresses().unwrap();
+        assert_eq!((addresses.len(), addresses[0]), (334_294, 1 << 24));
+        assert!(addresses.is_sorted_by(|a, b| a < b) && *addresses.last().unwrap() < 1 << 32);
+        assert_eq!(words().unwrap().len(), 120_000);
+    }
+}

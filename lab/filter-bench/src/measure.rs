@@ -1,0 +1,94 @@
+//! Timing: one round of many operations, and rounds of several sides in turn.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use crate::stats::Spread;
+
+/// Nanoseconds per call of `probe(0)`, …, `probe(mask)`, and again from 0 until `count` calls are made. The calls do
+/// not depend on each other, so the processor overlaps them. `mask + 1` must be a power of two.
+#[inline]
+pub(crate) fn independent(count: usize, mask: usize, mut probe: impl FnMut(usize) -> bool) -> f64 {
+    let start = Instant::now();
+    let mut hits = 0usize;
+    for i in 0..count {
+        hits += usize::from(probe(i & mask));
+    }
+    black_box(hits);
+    start.elapsed().as_nanos() as f64 / count as f64
+}
+
+/// As [`independent`], but which query comes next depends on the answer of the one before, as it does for a reader
+/// who asks one run after the other.
+#[inline]
+pub(crate) fn chained(count: usize, mask: usize, mut probe: impl FnMut(usize) -> bool) -> f64 {
+    let start = Instant::now();
+    let mut last = false;
+    for i in 0..count {
+        last = probe((i ^ usize::from(last)) & mask);
+    }
+    black_box(last);
+    start.elapsed().as_nanos() as f64 / count as f64
+}
+
+/// The largest power of two up to `n`, minus one: the mask over so many queries. `None` below two.
+pub(crate) fn mask(n: usize) -> Option<usize> {
+    (n >= 2).then(|| (1usize << n.ilog2()) - 1)
+}
+
+/// Runs every side once per round, in turn, so that what disturbs the machine disturbs all; the first round, which
+/// warms up, is not counted.
+pub(crate) fn interleaved(
+    rounds: usize,
+    sides: &mut [Box<dyn FnMut() -> f64 + '_>],
+    mut tick: impl FnMut(),
+) -> Vec<Spread> {
+    let mut times = vec![Vec::with_capacity(rounds); sides.len()];
+    for round in 0..=rounds {
+        for (side, times) in sides.iter_mut().zip(&mut times) {
+            let time = side();
+            if round > 0 {
+                times.push(time);
+            }
+            tick();
+        }
+    }
+    times.iter().filter_map(|times| Spread::of(times)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_query_is_asked_and_chaining_stays_within_the_queries() {
+        let mut seen = [0u32; 8];
+        independent(16, 7, |i| {
+            seen[i] += 1;
+            true
+        });
+        assert_eq!(seen, [2; 8]);
+        let mut asked = Vec::new();
+        chained(6, 3, |i| {
+            asked.push(i);
+            i == 1
+        });
+        assert_eq!(asked, [0, 1, 3, 3, 0, 1], "after a yes the neighbour is asked");
+        assert_eq!((mask(0), mask(1), mask(2), mask(7), mask(8)), (None, None, Some(1), Some(3), Some(7)));
+    }
+
+    #[test]
+    fn sides_take_turns_and_the_first_round_is_left_out() {
+        let order = std::cell::RefCell::new(Vec::new());
+        let side = |name: f64| {
+            let order = &order;
+            Box::new(move || {
+                order.borrow_mut().push(name);
+                name * order.borrow().len() as f64
+            }) as Box<dyn FnMut() -> f64>
+        };
+        let spreads = interleaved(2, &mut [side(1.0), side(-1.0)], || {});
+        assert_eq!(*order.borrow(), [1.0, -1.0, 1.0, -1.0, 1.0, -1.0]);
+        assert_eq!((spreads[0].min, spreads[0].max), (3.0, 5.0));
+    }
+}

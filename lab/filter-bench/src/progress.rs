@@ -1,0 +1,43 @@
+//! Where the work is, on standard error, for a person at a terminal.
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// A bar, or nothing.
+pub(crate) struct Progress {
+    bar: ProgressBar,
+}
+
+impl Progress {
+    /// Shown if standard error is a terminal and it is wanted.
+    pub(crate) fn new(wanted: bool) -> Self {
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(4));
+        Self { bar: if wanted { bar } else { ProgressBar::hidden() } }
+    }
+
+    /// Work of unknown length.
+    pub(crate) fn phase(&self, name: &str) {
+        self.begin(name, 0);
+    }
+
+    /// Work of `steps` steps.
+    pub(crate) fn begin(&self, name: &str, steps: usize) {
+        let style = if steps > 0 { "{msg:<40} {wide_bar} {pos}/{len} {eta}" } else { "{msg}" };
+        if let Ok(style) = ProgressStyle::with_template(style) {
+            self.bar.set_style(style);
+        }
+        self.bar.reset();
+        self.bar.set_length(steps as u64);
+        self.bar.set_message(name.to_owned());
+    }
+
+    /// So many steps are done. No timer runs beside: a measurement must not be disturbed.
+    pub(crate) fn advance(&self, steps: u64) {
+        self.bar.inc(steps);
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}

@@ -1,0 +1,354 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use tamis_bench::Workload;
+use tamis_bench::value::ValueSizes;
+
+use crate::engines::Compression;
+use crate::engines::system::System;
+use crate::failure::Failure;
+use crate::suites::{CACHE_BYTES, Sizes, Suite};
+
+const ABOUT: &str = "\
+tamis side by side with other storage engines: the same operations in the same order on the same data, every answer
+checked.";
+
+const RUN_HELP: &str = "\
+Every system runs in a process of its own; only one works at a time. Systems take turns in every round, and who comes first
+moves on. Figures are medians over rounds; what counts are ratios of one run. `tamis-peers list` names suites and systems.
+
+Systems: tamis, tamis-grf (one filter for the whole tree), tamis:OPTION=VALUE,OPTION=VALUE (as `tamis options` lists them), and
+the engines that were compiled in with --features rocksdb,leveldb,fjall,redb or --features all.
+
+Exit codes: 0 all is measured; 1 a system gave a wrong answer; 2 bad arguments; 3 a system failed, or the machine.
+
+Examples:
+  tamis-peers run --quick
+  tamis-peers run --suites settled,runs --keys 4000000 --systems tamis,rocksdb,leveldb,fjall --out results
+  tamis-peers run --suites settled --systems tamis,tamis:keyspace.merge=partitioned
+  tamis-peers run --keys 4000000 --out results --resume
+  tamis-peers report results";
+
+/// The program's arguments.
+#[derive(Debug, Parser)]
+#[command(name = "tamis-peers", version, about = ABOUT)]
+pub(crate) struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Measure, and write the report
+    Run(Box<RunArgs>),
+    /// Write the report of rows that were measured
+    Report {
+        /// Where rows.jsonl is, and where report.html, report.md and summary.md go
+        #[arg(value_name = "DIR")]
+        dir: PathBuf,
+    },
+    /// Name suites, their workloads, and systems
+    List,
+    /// Serve requests on the standard input
+    #[command(hide = true)]
+    Worker {
+        /// The system.
+        #[arg(long)]
+        system: System,
+    },
+}
+
+/// What to measure.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = RUN_HELP)]
+pub(crate) struct RunArgs {
+    /// Suites, separated by commas [default: all]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub suites: Vec<Suite>,
+    /// Workloads in place of those of the suites, separated by commas: fills for `load`, all others for other suites
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub workloads: Vec<Workload>,
+    /// Systems, separated by commas [default: all that are compiled in]
+    #[arg(long, value_name = "LIST")]
+    pub systems: Option<String>,
+    /// Tiny sizes: checks in a minute or so that everything works. Sizes that are given count all the same
+    #[arg(long)]
+    pub quick: bool,
+    /// Keys in a database [default: 1000000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(100..=1 << 36))]
+    pub keys: Option<u64>,
+    /// Bytes of a key, but in the suite `keys`
+    #[arg(long, value_name = "BYTES", default_value_t = 8, value_parser = clap::value_parser!(u64).range(4..=4096))]
+    pub key_bytes: u64,
+    /// Bytes of a value, or `mixed`: 10 to 1024, most of them short. In mixgraph they are always mixed
+    #[arg(long, value_name = "BYTES", default_value = "256", value_parser = value_sizes)]
+    pub value_bytes: ValueSizes,
+    /// Operations of the fastest workloads; slow ones have fewer [default: 500000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
+    pub ops: Option<u64>,
+    /// Rounds; fewer than 5 say little [default: 5]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: Option<u32>,
+    /// Filter bits for a key
+    #[arg(long, value_name = "BITS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub filter_bits: u32,
+    /// A memtable; also how large table files grow [default: 64MiB]
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub memtable: Option<u64>,
+    /// The block cache [default: 8MiB; in ycsb 1GiB; in direct always 1/32 of the data]
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub cache: Option<u64>,
+    /// Read and write tables past the page cache in all suites, not only in `direct`
+    #[arg(long)]
+    pub direct: bool,
+    /// How blocks are compressed
+    #[arg(long, value_enum, default_value = "none")]
+    pub compression: CompressionArg,
+    /// Threads side by side, separated by commas; cold, keys and load have one, sync 1, 2 and 4
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,2",
+          value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub threads: Vec<u16>,
+    /// Drives every random choice
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Where databases are made, and removed at the end [default: the directory for temporary files]
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// Where rows and the report go
+    #[arg(long, value_name = "DIR", default_value = "tamis-peers-results")]
+    pub out: PathBuf,
+    /// Go on where an earlier run with the same arguments was interrupted: suites that are complete are kept, others begin anew
+    #[arg(long)]
+    pub resume: bool,
+    /// The longest time that one step of one system may take
+    #[arg(long, value_name = "SECONDS", default_value_t = 3600, value_parser = clap::value_parser!(u64).range(1..))]
+    pub limit: u64,
+    /// Say a line for every row
+    #[arg(long, short)]
+    pub verbose: bool,
+}
+
+/// How blocks are compressed.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum CompressionArg {
+    /// Not at all
+    None,
+    /// LZ4
+    Lz4,
+}
+
+/// What is not given, in earnest or for a check.
+struct Defaults {
+    keys: u64,
+    ops: u64,
+    rounds: u32,
+    memtable_bytes: u64,
+    cache_bytes: Option<u64>,
+}
+
+const EARNEST: Defaults =
+    Defaults { keys: 1_000_000, ops: 500_000, rounds: 5, memtable_bytes: 64 << 20, cache_bytes: None };
+
+const QUICK: Defaults =
+    Defaults { keys: 20_000, ops: 4000, rounds: 2, memtable_bytes: 1 << 20, cache_bytes: Some(CACHE_BYTES) };
+
+impl RunArgs {
+    /// The sizes of the suites.
+    pub(crate) fn sizes(&self) -> Result<Sizes, Failure> {
+        let defaults = if self.quick { QUICK } else { EARNEST };
+        let memtable_bytes = self.memtable.unwrap_or(defaults.memtable_bytes);
+        if memtable_bytes < 64 << 10 {
+            return Err(Failure::Usage("--memtable: a memtable needs 64KiB at least".to_owned()));
+        }
+        let mut threads: Vec<usize> = self.threads.iter().map(|&threads| threads.into()).collect();
+        threads.sort_unstable();
+        threads.dedup();
+        Ok(Sizes {
+            keys: self.keys.unwrap_or(defaults.keys),
+            key_bytes: self.key_bytes,
+            values: self.value_bytes,
+            ops: self.ops.unwrap_or(defaults.ops),
+            rounds: self.rounds.unwrap_or(defaults.rounds),
+            filter_bits: self.filter_bits,
+            memtable_bytes,
+            cache_bytes: self.cache.or(defaults.cache_bytes),
+            compression: match self.compression {
+                CompressionArg::None => Compression::None,
+                CompressionArg::Lz4 => Compression::Lz4,
+            },
+            threads,
+            workloads: self.workloads()?,
+            direct_io: self.direct,
+            seed: self.seed,
+        })
+    }
+
+    /// The workloads, if they are not those of the suites.
+    fn workloads(&self) -> Result<Option<Vec<Workload>>, Failure> {
+        for (i, workload) in self.workloads.iter().enumerate() {
+            if self.workloads[..i].contains(workload) {
+                return Err(Failure::Usage(format!("--workloads: `{workload}` is there twice")));
+            }
+            if let Some(suite) =
+                self.suites().into_iter().find(|&suite| workload.is_fill() != (suite == Suite::Load))
+            {
+                return Err(Failure::Usage(format!(
+                    "--workloads: `{workload}` is nothing for the suite `{suite}`"
+                )));
+            }
+        }
+        Ok((!self.workloads.is_empty()).then(|| self.workloads.clone()))
+    }
+
+    /// The systems to compare.
+    pub(crate) fn systems(&self) -> Result<Vec<System>, Failure> {
+        let list = self.systems.clone().unwrap_or_else(|| System::compiled_in().join(","));
+        let systems =
+            System::parse_list(&list).map_err(|error| Failure::Usage(format!("--systems: {error}")))?;
+        for (i, system) in systems.iter().enumerate() {
+            if systems[..i].iter().any(|other| other.name() == system.name()) {
+                return Err(Failure::Usage(format!("--systems: `{system}` is there twice")));
+            }
+        }
+        Ok(systems)
+    }
+
+    /// The suites to run, each once, in the order of [`Suite::ALL`].
+    pub(crate) fn suites(&self) -> Vec<Suite> {
+        let asked = |suite: &Suite| self.suites.is_empty() || self.suites.contains(suite);
+        Suite::ALL.into_iter().filter(asked).collect()
+    }
+}
+
+/// The longest value of one length.
+const LONGEST_VALUE: usize = 1 << 20;
+
+fn value_sizes(text: &str) -> Result<ValueSizes, String> {
+    match text.parse::<ValueSizes>() {
+        Ok(ValueSizes::Fixed(bytes)) if bytes > LONGEST_VALUE => {
+            Err(format!("values of {bytes} bytes are too long: at most {LONGEST_VALUE}"))
+        }
+        other => other.map_err(|error| error.to_string()),
+    }
+}
+
+/// A number of bytes, with `KiB`, `MiB` or `GiB` behind it or nothing.
+fn bytes(text: &str) -> Result<u64, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let shift = match unit.trim() {
+        "" => Some(0),
+        "KiB" => Some(10),
+        "MiB" => Some(20),
+        "GiB" => Some(30),
+        _ => None,
+    };
+    let number: Option<u64> = number.parse().ok();
+    let bytes = number.zip(shift).and_then(|(number, shift)| number.checked_mul(1 << shift));
+    bytes
+        .filter(|&bytes| bytes <= 1 << 44)
+        .ok_or_else(|| "expected a number of bytes like 65536, 64MiB or 1GiB".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn parse(line: &str) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(line.split_whitespace())
+    }
+
+    fn run(line: &str) -> RunArgs {
+        match parse(line).unwrap().command {
+            Command::Run(args) => *args,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn sizes_that_are_given_count_in_a_quick_run_too() {
+        let quick = run("p run --quick --keys 500 --cache 2MiB --threads 2,1,2").sizes().unwrap();
+        assert_eq!((quick.keys, quick.ops, quick.cache_bytes), (500, QUICK.ops, Some(2 << 20)));
+        assert_eq!(quick.threads, [1, 2]);
+        let earnest = run("p run").sizes().unwrap();
+        assert_eq!((earnest.keys, earnest.rounds, earnest.memtable_bytes), (1_000_000, 5, 64 << 20));
+        assert_eq!(run("p run --suites ycsb,load,ycsb").suites(), [Suite::Load, Suite::Ycsb]);
+        assert_eq!(run("p run").suites().len(), Suite::ALL.len());
+    }
+
+    #[test]
+    fn workloads_are_those_that_the_suites_can_have() {
+        let sizes = run("p run --suites ycsb,settled --workloads ycsb-c,get-empty --direct").sizes().unwrap();
+        assert_eq!(sizes.workloads, Some(vec![Workload::YcsbC, Workload::GetEmpty]));
+        assert!(sizes.direct_io);
+        let sizes = run("p run --suites load --workloads fill-seq").sizes().unwrap();
+        assert_eq!((sizes.workloads, sizes.direct_io), (Some(vec![Workload::FillSeq]), false));
+        for line in [
+            "p run --workloads get-empty",
+            "p run --suites ycsb --workloads fill-seq",
+            "p run --suites load --workloads get-empty",
+            "p run --suites ycsb --workloads ycsb-c,ycsb-c",
+        ] {
+            let refused = run(line).sizes().unwrap_err();
+            assert!(
+                matches!(&refused, Failure::Usage(text) if text.contains("--workloads")),
+                "{line}: {refused:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        for line in [
+            "p run --suites ycsb --workloads ycsb-z",
+            "p run --suites fast",
+            "p run --keys 0",
+            "p run --threads 0",
+            "p run --rounds 0",
+            "p run --cache 8MB",
+            "p run --cache -1",
+            "p run --cache 99999999999GiB",
+            "p run --compression snappy",
+            "p run --filter-bits 65",
+            "p run --value-bytes 9999999",
+            "p run --value-bytes many",
+            "p worker",
+            "p worker --system rockdb",
+            "p",
+        ] {
+            assert!(parse(line).is_err(), "{line}");
+        }
+        for line in
+            ["p run --systems rockdb", "p run --systems tamis,tamis", "p run --systems tamis:no.option=1"]
+        {
+            let refused = run(line).systems().unwrap_err();
+            assert!(
+                matches!(&refused, Failure::Usage(text) if text.contains("--systems")),
+                "{line}: {refused:?}"
+            );
+        }
+        assert!(run("p run --memtable 1KiB").sizes().is_err());
+    }
+
+    #[test]
+    fn bytes_have_units() {
+        for (text, expected) in [("0", 0), ("7", 7), ("3KiB", 3072), ("64MiB", 64 << 20), ("1 GiB", 1 << 30)]
+        {
+            assert_eq!(bytes(text), Ok(expected), "{text}");
+        }
+        for text in ["", "KiB", "1kb", "1.5MiB", "x", "17592186044417"] {
+            assert!(bytes(text).is_err(), "{text}");
+        }
+    }
+}

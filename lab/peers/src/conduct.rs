@@ -1,0 +1,429 @@
+//! Carries plans out: one worker a system, all of them asked the same, one at a time.
+//!
+//! Rounds are interleaved: in each round, for each step, one system after the other, so that whatever the machine does
+//! meanwhile meets all of them. Who comes first moves on by one each round. Databases are loaded and measured by different
+//! processes: what a load leaves behind in memory is nobody's. Databases that plans only read are loaded once for all of them.
+//!
+//! A wrong answer ends the whole run. A worker that fails otherwise is out until the end of the plan; rows say why, and the
+//! others go on.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use tamis_bench::Workload;
+
+use crate::engines::Engine;
+use crate::engines::system::{System, Visitor};
+use crate::failure::Failure;
+use crate::link::{Link, Trouble};
+use crate::protocol::{Answer, Order, Request};
+use crate::record::{Figures, Row};
+use crate::suites::{Loading, Plan, Step};
+
+/// What stands in [`Row::refused`] before the text if a worker failed, as opposed to: the engine has no such option.
+pub(crate) const STOPPED: &str = "stopped: ";
+
+/// Of so many operations of a step one more is done before, to warm up.
+const WARMUP_SHARE: u64 = 10;
+
+/// Who hears what happens. Called from one thread.
+pub(crate) trait Audience {
+    /// Something begins. Nothing may be written to the terminal after this returns, or only little.
+    fn doing(&mut self, what: &str);
+
+    /// A row that is done.
+    fn row(&mut self, row: &Row) -> Result<(), Failure>;
+
+    /// A sentence for people.
+    fn note(&mut self, text: &str);
+}
+
+/// Who is compared, where, and who hears of it.
+pub(crate) struct Stage<'a> {
+    /// Who. In the first round they come in this order.
+    pub systems: &'a [System],
+    /// Makes a worker of a system.
+    pub spawn: &'a dyn Fn(&System) -> io::Result<Link>,
+    /// Where databases are made, and removed when they are not needed any more.
+    pub dir: &'a Path,
+    /// Who hears of it.
+    pub audience: &'a mut dyn Audience,
+}
+
+/// The version of a system's engine.
+pub(crate) fn version_of(system: &System) -> String {
+    struct Version;
+
+    impl Visitor for Version {
+        type Output = String;
+
+        fn visit<E: Engine>(self) -> String {
+            E::version()
+        }
+    }
+
+    system.with(Version)
+}
+
+/// Carries the plans out, in order. What came of it beyond the rows: the troubles of systems that could not go on.
+///
+/// # Errors
+///
+/// A wrong answer; a row that could not be written; a directory that could not be made or removed.
+pub(crate) fn conduct(plans: &[Plan], stage: Stage<'_>) -> Result<Vec<String>, Failure> {
+    let mut conductor = Conductor { stage, troubles: Vec::new(), stock: Vec::new(), made: 0 };
+    for (i, plan) in plans.iter().enumerate() {
+        if plan.fills() {
+            conductor.fill(plan)?;
+        } else {
+            conductor.run(plan)?;
+        }
+        conductor.clear(&plans[i + 1..])?;
+    }
+    Ok(conductor.troubles)
+}
+
+struct Conductor<'a> {
+    stage: Stage<'a>,
+    troubles: Vec<String>,
+    stock: Vec<Database>,
+    /// Directories made so far.
+    made: u64,
+}
+
+/// A database that is there.
+struct Database {
+    system: usize,
+    /// What it can be used for again.
+    loading: Option<Loading>,
+    dir: PathBuf,
+}
+
+/// One system in a plan.
+struct Side {
+    link: Link,
+    dir: PathBuf,
+    options: BTreeMap<String, String>,
+    loaded: u64,
+}
+
+/// What can be said of a system in a plan.
+enum Standing {
+    Ready(Box<Side>),
+    Refused(String),
+}
+
+impl Conductor<'_> {
+    /// Fills: every step of every round has a worker and a directory of its own.
+    fn fill(&mut self, plan: &Plan) -> Result<(), Failure> {
+        let systems = self.stage.systems;
+        let mut out = vec![false; systems.len()];
+        for round in 0..plan.rounds {
+            for (at, step) in plan.steps.iter().enumerate() {
+                for i in rotated(systems.len(), round) {
+                    if out[i] {
+                        continue;
+                    }
+                    self.doing(plan, step.workload.name(), &systems[i], Some(round));
+                    let dir = self.new_dir(i, None)?;
+                    let done = self.fill_once(plan, step, i, &dir, round);
+                    self.discard(&dir)?;
+                    match done {
+                        Ok(Ok(row)) => self.stage.audience.row(&row)?,
+                        Ok(Err(why)) => {
+                            self.refuse(plan, &plan.steps, i, round, &why)?;
+                            out[i] = true;
+                        }
+                        Err(trouble) => {
+                            self.stop(plan, &plan.steps[at..], i, round, trouble)?;
+                            out[i] = true;
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A row, or why the system refuses.
+    fn fill_once(
+        &mut self,
+        plan: &Plan,
+        step: &Step,
+        i: usize,
+        dir: &Path,
+        round: u32,
+    ) -> Result<Result<Row, String>, Trouble> {
+        let mut link = self.spawn(i)?;
+        let setup = plan.setup(dir.to_owned(), self.stage.systems[i].overrides());
+        let open = Request::Open { setup, data: plan.data.clone(), loaded: 0 };
+        let options = match link.ask(&open)? {
+            Answer::Opened { options } => options,
+            Answer::Refused { why } => return Ok(Err(why)),
+            other => return Err(self.strange(i, &other)),
+        };
+        let order = if step.workload == Workload::FillSeq { Order::Sequential } else { Order::Random };
+        let fill = Request::Fill { order, loaded: plan.loaded };
+        let (figures, _) = self.measured(i, &mut link, &fill)?;
+        self.quit(i, link)?;
+        Ok(Ok(self.row(plan, step, i, round, options, figures)))
+    }
+
+    /// Everything else: databases that last for the whole plan.
+    fn run(&mut self, plan: &Plan) -> Result<(), Failure> {
+        let mut sides = Vec::new();
+        for i in 0..self.stage.systems.len() {
+            sides.push(match self.prepare(plan, i)? {
+                Ok(Standing::Ready(side)) => Some(side),
+                Ok(Standing::Refused(why)) => {
+                    self.refuse(plan, &plan.steps, i, 0, &why)?;
+                    None
+                }
+                Err(trouble) => {
+                    self.stop(plan, &plan.steps, i, 0, trouble)?;
+                    None
+                }
+            });
+        }
+        for round in 0..plan.rounds {
+            for (at, step) in plan.steps.iter().enumerate() {
+                for i in rotated(sides.len(), round) {
+                    let Some(side) = &mut sides[i] else { continue };
+                    self.doing(plan, step.workload.name(), &self.stage.systems[i].clone(), Some(round));
+                    match self.run_once(plan, step, i, side, round) {
+                        Ok(row) => self.stage.audience.row(&row)?,
+                        Err(trouble) => {
+                            sides[i] = None;
+                            self.stop(plan, &plan.steps[at..], i, round, trouble)?;
+                        }
+                    }
+                }
+            }
+        }
+        for (i, side) in sides.into_iter().enumerate() {
+            if let Some(side) = side
+                && let Err(trouble) = self.quit(i, side.link)
+            {
+                self.stop(plan, &[], i, plan.rounds, trouble)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn run_once(
+        &mut self,
+        plan: &Plan,
+        step: &Step,
+        i: usize,
+        side: &mut Side,
+        round: u32,
+    ) -> Result<Row, Trouble> {
+        if plan.cold {
+            for request in [Request::Close, Request::Evict] {
+                side.link.ask(&request)?;
+            }
+            self.open(plan, i, side)?;
+        } else if !plan.direct_io {
+            side.link.ask(&Request::Warm)?;
+        }
+        let warmup = if step.warm_with.is_some() { step.ops / WARMUP_SHARE } else { 0 };
+        let request = Request::Run {
+            workload: step.workload.name().to_owned(),
+            threads: step.threads,
+            ops: step.ops,
+            warmup,
+            warm_with: step.warm_with.unwrap_or(Workload::GetExisting).name().to_owned(),
+            seed: plan.seed_of(round),
+        };
+        let (figures, loaded) = self.measured(i, &mut side.link, &request)?;
+        side.loaded = loaded;
+        Ok(self.row(plan, step, i, round, side.options.clone(), figures))
+    }
+
+    /// Loads the system's database if there is none to use, and opens it in a fresh worker.
+    fn prepare(&mut self, plan: &Plan, i: usize) -> Result<Result<Standing, Trouble>, Failure> {
+        let loading = plan.shared_loading();
+        let usable = |database: &&Database| database.system == i && database.loading == loading;
+        let found = self.stock.iter().find(usable).filter(|_| loading.is_some());
+        let (dir, load) = match found {
+            Some(database) => (database.dir.clone(), false),
+            None => (self.new_dir(i, loading)?, true),
+        };
+        if load {
+            self.doing(plan, "load", &self.stage.systems[i].clone(), None);
+        }
+        let done = self.load_and_open(plan, i, &dir, load);
+        if load && !matches!(done, Ok(Standing::Ready(_))) {
+            // Nobody knows what it holds.
+            for database in self.stock.iter_mut().filter(|database| database.dir == dir) {
+                database.loading = None;
+            }
+        }
+        Ok(done)
+    }
+
+    fn load_and_open(&mut self, plan: &Plan, i: usize, dir: &Path, load: bool) -> Result<Standing, Trouble> {
+        let overrides = self.stage.systems[i].overrides().to_vec();
+        let setup = plan.setup(dir.to_owned(), &overrides);
+        let mut link = self.spawn(i)?;
+        match link.ask(&Request::Check { setup })? {
+            Answer::Done => {}
+            Answer::Refused { why } => return Ok(Standing::Refused(why)),
+            other => return Err(self.strange(i, &other)),
+        }
+        if load {
+            let setup = plan.setup_of_load(dir.to_owned(), &overrides);
+            match link.ask(&Request::Open { setup, data: plan.data.clone(), loaded: 0 })? {
+                Answer::Opened { .. } => {}
+                Answer::Refused { why } => return Ok(Standing::Refused(why)),
+                other => return Err(self.strange(i, &other)),
+            }
+            self.measured(i, &mut link, &Request::Fill { order: Order::Random, loaded: plan.loaded })?;
+            self.quit(i, link)?;
+            link = self.spawn(i)?;
+        }
+        let mut side = Side { link, dir: dir.to_owned(), options: BTreeMap::new(), loaded: plan.loaded };
+        self.open(plan, i, &mut side)?;
+        // Opening may have made work: a log that was replayed, a memtable written out.
+        side.link.ask(&Request::Settle)?;
+        Ok(Standing::Ready(Box::new(side)))
+    }
+
+    fn open(&self, plan: &Plan, i: usize, side: &mut Side) -> Result<(), Trouble> {
+        let setup = plan.setup(side.dir.clone(), self.stage.systems[i].overrides());
+        match side.link.ask(&Request::Open { setup, data: plan.data.clone(), loaded: side.loaded })? {
+            Answer::Opened { options } => {
+                side.options = options;
+                Ok(())
+            }
+            other => Err(self.strange(i, &other)),
+        }
+    }
+
+    fn measured(&mut self, i: usize, link: &mut Link, request: &Request) -> Result<(Figures, u64), Trouble> {
+        match link.ask(request)? {
+            Answer::Measured { figures, loaded, notes } => {
+                for note in notes {
+                    self.stage.audience.note(&format!("{}: {note}", self.stage.systems[i]));
+                }
+                Ok((*figures, loaded))
+            }
+            other => Err(self.strange(i, &other)),
+        }
+    }
+
+    fn spawn(&self, i: usize) -> Result<Link, Trouble> {
+        let system = &self.stage.systems[i];
+        (self.stage.spawn)(system).map_err(|error| Trouble::Failed(format!("{system}: no worker: {error}")))
+    }
+
+    fn quit(&mut self, i: usize, link: Link) -> Result<(), Trouble> {
+        if let Some(said) = link.quit()? {
+            self.stage.audience.note(&format!("{} said:\n{said}", self.stage.systems[i]));
+        }
+        Ok(())
+    }
+
+    fn strange(&self, i: usize, answer: &Answer) -> Trouble {
+        Trouble::Failed(format!("{}: its worker answered out of turn: {answer:?}", self.stage.systems[i]))
+    }
+
+    fn doing(&mut self, plan: &Plan, what: &str, system: &System, round: Option<u32>) {
+        let round = round.map_or(String::new(), |round| format!(", round {}", round + 1));
+        self.stage.audience.doing(&format!("{} {what} {system}{round}", plan.suite));
+    }
+
+    fn row(
+        &self,
+        plan: &Plan,
+        step: &Step,
+        i: usize,
+        round: u32,
+        options: BTreeMap<String, String>,
+        figures: Figures,
+    ) -> Row {
+        let system = &self.stage.systems[i];
+        Row {
+            conditions: plan.conditions(step),
+            system: system.name().to_owned(),
+            version: version_of(system),
+            options,
+            round,
+            refused: None,
+            figures,
+        }
+    }
+
+    /// Rows that say why there are no figures.
+    fn refuse(
+        &mut self,
+        plan: &Plan,
+        steps: &[Step],
+        i: usize,
+        round: u32,
+        why: &str,
+    ) -> Result<(), Failure> {
+        for step in steps {
+            let empty = self.row(plan, step, i, round, BTreeMap::new(), Figures::default());
+            self.stage.audience.row(&Row { refused: Some(why.to_owned()), ..empty })?;
+        }
+        Ok(())
+    }
+
+    /// A system that cannot go on. If it was wrong, nobody goes on.
+    fn stop(
+        &mut self,
+        plan: &Plan,
+        steps: &[Step],
+        i: usize,
+        round: u32,
+        trouble: Trouble,
+    ) -> Result<(), Failure> {
+        match trouble {
+            Trouble::WrongAnswer(text) => Err(Failure::WrongAnswer(text)),
+            Trouble::Failed(text) => {
+                let text = format!("{}, {text}", plan.suite);
+                self.stage.audience.note(&text);
+                self.refuse(plan, steps, i, round, &format!("{STOPPED}{text}"))?;
+                self.troubles.push(text);
+                Ok(())
+            }
+        }
+    }
+
+    fn new_dir(&mut self, system: usize, loading: Option<Loading>) -> Result<PathBuf, Failure> {
+        self.made += 1;
+        let dir = self.stage.dir.join(format!("{}-{}", self.made, system));
+        std::fs::create_dir(&dir).map_err(|error| Failure::file("make", &dir, &error))?;
+        self.stock.push(Database { system, loading, dir: dir.clone() });
+        Ok(dir)
+    }
+
+    /// Removes the databases that none of the plans to come can use.
+    fn clear(&mut self, to_come: &[Plan]) -> Result<(), Failure> {
+        let wanted = |database: &Database| {
+            database.loading.is_some() && to_come.iter().any(|plan| plan.shared_loading() == database.loading)
+        };
+        let unwanted: Vec<PathBuf> = self
+            .stock
+            .iter()
+            .filter(|database| !wanted(database))
+            .map(|database| database.dir.clone())
+            .collect();
+        unwanted.iter().try_for_each(|dir| self.discard(dir))
+    }
+
+    fn discard(&mut self, dir: &Path) -> Result<(), Failure> {
+        self.stock.retain(|database| database.dir != dir);
+        std::fs::remove_dir_all(dir).map_err(|error| Failure::file("remove", dir, &error))
+    }
+}
+
+/// All of `n` numbers, beginning one later each round.
+fn rotated(n: usize, round: u32) -> impl Iterator<Item = usize> {
+    (0..n).map(move |i| (i + round as usize) % n)
+}
+
+#[cfg(test)]
+mod tests;

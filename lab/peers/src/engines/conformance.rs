@@ -1,0 +1,453 @@
+//! What every engine must do alike, asked of each that is compiled in.
+//!
+//! Sizes are small, and memtables as small as the engines allow, so that there are tables and compactions.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use tamis_bench::run::{Fill, RunSpec, run};
+use tamis_bench::store::Session;
+use tamis_bench::{BenchError, KeySet, NoProgress, ValueSizes, Workload};
+
+use crate::engines::system::{System, Visitor};
+use crate::engines::{Compression, Engine, Setup};
+
+/// A small setup that no engine refuses.
+pub(super) fn setup(dir: &Path) -> Setup {
+    Setup {
+        dir: dir.to_owned(),
+        cache_bytes: 1 << 20,
+        memtable_bytes: 128 << 10,
+        filter_bits: 10,
+        compression: Compression::None,
+        sync: false,
+        direct_io: false,
+        compaction: true,
+        overrides: Vec::new(),
+    }
+}
+
+/// What can be asked of any engine.
+trait Check {
+    fn check<E: Engine>(&self, setup: &Setup);
+}
+
+struct Checked<'a, C>(&'a C, Setup);
+
+impl<C: Check> Visitor for Checked<'_, C> {
+    type Output = ();
+
+    fn visit<E: Engine>(self) {
+        self.0.check::<E>(&self.1);
+    }
+}
+
+/// Asks it of every system that is compiled in, each in a directory of its own.
+#[expect(clippy::print_stdout, reason = "a failed test shows which system it was")]
+fn check_all(check: &impl Check) {
+    for name in System::compiled_in() {
+        let dir = tempfile::tempdir().unwrap();
+        let system: System = name.parse().unwrap();
+        let setup = Setup { overrides: system.overrides().to_vec(), ..setup(&dir.path().join("deep/db")) };
+        println!("{name}");
+        system.with(Checked(check, setup));
+    }
+}
+
+/// A setup in a directory beside the given one's.
+fn beside(setup: &Setup, name: &str) -> Setup {
+    Setup { dir: setup.dir.with_extension(name), ..setup.clone() }
+}
+
+fn open<E: Engine>(setup: &Setup) -> E {
+    assert_eq!(E::refuses(setup), None, "{}", E::NAME);
+    let (engine, told) = E::open(setup).unwrap();
+    assert!(!told.is_empty() && !E::version().is_empty() && E::version() != "unknown");
+    engine
+}
+
+fn get(session: &mut impl Session, key: &[u8]) -> Option<Vec<u8>> {
+    session.get(key, |answer| answer.map(<[u8]>::to_vec)).unwrap()
+}
+
+type Entries = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// Notes entries, at most so many.
+fn noting(entries: &mut Entries, most: usize) -> impl FnMut(&[u8], &[u8]) -> ControlFlow<()> {
+    move |key, value| {
+        entries.push((key.to_vec(), value.to_vec()));
+        if entries.len() < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    }
+}
+
+fn scan(session: &mut impl Session, low: &[u8], high: Option<&[u8]>, most: usize) -> Entries {
+    let mut entries = Vec::new();
+    session.scan(low, high, noting(&mut entries, most)).unwrap();
+    entries
+}
+
+fn scan_back(session: &mut impl Session, high: &[u8], most: usize) -> Entries {
+    let mut entries = Vec::new();
+    session.scan_back(high, noting(&mut entries, most)).unwrap();
+    entries
+}
+
+/// Key and value number `i` of `round`.
+fn entry(i: u32, round: u32) -> (Vec<u8>, Vec<u8>) {
+    let value =
+        if i.is_multiple_of(7) { Vec::new() } else { format!("value {i} of round {round}").into_bytes() };
+    (format!("key {i:06}").into_bytes(), value)
+}
+
+/// Entries `from..to` of a round, in a scattered order.
+fn put(session: &mut impl Session, from: u32, to: u32, round: u32) {
+    let count = to - from;
+    // Prime, and no divisor of any count here: each number comes once.
+    for i in (0..count).map(|i| from + (i * 7919) % count) {
+        let (key, value) = entry(i, round);
+        session.put(&key, &value).unwrap();
+    }
+}
+
+fn entries(numbers: impl Iterator<Item = u32>, round: u32) -> Entries {
+    numbers.map(|i| entry(i, round)).collect()
+}
+
+/// Entries 100..3000 are there, as of `round`.
+fn check_reads(session: &mut impl Session, round: u32) {
+    for i in [100, 101, 1500, 2999] {
+        let (key, value) = entry(i, round);
+        assert_eq!(get(session, &key), Some(value), "{i}");
+    }
+    for absent in [&b"a"[..], b"key 000099", b"key 001000x", b"key 003000", b"z"] {
+        assert_eq!(get(session, absent), None, "{absent:?}");
+    }
+    check_multi_get(session, round);
+
+    // Both ends belong to a range, there or not; without an end it goes on to the last key.
+    assert_eq!(scan(session, b"key 000200", Some(b"key 000203"), 99), entries(200..=203, round));
+    assert_eq!(scan(session, b"key 000200x", Some(b"key 000203x"), 99), entries(201..=203, round));
+    assert_eq!(scan(session, b"key 002990", None, 99), entries(2990..3000, round));
+    assert_eq!(scan(session, b"", None, 3), entries(100..103, round));
+    assert_eq!(scan(session, b"key 000200", Some(b"key 000900"), 3), entries(200..203, round));
+    for (low, high) in
+        [(&b"key 000200a"[..], &b"key 000200z"[..]), (b"l", b"z"), (b"key 000300", b"key 000200")]
+    {
+        assert_eq!(scan(session, low, Some(high), 99), [], "{low:?} to {high:?}");
+    }
+    assert_eq!(scan(session, b"z", None, 99), []);
+
+    assert_eq!(scan_back(session, b"key 000300", 4), entries((297..=300).rev(), round));
+    assert_eq!(scan_back(session, b"key 000300x", 4), entries((297..=300).rev(), round));
+    assert_eq!(scan_back(session, b"z", 2), entries((2998..3000).rev(), round));
+    assert_eq!(scan_back(session, b"key 000102", 99), entries((100..=102).rev(), round));
+    assert_eq!(scan_back(session, b"a", 99), []);
+}
+
+/// Absent keys and the same key twice, in no order, and an end before the last.
+fn check_multi_get(session: &mut impl Session, round: u32) {
+    let keys: Vec<Vec<u8>> = [2500, 9, 100, 2500, 105, 5000, 2999].map(|i| entry(i, round).0).to_vec();
+    let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+    for most in [keys.len(), 3] {
+        let mut answers = Vec::new();
+        let look = |place, answer: Option<&[u8]>| {
+            answers.push((place, answer.map(<[u8]>::to_vec)));
+            if answers.len() < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        };
+        session.multi_get(&keys, look).unwrap();
+        let there = |i: u32| (100..3000).contains(&i).then(|| entry(i, round).1);
+        let expected: Vec<_> =
+            [2500, 9, 100, 2500, 105, 5000, 2999].map(there).into_iter().enumerate().collect();
+        assert_eq!(answers, expected[..most]);
+    }
+    session.multi_get(&[], |_, _| panic!("there is no key")).unwrap();
+}
+
+struct Operations;
+
+impl Check for Operations {
+    fn check<E: Engine>(&self, setup: &Setup) {
+        let engine: E = open(setup);
+        {
+            let session = &mut engine.session().unwrap();
+            assert_eq!(get(session, b"key"), None);
+            assert_eq!(scan(session, b"", None, 9), []);
+            assert_eq!(scan_back(session, b"z", 9), []);
+            put(session, 100, 3000, 1);
+            check_reads(session, 1);
+            put(session, 100, 3000, 2);
+            check_reads(session, 2);
+        }
+        engine.settle().unwrap();
+        check_reads(&mut engine.session().unwrap(), 2);
+        put(&mut engine.session().unwrap(), 100, 3000, 3);
+        engine.close().unwrap();
+
+        let engine: E = open(setup);
+        check_reads(&mut engine.session().unwrap(), 3);
+        engine.settle().unwrap();
+        // With nothing to do, too.
+        engine.settle().unwrap();
+        check_reads(&mut engine.session().unwrap(), 3);
+        engine.close().unwrap();
+    }
+}
+
+#[test]
+fn operations_answer_alike_from_memory_from_tables_and_after_reopening() {
+    check_all(&Operations);
+}
+
+/// Who cannot do what.
+const REFUSALS: [(&str, &[&str]); 5] = [
+    ("tamis", &[]),
+    ("rocksdb", &["overrides"]),
+    ("leveldb", &["lz4", "direct", "held back", "overrides"]),
+    ("fjall", &["direct", "overrides"]),
+    ("redb", &["lz4", "direct", "held back", "overrides"]),
+];
+
+struct Refusals;
+
+impl Check for Refusals {
+    fn check<E: Engine>(&self, setup: &Setup) {
+        let plain = Setup { overrides: Vec::new(), ..setup.clone() };
+        let asked = [
+            ("lz4", Setup { compression: Compression::Lz4, ..plain.clone() }),
+            ("direct", Setup { direct_io: true, ..plain.clone() }),
+            ("held back", Setup { compaction: false, ..plain.clone() }),
+            ("overrides", Setup { overrides: vec!["cache_bytes=1".into()], ..plain.clone() }),
+        ];
+        let refused: Vec<_> =
+            asked.iter().filter(|(_, asked)| E::refuses(asked).is_some()).map(|(name, _)| *name).collect();
+        let (_, expected) = REFUSALS.iter().find(|(name, _)| *name == E::NAME).unwrap();
+        assert_eq!(refused, *expected, "{}", E::NAME);
+        assert_eq!(E::refuses(&plain), None);
+    }
+}
+
+#[test]
+fn engines_refuse_what_they_cannot_do_and_nothing_else() {
+    check_all(&Refusals);
+}
+
+struct OtherSetups;
+
+impl Check for OtherSetups {
+    fn check<E: Engine>(&self, setup: &Setup) {
+        let others = [
+            Setup { compression: Compression::Lz4, ..setup.clone() },
+            Setup { direct_io: true, ..setup.clone() },
+            Setup { cache_bytes: 0, filter_bits: 0, ..setup.clone() },
+            Setup { memtable_bytes: 4 << 20, ..setup.clone() },
+        ];
+        for (i, other) in others.into_iter().enumerate() {
+            let other = beside(&other, &i.to_string());
+            if E::refuses(&other).is_some() {
+                continue;
+            }
+            let engine: E = open(&other);
+            put(&mut engine.session().unwrap(), 100, 3000, 1);
+            engine.settle().unwrap();
+            check_reads(&mut engine.session().unwrap(), 1);
+            engine.close().unwrap();
+        }
+        // A sync of every write is slow, and so there are few.
+        let synced = beside(&Setup { sync: true, ..setup.clone() }, "synced");
+        let engine: E = open(&synced);
+        put(&mut engine.session().unwrap(), 0, 60, 1);
+        assert_eq!(scan(&mut engine.session().unwrap(), b"", None, 99), entries(0..60, 1));
+        engine.close().unwrap();
+    }
+}
+
+#[test]
+fn setups_that_are_not_refused_work() {
+    check_all(&OtherSetups);
+}
+
+struct HeldBack;
+
+impl Check for HeldBack {
+    fn check<E: Engine>(&self, setup: &Setup) {
+        let held = Setup { compaction: false, ..setup.clone() };
+        if E::refuses(&held).is_some() {
+            return;
+        }
+        let engine: E = open(&held);
+        for round in 1..=9 {
+            put(&mut engine.session().unwrap(), 100, 3000, round);
+            engine.settle().unwrap();
+        }
+        let runs = engine.inside().unwrap().runs.unwrap();
+        assert!((9..27).contains(&runs), "{}: {runs} runs", E::NAME);
+        check_reads(&mut engine.session().unwrap(), 9);
+        engine.close().unwrap();
+
+        // By default they are merged, in another directory since some engines keep their options.
+        let engine: E = open(&beside(setup, "merged"));
+        for round in 1..=9 {
+            put(&mut engine.session().unwrap(), 100, 3000, round);
+            engine.settle().unwrap();
+        }
+        let merged = engine.inside().unwrap().runs.unwrap();
+        assert!(merged < 9, "{}: {merged} runs", E::NAME);
+        check_reads(&mut engine.session().unwrap(), 9);
+        engine.close().unwrap();
+    }
+}
+
+#[test]
+fn compaction_held_back_leaves_a_run_for_every_flush() {
+    check_all(&HeldBack);
+}
+
+struct Insides;
+
+impl Check for Insides {
+    fn check<E: Engine>(&self, setup: &Setup) {
+        let engine: E = open(setup);
+        for round in 1..=3 {
+            put(&mut engine.session().unwrap(), 0, 9000, round);
+        }
+        engine.settle().unwrap();
+        check_scattered_gets(&mut engine.session().unwrap());
+        let inside = engine.inside().unwrap();
+        assert!(inside.runs.unwrap() >= 1);
+        let tells = matches!(E::NAME, "tamis" | "rocksdb" | "fjall");
+        assert_eq!(
+            inside.filter_bytes.is_some() && inside.index_bytes.is_some(),
+            tells,
+            "{}: {inside:?}",
+            E::NAME
+        );
+        // 9000 keys of 10 bits; a filter may hold duplicates of keys, and comes in whole blocks.
+        assert!(
+            inside.filter_bytes.is_none_or(|bytes| (9_000..90_000).contains(&bytes)),
+            "{}: {inside:?}",
+            E::NAME
+        );
+        assert!(inside.index_bytes.is_none_or(|bytes| bytes > 0), "{}: {inside:?}", E::NAME);
+        assert!(
+            inside.cache_bytes.is_none_or(|bytes| bytes <= 2 * setup.cache_bytes),
+            "{}: {inside:?}",
+            E::NAME
+        );
+        engine.close().unwrap();
+
+        // One entry is enough for a run, if settling writes memtables out.
+        let engine: E = open(&beside(setup, "one"));
+        put(&mut engine.session().unwrap(), 0, 1, 1);
+        engine.settle().unwrap();
+        assert_eq!(engine.inside().unwrap().runs, Some(1), "{}", E::NAME);
+        engine.close().unwrap();
+    }
+}
+
+fn check_scattered_gets(session: &mut impl Session) {
+    for i in (0..9000).step_by(17) {
+        let (key, value) = entry(i, 3);
+        assert_eq!(get(session, &key), Some(value));
+    }
+}
+
+#[test]
+fn what_engines_say_of_themselves_is_plausible() {
+    check_all(&Insides);
+}
+
+struct Workloads;
+
+impl Check for Workloads {
+    fn check<E: Engine>(&self, setup: &Setup) {
+        check_workloads::<E>(setup, ValueSizes::Fixed(60));
+        check_workloads::<E>(&beside(setup, "mixed"), ValueSizes::Pareto);
+    }
+}
+
+fn check_workloads<E: Engine>(setup: &Setup, value_bytes: ValueSizes) {
+    const HELD: u64 = 300;
+    let keys = KeySet::uniform(6000, 8, 1).unwrap();
+    let mut fill = Fill::random(&keys, 5);
+    fill.loaded = keys.len() - HELD;
+    let engine: E = open(setup);
+    for workload in Workload::ALL {
+        if workload == Workload::FillSeq {
+            // It puts keys in their order, those first that `fill-random` left out.
+            continue;
+        }
+        let seed = if workload.is_fill() { 5 } else { 9 };
+        let spec = RunSpec {
+            workload,
+            keys: &keys,
+            value_bytes,
+            threads: 2,
+            ops: 2000,
+            seed,
+            fill: fill.clone(),
+            pattern: None,
+            progress: &NoProgress,
+        };
+        let timing = run(&engine, &spec).unwrap_or_else(|error| panic!("{} in {workload}: {error}", E::NAME));
+        assert!(timing.ops >= 2000 && timing.busy_ns > 0);
+        fill.loaded += Fill::inserts(workload, 2000);
+        if workload.writes() {
+            engine.settle().unwrap();
+        }
+    }
+    assert!(fill.loaded <= keys.len());
+    // Absent keys are found absent, not just everything.
+    let mut stray = Vec::new();
+    keys.existing(fill.at(keys.len() - 1), &mut stray);
+    assert_eq!(get(&mut engine.session().unwrap(), &stray), None);
+    engine.close().unwrap();
+}
+
+#[test]
+fn every_workload_runs_on_two_threads_and_every_answer_is_right() {
+    check_all(&Workloads);
+}
+
+struct InOrder;
+
+impl Check for InOrder {
+    fn check<E: Engine>(&self, setup: &Setup) {
+        let keys = KeySet::sequential(5000, 16).unwrap();
+        let engine: E = open(setup);
+        for workload in [Workload::FillSeq, Workload::GetMixed, Workload::SeekNext50, Workload::ReverseNext50]
+        {
+            let fill = Fill::numbered(&keys);
+            let spec = RunSpec {
+                workload,
+                keys: &keys,
+                value_bytes: ValueSizes::Fixed(60),
+                threads: 2,
+                ops: 1000,
+                seed: 3,
+                fill,
+                pattern: None,
+                progress: &NoProgress,
+            };
+            run(&engine, &spec).unwrap_or_else(|error| panic!("{} in {workload}: {error}", E::NAME));
+        }
+        // A run that expects other values must fail, or the others prove nothing.
+        let spec = RunSpec {
+            workload: Workload::GetExisting,
+            keys: &keys,
+            value_bytes: ValueSizes::Fixed(61),
+            threads: 2,
+            ops: 1000,
+            seed: 3,
+            fill: Fill::numbered(&keys),
+            pattern: None,
+            progress: &NoProgress,
+        };
+        assert!(run(&engine, &spec).is_err_and(|error: BenchError| error.is_wrong_answer()), "{}", E::NAME);
+        engine.close().unwrap();
+    }
+}
+
+#[test]
+fn a_fill_in_order_is_read_back_and_wrong_values_are_noticed() {
+    check_all(&InOrder);
+}

@@ -1,0 +1,49 @@
+//! What several engines need, and none of them offers.
+
+use std::path::Path;
+
+use tamis_bench::BenchError;
+
+use crate::engines::Setup;
+
+/// Why an engine other than tamis refuses options of tamis.
+#[cfg(any(feature = "rocksdb", feature = "fjall", feature = "leveldb", feature = "redb"))]
+pub(super) const NO_OVERRIDES: &str = "it takes no options of tamis";
+
+/// The workspace's lock file, which says of which version everything is that was compiled in.
+const LOCK: &str = include_str!("../../../Cargo.lock");
+
+/// The version of a crate that was compiled in.
+pub(super) fn locked_version(name: &str) -> String {
+    let wanted = format!("name = \"{name}\"");
+    let mut lines = LOCK.lines().skip_while(|line| *line != wanted).skip(1);
+    let version = lines.next().and_then(|line| line.strip_prefix("version = \"")?.strip_suffix('"'));
+    version.unwrap_or("unknown").to_owned()
+}
+
+/// Options by their names, as an engine's `open` tells them.
+#[cfg(any(feature = "rocksdb", feature = "fjall", feature = "leveldb", feature = "redb"))]
+pub(super) fn told<const N: usize>(
+    options: [(&str, String); N],
+) -> std::collections::BTreeMap<String, String> {
+    options.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// Processors that this process may use, for engines that ask how many threads they may have.
+pub(super) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Makes the database's directory, with its parents.
+pub(super) fn make_dir(setup: &Setup) -> Result<&Path, BenchError> {
+    let dir = setup.dir.as_path();
+    let operation = "make the directory";
+    std::fs::create_dir_all(dir).map_err(|source| BenchError::Io { operation, path: dir.into(), source })?;
+    Ok(dir)
+}
+
+/// A size in memory; the largest there is, if it is larger.
+#[cfg(any(feature = "rocksdb", feature = "leveldb", feature = "redb"))]
+pub(super) fn size(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}

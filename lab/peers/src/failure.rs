@@ -1,0 +1,39 @@
+//! How the program can fail, and its exit codes.
+
+use std::fmt;
+use std::process::ExitCode;
+
+/// Why the program ended early, or not as it should.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// A system gave a wrong answer: exit code 1. Nothing that was measured of it counts.
+    WrongAnswer(String),
+    /// Bad arguments or input: exit code 2.
+    Usage(String),
+    /// A system or the machine failed: exit code 3.
+    System(String),
+}
+
+impl Failure {
+    /// The process' exit code.
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        ExitCode::from(match self {
+            Failure::WrongAnswer(_) => 1,
+            Failure::Usage(_) => 2,
+            Failure::System(_) => 3,
+        })
+    }
+
+    /// The failure of an operation on a file.
+    pub(crate) fn file(operation: &str, path: &std::path::Path, error: &std::io::Error) -> Failure {
+        Failure::System(format!("could not {operation} {}: {error}", path.display()))
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::WrongAnswer(text) | Failure::Usage(text) | Failure::System(text) => f.write_str(text),
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! The conductor's end of a worker: asks, waits, and tells what became of a worker that does not answer.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+
+use crate::engines::system::System;
+use crate::protocol::{Answer, FailureKind, Request};
+
+/// Of what a worker said on its standard error, so many of the last bytes are told.
+const STDERR_TAIL: u64 = 4096;
+
+/// Why a request has no good answer. The texts name the system.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Trouble {
+    /// The engine's answer contradicts what was put.
+    WrongAnswer(String),
+    /// The request failed; the worker is of no use any more, and may be gone.
+    Failed(String),
+}
+
+/// A worker. Dropping it ends its process.
+pub(crate) struct Link {
+    system: String,
+    requests: Box<dyn Write>,
+    /// Lines that the worker answered. A thread reads them, so that waiting can have an end.
+    answers: Receiver<io::Result<String>>,
+    process: Option<Process>,
+    limit: Duration,
+}
+
+struct Process {
+    child: Child,
+    /// What it says on its standard error, as a file: no pipe that may fill up.
+    stderr: File,
+}
+
+impl Link {
+    /// Starts this program again as the worker of `system`. A request that takes longer than `limit` ends it.
+    pub(crate) fn spawn(system: &System, limit: Duration) -> io::Result<Link> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["worker", "--system", system.name()]);
+        Link::of_command(command, system.name(), limit)
+    }
+
+    /// Starts a program that speaks the protocol.
+    pub(crate) fn of_command(mut command: Command, system: &str, limit: Duration) -> io::Result<Link> {
+        let stderr = tempfile::tempfile()?;
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(stderr.try_clone()?);
+        let mut child = command.spawn()?;
+        let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(io::Error::other("a worker has no pipes"));
+        };
+        let mut link = Link::over(output, input, system, limit);
+        link.process = Some(Process { child, stderr });
+        Ok(link)
+    }
+
+    /// A worker at the other ends of two pipes.
+    pub(crate) fn over(
+        answers: impl Read + Send + 'static,
+        requests: impl Write + 'static,
+        system: &str,
+        limit: Duration,
+    ) -> Link {
+        let (send, receive) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(answers).lines() {
+                // The link is gone: so is everybody who would want to know.
+                if send.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        let requests = Box::new(requests);
+        Link { system: system.to_owned(), requests, answers: receive, process: None, limit }
+    }
+
+    /// Sends a request and waits for its answer, which is none of [`Answer::Failed`].
+    pub(crate) fn ask(&mut self, request: &Request) -> Result<Answer, Trouble> {
+        let mut line = serde_json::to_string(request).map_err(|error| self.failed(error.to_string()))?;
+        line.push('\n');
+        let sent = self.requests.write_all(line.as_bytes()).and_then(|()| self.requests.flush());
+        if sent.is_err() {
+            return Err(self.gone());
+        }
+        let line = match self.answers.recv_timeout(self.limit) {
+            Ok(Ok(line)) => line,
+            Ok(Err(_)) | Err(RecvTimeoutError::Disconnected) => return Err(self.gone()),
+            Err(RecvTimeoutError::Timeout) => {
+                self.kill();
+                return Err(self.failed(format!("took longer than {} s and was ended", self.limit.as_secs())));
+            }
+        };
+        match serde_json::from_str(&line) {
+            Ok(Answer::Failed { kind: FailureKind::WrongAnswer, text }) => {
+                Err(Trouble::WrongAnswer(format!("{}: {text}", self.system)))
+            }
+            Ok(Answer::Failed { text, .. }) => Err(self.failed(text)),
+            Ok(answer) => Ok(answer),
+            Err(error) => {
+                Err(self.failed(format!("its worker does not speak the protocol: {error}: {line}")))
+            }
+        }
+    }
+
+    /// Lets it close its database and end; what it said on its standard error, if anything.
+    pub(crate) fn quit(mut self) -> Result<Option<String>, Trouble> {
+        self.ask(&Request::Quit)?;
+        let Some(mut process) = self.process.take() else { return Ok(None) };
+        let status = process.child.wait().map_err(|error| self.failed(error.to_string()))?;
+        let said = process.said();
+        match status.success() {
+            true => Ok((!said.is_empty()).then_some(said)),
+            false => Err(self.died(status, &said)),
+        }
+    }
+
+    fn failed(&self, text: impl AsRef<str>) -> Trouble {
+        Trouble::Failed(format!("{}: {}", self.system, text.as_ref()))
+    }
+
+    /// What became of a worker that closed its pipes.
+    fn gone(&mut self) -> Trouble {
+        let Some(mut process) = self.process.take() else { return self.failed("its worker is gone") };
+        match process.child.wait() {
+            Ok(status) => self.died(status, &process.said()),
+            Err(error) => self.failed(error.to_string()),
+        }
+    }
+
+    fn died(&self, status: ExitStatus, said: &str) -> Trouble {
+        let said = if said.is_empty() { "and said nothing".to_owned() } else { format!("and said:\n{said}") };
+        self.failed(format!("its worker died ({status}) {said}"))
+    }
+
+    fn kill(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            // Fails only if it has ended by itself.
+            let _ = process.child.kill();
+            let _ = process.child.wait();
+        }
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+impl Process {
+    /// The end of what it said on its standard error.
+    fn said(&mut self) -> String {
+        let mut bytes = Vec::new();
+        let length = self.stderr.metadata().map_or(0, |metadata| metadata.len());
+        let from = SeekFrom::Start(length.saturating_sub(STDERR_TAIL));
+        // What cannot be read is not told; that it died is.
+        let _ = self.stderr.seek(from).and_then(|_| self.stderr.read_to_end(&mut bytes));
+        String::from_utf8_lossy(&bytes).trim().to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn script(text: &str, limit: Duration) -> Link {
+        let mut command = Command::new("sh");
+        command.args(["-c", text]);
+        Link::of_command(command, "shell", limit).unwrap()
+    }
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    fn text_of(trouble: Trouble) -> String {
+        match trouble {
+            Trouble::Failed(text) => text,
+            Trouble::WrongAnswer(text) => panic!("{text}"),
+        }
+    }
+
+    #[test]
+    fn a_worker_that_dies_is_reported_with_its_last_words() {
+        let mut link = script("read request; echo 'out of luck' >&2; exit 7", LONG);
+        let text = text_of(link.ask(&Request::Settle).unwrap_err());
+        assert!(["shell: ", "7", "out of luck"].iter().all(|part| text.contains(part)), "{text}");
+        let again = text_of(link.ask(&Request::Settle).unwrap_err());
+        assert!(again.contains("gone"), "{again}");
+        let mut killed = script("read request; kill -9 $$", LONG);
+        let text = text_of(killed.ask(&Request::Settle).unwrap_err());
+        assert!(text.contains("signal") && text.contains("nothing"), "{text}");
+        let good = script(r#"read request; echo '{"answer":"done"}'; exit 3"#, LONG);
+        assert!(text_of(good.quit().unwrap_err()).contains("3"));
+    }
+
+    #[test]
+    fn only_the_end_of_a_long_story_is_told() {
+        let mut link =
+            script("read request; yes 0123456789 | head -n 10000 >&2; echo last >&2; exit 1", LONG);
+        let text = text_of(link.ask(&Request::Settle).unwrap_err());
+        assert!(text.ends_with("last") && text.len() < 5000, "{}", text.len());
+    }
+
+    #[test]
+    fn a_worker_that_hangs_is_ended() {
+        let mut link = script("read request; exec sleep 600", Duration::from_millis(50));
+        let text = text_of(link.ask(&Request::Settle).unwrap_err());
+        assert!(text.contains("longer than"), "{text}");
+    }
+
+    #[test]
+    fn wrong_answers_and_nonsense_name_the_system() {
+        let wrong = r#"{"answer":"failed","kind":"wrong-answer","text":"key 07"}"#;
+        let mut link = script(&format!("read request; echo '{wrong}'; read request; echo hello"), LONG);
+        let expected = Trouble::WrongAnswer("shell: key 07".into());
+        assert_eq!(link.ask(&Request::Settle), Err(expected));
+        let text = text_of(link.ask(&Request::Settle).unwrap_err());
+        assert!(text.contains("protocol") && text.contains("hello"), "{text}");
+    }
+
+    #[test]
+    fn what_a_good_worker_said_is_told_at_the_end() {
+        let link = script(r#"read request; echo beware >&2; echo '{"answer":"done"}'"#, LONG);
+        assert_eq!(link.quit(), Ok(Some("beware".into())));
+        assert_eq!(script(r#"read request; echo '{"answer":"done"}'"#, LONG).quit(), Ok(None));
+    }
+}

@@ -1,0 +1,154 @@
+//! tamis side by side with other storage engines.
+//!
+//! `run` conducts a comparison ([`conduct`](mod@conduct)): suites ([`suites`]) become requests ([`protocol`]) to one process a system
+//! ([`link`], [`worker`]), answers become rows ([`record`], [`rows`]).
+
+mod args;
+mod conduct;
+mod counted;
+mod directory;
+pub mod engines;
+mod failure;
+mod link;
+mod process;
+mod protocol;
+pub mod record;
+pub mod report;
+mod rows;
+mod show;
+mod suites;
+mod worker;
+
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+
+use crate::args::{Cli, Command, RunArgs};
+use crate::conduct::{Audience, Stage, conduct, version_of};
+use crate::engines::Engine;
+use crate::engines::system::{System, Visitor};
+use crate::failure::Failure;
+use crate::link::Link;
+use crate::report::{Context, ReportError};
+use crate::rows::Writer;
+use crate::show::Show;
+use crate::suites::{Plan, Suite};
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Run(args) => run(&args),
+        Command::Report { dir } => report_of(&dir),
+        Command::List => list(),
+        Command::Worker { system } => serve(&system),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            // Nobody is left to be told that this failed.
+            let _ = writeln!(std::io::stderr(), "tamis-peers: {failure}");
+            failure.exit_code()
+        }
+    }
+}
+
+fn run(args: &RunArgs) -> Result<(), Failure> {
+    let (sizes, systems) = (args.sizes()?, args.systems()?);
+    let mut plans: Vec<Plan> = args.suites().into_iter().flat_map(|suite| suite.plans(&sizes)).collect();
+    make_dir(&args.out)?;
+    let path = args.out.join(rows::FILE);
+    let (writer, there) = Writer::open(&path, args.resume, &plans, &systems)?;
+    let unwritten = |error: ReportError| Failure::System(error.to_string());
+    let place = args.dir.clone().unwrap_or_else(std::env::temp_dir);
+    Context::note(&args.out, &command_line(), &place).map_err(unwritten)?;
+    plans.retain(|plan| !there.contains(&plan.suite));
+    let dir = databases(&place)?;
+    let steps = |plan: &Plan| plan.steps.len() as u64 * u64::from(plan.rounds);
+    let total = plans.iter().map(steps).sum::<u64>() * systems.len() as u64;
+    let mut show = Show::new(writer, total, args.verbose);
+    if cfg!(debug_assertions) && !args.quick {
+        show.note("this is a build for debugging, its figures say nothing: build with --release");
+    }
+    let limit = Duration::from_secs(args.limit);
+    let spawn = |system: &System| Link::spawn(system, limit);
+    let stage = Stage { systems: &systems, spawn: &spawn, dir: dir.path(), audience: &mut show };
+    let done = conduct(&plans, stage);
+    show.end();
+    let troubles = done?;
+    report_of(&args.out)?;
+    if troubles.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::System(format!("not everything could be measured:\n{}", troubles.join("\n"))))
+}
+
+/// The arguments as they were given, so that a shell reads them alike.
+fn command_line() -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=.,:/+".contains(c);
+    let quoted = |argument: String| match !argument.is_empty() && argument.chars().all(plain) {
+        true => argument,
+        false => format!("'{}'", argument.replace('\'', "'\\''")),
+    };
+    // Paths need not be UTF-8.
+    let arguments =
+        std::env::args_os().skip(1).map(|argument| quoted(argument.to_string_lossy().into_owned()));
+    std::iter::once("tamis-peers".to_owned()).chain(arguments).collect::<Vec<_>>().join(" ")
+}
+
+fn report_of(dir: &Path) -> Result<(), Failure> {
+    let failed = |error: ReportError| Failure::Usage(error.to_string());
+    let rows = report::load(&dir.join(rows::FILE)).map_err(failed)?;
+    let context = Context::load(dir).map_err(failed)?;
+    report::write(&rows, &context, dir).map_err(|error| match error {
+        ReportError::Empty => Failure::Usage(format!("{}: {error}", dir.display())),
+        error => Failure::System(error.to_string()),
+    })
+}
+
+/// A directory for databases that is removed when it is dropped.
+fn databases(parent: &Path) -> Result<tempfile::TempDir, Failure> {
+    make_dir(parent)?;
+    let made = tempfile::Builder::new().prefix("tamis-peers-").tempdir_in(parent);
+    made.map_err(|error| Failure::file("make a directory in", parent, &error))
+}
+
+fn make_dir(dir: &Path) -> Result<(), Failure> {
+    std::fs::create_dir_all(dir).map_err(|error| Failure::file("make", dir, &error))
+}
+
+fn list() -> Result<(), Failure> {
+    let mut text = String::from("Suites:\n");
+    for suite in Suite::ALL {
+        let workloads: Vec<&str> = suite.workloads().iter().map(|workload| workload.name()).collect();
+        text.push_str(&format!("  {suite:9} {}\n            {}\n", suite.about(), workloads.join(", ")));
+    }
+    text.push_str("\nSystems:\n");
+    for name in System::compiled_in() {
+        let system: System = name.parse().map_err(|error| Failure::System(format!("{error}")))?;
+        text.push_str(&format!("  {name:9} {}\n", version_of(&system)));
+    }
+    text.push_str("  tamis:OPTION=VALUE,OPTION=VALUE\n");
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Failure::System(format!("could not write the output: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Is a worker.
+fn serve(system: &System) -> Result<(), Failure> {
+    struct Serve;
+
+    impl Visitor for Serve {
+        type Output = std::io::Result<()>;
+
+        fn visit<E: Engine>(self) -> std::io::Result<()> {
+            worker::serve::<E>(std::io::stdin().lock(), std::io::stdout().lock())
+        }
+    }
+
+    system.with(Serve).map_err(|error| Failure::System(format!("the conductor is gone: {error}")))
+}

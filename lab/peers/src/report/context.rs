@@ -1,0 +1,112 @@
+//! Where and how rows were measured: the machine, the command, the day. Kept as `machine.json` beside the rows, so that
+//! a report made later, or elsewhere, tells of the machine that measured and not of the one that writes.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use tamis_lab::machine::{Machine, now};
+
+use super::ReportError;
+
+/// The file's name.
+const FILE: &str = "machine.json";
+
+/// Where and how rows were measured.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Context {
+    /// The command lines that measured them. More than one if a run was resumed in another way.
+    pub commands: Vec<String>,
+    /// The day of the first of them, UTC: `2026-11-21`.
+    pub date: String,
+    /// The machine.
+    pub machine: Machine,
+}
+
+impl Context {
+    /// Notes beside the rows in `dir` that `command` measures on this machine, now, with databases below `place`. What was noted before stays: the
+    /// day is that of the first command, and a command is listed once. Call it before the first row is appended, from
+    /// one process at a time.
+    ///
+    /// # Errors
+    ///
+    /// The rows there are of another machine; the file is damaged; it cannot be read or written.
+    pub fn note(dir: &Path, command: &str, place: &Path) -> Result<Context, ReportError> {
+        let now = now();
+        let day = now.split_once('T').map_or(&*now, |(day, _)| day);
+        Context::note_at(dir, command, Machine::read(Some(place)), day)
+    }
+
+    fn note_at(dir: &Path, command: &str, here: Machine, date: &str) -> Result<Context, ReportError> {
+        let path = dir.join(FILE);
+        let mut context = match Context::load(dir) {
+            Ok(context) if !context.machine.is_same(&here) => {
+                let (there, here) = (context.machine.describe(), here.describe());
+                return Err(ReportError::OtherMachine { path, there, here });
+            }
+            Ok(context) => context,
+            Err(ReportError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
+                Context { commands: Vec::new(), date: date.to_owned(), machine: here }
+            }
+            Err(error) => return Err(error),
+        };
+        if !context.commands.iter().any(|known| known == command) {
+            context.commands.push(command.to_owned());
+            let json =
+                serde_json::to_string_pretty(&context).expect("strings and numbers have a form in JSON");
+            // Beside it first: an interrupted run leaves the old file or the new one.
+            let fresh = path.with_extension("json.new");
+            let written = fs::write(&fresh, json + "\n").and_then(|()| fs::rename(&fresh, &path));
+            written.map_err(|source| ReportError::io(&path, source))?;
+        }
+        Ok(context)
+    }
+
+    /// What was noted beside the rows in `dir`.
+    ///
+    /// # Errors
+    ///
+    /// There is none, it cannot be read, or it is damaged.
+    pub fn load(dir: &Path) -> Result<Context, ReportError> {
+        let path = dir.join(FILE);
+        let json = fs::read(&path).map_err(|source| ReportError::io(&path, source))?;
+        serde_json::from_slice(&json)
+            .map_err(|error| ReportError::Context { path, reason: error.to_string() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::synthetic::context;
+    use super::*;
+
+    #[test]
+    fn commands_are_noted_once_and_rows_of_two_machines_do_not_mix() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(matches!(Context::load(dir.path()), Err(ReportError::Io { .. })));
+        let machine = context().machine;
+        let note = |command: &str, machine: Machine, date: &str| {
+            Context::note_at(dir.path(), command, machine, date)
+        };
+        note("run a", machine.clone(), "2026-11-21").unwrap();
+        note("run b", Machine { memory_bytes: 1, ..machine.clone() }, "2026-11-22").unwrap();
+        note("run a", machine.clone(), "2026-11-23").unwrap();
+        let there = Context::load(dir.path()).unwrap();
+        assert_eq!(there.commands, ["run a", "run b"]);
+        assert_eq!((there.date.as_str(), &there.machine), ("2026-11-21", &machine));
+
+        let other = note("run a", Machine { cores: 64, ..machine }, "2026-11-24").unwrap_err().to_string();
+        assert!(other.contains("64 cores") && other.contains("2 cores"), "{other}");
+        fs::write(dir.path().join(FILE), "{").unwrap();
+        let damaged = Context::load(dir.path()).unwrap_err().to_string();
+        assert!(damaged.contains(FILE), "{damaged}");
+    }
+
+    #[test]
+    fn this_machine_can_be_noted() {
+        let dir = tempfile::tempdir().unwrap();
+        let context = Context::note(dir.path(), "run", dir.path()).unwrap();
+        assert_eq!(Context::load(dir.path()).unwrap(), context);
+    }
+}

@@ -1,0 +1,514 @@
+//! The suites: what is asked of which databases, in which order. Plain values; [`conduct`](mod@crate::conduct) carries them out.
+//!
+//! A suite is a list of plans, a plan one database a system and the steps that are measured on it. Slow operations get fewer
+//! of them, the same for all systems: [`Suite::plans`] decides from what is known of the operations, not of the systems.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use tamis_bench::Workload;
+use tamis_bench::run::Fill;
+use tamis_bench::value::ValueSizes;
+
+use crate::engines::{Compression, Setup};
+use crate::protocol::Data;
+use crate::record::Conditions;
+
+/// Sizes that the command line gives.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Sizes {
+    /// Keys in a database.
+    pub keys: u64,
+    /// Bytes of a key, but in the suite that varies them.
+    pub key_bytes: u64,
+    /// How long values are, but in `mixgraph`, where they are mixed.
+    pub values: ValueSizes,
+    /// Operations of the fastest workloads.
+    pub ops: u64,
+    /// How often every step is measured.
+    pub rounds: u32,
+    /// Filter bits for a key.
+    pub filter_bits: u32,
+    /// A memtable in bytes.
+    pub memtable_bytes: u64,
+    /// The block cache in bytes; `None`: as the suite has it.
+    pub cache_bytes: Option<u64>,
+    /// How blocks are compressed.
+    pub compression: Compression,
+    /// Threads side by side.
+    pub threads: Vec<usize>,
+    /// The workloads; `None`: as the suite has them.
+    pub workloads: Option<Vec<Workload>>,
+    /// Whether all suites go past the page cache, not only `direct`.
+    pub direct_io: bool,
+    /// Drives every random choice.
+    pub seed: u64,
+}
+
+impl Sizes {
+    fn entry_bytes(&self) -> f64 {
+        self.key_bytes as f64 + self.values.mean()
+    }
+}
+
+/// The block cache by default.
+pub(crate) const CACHE_BYTES: u64 = 8 << 20;
+
+/// The block cache of `ycsb` by default.
+pub(crate) const YCSB_CACHE_BYTES: u64 = 1 << 30;
+
+/// Of so much of the data one byte is cached in `direct`.
+const DIRECT_CACHE_SHARE: u64 = 32;
+
+/// Where compaction is held back, memtables are small enough for so many runs.
+const RUNS: u64 = 16;
+
+/// The lengths of keys in the suite `keys`.
+const KEY_LENGTHS: [u64; 4] = [8, 32, 128, 1024];
+
+/// Writers side by side in the suite `sync`.
+const SYNC_THREADS: [usize; 3] = [1, 2, 4];
+
+/// The fewest operations of a step.
+const FEWEST_OPS: u64 = 64;
+
+const READS: [Workload; 9] = [
+    Workload::GetEmpty,
+    Workload::GetExisting,
+    Workload::GetZipf,
+    Workload::MultiGetEmpty,
+    Workload::MultiGetExisting,
+    Workload::RangeEmpty,
+    Workload::Seek,
+    Workload::SeekNext50,
+    Workload::ReverseNext50,
+];
+
+const YCSB: [Workload; 6] =
+    [Workload::YcsbA, Workload::YcsbB, Workload::YcsbC, Workload::YcsbD, Workload::YcsbE, Workload::YcsbF];
+
+/// A suite by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Suite {
+    /// Fills.
+    Load,
+    /// Reads of a settled tree.
+    Settled,
+    /// Reads of a tree whose compaction was held back.
+    Runs,
+    /// YCSB.
+    Ycsb,
+    /// RocksDB's `mixgraph`.
+    Mixgraph,
+    /// Reads of files that are not in the page cache.
+    Cold,
+    /// Reads past the page cache.
+    Direct,
+    /// Keys of different lengths.
+    Keys,
+    /// Synced writes.
+    Sync,
+}
+
+/// One database a system, and what is measured on it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Plan {
+    /// The suite it belongs to.
+    pub suite: Suite,
+    /// The keys and values.
+    pub data: Data,
+    /// How many of the keys are there at the beginning.
+    pub loaded: u64,
+    /// See [`Setup`].
+    pub cache_bytes: u64,
+    /// See [`Setup`].
+    pub memtable_bytes: u64,
+    /// See [`Setup`].
+    pub filter_bits: u32,
+    /// See [`Setup`].
+    pub compression: Compression,
+    /// Whether writes are synced while steps are measured. A load is never synced.
+    pub sync: bool,
+    /// Whether steps go past the page cache. A load never does.
+    pub direct_io: bool,
+    /// Whether compaction runs, during the load as well.
+    pub compaction: bool,
+    /// Whether the database is closed, dropped from the page cache and opened again before each step.
+    pub cold: bool,
+    /// Drives every random choice.
+    pub seed: u64,
+    /// How often the steps are measured.
+    pub rounds: u32,
+    /// What is measured, in each round in this order. All of them fills of empty databases, or none.
+    pub steps: Vec<Step>,
+}
+
+/// One workload to measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Step {
+    /// The operations.
+    pub workload: Workload,
+    /// Threads side by side.
+    pub threads: usize,
+    /// Operations over all threads; a fill puts every key.
+    pub ops: u64,
+    /// What each round is preceded by, unmeasured: a tenth of the operations.
+    pub warm_with: Option<Workload>,
+}
+
+/// What a database must have in common with another to be used in its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Loading {
+    data: Data,
+    loaded: u64,
+    memtable_bytes: u64,
+    filter_bits: u32,
+    compression: Compression,
+    compaction: bool,
+}
+
+impl Suite {
+    /// All of them, in the order in which they are run.
+    pub(crate) const ALL: [Suite; 9] = [
+        Suite::Load,
+        Suite::Settled,
+        Suite::Runs,
+        Suite::Ycsb,
+        Suite::Mixgraph,
+        Suite::Cold,
+        Suite::Direct,
+        Suite::Keys,
+        Suite::Sync,
+    ];
+
+    /// The name on the command line and in rows.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Suite::Load => "load",
+            Suite::Settled => "settled",
+            Suite::Runs => "runs",
+            Suite::Ycsb => "ycsb",
+            Suite::Mixgraph => "mixgraph",
+            Suite::Cold => "cold",
+            Suite::Direct => "direct",
+            Suite::Keys => "keys",
+            Suite::Sync => "sync",
+        }
+    }
+
+    /// One sentence about it.
+    pub(crate) fn about(self) -> &'static str {
+        match self {
+            Suite::Load => "fills of empty databases, anew in each round",
+            Suite::Settled => "reads after compaction has nothing left to do",
+            Suite::Runs => "the same with compaction held back, so that there are 16 sorted runs or more",
+            Suite::Ycsb => "the standard mixes A to F with a cache of 1 GiB",
+            Suite::Mixgraph => "RocksDB's model of a social graph's store, values of 10 to 1024 bytes",
+            Suite::Cold => "a few reads after opening, nothing of the files in the page cache",
+            Suite::Direct => "reads past the page cache with a block cache of 1/32 of the data",
+            Suite::Keys => "keys of 8, 32, 128 and 1024 bytes, fewer of the longer ones",
+            Suite::Sync => "overwrites, each synced before it is acknowledged, by 1, 2 and 4 threads",
+        }
+    }
+
+    /// What it measures.
+    pub(crate) fn workloads(self) -> Vec<Workload> {
+        use Workload::*;
+        match self {
+            Suite::Load => vec![FillRandom, FillSeq],
+            Suite::Settled | Suite::Runs => READS.to_vec(),
+            Suite::Ycsb => YCSB.to_vec(),
+            Suite::Mixgraph => vec![Mixgraph],
+            Suite::Cold => vec![GetExisting, GetEmpty, Seek],
+            Suite::Direct => vec![GetEmpty, GetExisting, Seek, SeekNext50, MultiGetExisting],
+            Suite::Keys => vec![GetEmpty, GetExisting, Seek],
+            Suite::Sync => vec![Overwrite],
+        }
+    }
+
+    /// The suite with sizes.
+    pub(crate) fn plans(self, sizes: &Sizes) -> Vec<Plan> {
+        let workloads = sizes.workloads.clone().unwrap_or_else(|| self.workloads());
+        let plan = |threads: &[usize]| Plan::new(self, sizes, &workloads, threads);
+        match self {
+            Suite::Load => vec![plan(&[1])],
+            Suite::Settled | Suite::Ycsb | Suite::Mixgraph | Suite::Direct => vec![plan(&sizes.threads)],
+            Suite::Runs => {
+                let mut runs = plan(&sizes.threads);
+                runs.compaction = false;
+                // Engines count differently what fills a memtable.
+                runs.memtable_bytes = runs.memtable_bytes.min(runs.loaded_bytes() / RUNS).max(16 << 10);
+                vec![runs]
+            }
+            Suite::Cold => vec![Plan { cold: true, ..plan(&[1]) }],
+            Suite::Keys => {
+                let of_length = |&key_bytes: &u64| {
+                    let mut longer = Sizes { key_bytes, ..sizes.clone() };
+                    let fewer = sizes.keys as f64 * sizes.entry_bytes() / longer.entry_bytes();
+                    longer.keys = (fewer as u64).max(1);
+                    Plan::new(self, &longer, &workloads, &[1])
+                };
+                KEY_LENGTHS.iter().map(of_length).collect()
+            }
+            Suite::Sync => vec![Plan { sync: true, ..plan(&SYNC_THREADS) }],
+        }
+    }
+
+    fn default_cache_bytes(self, sizes: &Sizes) -> u64 {
+        match self {
+            Suite::Ycsb => sizes.cache_bytes.unwrap_or(YCSB_CACHE_BYTES),
+            Suite::Direct => (sizes.keys as f64 * sizes.entry_bytes()) as u64 / DIRECT_CACHE_SHARE,
+            _ => sizes.cache_bytes.unwrap_or(CACHE_BYTES),
+        }
+    }
+
+    /// Of so many operations one is done, being slow.
+    fn share(self, workload: Workload) -> u64 {
+        use Workload::*;
+        let seeks = matches!(workload, RangeEmpty | Seek);
+        // `Mixgraph` has a few scans, some of them of thousands of entries.
+        let scans = matches!(workload, SeekNext50 | ReverseNext50 | YcsbE | Mixgraph);
+        match self {
+            Suite::Cold => 250,
+            Suite::Sync => 100,
+            Suite::Direct if seeks || scans => 250,
+            Suite::Direct => 25,
+            Suite::Runs if seeks || scans => 20,
+            _ if scans => 10,
+            _ if seeks => 5,
+            _ => 1,
+        }
+    }
+}
+
+impl fmt::Display for Suite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Suite {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Suite, String> {
+        let known = Suite::ALL.into_iter().find(|suite| suite.name() == name);
+        let names = || Suite::ALL.map(Suite::name).join(", ");
+        known.ok_or_else(|| format!("no suite is called `{name}`; there are {}", names()))
+    }
+}
+
+impl Plan {
+    fn new(suite: Suite, sizes: &Sizes, workloads: &[Workload], threads: &[usize]) -> Plan {
+        let step = |threads: usize, workload: Workload| Step {
+            workload,
+            threads,
+            ops: (sizes.ops / suite.share(workload)).max(FEWEST_OPS),
+            warm_with: match suite {
+                Suite::Load | Suite::Cold | Suite::Sync => None,
+                // The hot keys of all mixes but the latest ones of D.
+                Suite::Ycsb => Some(Workload::YcsbC),
+                _ if workload.writes() => None,
+                _ => Some(workload),
+            },
+        };
+        let steps_of = |&threads: &usize| workloads.iter().map(move |&workload| step(threads, workload));
+        let steps: Vec<Step> = threads.iter().flat_map(steps_of).collect();
+        let inserts: u64 = steps.iter().map(|step| Fill::inserts(step.workload, step.ops)).sum();
+        let data = Data {
+            keys: sizes.keys + inserts * u64::from(sizes.rounds),
+            key_bytes: sizes.key_bytes,
+            values: if suite == Suite::Mixgraph { ValueSizes::Pareto } else { sizes.values },
+            seed: sizes.seed,
+        };
+        Plan {
+            suite,
+            data,
+            loaded: sizes.keys,
+            cache_bytes: suite.default_cache_bytes(sizes),
+            memtable_bytes: sizes.memtable_bytes,
+            filter_bits: sizes.filter_bits,
+            compression: sizes.compression,
+            sync: false,
+            direct_io: suite == Suite::Direct || sizes.direct_io,
+            compaction: true,
+            cold: false,
+            seed: sizes.seed,
+            rounds: sizes.rounds,
+            steps,
+        }
+    }
+
+    /// Whether every step fills an empty database.
+    pub(crate) fn fills(&self) -> bool {
+        self.steps.iter().all(|step| step.workload.is_fill())
+    }
+
+    /// How a system's database is set up while it is loaded.
+    pub(crate) fn setup_of_load(&self, dir: PathBuf, overrides: &[String]) -> Setup {
+        Setup { sync: false, direct_io: false, ..self.setup(dir, overrides) }
+    }
+
+    /// How a system's database is set up while steps are measured.
+    pub(crate) fn setup(&self, dir: PathBuf, overrides: &[String]) -> Setup {
+        Setup {
+            dir,
+            cache_bytes: self.cache_bytes,
+            memtable_bytes: self.memtable_bytes,
+            filter_bits: self.filter_bits,
+            compression: self.compression,
+            sync: self.sync,
+            direct_io: self.direct_io,
+            compaction: self.compaction,
+            overrides: overrides.to_vec(),
+        }
+    }
+
+    /// What its database can serve other plans as, if its steps leave it as it was.
+    pub(crate) fn shared_loading(&self) -> Option<Loading> {
+        let unchanged = self.steps.iter().all(|step| !step.workload.writes());
+        unchanged.then(|| Loading {
+            data: self.data.clone(),
+            loaded: self.loaded,
+            memtable_bytes: self.memtable_bytes,
+            filter_bits: self.filter_bits,
+            compression: self.compression,
+            compaction: self.compaction,
+        })
+    }
+
+    /// Under which conditions a step's rows stand.
+    pub(crate) fn conditions(&self, step: &Step) -> Conditions {
+        Conditions {
+            suite: self.suite.name().to_owned(),
+            workload: step.workload.name().to_owned(),
+            keys: self.loaded,
+            key_bytes: self.data.key_bytes,
+            value_bytes: self.data.values.mean().round() as u64,
+            threads: step.threads,
+            cache_bytes: self.cache_bytes,
+            filter_bits: self.filter_bits,
+            direct_io: self.direct_io,
+            cold: self.cold,
+            sync: self.sync,
+            settled: self.compaction,
+            compression: match self.compression {
+                Compression::None => "none".to_owned(),
+                Compression::Lz4 => "lz4".to_owned(),
+            },
+        }
+    }
+
+    /// The seed of a step in a round: every system is asked the same. Two apart, as a warm-up has the one before.
+    pub(crate) fn seed_of(&self, round: u32) -> u64 {
+        self.seed.wrapping_add(1 + 2 * u64::from(round))
+    }
+
+    fn loaded_bytes(&self) -> u64 {
+        (self.loaded as f64 * self.data.entry_bytes()) as u64
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn sizes() -> Sizes {
+        Sizes {
+            keys: 4_000_000,
+            key_bytes: 8,
+            values: 256.into(),
+            ops: 500_000,
+            rounds: 5,
+            filter_bits: 10,
+            memtable_bytes: 64 << 20,
+            cache_bytes: None,
+            compression: Compression::None,
+            threads: vec![1, 2],
+            workloads: None,
+            direct_io: false,
+            seed: 1,
+        }
+    }
+
+    fn only(suite: Suite) -> Plan {
+        let mut plans = suite.plans(&sizes());
+        assert_eq!(plans.len(), 1);
+        plans.remove(0)
+    }
+
+    #[test]
+    fn names_parse_back_and_others_are_refused() {
+        for suite in Suite::ALL {
+            assert_eq!(suite.name().parse(), Ok(suite));
+            assert!(!suite.plans(&sizes()).is_empty());
+        }
+        let refused = "fast".parse::<Suite>().unwrap_err();
+        assert!(refused.contains("`fast`") && refused.contains("settled"), "{refused}");
+    }
+
+    #[test]
+    fn keys_are_held_back_for_all_inserts_and_no_more() {
+        let plan = only(Suite::Ycsb);
+        assert_eq!(plan.loaded, 4_000_000);
+        // Rounds, thread counts; a twentieth of D's 500,000 and of E's 50,000 operations.
+        assert_eq!(plan.data.keys - plan.loaded, 5 * 2 * (25_000 + 2_500));
+        assert_eq!((plan.cache_bytes, plan.steps.len()), (1 << 30, 12));
+        assert!(plan.shared_loading().is_none());
+        assert!(plan.steps.iter().all(|step| !step.warm_with.unwrap().writes()));
+        let given = Sizes { cache_bytes: Some(77), ..sizes() };
+        assert_eq!(Suite::Ycsb.plans(&given)[0].cache_bytes, 77);
+    }
+
+    #[test]
+    fn what_is_only_read_is_loaded_once() {
+        let [settled, cold, direct] = [Suite::Settled, Suite::Cold, Suite::Direct].map(only);
+        assert!(settled.shared_loading().is_some());
+        assert_eq!(settled.shared_loading(), cold.shared_loading());
+        assert_eq!(settled.shared_loading(), direct.shared_loading());
+        assert_ne!(settled.shared_loading(), only(Suite::Runs).shared_loading());
+        assert!(cold.cold && direct.direct_io && direct.cache_bytes == 4_000_000 * 264 / 32);
+        let load = direct.setup_of_load("x".into(), &[]);
+        assert!(!load.direct_io && direct.setup("x".into(), &[]).direct_io);
+        assert!(only(Suite::Sync).setup("x".into(), &[]).sync);
+    }
+
+    #[test]
+    fn workloads_and_the_way_of_reading_can_be_chosen() {
+        let workloads = vec![Workload::YcsbD, Workload::YcsbC];
+        let chosen = Sizes { workloads: Some(workloads.clone()), direct_io: true, ..sizes() };
+        let plan = Suite::Ycsb.plans(&chosen).remove(0);
+        let asked: Vec<Workload> = plan.steps.iter().map(|step| step.workload).collect();
+        assert_eq!(asked, [&workloads[..], &workloads[..]].concat(), "for each number of threads");
+        assert_eq!(plan.data.keys - plan.loaded, 5 * 2 * 25_000, "for the inserts of D alone");
+        assert!(plan.direct_io && plan.conditions(&plan.steps[0]).direct_io);
+        assert!(!plan.setup_of_load("x".into(), &[]).direct_io);
+    }
+
+    #[test]
+    fn held_back_compaction_leaves_many_runs_at_any_size() {
+        assert_eq!(only(Suite::Runs).memtable_bytes, 66_000_000);
+        let small = Suite::Runs.plans(&Sizes { keys: 100_000, ..sizes() }).remove(0);
+        assert_eq!(small.memtable_bytes, 100_000 * 264 / 16);
+        assert!(!small.compaction && !small.conditions(&small.steps[0]).settled);
+    }
+
+    #[test]
+    fn longer_keys_are_fewer() {
+        for plan in Suite::Keys.plans(&sizes()) {
+            let bytes = plan.loaded_bytes() as f64;
+            assert!((bytes / (4e6 * 264.0) - 1.0).abs() < 0.001, "{bytes}");
+        }
+    }
+
+    #[test]
+    fn steps_of_a_plan_have_conditions_of_their_own() {
+        for suite in Suite::ALL {
+            let plans = suite.plans(&sizes());
+            let all: Vec<_> =
+                plans.iter().flat_map(|p| p.steps.iter().map(|step| p.conditions(step))).collect();
+            let different: std::collections::BTreeSet<_> = all.iter().collect();
+            assert_eq!(all.len(), different.len(), "{suite}");
+        }
+    }
+}

@@ -1,0 +1,410 @@
+//! The figure with everything decided, and one step of it.
+
+use std::time::Instant;
+
+use tamis::advise::{
+    Allocation, Calibration, Class, Data, Effort, Keys, Merge, Policy, Ranked, Selector, Setup, Workload,
+    advise, recommend,
+};
+use tamis::{Db, Durability, Options};
+use tamis_bench::BenchError;
+use tamis_bench::keys::KeySet;
+use tamis_bench::progress::Progress;
+use tamis_bench::random::Permutation;
+use tamis_bench::report::grouped;
+use tamis_bench::value;
+
+use super::CandidateRow;
+use super::workloads::{self, KEY_BYTES, Op, TEXTS};
+use crate::figures::rows::row;
+use crate::figures::{Custom, Plan, Row, Scale};
+
+/// Bytes of every value.
+const VALUE_BYTES: usize = 100;
+
+/// Bits of filters and block cache a key that the advisor may spend, a little more for what filters take besides.
+const BITS: f64 = 10.0;
+const SPARE: f64 = 1.15;
+
+/// Memtables that the data fills.
+const FLUSHES: u64 = 60;
+
+/// Of them those that come one by one between rounds. A tree has few runs after a large merge and many before it; the model
+/// gives the mean, so every round has another moment of it.
+const LATE_FLUSHES: u64 = 10;
+
+/// How often each candidate is asked in a round; the shortest counts. What else runs on a machine only adds.
+const TURNS: u32 = 3;
+
+/// The candidates: filters of every family that is of use for 8-byte keys, over the trees that keep all data.
+const FILTERS: [Selector; 9] = [
+    Selector::None,
+    Selector::BlockedBloom,
+    Selector::Ribbon,
+    Selector::Fuse,
+    Selector::Snarf,
+    Selector::Rosetta,
+    Selector::Grf,
+    Selector::Chucky,
+    Selector::Remix,
+];
+const FEW_FILTERS: [Selector; 3] = [Selector::None, Selector::BlockedBloom, Selector::Grf];
+const POLICIES: [Policy; 3] = [Policy::Leveling, Policy::LazyLeveling, Policy::Tiering];
+const SIZE_RATIO: u64 = 10;
+
+pub(super) struct Job {
+    keys: KeySet,
+    filters: Vec<Selector>,
+    policies: Vec<Policy>,
+    ops: usize,
+    rounds: u32,
+    seed: u64,
+    effort: Effort,
+}
+
+impl Job {
+    pub(super) fn new(scale: Scale, custom: &Custom) -> Result<Job, BenchError> {
+        custom.refuse_all_but("advise-ten", &["--keys", "--ops", "--repeat", "--filters"])?;
+        let (keys, ops, rounds) = match scale {
+            Scale::Small => (4_000, 400, 2),
+            Scale::Default => (200_000, 20_000, 5),
+            Scale::Paper => (20_000_000, 200_000, 5),
+        };
+        let small = scale == Scale::Small;
+        let mut filters = if small { FEW_FILTERS.to_vec() } else { FILTERS.to_vec() };
+        if !custom.filters.is_empty() {
+            let known = |name: &String| {
+                let unknown = || BenchError::Request(format!("--filters: the advisor knows no `{name}`"));
+                Selector::from_word(name).ok_or_else(unknown)
+            };
+            filters = custom.filters.iter().map(known).collect::<Result<_, _>>()?;
+        }
+        if !filters.contains(&Selector::BlockedBloom) {
+            return Err(BenchError::Request(
+                "--filters: blocked-bloom is what the others are held against".into(),
+            ));
+        }
+        let keys = custom.keys.unwrap_or(keys);
+        if keys < 1_000 {
+            return Err(BenchError::Request(format!("{keys} keys make no tree: take --keys 1000 or more")));
+        }
+        Ok(Job {
+            keys: KeySet::uniform(keys, KEY_BYTES, custom.seed)?,
+            filters,
+            policies: if small { POLICIES[..2].to_vec() } else { POLICIES.to_vec() },
+            ops: usize::try_from(custom.ops.unwrap_or(ops)).unwrap_or(usize::MAX).max(1),
+            rounds: custom.repeats.unwrap_or(rounds).max(1),
+            seed: custom.seed,
+            effort: if small { Effort::Quick } else { Effort::Full },
+        })
+    }
+
+    fn entry_bytes(&self) -> u64 {
+        (KEY_BYTES + VALUE_BYTES) as u64
+    }
+
+    /// What the advisor may spend, in bytes.
+    fn budget(&self) -> u64 {
+        (self.keys.len() as f64 * BITS / 8.0 * SPARE) as u64
+    }
+
+    /// What a memtable takes when it is flushed.
+    fn flush_bytes(&self) -> u64 {
+        self.keys.len() * (self.entry_bytes() + 44) / FLUSHES
+    }
+
+    /// What all candidates have in common.
+    fn common(&self) -> Result<Options, BenchError> {
+        let mut options = Options::default();
+        options.set("keyspace.compression", "none")?;
+        options.durability = Durability::Buffered;
+        let keyspace = &mut options.keyspace;
+        // A little more than a flush by request has, so that these are all there are.
+        keyspace.memtable_bytes = (self.flush_bytes() * 5 / 4).max(16 << 10);
+        keyspace.table_bytes = (self.keys.len() * self.entry_bytes() / 6).clamp(64 << 10, 64 << 20);
+        // The tree is to stay what the policy makes of it for as long as it is measured.
+        keyspace.read_compaction = false;
+        Ok(options)
+    }
+
+    /// The candidates in the advisor's order.
+    fn ranked(&self, workload: &Workload) -> Result<Vec<Ranked>, BenchError> {
+        let options = self.common()?;
+        let setup = Setup::new(KEY_BYTES, VALUE_BYTES).effort(self.effort);
+        let setup = setup.database(std::env::temp_dir(), &options);
+        let calibration = Calibration::measure(&setup).map_err(BenchError::Database)?;
+        let mut data = Data::new(self.keys.len(), KEY_BYTES as f64, VALUE_BYTES as f64);
+        data.keys = Keys::Integers;
+        data.memtable_bytes = self.flush_bytes();
+        let advice = advise(&calibration, &data, workload, self.budget(), &options);
+        let of_ours = |ranked: &Ranked| {
+            let configuration = &ranked.configuration;
+            self.filters.contains(&configuration.selector)
+                && configuration.allocation == Allocation::Uniform
+                && self.policies.contains(&configuration.shape.policy)
+                && configuration.shape.size_ratio == SIZE_RATIO
+                && configuration.bits_per_key <= BITS * SPARE
+        };
+        let mut ranked: Vec<Ranked> = Vec::new();
+        for one in advice.ranking.ranked.iter().filter(|ranked| of_ours(ranked)) {
+            // The present configuration may be there twice, once with the bits that are best.
+            let same = |other: &Ranked| {
+                (other.configuration.selector, other.configuration.shape.policy)
+                    == (one.configuration.selector, one.configuration.shape.policy)
+            };
+            if !ranked.iter().any(same) {
+                let mut one = one.clone();
+                one.is_current = is_usual(&one);
+                ranked.push(one);
+            }
+        }
+        Ok(ranked)
+    }
+
+    fn options(&self, ranked: &Ranked) -> Result<Options, BenchError> {
+        let mut options = self.common()?;
+        let configuration = &ranked.configuration;
+        options.set("keyspace.filter", configuration.selector.word())?;
+        if configuration.selector.is_sized() {
+            options.keyspace.bits_per_key = configuration.bits_per_key;
+        }
+        let compaction = match configuration.shape.policy {
+            Policy::Tiering => "tiering",
+            Policy::LazyLeveling => "lazy-leveling",
+            _ => "leveling",
+        };
+        options.set("keyspace.compaction", compaction)?;
+        options.set("keyspace.size_ratio", &SIZE_RATIO.to_string())?;
+        let merge = match configuration.shape.merge {
+            Merge::Partial => "partial",
+            Merge::Partitioned => "partitioned",
+            _ => "full",
+        };
+        options.set("keyspace.merge", merge)?;
+        options.check()?;
+        Ok(options)
+    }
+
+    fn load(&self, ranked: &Ranked, progress: &dyn Progress) -> Result<Candidate, BenchError> {
+        let temporary =
+            |source| BenchError::Io { operation: "make a directory in", path: std::env::temp_dir(), source };
+        let dir = tempfile::Builder::new().prefix("tamis-advise").tempdir().map_err(temporary)?;
+        let db = Db::open(dir.path().join("db"), self.options(ranked)?)?;
+        let mut candidate = Candidate {
+            db,
+            ranked: ranked.clone(),
+            times: Vec::new(),
+            runs: Vec::new(),
+            filter_bits: 0.0,
+            flushes: 0,
+            _dir: dir,
+        };
+        self.fill(&mut candidate, FLUSHES - LATE_FLUSHES)?;
+        progress.advance(1);
+        Ok(candidate)
+    }
+
+    /// Puts keys up to so many flushes in, each of which is merged before the next comes: trees then follow from sizes alone.
+    fn fill(&self, candidate: &mut Candidate, flushes: u64) -> Result<(), BenchError> {
+        let order = Permutation::new(self.keys.len(), self.seed);
+        let (db, mut key) = (&candidate.db, Vec::new());
+        for flush in candidate.flushes..flushes {
+            for place in self.keys.len() * flush / FLUSHES..self.keys.len() * (flush + 1) / FLUSHES {
+                key.clear();
+                self.keys.existing(order.at(place), &mut key);
+                db.put(&key, value_of(&key))?;
+            }
+            db.flush()?;
+            db.settle()?;
+        }
+        candidate.flushes = flushes;
+        db.settle_filters()?;
+        let tree = db.stats().keyspaces.first().cloned().unwrap_or_default();
+        candidate.filter_bits = tree.filter_bytes as f64 * 8.0 / (tree.entries as f64).max(1.0);
+        candidate.runs.push(tree.runs as f64);
+        Ok(())
+    }
+
+    /// Asks for keys that are there when so many flushes are in.
+    fn ops(&self, workload: &Workload, flushes: u64, seed: u64) -> Vec<Op> {
+        let order = Permutation::new(self.keys.len(), self.seed);
+        let loaded = self.keys.len() * flushes / FLUSHES;
+        workloads::draw(workload, &self.keys, self.ops, seed, loaded, |place| order.at(place))
+    }
+}
+
+/// Whether it is what the options are by default.
+fn is_usual(ranked: &Ranked) -> bool {
+    let configuration = &ranked.configuration;
+    configuration.selector == Selector::BlockedBloom && configuration.shape.policy == Policy::Leveling
+}
+
+fn mean_of(numbers: &[f64]) -> f64 {
+    numbers.iter().sum::<f64>() / (numbers.len() as f64).max(1.0)
+}
+
+/// A value that follows from its key, whatever wrote it.
+fn value_of(key: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(VALUE_BYTES);
+    value::fill(value::tag_of(key), 0, VALUE_BYTES, &mut bytes);
+    bytes
+}
+
+/// One candidate's database, and what was measured on it.
+struct Candidate {
+    db: Db,
+    ranked: Ranked,
+    /// A round's shortest turn each.
+    times: Vec<f64>,
+    /// Before each round.
+    runs: Vec<f64>,
+    filter_bits: f64,
+    flushes: u64,
+    /// Removed last.
+    _dir: tempfile::TempDir,
+}
+
+impl Candidate {
+    /// All operations, each answer checked by what it says of the key: nanoseconds an operation.
+    fn ask(&self, ops: &[Op], scan_entries: usize) -> Result<f64, BenchError> {
+        let values: Vec<Option<Vec<u8>>> =
+            ops.iter().map(|op| (op.class == Class::Put).then(|| value_of(&op.key))).collect();
+        let begun = Instant::now();
+        for (op, value) in ops.iter().zip(&values) {
+            let right = match op.class {
+                Class::EmptyGet => self.db.get(op.key)?.is_none(),
+                Class::ExistingGet => self.db.get(op.key)?.is_some_and(|value| value.len() == VALUE_BYTES),
+                Class::EmptyRange => self.db.range(op.key..=op.end).next().transpose()?.is_none(),
+                Class::Seek => {
+                    let first = self.db.range(op.key..).next().transpose()?;
+                    first.is_some_and(|(key, _)| key[..] == op.key)
+                }
+                Class::Scan => {
+                    let mut first = None;
+                    for entry in self.db.range(op.key..).take(scan_entries) {
+                        let (key, _) = entry?;
+                        first.get_or_insert(key);
+                    }
+                    first.is_some_and(|key| key[..] == op.key)
+                }
+                Class::Put => {
+                    self.db.put(op.key, value.as_deref().unwrap_or_default())?;
+                    true
+                }
+            };
+            if !right {
+                return Err(self.wrong(op));
+            }
+        }
+        Ok(begun.elapsed().as_nanos() as f64 / ops.len().max(1) as f64)
+    }
+
+    fn wrong(&self, op: &Op) -> BenchError {
+        let there = !matches!(op.class, Class::EmptyGet | Class::EmptyRange);
+        let word = |there: bool| if there { "it is there" } else { "nothing is there" }.to_owned();
+        BenchError::WrongAnswer {
+            workload: format!("{} with {}", op.class.name(), self.ranked.configuration.describe()),
+            key: op.key.iter().map(|byte| format!("{byte:02x}")).collect(),
+            expected: word(there),
+            got: word(!there),
+        }
+    }
+
+    fn row(&self, number: usize, advised: bool) -> CandidateRow {
+        let configuration = &self.ranked.configuration;
+        let mut times = self.times.clone();
+        times.sort_by(f64::total_cmp);
+        let usual = is_usual(&self.ranked);
+        CandidateRow {
+            kind: "candidate".into(),
+            number: number + 1,
+            workload: TEXTS[number].into(),
+            side: configuration.describe(),
+            filter: configuration.selector.word().into(),
+            advised,
+            usual,
+            predicted_ns: self.ranked.prediction.mean_ns,
+            // Rounds have different trees: their mean is what the model gives.
+            ns: mean_of(&times),
+            min_ns: times.first().copied().unwrap_or_default(),
+            max_ns: times.last().copied().unwrap_or_default(),
+            runs: mean_of(&self.runs[1.min(self.runs.len())..]),
+            filter_bits_per_key: self.filter_bits,
+        }
+    }
+}
+
+impl Plan for Job {
+    fn setting(&self) -> String {
+        format!(
+            "{} keys of {KEY_BYTES} bytes, values of {VALUE_BYTES}, mapped through the page cache, {FLUSHES} memtables' worth, the \
+             last {LATE_FLUSHES} of them between rounds; {} filters over {} trees, at most {BITS} bits a key; {} rounds of {} \
+             operations, each the best of {TURNS} turns, one thread",
+            grouped(self.keys.len()),
+            self.filters.len(),
+            self.policies.len(),
+            self.rounds,
+            grouped(self.ops as u64)
+        )
+    }
+
+    fn scaled(&self) -> Vec<String> {
+        vec![
+            "Candidates have size ratio 10 and at most ten bits a key; the advisor itself looks at more."
+                .to_owned(),
+        ]
+    }
+
+    fn steps(&self) -> Vec<String> {
+        TEXTS.iter().enumerate().map(|(i, text)| format!("{}: {text}", i + 1)).collect()
+    }
+
+    fn run(&mut self, step: usize, progress: &dyn Progress) -> Result<Vec<Row>, BenchError> {
+        let workload = workloads::all()[step];
+        let ranked = self.ranked(&workload)?;
+        progress.begin("load", ranked.len() as u64, "databases");
+        // What is advised would always be the first to be loaded and to be asked.
+        let order = Permutation::new(ranked.len() as u64, self.seed ^ step as u64);
+        let mut candidates = (0..ranked.len() as u64)
+            .map(|place| self.load(&ranked[order.at(place) as usize], progress))
+            .collect::<Result<Vec<_>, _>>()?;
+        progress.end();
+        let turns = u64::from(self.rounds) * candidates.len() as u64;
+        let cores = std::thread::available_parallelism().map_or(1.0, |cores| cores.get() as f64);
+        progress.begin(TEXTS[step], turns, "turns");
+        for round in 0..u64::from(self.rounds) {
+            let flushes = FLUSHES - LATE_FLUSHES + LATE_FLUSHES * (round + 1) / u64::from(self.rounds);
+            let ops = self.ops(&workload, flushes, self.seed ^ (round << 32) ^ step as u64);
+            for candidate in &mut candidates {
+                self.fill(candidate, flushes)?;
+                candidate.times.push(f64::INFINITY);
+            }
+            for turn in 0..TURNS {
+                // Nobody is always the first to be asked, or always behind the same one's traces in the caches.
+                let seed = self.seed ^ (round << 16) ^ (u64::from(turn) << 8) ^ step as u64;
+                let order = Permutation::new(candidates.len() as u64, seed);
+                for place in 0..candidates.len() as u64 {
+                    let candidate = &mut candidates[order.at(place) as usize];
+                    let asked = candidate.ask(&ops, workload.scan_entries as usize)?;
+                    // The next one's time must not hold this one's merges. What is left of them would have taken its share of
+                    // the processor from later operations.
+                    let begun = Instant::now();
+                    candidate.db.settle()?;
+                    let left = begun.elapsed().as_nanos() as f64 / (cores * ops.len().max(1) as f64);
+                    if let Some(least) = candidate.times.last_mut() {
+                        *least = least.min(asked + left);
+                    }
+                }
+            }
+            progress.advance(candidates.len() as u64);
+        }
+        progress.end();
+        let advised = recommend(&ranked, self.budget());
+        // Rows are in the advisor's order.
+        candidates.sort_by(|a, b| a.ranked.prediction.mean_ns.total_cmp(&b.ranked.prediction.mean_ns));
+        Ok(candidates
+            .iter()
+            .map(|candidate| row(&candidate.row(step, advised == Some(&candidate.ranked))))
+            .collect())
+    }
+}

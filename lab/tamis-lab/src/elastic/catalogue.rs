@@ -1,0 +1,365 @@
+//! The experiments by name: the figures of the ElasticBF paper (Li, Tian, Guo, Li, Xu: "ElasticBF: Elastic Bloom Filter with
+//! Hotness Awareness for Boosting Read Performance in Large Key-Value Stores", USENIX ATC 2019), and three of our own.
+
+use tamis_bench::workload::Workload::{self, *};
+
+/// What is done with the databases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Workloads in rounds.
+    Rounds,
+    /// Loads in rounds, then workloads in rounds.
+    Loads,
+    /// Counts how often each table is asked.
+    TableSkew,
+    /// Counts how often the parts of each table are asked.
+    RegionSkew,
+    /// Reads in windows; the hot keys move half way.
+    Shift,
+}
+
+/// Lists of which every combination is one point of a figure.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Grid {
+    /// Exponents of Zipf's law, 0 for uniform.
+    pub skews: &'static [f64],
+    /// Shares of absent keys in percent.
+    pub absents: &'static [u64],
+    /// Keys in a neighbourhood: see [`PatternSpec`](tamis_bench::pattern::PatternSpec).
+    pub localities: &'static [u64],
+    /// Threads side by side.
+    pub threads: &'static [usize],
+}
+
+/// One experiment with its defaults.
+#[derive(Clone, Debug)]
+pub struct ElasticExperiment {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// The paper's figure; empty for our own.
+    pub place: &'static str,
+    /// What it measures, in one line.
+    pub title: &'static str,
+    /// What the paper's figure showed.
+    pub paper: &'static str,
+    /// How this differs from what the paper did.
+    pub differs: &'static str,
+    /// What is done.
+    pub kind: Kind,
+    /// The sides; the first that is not elastic is what the others are held against.
+    pub sides: &'static [&'static str],
+    /// The workloads.
+    pub workloads: &'static [Workload],
+    /// The points.
+    pub grids: &'static [Grid],
+    /// Whether unmeasured gets come first, so that heat is known.
+    pub warm: bool,
+    /// Whether tables are read past the page cache.
+    pub direct: bool,
+    /// The setting that varies.
+    pub vary: Option<Vary>,
+    /// Its keys are so many halves of the others'.
+    pub half_keys: u64,
+    /// Operations a workload and round.
+    pub ops: u64,
+    /// Rounds.
+    pub repeats: u32,
+}
+
+/// A setting that varies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Vary {
+    /// The share of absent keys (figure 16 b).
+    Absent,
+    /// The block cache (c).
+    Cache,
+    /// The size of values (d).
+    Value,
+    /// The size of a filter unit, and so of a segment (f).
+    UnitSize,
+    /// How long a segment lives without being asked (g).
+    LifeTime,
+    /// Bits of a unit for each key, 24 of all units together (h).
+    UnitBits,
+    /// The number of keys (e).
+    Keys,
+    /// Where the tables lie (a).
+    Device,
+    /// How near to each other hot keys lie: not in the paper.
+    Locality,
+}
+
+/// YCSB's skew, half of the keys absent: the paper's default.
+const DEFAULT: Grid = Grid { skews: &[0.99], absents: &[50], localities: &[1], threads: &[1] };
+
+/// The default with scattered hot keys, and with hot keys that lie together.
+const BOTH: Grid = Grid { localities: &[1, 4096], ..DEFAULT };
+
+/// What most have in common.
+const COMMON: ElasticExperiment = ElasticExperiment {
+    name: "",
+    place: "",
+    title: "",
+    paper: "",
+    differs: "",
+    kind: Kind::Rounds,
+    sides: &["bloom", "elastic"],
+    workloads: &[YcsbC],
+    grids: &[DEFAULT],
+    warm: true,
+    direct: true,
+    vary: None,
+    half_keys: 2,
+    ops: 20_000,
+    repeats: 3,
+};
+
+const YCSB: &[Workload] = &[YcsbA, YcsbB, YcsbC, YcsbD, YcsbE, YcsbF];
+
+impl ElasticExperiment {
+    /// All experiments.
+    pub fn all() -> Vec<ElasticExperiment> {
+        vec![
+            ElasticExperiment {
+                name: "elastic-fig2",
+                place: "Figure 2",
+                title: "how often tables are asked, by level",
+                paper: "Tables of upper levels were asked more often than those of lower ones, but tables of one level \
+                        differed widely: 21 % of the tables of level 4 were hotter than 11 % of those of level 3.",
+                differs: "Counted from the paths of the gets, with any filter.",
+                kind: Kind::TableSkew,
+                sides: &["bloom"],
+                grids: &[Grid { skews: &[0.0, 0.99], absents: &[0], localities: &[1, 4096], threads: &[1] }],
+                direct: false,
+                ops: 200_000,
+                repeats: 1,
+                ..COMMON
+            },
+            ElasticExperiment {
+                name: "elastic-fig3",
+                place: "Figure 3",
+                title: "how often 64 parts of each table are asked: (most − least) / mean",
+                paper: "The ratio was greater than 10 for 73 % of the tables.",
+                differs: "A part is a 64th of the keys between a table's first and last key.",
+                kind: Kind::RegionSkew,
+                sides: &["bloom"],
+                grids: &[Grid { skews: &[0.0, 0.99], absents: &[0], localities: &[1, 4096], threads: &[1] }],
+                direct: false,
+                ops: 200_000,
+                repeats: 1,
+                ..COMMON
+            },
+            ElasticExperiment {
+                name: "elastic-fig6",
+                place: "Figure 6",
+                title: "reads in vain, by skew",
+                paper: "At equal memory, units by heat had 55.9 to 89.7 % fewer reads in vain than fixed filters, the more \
+                        so the greater the skew.",
+                differs: "The paper counted heat first and replayed the same gets with units set by it; here the engine \
+                          finds out by itself, after unmeasured gets, with other gets of the same law.",
+                grids: &[Grid { skews: &[0.0, 0.8, 0.99, 1.2, 1.4], ..BOTH }],
+                ops: 10_000,
+                ..COMMON
+            },
+            ElasticExperiment {
+                name: "elastic-fig10",
+                place: "Figure 10",
+                title: "reads: throughput, latency, blocks read",
+                paper: "Throughput 2.08 to 2.17 times that of fixed filters with one thread and 2.34 to 2.58 times with \
+                        16, latency 52 to 56 % and block reads 59 to 64 % less; loading units was 1 % of all reads.",
+                differs: "No unmeasured gets come first, as in the paper: the first round begins cold.",
+                grids: &[BOTH],
+                warm: false,
+                repeats: 5,
+                ..COMMON
+            },
+            ElasticExperiment {
+                name: "elastic-fig11",
+                place: "Figure 11",
+                title: "half and a tenth writes: does heat survive compaction?",
+                paper: "Reads took 28 to 55 % less time with half writes and 39 to 52 % less with a tenth; block reads of \
+                        gets were 47 to 73 % fewer.",
+                differs: "elastic-cold does not inherit heat, which the paper did not show apart. Writes follow the same \
+                          law as gets.",
+                sides: &["bloom", "elastic", "elastic-cold"],
+                workloads: &[ReadWrite, ReadMostly],
+                ..COMMON
+            },
+            ElasticExperiment {
+                name: "elastic-fig12",
+                place: "Figure 12",
+                title: "loading and scans: what elastic filters cost",
+                paper: "Less than 1 % difference for both.",
+                differs: "Scans are seeks with the 50 entries behind.",
+                kind: Kind::Loads,
+                workloads: &[SeekNext50],
+                grids: &[Grid { absents: &[0], ..DEFAULT }],
+                ops: 2_000,
+                ..COMMON
+            },
+            ElasticExperiment {
+                name: "elastic-fig13",
+                place: "Figure 13",
+                title: "YCSB A to F",
+                paper: "C gained most, 1.99 to 2.11 times; B 53 to 72 %, D 48 to 93 %, A 7 to 37 %, F 8 to 47 %; E, which \
+                        scans, nothing.",
+                differs: "Half of the gets ask for absent keys, as everywhere; a read-modify-write's key exists.",
+                workloads: YCSB,
+                ops: 10_000,
+                ..COMMON
+            },
+            ElasticExperiment {
+                name: "elastic-fig14",
+                place: "Figure 14",
+                title: "against Monkey, by skew and by share of absent keys",
+                paper: "With absent keys only, 1.39 to 2.20 times the throughput and 37 to 81 % fewer block reads, growing \
+                        with skew, while Monkey was flat; 1.16 to 1.39 times by share of absent keys.",
+                differs: "monkey is blocked-bloom.",
+                sides: &["monkey", "elastic"],
+                grids: &[
+                    Grid { skews: &[0.8, 0.99, 1.2, 1.4], absents: &[100], ..BOTH },
+                    Grid { absents: &[0, 25, 50, 75], ..DEFAULT },
+                ],
+                ops: 10_000,
+                ..COMMON
+            },
+            ElasticExperiment {
+                name: "elastic-fig14-large",
+                place: "Figure 14d",
+                title: "against Monkey, by skew, absent keys only, four times the keys",
+                paper: "1.36 to 2.15 times the throughput with 400 GB: about as with 100 GB.",
+                differs: "monkey is blocked-bloom. By default also four times the gets of Figure 14: heat is known by segments, of \
+                          which there are four times as many.",
+                sides: &["monkey", "elastic"],
+                grids: &[Grid { skews: &[0.8, 0.99, 1.2, 1.4], absents: &[100], ..BOTH }],
+                half_keys: 8,
+                ops: 40_000,
+                ..COMMON
+            },
+            ElasticExperiment {
+                name: "elastic-fig15",
+                place: "Figure 15",
+                title: "YCSB A to F against Monkey, four threads",
+                paper: "Skew 0.99: C 1.29 and D 1.20 times; skew 1.2: 1.99 and 1.89 times. Little for A, B and F, whose \
+                        updates bring the hot keys to the upper levels, and nothing for E.",
+                differs: "monkey is blocked-bloom. Half of the gets ask for absent keys.",
+                sides: &["monkey", "elastic"],
+                workloads: YCSB,
+                grids: &[Grid { skews: &[0.99, 1.2], threads: &[4], ..DEFAULT }],
+                ops: 10_000,
+                ..COMMON
+            },
+            ElasticExperiment {
+                name: "elastic-fig16-device",
+                place: "Figure 16a",
+                title: "gains by the device of the tables",
+                paper: "2.31 to 2.38 times the throughput on an HDD, about as on an SSD (2.08 to 2.17 times).",
+                differs: "All devices but the disk are emulated: reads of tables take what those of the device do; the paper had \
+                          one HDD and one SSD. Unmeasured gets, loading and merges are not slowed down.",
+                vary: Some(Vary::Device),
+                ops: 10_000,
+                ..COMMON
+            },
+            ElasticExperiment {
+                name: "elastic-fig16-absent",
+                place: "Figure 16b",
+                title: "gains by the share of absent keys",
+                paper: "1.65 to 3.08 times the throughput from no to only absent keys.",
+                vary: Some(Vary::Absent),
+                ops: 10_000,
+                ..COMMON
+            },
+            ElasticExperiment {
+                name: "elastic-fig16-cache",
+                place: "Figure 16c",
+                title: "gains by the block cache",
+                paper: "1.43 to 2.08 times the throughput without a block cache and with 8 and 64 MiB for 100 GB.",
+                vary: Some(Vary::Cache),
+                ops: 10_000,
+                ..COMMON
+            },
+            ElasticExperiment {
+                name: "elastic-fig16-value",
+                place: "Figure 16d",
+                title: "gains by the size of values",
+                paper: "1.99 to 2.08 times the throughput for pairs of 128 bytes to 1 KiB.",
+                differs: "As many keys for every size, in place of as many bytes.",
+                vary: Some(Vary::Value),
+                ops: 10_000,
+                ..COMMON
+            },
+            ElasticExperiment {
+                name: "elastic-fig16-size",
+                place: "Figure 16e",
+                title: "gains by the size of the database",
+                paper: "2.00 to 2.08 times the throughput for 100, 200 and 400 GB.",
+                differs: "The number of keys that is given is the smallest of three sizes. Filters and block cache grow with the data.",
+                vary: Some(Vary::Keys),
+                half_keys: 1,
+                ops: 10_000,
+                ..COMMON
+            },
+            ElasticExperiment {
+                name: "elastic-fig16-unit-size",
+                place: "Figure 16f",
+                title: "throughput by the size of a filter unit, and so of a segment",
+                paper: "Best with segments of 4 MB, whose units are about a block of the device: 17.8 % more throughput than \
+                        with one segment a table. Smaller units waste reads, larger segments know less of heat.",
+                differs: "A segment is named by the bytes of its unit: 2 KiB are 4,096 keys at 4 bits, the paper's 4 MB.",
+                vary: Some(Vary::UnitSize),
+                ops: 10_000,
+                ..COMMON
+            },
+            ElasticExperiment {
+                name: "elastic-fig16-life-time",
+                place: "Figure 16g",
+                title: "throughput by the life time of heat",
+                paper: "No big difference.",
+                differs: "\"auto\" is what the engine chooses.",
+                vary: Some(Vary::LifeTime),
+                ops: 10_000,
+                ..COMMON
+            },
+            ElasticExperiment {
+                name: "elastic-fig16-unit-bits",
+                place: "Figure 16h",
+                title: "throughput by the bits of a filter unit, 24 of all units together",
+                paper: "Best with 4 bits: fewer mean more loads for the same filter, more mean fewer degrees of heat.",
+                vary: Some(Vary::UnitBits),
+                ops: 10_000,
+                ..COMMON
+            },
+            ElasticExperiment {
+                name: "elastic-locality",
+                title: "gains by how near to each other hot keys lie",
+                paper: "Not in the paper. Heat is known by segments, so hot keys that lie together gain more.",
+                vary: Some(Vary::Locality),
+                ops: 10_000,
+                ..COMMON
+            },
+            ElasticExperiment {
+                name: "elastic-shift",
+                title: "the hot keys move: how soon do filters follow?",
+                paper: "Not in the paper.",
+                differs: "",
+                kind: Kind::Shift,
+                grids: &[BOTH],
+                ops: 1_500,
+                repeats: 1,
+                ..COMMON
+            },
+            ElasticExperiment {
+                name: "elastic-threads",
+                title: "gets by threads, data in the page cache: does counting heat get in the way?",
+                paper: "Not in the paper, which shows 16 threads on a disk.",
+                differs: "",
+                sides: &["blocked-bloom", "elastic"],
+                grids: &[Grid { threads: &[1, 2, 4], ..DEFAULT }],
+                direct: false,
+                ops: 400_000,
+                repeats: 5,
+                ..COMMON
+            },
+        ]
+    }
+}

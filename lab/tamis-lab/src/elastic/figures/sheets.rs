@@ -1,0 +1,270 @@
+//! Tables.
+
+use tamis_bench::report::{bytes, grouped, mean};
+
+use super::facts::Facts;
+use crate::elastic::catalogue::Kind;
+use crate::elastic::rows::TableRow;
+use crate::figures::Sheet;
+use crate::figures::compare::{Better, Gain, Unit};
+use crate::figures::compose::distinct;
+
+/// The databases, what was measured on them, how sides stand to each other, and what makes figures say something else than it
+/// seems.
+pub(super) fn all(facts: &Facts<'_>) -> Vec<Sheet> {
+    let mut sheets = vec![loads(facts), warnings(facts)];
+    sheets.extend(facts.workloads().into_iter().map(|workload| reads(facts, workload)));
+    sheets.push(missing(facts));
+    sheets.push(standing(facts));
+    sheets.push(windows(facts));
+    sheets.push(shifts(facts));
+    sheets.push(skew(facts));
+    sheets.retain(|sheet| !sheet.rows.is_empty());
+    sheets
+}
+
+fn ns(ns: f64) -> String {
+    grouped(ns.round() as u64)
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
+
+fn option(number: Option<f64>) -> String {
+    number.map_or_else(|| "-".into(), mean)
+}
+
+fn loads(facts: &Facts<'_>) -> Sheet {
+    let mut sheet = Sheet::new(
+        "Databases, loaded alike",
+        &[
+            "<at",
+            "<filter",
+            "keys",
+            "<runs by\nlevel",
+            "tables",
+            "bytes",
+            "load\nns/key",
+            "fastest–slowest\nload",
+            "put p99\nns",
+            "write\namplif.",
+            "<",
+        ],
+    );
+    for row in &facts.loads {
+        sheet.row([
+            row.point.clone(),
+            row.filter.clone(),
+            grouped(row.keys),
+            row.runs.clone(),
+            row.tables.to_string(),
+            bytes(row.table_bytes),
+            ns(row.load_ns_per_key),
+            format!("{}–{}", ns(row.min_ns_per_key), ns(row.max_ns_per_key)),
+            grouped(row.put_p99_ns),
+            mean(row.write_amplification),
+            if row.reused { "loaded before".into() } else { String::new() },
+        ]);
+    }
+    sheet
+}
+
+fn warnings(facts: &Facts<'_>) -> Sheet {
+    let mut sheet = Sheet::new("Not what it seems", &["<what to keep in mind"]);
+    facts.warnings().into_iter().for_each(|line| sheet.row([line]));
+    sheet
+}
+
+fn missing(facts: &Facts<'_>) -> Sheet {
+    let mut sheet = Sheet::new("Not here", &["<device", "<at", "<why"]);
+    facts.missing.iter().for_each(|row| sheet.row([row.device.clone(), row.point.clone(), row.why.clone()]));
+    sheet
+}
+
+fn reads(facts: &Facts<'_>, workload: &str) -> Sheet {
+    let mut sheet = Sheet::new(
+        &format!("{workload}: counters are means of the rounds, times medians"),
+        &[
+            "<at",
+            "<filter",
+            "threads",
+            "in vain\n/op",
+            "first–last\nround",
+            "of the\nfixed",
+            "false\npositives/op",
+            "blocks\nread/op",
+            "of the\nfixed",
+            "unit loads\n/block read",
+            "ns/op",
+            "fastest–slowest\nround",
+            "p50\nns",
+            "p99\nns",
+            "thousand\nops/s",
+            "filter\nmemory",
+            "bits\n/key",
+            "E",
+            "<segments by units",
+        ],
+    );
+    for row in facts.rows_of(workload) {
+        let m = &row.measurement;
+        let fixed = facts.fixed_for(row).filter(|fixed| !std::ptr::eq(*fixed, row));
+        let share = |part: Option<f64>, of: Option<f64>| match (part, of) {
+            (Some(part), Some(of)) if of > 0.0 => percent(part / of),
+            _ => "-".into(),
+        };
+        let of_elastic = |text: String| if row.elastic { text } else { "-".into() };
+        sheet.row([
+            row.point.clone(),
+            row.side.clone(),
+            m.threads.to_string(),
+            option(row.in_vain_per_op),
+            format!("{}–{}", option(row.in_vain_first), option(row.in_vain_last)),
+            share(row.in_vain_per_op, fixed.and_then(|fixed| fixed.in_vain_per_op)),
+            mean(row.false_positives_mean),
+            mean(row.blocks_per_op),
+            share(Some(row.blocks_per_op), fixed.map(|fixed| fixed.blocks_per_op)),
+            of_elastic(share(Some(row.load_reads_per_op), Some(row.blocks_per_op))),
+            ns(m.ns_per_op),
+            format!("{}–{}", ns(row.min_ns), ns(row.max_ns)),
+            grouped(m.p50_ns),
+            grouped(m.p99_ns),
+            mean(m.wall_ops_per_second / 1000.0),
+            bytes(row.filter_memory),
+            mean(row.memory_bits_per_key),
+            of_elastic(mean(row.expected_extra_reads)),
+            of_elastic(row.by_units.clone()),
+        ]);
+    }
+    sheet
+}
+
+/// How elastic filters stand to the fixed one, at every point.
+fn standing(facts: &Facts<'_>) -> Sheet {
+    use super::facts::{blocks, in_vain, rate};
+    let mut sheet = Sheet::new(
+        "Elastic filters against the fixed one",
+        &[
+            "<workload",
+            "<at",
+            "<filter",
+            "<fixed",
+            "reads\nin vain",
+            "blocks\nread",
+            "operations\na second",
+            "<",
+        ],
+    );
+    for row in facts.reads.iter().filter(|row| row.elastic) {
+        let Some(fixed) = facts.fixed_for(row) else { continue };
+        let gain = |of: fn(&_) -> Option<_>, better| Gain::of(of(row)?, of(fixed)?, better);
+        let less = |gain: Option<Gain>| gain.map_or_else(|| "-".into(), |gain| Unit::Less.of(gain.times));
+        let rates = gain(rate, Better::More);
+        let note = match rates {
+            _ if row.without_filter || fixed.without_filter => "one of them without its filter: says nothing",
+            Some(Gain { clear: false, .. }) => "operations within the spread of the rounds",
+            _ => "",
+        };
+        sheet.row([
+            row.measurement.workload.clone(),
+            row.point.clone(),
+            row.side.clone(),
+            fixed.side.clone(),
+            less(gain(in_vain, Better::Less)),
+            less(gain(blocks, Better::Less)),
+            rates.map_or_else(|| "-".into(), |gain| Unit::Times.of(gain.times)),
+            note.to_owned(),
+        ]);
+    }
+    sheet
+}
+
+fn windows(facts: &Facts<'_>) -> Sheet {
+    let columns = distinct(facts.windows.iter().map(|row| (row.point.as_str(), row.side.as_str())));
+    let mut headers = vec!["gets".to_owned(), "<".to_owned()];
+    headers.extend(columns.iter().map(|(point, side)| match point.is_empty() {
+        true => (*side).to_owned(),
+        false => format!("{point}\n{side}"),
+    }));
+    let headers: Vec<&str> = headers.iter().map(String::as_str).collect();
+    let mut sheet = Sheet::new("Runs searched in vain for each get, by windows", &headers);
+    let mut gets = distinct(facts.windows.iter().map(|row| row.gets));
+    gets.sort_unstable();
+    for gets in gets {
+        let of = |&(point, side): &(&str, &str)| {
+            facts.windows.iter().find(|row| row.gets == gets && row.point == point && row.side == side)
+        };
+        let moved = columns.iter().find_map(of).is_some_and(|row| row.moved);
+        let mut cells = vec![grouped(gets), if moved { "moved".into() } else { String::new() }];
+        cells.extend(columns.iter().map(|c| of(c).map_or_else(String::new, |row| mean(row.in_vain_per_get))));
+        sheet.row(cells);
+    }
+    sheet
+}
+
+fn shifts(facts: &Facts<'_>) -> Sheet {
+    let mut sheet = Sheet::new(
+        "What the move did, in reads in vain for each get",
+        &["<at", "<filter", "before", "first window\nafter", "at\nthe end", "<nine tenths of the way back"],
+    );
+    for row in &facts.shifts {
+        let recovered = match row.gets_to_recover {
+            Some(gets) => format!("within {} gets", grouped(gets)),
+            None => "nothing to recover from".into(),
+        };
+        let figures = [row.before, row.first, row.end].map(mean);
+        let mut cells = vec![row.point.clone(), row.side.clone()];
+        cells.extend(figures);
+        cells.push(recovered);
+        sheet.row(cells);
+    }
+    sheet
+}
+
+/// The value below which a share `q` of them lies; `sorted` is ascending and not empty.
+pub(super) fn quantile(sorted: &[f64], q: f64) -> f64 {
+    sorted[((sorted.len() - 1) as f64 * q).round() as usize]
+}
+
+/// Quantiles of the tables of each level.
+fn skew(facts: &Facts<'_>) -> Sheet {
+    let regions = facts.experiment.kind == Kind::RegionSkew;
+    let title = match regions {
+        true => "(Most − least) / mean over 64 parts of each table, by level",
+        false => "How often a table is asked for each thousand gets, by level",
+    };
+    let last = if regions { "above\n10" } else { "hotter than\np10 above" };
+    let mut sheet = Sheet::new(
+        title,
+        &["<at", "<filter", "level", "tables", "mean", "least", "p10", "p50", "p90", "most", last],
+    );
+    for (point, side) in distinct(facts.tables.iter().map(|row| (row.point.as_str(), row.side.as_str()))) {
+        let rows = || facts.tables.iter().filter(|row| row.point == point && row.side == side);
+        let mut levels = distinct(rows().map(|row| row.level));
+        levels.sort_unstable();
+        let mut above = None;
+        for level in levels {
+            let figure = |row: &TableRow| if regions { row.spread } else { row.asked_per_get * 1000.0 };
+            let mut figures: Vec<f64> = rows().filter(|row| row.level == level).map(figure).collect();
+            figures.sort_by(f64::total_cmp);
+            let limit = if regions { Some(10.0) } else { above };
+            let hotter = |limit: f64| figures.iter().filter(|&&figure| figure > limit).count() as f64;
+            sheet.row([
+                point.to_owned(),
+                side.to_owned(),
+                level.to_string(),
+                figures.len().to_string(),
+                mean(figures.iter().sum::<f64>() / figures.len() as f64),
+                mean(quantile(&figures, 0.0)),
+                mean(quantile(&figures, 0.1)),
+                mean(quantile(&figures, 0.5)),
+                mean(quantile(&figures, 0.9)),
+                mean(quantile(&figures, 1.0)),
+                limit.map_or_else(|| "-".into(), |limit| percent(hotter(limit) / figures.len() as f64)),
+            ]);
+            above = Some(quantile(&figures, 0.1));
+        }
+    }
+    sheet
+}

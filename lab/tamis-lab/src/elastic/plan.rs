@@ -1,0 +1,466 @@
+//! An experiment with everything decided: its points, and whatever can be refused before anything is loaded.
+
+use std::cell::OnceCell;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tamis::{Durability, Options, ReadMode};
+use tamis_bench::BenchError;
+use tamis_bench::keys::KeySet;
+use tamis_bench::pattern::Pattern;
+use tamis_bench::progress::Progress;
+use tamis_bench::report::{bytes, grouped};
+use tamis_bench::run::Fill;
+use tamis_bench::workload::Workload;
+use tamis_testkit::EmulatedFs;
+
+use crate::elastic::catalogue::{ElasticExperiment, Kind, Vary};
+use crate::elastic::database::{Bases, Copy, Data, FEWEST_KEYS, LoadRow, loaded_of};
+use crate::elastic::device::Drive;
+use crate::elastic::points::{Point, Variant, points, unit_bytes};
+use crate::elastic::rows::{MissingRow, Rows};
+use crate::elastic::side::ElasticSide;
+use crate::elastic::{rounds, shift, skew};
+use crate::figures::compose::distinct;
+
+/// Bytes of every key.
+pub(super) const KEY_BYTES: usize = 16;
+
+/// What may be chosen about an experiment; `None` is its own default.
+#[derive(Clone, Debug)]
+pub struct ElasticSettings {
+    /// Keys in all; a fiftieth is held back for workloads that insert.
+    pub keys: u64,
+    /// Bytes of every value.
+    pub value_bytes: usize,
+    /// Bits of filter memory a key.
+    pub bits: f64,
+    /// The sides.
+    pub sides: Option<Vec<ElasticSide>>,
+    /// The workloads.
+    pub workloads: Option<Vec<Workload>>,
+    /// Exponents of Zipf's law.
+    pub skews: Option<Vec<f64>>,
+    /// Shares of absent keys in percent.
+    pub absents: Option<Vec<u64>>,
+    /// Localities.
+    pub localities: Option<Vec<u64>>,
+    /// Threads.
+    pub threads: Option<Vec<usize>>,
+    /// Operations a workload and round, over all threads; gets a window in a shift.
+    pub ops: Option<u64>,
+    /// Unmeasured gets.
+    pub warmup: Option<u64>,
+    /// Rounds.
+    pub repeats: Option<u32>,
+    /// Bytes of the block cache.
+    pub cache_bytes: Option<u64>,
+    /// Read past the page cache, or through it.
+    pub direct: Option<bool>,
+    /// Devices by name: one, or those that are compared where they vary.
+    pub devices: Option<Vec<String>>,
+    /// Bytes of a filter unit where they do not vary.
+    pub unit_bytes: Option<u64>,
+    /// Where databases are kept; a temporary directory, removed at the end, if nowhere.
+    pub dir: Option<PathBuf>,
+    /// Drives every random choice.
+    pub seed: u64,
+    /// Options of the database by name, set last.
+    pub options: Vec<(String, String)>,
+}
+
+impl Default for ElasticSettings {
+    fn default() -> Self {
+        ElasticSettings {
+            keys: 1_000_000,
+            value_bytes: 100,
+            bits: 4.0,
+            sides: None,
+            workloads: None,
+            skews: None,
+            absents: None,
+            localities: None,
+            threads: None,
+            ops: None,
+            warmup: None,
+            repeats: None,
+            cache_bytes: None,
+            direct: None,
+            devices: None,
+            unit_bytes: None,
+            dir: None,
+            seed: 1,
+            options: Vec::new(),
+        }
+    }
+}
+
+/// Options that would make a side another than its name says, and what to use instead.
+const OWN_OPTIONS: [(&str, &str); 6] = [
+    ("keyspace.filter", "--filters"),
+    ("keyspace.filter_allocation", "--filters monkey"),
+    ("keyspace.bits_per_key", "--bits"),
+    ("filter_budget_bytes", "--bits"),
+    ("read_memory_bytes", "--bits and --cache"),
+    ("heat_inheritance", "--filters elastic-cold"),
+];
+
+/// What is measured at once.
+pub(super) enum Step<'a> {
+    /// Loading, in rounds.
+    Loads,
+    /// A point.
+    Point(&'a Point),
+}
+
+/// One side's database, ready to be measured.
+pub(super) struct Opened {
+    pub(super) copy: Copy,
+    /// What slows its reads of tables down, if that is emulated: off.
+    pub(super) fs: Option<EmulatedFs>,
+    pub(super) load: LoadRow,
+}
+
+/// An experiment with everything decided. One thread at a time.
+pub(super) struct Job {
+    pub(super) experiment: ElasticExperiment,
+    pub(super) settings: ElasticSettings,
+    /// The keys of every variant, each number once.
+    key_sets: Vec<KeySet>,
+    pub(super) sides: Vec<ElasticSide>,
+    pub(super) points: Vec<Point>,
+    pub(super) repeats: u32,
+    /// Operations a round, but for [slow devices](Job::ops).
+    pub(super) base_ops: u64,
+    pub(super) warmup: u64,
+    /// Made when the first is needed.
+    bases: OnceCell<Bases>,
+}
+
+impl Job {
+    /// Fails with [`BenchError::Request`] if the settings do not fit the experiment.
+    pub(super) fn new(
+        experiment: &ElasticExperiment,
+        settings: &ElasticSettings,
+    ) -> Result<Self, BenchError> {
+        if settings.keys < FEWEST_KEYS {
+            return Err(request(format!(
+                "{} keys are too few for a tree of several levels: take --keys {FEWEST_KEYS} or more",
+                settings.keys
+            )));
+        }
+        let sides = match &settings.sides {
+            Some(sides) => sides.clone(),
+            None => {
+                experiment.sides.iter().map(|name| name.parse()).collect::<Result<_, _>>().map_err(request)?
+            }
+        };
+        let ops = settings.ops.unwrap_or(experiment.ops);
+        let points = points(experiment, settings)?;
+        let numbers = distinct(points.iter().map(|point| point.variant.keys));
+        let key_sets = numbers.into_iter().map(|keys| KeySet::sequential(keys, KEY_BYTES));
+        let job = Job {
+            experiment: experiment.clone(),
+            settings: settings.clone(),
+            key_sets: key_sets.collect::<Result<_, _>>()?,
+            sides,
+            points,
+            repeats: settings.repeats.unwrap_or(experiment.repeats).max(1),
+            base_ops: ops,
+            warmup: settings.warmup.unwrap_or(if experiment.warm && !one_pass(experiment) { ops } else { 0 }),
+            bases: OnceCell::new(),
+        };
+        job.check()?;
+        Ok(job)
+    }
+
+    fn check(&self) -> Result<(), BenchError> {
+        let name = self.experiment.name;
+        for (flag, empty) in
+            [("--filters", self.sides.is_empty()), ("--workload and the others", self.points.is_empty())]
+        {
+            if empty {
+                return Err(request(format!("{flag}: a list is empty")));
+            }
+        }
+        for (at, side) in self.sides.iter().enumerate() {
+            if self.sides[..at].contains(side) {
+                return Err(request(format!("--filters names {side} twice")));
+            }
+            if side.is_global() {
+                return Err(request(format!(
+                    "{side} is one filter for the whole tree; take those of single tables"
+                )));
+            }
+        }
+        for (option, instead) in OWN_OPTIONS {
+            if self.settings.options.iter().any(|(given, _)| given == option) {
+                return Err(request(format!("{option} is what sides differ in or share; use {instead}")));
+            }
+        }
+        let one_pass = one_pass(&self.experiment);
+        if one_pass && self.repeats > 1 {
+            return Err(request(format!("{name} has no rounds: leave out --repeat, or take another --seed")));
+        }
+        if one_pass
+            && (self.settings.workloads.is_some() || self.points.iter().any(|point| point.threads != 1))
+        {
+            return Err(request(format!(
+                "{name} has gets of one thread only: leave out --workload and --threads"
+            )));
+        }
+        if one_pass && self.settings.warmup.is_some() {
+            return Err(request(format!("{name} counts from the first get on: leave out --warmup")));
+        }
+        for point in &self.points {
+            if point.workload.is_fill() {
+                return Err(request(format!(
+                    "{} fills a database, and those of an experiment are full",
+                    point.workload
+                )));
+            }
+            if !drawn_by_pattern(point.workload) {
+                let names = Workload::ALL.into_iter().filter(|&workload| drawn_by_pattern(workload));
+                let names = names.map(Workload::name).collect::<Vec<_>>().join(", ");
+                return Err(request(format!(
+                    "{} does not follow the heat; there are {names}",
+                    point.workload
+                )));
+            }
+            let inserts = Fill::inserts(point.workload, self.ops(&point.variant)) * u64::from(self.repeats);
+            let held_back = point.variant.keys - loaded_of(point.variant.keys);
+            if inserts > held_back {
+                return Err(request(format!(
+                    "{} inserts {inserts} keys, and {held_back} are held back: take more --keys, or less of --ops or \
+                     --repeat",
+                    point.workload
+                )));
+            }
+            for side in &self.sides {
+                self.options(side, &point.variant)?.check()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The options of one side's database.
+    pub(super) fn options(&self, side: &ElasticSide, variant: &Variant) -> Result<Options, BenchError> {
+        let mut options = Options::default();
+        options.set("keyspace.compression", "none")?;
+        options.durability = Durability::Buffered;
+        // The shape is the same for all sides.
+        options.keyspace.read_compaction = false;
+        options.cache_bytes = variant.cache_bytes;
+        match &variant.drive {
+            Some(drive) => options.read_mode = drive.read_mode(),
+            None if self.direct() => options.read_mode = ReadMode::Direct,
+            None => {}
+        }
+        self.data(variant).apply(&mut options);
+        options.keyspace.filter_unit_bytes = unit_bytes(&self.settings);
+        side.apply(self.settings.bits, loaded_of(variant.keys), &mut options);
+        for (name, value) in &variant.options {
+            options.set(name, value)?;
+        }
+        for (name, value) in &self.settings.options {
+            options.set(name, value)?;
+        }
+        Ok(options)
+    }
+
+    pub(super) fn data(&self, variant: &Variant) -> Data<'_> {
+        Data {
+            keys: self.keys(variant),
+            value_bytes: variant.value_bytes,
+            seed: self.settings.seed,
+            portions: None,
+        }
+    }
+
+    /// The directory of databases; made the first time.
+    pub(super) fn bases(&self) -> Result<&Bases, BenchError> {
+        match self.bases.get() {
+            Some(bases) => Ok(bases),
+            None => {
+                let made = Bases::in_dir(self.settings.dir.as_deref())?;
+                Ok(self.bases.get_or_init(|| made))
+            }
+        }
+    }
+
+    /// The keys of a variant's databases.
+    pub(super) fn keys(&self, variant: &Variant) -> &KeySet {
+        let found = self.key_sets.iter().find(|keys| keys.len() == variant.keys);
+        found.expect("every variant's keys were made with the job")
+    }
+
+    /// Operations of a round: a part of them on a slow device, unless a number was asked for.
+    pub(super) fn ops(&self, variant: &Variant) -> u64 {
+        match &variant.drive {
+            Some(drive) if self.settings.ops.is_none() => drive.part_of(self.base_ops),
+            _ => self.base_ops,
+        }
+    }
+
+    /// What tables are read from: a device's name, `disk` past the page cache, `mapped` through it.
+    pub(super) fn device_name<'v>(&self, variant: &'v Variant) -> &'v str {
+        match &variant.drive {
+            Some(drive) => &drive.name,
+            None if self.direct() => "disk",
+            None => "mapped",
+        }
+    }
+
+    /// Whether tables are read past the page cache, where no device is named.
+    pub(super) fn direct(&self) -> bool {
+        self.settings.direct.unwrap_or(self.experiment.direct)
+    }
+
+    /// Where copies of a variant's databases go, if not beside their bases; or why its device is not here.
+    fn place(&self, variant: &Variant) -> Result<Result<Option<PathBuf>, String>, BenchError> {
+        let Some(drive) = &variant.drive else { return Ok(Ok(None)) };
+        let of_one = loaded_of(variant.keys) * (KEY_BYTES + variant.value_bytes) as u64;
+        Ok(drive.place(self.bases()?.dir(), of_one * self.sides.len() as u64 / 10 * 11))
+    }
+
+    /// A copy of a side's database, which is loaded first if it is not there. An emulated device is off.
+    pub(super) fn open(
+        &self,
+        side: &ElasticSide,
+        variant: &Variant,
+        progress: &dyn Progress,
+    ) -> Result<Opened, BenchError> {
+        let place = self.place(variant)?.map_err(request)?;
+        let (mut options, data) = (self.options(side, variant)?, self.data(variant));
+        let bases = self.bases()?;
+        let mut load = bases.base(side.filter(), &options, &data, progress)?;
+        load.experiment = self.experiment.name.into();
+        // On every device it is the same database.
+        let same = self.experiment.vary == Some(Vary::Device);
+        load.point = if same { String::new() } else { variant.label.clone() };
+        let fs = variant.drive.as_ref().and_then(Drive::file_system);
+        if let Some(fs) = &fs {
+            options.file_system = Some(Arc::new(fs.clone()));
+        }
+        let copy = bases.copy_in(place.as_deref(), side.filter(), &options, &data)?;
+        if let Some(drive) = &variant.drive {
+            drive.prepare(&copy.path())?;
+        }
+        Ok(Opened { copy, fs, load })
+    }
+
+    /// Where the hot keys lie, and after a shift.
+    pub(super) fn pattern(&self, point: &Point, moved: bool) -> Result<Pattern, BenchError> {
+        let (keys, spec) = (point.variant.keys, point.spec);
+        Pattern::new(keys, spec, self.settings.seed.wrapping_mul(2) + u64::from(moved))
+    }
+
+    /// The steps: loads, where they are measured, and the points.
+    pub(super) fn steps(&self) -> Vec<Step<'_>> {
+        let loads = (self.experiment.kind == Kind::Loads).then_some(Step::Loads);
+        loads.into_iter().chain(self.points.iter().map(Step::Point)).collect()
+    }
+
+    /// The name of a point among all: what differs.
+    pub(super) fn step_of(&self, point: &Point) -> String {
+        let several = self.points.iter().any(|other| other.workload != point.workload);
+        match (several, point.label.is_empty()) {
+            (true, true) => point.workload.to_string(),
+            (true, false) => format!("{}, {}", point.workload, point.label),
+            (false, true) => "all sides".to_owned(),
+            (false, false) => point.label.clone(),
+        }
+    }
+
+    /// Measures one step, all sides in turns.
+    pub(super) fn run(&self, step: &Step<'_>, progress: &dyn Progress) -> Result<Rows, BenchError> {
+        if let Step::Point(Point { label, variant: variant @ Variant { drive: Some(drive), .. }, .. }) = step
+            && let Err(why) = self.place(variant)?
+        {
+            progress.note(&format!("{} is left out: {why}", drive.name));
+            let (point, device) = (label.clone(), drive.name.clone());
+            let missing = vec![MissingRow { kind: "missing".into(), point, device, why }];
+            return Ok(Rows { missing, ..Rows::default() });
+        }
+        match (step, self.experiment.kind) {
+            (Step::Loads, _) => rounds::loads(self, progress),
+            (Step::Point(point), Kind::Rounds | Kind::Loads) => rounds::run(self, point, progress),
+            (Step::Point(point), Kind::TableSkew | Kind::RegionSkew) => skew::run(self, point, progress),
+            (Step::Point(point), Kind::Shift) => shift::run(self, point, progress),
+        }
+    }
+
+    /// What varies between the variants, each text once.
+    pub(super) fn each(&self, of: impl Fn(&Variant) -> String) -> String {
+        distinct(self.points.iter().map(|point| of(&point.variant))).join(" / ")
+    }
+
+    pub(super) fn describe(&self) -> String {
+        let first = &self.points[0].variant;
+        // Where these vary, the points say so.
+        let cache = |variant: &Variant| match self.experiment.vary {
+            Some(Vary::Cache | Vary::Value) => bytes(first.cache_bytes),
+            _ => bytes(variant.cache_bytes),
+        };
+        let filters = |variant: &Variant| (self.settings.bits * loaded_of(variant.keys) as f64 / 8.0) as u64;
+        let reads = match &first.drive {
+            Some(_) => {
+                let drives = self.points.iter().filter_map(|point| point.variant.drive.as_ref());
+                distinct(drives.map(Drive::describe)).join(", ")
+            }
+            None if self.direct() => "direct I/O".to_owned(),
+            None => "tables mapped through the page cache".to_owned(),
+        };
+        let fewer = distinct(self.points.iter().map(|point| &point.variant));
+        let fewer = fewer.into_iter().filter(|variant| self.ops(variant) < self.base_ops);
+        let fewer: String =
+            fewer.map(|v| format!("; {} on {}", grouped(self.ops(v)), self.device_name(v))).collect();
+        format!(
+            "{} keys of {KEY_BYTES} bytes, values of {} bytes; {} bits a key for filters, {} in all, units of {}; block \
+             cache {}, {reads}; {} unmeasured gets, then {} of {} operations{fewer}",
+            self.each(|variant| grouped(loaded_of(variant.keys))),
+            first.value_bytes,
+            self.settings.bits,
+            self.each(|variant| bytes(filters(variant))),
+            bytes(unit_bytes(&self.settings)),
+            self.each(cache),
+            grouped(self.warmup),
+            match self.experiment.kind {
+                Kind::Shift => "windows".to_owned(),
+                Kind::TableSkew | Kind::RegionSkew => "one pass".to_owned(),
+                Kind::Rounds | Kind::Loads => format!("{} rounds", self.repeats),
+            },
+            grouped(self.base_ops),
+        )
+    }
+}
+
+/// Whether there are no rounds, but gets from a cold start.
+fn one_pass(experiment: &ElasticExperiment) -> bool {
+    matches!(experiment.kind, Kind::Shift | Kind::TableSkew | Kind::RegionSkew)
+}
+
+/// Whether a pattern says which keys a workload is about.
+fn drawn_by_pattern(workload: Workload) -> bool {
+    use Workload::*;
+    matches!(
+        workload,
+        GetZipf
+            | SeekNext50
+            | SeekNext20
+            | Seek
+            | SeekZipf
+            | ReadWrite
+            | ReadMostly
+            | YcsbA
+            | YcsbB
+            | YcsbC
+            | YcsbD
+            | YcsbE
+            | YcsbF
+    )
+}
+
+pub(super) fn request(why: impl ToString) -> BenchError {
+    BenchError::Request(why.to_string())
+}

@@ -1,0 +1,213 @@
+//! Workloads in rounds over all sides, and loads.
+
+use tamis::Db;
+use tamis_bench::BenchError;
+use tamis_bench::measure::{Labels, Measurement};
+use tamis_bench::pattern::Pattern;
+use tamis_bench::progress::Progress;
+use tamis_bench::run::{Fill, RunSpec, run as run_workload};
+use tamis_bench::workload::Workload;
+use tamis_testkit::EmulatedFs;
+
+use crate::elastic::database::{Copy, LoadRow};
+use crate::elastic::device::paid;
+use crate::elastic::plan::{Job, Opened};
+use crate::elastic::points::Point;
+use crate::elastic::rows::{ReadRow, Rows};
+use crate::elastic::side::ElasticSide;
+
+/// One run of a workload.
+#[derive(Clone, Debug)]
+pub(super) struct Reading {
+    pub(super) measurement: Measurement,
+    /// Runs searched without finding the key, by operation; `None` where values may come from memtables.
+    pub(super) in_vain: Option<f64>,
+    /// Reads that loaded units, by operation.
+    pub(super) load_reads: f64,
+}
+
+/// Runs `ops` operations, drawn anew for each `part`, and counts what they cost.
+pub(super) fn read(
+    job: &Job,
+    point: &Point,
+    pattern: &Pattern,
+    db: &Db,
+    fill: &Fill,
+    (ops, part): (u64, u64),
+    progress: &dyn Progress,
+) -> Result<Reading, BenchError> {
+    let spec = RunSpec {
+        workload: point.workload,
+        keys: job.keys(&point.variant),
+        value_bytes: point.variant.value_bytes.into(),
+        threads: point.threads,
+        ops,
+        seed: job.settings.seed.wrapping_mul(1000).wrapping_add(part),
+        fill: fill.clone(),
+        pattern: Some(pattern),
+        progress,
+    };
+    let before = db.stats();
+    let timing = run_workload(db, &spec)?;
+    let after = db.stats();
+    let labels = Labels {
+        experiment: job.experiment.name.into(),
+        workload: point.workload.name().into(),
+        key_set: job.keys(&point.variant).name().into(),
+        keys: fill.loaded,
+        key_bytes: job.keys(&point.variant).key_bytes(),
+        value_bytes: point.variant.value_bytes as f64,
+        threads: point.threads.max(1),
+        settled: true,
+    };
+    let measurement = Measurement::new(labels, &timing, &before, db);
+    let searched = (after.read - before.read).runs_searched;
+    let in_vain = searched as f64 - timing.hits as f64;
+    let loads = |stats: &tamis::Stats| stats.elastic.as_ref().map_or(0, |elastic| elastic.load_reads);
+    Ok(Reading {
+        measurement,
+        in_vain: (!point.workload.writes()).then(|| in_vain / timing.ops.max(1) as f64),
+        load_reads: (loads(&after).saturating_sub(loads(&before))) as f64 / timing.ops.max(1) as f64,
+    })
+}
+
+/// One side's copy at one point.
+struct Stand {
+    side: ElasticSide,
+    copy: Copy,
+    fs: Option<EmulatedFs>,
+    fill: Fill,
+    rounds: Vec<Reading>,
+}
+
+/// Measures one point.
+pub(super) fn run(job: &Job, point: &Point, progress: &dyn Progress) -> Result<Rows, BenchError> {
+    let mut rows = Rows::default();
+    let pattern = job.pattern(point, false)?;
+    let mut stands = Vec::new();
+    for side in &job.sides {
+        let Opened { copy, fs, load } = job.open(side, &point.variant, progress)?;
+        rows.add_load(load);
+        let fill = job.data(&point.variant).fill();
+        stands.push(Stand { side: side.clone(), copy, fs, fill, rounds: Vec::new() });
+    }
+    progress.note(&format!("{} {}", job.experiment.name, job.step_of(point)));
+    if job.warmup > 0 {
+        let warm = Point { workload: Workload::GetZipf, ..point.clone() };
+        for stand in &stands {
+            read(job, &warm, &pattern, stand.copy.db(), &stand.fill, (job.warmup, 0), progress)?;
+            if stand.fs.is_some() {
+                // On a real device the gets would have left time to load what they asked for.
+                stand.copy.db().settle_filters()?;
+            }
+        }
+    }
+    let ops = job.ops(&point.variant);
+    for round in 0..job.repeats {
+        for stand in &mut stands {
+            let part = 1 + u64::from(round);
+            let reading = paid(stand.fs.as_ref(), stand.copy.db(), || {
+                read(job, point, &pattern, stand.copy.db(), &stand.fill, (ops, part), progress)
+            })?;
+            stand.rounds.push(reading);
+            let inserts = Fill::inserts(point.workload, ops);
+            stand.fill.loaded = (stand.fill.loaded + inserts).min(point.variant.keys);
+        }
+    }
+    for stand in stands {
+        rows.reads.push(row(job, point, &stand));
+        stand.copy.close()?;
+    }
+    Ok(rows)
+}
+
+fn row(job: &Job, point: &Point, stand: &Stand) -> ReadRow {
+    let rounds = &stand.rounds;
+    let mean = |of: &dyn Fn(&Reading) -> f64| rounds.iter().map(of).sum::<f64>() / rounds.len().max(1) as f64;
+    let ns = || rounds.iter().map(|reading| reading.measurement.ns_per_op);
+    let rate = || rounds.iter().map(|reading| reading.measurement.wall_ops_per_second);
+    let in_vain = |reading: &Reading| reading.in_vain;
+    let stats = stand.copy.db().stats();
+    let elastic = stats.elastic.clone().unwrap_or_default();
+    let static_bytes = stats.keyspaces.first().map_or(0, |tree| tree.filter_bytes);
+    let entries = stats.keyspaces.first().map_or(0, |tree| tree.entries);
+    let filter_bytes = if stand.side.is_elastic() { elastic.used_bytes } else { static_bytes };
+    let device = stand.fs.as_ref().map(EmulatedFs::time);
+    let measured = (job.ops(&point.variant) * rounds.len() as u64).max(1) as f64;
+    let by_units = elastic.by_units.iter().map(u64::to_string).collect::<Vec<_>>().join("/");
+    ReadRow {
+        kind: "read".into(),
+        side: stand.side.name().into(),
+        point: point.label.clone(),
+        device: job.device_name(&point.variant).into(),
+        device_reads_per_op: device.map(|time| time.reads as f64 / measured),
+        device_ns_per_op: device.map(|time| time.ns as f64 / measured),
+        late_reads_per_op: device.map(|time| time.late as f64 / measured),
+        setting: point.variant.setting,
+        skew: point.spec.skew,
+        absent_percent: point.spec.absent_percent,
+        locality: point.spec.locality,
+        warmup: job.warmup,
+        min_ns: ns().fold(f64::INFINITY, f64::min),
+        max_ns: ns().fold(0.0, f64::max),
+        min_ops_per_second: rate().fold(f64::INFINITY, f64::min),
+        max_ops_per_second: rate().fold(0.0, f64::max),
+        in_vain_per_op: rounds
+            .first()
+            .and_then(in_vain)
+            .map(|_| mean(&|reading| reading.in_vain.unwrap_or(0.0))),
+        in_vain_first: rounds.first().and_then(in_vain),
+        in_vain_last: rounds.last().and_then(in_vain),
+        blocks_per_op: mean(&|reading| reading.measurement.block_reads_per_op),
+        false_positives_mean: mean(&|reading| reading.measurement.false_positives_per_op),
+        load_reads_per_op: mean(&|reading| reading.load_reads),
+        elastic: stand.side.is_elastic(),
+        without_filter: filter_bytes == 0 && stand.side.filter() != "none",
+        filter_memory: filter_bytes,
+        memory_bits_per_key: filter_bytes as f64 * 8.0 / entries.max(1) as f64,
+        bits_asked: if stand.side.filter() == "none" { 0.0 } else { job.settings.bits },
+        index_bytes: elastic.index_bytes,
+        segments: elastic.segments,
+        by_units,
+        expired: elastic.expired,
+        life_time: elastic.life_time,
+        sampling: elastic.sampling,
+        expected_extra_reads: elastic.expected_extra_reads,
+        evictions: elastic.evictions,
+        refused: elastic.refused,
+        failed_loads: elastic.failed_loads,
+        measurement: Measurement::median(rounds.iter().map(|reading| reading.measurement.clone()).collect())
+            .unwrap_or_default(),
+    }
+}
+
+/// The point of rows of [`loads`].
+pub(super) const TIMED: &str = "timed";
+
+/// Loads every side's database as often as there are rounds, in turns, and throws it away.
+pub(super) fn loads(job: &Job, progress: &dyn Progress) -> Result<Rows, BenchError> {
+    let mut told = Rows::default();
+    let variant = &job.points[0].variant;
+    let mut rows: Vec<Vec<LoadRow>> = vec![Vec::new(); job.sides.len()];
+    for _ in 0..job.repeats {
+        for (side, rows) in job.sides.iter().zip(&mut rows) {
+            let options = job.options(side, variant)?;
+            rows.push(job.bases()?.load_once(side.filter(), &options, &job.data(variant), progress)?);
+        }
+    }
+    for (side, mut rows) in job.sides.iter().zip(rows) {
+        rows.sort_by(|a, b| a.load_ns_per_key.total_cmp(&b.load_ns_per_key));
+        let (min, max) = (rows[0].load_ns_per_key, rows[rows.len() - 1].load_ns_per_key);
+        let median = rows[rows.len() / 2].clone();
+        told.loads.push(LoadRow {
+            experiment: job.experiment.name.into(),
+            filter: side.name().into(),
+            point: TIMED.into(),
+            min_ns_per_key: min,
+            max_ns_per_key: max,
+            repeats: job.repeats,
+            ..median
+        });
+    }
+    Ok(told)
+}

@@ -1,0 +1,114 @@
+//! The hot keys move: gets in windows, half of them before and half after.
+//!
+//! The state before the move and the one that is reached at the end are means of five windows: which keys are hot decides
+//! how often they are let through, so the two need not be alike. Of the way from the first window after the move to the end
+//! state nine tenths are gone when a window has at most a tenth of the difference left; the number of gets told is that up to
+//! the end of the first such window, so it is exact to a window.
+
+use tamis_bench::BenchError;
+use tamis_bench::progress::Progress;
+
+use crate::elastic::device::paid;
+use crate::elastic::plan::{Job, Opened};
+use crate::elastic::points::Point;
+use crate::elastic::rounds::read;
+use crate::elastic::rows::{Rows, ShiftRow, WindowRow};
+
+/// Windows before the hot keys move, and after.
+pub(super) const WINDOWS: u64 = 20;
+
+/// Windows whose mean is a steady state.
+const STEADY: usize = 5;
+
+/// What a window may differ from a steady state without anything having changed, by their quotient.
+const NOISE: f64 = 1.1;
+
+/// Measures one point.
+pub(super) fn run(job: &Job, point: &Point, progress: &dyn Progress) -> Result<Rows, BenchError> {
+    let mut rows = Rows::default();
+    let patterns = [job.pattern(point, false)?, job.pattern(point, true)?];
+    let mut stands = Vec::new();
+    for side in &job.sides {
+        let Opened { copy, fs, load } = job.open(side, &point.variant, progress)?;
+        rows.add_load(load);
+        stands.push((side, copy, fs, Vec::new()));
+    }
+    let fill = job.data(&point.variant).fill();
+    let ops = job.ops(&point.variant);
+    for window in 0..2 * WINDOWS {
+        let moved = window >= WINDOWS;
+        for (side, copy, fs, windows) in &mut stands {
+            let pattern = &patterns[usize::from(moved)];
+            let reading = paid(fs.as_ref(), copy.db(), || {
+                read(job, point, pattern, copy.db(), &fill, (ops, window), progress)
+            })?;
+            windows.push(WindowRow {
+                kind: "window".into(),
+                experiment: job.experiment.name.into(),
+                side: side.name().into(),
+                point: point.label.clone(),
+                skew: point.spec.skew,
+                locality: point.spec.locality,
+                gets: (window + 1) * ops,
+                moved,
+                in_vain_per_get: reading.in_vain.unwrap_or(0.0),
+                blocks_per_get: reading.measurement.block_reads_per_op,
+                load_reads_per_get: reading.load_reads,
+                ns_per_get: reading.measurement.ns_per_op,
+            });
+        }
+    }
+    for (side, copy, _, windows) in stands {
+        rows.shifts.push(shift_row(job, point, side.name(), &windows));
+        rows.windows.extend(windows);
+        copy.close()?;
+    }
+    Ok(rows)
+}
+
+fn shift_row(job: &Job, point: &Point, side: &str, windows: &[WindowRow]) -> ShiftRow {
+    let rates: Vec<f64> = windows.iter().map(|window| window.in_vain_per_get).collect();
+    let (before, after) = rates.split_at(WINDOWS as usize);
+    ShiftRow {
+        kind: "shift".into(),
+        experiment: job.experiment.name.into(),
+        side: side.into(),
+        point: point.label.clone(),
+        skew: point.spec.skew,
+        locality: point.spec.locality,
+        before: steady(before),
+        first: after[0],
+        end: steady(after),
+        gets_to_recover: windows_to_recover(after).map(|windows| windows as u64 * job.ops(&point.variant)),
+    }
+}
+
+/// The mean of the last windows.
+fn steady(rates: &[f64]) -> f64 {
+    let last = &rates[rates.len().saturating_sub(STEADY)..];
+    last.iter().sum::<f64>() / last.len().max(1) as f64
+}
+
+/// How many windows it takes until nine tenths of the way to the end state are gone; `None` if the first window is no worse
+/// than the end, as far as noise lets one see, so that there was nothing to recover from.
+fn windows_to_recover(after: &[f64]) -> Option<usize> {
+    let (first, end) = (*after.first()?, steady(after));
+    let left = end + (first - end) / 10.0;
+    (first > end * NOISE)
+        .then(|| after.iter().position(|&rate| rate <= left).map_or(after.len(), |at| at + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn recovery_is_nine_tenths_of_the_way_to_the_end_state() {
+        assert_eq!(windows_to_recover(&[1.0, 0.6, 0.27, 0.2, 0.2, 0.2, 0.2, 0.2]), Some(3));
+        assert_eq!(windows_to_recover(&[1.0, 0.6, 0.29, 0.2, 0.2, 0.2, 0.2, 0.2]), Some(4));
+        // Nothing to recover from: fixed filters.
+        assert_eq!(windows_to_recover(&[0.5, 0.5, 0.5, 0.5]), None);
+        assert_eq!(windows_to_recover(&[0.52, 0.5, 0.5, 0.5, 0.5, 0.5]), None);
+        assert_eq!(windows_to_recover(&[]), None);
+    }
+}

@@ -1,0 +1,363 @@
+//! What experiments count, at a tiny scale.
+
+use std::collections::BTreeSet;
+
+use tamis_bench::BenchError;
+use tamis_bench::progress::NoProgress;
+use tamis_bench::workload::Workload;
+
+use super::database::loaded_of;
+use super::plan::Job;
+use super::rows::Rows;
+use super::*;
+
+fn tiny() -> ElasticSettings {
+    ElasticSettings {
+        keys: 6_000,
+        value_bytes: 64,
+        ops: Some(400),
+        options: vec![("keyspace.filter_unit_bytes".into(), "128".into())],
+        ..ElasticSettings::default()
+    }
+}
+
+fn experiment(name: &str) -> ElasticExperiment {
+    ElasticExperiment::all().into_iter().find(|experiment| experiment.name == name).unwrap()
+}
+
+/// The rows of all steps.
+fn run(experiment: &ElasticExperiment, settings: &ElasticSettings) -> Result<Rows, BenchError> {
+    let job = Job::new(experiment, settings)?;
+    let mut all = Rows::default();
+    for step in job.steps() {
+        let rows = job.run(&step, &NoProgress)?;
+        rows.loads.into_iter().for_each(|load| all.add_load(load));
+        all.reads.extend(rows.reads);
+        all.windows.extend(rows.windows);
+        all.shifts.extend(rows.shifts);
+        all.tables.extend(rows.tables);
+        all.missing.extend(rows.missing);
+    }
+    Ok(all)
+}
+
+fn sides(names: &str) -> Option<Vec<ElasticSide>> {
+    Some(names.split(',').map(|name| name.parse().unwrap()).collect())
+}
+
+fn refused(name: &str, settings: ElasticSettings) -> String {
+    match Job::new(&experiment(name), &settings).map(|_| ()) {
+        Err(BenchError::Request(why)) => why,
+        other => panic!("{name}: {other:?}"),
+    }
+}
+
+/// The counters are the engine's and the harness's: they must agree.
+#[test]
+fn reads_in_vain_are_the_false_positives_of_fixed_filters_and_all_candidates_without() {
+    let settings = ElasticSettings {
+        sides: sides("none,bloom"),
+        skews: Some(vec![0.0]),
+        absents: Some(vec![100]),
+        localities: Some(vec![1]),
+        ops: Some(4000),
+        repeats: Some(2),
+        ..tiny()
+    };
+    let outcome = run(&experiment("elastic-fig10"), &settings).unwrap();
+    let [none, bloom] = &outcome.reads[..] else { panic!("{outcome:?}") };
+    let runs: usize = outcome.loads[0].runs.split('/').map(|runs| runs.parse::<usize>().unwrap()).sum();
+    assert_eq!(outcome.loads[0].runs, outcome.loads[1].runs, "all sides have the same tree");
+    assert!(outcome.loads[0].runs.starts_with("3/"), "{:?}", outcome.loads[0]);
+    let in_vain = |row: &ReadRow| row.in_vain_per_op.unwrap();
+    assert!(in_vain(none) > runs as f64 - 0.2 && in_vain(none) <= runs as f64, "{none:?}");
+    assert!(none.filter_memory == 0 && !none.without_filter && !bloom.without_filter);
+    assert_eq!(in_vain(bloom), bloom.false_positives_mean);
+    // Four bits a key let 15 in 100 through.
+    let rate = in_vain(bloom) / in_vain(none);
+    assert!((0.08..0.25).contains(&rate), "{rate}");
+}
+
+/// Whatever the heat, the budget holds, all segments are accounted for, and what the engine reckons is what happens.
+#[test]
+fn elastic_filters_keep_their_budget_and_follow_the_heat() {
+    let settings = ElasticSettings {
+        sides: sides("bloom,elastic"),
+        skews: Some(vec![1.2]),
+        localities: Some(vec![256]),
+        absents: Some(vec![100]),
+        keys: 20_000,
+        ops: Some(20_000),
+        repeats: Some(2),
+        direct: Some(false),
+        ..tiny()
+    };
+    let outcome = run(&experiment("elastic-fig10"), &settings).unwrap();
+    let [bloom, elastic] = &outcome.reads[..] else { panic!("{outcome:?}") };
+    assert!(elastic.elastic && !bloom.elastic);
+    assert!(elastic.filter_memory > 0 && elastic.filter_memory <= loaded_of(20_000) * 4 / 8, "{elastic:?}");
+    let by_units: Vec<u64> = elastic.by_units.split('/').map(|count| count.parse().unwrap()).collect();
+    assert_eq!(by_units.iter().sum::<u64>(), elastic.segments);
+    assert!(
+        by_units[0] > 0 && by_units[2..].iter().sum::<u64>() > 0,
+        "hot segments have several: {by_units:?}"
+    );
+    assert!(elastic.load_reads_per_op > 0.0 && bloom.load_reads_per_op == 0.0);
+    // A fixed seed, but which gets are counted depends on time: far apart all the same.
+    assert!(elastic.in_vain_last.unwrap() < bloom.in_vain_last.unwrap() / 1.5, "{elastic:?} {bloom:?}");
+}
+
+#[test]
+fn hits_are_told_apart_from_reads_in_vain() {
+    let settings = ElasticSettings {
+        sides: sides("none"),
+        absents: Some(vec![0]),
+        localities: Some(vec![1]),
+        repeats: Some(1),
+        ..tiny()
+    };
+    let outcome = run(&experiment("elastic-fig10"), &settings).unwrap();
+    let row = &outcome.reads[0];
+    // Each get finds its key in one run, so it is searched in vain in all others that were searched.
+    let in_vain = row.in_vain_per_op.unwrap();
+    assert_eq!(in_vain + 1.0, row.measurement.runs_searched_per_op);
+}
+
+#[test]
+fn a_base_is_used_again_only_for_the_same_data_and_stays_as_it_was_loaded() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = ElasticSettings {
+        sides: sides("bloom"),
+        workloads: Some(vec![Workload::YcsbD]),
+        dir: Some(dir.path().to_owned()),
+        repeats: Some(3),
+        ..tiny()
+    };
+    let of = |settings: &ElasticSettings| run(&experiment("elastic-fig13"), settings).unwrap();
+    let first = of(&settings);
+    assert!(!first.loads[0].reused && first.loads[0].keys == loaded_of(6000));
+    // The inserts of the first went to a copy, so the second inserts the same keys anew.
+    let second = of(&settings);
+    assert!(second.loads[0].reused);
+    assert_eq!(second.loads[0].runs, first.loads[0].runs);
+    let other = of(&ElasticSettings { value_bytes: 65, ..settings.clone() });
+    assert!(!other.loads[0].reused);
+    // Loading that was broken off leaves no card.
+    for entry in std::fs::read_dir(dir.path()).unwrap() {
+        std::fs::remove_file(entry.unwrap().path().join("loaded.json")).unwrap();
+    }
+    assert!(!of(&settings).loads[0].reused);
+}
+
+#[test]
+fn tables_of_a_uniform_load_are_asked_alike_and_those_of_a_skewed_one_are_not() {
+    let settings = ElasticSettings {
+        skews: Some(vec![0.0, 1.2]),
+        localities: Some(vec![256]),
+        ops: Some(6000),
+        keys: 20_000,
+        ..tiny()
+    };
+    let outcome = run(&experiment("elastic-fig2"), &settings).unwrap();
+    let deepest = outcome.tables.iter().map(|row| row.level).max().unwrap();
+    let extent = |point: &str| {
+        let level = outcome.tables.iter().filter(|row| row.point == point && row.level == deepest);
+        let asked: Vec<f64> = level.map(|row| row.asked_per_get).collect();
+        let mean = asked.iter().sum::<f64>() / asked.len() as f64;
+        // The last level is asked once for each key that lies in it, which is most of them.
+        let total: f64 = asked.iter().sum();
+        assert!(total > 0.5 && total <= 1.0, "{point}: {total}");
+        asked.iter().fold(0.0, |most: f64, &a| most.max(a)) / mean
+    };
+    assert!(extent("uniform") < 3.0, "{}", extent("uniform"));
+    assert!(extent("skew 1.2") > 4.0, "{}", extent("skew 1.2"));
+}
+
+#[test]
+fn a_shift_has_windows_on_both_sides_of_the_move() {
+    let settings = ElasticSettings { sides: sides("bloom"), localities: Some(vec![16]), ..tiny() };
+    let outcome = run(&experiment("elastic-shift"), &settings).unwrap();
+    let moved: Vec<bool> = outcome.windows.iter().map(|row| row.moved).collect();
+    let half = shift::WINDOWS as usize;
+    assert_eq!(moved, [vec![false; half], vec![true; half]].concat());
+    assert_eq!(outcome.windows.last().unwrap().gets, 400 * 2 * shift::WINDOWS);
+    assert_eq!(outcome.shifts.len(), 1);
+}
+
+#[test]
+fn what_does_not_fit_is_refused_before_anything_is_loaded() {
+    let dir = tempfile::tempdir().unwrap();
+    let tiny = || ElasticSettings { dir: Some(dir.path().to_owned()), ..tiny() };
+    let with = |name: &str, change: &dyn Fn(&mut ElasticSettings)| {
+        let mut settings = tiny();
+        change(&mut settings);
+        refused(name, settings)
+    };
+    assert!(with("elastic-fig10", &|s| s.keys = 10).contains("--keys"));
+    assert!(with("elastic-fig10", &|s| s.skews = Some(vec![-1.0])).contains("--skew"));
+    assert!(with("elastic-fig10", &|s| s.absents = Some(vec![101])).contains("--absent"));
+    assert!(with("elastic-fig10", &|s| s.localities = Some(vec![0])).contains("--locality"));
+    assert!(with("elastic-fig10", &|s| s.sides = sides("bloom,bloom")).contains("bloom twice"));
+    assert!(with("elastic-fig10", &|s| s.sides = sides("grf")).contains("whole tree"));
+    assert!(with("elastic-fig10", &|s| s.sides = Some(Vec::new())).contains("--filters"));
+    assert!(with("elastic-fig10", &|s| s.threads = Some(Vec::new())).contains("empty"));
+    assert!(with("elastic-fig10", &|s| s.workloads = Some(vec![Workload::FillSeq])).contains("fill-seq"));
+    assert!(with("elastic-fig10", &|s| s.workloads = Some(vec![Workload::GetEmpty])).contains("get-zipf"));
+    assert!(with("elastic-fig13", &|s| s.ops = Some(1_000_000)).contains("more --keys"));
+    assert!(with("elastic-shift", &|s| s.repeats = Some(2)).contains("--repeat"));
+    assert!(with("elastic-shift", &|s| s.warmup = Some(2)).contains("--warmup"));
+    assert!(with("elastic-fig2", &|s| s.warmup = Some(2)).contains("--warmup"));
+    assert!(with("elastic-fig2", &|s| s.threads = Some(vec![2])).contains("--threads"));
+    let on = |names: &[&str]| Some(names.iter().map(|name| name.to_string()).collect());
+    assert!(with("elastic-fig2", &|s| s.devices = on(&["nvm"])).contains("only counts"));
+    assert!(with("elastic-fig12", &|s| s.devices = on(&["ssd"])).contains("measures loading"));
+    assert!(with("elastic-fig10", &|s| s.devices = on(&["nvm", "ssd"])).contains("one --device"));
+    assert!(with("elastic-fig10", &|s| s.devices = on(&["tape"])).contains("pcie-ssd"));
+    for direct in [true, false] {
+        let named = with("elastic-fig10", &|s| (s.devices, s.direct) = (on(&["nvm"]), Some(direct)));
+        assert!(named.contains("--device nvm says how tables are read"), "{named}");
+        let varied = with("elastic-fig16-device", &|s| s.direct = Some(direct));
+        assert!(varied.contains("leave out --direct and --mapped"), "{varied}");
+    }
+    let mapped = || vec![("read_mode".to_owned(), "mapped".to_owned())];
+    assert!(with("elastic-fig16-device", &|s| s.options = mapped()).contains("read_mode"));
+    for (option, instead) in [("filter_budget_bytes", "--bits"), ("heat_inheritance", "elastic-cold")] {
+        let why = with("elastic-fig10", &|s| s.options = vec![(option.into(), "0".into())]);
+        assert!(why.contains(instead), "{why}");
+    }
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn default_sides_are_known_and_have_a_fixed_filter_to_be_held_against() {
+    for experiment in ElasticExperiment::all() {
+        let sides: Vec<ElasticSide> = experiment.sides.iter().map(|name| name.parse().unwrap()).collect();
+        assert!(!sides[0].is_elastic(), "{}", experiment.name);
+    }
+}
+
+#[test]
+fn all_that_can_be_varied_varies() {
+    let fewest = |vary: Vary| match vary {
+        Vary::Cache => 3,
+        // Localities beyond the number of keys are left out.
+        Vary::Value | Vary::Locality => 4,
+        Vary::Keys => 3,
+        // The directory of the tests may lie in memory, where `disk` is not.
+        Vary::Device => 4,
+        _ => 5,
+    };
+    for experiment in ElasticExperiment::all() {
+        let Some(vary) = experiment.vary else { continue };
+        let settings = ElasticSettings {
+            sides: sides("bloom"),
+            ops: Some(50),
+            repeats: Some(1),
+            options: Vec::new(),
+            ..tiny()
+        };
+        let outcome = run(&experiment, &settings).unwrap();
+        let points: BTreeSet<&str> = outcome.reads.iter().map(|row| &row.point[..]).collect();
+        assert!(points.len() >= fewest(vary) && !points.contains(""), "{vary:?}: {points:?}");
+        let settings: Vec<f64> = outcome.reads.iter().filter_map(|row| row.setting).collect();
+        let numbers = match vary {
+            Vary::Absent | Vary::Locality | Vary::Device => 0,
+            // What the engine chooses is no number.
+            Vary::LifeTime => points.len() - 1,
+            _ => points.len(),
+        };
+        assert_eq!(settings.len(), numbers, "{vary:?}: {settings:?}");
+    }
+}
+
+fn devices(names: &[&str]) -> Option<Vec<String>> {
+    Some(names.iter().map(|name| (*name).to_owned()).collect())
+}
+
+/// The same tree, the same gets, the same block cache: a device changes times, not counters. Every read that is measured goes
+/// through it, and none that is not.
+#[test]
+fn an_emulated_device_reads_what_direct_io_reads() {
+    let settings = |device: &str| ElasticSettings {
+        sides: sides("none,bloom"),
+        devices: devices(&[device]),
+        localities: Some(vec![1]),
+        ops: Some(300),
+        warmup: Some(200),
+        repeats: Some(1),
+        ..tiny()
+    };
+    let on = |device| run(&experiment("elastic-fig10"), &settings(device)).unwrap();
+    let (ssd, nvm) = (on("ssd"), on("nvm"));
+    let plain =
+        run(&experiment("elastic-fig10"), &ElasticSettings { devices: None, ..settings("") }).unwrap();
+    for ((ssd, nvm), plain) in ssd.reads.iter().zip(&nvm.reads).zip(&plain.reads) {
+        assert_eq!((&ssd.device[..], &nvm.device[..], &plain.device[..]), ("ssd", "nvm", "disk"));
+        assert!(ssd.blocks_per_op > 0.1, "{ssd:?}");
+        assert_eq!((ssd.blocks_per_op, nvm.blocks_per_op), (plain.blocks_per_op, plain.blocks_per_op));
+        assert_eq!(ssd.in_vain_per_op, plain.in_vain_per_op);
+        // Blocks read are those that the cache did not have: each is one read of the device, in measured rounds alone.
+        let blocks = ssd.blocks_per_op - ssd.measurement.cache_hits as f64 / 300.0;
+        let reads = ssd.device_reads_per_op.unwrap();
+        // With debug assertions the engine looks for what a filter rejects, so that more is read then.
+        let exact = ssd.side == "none" || !cfg!(debug_assertions);
+        assert!(reads >= blocks - 1e-9 && (reads <= blocks + 1e-9 || !exact), "{reads} {blocks} {ssd:?}");
+        assert_eq!(ssd.device_reads_per_op, nvm.device_reads_per_op);
+        assert!(ssd.device_ns_per_op.unwrap() >= reads * 112_900.0, "{ssd:?}");
+        // And no get has them for nothing.
+        assert!(ssd.measurement.ns_per_op >= reads * 100_000.0, "{ssd:?}");
+        assert_eq!((plain.device_reads_per_op, plain.late_reads_per_op), (None, None));
+    }
+}
+
+/// A device switched on for the measurement alone: with no measured reads it was asked for nothing.
+#[test]
+fn loading_and_warming_up_pass_the_device_by() {
+    let settings = ElasticSettings {
+        sides: sides("bloom,elastic"),
+        devices: devices(&["hdd"]),
+        absents: Some(vec![0]),
+        localities: Some(vec![1]),
+        // All of the data.
+        cache_bytes: Some(8 << 20),
+        ops: Some(1),
+        warmup: Some(20_000),
+        repeats: Some(1),
+        ..tiny()
+    };
+    let outcome = run(
+        &experiment("elastic-fig13"),
+        &ElasticSettings { workloads: Some(vec![Workload::YcsbC]), ..settings },
+    );
+    for row in outcome.unwrap().reads {
+        assert!(row.device_reads_per_op.unwrap() <= 4.0, "20,000 gets have filled the cache: {row:?}");
+    }
+}
+
+#[test]
+fn a_slow_device_measures_less_unless_a_number_is_asked_for() {
+    let job = |settings: &ElasticSettings| Job::new(&experiment("elastic-fig16-device"), settings).unwrap();
+    let ops = |job: &Job| job.points.iter().map(|point| job.ops(&point.variant)).collect::<Vec<_>>();
+    let settings = ElasticSettings { ops: None, ..tiny() };
+    let all = job(&settings);
+    assert_eq!((ops(&all), all.warmup), (vec![2_000, 10_000, 10_000, 10_000, 10_000], 10_000));
+    assert!(all.describe().contains("hdd (emulated), ssd (emulated)"), "{}", all.describe());
+    assert!(all.describe().ends_with("10,000 operations; 2,000 on hdd"), "{}", all.describe());
+    assert_eq!(ops(&job(&ElasticSettings { ops: Some(700), ..tiny() })), [700; 5]);
+    let two = job(&ElasticSettings { devices: devices(&["disk", "spdk"]), ..tiny() });
+    assert_eq!(two.points.iter().map(|point| &point.label[..]).collect::<Vec<_>>(), ["disk", "spdk"]);
+    assert_eq!(ops(&job(&ElasticSettings { devices: devices(&["hdd"]), ..settings })), [2_000]);
+}
+
+#[test]
+fn databases_of_several_sizes_have_memory_by_their_size() {
+    let settings = ElasticSettings { sides: sides("bloom"), repeats: Some(1), ..tiny() };
+    let outcome = run(&experiment("elastic-fig16-size"), &settings).unwrap();
+    let keys: Vec<u64> = outcome.loads.iter().map(|load| load.keys).collect();
+    assert_eq!(keys, [6_000, 12_000, 24_000].map(loaded_of));
+    assert_eq!(outcome.reads.iter().map(|row| row.measurement.keys).collect::<Vec<_>>(), keys);
+    assert_eq!(outcome.reads[2].setting, Some(24_000.0));
+    let memory = |at: usize| outcome.reads[at].filter_memory as f64;
+    assert!((1.7..2.3).contains(&(memory(1) / memory(0))) && (1.7..2.3).contains(&(memory(2) / memory(1))));
+    assert_eq!(outcome.reads[1].point, "12,000 keys");
+}

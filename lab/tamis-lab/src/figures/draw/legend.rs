@@ -1,0 +1,54 @@
+//! What stands for what, below the data and never over it.
+
+use super::canvas::{Anchor, At, Canvas, Drawn, INK, LINE, SIZE, WIDTH};
+use super::text;
+
+/// Room of the sample before a name, and around.
+const SAMPLE: f64 = 56.0;
+const GAP: f64 = 10.0;
+const MARGIN: f64 = 12.0;
+
+/// Names in rows, each as wide as its name.
+pub(super) struct Legend {
+    /// (index, name, left end, row)
+    entries: Vec<(usize, String, f64, usize)>,
+    rows: usize,
+}
+
+impl Legend {
+    /// Lays out names, shortened where one is wider than the picture.
+    pub(super) fn new<'n>(names: impl Iterator<Item = &'n str>) -> Legend {
+        let (mut x, mut row, mut entries) = (MARGIN, 0, Vec::new());
+        for (n, name) in names.enumerate() {
+            let name = text::shorten(&text::clean(name), SIZE, WIDTH - 2.0 * MARGIN - SAMPLE - GAP);
+            let wide = SAMPLE + GAP + text::width(&name, SIZE);
+            if x > MARGIN && x + wide > WIDTH - MARGIN {
+                (x, row) = (MARGIN, row + 1);
+            }
+            entries.push((n, name, x, row));
+            x += wide + 2.0 * GAP;
+        }
+        let rows = if entries.is_empty() { 0 } else { row + 1 };
+        Legend { entries, rows }
+    }
+
+    /// Its height.
+    pub(super) fn height(&self) -> f64 {
+        self.rows as f64 * LINE
+    }
+
+    /// Draws it from `top` down; `sample` draws what is before the n-th name from one place to the other.
+    pub(super) fn draw(
+        &self,
+        canvas: &Canvas<'_, '_>,
+        top: f64,
+        sample: impl Fn(usize, At, At) -> Drawn,
+    ) -> Drawn {
+        for (n, name, x, row) in &self.entries {
+            let y = top + (*row as f64 + 0.5) * LINE;
+            sample(*n, (*x, y), (x + SAMPLE, y))?;
+            canvas.text(name, (x + SAMPLE + GAP, y), Anchor::Start, INK)?;
+        }
+        Ok(())
+    }
+}

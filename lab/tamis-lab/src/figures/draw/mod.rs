@@ -1,0 +1,168 @@
+//! Panels as SVG.
+//!
+//! One picture is 720 units wide and as high as it needs; it takes the width that it is given. Text is of one size, which a
+//! telephone of 360 pixels still shows at eleven. Sides differ by colour and by mark, dash or hatch, so that a print in grey says
+//! the same; the legend stands below the data. Numbers of axes carry their unit: `10 µs`, not `1e4`. A linear axis that lengths
+//! are read from has its 0. Spreads are whiskers.
+//!
+//! Any panel gives a well-formed document: without data one that says so, and what no axis can show (no number, or not
+//! above 0 on a logarithmic one) is left out and counted in a note. All text is escaped. `title` and `desc` say the same in words.
+//!
+//! Pure functions; the cost is a few kilobytes of text a panel.
+
+mod bars;
+mod canvas;
+mod describe;
+mod legend;
+mod lines;
+mod scale;
+mod style;
+#[cfg(test)]
+mod tests;
+pub(crate) mod text;
+
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+
+use tamis_bench::BenchError;
+use tamis_bench::picture::WHITE;
+
+use super::{Axis, Kind, Panel};
+use canvas::{Anchor, Canvas, Drawn, FAINT, INK, LINE, SIZE, WIDTH};
+
+pub(super) use scale::number;
+
+const MARGIN: f64 = 12.0;
+
+/// The panel as a document of its own, with the styles that its sides have `among` all panels of a figure. Names within are made
+/// of its content: of panels in one page, no two that differ share one.
+pub fn svg(panel: &Panel, among: &Sides) -> Result<String, BenchError> {
+    // Of fixed keys: the same panel gives the same bytes.
+    let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(format!("{panel:?}"));
+    svg_named(panel, among, &format!("p{hash:016x}"))
+}
+
+/// The sides of a figure. Each has its colour and mark in all panels, also in those that lack others.
+#[derive(Clone, Debug, Default)]
+pub struct Sides(Vec<String>);
+
+impl Sides {
+    /// All sides of panels, in the order in which they first come.
+    pub fn of<'p>(panels: impl IntoIterator<Item = &'p Panel>) -> Sides {
+        let mut sides = Sides::default();
+        for panel in panels {
+            let names: Vec<&String> = match &panel.kind {
+                Kind::Lines(series) => {
+                    let names = series.iter().map(|series| &series.name);
+                    names.filter(|name| lines::computed(name).is_none()).collect()
+                }
+                Kind::Bars { groups, .. } => {
+                    groups.iter().flat_map(|(_, bars)| bars).map(|bar| &bar.name).collect()
+                }
+            };
+            for name in names {
+                if sides.find(name).is_none() {
+                    sides.0.push(name.clone());
+                }
+            }
+        }
+        sides
+    }
+
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn find(&self, name: &str) -> Option<usize> {
+        self.0.iter().position(|side| side == name)
+    }
+
+    /// Its number; that of the next one for a stranger.
+    fn index(&self, name: &str) -> usize {
+        self.find(name).unwrap_or(self.len())
+    }
+}
+
+/// As [`svg`], with names that begin with `id`: a letter, then letters, digits and `-`.
+pub fn svg_named(panel: &Panel, among: &Sides, id: &str) -> Result<String, BenchError> {
+    let said = describe::panel(panel);
+    let title = text::clean(&panel.title);
+    let title = if title.trim().is_empty() { "untitled" } else { &title };
+    let drawn = match &panel.kind {
+        Kind::Lines(series) if series.iter().any(|series| !series.points.is_empty()) => {
+            let plot = lines::Plot::new(panel, series, among);
+            canvas::picture(id, title, &said, plot.height(), |canvas| plot.draw(canvas))
+        }
+        Kind::Bars { parts, groups } if groups.iter().any(|(_, bars)| !bars.is_empty()) => {
+            let plot = bars::Plot::new(panel, parts, groups, among);
+            canvas::picture(id, title, &said, plot.height(), |canvas| plot.draw(canvas))
+        }
+        Kind::Lines(_) | Kind::Bars { .. } => {
+            let head = Head::new(title, "");
+            canvas::picture(id, title, &said, head.height() + 3.0 * LINE, |canvas| {
+                head.draw(canvas)?;
+                canvas.text(describe::NOTHING, (WIDTH / 2.0, head.height() + LINE), Anchor::Middle, FAINT)
+            })
+        }
+    };
+    drawn.map_err(|error| BenchError::Draw { panel: panel.title.clone(), text: error.to_string() })
+}
+
+/// What stands above the data: the title, and what the axis upwards is.
+struct Head {
+    title: Vec<String>,
+    axis: Vec<String>,
+}
+
+impl Head {
+    fn new(title: &str, axis: &str) -> Head {
+        let room = WIDTH - 2.0 * MARGIN;
+        // Bold letters are wider.
+        let title = text::wrap(&text::clean(title), SIZE * 1.12, room, 3);
+        Head { title, axis: text::wrap(&text::clean(axis), SIZE, room, 2) }
+    }
+
+    fn height(&self) -> f64 {
+        MARGIN + (self.title.len() + self.axis.len()) as f64 * LINE + 10.0
+    }
+
+    fn draw(&self, canvas: &Canvas<'_, '_>) -> Drawn {
+        let mut y = MARGIN + LINE / 2.0;
+        for line in &self.title {
+            canvas.bold(line, (MARGIN, y), Anchor::Start, INK)?;
+            y += LINE;
+        }
+        for line in &self.axis {
+            canvas.text(line, (MARGIN, y), Anchor::Start, FAINT)?;
+            y += LINE;
+        }
+        Ok(())
+    }
+}
+
+/// What an axis is, with its unit if numbers do not carry it.
+fn caption(axis: &Axis, unit: &scale::Unit) -> String {
+    let (label, name) = (text::clean(&axis.label), text::clean(&axis.unit));
+    match (unit.is_in_numbers() || name.is_empty(), label.is_empty()) {
+        (true, _) => label,
+        (false, true) => name,
+        (false, false) => format!("{label}, {name}"),
+    }
+}
+
+/// How many values are missing, and why.
+fn left_out(count: usize, log: bool) -> Vec<String> {
+    let values = if count == 1 { "1 value is".to_owned() } else { format!("{count} values are") };
+    let why = if log { "no number, or not above 0" } else { "no number" };
+    if count == 0 {
+        Vec::new()
+    } else {
+        text::wrap(&format!("{values} not drawn: {why}"), SIZE, WIDTH - 2.0 * MARGIN, 2)
+    }
+}
+
+fn notes(canvas: &Canvas<'_, '_>, lines: &[String], top: f64) -> Drawn {
+    for (n, line) in lines.iter().enumerate() {
+        canvas.text(line, (MARGIN, top + (n as f64 + 0.5) * LINE), Anchor::Start, FAINT)?;
+    }
+    Ok(())
+}

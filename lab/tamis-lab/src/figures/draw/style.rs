@@ -1,0 +1,134 @@
+//! What tells sides apart: colours that people with colour-blindness can tell apart, and marks, dashes and hatches that say
+//! the same in grey.
+
+use tamis_bench::picture::{RGBColor, WHITE};
+
+use super::canvas::{At, Canvas, Drawn};
+
+/// After Okabe and Ito (2008), the light ones darkened for lines on white; black as the last resort of a light printer.
+const COLOURS: [RGBColor; 8] = [
+    RGBColor(0, 114, 178),
+    RGBColor(213, 94, 0),
+    RGBColor(0, 128, 93),
+    RGBColor(176, 85, 138),
+    RGBColor(20, 20, 20),
+    RGBColor(62, 155, 214),
+    RGBColor(178, 130, 0),
+    RGBColor(118, 118, 118),
+];
+
+/// The colour of the n-th side.
+pub(super) fn colour(n: usize) -> RGBColor {
+    COLOURS[n % COLOURS.len()]
+}
+
+/// Dashes of theories and models, by how many there were before.
+pub(super) fn dashes(n: usize) -> &'static [f64] {
+    const PATTERNS: [&[f64]; 4] =
+        [&[14.0, 8.0], &[4.0, 6.0], &[18.0, 6.0, 4.0, 6.0], &[8.0, 4.0, 2.0, 4.0, 2.0, 4.0]];
+    PATTERNS[n % PATTERNS.len()]
+}
+
+/// How many marks there are. No divisor of it is one of the number of colours but 1, 2 and 4: 24 pairs before one comes again.
+const MARKS: usize = 12;
+/// Half the size of a mark.
+const RADIUS: f64 = 7.5;
+
+/// The mark of the n-th side.
+pub(super) fn mark(canvas: &Canvas<'_, '_>, n: usize, at: At, colour: RGBColor) -> Drawn {
+    let (x, y) = at;
+    let ring = |sides: &[(f64, f64)]| -> Vec<At> {
+        sides.iter().map(|(dx, dy)| (x + dx * RADIUS, y + dy * RADIUS)).collect()
+    };
+    const SQUARE: [(f64, f64); 4] = [(-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)];
+    const UP: [(f64, f64); 3] = [(0.0, -1.2), (1.1, 0.85), (-1.1, 0.85)];
+    const DOWN: [(f64, f64); 3] = [(0.0, 1.2), (1.1, -0.85), (-1.1, -0.85)];
+    const DIAMOND: [(f64, f64); 4] = [(0.0, -1.25), (1.0, 0.0), (0.0, 1.25), (-1.0, 0.0)];
+    let hollow = |sides: &[(f64, f64)]| {
+        let mut ring = ring(sides);
+        canvas.shape(&ring, WHITE)?;
+        ring.push(ring[0]);
+        canvas.line(&ring, colour, 2.5)
+    };
+    let stroke = |from: (f64, f64), to: (f64, f64)| canvas.line(&ring(&[from, to]), colour, 3.0);
+    match n % MARKS {
+        0 => canvas.disk(at, RADIUS, colour),
+        1 => canvas.shape(&ring(&SQUARE), colour),
+        2 => canvas.shape(&ring(&UP), colour),
+        3 => hollow(&DIAMOND),
+        4 => {
+            stroke((-1.0, -1.0), (1.0, 1.0))?;
+            stroke((-1.0, 1.0), (1.0, -1.0))
+        }
+        5 => hollow(&SQUARE),
+        6 => canvas.shape(&ring(&DOWN), colour),
+        7 => hollow(&UP),
+        8 => {
+            canvas.disk(at, RADIUS, colour)?;
+            canvas.disk(at, RADIUS - 3.0, WHITE)
+        }
+        9 => canvas.shape(&ring(&DIAMOND), colour),
+        10 => {
+            stroke((-1.2, 0.0), (1.2, 0.0))?;
+            stroke((0.0, -1.2), (0.0, 1.2))
+        }
+        _ => hollow(&DOWN),
+    }
+}
+
+/// A bar, or a part of one, in the style of the n-th side: filled, or hatched on a tint of its colour. Corners are upper left
+/// and lower right.
+pub(super) fn fill(canvas: &Canvas<'_, '_>, n: usize, from: At, to: At) -> Drawn {
+    /// Between the lines of a hatch.
+    const STEP: f64 = 9.0;
+    let colour = colour(n);
+    let tint = |c: u8| 255 - ((255 - u16::from(c)) / 4) as u8;
+    let light = RGBColor(tint(colour.0), tint(colour.1), tint(colour.2));
+    let ((x0, y0), (x1, y1)) = (from, to);
+    let corners = [(x0, y0), (x1, y0), (x1, y1), (x0, y1)];
+    let outlined = |ground: RGBColor| {
+        canvas.shape(&corners, ground)?;
+        canvas.line(&[corners[0], corners[1], corners[2], corners[3], corners[0]], colour, 1.5)
+    };
+    // Each hatch is one line that goes to and fro and turns at the border: one element, however long the bar.
+    let steps = |from: f64, to: f64| {
+        (1..).map(move |k| from + STEP * f64::from(k)).take_while(move |&at| at < to).take(1000)
+    };
+    let snake = |ends: Vec<(At, At)>| {
+        let turn = |(at, (a, b)): (usize, (At, At))| if at % 2 == 0 { [a, b] } else { [b, a] };
+        let places: Vec<At> = ends.into_iter().enumerate().flat_map(turn).collect();
+        if places.is_empty() { Ok(()) } else { canvas.line(&places, colour, 1.5) }
+    };
+    let rising = || {
+        steps(x0 + y0, x1 + y1).map(|c| {
+            let (a, b) = ((c - y1).max(x0), (c - y0).min(x1));
+            ((a, c - a), (b, c - b))
+        })
+    };
+    let falling = || rising().map(|((ax, ay), (bx, by))| ((ax, y0 + y1 - ay), (bx, y0 + y1 - by)));
+    match n % 7 {
+        0 => canvas.shape(&corners, colour),
+        1 => {
+            outlined(light)?;
+            snake(rising().collect())
+        }
+        2 => outlined(light),
+        3 => {
+            outlined(light)?;
+            snake(falling().collect())
+        }
+        4 => {
+            outlined(WHITE)?;
+            snake(steps(x0, x1).map(|x| ((x, y0), (x, y1))).collect())
+        }
+        5 => {
+            outlined(WHITE)?;
+            snake(rising().collect())?;
+            snake(falling().collect())
+        }
+        _ => {
+            outlined(WHITE)?;
+            snake(steps(y0, y1).map(|y| ((x0, y), (x1, y))).collect())
+        }
+    }
+}

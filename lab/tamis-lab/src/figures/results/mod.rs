@@ -1,0 +1,143 @@
+//! Results on disk: what was measured, how, and where, so that a run resumes where it was interrupted and a report can
+//! be made another day.
+//!
+//! A figure at a scale has a directory `<out>/<name>/<scale>/`:
+//!
+//! * `setup.json`: the [`Setup`], written before anything is measured;
+//! * `rows.jsonl`: the rows of each step, and behind them a line `{"kind":"done", …}` (`store` has the rules);
+//! * `rows.csv`, `verdicts.json`, `*.svg`: made of the rows when all steps are done, each replaced as a whole.
+//!
+//! Bytes of all of them are hostile: what is damaged is an error that names the file and the line.
+//!
+//! One process at a time runs in a directory: it holds the lock of its file `lock`. Reading takes no lock: rows are
+//! only appended or replaced as a whole, and what has no `done` line behind it does not count.
+
+mod setup;
+mod store;
+
+use std::path::{Path, PathBuf};
+
+use tamis::io::{DiskFs, FileSystem};
+use tamis_bench::BenchError;
+
+use super::{About, Figure, Row, Scale, View, catalogue};
+
+pub use setup::Setup;
+pub use store::Done;
+pub(super) use store::{Store, Stored, there};
+
+/// The results of one figure at one scale, as they lie on disk.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// The figure.
+    pub about: About,
+    /// How large it was.
+    pub scale: Scale,
+    /// What was measured, how, and where.
+    pub setup: Setup,
+    /// The rows of all finished steps.
+    pub rows: Vec<Row>,
+    /// The finished steps, the first ones of [`Setup::steps`].
+    pub done: Vec<Done>,
+    /// What the rows show.
+    pub view: View,
+}
+
+impl Loaded {
+    pub(super) fn new(figure: &dyn Figure, scale: Scale, stored: Stored) -> Loaded {
+        let Stored { setup, rows, done, .. } = stored;
+        let view = figure.view(&rows);
+        Loaded { about: figure.about().clone(), scale, setup, rows, done, view }
+    }
+
+    /// Whether all steps are done.
+    pub fn is_complete(&self) -> bool {
+        self.done.len() == self.setup.steps.len()
+    }
+
+    /// How long the finished steps took, in seconds.
+    pub fn seconds(&self) -> f64 {
+        self.done.iter().map(|done| done.seconds).sum()
+    }
+}
+
+/// All results of a directory.
+#[derive(Debug, Default)]
+pub struct Present {
+    /// What can be read, in the order of the catalogue, small scales first.
+    pub loaded: Vec<Loaded>,
+    /// Why the rest cannot, one sentence each.
+    pub unreadable: Vec<String>,
+}
+
+/// The directory of a figure at a scale.
+pub fn directory(out: &Path, name: &str, scale: Scale) -> PathBuf {
+    out.join(name).join(scale.name())
+}
+
+/// The results of one figure at one scale; `None` if it was never begun.
+///
+/// # Errors
+///
+/// Something cannot be read, or is damaged.
+pub fn load(figure: &dyn Figure, scale: Scale, out: &Path) -> Result<Option<Loaded>, BenchError> {
+    load_from(&DiskFs::without_mapping(), figure, scale, out)
+}
+
+pub(super) fn load_from(
+    fs: &dyn FileSystem,
+    figure: &dyn Figure,
+    scale: Scale,
+    out: &Path,
+) -> Result<Option<Loaded>, BenchError> {
+    let dir = directory(out, figure.about().name, scale);
+    let stored = store::read(fs, &dir)?;
+    let Some(stored) = stored else { return Ok(None) };
+    let setup = &stored.setup;
+    if setup.figure != figure.about().name || setup.scale != scale {
+        let text = format!("{} holds {} at scale {}", dir.display(), setup.figure, setup.scale);
+        return Err(BenchError::Request(text));
+    }
+    Ok(Some(Loaded::new(figure, scale, stored)))
+}
+
+/// All results in a directory, of all figures that this program knows. Reads everything into memory.
+///
+/// # Errors
+///
+/// The directory cannot be read. Results that cannot are in [`Present::unreadable`].
+pub fn load_all(out: &Path) -> Result<Present, BenchError> {
+    load_all_of(&DiskFs::without_mapping(), &catalogue::all(), out)
+}
+
+pub(super) fn load_all_of(
+    fs: &dyn FileSystem,
+    figures: &[Box<dyn Figure>],
+    out: &Path,
+) -> Result<Present, BenchError> {
+    let failed = |source| BenchError::Io { operation: "read", path: out.to_owned(), source };
+    let mut names = fs.list(out).map_err(failed)?;
+    names.sort_unstable();
+    let mut present = Present::default();
+    for figure in figures {
+        let name = figure.about().name;
+        if names.iter().all(|found| found != name) {
+            continue;
+        }
+        for scale in Scale::ALL {
+            match load_from(fs, figure.as_ref(), scale, out) {
+                Ok(loaded) => present.loaded.extend(loaded),
+                Err(error) => present.unreadable.push(error.to_string()),
+            }
+        }
+    }
+    for name in names {
+        let known = figures.iter().any(|figure| figure.about().name == name);
+        let begun =
+            |scale: &Scale| fs.exists(&directory(out, &name, *scale).join(store::SETUP)).unwrap_or(false);
+        if !known && Scale::ALL.iter().any(begun) {
+            present.unreadable.push(format!("no experiment is called `{name}`: its results are left out"));
+        }
+    }
+    Ok(present)
+}

@@ -1,0 +1,188 @@
+//! What was measured, how, and where: everything that has to be the same for rows to belong together.
+
+use std::fmt::Write;
+
+use serde::{Deserialize, Serialize};
+
+use crate::figures::{Custom, Plan, Scale};
+use crate::machine::{Machine, now};
+
+/// The number of this layout. Another is refused: rows would be read wrongly.
+const FORMAT: u32 = 1;
+
+/// What was measured, how, and where.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Setup {
+    /// The number of the layout of the directory.
+    pub format: u32,
+    /// The figure's name.
+    pub figure: String,
+    /// How large it is.
+    pub scale: Scale,
+    /// The program's version.
+    pub version: String,
+    /// `release`, or `debug`: then times mean nothing.
+    pub build: String,
+    /// Drives keys and every random choice.
+    pub seed: u64,
+    /// What was asked for in place of the figure's own: (flag, value), in the order of [`Custom::given`]. Of places on
+    /// disk it says only that one was given.
+    pub custom: Vec<(String, String)>,
+    /// The command line that measures the same, to be given to a shell. In place of directories it has words in
+    /// capitals.
+    pub command: String,
+    /// What is measured, in a sentence or two with all sizes.
+    pub setting: String,
+    /// What is smaller or other than in the paper, and what was kept, one sentence each.
+    pub scaled: Vec<String>,
+    /// All steps by name, in the order of running.
+    pub steps: Vec<String>,
+    /// Where.
+    pub machine: Machine,
+    /// When the first step began, UTC: `2026-11-22T14:55:07Z`.
+    pub began: String,
+}
+
+impl Setup {
+    /// Of a plan, on this machine, now. Databases are made below [`Custom::place`].
+    pub(in crate::figures) fn of(figure: &str, scale: Scale, custom: &Custom, plan: &dyn Plan) -> Setup {
+        let arguments = custom.arguments();
+        Setup {
+            format: FORMAT,
+            figure: figure.to_owned(),
+            scale,
+            version: tamis_bench::VERSION.to_owned(),
+            build: if cfg!(debug_assertions) { "debug" } else { "release" }.to_owned(),
+            seed: custom.seed,
+            command: command(figure, scale, custom.seed, &arguments),
+            custom: arguments.into_iter().map(|(flag, value)| (flag.to_owned(), value)).collect(),
+            setting: plan.setting(),
+            scaled: plan.scaled(),
+            steps: plan.steps(),
+            machine: Machine::read(Some(&custom.place())),
+            began: now(),
+        }
+    }
+
+    /// What keeps rows that were measured so from standing beside rows measured as `other` says; `None` if nothing
+    /// does. When they were begun, and memory, are no difference.
+    pub(in crate::figures) fn difference(&self, other: &Setup) -> Option<String> {
+        let mut found = Vec::new();
+        let mut differ = |what: &str, there: &str, here: &str| {
+            if there != here {
+                found.push(format!("{what}: {there} there, {here} now"));
+            }
+        };
+        differ("layout", &self.format.to_string(), &other.format.to_string());
+        differ("experiment", &self.figure, &other.figure);
+        differ("scale", self.scale.name(), other.scale.name());
+        differ("version", &self.version, &other.version);
+        differ("build", &self.build, &other.build);
+        differ("--seed", &self.seed.to_string(), &other.seed.to_string());
+        let mut flags: Vec<&str> = Vec::new();
+        for (flag, _) in self.custom.iter().chain(&other.custom) {
+            if !flags.contains(&flag.as_str()) {
+                flags.push(flag);
+            }
+        }
+        for flag in flags {
+            differ(flag, &values(&self.custom, flag), &values(&other.custom, flag));
+        }
+        if !self.machine.is_same(&other.machine) {
+            differ("machine", &self.machine.describe(), &other.machine.describe());
+        }
+        if found.is_empty() {
+            // Nothing that was asked for differs, so the program itself decided otherwise.
+            let mut differ = |what: &str, there: &str, here: &str| {
+                if there != here {
+                    found.push(format!("{what}: \"{there}\" there, \"{here}\" now"));
+                }
+            };
+            differ("setting", &self.setting, &other.setting);
+            differ("steps", &self.steps.join("; "), &other.steps.join("; "));
+        }
+        (!found.is_empty()).then(|| found.join("; "))
+    }
+}
+
+/// All values of a flag.
+fn values(custom: &[(String, String)], flag: &str) -> String {
+    let given: Vec<&str> =
+        custom.iter().filter(|(name, _)| name == flag).map(|(_, value)| value.as_str()).collect();
+    match given[..] {
+        [] => "not given".to_owned(),
+        [""] => "given".to_owned(),
+        _ => given.join(" "),
+    }
+}
+
+fn command(figure: &str, scale: Scale, seed: u64, arguments: &[(&'static str, String)]) -> String {
+    let mut line = format!("tamis-lab experiment run {figure} --scale {scale}");
+    for (flag, value) in arguments {
+        let _ = write!(line, " {flag}");
+        if !value.is_empty() {
+            let _ = write!(line, " {}", quoted(value));
+        }
+    }
+    if seed != Custom::default().seed {
+        let _ = write!(line, " --seed {seed}");
+    }
+    line
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.,=:/+%@".contains(c);
+    if word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figures::Figure;
+    use crate::figures::run::tests::Steps;
+
+    fn setup(custom: &Custom) -> Setup {
+        let figure = Steps::new(2);
+        let plan = figure.plan(Scale::Small, custom).unwrap();
+        Setup::of("test-steps", Scale::Small, custom, plan.as_ref())
+    }
+
+    #[test]
+    fn a_command_can_be_given_to_a_shell() {
+        let custom = Custom {
+            keys: Some(5),
+            bits: vec![8.0, 10.5],
+            direct: Some(true),
+            dir: Some("/home/somebody/db".into()),
+            options: vec![("a".into(), "it's".into()), ("b".into(), "2".into())],
+            seed: 9,
+            ..Custom::default()
+        };
+        let setup = setup(&custom);
+        let line = r"tamis-lab experiment run test-steps --scale small --keys 5 --bits 8,10.5 --direct --db DIR --option 'a=it'\''s' --option b=2 --seed 9";
+        assert_eq!(setup.command, line);
+        assert!(!serde_json::to_string(&setup).unwrap().contains("somebody"));
+    }
+
+    #[test]
+    fn what_differs_is_named() {
+        let one = setup(&Custom { keys: Some(5), ..Custom::default() });
+        assert_eq!(one.difference(&Setup { began: "later".into(), ..one.clone() }), None);
+        let two = setup(&Custom { ops: Some(7), direct: Some(false), seed: 3, ..Custom::default() });
+        let text = one.difference(&two).unwrap();
+        for part in [
+            "--seed: 1 there, 3 now",
+            "--keys: 5 there, not given now",
+            "--mapped: not given there, given now",
+        ] {
+            assert!(text.contains(part), "{part:?} not in {text:?}");
+        }
+        assert!(!text.contains("steps"), "{text}");
+        let mut other = one.clone();
+        other.machine.cores += 1;
+        assert!(one.difference(&other).unwrap().starts_with("machine: "));
+        let other = Setup { steps: vec!["x".into()], ..one.clone() };
+        assert!(one.difference(&other).unwrap().starts_with("steps: "));
+    }
+}

@@ -1,0 +1,249 @@
+//! The experiments by name: the figures of the GRF paper (Wang, Guo, Yang, Zhang: "GRF: A Global Range Filter for
+//! LSM-Trees with Shape Encoding", SIGMOD 2024, section 6).
+
+use tamis::CompactionChoice;
+use tamis_bench::keys::Distribution;
+use tamis_bench::workload::Workload::{self, *};
+
+/// What varies between the tables' rows beside the filter.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Axis {
+    /// Nothing.
+    None,
+    /// Bits of filter a key.
+    Bits(&'static [f64]),
+    /// Threads side by side.
+    Threads(&'static [usize]),
+    /// How many levels are leveling.
+    LevelingLevels(&'static [usize]),
+}
+
+/// What sides are compared by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Metric {
+    /// Nanoseconds an operation: less is better.
+    Time,
+    /// Operations a second over all threads: more is better.
+    Throughput,
+}
+
+/// One experiment with its defaults.
+#[derive(Clone, Debug)]
+pub struct Experiment {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// The paper's figure.
+    pub place: &'static str,
+    /// What it measures, in one line.
+    pub title: &'static str,
+    /// What the paper's figure showed.
+    pub paper: &'static str,
+    /// How this differs from what the paper did; empty if it does not.
+    pub differs: &'static str,
+    /// The sides.
+    pub filters: &'static [&'static str],
+    /// What varies.
+    pub axis: Axis,
+    /// The reads and mixes, in order.
+    pub workloads: &'static [Workload],
+    /// The policy, unless leveling levels vary.
+    pub compaction: CompactionChoice,
+    /// Whether shapes follow from the number of flushes for all sides, or only for those with a global filter.
+    pub counted: bool,
+    /// Levels, level 0 among them.
+    pub levels: usize,
+    /// Their size ratio.
+    pub size_ratio: u64,
+    /// Whether tables are read past the page cache.
+    pub direct: bool,
+    /// Bytes of the block cache in the paper; smaller data has a smaller one.
+    pub cache_bytes: u64,
+    /// Whether that data is cached is the point, so that tables are never read past the page cache.
+    pub cached: bool,
+    /// What counts.
+    pub metric: Metric,
+    /// Where the last level's keys come from, if from elsewhere than the others'.
+    pub shift_from: Option<Distribution>,
+    /// Where keys come from.
+    pub keys: Distribution,
+    /// Operations a workload and round.
+    pub ops: u64,
+    /// Rounds.
+    pub repeats: u32,
+}
+
+/// The sides of most figures.
+const SIDES: &[&str] = &["monkey", "chucky", "remix", "surf-real", "rencoder", "snarf", "grf", "grf-huffman"];
+/// With tables read past the page cache, what no filter costs is of interest, too.
+const SIDES_AND_NONE: &[&str] =
+    &["none", "monkey", "chucky", "remix", "surf-real", "rencoder", "snarf", "grf", "grf-huffman"];
+const BITS: Axis = Axis::Bits(&[6.0, 8.0, 10.0, 12.0, 14.0]);
+const SMALL_CACHE: u64 = 8 << 20;
+const LARGE_CACHE: u64 = 1 << 30;
+
+/// What most have in common.
+const COMMON: Experiment = Experiment {
+    name: "",
+    place: "",
+    title: "",
+    paper: "",
+    differs: "",
+    filters: SIDES,
+    axis: Axis::None,
+    workloads: &[],
+    compaction: CompactionChoice::LazyLeveling,
+    counted: true,
+    levels: 3,
+    size_ratio: 10,
+    direct: false,
+    cache_bytes: SMALL_CACHE,
+    cached: false,
+    metric: Metric::Time,
+    shift_from: None,
+    keys: Distribution::Uniform50,
+    ops: 20_000,
+    repeats: 5,
+};
+
+impl Experiment {
+    /// All experiments.
+    pub fn all() -> Vec<Experiment> {
+        vec![
+            Experiment {
+                name: "grf-fig10",
+                place: "Figure 10",
+                title: "gets of absent keys, by bits a key",
+                paper: "GRF was the fastest at every size, only Chucky came near; most of the time went into asking \
+                        filters, and both let the fewest keys through.",
+                differs: "Data in the page cache in place of an Optane disk. \"filter ns\" is what absent keys that no \
+                          filter lets through cost beyond a get on an empty database.",
+                axis: BITS,
+                workloads: &[GetEmpty],
+                ..COMMON
+            },
+            Experiment {
+                name: "grf-fig11",
+                place: "Figure 11",
+                title: "empty short ranges, seeks and scans, by bits a key",
+                paper: "GRF was the fastest at empty ranges and took half the time of REMIX and SNARF for a seek; \
+                        scans of 50 were about equal for GRF, REMIX, SNARF and SuRF, and REncoder made them slower.",
+                differs: "Data in the page cache in place of an Optane disk; the filters' part of the time is not \
+                          told apart. range-empty lies right behind an existing key, which is harder for \
+                          learned filters than the paper's, range-absent.",
+                axis: BITS,
+                workloads: &[RangeAbsent, RangeEmpty, Seek, SeekNext20, SeekNext50],
+                ops: 5_000,
+                repeats: 3,
+                ..COMMON
+            },
+            Experiment {
+                name: "grf-fig12",
+                place: "Figure 12",
+                title: "absent keys, empty short ranges and seeks with direct I/O, by bits a key",
+                paper: "On a slower disk filters' own time hardly counts: GRF stayed clearly ahead for empty queries \
+                        and slightly ahead of SNARF for seeks; REMIX and SuRF fell back, as they read in vain more \
+                        often.",
+                differs: "The books set is a synthetic one like it.",
+                filters: SIDES_AND_NONE,
+                axis: BITS,
+                workloads: &[GetEmpty, RangeAbsent, Seek],
+                direct: true,
+                keys: Distribution::Books,
+                ops: 300,
+                repeats: 3,
+                ..COMMON
+            },
+            Experiment {
+                name: "grf-fig13",
+                place: "Figure 13",
+                title: "YCSB A to F, by threads",
+                paper: "GRF had more throughput at less latency than all others in every mix and with every number of \
+                        threads.",
+                differs: "All mixes run on one database a filter, which they fill up themselves, so rounds find different \
+                          numbers of runs. Flushes while a mix runs follow from memtables' sizes, and one more at its \
+                          end. F is ours.",
+                axis: Axis::Threads(&[1, 2, 4, 8]),
+                workloads: &[YcsbC, YcsbB, YcsbD, YcsbE, YcsbA, YcsbF],
+                direct: true,
+                cache_bytes: LARGE_CACHE,
+                metric: Metric::Throughput,
+                ops: 8_000,
+                repeats: 3,
+                ..COMMON
+            },
+            Experiment {
+                name: "grf-fig14",
+                place: "Figure 14",
+                title: "YCSB A under leveling",
+                paper: "GRF was the fastest although merges at fixed numbers of flushes made it rewrite more than the \
+                        others, which merge by size.",
+                differs: "Counted merges for the four global filters, merges by size for the others.",
+                workloads: &[YcsbA],
+                compaction: CompactionChoice::Leveling,
+                counted: false,
+                direct: true,
+                cache_bytes: LARGE_CACHE,
+                metric: Metric::Throughput,
+                ops: 10_000,
+                ..COMMON
+            },
+            Experiment {
+                name: "grf-fig15",
+                place: "Figure 15",
+                title: "throughput with many reads in flight, direct I/O",
+                paper: "With asynchronous I/O GRF and Chucky left all others far behind, also for keys that exist: \
+                        little processor time a read lets more reads be in flight.",
+                differs: "Gets that are not batched are not asynchronous here: 32 threads stand for many reads in flight, one \
+                          thread for synchronous reads, and threads cost switches that asynchronous reads do not. \
+                          multi-get has 32 keys in flight a thread, through io_uring where the system allows it.",
+                axis: Axis::Threads(&[1, 32]),
+                workloads: &[GetEmpty, GetExisting, RangeAbsent, Seek, MultiGetEmpty, MultiGetExisting],
+                direct: true,
+                metric: Metric::Throughput,
+                ops: 3_000,
+                repeats: 3,
+                ..COMMON
+            },
+            Experiment {
+                name: "grf-fig16",
+                place: "Figure 16",
+                title: "one to three leveling levels of four",
+                paper: "GRF read fastest under every policy and was written as fast as local filters; the Huffman-coded \
+                        variant was much slower to write, as merges change its run numbers. GRF with one leveling \
+                        level beat the others with three, but for scans.",
+                differs: "Size ratio 4 (--size-ratio 10 needs four million keys and more to say much).",
+                axis: Axis::LevelingLevels(&[1, 2, 3]),
+                workloads: &[GetEmpty, GetExisting, RangeAbsent, Seek, SeekNext50],
+                levels: 4,
+                size_ratio: 4,
+                ops: 5_000,
+                repeats: 3,
+                ..COMMON
+            },
+            Experiment {
+                name: "grf-fig17",
+                place: "Figure 17",
+                title: "Zipf-distributed gets and seeks, all data cached",
+                paper: "GRF was two to ten times as fast as local filters, which then save no more than the search of \
+                        a block in memory; for seeks only REMIX and GRF gained, GRF twice as much.",
+                differs: "Data in the page cache in place of a block cache.",
+                filters: SIDES_AND_NONE,
+                workloads: &[GetZipf, SeekZipf],
+                cached: true,
+                ..COMMON
+            },
+            Experiment {
+                name: "grf-fig18",
+                place: "Figure 18",
+                title: "last level from one key set, levels above from another",
+                paper: "GRF was the slowest to write, about 1 µs a key, as keys of another distribution crowd into few \
+                        blocks of the filter; it was still the fastest for all reads.",
+                differs: "The last level's keys are normal ones, the others those of --key-set.",
+                workloads: &[GetEmpty, GetExisting, MultiGet, RangeAbsent, Seek, SeekNext50, ReverseNext50],
+                shift_from: Some(Distribution::Normal),
+                ops: 10_000,
+                ..COMMON
+            },
+        ]
+    }
+}

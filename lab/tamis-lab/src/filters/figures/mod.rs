@@ -1,0 +1,98 @@
+//! The experiments of the GRF paper as [figures](crate::figures): a step is a point, with all sides side by side.
+//!
+//! Rows are `LoadRow`s and `ReadRow`s. `Facts` are those that can be read, and what `panels`, `sheets` and `claims` ask
+//! of them.
+
+mod claims;
+mod facts;
+mod panels;
+mod sheets;
+mod sizes;
+
+use tamis_bench::BenchError;
+use tamis_bench::progress::Progress;
+
+use crate::figures::rows::row;
+use crate::figures::{About, Custom, Figure, Needs, Paper, Plan, Row, Scale, View};
+use crate::filters::Experiment;
+use crate::filters::job::Job;
+
+use facts::Facts;
+
+/// All of them, in the order of the paper.
+pub fn figures() -> Vec<Box<dyn Figure>> {
+    Experiment::all().into_iter().map(|experiment| Box::new(GrfFigure::new(experiment)) as _).collect()
+}
+
+/// An experiment as a figure.
+struct GrfFigure {
+    about: About,
+    experiment: Experiment,
+}
+
+impl GrfFigure {
+    fn new(experiment: Experiment) -> GrfFigure {
+        let about = About {
+            name: experiment.name,
+            paper: Paper::Grf,
+            place: experiment.place,
+            title: experiment.title,
+            claim: experiment.paper,
+            differs: experiment.differs,
+        };
+        GrfFigure { about, experiment }
+    }
+
+    fn job(&self, scale: Scale, custom: &Custom) -> Result<Job, BenchError> {
+        let (experiment, settings) = sizes::sized(&self.experiment, scale);
+        let settings = sizes::customized(&experiment, settings, custom)?;
+        Job::new(&experiment, &settings)
+    }
+}
+
+impl Figure for GrfFigure {
+    fn about(&self) -> &About {
+        &self.about
+    }
+
+    fn needs(&self, scale: Scale) -> Needs {
+        self.job(scale, &Custom::default()).map(|job| sizes::needs(&job)).unwrap_or_default()
+    }
+
+    fn plan<'f>(&'f self, scale: Scale, custom: &Custom) -> Result<Box<dyn Plan + 'f>, BenchError> {
+        Ok(Box::new(Points { job: self.job(scale, custom)? }))
+    }
+
+    fn view(&self, rows: &[Row]) -> View {
+        let facts = Facts::new(&self.experiment, rows);
+        View { panels: panels::all(&facts), sheets: sheets::all(&facts), verdicts: claims::all(&facts) }
+    }
+}
+
+/// The points of an experiment as steps.
+struct Points {
+    job: Job,
+}
+
+impl Plan for Points {
+    fn setting(&self) -> String {
+        self.job.describe()
+    }
+
+    fn scaled(&self) -> Vec<String> {
+        sizes::scaled(&self.job)
+    }
+
+    fn steps(&self) -> Vec<String> {
+        let name = |label: &String| if label.is_empty() { "all sides".to_owned() } else { label.clone() };
+        self.job.points.iter().map(|point| name(&point.label)).collect()
+    }
+
+    fn run(&mut self, step: usize, progress: &dyn Progress) -> Result<Vec<Row>, BenchError> {
+        let (loads, reads) = self.job.run_point(&self.job.points[step], progress)?;
+        Ok(loads.iter().map(row).chain(reads.iter().map(row)).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,217 @@
+//! Filling a database up to the moment before the merge into the last level, when it has the most runs.
+//!
+//! The moment is a number of flushes. With `deterministic` shapes, T runs in level 0 and size ratio T everywhere, a
+//! tree of L levels merges into the last one after every T^(L−1)th flush, and before flush k·T^(L−1) it has T − 1 runs
+//! in each tiering level and one below (GRF, SIGMOD 2024, section 6.1). So keys are cut into k·T^(L−1) − 1 equal
+//! portions, and each is flushed by request, whatever the size of a memtable. Rounds before the third do not count: an
+//! empty tree fills its last level first, and the levels above are used from the second round on.
+
+use std::time::Instant;
+
+use tamis::{Db, Options};
+use tamis_bench::BenchError;
+use tamis_bench::histogram::Histogram;
+use tamis_bench::keys::KeySet;
+use tamis_bench::run::Fill;
+use tamis_bench::value::{self, ValueSizes};
+
+/// The fewest rounds after which all levels are in use.
+const FEWEST_ROUNDS: u64 = 3;
+
+/// A flush should have so many keys, if there are enough for [`FEWEST_ROUNDS`].
+const FLUSH_KEYS: u64 = 1000;
+
+/// What a key and its value take in a memtable beside their bytes, at most.
+const ENTRY_OVERHEAD: u64 = 64;
+
+/// All keys fill so many tables, if tables do not get too large. Far smaller ones would make the comparison unfair:
+/// filters have a fixed part, and with 8,000 keys a table SNARF took 14 bits a key for the 10 it was given.
+const TABLES: u64 = 6;
+
+/// The sizes that tables have, whatever the keys.
+const TABLE_BYTES: std::ops::RangeInclusive<u64> = 64 << 10..=64 << 20;
+
+/// How many keys come between two flushes, and how many flushes there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// T: the size ratio and the runs of level 0.
+    pub size_ratio: u64,
+    /// Levels, level 0 among them.
+    pub levels: usize,
+    /// Flushes at the moment before the last merge into the last level.
+    pub flushes: u64,
+    /// All keys.
+    pub keys: u64,
+}
+
+impl Plan {
+    /// The largest number of rounds, up to T, that leaves a flush `FLUSH_KEYS` keys, but at least three. Fails if
+    /// there are fewer keys than flushes.
+    pub fn new(keys: u64, size_ratio: u64, levels: usize) -> Result<Plan, BenchError> {
+        let round = size_ratio.checked_pow(u32::try_from(levels.saturating_sub(1)).unwrap_or(u32::MAX));
+        let round = round.unwrap_or(u64::MAX);
+        let rounds = (keys / round.saturating_mul(FLUSH_KEYS)).min(size_ratio).max(FEWEST_ROUNDS);
+        let flushes = round.saturating_mul(rounds) - 1;
+        if keys < flushes {
+            return Err(BenchError::Request(format!(
+                "{keys} keys are too few for a tree of {levels} levels and size ratio {size_ratio}: it takes at least \
+                 {flushes}, one for each flush; take more keys or a smaller --size-ratio"
+            )));
+        }
+        Ok(Plan { size_ratio, levels, flushes, keys })
+    }
+
+    /// How many keys have been put when `flush` flushes are done.
+    pub fn keys_after(&self, flush: u64) -> u64 {
+        (u128::from(self.keys) * u128::from(flush) / u128::from(self.flushes)) as u64
+    }
+
+    /// How many keys have been put when the last merge into the last level is due: those that it holds at the end.
+    pub fn keys_in_last_level(&self) -> u64 {
+        let round = self.size_ratio.pow(self.levels as u32 - 1);
+        self.keys_after(self.flushes + 1 - round)
+    }
+
+    /// How many flushes come of so many writes, the flush at the end of a workload included.
+    pub fn flushes_of(&self, writes: u64) -> u64 {
+        writes.div_ceil((self.keys / self.flushes).max(1))
+    }
+
+    /// Sets the options that give the tree this size and shape; the policy is left as it is.
+    pub(crate) fn apply(&self, entry_bytes: u64, options: &mut Options) {
+        let flush_keys = self.keys.div_ceil(self.flushes) + 1;
+        let keyspace = &mut options.keyspace;
+        // Just enough that no memtable is full before its flush is asked for: the base level's size follows from it.
+        keyspace.memtable_bytes = (flush_keys * (entry_bytes + ENTRY_OVERHEAD)).max(4 << 10);
+        keyspace.table_bytes =
+            (self.keys * entry_bytes / TABLES).clamp(*TABLE_BYTES.start(), *TABLE_BYTES.end());
+        keyspace.levels = self.levels;
+        keyspace.size_ratio = self.size_ratio.into();
+        keyspace.level0_runs = usize::try_from(self.size_ratio).unwrap_or(usize::MAX);
+        keyspace.slowdown_runs = keyspace.slowdown_runs.max(keyspace.level0_runs.saturating_mul(3));
+        keyspace.stop_runs = keyspace.stop_runs.max(keyspace.slowdown_runs.saturating_mul(2));
+        options.memtable_budget_bytes = options.memtable_budget_bytes.max(keyspace.memtable_bytes * 8);
+    }
+}
+
+/// What filling took.
+#[derive(Clone, Debug, Default)]
+pub struct Loading {
+    /// Keys put.
+    pub keys: u64,
+    /// Nanoseconds from the first put to the end of the last compaction, without the making of keys and values.
+    pub ns: u64,
+    /// Durations of single puts, every 16th.
+    pub puts: Histogram,
+    /// Durations of flushes: building tables and what filters have to do then.
+    pub flushes: Histogram,
+}
+
+/// Of so many puts one is timed.
+const PUT_SAMPLING: usize = 16;
+
+/// Puts `fill.loaded` keys in the order of `fill`, flushing after each portion of the plan, and waits for compaction:
+/// at the end, or with `in_step` after each flush, so that the tree does not depend on how fast compactions were. One
+/// thread. Costs, beside the engine's, the memory of one portion.
+pub fn fill(
+    db: &Db,
+    keys: &KeySet,
+    fill: &Fill,
+    plan: &Plan,
+    sizes: ValueSizes,
+    in_step: bool,
+    advance: &dyn Fn(u64),
+) -> Result<Loading, BenchError> {
+    let mut loading = Loading { keys: fill.loaded, ..Loading::default() };
+    let mut bytes = Vec::new();
+    let mut entries = Vec::new();
+    let mut flush = 0;
+    while plan.keys_after(flush) < fill.loaded {
+        let places = plan.keys_after(flush)..plan.keys_after(flush + 1).min(fill.loaded);
+        flush += 1;
+        bytes.clear();
+        entries.clear();
+        for place in places.clone() {
+            let start = bytes.len();
+            keys.existing(fill.at(place), &mut bytes);
+            let middle = bytes.len();
+            let tag = value::tag_of(&bytes[start..middle]);
+            value::fill(tag, 0, sizes.of(tag), &mut bytes);
+            entries.push((start, middle, bytes.len()));
+        }
+        let begun = Instant::now();
+        for (n, &(start, middle, end)) in entries.iter().enumerate() {
+            let sampled = n.is_multiple_of(PUT_SAMPLING).then(Instant::now);
+            db.put(&bytes[start..middle], &bytes[middle..end])?;
+            if let Some(begun) = sampled {
+                loading.puts.record(begun.elapsed().as_nanos() as u64);
+            }
+        }
+        let flushing = Instant::now();
+        db.flush()?;
+        loading.flushes.record(flushing.elapsed().as_nanos() as u64);
+        if in_step {
+            db.settle()?;
+        }
+        loading.ns += begun.elapsed().as_nanos() as u64;
+        advance(places.end - places.start);
+    }
+    let settling = Instant::now();
+    db.settle()?;
+    loading.ns += settling.elapsed().as_nanos() as u64;
+    Ok(loading)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tamis::{CompactionChoice, MergeGranularity};
+
+    #[test]
+    fn portions_cover_all_keys_and_rounds_grow_with_them() {
+        for (keys, ratio, levels) in [(400_000, 10, 3), (10_000_000, 10, 3), (200_000, 4, 3), (50_000, 4, 4)]
+        {
+            let plan = Plan::new(keys, ratio, levels).unwrap();
+            let round = ratio.pow(levels as u32 - 1);
+            assert_eq!((plan.flushes + 1) % round, 0);
+            assert!((3..=ratio.max(3)).contains(&((plan.flushes + 1) / round)), "{plan:?}");
+            assert_eq!((plan.keys_after(0), plan.keys_after(plan.flushes)), (0, keys));
+            assert!(plan.keys_in_last_level() > keys / 2 && plan.keys_in_last_level() < keys);
+        }
+        assert_eq!(Plan::new(10_000_000, 10, 3).unwrap().flushes, 999);
+        let refused = Plan::new(298, 10, 3).unwrap_err().to_string();
+        assert!(refused.contains("298") && refused.contains("299"), "{refused}");
+        assert!(Plan::new(1000, 1000, 16).is_err());
+    }
+
+    /// Every level is as full as it gets: T − 1 runs in each tiering level and one in each leveling one.
+    #[test]
+    fn the_tree_is_filled_up_to_the_last_merge() {
+        let shapes = [
+            (CompactionChoice::LazyLeveling, 4, 3, 3 + 3 + 1),
+            (CompactionChoice::LazyLeveling, 10, 3, 9 + 9 + 1),
+            (CompactionChoice::LazyLeveling, 3, 4, 2 + 2 + 2 + 1),
+            (CompactionChoice::Hybrid(2), 4, 3, 3 + 1 + 1),
+        ];
+        for (compaction, ratio, levels, runs) in shapes {
+            let keys = KeySet::uniform(20_000, 8, 1).unwrap();
+            let plan = Plan::new(keys.len(), ratio, levels).unwrap();
+            let mut options = Options::default();
+            options.keyspace.compaction = compaction;
+            options.keyspace.merge = MergeGranularity::Partitioned;
+            options.keyspace.deterministic = true;
+            plan.apply(8 + 100, &mut options);
+            let dir = tempfile::tempdir().unwrap();
+            let db = Db::open(dir.path().join("db"), options).unwrap();
+            let order = Fill::random(&keys, 1);
+            let loading = fill(&db, &keys, &order, &plan, 100.into(), false, &|_| ()).unwrap();
+            let stats = db.stats();
+            let tree = &stats.keyspaces[0];
+            assert_eq!(tree.next_epoch - 1, plan.flushes, "one flush for each portion");
+            assert_eq!((tree.runs, tree.entries), (runs, 20_000), "{compaction} {ratio} {levels}");
+            assert_eq!((loading.keys, loading.flushes.len()), (20_000, plan.flushes));
+            let last = &tree.levels[levels - 1].runs;
+            assert_eq!(last.iter().map(|run| run.entries).sum::<u64>(), plan.keys_in_last_level());
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! One side of a point: its database, and what is measured on it.
+
+use tamis_bench::BenchError;
+use tamis_bench::bench::{Bench, BenchConfig};
+use tamis_bench::measure::{Measurement, write_amplification};
+use tamis_bench::progress::Progress;
+use tamis_bench::run::Fill;
+use tamis_bench::workload::Workload;
+
+use super::job::{Job, Point};
+use super::load::{self, Loading};
+use super::probe_time::{Nothing, SilentKeys};
+use super::{LoadRow, Metric, ReadRow, Side};
+
+/// One side's database, and what was measured on it.
+pub(super) struct Stand<'a> {
+    side: Side,
+    bench: Bench<'a>,
+    loading: Loading,
+    load_write_amplification: f64,
+    loaded_runs: usize,
+    silent: SilentKeys,
+    filter_ns: Vec<f64>,
+    /// By workload and threads, in the order of the job.
+    reads: Vec<(usize, usize, Vec<Measurement>)>,
+}
+
+impl<'a> Stand<'a> {
+    pub(super) fn load(
+        job: &Job,
+        side: &Side,
+        point: &Point,
+        progress: &'a dyn Progress,
+    ) -> Result<Self, BenchError> {
+        let keys = job.keys()?;
+        let values = job.settings.value_bytes.into();
+        let config = BenchConfig {
+            experiment: job.experiment.name.to_owned(),
+            workloads: Vec::new(),
+            keys: keys.clone(),
+            value_bytes: values,
+            threads: 1,
+            ops: Some(job.ops),
+            warmup: None,
+            repeats: job.repeats,
+            seed: job.settings.seed,
+            settled: true,
+            options: job.options(side, point)?,
+            dir: None,
+        };
+        let mut order = match job.experiment.shift_from {
+            Some(_) => Fill::numbered(keys),
+            None => Fill::random(keys, job.settings.seed),
+        };
+        order.loaded = job.plan.keys_after(job.flushes_first());
+        let mut bench = Bench::open(config, progress)?;
+        progress.begin("load", order.loaded, "keys");
+        let advance = |n| progress.advance(n);
+        let loading = load::fill(bench.db(), keys, &order, &job.plan, values, false, &advance)?;
+        progress.end();
+        bench.set_fill(order);
+        let stats = bench.db().stats();
+        let silent = match job.workloads.contains(&Workload::GetEmpty) {
+            true => SilentKeys::find(bench.db(), keys, job.settings.seed)?,
+            false => SilentKeys::default(),
+        };
+        Ok(Stand {
+            side: side.clone(),
+            loading,
+            load_write_amplification: write_amplification(&stats),
+            loaded_runs: stats.keyspaces.first().map_or(0, |tree| tree.runs),
+            bench,
+            silent,
+            filter_ns: Vec::new(),
+            reads: Vec::new(),
+        })
+    }
+
+    pub(super) fn read(
+        &mut self,
+        job: &Job,
+        workload: Workload,
+        at: usize,
+        threads: usize,
+        round: u32,
+    ) -> Result<(), BenchError> {
+        self.bench.set_threads(threads);
+        let measurement = self.bench.measure_once(workload, u64::from(round))?;
+        let mut fill = self.bench.fill().clone();
+        fill.loaded = (fill.loaded + Fill::inserts(workload, job.ops)).min(job.plan.keys);
+        self.bench.set_fill(fill);
+        match self.reads.iter_mut().find(|(of, with, _)| (*of, *with) == (at, threads)) {
+            Some((_, _, rounds)) => rounds.push(measurement),
+            None => self.reads.push((at, threads, vec![measurement])),
+        }
+        Ok(())
+    }
+
+    pub(super) fn time_filters(&mut self, nothing: &Nothing) -> Result<(), BenchError> {
+        let with = self.silent.get_ns(self.bench.db())?;
+        let without = self.silent.get_ns(nothing.db())?;
+        if let (Some(with), Some(without)) = (with, without) {
+            self.filter_ns.push((with - without).max(0.0));
+        }
+        Ok(())
+    }
+
+    /// The rows. The database goes.
+    pub(super) fn finish(self, job: &Job, point: &Point) -> Result<(LoadRow, Vec<ReadRow>), BenchError> {
+        let Stand { side, bench, loading, mut filter_ns, reads, .. } = self;
+        let stats = bench.db().stats();
+        let tree = stats.keyspaces.first().cloned().unwrap_or_default();
+        let load = LoadRow {
+            kind: "load".into(),
+            experiment: job.experiment.name.into(),
+            filter: side.name().into(),
+            point: point.label.clone(),
+            bits: point.bits,
+            leveling_levels: point.leveling_levels,
+            keys: loading.keys,
+            runs: self.loaded_runs,
+            runs_at_end: tree.runs,
+            bits_asked: if side.is_filter() { point.bits.unwrap_or(side.default_bits()) } else { 0.0 },
+            filter_bytes: tree.filter_bytes,
+            filter_bits_per_key: tree.filter_bits_per_key,
+            load_ns_per_key: loading.ns as f64 / loading.keys.max(1) as f64,
+            put_p50_ns: loading.puts.quantile(0.5),
+            put_p99_ns: loading.puts.quantile(0.99),
+            flush_p50_ns: loading.flushes.quantile(0.5),
+            flush_p99_ns: loading.flushes.quantile(0.99),
+            load_write_amplification: self.load_write_amplification,
+            write_amplification: write_amplification(&stats),
+            // Local filters are counted with their tables, global ones in the bytes of all filters alone.
+            without_filter: side.is_filter() && tree.filter_bytes == 0,
+        };
+        filter_ns.sort_by(f64::total_cmp);
+        let filter_ns = filter_ns.get(filter_ns.len() / 2).copied();
+        let mut rows = Vec::new();
+        for (at, threads, rounds) in reads {
+            let workload = job.workloads[at];
+            let least = |of: fn(&Measurement) -> f64| rounds.iter().map(of).fold(f64::INFINITY, f64::min);
+            let most = |of: fn(&Measurement) -> f64| rounds.iter().map(of).fold(0.0, f64::max);
+            let has_filter_ns = workload == Workload::GetEmpty && threads == 1;
+            rows.push(ReadRow {
+                kind: "read".into(),
+                side: side.name().into(),
+                point: point.label.clone(),
+                bits: point.bits,
+                leveling_levels: point.leveling_levels,
+                min_ns: least(|m| m.ns_per_op),
+                max_ns: most(|m| m.ns_per_op),
+                min_ops_per_second: least(|m| m.wall_ops_per_second),
+                max_ops_per_second: most(|m| m.wall_ops_per_second),
+                filter_ns: filter_ns.filter(|_| has_filter_ns),
+                measurement: match job.experiment.metric {
+                    Metric::Time => Measurement::median(rounds),
+                    Metric::Throughput => Measurement::median_by(rounds, |m| m.wall_ops_per_second),
+                }
+                .unwrap_or_default(),
+            });
+        }
+        bench.close()?;
+        Ok((load, rows))
+    }
+}

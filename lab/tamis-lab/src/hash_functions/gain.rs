@@ -1,0 +1,354 @@
+//! `hash-fig6`: what hash sharing gains by the model, over devices.
+//!
+//! Equation 8 for leveling and for tiering, five levels of ratio ten, 10 bits a key ([`tamis_model::lookup`]). With the paper's
+//! constants, where T_P is not published: with none, and with one access to memory; and with a hash and a probe as they are
+//! measured here, by the digest of tamis and by the paper's function. Times of devices are the paper's in all of them.
+
+use std::hint::black_box;
+
+use serde::{Deserialize, Serialize};
+use tamis_bench::BenchError;
+use tamis_bench::progress::Progress;
+use tamis_bench::random::{Random, mix64};
+use tamis_bench::report::grouped;
+use tamis_filter::{Digest, PointFilter, PointSpec, Verify};
+use tamis_model::devices::{self, DEVICES};
+use tamis_model::lookup::{Costs, Form, Policy, Tree, Workload, gain};
+
+use super::functions::Function;
+use super::rates::{random_bytes, refused};
+use super::rows::{self, time};
+use super::timing::{Side, interleaved, paced};
+use crate::figures::{
+    About, Axis, Custom, Figure, Kind, Needs, Panel, Plan, Point, Row, Scale, Series, Sheet, Verdict, View,
+};
+
+const TREE: Tree = Tree { levels: 5, size_ratio: 10 };
+const BITS: f64 = 10.0;
+const KEY_BYTES: usize = 1024;
+/// Absent keys of 100.
+const EMPTY: [f64; 3] = [0.0, 0.5, 1.0];
+const POLICIES: [(Policy, &str); 2] = [(Policy::Leveling, "leveling"), (Policy::Tiering, "tiering")];
+
+/// Names of constants.
+const PAPER: &str = "paper, probes free";
+const PAPER_PROBES: &str = "paper, a probe is 160 ns";
+const HERE: &str = "here, XXH3";
+const HERE_MM64: &str = "here, MM64";
+
+/// Figure 6.
+pub(super) struct Gain {
+    pub(super) about: About,
+}
+
+/// One point of the model.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct GainRow {
+    constants: String,
+    policy: String,
+    device: String,
+    access_ns: f64,
+    hash_ns: f64,
+    probe_ns: f64,
+    false_positive: f64,
+    /// The share of lookups for absent keys.
+    empty: f64,
+    /// Equation 8 as exact sums.
+    gain: f64,
+    /// With the closed forms as they are printed.
+    gain_as_printed: f64,
+}
+
+const KIND: &str = "gain";
+
+impl Figure for Gain {
+    fn about(&self) -> &About {
+        &self.about
+    }
+
+    fn needs(&self, scale: Scale) -> Needs {
+        // Digests and filters of all keys.
+        Needs { seconds: [1, 4, 15][scale as usize], disk_bytes: 0, memory_bytes: KEYS[scale as usize] * 12 }
+    }
+
+    fn plan<'f>(&'f self, scale: Scale, custom: &Custom) -> Result<Box<dyn Plan + 'f>, BenchError> {
+        custom.refuse_all_but(self.about.name, &["--keys", "--ops", "--repeat"])?;
+        let keys = custom.keys.unwrap_or(KEYS[scale as usize]);
+        if !(1000..=1 << 30).contains(&keys) {
+            return Err(BenchError::Request("--keys is from 1000 to a thousand millions here".into()));
+        }
+        Ok(Box::new(GainPlan {
+            scale,
+            keys,
+            rounds: custom.repeats.unwrap_or([3, 51, 201][scale as usize]).max(1),
+            ops: custom.ops.unwrap_or([2_000, 100_000, 100_000][scale as usize]).clamp(16, 1 << 32) as usize,
+            seed: custom.seed,
+        }))
+    }
+
+    fn view(&self, rows: &[Row]) -> View {
+        view(&rows::of_kind(rows, KIND))
+    }
+}
+
+/// By scale: keys of the filters that are probed. The paper's tree has 22 GB of entries of 1 KB.
+const KEYS: [u64; 3] = [20_000, 4_000_000, 22_000_000];
+
+struct GainPlan {
+    scale: Scale,
+    keys: u64,
+    rounds: u32,
+    ops: usize,
+    seed: u64,
+}
+
+impl Plan for GainPlan {
+    fn setting(&self) -> String {
+        format!(
+            "Equation 8 with 5 levels, T = 10 and {BITS} bits a key. Hashes of keys of 1 KB and probes of blocked Bloom filters \
+             of {} keys in five runs are measured, {} rounds by turns.",
+            grouped(self.keys),
+            self.rounds
+        )
+    }
+
+    fn scaled(&self) -> Vec<String> {
+        match self.scale {
+            Scale::Paper => Vec::new(),
+            _ => vec![format!("probed filters have {} keys, not 22 millions", grouped(self.keys))],
+        }
+    }
+
+    fn steps(&self) -> Vec<String> {
+        vec!["the paper's constants".into(), "constants measured here".into()]
+    }
+
+    fn run(&mut self, step: usize, progress: &dyn Progress) -> Result<Vec<Row>, BenchError> {
+        let mm64 = devices::MURMUR64.hash_ns;
+        if step == 0 {
+            let rate = tamis_model::bloom::optimal_rate(BITS);
+            let with = points(PAPER_PROBES, mm64, devices::MEMORY.access_ns, rate);
+            return Ok([points(PAPER, mm64, 0.0, rate), with].concat());
+        }
+        let Constants { xxh3_ns, mm64_ns, probe_ns, rate } = self.measure(progress)?;
+        let ours = points(HERE, xxh3_ns, probe_ns, rate);
+        Ok([ours, points(HERE_MM64, mm64_ns, probe_ns, rate)].concat())
+    }
+}
+
+struct Constants {
+    xxh3_ns: f64,
+    mm64_ns: f64,
+    probe_ns: f64,
+    rate: f64,
+}
+
+impl GainPlan {
+    fn measure(&self, progress: &dyn Progress) -> Result<Constants, BenchError> {
+        let mut random = Random::part(self.seed, 6);
+        let keys = random_bytes(16 * KEY_BYTES, &mut random);
+        let mut filters = Vec::new();
+        let mut at = 0;
+        progress.begin("filters", 5, "runs");
+        for (level, share) in TREE.level_shares().into_iter().enumerate() {
+            let count = (self.keys as f64 * share).ceil() as u64;
+            let digests: Vec<Digest> =
+                (at..at + count).map(|i| Digest::from_u64(mix64(self.seed ^ i))).collect();
+            at += count;
+            let salt = level as u64;
+            filters.push(
+                PointFilter::build(PointSpec::BlockedBloom, &digests, BITS, salt, Verify::No)
+                    .map_err(refused)?,
+            );
+            progress.advance(1);
+        }
+        progress.end();
+        let rate = filters.last().map_or(0.0, PointFilter::expected_rate);
+        let count = self.ops;
+        let mut sides: Vec<Side<'_>> = Vec::new();
+        for function in [Function::Xxh3, Function::Mm64] {
+            let keys = &keys;
+            let hash = move |at| black_box(function.hash(&keys[at * KEY_BYTES..][..KEY_BYTES])) & 1 == 1;
+            sides.push(paced(count, 15, hash));
+        }
+        let filters = &filters;
+        // A lookup of an absent key asks the filters of all runs, by one digest.
+        let mut digest = random.next_u64();
+        sides.push(paced(count, 0, move |_| {
+            digest = mix64(digest);
+            let digest = Digest::from_u64(digest);
+            filters.iter().fold(false, |any, filter| any | filter.contains(digest))
+        }));
+        progress.begin("hashes and probes", sides.len() as u64 * (u64::from(self.rounds) + 1), "turns");
+        let spreads = interleaved(self.rounds, &mut sides, || progress.advance(1));
+        progress.end();
+        let ns = |at: usize| spreads.get(at).map_or(f64::NAN, |spread| spread.median);
+        Ok(Constants { xxh3_ns: ns(0), mm64_ns: ns(1), probe_ns: ns(2) / filters.len() as f64, rate })
+    }
+}
+
+fn points(constants: &str, hash_ns: f64, probe_ns: f64, rate: f64) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (policy, policy_name) in POLICIES {
+        for device in DEVICES {
+            for empty in EMPTY {
+                let workload = Workload { empty, false_positive: rate };
+                let costs = Costs { hash_ns, probe_ns, access_ns: device.access_ns };
+                let found = GainRow {
+                    constants: constants.into(),
+                    policy: policy_name.into(),
+                    device: device.name.into(),
+                    access_ns: device.access_ns,
+                    hash_ns,
+                    probe_ns,
+                    false_positive: rate,
+                    empty,
+                    gain: gain(TREE, policy, workload, costs, Form::Exact),
+                    gain_as_printed: gain(TREE, policy, workload, costs, Form::PaperClosed),
+                };
+                rows.push(rows::row(KIND, &found));
+            }
+        }
+    }
+    rows
+}
+
+fn view(rows: &[GainRow]) -> View {
+    let mut constants: Vec<&str> = Vec::new();
+    for row in rows {
+        if !constants.contains(&row.constants.as_str()) {
+            constants.push(&row.constants);
+        }
+    }
+    let at = |constants: &str, policy: &str, device: &str, empty: f64| {
+        rows.iter().find(|row| {
+            row.constants == constants && row.policy == policy && row.device == device && row.empty == empty
+        })
+    };
+    let mut panels = Vec::new();
+    let mut sheets = Vec::new();
+    let mut verdicts = Vec::new();
+    for of in constants {
+        let mut series = Vec::new();
+        let names: Vec<String> = POLICIES
+            .iter()
+            .flat_map(|(_, policy)| EMPTY.map(|empty| format!("{policy}, α = {empty}")))
+            .collect();
+        let columns: Vec<&str> =
+            ["<device", "T_D"].into_iter().chain(names.iter().map(String::as_str)).collect();
+        let of_these = rows.iter().find(|row| row.constants == of);
+        let (hash, probe) = of_these.map_or((f64::NAN, f64::NAN), |row| (row.hash_ns, row.probe_ns));
+        let title = format!("Gain by the model in percent ({of}: T_H {}, T_P {})", time(hash), time(probe));
+        let mut sheet = Sheet::new(&title, &columns);
+        for device in DEVICES {
+            let mut cells = vec![device.name.to_owned(), time(device.access_ns)];
+            for (_, policy) in POLICIES {
+                for empty in EMPTY {
+                    let row = at(of, policy, device.name, empty);
+                    cells.push(row.map_or("–".into(), |row| format!("{:.2}", row.gain * 100.0)));
+                }
+            }
+            sheet.row(cells);
+        }
+        for (_, policy) in POLICIES {
+            for empty in EMPTY {
+                // The fastest device last, as in the paper; the axis needs ascending numbers.
+                let points = DEVICES.iter().rev().filter_map(|device| {
+                    Some(Point::new(device.access_ns, at(of, policy, device.name, empty)?.gain * 100.0))
+                });
+                series
+                    .push(Series {
+                        name: format!("model, {policy}, α = {empty}"), points: points.collect()
+                    });
+            }
+        }
+        panels.push(Panel {
+            title: format!("gain ({of})"),
+            x: Axis::new("access to 4 KiB", "ns").log(),
+            y: Axis::new("gain", "%"),
+            kind: Kind::Lines(series),
+        });
+        sheets.push(sheet);
+        verdicts.extend(claims(of, &at));
+    }
+    if verdicts.is_empty() {
+        verdicts.extend(claims(PAPER, &at));
+    }
+    View { panels, sheets, verdicts }
+}
+
+fn claims<'r>(of: &str, at: &dyn Fn(&str, &str, &str, f64) -> Option<&'r GainRow>) -> [Verdict; 4] {
+    let gains = |device: &str| -> Option<Vec<f64>> {
+        let all = POLICIES.iter().flat_map(|(_, policy)| EMPTY.map(|empty| at(of, policy, device, empty)));
+        all.map(|row| Some(row?.gain * 100.0)).collect()
+    };
+    let range = |gains: &[f64]| {
+        gains.iter().fold((f64::INFINITY, 0.0f64), |(low, high), &g| (low.min(g), high.max(g)))
+    };
+    let text = |(low, high): (f64, f64)| format!("{low:.1}–{high:.1} %");
+
+    let mut disk = Verdict::open(format!("The gain on a hard disk is negligible ({of})"), "about 0 %");
+    if let Some(gains) = gains(devices::HDD.name) {
+        let (_, high) = range(&gains);
+        disk = disk.with(format!("at most {high:.2} %"), Some(high < 1.0), None, None);
+    }
+    let mut grows = Verdict::open(format!("It grows as devices get faster ({of})"), "at every α");
+    let by_device: Option<Vec<Vec<f64>>> = DEVICES.iter().map(|device| gains(device.name)).collect();
+    if let Some(by_device) = by_device {
+        let steps =
+            by_device.windows(2).all(|pair| pair[0].iter().zip(&pair[1]).all(|(slow, fast)| slow <= fast));
+        let (slowest, fastest) = (range(&by_device[0]), range(&by_device[by_device.len() - 1]));
+        grows = grows.with(format!("{} to {}", text(slowest), text(fastest)), None, Some(steps), None);
+    }
+    let mut nvm = Verdict::open(format!("The gain on NVM without hits ({of})"), "> 40 %");
+    if let Some(row) = at(of, "leveling", devices::NVM.name, 1.0) {
+        let gain = row.gain * 100.0;
+        nvm = nvm.with(format!("{gain:.1} %"), Some(gain > 0.0), Some(gain > 40.0), None);
+        if gain <= 40.0 {
+            let (hash, probe) = (time(row.hash_ns), time(row.probe_ns));
+            nvm = nvm
+                .noting(format!("a hash takes {hash} beside a probe of {probe}; the paper's takes 235 ns"));
+        }
+    }
+    let mut tiering =
+        Verdict::open(format!("Tiering gains more than leveling ({of})"), "at every device and α");
+    let pairs: Vec<(f64, f64)> = DEVICES
+        .iter()
+        .flat_map(|device| EMPTY.map(|empty| (device.name, empty)))
+        .filter_map(|(device, empty)| {
+            Some((at(of, "leveling", device, empty)?.gain, at(of, "tiering", device, empty)?.gain))
+        })
+        .collect();
+    if !pairs.is_empty() {
+        let more = pairs.iter().filter(|(leveling, tiering)| leveling < tiering).count();
+        let text = format!("{more} of {} points", pairs.len());
+        tiering = tiering.with(text, Some(more * 2 > pairs.len()), Some(more == pairs.len()), None);
+    }
+    [disk, grows, nvm, tiering]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figures::Finding;
+
+    fn rows_of(hash_ns: f64, probe_ns: f64) -> Vec<GainRow> {
+        rows::of_kind(&points("c", hash_ns, probe_ns, 0.0082), KIND)
+    }
+
+    #[test]
+    fn the_papers_constants_give_the_papers_claims() {
+        for probe_ns in [0.0, 160.0] {
+            let view = view(&rows_of(235.0, probe_ns));
+            assert!(view.verdicts.iter().all(|v| v.finding == Finding::Holds), "{:?}", view.verdicts);
+            assert_eq!((view.panels.len(), view.sheets[0].rows.len(), view.verdicts.len()), (1, 6, 4));
+        }
+    }
+
+    #[test]
+    fn a_free_hash_gains_nothing() {
+        let view = view(&rows_of(1.0, 160.0));
+        assert_eq!(view.verdicts[2].finding, Finding::Partly, "{:?}", view.verdicts[2]);
+        assert!(view.verdicts[2].note.contains("1.0 ns"), "{}", view.verdicts[2].note);
+    }
+}

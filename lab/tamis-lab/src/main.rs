@@ -1,0 +1,33 @@
+//! `tamis-lab`: the tables and figures of the papers, measured again.
+
+mod experiment;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use tamis_cli::output::Out;
+
+/// The laboratory of tamis: measures the tables and figures of the papers behind it.
+#[derive(Parser)]
+#[command(
+    name = "tamis-lab",
+    version = tamis_bench::VERSION,
+    after_help = "Exit codes: 0 done, 1 a problem found, 2 wrong usage or bad input, 3 the database failed.\n\n\
+                  Examples:\n  tamis-lab experiment list\n  tamis-lab experiment run grf-fig10"
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Experiment(Box<experiment::ExperimentArgs>),
+}
+
+fn main() -> ExitCode {
+    let Cli { command: Command::Experiment(args) } = Cli::parse();
+    let mut out = Out::stdout();
+    let result = experiment::run(*args, &mut out);
+    tamis_cli::end("tamis-lab", out, result)
+}
