@@ -257,7 +257,7 @@ fn keys_denied(table: &OpenTable, filter: &tamis_filter::Filter) -> u64 {
     // Damaged blocks are reported by the check of the blocks.
     let mut moved = cursor.seek_to_first();
     while moved.is_ok() && cursor.valid() {
-        let mut probe = Probe::new(cursor.key(), true, &mut cost);
+        let mut probe = Probe::new(cursor.key(), Some(tamis_filter::Digest::of(cursor.key())));
         denied += u64::from(!crate::select::ask_filter(filter, &mut probe, &mut cost));
         moved = cursor.next();
     }

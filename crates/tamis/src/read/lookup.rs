@@ -80,8 +80,10 @@ impl Recorder for Counted {
 pub(super) enum Start {
     /// In its index.
     Index,
-    /// In this block, which the index named; it may have been fetched already.
-    Block(BlockAt, Option<(HeapBlock, BlockSource)>),
+    /// In this block, which the index named.
+    Block(BlockAt),
+    /// In this one, which was fetched already.
+    Fetched(BlockAt, HeapBlock, BlockSource),
     /// The table ends before the key.
     Nowhere,
 }
@@ -107,9 +109,12 @@ impl<'k> KeyLookup<'k> {
     /// Computes the key's digest, unless digests are not shared.
     #[inline]
     pub(super) fn new<R: Recorder>(at: &ReadAt<'_>, key: &'k [u8], recorder: &mut R) -> KeyLookup<'k> {
-        let probe = Probe::new(key, at.sharing, recorder.cost());
-        recorder.hashed(probe.digest());
-        KeyLookup::of(probe, at.cover(key))
+        let digest = at.sharing.then(|| {
+            recorder.cost().digests += 1;
+            Digest::of(key)
+        });
+        recorder.hashed(digest);
+        KeyLookup::of(Probe::new(key, digest), at.cover(key))
     }
 
     /// For a key whose digest is known, and what covers it.
@@ -118,7 +123,9 @@ impl<'k> KeyLookup<'k> {
         KeyLookup::of(Probe::of(key), cover)
     }
 
-    #[inline]
+    // Whatever makes one returns the expression that makes it: what a counted get keeps is some hundred bytes, which would be copied
+    // from a variable.
+    #[inline(always)]
     fn of(probe: Probe<'k>, cover: SeqNo) -> KeyLookup<'k> {
         KeyLookup { probe, cover, operands: Chain::new(Order::NewestFirst), newest_operand: 0 }
     }
@@ -197,25 +204,24 @@ impl<'k> KeyLookup<'k> {
             candidates.clear();
             selector.select(version, &mut self.probe, runs.clone(), &mut candidates, recorder.cost());
             recorder.selected(version, &self.probe, runs, &candidates);
-            if let Some(answer) = self.search_candidates(at, &candidates, Start::Index, recorder)? {
+            if let Some(answer) = self.search_candidates(at, &candidates, None, recorder)? {
                 return Ok(answer);
             }
         }
         self.nothing_left(at, recorder)
     }
 
-    /// Searches tables that may hold the key in their order, the first from `start`, until one has the answer.
+    /// Searches tables that may hold the key in their order, the first from `block` if that is known, until one has the answer.
     #[inline]
     pub(super) fn search_candidates<R: Recorder>(
         &mut self,
         at: &ReadAt<'_>,
         candidates: &[Candidate],
-        start: Start,
+        mut block: Option<BlockAt>,
         recorder: &mut R,
     ) -> Result<Option<Lookup>, ReadError> {
-        let mut start = start;
         for &candidate in candidates {
-            let start = std::mem::replace(&mut start, Start::Index);
+            let start = block.take().map_or(Start::Index, Start::Block);
             if let Some(answer) = self.search_table(at, candidate, start, recorder)? {
                 return Ok(Some(answer));
             }
@@ -224,7 +230,7 @@ impl<'k> KeyLookup<'k> {
     }
 
     /// Searches a table that may hold the key. Gives the answer if that is all there is to know.
-    #[inline]
+    #[inline(always)]
     pub(super) fn search_table<R: Recorder>(
         &mut self,
         at: &ReadAt<'_>,
@@ -237,8 +243,9 @@ impl<'k> KeyLookup<'k> {
         let (table, key) = (&at.view.version.tables[candidate.table], self.probe.key);
         let found = match start {
             Start::Index => table.table.get(key, digest, at.seq, recorder)?,
-            Start::Block(block, fetched) => {
-                table.table.get_in_block(block, fetched, key, digest, at.seq, recorder)?
+            Start::Block(block) => table.table.get_in_block(block, key, digest, at.seq, recorder)?,
+            Start::Fetched(block, bytes, source) => {
+                table.table.get_in_fetched((block, bytes, source), key, digest, at.seq, recorder)?
             }
             Start::Nowhere => None,
         };
@@ -261,7 +268,7 @@ impl<'k> KeyLookup<'k> {
     }
 
     /// Takes the newest visible version of the key in one place. Gives the answer if that is all there is to know.
-    #[inline]
+    #[inline(always)]
     fn take<R: Recorder>(
         &mut self,
         at: &ReadAt<'_>,

@@ -17,7 +17,7 @@ use crate::error::ReadError;
 use crate::io::batch::BatchReader;
 use crate::key::SeqNo;
 use crate::read::ReadAt;
-use crate::read::lookup::{KeyLookup, Start};
+use crate::read::lookup::KeyLookup;
 use crate::select::{Candidate, Candidates, LeanKey, MAX_BATCH, next_step};
 use crate::slice::Slice;
 use crate::table::{BlockAt, ReadCost, prefetch};
@@ -63,7 +63,11 @@ impl ReadAt<'_> {
         let reads = self.view.version.tables.first().and_then(|table| table.table.overlap());
         let together = reads.map_or(BATCH, |reads| reads.depth().max(BATCH));
         for (keys, values) in keys.chunks(together).zip(values.chunks_mut(together)) {
-            Batch::begin(self, reads, keys, values, cost)?.search_runs()?;
+            // Made in place: it is large.
+            let mut batch =
+                Batch { at: self, reads, waiting: Waiting::default(), open: Vec::new(), values, cost };
+            batch.search_memtables(keys)?;
+            batch.search_runs()?;
         }
         Ok(values)
     }
@@ -75,30 +79,24 @@ struct Batch<'a, 'k> {
     /// What reads blocks together, if tables are not mapped.
     reads: Option<&'a BatchReader>,
     waiting: Waiting<'k>,
-    open: SmallVec<[Open<'k>; BATCH]>,
+    open: Vec<Open<'k>>,
     values: &'a mut [Option<Slice>],
     cost: &'a mut ReadCost,
 }
 
 impl<'a, 'k> Batch<'a, 'k> {
     /// The first stage: digests and memtables.
-    fn begin<K: AsRef<[u8]>>(
-        at: &'a ReadAt<'a>,
-        reads: Option<&'a BatchReader>,
-        keys: &'k [K],
-        values: &'a mut [Option<Slice>],
-        cost: &'a mut ReadCost,
-    ) -> Result<Batch<'a, 'k>, ReadError> {
+    fn search_memtables<K: AsRef<[u8]>>(&mut self, keys: &'k [K]) -> Result<(), ReadError> {
+        let Batch { at, reads, waiting, open, values, cost } = self;
         cost.gets += keys.len() as u64;
         let lean = reads.is_none() && at.view.selector.answers_many();
         let in_memory = at.view.memtables.iter().any(|slot| !slot.memtable.is_empty());
-        let (mut waiting, mut open) = (Waiting::default(), SmallVec::new());
         for (place, key) in keys.iter().enumerate() {
             let key = LeanKey::new(key.as_ref(), cost);
             let cover = at.cover(key.key);
             if in_memory || !lean {
                 let mut lookup = KeyLookup::with_digest(&key, cover);
-                if let Some(answer) = lookup.search_memtables(at, cost)? {
+                if let Some(answer) = lookup.search_memtables(at, *cost)? {
                     values[place] = answer.value();
                     continue;
                 }
@@ -110,11 +108,11 @@ impl<'a, 'k> Batch<'a, 'k> {
             waiting.keys.push(key);
             waiting.places.push((place, cover));
         }
-        Ok(Batch { at, reads, waiting, open, values, cost })
+        Ok(())
     }
 
     /// The other stages, step by step of the runs.
-    fn search_runs(mut self) -> Result<(), ReadError> {
+    fn search_runs(&mut self) -> Result<(), ReadError> {
         let (version, global) = (&*self.at.view.version, self.at.view.selector.is_global());
         let mut first = 0;
         while first < version.runs.len() && !(self.waiting.keys.is_empty() && self.open.is_empty()) {
@@ -125,7 +123,7 @@ impl<'a, 'k> Batch<'a, 'k> {
             first = runs.end;
             self.ask_for_open(&runs)?;
             match self.reads {
-                Some(reads) => rounds::search(&mut self, reads)?,
+                Some(reads) => rounds::search(self, reads)?,
                 None => self.search_open()?,
             }
             self.search_waiting(&runs)?;
@@ -160,9 +158,8 @@ impl<'a, 'k> Batch<'a, 'k> {
     /// Searches the candidates of the open keys, and takes out those that are answered.
     fn search_open(&mut self) -> Result<(), ReadError> {
         let mut failed = None;
-        self.open.retain(|key| {
-            let start = key.block.map_or(Start::Index, |block| Start::Block(block, None));
-            match key.lookup.search_candidates(self.at, &key.candidates, start, self.cost) {
+        self.open.retain_mut(|key| {
+            match key.lookup.search_candidates(self.at, &key.candidates, key.block, self.cost) {
                 Ok(None) => return true,
                 Ok(Some(answer)) => self.values[key.place] = answer.value(),
                 Err(error) => failed = Some(error),
@@ -176,44 +173,44 @@ impl<'a, 'k> Batch<'a, 'k> {
     /// Asks for the waiting keys and searches their candidates. Those that are answered are taken out, those of which an operand was
     /// found become open.
     fn search_waiting(&mut self, runs: &std::ops::Range<usize>) -> Result<(), ReadError> {
-        if self.waiting.keys.is_empty() {
+        let Batch { at, waiting, open, values, cost, .. } = self;
+        if waiting.keys.is_empty() {
             return Ok(());
         }
-        let (at, version) = (self.at, &*self.at.view.version);
+        let (at, version) = (*at, &*at.view.version);
         let mut masks = [0u32; BATCH];
-        at.view.selector.select_many(version, &self.waiting.keys, runs.clone(), &mut masks, self.cost);
+        at.view.selector.select_many(version, &waiting.keys, runs.clone(), &mut masks, cost);
         let mut blocks = [None; BATCH];
-        for ((key, mask), block) in self.waiting.keys.iter().zip(masks).zip(&mut blocks) {
+        for ((key, mask), block) in waiting.keys.iter().zip(masks).zip(&mut blocks) {
             if mask != 0 {
                 let run = &version.runs[runs.start + mask.trailing_zeros() as usize];
                 if let Some(table) = version.table_for(run, key.key, key.prefix) {
-                    *block = locate(version, table, key.key, self.cost)?;
+                    *block = locate(version, table, key.key, cost)?;
                 }
             }
         }
         let mut left = 0;
-        for i in 0..self.waiting.keys.len() {
-            let (key, (place, cover)) = (self.waiting.keys[i], self.waiting.places[i]);
+        for i in 0..waiting.keys.len() {
+            let (key, (place, cover)) = (waiting.keys[i], waiting.places[i]);
             if masks[i] != 0 {
                 let mut lookup = KeyLookup::with_digest(&key, cover);
                 let candidates = candidates(version, &key, runs.start, masks[i]);
-                let start = blocks[i].map_or(Start::Index, |block| Start::Block(block, None));
-                if let Some(answer) = lookup.search_candidates(at, &candidates, start, self.cost)? {
-                    self.values[place] = answer.value();
+                if let Some(answer) = lookup.search_candidates(at, &candidates, blocks[i], *cost)? {
+                    values[place] = answer.value();
                     // The caller will look at it, after the other keys were searched.
-                    self.values[place].iter().for_each(|value| prefetch(value));
+                    values[place].iter().for_each(|value| prefetch(value));
                     continue;
                 }
                 if lookup.has_operands() {
-                    self.open.push(Open { place, lookup, candidates: Candidates::new(), block: None });
+                    open.push(Open { place, lookup, candidates: Candidates::new(), block: None });
                     continue;
                 }
             }
-            (self.waiting.keys[left], self.waiting.places[left]) = (key, (place, cover));
+            (waiting.keys[left], waiting.places[left]) = (key, (place, cover));
             left += 1;
         }
-        self.waiting.keys.truncate(left);
-        self.waiting.places.truncate(left);
+        waiting.keys.truncate(left);
+        waiting.places.truncate(left);
         Ok(())
     }
 }

@@ -70,20 +70,17 @@ impl<'k> Probe<'k> {
         }
     }
 
+    /// For a key with the digest that everybody is to share; without one every filter has one computed.
     #[inline]
-    pub(crate) fn new(key: &'k [u8], sharing: bool, cost: &mut ReadCost) -> Self {
-        let mut probe = Probe {
+    pub(crate) fn new(key: &'k [u8], shared: Option<Digest>) -> Self {
+        Probe {
             key,
             prefix: prefix_of(key),
-            digest: None,
-            sharing,
+            digest: shared,
+            sharing: shared.is_some(),
             independent: None,
             counting: Counting::Undecided,
-        };
-        if sharing {
-            probe.compute(cost);
         }
-        probe
     }
 
     fn compute(&mut self, cost: &mut ReadCost) -> Digest {

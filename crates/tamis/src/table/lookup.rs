@@ -35,13 +35,11 @@ impl Table {
     }
 
     /// The newest version of `key` with a sequence number of at most `snapshot`, looked for from the block
-    /// that [`locate`](Self::locate) gave for the key. That block may be at hand already (`fetched`, which was verified); with
-    /// `digest` (the key's) its hash index is used. Touches one block, unless the key has so many newer versions that they
-    /// fill it.
+    /// that [`locate`](Self::locate) gave for the key. With `digest` (the key's) its hash index is used. Touches one block, unless
+    /// the key has so many newer versions that they fill it.
     pub(crate) fn get_in_block<T: ReadTrace>(
         &self,
-        mut at: BlockAt,
-        mut fetched: Option<(HeapBlock, BlockSource)>,
+        at: BlockAt,
         key: &[u8],
         digest: Option<Digest>,
         snapshot: SeqNo,
@@ -50,14 +48,37 @@ impl Table {
         if snapshot < self.global_seq() {
             return Ok(None);
         }
+        let block = self.block(at, true, trace)?;
+        self.search_from(block, at, key, digest, snapshot, trace)
+    }
+
+    /// The same where that block is at hand: [fetched](super::fetch), and so verified.
+    pub(crate) fn get_in_fetched<T: ReadTrace>(
+        &self,
+        (at, block, source): (BlockAt, HeapBlock, BlockSource),
+        key: &[u8],
+        digest: Option<Digest>,
+        snapshot: SeqNo,
+        trace: &mut T,
+    ) -> Result<Option<Entry<PinnedValue>>, StorageError> {
+        if snapshot < self.global_seq() {
+            return Ok(None);
+        }
+        trace.block_touched(BlockTouch { offset: at.offset, stored_bytes: at.span, source });
+        self.search_from(BlockRef::Heap(block), at, key, digest, snapshot, trace)
+    }
+
+    #[inline]
+    fn search_from<'t, T: ReadTrace>(
+        &'t self,
+        mut block: BlockRef<'t>,
+        mut at: BlockAt,
+        key: &[u8],
+        digest: Option<Digest>,
+        snapshot: SeqNo,
+        trace: &mut T,
+    ) -> Result<Option<Entry<PinnedValue>>, StorageError> {
         loop {
-            let block = match fetched.take() {
-                Some((block, source)) => {
-                    trace.block_touched(BlockTouch { offset: at.offset, stored_bytes: at.span, source });
-                    BlockRef::Heap(block)
-                }
-                None => self.block(at, true, trace)?,
-            };
             let found = BlockView::parse(&block).and_then(|view| {
                 let (found, answer) = view.find(key, digest, snapshot)?;
                 trace.hash_index_answered(answer);
@@ -81,6 +102,7 @@ impl Table {
                 Some(next) => at = next,
                 None => return Ok(None),
             }
+            block = self.block(at, true, trace)?;
         }
     }
 
@@ -95,7 +117,7 @@ impl Table {
         trace: &mut T,
     ) -> Result<Option<Entry<PinnedValue>>, StorageError> {
         match self.locate(key, trace)? {
-            Some(at) => self.get_in_block(at, None, key, digest, snapshot, trace),
+            Some(at) => self.get_in_block(at, key, digest, snapshot, trace),
             None => Ok(None),
         }
     }

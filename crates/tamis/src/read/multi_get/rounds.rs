@@ -64,10 +64,13 @@ pub(super) fn search(batch: &mut Batch<'_, '_>, reads: &BatchReader) -> Result<(
         fetched?;
         let mut failed = None;
         let mut places = block_of.into_iter();
-        open.retain(|key| {
+        open.retain_mut(|key| {
             let block = places.next().flatten().map(|place| &mut fetches[place]);
             let Some(&candidate) = key.candidates.get(round) else { return true };
-            let start = block.map_or(Start::Nowhere, |fetch| Start::Block(fetch.at, fetch.take()));
+            let start = match block.and_then(|fetch| Some((fetch.at, fetch.take()?))) {
+                Some((at, (block, source))) => Start::Fetched(at, block, source),
+                None => Start::Nowhere,
+            };
             match key.lookup.search_table(at, candidate, start, *cost) {
                 Ok(None) => return true,
                 Ok(Some(answer)) => values[key.place] = answer.value(),

@@ -282,8 +282,7 @@ fn batched_lookups_answer_as_single_ones() {
     let located: Vec<_> = model.iter().map(|v| table.locate(&v.key, &mut ()).unwrap().unwrap()).collect();
     located.iter().for_each(|&at| table.prefetch_block(at));
     for (v, at) in model.iter().zip(located) {
-        let found =
-            table.get_in_block(at, None, &v.key, Some(Digest::of(&v.key)), MAX_SEQNO, &mut ()).unwrap();
+        let found = table.get_in_block(at, &v.key, Some(Digest::of(&v.key)), MAX_SEQNO, &mut ()).unwrap();
         assert!(matches!(found, Some(Entry { value, .. }) if value[..] == v.value[..]));
     }
 }
