@@ -342,7 +342,7 @@ fn everything_in_an_ingested_table_has_its_number() {
     assert!(table.tombstones.as_ref().unwrap().iter().all(|tombstone| tombstone.seq == seq));
     let found = |snapshot| table.table.get(b"aaa", None, snapshot, &mut ()).unwrap();
     assert!(matches!(found(seq), Some(Entry { seq: found, .. }) if found == seq));
-    assert!(matches!(found(seq - 1), None));
+    assert!(found(seq - 1).is_none());
     let mut cursor = TableCursor::new(table.table.clone(), CursorOptions::default());
     let mut seek = |key: &[u8], seq| {
         cursor.seek(key, seq).unwrap();

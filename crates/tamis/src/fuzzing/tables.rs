@@ -204,9 +204,7 @@ fn check_lookup(
     let from =
         entries.partition_point(|(other, seq, ..)| &other[..] < key || (other == key && *seq > snapshot));
     let expected = entries.get(from).filter(|(other, ..)| other == key);
-    let found = match found.expect("a sound table can be read") {
-        Some(crate::key::Entry { seq, kind, value }) => Some((key.to_vec(), seq, kind, value.to_vec())),
-        None => None,
-    };
+    let found = found.expect("a sound table can be read");
+    let found = found.map(|found| (key.to_vec(), found.seq, found.kind, found.value.to_vec()));
     assert_eq!(found.as_ref(), expected, "{key:?} as of {snapshot}");
 }

@@ -106,12 +106,6 @@ impl<'k> Probe<'k> {
         }
     }
 
-    /// The digest, if one was computed.
-    #[inline]
-    pub(crate) fn digest(&self) -> Option<Digest> {
-        self.digest
-    }
-
     #[inline]
     pub(crate) fn sharing(&self) -> bool {
         self.sharing

@@ -192,12 +192,13 @@ pub(super) fn get(
     digest: Option<Digest>,
     snapshot: SeqNo,
 ) -> Result<Option<Version>, StorageError> {
-    Ok(match table.get(key, digest, snapshot, &mut ())? {
-        Some(Entry { seq, kind, value }) => {
-            Some(Version { key: key.to_vec(), seq, kind, value: value.to_vec() })
-        }
-        None => None,
-    })
+    let found = table.get(key, digest, snapshot, &mut ())?;
+    Ok(found.map(|Entry { seq, kind, value }| Version {
+        key: key.to_vec(),
+        seq,
+        kind,
+        value: value.to_vec(),
+    }))
 }
 
 pub(super) fn current(cursor: &TableCursor) -> Version {
