@@ -110,17 +110,17 @@ const MUTATIONS: &[Mutation] = &[
         edits: &[Edit {
             file: "crates/tamis/src/db/keyspace.rs",
             find: r#"        let view = self.inner.view.load();
-        match pin {
+        let (view, horizon, seq) = match pin {
             None => {
                 let expired = db.expired(&self.inner);
-                Moment { view, horizon: live_from(expired), snapshot: db.visible() }"#,
+                (view, live_from(expired), db.visible())"#,
             replace: r#"        let seq = db.visible();
         crate::sync::point();
         let view = self.inner.view.load();
-        match pin {
+        let (view, horizon, seq) = match pin {
             None => {
                 let expired = db.expired(&self.inner);
-                Moment { view, horizon: live_from(expired), snapshot: seq }"#,
+                (view, live_from(expired), seq)"#,
         }],
     },
     Mutation {
