@@ -1,14 +1,14 @@
 //! Adjustments (3.4): which unit is worth its bytes, and which segments give them up.
 //!
-//! A segment's next unit gains f · W · (r^k − r^(k+1)): the wasted block reads that it saves in one window W if
-//! the segment's access rate stays the same. The value of its last unit is computed the same way. The expected
-//! number of wasted block reads per get, the paper's E, is the sum of f · r^k.
+//! A segment's next unit gains f · W · (r^k − r^(k+1)): the wasted block reads that it saves in one window W if the segment's
+//! access rate stays the same. The value of its last unit is computed the same way. The expected number of wasted block reads
+//! per get, the paper's E, is the sum of f · r^k.
 //!
-//! Counts are noisy: of segments with equal access rates, some seem twice as hot as others. Each access picks
-//! the best of many such differences, so units would move back and forth between equals, at one read each.
-//! Hence a unit moves from one segment to another only if its gain at the low end of the confidence interval
-//! exceeds the loss at the high end ([`NOISE`]). In the simulated tree of the tests this leaves a fifth of the
-//! loads under a uniform workload and a sixth under a skewed one, and improves the choice of units.
+//! Counts are noisy: of segments with equal access rates, some seem twice as hot as others. Each access picks the best of many
+//! such differences, so units would move back and forth between equals, at one read each. Hence a unit moves from one segment
+//! to another only if its gain at the low end of the confidence interval exceeds the loss at the high end ([`NOISE`]). In the
+//! simulated tree of the tests this leaves a fifth of the loads under a uniform workload and a sixth under a skewed one, and
+//! improves the choice of units.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -22,9 +22,9 @@ use crate::ids::TableId;
 /// What an adjustment has to gain beyond its loss, in reads per window: the read that it costs.
 pub(super) const PAYS: f64 = 1.0;
 
-/// The margin, in standard deviations of the counts, by which a unit must be worth more to the segment that
-/// receives it than to the one that gives it up. Counts of segments with equal access rates differ; without the
-/// margin they take each other's units forever.
+/// The margin, in standard deviations of the counts, by which a unit must be worth more to the segment that receives it than to
+/// the one that gives it up. Counts of segments with equal access rates differ; without the margin they take each other's units
+/// forever.
 pub(super) const NOISE: f64 = 1.0;
 
 /// The number of segments that one access examines for units to take.
@@ -33,8 +33,8 @@ pub(super) const LOOKS: usize = 32;
 /// How long a refusal stands, as a fraction of a lifetime: little expires within it.
 const A_WHILE: u64 = 64;
 
-/// A search for victims that found none. Until something more has expired, a segment that needs as many bytes
-/// and offers no more for them need not search. Most accesses want a unit, and nearly all are refused.
+/// A search for victims that found none. Until something more has expired, a segment that needs as many bytes and offers no
+/// more for them need not search. Most accesses want a unit, and nearly all are refused.
 #[derive(Debug)]
 pub(super) struct Refusal {
     need: u64,
@@ -79,12 +79,11 @@ impl PartialEq for Offer {
 impl Eq for Offer {}
 
 impl Manager {
-    /// Records that a get asked the segment's filter; it stands for `weight` gets. `held`: the key was found in
-    /// the segment. Returns the change to make now, if any. Segments of unknown tables are ignored. O(1).
+    /// Records that a get asked the segment's filter; it stands for `weight` gets. `held`: the key was found in the segment.
+    /// Returns the change to make now, if any. Segments of unknown tables are ignored. O(1).
     ///
-    /// One more unit is paid for with free bytes or, if there are not enough, by expired segments. It must be
-    /// worth more than their loss plus the read for the load; otherwise nothing happens. A segment has at most
-    /// one adjustment in flight.
+    /// One more unit is paid for with free bytes or, if there are not enough, by expired segments. It must be worth more than
+    /// their loss plus the read for the load; otherwise nothing happens. A segment has at most one adjustment in flight.
     pub(crate) fn access(&mut self, id: SegmentId, weight: u32, held: bool) -> Option<Adjustment> {
         let slot = self.slot(id)?;
         let (step, segment) = (self.clock.step(weight), &mut self.queues[slot]);
@@ -123,9 +122,9 @@ impl Manager {
         Some(Adjustment { unload, load: self.reserve(slot) })
     }
 
-    /// Expired segments whose last units add up to `need` bytes and are together worth less than `most` reads
-    /// per window. Each queue may examine its share of what the queues before it left over, so expensive
-    /// segments at the end of one queue do not hide those of another.
+    /// Expired segments whose last units add up to `need` bytes and are together worth less than `most` reads per window. Each
+    /// queue may examine its share of what the queues before it left over, so expensive segments at the end of one queue do not
+    /// hide those of another.
     fn victims(&self, wanting: Slot, need: u64, most: f64) -> Option<SmallVec<[Slot; 4]>> {
         let mut victims = SmallVec::new();
         if need == 0 {
@@ -174,9 +173,9 @@ impl Manager {
         reads + NOISE * self.deviation(slot, self.queues[slot].units() - 1, reads)
     }
 
-    /// The standard deviation of the reads per window that one unit beyond `units` is estimated to save.
-    /// Accesses are random: the variance of the decayed sum is ln 2 / 2 times that of their number in a window,
-    /// times the square of the weight of one counted access.
+    /// The standard deviation of the reads per window that one unit beyond `units` is estimated to save. Accesses are random:
+    /// the variance of the decayed sum is ln 2 / 2 times that of their number in a window, times the square of the weight of
+    /// one counted access.
     fn deviation(&self, slot: Slot, units: u8, reads: f64) -> f64 {
         let rate = self.table_of(&self.queues[slot]).rate;
         let each = self.clock.sampling() * rate.powi(i32::from(units)) * (1.0 - rate);
@@ -190,10 +189,9 @@ impl Manager {
         Unload { segment: self.id(slot), units }
     }
 
-    /// Gives free bytes to the segments of these tables, where a byte saves most first, as long as there are
-    /// bytes and units worth anything. For tables that were just added. Several units of one segment may be
-    /// requested at once; they may be loaded in any order. O(n · log n) in the segments of the tables and the
-    /// units.
+    /// Gives free bytes to the segments of these tables, where a byte saves most first, as long as there are bytes and units
+    /// worth anything. For tables that were just added. Several units of one segment may be requested at once; they may be
+    /// loaded in any order. O(n · log n) in the segments of the tables and the units.
     pub(crate) fn fill(&mut self, tables: &[TableId]) -> Vec<Load> {
         let mut offers = self.offers(tables);
         let (mut loads, mut grown) = (Vec::new(), Vec::new());
@@ -212,8 +210,8 @@ impl Manager {
         loads
     }
 
-    /// Takes units from expired segments for tables that were just added, after [`fill`](Manager::fill), as
-    /// accesses would, but without waiting for them. O((n + units) · log n) in the segments of the tables.
+    /// Takes units from expired segments for tables that were just added, after [`fill`](Manager::fill), as accesses would, but
+    /// without waiting for them. O((n + units) · log n) in the segments of the tables.
     pub(crate) fn take_for(&mut self, tables: &[TableId]) -> Vec<Adjustment> {
         let mut offers = self.offers(tables);
         let (mut adjustments, mut grown) = (Vec::new(), Vec::new());
@@ -242,8 +240,8 @@ impl Manager {
         slots.filter_map(|&slot| self.offer(slot)).collect()
     }
 
-    /// Puts segments into their queues as if they had been accessed now, the coldest first. Expired ones go to
-    /// the other end, the coldest outermost.
+    /// Puts segments into their queues as if they had been accessed now, the coldest first. Expired ones go to the other end,
+    /// the coldest outermost.
     fn relink(&mut self, mut slots: Vec<Slot>) {
         slots.sort_unstable();
         slots.dedup();
@@ -264,9 +262,8 @@ impl Manager {
         (rank > 0.0).then_some(Offer { rank, last: segment.last, slot })
     }
 
-    /// Changes the budget. If segments now hold more than that, the units whose bytes save least are evicted,
-    /// expired or not, including units being loaded. O(1) if nothing is evicted, else O(segments + evicted
-    /// units · log segments).
+    /// Changes the budget. If segments now hold more than that, the units whose bytes save least are evicted, expired or not,
+    /// including units being loaded. O(1) if nothing is evicted, else O(segments + evicted units · log segments).
     pub(crate) fn set_budget(&mut self, bytes: u64) -> Vec<Unload> {
         self.budget = bytes;
         if self.held <= bytes {

@@ -1,16 +1,14 @@
 //! Logical time, in gets of the database (3.3): when a segment expires, and how its frequency decays.
 //!
-//! A frequency f is stored as of the segment's last access and multiplied by 2^(−t/W) when it is read t gets
-//! later; W, the window, is eight lifetimes. An access adds its weight · ln 2 / W. The f of a segment asked by
-//! one get in m converges to 1/m, as the decayed number of all gets is W / ln 2. Segments that are not accessed
-//! thus need no updates.
+//! A frequency f is stored as of the segment's last access and multiplied by 2^(−t/W) when it is read t gets later; W, the
+//! window, is eight lifetimes. An access adds its weight · ln 2 / W. The f of a segment asked by one get in m converges to 1/m,
+//! as the decayed number of all gets is W / ln 2. Segments that are not accessed thus need no updates.
 //!
-//! The lifetime may follow the number of segments and the sampling interval: if one get in n is counted, a
-//! segment that is asked once per lifetime is noticed once in n lifetimes, so the lifetime is made n times as
-//! long. Otherwise most segments would always be expired, and a get that happened to be counted would make a
-//! segment look n times as hot as it is. A change keeps f and only alters the pace of its decay. The lifetime
-//! shrinks step by step, at most by half per lifetime: segments that were sampled rarely until now must not
-//! expire at once.
+//! The lifetime may follow the number of segments and the sampling interval: if one get in n is counted, a segment that is
+//! asked once per lifetime is noticed once in n lifetimes, so the lifetime is made n times as long. Otherwise most segments
+//! would always be expired, and a get that happened to be counted would make a segment look n times as hot as it is. A change
+//! keeps f and only alters the pace of its decay. The lifetime shrinks step by step, at most by half per lifetime: segments
+//! that were sampled rarely until now must not expire at once.
 
 use super::Heat;
 
@@ -123,8 +121,7 @@ impl Clock {
         f64::from(weight) * std::f64::consts::LN_2 / self.window()
     }
 
-    /// The hotness as of a time that makes the segment expired or not, as `heat` says. Invalid frequencies
-    /// count as 0.
+    /// The hotness as of a time that makes the segment expired or not, as `heat` says. Invalid frequencies count as 0.
     pub(super) fn warmth(&self, heat: Heat) -> Warmth {
         let last = if heat.recent { self.now } else { self.now - self.life_time() - 1 };
         let then = |f: f64| if f > 0.0 { f.min(1.0) / self.decay(last) } else { 0.0 };

@@ -1,19 +1,17 @@
 //! What the segments of a new table inherit from old ones (3.3, figure 8).
 //!
-//! The access rate of a run within the range of a new segment is the sum over the run's segments of each one's
-//! rate, times the fraction of the segment within that range. That fraction and its number of keys are
-//! estimated: keys and gets are assumed to be evenly spread over a segment, as numbers made of the eight bytes
-//! that follow the common prefix of its bounds.
+//! The access rate of a run within the range of a new segment is the sum over the run's segments of each one's rate, times the
+//! fraction of the segment within that range. That fraction and its number of keys are estimated: keys and gets are assumed to
+//! be evenly spread over a segment, as numbers made of the eight bytes that follow the common prefix of its bounds.
 //!
-//! A segment of a merged table gets the mean of that over the merged runs, weighted by the keys that each
-//! contributes. The paper takes the mean over all old segments that overlap the new one. There, a corner of a
-//! hot segment counts as much as the whole of a cold one. Also, a segment of a small run, which spans many
-//! segments of a large run and is asked as often as all of them together, would make all of them as hot as
-//! itself.
+//! A segment of a merged table gets the mean of that over the merged runs, weighted by the keys that each contributes. The
+//! paper takes the mean over all old segments that overlap the new one. There, a corner of a hot segment counts as much as the
+//! whole of a cold one. Also, a segment of a small run, which spans many segments of a large run and is asked as often as all
+//! of them together, would make all of them as hot as itself.
 //!
-//! A flushed table has no old segments. But the gets that asked the older runs now ask the new one first, so
-//! the new segment's access rate is that of the older runs within its range, averaged the same way. Hardly any
-//! of these gets will find its key there, so all of them are taken for misses.
+//! A flushed table has no old segments. But the gets that asked the older runs now ask the new one first, so the new segment's
+//! access rate is that of the older runs within its range, averaged the same way. Hardly any of these gets will find its key
+//! there, so all of them are taken for misses.
 //!
 //! A segment is expired if all the segments that it inherits from are.
 
@@ -23,8 +21,7 @@ use super::{Heat, Manager, Table, TableSpec};
 use crate::ids::TableId;
 use crate::key::{KeyBytes, KeyEnd, common_prefix_len, prefix_of};
 
-/// The minimum weight of a merged segment's sources, in keys: where no keys seem to be shared, all runs count
-/// alike.
+/// The minimum weight of a merged segment's sources, in keys: where no keys seem to be shared, all runs count alike.
 const LEAST: f64 = 1e-9;
 
 /// Where a new table comes from. Unknown tables are skipped.
@@ -46,11 +43,10 @@ struct Range<'a> {
 }
 
 impl Manager {
-    /// Returns the hotness of a new table's segments; call this before the tables that it comes from are
-    /// removed. `run_segments` is the number of segments of the run that the table joins, at least 1: where
-    /// nothing is known, they are assumed to be asked equally often, once per get in total. Without
-    /// inheritance, merged and flushed tables are cold. O((segments of the table + old segments that overlap
-    /// it) · log of old segments).
+    /// Returns the hotness of a new table's segments; call this before the tables that it comes from are removed.
+    /// `run_segments` is the number of segments of the run that the table joins, at least 1: where nothing is known, they are
+    /// assumed to be asked equally often, once per get in total. Without inheritance, merged and flushed tables are cold.
+    /// O((segments of the table + old segments that overlap it) · log of old segments).
     pub(crate) fn inherited(&self, spec: &TableSpec, origin: Origin<'_>, run_segments: u64) -> Vec<Heat> {
         let alike = 1.0 / run_segments.max(1) as f64;
         let unknown = Heat { misses: alike, asked: alike, recent: true };
@@ -72,8 +68,7 @@ impl Manager {
         ranges.map(|range| self.inherit(range, &runs).map_or(unknown, as_it_will_be)).collect()
     }
 
-    /// The access rates of the runs within a range, averaged over their keys in it; `None` if no run has
-    /// anything there.
+    /// The access rates of the runs within a range, averaged over their keys in it; `None` if no run has anything there.
     fn inherit(&self, new: Range<'_>, runs: &[Vec<&Table>]) -> Option<Heat> {
         let (mut heat, mut weights) = (Heat::default(), 0.0);
         for (asked, keys) in runs.iter().filter_map(|tables| self.asked_within(new, tables)) {
@@ -86,8 +81,8 @@ impl Manager {
         (weights > 0.0).then(|| Heat { misses: heat.misses / weights, asked: heat.asked / weights, ..heat })
     }
 
-    /// The access rates of tables of one run within a range, and their number of keys there; `None` if they
-    /// have no segment there.
+    /// The access rates of tables of one run within a range, and their number of keys there; `None` if they have no segment
+    /// there.
     fn asked_within(&self, new: Range<'_>, tables: &[&Table]) -> Option<(Heat, f64)> {
         let (mut heat, mut keys, mut found) = (Heat::default(), 0.0, false);
         for table in tables {
@@ -131,9 +126,8 @@ fn reaches(end: Bound<&[u8]>, key: &[u8]) -> bool {
     }
 }
 
-/// The fraction of `old` that lies within `new`, 0 to 1. The two overlap. The fractions of one segment in
-/// consecutive ranges add up to 1, except for ranges between keys that do not differ in any of the bytes
-/// compared.
+/// The fraction of `old` that lies within `new`, 0 to 1. The two overlap. The fractions of one segment in consecutive ranges
+/// add up to 1, except for ranges between keys that do not differ in any of the bytes compared.
 fn share(old: Range<'_>, new: Range<'_>) -> f64 {
     let common = match old.end {
         Bound::Included(end) | Bound::Excluded(end) => common_prefix_len(old.start, end),

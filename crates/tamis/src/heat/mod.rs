@@ -1,10 +1,10 @@
 //! Decides which filter units are in memory: tracks the hotness of segments and adjusts their units to it.
 //!
-//! ElasticBF (Li et al., USENIX ATC 2019, section 3). A table is cut into segments of neighbouring keys. Each
-//! segment has a group of up to [`MAX_UNITS`] filter units of equal size and equal false positive rate r. The
-//! first k of them are in memory and together pass r^k of the absent keys. A [`Manager`] tracks how often each
-//! segment is asked for keys that it does not hold, and moves units to where they save the most reads, within a
-//! byte budget. It does no I/O: it decides what to load and unload, and is notified of the outcome.
+//! ElasticBF (Li et al., USENIX ATC 2019, section 3). A table is cut into segments of neighbouring keys. Each segment has a
+//! group of up to [`MAX_UNITS`] filter units of equal size and equal false positive rate r. The first k of them are in memory
+//! and together pass r^k of the absent keys. A [`Manager`] tracks how often each segment is asked for keys that it does not
+//! hold, and moves units to where they save the most reads, within a byte budget. It does no I/O: it decides what to load and
+//! unload, and is notified of the outcome.
 //!
 //! | file | what |
 //! | --- | --- |
@@ -19,38 +19,33 @@
 //!
 //! # Differences from the paper
 //!
-//! * The paper's frequency counts all accesses. Here only accesses for a key that is not in the segment count:
-//!   if the key is there, the block is read anyway and no filter can help. All accesses count for expiry, as in
-//!   the paper, and in a second counter for reports.
-//! * Frequencies decay by half every eight lifetimes. Otherwise a segment that was hot long ago would stay
-//!   expensive forever.
-//! * The budget is in bytes. Units of different tables differ in size, so several may have to be evicted for
-//!   one.
-//! * A load costs a read. It has to save more than that within one window ([`PAYS`](adjust::PAYS)), and the
-//!   saving must exceed the noise of the counts ([`NOISE`](adjust::NOISE)).
-//! * A new segment's hotness is a mean over runs weighted by keys; that of a flushed table is taken from the
-//!   runs below it.
+//! * The paper's frequency counts all accesses. Here only accesses for a key that is not in the segment count: if the key is
+//!   there, the block is read anyway and no filter can help. All accesses count for expiry, as in the paper, and in a second
+//!   counter for reports.
+//! * Frequencies decay by half every eight lifetimes. Otherwise a segment that was hot long ago would stay expensive forever.
+//! * The budget is in bytes. Units of different tables differ in size, so several may have to be evicted for one.
+//! * A load costs a read. It has to save more than that within one window ([`PAYS`](adjust::PAYS)), and the saving must exceed
+//!   the noise of the counts ([`NOISE`](adjust::NOISE)).
+//! * A new segment's hotness is a mean over runs weighted by keys; that of a flushed table is taken from the runs below it.
 //!
 //! # Invariants
 //!
 //! * The bytes of all units held by segments, including those being loaded, never exceed the budget.
-//! * A segment has units 0..k for one k, and is in queue k. A unit at or above k that is being loaded is no
-//!   longer wanted.
+//! * A segment has units 0..k for one k, and is in queue k. A unit at or above k that is being loaded is no longer wanted.
 //! * At most one load of a given unit of a segment is in flight.
-//! * An adjustment by an access never raises the expected number of reads; only expired segments lose units to
-//!   it.
+//! * An adjustment by an access never raises the expected number of reads; only expired segments lose units to it.
 //!
 //! # Threads
 //!
-//! The manager is a plain value; to share it, wrap it in a mutex. It never blocks and never calls out. The
-//! sampler is used by all reading threads and documents its own rules.
+//! The manager is a plain value; to share it, wrap it in a mutex. It never blocks and never calls out. The sampler is used by
+//! all reading threads and documents its own rules.
 //!
 //! # Costs
 //!
-//! An access is O(1): a hash lookup, a move in a list, and at most [`LOOKS`](adjust::LOOKS) segments examined
-//! if a unit is wanted and no bytes are free. Memory: 60 bytes per segment plus the handle of its start key.
-//! These pass over all segments: `report`, and `set_budget` if units have to be evicted. These pass over the
-//! segments of some tables: `add_table`, `remove_table`, `inherited`, `fill`, `encode`.
+//! An access is O(1): a hash lookup, a move in a list, and at most [`LOOKS`](adjust::LOOKS) segments examined if a unit is
+//! wanted and no bytes are free. Memory: 60 bytes per segment plus the handle of its start key. These pass over all segments:
+//! `report`, and `set_budget` if units have to be evicted. These pass over the segments of some tables: `add_table`,
+//! `remove_table`, `inherited`, `fill`, `encode`.
 
 mod adjust;
 mod clock;
@@ -115,8 +110,8 @@ pub(crate) struct SegmentSpec {
 /// How hotness is measured.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct HeatConfig {
-    /// A segment that is not asked during this many gets of the database is expired. `None`: as many gets as
-    /// there are segments, at least 1000, times the gets that one counted get stands for.
+    /// A segment that is not asked during this many gets of the database is expired. `None`: as many gets as there are
+    /// segments, at least 1000, times the gets that one counted get stands for.
     pub(crate) life_time: Option<u64>,
     /// Whether new tables inherit hotness from old ones. Without it, they start cold.
     pub(crate) inheritance: bool,
@@ -225,8 +220,8 @@ impl Manager {
         self.clock.sample(interval);
     }
 
-    /// Adds a table, with the hotness of each of its segments in key order. It has no units yet: call
-    /// [`fill`](Manager::fill). O(segments · log segments).
+    /// Adds a table, with the hotness of each of its segments in key order. It has no units yet: call [`fill`](Manager::fill).
+    /// O(segments · log segments).
     pub(crate) fn add_table(&mut self, spec: TableSpec, heat: Vec<Heat>) {
         debug_assert!(!self.places.contains_key(&spec.id), "table {} is known already", spec.id);
         debug_assert_eq!(spec.segments.len(), heat.len());
@@ -260,8 +255,8 @@ impl Manager {
         self.places.insert(spec.id, place);
     }
 
-    /// Removes a table and all units of its segments. Loads in flight for it are unwanted when they complete.
-    /// Does nothing if the table is unknown. O(segments).
+    /// Removes a table and all units of its segments. Loads in flight for it are unwanted when they complete. Does nothing if
+    /// the table is unknown. O(segments).
     pub(crate) fn remove_table(&mut self, id: TableId) {
         let Some(place) = self.places.remove(&id) else { return };
         let Some(table) = self.tables[place as usize].take() else { return };
@@ -273,9 +268,9 @@ impl Manager {
         self.free_places.push(place);
     }
 
-    /// Reports a finished load; called once per load, in any order. `true`: the segment holds the unit.
-    /// `false`: drop it and all higher units of the segment; they no longer count because the table was
-    /// removed, this load or one below it failed, or the budget shrank meanwhile. O(1).
+    /// Reports a finished load; called once per load, in any order. `true`: the segment holds the unit. `false`: drop it and
+    /// all higher units of the segment; they no longer count because the table was removed, this load or one below it failed,
+    /// or the budget shrank meanwhile. O(1).
     pub(crate) fn loaded(&mut self, load: &Load, outcome: Outcome) -> bool {
         let Some(slot) = self.slot(load.segment) else { return false };
         let segment = &mut self.queues[slot];

@@ -1,10 +1,9 @@
 //! Multi-Queue (3.4): all segments, each in the queue for its number of units, ordered by last access.
 //!
-//! Nodes live in a slab and are linked by index in both directions. From the least recently used end of a
-//! queue, expired segments come first, with two exceptions: a segment that loses units without being expired,
-//! and one that gains them without being accessed, go to an end where their neighbours may be older or younger.
-//! Searches stop at the first segment that is not expired, so such a segment hides others for at most one
-//! lifetime; there is no other effect. All operations are O(1).
+//! Nodes live in a slab and are linked by index in both directions. From the least recently used end of a queue, expired
+//! segments come first, with two exceptions: a segment that loses units without being expired, and one that gains them without
+//! being accessed, go to an end where their neighbours may be older or younger. Searches stop at the first segment that is not
+//! expired, so such a segment hides others for at most one lifetime; there is no other effect. All operations are O(1).
 
 use std::ops::{Index, IndexMut};
 

@@ -70,18 +70,17 @@ pub(crate) struct SegmentReport {
     pub(crate) rate: f64,
 }
 
-/// The marginal value of the filters' bytes, in reads per get and byte. Other block caches can be valued in the
-/// same unit, so the border between the two can be moved to where bytes save more.
+/// The marginal value of the filters' bytes, in reads per get and byte. Other block caches can be valued in the same unit, so
+/// the border between the two can be moved to where bytes save more.
 ///
 /// Both are estimates from a few segments, good for a step that is small relative to the budget.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Marginal {
-    /// Reads saved by one more byte: the mean over the segments that were lately refused a unit and would gain
-    /// most from one, or the gain of the best of the segments accessed last if none was refused. 0 if a step's
-    /// bytes are already free.
+    /// Reads saved by one more byte: the mean over the segments that were lately refused a unit and would gain most from one,
+    /// or the gain of the best of the segments accessed last if none was refused. 0 if a step's bytes are already free.
     pub(crate) gain: f64,
-    /// Reads caused by one byte less: what the cheapest of the least recently used units saves. The part of a
-    /// step that free bytes cover costs nothing.
+    /// Reads caused by one byte less: what the cheapest of the least recently used units saves. The part of a step that free
+    /// bytes cover costs nothing.
     pub(crate) loss: f64,
 }
 

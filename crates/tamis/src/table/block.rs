@@ -1,12 +1,12 @@
 //! Reading data blocks. The layout is in `docs/table-format.md`.
 //!
-//! The structures that a search needs are together at the block's end, so a point lookup touches the lines of
-//! the tail, one key and one value. Fixed-width arrays locate every entry in constant time.
+//! The structures that a search needs are together at the block's end, so a point lookup touches the lines of the tail, one key
+//! and one value. Fixed-width arrays locate every entry in constant time.
 //!
 //! # Invariants
 //!
-//! [`BlockShape::parse`] checks in constant time that all arrays lie within the block; the arrays' contents are
-//! checked on use. Any input yields an answer or [`Damage`], never a panic.
+//! [`BlockShape::parse`] checks in constant time that all arrays lie within the block; the arrays' contents are checked on use.
+//! Any input yields an answer or [`Damage`], never a panic.
 
 use std::cmp::Ordering;
 
@@ -19,12 +19,12 @@ use crate::key::{Kind, SeqNo};
 /// Bytes of the fixed-size footer of a block.
 pub(crate) const BLOCK_FOOTER_BYTES: usize = 24;
 
-/// The maximum number of entries of a block with a hash index. Eight fingerprints are compared at a time;
-/// beyond this many entries a binary search over keys is faster.
+/// The maximum number of entries of a block with a hash index. Eight fingerprints are compared at a time; beyond this many
+/// entries a binary search over keys is faster.
 pub(crate) const MAX_HASHED_ENTRIES: usize = 512;
 
-/// The fingerprint of a key in a block's hash index: one byte of the digest, mixed once more. Filters use the
-/// bits of the digest itself, so among the keys that pass a filter these bits are independent.
+/// The fingerprint of a key in a block's hash index: one byte of the digest, mixed once more. Filters use the bits of the
+/// digest itself, so among the keys that pass a filter these bits are independent.
 #[inline]
 pub(crate) fn fingerprint(digest: Digest) -> u8 {
     (digest.get().wrapping_mul(0xD6E8_FEB8_6659_FD93) >> 56) as u8
@@ -151,8 +151,7 @@ pub(crate) struct Span {
     pub(crate) len: usize,
 }
 
-/// Loads a number of `width` bytes (0 to 8) at `at`. The footer behind every array guarantees that the wide
-/// load fits.
+/// Loads a number of `width` bytes (0 to 8) at `at`. The footer behind every array guarantees that the wide load fits.
 #[inline]
 fn load(data: &[u8], at: usize, width: u8) -> Result<u64, Damage> {
     match data.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
@@ -242,7 +241,7 @@ impl<'a> BlockView<'a> {
         let whole = &self.data[first.start..first.start + first.len];
         match whole[1..].get(..shared) {
             Some(head) if whole[0] == 0 => Ok((head, &bytes[1..])),
-            _ => Err(Damage("a data block with a key that shares what is not there")),
+            _ => Err(Damage("a data block with a key that shares more than its group's first key has")),
         }
     }
 
@@ -344,10 +343,10 @@ impl<'a> BlockView<'a> {
         self.lower_bound_from(0, key, seq)
     }
 
-    /// Finds the newest version of `key` with a sequence number of at most `snapshot`, and reports how the hash
-    /// index answered. The block must be the first that may hold `key`, or one that an earlier block's
-    /// [`InBlock::PerhapsNext`] led to. With a hash index and a digest this costs a few words of fingerprints
-    /// and, in all but a few percent of lookups, one key comparison if the key is here and none if it is not.
+    /// Finds the newest version of `key` with a sequence number of at most `snapshot`, and reports how the hash index answered.
+    /// The block must be the first that may hold `key`, or one that an earlier block's [`InBlock::PerhapsNext`] led to. With a
+    /// hash index and a digest this costs a few words of fingerprints and, in all but a few percent of lookups, one key
+    /// comparison if the key is here and none if it is not.
     #[inline]
     pub(crate) fn find(
         &self,

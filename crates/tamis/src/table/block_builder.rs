@@ -55,8 +55,8 @@ fn put_fixed(out: &mut Vec<u8>, numbers: impl Iterator<Item = u64>, width: usize
 }
 
 impl BlockBuilder {
-    /// Creates an empty block. `restart_interval` (entries per group of keys compressed against one) is rounded
-    /// up to a power of two; `hash_index` adds a hash index if the block has few enough entries.
+    /// Creates an empty block. `restart_interval` (entries per group of keys compressed against one) is rounded up to a power
+    /// of two; `hash_index` adds a hash index if the block has few enough entries.
     pub(crate) fn new(restart_interval: usize, hash_index: bool) -> BlockBuilder {
         let interval = restart_interval.clamp(1, 1 << 16).next_power_of_two();
         BlockBuilder {
@@ -99,8 +99,8 @@ impl BlockBuilder {
         self.add_with_value_outside(key, digest, seq, kind, 0);
     }
 
-    /// Appends an entry whose value of `value_len` bytes the caller writes to the file itself, before the
-    /// output of [`finish`](Self::finish); it must be the block's only entry.
+    /// Appends an entry whose value of `value_len` bytes the caller writes to the file itself, before the output of
+    /// [`finish`](Self::finish); it must be the block's only entry.
     pub(crate) fn add_with_value_outside(
         &mut self,
         key: &[u8],
@@ -135,8 +135,8 @@ impl BlockBuilder {
         self.last_key.extend_from_slice(key);
     }
 
-    /// Bytes of the finished block without its trailer, with `more` further entries of `key_len` and
-    /// `value_len` bytes in total and sequence numbers between `min_seq` and `max_seq`.
+    /// Bytes of the finished block without its trailer, with `more` further entries of `key_len` and `value_len` bytes in total
+    /// and sequence numbers between `min_seq` and `max_seq`.
     fn bytes_with(
         &self,
         more: usize,

@@ -1,7 +1,7 @@
 //! Writes a table file from entries in version order.
 //!
-//! The file receives large appends; the buffers hold one data block and at most [`APPEND_BYTES`] plus a block.
-//! A value too large for a shared block goes to the file without a copy.
+//! The file receives large appends; the buffers hold one data block and at most [`APPEND_BYTES`] plus a block. A value too
+//! large for a shared block goes to the file without a copy.
 
 use std::path::PathBuf;
 
@@ -18,9 +18,9 @@ use crate::io::WriteFile;
 use crate::key::{Kind, SeqNo, compare_versions};
 use crate::options::Compression;
 
-/// Appends end at multiples of this offset in the file, except for the last one and those next to a huge value.
-/// For a write that covers a huge page, the Linux page cache allocates one on file systems with large folios,
-/// and a mapping of it takes a single TLB entry.
+/// Appends end at multiples of this offset in the file, except for the last one and those next to a huge value. For a write
+/// that covers a huge page, the Linux page cache allocates one on file systems with large folios, and a mapping of it takes a
+/// single TLB entry.
 const APPEND_BYTES: usize = 2 << 20;
 
 /// Values of at least this length are appended separately if they are not to be compressed.
@@ -256,8 +256,8 @@ impl TableBuilder {
         Part { offset, span: self.offset() - offset }
     }
 
-    /// Writes the rest, with the opaque bytes of a filter and of range tombstones if present, and syncs the
-    /// file (not its directory).
+    /// Writes the rest, with the opaque bytes of a filter and of range tombstones if present, and syncs the file (not its
+    /// directory).
     pub(crate) fn finish(
         mut self,
         filter: Option<Vec<u8>>,

@@ -51,8 +51,8 @@ struct Walk {
 }
 
 impl Table {
-    /// Reads every block from the file, bypassing the cache, and reports all problems. Never fails: unreadable
-    /// blocks are problems like others. Cost: one pass over the file.
+    /// Reads every block from the file, bypassing the cache, and reports all problems. Never fails: unreadable blocks are
+    /// problems like others. Cost: one pass over the file.
     pub(crate) fn check(&self) -> TableCheck {
         self.check_while(&mut |_| true)
     }
@@ -154,7 +154,8 @@ fn check_block(
             let before = index.separator(at.index - 1);
             let continues = before == key && walk.last.as_ref().is_some_and(|(last, _)| *last == key);
             if before >= key && !continues {
-                report.problem(at.offset, "the block's first key is not behind the separator before it");
+                report
+                    .problem(at.offset, "the block's first key is not greater than the preceding separator");
             }
         }
         if view.has_hash_index() && view.fingerprint(i)? != fingerprint(Digest::of(&key)) {
@@ -182,7 +183,7 @@ fn check_block(
         last.1 = seq;
     }
     if key > index.separator(at.index) {
-        report.problem(at.offset, "the block's last key is behind the separator after it");
+        report.problem(at.offset, "the block's last key is greater than the following separator");
     }
     Ok(())
 }

@@ -1,5 +1,4 @@
-//! Compares short byte strings without a call: most keys, and most suffixes left by prefix compression, fit a
-//! register.
+//! Compares short byte strings without a call: most keys, and most suffixes left by prefix compression, fit a register.
 
 use std::cmp::Ordering;
 

@@ -72,14 +72,14 @@ counters! {
         filter_negatives,
         /// Table filter probes that passed a key that was not there.
         false_positives,
-        /// Table filters probed by iterators, for a key range. A probe of a global filter counts once, however
-        /// many runs it covers; one that the filter cannot answer does not count.
+        /// Table filters probed by iterators, for a key range. A probe of a global filter counts once, however many runs it
+        /// covers; one that the filter cannot answer does not count.
         range_probes,
-        /// Range probes that ruled out the range, or everything before some later key. For a global filter:
-        /// those that named no run.
+        /// Range probes that ruled out the range, or everything before some later key. For a global filter: those that named no
+        /// run.
         range_negatives,
-        /// Range probes after which a table was opened that had nothing within the iterator's bounds. Under a
-        /// global filter: runs that were opened because it named them but had nothing in the key range.
+        /// Range probes after which a table was opened that had nothing within the iterator's bounds. Under a global filter:
+        /// runs that were opened because it named them but had nothing in the key range.
         range_false_positives,
         /// Merge operands applied.
         merge_operands,

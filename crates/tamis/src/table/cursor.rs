@@ -1,7 +1,7 @@
 //! A cursor over the entries of one table in version order, in both directions.
 //!
-//! The cursor decodes an entry's location when it moves there, so that accessing the entry afterwards cannot
-//! fail; the value's bytes are not touched until requested. A cursor belongs to one thread at a time.
+//! The cursor decodes an entry's location when it moves there, so that accessing the entry afterwards cannot fail; the value's
+//! bytes are not touched until requested. A cursor belongs to one thread at a time.
 
 use std::sync::Arc;
 
@@ -23,8 +23,8 @@ const MIN_READ_AHEAD: u64 = 256 << 10;
 pub(crate) struct CursorOptions {
     /// Whether blocks missing from the cache are inserted into it.
     pub(crate) fill_cache: bool,
-    /// The bytes per read of a file that is not mapped, for cursors that traverse much of it in order; such
-    /// reads bypass the cache. 0: block by block through the cache. Otherwise at least 256 KiB.
+    /// The bytes per read of a file that is not mapped, for cursors that traverse much of it in order; such reads bypass the
+    /// cache. 0: block by block through the cache. Otherwise at least 256 KiB.
     pub(crate) read_ahead: u64,
 }
 
@@ -67,8 +67,7 @@ pub(crate) struct TableCursor {
     /// Fetched by the first seek.
     index: Option<Arc<Index>>,
     loaded: Option<Loaded>,
-    /// The result of [`prepare`](TableCursor::prepare) for the seek that follows: the block, or that there is
-    /// none.
+    /// The result of [`prepare`](TableCursor::prepare) for the seek that follows: the block, or that there is none.
     prepared: Option<Option<BlockAt>>,
     entry: Option<Entry>,
     key: Vec<u8>,
@@ -111,8 +110,8 @@ impl TableCursor {
         }
     }
 
-    /// The block that the seek just [prepared](Self::prepare) will load, to be passed to [`bring`](Self::bring)
-    /// once fetched; `None` if fetching it early gains nothing.
+    /// The block that the seek just [prepared](Self::prepare) will load, to be passed to [`bring`](Self::bring) once fetched;
+    /// `None` if fetching it early gains nothing.
     pub(crate) fn wanted(&self) -> Option<Fetch<'_>> {
         let at = self.prepared.flatten()?;
         let loaded = self.loaded.as_ref().is_some_and(|loaded| loaded.at == at);
@@ -163,8 +162,8 @@ impl TableCursor {
         self.enter_at(last, |view| Ok(view.len() - 1))
     }
 
-    /// Performs the first half of a [`seek`](Self::seek) to `key`, which must be the next call: searches the
-    /// index and prefetches the block, so that the cache misses of several cursors overlap.
+    /// Performs the first half of a [`seek`](Self::seek) to `key`, which must be the next call: searches the index and
+    /// prefetches the block, so that the cache misses of several cursors overlap.
     pub(crate) fn prepare(&mut self, key: &[u8]) -> Result<(), StorageError> {
         let index = self.index()?;
         self.counts.index_searched();
@@ -176,8 +175,8 @@ impl TableCursor {
         Ok(())
     }
 
-    /// Moves to the first entry at or after (`key`, `seq`) in version order; with [`MAX_SEQNO`], to the newest
-    /// version of the first key that is not less than `key`.
+    /// Moves to the first entry at or after (`key`, `seq`) in version order; with [`MAX_SEQNO`], to the newest version of the
+    /// first key that is not less than `key`.
     pub(crate) fn seek(&mut self, key: &[u8], seq: SeqNo) -> Result<(), StorageError> {
         self.seek_stored(key, seq)?;
         // The entry was found by its stored number, which is smaller than its effective one.
@@ -203,8 +202,8 @@ impl TableCursor {
             if place.1 < place.0 {
                 return self.enter(place.1);
             }
-            // All entries are before: the key lies between the block's last key and its separator, or its newer
-            // versions fill the block.
+            // All entries are before: the key lies between the block's last key and its separator, or its newer versions fill
+            // the block.
             at = index.block(block.index + 1);
         }
         Ok(())
@@ -243,8 +242,8 @@ impl TableCursor {
         let (Some(entry), Some(loaded)) = (self.entry, &self.loaded) else { return Ok(()) };
         let (i, at) = (entry.index + 1, loaded.at);
         if i < loaded.shape.len() {
-            // An iteration that moves once usually continues: the next block's lines arrive while this block's
-            // entries are visited.
+            // An iteration that moves once usually continues: the next block's lines arrive while this block's entries are
+            // visited.
             if self.prefetched != at.index + 1 {
                 self.prefetched = at.index + 1;
                 if let Some(following) = self.index.as_ref().and_then(|index| index.block(at.index + 1)) {

@@ -1,12 +1,12 @@
 //! Damage found in an open table.
 //!
-//! Every read that finds damaged bytes records it here: a get, an iterator, a compaction, an examination.
-//! Compactions skip a table with a flaw, as they could only fail; its readable parts stay readable.
+//! Every read that finds damaged bytes records it here: a get, an iterator, a compaction, an examination. Compactions skip a
+//! table with a flaw, as they could only fail; its readable parts stay readable.
 //!
 //! # Threads
 //!
-//! Any thread may record a flaw at any time. The flag serves callers that only need to know whether there is
-//! one, and publishes nothing (`Relaxed`): the text is behind the mutex, which is a leaf.
+//! Any thread may record a flaw at any time. The flag serves callers that only need to know whether there is one, and publishes
+//! nothing (`Relaxed`): the text is behind the mutex, which is a leaf.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -36,8 +36,7 @@ impl Flaw {
         if self.is_known() { self.first.lock().clone() } else { None }
     }
 
-    /// Clears the flaw after the whole table was read and found intact: the damage was transient, or has been
-    /// repaired.
+    /// Clears the flaw after the whole table was read and found intact: the damage was transient, or has been repaired.
     pub(crate) fn forget(&self) {
         *self.first.lock() = None;
         self.known.store(false, Relaxed);

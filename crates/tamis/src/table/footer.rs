@@ -23,8 +23,8 @@ pub(crate) struct Part {
     pub(crate) span: u64,
 }
 
-/// The parts of a table file. They are adjacent, in the order of the fields, so their lengths determine
-/// everything and every byte of the file is accounted for.
+/// The parts of a table file. They are adjacent, in the order of the fields, so their lengths determine everything and every
+/// byte of the file is accounted for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Footer {
     /// Bytes of all data blocks.

@@ -1,14 +1,12 @@
-//! How a block is stored: its bytes, compressed or not, and a trailer with the compression method and a
-//! checksum.
+//! How a block is stored: its bytes, compressed or not, and a trailer with the compression method and a checksum.
 //!
 //! ```text
 //! payload | compression: u8 | XXH3-64 of (payload, compression), seeded with the block's file offset: u64
 //! ```
 //!
-//! Because of the seed, a block stored at the wrong place fails like one with a flipped bit. A compressed
-//! payload starts with the uncompressed length (u32); that length is at most [`MAX_DECODED_BYTES`] and at most
-//! [`MAX_RATIO`] times the payload, so that no stored number can request much more memory than the file has
-//! bytes.
+//! Because of the seed, a block stored at the wrong place fails like one with a flipped bit. A compressed payload starts with
+//! the uncompressed length (u32); that length is at most [`MAX_DECODED_BYTES`] and at most [`MAX_RATIO`] times the payload, so
+//! that no stored number can request much more memory than the file has bytes.
 
 use std::sync::Arc;
 
@@ -40,8 +38,8 @@ impl Compression {
     }
 }
 
-/// Turns the uncompressed block `out[start..]` into its stored form for file offset `offset`: compressed if
-/// that saves at least an eighth, trailer appended. `scratch` keeps its capacity between calls.
+/// Turns the uncompressed block `out[start..]` into its stored form for file offset `offset`: compressed if that saves at least
+/// an eighth, trailer appended. `scratch` keeps its capacity between calls.
 pub(crate) fn seal(out: &mut Vec<u8>, start: usize, offset: u64, wanted: Compression, scratch: &mut Vec<u8>) {
     let raw = &out[start..];
     let used = compress(raw, wanted, scratch);
@@ -65,8 +63,8 @@ pub(crate) fn trailer_of_pieces(head: &[u8], tail: &[u8], offset: u64) -> [u8; T
     trailer
 }
 
-/// Fills `out` with the compressed payload of `raw` and returns the method; `None` means that `raw` is to be
-/// stored uncompressed.
+/// Fills `out` with the compressed payload of `raw` and returns the method; `None` means that `raw` is to be stored
+/// uncompressed.
 fn compress(raw: &[u8], wanted: Compression, out: &mut Vec<u8>) -> Compression {
     if wanted == Compression::None || raw.len() > MAX_DECODED_BYTES {
         return Compression::None;

@@ -1,12 +1,11 @@
 //! The index of a table, which maps a key to its data block.
 //!
-//! Between the last key of a block and the first of the next lies a *separator*: the shortest user key `s` with
-//! `last <= s < first`, or the key itself if the versions of one key span both. The block of a key is the first
-//! whose separator is not less.
+//! Between the last key of a block and the first of the next lies a *separator*: the shortest user key `s` with `last <= s <
+//! first`, or the key itself if the versions of one key span both. The block of a key is the first whose separator is not less.
 //!
-//! In memory the common prefix of the separators is stripped and the next eight bytes go into a [`SearchTree`];
-//! whole separators are compared only among equals. Blocks are adjacent from the start of the file, so one
-//! array of offsets locates all of them.
+//! In memory the common prefix of the separators is stripped and the next eight bytes go into a [`SearchTree`]; whole
+//! separators are compared only among equals. Blocks are adjacent from the start of the file, so one array of offsets locates
+//! all of them.
 //!
 //! Immutable; shared by all threads.
 
@@ -48,8 +47,7 @@ impl IndexBuilder {
     }
 }
 
-/// Returns a short key `s` with `last <= s < next`; `last` itself if there is no shorter one (or if both are
-/// equal).
+/// Returns a short key `s` with `last <= s < next`; `last` itself if there is no shorter one (or if both are equal).
 pub(crate) fn separator(last: &[u8], next: &[u8]) -> Vec<u8> {
     let shared = common_prefix_len(last, next);
     let (Some(&low), Some(&high)) = (last.get(shared), next.get(shared)) else {
@@ -134,8 +132,8 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    /// Decodes an index block's content. The blocks must fill the first `data_span` bytes of the file exactly.
-    /// Memory stays within a small multiple of `bytes`.
+    /// Decodes an index block's content. The blocks must fill the first `data_span` bytes of the file exactly. Memory stays
+    /// within a small multiple of `bytes`.
     pub(crate) fn decode(bytes: &[u8], data_span: u64) -> Result<Index, Damage> {
         const CUT: Damage = Damage("an index that ends within an entry");
         let mut input = Decoder::new(bytes);
@@ -210,17 +208,17 @@ impl Index {
         &self.separators[self.separator_ends.get(i) as usize..self.separator_ends.get(i + 1) as usize]
     }
 
-    /// The separator behind block `i < len`: no key of the block is greater, and every key of the next one is
-    /// greater, or equal if the versions of one key span both.
+    /// The separator behind block `i < len`: no key of the block is greater, and every key of the next one is greater, or equal
+    /// if the versions of one key span both.
     pub(crate) fn separator(&self, i: usize) -> Vec<u8> {
         [&self.common, self.tail(i)].concat()
     }
 
-    /// The number of the first block whose separator is at least `key`: the only one that may hold it (or its
-    /// newest versions). `None` if `key` is beyond all blocks.
+    /// The number of the first block whose separator is at least `key`: the only one that may hold it (or its newest versions).
+    /// `None` if `key` is beyond all blocks.
     ///
-    /// Cost: one cache line per level, `log9(blocks / 8) + 1` in total, and a binary search over whole
-    /// separators among those that agree with `key` in the eight bytes after the common prefix.
+    /// Cost: one cache line per level, `log9(blocks / 8) + 1` in total, and a binary search over whole separators among those
+    /// that agree with `key` in the eight bytes after the common prefix.
     #[inline]
     pub(crate) fn find(&self, key: &[u8]) -> Option<usize> {
         let (start, rest) = key.split_at(key.len().min(self.common.len()));

@@ -12,8 +12,8 @@ use crate::error::StorageError;
 use crate::key::{Entry, SeqNo};
 
 impl Table {
-    /// The first block that may hold `key`, or `None` if the table ends before it. Cost: one search of the
-    /// in-memory index; no block is touched.
+    /// The first block that may hold `key`, or `None` if the table ends before it. Cost: one search of the in-memory index; no
+    /// block is touched.
     #[inline]
     pub(crate) fn locate<T: ReadTrace>(
         &self,
@@ -33,9 +33,9 @@ impl Table {
         }
     }
 
-    /// Returns the newest version of `key` with a sequence number of at most `snapshot`, searching from the
-    /// block that [`locate`](Self::locate) returned for the key. With `digest` (the key's) the block's hash
-    /// index is used. Touches one block, unless the key has enough newer versions to fill it.
+    /// Returns the newest version of `key` with a sequence number of at most `snapshot`, searching from the block that
+    /// [`locate`](Self::locate) returned for the key. With `digest` (the key's) the block's hash index is used. Touches one
+    /// block, unless the key has enough newer versions to fill it.
     pub(crate) fn get_in_block<T: ReadTrace>(
         &self,
         at: BlockAt,
@@ -105,8 +105,8 @@ impl Table {
         }
     }
 
-    /// Returns the newest version of `key` with a sequence number of at most `snapshot`. With `digest` (the
-    /// key's) the block's hash index is used.
+    /// Returns the newest version of `key` with a sequence number of at most `snapshot`. With `digest` (the key's) the block's
+    /// hash index is used.
     #[inline]
     pub(crate) fn get<T: ReadTrace>(
         &self,
@@ -122,9 +122,9 @@ impl Table {
     }
 }
 
-/// Prefetches the last lines of a stored block: footer, fingerprints, arrays and keys of a typical block, which
-/// would otherwise miss one after the other. They take a sixteenth of a block with values of a few hundred
-/// bytes; the processor cannot keep up with more than sixteen lines.
+/// Prefetches the last lines of a stored block: footer, fingerprints, arrays and keys of a typical block, which would otherwise
+/// miss one after the other. They take a sixteenth of a block with values of a few hundred bytes; the processor cannot keep up
+/// with more than sixteen lines.
 #[inline]
 pub(super) fn prefetch_tail(block: &[u8]) {
     let tail = (block.len() / 16 + 64).min(1024);

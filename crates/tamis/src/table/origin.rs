@@ -1,5 +1,5 @@
-//! The origin of a table: facts that the manifest records and the table's contents do not. It is written into
-//! the table's properties in case the manifest is lost ([`salvage`](crate::db)); nothing else reads it.
+//! The origin of a table: facts that the manifest records and the table's contents do not. It is written into the table's
+//! properties in case the manifest is lost ([`salvage`](crate::db)); nothing else reads it.
 
 use super::frame::Damage;
 use crate::codec::{Decoder, Encode};
@@ -10,8 +10,7 @@ const CUT: Damage = Damage("an origin that ends within a field");
 /// The origin of a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Origin {
-    /// The number of the keyspace that the table was written for. `None` in tables of older versions and in
-    /// external ones.
+    /// The number of the keyspace that the table was written for. `None` in tables of older versions and in external ones.
     pub(crate) keyspace: Option<u32>,
     /// The keyspace's name.
     pub(crate) keyspace_name: String,
@@ -26,20 +25,19 @@ pub(crate) struct Origin {
 /// The inputs of a merge: all their data in a key range.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Merged {
-    /// The next file number when the merge began: inputs have smaller numbers, outputs none below it. Of two
-    /// merges of one table, the one with the larger mark is later.
+    /// The next file number when the merge began: inputs have smaller numbers, outputs none below it. Of two merges of one
+    /// table, the one with the larger mark is later.
     pub(crate) mark: u64,
     /// The first key of the range.
     pub(crate) from: Vec<u8>,
     /// The first key behind the range; `None` if it is unbounded.
     pub(crate) to: Option<Vec<u8>>,
-    /// The flushes that the inputs' entries in the range come from; opaque here. Unlike the table's own record,
-    /// it covers the whole range, including parts where the merge left nothing.
+    /// The flushes that the inputs' entries in the range come from; opaque here. Unlike the table's own record, it covers the
+    /// whole range, including parts where the merge left nothing.
     pub(crate) epochs: Vec<u8>,
     /// All tables of the merge, ascending, whether or not they had keys in the range.
     pub(crate) inputs: Vec<u64>,
-    /// The tables that the inputs were made from, over any number of merges, and whose files still existed,
-    /// ascending.
+    /// The tables that the inputs were made from, over any number of merges, and whose files still existed, ascending.
     pub(crate) before: Vec<u64>,
 }
 
@@ -65,12 +63,12 @@ impl Merged {
         let to = match input.u8().ok_or(CUT)? {
             0 => None,
             1 => Some(input.bytes().ok_or(CUT)?.to_vec()),
-            _ => return Err(Damage("an origin whose stretch ends in an unknown way")),
+            _ => return Err(Damage("an origin whose key range has an unknown kind of end")),
         };
         let epochs = input.bytes().ok_or(CUT)?.to_vec();
         let merged = Merged { mark, from, to, epochs, inputs: ids(&mut input)?, before: ids(&mut input)? };
         if !input.is_empty() {
-            return Err(Damage("an origin with something behind it"));
+            return Err(Damage("an origin with trailing bytes"));
         }
         Ok(merged)
     }

@@ -2,8 +2,8 @@
 //!
 //! # Invariant
 //!
-//! A block returned from here is verified and in the cache, just like one read by [`Table::block`]; the caller
-//! holds a reference to it, so that it is not read again if the cache is too small to keep it.
+//! A block returned from here is verified and in the cache, just like one read by [`Table::block`]; the caller holds a
+//! reference to it, so that it is not read again if the cache is too small to keep it.
 
 use std::sync::Arc;
 
@@ -36,20 +36,19 @@ impl<'t> Fetch<'t> {
         Fetch { table, at, got: None }
     }
 
-    /// Returns the block for one touch of it. After the first touch, a block that was read counts as already
-    /// fetched.
+    /// Returns the block for one touch of it. After the first touch, a block that was read counts as already fetched.
     pub(crate) fn take(&mut self) -> Option<(HeapBlock, BlockSource)> {
         let (block, source) = self.got.as_mut()?;
         Some((block.clone(), std::mem::replace(source, BlockSource::Cache)))
     }
 }
 
-/// Fetches all the blocks, no two of them the same: from the cache, and the others in batches from their files.
-/// Reads and misses are added to `counts`; touches are counted by the caller. If blocks cannot be read or are
-/// damaged, the first of them is the error, and the others are in the cache.
+/// Fetches all the blocks, no two of them the same: from the cache, and the others in batches from their files. Reads and
+/// misses are added to `counts`; touches are counted by the caller. If blocks cannot be read or are damaged, the first of them
+/// is the error, and the others are in the cache.
 ///
-/// A batch keeps the files that it reads open. So it has at most as many blocks as are read at a time, and
-/// fewer if no more files can be opened.
+/// A batch keeps the files that it reads open. So it has at most as many blocks as are read at a time, and fewer if no more
+/// files can be opened.
 pub(crate) fn fetch(
     reads: &BatchReader,
     fetches: &mut [Fetch<'_>],
@@ -108,20 +107,18 @@ pub(crate) fn fetch(
 /// The maximum number of bytes that a scan reads ahead in one table.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// The number of steps from a block to its neighbour after which a cursor counts as scanning: the second of two
-/// neighbouring blocks is read together with the one behind it, which costs little more than reading it alone.
+/// The number of steps from a block to its neighbour after which a cursor counts as scanning: the second of two neighbouring
+/// blocks is read together with the one behind it, which costs little more than reading it alone.
 const SCANNING: u32 = 1;
 
 /// Readahead of a cursor over a table that is not mapped, once it moves from block to block.
 ///
-/// The following blocks are adjacent in the file, so one transfer fetches them, which is cheaper than one each:
-/// 2 blocks at first, then 4, 8 and so on up to the queue depth, and at most 1 MiB. Blocks that are in the
-/// cache are not read: the byte range ends before them. It ends at the bounds of the iteration, too. Each block
-/// is verified and inserted into the cache when the cursor reaches it. A cursor that moves elsewhere drops what
-/// it read ahead and starts over.
+/// The following blocks are adjacent in the file, so one transfer fetches them, which is cheaper than one each: 2 blocks at
+/// first, then 4, 8 and so on up to the queue depth, and at most 1 MiB. Blocks that are in the cache are not read: the byte
+/// range ends before them. It ends at the bounds of the iteration, too. Each block is verified and inserted into the cache when
+/// the cursor reaches it. A cursor that moves elsewhere drops what it read ahead and starts over.
 ///
-/// Memory: one byte range for each open table of an iterator. Belongs to its cursor, and like it to one thread
-/// at a time.
+/// Memory: one byte range for each open table of an iterator. Belongs to its cursor, and like it to one thread at a time.
 #[derive(Debug, Default)]
 pub(super) struct ScanAhead {
     /// The last block requested.
@@ -165,8 +162,8 @@ impl ScanAhead {
         self.step(to.index);
     }
 
-    /// Returns the block if it was read ahead or is to be; `None` leaves it to [`Table::block`]. `fill_cache`:
-    /// whether a block that is read is inserted into the cache.
+    /// Returns the block if it was read ahead or is to be; `None` leaves it to [`Table::block`]. `fill_cache`: whether a block
+    /// that is read is inserted into the cache.
     pub(super) fn block(
         &mut self,
         table: &Table,

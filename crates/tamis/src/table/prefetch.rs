@@ -4,8 +4,8 @@
 #[inline]
 pub(crate) fn prefetch(bytes: &[u8]) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch has no architectural effect and never faults, whatever the address; this one is of a
-    // live slice. SSE is part of every x86-64.
+    // SAFETY: a prefetch has no architectural effect and never faults, whatever the address; this one is of a live slice. SSE
+    // is part of every x86-64.
     #[allow(unused_unsafe)]
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};

@@ -1,7 +1,7 @@
 //! The properties recorded in a table.
 //!
-//! A record of tagged fields: varint tag, varint length, that many bytes. A reader skips unknown tags, so that
-//! later versions may add fields; a missing field has its default.
+//! A record of tagged fields: varint tag, varint length, that many bytes. A reader skips unknown tags, so that later versions
+//! may add fields; a missing field has its default.
 
 use super::frame::Damage;
 use super::origin::{Merged, Origin};
@@ -21,8 +21,7 @@ const WRITTEN: u64 = 23;
 const FLUSHED: u64 = 24;
 const MERGED: u64 = 25;
 
-/// Facts about one table. Counts and bounds cover point entries (puts and deletes) only, unless the field says
-/// otherwise.
+/// Facts about one table. Counts and bounds cover point entries (puts and deletes) only, unless the field says otherwise.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Properties {
     /// Key versions, deletes included.
@@ -53,8 +52,7 @@ pub(crate) struct Properties {
     pub(crate) filter_kind: String,
     /// The library and version that wrote the table.
     pub(crate) created_by: String,
-    /// The version of the rules for tables built outside a database (`docs/table-format.md`); 0 in a database's
-    /// own tables.
+    /// The version of the rules for tables built outside a database (`docs/table-format.md`); 0 in a database's own tables.
     pub(crate) external: u64,
     /// Where the table comes from.
     pub(crate) origin: Origin,
@@ -146,7 +144,7 @@ impl Properties {
                 EXTERNAL => p.external = number(field)?,
                 KEYSPACE => {
                     let id = u32::try_from(number(field)?);
-                    p.origin.keyspace = Some(id.map_err(|_| Damage("a keyspace that no database has"))?);
+                    p.origin.keyspace = Some(id.map_err(|_| Damage("a keyspace number out of range"))?);
                 }
                 KEYSPACE_NAME => p.origin.keyspace_name = text(field)?,
                 WRITTEN => p.origin.written = pair(field)?,

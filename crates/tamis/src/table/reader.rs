@@ -2,14 +2,14 @@
 //!
 //! # Ways of reading
 //!
-//! * *Mapped, uncompressed*: blocks are used in place. A lookup makes no copy, takes no lock and writes no
-//!   shared memory, except that returning a found value clones one of several reference counts.
+//! * *Mapped, uncompressed*: blocks are used in place. A lookup makes no copy, takes no lock and writes no shared memory,
+//!   except that returning a found value clones one of several reference counts.
 //! * *Mapped, compressed*, and *unmapped*: blocks go through the [`BlockCache`], if there is one.
 //!
 //! # Invariants
 //!
-//! The file does not change while the table is open. Its contents are not trusted: lengths are checked against
-//! the file's length, blocks against their checksum, block contents on use.
+//! The file does not change while the table is open. Its contents are not trusted: lengths are checked against the file's
+//! length, blocks against their checksum, block contents on use.
 //!
 //! Every method may be called from any thread at any time.
 
@@ -73,8 +73,7 @@ pub(crate) struct Table {
     /// One bit per data block whose bytes matched their checksum; empty if not mapped.
     verified: Box<[AtomicU64]>,
     id: u64,
-    /// The sequence number of all entries of an ingested table, which are stored with number 0; 0 in every
-    /// other table.
+    /// The sequence number of all entries of an ingested table, which are stored with number 0; 0 in every other table.
     global_seq: SeqNo,
     cache: Option<Arc<BlockCache>>,
     /// `None` also if the file is mapped.
@@ -113,8 +112,8 @@ impl std::ops::Deref for IndexRef<'_> {
 impl Table {
     /// Opens the table file `path`; `id` names it in the cache and must never name another file.
     ///
-    /// Reads footer, index and properties (three reads, or none if mapped). Errors: a failed system call, or
-    /// damage in any of the three.
+    /// Reads footer, index and properties (three reads, or none if mapped). Errors: a failed system call, or damage in any of
+    /// the three.
     pub(crate) fn open(
         fs: &dyn FileSystem,
         path: &Path,
@@ -158,8 +157,7 @@ impl Table {
         Ok(Arc::new(table))
     }
 
-    /// Creates a stand-in for a table that cannot be opened because of `why`: it has no index, so nothing can
-    /// be read from it.
+    /// Creates a stand-in for a table that cannot be opened because of `why`: it has no index, so nothing can be read from it.
     pub(crate) fn lost(path: &Path, id: u64, why: StorageError) -> Arc<Table> {
         let flaw = Flaw::default();
         flaw.note(&why);
@@ -227,11 +225,11 @@ impl Table {
         error
     }
 
-    /// Returns bytes of the file: borrowed from the mapping or read. The range must lie within the file, which
-    /// bounds the allocation.
+    /// Returns bytes of the file: borrowed from the mapping or read. The range must lie within the file, which bounds the
+    /// allocation.
     fn stored(&self, offset: u64, span: u64) -> Result<BlockRef<'_>, StorageError> {
         if offset.checked_add(span).is_none_or(|end| end > self.file_bytes) {
-            return Err(self.damaged(offset, Damage("a part that lies beyond the file's end")));
+            return Err(self.damaged(offset, Damage("a part beyond the end of the file")));
         }
         let len = usize::try_from(span)
             .map_err(|_| self.damaged(offset, Damage("a part too large for this machine")))?;
@@ -299,8 +297,8 @@ impl Table {
         &self.footer
     }
 
-    /// Sets the number of all entries of an ingested table, which are stored with number 0, to `seq`. Must be
-    /// called before the table is shared with readers.
+    /// Sets the number of all entries of an ingested table, which are stored with number 0, to `seq`. Must be called before the
+    /// table is shared with readers.
     pub(crate) fn set_global_seq(&mut self, seq: SeqNo) {
         self.global_seq = seq;
     }
@@ -329,10 +327,10 @@ impl Table {
 
     /// The byte range of this block in the file.
     pub(super) fn stretch(&self, at: BlockAt) -> Result<Stretch, StorageError> {
-        // The index's offsets were checked against the span of all blocks when it was decoded. A read beyond
-        // the end of the file would fail, but its memory must not be allocated first.
+        // The index's offsets were checked against the span of all blocks when it was decoded. A read beyond the end of the
+        // file would fail, but its memory must not be allocated first.
         if at.offset.checked_add(at.span).is_none_or(|end| end > self.file_bytes) {
-            return Err(self.damaged(at.offset, Damage("a part that lies beyond the file's end")));
+            return Err(self.damaged(at.offset, Damage("a part beyond the end of the file")));
         }
         let len = usize::try_from(at.span)
             .map_err(|_| self.damaged(at.offset, Damage("a part too large for this machine")))?;
@@ -365,8 +363,7 @@ impl Table {
         self.pin(&part, whole)
     }
 
-    /// Returns the filter's bytes as passed to the builder, verified; `None` without a filter. Read on demand
-    /// and not kept.
+    /// Returns the filter's bytes as passed to the builder, verified; `None` without a filter. Read on demand and not kept.
     pub(crate) fn filter_bytes(&self) -> Result<Option<BlockData>, StorageError> {
         self.opaque_part(self.footer.filter)
     }
@@ -381,9 +378,9 @@ impl Table {
         self.footer.filter.offset.saturating_add(at)
     }
 
-    /// Reads `len` bytes of the filter from `offset` on with one read, for filters that are used in parts.
-    /// *Not* verified: the filter's checksum covers all of it, so parts must have their own. Errors: a failed
-    /// system call, or a range that does not lie within the filter.
+    /// Reads `len` bytes of the filter from `offset` on with one read, for filters that are used in parts. *Not* verified: the
+    /// filter's checksum covers all of it, so parts must have their own. Errors: a failed system call, or a range that does not
+    /// lie within the filter.
     pub(crate) fn filter_stretch(&self, offset: u64, len: u64) -> Result<PinnedValue, StorageError> {
         if offset.checked_add(len).is_none_or(|end| end > self.filter_len()) {
             let at = self.filter_offset(offset);
@@ -431,8 +428,8 @@ impl Table {
         }
     }
 
-    /// Returns up to `count` ascending keys within the table, each with the approximate bytes of data between
-    /// it and the previous one. They come from the index and need not be keys of the table.
+    /// Returns up to `count` ascending keys within the table, each with the approximate bytes of data between it and the
+    /// previous one. They come from the index and need not be keys of the table.
     pub(crate) fn keys_within(&self, count: usize) -> Result<Vec<(Vec<u8>, u64)>, StorageError> {
         let index = self.index(&mut ())?;
         let step = index.len().div_ceil(count.max(1)).max(1);
@@ -472,8 +469,8 @@ impl Table {
         Ok(index)
     }
 
-    /// The stored bytes of a data block in the mapping; `None` if the file is not mapped (or the block lies
-    /// outside it, which the index rules out).
+    /// The stored bytes of a data block in the mapping; `None` if the file is not mapped (or the block lies outside it, which
+    /// the index rules out).
     #[inline]
     pub(super) fn mapped_block(&self, at: BlockAt) -> Option<&[u8]> {
         let start = at.offset as usize;
@@ -507,8 +504,8 @@ impl Table {
 
     /// Verifies a mapped block unless it was verified before and once is enough.
     ///
-    /// Relaxed suffices for the bits: the bytes they describe are constant and existed before the table was
-    /// shared. Seeing a bit late only repeats the check, and the bit guards no other data.
+    /// Relaxed suffices for the bits: the bytes they describe are constant and existed before the table was shared. Seeing a
+    /// bit late only repeats the check, and the bit guards no other data.
     #[inline]
     fn verify_mapped<T: ReadTrace>(
         &self,
@@ -548,10 +545,9 @@ impl Table {
         }
         let block = match self.opened(stored, at.offset)? {
             BlockRef::Heap(block) => block,
-            // Only reached if the method byte changed between two reads of a mapping: the file is being written
-            // to.
+            // Only reached if the method byte changed between two reads of a mapping: the file is being written to.
             BlockRef::Mapped { .. } => {
-                return Err(self.damaged(at.offset, Damage("a block that changes while it is read")));
+                return Err(self.damaged(at.offset, Damage("a block that changed while it was being read")));
             }
         };
         touch.source = match &self.mapped {

@@ -1,8 +1,8 @@
 //! A static search structure over sorted 64-bit numbers: a B+ tree without pointers.
 //!
-//! Nodes are cache lines of eight numbers. The leaves are the sorted numbers themselves, so a position in them
-//! is an entry's number. An inner node has nine children and holds the largest number below each of the first
-//! eight. One lookup touches one line per level.
+//! Nodes are cache lines of eight numbers. The leaves are the sorted numbers themselves, so a position in them is an entry's
+//! number. An inner node has nine children and holds the largest number below each of the first eight. One lookup touches one
+//! line per level.
 
 const WIDTH: usize = 8;
 
@@ -12,8 +12,8 @@ const WIDTH: usize = 8;
 struct Node([u64; WIDTH]);
 
 impl Node {
-    /// The count of numbers less than `target`. Three halvings and one comparison measured faster than eight
-    /// independent comparisons, which baseline x86-64 has no good vector form for.
+    /// The count of numbers less than `target`. Three halvings and one comparison measured faster than eight independent
+    /// comparisons, which baseline x86-64 has no good vector form for.
     #[inline]
     fn count_less(&self, target: u64) -> usize {
         let mut below = 0;

@@ -1,11 +1,11 @@
 //! Version edits: the changes in one record of the manifest.
 //!
-//! An edit is a sequence of fields, each a tag, a length and that many bytes (`docs/manifest-format.md`). A
-//! reader skips unknown fields with an odd tag and rejects an edit with an unknown even tag. A table's
-//! description ends with a sequence of the same kind.
+//! An edit is a sequence of fields, each a tag, a length and that many bytes (`docs/manifest-format.md`). A reader skips
+//! unknown fields with an odd tag and rejects an edit with an unknown even tag. A table's description ends with a sequence of
+//! the same kind.
 //!
-//! Decoding trusts nothing: every length is checked against the available bytes before memory is allocated, and
-//! counters are rejected from 2^56, so that adding one to them never overflows.
+//! Decoding trusts nothing: every length is checked against the available bytes before memory is allocated, and counters are
+//! rejected from 2^56, so that adding one to them never overflows.
 
 use crate::codec::{Decoder, Encode};
 use crate::ids::{KeyspaceId, LogId, RunId, TableId};
@@ -21,18 +21,17 @@ pub(crate) const MAX_LEVEL: u32 = 63;
 /// The exclusive upper bound of file, run and epoch numbers.
 pub(crate) const NUMBER_LIMIT: u64 = 1 << 56;
 
-/// An atomic change of the database's shape. Within one edit, keyspaces are created first, then options and log
-/// floors set, tables removed, tables added, and keyspaces dropped last. A table that moves to another level is
-/// removed and added under the same id by one edit.
+/// An atomic change of the database's shape. Within one edit, keyspaces are created first, then options and log floors set,
+/// tables removed, tables added, and keyspaces dropped last. A table that moves to another level is removed and added under the
+/// same id by one edit.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct VersionEdit {
-    /// Files with this number and above have not been created. Counters never decrease: the larger of the old
-    /// and the new value applies.
+    /// Files with this number and above have not been created. Counters never decrease: the larger of the old and the new value
+    /// applies.
     pub(crate) next_file: Option<u64>,
     /// All sequence numbers in tables and finished logs are at most this.
     pub(crate) last_seq: Option<SeqNo>,
-    /// Epochs from this one on have not been assigned to a flush of any keyspace. Only old manifests contain
-    /// this.
+    /// Epochs from this one on have not been assigned to a flush of any keyspace. Only old manifests contain this.
     pub(crate) next_epoch: Option<Epoch>,
     /// Epochs from this one on have not been assigned to a flush of the keyspace.
     pub(crate) next_epochs: Vec<(KeyspaceId, Epoch)>,
@@ -65,8 +64,8 @@ pub(crate) struct VersionEdit {
 pub(crate) struct Ages {
     /// Up to this write, entries may have lost their sequence numbers, and with them their age.
     pub(crate) since: SeqNo,
-    /// Everything up to this write has expired, and parts of it may be gone: the rest must stay invisible,
-    /// whatever becomes of the clock or of the time to live. 0: nothing.
+    /// Everything up to this write has expired, and parts of it may be gone: the rest must stay invisible, whatever becomes of
+    /// the clock or of the time to live. 0: nothing.
     pub(crate) expired: SeqNo,
 }
 
@@ -86,8 +85,7 @@ mod tag {
     pub(super) const KEYSPACE_EPOCH: u64 = 25;
     /// Odd: a reader that does not know it takes entries for younger than they are.
     pub(super) const TIMES: u64 = 27;
-    /// Even: a reader that does not know it would return old entries whose replacements have since been
-    /// dropped.
+    /// Even: a reader that does not know it would return old entries whose replacements have since been dropped.
     pub(super) const AGES: u64 = 28;
     /// Odd: a reader that does not know it learns the hotness anew.
     pub(super) const HEAT: u64 = 29;
@@ -204,7 +202,7 @@ impl VersionEdit {
                 tag::ADD_TABLE => {
                     let (keyspace, level) = (keyspace(&mut f)?, f.varint().ok_or(CUT)?);
                     if level > MAX_LEVEL.into() {
-                        return Err(DecodeError("a level too deep"));
+                        return Err(DecodeError("a level is too deep"));
                     }
                     let run = number(&mut f)?;
                     edit.added.push((keyspace, level as u32, run, decode_table(&mut f)?));
@@ -271,7 +269,7 @@ fn once<T>(slot: &mut Option<T>, value: T) -> Result<(), DecodeError> {
 fn number(d: &mut Decoder<'_>) -> Result<u64, DecodeError> {
     match d.varint().ok_or(CUT)? {
         n if n < NUMBER_LIMIT => Ok(n),
-        _ => Err(DecodeError("a number beyond the largest")),
+        _ => Err(DecodeError("a number is out of range")),
     }
 }
 
@@ -279,14 +277,14 @@ fn number(d: &mut Decoder<'_>) -> Result<u64, DecodeError> {
 fn counter(d: &mut Decoder<'_>) -> Result<u64, DecodeError> {
     match d.varint().ok_or(CUT)? {
         n if n <= NUMBER_LIMIT => Ok(n),
-        _ => Err(DecodeError("a counter beyond the largest")),
+        _ => Err(DecodeError("a counter is out of range")),
     }
 }
 
 fn seqno(d: &mut Decoder<'_>) -> Result<SeqNo, DecodeError> {
     match d.varint().ok_or(CUT)? {
         n if n <= MAX_SEQNO => Ok(n),
-        _ => Err(DecodeError("a sequence number beyond the largest")),
+        _ => Err(DecodeError("a sequence number is out of range")),
     }
 }
 
@@ -297,7 +295,7 @@ fn keyspace(d: &mut Decoder<'_>) -> Result<KeyspaceId, DecodeError> {
 
 fn text(d: &mut Decoder<'_>) -> Result<String, DecodeError> {
     let bytes = d.bytes().ok_or(CUT)?;
-    std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| DecodeError("a text is not UTF-8"))
+    std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| DecodeError("a string is not valid UTF-8"))
 }
 
 fn key(d: &mut Decoder<'_>) -> Result<KeyBytes, DecodeError> {
@@ -405,7 +403,7 @@ fn decode_table(f: &mut Decoder<'_>) -> Result<TableMeta, DecodeError> {
         END_EXCLUDED => KeyEnd::Excluded(key(f)?),
         END_INCLUDED => KeyEnd::Included(key(f)?),
         END_UNBOUNDED => KeyEnd::Unbounded,
-        _ => return Err(DecodeError("a table's key range ends in an unknown way")),
+        _ => return Err(DecodeError("a table's key range has an unknown kind of end")),
     };
     let entries = f.varint().ok_or(CUT)?;
     let deletes = f.varint().ok_or(CUT)?;

@@ -1,15 +1,14 @@
 //! The manifest: the log of edits that defines which tables make up the database.
 //!
-//! A manifest is a record log (`docs/log-format.md`) named `MANIFEST-<number>`, whose number is its log id. Its
-//! first record is the whole state at its creation, each later one an edit (`docs/manifest-format.md`).
-//! `CURRENT` names the manifest in force.
+//! A manifest is a record log (`docs/log-format.md`) named `MANIFEST-<number>`, whose number is its log id. Its first record is
+//! the whole state at its creation, each later one an edit (`docs/manifest-format.md`). `CURRENT` names the manifest in force.
 //!
 //! Invariants:
 //!
 //! * `CURRENT` names a manifest whose first record is durable: [`Manifest::create`] syncs the file and the
 //!   directory before [`set_current`] may be called.
-//! * An edit is durable when [`Manifest::append`] returns. What it depends on (tables, their names) must be
-//!   durable before, and what it makes obsolete may be removed only after.
+//! * An edit is durable when [`Manifest::append`] returns. What it depends on (tables, their names) must be durable before, and
+//!   what it makes obsolete may be removed only after.
 //! * A manifest is never appended to after a restart: every opening for writing starts a new one.
 //!
 //! Threads: one owner at a time.
@@ -53,8 +52,8 @@ pub(crate) struct LoadedManifest {
 }
 
 impl Manifest {
-    /// Writes manifest `number` with `state` as its first record and makes it and its name durable. It is not
-    /// in force before [`set_current`].
+    /// Writes manifest `number` with `state` as its first record and makes it and its name durable. It is not in force before
+    /// [`set_current`].
     pub(crate) fn create(
         fs: &dyn FileSystem,
         dir: &Path,
@@ -75,8 +74,8 @@ impl Manifest {
 
     /// Reads the manifest in force. `None` if there is no `CURRENT`, and thus no database.
     ///
-    /// A torn last edit is dropped with a warning: nothing that depends on it was done. Errors: damage, with
-    /// file and offset; a newer format; edits that this library does not understand or that do not apply.
+    /// A torn last edit is dropped with a warning: nothing that depends on it was done. Errors: damage, with file and offset; a
+    /// newer format; edits that this library does not understand or that do not apply.
     pub(crate) fn open(fs: &dyn FileSystem, dir: &Path) -> Result<Option<LoadedManifest>, OpenError> {
         let Some(number) = read_current(fs, dir)? else { return Ok(None) };
         let path = files::manifest_path(dir, number);
@@ -85,21 +84,21 @@ impl Manifest {
         let mut next_epoch = None;
         let end = read_edits(fs, &path, number, |offset, mut edit| {
             next_epoch = next_epoch.max(edit.next_epoch.take());
-            state
-                .apply(&edit)
-                .map_err(|what| StorageError::corrupt(&path, offset, format!("an edit does not fit: {what}")))
+            state.apply(&edit).map_err(|what| {
+                StorageError::corrupt(&path, offset, format!("an edit does not apply: {what}"))
+            })
         })?;
         let epochs = VersionEdit { next_epoch, ..VersionEdit::default() };
         state.apply(&epochs).map_err(|what| StorageError::corrupt(&path, None, what))?;
         if let End::Torn { offset } = end {
-            log::warn!("{}: the edit at offset {offset} was not completely written; dropped", path.display());
+            log::warn!("{}: the edit at offset {offset} is incomplete and was dropped", path.display());
         }
         Ok(Some(LoadedManifest { number, state, end }))
     }
 
-    /// Reads the readable part of manifest `number`: returns the state after its first edits, up to one that is
-    /// damaged or does not apply, and the error. A state without keyspaces means that not even the first edit
-    /// could be read. Errors: failed reads, except of a missing file; a newer format.
+    /// Reads the readable part of manifest `number`: returns the state after its first edits, up to one that is damaged or does
+    /// not apply, and the error. A state without keyspaces means that not even the first edit could be read. Errors: failed
+    /// reads, except of a missing file; a newer format.
     pub(crate) fn read_what_is_there(
         fs: &dyn FileSystem,
         dir: &Path,
@@ -112,12 +111,12 @@ impl Manifest {
             let mut next_epoch = None;
             let read = read_edits(fs, &path, number, |offset, mut edit| {
                 if applied == last {
-                    return Err(StorageError::corrupt(&path, offset, "an edit does not fit"));
+                    return Err(StorageError::corrupt(&path, offset, "an edit does not apply"));
                 }
                 next_epoch = next_epoch.max(edit.next_epoch.take());
                 state.apply(&edit).map_err(|what| {
                     unfit = true;
-                    StorageError::corrupt(&path, offset, format!("an edit does not fit: {what}"))
+                    StorageError::corrupt(&path, offset, format!("an edit does not apply: {what}"))
                 })?;
                 applied += 1;
                 Ok(())
@@ -141,8 +140,8 @@ impl Manifest {
         }
     }
 
-    /// Appends an edit and makes it durable. After a failure it is unknown whether the next opening will find
-    /// the edit; every later call returns the same error.
+    /// Appends an edit and makes it durable. After a failure it is unknown whether the next opening will find the edit; every
+    /// later call returns the same error.
     pub(crate) fn append(&mut self, edit: &VersionEdit) -> Result<(), StorageError> {
         self.buf.clear();
         edit.encode(&mut self.buf);
@@ -162,8 +161,8 @@ impl Manifest {
     }
 }
 
-/// Puts manifest `number`, made by [`Manifest::create`], in force: replaces `CURRENT` atomically and durably.
-/// After an error either manifest may be in force.
+/// Puts manifest `number`, made by [`Manifest::create`], in force: replaces `CURRENT` atomically and durably. After an error
+/// either manifest may be in force.
 pub(crate) fn set_current(fs: &dyn FileSystem, dir: &Path, number: u64) -> Result<(), StorageError> {
     prepare_current(fs, dir, number)?;
     switch_current(fs, dir)
@@ -213,8 +212,8 @@ pub(crate) fn is_damage(error: &StorageError) -> bool {
     }
 }
 
-/// Passes the edits of manifest `number` at `path` to `each`, in order with their offsets, and returns how the
-/// file ends. The first edit is the state at the manifest's creation; there is always one.
+/// Passes the edits of manifest `number` at `path` to `each`, in order with their offsets, and returns how the file ends. The
+/// first edit is the state at the manifest's creation; there is always one.
 pub(crate) fn read_edits(
     fs: &dyn FileSystem,
     path: &Path,
@@ -259,8 +258,7 @@ mod tests {
             .collect()
     }
 
-    /// Creates a database with `n` edits after the first record; returns the state after each and the
-    /// manifest's length then.
+    /// Creates a database with `n` edits after the first record; returns the state after each and the manifest's length then.
     fn database(fs: &ToyFs, n: u64) -> (Manifest, Vec<(ManifestState, u64)>) {
         let dir = Path::new(DIR);
         let mut state = ManifestState::new("default", "");

@@ -38,11 +38,10 @@ pub(crate) struct TableMeta {
 pub(crate) struct TableExtra {
     /// When the oldest and the newest of its data was flushed or ingested, in seconds since 1970; 0: unknown.
     pub(crate) written: (u64, u64),
-    /// The sequence number of entries stored with number 0 (in an ingested table). `min_seq` and `max_seq`
-    /// already include it.
+    /// The sequence number of entries stored with number 0 (in an ingested table). `min_seq` and `max_seq` already include it.
     pub(crate) global_seq: Option<SeqNo>,
-    /// Bytes of keys and values that were kept only for snapshots when the table was written: the sequence
-    /// number of the snapshot that still needed them, ascending, and the number of bytes.
+    /// Bytes of keys and values that were kept only for snapshots when the table was written: the sequence number of the
+    /// snapshot that still needed them, ascending, and the number of bytes.
     pub(crate) pinned: Vec<(SeqNo, u64)>,
 }
 

@@ -1,5 +1,5 @@
-//! A table of a version: its manifest record, its reader, its filter and its range tombstones; the file's
-//! lifetime is tied to it. In a tree with a global filter, tables have a key list in place of a filter.
+//! A table of a version: its manifest record, its reader, its filter and its range tombstones; the file's lifetime is tied to
+//! it. In a tree with a global filter, tables have a key list in place of a filter.
 
 use crate::sync::Mutex;
 use std::path::PathBuf;
@@ -37,8 +37,8 @@ pub(crate) enum TableFilter {
     Unusable,
 }
 
-/// Unneeded files, waiting to be removed by a background thread: removing a file may block, and the last reader
-/// of a table should not pay for that.
+/// Unneeded files, waiting to be removed by a background thread: removing a file may block, and the last reader of a table
+/// should not pay for that.
 #[derive(Debug, Default)]
 pub(crate) struct Garbage {
     files: Mutex<Vec<PathBuf>>,
@@ -54,15 +54,15 @@ impl Garbage {
     }
 }
 
-/// One open table. Shared by all versions that contain it; when the last of them is dropped and the table was
-/// marked [obsolete](OpenTable::mark_obsolete), its file is removed.
+/// One open table. Shared by all versions that contain it; when the last of them is dropped and the table was marked
+/// [obsolete](OpenTable::mark_obsolete), its file is removed.
 #[derive(Debug)]
 pub(crate) struct OpenTable {
     pub(crate) meta: Arc<TableMeta>,
     pub(crate) table: Arc<Table>,
     pub(crate) filter: TableFilter,
-    /// The kind of the filter if it answers range queries, as recorded in the table's properties: other filters
-    /// need not be fetched to learn that they do not.
+    /// The kind of the filter if it answers range queries, as recorded in the table's properties: other filters need not be
+    /// fetched to learn that they do not.
     pub(crate) range_filter: Option<FilterKind>,
     pub(crate) tombstones: Option<Arc<Tombstones>>,
     path: PathBuf,
@@ -155,8 +155,8 @@ impl OpenTable {
         }))
     }
 
-    /// Creates a stand-in for a table that cannot be opened because of `why`: its key range is still known, so
-    /// that reads which need it fail. Its file is not removed before it is obsolete, like any other.
+    /// Creates a stand-in for a table that cannot be opened because of `why`: its key range is still known, so that reads which
+    /// need it fail. Its file is not removed before it is obsolete, like any other.
     pub(crate) fn lost(
         dir: &std::path::Path,
         meta: Arc<TableMeta>,
@@ -178,8 +178,8 @@ impl OpenTable {
         })
     }
 
-    /// Turns this table into an ingested one: all its entries get the number in `meta`. The table must not be
-    /// shared yet. Panics if it is, or if it is not a table for ingestion.
+    /// Turns this table into an ingested one: all its entries get the number in `meta`. The table must not be shared yet.
+    /// Panics if it is, or if it is not a table for ingestion.
     pub(crate) fn ingested(mut self: Arc<Self>, meta: TableMeta) -> Arc<OpenTable> {
         let table = Arc::get_mut(&mut self).expect("an ingested table is not shared yet");
         let (from, to) = table.meta.extra.global_seq.zip(meta.extra.global_seq).expect("a global number");
@@ -192,8 +192,7 @@ impl OpenTable {
         self
     }
 
-    /// Allows the file to be removed once the table is dropped. Called when the durable version no longer names
-    /// it.
+    /// Allows the file to be removed once the table is dropped. Called when the durable version no longer names it.
     pub(crate) fn mark_obsolete(&self) {
         self.obsolete.store(true, Relaxed);
     }
@@ -213,8 +212,8 @@ impl OpenTable {
         }
     }
 
-    /// Reads the table's key list and checks it against the checksum of its block; `None` if the table has
-    /// none. Errors: a failed system call, or damage.
+    /// Reads the table's key list and checks it against the checksum of its block; `None` if the table has none. Errors: a
+    /// failed system call, or damage.
     pub(crate) fn key_list(&self) -> Result<Option<PinnedValue>, StorageError> {
         match self.filter {
             TableFilter::Keys => self.table.filter_bytes(),
@@ -246,7 +245,7 @@ impl OpenTable {
             }
             Err(why) => {
                 if !self.unusable.swap(true, Relaxed) {
-                    log::warn!("{}: reading without its filter from now on: {why}", self.path.display());
+                    log::warn!("{}: no longer using its filter: {why}", self.path.display());
                 }
                 None
             }

@@ -7,8 +7,8 @@
 //! * no run is empty;
 //! * each counter exceeds every number of its kind in the state.
 //!
-//! A manifest is untrusted until it is applied: no part of an edit may cost time proportional to the state, or
-//! a file of some megabytes could keep an opening busy for hours.
+//! A manifest is untrusted until it is applied: no part of an edit may cost time proportional to the state, or a file of some
+//! megabytes could keep an opening busy for hours.
 
 use std::collections::{BTreeMap, btree_map};
 use std::sync::Arc;
@@ -45,8 +45,8 @@ impl KeyspaceState {
     }
 }
 
-/// The tables of one run, ordered by key. Their key ranges are disjoint, so their smallest keys identify them.
-/// Shared, so that a copy of the state is cheap.
+/// The tables of one run, ordered by key. Their key ranges are disjoint, so their smallest keys identify them. Shared, so that
+/// a copy of the state is cheap.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct RunTables(BTreeMap<KeyBytes, Arc<TableMeta>>);
 
@@ -150,8 +150,8 @@ impl ManifestState {
         self.keyspaces.values().map(|keyspace| keyspace.log_floor).min().unwrap_or(0)
     }
 
-    /// Takes the keyspace's next epoch, which is not assigned again; `None` if there is no such keyspace. An
-    /// edit that records its use must follow.
+    /// Takes the keyspace's next epoch, which is not assigned again; `None` if there is no such keyspace. An edit that records
+    /// its use must follow.
     pub(crate) fn take_epoch(&mut self, keyspace: KeyspaceId) -> Option<Epoch> {
         let next = &mut self.keyspaces.get_mut(&keyspace)?.next_epoch;
         *next += 1;
@@ -160,8 +160,8 @@ impl ManifestState {
 
     /// Applies an edit, in the order of parts that [`VersionEdit`] describes.
     ///
-    /// An edit that does not apply (an unknown keyspace or table, an id in use, tables of a run that overlap)
-    /// is an error message. The state is then partly changed and must be discarded.
+    /// An edit that does not apply (an unknown keyspace or table, an id in use, tables of a run that overlap) is an error
+    /// message. The state is then partly changed and must be discarded.
     ///
     /// Cost: for each table added or removed, one hash probe and a search among the tables of its run.
     pub(crate) fn apply(&mut self, edit: &VersionEdit) -> Result<(), String> {
@@ -243,13 +243,13 @@ impl ManifestState {
 
     fn create_keyspace(&mut self, id: KeyspaceId, name: &str, options: &str) -> Result<(), String> {
         if !self.names.insert(name.into()) {
-            return Err(format!("a second keyspace is called `{name}`"));
+            return Err(format!("there is already a keyspace named `{name}`"));
         }
-        let next = id.checked_add(1).ok_or_else(|| format!("no keyspace may have the number {id}"))?;
+        let next = id.checked_add(1).ok_or_else(|| format!("keyspace number out of range: {id}"))?;
         let keyspace =
             KeyspaceState { name: name.into(), options: options.into(), next_epoch: 1, ..Default::default() };
         if self.keyspaces.insert(id, keyspace).is_some() {
-            return Err(format!("a second keyspace has the number {id}"));
+            return Err(format!("there is already a keyspace with number {id}"));
         }
         raise(&mut self.next_keyspace, Some(next));
         Ok(())
@@ -305,7 +305,7 @@ impl ManifestState {
             return Err(format!("tables {other} and {id} of run {run} overlap"));
         }
         if self.places.insert(id, (keyspace, level, run, table.smallest.clone())).is_some() {
-            return Err(format!("table {id} is there already"));
+            return Err(format!("table {id} already exists"));
         }
         raise(&mut self.next_file, Some(id + 1));
         raise(&mut self.next_run, Some(run + 1));
@@ -314,8 +314,7 @@ impl ManifestState {
     }
 }
 
-/// Raises a counter; it never decreases, as edits may be logged in a different order than their counters were
-/// read.
+/// Raises a counter; it never decreases, as edits may be logged in a different order than their counters were read.
 fn raise<T: Ord + Copy>(counter: &mut T, to: Option<T>) {
     *counter = (*counter).max(to.unwrap_or(*counter));
 }
@@ -454,8 +453,8 @@ mod tests {
         );
     }
 
-    /// Each of these edits makes some ten megabytes of manifest. With time quadratic in their number, any of
-    /// them would keep an opening busy for many minutes, and this test would not end.
+    /// Each of these edits makes some ten megabytes of manifest. With time quadratic in their number, any of them would keep an
+    /// opening busy for many minutes, and this test would not end.
     #[test]
     fn a_hostile_manifest_is_applied_in_linear_time() {
         let mut state = ManifestState::new("default", "");

@@ -1,7 +1,7 @@
 //! Range tombstones: deletes of whole key ranges, cut into disjoint fragments.
 //!
-//! A range tombstone deletes every older version in `[start, end)`. Overlapping tombstones are *fragmented*:
-//! cut at each other's borders, so that one binary search finds all tombstones over a key.
+//! A range tombstone deletes every older version in `[start, end)`. Overlapping tombstones are *fragmented*: cut at each
+//! other's borders, so that one binary search finds all tombstones over a key.
 //!
 //! Invariants of [`Tombstones`]:
 //! * Fragments are sorted by start, not empty, and do not overlap; only the last may have no end.
@@ -10,8 +10,8 @@
 //!
 //! Immutable values; any thread may read them.
 //!
-//! Nested tombstones cost space: `n` of them, each within the one before, make `2n − 1` fragments with `n²`
-//! sequence numbers in total. Flushes and compactions reduce that with [`Tombstones::retain_visible`].
+//! Nested tombstones cost space: `n` of them, each within the one before, make `2n − 1` fragments with `n²` sequence numbers in
+//! total. Flushes and compactions reduce that with [`Tombstones::retain_visible`].
 
 use std::collections::BTreeMap;
 
@@ -62,8 +62,8 @@ pub(crate) struct Tombstones {
 }
 
 impl Tombstones {
-    /// Cuts tombstones at each other's borders. Empty ranges, reversed ranges and tombstones with sequence
-    /// number 0 delete nothing and are dropped. O(n log n + size of the result).
+    /// Cuts tombstones at each other's borders. Empty ranges, reversed ranges and tombstones with sequence number 0 delete
+    /// nothing and are dropped. O(n log n + size of the result).
     pub(crate) fn fragment(tombstones: Vec<RangeTombstone>) -> Self {
         let is_empty = |t: &RangeTombstone| t.seq == 0 || t.end.as_ref().is_some_and(|end| *end <= t.start);
         // The starts (true) and ends (false) of tombstones.
@@ -75,8 +75,8 @@ impl Tombstones {
         borders.sort_unstable_by(|a, b| a.0.cmp(&b.0));
 
         let mut result = Tombstones::default();
-        // The number of tombstones of each sequence number over the current range: pieces of one tombstone that
-        // was cut elsewhere may overlap.
+        // The number of tombstones of each sequence number over the current range: pieces of one tombstone that was cut
+        // elsewhere may overlap.
         let mut open: BTreeMap<SeqNo, usize> = BTreeMap::new();
         for stretch in borders.chunk_by(|a, b| a.0 == b.0) {
             let key = &stretch[0].0;
@@ -130,22 +130,22 @@ impl Tombstones {
         })
     }
 
-    /// Returns the sequence number of the newest tombstone over `key` visible at `snapshot`, or 0: versions of
-    /// `key` with a smaller sequence number are deleted. O(log n).
+    /// Returns the sequence number of the newest tombstone over `key` visible at `snapshot`, or 0: versions of `key` with a
+    /// smaller sequence number are deleted. O(log n).
     #[inline]
     pub(crate) fn cover(&self, key: &[u8], snapshot: SeqNo) -> SeqNo {
         self.fragment_at(key).map_or(0, |fragment| fragment.visible_at(snapshot))
     }
 
-    /// Returns the fragment that contains `key`: an iterator at a deleted key continues at the fragment's end
-    /// (or before its start, backwards). O(log n).
+    /// Returns the fragment that contains `key`: an iterator at a deleted key continues at the fragment's end (or before its
+    /// start, backwards). O(log n).
     pub(crate) fn fragment_at(&self, key: &[u8]) -> Option<&Fragment> {
         let next = self.fragments.partition_point(|f| &f.start[..] <= key);
         self.fragments[..next].last().filter(|f| f.ends_behind(key))
     }
 
-    /// Returns the same ranges with the number `to`, for a set whose tombstones all have the number `from`;
-    /// `None` for any other set.
+    /// Returns the same ranges with the number `to`, for a set whose tombstones all have the number `from`; `None` for any
+    /// other set.
     pub(crate) fn renumbered(mut self, from: SeqNo, to: SeqNo) -> Option<Tombstones> {
         for fragment in &mut self.fragments {
             match &mut *fragment.seqs {
@@ -192,12 +192,12 @@ impl Tombstones {
         }
     }
 
-    /// Returns the tombstones that a compaction keeps. `readers` are the sequence numbers of possible reads,
-    /// ascending: all snapshots and, last, the newest visible one. Of the tombstones between two readers only
-    /// the newest matters; those newer than every reader all stay, as new readers may come between them.
+    /// Returns the tombstones that a compaction keeps. `readers` are the sequence numbers of possible reads, ascending: all
+    /// snapshots and, last, the newest visible one. Of the tombstones between two readers only the newest matters; those newer
+    /// than every reader all stay, as new readers may come between them.
     ///
-    /// With `bottommost` (nothing older lies below the compaction in its key range) a tombstone that even the
-    /// oldest reader sees is dropped too: the same compaction drops everything that it deletes.
+    /// With `bottommost` (nothing older lies below the compaction in its key range) a tombstone that even the oldest reader
+    /// sees is dropped too: the same compaction drops everything that it deletes.
     pub(crate) fn retain_visible(&self, readers: &[SeqNo], bottommost: bool) -> Tombstones {
         let oldest = readers.first().copied().unwrap_or(0);
         let mut result = Tombstones::default();
@@ -218,9 +218,8 @@ impl Tombstones {
         result
     }
 
-    /// Appends the binary form: the number of fragments, and for each a byte of flags, its borders and its
-    /// sequence numbers, the first one absolute and the others as differences. A start that equals the end of
-    /// the previous fragment is omitted.
+    /// Appends the binary form: the number of fragments, and for each a byte of flags, its borders and its sequence numbers,
+    /// the first one absolute and the others as differences. A start that equals the end of the previous fragment is omitted.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.put_varint(self.fragments.len() as u64);
         let mut previous_end: Option<&KeyBytes> = None;
@@ -243,8 +242,8 @@ impl Tombstones {
         }
     }
 
-    /// Decodes the output of [`encode`](Self::encode); `None` for any other bytes. Allocates at most a small
-    /// multiple of `bytes`.
+    /// Decodes the output of [`encode`](Self::encode); `None` for any other bytes. Allocates at most a small multiple of
+    /// `bytes`.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Tombstones> {
         let mut input = Decoder::new(bytes);
         let mut result = Tombstones::default();

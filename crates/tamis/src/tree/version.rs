@@ -1,13 +1,12 @@
 //! Versions: immutable shapes of one keyspace's on-disk tree.
 //!
-//! A version keeps the table data that the read path needs in flat arrays, so that a read of many runs does not
-//! chase a pointer per run. Tables are numbered `0..tables.len()` within a version; run `r` owns a contiguous
-//! range of them.
+//! A version keeps the table data that the read path needs in flat arrays, so that a read of many runs does not chase a pointer
+//! per run. Tables are numbered `0..tables.len()` within a version; run `r` owns a contiguous range of them.
 //!
 //! # Invariants
 //!
-//! * Runs are listed newest first: of two versions of one key, the newer is in an earlier run. Within a level
-//!   runs are ordered by descending id; levels follow from 0 downwards.
+//! * Runs are listed newest first: of two versions of one key, the newer is in an earlier run. Within a level runs are ordered
+//!   by descending id; levels follow from 0 downwards.
 //! * Tables of one run are sorted and disjoint by user key; all versions of a key in a run are in one table.
 
 use std::ops::Range;
@@ -66,8 +65,8 @@ impl Version {
         })
     }
 
-    /// Returns the table of `run` whose key range contains `key`, whose [`prefix_of`] is `prefix`. Costs a
-    /// binary search over eight-byte prefixes; keys are compared only if prefixes are equal.
+    /// Returns the table of `run` whose key range contains `key`, whose [`prefix_of`] is `prefix`. Costs a binary search over
+    /// eight-byte prefixes; keys are compared only if prefixes are equal.
     #[inline]
     pub(crate) fn table_for(&self, run: &Run, key: &[u8], prefix: u64) -> Option<usize> {
         let table =

@@ -79,8 +79,8 @@ fn a_merged_segment_inherits_from_segments_without_shared_keys() {
     assert_heat(&heat, &[(0.5, true)]);
 }
 
-/// Regression: a small run's segments span many of a large run and are asked as often as all of them together.
-/// Each new segment became as hot as the small run's segment that spanned it.
+/// Regression: a small run's segments span many of a large run and are asked as often as all of them together. Each new segment
+/// became as hot as the small run's segment that spanned it.
 #[test]
 fn a_small_run_does_not_heat_up_what_it_is_merged_into() {
     let mut manager = Manager::new(CONFIG, 0);
@@ -95,8 +95,7 @@ fn a_small_run_does_not_heat_up_what_it_is_merged_into() {
     assert!((0.9..1.1).contains(&sum), "once per get, as each run before: {sum}");
 }
 
-/// A table that is rewritten unchanged stays as hot as it was; so does the sum over segments that are cut
-/// differently.
+/// A table that is rewritten unchanged stays as hot as it was; so does the sum over segments that are cut differently.
 #[test]
 fn heat_is_kept_by_a_rewrite() {
     let manager = old(true);

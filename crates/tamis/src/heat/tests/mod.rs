@@ -1,8 +1,8 @@
 //! Tests of the rules, with numbers that can be worked out by hand.
 //!
-//! With a lifetime of 1000 the window is 8000 gets, so a miss that stands for one get counts for ln 2 = 0.693
-//! reads per window. One unit passes a quarter of the absent keys. So the first unit is worth 0.52 reads after
-//! one miss and 1.04 after two; the second 1.04 after eight, the third 1.008 after 31.
+//! With a lifetime of 1000 the window is 8000 gets, so a miss that stands for one get counts for ln 2 = 0.693 reads per window.
+//! One unit passes a quarter of the absent keys. So the first unit is worth 0.52 reads after one miss and 1.04 after two; the
+//! second 1.04 after eight, the third 1.008 after 31.
 
 mod heirs;
 mod model;
@@ -290,8 +290,8 @@ fn unknown_segments_and_loads_are_ignored() {
 
 #[test]
 fn free_bytes_go_where_a_byte_saves_most() {
-    // Reads per get and byte of units 0, 1, 2 …: 0.008, 0.002, 0.0005 · 0.75 / 10 and 0.016, 0.004 · 0.75 / 40;
-    // the last segment is never asked.
+    // Reads per get and byte of units 0, 1, 2 …: 0.008, 0.002, 0.0005 · 0.75 / 10 and 0.016, 0.004 · 0.75 / 40; the last
+    // segment is never asked.
     let mut manager = manager(115, &[10, 40, 10], vec![recent(0.008), recent(0.016), recent(0.0)]);
     let loads = manager.fill(&[1, 1]);
     let order: Vec<(u32, u8)> = loads.iter().map(|load| (load.segment.segment, load.unit)).collect();
@@ -454,8 +454,7 @@ fn a_hot_new_table_takes_units_from_expired_segments_at_once() {
     manager.add_table(spec(2, &[10, 10]), vec![recent(0.1), recent(1e-5)]);
     assert_eq!(manager.fill(&[2]), []);
     let adjustments = manager.take_for(&[2]);
-    // Both go to the hot segment, one after the other; the other segment's gain does not exceed what it would
-    // take.
+    // Both go to the hot segment, one after the other; the other segment's gain does not exceed what it would take.
     let loads: Vec<_> = adjustments.iter().map(|more| (more.load.segment, more.load.unit)).collect();
     assert_eq!(loads, [(id(2, 0), 0), (id(2, 0), 1)]);
     let lost: Vec<_> = adjustments.iter().flat_map(|more| &more.unload).map(|less| less.segment).collect();

@@ -1,5 +1,4 @@
-//! Random histories, compared with a model that keeps everything in plain maps and relies only on what it was
-//! told.
+//! Random histories, compared with a model that keeps everything in plain maps and relies only on the reported events.
 
 use std::collections::{BTreeMap, BTreeSet};
 

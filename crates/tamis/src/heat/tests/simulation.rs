@@ -40,8 +40,8 @@ impl Simulation {
         Simulation::of(0.99, RUNS.iter().sum(), 1)
     }
 
-    /// Simulates gets of segments whose frequency falls with their rank to the power of `skew`, with a budget
-    /// of `budget_units` units and one get in `interval` counted.
+    /// Simulates gets of segments whose frequency falls with their rank to the power of `skew`, with a budget of `budget_units`
+    /// units and one get in `interval` counted.
     fn of(skew: f64, budget_units: usize, interval: u32) -> Simulation {
         let config = HeatConfig { life_time: None, inheritance: true };
         let mut manager = Manager::new(config, budget_units as u64 * UNIT);
@@ -153,9 +153,9 @@ fn units_follow_the_heat_and_come_after_it_when_it_moves() {
     assert!(moved > 1.1 * before && gets > 0);
 }
 
-/// Regression: segments that are asked equally often took each other's units because their counts differ, at
-/// four loads per hundred block reads. And if few gets were counted, nearly all segments were always expired
-/// and the one counted last seemed the hottest, which doubled the wasted block reads.
+/// Regression: segments that are asked equally often took each other's units because their counts differ, at four loads per
+/// hundred block reads. And if few gets were counted, nearly all segments were always expired and the one counted last seemed
+/// the hottest, which doubled the wasted block reads.
 #[test]
 #[expect(clippy::print_stdout, reason = "measurements, shown with --nocapture")]
 fn loads_are_few_and_units_well_placed_however_few_gets_are_counted() {

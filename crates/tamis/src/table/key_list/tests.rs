@@ -16,8 +16,7 @@ fn range(bytes: &[u8], start: &[u8], end: Option<&[u8]>) -> Vec<Vec<u8>> {
     std::iter::from_fn(|| cursor.next().expect("a valid list").map(<[u8]>::to_vec)).collect()
 }
 
-/// Keys with much in common: few letters, all lengths around those that do not fit half a byte, including the
-/// empty key.
+/// Keys with much in common: few letters, all lengths around those that do not fit half a byte, including the empty key.
 fn keys() -> impl Strategy<Value = Vec<Vec<u8>>> {
     let letters = || prop::sample::select(vec![0u8, 1, b'a', 0xFF]);
     let key = prop_oneof![

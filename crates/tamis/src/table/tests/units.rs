@@ -92,8 +92,8 @@ fn no_subset_of_units_rejects_a_key() {
     }
 }
 
-/// The filter rejects most absent keys, at the theoretical rate: a segment is asked about the keys between its
-/// own, with the right group.
+/// The filter rejects most absent keys, at the theoretical rate: a segment is asked about the keys between its own, with the
+/// right group.
 #[test]
 fn absent_keys_are_rejected_at_the_theoretical_rate() {
     let keys: Vec<_> = (0..20_000u64).map(|i| (i * 10).to_be_bytes().to_vec()).collect();

@@ -41,13 +41,13 @@ impl Trailer {
         out.extend_from_slice(&MAGIC);
     }
 
-    /// Decodes the trailer that ends `tail`. [`UnitDirectory::open`] verifies the checksum: until then the
-    /// values are only known to be plausible.
+    /// Decodes the trailer that ends `tail`. [`UnitDirectory::open`] verifies the checksum: until then the values are only
+    /// known to be plausible.
     pub(super) fn decode(tail: &[u8]) -> Result<Trailer, Damage> {
         const CUT: Damage = Damage("an elastic filter that is too short");
         let (_, bytes) = tail.split_last_chunk::<{ Trailer::BYTES }>().ok_or(CUT)?;
         if !bytes.ends_with(&MAGIC) {
-            return Err(Damage("no elastic filter, or one whose end is missing"));
+            return Err(Damage("not an elastic filter, or one whose end is missing"));
         }
         let mut input = Decoder::new(bytes);
         let (salt, bits) = (input.u64().ok_or(CUT)?, f64::from_bits(input.u64().ok_or(CUT)?));
@@ -109,9 +109,9 @@ pub(crate) struct UnitDirectory {
 }
 
 impl UnitDirectory {
-    /// Decodes the directory of a filter part of `part_len` bytes that ends with `tail`: directory, trailer and
-    /// anything before them. Linear in the directory. An entry of at least three bytes takes 32 bytes and its
-    /// key, so memory is bounded by the input.
+    /// Decodes the directory of a filter part of `part_len` bytes that ends with `tail`: directory, trailer and anything before
+    /// them. Linear in the directory. An entry of at least three bytes takes 32 bytes and its key, so memory is bounded by the
+    /// input.
     pub(crate) fn open(part_len: u64, tail: &[u8]) -> Result<UnitDirectory, Damage> {
         let trailer = Trailer::decode(tail)?;
         let tail_len = trailer.tail_len(part_len)?;
@@ -152,7 +152,7 @@ impl UnitDirectory {
         }
         let units = unit_end.checked_mul(trailer.spec.units.into());
         if !input.is_empty() || units != Some(part_len - tail_len) {
-            return Err(Damage("an elastic filter whose directory does not say where all its bytes belong"));
+            return Err(Damage("an elastic filter whose directory does not account for all its bytes"));
         }
         Ok(UnitDirectory {
             prefixes: prefixes.into(),
@@ -184,9 +184,9 @@ impl UnitDirectory {
         self.probes.into()
     }
 
-    /// The segment that `key`, whose [`prefix_of`] is `prefix`, belongs to if the table holds it: the last one
-    /// that starts at or before it, or the first. Costs a binary search over eight-byte prefixes; keys are
-    /// compared only if prefixes are equal.
+    /// The segment that `key`, whose [`prefix_of`] is `prefix`, belongs to if the table holds it: the last one that starts at
+    /// or before it, or the first. Costs a binary search over eight-byte prefixes; keys are compared only if prefixes are
+    /// equal.
     #[inline]
     pub(crate) fn segment_of(&self, key: &[u8], prefix: u64) -> usize {
         let mut from = self.prefixes.partition_point(|&start| start < prefix);

@@ -10,12 +10,11 @@ use crate::error::StorageError;
 use crate::table::frame::Damage;
 use crate::table::reader::Table;
 
-/// The first read of a directory takes this many bytes from the end of the filter part: enough for some hundred
-/// short keys.
+/// The first read of a directory takes this many bytes from the end of the filter part: enough for some hundred short keys.
 const TAIL_BYTES: u64 = 4 << 10;
 
-/// Adjacent units are read in ranges of at most this many bytes, which bounds the memory for it. The first
-/// units of a table of eight million keys are one range.
+/// Adjacent units are read in ranges of at most this many bytes, which bounds the memory for it. The first units of a table of
+/// eight million keys are one range.
 const MAX_STRETCH: u64 = 4 << 20;
 
 /// One of the requested units, or why it could not be read.
@@ -37,8 +36,8 @@ pub(crate) struct UnitsRead {
 }
 
 impl UnitDirectory {
-    /// Reads the directory of an open table, with one read if it is short and two otherwise. Errors: a failed
-    /// system call, or damage.
+    /// Reads the directory of an open table, with one read if it is short and two otherwise. Errors: a failed system call, or
+    /// damage.
     pub(crate) fn read(table: &Table) -> Result<UnitDirectory, StorageError> {
         let part_len = table.filter_len();
         let damaged = |damage: Damage| table.damaged(table.filter_offset(part_len), damage);
@@ -62,10 +61,9 @@ impl UnitDirectory {
         self.open_unit(table, segment, unit, &table.filter_stretch(offset, len)?)
     }
 
-    /// Reads some units of some segments, adjacent ones with one read. All units of all segments are adjacent;
-    /// of fewer segments, those of one number are. A damaged unit affects no other; units of a range that
-    /// cannot be read are read one by one. Besides the units, memory for one range is needed, unless the file
-    /// is mapped.
+    /// Reads some units of some segments, adjacent ones with one read. All units of all segments are adjacent; of fewer
+    /// segments, those of one number are. A damaged unit affects no other; units of a range that cannot be read are read one by
+    /// one. Besides the units, memory for one range is needed, unless the file is mapped.
     pub(crate) fn read_units(&self, table: &Table, units: Range<u32>, segments: Range<usize>) -> UnitsRead {
         let mut wanted =
             units.flat_map(|unit| segments.clone().map(move |segment| (segment, unit))).peekable();
@@ -133,7 +131,7 @@ impl UnitDirectory {
         };
         match self.unit_of(segment, unit, bytes) {
             Ok(Some(found)) => Ok(found),
-            Ok(None) => Err(damaged("another unit lies in its place".into())),
+            Ok(None) => Err(damaged("another unit is in its place".into())),
             Err(why) => Err(damaged(why.to_string())),
         }
     }

@@ -1,22 +1,19 @@
 //! The elastic filter of one table as the read path uses it: for each segment the units that are in memory now.
 //!
-//! Y. Li et al., "ElasticBF: Elastic Bloom Filter with Hotness Awareness for Boosting Read Performance in Large
-//! Key-Value Stores" (ATC 2019), section 3. Which units are in memory is decided elsewhere (`db/elastic`); here
-//! they are probed.
+//! Y. Li et al., "ElasticBF: Elastic Bloom Filter with Hotness Awareness for Boosting Read Performance in Large Key-Value
+//! Stores" (ATC 2019), section 3. Which units are in memory is decided elsewhere (`db/elastic`); here they are probed.
 //!
 //! # Threads
 //!
-//! Any thread may probe at any time without a lock: a segment's units are behind one [`ArcSwapOption`] and are
-//! replaced as a whole. Changes ([`enable`](ElasticFilter::enable), [`keep`](ElasticFilter::keep)) are made by
-//! one thread at a time, the holder of the lock of [`Elastic`](crate::db::elastic::Elastic). A reader that
-//! loaded the units before a change may probe them after it, which is equally correct: no subset of a segment's
-//! units rejects any of its keys.
+//! Any thread may probe at any time without a lock: a segment's units are behind one [`ArcSwapOption`] and are replaced as a
+//! whole. Changes ([`enable`](ElasticFilter::enable), [`keep`](ElasticFilter::keep)) are made by one thread at a time, the
+//! holder of the lock of [`Elastic`](crate::db::elastic::Elastic). A reader that loaded the units before a change may probe
+//! them after it, which is equally correct: no subset of a segment's units rejects any of its keys.
 //!
 //! # Memory
 //!
-//! Every unit in memory carries a [`Charge`] that was taken from the [`Budget`] before the unit was read, and
-//! is returned when the last reader drops the unit. So the budget holds at every moment, not only between
-//! changes.
+//! Every unit in memory carries a [`Charge`] that was taken from the [`Budget`] before the unit was read, and is returned when
+//! the last reader drops the unit. So the budget holds at every moment, not only between changes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -28,8 +25,8 @@ use super::UnitDirectory;
 
 /// The byte budget of all units in memory.
 ///
-/// Orderings: the counter guards nothing but itself, so all accesses are relaxed; the compare-exchange alone
-/// ensures that it never exceeds the limit.
+/// Orderings: the counter guards nothing but itself, so all accesses are relaxed; the compare-exchange alone ensures that it
+/// never exceeds the limit.
 #[derive(Debug, Default)]
 pub(crate) struct Budget {
     limit: AtomicU64,
@@ -118,8 +115,7 @@ impl ElasticFilter {
         &self.directory
     }
 
-    /// The segment that `key`, whose [`prefix_of`](crate::key::prefix_of) is `prefix`, belongs to, if it is in
-    /// the table.
+    /// The segment that `key`, whose [`prefix_of`](crate::key::prefix_of) is `prefix`, belongs to, if it is in the table.
     #[inline]
     pub(crate) fn segment_of(&self, key: &[u8], prefix: u64) -> usize {
         self.directory.segment_of(key, prefix)

@@ -182,8 +182,8 @@ fn spans_locate_the_units() {
     }
 }
 
-/// Files once written must remain readable. With `TAMIS_WRITE_FIXTURES` set the files are rewritten: only for a
-/// new version of the format, under new names.
+/// Files once written must remain readable. With `TAMIS_WRITE_FIXTURES` set the files are rewritten: only for a new version of
+/// the format, under new names.
 #[test]
 fn stored_filters_of_version_1_are_read() {
     for scheme in [BloomScheme::Rotation, BloomScheme::DoubleHashing, BloomScheme::Independent] {
