@@ -89,7 +89,7 @@ fn out_of_descriptors(error: &io::Error) -> bool {
 }
 
 impl OpenFiles {
-    /// Limits the open files to `most`; 0 means no limit.
+    /// Creates a set of at most `most` open files; 0 means no limit.
     pub(crate) fn new(fs: Arc<dyn FileSystem>, most: usize) -> OpenFiles {
         let most = if most == 0 { usize::MAX } else { most };
         OpenFiles { fs, most, scarce: AtomicU32::new(0), clock: Mutex::default() }

@@ -1,7 +1,8 @@
 //! The index of a table, which maps a key to its data block.
 //!
-//! Between the last key of a block and the first of the next lies a *separator*: the shortest user key `s` with `last <= s <
-//! first`, or the key itself if the versions of one key span both. The block of a key is the first whose separator is not less.
+//! Between the last key of a block and the first of the next lies a *separator*: the shortest user key `s` with
+//! `last <= s < first`, or the key itself if the versions of one key span both. The block of a key is the first whose
+//! separator is not less.
 //!
 //! In memory the common prefix of the separators is stripped and the next eight bytes go into a [`SearchTree`]; whole
 //! separators are compared only among equals. Blocks are adjacent from the start of the file, so one array of offsets locates

@@ -8,10 +8,10 @@
 //! * Segments are sorted by start, starts are distinct, neighbours differ.
 //! * **No version is lost**: a version of key `k` with epoch `e` in a table implies `e ∈ at(k)`.
 //! * **Disjoint at every key**: as long as compactions merge neighbours in age, the tables of one version of the tree that
-//!   cover a key have pairwise disjoint epochs at that key. That is why a key range that no input covers is empty (a *gap*, `lo
-//!   == hi == 0`) and not assigned to a neighbour: there may be an older version below the output in that range whose epochs
-//!   the neighbour's interval contains. (With assignment to a neighbour, 3 % of the lookups in the simulation of the tests had
-//!   a second candidate.)
+//!   cover a key have pairwise disjoint epochs at that key. That is why a key range that no input covers is empty (a *gap*,
+//!   `lo == hi == 0`) and not assigned to a neighbour: there may be an older version below the output in that range whose
+//!   epochs the neighbour's interval contains. (With assignment to a neighbour, 3 % of the lookups in the simulation of the
+//!   tests had a second candidate.)
 //!
 //! Immutable values; any thread may read them.
 
