@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn any_changed_byte_or_other_file_length_is_refused() {
+    fn any_changed_byte_or_other_file_length_is_rejected() {
         let (_, bytes) = sample();
         assert!(Footer::decode(&bytes, 265).is_err());
         for i in 0..FOOTER_BYTES {

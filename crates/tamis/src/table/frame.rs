@@ -182,14 +182,14 @@ mod tests {
     }
 
     #[test]
-    fn a_block_at_another_offset_is_refused() {
+    fn a_block_at_another_offset_is_rejected() {
         let stored = sealed(b"block", 4096, Compression::None);
         verify(&stored, 4096).unwrap();
         assert!(verify(&stored, 0).is_err());
     }
 
     #[test]
-    fn impossible_uncompressed_lengths_are_refused_without_allocating() {
+    fn impossible_uncompressed_lengths_are_rejected_without_allocating() {
         let mut payload = u32::MAX.to_le_bytes().to_vec();
         payload.extend_from_slice(&[0; 64]);
         assert!(decompress(&payload, Compression::Lz4).is_err());

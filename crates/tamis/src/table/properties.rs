@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn cut_or_malformed_fields_are_refused() {
+    fn truncated_or_malformed_fields_are_rejected() {
         let mut bytes = Vec::new();
         sample().encode(&mut bytes);
         assert!(Properties::decode(&bytes[..bytes.len() - 1]).is_err());

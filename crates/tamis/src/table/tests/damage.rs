@@ -83,7 +83,7 @@ fn a_flipped_byte_of_a_compressed_file_gives_an_error_or_the_right_answer() {
 }
 
 #[test]
-fn every_truncation_is_refused_when_opened() {
+fn every_truncation_is_rejected_at_opening() {
     let fs = TestFs::default();
     write(&fs, &small_model(), &TableOptions::default(), None, None);
     let good = fs.bytes(table_path());
