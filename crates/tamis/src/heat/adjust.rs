@@ -1,14 +1,14 @@
-//! Adjustments (3.4): which unit is worth its bytes, and who gives them.
+//! Adjustments (3.4): which unit is worth its bytes, and which segments give them up.
 //!
-//! What a segment's next unit wins is f · W · (r^k − r^(k+1)): the reads for nothing that it saves in one window W if
-//! the segment goes on to be asked as it was. What its last unit is worth is said the same way. The expected number of
-//! reads for nothing per get, the paper's E, is the sum of f · r^k.
+//! A segment's next unit gains f · W · (r^k − r^(k+1)): the wasted block reads that it saves in one window W if the segment's
+//! access rate stays the same. The value of its last unit is computed the same way. The expected number of wasted block reads
+//! per get, the paper's E, is the sum of f · r^k.
 //!
-//! Counts are noisy: of segments that are asked alike some seem twice as hot as others. Each access picks the best of many
-//! such differences, so units would go to and fro between equals, a read each. Hence a unit goes from one segment to another
-//! only if it wins more at the low end of what the counts leave open than it loses at the high end ([`NOISE`]). In the
-//! simulated tree of the tests that leaves a fifth of the loads of a uniform load, a sixth of those of a skewed one, and what is
-//! loaded is the better for it.
+//! Counts are noisy: of segments with equal access rates, some seem twice as hot as others. Each access picks the best of many
+//! such differences, so units would move back and forth between equals, at one read each. Hence a unit moves from one segment
+//! to another only if its gain at the low end of the confidence interval exceeds the loss at the high end ([`NOISE`]). In the
+//! simulated tree of the tests this leaves a fifth of the loads under a uniform workload and a sixth under a skewed one, and
+//! improves the choice of units.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -19,21 +19,22 @@ use super::queues::{End, Slot};
 use super::{Adjustment, Load, MAX_UNITS, Manager, SegmentId, Unload};
 use crate::ids::TableId;
 
-/// What an adjustment has to win beyond what it loses, in reads per window: the read that it costs.
+/// What an adjustment has to gain beyond its loss, in reads per window: the read that it costs.
 pub(super) const PAYS: f64 = 1.0;
 
-/// By how many deviations of the counts a unit has to be worth more to whom it goes than to who gives it. Segments that are
-/// asked alike differ in what was counted of them; without this they take each other's units for ever.
+/// The margin, in standard deviations of the counts, by which a unit must be worth more to the segment that receives it than to
+/// the one that gives it up. Counts of segments with equal access rates differ; without the margin they take each other's units
+/// forever.
 pub(super) const NOISE: f64 = 1.0;
 
-/// How many segments one access looks at for units to take.
+/// The number of segments that one access examines for units to take.
 pub(super) const LOOKS: usize = 32;
 
-/// A refusal stands for this part of a life time: so little expires in it.
+/// How long a refusal stands, as a fraction of a lifetime: little expires within it.
 const A_WHILE: u64 = 64;
 
-/// A search for victims that found none. Until something more has expired, who needs as many bytes and offers no more for them
-/// need not search: most segments want a unit at most accesses, and nearly all are refused.
+/// A search for victims that found none. Until something more has expired, a segment that needs as many bytes and offers no
+/// more for them need not search. Most accesses want a unit, and nearly all are refused.
 #[derive(Debug)]
 pub(super) struct Refusal {
     need: u64,
@@ -47,11 +48,11 @@ impl Refusal {
     }
 }
 
-/// An offer to give or take one unit of a segment.
+/// An offer to gain or lose one unit of a segment.
 struct Offer {
-    /// Reads per window for each byte, negative where the cheapest comes first.
+    /// Reads per window and byte; negated where the cheapest comes first.
     rank: f64,
-    /// Ties: who was accessed last comes last, then by slot. That makes the order total and repeatable.
+    /// Ties: the segment accessed last comes last, then by slot. This makes the order total and deterministic.
     last: u64,
     slot: Slot,
 }
@@ -78,12 +79,11 @@ impl PartialEq for Offer {
 impl Eq for Offer {}
 
 impl Manager {
-    /// A get asked the segment's filter, and stands for `weight` gets. `held`: the key was found in the segment. Gives
-    /// what is to be changed now, if anything. Segments of unknown tables are ignored. O(1).
+    /// Records that a get asked the segment's filter; it stands for `weight` gets. `held`: the key was found in the segment.
+    /// Returns the change to make now, if any. Segments of unknown tables are ignored. O(1).
     ///
-    /// One more unit is taken from free bytes or, if there are not enough, from expired segments. It must be worth more
-    /// than what they lose and the read for the load; otherwise nothing is done. No segment has more than one
-    /// adjustment under way.
+    /// One more unit is paid for with free bytes or, if there are not enough, by expired segments. It must be worth more than
+    /// their loss plus the read for the load; otherwise nothing happens. A segment has at most one adjustment in flight.
     pub(crate) fn access(&mut self, id: SegmentId, weight: u32, held: bool) -> Option<Adjustment> {
         let slot = self.slot(id)?;
         let (step, segment) = (self.clock.step(weight), &mut self.queues[slot]);
@@ -122,8 +122,8 @@ impl Manager {
         Some(Adjustment { unload, load: self.reserve(slot) })
     }
 
-    /// Expired segments whose last units make `need` bytes and are worth less than `most` reads per window together.
-    /// Each queue gets its share of the looks that those before it left, so that dear segments at the end of one do not
+    /// Expired segments whose last units add up to `need` bytes and are together worth less than `most` reads per window. Each
+    /// queue may examine its share of what the queues before it left over, so expensive segments at the end of one queue do not
     /// hide those of another.
     fn victims(&self, wanting: Slot, need: u64, most: f64) -> Option<SmallVec<[Slot; 4]>> {
         let mut victims = SmallVec::new();
@@ -149,7 +149,7 @@ impl Manager {
                 bytes = bytes.saturating_add(segment.unit_bytes);
                 victims.push(slot);
                 if bytes >= need {
-                    // A large one that came late may have made small ones needless.
+                    // A large unit found late may make small ones unnecessary.
                     victims.retain(|&mut slot| {
                         let less = bytes - self.queues[slot].unit_bytes;
                         let needed = less < need;
@@ -163,19 +163,19 @@ impl Manager {
         None
     }
 
-    /// Reads per window that the next unit wins, if what was counted is a deviation too high.
+    /// Reads per window that the next unit gains, if the count is one deviation too high.
     fn at_least(&self, slot: Slot, reads: f64) -> f64 {
         reads - NOISE * self.deviation(slot, self.queues[slot].units(), reads)
     }
 
-    /// Reads per window that the last unit saves, if what was counted is a deviation too low.
+    /// Reads per window that the last unit saves, if the count is one deviation too low.
     fn at_most(&self, slot: Slot, reads: f64) -> f64 {
         reads + NOISE * self.deviation(slot, self.queues[slot].units() - 1, reads)
     }
 
-    /// The deviation of the reads per window that one more unit than so many is estimated to save. Accesses come at random:
-    /// the sum of what is left of them has the variance ln 2 / 2 times that of their number in a window, times the square
-    /// of what one that is counted comes to.
+    /// The standard deviation of the reads per window that one unit beyond `units` is estimated to save. Accesses are random:
+    /// the variance of the decayed sum is ln 2 / 2 times that of their number in a window, times the square of the weight of
+    /// one counted access.
     fn deviation(&self, slot: Slot, units: u8, reads: f64) -> f64 {
         let rate = self.table_of(&self.queues[slot]).rate;
         let each = self.clock.sampling() * rate.powi(i32::from(units)) * (1.0 - rate);
@@ -189,9 +189,9 @@ impl Manager {
         Unload { segment: self.id(slot), units }
     }
 
-    /// Gives free bytes to the segments of these tables, to those first where a byte saves most, as long as there are
-    /// bytes and units that are worth anything. For tables that just came. Several units of one segment may be asked
-    /// for at once; they may be loaded in any order. O(n · log n) in the segments of the tables and the units.
+    /// Gives free bytes to the segments of these tables, where a byte saves most first, as long as there are bytes and units
+    /// worth anything. For tables that were just added. Several units of one segment may be requested at once; they may be
+    /// loaded in any order. O(n · log n) in the segments of the tables and the units.
     pub(crate) fn fill(&mut self, tables: &[TableId]) -> Vec<Load> {
         let mut offers = self.offers(tables);
         let (mut loads, mut grown) = (Vec::new(), Vec::new());
@@ -210,8 +210,8 @@ impl Manager {
         loads
     }
 
-    /// For tables that just came, after [`fill`](Manager::fill): what their segments are worth more than expired ones is taken
-    /// from these, as accesses would, without waiting for them. O((n + units) · log n) in the segments of the tables.
+    /// Takes units from expired segments for tables that were just added, after [`fill`](Manager::fill), as accesses would, but
+    /// without waiting for them. O((n + units) · log n) in the segments of the tables.
     pub(crate) fn take_for(&mut self, tables: &[TableId]) -> Vec<Adjustment> {
         let mut offers = self.offers(tables);
         let (mut adjustments, mut grown) = (Vec::new(), Vec::new());
@@ -240,8 +240,8 @@ impl Manager {
         slots.filter_map(|&slot| self.offer(slot)).collect()
     }
 
-    /// Puts segments into their queues as if they had been accessed now, the coldest first. Those that are expired go to
-    /// the other end, the coldest outermost.
+    /// Puts segments into their queues as if they had been accessed now, the coldest first. Expired ones go to the other end,
+    /// the coldest outermost.
     fn relink(&mut self, mut slots: Vec<Slot>) {
         slots.sort_unstable();
         slots.dedup();
@@ -252,7 +252,7 @@ impl Manager {
         expired.into_iter().rev().for_each(|slot| self.queues.move_to(slot, End::Lru));
     }
 
-    /// What the next unit of a segment is worth, if it can have one and that is worth anything.
+    /// The value of a segment's next unit, if it can have one and that is worth anything.
     fn offer(&self, slot: Slot) -> Option<Offer> {
         let segment = &self.queues[slot];
         if segment.units() >= segment.limit || segment.has_stray_load() {
@@ -262,8 +262,8 @@ impl Manager {
         (rank > 0.0).then_some(Offer { rank, last: segment.last, slot })
     }
 
-    /// Changes the budget. If it is now below what segments have, the units go whose bytes save least, expired or not,
-    /// and those under way, too. O(1) if nothing goes, else O(segments + units that go · log segments).
+    /// Changes the budget. If segments now hold more than that, the units whose bytes save least are evicted, expired or not,
+    /// including units being loaded. O(1) if nothing is evicted, else O(segments + evicted units · log segments).
     pub(crate) fn set_budget(&mut self, bytes: u64) -> Vec<Unload> {
         self.budget = bytes;
         if self.held <= bytes {
@@ -288,7 +288,7 @@ impl Manager {
         shrunk.iter().map(unload).collect()
     }
 
-    /// What the last unit of a segment is worth.
+    /// The value of a segment's last unit.
     fn sale(&self, slot: Slot) -> Offer {
         let segment = &self.queues[slot];
         Offer { rank: -self.loss(slot) / segment.unit_bytes as f64, last: segment.last, slot }
@@ -300,7 +300,7 @@ impl Manager {
         segment.misses * self.clock.decay(segment.last)
     }
 
-    /// The part of lookups of absent keys that the segment's units let pass.
+    /// The fraction of lookups of absent keys that the segment's units let pass.
     pub(super) fn rate(&self, slot: Slot) -> f64 {
         let segment = &self.queues[slot];
         self.table_of(segment).rate.powi(i32::from(segment.units()))
@@ -311,7 +311,7 @@ impl Manager {
         self.frequency(slot) * self.rate(slot) * (1.0 - self.table_of(&self.queues[slot]).rate)
     }
 
-    /// Reads per get that the segment's last unit saves; nothing if it has none.
+    /// Reads per get that the segment's last unit saves; 0 if it has none.
     pub(super) fn loss(&self, slot: Slot) -> f64 {
         let segment = &self.queues[slot];
         let Some(below) = segment.units().checked_sub(1) else { return 0.0 };

@@ -1,27 +1,27 @@
-//! Logical time: gets of the database (3.3). When a segment is expired, and how its frequency decays.
+//! Logical time, in gets of the database (3.3): when a segment expires, and how its frequency decays.
 //!
-//! A frequency f is kept as of the segment's last access and multiplied by 2^(−t/W) when it is looked at t gets later;
-//! W, the window, is eight life times. An access adds its weight · ln 2 / W. A segment that one get in m asks goes to
-//! f = 1/m: the decayed number of all gets is W / ln 2. So nothing is ever done to segments that are not accessed.
+//! A frequency f is stored as of the segment's last access and multiplied by 2^(−t/W) when it is read t gets later; W, the
+//! window, is eight lifetimes. An access adds its weight · ln 2 / W. The f of a segment asked by one get in m converges to 1/m,
+//! as the decayed number of all gets is W / ln 2. Segments that are not accessed thus need no updates.
 //!
-//! The life time may follow the number of segments and the sampling: if one get of n is counted, a segment that is asked
-//! once in a life time is noticed once in n of them, so a life time is n times as long. Otherwise most segments were
-//! always expired, and one get that happens to be counted made a segment n times as hot as it is. Then f stays what it
-//! is, and only its decay changes its pace. It becomes shorter step by step only, at most by half in a life time: what was
-//! sampled rarely until now must not be expired at once.
+//! The lifetime may follow the number of segments and the sampling interval: if one get in n is counted, a segment that is
+//! asked once per lifetime is noticed once in n lifetimes, so the lifetime is made n times as long. Otherwise most segments
+//! would always be expired, and a get that happened to be counted would make a segment look n times as hot as it is. A change
+//! keeps f and only alters the pace of its decay. The lifetime shrinks step by step, at most by half per lifetime: segments
+//! that were sampled rarely until now must not expire at once.
 
 use super::Heat;
 
-/// The window over which frequencies decay by half, in life times.
+/// The window over which frequencies decay by half, in lifetimes.
 const WINDOW: u64 = 8;
 
-/// The shortest life time that follows from the number of segments, in gets that are counted.
+/// The shortest lifetime derived from the number of segments, in counted gets.
 const SHORTEST: u64 = 1000;
 
-/// The longest life time, in gets. Leaves room for times before the beginning.
+/// The longest lifetime, in gets. Leaves room for times before the start.
 const LONGEST: u64 = 1 << 47;
 
-/// What the clock begins with, so that there are times at which something that came later was already expired.
+/// The clock's initial value, which leaves room for times at which a later segment was already expired.
 const BEGIN: u64 = 1 << 48;
 
 #[derive(Debug)]
@@ -29,13 +29,13 @@ pub(super) struct Clock {
     now: u64,
     life_time: Option<u64>,
     segments: u64,
-    /// One get of so many is counted.
+    /// One get in this many is counted.
     sampling: u32,
-    /// The last time when it was not more than it had to be.
+    /// The last time at which it was no higher than required.
     sampling_since: u64,
 }
 
-/// A frequency for each kind of access, as of a time.
+/// A frequency for each kind of access, as of some time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Warmth {
     pub(super) misses: f64,
@@ -54,7 +54,7 @@ impl Clock {
         }
     }
 
-    /// One get of so many is counted from now on.
+    /// Sets the sampling interval: from now on, one get in `interval` is counted.
     pub(super) fn sample(&mut self, interval: u32) {
         let interval = interval.max(1);
         if interval >= self.sampling {
@@ -64,7 +64,7 @@ impl Clock {
         }
     }
 
-    /// How many gets one that is counted stands for, at most.
+    /// The maximum number of gets that one counted get stands for.
     pub(super) fn sampling(&self) -> f64 {
         self.sampling.into()
     }
@@ -89,7 +89,7 @@ impl Clock {
         self.now
     }
 
-    /// Gets since the beginning.
+    /// Gets since the start.
     pub(super) fn gets(&self) -> u64 {
         self.now - BEGIN
     }
@@ -105,12 +105,12 @@ impl Clock {
         (WINDOW * self.life_time()) as f64
     }
 
-    /// Whether more than a life time went by since `last`.
+    /// Reports whether more than a lifetime has passed since `last`.
     pub(super) fn expired(&self, last: u64) -> bool {
         self.now > last + self.life_time()
     }
 
-    /// What is left of 1 since `last`.
+    /// The decay factor since `last`.
     pub(super) fn decay(&self, last: u64) -> f64 {
         let gets = self.now - last;
         if gets == 0 { 1.0 } else { (-(gets as f64) / self.window()).exp2() }
@@ -121,7 +121,7 @@ impl Clock {
         f64::from(weight) * std::f64::consts::LN_2 / self.window()
     }
 
-    /// The heat as of a time that makes the segment expired or not, as it says. What is no frequency counts as none.
+    /// The hotness as of a time that makes the segment expired or not, as `heat` says. Invalid frequencies count as 0.
     pub(super) fn warmth(&self, heat: Heat) -> Warmth {
         let last = if heat.recent { self.now } else { self.now - self.life_time() - 1 };
         let then = |f: f64| if f > 0.0 { f.min(1.0) / self.decay(last) } else { 0.0 };

@@ -1,19 +1,19 @@
-//! What the segments of a new table take over from old ones (3.3, figure 8).
+//! What the segments of a new table inherit from old ones (3.3, figure 8).
 //!
-//! What a run was asked within the range of a new segment is the sum over its segments of what each was asked, times the
-//! part of it that lies within. Which part that is, and how many keys it has, is estimated: keys and gets are taken to be
-//! evenly spread over a segment, as numbers made of the eight bytes that follow what its bounds have in common.
+//! The access rate of a run within the range of a new segment is the sum over the run's segments of each one's rate, times the
+//! fraction of the segment within that range. That fraction and its number of keys are estimated: keys and gets are assumed to
+//! be evenly spread over a segment, as numbers made of the eight bytes that follow the common prefix of its bounds.
 //!
-//! A segment of a merged table gets the mean of that over the runs that were merged, weighted by the keys that each brings
-//! along. The paper takes the mean over all old segments that overlap the new one. That lets a corner of a hot segment
-//! count as much as the whole of a cold one; and a segment of a small run, which spans the range of many of a large one and is
-//! asked as often as all of them together, would make all of them as hot as itself.
+//! A segment of a merged table gets the mean of that over the merged runs, weighted by the keys that each contributes. The
+//! paper takes the mean over all old segments that overlap the new one. There, a corner of a hot segment counts as much as the
+//! whole of a cold one. Also, a segment of a small run, which spans many segments of a large run and is asked as often as all
+//! of them together, would make all of them as hot as itself.
 //!
-//! A flushed table has no old segments. But the gets that asked the older runs now ask the new one first, so what these were
-//! asked within its range, on the same average, is what the new segment will be asked; and hardly any of these gets will find
-//! its key there, so all of them are taken for misses.
+//! A flushed table has no old segments. But the gets that asked the older runs now ask the new one first, so the new segment's
+//! access rate is that of the older runs within its range, averaged the same way. Hardly any of these gets will find its key
+//! there, so all of them are taken for misses.
 //!
-//! A segment is expired if all that it inherits from are.
+//! A segment is expired if all the segments that it inherits from are.
 
 use std::ops::Bound;
 
@@ -21,21 +21,21 @@ use super::{Heat, Manager, Table, TableSpec};
 use crate::ids::TableId;
 use crate::key::{KeyBytes, KeyEnd, common_prefix_len, prefix_of};
 
-/// What a merged segment's sources weigh at least, in keys: where no keys seem to be shared, all runs count alike.
+/// The minimum weight of a merged segment's sources, in keys: where no keys seem to be shared, all runs count alike.
 const LEAST: f64 = 1e-9;
 
-/// Where a new table comes from. Tables that are not known are passed over.
+/// Where a new table comes from. Unknown tables are skipped.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Origin<'a> {
     /// Merged from these tables, by run.
     Merged(&'a [Vec<TableId>]),
-    /// Written from memory, above these tables, by run.
+    /// Flushed from memory, above these tables, by run.
     Flushed(&'a [Vec<TableId>]),
-    /// Nothing is known of it.
+    /// Unknown.
     Nothing,
 }
 
-/// A range of keys.
+/// A key range.
 #[derive(Clone, Copy)]
 struct Range<'a> {
     start: &'a [u8],
@@ -43,10 +43,10 @@ struct Range<'a> {
 }
 
 impl Manager {
-    /// The heat of a new table's segments; call this before the tables that it comes from are removed. `run_segments`
-    /// says how many segments the run has that the table becomes part of, at least 1: where nothing is known, each of
-    /// them is taken to be asked alike, once per get all together. Without inheritance merged and flushed tables are
-    /// cold. O((segments of the table + old segments that overlap it) · log of old segments).
+    /// Returns the hotness of a new table's segments; call this before the tables that it comes from are removed.
+    /// `run_segments` is the number of segments of the run that the table joins, at least 1: where nothing is known, they are
+    /// assumed to be asked equally often, once per get in total. Without inheritance, merged and flushed tables are cold.
+    /// O((segments of the table + old segments that overlap it) · log of old segments).
     pub(crate) fn inherited(&self, spec: &TableSpec, origin: Origin<'_>, run_segments: u64) -> Vec<Heat> {
         let alike = 1.0 / run_segments.max(1) as f64;
         let unknown = Heat { misses: alike, asked: alike, recent: true };
@@ -68,7 +68,7 @@ impl Manager {
         ranges.map(|range| self.inherit(range, &runs).map_or(unknown, as_it_will_be)).collect()
     }
 
-    /// What the runs were asked within a range, on average over their keys in it; `None` if none has anything there.
+    /// The access rates of the runs within a range, averaged over their keys in it; `None` if no run has anything there.
     fn inherit(&self, new: Range<'_>, runs: &[Vec<&Table>]) -> Option<Heat> {
         let (mut heat, mut weights) = (Heat::default(), 0.0);
         for (asked, keys) in runs.iter().filter_map(|tables| self.asked_within(new, tables)) {
@@ -81,7 +81,7 @@ impl Manager {
         (weights > 0.0).then(|| Heat { misses: heat.misses / weights, asked: heat.asked / weights, ..heat })
     }
 
-    /// What tables of one run were asked within a range, and how many keys they have there; `None` if they have no segment
+    /// The access rates of tables of one run within a range, and their number of keys there; `None` if they have no segment
     /// there.
     fn asked_within(&self, new: Range<'_>, tables: &[&Table]) -> Option<(Heat, f64)> {
         let (mut heat, mut keys, mut found) = (Heat::default(), 0.0, false);
@@ -107,7 +107,7 @@ impl Manager {
     }
 }
 
-/// Where a segment ends: where the next one begins, or with its table.
+/// The end of a segment: the start of the next one, or the end of its table.
 fn end_of<'a>(next: Option<&'a KeyBytes>, end: &'a KeyEnd) -> Bound<&'a [u8]> {
     match (next, end) {
         (Some(next), _) => Bound::Excluded(next),
@@ -117,7 +117,7 @@ fn end_of<'a>(next: Option<&'a KeyBytes>, end: &'a KeyEnd) -> Bound<&'a [u8]> {
     }
 }
 
-/// Whether a range that ends so holds keys at or after `key`, as far as its end is concerned.
+/// Reports whether a range with this end may hold keys at or after `key`.
 fn reaches(end: Bound<&[u8]>, key: &[u8]) -> bool {
     match end {
         Bound::Included(end) => key <= end,
@@ -126,15 +126,15 @@ fn reaches(end: Bound<&[u8]>, key: &[u8]) -> bool {
     }
 }
 
-/// What part of `old` lies within `new`, 0 to 1. The two overlap. Parts of the same segment that lie within ranges that
-/// follow each other add up to 1, up to ranges that lie between keys that differ in no byte that is looked at.
+/// The fraction of `old` that lies within `new`, 0 to 1. The two overlap. The fractions of one segment in consecutive ranges
+/// add up to 1, except for ranges between keys that do not differ in any of the bytes compared.
 fn share(old: Range<'_>, new: Range<'_>) -> f64 {
     let common = match old.end {
         Bound::Included(end) | Bound::Excluded(end) => common_prefix_len(old.start, end),
         Bound::Unbounded => 0,
     };
     let low = prefix_of(old.start.get(common..).unwrap_or_default());
-    // Keys between the bounds share what the bounds have in common.
+    // Keys between the bounds share the bounds' common prefix.
     let place = |key: &[u8]| prefix_of(key.get(common..).unwrap_or_default()).saturating_sub(low) as f64;
     let place_of_end = |end: Bound<&[u8]>| match end {
         Bound::Included(end) => place(end) + 1.0,
@@ -147,7 +147,7 @@ fn share(old: Range<'_>, new: Range<'_>) -> f64 {
     if width > 0.0 { ((to - from) / width).clamp(0.0, 1.0) } else { 1.0 }
 }
 
-/// Whether a range that ends like `a` ends before one that ends like `b`.
+/// Reports whether a range that ends at `a` ends before one that ends at `b`.
 fn ends_before(a: Bound<&[u8]>, b: Bound<&[u8]>) -> bool {
     match (a, b) {
         (Bound::Unbounded, _) => false,
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn shares_are_interpolated_on_what_follows_the_common_prefix() {
-        // Between "user/b" and "user/f" lie four letters; what follows the prefix decides.
+        // Four letters lie between "user/b" and "user/f"; the bytes after the prefix decide.
         let old = range("user/b", "user/f");
         assert_eq!(share(old, range("user/b", "user/f")), 1.0);
         assert_eq!(share(old, range("a", "z")), 1.0);
@@ -186,7 +186,7 @@ mod tests {
         assert_eq!((share(open, half), share(open, open)), (0.5, 1.0));
         let most = Range { start: b"", end: Bound::Included(&[0xFF; 12]) };
         assert_eq!(share(most, Range { start: &[0x80], end: Bound::Unbounded }), 0.5);
-        // Bounds that differ in more zeros than are looked at.
+        // Bounds that differ in more zeros than are compared.
         let flat = Range { start: b"a", end: Bound::Excluded(b"a\0\0\0\0\0\0\0\0\0") };
         assert_eq!(share(flat, range("a", "b")), 1.0);
     }

@@ -1,51 +1,50 @@
-//! Which filter units are in memory: the heat of segments, and the adjustments that follow from it.
+//! Decides which filter units are in memory: tracks the hotness of segments and adjusts their units to it.
 //!
-//! ElasticBF (Li et al., USENIX ATC 2019, section 3). A table is cut into segments of neighbouring keys. Each segment
-//! has a group of up to [`MAX_UNITS`] filter units of equal size and equal rate of false positives; the first k of
-//! them are in memory, and together let r^k of the absent keys pass. A [`Manager`] knows how often each segment is
-//! asked for keys that it does not hold and moves units to where they save most reads, within a budget of bytes. It
-//! does no I/O: it says what to load and what to let go, and is told how that went.
+//! ElasticBF (Li et al., USENIX ATC 2019, section 3). A table is cut into segments of neighbouring keys. Each segment has a
+//! group of up to [`MAX_UNITS`] filter units of equal size and equal false positive rate r. The first k of them are in memory
+//! and together pass r^k of the absent keys. A [`Manager`] tracks how often each segment is asked for keys that it does not
+//! hold, and moves units to where they save the most reads, within a byte budget. It does no I/O: it decides what to load and
+//! unload, and is notified of the outcome.
 //!
 //! | file | what |
 //! | --- | --- |
-//! | `mod` | vocabulary; tables that come and go; loads that end |
+//! | `mod` | types; adding and removing tables; completed loads |
 //! | `clock` | logical time, decay, expiry (3.3) |
 //! | `queues` | segments in their queues, by units and by last access (3.4) |
-//! | `adjust` | accesses and what they move (3.4), free bytes, another budget |
-//! | `inherit` | what new tables take over from old ones (3.3, figure 8) |
-//! | `persist` | heat as bytes |
-//! | `report` | what is seen from outside; what bytes are worth |
-//! | `sampler` | which gets are counted; the only part for several threads |
+//! | `adjust` | accesses and the adjustments they cause (3.4), free bytes, budget changes |
+//! | `inherit` | what new tables inherit from old ones (3.3, figure 8) |
+//! | `persist` | serialized hotness |
+//! | `report` | statistics; the marginal value of bytes |
+//! | `sampler` | which gets are counted; the only thread-safe part |
 //!
-//! # Where it differs from the paper
+//! # Differences from the paper
 //!
-//! * The paper's frequency counts all accesses. Here only those count for which the key is not in the segment: for a
-//!   key that is there the block is read anyway, and no filter can help. All accesses count for expiry, as in the
-//!   paper, and in a second counter for reports.
-//! * Frequencies decay, by half in every eight life times. Without that a segment that was hot long ago would be dear
-//!   for ever.
-//! * The budget is in bytes. Units of different tables differ in size, so several may have to go for one.
-//! * A load costs a read. It has to promise more than that within one window ([`PAYS`](adjust::PAYS)), and what it wins
-//!   must be more than the noise of the counts ([`NOISE`](adjust::NOISE)).
-//! * A new segment's heat is a mean weighted by keys, over runs, and that of a flushed table is taken from the runs below it.
+//! * The paper's frequency counts all accesses. Here only accesses for a key that is not in the segment count: if the key is
+//!   there, the block is read anyway and no filter can help. All accesses count for expiry, as in the paper, and in a second
+//!   counter for reports.
+//! * Frequencies decay by half every eight lifetimes. Otherwise a segment that was hot long ago would stay expensive forever.
+//! * The budget is in bytes. Units of different tables differ in size, so several may have to be evicted for one.
+//! * A load costs a read. It has to save more than that within one window ([`PAYS`](adjust::PAYS)), and the saving must exceed
+//!   the noise of the counts ([`NOISE`](adjust::NOISE)).
+//! * A new segment's hotness is a mean over runs weighted by keys; that of a flushed table is taken from the runs below it.
 //!
 //! # Invariants
 //!
-//! * The bytes of all units that segments have, those under way included, never exceed the budget.
-//! * A segment has units 0..k for one k, and sits in queue k. A unit under way at or above k is no longer wanted.
-//! * Of one unit of one segment at most one load is under way.
-//! * An adjustment by an access never raises the expected number of reads; only expired segments lose by it.
+//! * The bytes of all units held by segments, including those being loaded, never exceed the budget.
+//! * A segment has units 0..k for one k, and is in queue k. A unit at or above k that is being loaded is no longer wanted.
+//! * At most one load of a given unit of a segment is in flight.
+//! * An adjustment by an access never raises the expected number of reads; only expired segments lose units to it.
 //!
 //! # Threads
 //!
-//! The manager is a plain value. Whoever shares it puts it into a mutex; nothing of it blocks or calls out. The sampler is for
-//! all reading threads and says itself what they may do.
+//! The manager is a plain value; to share it, wrap it in a mutex. It never blocks and never calls out. The sampler is used by
+//! all reading threads and documents its own rules.
 //!
 //! # Costs
 //!
-//! An access is O(1): a hash lookup, a move in a list, and at most [`LOOKS`](adjust::LOOKS) segments looked at if a
-//! unit is wanted and no bytes are free. Memory: 60 bytes a segment and the handle of its start key. Passes over
-//! all segments: `report`, and `set_budget` if units have to go. Passes over the segments of some tables: `add_table`,
+//! An access is O(1): a hash lookup, a move in a list, and at most [`LOOKS`](adjust::LOOKS) segments examined if a unit is
+//! wanted and no bytes are free. Memory: 60 bytes per segment plus the handle of its start key. These pass over all segments:
+//! `report`, and `set_budget` if units have to be evicted. These pass over the segments of some tables: `add_table`,
 //! `remove_table`, `inherited`, `fill`, `encode`.
 
 mod adjust;
@@ -73,63 +72,63 @@ use clock::Clock;
 use queues::{End, Queues, Segment, Slot};
 use report::{Counts, Wanting};
 
-/// The most units that a segment can have.
+/// The maximum number of units per segment.
 pub(crate) const MAX_UNITS: u8 = 16;
 
 /// One segment of one table. Table ids are unique in the database and never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct SegmentId {
     pub(crate) table: TableId,
-    /// Its place in the table, by key.
+    /// Position in the table, in key order.
     pub(crate) segment: u32,
 }
 
-/// A table as the manager knows it.
+/// A table as described to the manager.
 #[derive(Clone, Debug)]
 pub(crate) struct TableSpec {
     pub(crate) id: TableId,
-    /// Units of each segment; no more than [`MAX_UNITS`] are ever used.
+    /// Units per segment; at most [`MAX_UNITS`] are used.
     pub(crate) units: u8,
-    /// The false positive rate of one unit, 0 to 1. That of k units is its k-th power.
+    /// The false positive rate of one unit, 0 to 1. The rate of k units is its k-th power.
     pub(crate) rate: f64,
-    /// Ascending by key; each ends where the next begins.
+    /// Ascending by key; each segment ends where the next begins.
     pub(crate) segments: Vec<SegmentSpec>,
-    /// Where the last segment ends.
+    /// The end of the last segment.
     pub(crate) end: KeyEnd,
 }
 
 /// A segment of a [`TableSpec`].
 #[derive(Clone, Debug)]
 pub(crate) struct SegmentSpec {
-    /// No key of the segment is before this.
+    /// A lower bound on the segment's keys.
     pub(crate) start: KeyBytes,
     pub(crate) keys: u64,
-    /// What one of its units takes in memory. A segment with units of no bytes has none.
+    /// Memory of one unit, in bytes. A segment whose units have no bytes gets none.
     pub(crate) unit_bytes: u64,
 }
 
-/// How heat is measured.
+/// How hotness is measured.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct HeatConfig {
-    /// A segment that is not asked during so many gets of the database is expired. `None`: as many as there are
-    /// segments, at least 1000, times the gets that one that is counted stands for.
+    /// A segment that is not asked during this many gets of the database is expired. `None`: as many gets as there are
+    /// segments, at least 1000, times the gets that one counted get stands for.
     pub(crate) life_time: Option<u64>,
-    /// Whether new tables take over heat from old ones. Without, they begin with none.
+    /// Whether new tables inherit hotness from old ones. Without it, they start cold.
     pub(crate) inheritance: bool,
 }
 
-/// How hot a segment is, as it is inherited and kept in the manifest.
+/// How hot a segment is, as inherited and as stored in the manifest.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Heat {
     /// Lookups of keys that the segment does not hold, per get of the database.
     pub(crate) misses: f64,
-    /// All lookups that asked it, per get of the database.
+    /// All lookups that asked the segment, per get of the database.
     pub(crate) asked: f64,
-    /// Whether it counts as accessed now. If not, it counts as expired.
+    /// Whether it counts as accessed now; otherwise it counts as expired.
     pub(crate) recent: bool,
 }
 
-/// A unit to be loaded. Units of a segment are enabled in the order of their index.
+/// A unit to load. Units of a segment are enabled in index order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Load {
     pub(crate) segment: SegmentId,
@@ -137,28 +136,28 @@ pub(crate) struct Load {
     pub(crate) bytes: u64,
 }
 
-/// A segment that lost units: it is to have its first `units` units and no others.
+/// A segment that lost units: it keeps its first `units` units only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unload {
     pub(crate) segment: SegmentId,
     pub(crate) units: u8,
 }
 
-/// What an access leads to: first what goes, then what comes.
+/// The result of an access: what to unload first, then what to load.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Adjustment {
     pub(crate) unload: Vec<Unload>,
     pub(crate) load: Load,
 }
 
-/// How a load ended.
+/// The outcome of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// The unit is in memory.
     Done,
-    /// It cannot be read. The segment goes without it, and without those above it, as long as its table is known.
+    /// It cannot be read. The segment does without it, and without those above it, until its table is removed.
     Unreadable,
-    /// It was not done: too much to do, or closing. It may be asked for again.
+    /// The load was skipped: overload, or shutdown. It may be requested again.
     Skipped,
 }
 
@@ -172,28 +171,28 @@ struct Table {
     slots: Box<[Slot]>,
 }
 
-/// Heat of all segments of a database, and which of their units are in memory. See the module.
+/// The hotness of all segments of a database, and which of their units are in memory. See the [module](self).
 #[derive(Debug)]
 pub(crate) struct Manager {
     clock: Clock,
     inheritance: bool,
     budget: u64,
-    /// Bytes of all units that segments have, those under way included. At most `budget`.
+    /// Bytes of all units held by segments, including those being loaded. At most `budget`.
     held: u64,
-    /// The part of `held` that is under way.
+    /// The part of `held` that is being loaded.
     reserved: u64,
     places: HashMap<TableId, u32>,
     tables: Vec<Option<Table>>,
     free_places: Vec<u32>,
     queues: Queues,
     wanting: Wanting,
-    /// The last search for victims in vain.
+    /// The last search for victims that failed.
     refusal: Option<Refusal>,
     counts: Counts,
 }
 
 impl Manager {
-    /// A manager that knows no table.
+    /// Creates a manager without tables.
     pub(crate) fn new(config: HeatConfig, budget_bytes: u64) -> Manager {
         Manager {
             clock: Clock::new(config.life_time),
@@ -211,18 +210,18 @@ impl Manager {
         }
     }
 
-    /// So many gets of the database went by, whether or not they asked a segment.
+    /// Advances logical time by this many gets of the database, whether or not they asked a segment.
     pub(crate) fn advance(&mut self, gets: u64) {
         self.clock.advance(gets);
     }
 
-    /// One get of so many is counted; 1 at first.
+    /// Sets the sampling interval: one get in `interval` is counted; 1 initially.
     pub(crate) fn sample(&mut self, interval: u32) {
         self.clock.sample(interval);
     }
 
-    /// A new table, with the heat of each of its segments in the order of their keys. It has no units yet: call
-    /// [`fill`](Manager::fill). O(segments · log segments).
+    /// Adds a table, with the hotness of each of its segments in key order. It has no units yet: call [`fill`](Manager::fill).
+    /// O(segments · log segments).
     pub(crate) fn add_table(&mut self, spec: TableSpec, heat: Vec<Heat>) {
         debug_assert!(!self.places.contains_key(&spec.id), "table {} is known already", spec.id);
         debug_assert_eq!(spec.segments.len(), heat.len());
@@ -233,7 +232,7 @@ impl Manager {
         });
         self.clock.add_segments(spec.segments.len());
 
-        // The coldest are linked first, so they are nearest to the end from which units are taken.
+        // The coldest are linked first, so they end up nearest to the end that loses units first.
         let heat_of = |index: usize| heat.get(index).copied().unwrap_or_default();
         let mut order: Vec<usize> = (0..spec.segments.len()).collect();
         order.sort_by(|&a, &b| heat_of(a).misses.total_cmp(&heat_of(b).misses));
@@ -256,8 +255,8 @@ impl Manager {
         self.places.insert(spec.id, place);
     }
 
-    /// The table is gone, with all that its segments have. Loads that are under way for it will not be wanted when
-    /// they end. Nothing if it is not known. O(segments).
+    /// Removes a table and all units of its segments. Loads in flight for it are unwanted when they complete. Does nothing if
+    /// the table is unknown. O(segments).
     pub(crate) fn remove_table(&mut self, id: TableId) {
         let Some(place) = self.places.remove(&id) else { return };
         let Some(table) = self.tables[place as usize].take() else { return };
@@ -269,9 +268,9 @@ impl Manager {
         self.free_places.push(place);
     }
 
-    /// A load that was asked for has ended; this is told once for each, in any order. `true`: the unit is one that the
-    /// segment has. `false`: drop it, and all units of the segment above it. They count no more: the table is gone,
-    /// the load came to nothing, one below did, or the budget shrank meanwhile. O(1).
+    /// Reports a finished load; called once per load, in any order. `true`: the segment holds the unit. `false`: drop it and
+    /// all higher units of the segment; they no longer count because the table was removed, this load or one below it failed,
+    /// or the budget shrank meanwhile. O(1).
     pub(crate) fn loaded(&mut self, load: &Load, outcome: Outcome) -> bool {
         let Some(slot) = self.slot(load.segment) else { return false };
         let segment = &mut self.queues[slot];
@@ -295,7 +294,7 @@ impl Manager {
         false
     }
 
-    /// Takes all units from `units` on away from a segment, those under way included.
+    /// Takes all units from `units` on from a segment, including those being loaded.
     fn shrink(&mut self, slot: Slot, units: u8) {
         let segment = &self.queues[slot];
         let Some(lost) = segment.units().checked_sub(units).filter(|&lost| lost > 0) else { return };
@@ -305,7 +304,7 @@ impl Manager {
         self.queues.set_units(slot, units, end);
     }
 
-    /// Notes that the next unit of a segment is under way.
+    /// Marks the next unit of a segment as being loaded.
     fn reserve(&mut self, slot: Slot) -> Load {
         let segment = &mut self.queues[slot];
         let (unit, bytes) = (segment.units(), segment.unit_bytes);
@@ -317,7 +316,7 @@ impl Manager {
         Load { segment: self.id(slot), unit, bytes }
     }
 
-    /// Bytes of the budget that nobody has.
+    /// Unused bytes of the budget.
     fn free(&self) -> u64 {
         self.budget - self.held
     }

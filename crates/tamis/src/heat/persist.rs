@@ -1,18 +1,19 @@
-//! Heat as bytes, for the manifest: a version, then for each segment a byte for its misses and one for all that asked it.
+//! Serialized hotness, for the manifest: a version, then for each segment one byte for its misses and one for all lookups that
+//! asked it.
 //!
-//! A byte says a frequency in steps of 9 %: 255 is 1, each less is divided by 1.09, 1 is 3 · 10⁻¹⁰, 0 is none. Whether a
-//! segment was expired is not kept: after a start nobody has been accessed lately.
+//! A byte encodes a frequency in steps of 9 %: 255 is 1, each lower value divides by 1.09, 1 is 3 · 10⁻¹⁰, 0 is none. Whether a
+//! segment was expired is not stored: after a restart no segment has been accessed lately.
 
 use super::{Heat, Manager};
 use crate::ids::TableId;
 
 const VERSION: u8 = 1;
 
-/// From one byte to the next.
+/// The ratio between neighbouring byte values.
 const STEP: f64 = 1.09;
 
 impl Manager {
-    /// The heat of a table's segments as bytes, if it is known: 1 + 2 · segments.
+    /// Encodes the hotness of a table's segments, if the table is known: 1 + 2 · segments bytes.
     pub(crate) fn encode(&self, table: TableId) -> Option<Vec<u8>> {
         let slots = &self.table(table)?.slots;
         let mut bytes = Vec::with_capacity(1 + 2 * slots.len());
@@ -26,7 +27,8 @@ impl Manager {
     }
 }
 
-/// What [`Manager::encode`] wrote for a table of so many segments, each as if accessed now; `None` if it did not.
+/// Decodes what [`Manager::encode`] wrote for a table of `segments` segments, each as if accessed now; `None` for anything
+/// else.
 pub(crate) fn decode_heat(bytes: &[u8], segments: usize) -> Option<Vec<Heat>> {
     let (&version, rest) = bytes.split_first()?;
     let (pairs, odd) = rest.as_chunks::<2>();
@@ -43,7 +45,7 @@ pub(crate) fn decode_heat(bytes: &[u8], segments: usize) -> Option<Vec<Heat>> {
 
 /// The byte nearest to a frequency, by ratio.
 fn to_byte(frequency: f64) -> u8 {
-    // What is no number becomes 0.
+    // NaN becomes 0.
     if frequency > 0.0 { (255.0 + frequency.ln() / STEP.ln()).round().clamp(0.0, 255.0) as u8 } else { 0 }
 }
 
@@ -56,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_byte_comes_back_and_frequencies_are_off_by_less_than_a_step() {
+    fn every_byte_round_trips_and_frequencies_are_off_by_less_than_a_step() {
         for byte in 0..=255 {
             assert_eq!(to_byte(from_byte(byte)), byte);
         }
@@ -69,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_written_is_refused() {
+    fn other_bytes_are_rejected() {
         assert_eq!(decode_heat(&[], 0), None);
         assert_eq!(decode_heat(&[VERSION], 0), Some(Vec::new()));
         assert_eq!(decode_heat(&[VERSION + 1], 0), None);

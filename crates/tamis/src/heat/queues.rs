@@ -1,17 +1,16 @@
-//! Multi-Queue (3.4): all segments, each in the queue of as many units as it has, ordered by last access.
+//! Multi-Queue (3.4): all segments, each in the queue for its number of units, ordered by last access.
 //!
-//! Nodes live in a slab and are linked by index in both directions. From the least recently used end of a queue
-//! expired segments come first, up to two exceptions: a segment that loses units without being expired, and one that
-//! gains them without being accessed, go to an end where their neighbours may be older or younger. Searches stop at the
-//! first segment that is not expired, so such a segment hides others for at most one life time, and nothing worse
-//! happens. All operations are O(1).
+//! Nodes live in a slab and are linked by index in both directions. From the least recently used end of a queue, expired
+//! segments come first, with two exceptions: a segment that loses units without being expired, and one that gains them without
+//! being accessed, go to an end where their neighbours may be older or younger. Searches stop at the first segment that is not
+//! expired, so such a segment hides others for at most one lifetime; there is no other effect. All operations are O(1).
 
 use std::ops::{Index, IndexMut};
 
 use super::MAX_UNITS;
 use super::clock::Warmth;
 
-/// The place of a segment in the slab.
+/// A segment's index in the slab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Slot(u32);
 
@@ -25,19 +24,19 @@ pub(super) struct Segment {
     /// Lookups of absent keys per get, and all lookups per get, as of `last`.
     pub(super) misses: f64,
     pub(super) asked: f64,
-    /// The last access.
+    /// Time of the last access.
     pub(super) last: u64,
     pub(super) unit_bytes: u64,
     pub(super) keys: u32,
-    /// Its table's place in the manager, and its own place in the table.
+    /// Its table's index in the manager, and its own index in the table.
     pub(super) place: u32,
     pub(super) index: u32,
     older: Slot,
     newer: Slot,
-    /// Loads under way, a bit for each unit. Bits from `units` on are of units that are no longer wanted.
+    /// Loads in flight, one bit per unit. Bits from `units` on belong to units that are no longer wanted.
     under_way: u16,
     units: u8,
-    /// The most units that it can have. `units` is never above.
+    /// The maximum number of units. `units` never exceeds it.
     pub(super) limit: u8,
 }
 
@@ -68,27 +67,27 @@ impl Segment {
         }
     }
 
-    /// Units that it has, those under way included.
+    /// The number of units held, including those being loaded.
     pub(super) fn units(&self) -> u8 {
         self.units
     }
 
-    /// Whether a load of any of its units is under way, wanted or not.
+    /// Reports whether any of its units is being loaded, wanted or not.
     pub(super) fn is_loading(&self) -> bool {
         self.under_way != 0
     }
 
-    /// Whether the last of its units is under way.
+    /// Reports whether the last of its units is being loaded.
     pub(super) fn last_is_loading(&self) -> bool {
         self.units > 0 && self.under_way & 1 << (self.units - 1) != 0
     }
 
-    /// Whether a load is under way that is no longer wanted.
+    /// Reports whether a unit that is no longer wanted is being loaded.
     pub(super) fn has_stray_load(&self) -> bool {
         self.under_way.checked_shr(u32::from(self.units)).is_some_and(|stray| stray != 0)
     }
 
-    /// How many of its units from this one on are under way.
+    /// The number of its units from this one on that are being loaded.
     pub(super) fn under_way_from(&self, unit: u8) -> u32 {
         (unit..self.units).filter(|unit| self.under_way & 1 << unit != 0).count() as u32
     }
@@ -98,7 +97,7 @@ impl Segment {
         self.under_way |= 1 << unit;
     }
 
-    /// Whether that unit was under way.
+    /// Clears the unit's bit; returns whether it was being loaded.
     pub(super) fn end_load(&mut self, unit: u8) -> bool {
         let bit = 1u16.checked_shl(u32::from(unit)).unwrap_or(0);
         let was = self.under_way & bit != 0;
@@ -110,9 +109,9 @@ impl Segment {
 /// An end of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// Where the least recently used segments are, which lose units first.
+    /// The least recently used segments, which lose units first.
     Lru,
-    /// Where a segment goes when it is accessed.
+    /// The most recently used segments.
     Mru,
 }
 
@@ -152,7 +151,7 @@ impl IndexMut<Slot> for Queues {
 }
 
 impl Queues {
-    /// Takes a segment in, at the end of the recently used of its queue.
+    /// Inserts a segment at the most recently used end of its queue.
     pub(super) fn insert(&mut self, segment: Segment) -> Slot {
         let slot = match self.free.pop() {
             Some(slot) => {
@@ -168,7 +167,7 @@ impl Queues {
         slot
     }
 
-    /// Forgets a segment. The slot must not be used again.
+    /// Removes a segment. The slot must not be used again.
     pub(super) fn remove(&mut self, slot: Slot) {
         self.unlink(slot);
         self.free.push(slot);
@@ -188,7 +187,7 @@ impl Queues {
         self.link(slot, end);
     }
 
-    /// How many segments have `units` units.
+    /// The number of segments with `units` units.
     pub(super) fn len(&self, units: u8) -> usize {
         self.lists[usize::from(units)].len
     }
@@ -233,7 +232,7 @@ impl Queues {
         self.lists[usize::from(units)].len -= 1;
     }
 
-    /// Makes two segments neighbours. `NONE` stands for what is beyond an end.
+    /// Makes two segments neighbours. `NONE` stands for the outside of an end.
     fn join(&mut self, units: usize, older: Slot, newer: Slot) {
         match older {
             Slot::NONE => self.lists[units].oldest = newer,
@@ -278,12 +277,12 @@ mod tests {
         assert_eq!((queues.len(0), queues.len(3)), (1, 2));
         queues.remove(c);
         assert_eq!(indexes(&queues, End::Mru, 0), []);
-        assert_eq!(queues.insert(segment(9)), c, "the slot is used again");
+        assert_eq!(queues.insert(segment(9)), c, "the slot is reused");
         assert_eq!(queues.all().count(), 3);
     }
 
     #[test]
-    fn loads_of_units_that_are_no_longer_had_are_strays() {
+    fn loads_of_units_no_longer_held_are_strays() {
         let mut segment = segment(0);
         segment.limit = MAX_UNITS;
         segment.units = MAX_UNITS;

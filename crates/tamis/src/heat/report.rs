@@ -1,4 +1,4 @@
-//! What is seen of the filters from outside, and what more or fewer bytes would be worth to them.
+//! Statistics of the filters, and the marginal value of their bytes.
 
 use super::adjust::LOOKS;
 use super::clock::Clock;
@@ -6,13 +6,13 @@ use super::queues::{End, Slot};
 use super::{MAX_UNITS, Manager, SegmentId};
 use crate::ids::TableId;
 
-/// How many segments that were refused a unit are remembered.
+/// The number of segments that are remembered after being refused a unit.
 const WANTING: usize = 16;
 
-/// How many segments at an end of a queue are looked at for what bytes are worth.
+/// The number of segments examined at an end of a queue to value bytes.
 const HANDFUL: usize = LOOKS / 4;
 
-/// What happened since the beginning.
+/// Counters since the start.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     pub(super) loads: u64,
@@ -28,25 +28,25 @@ pub(crate) struct Report {
     pub(crate) budget: u64,
     /// Bytes of units in memory.
     pub(crate) used: u64,
-    /// Bytes of units under way.
+    /// Bytes of units being loaded.
     pub(crate) reserved: u64,
-    /// Gets since the beginning.
+    /// Gets since the start.
     pub(crate) gets: u64,
     /// In gets.
     pub(crate) life_time: u64,
     pub(crate) segments: u64,
-    /// How many segments have 0, 1, … units, those under way included.
+    /// The number of segments with 0, 1, … units, including those being loaded.
     pub(crate) by_units: [u64; MAX_UNITS as usize + 1],
-    /// How many segments were not asked during a life time.
+    /// The number of segments that were not asked during a lifetime.
     pub(crate) expired: u64,
-    /// The paper's E: reads for nothing per get that are expected with all units that are in memory or under way.
+    /// The paper's E: expected wasted block reads per get, with all units that are in memory or being loaded.
     pub(crate) expected_reads: f64,
-    /// Loads that were done and wanted, and their bytes.
+    /// Loads that completed and were still wanted, and their bytes.
     pub(crate) loads: u64,
     pub(crate) loaded_bytes: u64,
     /// Units taken from segments for others, or because the budget shrank.
     pub(crate) unloads: u64,
-    /// How often a unit would have paid and there were not the bytes.
+    /// The number of times a unit would have paid off but the bytes were not available.
     pub(crate) refused: u64,
     /// Units of known tables that could not be read.
     pub(crate) failed: u64,
@@ -58,34 +58,33 @@ pub(crate) struct SegmentReport {
     pub(crate) id: SegmentId,
     pub(crate) keys: u64,
     pub(crate) unit_bytes: u64,
-    /// Units that it has, those under way included.
+    /// Units held, including those being loaded.
     pub(crate) units: u8,
     pub(crate) loading: bool,
-    /// Lookups of keys that it does not hold, per get of the database.
+    /// Lookups of keys that the segment does not hold, per get of the database.
     pub(crate) misses: f64,
     /// All lookups that asked it, per get of the database.
     pub(crate) asked: f64,
     pub(crate) expired: bool,
-    /// The part of lookups of keys that it does not hold that its units let pass.
+    /// The fraction of lookups of keys that it does not hold that its units let pass.
     pub(crate) rate: f64,
 }
 
-/// What bytes are worth to the filters, in reads per get for each byte: the same unit in which other caches of blocks
-/// can say it, so that the border between the two can be moved to where bytes save more.
+/// The marginal value of the filters' bytes, in reads per get and byte. Other block caches can be valued in the same unit, so
+/// the border between the two can be moved to where bytes save more.
 ///
-/// Both are estimates from a few segments, good for a step that is small beside the budget.
+/// Both are estimates from a few segments, good for a step that is small relative to the budget.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Marginal {
-    /// Reads saved by one more byte: the mean over the segments that were refused a unit lately and would gain most
-    /// by one, or what the best of the segments accessed last would gain if none was refused. 0 if a step's bytes are
-    /// free already.
+    /// Reads saved by one more byte: the mean over the segments that were lately refused a unit and would gain most from one,
+    /// or the gain of the best of the segments accessed last if none was refused. 0 if a step's bytes are already free.
     pub(crate) gain: f64,
-    /// Reads caused by one byte less: what the cheapest of the least recently used units saves. The part of a step that
-    /// free bytes pay for costs nothing.
+    /// Reads caused by one byte less: what the cheapest of the least recently used units saves. The part of a step that free
+    /// bytes cover costs nothing.
     pub(crate) loss: f64,
 }
 
-/// Segments that would have gained most by a unit that they were refused.
+/// The segments that would have gained most from a unit they were refused.
 #[derive(Debug, Default)]
 pub(super) struct Wanting(Vec<Want>);
 
@@ -98,7 +97,7 @@ struct Want {
 }
 
 impl Wanting {
-    /// Notes a refusal; forgets the one that is worth least by now if there are too many.
+    /// Records a refusal; drops the least valuable one if there are too many.
     pub(super) fn note(&mut self, id: SegmentId, worth: f64, clock: &Clock) {
         let want = Want { id, worth, at: clock.now() };
         if let Some(known) = self.0.iter_mut().find(|known| known.id == id) {
@@ -116,7 +115,7 @@ impl Wanting {
 }
 
 impl Manager {
-    /// What bytes are worth if `step` of them were given or taken. O(1).
+    /// The marginal value of adding or removing `step` bytes. O(1).
     pub(crate) fn marginal(&self, step: u64) -> Marginal {
         let step = step.max(1);
         if self.free() >= step {
@@ -144,7 +143,7 @@ impl Manager {
         Marginal { gain, loss: taken * cheapest.unwrap_or(0.0) }
     }
 
-    /// All filters together. O(segments).
+    /// Returns the statistics of all filters. O(segments).
     pub(crate) fn report(&self) -> Report {
         let expired = |&slot: &Slot| self.clock.expired(self.queues[slot].last);
         let mut by_units = [0; MAX_UNITS as usize + 1];
@@ -169,7 +168,7 @@ impl Manager {
         }
     }
 
-    /// The segments of a table in the order of their keys; none if it is not known.
+    /// The segments of a table in key order; empty if the table is unknown.
     pub(crate) fn segments_of(&self, table: TableId) -> impl Iterator<Item = SegmentReport> + '_ {
         let slots = self.table(table).map_or(&[][..], |table| &table.slots);
         slots.iter().map(|&slot| {

@@ -1,17 +1,19 @@
-//! Which gets are counted, and what they asked.
+//! Decides which gets are counted, and records what they asked.
 //!
-//! Counting every get would cost the reads more than it tells: one get of `interval` is drawn at random (so that no pattern of the
-//! caller's is counted with or always missed), and stands for those since the last that its thread counted.
+//! Counting every get would cost reads more than it is worth. One get in `interval` is drawn at random, so that a pattern of
+//! the caller's is neither always counted nor always missed, and stands for all gets since the last one its thread counted.
 //!
 //! # Threads
 //!
-//! Every reading thread has a [`Shard`] of its own and writes to no memory that another reading thread writes to. The background
-//! thread takes the samples out now and then; if it is at it at that moment, or if too many wait, the reader drops its sample
-//! instead of waiting. All counters are relaxed: they tell amounts and guard nothing; samples pass through the shard's mutex.
+//! Every reading thread has a [`Shard`] of its own and writes to no memory that another reading thread writes to. The
+//! background thread collects the samples periodically. If it is doing so at that moment, or if too many samples are queued,
+//! the reader drops its sample instead of waiting. All counters are relaxed: they are statistics and guard nothing; samples
+//! pass through the shard's mutex.
 //!
-//! The background thread sleeps when there was nothing to do. It says so first, looks once more, and only then sleeps; a reader hands
-//! over its sample first, and then looks whether it has to wake it. Both go through the shard's mutex in between: either the thread
-//! finds the sample, or the reader finds it asleep. (Of a thread's very first sample neither need be so. It waits for the next one.)
+//! The background thread sleeps when there is no work. It announces that first, checks once more, and only then sleeps; a
+//! reader first hands over its sample and then checks whether to wake the thread. Both pass through the shard's mutex in
+//! between: either the thread finds the sample, or the reader finds the thread asleep. (For a thread's very first sample,
+//! neither need hold. That sample waits for the next one.)
 
 use crate::sync::thread::Thread;
 use crate::sync::{self, Mutex};
@@ -23,36 +25,36 @@ use thread_local::ThreadLocal;
 
 use super::SegmentId;
 
-/// Samples of one thread that may wait: two hundred gets of a tree of ten runs. What a busy reader brings within the
-/// background thread's pause.
+/// The maximum number of queued samples per thread: two hundred gets of a tree of ten runs, which is what a busy reader
+/// produces during the background thread's pause.
 const MOST_WAITING: usize = 2048;
 
-/// Of the segments that one get asked so many are taken account of, those of the newest runs.
+/// The maximum number of segments recorded per get, those of the newest runs.
 const MOST_RUNS: usize = 64;
 
 /// A segment that a counted get asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sample {
     pub(crate) id: SegmentId,
-    /// How many gets it stands for.
+    /// The number of gets it stands for.
     pub(crate) weight: u32,
     /// Whether the segment held the key.
     pub(crate) held: bool,
 }
 
-/// What one reading thread counts. Only that thread writes the atomics.
+/// The counters of one reading thread. Only that thread writes the atomics.
 #[derive(Debug)]
 struct Shard {
-    /// Gets until the next one that is counted.
+    /// Gets until the next counted one.
     left: AtomicU32,
-    /// Gets since the last one that was counted.
+    /// Gets since the last counted one.
     since: AtomicU32,
     gets: AtomicU64,
     random: AtomicU64,
     samples: Mutex<Vec<Sample>>,
 }
 
-/// See the module.
+/// See the [module](self).
 #[derive(Debug)]
 pub(crate) struct Sampler {
     shards: ThreadLocal<Shard>,
@@ -63,7 +65,7 @@ pub(crate) struct Sampler {
 }
 
 impl Sampler {
-    /// Counts one get of `interval`, at least 1.
+    /// Creates a sampler that counts one get in `interval`, which is at least 1.
     pub(crate) fn new(interval: u32) -> Sampler {
         Sampler {
             shards: ThreadLocal::new(),
@@ -74,7 +76,7 @@ impl Sampler {
         }
     }
 
-    /// Called once for each get that asks an elastic filter: whether it is to be counted.
+    /// Called once for each get that asks an elastic filter; returns whether that get is counted.
     #[inline]
     pub(crate) fn tick(&self) -> bool {
         let shard = self.shards.get_or(|| self.new_shard());
@@ -91,21 +93,21 @@ impl Sampler {
 
     #[cold]
     fn new_shard(&self) -> Shard {
-        // Threads must not draw alike; any odd number that differs will do.
+        // Threads must not draw the same numbers; any odd number that differs will do.
         let seed = 0x9E37_79B9_7F4A_7C15_u64.wrapping_mul(2 * self.shards.iter().count() as u64 + 1);
         let shard = Shard {
             left: AtomicU32::new(1),
             since: AtomicU32::new(0),
             gets: AtomicU64::new(0),
             random: AtomicU64::new(seed),
-            // A get allocates nothing.
+            // Preallocated: a get does not allocate.
             samples: Mutex::new(Vec::with_capacity(MOST_WAITING)),
         };
         shard.left.store(shard.draw(self.interval.load(Relaxed)), Relaxed);
         shard
     }
 
-    /// Takes what a counted get asked: each segment, and whether it held the key.
+    /// Records what a counted get asked: each segment, and whether it held the key.
     pub(crate) fn record(&self, asked: impl Iterator<Item = (SegmentId, bool)>) {
         let shard = self.shards.get_or(|| self.new_shard());
         let weight = shard.since.load(Relaxed);
@@ -122,7 +124,7 @@ impl Sampler {
         }
     }
 
-    /// Takes all samples that wait, and says how many gets there were in all.
+    /// Moves all queued samples to `into` and returns the total number of gets.
     pub(crate) fn drain(&self, into: &mut Vec<Sample>) -> u64 {
         let mut gets = 0;
         for shard in &self.shards {
@@ -132,7 +134,7 @@ impl Sampler {
         gets
     }
 
-    /// One get of so many is counted.
+    /// The sampling interval: one get in this many is counted.
     pub(crate) fn interval(&self) -> u32 {
         self.interval.load(Relaxed)
     }
@@ -141,17 +143,17 @@ impl Sampler {
         self.interval.store(interval.max(1), Relaxed);
     }
 
-    /// Samples that were dropped.
+    /// The number of dropped samples.
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped.load(Relaxed)
     }
 
-    /// Names the background thread, which calls this first of all.
+    /// Registers the background thread, which calls this first.
     pub(crate) fn serve(&self) {
         let _ = self.worker.set(sync::thread::current());
     }
 
-    /// The background thread sleeps, at most `longest`, unless there is `work`, which does it.
+    /// Puts the background thread to sleep for at most `longest`, unless `work`, which does the pending work, returns `true`.
     pub(crate) fn sleep_unless(&self, work: impl FnOnce() -> bool, longest: Duration) {
         self.asleep.store(true, Relaxed);
         if !work() {
@@ -170,7 +172,7 @@ impl Sampler {
 }
 
 impl Shard {
-    /// A number from 1 to twice the interval less one: `interval` on average. Xorshift: it need not be better.
+    /// A number from 1 to twice the interval less one, `interval` on average. Xorshift is good enough here.
     fn draw(&self, interval: u32) -> u32 {
         let mut x = self.random.load(Relaxed);
         x ^= x << 13;
@@ -211,9 +213,9 @@ mod tests {
         }
     }
 
-    /// A caller that gets present and absent keys in turn had only the one or the other counted by a fixed stride.
+    /// With a fixed stride, a caller that alternates present and absent keys had only one of the two kinds counted.
     #[test]
-    fn a_pattern_of_the_caller_is_not_counted_with() {
+    fn sampling_does_not_follow_a_pattern_of_the_caller() {
         let sampler = Sampler::new(4);
         let mut counts = [0u32; 4];
         for get in 0..40_000usize {
@@ -226,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn who_finds_no_room_drops_and_its_gets_are_counted_with_the_next() {
+    fn a_full_shard_drops_samples_and_counts_their_gets_with_the_next() {
         let sampler = Sampler::new(1);
         let count = |gets: usize| {
             for _ in 0..gets {
@@ -247,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_count_side_by_side() {
+    fn threads_count_independently() {
         let sampler = Sampler::new(1);
         std::thread::scope(|scope| {
             for table in 0..4 {

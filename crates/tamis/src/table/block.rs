@@ -1,12 +1,12 @@
-//! Data blocks, reading side. The layout is in `docs/table-format.md`.
+//! Reading data blocks. The layout is in `docs/table-format.md`.
 //!
-//! What a search needs lies together at the block's end, so that a point lookup touches the lines of the
-//! tail, one key and one value. Fixed-width arrays give every entry in constant time.
+//! The structures that a search needs are together at the block's end, so a point lookup touches the lines of the tail, one key
+//! and one value. Fixed-width arrays locate every entry in constant time.
 //!
 //! # Invariants
 //!
-//! [`BlockShape::parse`] checks in constant time that all arrays lie within the block; what the arrays say
-//! is checked on use. Any bytes whatsoever give an answer or [`Damage`], never a panic.
+//! [`BlockShape::parse`] checks in constant time that all arrays lie within the block; the arrays' contents are checked on use.
+//! Any input yields an answer or [`Damage`], never a panic.
 
 use std::cmp::Ordering;
 
@@ -16,50 +16,50 @@ use super::compare::{compare, equal};
 use super::frame::Damage;
 use crate::key::{Kind, SeqNo};
 
-/// Bytes of the fixed part at a block's end.
+/// Bytes of the fixed-size footer of a block.
 pub(crate) const BLOCK_FOOTER_BYTES: usize = 24;
 
-/// The most entries of a block with a hash index. Eight fingerprints are compared at a time; beyond this many a
-/// binary search over keys is faster.
+/// The maximum number of entries of a block with a hash index. Eight fingerprints are compared at a time; beyond this many
+/// entries a binary search over keys is faster.
 pub(crate) const MAX_HASHED_ENTRIES: usize = 512;
 
-/// The fingerprint of a key in a block's hash index: one byte of the digest, mixed once more. Filters take
-/// their bits from the digest itself, so within the keys that pass a filter these are fresh.
+/// The fingerprint of a key in a block's hash index: one byte of the digest, mixed once more. Filters use the bits of the
+/// digest itself, so among the keys that pass a filter these bits are independent.
 #[inline]
 pub(crate) fn fingerprint(digest: Digest) -> u8 {
     (digest.get().wrapping_mul(0xD6E8_FEB8_6659_FD93) >> 56) as u8
 }
 
-/// What a block knows of a key at a snapshot.
+/// The result of a lookup of a key at a snapshot in one block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum InBlock {
-    /// The newest version that the snapshot sees is the entry with this number.
+    /// The newest version visible to the snapshot is the entry with this number.
     Here(usize),
-    /// The key has no such version, here or in a later block.
+    /// The key has no such version, in this block or a later one.
     Absent,
     /// All versions of the key in this block are too new, and the next block may hold older ones.
     PerhapsNext,
 }
 
-/// How a block's hash index answered.
+/// The outcome of a block's hash index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum HashAnswer {
-    /// The block has none, or no digest was given.
+    /// The block has none, or no digest was passed.
     #[default]
     NotAsked,
     /// It named the key's entry.
     Hit,
-    /// It showed that the key is not in the block.
+    /// It ruled out the key.
     Absent,
     /// It named an entry of another key first.
     Collision,
 }
 
-/// Where the parts of a block lie; plain numbers, so that a cursor can keep them beside the block's owner.
+/// The layout of a block; plain numbers, so that a cursor can keep them beside the block's owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BlockShape {
     count: usize,
-    /// Start of the keys, which is the length of the values.
+    /// Start of the keys, which equals the length of the values.
     keys: usize,
     key_ends: usize,
     value_ends: usize,
@@ -135,14 +135,14 @@ impl BlockShape {
     }
 }
 
-/// An uncompressed data block, its footer checked.
+/// An uncompressed data block whose footer has been checked.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BlockView<'a> {
     data: &'a [u8],
     shape: BlockShape,
 }
 
-/// The range of bytes of something within a block.
+/// A byte range within a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Span {
     /// Offset of the first byte within the block.
@@ -151,7 +151,7 @@ pub(crate) struct Span {
     pub(crate) len: usize,
 }
 
-/// A number of `width` bytes (0 to 8) at `at`. The footer behind every array makes the wide load fit.
+/// Loads a number of `width` bytes (0 to 8) at `at`. The footer behind every array guarantees that the wide load fits.
 #[inline]
 fn load(data: &[u8], at: usize, width: u8) -> Result<u64, Damage> {
     match data.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
@@ -168,7 +168,7 @@ impl<'a> BlockView<'a> {
         BlockShape::parse(data).map(|shape| BlockView { data, shape })
     }
 
-    /// Views `data` with the shape that parsing the same bytes gave.
+    /// Views `data` with the shape returned by parsing the same bytes.
     #[inline]
     pub(crate) fn with_shape(data: &'a [u8], shape: BlockShape) -> BlockView<'a> {
         BlockView { data, shape }
@@ -180,12 +180,12 @@ impl<'a> BlockView<'a> {
         self.shape.count
     }
 
-    /// Whether the block has a hash index.
+    /// Reports whether the block has a hash index.
     pub(crate) fn has_hash_index(&self) -> bool {
         self.shape.has_fingerprints
     }
 
-    /// The first entry from `from` on whose fingerprint is `wanted`. Eight are compared at a time.
+    /// Finds the first entry from `from` on whose fingerprint is `wanted`. Eight are compared at a time.
     #[inline]
     fn next_with_fingerprint(&self, mut from: usize, wanted: u8) -> Result<Option<usize>, Damage> {
         const LOW: u64 = 0x7F7F_7F7F_7F7F_7F7F;
@@ -209,7 +209,7 @@ impl<'a> BlockView<'a> {
         byte.copied().ok_or(Damage("an entry number beyond a data block's end"))
     }
 
-    /// The stored key record of entry `i` (shared-length byte and suffix) as a range of `data`.
+    /// Returns the stored key record of entry `i` (shared-length byte and suffix) as a range of `data`.
     #[inline]
     fn key_record(&self, i: usize) -> Result<Span, Damage> {
         let s = &self.shape;
@@ -228,7 +228,7 @@ impl<'a> BlockView<'a> {
         Ok(Span { start: s.keys + start as usize, len: (end - start) as usize })
     }
 
-    /// The key of entry `i` in two pieces: what it shares with its group's first key, and the rest.
+    /// Returns the key of entry `i` in two pieces: the prefix shared with its group's first key, and the rest.
     #[inline]
     pub(crate) fn key_parts(&self, i: usize) -> Result<(&'a [u8], &'a [u8]), Damage> {
         let record = self.key_record(i)?;
@@ -241,18 +241,18 @@ impl<'a> BlockView<'a> {
         let whole = &self.data[first.start..first.start + first.len];
         match whole[1..].get(..shared) {
             Some(head) if whole[0] == 0 => Ok((head, &bytes[1..])),
-            _ => Err(Damage("a data block with a key that shares what is not there")),
+            _ => Err(Damage("a data block with a key that shares more than its group's first key has")),
         }
     }
 
-    /// Where the key of entry `i` lies in one piece, or `None` if it has to be assembled.
+    /// Returns the range of the key of entry `i` if it is contiguous, or `None` if it has to be assembled.
     #[inline]
     pub(crate) fn whole_key(&self, i: usize) -> Result<Option<Span>, Damage> {
         let record = self.key_record(i)?;
         Ok((self.data[record.start] == 0).then_some(Span { start: record.start + 1, len: record.len - 1 }))
     }
 
-    /// Replaces `out` by the key of entry `i`.
+    /// Replaces `out` with the key of entry `i`.
     #[inline]
     pub(crate) fn copy_key(&self, i: usize, out: &mut Vec<u8>) -> Result<(), Damage> {
         let (head, tail) = self.key_parts(i)?;
@@ -262,7 +262,7 @@ impl<'a> BlockView<'a> {
         Ok(())
     }
 
-    /// Orders the key of entry `i` against `key` without assembling it.
+    /// Compares the key of entry `i` with `key` without assembling it.
     #[inline]
     pub(crate) fn compare_key(&self, i: usize, key: &[u8]) -> Result<Ordering, Damage> {
         let (head, tail) = self.key_parts(i)?;
@@ -272,7 +272,7 @@ impl<'a> BlockView<'a> {
         })
     }
 
-    /// Whether the key of entry `i` is `key`.
+    /// Reports whether the key of entry `i` is `key`.
     #[inline]
     pub(crate) fn key_equals(&self, i: usize, key: &[u8]) -> Result<bool, Damage> {
         let (head, tail) = self.key_parts(i)?;
@@ -297,7 +297,7 @@ impl<'a> BlockView<'a> {
         byte.and_then(Kind::from_byte).ok_or(Damage("a data block with an entry of no known kind"))
     }
 
-    /// Where the value of entry `i` lies.
+    /// The range of the value of entry `i`.
     #[inline]
     pub(crate) fn value_span(&self, i: usize) -> Result<Span, Damage> {
         let s = &self.shape;
@@ -343,10 +343,10 @@ impl<'a> BlockView<'a> {
         self.lower_bound_from(0, key, seq)
     }
 
-    /// The newest version of `key` with a sequence number of at most `snapshot`, and how the hash index
-    /// answered. The block must be the first that may hold `key`, or one that an earlier block's
-    /// [`InBlock::PerhapsNext`] led to. With a hash index and a digest: a few words of fingerprints and, in
-    /// all but a few in a hundred lookups, one key if it is here and none if it is not.
+    /// Finds the newest version of `key` with a sequence number of at most `snapshot`, and reports how the hash index answered.
+    /// The block must be the first that may hold `key`, or one that an earlier block's [`InBlock::PerhapsNext`] led to. With a
+    /// hash index and a digest this costs a few words of fingerprints and, in all but a few percent of lookups, one key
+    /// comparison if the key is here and none if it is not.
     #[inline]
     pub(crate) fn find(
         &self,
@@ -362,7 +362,7 @@ impl<'a> BlockView<'a> {
             let wanted = fingerprint(digest);
             answer = HashAnswer::Hit;
             loop {
-                // The first entry of a key is its newest version, and comes before the others.
+                // The first entry of a key is its newest version.
                 match self.next_with_fingerprint(from, wanted)? {
                     None if answer == HashAnswer::Hit => return Ok((InBlock::Absent, HashAnswer::Absent)),
                     None => return Ok((InBlock::Absent, answer)),

@@ -1,4 +1,4 @@
-//! Data blocks, writing side. The layout is in `docs/table-format.md`.
+//! Writing data blocks. The layout is in `docs/table-format.md`.
 
 use tamis_filter::Digest;
 
@@ -15,26 +15,26 @@ pub(crate) struct BlockBuilder {
     restart_shift: u8,
     hash_index: bool,
     values: Vec<u8>,
-    /// Bytes of values beyond those in `values`: of a value that its owner writes itself.
+    /// Bytes of a value that the caller writes itself, beyond those in `values`.
     outside: usize,
     keys: Vec<u8>,
-    /// Where in `keys` the current group's first key lies.
+    /// The range of the current group's first key in `keys`.
     restart_key: (usize, usize),
     key_ends: Vec<u64>,
     value_ends: Vec<u64>,
     seqs: Vec<SeqNo>,
     kinds: Vec<Kind>,
-    /// Entries that are not puts: a block without any has no kinds.
+    /// The number of entries that are not puts: a block without any stores no kinds.
     marked: usize,
     min_seq: SeqNo,
     max_seq: SeqNo,
-    /// The last key added, whole.
+    /// The last key added, uncompressed.
     last_key: Vec<u8>,
-    /// One for each entry, if there is to be a hash index.
+    /// One per entry, if there is to be a hash index.
     fingerprints: Vec<u8>,
 }
 
-/// The bytes needed for a number up to `max`: 2, 4 or 8.
+/// The number of bytes for a number up to `max`: 2, 4 or 8.
 fn end_width(max: u64) -> usize {
     match max {
         0..=0xFFFF => 2,
@@ -43,7 +43,7 @@ fn end_width(max: u64) -> usize {
     }
 }
 
-/// The bytes needed for a number up to `max`: 0 to 7 for what a sequence number can be.
+/// The number of bytes for a number up to `max`: 0 to 7 for any sequence number.
 fn delta_width(max: u64) -> usize {
     (u64::BITS - max.leading_zeros()).div_ceil(8) as usize
 }
@@ -55,8 +55,8 @@ fn put_fixed(out: &mut Vec<u8>, numbers: impl Iterator<Item = u64>, width: usize
 }
 
 impl BlockBuilder {
-    /// An empty block. `restart_interval` (entries per group of keys compressed against one) is rounded up
-    /// to a power of two; `hash_index` adds one where the entries are few enough.
+    /// Creates an empty block. `restart_interval` (entries per group of keys compressed against one) is rounded up to a power
+    /// of two; `hash_index` adds a hash index if the block has few enough entries.
     pub(crate) fn new(restart_interval: usize, hash_index: bool) -> BlockBuilder {
         let interval = restart_interval.clamp(1, 1 << 16).next_power_of_two();
         BlockBuilder {
@@ -83,7 +83,7 @@ impl BlockBuilder {
         self.seqs.len()
     }
 
-    /// Whether nothing was added since the last reset.
+    /// Reports whether no entry was added since the last reset.
     pub(crate) fn is_empty(&self) -> bool {
         self.seqs.is_empty()
     }
@@ -93,14 +93,14 @@ impl BlockBuilder {
         &self.last_key
     }
 
-    /// Adds one entry behind the others. `digest` is the key's.
+    /// Appends an entry. `digest` is the key's.
     pub(crate) fn add(&mut self, key: &[u8], digest: Digest, seq: SeqNo, kind: Kind, value: &[u8]) {
         self.values.extend_from_slice(value);
         self.add_with_value_outside(key, digest, seq, kind, 0);
     }
 
-    /// Adds one entry whose value of `value_len` bytes the caller puts into the file itself, before what
-    /// [`finish`](Self::finish) writes; then it must be the block's only entry.
+    /// Appends an entry whose value of `value_len` bytes the caller writes to the file itself, before the output of
+    /// [`finish`](Self::finish); it must be the block's only entry.
     pub(crate) fn add_with_value_outside(
         &mut self,
         key: &[u8],
@@ -135,8 +135,8 @@ impl BlockBuilder {
         self.last_key.extend_from_slice(key);
     }
 
-    /// Bytes of the finished block without its trailer, with `more` further entries of `key_len` and
-    /// `value_len` bytes in all and the sequence numbers between `min_seq` and `max_seq`.
+    /// Bytes of the finished block without its trailer, with `more` further entries of `key_len` and `value_len` bytes in total
+    /// and sequence numbers between `min_seq` and `max_seq`.
     fn bytes_with(
         &self,
         more: usize,
@@ -156,12 +156,12 @@ impl BlockBuilder {
         values + keys + count * per_entry + BLOCK_FOOTER_BYTES
     }
 
-    /// Bytes of the finished block as it is now, uncompressed, without its trailer.
+    /// Bytes of the finished block in its current state, uncompressed, without its trailer.
     pub(crate) fn estimated_bytes(&self) -> usize {
         self.bytes_with(0, 0, 0, 0, (self.min_seq, self.max_seq))
     }
 
-    /// Whether the block with this entry added surely stays within `limit` bytes, trailer included.
+    /// Reports whether the block with this entry added certainly stays within `limit` bytes, trailer included.
     pub(crate) fn fits(
         &self,
         key_len: usize,
@@ -175,7 +175,7 @@ impl BlockBuilder {
         self.bytes_with(1, key_len, value_len, marked, seqs) + TRAILER_BYTES <= limit
     }
 
-    /// Appends the finished block, uncompressed and without trailer, to `out`. There must be an entry.
+    /// Appends the finished block, uncompressed and without trailer, to `out`. The block must not be empty.
     pub(crate) fn finish(&mut self, out: &mut Vec<u8>) {
         debug_assert!(!self.is_empty(), "a data block has an entry");
         let start = out.len();
@@ -209,7 +209,7 @@ impl BlockBuilder {
         debug_assert_eq!(out.len() - start, expected, "the estimate is exact");
     }
 
-    /// Forgets all entries; memory is kept unless one huge entry inflated it.
+    /// Removes all entries; memory is kept unless one huge entry inflated it.
     pub(crate) fn reset(&mut self) {
         const KEPT: usize = 1 << 20;
         self.values.clear();

@@ -1,7 +1,7 @@
-//! Writing a table file: entries in version order in, one immutable file out.
+//! Writes a table file from entries in version order.
 //!
-//! The file receives large appends; what is buffered here is one data block and at most
-//! [`APPEND_BYTES`] plus a block. A value too large for a shared block goes to the file without a copy.
+//! The file receives large appends; the buffers hold one data block and at most [`APPEND_BYTES`] plus a block. A value too
+//! large for a shared block goes to the file without a copy.
 
 use std::path::PathBuf;
 
@@ -18,23 +18,24 @@ use crate::io::WriteFile;
 use crate::key::{Kind, SeqNo, compare_versions};
 use crate::options::Compression;
 
-/// Appends to the file end at multiples of this, the last one and those beside a huge value excepted. From a write that covers a huge page
-/// the page cache of Linux makes one, on file systems with large folios, and a mapping of it takes one entry of the TLB.
+/// Appends end at multiples of this offset in the file, except for the last one and those next to a huge value. For a write
+/// that covers a huge page, the Linux page cache allocates one on file systems with large folios, and a mapping of it takes a
+/// single TLB entry.
 const APPEND_BYTES: usize = 2 << 20;
 
-/// Values from this length on are appended on their own where they are not to be compressed.
+/// Values of at least this length are appended separately if they are not to be compressed.
 const HUGE_VALUE_BYTES: usize = 1 << 20;
 
-/// How a table is written.
+/// Options for writing a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TableOptions {
-    /// The size that a data block, trailer included, does not exceed unless a single entry does.
+    /// The maximum size of a data block, trailer included; only a single large entry exceeds it.
     pub(crate) block_bytes: usize,
     /// Entries per group of keys compressed against the group's first; rounded up to a power of two.
     pub(crate) restart_interval: usize,
     /// Whether data blocks get a hash index.
     pub(crate) hash_index: bool,
-    /// How data blocks and the index are compressed. Filter and tombstones never are.
+    /// How data blocks and the index are compressed. Filter and tombstones are never compressed.
     pub(crate) compression: Compression,
 }
 
@@ -49,12 +50,12 @@ impl Default for TableOptions {
     }
 }
 
-/// What the caller knows about the table and the builder does not.
+/// Properties that the caller knows and the builder does not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ExtraProperties {
-    /// Range tombstones in the tombstone part.
+    /// The number of range tombstones in the tombstone part.
     pub(crate) range_tombstones: u64,
-    /// Recorded as it is; see [`Properties::epochs`].
+    /// Recorded unchanged; see [`Properties::epochs`].
     pub(crate) epochs: Vec<u8>,
     /// The kind of the filter; empty without one.
     pub(crate) filter_kind: String,
@@ -64,25 +65,25 @@ pub(crate) struct ExtraProperties {
     pub(crate) origin: Origin,
 }
 
-/// A table that is complete and synced; its name is durable once the directory is synced too.
+/// A complete, synced table; its name is durable once the directory is synced too.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FinishedTable {
     /// The file's length in bytes.
     pub(crate) file_bytes: u64,
-    /// What the file says about itself.
+    /// The properties recorded in the file.
     pub(crate) properties: Properties,
 }
 
-/// Writes one table. After an error the file is incomplete and the builder of no further use.
+/// Writes one table. After an error the file is incomplete and the builder must not be used.
 #[derive(Debug)]
 pub(crate) struct TableBuilder {
     file: Box<dyn WriteFile>,
     path: PathBuf,
     options: TableOptions,
     block: BlockBuilder,
-    /// Stored blocks that the file does not have yet.
+    /// Stored blocks not yet written to the file.
     pending: Vec<u8>,
-    /// Bytes that the file has.
+    /// Bytes written to the file.
     appended: u64,
     index: IndexBuilder,
     /// The last finished block's bytes in the file and its last key, until the next key is known.
@@ -93,7 +94,7 @@ pub(crate) struct TableBuilder {
 }
 
 impl TableBuilder {
-    /// Starts a table in the empty file `file`; `path` is for messages.
+    /// Starts a table in the empty file `file`; `path` is used in messages.
     pub(crate) fn new(
         file: Box<dyn WriteFile>,
         path: impl Into<PathBuf>,
@@ -172,12 +173,12 @@ impl TableBuilder {
         }
     }
 
-    /// Key versions added so far.
+    /// The number of key versions added so far.
     pub(crate) fn entries(&self) -> u64 {
         self.properties.entries
     }
 
-    /// About the length of the file if it were finished now, without filter and tombstones.
+    /// The approximate length of the file if it were finished now, without filter and tombstones.
     pub(crate) fn estimated_bytes(&self) -> u64 {
         let block = if self.block.is_empty() { 0 } else { self.block.estimated_bytes() };
         self.offset() + (block + self.index.estimated_bytes() + 256) as u64
@@ -187,7 +188,7 @@ impl TableBuilder {
         self.appended + self.pending.len() as u64
     }
 
-    /// Finishes the current block, which has entries.
+    /// Finishes the current block, which must not be empty.
     fn finish_block(&mut self) -> Result<(), StorageError> {
         let (offset, start) = (self.offset(), self.pending.len());
         self.block.finish(&mut self.pending);
@@ -197,7 +198,7 @@ impl TableBuilder {
         self.append_pieces()
     }
 
-    /// Writes a block of one entry whose value goes to the file from where it lies.
+    /// Writes a block of one entry whose value is written to the file without a copy.
     fn write_huge(
         &mut self,
         key: &[u8],
@@ -224,7 +225,7 @@ impl TableBuilder {
         Ok(())
     }
 
-    /// Appends what goes up to the last multiple of [`APPEND_BYTES`] in the file.
+    /// Appends the data that reaches up to the last multiple of [`APPEND_BYTES`] in the file.
     fn append_pieces(&mut self) -> Result<(), StorageError> {
         let boundary = self.offset() & !(APPEND_BYTES as u64 - 1);
         if boundary <= self.appended {
@@ -247,7 +248,7 @@ impl TableBuilder {
         done
     }
 
-    /// Stores `content` as a part of the file.
+    /// Writes `content` as a part of the file.
     fn add_part(&mut self, content: &[u8], compression: Compression) -> Part {
         let (offset, start) = (self.offset(), self.pending.len());
         self.pending.extend_from_slice(content);
@@ -255,8 +256,8 @@ impl TableBuilder {
         Part { offset, span: self.offset() - offset }
     }
 
-    /// Writes what is left, with the opaque bytes of a filter and of range tombstones where there are any,
-    /// and syncs the file (not its directory).
+    /// Writes the rest, with the opaque bytes of a filter and of range tombstones if present, and syncs the file (not its
+    /// directory).
     pub(crate) fn finish(
         mut self,
         filter: Option<Vec<u8>>,

@@ -1,5 +1,4 @@
-//! Examines a whole table: every checksum, the order of all entries, and whether what the table says about
-//! itself is so.
+//! Examines a whole table: every checksum, the order of all entries, and whether the properties are true.
 
 use tamis_filter::Digest;
 
@@ -11,19 +10,19 @@ use super::reader::Table;
 use crate::error::StorageError;
 use crate::key::{Kind, MAX_KEY_BYTES, MAX_SEQNO, SeqNo, compare_versions};
 
-/// At most so many problems are listed.
+/// The maximum number of problems listed.
 const MAX_PROBLEMS: usize = 100;
 
-/// What an examination found.
+/// The result of an examination.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TableCheck {
-    /// Data blocks that could be read.
+    /// The number of data blocks that could be read.
     pub(crate) blocks: u64,
     /// Their bytes in the file.
     pub(crate) bytes: u64,
-    /// Entries in them.
+    /// The number of entries in them.
     pub(crate) entries: u64,
-    /// What is wrong, with the offset of the block concerned; the first hundred.
+    /// The problems found, with the offset of the block concerned; the first hundred.
     pub(crate) problems: Vec<(u64, String)>,
 }
 
@@ -42,23 +41,23 @@ impl TableCheck {
     }
 }
 
-/// The last entry seen and the sums over all of them.
+/// The last entry seen, and the sums over all entries.
 #[derive(Default)]
 struct Walk {
     last: Option<(Vec<u8>, SeqNo)>,
     sums: Properties,
-    /// Whether every block could be read, so that the sums are of the whole table.
+    /// Whether every block could be read, so that the sums cover the whole table.
     complete: bool,
 }
 
 impl Table {
-    /// Reads every block from the file, past the cache, and reports everything that is wrong. Never fails:
-    /// what cannot be read is a problem like others. Cost: the file's length, once.
+    /// Reads every block from the file, bypassing the cache, and reports all problems. Never fails: unreadable blocks are
+    /// problems like others. Cost: one pass over the file.
     pub(crate) fn check(&self) -> TableCheck {
         self.check_while(&mut |_| true)
     }
 
-    /// The same, as long as `go_on` says so, which is told after each block how many bytes it has.
+    /// The same, for as long as `go_on`, which is called with the size of each block read, returns `true`.
     pub(crate) fn check_while(&self, go_on: &mut dyn FnMut(u64) -> bool) -> TableCheck {
         let mut report = TableCheck::default();
         for (part, offset) in [
@@ -126,7 +125,7 @@ impl Table {
     }
 }
 
-/// Examines one block; `Err` if it cannot be decoded to its end.
+/// Examines one block; `Err` if it cannot be decoded completely.
 fn check_block(
     block: &[u8],
     at: BlockAt,
@@ -155,7 +154,8 @@ fn check_block(
             let before = index.separator(at.index - 1);
             let continues = before == key && walk.last.as_ref().is_some_and(|(last, _)| *last == key);
             if before >= key && !continues {
-                report.problem(at.offset, "the block's first key is not behind the separator before it");
+                report
+                    .problem(at.offset, "the block's first key is not greater than the preceding separator");
             }
         }
         if view.has_hash_index() && view.fingerprint(i)? != fingerprint(Digest::of(&key)) {
@@ -183,7 +183,7 @@ fn check_block(
         last.1 = seq;
     }
     if key > index.separator(at.index) {
-        report.problem(at.offset, "the block's last key is behind the separator after it");
+        report.problem(at.offset, "the block's last key is greater than the following separator");
     }
     Ok(())
 }

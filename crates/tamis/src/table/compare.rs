@@ -1,5 +1,4 @@
-//! Comparing short byte strings without a call: most keys, and most of what prefix compression leaves of
-//! them, fit a register.
+//! Compares short byte strings without a call: most keys, and most suffixes left by prefix compression, fit a register.
 
 use std::cmp::Ordering;
 
@@ -10,7 +9,7 @@ fn head(bytes: &[u8]) -> u64 {
     if let Some(head) = bytes.first_chunk::<8>() {
         u64::from_be_bytes(*head)
     } else if let (Some(first), Some(last)) = (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
-        // The two overlap where there are fewer than eight bytes, and agree there.
+        // With fewer than eight bytes the two overlap, and agree there.
         let (first, last) = (u32::from_be_bytes(*first), u32::from_be_bytes(*last));
         u64::from(first) << 32 | u64::from(last) << (8 * (8 - bytes.len()))
     } else {
@@ -25,7 +24,7 @@ pub(super) fn compare(a: &[u8], b: &[u8]) -> Ordering {
     if x != y {
         x.cmp(&y)
     } else if a.len() <= 8 && b.len() <= 8 {
-        // Equal up to padding with zeros: the longer one has those zeros.
+        // Equal up to zero padding: the longer one has those zeros.
         a.len().cmp(&b.len())
     } else {
         a.cmp(b)

@@ -1,4 +1,4 @@
-//! What reads cost, as counters.
+//! Counters of the cost of reads.
 
 use std::ops::{Add, Sub};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -14,7 +14,7 @@ macro_rules! counters {
         }
 
         impl $name {
-            /// The counters with their names, in the order of the struct.
+            /// Returns the counters with their names, in the order of the struct.
             pub fn fields(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
                 [$((stringify!($field), self.$field),)*].into_iter()
             }
@@ -27,7 +27,7 @@ macro_rules! counters {
             }
         }
 
-        /// The difference of two readings, the later one first.
+        /// The difference between two readings, the later one first.
         impl Sub for $name {
             type Output = $name;
             fn sub(self, earlier: $name) -> $name {
@@ -40,7 +40,7 @@ macro_rules! counters {
         pub(crate) struct $cells { $($field: AtomicU64,)* }
 
         impl $cells {
-            /// Called by the one thread that owns these cells; a plain load and store suffice.
+            /// Called by the one thread that owns these cells, so a plain load and store suffice.
             #[inline]
             pub(crate) fn add(&self, cost: &$name) {
                 $(if cost.$field != 0 {
@@ -56,56 +56,56 @@ macro_rules! counters {
 }
 
 counters! {
-    /// What reads cost. Sums over operations; subtract two readings to get what happened in between.
+    /// The cost of reads. Sums over operations; subtract two readings to get the cost in between.
     pub struct ReadCost / ReadCells {
-        /// Point lookups: a `get` or `contains` counts one, a `multi_get` of n counts n.
+        /// Point lookups: a `get` or `contains` counts as one, a `multi_get` of n keys as n.
         gets,
-        /// Those that found a value.
+        /// Point lookups that found a value.
         found,
-        /// Digests computed over a key.
+        /// Digests computed from keys.
         digests,
-        /// Memtable filters asked.
+        /// Memtable filters probed.
         memtable_probes,
-        /// Table filters asked. A question to a global filter counts one, however many runs it is about.
+        /// Table filters probed. A probe of a global filter counts once, however many runs it covers.
         filter_probes,
-        /// Table filters that said "not here".
+        /// Table filter probes that ruled out the key.
         filter_negatives,
-        /// Table filters that said "maybe" of a key that was not there.
+        /// Table filter probes that passed a key that was not there.
         false_positives,
-        /// Table filters asked by iterators, for a range of keys. A question to a global filter counts one, however
-        /// many runs it is about; one that the filter cannot answer counts none.
+        /// Table filters probed by iterators, for a key range. A probe of a global filter counts once, however many runs it
+        /// covers; one that the filter cannot answer does not count.
         range_probes,
-        /// Those that said "nothing there", or nothing before some later key. Of a global filter: those that named no
+        /// Range probes that ruled out the range, or everything before some later key. For a global filter: those that named no
         /// run.
         range_negatives,
-        /// Those that let a table be opened that had nothing within the iterator's bounds. Under a global filter: runs
-        /// that were opened because it named them, and had nothing in the stretch of keys asked about.
+        /// Range probes after which a table was opened that had nothing within the iterator's bounds. Under a global filter:
+        /// runs that were opened because it named them but had nothing in the key range.
         range_false_positives,
-        /// Operands of merges that were applied.
+        /// Merge operands applied.
         merge_operands,
         /// Runs whose data was searched by a point lookup.
         runs_searched,
-        /// Data blocks touched, wherever they came from.
+        /// Data blocks touched, from any source.
         block_reads,
         /// Data blocks found decoded in the block cache.
         cache_hits,
-        /// Data blocks looked for in the block cache and not found.
+        /// Data blocks looked up in the block cache and not found.
         cache_misses,
         /// Bytes of the blocks touched, as stored.
         bytes_read,
         /// Read system calls for data, index and filter blocks.
         io_reads,
-        /// Bytes that those system calls read.
+        /// Bytes read by those system calls.
         io_bytes,
-        /// Those of them that were made together with others, so that their waiting times overlap.
+        /// Those of `io_reads` that were issued together with others, so that their latencies overlap.
         batched_reads,
         /// Cursors positioned in a run by iterators.
         seeks,
-        /// Iterators positioned: by the first item that was asked for at an end, or by a seek.
+        /// Iterators positioned, by a seek or by the first item requested at an end.
         scans,
-        /// Those that came to their end without giving an entry.
+        /// Scans that ended without returning an entry.
         empty_scans,
-        /// Entries that iterators gave.
+        /// Entries returned by iterators.
         entries,
         /// Blocks whose checksum was computed.
         checksums_verified,
@@ -127,7 +127,7 @@ impl ReadCost {
     }
 }
 
-/// One source counts as a cursor does; the sums are kept under the names that users see.
+/// Every source reports the way a cursor does; the sums are kept under the public names.
 impl ReadTrace for ReadCost {
     #[inline]
     fn block_touched(&mut self, touch: BlockTouch) {

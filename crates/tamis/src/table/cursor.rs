@@ -1,7 +1,7 @@
 //! A cursor over the entries of one table in version order, in both directions.
 //!
-//! The cursor decodes an entry's place when it moves there, so that looking at it afterwards cannot fail;
-//! the value's bytes are not touched before they are asked for. A cursor belongs to one thread at a time.
+//! The cursor decodes an entry's location when it moves there, so that accessing the entry afterwards cannot fail; the value's
+//! bytes are not touched until requested. A cursor belongs to one thread at a time.
 
 use std::sync::Arc;
 
@@ -15,16 +15,16 @@ use super::trace::{BlockSource, BlockTouch, ReadTrace, TouchCounts};
 use crate::error::StorageError;
 use crate::key::{Kind, MAX_SEQNO, SeqNo};
 
-/// The shortest read ahead, in bytes.
+/// The minimum readahead, in bytes.
 const MIN_READ_AHEAD: u64 = 256 << 10;
 
 /// How a cursor reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CursorOptions {
-    /// Whether blocks that the cache does not have go into it.
+    /// Whether blocks missing from the cache are inserted into it.
     pub(crate) fill_cache: bool,
-    /// Bytes to read at once from a file that is not mapped, for cursors that go through much of it in
-    /// order; such reads bypass the cache. 0: block by block through the cache. Otherwise at least 256 KiB.
+    /// The bytes per read of a file that is not mapped, for cursors that traverse much of it in order; such reads bypass the
+    /// cache. 0: block by block through the cache. Otherwise at least 256 KiB.
     pub(crate) read_ahead: u64,
 }
 
@@ -48,7 +48,7 @@ struct Loaded {
     shape: BlockShape,
 }
 
-/// Where the current entry lies within the loaded block.
+/// The location of the current entry within the loaded block.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     index: usize,
@@ -59,7 +59,7 @@ struct Entry {
     kind: Kind,
 }
 
-/// Walks a table. Not valid until a seek; after an error, not valid.
+/// Iterates over a table. Not valid before the first seek or after an error.
 #[derive(Debug)]
 pub(crate) struct TableCursor {
     table: Arc<Table>,
@@ -67,23 +67,23 @@ pub(crate) struct TableCursor {
     /// Fetched by the first seek.
     index: Option<Arc<Index>>,
     loaded: Option<Loaded>,
-    /// What [`prepare`](TableCursor::prepare) found for the seek that follows: the block, or that there is none.
+    /// The result of [`prepare`](TableCursor::prepare) for the seek that follows: the block, or that there is none.
     prepared: Option<Option<BlockAt>>,
     entry: Option<Entry>,
     key: Vec<u8>,
-    /// A piece of the file and its offset.
+    /// The piece of the file that was read ahead, and its offset.
     ahead: Option<(u64, Arc<[u8]>)>,
-    /// The block that was fetched for the seek that was prepared, and where from.
+    /// The block that was fetched for the prepared seek, and its source.
     brought: Option<(BlockAt, HeapBlock, BlockSource)>,
-    /// What it reads ahead when it goes from block to block; only if reads of the table may overlap.
+    /// Readahead for block-to-block iteration; only if reads of the table may overlap.
     scan: Option<Box<ScanAhead>>,
     counts: TouchCounts,
-    /// The block that the processor was asked for last, as the one that comes next.
+    /// The block that was prefetched last, as the expected next one.
     prefetched: usize,
 }
 
 impl TableCursor {
-    /// A cursor at no entry. No block is touched before the first seek.
+    /// Creates an unpositioned cursor. No block is touched before the first seek.
     pub(crate) fn new(table: Arc<Table>, options: CursorOptions) -> TableCursor {
         let scans = table.overlap().is_some() && options.read_ahead == 0;
         TableCursor {
@@ -102,7 +102,7 @@ impl TableCursor {
         }
     }
 
-    /// Promises that nothing before `start` or from `end` on will be asked for, so that it is not read ahead.
+    /// Promises that nothing before `start` or from `end` on will be requested, so that it is not read ahead.
     #[inline]
     pub(crate) fn within(&mut self, start: &[u8], end: Option<&[u8]>) {
         if let Some(scan) = &mut self.scan {
@@ -110,30 +110,30 @@ impl TableCursor {
         }
     }
 
-    /// The block that the seek just [prepared](Self::prepare) will load, to be brought by [`bring`](Self::bring);
-    /// `None` if nothing is to be gained.
+    /// The block that the seek just [prepared](Self::prepare) will load, to be passed to [`bring`](Self::bring) once fetched;
+    /// `None` if fetching it early gains nothing.
     pub(crate) fn wanted(&self) -> Option<Fetch<'_>> {
         let at = self.prepared.flatten()?;
         let loaded = self.loaded.as_ref().is_some_and(|loaded| loaded.at == at);
         (self.scan.is_some() && self.options.fill_cache && !loaded).then(|| Fetch::new(&self.table, at))
     }
 
-    /// Takes the block that was wanted.
+    /// Accepts the block that was wanted.
     pub(crate) fn bring(&mut self, at: BlockAt, block: HeapBlock, source: BlockSource) {
         self.brought = Some((at, block, source));
     }
 
-    /// Adds what was read for this cursor by somebody else.
+    /// Adds the reads that others made for this cursor.
     pub(crate) fn add_counts(&mut self, counts: &TouchCounts) {
         self.counts.add(counts);
     }
 
-    /// What the cursor touched since this was last asked.
+    /// Returns what the cursor touched since the last call, and resets it.
     pub(crate) fn take_counts(&mut self) -> TouchCounts {
         std::mem::take(&mut self.counts)
     }
 
-    /// Whether the cursor is at an entry.
+    /// Reports whether the cursor is at an entry.
     #[inline]
     pub(crate) fn valid(&self) -> bool {
         self.entry.is_some()
@@ -162,8 +162,8 @@ impl TableCursor {
         self.enter_at(last, |view| Ok(view.len() - 1))
     }
 
-    /// Does the first half of a [`seek`](Self::seek) to `key`, which must be the next call: searches the index and
-    /// asks for the block, so that the misses of several cursors overlap.
+    /// Performs the first half of a [`seek`](Self::seek) to `key`, which must be the next call: searches the index and
+    /// prefetches the block, so that the cache misses of several cursors overlap.
     pub(crate) fn prepare(&mut self, key: &[u8]) -> Result<(), StorageError> {
         let index = self.index()?;
         self.counts.index_searched();
@@ -175,18 +175,18 @@ impl TableCursor {
         Ok(())
     }
 
-    /// Moves to the first entry at or after (`key`, `seq`) in version order; with [`MAX_SEQNO`], to the
-    /// newest version of the first key that is not less than `key`.
+    /// Moves to the first entry at or after (`key`, `seq`) in version order; with [`MAX_SEQNO`], to the newest version of the
+    /// first key that is not less than `key`.
     pub(crate) fn seek(&mut self, key: &[u8], seq: SeqNo) -> Result<(), StorageError> {
         self.seek_stored(key, seq)?;
-        // The entry was found by its stored number, which is smaller than the one that it has.
+        // The entry was found by its stored number, which is smaller than its effective one.
         while seq < self.table.global_seq() && self.valid() && self.key() == key {
             self.next()?;
         }
         Ok(())
     }
 
-    /// The same by the numbers that are stored.
+    /// Seeks by the stored sequence numbers.
     fn seek_stored(&mut self, key: &[u8], seq: SeqNo) -> Result<(), StorageError> {
         self.entry = None;
         let index = self.index()?;
@@ -202,8 +202,8 @@ impl TableCursor {
             if place.1 < place.0 {
                 return self.enter(place.1);
             }
-            // All entries are before: the key lies between the block's last and its separator, or its newer
-            // versions fill the block.
+            // All entries are before: the key lies between the block's last key and its separator, or its newer versions fill
+            // the block.
             at = index.block(block.index + 1);
         }
         Ok(())
@@ -227,7 +227,7 @@ impl TableCursor {
         }
     }
 
-    /// Loads the block and gives its length and the lower bound of (`key`, `seq`) in it.
+    /// Loads the block and returns its length and the lower bound of (`key`, `seq`) in it.
     fn search_block(&mut self, at: BlockAt, key: &[u8], seq: SeqNo) -> Result<(usize, usize), StorageError> {
         self.load(at)?;
         let view = self.view().expect("just loaded");
@@ -242,7 +242,8 @@ impl TableCursor {
         let (Some(entry), Some(loaded)) = (self.entry, &self.loaded) else { return Ok(()) };
         let (i, at) = (entry.index + 1, loaded.at);
         if i < loaded.shape.len() {
-            // Whoever goes on once goes on further: the next block's lines are on their way while this one's entries pass.
+            // An iteration that moves once usually continues: the next block's lines arrive while this block's entries are
+            // visited.
             if self.prefetched != at.index + 1 {
                 self.prefetched = at.index + 1;
                 if let Some(following) = self.index.as_ref().and_then(|index| index.block(at.index + 1)) {
@@ -304,7 +305,7 @@ impl TableCursor {
         Ok(())
     }
 
-    /// A block that was brought, or read ahead, or neither.
+    /// Returns a block that was fetched for this cursor or read ahead, or else loads it.
     fn block_scanned(&mut self, at: BlockAt) -> Result<HeapBlock, StorageError> {
         let index = self.index()?;
         let scan = self.scan.as_mut().expect("asked before");
@@ -325,7 +326,7 @@ impl TableCursor {
         }
     }
 
-    /// A block out of the piece that was read ahead, reading the next piece if it is not in there.
+    /// Returns a block from the piece that was read ahead, reading the next piece if necessary.
     fn block_ahead(&mut self, at: BlockAt) -> Result<HeapBlock, StorageError> {
         let holds = |(offset, piece): &(u64, Arc<[u8]>)| {
             at.offset >= *offset && at.offset + at.span <= offset + piece.len() as u64
@@ -392,7 +393,7 @@ impl TableCursor {
         self.entry.expect("the cursor is at an entry")
     }
 
-    /// The current entry's user key. Panics if not valid, as all that follow.
+    /// The current entry's user key. Panics if the cursor is not valid, as do all accessors below.
     #[inline]
     pub(crate) fn key(&self) -> &[u8] {
         match self.current().key {
@@ -420,13 +421,12 @@ impl TableCursor {
         &self.bytes()[span.start..span.start + span.len]
     }
 
-    /// The current entry's value, for keeping. No copy; see [`BlockData`](super::BlockData) for what it
-    /// keeps alive.
+    /// The current entry's value, pinned. No copy; see [`BlockData`](super::BlockData) for what it keeps alive.
     pub(crate) fn pinned_value(&self) -> PinnedValue {
         self.pin(self.current().value)
     }
 
-    /// The current entry's key, for keeping without a copy, if it lies in one piece in its block.
+    /// The current entry's key, pinned without a copy, if it is contiguous in its block.
     pub(crate) fn pinned_key(&self) -> Option<PinnedValue> {
         self.current().key.map(|span| self.pin(span))
     }

@@ -1,7 +1,7 @@
-//! Bytes of a table that outlive the call that found them.
+//! Table bytes that outlive the call that found them.
 //!
-//! A mapped table keeps several handles to its mapping, one per group of threads, so that threads that pin
-//! values at the same time do not write to one reference count.
+//! A mapped table keeps several handles to its mapping, one per group of threads, so that threads that pin values at the same
+//! time do not write to the same reference count.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -9,16 +9,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::io::Mapping;
 
-/// Handles to the mapping that a table keeps.
+/// The number of handles to the mapping that a table keeps.
 const PINS: usize = 8;
 
-/// Keeps a mapping alive. The alignment sets its reference count apart from everything else, the pointer
-/// to the mapping included, which readers on other cores use.
+/// Keeps a mapping alive. The alignment separates its reference count from everything else, including the pointer to the
+/// mapping, which readers on other cores use.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct MapPin(Mapping);
 
-/// The handles of one table, picked by thread.
+/// The handles of one table, chosen by thread.
 #[derive(Debug)]
 pub(crate) struct Pins([Arc<MapPin>; PINS]);
 
@@ -27,7 +27,7 @@ impl Pins {
         Pins(std::array::from_fn(|_| Arc::new(MapPin(mapping.clone()))))
     }
 
-    /// The handle for this thread. The same handle for every [`PINS`]th thread, counted by their first call.
+    /// The handle for this thread. Every [`PINS`]th thread shares one, in the order of their first calls.
     #[inline]
     pub(crate) fn mine(&self) -> Arc<MapPin> {
         Arc::clone(&self.0[thread_slot()])
@@ -38,14 +38,14 @@ impl Pins {
 fn thread_slot() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
-        // Relaxed: only a spread is wanted, nothing is published through the counter.
+        // Relaxed: only an even spread is wanted; the counter publishes nothing.
         static SLOT: usize = NEXT.fetch_add(1, Ordering::Relaxed) % PINS;
     }
-    // A thread that is being torn down has no slot any more; any handle serves.
+    // A thread that is being torn down no longer has a slot; any handle will do.
     SLOT.try_with(|slot| *slot).unwrap_or(0)
 }
 
-/// An uncompressed block on the heap, or a part of a larger piece that was read at once.
+/// An uncompressed block on the heap, or a part of a larger piece read at once.
 #[derive(Clone, Debug)]
 pub(crate) struct HeapBlock {
     /// The allocation.
@@ -65,8 +65,8 @@ impl Deref for HeapBlock {
     }
 }
 
-/// Shared bytes: of a mapping or of a block on the heap. Cheap to clone; keeps the table's file mapped, or
-/// the block in memory, as long as it lives.
+/// Shared bytes of a mapping or of a block on the heap. Cheap to clone; keeps the table's file mapped, or the block in memory,
+/// as long as it lives.
 #[derive(Clone, Debug)]
 pub(crate) enum BlockData {
     /// `start..start + len` of a mapped file.
@@ -89,7 +89,7 @@ pub(crate) enum BlockData {
     },
 }
 
-/// A value, key or opaque part that a table gave out.
+/// A pinned value, key or opaque part of a table.
 pub(crate) type PinnedValue = BlockData;
 
 impl Deref for BlockData {
@@ -104,7 +104,7 @@ impl Deref for BlockData {
     }
 }
 
-/// A block as a lookup uses it: borrowed from the table's mapping, or shared with the cache.
+/// A block as used by a lookup: borrowed from the table's mapping, or shared with the cache.
 #[derive(Clone, Debug)]
 pub(crate) enum BlockRef<'t> {
     /// In place.

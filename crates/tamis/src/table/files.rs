@@ -1,20 +1,21 @@
-//! The files of tables that are read without being mapped, of which only so many are open at a time, and the file system as the
-//! rest of a database has it, for which they make room.
+//! The files of unmapped tables, of which a limited number are open at a time, and a file system for the rest of the database
+//! that makes room for its own descriptors by closing them.
 //!
-//! A mapped table needs no descriptor once it is mapped, and has none. Any other opens its file when it is read, and may find it
-//! closed the next time: beyond the limit, files are closed that were not read for the longest time, as a clock tells it.
+//! A mapped table needs no descriptor once it is mapped, and keeps none. Any other table opens its file when it is read and may
+//! find it closed the next time: beyond the limit, the files that were not read for the longest time are closed, as
+//! approximated by a clock algorithm.
 //!
 //! # Threads
 //!
-//! A read of an open file takes no lock: it loads a pointer, sets a flag that says so, and counts a reference, which keeps the
-//! descriptor open for as long as the read takes, whoever closes the file meanwhile. So a few more may be open than the limit says:
-//! one for each read that is under way. Opening and closing go through the mutex of the clock. The flag is a hint (`Relaxed`): it
-//! publishes nothing.
+//! A read of an open file takes no lock: it loads a pointer, sets a flag to record the use, and takes a reference, which keeps
+//! the descriptor open for the duration of the read even if the file is closed meanwhile. So the limit may be exceeded by the
+//! number of reads in flight. Opening and closing take the mutex of the clock. The flag is a hint (`Relaxed`): it publishes
+//! nothing.
 //!
 //! # Invariants
 //!
-//! A file is removed only when nobody holds its table any more, so one that was closed is there to be opened again. It is taken for
-//! the same file if it has the same length; blocks have checksums.
+//! A file is removed only when nothing holds its table any more, so a closed file can always be reopened. A file of the same
+//! length is taken for the same file; blocks have checksums.
 
 use std::collections::VecDeque;
 use std::io;
@@ -29,33 +30,33 @@ use crate::io::{Access, DirLock, FileSystem, ReadFile, Usage, WriteFile};
 use crate::sync::Mutex;
 use crate::sync::thread::sleep;
 
-/// After descriptors ran out so many files of tables are opened before batches of reads are large again.
+/// After running out of descriptors, the number of table files to open before batches of reads may be large again.
 const CAREFUL: u32 = 10_000;
 
-/// So often something is tried again that found no descriptor: others may have taken what was freed.
+/// The number of attempts when no descriptor is available: others may have taken what was freed.
 const TRIES: u32 = 5;
 
-/// The open files of a database's tables. As a [`FileSystem`] it closes them where descriptors run out.
+/// The open files of a database's tables. As a [`FileSystem`] it closes them when descriptors run out.
 #[derive(Debug)]
 pub(crate) struct OpenFiles {
     fs: Arc<dyn FileSystem>,
     most: usize,
-    /// So many more openings are made with care, since descriptors ran out. A hint.
+    /// The number of further openings to make with care since descriptors ran out. A hint.
     scarce: AtomicU32,
-    /// What is open, and perhaps what has gone since. The next to be closed comes first.
+    /// Open files, possibly including some that are gone. The next to be closed comes first.
     clock: Mutex<VecDeque<Weak<SharedFile>>>,
 }
 
-/// How one table reads its file.
+/// How one table accesses its file.
 #[derive(Debug)]
 pub(crate) enum TableFile {
     /// Not at all: the file is mapped.
     Mapped,
     /// Not at all: the table could not be opened.
     Lost,
-    /// It keeps it open.
+    /// The table keeps it open.
     Own(Arc<dyn ReadFile>),
-    /// It is open while there is room.
+    /// The file is open while there is room.
     Shared(Arc<SharedFile>),
 }
 
@@ -65,15 +66,15 @@ pub(crate) struct SharedFile {
     path: PathBuf,
     len: u64,
     held: ArcSwapOption<Held>,
-    /// It was read since the clock came by.
+    /// It was read since the clock last passed.
     used: AtomicBool,
 }
 
-/// A pointer that is thin.
+/// A wrapper that makes the pointer thin.
 #[derive(Debug)]
 struct Held(Arc<dyn ReadFile>);
 
-/// Whether the process or the machine has no descriptor left.
+/// Reports whether the process or the machine has no descriptor left.
 fn out_of_descriptors(error: &io::Error) -> bool {
     #[cfg(unix)]
     {
@@ -88,25 +89,26 @@ fn out_of_descriptors(error: &io::Error) -> bool {
 }
 
 impl OpenFiles {
-    /// At most `most` files are open; 0 is as many as there are.
+    /// Creates a set of at most `most` open files; 0 means no limit.
     pub(crate) fn new(fs: Arc<dyn FileSystem>, most: usize) -> OpenFiles {
         let most = if most == 0 { usize::MAX } else { most };
         OpenFiles { fs, most, scarce: AtomicU32::new(0), clock: Mutex::default() }
     }
 
-    /// Whether descriptors ran out lately.
+    /// Reports whether descriptors ran out lately.
     fn are_scarce(&self) -> bool {
         self.scarce.load(Relaxed) > 0
     }
 
-    /// Does something that may take a descriptor. If there is none left, all files of the clock are closed and it is done again:
-    /// what failed that way did nothing, except where `act` knows better.
+    /// Runs `act`, which may need a descriptor. If none is left, all files of the clock are closed and `act` runs again: a call
+    /// that failed this way had no effect, except where `act` knows better.
     fn with_room<T>(&self, mut act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
         for attempt in 0..TRIES {
             match act() {
                 Err(error) if out_of_descriptors(&error) => {
                     self.scarce.store(CAREFUL, Relaxed);
-                    // If there is nothing to close, others may be about to: they read, or have just closed all files but one.
+                    // If there is nothing to close, other threads may be about to: they are reading, or have just closed all
+                    // files but one.
                     if !self.close_all() && attempt > 0 {
                         sleep(Duration::from_millis(1 << attempt));
                     }
@@ -117,13 +119,13 @@ impl OpenFiles {
         act()
     }
 
-    /// How many files are open.
+    /// The number of open files.
     pub(crate) fn count(&self) -> usize {
         let clock = self.clock.lock();
         clock.iter().filter_map(Weak::upgrade).filter(|file| file.held.load().is_some()).count()
     }
 
-    /// A table's file, which is open now.
+    /// Registers a table's file, which is open now.
     pub(crate) fn share(self: &Arc<Self>, path: &Path, file: Arc<dyn ReadFile>, len: u64) -> TableFile {
         let (held, used) = (ArcSwapOption::empty(), AtomicBool::new(false));
         let shared = Arc::new(SharedFile { files: self.clone(), path: path.to_owned(), len, held, used });
@@ -131,8 +133,8 @@ impl OpenFiles {
         TableFile::Shared(shared)
     }
 
-    /// Keeps a file open that was just opened, and closes what is too much. Gives the file, or another handle of it if somebody
-    /// was faster.
+    /// Keeps a file open that was just opened, and closes files beyond the limit. Returns the file, or another handle to it if
+    /// another thread was faster.
     fn hold(&self, shared: &Arc<SharedFile>, file: Arc<dyn ReadFile>) -> Arc<dyn ReadFile> {
         let mut clock = self.clock.lock();
         if let Some(held) = &*shared.held.load() {
@@ -140,7 +142,7 @@ impl OpenFiles {
         }
         shared.held.store(Some(Arc::new(Held(file.clone()))));
         clock.push_back(Arc::downgrade(shared));
-        // Each file is passed over once at most.
+        // Each file is passed over at most once.
         let mut passes = clock.len();
         while clock.len() > self.most {
             let Some(next) = clock.pop_front() else { break };
@@ -152,7 +154,7 @@ impl OpenFiles {
                 open.held.store(None);
             }
         }
-        // Tables go without a word.
+        // Dropped tables do not deregister.
         if clock.len() > 64 && clock.len() == clock.capacity() {
             clock.retain(|file| file.strong_count() > 0);
         }
@@ -181,7 +183,7 @@ impl FileSystem for OpenFiles {
                 return self.fs.reuse(new, new);
             }
             let reused = self.fs.reuse(old, new);
-            // A file is renamed first: that takes no descriptor.
+            // A file is renamed first: that needs no descriptor.
             renamed = reused.is_err() && !self.fs.exists(old).unwrap_or(true);
             reused
         })
@@ -241,12 +243,12 @@ impl FileSystem for OpenFiles {
 }
 
 impl TableFile {
-    /// Whether few files should be held open at a time, as descriptors ran out lately.
+    /// Reports whether few files should be held open at a time because descriptors ran out lately.
     pub(crate) fn is_scarce(&self) -> bool {
         matches!(self, TableFile::Shared(shared) if shared.files.are_scarce())
     }
 
-    /// The file, for a read. Errors: it cannot be opened again, or is another one. Panics if it is mapped.
+    /// Returns the file for a read. Errors: it cannot be reopened, or is a different file. Panics if it is mapped.
     #[inline]
     pub(crate) fn get(&self) -> io::Result<Arc<dyn ReadFile>> {
         match self {
@@ -261,20 +263,20 @@ impl TableFile {
 impl SharedFile {
     fn get(self: &Arc<Self>) -> io::Result<Arc<dyn ReadFile>> {
         if let Some(held) = &*self.held.load() {
-            // A flag that is set already stays in every core's cache.
+            // Not setting a flag that is already set keeps its line in every core's cache.
             if !self.used.load(Relaxed) {
                 self.used.store(true, Relaxed);
             }
             return Ok(held.0.clone());
         }
         if self.files.are_scarce() {
-            // Lost steps do not matter.
+            // Lost decrements do not matter.
             self.files.scarce.store(self.files.scarce.load(Relaxed).saturating_sub(1), Relaxed);
         }
         let file = self.files.open(&self.path, Access::Random)?;
         let len = file.len()?;
         if len != self.len {
-            let what = format!("it had {} bytes when it was opened first, and has {len} now", self.len);
+            let what = format!("it had {} bytes when it was first opened, and has {len} now", self.len);
             return Err(io::Error::new(io::ErrorKind::InvalidData, what));
         }
         Ok(self.files.hold(self, file))
@@ -323,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_stays_open() {
+    fn recently_read_files_stay_open() {
         let fs = MemFs::new();
         let files = Arc::new(OpenFiles::new(Arc::new(fs.clone()), 4));
         let tables: Vec<TableFile> =
@@ -341,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_was_exchanged_while_it_was_closed_is_an_error() {
+    fn a_file_that_was_replaced_while_closed_is_an_error() {
         let fs = MemFs::new();
         let files = Arc::new(OpenFiles::new(Arc::new(fs.clone()), 1));
         let (first, second) = (share(&files, &file(&fs, "/1", &[1])), share(&files, &file(&fs, "/2", &[2])));

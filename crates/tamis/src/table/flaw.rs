@@ -1,19 +1,19 @@
-//! Damage that was met in an open table.
+//! Damage found in an open table.
 //!
-//! Every read that finds bytes which are not what was written notes it here, whoever reads: a get, an iterator, a compaction, an
-//! examination. A table with a flaw is left alone by compactions, which could only fail; what can be read of it is read.
+//! Every read that finds damaged bytes records it here: a get, an iterator, a compaction, an examination. Compactions skip a
+//! table with a flaw, as they could only fail; its readable parts stay readable.
 //!
 //! # Threads
 //!
-//! Any thread may note a flaw at any time. The flag is for whoever only wants to know that there is none, and publishes nothing
-//! (`Relaxed`): the words are behind the mutex, which is a leaf.
+//! Any thread may record a flaw at any time. The flag serves callers that only need to know whether there is one, and publishes
+//! nothing (`Relaxed`): the text is behind the mutex, which is a leaf.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crate::error::StorageError;
 use crate::sync::Mutex;
 
-/// The first damage that was met in a table.
+/// The first damage found in a table.
 #[derive(Debug, Default)]
 pub(crate) struct Flaw {
     known: AtomicBool,
@@ -21,7 +21,7 @@ pub(crate) struct Flaw {
 }
 
 impl Flaw {
-    /// Notes damage, unless some is known.
+    /// Records damage, unless some is already recorded.
     #[cold]
     pub(crate) fn note(&self, error: &StorageError) {
         self.first.lock().get_or_insert_with(|| error.clone());
@@ -36,7 +36,7 @@ impl Flaw {
         if self.is_known() { self.first.lock().clone() } else { None }
     }
 
-    /// Forgets it: all of the table was read since, and found to be sound. What was met was damage on the way, or was mended.
+    /// Clears the flaw after the whole table was read and found intact: the damage was transient, or has been repaired.
     pub(crate) fn forget(&self) {
         *self.first.lock() = None;
         self.known.store(false, Relaxed);

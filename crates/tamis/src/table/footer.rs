@@ -1,4 +1,4 @@
-//! The fixed end of a table file: where its parts lie.
+//! The fixed-size end of a table file: the location of its parts.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -14,7 +14,7 @@ const MAGIC: [u8; 8] = *b"tamis\0tb";
 /// The format version that this library writes, and the newest that it reads.
 pub(crate) const FORMAT_VERSION: u32 = 1;
 
-/// A part of the file, trailer included; `span` 0 means that there is no such part.
+/// A part of the file, trailer included; `span` 0 means that the part is absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Part {
     /// Offset of its first byte in the file.
@@ -23,8 +23,8 @@ pub(crate) struct Part {
     pub(crate) span: u64,
 }
 
-/// The parts of a table file. They lie one behind the other in the order of the fields, without gaps, so
-/// that their lengths say everything and no byte of the file is without meaning.
+/// The parts of a table file. They are adjacent, in the order of the fields, so their lengths determine everything and every
+/// byte of the file is accounted for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Footer {
     /// Bytes of all data blocks.
@@ -43,7 +43,7 @@ impl Footer {
     /// Bytes of the footer.
     pub(crate) const BYTES: u64 = FOOTER_BYTES as u64;
 
-    /// Whether the last bytes of a file end as a table's do.
+    /// Reports whether the last bytes of a file end as a table's do.
     pub(crate) fn is_marked(end: &[u8]) -> bool {
         end.len() >= FOOTER_BYTES && end.ends_with(&MAGIC)
     }
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn any_changed_byte_or_other_file_length_is_refused() {
+    fn any_changed_byte_or_other_file_length_is_rejected() {
         let (_, bytes) = sample();
         assert!(Footer::decode(&bytes, 265).is_err());
         for i in 0..FOOTER_BYTES {

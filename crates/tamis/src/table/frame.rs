@@ -1,13 +1,12 @@
-//! How a block is stored: its bytes, compressed or not, and a trailer that says so and protects them.
+//! How a block is stored: its bytes, compressed or not, and a trailer with the compression method and a checksum.
 //!
 //! ```text
 //! payload | compression: u8 | XXH3-64 of (payload, compression), seeded with the block's file offset: u64
 //! ```
 //!
-//! The seed makes a block that ended up at another place as wrong as one with a flipped bit. A compressed
-//! payload starts with the uncompressed length (u32); that length is at most [`MAX_DECODED_BYTES`] and at
-//! most [`MAX_RATIO`] times the payload, so that no stored number can ask for much more memory than the file
-//! has bytes.
+//! Because of the seed, a block stored at the wrong place fails like one with a flipped bit. A compressed payload starts with
+//! the uncompressed length (u32); that length is at most [`MAX_DECODED_BYTES`] and at most [`MAX_RATIO`] times the payload, so
+//! that no stored number can request much more memory than the file has bytes.
 
 use std::sync::Arc;
 
@@ -15,16 +14,16 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64_with_seed};
 
 use crate::options::Compression;
 
-/// Bytes behind every block's payload.
+/// Bytes of the trailer behind every block's payload.
 pub(crate) const TRAILER_BYTES: usize = 9;
 
-/// Longer blocks are stored as they are: compressing needs the block in one piece of memory, twice.
+/// Larger blocks are stored uncompressed: compressing needs the block in contiguous memory, twice.
 pub(crate) const MAX_DECODED_BYTES: usize = 256 << 20;
 
 /// The largest ratio of uncompressed to stored length; LZ4 cannot exceed it by construction.
 const MAX_RATIO: usize = 255;
 
-/// Bytes that are not what a builder writes; the reader adds the file and the offset.
+/// Bytes that no builder writes; the reader adds the file and the offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Damage(pub(crate) &'static str);
 
@@ -39,8 +38,8 @@ impl Compression {
     }
 }
 
-/// Turns the uncompressed block `out[start..]` into its stored form for file offset `offset`: compressed if
-/// that saves at least an eighth, trailer appended. `scratch` keeps its capacity between calls.
+/// Turns the uncompressed block `out[start..]` into its stored form for file offset `offset`: compressed if that saves at least
+/// an eighth, trailer appended. `scratch` keeps its capacity between calls.
 pub(crate) fn seal(out: &mut Vec<u8>, start: usize, offset: u64, wanted: Compression, scratch: &mut Vec<u8>) {
     let raw = &out[start..];
     let used = compress(raw, wanted, scratch);
@@ -53,7 +52,7 @@ pub(crate) fn seal(out: &mut Vec<u8>, start: usize, offset: u64, wanted: Compres
     out.extend_from_slice(&sum.to_le_bytes());
 }
 
-/// The trailer of an uncompressed block that lies in two pieces.
+/// Returns the trailer of an uncompressed block that lies in two pieces.
 pub(crate) fn trailer_of_pieces(head: &[u8], tail: &[u8], offset: u64) -> [u8; TRAILER_BYTES] {
     let mut hasher = Xxh3::with_seed(offset);
     hasher.update(head);
@@ -64,8 +63,8 @@ pub(crate) fn trailer_of_pieces(head: &[u8], tail: &[u8], offset: u64) -> [u8; T
     trailer
 }
 
-/// Fills `out` with the compressed payload of `raw` and says by which method; `None` means that `raw` is to
-/// be stored as it is.
+/// Fills `out` with the compressed payload of `raw` and returns the method; `None` means that `raw` is to be stored
+/// uncompressed.
 fn compress(raw: &[u8], wanted: Compression, out: &mut Vec<u8>) -> Compression {
     if wanted == Compression::None || raw.len() > MAX_DECODED_BYTES {
         return Compression::None;
@@ -78,7 +77,7 @@ fn compress(raw: &[u8], wanted: Compression, out: &mut Vec<u8>) -> Compression {
         out.clear();
         out.extend_from_slice(&(raw.len() as u32).to_le_bytes());
         out.extend_from_slice(&packed);
-        // Beyond the ratio that readers accept, LZ4 below does well enough.
+        // Beyond the ratio that readers accept; LZ4 below does well enough.
         if !worth(out.len()) {
             return Compression::None;
         } else if raw.len() <= MAX_RATIO * out.len() {
@@ -109,7 +108,7 @@ pub(crate) fn open(stored: &[u8]) -> Result<(&[u8], Compression), Damage> {
     }
 }
 
-/// Checks the checksum of a stored block that lies at file offset `offset`. Cost: about 25 ns per KiB.
+/// Verifies the checksum of a stored block at file offset `offset`. Cost: about 25 ns per KiB.
 pub(crate) fn verify(stored: &[u8], offset: u64) -> Result<(), Damage> {
     match stored.split_last_chunk::<8>() {
         Some((protected, sum)) if xxh3_64_with_seed(protected, offset) == u64::from_le_bytes(*sum) => Ok(()),
@@ -117,7 +116,7 @@ pub(crate) fn verify(stored: &[u8], offset: u64) -> Result<(), Damage> {
     }
 }
 
-/// The uncompressed form of a payload compressed by `method` (not `None`).
+/// Decompresses a payload compressed by `method` (not `None`).
 pub(crate) fn decompress(payload: &[u8], method: Compression) -> Result<Arc<[u8]>, Damage> {
     let Some((len, packed)) = payload.split_first_chunk::<4>() else {
         return Err(Damage("a compressed block without its length"));
@@ -147,7 +146,7 @@ pub(crate) fn decompress(payload: &[u8], method: Compression) -> Result<Arc<[u8]
     Ok(block)
 }
 
-/// Shared zeroed memory in one allocation, to be filled through `Arc::get_mut`.
+/// Returns shared zeroed memory in one allocation, to be filled through `Arc::get_mut`.
 pub(crate) fn zeroed(len: usize) -> Arc<[u8]> {
     std::iter::repeat_n(0u8, len).collect()
 }
@@ -164,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn compressible_blocks_shrink_and_come_back() {
+    fn compressible_blocks_shrink_and_round_trip() {
         let raw = b"the same words, ".repeat(100);
         let stored = sealed(&raw, 77, Compression::Lz4);
         assert!(stored.len() < raw.len() / 4);
@@ -183,14 +182,14 @@ mod tests {
     }
 
     #[test]
-    fn a_block_at_another_offset_is_refused() {
+    fn a_block_at_another_offset_is_rejected() {
         let stored = sealed(b"block", 4096, Compression::None);
         verify(&stored, 4096).unwrap();
         assert!(verify(&stored, 0).is_err());
     }
 
     #[test]
-    fn impossible_uncompressed_lengths_are_refused_without_allocating() {
+    fn impossible_uncompressed_lengths_are_rejected_without_allocating() {
         let mut payload = u32::MAX.to_le_bytes().to_vec();
         payload.extend_from_slice(&[0; 64]);
         assert!(decompress(&payload, Compression::Lz4).is_err());
@@ -200,14 +199,14 @@ mod tests {
 
     #[cfg(not(feature = "zstd"))]
     #[test]
-    fn without_the_feature_zstd_blocks_are_refused_by_name() {
+    fn without_the_feature_zstd_blocks_are_rejected_by_name() {
         let damage = decompress(&[8, 0, 0, 0, 1, 2, 3], Compression::Zstd).unwrap_err();
         assert!(damage.0.contains("feature `zstd`"));
     }
 
     #[cfg(feature = "zstd")]
     #[test]
-    fn zstd_blocks_come_back_even_beyond_the_accepted_ratio() {
+    fn zstd_blocks_round_trip_even_beyond_the_accepted_ratio() {
         for raw in [b"the same words, ".repeat(100), vec![0; 1 << 20]] {
             let stored = sealed(&raw, 1, Compression::Zstd);
             let (payload, method) = open(&stored).unwrap();

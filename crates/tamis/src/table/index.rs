@@ -1,12 +1,12 @@
-//! The index of a table: which data block a key belongs to.
+//! The index of a table, which maps a key to its data block.
 //!
-//! Between the last key of a block and the first of the next lies a *separator*: the shortest user key `s`
-//! with `last <= s < first`, or the key itself where one key's versions fill both. The block of a key is the
-//! first whose separator is not less.
+//! Between the last key of a block and the first of the next lies a *separator*: the shortest user key `s` with
+//! `last <= s < first`, or the key itself if the versions of one key span both. The block of a key is the first whose
+//! separator is not less.
 //!
-//! In memory the separators' common prefix is stripped and the next eight bytes go into a
-//! [`SearchTree`]; whole separators are compared only among equals. Blocks lie one behind the other from the
-//! file's start, so one array of offsets gives place and length of each.
+//! In memory the common prefix of the separators is stripped and the next eight bytes go into a [`SearchTree`]; whole
+//! separators are compared only among equals. Blocks are adjacent from the start of the file, so one array of offsets locates
+//! all of them.
 //!
 //! Immutable; shared by all threads.
 
@@ -24,7 +24,7 @@ pub(crate) struct IndexBuilder {
 }
 
 impl IndexBuilder {
-    /// Adds the block behind the others: `span` bytes in the file, trailer included.
+    /// Appends a block of `span` bytes in the file, trailer included.
     pub(crate) fn add(&mut self, span: u64, separator: &[u8]) {
         self.blocks += 1;
         self.entries.put_varint(span);
@@ -36,7 +36,7 @@ impl IndexBuilder {
         self.blocks
     }
 
-    /// About the bytes that [`finish`](Self::finish) will append.
+    /// The approximate number of bytes that [`finish`](Self::finish) will append.
     pub(crate) fn estimated_bytes(&self) -> usize {
         self.entries.len() + 10
     }
@@ -48,7 +48,7 @@ impl IndexBuilder {
     }
 }
 
-/// A short key `s` with `last <= s < next`; `last` itself if there is no shorter one (or if both are equal).
+/// Returns a short key `s` with `last <= s < next`; `last` itself if there is no shorter one (or if both are equal).
 pub(crate) fn separator(last: &[u8], next: &[u8]) -> Vec<u8> {
     let shared = common_prefix_len(last, next);
     let (Some(&low), Some(&high)) = (last.get(shared), next.get(shared)) else {
@@ -63,7 +63,7 @@ pub(crate) fn separator(last: &[u8], next: &[u8]) -> Vec<u8> {
         key[shared] += 1;
         return key;
     }
-    // The keys differ by one at the last byte of `next`: round `last` up somewhere behind.
+    // The keys differ by one at the last byte of `next`: round `last` up at a later byte.
     match last[shared + 1..].iter().position(|&byte| byte < 0xFF) {
         Some(behind) => {
             let mut key = last[..=shared + 1 + behind].to_vec();
@@ -74,7 +74,7 @@ pub(crate) fn separator(last: &[u8], next: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Ascending numbers, in four bytes each if they all fit.
+/// Ascending numbers, in four bytes each if all of them fit.
 #[derive(Debug)]
 enum Ends {
     Small(Box<[u32]>),
@@ -106,7 +106,7 @@ impl Ends {
     }
 }
 
-/// A data block's number and its place in the file.
+/// A data block's number and its location in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BlockAt {
     /// The number of the block within the table, from 0.
@@ -117,29 +117,29 @@ pub(crate) struct BlockAt {
     pub(crate) span: u64,
 }
 
-/// The index of one table in memory.
+/// The in-memory index of one table.
 #[derive(Debug)]
 pub(crate) struct Index {
-    /// What all separators start with.
+    /// The common prefix of all separators.
     common: Box<[u8]>,
     /// The next eight bytes of every separator.
     heads: SearchTree,
     /// Block `i` lies at `offsets[i]..offsets[i + 1]` of the file.
     offsets: Ends,
-    /// The separators without `common`, one behind the other.
+    /// The separators without `common`, concatenated.
     separators: Box<[u8]>,
     /// Separator `i` is `separators[ends[i]..ends[i + 1]]`.
     separator_ends: Ends,
 }
 
 impl Index {
-    /// Reads an index block's content. The blocks must fill the first `data_span` bytes of the file exactly.
-    /// Memory stays within a small multiple of `bytes`.
+    /// Decodes an index block's content. The blocks must fill the first `data_span` bytes of the file exactly. Memory stays
+    /// within a small multiple of `bytes`.
     pub(crate) fn decode(bytes: &[u8], data_span: u64) -> Result<Index, Damage> {
         const CUT: Damage = Damage("an index that ends within an entry");
         let mut input = Decoder::new(bytes);
         let blocks = input.varint_usize().ok_or(CUT)?;
-        // Every entry takes two bytes at least.
+        // Every entry takes at least two bytes.
         if blocks > input.remaining() / 2 {
             return Err(Damage("an index that promises more blocks than it holds"));
         }
@@ -189,7 +189,7 @@ impl Index {
         self.heads.len()
     }
 
-    /// Where block `index` lies; `None` beyond the last.
+    /// The location of block `index`; `None` beyond the last.
     #[inline]
     pub(crate) fn block(&self, index: usize) -> Option<BlockAt> {
         if index >= self.len() {
@@ -209,17 +209,17 @@ impl Index {
         &self.separators[self.separator_ends.get(i) as usize..self.separator_ends.get(i + 1) as usize]
     }
 
-    /// The separator behind block `i < len`: no key of the block is greater, every key of the next one is,
-    /// or equal to it where one key's versions fill both.
+    /// The separator behind block `i < len`: no key of the block is greater, and every key of the next one is greater, or equal
+    /// if the versions of one key span both.
     pub(crate) fn separator(&self, i: usize) -> Vec<u8> {
         [&self.common, self.tail(i)].concat()
     }
 
-    /// The number of the first block whose separator is at least `key`: the only one that may hold it (or
-    /// its newest versions). `None` if `key` lies behind all blocks.
+    /// The number of the first block whose separator is at least `key`: the only one that may hold it (or its newest versions).
+    /// `None` if `key` is beyond all blocks.
     ///
-    /// Cost: one cache line per level, `log9(blocks / 8) + 1` in all; a binary search over whole separators
-    /// among those that agree with `key` in the eight bytes behind the common prefix.
+    /// Cost: one cache line per level, `log9(blocks / 8) + 1` in total, and a binary search over whole separators among those
+    /// that agree with `key` in the eight bytes after the common prefix.
     #[inline]
     pub(crate) fn find(&self, key: &[u8]) -> Option<usize> {
         let (start, rest) = key.split_at(key.len().min(self.common.len()));
@@ -249,7 +249,7 @@ impl Index {
         (low < self.len()).then_some(low)
     }
 
-    /// Memory in bytes, this value included.
+    /// Memory in bytes, including this value.
     pub(crate) fn memory_bytes(&self) -> usize {
         size_of::<Index>()
             + self.common.len()
@@ -312,13 +312,13 @@ mod tests {
         }
 
         #[test]
-        fn hostile_index_bytes_are_refused_or_read(bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
+        fn hostile_index_bytes_are_rejected_or_read(bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
             let _ = Index::decode(&bytes, 1000);
         }
     }
 
     #[test]
-    fn one_keys_versions_may_fill_several_blocks() {
+    fn the_versions_of_one_key_may_fill_several_blocks() {
         let index = index_of(&[b"a".to_vec(), b"k".to_vec(), b"k".to_vec(), b"k".to_vec(), b"z".to_vec()]);
         assert_eq!(index.find(b"k"), Some(1));
         assert_eq!(index.find(b"k\0"), Some(4));

@@ -1,4 +1,4 @@
-//! Point lookups in a table: index, block, value. In one go, or in steps for many keys at once.
+//! Point lookups in a table: index, block, value. Either in one call, or in steps for many keys at once.
 
 use tamis_filter::Digest;
 
@@ -12,8 +12,8 @@ use crate::error::StorageError;
 use crate::key::{Entry, SeqNo};
 
 impl Table {
-    /// The first block that may hold `key`, or `None` if the table ends before it. Cost: one search of the
-    /// index in memory; no block is touched.
+    /// The first block that may hold `key`, or `None` if the table ends before it. Cost: one search of the in-memory index; no
+    /// block is touched.
     #[inline]
     pub(crate) fn locate<T: ReadTrace>(
         &self,
@@ -25,8 +25,7 @@ impl Table {
         Ok(index.find(key).and_then(|i| index.block(i)))
     }
 
-    /// Asks the processor for the lines that a lookup in the block starts with. Does nothing for a file that
-    /// is not mapped.
+    /// Prefetches the lines that a lookup in the block starts with. Does nothing for a file that is not mapped.
     #[inline]
     pub(crate) fn prefetch_block(&self, at: BlockAt) {
         if let Some(stored) = self.mapped_block(at) {
@@ -34,9 +33,9 @@ impl Table {
         }
     }
 
-    /// The newest version of `key` with a sequence number of at most `snapshot`, looked for from the block
-    /// that [`locate`](Self::locate) gave for the key. With `digest` (the key's) its hash index is used. Touches one block, unless
-    /// the key has so many newer versions that they fill it.
+    /// Returns the newest version of `key` with a sequence number of at most `snapshot`, searching from the block that
+    /// [`locate`](Self::locate) returned for the key. With `digest` (the key's) the block's hash index is used. Touches one
+    /// block, unless the key has enough newer versions to fill it.
     pub(crate) fn get_in_block<T: ReadTrace>(
         &self,
         at: BlockAt,
@@ -52,7 +51,7 @@ impl Table {
         self.search_from(block, at, key, digest, snapshot, trace)
     }
 
-    /// The same where that block is at hand: [fetched](super::fetch), and so verified.
+    /// The same for a block that was [fetched](super::fetch) before, and so verified.
     pub(crate) fn get_in_fetched<T: ReadTrace>(
         &self,
         (at, block, source): (BlockAt, HeapBlock, BlockSource),
@@ -106,8 +105,8 @@ impl Table {
         }
     }
 
-    /// The newest version of `key` with a sequence number of at most `snapshot`. With `digest` (the key's)
-    /// the block's hash index is used.
+    /// Returns the newest version of `key` with a sequence number of at most `snapshot`. With `digest` (the key's) the block's
+    /// hash index is used.
     #[inline]
     pub(crate) fn get<T: ReadTrace>(
         &self,
@@ -123,15 +122,15 @@ impl Table {
     }
 }
 
-/// Asks for the last lines of a stored block: footer, fingerprints, arrays and keys of a usual block,
-/// which otherwise are found one after the other. A sixteenth of a block is what they take with values of
-/// a few hundred bytes; beyond sixteen lines the processor would not follow.
+/// Prefetches the last lines of a stored block: footer, fingerprints, arrays and keys of a typical block, which would otherwise
+/// miss one after the other. They take a sixteenth of a block with values of a few hundred bytes; the processor cannot keep up
+/// with more than sixteen lines.
 #[inline]
 pub(super) fn prefetch_tail(block: &[u8]) {
     let tail = (block.len() / 16 + 64).min(1024);
     for line in block[block.len().saturating_sub(tail)..].chunks(64) {
         prefetch(line);
     }
-    // The pieces need not start at lines' starts.
+    // The pieces need not start at line boundaries.
     prefetch(&block[block.len().saturating_sub(1)..]);
 }

@@ -1,5 +1,5 @@
-//! Where a table comes from: what a manifest says of it and the table's contents do not. It is written into the table's
-//! properties for the day on which the manifest is lost ([`salvage`](crate::db)); nothing else reads it.
+//! The origin of a table: facts that the manifest records and the table's contents do not. It is written into the table's
+//! properties in case the manifest is lost ([`salvage`](crate::db)); nothing else reads it.
 
 use super::frame::Damage;
 use crate::codec::{Decoder, Encode};
@@ -7,37 +7,37 @@ use crate::key::SeqNo;
 
 const CUT: Damage = Damage("an origin that ends within a field");
 
-/// Where a table comes from.
+/// The origin of a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Origin {
-    /// The number of the keyspace that it was written for. `None` in tables of before and in external ones.
+    /// The number of the keyspace that the table was written for. `None` in tables of older versions and in external ones.
     pub(crate) keyspace: Option<u32>,
-    /// What the keyspace is called.
+    /// The keyspace's name.
     pub(crate) keyspace_name: String,
-    /// When the oldest and the newest of its data was flushed, in seconds since 1970; 0: not known.
+    /// When the oldest and the newest of its data was flushed, in seconds since 1970; 0: unknown.
     pub(crate) written: (u64, u64),
-    /// Every write to the keyspace up to this one is in this table, or was in tables before it; 0: not known.
+    /// Every write to the keyspace up to this one is in this table, or was in tables before it; 0: unknown.
     pub(crate) flushed: SeqNo,
-    /// What it was merged from; `None` for a flush.
+    /// The inputs of the merge; `None` for a flush.
     pub(crate) merged: Option<Merged>,
 }
 
-/// What a table was merged from: all that its inputs held of a stretch of keys.
+/// The inputs of a merge: all their data in a key range.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Merged {
-    /// The number that the next file would have had when the merge began: inputs have smaller ones, outputs none below it.
-    /// Of two merges of one table the one with the larger mark came later.
+    /// The next file number when the merge began: inputs have smaller numbers, outputs none below it. Of two merges of one
+    /// table, the one with the larger mark is later.
     pub(crate) mark: u64,
-    /// The first key of the stretch.
+    /// The first key of the range.
     pub(crate) from: Vec<u8>,
-    /// The first key behind it; `None` if it has no end.
+    /// The first key behind the range; `None` if it is unbounded.
     pub(crate) to: Option<Vec<u8>>,
-    /// Which flushes the inputs' entries in it come from; opaque here. Unlike the table's own record of that it goes from end to
-    /// end of the stretch, also where the merge left nothing.
+    /// The flushes that the inputs' entries in the range come from; opaque here. Unlike the table's own record, it covers the
+    /// whole range, including parts where the merge left nothing.
     pub(crate) epochs: Vec<u8>,
-    /// All tables of the merge, ascending, whether they had keys of the stretch or not.
+    /// All tables of the merge, ascending, whether or not they had keys in the range.
     pub(crate) inputs: Vec<u64>,
-    /// Those that the inputs were made from, over any number of merges, and whose files were still there, ascending.
+    /// The tables that the inputs were made from, over any number of merges, and whose files still existed, ascending.
     pub(crate) before: Vec<u64>,
 }
 
@@ -63,18 +63,18 @@ impl Merged {
         let to = match input.u8().ok_or(CUT)? {
             0 => None,
             1 => Some(input.bytes().ok_or(CUT)?.to_vec()),
-            _ => return Err(Damage("an origin whose stretch ends in an unknown way")),
+            _ => return Err(Damage("an origin whose key range has an unknown kind of end")),
         };
         let epochs = input.bytes().ok_or(CUT)?.to_vec();
         let merged = Merged { mark, from, to, epochs, inputs: ids(&mut input)?, before: ids(&mut input)? };
         if !input.is_empty() {
-            return Err(Damage("an origin with something behind it"));
+            return Err(Damage("an origin with trailing bytes"));
         }
         Ok(merged)
     }
 }
 
-/// A number of bytes, and in these each number as its difference from the one before.
+/// Appends the length in bytes and then each number as the difference from the previous one.
 fn put_ids(out: &mut Vec<u8>, ids: &[u64]) {
     let (mut bytes, mut last) = (Vec::new(), 0);
     for &id in ids {
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_table_was_merged_from_round_trips() {
+    fn the_inputs_of_a_merge_round_trip() {
         for merged in [
             Merged {
                 mark: 9,
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_origins_are_refused() {
+    fn hostile_origins_are_rejected() {
         let to = Some(b"b".to_vec());
         let whole =
             Merged { mark: 9, from: b"a".to_vec(), to, inputs: vec![7], ..Merged::default() }.encode();

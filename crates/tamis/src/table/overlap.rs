@@ -1,9 +1,9 @@
-//! Blocks of one or several tables read together, so that their waiting times overlap.
+//! Reads blocks of one or several tables together, so that their latencies overlap.
 //!
 //! # Invariant
 //!
-//! A block that comes from here is verified and in the cache, just as one that [`Table::block`] read; whoever asked
-//! holds it by reference, so that it is not read again when the cache is too small to keep it.
+//! A block returned from here is verified and in the cache, just like one read by [`Table::block`]; the caller holds a
+//! reference to it, so that it is not read again if the cache is too small to keep it.
 
 use std::sync::Arc;
 
@@ -18,37 +18,37 @@ use crate::error::StorageError;
 use crate::io::batch::{BatchReader, Stretch};
 use crate::table::cache::CacheEntry;
 
-/// A block that is asked for, and then the block.
+/// A requested block, and then its result.
 #[derive(Debug)]
 pub(crate) struct Fetch<'t> {
     /// The table.
     pub(crate) table: &'t Table,
-    /// Where in the table.
+    /// The block's location in the table.
     pub(crate) at: BlockAt,
-    /// The block, and where it came from as the next touch of it is to tell.
+    /// The block, and the source that its next touch reports.
     pub(crate) got: Option<(HeapBlock, BlockSource)>,
 }
 
 impl<'t> Fetch<'t> {
-    /// Asks for a block, which must be of a table that is not mapped.
+    /// Requests a block, which must belong to a table that is not mapped.
     pub(crate) fn new(table: &'t Table, at: BlockAt) -> Fetch<'t> {
         debug_assert!(!table.is_mapped());
         Fetch { table, at, got: None }
     }
 
-    /// The block for one touch of it. After the first of a block that was read, it is one that was at hand.
+    /// Returns the block for one touch of it. After the first touch, a block that was read counts as already fetched.
     pub(crate) fn take(&mut self) -> Option<(HeapBlock, BlockSource)> {
         let (block, source) = self.got.as_mut()?;
         Some((block.clone(), std::mem::replace(source, BlockSource::Cache)))
     }
 }
 
-/// Fetches all the blocks, no two of them the same: from the cache, and the others in batches from their files. Reads
-/// and misses are added to `counts`; touches are left to who touches. Blocks that cannot be read or are damaged: the
-/// first of them is the error, and the others are in the cache.
+/// Fetches all the blocks, no two of them the same: from the cache, and the others in batches from their files. Reads and
+/// misses are added to `counts`; touches are counted by the caller. If blocks cannot be read or are damaged, the first of them
+/// is the error, and the others are in the cache.
 ///
-/// A batch holds the files open that it reads. So it has no more blocks than are read at a time, and fewer where no more files can be
-/// opened.
+/// A batch keeps the files that it reads open. So it has at most as many blocks as are read at a time, and fewer if no more
+/// files can be opened.
 pub(crate) fn fetch(
     reads: &BatchReader,
     fetches: &mut [Fetch<'_>],
@@ -72,7 +72,7 @@ pub(crate) fn fetch(
         for &i in rest.iter().take(most) {
             match fetches[i].table.stretch(fetches[i].at) {
                 Ok(stretch) => stretches.push(stretch),
-                // There may be descriptors when those are read which it has.
+                // Descriptors may be available once the current batch has been read.
                 Err(_) if !stretches.is_empty() => break,
                 Err(error) => return Err(failed.unwrap_or(error)),
             }
@@ -93,7 +93,7 @@ pub(crate) fn fetch(
                     if let Some(cache) = table.cache() {
                         cache.insert(table.cache_key(*at), CacheEntry::Block(block.clone()));
                     }
-                    // Read and counted just now, apart from the touch.
+                    // The read was counted just now, apart from the touch.
                     *got = Some((block, BlockSource::ReadAhead));
                 }
                 Err(e) => failed = failed.or(Some(e)),
@@ -104,44 +104,43 @@ pub(crate) fn fetch(
     failed.map_or(Ok(()), Err)
 }
 
-/// The most bytes that a scan reads ahead in one table.
+/// The maximum number of bytes that a scan reads ahead in one table.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// So many steps from a block to its neighbour, and a cursor scans: the second block of two that are neighbours is read
-/// with the one behind it, which costs little more than to read it alone.
+/// The number of steps from a block to its neighbour after which a cursor counts as scanning: the second of two neighbouring
+/// blocks is read together with the one behind it, which costs little more than reading it alone.
 const SCANNING: u32 = 1;
 
-/// What a cursor over a table that is not mapped reads ahead, once it goes from block to block.
+/// Readahead of a cursor over a table that is not mapped, once it moves from block to block.
 ///
-/// The blocks that follow lie one behind the other in the file, so one transfer brings them, which is cheaper than one
-/// for each: 2 blocks at first, then 4, 8 and so on up to the queue depth, and no more than 1 MiB. Blocks that the cache
-/// has are not read: the stretch ends before them. It ends at the bounds of the iteration, too. Each block is verified
-/// and goes into the cache when the cursor comes to it. A cursor that moves elsewhere drops what it read ahead and
-/// begins anew.
+/// The following blocks are adjacent in the file, so one transfer fetches them, which is cheaper than one each: 2 blocks at
+/// first, then 4, 8 and so on up to the queue depth, and at most 1 MiB. Blocks that are in the cache are not read: the byte
+/// range ends before them. It ends at the bounds of the iteration, too. Each block is verified and inserted into the cache when
+/// the cursor reaches it. A cursor that moves elsewhere drops what it read ahead and starts over.
 ///
-/// Memory: one stretch for each open table of an iterator. Belongs to its cursor, and like it to one thread at a time.
+/// Memory: one byte range for each open table of an iterator. Belongs to its cursor, and like it to one thread at a time.
 #[derive(Debug, Default)]
 pub(super) struct ScanAhead {
-    /// The block that was asked for last.
+    /// The last block requested.
     last: Option<usize>,
-    /// Steps from block to block in this direction.
+    /// The number of steps from block to block in this direction.
     steps: u32,
     backward: bool,
-    /// Blocks that the last stretch was to have.
+    /// The number of blocks that the last readahead aimed for.
     window: usize,
-    /// A stretch of the file and its offset.
+    /// The bytes that were read ahead, and their offset in the file.
     piece: Option<(u64, Arc<[u8]>)>,
-    /// Nothing before the one key or from the other on is asked for.
+    /// Nothing before the first key or from the second on will be requested.
     bounds: Option<(Vec<u8>, Option<Vec<u8>>)>,
 }
 
 impl ScanAhead {
-    /// Promises that nothing before `start` or from `end` on will be asked for.
+    /// Promises that nothing before `start` or from `end` on will be requested.
     pub(super) fn within(&mut self, start: &[u8], end: Option<&[u8]>) {
         self.bounds = Some((start.to_vec(), end.map(<[u8]>::to_vec)));
     }
 
-    /// Notes that the cursor goes to a block. Whether it goes from block to block.
+    /// Records that the cursor moves to a block; returns whether it is scanning.
     fn step(&mut self, to: usize) -> bool {
         let last = self.last.replace(to);
         let backward = last.is_some_and(|last| to.checked_add(1) == Some(last));
@@ -158,13 +157,13 @@ impl ScanAhead {
         self.steps >= SCANNING
     }
 
-    /// Notes that the cursor has a block that was fetched for it.
+    /// Records that the cursor has a block that was fetched for it.
     pub(super) fn jump(&mut self, to: BlockAt) {
         self.step(to.index);
     }
 
-    /// The block, if it is to be read ahead or was; `None` leaves it to [`Table::block`]. `fill_cache`: whether it goes
-    /// into the cache if it is read.
+    /// Returns the block if it was read ahead or is to be; `None` leaves it to [`Table::block`]. `fill_cache`: whether a block
+    /// that is read is inserted into the cache.
     pub(super) fn block(
         &mut self,
         table: &Table,
@@ -196,7 +195,7 @@ impl ScanAhead {
         counts.block_touched(BlockTouch { offset: at.offset, stored_bytes: at.span, source });
         let mut block = table.block_of_piece(piece, start, at, counts)?;
         if Arc::ptr_eq(&block.bytes, piece) && block.len + TRAILER_BYTES < piece.len() {
-            // Values that are pinned, and the cache, are to keep this block and not the whole stretch.
+            // Pinned values and the cache should keep this block alive, not the whole byte range.
             block = HeapBlock { bytes: Arc::from(&block[..]), start: 0, len: block.len };
         }
         if fill_cache && let Some(cache) = table.cache() {
@@ -205,14 +204,14 @@ impl ScanAhead {
         Ok(Some(block))
     }
 
-    /// Whether the stretch that was read has the block.
+    /// Reports whether the bytes read ahead contain the block.
     fn holds(&self, at: BlockAt) -> bool {
         self.piece.as_ref().is_some_and(|(offset, piece)| {
             at.offset >= *offset && at.offset + at.span <= offset + piece.len() as u64
         })
     }
 
-    /// What to read for this block and for those that follow it: offset and bytes.
+    /// The byte range to read for this block and those that follow it: offset and length.
     fn stretch(&self, table: &Table, index: &Index, at: BlockAt) -> (u64, u64) {
         let (mut low, mut high) = (0, index.len());
         if let Some((start, end)) = &self.bounds {

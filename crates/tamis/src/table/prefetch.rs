@@ -1,11 +1,11 @@
-//! A hint to the processor, and the only unsafe code of the table format.
+//! A prefetch hint to the processor, and the only unsafe code of the table format.
 
-/// Asks for the cache line of the first byte of `bytes`. A hint: no effect but on time.
+/// Prefetches the cache line of the first byte of `bytes`. A hint: it affects timing only.
 #[inline]
 pub(crate) fn prefetch(bytes: &[u8]) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch reads no memory as far as the program can tell and never faults, whatever the
-    // address; this one is of a live slice. SSE is part of every x86-64.
+    // SAFETY: a prefetch has no architectural effect and never faults, whatever the address; this one is of a live slice. SSE
+    // is part of every x86-64.
     #[allow(unused_unsafe)]
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};

@@ -1,14 +1,14 @@
-//! What a table says about itself.
+//! The properties recorded in a table.
 //!
-//! A record of tagged fields: varint tag, varint length, that many bytes. A reader skips tags it does not
-//! know, so that later versions may add fields; a field that is missing has its default.
+//! A record of tagged fields: varint tag, varint length, that many bytes. A reader skips unknown tags, so that later versions
+//! may add fields; a missing field has its default.
 
 use super::frame::Damage;
 use super::origin::{Merged, Origin};
 use crate::codec::{Decoder, Encode};
 use crate::key::SeqNo;
 
-/// The name of the function that digests are made by.
+/// The name of the digest function.
 pub(crate) const DIGEST_FUNCTION: &str = "xxh3-64";
 
 /// The tag of [`Properties::external`].
@@ -21,13 +21,12 @@ const WRITTEN: u64 = 23;
 const FLUSHED: u64 = 24;
 const MERGED: u64 = 25;
 
-/// Facts about one table. Counts and bounds are of point entries (puts and deletes) only, except where the
-/// field says otherwise.
+/// Facts about one table. Counts and bounds cover point entries (puts and deletes) only, unless the field says otherwise.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Properties {
     /// Key versions, deletes included.
     pub(crate) entries: u64,
-    /// How many of the entries are deletes.
+    /// The number of deletes among the entries.
     pub(crate) deletes: u64,
     /// Range tombstones, as the caller counted them.
     pub(crate) range_tombstones: u64,
@@ -35,7 +34,7 @@ pub(crate) struct Properties {
     pub(crate) raw_key_bytes: u64,
     /// Bytes of all values.
     pub(crate) raw_value_bytes: u64,
-    /// Data blocks.
+    /// The number of data blocks.
     pub(crate) data_blocks: u64,
     /// The smallest key; empty in a table without entries.
     pub(crate) smallest: Vec<u8>,
@@ -47,14 +46,13 @@ pub(crate) struct Properties {
     pub(crate) max_seq: SeqNo,
     /// The tree's record of which flushes the entries come from; opaque here.
     pub(crate) epochs: Vec<u8>,
-    /// The function that the digests in hash indexes and filters were made by.
+    /// The function that computed the digests in hash indexes and filters.
     pub(crate) digest_function: String,
-    /// The kind of the filter, as the caller named it; empty without a filter.
+    /// The kind of the filter, as named by the caller; empty without a filter.
     pub(crate) filter_kind: String,
     /// The library and version that wrote the table.
     pub(crate) created_by: String,
-    /// The version of the rules for tables that are built outside a database (`docs/table-format.md`); 0 in a
-    /// database's own.
+    /// The version of the rules for tables built outside a database (`docs/table-format.md`); 0 in a database's own tables.
     pub(crate) external: u64,
     /// Where the table comes from.
     pub(crate) origin: Origin,
@@ -75,7 +73,7 @@ impl Properties {
             (EXTERNAL, self.external),
         ];
         let mut number_bytes = Vec::new();
-        // A database's own table says nothing of being external.
+        // A database's own tables omit this field.
         for (tag, number) in numbers.into_iter().filter(|&(tag, number)| tag != EXTERNAL || number > 0) {
             number_bytes.clear();
             number_bytes.put_varint(number);
@@ -119,7 +117,7 @@ impl Properties {
         }
     }
 
-    /// Reads a record.
+    /// Decodes a record.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Properties, Damage> {
         const CUT: Damage = Damage("properties that end within a field");
         let mut properties = Properties::default();
@@ -146,7 +144,7 @@ impl Properties {
                 EXTERNAL => p.external = number(field)?,
                 KEYSPACE => {
                     let id = u32::try_from(number(field)?);
-                    p.origin.keyspace = Some(id.map_err(|_| Damage("a keyspace that no database has"))?);
+                    p.origin.keyspace = Some(id.map_err(|_| Damage("a keyspace number out of range"))?);
                 }
                 KEYSPACE_NAME => p.origin.keyspace_name = text(field)?,
                 WRITTEN => p.origin.written = pair(field)?,
@@ -218,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn cut_or_malformed_fields_are_refused() {
+    fn truncated_or_malformed_fields_are_rejected() {
         let mut bytes = Vec::new();
         sample().encode(&mut bytes);
         assert!(Properties::decode(&bytes[..bytes.len() - 1]).is_err());

@@ -2,14 +2,14 @@
 //!
 //! # Ways of reading
 //!
-//! * *Mapped, uncompressed*: blocks are used in place. A lookup makes no copy, takes no lock and writes no
-//!   shared memory, except that a value that is found clones one of several reference counts.
+//! * *Mapped, uncompressed*: blocks are used in place. A lookup makes no copy, takes no lock and writes no shared memory,
+//!   except that returning a found value clones one of several reference counts.
 //! * *Mapped, compressed*, and *unmapped*: blocks go through the [`BlockCache`], if there is one.
 //!
 //! # Invariants
 //!
-//! The file does not change while the table is open. Nothing that it says is trusted: lengths are checked
-//! against the file's length, blocks against their checksum, block contents on use.
+//! The file does not change while the table is open. Its contents are not trusted: lengths are checked against the file's
+//! length, blocks against their checksum, block contents on use.
 //!
 //! Every method may be called from any thread at any time.
 
@@ -34,25 +34,25 @@ use crate::key::SeqNo;
 use crate::options::{ChecksumMode, Compression};
 use crate::table::cache::{BlockCache, CacheEntry, CacheKey};
 
-/// How a table is read.
+/// Options for reading a table.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReaderConfig {
-    /// Whether to map the file, where the file system can.
+    /// Whether to map the file, if the file system supports it.
     pub(crate) map: bool,
     /// When checksums are computed.
     pub(crate) verify: ChecksumMode,
-    /// Where uncompressed blocks (and an index that is not pinned) are kept.
+    /// The cache for uncompressed blocks (and for an index that is not pinned).
     pub(crate) cache: Option<Arc<BlockCache>>,
     /// Whether the index stays in memory as long as the table is open.
     pub(crate) pin_metadata: bool,
-    /// What overlaps reads of files that are not mapped. `None`: nothing does.
+    /// Overlaps reads of files that are not mapped. `None`: reads do not overlap.
     pub(crate) reads: Option<Arc<BatchReader>>,
-    /// What limits how many files are open that are not mapped. `None`: each table keeps its own open.
+    /// Limits the number of open files that are not mapped. `None`: each table keeps its own file open.
     pub(crate) files: Option<Arc<OpenFiles>>,
 }
 
 impl ReaderConfig {
-    /// For a file of which nobody else is to have anything: read with system calls, every block checked, nothing cached.
+    /// For inspecting a file without side effects: read with system calls, every block checked, nothing cached.
     pub(crate) fn for_a_look() -> ReaderConfig {
         ReaderConfig { verify: ChecksumMode::Always, pin_metadata: true, ..ReaderConfig::default() }
     }
@@ -70,11 +70,10 @@ pub(crate) struct Table {
     mapped: Option<MappedFile>,
     index: Option<Arc<Index>>,
     verify: ChecksumMode,
-    /// One bit per data block whose bytes were found to match their checksum; empty if not mapped.
+    /// One bit per data block whose bytes matched their checksum; empty if not mapped.
     verified: Box<[AtomicU64]>,
     id: u64,
-    /// The sequence number of all entries of a table that was ingested, which are stored with number 0; 0 in
-    /// every other table.
+    /// The sequence number of all entries of an ingested table, which are stored with number 0; 0 in every other table.
     global_seq: SeqNo,
     cache: Option<Arc<BlockCache>>,
     /// `None` also if the file is mapped.
@@ -85,16 +84,16 @@ pub(crate) struct Table {
     footer: Footer,
     properties: Properties,
     flaw: Flaw,
-    /// Why the table could not be opened: whatever is asked of it is answered with this.
+    /// Why the table could not be opened; every request returns this error.
     lost: Option<Box<StorageError>>,
 }
 
-/// An index for the length of one operation: the table's own, or one held by the cache.
+/// An index for the duration of one operation: the table's own, or one held by the cache.
 #[derive(Debug)]
 pub(crate) enum IndexRef<'t> {
     /// Pinned by the table.
     Pinned(&'t Index),
-    /// Fetched.
+    /// Read or taken from the cache for this operation.
     Shared(Arc<Index>),
 }
 
@@ -113,8 +112,8 @@ impl std::ops::Deref for IndexRef<'_> {
 impl Table {
     /// Opens the table file `path`; `id` names it in the cache and must never name another file.
     ///
-    /// Reads footer, index and properties (three reads, or none if mapped). Errors: a failed system call, or
-    /// damage in any of the three.
+    /// Reads footer, index and properties (three reads, or none if mapped). Errors: a failed system call, or damage in any of
+    /// the three.
     pub(crate) fn open(
         fs: &dyn FileSystem,
         path: &Path,
@@ -158,7 +157,7 @@ impl Table {
         Ok(Arc::new(table))
     }
 
-    /// In place of a table that cannot be opened, for `why`: it has no index, and so nothing can be read of it.
+    /// Creates a stand-in for a table that cannot be opened because of `why`: it has no index, so nothing can be read from it.
     pub(crate) fn lost(path: &Path, id: u64, why: StorageError) -> Arc<Table> {
         let flaw = Flaw::default();
         flaw.note(&why);
@@ -186,7 +185,7 @@ impl Table {
         self.lost.as_deref()
     }
 
-    /// The damage that was met in the table since it was opened.
+    /// The damage found in the table since it was opened.
     pub(crate) fn flaw(&self) -> &Flaw {
         &self.flaw
     }
@@ -219,18 +218,18 @@ impl Table {
     pub(super) fn damaged(&self, offset: u64, damage: Damage) -> StorageError {
         let error = StorageError::corrupt(&self.path, offset, damage.0);
         let filter = self.footer.filter;
-        // A table is read without a filter that is damaged, and a compaction makes a new one.
+        // A table with a damaged filter is read without it, and a compaction makes a new one.
         if !(filter.offset..filter.offset.saturating_add(filter.span)).contains(&offset) {
             self.flaw.note(&error);
         }
         error
     }
 
-    /// Bytes of the file: borrowed from the mapping or read. The range must lie within the file, which
-    /// bounds the allocation.
+    /// Returns bytes of the file: borrowed from the mapping or read. The range must lie within the file, which bounds the
+    /// allocation.
     fn stored(&self, offset: u64, span: u64) -> Result<BlockRef<'_>, StorageError> {
         if offset.checked_add(span).is_none_or(|end| end > self.file_bytes) {
-            return Err(self.damaged(offset, Damage("a part that lies beyond the file's end")));
+            return Err(self.damaged(offset, Damage("a part beyond the end of the file")));
         }
         let len = usize::try_from(span)
             .map_err(|_| self.damaged(offset, Damage("a part too large for this machine")))?;
@@ -245,7 +244,7 @@ impl Table {
         Ok(BlockRef::Heap(HeapBlock { bytes, start: 0, len }))
     }
 
-    /// A stored block without its trailer, decompressed if need be. Not verified.
+    /// Returns a stored block without its trailer, decompressed if necessary. Not verified.
     fn opened<'t>(&'t self, stored: BlockRef<'t>, offset: u64) -> Result<BlockRef<'t>, StorageError> {
         let (payload, method) = frame::open(&stored).map_err(|damage| self.damaged(offset, damage))?;
         if method != Compression::None {
@@ -261,14 +260,14 @@ impl Table {
         })
     }
 
-    /// A part of the file that is not a data block, verified.
+    /// Reads a part of the file that is not a data block, verified.
     fn read_part(&self, at: Part) -> Result<BlockRef<'_>, StorageError> {
         let stored = self.stored(at.offset, at.span)?;
         frame::verify(&stored, at.offset).map_err(|damage| self.damaged(at.offset, damage))?;
         self.opened(stored, at.offset)
     }
 
-    /// A data block straight from the file, verified whatever was verified before.
+    /// Reads a data block from the file and verifies it, whether or not it was verified before.
     pub(super) fn fresh_block(&self, at: BlockAt) -> Result<BlockRef<'_>, StorageError> {
         self.read_part(Part { offset: at.offset, span: at.span })
     }
@@ -289,7 +288,7 @@ impl Table {
         self.file_bytes
     }
 
-    /// What the table says about itself.
+    /// The properties recorded in the table.
     pub(crate) fn properties(&self) -> &Properties {
         &self.properties
     }
@@ -298,40 +297,40 @@ impl Table {
         &self.footer
     }
 
-    /// Gives all entries of a table that was ingested, which are stored with number 0, the number `seq`. Before
-    /// the table is read by others.
+    /// Sets the number of all entries of an ingested table, which are stored with number 0, to `seq`. Must be called before the
+    /// table is shared with readers.
     pub(crate) fn set_global_seq(&mut self, seq: SeqNo) {
         self.global_seq = seq;
     }
 
-    /// The number that all entries have instead of the stored 0; 0 if they have what is stored.
+    /// The number that all entries have instead of the stored 0; 0 if the stored numbers apply.
     #[inline]
     pub(super) fn global_seq(&self) -> SeqNo {
         self.global_seq
     }
 
-    /// Whether blocks are used from a mapping of the file.
+    /// Reports whether blocks are used from a mapping of the file.
     pub(crate) fn is_mapped(&self) -> bool {
         self.mapped.is_some()
     }
 
-    /// What overlaps reads of this table's blocks and of others; `None` if nothing does.
+    /// Overlaps reads of blocks of this table and others; `None` if reads do not overlap.
     #[inline]
     pub(crate) fn overlap(&self) -> Option<&BatchReader> {
         self.reads.as_deref()
     }
 
-    /// How many files a batch of reads may hold open, of `depth` that are read at a time.
+    /// The number of files that a batch of reads may hold open, if `depth` are read at a time.
     pub(super) fn files_at_a_time(&self, depth: usize) -> usize {
         if self.file.is_scarce() { depth.min(2) } else { depth }
     }
 
-    /// The stretch of the file that is this block.
+    /// The byte range of this block in the file.
     pub(super) fn stretch(&self, at: BlockAt) -> Result<Stretch, StorageError> {
-        // What the index says was checked against the span of all blocks when it was decoded; a read beyond the file's
-        // end would be an error, but its memory must not be asked for.
+        // The index's offsets were checked against the span of all blocks when it was decoded. A read beyond the end of the
+        // file would fail, but its memory must not be allocated first.
         if at.offset.checked_add(at.span).is_none_or(|end| end > self.file_bytes) {
-            return Err(self.damaged(at.offset, Damage("a part that lies beyond the file's end")));
+            return Err(self.damaged(at.offset, Damage("a part beyond the end of the file")));
         }
         let len = usize::try_from(at.span)
             .map_err(|_| self.damaged(at.offset, Damage("a part too large for this machine")))?;
@@ -339,17 +338,17 @@ impl Table {
         Ok(Stretch { file, offset: at.offset, len })
     }
 
-    /// The name of a block in the cache.
+    /// The cache key of a block.
     pub(super) fn cache_key(&self, at: BlockAt) -> CacheKey {
         CacheKey { table: self.id, offset: at.offset }
     }
 
-    /// The cache that the table's blocks go through.
+    /// The cache for the table's blocks.
     pub(super) fn cache(&self) -> Option<&BlockCache> {
         self.cache.as_deref()
     }
 
-    /// Memory that the table itself holds: index, verification bits and properties.
+    /// Memory held by the table itself: index, verification bits and properties.
     pub(crate) fn memory_bytes(&self) -> usize {
         size_of::<Table>()
             + self.index.as_ref().map_or(0, |index| index.memory_bytes())
@@ -364,25 +363,24 @@ impl Table {
         self.pin(&part, whole)
     }
 
-    /// The filter's bytes as the builder was given them, verified; `None` without a filter. Read on demand
-    /// and not kept.
+    /// Returns the filter's bytes as passed to the builder, verified; `None` without a filter. Read on demand and not kept.
     pub(crate) fn filter_bytes(&self) -> Result<Option<BlockData>, StorageError> {
         self.opaque_part(self.footer.filter)
     }
 
-    /// Length of the filter's bytes as the builder was given them, in bytes; 0 without a filter.
+    /// The length of the filter's bytes as passed to the builder; 0 without a filter.
     pub(crate) fn filter_len(&self) -> u64 {
         self.footer.filter.span.saturating_sub(TRAILER_BYTES as u64)
     }
 
-    /// Where byte `at` of the filter lies in the file.
+    /// The file offset of byte `at` of the filter.
     pub(super) fn filter_offset(&self, at: u64) -> u64 {
         self.footer.filter.offset.saturating_add(at)
     }
 
-    /// `len` bytes of the filter from `offset` on, read now with one read, for filters that are used in parts. *Not*
-    /// verified: the filter's checksum is of all of it, so parts must have one of their own. Errors: a failed system call,
-    /// or a stretch that does not lie within the filter.
+    /// Reads `len` bytes of the filter from `offset` on with one read, for filters that are used in parts. *Not* verified: the
+    /// filter's checksum covers all of it, so parts must have their own. Errors: a failed system call, or a range that does not
+    /// lie within the filter.
     pub(crate) fn filter_stretch(&self, offset: u64, len: u64) -> Result<PinnedValue, StorageError> {
         if offset.checked_add(len).is_none_or(|end| end > self.filter_len()) {
             let at = self.filter_offset(offset);
@@ -391,7 +389,7 @@ impl Table {
         self.stored(self.filter_offset(offset), len).map(|stretch| self.pinned(stretch))
     }
 
-    /// The range tombstones' bytes as the builder was given them, verified; `None` if there are none.
+    /// Returns the range tombstones' bytes as passed to the builder, verified; `None` if there are none.
     pub(crate) fn tombstone_bytes(&self) -> Result<Option<BlockData>, StorageError> {
         self.opaque_part(self.footer.tombstones)
     }
@@ -403,17 +401,17 @@ impl Table {
         self.read_part(at).map(|part| Some(self.pinned(part)))
     }
 
-    /// The name under which the caller may keep this table's filter in the cache.
+    /// The cache key under which the caller may keep this table's filter.
     pub(crate) fn filter_cache_key(&self) -> CacheKey {
         CacheKey { table: self.id, offset: self.footer.filter.offset }
     }
 
-    /// Whether the table was built with a filter.
+    /// Reports whether the table was built with a filter.
     pub(crate) fn has_filter(&self) -> bool {
         self.footer.filter.span > 0
     }
 
-    /// The index: pinned, from the cache, or read and decoded.
+    /// Returns the index: pinned, from the cache, or read and decoded.
     #[inline]
     pub(crate) fn index<T: ReadTrace>(&self, trace: &mut T) -> Result<IndexRef<'_>, StorageError> {
         match &self.index {
@@ -422,7 +420,7 @@ impl Table {
         }
     }
 
-    /// The index, to be kept by a cursor.
+    /// Returns the index, to be kept by a cursor.
     pub(super) fn shared_index<T: ReadTrace>(&self, trace: &mut T) -> Result<Arc<Index>, StorageError> {
         match &self.index {
             Some(index) => Ok(Arc::clone(index)),
@@ -430,8 +428,8 @@ impl Table {
         }
     }
 
-    /// Up to `count` ascending keys within the table, each with about the bytes of data between it and the one before.
-    /// They come from the index and need be no keys that the table holds.
+    /// Returns up to `count` ascending keys within the table, each with the approximate bytes of data between it and the
+    /// previous one. They come from the index and need not be keys of the table.
     pub(crate) fn keys_within(&self, count: usize) -> Result<Vec<(Vec<u8>, u64)>, StorageError> {
         let index = self.index(&mut ())?;
         let step = index.len().div_ceil(count.max(1)).max(1);
@@ -471,15 +469,15 @@ impl Table {
         Ok(index)
     }
 
-    /// The stored bytes of a data block in the mapping; `None` if the file is not mapped (or the block does
-    /// not lie in it, which the index rules out).
+    /// The stored bytes of a data block in the mapping; `None` if the file is not mapped (or the block lies outside it, which
+    /// the index rules out).
     #[inline]
     pub(super) fn mapped_block(&self, at: BlockAt) -> Option<&[u8]> {
         let start = at.offset as usize;
         self.mapped.as_ref()?.mapping.get(start..start + at.span as usize)
     }
 
-    /// A data block, verified as configured.
+    /// Returns a data block, verified as configured.
     #[inline]
     pub(super) fn block<T: ReadTrace>(
         &self,
@@ -504,10 +502,10 @@ impl Table {
         self.block_through_cache(at, fill_cache, trace).map(BlockRef::Heap)
     }
 
-    /// Checks a mapped block unless that was done before and once is enough.
+    /// Verifies a mapped block unless it was verified before and once is enough.
     ///
-    /// Relaxed suffices for the bits: the bytes that they speak of are constant and were there before the
-    /// table was shared, so seeing a bit late only repeats the check, and no other data is reached through it.
+    /// Relaxed suffices for the bits: the bytes they describe are constant and existed before the table was shared. Seeing a
+    /// bit late only repeats the check, and the bit guards no other data.
     #[inline]
     fn verify_mapped<T: ReadTrace>(
         &self,
@@ -547,9 +545,9 @@ impl Table {
         }
         let block = match self.opened(stored, at.offset)? {
             BlockRef::Heap(block) => block,
-            // Only reached if the method byte changed between two reads of a mapping: the file is written to.
+            // Only reached if the method byte changed between two reads of a mapping: the file is being written to.
             BlockRef::Mapped { .. } => {
-                return Err(self.damaged(at.offset, Damage("a block that changes while it is read")));
+                return Err(self.damaged(at.offset, Damage("a block that changed while it was being read")));
             }
         };
         touch.source = match &self.mapped {
@@ -563,7 +561,7 @@ impl Table {
         Ok(block)
     }
 
-    /// A range of the mapping that an earlier [`block`](Self::block) call gave; empty if not mapped.
+    /// A range of the mapping returned by an earlier [`block`](Self::block) call; empty if not mapped.
     #[inline]
     pub(super) fn mapped_bytes(&self, span: Span) -> &[u8] {
         match &self.mapped {
@@ -580,12 +578,12 @@ impl Table {
         }
     }
 
-    /// Makes a data block of its stored bytes, which were just read. Verified.
+    /// Makes a data block from its stored bytes, which were just read. Verified.
     pub(super) fn block_of_stored(&self, bytes: Arc<[u8]>, at: BlockAt) -> Result<HeapBlock, StorageError> {
         self.block_of_piece(&bytes, 0, at, &mut ())
     }
 
-    /// A data block out of `piece`, which holds its stored bytes from `start` on. Verified.
+    /// Makes a data block from `piece`, which holds its stored bytes from `start` on. Verified.
     pub(super) fn block_of_piece<T: ReadTrace>(
         &self,
         piece: &Arc<[u8]>,
@@ -602,7 +600,7 @@ impl Table {
         }
     }
 
-    /// A part of a block that outlives the block's borrow. `span` must lie within the block.
+    /// Pins a part of a block beyond the block's borrow. `span` must lie within the block.
     #[inline]
     pub(super) fn pin(&self, block: &BlockRef<'_>, span: Span) -> PinnedValue {
         match (block, &self.mapped) {

@@ -1,8 +1,8 @@
 //! A static search structure over sorted 64-bit numbers: a B+ tree without pointers.
 //!
-//! Nodes are cache lines of eight numbers. The leaves are the sorted numbers themselves, so a position in
-//! them is an entry's number and neighbours are neighbours. An inner node has nine children and holds the
-//! largest number below each of the first eight. One lookup touches one line per level.
+//! Nodes are cache lines of eight numbers. The leaves are the sorted numbers themselves, so a position in them is an entry's
+//! number. An inner node has nine children and holds the largest number below each of the first eight. One lookup touches one
+//! line per level.
 
 const WIDTH: usize = 8;
 
@@ -12,8 +12,8 @@ const WIDTH: usize = 8;
 struct Node([u64; WIDTH]);
 
 impl Node {
-    /// How many of the numbers are less than `target`. Halving three times and one comparison: measured
-    /// faster than eight independent comparisons, which baseline x86-64 has no good vector form of.
+    /// The count of numbers less than `target`. Three halvings and one comparison measured faster than eight independent
+    /// comparisons, which baseline x86-64 has no good vector form for.
     #[inline]
     fn count_less(&self, target: u64) -> usize {
         let mut below = 0;
@@ -29,24 +29,24 @@ impl Node {
 /// Sorted numbers, laid out for searching.
 #[derive(Debug)]
 pub(crate) struct SearchTree {
-    /// All levels, the root's first, the leaves last; unused places hold `u64::MAX`.
+    /// All levels, from the root to the leaves; unused slots hold `u64::MAX`.
     nodes: Box<[Node]>,
-    /// Where every level starts in `nodes`, the root's first.
+    /// The start of every level in `nodes`, from the root down.
     levels: Box<[usize]>,
-    /// Where the leaves start in `nodes`.
+    /// The start of the leaves in `nodes`.
     leaves: usize,
     len: usize,
 }
 
 impl SearchTree {
-    /// Lays out `sorted`, which must ascend (equal neighbours allowed).
+    /// Builds the tree of `sorted`, which must ascend (equal neighbours allowed).
     pub(crate) fn new(sorted: &[u64]) -> SearchTree {
         debug_assert!(sorted.is_sorted());
         let mut levels: Vec<Vec<Node>> = vec![fill(sorted)];
         while levels.last().is_some_and(|level| level.len() > 1) {
             let below = levels.last().map_or(0, Vec::len);
             let depth = levels.len() as u32 - 1;
-            // The last child of a level has no bound: nothing lies behind it.
+            // The last child of a level has no bound: nothing follows it.
             let largest = |child: usize| match child + 1 < below {
                 true => sorted[last_entry_below(child, depth).min(sorted.len() - 1)],
                 false => u64::MAX,
@@ -75,7 +75,7 @@ impl SearchTree {
         SearchTree { nodes: levels.concat().into(), levels: starts, leaves, len: sorted.len() }
     }
 
-    /// The number of numbers.
+    /// The length of the sequence.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_number_is_a_number_like_others() {
+    fn the_largest_number_is_not_special() {
         let mut sorted: Vec<u64> = (0..100).collect();
         sorted.extend([u64::MAX; 20]);
         let tree = SearchTree::new(&sorted);

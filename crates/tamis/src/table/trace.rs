@@ -1,9 +1,8 @@
-//! Where reads report what they touch. The default methods do nothing, so that with `()` all of it compiles
-//! away.
+//! Hooks through which reads report what they touch. The default methods do nothing, so that with `()` they compile away.
 
 use super::block::HashAnswer;
 
-/// Where a block's bytes came from.
+/// The source of a block's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BlockSource {
     /// Used in place in the mapped file; no cache is involved.
@@ -14,10 +13,10 @@ pub(crate) enum BlockSource {
     Decompressed,
     /// A cache miss: read from the file.
     File {
-        /// Bytes asked from the file, in one call.
+        /// Bytes read from the file, in one call.
         read_bytes: u64,
     },
-    /// Part of a larger piece that was read ahead earlier; the cache was not asked.
+    /// Part of a larger piece that was read ahead earlier; the cache was not consulted.
     ReadAhead,
 }
 
@@ -32,7 +31,7 @@ pub(crate) struct BlockTouch {
     pub(crate) source: BlockSource,
 }
 
-/// Receives what a read does.
+/// Receives the events of a read.
 pub(crate) trait ReadTrace {
     /// The index of a table was searched.
     #[inline]
@@ -44,7 +43,7 @@ pub(crate) trait ReadTrace {
         let _ = touch;
     }
 
-    /// A point lookup searched the block that was touched last, and its hash index answered this.
+    /// A point lookup searched the block touched last, and its hash index answered this.
     #[inline]
     fn hash_index_answered(&mut self, answer: HashAnswer) {
         let _ = answer;
@@ -86,7 +85,7 @@ impl<T: ReadTrace> ReadTrace for &mut T {
     }
 }
 
-/// Sums of what was reported; what a cursor keeps about itself.
+/// Totals of the reported events; a cursor keeps one of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TouchCounts {
     /// Data blocks touched, wherever they came from.
@@ -95,13 +94,13 @@ pub(crate) struct TouchCounts {
     pub(crate) stored_bytes: u64,
     /// Blocks and metadata found in the cache.
     pub(crate) cache_hits: u64,
-    /// Blocks and metadata that the cache did not have.
+    /// Blocks and metadata not found in the cache.
     pub(crate) cache_misses: u64,
     /// Reads from the file.
     pub(crate) io_reads: u64,
     /// Bytes of those reads.
     pub(crate) io_bytes: u64,
-    /// Reads among them that were made together with others.
+    /// Reads among them that were issued together with others.
     pub(crate) batched_reads: u64,
     /// Checksums computed.
     pub(crate) checksums: u64,

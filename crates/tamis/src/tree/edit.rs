@@ -1,11 +1,11 @@
-//! Version edits: what one record of the manifest changes.
+//! Version edits: the changes in one record of the manifest.
 //!
-//! An edit is a sequence of fields, each a tag, a length and that many bytes (`docs/manifest-format.md`). A
-//! reader skips fields whose tag is odd and unknown to it, and refuses an edit with an even tag that it does
-//! not know. A table's description ends with a sequence of the same kind.
+//! An edit is a sequence of fields, each a tag, a length and that many bytes (`docs/manifest-format.md`). A reader skips
+//! unknown fields with an odd tag and rejects an edit with an unknown even tag. A table's description ends with a sequence of
+//! the same kind.
 //!
-//! Decoding trusts nothing: every length is checked against the bytes that are there before memory is asked
-//! for, and counters are refused at 2^56, so that adding one to them never overflows.
+//! Decoding trusts nothing: every length is checked against the available bytes before memory is allocated, and counters are
+//! rejected from 2^56, so that adding one to them never overflows.
 
 use crate::codec::{Decoder, Encode};
 use crate::ids::{KeyspaceId, LogId, RunId, TableId};
@@ -15,57 +15,57 @@ use crate::tree::meta::{TableExtra, TableMeta};
 use crate::tree::times::{self, Sample};
 use crate::wal::DecodeError;
 
-/// The deepest level that an edit may name.
+/// The deepest level allowed in an edit.
 pub(crate) const MAX_LEVEL: u32 = 63;
 
-/// The first number that files, runs and epochs may not have.
+/// The exclusive upper bound of file, run and epoch numbers.
 pub(crate) const NUMBER_LIMIT: u64 = 1 << 56;
 
-/// A change of the database's shape, applied whole or not at all. Within one edit, keyspaces are created
-/// first, then options and log floors set, tables removed, tables added, and keyspaces dropped last. A table
-/// that is moved to another level is removed and added under the same id by one edit.
+/// An atomic change of the database's shape. Within one edit, keyspaces are created first, then options and log floors set,
+/// tables removed, tables added, and keyspaces dropped last. A table that moves to another level is removed and added under the
+/// same id by one edit.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct VersionEdit {
-    /// Files of this number and above have not been created. Counters never go back: the larger of the old
-    /// and the new value holds.
+    /// Files with this number and above have not been created. Counters never decrease: the larger of the old and the new value
+    /// applies.
     pub(crate) next_file: Option<u64>,
     /// All sequence numbers in tables and finished logs are at most this.
     pub(crate) last_seq: Option<SeqNo>,
-    /// Epochs from this one on have not been given to a flush of any keyspace. Only old manifests say this.
+    /// Epochs from this one on have not been assigned to a flush of any keyspace. Only old manifests contain this.
     pub(crate) next_epoch: Option<Epoch>,
-    /// Epochs from this one on have not been given to a flush of the keyspace.
+    /// Epochs from this one on have not been assigned to a flush of the keyspace.
     pub(crate) next_epochs: Vec<(KeyspaceId, Epoch)>,
-    /// Runs of this number and above have not been created.
+    /// Runs with this number and above have not been created.
     pub(crate) next_run: Option<RunId>,
-    /// Keyspaces of this number and above have not been created.
+    /// Keyspaces with this number and above have not been created.
     pub(crate) next_keyspace: Option<KeyspaceId>,
     /// Logs with smaller ids hold nothing of the keyspace that is not in its tables.
     pub(crate) log_floor: Vec<(KeyspaceId, LogId)>,
     /// New keyspaces: number, name, text of the options.
     pub(crate) create_keyspaces: Vec<(KeyspaceId, String, String)>,
-    /// New texts of keyspaces' options.
+    /// New option texts of keyspaces.
     pub(crate) set_options: Vec<(KeyspaceId, String)>,
-    /// Keyspaces that are no more, with all their tables.
+    /// Dropped keyspaces, with all their tables.
     pub(crate) drop_keyspaces: Vec<KeyspaceId>,
-    /// Tables that a keyspace has from now on: keyspace, level, run, table.
+    /// Tables added to a keyspace: keyspace, level, run, table.
     pub(crate) added: Vec<(KeyspaceId, u32, RunId, TableMeta)>,
-    /// Tables that a keyspace has no longer.
+    /// Tables removed from a keyspace.
     pub(crate) removed: Vec<(KeyspaceId, TableId)>,
-    /// By when writes were made: samples newer than those of earlier edits, ascending.
+    /// Times of writes: samples newer than those of earlier edits, ascending.
     pub(crate) times: Vec<Sample>,
-    /// Keyspaces whose entries expire, or did once.
+    /// Keyspaces whose entries expire, or used to.
     pub(crate) ages: Vec<(KeyspaceId, Ages)>,
-    /// What is known of the heat of tables with elastic filters, encoded.
+    /// The known hotness of tables with elastic filters, encoded.
     pub(crate) heat: Vec<(TableId, Vec<u8>)>,
 }
 
-/// What is known of the ages of a keyspace's entries. A keyspace that has had a time to live once has this for good.
+/// The known ages of a keyspace's entries. A keyspace that once had a time to live keeps this forever.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ages {
     /// Up to this write, entries may have lost their sequence numbers, and with them their age.
     pub(crate) since: SeqNo,
-    /// Everything up to this write has expired, and parts of it may be gone: nobody may see the rest again, whatever
-    /// becomes of the clock or of the time to live. 0: nothing.
+    /// Everything up to this write has expired, and parts of it may be gone: the rest must stay invisible, whatever becomes of
+    /// the clock or of the time to live. 0: nothing.
     pub(crate) expired: SeqNo,
 }
 
@@ -81,19 +81,19 @@ mod tag {
     pub(super) const DROP_KEYSPACE: u64 = 18;
     pub(super) const ADD_TABLE: u64 = 20;
     pub(super) const REMOVE_TABLE: u64 = 22;
-    /// Odd: who does not know it finds the epochs in use in the tables.
+    /// Odd: a reader that does not know it derives the epochs in use from the tables.
     pub(super) const KEYSPACE_EPOCH: u64 = 25;
-    /// Odd: who does not know it takes entries for younger than they are.
+    /// Odd: a reader that does not know it takes entries for younger than they are.
     pub(super) const TIMES: u64 = 27;
-    /// Even: who does not know it would show entries again that newer ones, gone by now, had replaced.
+    /// Even: a reader that does not know it would return old entries whose replacements have since been dropped.
     pub(super) const AGES: u64 = 28;
-    /// Odd: who does not know it begins to learn anew what is asked often.
+    /// Odd: a reader that does not know it learns the hotness anew.
     pub(super) const HEAT: u64 = 29;
 }
 
 mod table_tag {
     pub(super) const WRITTEN: u64 = 1;
-    /// Even: who does not know it would read the entries with wrong numbers.
+    /// Even: a reader that does not know it would read the entries with wrong numbers.
     pub(super) const GLOBAL_SEQ: u64 = 2;
     pub(super) const PINNED: u64 = 3;
 }
@@ -180,7 +180,7 @@ impl VersionEdit {
         }
     }
 
-    /// Reads an edit that takes all of `bytes`.
+    /// Decodes an edit that takes all of `bytes`.
     pub(crate) fn decode(bytes: &[u8]) -> Result<VersionEdit, DecodeError> {
         let mut edit = VersionEdit::default();
         let mut samples = None;
@@ -202,7 +202,7 @@ impl VersionEdit {
                 tag::ADD_TABLE => {
                     let (keyspace, level) = (keyspace(&mut f)?, f.varint().ok_or(CUT)?);
                     if level > MAX_LEVEL.into() {
-                        return Err(DecodeError("a level too deep"));
+                        return Err(DecodeError("a level is too deep"));
                     }
                     let run = number(&mut f)?;
                     edit.added.push((keyspace, level as u32, run, decode_table(&mut f)?));
@@ -265,26 +265,26 @@ fn once<T>(slot: &mut Option<T>, value: T) -> Result<(), DecodeError> {
     }
 }
 
-/// A number that something has: below the limit.
+/// Decodes a number in use: below the limit.
 fn number(d: &mut Decoder<'_>) -> Result<u64, DecodeError> {
     match d.varint().ok_or(CUT)? {
         n if n < NUMBER_LIMIT => Ok(n),
-        _ => Err(DecodeError("a number beyond the largest")),
+        _ => Err(DecodeError("a number is out of range")),
     }
 }
 
-/// The next number that something will have: at most the limit.
+/// Decodes the next number to be assigned: at most the limit.
 fn counter(d: &mut Decoder<'_>) -> Result<u64, DecodeError> {
     match d.varint().ok_or(CUT)? {
         n if n <= NUMBER_LIMIT => Ok(n),
-        _ => Err(DecodeError("a counter beyond the largest")),
+        _ => Err(DecodeError("a counter is out of range")),
     }
 }
 
 fn seqno(d: &mut Decoder<'_>) -> Result<SeqNo, DecodeError> {
     match d.varint().ok_or(CUT)? {
         n if n <= MAX_SEQNO => Ok(n),
-        _ => Err(DecodeError("a sequence number beyond the largest")),
+        _ => Err(DecodeError("a sequence number is out of range")),
     }
 }
 
@@ -295,11 +295,11 @@ fn keyspace(d: &mut Decoder<'_>) -> Result<KeyspaceId, DecodeError> {
 
 fn text(d: &mut Decoder<'_>) -> Result<String, DecodeError> {
     let bytes = d.bytes().ok_or(CUT)?;
-    std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| DecodeError("a text is not UTF-8"))
+    std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| DecodeError("a string is not valid UTF-8"))
 }
 
 fn key(d: &mut Decoder<'_>) -> Result<KeyBytes, DecodeError> {
-    // The first key behind the longest one is longer by a byte, and may bound a range tombstone.
+    // The successor of the longest key is longer by a byte, and may bound a range tombstone.
     match d.bytes().ok_or(CUT)? {
         bytes if bytes.len() <= MAX_KEY_BYTES + 1 => Ok(bytes.into()),
         _ => Err(DecodeError("a key is too long")),
@@ -355,7 +355,7 @@ fn encode_table(f: &mut Vec<u8>, table: &TableMeta) {
     }
 }
 
-/// Reads the fields behind a table's epochs, up to the end.
+/// Decodes the fields after a table's epochs, up to the end.
 fn decode_extra(f: &mut Decoder<'_>) -> Result<TableExtra, DecodeError> {
     let mut extra = TableExtra::default();
     let (mut written, mut pinned) = (None, None);
@@ -394,7 +394,7 @@ fn decode_extra(f: &mut Decoder<'_>) -> Result<TableExtra, DecodeError> {
     }
 }
 
-/// Reads a table's description, which takes all that is left in `f`.
+/// Decodes a table's description, which takes the rest of `f`.
 fn decode_table(f: &mut Decoder<'_>) -> Result<TableMeta, DecodeError> {
     let id = number(f)?;
     let file_bytes = f.varint().ok_or(CUT)?;
@@ -403,7 +403,7 @@ fn decode_table(f: &mut Decoder<'_>) -> Result<TableMeta, DecodeError> {
         END_EXCLUDED => KeyEnd::Excluded(key(f)?),
         END_INCLUDED => KeyEnd::Included(key(f)?),
         END_UNBOUNDED => KeyEnd::Unbounded,
-        _ => return Err(DecodeError("a table's key range ends in an unknown way")),
+        _ => return Err(DecodeError("a table's key range has an unknown kind of end")),
     };
     let entries = f.varint().ok_or(CUT)?;
     let deletes = f.varint().ok_or(CUT)?;
@@ -433,7 +433,7 @@ fn decode_table(f: &mut Decoder<'_>) -> Result<TableMeta, DecodeError> {
 
 fn decode_epochs(f: &mut Decoder<'_>) -> Result<EpochMap, DecodeError> {
     let count = f.varint_usize().ok_or(CUT)?;
-    // A segment takes three bytes at least, so the count cannot ask for more memory than the field justifies.
+    // A segment takes at least three bytes, so the count cannot request more memory than the field justifies.
     if count > f.remaining() / 3 {
         return Err(CUT);
     }
@@ -563,7 +563,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn unknown_fields_are_skipped_if_odd_and_refused_if_even() {
+    fn unknown_fields_are_skipped_if_odd_and_rejected_if_even() {
         let edit = VersionEdit { next_file: Some(9), removed: vec![(0, 4)], ..Default::default() };
         let mut bytes = encoded(&edit);
         bytes.put_varint(1001);
@@ -575,7 +575,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_tables_description_can_grow_in_the_same_way() {
+    fn a_table_description_can_grow_in_the_same_way() {
         let meta = table(5, "a", "z");
         for (tag, accepted) in [(7, true), (8, false)] {
             let (mut bytes, mut field) = (Vec::new(), Vec::new());
@@ -591,7 +591,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn contradictions_and_numbers_out_of_range_are_refused() {
+    fn contradictions_and_numbers_out_of_range_are_rejected() {
         let refused = |edit: VersionEdit| VersionEdit::decode(&encoded(&edit)).is_err();
         let with = |change: fn(&mut TableMeta)| {
             let mut meta = table(5, "b", "c");
@@ -617,7 +617,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_count_of_segments_beyond_the_field_asks_for_no_memory() {
+    fn a_segment_count_beyond_the_field_allocates_nothing() {
         let mut field = Vec::new();
         field.put_varint(1 << 60);
         field.extend_from_slice(&[0; 30]);
@@ -633,7 +633,7 @@ pub(crate) mod tests {
         }
 
         #[test]
-        fn hurt_edits_are_decoded_or_refused_without_panic(
+        fn mutated_edits_are_decoded_or_rejected_without_panic(
             edit in an_edit(),
             hurts in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
             cut in any::<prop::sample::Index>(),
@@ -649,7 +649,7 @@ pub(crate) mod tests {
         }
 
         #[test]
-        fn arbitrary_bytes_are_decoded_or_refused_without_panic(
+        fn arbitrary_bytes_are_decoded_or_rejected_without_panic(
             bytes in prop::collection::vec(prop_oneof![0..24u8, any::<u8>()], 0..120),
         ) {
             if let Ok(read) = VersionEdit::decode(&bytes) {

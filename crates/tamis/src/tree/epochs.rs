@@ -1,28 +1,27 @@
-//! Epochs: which flushes the versions in a table may come from, as a step function over its key range.
+//! Epochs: the flushes that a table's versions may come from, as a step function over its key range.
 //!
-//! Every flush takes the next epoch, which is never used again. A table made by flush `e` holds epochs
-//! `[e, e+1)`. A compaction's output holds, *at each key*, the hull of what those inputs held that cover the
-//! key: one hull for the whole table would blur keys that came from one input only, and a filter that
-//! remembers epochs would then name several tables for one key.
+//! Every flush takes the next epoch, which is never reused. A table made by flush `e` holds epochs `[e, e+1)`. A compaction's
+//! output holds, *at each key*, the hull of the epochs of those inputs that cover the key. One hull for the whole table would
+//! blur keys that came from only one input, and a filter that stores epochs would then name several tables for one key.
 //!
 //! Invariants:
 //! * Segments are sorted by start, starts are distinct, neighbours differ.
 //! * **No version is lost**: a version of key `k` with epoch `e` in a table implies `e ∈ at(k)`.
-//! * **Disjoint at every key**: as long as compactions merge neighbours in age, the tables of one version of
-//!   the tree that cover a key have pairwise disjoint epochs at that key. That is why a stretch that no input
-//!   covers is empty (a *gap*, `lo == hi == 0`) and not given to a neighbour: an older version from below the
-//!   output may live there whose epochs the neighbour's interval contains. (Given to a neighbour, 3 % of the
-//!   lookups in the simulation of the tests had a second candidate.)
+//! * **Disjoint at every key**: as long as compactions merge neighbours in age, the tables of one version of the tree that
+//!   cover a key have pairwise disjoint epochs at that key. That is why a key range that no input covers is empty (a *gap*,
+//!   `lo == hi == 0`) and not assigned to a neighbour: there may be an older version below the output in that range whose
+//!   epochs the neighbour's interval contains. (With assignment to a neighbour, 3 % of the lookups in the simulation of the
+//!   tests had a second candidate.)
 //!
 //! Immutable values; any thread may read them.
 
 use crate::key::{KeyBytes, KeyEnd};
 
-/// The number of a flush; the order of flushes in time.
+/// The number of a flush; flushes are numbered in time order.
 pub(crate) type Epoch = u64;
 
-/// One step of an [`EpochMap`]: epochs `[lo, hi)` from `start` to the next segment's start. In a gap, where
-/// the table covers keys but holds nothing, both are 0.
+/// One step of an [`EpochMap`]: epochs `[lo, hi)` from `start` to the next segment's start. In a gap, where the table covers
+/// keys but holds nothing, both are 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EpochSegment {
     pub(crate) start: KeyBytes,
@@ -30,7 +29,7 @@ pub(crate) struct EpochSegment {
     pub(crate) hi: Epoch,
 }
 
-/// Which epochs a table may hold at each key of its range. Never without a segment.
+/// The epochs that a table may hold at each key of its range. Has at least one segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EpochMap {
     segments: Vec<EpochSegment>,
@@ -45,7 +44,7 @@ fn hull_of(a: (Epoch, Epoch), b: (Epoch, Epoch)) -> (Epoch, Epoch) {
     }
 }
 
-/// Where the keys that a range ending in `end` does not hold begin.
+/// The first key outside a range that ends in `end`.
 fn border(end: &KeyEnd) -> Option<KeyBytes> {
     match end {
         KeyEnd::Included(key) => Some(key.iter().copied().chain([0]).collect()),
@@ -55,12 +54,12 @@ fn border(end: &KeyEnd) -> Option<KeyBytes> {
 }
 
 impl EpochMap {
-    /// The map of a table that flush `epoch` wrote and that starts at `smallest`.
+    /// Creates the map of a table written by flush `epoch` that starts at `smallest`.
     pub(crate) fn flush(smallest: KeyBytes, epoch: Epoch) -> Self {
         EpochMap { segments: vec![EpochSegment { start: smallest, lo: epoch, hi: epoch + 1 }] }
     }
 
-    /// A map read from disk; `None` if the segments break an invariant.
+    /// Creates a map read from disk; `None` if the segments violate an invariant.
     pub(crate) fn from_segments(segments: Vec<EpochSegment>) -> Option<Self> {
         let is_valid = |s: &EpochSegment| s.lo < s.hi || (s.lo, s.hi) == GAP;
         let is_step =
@@ -73,25 +72,24 @@ impl EpochMap {
         &self.segments
     }
 
-    /// The epochs `[lo, hi)` at `key`; empty in a gap. A key before the first segment is answered by that
-    /// one. O(log segments).
+    /// Returns the epochs `[lo, hi)` at `key`; empty in a gap. A key before the first segment gets that segment's epochs. O(log
+    /// segments).
     pub(crate) fn at(&self, key: &[u8]) -> (Epoch, Epoch) {
         let next = self.segments.partition_point(|s| &s.start[..] <= key);
         let segment = &self.segments[next.saturating_sub(1)];
         (segment.lo, segment.hi)
     }
 
-    /// The smallest interval that holds all epochs of the table.
+    /// Returns the smallest interval that contains all epochs of the table.
     pub(crate) fn hull(&self) -> (Epoch, Epoch) {
         self.segments.iter().fold(GAP, |hull, s| hull_of(hull, (s.lo, s.hi)))
     }
 
-    /// The same map with every epoch up to each segment's `hi`: for a table below which nothing older overlaps
-    /// it (the output of a [bottommost](crate::compaction::plan::Plan::bottommost) compaction). Costs no
-    /// precision, as no older version can be mistaken for one of this table, and keeps the map short: borders
-    /// of old compactions differ in `lo` only, are never erased by a hull, and would pile up in the last
-    /// level. (In the simulation of the tests, with flushes all over the key space: 14 segments a table of the
-    /// last level after 400 flushes and 20 after 1500, and less than 2 with this.)
+    /// Extends each segment down to epoch 0: for a table below which nothing older overlaps it (the output of a
+    /// [bottommost](crate::compaction::plan::Plan::bottommost) compaction). This costs no precision, as no older version can be
+    /// mistaken for one of this table, and keeps the map short: the borders of old compactions differ only in `lo`, are never
+    /// erased by a hull, and would pile up in the last level. (In the simulation of the tests, with flushes all over the key
+    /// space: 14 segments per table of the last level after 400 flushes and 20 after 1500, and less than 2 with this.)
     pub(crate) fn reaching_down(mut self) -> EpochMap {
         for segment in self.segments.iter_mut().filter(|s| (s.lo, s.hi) != GAP) {
             segment.lo = 0;
@@ -100,11 +98,11 @@ impl EpochMap {
         self
     }
 
-    /// The map of one output table of a compaction: the table covers `out_smallest ..= out_largest` of the
-    /// merge of `inputs`, each given with its key range.
+    /// Returns the map of one output table of a compaction: the table covers `out_smallest ..= out_largest` of the merge of
+    /// `inputs`, each given with its key range.
     ///
-    /// Cost: O(c · i · log s) for the `i` inputs that overlap the output and their `c` borders and segments
-    /// within it, of at most `s` segments each.
+    /// Cost: O(c · i · log s) for the `i` inputs that overlap the output and their `c` borders and segments within it, with at
+    /// most `s` segments each.
     pub(crate) fn merge(
         inputs: &[(&EpochMap, &[u8], &KeyEnd)],
         out_smallest: &[u8],
@@ -130,7 +128,7 @@ impl EpochMap {
 
         let mut segments: Vec<EpochSegment> = Vec::with_capacity(cuts.len());
         for start in cuts {
-            // Between two cuts no input begins, ends or changes: what holds at `start` holds up to the next.
+            // No input begins, ends or changes between two cuts: the epochs at `start` apply up to the next cut.
             let covering = inputs
                 .iter()
                 .filter(|(_, smallest, largest)| *smallest <= &start[..] && largest.reaches(&start));

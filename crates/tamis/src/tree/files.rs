@@ -1,14 +1,14 @@
 //! The names of the files in a database directory.
 //!
-//! A name and its number determine each other: [`parse`] accepts only what the functions here produce, so no
-//! two names mean one file.
+//! A name and its number determine each other: [`parse`] accepts only the names that these functions produce, so no two names
+//! refer to one file.
 
 use std::path::{Path, PathBuf};
 
 use crate::ids::{LogId, TableId};
 use crate::tree::edit::NUMBER_LIMIT;
 
-/// What a file in a database directory is, by its name.
+/// The kind of a file in a database directory, derived from its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum FileKind {
     /// `000012.tam`: a table.
@@ -21,12 +21,12 @@ pub(crate) enum FileKind {
     Current,
     /// `LOCK`: held by the process that has the database open.
     Lock,
-    /// `OPTIONS`: the options that the database was last opened with, for people.
+    /// `OPTIONS`: the options that the database was last opened with, for human readers.
     Options,
-    /// `RESERVE`: room that is kept for a full disk; nothing depends on it.
+    /// `RESERVE`: space kept for when the disk is full; nothing depends on it.
     Reserve,
-    /// `CURRENT.tmp`, `OPTIONS.tmp`, `LOG.tmp`: a file that was being replaced or made atomically; left over from a crash if
-    /// nobody is writing it.
+    /// `CURRENT.tmp`, `OPTIONS.tmp`, `LOG.tmp`: a file being replaced or created atomically; a leftover of a crash unless it is
+    /// being written.
     Temporary,
 }
 
@@ -68,7 +68,7 @@ pub(crate) fn current_path(dir: &Path) -> PathBuf {
     dir.join(CURRENT)
 }
 
-/// The path of what is to replace [`current_path`]'s file.
+/// The path of the file that will replace [`current_path`]'s.
 pub(crate) fn temporary_current_path(dir: &Path) -> PathBuf {
     dir.join(NEXT_CURRENT)
 }
@@ -83,15 +83,15 @@ pub(crate) fn options_path(dir: &Path) -> PathBuf {
     dir.join(OPTIONS)
 }
 
-/// The path of the file that holds room for a full disk.
+/// The path of the file that reserves space for a full disk.
 pub(crate) fn reserve_path(dir: &Path) -> PathBuf {
     dir.join(RESERVE)
 }
 
-/// What files begin with that a device is timed by. They are of no use to anybody else.
+/// The name prefix of the files used to time a device. They have no other use.
 pub(crate) const CALIBRATION_PREFIX: &str = "calibration-";
 
-/// What the file called `name` (without directory) is; `None` for a name that the engine does not give.
+/// Parses a file name (without directory); `None` for a name that the engine does not create.
 pub(crate) fn parse(name: &str) -> Option<FileKind> {
     match name {
         CURRENT => Some(FileKind::Current),
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn other_names_are_not_taken() {
+    fn other_names_are_rejected() {
         let names = [
             "",
             "12.tam",

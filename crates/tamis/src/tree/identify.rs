@@ -1,4 +1,4 @@
-//! What a file holds by its own marks, whatever it is called.
+//! Identifies a file by its contents, whatever its name.
 
 use std::fmt;
 use std::path::Path;
@@ -8,10 +8,10 @@ use crate::io::{Access, FileSystem, ReadFile};
 use crate::table::{Footer, ReaderConfig, Table};
 use crate::wal::{HEADER_BYTES, LogHeader, LogKind};
 
-/// So many bytes say whether a file is text.
+/// The number of bytes that decide whether a file is text.
 const TEXT_BYTES: u64 = 4096;
 
-/// What a file holds, as [`identify`] has it. Its `Display` is a noun with an article.
+/// The contents of a file, as found by [`identify`]. Its `Display` is a noun with an article.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Contents {
@@ -25,9 +25,9 @@ pub enum Contents {
     Log(u64),
     /// The manifest of this number.
     Manifest(u64),
-    /// Text: a `CURRENT` or `OPTIONS`, or a file that is none of a database.
+    /// Text: a `CURRENT` or `OPTIONS` file, or one that is not part of a database.
     Text,
-    /// Bytes without a mark: a damaged file (a table that lost its end, a log that lost its start), or none of a database.
+    /// Bytes without a magic number: a damaged file (a table without its end, a log without its start), or not a database file.
     Unknown,
 }
 
@@ -45,8 +45,8 @@ impl fmt::Display for Contents {
     }
 }
 
-/// Says what a file holds. Reads its start and its end, of a table also properties and index; no name is looked at, and
-/// damage is no error.
+/// Identifies the contents of a file. Reads its start and its end, and for a table also its properties and index. Ignores the
+/// file's name; damage is not an error.
 pub fn identify(fs: &dyn FileSystem, path: &Path) -> Result<Contents, StorageError> {
     let failed = |e: std::io::Error| StorageError::io("read", path, &e);
     let file = fs.open(path, Access::Random).map_err(|e| StorageError::io("open", path, &e))?;
@@ -83,7 +83,7 @@ fn is_external(fs: &dyn FileSystem, path: &Path) -> bool {
     Table::open(fs, path, 0, config).is_ok_and(|table| table.properties().external > 0)
 }
 
-/// Whether the start of a file is text, which may be cut within a character.
+/// Reports whether the start of a file is text, which may be cut within a character.
 fn is_text(start: &[u8]) -> bool {
     let text = match std::str::from_utf8(start) {
         Ok(text) => text,
@@ -103,7 +103,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn files_are_known_by_what_they_hold() {
+    fn files_are_identified_by_their_contents() {
         let fs = MemFs::new();
         let dir = Path::new("/db");
         let options = Options { file_system: Some(Arc::new(fs.clone())), ..Options::default() };
@@ -137,7 +137,7 @@ mod tests {
             };
             assert_eq!(contents, wanted, "{name}");
             seen.push(contents);
-            // Under another name it is the same, and damage elsewhere does not hide it.
+            // Under another name the result is the same, and damage elsewhere does not hide it.
             let mut bytes = crate::io::read_file(&fs, &path).unwrap();
             assert_eq!(written("/other", &bytes), contents);
             if !matches!(contents, Contents::Text) {

@@ -1,15 +1,14 @@
-//! The manifest: the log of edits that says which tables make up the database.
+//! The manifest: the log of edits that defines which tables make up the database.
 //!
-//! A manifest is a record log (`docs/log-format.md`) called `MANIFEST-<number>`, whose number is its log id.
-//! Its first record is the whole state at its creation, each later one an edit (`docs/manifest-format.md`).
-//! `CURRENT` names the manifest in force.
+//! A manifest is a record log (`docs/log-format.md`) named `MANIFEST-<number>`, whose number is its log id. Its first record is
+//! the whole state at its creation, each later one an edit (`docs/manifest-format.md`). `CURRENT` names the manifest in force.
 //!
 //! Invariants:
 //!
 //! * `CURRENT` names a manifest whose first record is durable: [`Manifest::create`] syncs the file and the
 //!   directory before [`set_current`] may be called.
-//! * An edit is durable when [`Manifest::append`] returns; what it depends on (tables, their names) must be
-//!   durable before, and what it makes useless may be removed only after.
+//! * An edit is durable when [`Manifest::append`] returns. What it depends on (tables, their names) must be durable before, and
+//!   what it makes obsolete may be removed only after.
 //! * A manifest is never appended to after a restart: every opening for writing starts a new one.
 //!
 //! Threads: one owner at a time.
@@ -23,13 +22,13 @@ use crate::tree::files::{self, FileKind};
 use crate::tree::state::ManifestState;
 use crate::wal::{End, LogHeader, LogKind, LogReader, LogWriter, ReadOptions};
 
-/// A manifest below this length is never rolled.
+/// A manifest shorter than this is never rolled.
 const MIN_ROLL_BYTES: u64 = 1 << 20;
 
-/// How many times the length of its first record a manifest grows before it is rolled.
+/// A manifest is rolled when it has grown to this many times the length of its first record.
 const ROLL_FACTOR: u64 = 4;
 
-/// No honest `CURRENT` is longer than this, in bytes.
+/// The maximum length of a valid `CURRENT`, in bytes.
 const MAX_CURRENT_BYTES: u64 = 64;
 
 /// The manifest in force, open for appending.
@@ -41,20 +40,20 @@ pub(crate) struct Manifest {
     buf: Vec<u8>,
 }
 
-/// What a manifest said.
+/// The contents of a manifest.
 #[derive(Debug)]
 pub(crate) struct LoadedManifest {
     /// The manifest's number.
     pub(crate) number: u64,
-    /// The state that its edits add up to.
+    /// The state after all its edits.
     pub(crate) state: ManifestState,
-    /// How the file ends: [`End::Torn`] if its last edit was not completely written, and dropped.
+    /// How the file ends: [`End::Torn`] if its last edit was incomplete, and dropped.
     pub(crate) end: End,
 }
 
 impl Manifest {
-    /// Writes manifest `number` with `state` as its first record and makes it and its name durable. It is
-    /// not in force before [`set_current`].
+    /// Writes manifest `number` with `state` as its first record and makes it and its name durable. It is not in force before
+    /// [`set_current`].
     pub(crate) fn create(
         fs: &dyn FileSystem,
         dir: &Path,
@@ -73,33 +72,33 @@ impl Manifest {
         Ok(Manifest { log, snapshot_end, buf })
     }
 
-    /// Reads the manifest in force. `None` if there is no `CURRENT`, and so no database.
+    /// Reads the manifest in force. `None` if there is no `CURRENT`, and thus no database.
     ///
-    /// A torn last edit is dropped with a warning: nothing that depends on it was done. Errors: damage, with
-    /// file and offset; a newer format; edits that this library does not understand or that do not fit.
+    /// A torn last edit is dropped with a warning: nothing that depends on it was done. Errors: damage, with file and offset; a
+    /// newer format; edits that this library does not understand or that do not apply.
     pub(crate) fn open(fs: &dyn FileSystem, dir: &Path) -> Result<Option<LoadedManifest>, OpenError> {
         let Some(number) = read_current(fs, dir)? else { return Ok(None) };
         let path = files::manifest_path(dir, number);
         let mut state = ManifestState::default();
-        // Of old manifests every edit sets the epochs of all keyspaces; once is enough.
+        // In old manifests every edit sets the epochs of all keyspaces; once is enough.
         let mut next_epoch = None;
         let end = read_edits(fs, &path, number, |offset, mut edit| {
             next_epoch = next_epoch.max(edit.next_epoch.take());
-            state
-                .apply(&edit)
-                .map_err(|what| StorageError::corrupt(&path, offset, format!("an edit does not fit: {what}")))
+            state.apply(&edit).map_err(|what| {
+                StorageError::corrupt(&path, offset, format!("an edit does not apply: {what}"))
+            })
         })?;
         let epochs = VersionEdit { next_epoch, ..VersionEdit::default() };
         state.apply(&epochs).map_err(|what| StorageError::corrupt(&path, None, what))?;
         if let End::Torn { offset } = end {
-            log::warn!("{}: the edit at offset {offset} was not completely written; dropped", path.display());
+            log::warn!("{}: the edit at offset {offset} is incomplete and was dropped", path.display());
         }
         Ok(Some(LoadedManifest { number, state, end }))
     }
 
-    /// Reads of manifest `number` what can be read: the state after its first edits, up to one that is damaged or does not fit,
-    /// and what is wrong there. A state without keyspaces: not even the first could be read. Errors: failed reads other than of a
-    /// file that is missing; a newer format.
+    /// Reads the readable part of manifest `number`: returns the state after its first edits, up to one that is damaged or does
+    /// not apply, and the error. A state without keyspaces means that not even the first edit could be read. Errors: failed
+    /// reads, except of a missing file; a newer format.
     pub(crate) fn read_what_is_there(
         fs: &dyn FileSystem,
         dir: &Path,
@@ -112,18 +111,18 @@ impl Manifest {
             let mut next_epoch = None;
             let read = read_edits(fs, &path, number, |offset, mut edit| {
                 if applied == last {
-                    return Err(StorageError::corrupt(&path, offset, "an edit does not fit"));
+                    return Err(StorageError::corrupt(&path, offset, "an edit does not apply"));
                 }
                 next_epoch = next_epoch.max(edit.next_epoch.take());
                 state.apply(&edit).map_err(|what| {
                     unfit = true;
-                    StorageError::corrupt(&path, offset, format!("an edit does not fit: {what}"))
+                    StorageError::corrupt(&path, offset, format!("an edit does not apply: {what}"))
                 })?;
                 applied += 1;
                 Ok(())
             });
             if unfit {
-                // It is half applied: once more, without it.
+                // The edit was partly applied: start over without it.
                 last = applied;
                 continue;
             }
@@ -141,8 +140,8 @@ impl Manifest {
         }
     }
 
-    /// Appends an edit and makes it durable. After a failure it is unknown whether the edit will be found at
-    /// the next opening; every later call returns the same error.
+    /// Appends an edit and makes it durable. After a failure it is unknown whether the next opening will find the edit; every
+    /// later call returns the same error.
     pub(crate) fn append(&mut self, edit: &VersionEdit) -> Result<(), StorageError> {
         self.buf.clear();
         edit.encode(&mut self.buf);
@@ -150,26 +149,26 @@ impl Manifest {
         self.log.sync()
     }
 
-    /// Whether a new manifest should replace this one because most of it is history.
+    /// Reports whether a new manifest should replace this one because most of it is history.
     pub(crate) fn should_roll(&self) -> bool {
         let len = self.log.len();
         len > MIN_ROLL_BYTES && len > ROLL_FACTOR * self.snapshot_end
     }
 
-    /// Finishes the manifest in order, so that damage to its last edits cannot pass for a torn end.
+    /// Closes the manifest cleanly, so that damage to its last edits cannot pass for a torn end.
     pub(crate) fn close(self) -> Result<(), StorageError> {
         self.log.close().map(drop)
     }
 }
 
-/// Puts manifest `number`, made by [`Manifest::create`], in force: replaces `CURRENT` atomically and durably.
-/// After an error either manifest may be in force.
+/// Puts manifest `number`, made by [`Manifest::create`], in force: replaces `CURRENT` atomically and durably. After an error
+/// either manifest may be in force.
 pub(crate) fn set_current(fs: &dyn FileSystem, dir: &Path, number: u64) -> Result<(), StorageError> {
     prepare_current(fs, dir, number)?;
     switch_current(fs, dir)
 }
 
-/// Writes what [`switch_current`] makes the new `CURRENT`. After an error nothing has changed.
+/// Writes the file that [`switch_current`] makes the new `CURRENT`. After an error nothing has changed.
 pub(crate) fn prepare_current(fs: &dyn FileSystem, dir: &Path, number: u64) -> Result<(), StorageError> {
     let line = format!("{}\n", files::manifest_name(number));
     let written = (|| {
@@ -180,14 +179,14 @@ pub(crate) fn prepare_current(fs: &dyn FileSystem, dir: &Path, number: u64) -> R
     written.map_err(|e| StorageError::io("replace", &files::current_path(dir), &e))
 }
 
-/// Replaces `CURRENT` by what was prepared, durably. After an error either manifest may be in force.
+/// Replaces `CURRENT` with the prepared file, durably. After an error either manifest may be in force.
 pub(crate) fn switch_current(fs: &dyn FileSystem, dir: &Path) -> Result<(), StorageError> {
     let path = files::current_path(dir);
     let renamed = fs.rename(&files::temporary_current_path(dir), &path).and_then(|()| fs.sync_dir(dir));
     renamed.map_err(|e| StorageError::io("replace", &path, &e))
 }
 
-/// The number of the manifest in force, `None` if there is no `CURRENT`.
+/// Returns the number of the manifest in force, or `None` if there is no `CURRENT`.
 pub(crate) fn read_current(fs: &dyn FileSystem, dir: &Path) -> Result<Option<u64>, StorageError> {
     let path = files::current_path(dir);
     let io = |e| StorageError::io("read", &path, &e);
@@ -205,7 +204,7 @@ pub(crate) fn read_current(fs: &dyn FileSystem, dir: &Path) -> Result<Option<u64
     }
 }
 
-/// Whether an error says that a file is not what it was, or not there: trying again does not help.
+/// Reports whether an error means that a file is damaged or missing, so that retrying does not help.
 pub(crate) fn is_damage(error: &StorageError) -> bool {
     match error {
         StorageError::Corrupt(_) => true,
@@ -213,8 +212,8 @@ pub(crate) fn is_damage(error: &StorageError) -> bool {
     }
 }
 
-/// Gives the edits of manifest `number` at `path` to `each`, in order with their offsets, and says how the
-/// file ends. The first edit is the state at the manifest's creation; there always is one.
+/// Passes the edits of manifest `number` at `path` to `each`, in order with their offsets, and returns how the file ends. The
+/// first edit is the state at the manifest's creation; there is always one.
 pub(crate) fn read_edits(
     fs: &dyn FileSystem,
     path: &Path,
@@ -259,7 +258,7 @@ mod tests {
             .collect()
     }
 
-    /// A database with `n` edits behind the first record; the state after each and the manifest's length then.
+    /// Creates a database with `n` edits after the first record; returns the state after each and the manifest's length then.
     fn database(fs: &ToyFs, n: u64) -> (Manifest, Vec<(ManifestState, u64)>) {
         let dir = Path::new(DIR);
         let mut state = ManifestState::new("default", "");
@@ -300,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_manifest_gives_the_state_of_its_whole_edits() {
+    fn a_truncated_manifest_has_the_state_of_its_complete_edits() {
         let fs = ToyFs::default();
         let (_, history) = database(&fs, 4);
         let bytes = fs.bytes(path());
@@ -331,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn an_edit_that_does_not_fit_is_an_error_that_names_the_record() {
+    fn an_edit_that_does_not_apply_is_an_error_that_names_the_record() {
         let fs = ToyFs::default();
         let (mut manifest, _) = database(&fs, 1);
         let offset = manifest.log.len();
@@ -340,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_current_that_names_no_manifest_is_an_error() {
+    fn a_current_without_a_manifest_name_is_an_error() {
         let fs = ToyFs::default();
         database(&fs, 1);
         let current = files::current_path(Path::new(DIR));
@@ -353,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_manifest_of_another_number_is_not_taken_for_this_one() {
+    fn a_manifest_with_another_number_is_rejected() {
         let fs = ToyFs::default();
         database(&fs, 1);
         fs.rename(&path(), &files::manifest_path(Path::new(DIR), 2)).unwrap();
@@ -362,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grown_manifest_asks_to_be_rolled_and_the_next_one_holds_the_same_state() {
+    fn a_grown_manifest_should_roll_and_its_successor_has_the_same_state() {
         let fs = ToyFs::default();
         let (mut manifest, _) = database(&fs, 0);
         let long = VersionEdit { set_options: vec![(0, "x".repeat(300 << 10))], ..Default::default() };

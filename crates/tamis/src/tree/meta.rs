@@ -1,4 +1,4 @@
-//! What the tree knows of a table without opening it.
+//! What the tree knows about a table without opening it.
 
 use crate::ids::TableId;
 use crate::key::{KeyBytes, KeyEnd, SeqNo};
@@ -11,48 +11,47 @@ pub(crate) struct TableMeta {
     pub(crate) id: TableId,
     /// The file's length in bytes.
     pub(crate) file_bytes: u64,
-    /// The smallest key that the table says something about (a version, or the start of a range tombstone).
+    /// The smallest key that the table covers (by a version, or the start of a range tombstone).
     pub(crate) smallest: KeyBytes,
-    /// The end of what the table says something about.
+    /// The end of the keys that the table covers.
     pub(crate) largest: KeyEnd,
-    /// Key versions in the table, deletes included, range tombstones not.
+    /// The number of key versions, including deletes but not range tombstones.
     pub(crate) entries: u64,
-    /// How many of the entries are deletes.
+    /// The number of deletes among the entries.
     pub(crate) deletes: u64,
     /// Range tombstones in the table (after fragmentation).
     pub(crate) range_tombstones: u64,
     /// Bytes of all user keys and values before compression.
     pub(crate) raw_bytes: u64,
-    /// The smallest sequence number in the table (0 where the engine forgot it because nobody may ask).
+    /// The smallest sequence number in the table (0 where the engine dropped it because no reader can need it).
     pub(crate) min_seq: SeqNo,
     /// The largest sequence number in the table.
     pub(crate) max_seq: SeqNo,
-    /// Which flushes the table's versions may come from, as a step function over its key range.
+    /// The flushes that the table's versions may come from, as a step function over its key range.
     pub(crate) epochs: EpochMap,
-    /// What is recorded besides.
+    /// Optional parts of the record.
     pub(crate) extra: TableExtra,
 }
 
-/// Parts of a table's record that not every table has; the default is what their absence means.
+/// The parts of a table's record that not every table has; the default is the meaning of their absence.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct TableExtra {
-    /// When the oldest and the newest of its data was flushed or ingested, in seconds since 1970; 0: not known.
+    /// When the oldest and the newest of its data was flushed or ingested, in seconds since 1970; 0: unknown.
     pub(crate) written: (u64, u64),
-    /// The sequence number that entries stored with number 0 have (a table that was ingested). `min_seq` and
-    /// `max_seq` count it already.
+    /// The sequence number of entries stored with number 0 (in an ingested table). `min_seq` and `max_seq` already include it.
     pub(crate) global_seq: Option<SeqNo>,
-    /// Bytes of keys and values that were kept for snapshots alone when the table was written: the number of the
-    /// snapshot that still needed them, ascending, and how many bytes.
+    /// Bytes of keys and values that were kept only for snapshots when the table was written: the sequence number of the
+    /// snapshot that still needed them, ascending, and the number of bytes.
     pub(crate) pinned: Vec<(SeqNo, u64)>,
 }
 
 impl TableMeta {
-    /// Whether the table's key range may hold `key`.
+    /// Reports whether the table's key range may hold `key`.
     pub(crate) fn covers(&self, key: &[u8]) -> bool {
         key >= &self.smallest[..] && self.largest.reaches(key)
     }
 
-    /// Whether the key ranges of two tables have a key in common.
+    /// Reports whether the key ranges of two tables overlap.
     pub(crate) fn overlaps(&self, other: &TableMeta) -> bool {
         self.largest.reaches(&other.smallest) && other.largest.reaches(&self.smallest)
     }

@@ -1,4 +1,4 @@
-//! The shape of the tree on disk: what a table is to the tree, versions, and the manifest that records them.
+//! The on-disk shape of the tree: table records, versions, and the manifest that records them.
 
 pub(crate) mod edit;
 pub(crate) mod epochs;

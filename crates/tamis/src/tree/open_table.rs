@@ -1,5 +1,5 @@
-//! A table of a version: its manifest record, its reader, its filter and its range tombstones, with the file's
-//! life tied to it. In a tree with a global filter tables have the list of their keys in place of a filter.
+//! A table of a version: its manifest record, its reader, its filter and its range tombstones; the file's lifetime is tied to
+//! it. In a tree with a global filter, tables have a key list in place of a filter.
 
 use crate::sync::Mutex;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use crate::tree::files::table_path;
 use crate::tree::meta::TableMeta;
 use crate::tree::tombstones::{EXTERNAL_TOMBSTONE_SEQ, Tombstones};
 
-/// The filter of one table as the read path finds it.
+/// The filter of one table as the read path uses it.
 #[expect(
     clippy::large_enum_variant,
     reason = "one per open table; a box would be one more cache miss a probe"
@@ -25,20 +25,20 @@ use crate::tree::tombstones::{EXTERNAL_TOMBSTONE_SEQ, Tombstones};
 pub(crate) enum TableFilter {
     /// The table was built without one.
     None,
-    /// Held in memory as long as the table is open.
+    /// Kept in memory as long as the table is open.
     Pinned(Filter),
-    /// Fetched through the block cache when asked for.
+    /// Fetched through the block cache on demand.
     Cached,
     /// In units, of which some are in memory.
     Elastic(Arc<ElasticFilter>),
-    /// In its place is the list of the table's keys, for a global filter. Not read at opening, and not kept.
+    /// The table has a key list instead, for a global filter. Not read at opening, and not kept.
     Keys,
-    /// Its bytes are damaged, or of a kind that this version does not know: the table is read without it.
+    /// Its bytes are damaged, or of a kind unknown to this version: the table is read without it.
     Unusable,
 }
 
-/// Files that nobody needs any more, waiting to be removed by a background thread: removing a file may block,
-/// and the last reader to leave a table should not pay for that.
+/// Unneeded files, waiting to be removed by a background thread: removing a file may block, and the last reader of a table
+/// should not pay for that.
 #[derive(Debug, Default)]
 pub(crate) struct Garbage {
     files: Mutex<Vec<PathBuf>>,
@@ -54,22 +54,22 @@ impl Garbage {
     }
 }
 
-/// One open table. Shared by all versions that hold it; when the last of them goes and the table was marked
-/// [obsolete](OpenTable::mark_obsolete), its file goes too.
+/// One open table. Shared by all versions that contain it; when the last of them is dropped and the table was marked
+/// [obsolete](OpenTable::mark_obsolete), its file is removed.
 #[derive(Debug)]
 pub(crate) struct OpenTable {
     pub(crate) meta: Arc<TableMeta>,
     pub(crate) table: Arc<Table>,
     pub(crate) filter: TableFilter,
-    /// The kind of the filter if it answers for ranges, as the table's properties name it: others need not be
-    /// fetched to learn that they have nothing to say.
+    /// The kind of the filter if it answers range queries, as recorded in the table's properties: other filters need not be
+    /// fetched to learn that they do not.
     pub(crate) range_filter: Option<FilterKind>,
     pub(crate) tombstones: Option<Arc<Tombstones>>,
     path: PathBuf,
     cache: Option<Arc<BlockCache>>,
     garbage: Arc<Garbage>,
     obsolete: AtomicBool,
-    /// A filter that is not pinned turned out to be unusable. Only ever set; nothing else depends on it.
+    /// A filter that is not pinned turned out to be unusable. Never cleared; nothing else depends on it.
     unusable: AtomicBool,
 }
 
@@ -102,7 +102,7 @@ impl OpenTable {
             return Err(StorageError::corrupt(&path, None, what));
         }
         if let Some(seq) = global_seq {
-            Arc::get_mut(&mut table).expect("nobody else has it yet").set_global_seq(seq);
+            Arc::get_mut(&mut table).expect("not shared yet").set_global_seq(seq);
         }
         let filter = match table.has_filter() {
             false => TableFilter::None,
@@ -155,8 +155,8 @@ impl OpenTable {
         }))
     }
 
-    /// In place of a table that cannot be opened, for `why`: its keys are still known to be there, so that reads which need it are
-    /// errors. Its file is not removed before it is obsolete, as that of any other.
+    /// Creates a stand-in for a table that cannot be opened because of `why`: its key range is still known, so that reads which
+    /// need it fail. Its file is not removed before it is obsolete, like any other.
     pub(crate) fn lost(
         dir: &std::path::Path,
         meta: Arc<TableMeta>,
@@ -178,31 +178,31 @@ impl OpenTable {
         })
     }
 
-    /// The same table as what an ingestion makes of it: everything in it gets the number that `meta` says. Nobody else
-    /// may have the table yet. Panics if somebody has, or if the table is none that is ingested.
+    /// Turns this table into an ingested one: all its entries get the number in `meta`. The table must not be shared yet.
+    /// Panics if it is, or if it is not a table for ingestion.
     pub(crate) fn ingested(mut self: Arc<Self>, meta: TableMeta) -> Arc<OpenTable> {
-        let table = Arc::get_mut(&mut self).expect("an ingested table is nobody else's yet");
+        let table = Arc::get_mut(&mut self).expect("an ingested table is not shared yet");
         let (from, to) = table.meta.extra.global_seq.zip(meta.extra.global_seq).expect("a global number");
-        Arc::get_mut(&mut table.table).expect("as its table").set_global_seq(to);
+        Arc::get_mut(&mut table.table).expect("its reader is not shared either").set_global_seq(to);
         if let Some(tombstones) = &mut table.tombstones {
             let renumbered = Tombstones::clone(tombstones).renumbered(from, to);
-            *tombstones = Arc::new(renumbered.expect("they were given one number when it was opened"));
+            *tombstones = Arc::new(renumbered.expect("all got one number when the table was opened"));
         }
         table.meta = Arc::new(meta);
         self
     }
 
-    /// Lets the file be removed once nobody holds the table. Called when a durable version no longer names it.
+    /// Allows the file to be removed once the table is dropped. Called when the durable version no longer names it.
     pub(crate) fn mark_obsolete(&self) {
         self.obsolete.store(true, Relaxed);
     }
 
-    /// Whether the table has a filter that cannot be used, as far as is known.
+    /// Reports whether the table's filter is known to be unusable.
     pub(crate) fn filter_is_unusable(&self) -> bool {
         self.unusable.load(Relaxed)
     }
 
-    /// Applies `ask` to the filter; `None` if there is none that can be used, or it is an elastic one.
+    /// Applies `ask` to the filter; `None` if there is no usable one, or it is elastic.
     #[inline]
     pub(crate) fn with_filter<T>(&self, ask: impl FnOnce(&Filter) -> T) -> Option<T> {
         match &self.filter {
@@ -212,8 +212,8 @@ impl OpenTable {
         }
     }
 
-    /// The bytes of the table's key list, read now and checked against the checksum of their block; `None` if the table has
-    /// none. Errors: a failed system call, or damage.
+    /// Reads the table's key list and checks it against the checksum of its block; `None` if the table has none. Errors: a
+    /// failed system call, or damage.
     pub(crate) fn key_list(&self) -> Result<Option<PinnedValue>, StorageError> {
         match self.filter {
             TableFilter::Keys => self.table.filter_bytes(),
@@ -221,7 +221,7 @@ impl OpenTable {
         }
     }
 
-    /// The filter of a table whose filter is not pinned, through the block cache; `None` if it cannot be used.
+    /// Returns a filter that is not pinned, through the block cache; `None` if it cannot be used.
     fn cached_filter(&self) -> Option<Arc<Filter>> {
         if self.filter_is_unusable() {
             return None;
@@ -238,21 +238,21 @@ impl OpenTable {
                 cache.insert(key, CacheEntry::Filter(filter.clone(), bytes));
                 Some(filter)
             }
-            // What could not be read now may be readable later; what could not be understood stays so.
+            // A failed read may succeed later; a filter that could not be decoded stays unusable.
             Err(FilterLoadError::Storage(StorageError::Io(why))) => {
                 log::warn!("{}: reading without its filter: {why}", self.path.display());
                 None
             }
             Err(why) => {
                 if !self.unusable.swap(true, Relaxed) {
-                    log::warn!("{}: reading without its filter from now on: {why}", self.path.display());
+                    log::warn!("{}: no longer using its filter: {why}", self.path.display());
                 }
                 None
             }
         }
     }
 
-    /// Bytes that the pinned filter, or the directory of an elastic one, occupies in memory.
+    /// Memory of the pinned filter, or of the directory of an elastic one, in bytes.
     pub(crate) fn filter_memory(&self) -> usize {
         match &self.filter {
             TableFilter::Pinned(filter) => filter.memory_bytes(),
@@ -307,7 +307,7 @@ mod tests {
 
     const KEY: &[u8] = b"key";
 
-    /// A table of one key with these bytes for a filter.
+    /// A table of one key with `filter` as its filter bytes.
     fn table(filter: Vec<u8>, pin_metadata: bool) -> Arc<OpenTable> {
         let (fs, dir) = (MemFs::new(), Path::new("/t"));
         fs.create_dir_all(dir).unwrap();
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_of_an_unknown_or_newer_kind_is_done_without() {
+    fn a_filter_of_an_unknown_or_newer_kind_is_ignored() {
         let good = PointFilter::from(BlockedBloom::build(&[Digest::of(KEY)], 10.0, 1).unwrap()).to_bytes();
         let with = |at_from_end: usize, value: u8| {
             let mut bytes = good.clone();
@@ -355,7 +355,7 @@ mod tests {
             for bytes in [with(15, 200), with(13, 2), b"something else".to_vec()] {
                 let table = table(bytes, pin_metadata);
                 assert_eq!(table.with_filter(|_| ()), None);
-                assert!(table.filter_is_unusable(), "and statistics can tell");
+                assert!(table.filter_is_unusable(), "and statistics report it");
                 assert_eq!(table.with_filter(|_| ()), None);
             }
         }

@@ -1,14 +1,14 @@
-//! The state that a manifest's edits add up to, as plain data.
+//! The state that results from a manifest's edits, as plain data.
 //!
 //! Invariants, kept by [`ManifestState::apply`]:
 //!
 //! * a table id occurs once in the whole database; a keyspace's name occurs once;
 //! * the tables of a run are ordered by key and no two have a key in common;
 //! * no run is empty;
-//! * each counter lies above every number of its kind in the state.
+//! * each counter exceeds every number of its kind in the state.
 //!
-//! A manifest is hostile until it is applied: no part of an edit costs time in proportion to the state, or a file of
-//! some megabytes would keep an opening busy for hours.
+//! A manifest is untrusted until it is applied: no part of an edit may cost time proportional to the state, or a file of some
+//! megabytes could keep an opening busy for hours.
 
 use std::collections::{BTreeMap, btree_map};
 use std::sync::Arc;
@@ -30,11 +30,11 @@ pub(crate) struct KeyspaceState {
     pub(crate) options: String,
     /// Logs with smaller ids hold nothing of the keyspace that is not in its tables.
     pub(crate) log_floor: LogId,
-    /// The first epoch that no flush of the keyspace was given.
+    /// The first epoch not assigned to a flush of the keyspace.
     pub(crate) next_epoch: Epoch,
     /// The tables by level and run.
     pub(crate) runs: BTreeMap<(u32, RunId), RunTables>,
-    /// What is known of its entries' ages, if it has had a time to live.
+    /// The known ages of its entries, if it has had a time to live.
     pub(crate) ages: Option<Ages>,
 }
 
@@ -45,8 +45,8 @@ impl KeyspaceState {
     }
 }
 
-/// The tables of one run, ordered by key. No two have a key in common, so their smallest keys tell them apart. Shared, so
-/// that a copy of the state is cheap.
+/// The tables of one run, ordered by key. Their key ranges are disjoint, so their smallest keys identify them. Shared, so that
+/// a copy of the state is cheap.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct RunTables(BTreeMap<KeyBytes, Arc<TableMeta>>);
 
@@ -56,7 +56,7 @@ impl RunTables {
         self.0.values()
     }
 
-    /// Adds a table, or gives the number of one that it overlaps.
+    /// Adds a table, or returns the number of one that it overlaps.
     fn insert(&mut self, table: &TableMeta) -> Result<(), TableId> {
         let smallest = &table.smallest;
         let before = self.0.range(..=smallest.clone()).next_back();
@@ -86,31 +86,31 @@ impl FromIterator<Arc<TableMeta>> for RunTables {
     }
 }
 
-/// A database's shape. Read the fields freely; change them through [`apply`](Self::apply) only.
+/// The shape of a database. Read the fields freely; change them only through [`apply`](Self::apply).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ManifestState {
-    /// The first number that no file has had.
+    /// The first unused file number.
     pub(crate) next_file: u64,
-    /// A sequence number that none in a table exceeds.
+    /// An upper bound on the sequence numbers in tables.
     pub(crate) last_seq: SeqNo,
-    /// The first number that no run has had.
+    /// The first unused run number.
     pub(crate) next_run: RunId,
-    /// The first number that no keyspace has had.
+    /// The first unused keyspace number.
     pub(crate) next_keyspace: KeyspaceId,
     /// The keyspaces by number.
     pub(crate) keyspaces: BTreeMap<KeyspaceId, KeyspaceState>,
-    /// By when writes were made.
+    /// Times of writes.
     pub(crate) times: SeqTimes,
-    /// What was known of the heat of tables with elastic filters when it was saved last, encoded.
+    /// The hotness of tables with elastic filters when it was last saved, encoded.
     heat: BTreeMap<TableId, Vec<u8>>,
-    /// Where each table is: keyspace, level, run and smallest key.
+    /// The location of each table: keyspace, level, run and smallest key.
     places: HashMap<TableId, (KeyspaceId, u32, RunId, KeyBytes)>,
     /// The names of all keyspaces.
     names: HashSet<String>,
 }
 
 impl ManifestState {
-    /// A new database's state: the default keyspace, no tables.
+    /// Creates a new database's state: the default keyspace, no tables.
     pub(crate) fn new(default_name: &str, default_options: &str) -> ManifestState {
         let keyspace = KeyspaceState {
             name: default_name.into(),
@@ -128,7 +128,7 @@ impl ManifestState {
         }
     }
 
-    /// Whether a table of this id is in the state.
+    /// Reports whether the state has a table of this id.
     #[cfg(test)]
     pub(crate) fn has_table(&self, id: TableId) -> bool {
         self.places.contains_key(&id)
@@ -140,18 +140,18 @@ impl ManifestState {
         self.places.len()
     }
 
-    /// What was saved last of the heat of a table.
+    /// Returns the last saved hotness of a table.
     pub(crate) fn heat(&self, table: TableId) -> Option<&[u8]> {
         self.heat.get(&table).map(|bytes| &bytes[..])
     }
 
-    /// The smallest log floor: logs with smaller ids are of no use to any keyspace.
+    /// The smallest log floor: no keyspace needs logs with smaller ids.
     pub(crate) fn log_floor(&self) -> LogId {
         self.keyspaces.values().map(|keyspace| keyspace.log_floor).min().unwrap_or(0)
     }
 
-    /// Takes the keyspace's next epoch, not to be given again; `None` if there is no such keyspace. An edit that
-    /// records what was done with it must follow.
+    /// Takes the keyspace's next epoch, which is not assigned again; `None` if there is no such keyspace. An edit that records
+    /// its use must follow.
     pub(crate) fn take_epoch(&mut self, keyspace: KeyspaceId) -> Option<Epoch> {
         let next = &mut self.keyspaces.get_mut(&keyspace)?.next_epoch;
         *next += 1;
@@ -160,10 +160,10 @@ impl ManifestState {
 
     /// Applies an edit, in the order of parts that [`VersionEdit`] describes.
     ///
-    /// An edit that does not fit (an unknown keyspace or table, an id in use, tables of a run that overlap)
-    /// is an error in words. The state is then half changed and must be thrown away.
+    /// An edit that does not apply (an unknown keyspace or table, an id in use, tables of a run that overlap) is an error
+    /// message. The state is then partly changed and must be discarded.
     ///
-    /// Cost: for each table added or removed one hash probe and a move within the tables of its run.
+    /// Cost: for each table added or removed, one hash probe and a search among the tables of its run.
     pub(crate) fn apply(&mut self, edit: &VersionEdit) -> Result<(), String> {
         for (id, name, options) in &edit.create_keyspaces {
             self.create_keyspace(*id, name, options)?;
@@ -193,7 +193,7 @@ impl ManifestState {
             self.heat.remove(table);
         }
         for (table, heat) in &edit.heat {
-            // Heat is advice: of a table that is not there it is of no use, and no error.
+            // Hotness is advisory: for an unknown table it is ignored, not an error.
             if self.places.contains_key(table) {
                 self.heat.insert(*table, heat.clone());
             }
@@ -214,7 +214,7 @@ impl ManifestState {
         Ok(())
     }
 
-    /// The one edit that makes this state out of an empty one.
+    /// Returns the single edit that builds this state from an empty one.
     pub(crate) fn snapshot(&self) -> VersionEdit {
         let mut edit = VersionEdit {
             next_file: Some(self.next_file),
@@ -243,13 +243,13 @@ impl ManifestState {
 
     fn create_keyspace(&mut self, id: KeyspaceId, name: &str, options: &str) -> Result<(), String> {
         if !self.names.insert(name.into()) {
-            return Err(format!("a second keyspace is called `{name}`"));
+            return Err(format!("there is already a keyspace named `{name}`"));
         }
-        let next = id.checked_add(1).ok_or_else(|| format!("no keyspace may have the number {id}"))?;
+        let next = id.checked_add(1).ok_or_else(|| format!("keyspace number out of range: {id}"))?;
         let keyspace =
             KeyspaceState { name: name.into(), options: options.into(), next_epoch: 1, ..Default::default() };
         if self.keyspaces.insert(id, keyspace).is_some() {
-            return Err(format!("a second keyspace has the number {id}"));
+            return Err(format!("there is already a keyspace with number {id}"));
         }
         raise(&mut self.next_keyspace, Some(next));
         Ok(())
@@ -305,7 +305,7 @@ impl ManifestState {
             return Err(format!("tables {other} and {id} of run {run} overlap"));
         }
         if self.places.insert(id, (keyspace, level, run, table.smallest.clone())).is_some() {
-            return Err(format!("table {id} is there already"));
+            return Err(format!("table {id} already exists"));
         }
         raise(&mut self.next_file, Some(id + 1));
         raise(&mut self.next_run, Some(run + 1));
@@ -314,7 +314,7 @@ impl ManifestState {
     }
 }
 
-/// Counters never go back: edits may be logged in another order than that in which their counters were read.
+/// Raises a counter; it never decreases, as edits may be logged in a different order than their counters were read.
 fn raise<T: Ord + Copy>(counter: &mut T, to: Option<T>) {
     *counter = (*counter).max(to.unwrap_or(*counter));
 }
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_are_ordered_by_key_and_counters_lie_above_what_is_used() {
+    fn runs_are_ordered_by_key_and_counters_exceed_numbers_in_use() {
         let state = state();
         assert_eq!(ids(&state, 0, 6, 2), [11, 10]);
         assert_eq!((state.next_file, state.next_run, state.next_keyspace, state.last_seq), (14, 5, 2, 30));
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_never_go_back() {
+    fn counters_never_decrease() {
         let mut state = state();
         let edit = VersionEdit {
             next_file: Some(3),
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dropped_keyspace_takes_its_tables_along_and_its_number_is_not_reused() {
+    fn dropping_a_keyspace_drops_its_tables_and_its_number_is_not_reused() {
         let mut state = state();
         state.apply(&VersionEdit { drop_keyspaces: vec![1], ..Default::default() }).unwrap();
         assert!(!state.has_table(13) && state.has_table(12));
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn edits_that_do_not_fit_are_refused() {
+    fn edits_that_do_not_apply_are_rejected() {
         let add =
             |level, run, table| VersionEdit { added: vec![(0, level, run, table)], ..Default::default() };
         assert!(refusal(add(6, 2, table(20, "c", "d"))).contains("overlap"), "overlaps its left neighbour");
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn ages_and_times_never_go_back() {
+    fn ages_and_times_never_decrease() {
         let mut state = state();
         let sample = |time, seq| Sample { time, seq };
         let ages = |since, expired| vec![(1, Ages { since, expired })];
@@ -453,10 +453,10 @@ mod tests {
         );
     }
 
-    /// Each of these edits makes some ten megabytes of manifest. Applied in time that grows with the square of their
-    /// number, any of them would keep an opening busy for many minutes: this test would not end.
+    /// Each of these edits makes some ten megabytes of manifest. With time quadratic in their number, any of them would keep an
+    /// opening busy for many minutes, and this test would not end.
     #[test]
-    fn a_manifest_made_to_be_slow_is_applied_in_time_in_proportion_to_its_length() {
+    fn a_hostile_manifest_is_applied_in_linear_time() {
         let mut state = ManifestState::new("default", "");
         let names = (1..400_000).map(|id| (id, format!("{id}"), String::new())).collect();
         state.apply(&VersionEdit { create_keyspaces: names, ..Default::default() }).unwrap();
@@ -464,7 +464,7 @@ mod tests {
         for id in (1..400_000).rev() {
             state.apply(&VersionEdit { drop_keyspaces: vec![id], ..Default::default() }).unwrap();
         }
-        // Each table comes before all others of its run, and they go from the back.
+        // Each table comes before all others of its run, and they are removed from the back.
         let key = |id: u64| format!("{:07}", 9_999_999 - id);
         for id in 1..300_000 {
             let table = table(id, &key(id), &key(id));

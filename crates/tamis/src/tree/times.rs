@@ -1,25 +1,25 @@
-//! Which writes were made by when: samples of the sequence number and the time.
+//! Times of writes: samples of the sequence number and the time.
 //!
-//! A sample (t, s) says that every write with a sequence number up to s was made at or before the time t. So what a
-//! sample older than the time to live names has outlived it, for certain; what was written since may be as old as the
-//! sample before, and has to wait for the next one. Entries expire late by what lies between two samples, never early.
+//! A sample (t, s) states that every write with a sequence number up to s was made at or before the time t. So the writes
+//! covered by a sample older than the time to live have certainly outlived it. Later writes may be as old as the previous
+//! sample and have to wait for the next one. Entries expire late by at most the time between two samples, never early.
 //!
 //! # Invariants
 //!
-//! * Samples ascend strictly, in time and in sequence number. A clock that goes back does not take the times with it:
-//!   a sample gets the time of the newest one at least, so what is written meanwhile counts as younger than it is.
-//! * Between two samples lies at most the distance asked for or 1/128 of their age, wherever there was a write. Whoever
-//!   asks for an age asks for the samples of that age and older, so the error stays below 1/128 of any time to live.
-//!   That makes their number logarithmic in the time that they span: at most 256 for the youngest, and 256 more for
-//!   each time that the age grows by a factor of e.
+//! * Samples ascend strictly, in time and in sequence number. A clock that goes back does not affect them: a sample gets at
+//!   least the time of the newest one, so writes made meanwhile count as younger than they are.
+//! * Two samples are at most the requested distance or 1/128 of their age apart, wherever there was a write. A query for an age
+//!   uses the samples of that age and older, so the error stays below 1/128 of any time to live. The number of samples is thus
+//!   logarithmic in the time that they span: at most 256 for the youngest, and 256 more for each time that the age grows by a
+//!   factor of e.
 //!
-//! Plain data: whoever owns it locks it.
+//! Plain data: the owner locks it.
 
 use crate::codec::{Decoder, Encode};
 use crate::key::{MAX_SEQNO, SeqNo};
 use crate::wal::DecodeError;
 
-/// What part of an entry's age its time of expiry may be off.
+/// The reciprocal of the relative error of expiry times.
 pub(crate) const PRECISION: u64 = 128;
 
 /// All writes up to `seq` were made at or before `time`, in seconds since 1970.
@@ -42,12 +42,12 @@ impl SeqTimes {
         &self.0
     }
 
-    /// The samples that say something of writes after `seq`.
+    /// The samples that cover writes after `seq`.
     pub(crate) fn after(&self, seq: SeqNo) -> &[Sample] {
         &self.0[self.0.partition_point(|sample| sample.seq <= seq)..]
     }
 
-    /// Up to which write everything was made before `time`; 0 if that is known of none.
+    /// The last write up to which everything was made before `time`; 0 if unknown.
     pub(crate) fn made_before(&self, time: u64) -> SeqNo {
         match self.0.partition_point(|sample| sample.time < time) {
             0 => 0,
@@ -55,8 +55,8 @@ impl SeqTimes {
         }
     }
 
-    /// Notes that all writes up to `seq` were made by `time`. In one stretch of `distance` seconds (at least 1) only
-    /// the last sample is kept. O(1); when a stretch begins, linear in the samples.
+    /// Records that all writes up to `seq` were made by `time`. Within one interval of `distance` seconds (at least 1) only the
+    /// last sample is kept. O(1); linear in the samples when an interval begins.
     pub(crate) fn note(&mut self, sample: Sample, distance: u64, keep: u64) {
         let Sample { mut time, seq } = sample;
         if let Some(newest) = self.0.last_mut() {
@@ -73,7 +73,7 @@ impl SeqTimes {
         self.thin(distance, keep);
     }
 
-    /// Notes samples that somebody kept, in the order of their numbers. Linear in both lists.
+    /// Adds stored samples, in the order of their numbers. Linear in both lists.
     pub(crate) fn note_all(&mut self, samples: &[Sample]) {
         for &Sample { time, seq } in samples {
             match self.0.last_mut() {
@@ -85,8 +85,8 @@ impl SeqTimes {
         self.thin(1, u64::MAX);
     }
 
-    /// Drops the samples that are older than `keep` seconds, but for the newest of them, and those whose neighbours are
-    /// as near to each other as their age needs.
+    /// Drops the samples older than `keep` seconds, except the newest of them, and those whose neighbours are close enough
+    /// together for their age.
     fn thin(&mut self, distance: u64, keep: u64) {
         let Some(newest) = self.newest() else { return };
         let outdated = self.0.partition_point(|sample| sample.time < newest.time.saturating_sub(keep));
@@ -107,7 +107,7 @@ impl SeqTimes {
     }
 }
 
-/// Appends samples, which ascend: time and number of the first, then the differences.
+/// Appends ascending samples: time and number of the first, then the differences.
 pub(crate) fn encode(samples: &[Sample], out: &mut Vec<u8>) {
     let mut last = Sample { time: 0, seq: 0 };
     for sample in samples {
@@ -117,7 +117,7 @@ pub(crate) fn encode(samples: &[Sample], out: &mut Vec<u8>) {
     }
 }
 
-/// Reads samples up to the end of `from`.
+/// Decodes samples up to the end of `from`.
 pub(crate) fn decode(from: &mut Decoder<'_>) -> Result<Vec<Sample>, DecodeError> {
     const CUT: DecodeError = DecodeError("a field is cut short");
     let mut samples: Vec<Sample> = Vec::new();
@@ -127,10 +127,10 @@ pub(crate) fn decode(from: &mut Decoder<'_>) -> Result<Vec<Sample>, DecodeError>
         let Sample { time: last_time, seq: last_seq } = last.unwrap_or(Sample { time: 0, seq: 0 });
         let sum = last_time.checked_add(time).zip(last_seq.checked_add(seq));
         let Some((new_time, new_seq)) = sum.filter(|sum| sum.1 <= MAX_SEQNO) else {
-            return Err(DecodeError("a sample of the time is beyond the largest"));
+            return Err(DecodeError("a time sample is out of range"));
         };
         if seq == 0 || (time == 0 && last.is_some()) {
-            return Err(DecodeError("samples of the time do not ascend"));
+            return Err(DecodeError("time samples do not ascend"));
         }
         samples.push(Sample { time: new_time, seq: new_seq });
     }
@@ -156,22 +156,22 @@ mod tests {
     }
 
     #[test]
-    fn of_one_stretch_the_last_sample_stays() {
+    fn the_last_sample_of_an_interval_is_kept() {
         let times = times(&[(100, 1), (109, 5), (110, 6), (119, 7), (131, 7), (131, 8)], 10, YEAR);
         assert_eq!(pairs(&times), [(109, 5), (119, 7), (131, 8)]);
         assert_eq!([109, 110, 119, 120, 132].map(|time| times.made_before(time)), [0, 5, 5, 7, 8]);
         assert_eq!(times.after(5), &times.samples()[1..]);
     }
 
-    /// Times that went back would say of new writes that they are old.
+    /// Times that went back would make new writes seem old.
     #[test]
-    fn a_clock_that_goes_back_does_not_take_the_samples_along() {
+    fn a_clock_that_goes_back_does_not_affect_the_samples() {
         let times = times(&[(100, 1), (50, 2), (60, 3), (101, 4)], 1, YEAR);
         assert_eq!(pairs(&times), [(100, 3), (101, 4)]);
     }
 
     #[test]
-    fn of_the_outdated_samples_the_newest_stays() {
+    fn the_newest_outdated_sample_is_kept() {
         let times = times(&[(100, 1), (200, 2), (300, 3), (1000, 4)], 1, 750);
         assert_eq!(pairs(&times), [(200, 2), (300, 3), (1000, 4)]);
     }
@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn a_year_of_writes_takes_some_thousand_samples() {
         let mut times = SeqTimes::default();
-        // Steps grow with the age, as thinning would make them, to save the test's time.
+        // Steps grow with the age, as thinning would make them, to shorten the test.
         let (mut time, mut seq) = (0, 0);
         while time < YEAR {
             time += ((YEAR - time) / 1000).max(1);
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_samples_are_refused() {
+    fn hostile_samples_are_rejected() {
         let bytes = |numbers: &[u64]| {
             let mut bytes = Vec::new();
             numbers.iter().for_each(|&number| bytes.put_varint(number));
@@ -208,9 +208,9 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
-        /// A write is never said to be older than it is, and younger by less than the distance or 1/128 of its age.
+        /// A write never seems older than it is, and seems younger by less than the distance or 1/128 of its age.
         #[test]
-        fn ages_are_never_too_high_and_hardly_too_low(
+        fn ages_are_never_too_high_and_barely_too_low(
             steps in prop::collection::vec(prop_oneof![8 => 0..3u64, 2 => 0..100u64, 1 => 0..5000u64], 1..400),
             distance in 1..20u64,
             keep in 100..20_000u64,

@@ -1,7 +1,7 @@
-//! Range tombstones: deletes of whole key ranges, cut into fragments that do not overlap.
+//! Range tombstones: deletes of whole key ranges, cut into disjoint fragments.
 //!
-//! A range tombstone deletes every version in `[start, end)` that is older than it. Overlapping tombstones
-//! are *fragmented*: cut at each other's borders, so that one binary search finds all tombstones over a key.
+//! A range tombstone deletes every older version in `[start, end)`. Overlapping tombstones are *fragmented*: cut at each
+//! other's borders, so that one binary search finds all tombstones over a key.
 //!
 //! Invariants of [`Tombstones`]:
 //! * Fragments are sorted by start, not empty, and do not overlap; only the last may have no end.
@@ -10,15 +10,15 @@
 //!
 //! Immutable values; any thread may read them.
 //!
-//! Nested tombstones cost space: `n` of them, each within the one before, make `2n − 1` fragments with `n²`
-//! sequence numbers in all. Flushes and compactions bring that down with [`Tombstones::retain_visible`].
+//! Nested tombstones cost space: `n` of them, each within the one before, make `2n − 1` fragments with `n²` sequence numbers in
+//! total. Flushes and compactions reduce that with [`Tombstones::retain_visible`].
 
 use std::collections::BTreeMap;
 
 use crate::codec::{Decoder, Encode};
 use crate::key::{KeyBytes, KeyEnd, MAX_SEQNO, SeqNo};
 
-/// The number that range tombstones have in a table built outside a database, until it is ingested.
+/// The sequence number of range tombstones in a table built outside a database, until it is ingested.
 pub(crate) const EXTERNAL_TOMBSTONE_SEQ: SeqNo = 1;
 
 /// One delete of a key range, as it was written.
@@ -26,25 +26,25 @@ pub(crate) const EXTERNAL_TOMBSTONE_SEQ: SeqNo = 1;
 pub(crate) struct RangeTombstone {
     /// The first key deleted.
     pub(crate) start: KeyBytes,
-    /// The first key behind the range; `None` if it has no end.
+    /// The first key behind the range; `None` if it is unbounded.
     pub(crate) end: Option<KeyBytes>,
-    /// The tombstone's place in the order of writes: older versions are deleted.
+    /// The tombstone's sequence number: older versions are deleted.
     pub(crate) seq: SeqNo,
 }
 
-/// A key range over which the same tombstones lie.
+/// A key range covered by the same tombstones throughout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fragment {
     /// The first key.
     pub(crate) start: KeyBytes,
-    /// The first key behind; `None` if there is no end.
+    /// The first key behind the range; `None` if it is unbounded.
     pub(crate) end: Option<KeyBytes>,
     /// The tombstones over the range, newest first.
     pub(crate) seqs: Box<[SeqNo]>,
 }
 
 impl Fragment {
-    /// The newest tombstone that a reader at `snapshot` sees, or 0.
+    /// The newest tombstone visible at `snapshot`, or 0.
     pub(crate) fn visible_at(&self, snapshot: SeqNo) -> SeqNo {
         let newer = self.seqs.partition_point(|&seq| seq > snapshot);
         self.seqs.get(newer).copied().unwrap_or(0)
@@ -62,11 +62,11 @@ pub(crate) struct Tombstones {
 }
 
 impl Tombstones {
-    /// Cuts tombstones at each other's borders. Empty ranges, reversed ranges and sequence number 0 delete
-    /// nothing and vanish. O(n log n + size of the result).
+    /// Cuts tombstones at each other's borders. Empty ranges, reversed ranges and tombstones with sequence number 0 delete
+    /// nothing and are dropped. O(n log n + size of the result).
     pub(crate) fn fragment(tombstones: Vec<RangeTombstone>) -> Self {
         let is_empty = |t: &RangeTombstone| t.seq == 0 || t.end.as_ref().is_some_and(|end| *end <= t.start);
-        // Where tombstones begin (true) and end (false).
+        // The starts (true) and ends (false) of tombstones.
         let mut borders: Vec<(KeyBytes, SeqNo, bool)> = Vec::with_capacity(2 * tombstones.len());
         for t in tombstones.into_iter().filter(|t| !is_empty(t)) {
             borders.push((t.start, t.seq, true));
@@ -75,8 +75,8 @@ impl Tombstones {
         borders.sort_unstable_by(|a, b| a.0.cmp(&b.0));
 
         let mut result = Tombstones::default();
-        // How many tombstones of each sequence number lie over the current stretch: pieces of one tombstone
-        // that was cut elsewhere may come in overlapping.
+        // The number of tombstones of each sequence number over the current range: pieces of one tombstone that was cut
+        // elsewhere may overlap.
         let mut open: BTreeMap<SeqNo, usize> = BTreeMap::new();
         for stretch in borders.chunk_by(|a, b| a.0 == b.0) {
             let key = &stretch[0].0;
@@ -87,7 +87,7 @@ impl Tombstones {
             }
             for &(_, seq, begins) in stretch {
                 let count = open.entry(seq).or_insert(0);
-                // Ends and begins of one key come in any order: the count may dip below zero in between.
+                // Ends and starts at one key come in any order: the count may dip below zero in between.
                 *count = if begins { count.wrapping_add(1) } else { count.wrapping_sub(1) };
             }
             open.retain(|_, count| *count != 0);
@@ -99,7 +99,7 @@ impl Tombstones {
         result
     }
 
-    /// Appends a fragment behind the last, joining the two if they touch and say the same.
+    /// Appends a fragment, joining it with the last one if they touch and have the same sequence numbers.
     fn push(&mut self, fragment: Fragment) {
         match self.fragments.last_mut() {
             Some(last) if last.end.as_ref() == Some(&fragment.start) && last.seqs == fragment.seqs => {
@@ -113,7 +113,7 @@ impl Tombstones {
         self.fragments.is_empty()
     }
 
-    /// How many fragments there are.
+    /// The number of fragments.
     pub(crate) fn len(&self) -> usize {
         self.fragments.len()
     }
@@ -130,22 +130,22 @@ impl Tombstones {
         })
     }
 
-    /// The sequence number of the newest tombstone over `key` that a reader at `snapshot` sees, or 0:
-    /// versions of `key` with a smaller sequence number are deleted. O(log n).
+    /// Returns the sequence number of the newest tombstone over `key` visible at `snapshot`, or 0: versions of `key` with a
+    /// smaller sequence number are deleted. O(log n).
     #[inline]
     pub(crate) fn cover(&self, key: &[u8], snapshot: SeqNo) -> SeqNo {
         self.fragment_at(key).map_or(0, |fragment| fragment.visible_at(snapshot))
     }
 
-    /// The fragment that holds `key`: an iterator that finds its key deleted goes on at the fragment's end
-    /// (or before its start, backwards). O(log n).
+    /// Returns the fragment that contains `key`: an iterator at a deleted key continues at the fragment's end (or before its
+    /// start, backwards). O(log n).
     pub(crate) fn fragment_at(&self, key: &[u8]) -> Option<&Fragment> {
         let next = self.fragments.partition_point(|f| &f.start[..] <= key);
         self.fragments[..next].last().filter(|f| f.ends_behind(key))
     }
 
-    /// The same ranges with the number `to`, for a set whose tombstones all have the number `from`; `None` for any
-    /// other.
+    /// Returns the same ranges with the number `to`, for a set whose tombstones all have the number `from`; `None` for any
+    /// other set.
     pub(crate) fn renumbered(mut self, from: SeqNo, to: SeqNo) -> Option<Tombstones> {
         for fragment in &mut self.fragments {
             match &mut *fragment.seqs {
@@ -156,13 +156,13 @@ impl Tombstones {
         Some(self)
     }
 
-    /// Whether any tombstone covers a key from `smallest` up to `largest`.
+    /// Reports whether any tombstone covers a key from `smallest` up to `largest`.
     pub(crate) fn touch(&self, smallest: &[u8], largest: &KeyEnd) -> bool {
         let first = self.fragments.partition_point(|f| !f.ends_behind(smallest));
         self.fragments.get(first).is_some_and(|f| largest.reaches(&f.start))
     }
 
-    /// What of the tombstones lies in `[lower, upper)`; without an upper bound if that is `None`.
+    /// Returns the part of the tombstones within `[lower, upper)`; unbounded above if `upper` is `None`.
     pub(crate) fn clip(&self, lower: &[u8], upper: Option<&[u8]>) -> Tombstones {
         let from = self.fragments.partition_point(|f| !f.ends_behind(lower));
         let mut result = Tombstones::default();
@@ -182,7 +182,7 @@ impl Tombstones {
         result
     }
 
-    /// All tombstones of several sets.
+    /// Returns all tombstones of several sets.
     pub(crate) fn merge<'a>(sets: impl IntoIterator<Item = &'a Tombstones>) -> Tombstones {
         let sets: Vec<&Tombstones> = sets.into_iter().filter(|set| !set.is_empty()).collect();
         match sets[..] {
@@ -192,19 +192,19 @@ impl Tombstones {
         }
     }
 
-    /// What a compaction keeps. `readers` are the sequence numbers at which somebody may read, ascending: all
-    /// snapshots and, last, the newest visible one. Of the tombstones between two readers only the newest
-    /// matters; those newer than every reader all stay, as readers may yet come between them.
+    /// Returns the tombstones that a compaction keeps. `readers` are the sequence numbers of possible reads, ascending: all
+    /// snapshots and, last, the newest visible one. Of the tombstones between two readers only the newest matters; those newer
+    /// than every reader all stay, as new readers may come between them.
     ///
-    /// With `bottommost` (nothing older lies below the compaction in its key range) a tombstone that even the
-    /// oldest reader sees goes too: the same compaction drops all that it deletes.
+    /// With `bottommost` (nothing older lies below the compaction in its key range) a tombstone that even the oldest reader
+    /// sees is dropped too: the same compaction drops everything that it deletes.
     pub(crate) fn retain_visible(&self, readers: &[SeqNo], bottommost: bool) -> Tombstones {
         let oldest = readers.first().copied().unwrap_or(0);
         let mut result = Tombstones::default();
         for fragment in &self.fragments {
             let mut stripe_of_last = usize::MAX;
             let kept = fragment.seqs.iter().copied().filter(|&seq| {
-                // The first reader that sees it; those with the same one are told apart by nobody.
+                // The first reader that sees it; no reader can distinguish tombstones that share it.
                 let stripe = readers.partition_point(|&reader| reader < seq);
                 let is_newest = stripe == readers.len() || stripe != stripe_of_last;
                 stripe_of_last = stripe;
@@ -218,9 +218,8 @@ impl Tombstones {
         result
     }
 
-    /// Appends the binary form: the number of fragments, and for each a byte of flags, its borders and its
-    /// sequence numbers, the first as it is and the others as distances. A start that is the end of the
-    /// fragment before is left out.
+    /// Appends the binary form: the number of fragments, and for each a byte of flags, its borders and its sequence numbers,
+    /// the first one absolute and the others as differences. A start that equals the end of the previous fragment is omitted.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.put_varint(self.fragments.len() as u64);
         let mut previous_end: Option<&KeyBytes> = None;
@@ -243,15 +242,15 @@ impl Tombstones {
         }
     }
 
-    /// Reads what [`encode`](Self::encode) wrote; `None` if `bytes` are anything else. Allocates no more than
-    /// a small multiple of `bytes`.
+    /// Decodes the output of [`encode`](Self::encode); `None` for any other bytes. Allocates at most a small multiple of
+    /// `bytes`.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Tombstones> {
         let mut input = Decoder::new(bytes);
         let mut result = Tombstones::default();
         for _ in 0..input.varint()? {
             let flags = input.u8().filter(|flags| *flags <= TOUCHES | ENDLESS)?;
             let previous_end = match result.fragments.last() {
-                // Nothing lies behind a range without end.
+                // Nothing follows an unbounded range.
                 Some(last) => Some(last.end.as_ref()?),
                 None => None,
             };
@@ -282,7 +281,7 @@ impl Tombstones {
     }
 }
 
-/// The fragment starts where the one before ends.
+/// The fragment starts where the previous one ends.
 const TOUCHES: u8 = 1;
 /// The fragment has no end.
 const ENDLESS: u8 = 2;

@@ -1,13 +1,12 @@
-//! Versions: immutable shapes of one keyspace's tree on disk.
+//! Versions: immutable shapes of one keyspace's on-disk tree.
 //!
-//! A version keeps what the read path needs of its tables side by side in flat arrays, so that a read of many
-//! runs does not chase a pointer per run. Tables are numbered `0..tables.len()` within a version; run `r` owns
-//! a contiguous stretch of them.
+//! A version keeps the table data that the read path needs in flat arrays, so that a read of many runs does not chase a pointer
+//! per run. Tables are numbered `0..tables.len()` within a version; run `r` owns a contiguous range of them.
 //!
 //! # Invariants
 //!
-//! * Runs are listed newest first: of two versions of one key, the newer is in an earlier run. Within a level
-//!   runs are ordered by descending id; levels follow from 0 downwards.
+//! * Runs are listed newest first: of two versions of one key, the newer is in an earlier run. Within a level runs are ordered
+//!   by descending id; levels follow from 0 downwards.
 //! * Tables of one run are sorted and disjoint by user key; all versions of a key in a run are in one table.
 
 use std::ops::Range;
@@ -24,16 +23,16 @@ use crate::tree::tombstones::Tombstones;
 pub(crate) struct Run {
     pub(crate) level: usize,
     pub(crate) id: RunId,
-    /// Its tables, as numbers within the version.
+    /// Its tables, as indexes within the version.
     pub(crate) tables: Range<usize>,
 }
 
-/// The shape of a keyspace's tree on disk at one moment.
+/// The shape of a keyspace's on-disk tree at one moment.
 #[derive(Debug)]
 pub(crate) struct Version {
     pub(crate) runs: Vec<Run>,
     pub(crate) tables: Vec<Arc<OpenTable>>,
-    /// `prefix_of` the smallest and the largest key of each table (all ones where there is no end).
+    /// The `prefix_of` the smallest and the largest key of each table (all ones for an unbounded end).
     smallest: Vec<u64>,
     largest: Vec<u64>,
     /// The range tombstones of all tables, if there are any.
@@ -41,7 +40,7 @@ pub(crate) struct Version {
 }
 
 impl Version {
-    /// The version with the durable shape `state`, whose tables `open` gives.
+    /// Builds the version of the durable shape `state`, whose tables are returned by `open`.
     pub(crate) fn build(
         state: &KeyspaceState,
         mut open: impl FnMut(TableId) -> Arc<OpenTable>,
@@ -66,8 +65,8 @@ impl Version {
         })
     }
 
-    /// The table of `run` whose key range holds `key`, whose [`prefix_of`] is `prefix`. Costs a binary search
-    /// over eight-byte prefixes; keys are compared only where prefixes are equal.
+    /// Returns the table of `run` whose key range contains `key`, whose [`prefix_of`] is `prefix`. Costs a binary search over
+    /// eight-byte prefixes; keys are compared only if prefixes are equal.
     #[inline]
     pub(crate) fn table_for(&self, run: &Run, key: &[u8], prefix: u64) -> Option<usize> {
         let table =
@@ -79,18 +78,18 @@ impl Version {
         self.tables[table].meta.covers(key).then_some(table)
     }
 
-    /// The first of `tables` whose range reaches `key`, or their end.
+    /// Returns the first of `tables` whose range reaches `key`, or their end.
     #[inline]
     pub(crate) fn first_reaching(&self, tables: &Range<usize>, key: &[u8]) -> usize {
         let prefix = prefix_of(key);
         let ends = &self.largest[tables.clone()];
-        // Largest keys ascend, and so do their prefixes: only among equal ones keys are compared.
+        // Largest keys ascend, and so do their prefixes: keys are compared only among equal prefixes.
         let first = tables.start + ends.partition_point(|&end| end < prefix);
         let ties = self.largest[first..tables.end].partition_point(|&end| end == prefix);
         first + self.tables[first..first + ties].partition_point(|t| !t.meta.largest.reaches(key))
     }
 
-    /// Whether the range of `table` starts after `key`.
+    /// Reports whether the range of `table` starts after `key`.
     #[inline]
     pub(crate) fn starts_after(&self, table: usize, key: &[u8]) -> bool {
         let (start, prefix) = (self.smallest[table], prefix_of(key));

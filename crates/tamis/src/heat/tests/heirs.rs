@@ -1,8 +1,8 @@
-//! What new tables inherit.
+//! Tests of inheritance by new tables.
 
 use super::*;
 
-/// A table with these starts and keys, up to `end`.
+/// A table with these segment starts and key counts, up to `end`.
 fn table(id: TableId, segments: &[(&str, u64)], end: &str) -> TableSpec {
     let segment =
         |&(start, keys): &(&str, u64)| SegmentSpec { start: start.as_bytes().into(), keys, unit_bytes: 10 };
@@ -32,7 +32,7 @@ fn assert_heat(found: &[Heat], expected: &[(f64, bool)]) {
 }
 
 #[test]
-fn a_merged_segment_gets_what_runs_were_asked_there_weighted_by_their_keys() {
+fn a_merged_segment_gets_the_runs_hotness_weighted_by_their_keys() {
     let new = table(9, &[("b", 1), ("d", 1), ("g", 1), ("x", 1)], "z");
     let heat = old(true).inherited(&new, Origin::Merged(&[vec![1, 7], vec![2]]), 50);
     // "b".."d": half of the first. "d".."g": its other half, a quarter of the second, three quarters of the third.
@@ -43,7 +43,7 @@ fn a_merged_segment_gets_what_runs_were_asked_there_weighted_by_their_keys() {
 }
 
 #[test]
-fn a_flushed_segment_gets_what_lies_within() {
+fn a_flushed_segment_gets_the_hotness_within_its_range() {
     let new = table(9, &[("a", 1), ("e", 1), ("x", 1)], "z");
     let heat = old(true).inherited(&new, Origin::Flushed(&[vec![1]]), 3);
     assert_heat(&heat, &[(0.075, true), (0.025 + 0.02, true), (1.0 / 3.0, true)]);
@@ -52,7 +52,7 @@ fn a_flushed_segment_gets_what_lies_within() {
 }
 
 #[test]
-fn where_nothing_is_known_all_segments_of_a_run_are_alike() {
+fn without_history_all_segments_of_a_run_are_equally_hot() {
     let new = table(9, &[("a", 1), ("e", 1)], "z");
     for manager in [old(true), old(false)] {
         assert_heat(&manager.inherited(&new, Origin::Nothing, 4), &[(0.25, true); 2]);
@@ -69,7 +69,7 @@ fn without_inheritance_new_tables_are_cold() {
     }
 }
 
-/// Runs without keys, or with keys too near to each other to be told apart, count alike.
+/// Runs without keys, or with keys too close together to be told apart, count equally.
 #[test]
 fn a_merged_segment_inherits_from_segments_without_shared_keys() {
     let mut manager = Manager::new(CONFIG, 0);
@@ -79,12 +79,12 @@ fn a_merged_segment_inherits_from_segments_without_shared_keys() {
     assert_heat(&heat, &[(0.5, true)]);
 }
 
-/// A small run's segments span those of many of a large one and are asked as often as all of them together. Each new segment
-/// became as hot as the small run's one that spanned it.
+/// Regression: a small run's segments span many of a large run and are asked as often as all of them together. Each new segment
+/// became as hot as the small run's segment that spanned it.
 #[test]
 fn a_small_run_does_not_heat_up_what_it_is_merged_into() {
     let mut manager = Manager::new(CONFIG, 0);
-    // One byte each, from "!" on, evenly spread.
+    // One byte each, evenly spaced from "!" on.
     let starts: Vec<String> = (b'!'..b'z').map(|byte| char::from(byte).to_string()).collect();
     let segments: Vec<(&str, u64)> = starts.iter().map(|start| (&start[..], 100)).collect();
     let alike = 1.0 / segments.len() as f64;
@@ -92,10 +92,10 @@ fn a_small_run_does_not_heat_up_what_it_is_merged_into() {
     manager.add_table(table(2, &[("!", 100)], "z"), vec![recent(1.0)]);
     let merged = manager.inherited(&table(9, &segments, "z"), Origin::Merged(&[vec![2], vec![1]]), 1);
     let sum: f64 = merged.iter().map(|heat| heat.misses).sum();
-    assert!((0.9..1.1).contains(&sum), "once a get, as each run before: {sum}");
+    assert!((0.9..1.1).contains(&sum), "once per get, as each run before: {sum}");
 }
 
-/// A table that is rewritten as it is stays as hot as it was, and the sum over segments cut otherwise, too.
+/// A table that is rewritten unchanged stays as hot as it was; so does the sum over segments that are cut differently.
 #[test]
 fn heat_is_kept_by_a_rewrite() {
     let manager = old(true);
@@ -106,9 +106,9 @@ fn heat_is_kept_by_a_rewrite() {
     assert!(near(cut.iter().map(|heat| heat.misses).sum(), 0.12));
 }
 
-/// Where all keys exist the last run misses nothing, but a run above it will miss all that it is asked.
+/// Where all keys exist, the last run has no misses, but a run above it will miss every lookup.
 #[test]
-fn what_older_runs_held_is_missed_in_a_flushed_one() {
+fn hits_in_older_runs_become_misses_in_a_flushed_one() {
     let mut manager = Manager::new(CONFIG, 0);
     let hits = Heat { misses: 0.0, asked: 0.5, recent: true };
     manager.add_table(table(1, &[("b", 100)], "j"), vec![hits]);

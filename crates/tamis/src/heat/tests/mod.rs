@@ -1,7 +1,7 @@
-//! What the rules say, with numbers that can be worked out by hand.
+//! Tests of the rules, with numbers that can be worked out by hand.
 //!
-//! With a life time of 1000 the window is 8000 gets, so a miss that stands for one get counts for ln 2 = 0.693 reads in
-//! a window. One unit lets a quarter pass. So the first unit is worth 0.52 reads after one miss and 1.04 after two; the
+//! With a lifetime of 1000 the window is 8000 gets, so a miss that stands for one get counts for ln 2 = 0.693 reads per window.
+//! One unit passes a quarter of the absent keys. So the first unit is worth 0.52 reads after one miss and 1.04 after two; the
 //! second 1.04 after eight, the third 1.008 after 31.
 
 mod heirs;
@@ -15,7 +15,7 @@ use super::*;
 
 const CONFIG: HeatConfig = HeatConfig { life_time: Some(1000), inheritance: true };
 
-/// Segments "b".."c", "c".."d", … with so many bytes a unit; up to four units with a rate of a quarter.
+/// Segments "b".."c", "c".."d", … with these bytes per unit; up to four units with a rate of a quarter.
 fn spec(id: TableId, unit_bytes: &[u64]) -> TableSpec {
     let start = |i: usize| KeyBytes::from([b'b' + i as u8]);
     let segments = unit_bytes.iter().enumerate();
@@ -52,7 +52,7 @@ fn manager(budget: u64, unit_bytes: &[u64], heat: Vec<Heat>) -> Manager {
     manager
 }
 
-/// Fills table 1 and ends the loads.
+/// Fills table 1 and completes the loads.
 fn fill(manager: &mut Manager) -> Vec<Load> {
     let loads = manager.fill(&[1]);
     for load in &loads {
@@ -65,7 +65,7 @@ fn units(manager: &Manager, table: TableId) -> Vec<u8> {
     manager.segments_of(table).map(|segment| segment.units).collect()
 }
 
-/// Misses until something is to be done.
+/// Records misses until an adjustment results.
 fn misses_until_adjusted(manager: &mut Manager, id: SegmentId) -> (u32, Adjustment) {
     (1..10_000).find_map(|n| Some((n, manager.access(id, 1, false)?))).expect("never")
 }
@@ -96,12 +96,12 @@ fn each_further_unit_takes_more_misses_and_free_bytes_are_taken() {
     let report = manager.report();
     assert_eq!((report.used, report.reserved, report.loads, report.loaded_bytes), (30, 0, 3, 30));
     assert_eq!(report.by_units[..5], [0, 0, 0, 1, 0]);
-    // 31 · ln 2 / 8000 lookups a get, of which 1/64 pass.
+    // 31 · ln 2 / 8000 lookups per get, of which 1/64 pass.
     assert!(near(report.expected_reads, 31.0 * LN_2 / 8000.0 / 64.0));
 }
 
 #[test]
-fn lookups_of_keys_that_are_there_win_no_units_but_count_as_accesses() {
+fn lookups_of_present_keys_gain_no_units_but_count_as_accesses() {
     let mut manager = manager(30, &[10], vec![expired(0.0)]);
     assert!(manager.segments_of(1).all(|segment| segment.expired));
     for _ in 0..1000 {
@@ -120,7 +120,7 @@ fn an_access_may_stand_for_several_gets() {
 }
 
 #[test]
-fn frequencies_go_to_what_they_are_and_halve_in_a_window() {
+fn frequencies_converge_and_halve_in_a_window() {
     let mut manager = manager(0, &[10], cold(1));
     for _ in 0..40_000 {
         manager.advance(4);
@@ -136,7 +136,7 @@ fn frequencies_go_to_what_they_are_and_halve_in_a_window() {
 }
 
 #[test]
-fn a_segment_is_expired_once_more_than_a_life_time_went_by() {
+fn a_segment_expires_after_more_than_a_life_time() {
     let mut manager = manager(0, &[10], cold(1));
     manager.access(id(1, 0), 1, true);
     manager.advance(1000);
@@ -157,7 +157,7 @@ fn the_life_time_follows_the_number_of_segments() {
     assert_eq!((manager.report().life_time, manager.report().segments), (1400, 1400));
 }
 
-/// Segments 0 and 1 have a unit each, and nothing is free.
+/// Segments 0 and 1 have one unit each, and no bytes are free.
 fn full(heat: Vec<Heat>) -> Manager {
     let mut manager = manager(20, &[10, 10, 10], heat);
     assert_eq!(fill(&mut manager).len(), 2);
@@ -166,12 +166,12 @@ fn full(heat: Vec<Heat>) -> Manager {
 }
 
 #[test]
-fn only_expired_segments_give_units_and_the_least_recently_used_gives_first() {
+fn only_expired_segments_lose_units_and_the_least_recently_used_first() {
     let mut manager = full(vec![recent(2e-5), recent(1e-5), recent(0.0)]);
     for _ in 0..10 {
-        assert_eq!(manager.access(id(1, 2), 1, false), None, "nobody is expired");
+        assert_eq!(manager.access(id(1, 2), 1, false), None, "no segment is expired");
     }
-    assert_eq!(manager.report().refused, 9, "all but the first, which would not pay");
+    assert_eq!(manager.report().refused, 9, "all but the first, which would not pay off");
     manager.access(id(1, 1), 1, true);
     manager.advance(1001);
     manager.access(id(1, 0), 1, true);
@@ -182,7 +182,7 @@ fn only_expired_segments_give_units_and_the_least_recently_used_gives_first() {
 }
 
 #[test]
-fn the_coldest_of_restored_segments_gives_first() {
+fn the_coldest_restored_segment_loses_units_first() {
     let mut manager = full(vec![recent(1e-5), recent(2e-5), recent(0.0)]);
     manager.advance(1001);
     let (_, adjustment) = misses_until_adjusted(&mut manager, id(1, 2));
@@ -190,12 +190,12 @@ fn the_coldest_of_restored_segments_gives_first() {
 }
 
 #[test]
-fn nobody_gives_what_is_worth_more_than_what_is_won() {
-    // 0.01 · 8000 · 0.75 = 60 reads in a window, that much later 60 / 2^(1001/8000) = 55.
+fn no_segment_loses_more_than_another_gains() {
+    // 0.01 · 8000 · 0.75 = 60 reads per window; after that much time 60 / 2^(1001/8000) = 55.
     let mut manager = full(vec![recent(0.01), recent(0.01), recent(0.0)]);
     manager.advance(1001);
     let (n, adjustment) = misses_until_adjusted(&mut manager, id(1, 2));
-    // Neither number is better known than the counts that it follows from.
+    // Neither number is known more precisely than the counts it follows from.
     let deviation = |reads: f64| (reads * 0.75 * LN_2 / 2.0).sqrt();
     let lost = 60.0 * 0.5f64.powf(1001.0 / 8000.0);
     let pays = |n: &u32| {
@@ -220,7 +220,7 @@ fn units_are_searched_from_the_queue_with_the_most() {
 }
 
 #[test]
-fn several_give_for_a_large_unit_and_none_if_it_is_not_enough() {
+fn several_units_make_room_for_a_large_one_or_none_if_not_enough() {
     let mut manager =
         manager(30, &[10, 10, 10, 30], vec![expired(1e-5), expired(2e-5), recent(1e-5), recent(0.0)]);
     fill(&mut manager);
@@ -236,9 +236,9 @@ fn several_give_for_a_large_unit_and_none_if_it_is_not_enough() {
     assert_eq!(adjustment.load, Load { segment: id(1, 3), unit: 0, bytes: 30 });
 }
 
-/// A large unit that is found after small ones makes these needless: they stay.
+/// A large unit found after small ones makes these unnecessary: they stay.
 #[test]
-fn nobody_gives_more_than_is_needed() {
+fn no_more_units_are_taken_than_needed() {
     let mut manager = manager(50, &[10, 40, 40], vec![expired(1e-5), expired(2e-5), recent(0.0)]);
     fill(&mut manager);
     assert_eq!(units(&manager, 1), [1, 1, 0]);
@@ -246,9 +246,9 @@ fn nobody_gives_more_than_is_needed() {
     assert_eq!(adjustment.unload, [Unload { segment: id(1, 1), units: 0 }]);
 }
 
-/// Expired segments whose units are dear would otherwise end every search in their queue.
+/// Otherwise expired segments with expensive units would end every search in their queue.
 #[test]
-fn dear_segments_of_one_queue_do_not_hide_cheap_ones_of_another() {
+fn expensive_segments_of_one_queue_do_not_hide_cheap_ones_of_another() {
     let mut heat = vec![expired(0.1); 40];
     heat.extend([expired(1e-9), recent(0.0)]);
     let mut manager = manager(4 * 40 + 1, &[1; 42], heat);
@@ -259,7 +259,7 @@ fn dear_segments_of_one_queue_do_not_hide_cheap_ones_of_another() {
 }
 
 #[test]
-fn a_unit_under_way_is_not_taken() {
+fn a_unit_being_loaded_is_not_taken() {
     let mut manager = manager(10, &[10, 10], vec![expired(1e-5), recent(0.0)]);
     let loads = manager.fill(&[1]);
     assert_eq!(loads, [Load { segment: id(1, 0), unit: 0, bytes: 10 }]);
@@ -271,14 +271,14 @@ fn a_unit_under_way_is_not_taken() {
 }
 
 #[test]
-fn what_is_not_known_is_ignored() {
+fn unknown_segments_and_loads_are_ignored() {
     let mut manager = manager(10, &[10], cold(1));
     assert_eq!(manager.access(id(1, 1), 1, false), None);
     assert_eq!(manager.access(id(2, 0), 1, false), None);
     assert!(!manager.loaded(&Load { segment: id(2, 0), unit: 0, bytes: 10 }, Outcome::Done));
     assert!(
         !manager.loaded(&Load { segment: id(1, 0), unit: 99, bytes: 10 }, Outcome::Done),
-        "never asked for"
+        "never requested"
     );
     manager.remove_table(2);
     assert_eq!(
@@ -311,24 +311,24 @@ fn units_may_be_loaded_in_any_order() {
 }
 
 #[test]
-fn a_load_that_fails_takes_those_above_it_along() {
+fn a_failed_load_cancels_those_above_it() {
     let mut manager = manager(40, &[10], vec![recent(0.5)]);
     let loads = manager.fill(&[1]);
-    assert!(manager.loaded(&loads[3], Outcome::Done), "not yet known to be useless");
+    assert!(manager.loaded(&loads[3], Outcome::Done), "not yet known to be unusable");
     assert!(!manager.loaded(&loads[1], Outcome::Unreadable));
     assert_eq!((manager.report().used, manager.report().reserved, units(&manager, 1)), (0, 10, vec![1]));
     assert!(manager.loaded(&loads[0], Outcome::Done));
     assert_eq!(manager.access(id(1, 0), 1, false), None, "unit 2 is still under way");
     assert_eq!(manager.fill(&[1]), []);
-    assert!(!manager.loaded(&loads[2], Outcome::Done), "of no use without unit 1");
+    assert!(!manager.loaded(&loads[2], Outcome::Done), "unusable without unit 1");
     let report = manager.report();
     assert_eq!((report.used, report.reserved, report.loads, report.failed), (10, 0, 2, 1));
-    assert_eq!(manager.access(id(1, 0), 1, false), None, "what cannot be read is not asked for again");
+    assert_eq!(manager.access(id(1, 0), 1, false), None, "an unreadable unit is not requested again");
     assert_eq!(manager.fill(&[1]), []);
 }
 
 #[test]
-fn a_load_that_was_skipped_may_be_asked_for_again() {
+fn a_skipped_load_may_be_requested_again() {
     let mut manager = manager(10, &[10], vec![recent(0.5)]);
     let loads = manager.fill(&[1]);
     assert!(!manager.loaded(&loads[0], Outcome::Skipped));
@@ -337,7 +337,7 @@ fn a_load_that_was_skipped_may_be_asked_for_again() {
 }
 
 #[test]
-fn a_table_that_goes_gives_its_bytes_back_and_wants_no_loads() {
+fn a_removed_table_returns_its_bytes_and_wants_no_loads() {
     let mut manager = manager(40, &[10, 10], vec![recent(0.5); 2]);
     let loads = manager.fill(&[1]);
     assert!(manager.loaded(&loads[0], Outcome::Done));
@@ -350,12 +350,12 @@ fn a_table_that_goes_gives_its_bytes_back_and_wants_no_loads() {
 }
 
 #[test]
-fn a_smaller_budget_takes_the_cheapest_units_and_a_larger_one_gives_them_back() {
+fn a_smaller_budget_evicts_the_cheapest_units_and_a_larger_one_restores_them() {
     let heat = vec![recent(0.4), recent(0.2), recent(0.002)];
     let mut manager = manager(110, &[10; 3], heat);
     let loads = manager.fill(&[1]);
     assert_eq!(units(&manager, 1), [4, 4, 3]);
-    // Worth of the last units: 0.4 / 256, 0.2 / 256, 0.002 / 64; then 0.002 / 16, 0.002 / 4 …, times 3.
+    // Value of the last units: 0.4 / 256, 0.2 / 256, 0.002 / 64; then 0.002 / 16, 0.002 / 4 …, times 3.
     let gone = |segment, units| Unload { segment: id(1, segment), units };
     assert_eq!(manager.set_budget(85), [gone(2, 0)]);
     assert_eq!(manager.set_budget(70), [gone(1, 3)]);
@@ -372,14 +372,14 @@ fn a_smaller_budget_takes_the_cheapest_units_and_a_larger_one_gives_them_back() 
 }
 
 #[test]
-fn segments_without_bytes_and_tables_with_odd_numbers_do_no_harm() {
+fn segments_without_bytes_and_tables_with_odd_numbers_are_harmless() {
     let mut manager = Manager::new(CONFIG, u64::MAX);
     let (mut none, mut odd) = (spec(1, &[0, 0]), spec(2, &[1, u64::MAX]));
     none.units = 200;
     (odd.units, odd.rate) = (200, f64::NAN);
     manager.add_table(none, vec![recent(f64::INFINITY), recent(f64::NAN)]);
     manager.add_table(odd, vec![recent(1.0), recent(-1.0)]);
-    assert_eq!(manager.fill(&[1, 2]), [], "no bytes, or a filter that denies nothing");
+    assert_eq!(manager.fill(&[1, 2]), [], "no bytes, or a filter that rejects nothing");
     for table in [1, 2] {
         for segment in [0, 1] {
             assert_eq!(manager.access(id(table, segment), u32::MAX, false), None);
@@ -393,7 +393,7 @@ fn segments_without_bytes_and_tables_with_odd_numbers_do_no_harm() {
 }
 
 #[test]
-fn heat_comes_back_from_bytes_and_the_coldest_are_least_recently_used() {
+fn hotness_round_trips_and_the_coldest_are_least_recently_used() {
     let mut manager = manager(0, &[10; 3], vec![recent(0.5), recent(0.000_1), expired(0.01)]);
     for _ in 0..3 {
         manager.access(id(1, 0), 1, true);
@@ -413,10 +413,10 @@ fn heat_comes_back_from_bytes_and_the_coldest_are_least_recently_used() {
 }
 
 #[test]
-fn bytes_are_worth_what_was_refused_and_what_goes_first() {
+fn bytes_are_valued_by_refusals_and_by_the_next_victims() {
     let mut manager = full(vec![recent(0.003), recent(0.001), recent(0.0)]);
     let idle = manager.marginal(5);
-    assert!(near(idle.gain, 0.003 * 0.25 * 0.75 / 10.0), "the best that was accessed lately: {idle:?}");
+    assert!(near(idle.gain, 0.003 * 0.25 * 0.75 / 10.0), "the best of those accessed lately: {idle:?}");
     assert!(near(idle.loss, 0.001 * 0.75 / 10.0), "{idle:?}");
     for _ in 0..30 {
         manager.access(id(1, 2), 1, false);
@@ -430,7 +430,7 @@ fn bytes_are_worth_what_was_refused_and_what_goes_first() {
     assert_eq!(manager.marginal(5), Marginal { gain: 0.0, loss: 0.0 });
 }
 
-/// Those that would gain most are remembered, however many are refused.
+/// The segments that would gain most are remembered, however many are refused.
 #[test]
 fn the_best_refused_are_remembered() {
     let mut manager = manager(0, &[10; 24], cold(24));
@@ -445,16 +445,16 @@ fn the_best_refused_are_remembered() {
     assert_eq!(manager.marginal(1), Marginal { gain: 0.0, loss: 0.0 });
 }
 
-/// A flush frees no bytes: its table had no filter until gets had asked each of its segments in vain.
+/// A flush frees no bytes: its table used to have no filter until gets had missed in each of its segments.
 #[test]
-fn a_hot_table_that_comes_takes_units_from_expired_segments_at_once() {
+fn a_hot_new_table_takes_units_from_expired_segments_at_once() {
     let mut manager = Manager::new(CONFIG, 20);
     manager.add_table(spec(1, &[10, 10]), vec![expired(1e-5), expired(2e-5)]);
     manager.fill(&[1]).iter().for_each(|load| assert!(manager.loaded(load, Outcome::Done)));
     manager.add_table(spec(2, &[10, 10]), vec![recent(0.1), recent(1e-5)]);
     assert_eq!(manager.fill(&[2]), []);
     let adjustments = manager.take_for(&[2]);
-    // Both go to the hot segment, one after the other; the other one is worth no more than what it would take.
+    // Both go to the hot segment, one after the other; the other segment's gain does not exceed what it would take.
     let loads: Vec<_> = adjustments.iter().map(|more| (more.load.segment, more.load.unit)).collect();
     assert_eq!(loads, [(id(2, 0), 0), (id(2, 0), 1)]);
     let lost: Vec<_> = adjustments.iter().flat_map(|more| &more.unload).map(|less| less.segment).collect();
@@ -462,9 +462,9 @@ fn a_hot_table_that_comes_takes_units_from_expired_segments_at_once() {
     assert_eq!(manager.take_for(&[2]), [], "nothing is left to take");
 }
 
-/// One get of 64 was counted, then all: nobody was expired for that.
+/// Regression: one get in 64 was counted, then all of them; no segment may expire because of that.
 #[test]
-fn a_life_time_has_as_many_counted_gets_however_few_are_counted() {
+fn a_life_time_has_the_same_number_of_counted_gets_at_any_sampling() {
     let config = |life_time| HeatConfig { life_time, inheritance: true };
     let mut manager = Manager::new(config(None), 20);
     manager.add_table(spec(1, &[10, 10]), vec![recent(0.01), recent(0.01)]);
@@ -483,7 +483,7 @@ fn a_life_time_has_as_many_counted_gets_however_few_are_counted() {
         }
     }
     assert_eq!(seen, [32_000, 16_000, 8000, 4000, 2000, 1000]);
-    // What is as long as the caller says stays so.
+    // A lifetime that the caller sets stays as it is.
     let mut fixed = Manager::new(config(Some(5)), 0);
     fixed.sample(64);
     assert_eq!(life_time(&fixed), 5);

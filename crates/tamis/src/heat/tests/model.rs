@@ -1,4 +1,4 @@
-//! Random histories, beside a model that keeps everything in plain maps and believes only what it was told.
+//! Random histories, compared with a model that keeps everything in plain maps and relies only on the reported events.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,7 +43,7 @@ struct Known {
     limit: u8,
     under_way: BTreeSet<u8>,
     last: i64,
-    /// What lookups of absent keys weigh, and when they were.
+    /// The weights and times of lookups of absent keys.
     misses: Vec<(i64, f64)>,
 }
 
@@ -75,7 +75,7 @@ impl Model {
         assert_eq!((load.unit, load.bytes), (known.units, known.bytes), "units come in order");
         assert!(known.units < known.limit);
         known.units += 1;
-        assert!(known.under_way.insert(load.unit), "under way twice");
+        assert!(known.under_way.insert(load.unit), "in flight twice");
         self.under_way.push(load);
     }
 
@@ -90,7 +90,7 @@ impl Model {
         }
         self.begin(load);
         let won = (before - self.reads()) * 8000.0;
-        assert!(won > 1.0 - 1e-6, "an adjustment won {won} reads");
+        assert!(won > 1.0 - 1e-6, "an adjustment gained {won} reads");
     }
 
     fn bytes(&self) -> u64 {
@@ -112,7 +112,7 @@ impl Model {
         assert_eq!((report.by_units, report.segments), (by_units, self.segments.len() as u64));
         assert!((report.expected_reads - self.reads()).abs() <= 1e-9 * self.reads().max(1e-3));
 
-        // Each queue holds, from both ends, the segments with so many units, each once.
+        // Each queue holds, seen from both ends, the segments with this many units, each once.
         for units in 0..=MAX_UNITS {
             let from = |end| manager.queues.from(end, units).collect::<Vec<_>>();
             let (mut forth, back) = (from(End::Lru), from(End::Mru));
@@ -229,12 +229,12 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn random_histories_keep_the_promises(ops in prop::collection::vec(op(), 1..400)) {
+    fn random_histories_keep_the_invariants(ops in prop::collection::vec(op(), 1..400)) {
         run(ops);
     }
 
     #[test]
-    fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..40), segments in 0..20usize) {
+    fn any_bytes_are_read_or_rejected(bytes in prop::collection::vec(any::<u8>(), 0..40), segments in 0..20usize) {
         if let Some(heat) = decode_heat(&bytes, segments) {
             prop_assert_eq!(heat.len(), segments);
             prop_assert!(heat.iter().all(|heat| (0.0..=1.0).contains(&heat.misses)));

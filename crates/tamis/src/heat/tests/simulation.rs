@@ -1,14 +1,14 @@
-//! A small tree under a skewed load, and what it comes to.
+//! Simulates a small tree under a skewed workload.
 
 use super::*;
 
 const LOWEST: usize = 2000;
-/// Segments of the runs; each segment of an upper one covers ten or a hundred of the lowest.
+/// The number of segments of each run; each segment of an upper run covers ten or a hundred of the lowest.
 const RUNS: [usize; 3] = [LOWEST, 200, 20];
-/// Four bits a key.
+/// Four bits per key.
 const RATE: f64 = 0.146;
 const UNIT: u64 = 4096;
-/// How often a key is in the lowest run when it is asked for.
+/// The probability that a requested key is in the lowest run.
 const PRESENT: f64 = 0.5;
 
 /// Pseudo-random numbers from 0 to 1: SplitMix64.
@@ -27,9 +27,9 @@ impl Numbers {
 struct Simulation {
     manager: Manager,
     numbers: Numbers,
-    /// The part of gets that go to ranks up to this one.
+    /// The fraction of gets that go to ranks up to this one.
     cumulated: Vec<f64>,
-    /// Which segment of the lowest run has this rank.
+    /// The segment of the lowest run with this rank.
     segment: Vec<usize>,
     budget_units: usize,
     interval: u32,
@@ -40,8 +40,8 @@ impl Simulation {
         Simulation::of(0.99, RUNS.iter().sum(), 1)
     }
 
-    /// Gets of segments whose frequency falls with their rank to the power of `skew`, a budget of so many units, and one
-    /// get of `interval` counted.
+    /// Simulates gets of segments whose frequency falls with their rank to the power of `skew`, with a budget of `budget_units`
+    /// units and one get in `interval` counted.
     fn of(skew: f64, budget_units: usize, interval: u32) -> Simulation {
         let config = HeatConfig { life_time: None, inheritance: true };
         let mut manager = Manager::new(config, budget_units as u64 * UNIT);
@@ -85,7 +85,7 @@ impl Simulation {
             let rank = self.cumulated.partition_point(|&to| to < at).min(LOWEST - 1);
             let place = self.segment[rank];
             let present = self.numbers.next() < PRESENT;
-            // The others are not seen.
+            // The others are not observed.
             self.manager.advance(self.interval.into());
             for (table, &segments) in RUNS.iter().enumerate().rev() {
                 let id = id(table as u64, (place * segments / LOWEST) as u32);
@@ -96,7 +96,7 @@ impl Simulation {
         }
     }
 
-    /// Lookups of absent keys per get, as the load really is, of the segments of each run.
+    /// The true number of lookups of absent keys per get, for the segments of each run.
     fn frequencies(&self) -> [Vec<f64>; 3] {
         let weight =
             |rank: usize| self.cumulated[rank] - if rank > 0 { self.cumulated[rank - 1] } else { 0.0 };
@@ -110,14 +110,14 @@ impl Simulation {
         frequencies
     }
 
-    /// Reads for nothing per get, as the load really is, with the units that segments have.
+    /// The true number of wasted block reads per get, with the units that segments have.
     fn reads(&self) -> f64 {
         let frequencies = self.frequencies();
         let of_table = |table: usize| self.manager.segments_of(table as u64).zip(&frequencies[table]);
         (0..RUNS.len()).flat_map(of_table).map(|(segment, f)| f * segment.rate).sum()
     }
 
-    /// The same with one unit each, and with the same bytes where they save most.
+    /// The same with one unit per segment, and with the same bytes placed where they save most.
     fn fixed_and_best(&self) -> (f64, f64) {
         let mut reads: Vec<f64> = self.frequencies().concat();
         let fixed = reads.iter().map(|f| f * RATE).sum();
@@ -129,16 +129,16 @@ impl Simulation {
 }
 
 #[test]
-#[expect(clippy::print_stdout, reason = "what was seen, for whoever asks with --nocapture")]
+#[expect(clippy::print_stdout, reason = "measurements, shown with --nocapture")]
 fn units_follow_the_heat_and_come_after_it_when_it_moves() {
     let mut simulation = Simulation::new();
     simulation.gets(200_000);
     let (before, (fixed, best)) = (simulation.reads(), simulation.fixed_and_best());
     let report: Report = simulation.manager.report();
-    println!("E {before:.4}, with one unit each {fixed:.4}, at best {best:.4}; {report:?}");
+    println!("E {before:.4}, with one unit each {fixed:.4}, optimum {best:.4}; {report:?}");
     assert!(before < 0.6 * fixed, "{before} {fixed}");
     assert!(best <= before && before < 1.25 * best, "{before} {best}");
-    assert!((report.expected_reads / before - 1.0).abs() < 0.25, "the manager sees it about as it is");
+    assert!((report.expected_reads / before - 1.0).abs() < 0.25, "the manager's estimate is about right");
     assert!(report.used + report.reserved <= report.budget);
 
     simulation.segment.rotate_left(LOWEST / 2);
@@ -147,17 +147,17 @@ fn units_follow_the_heat_and_come_after_it_when_it_moves() {
     while simulation.reads() > 1.1 * before {
         simulation.gets(2000);
         gets += 2000;
-        assert!(gets <= 1_000_000, "never came back: {:?}", simulation.reads());
+        assert!(gets <= 1_000_000, "never recovered: {:?}", simulation.reads());
     }
-    println!("E {moved:.4} after the move, within 10 % again after {gets} gets");
+    println!("E {moved:.4} after the shift, within 10 % again after {gets} gets");
     assert!(moved > 1.1 * before && gets > 0);
 }
 
-/// Segments that are asked alike took each other's units, because what was counted of them differs: four loads for a
-/// hundred block reads. And if few gets were counted nearly all segments were always expired, and the one that was counted
-/// last seemed to be the hottest: as many reads again for nothing.
+/// Regression: segments that are asked equally often took each other's units because their counts differ, at four loads per
+/// hundred block reads. And if few gets were counted, nearly all segments were always expired and the one counted last seemed
+/// the hottest, which doubled the wasted block reads.
 #[test]
-#[expect(clippy::print_stdout, reason = "what was seen, for whoever asks with --nocapture")]
+#[expect(clippy::print_stdout, reason = "measurements, shown with --nocapture")]
 fn loads_are_few_and_units_well_placed_however_few_gets_are_counted() {
     for (skew, budget) in [(0.0, 1100), (0.99, 2220)] {
         for interval in [1, 64] {
@@ -171,12 +171,15 @@ fn loads_are_few_and_units_well_placed_however_few_gets_are_counted() {
             let loads = (simulation.manager.report().loads - before) as f64 / reads;
             let (found, (_, best)) = (simulation.reads(), simulation.fixed_and_best());
             println!(
-                "skew {skew}, {budget} units, one get of {interval}: {loads:.5} loads a read, E {found:.4}, best {best:.4}"
+                "skew {skew}, {budget} units, one get in {interval}: {loads:.5} loads per read, E {found:.4}, best {best:.4}"
             );
-            assert!(loads < 0.01, "skew {skew}, {budget} units, one get of {interval}: {loads} loads a read");
+            assert!(
+                loads < 0.01,
+                "skew {skew}, {budget} units, one get in {interval}: {loads} loads per read"
+            );
             assert!(
                 found < 1.15 * best,
-                "skew {skew}, {budget} units, one get of {interval}: {found} {best}"
+                "skew {skew}, {budget} units, one get in {interval}: {found} {best}"
             );
         }
     }

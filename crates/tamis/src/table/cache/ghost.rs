@@ -1,32 +1,32 @@
-//! How many of the cache's misses a larger cache would have answered.
+//! Estimates how many of the cache's misses a larger cache would have answered.
 //!
-//! The ghost holds the names of blocks that were dropped lately, as many as a step of `S` bytes more would still hold,
-//! and no bytes of theirs. A miss that finds its name here would have been a hit. Of a cache that drops what was unused
-//! longest this is exact (Mattson et al., "Evaluation techniques for storage hierarchies", IBM Systems Journal 1970:
-//! the larger cache holds what the smaller one does, and the next `S` bytes below); of ours, whose hot blocks go round
-//! a clock and whose new ones must first prove themselves, it is an estimate, which the tests hold to the truth.
+//! The ghost holds the keys of recently evicted blocks, as many as `S` more bytes (the step) would still hold, but not the
+//! blocks. A miss whose key is here would have been a hit. For an LRU cache this is exact (Mattson et al., "Evaluation
+//! techniques for storage hierarchies", IBM Systems Journal 1970: the larger cache holds what the smaller one does, and the
+//! next `S` bytes below). Our cache keeps hot blocks in a clock and makes new ones prove themselves first, so here it is an
+//! estimate; the tests check its error.
 //!
-//! Only one of 2^k keys is followed, chosen by bits of the key's mixed hash: spatial sampling, as in SHARDS
-//! (Waldspurger et al., "Efficient MRC construction with SHARDS", FAST 2015, section 3). What is followed is followed
-//! wholly, so a list of `S / 2^k` bytes stands for one of `S`, and counts times 2^k for all.
+//! Only one in 2^k keys is tracked, chosen by bits of the key's mixed hash: spatial sampling, as in SHARDS (Waldspurger et al.,
+//! "Efficient MRC construction with SHARDS", FAST 2015, section 3). A tracked key is tracked completely, so a list of `S / 2^k`
+//! bytes stands for one of `S`, and its counts times 2^k for all keys.
 //!
-//! A larger cache gives most of the step to its hot blocks and the rest to the new ones, as its smaller self does
-//! ([`HOT_SHARE`]). So there are two lists: a flood of blocks that are read once passes through the small one, and does
-//! not wash out those whose return the step is about. What the hot ones do not fill the others have.
+//! A larger cache gives most of the step to its hot blocks and the rest to the new ones, as the smaller one does
+//! ([`HOT_SHARE`]). So there are two lists: a flood of blocks that are read once passes through the small one and does not wash
+//! out the hot blocks that matter to the step. The new blocks get the room that the hot ones do not fill.
 //!
-//! How near it comes, for a step of a sixteenth of the cache: on draws from Zipf's distribution (exponents 0 to 1.2)
-//! between 0.6 and 1.15 of the truth, where one list gave 0.45 to 0.9; with a third of the reads to blocks that never
-//! come again between 0.55 and 0.75, where one list gave 0.2. Mostly below, for a larger cache also recognises more of
-//! what comes back. Where most misses are of blocks that never come again hardly anything hot is dropped, and the
-//! estimate is a small part of a truth that is small itself.
+//! Accuracy, for a step of a sixteenth of the cache: on draws from Zipf's distribution (exponents 0 to 1.2) between 0.6 and
+//! 1.15 of the truth, where one list gave 0.45 to 0.9; with a third of the reads going to blocks that never recur between 0.55
+//! and 0.75, where one list gave 0.2. It is mostly below the truth because a larger cache also recognises more recurring
+//! blocks. If most misses are of blocks that never recur, hardly anything hot is evicted, and the estimate is a small part of a
+//! truth that is small itself.
 //!
-//! Threads: every method may be called from any. The lists are behind one mutex that only misses, insertions and
-//! evictions of followed keys take, each of which goes with a read from a file; it is a leaf: no other lock is taken
-//! under it, but it may be taken under a shard's. The number of misses is one word that every miss adds to, and nothing
-//! depends on its order with the lists: a report is not a cut through time, which suffices for rates.
+//! Threads: every method may be called from any thread. The lists are behind one mutex that only misses, insertions and
+//! evictions of tracked keys take, each of which accompanies a read from a file. It is a leaf: no other lock is taken under it,
+//! but it may be taken under a shard's. The number of misses is one word that every miss adds to, and nothing depends on its
+//! order relative to the lists: a report is not a consistent snapshot, which suffices for rates.
 //!
-//! Costs: a hit costs a branch; that is why hits are not counted here but by whoever reads, in counters of its own
-//! thread. Memory: some 100 bytes per followed block, for at least 256 of them if the step has as many.
+//! Costs: a branch per hit; that is why hits are not counted here but by the readers, in per-thread counters. Memory: some 100
+//! bytes per tracked block, for at least 256 of them if the step has as many.
 
 use crate::collections::HashMap;
 use crate::sync::{Mutex, MutexGuard};
@@ -38,40 +38,39 @@ use crossbeam_utils::CachePadded;
 
 use super::{CacheKey, ENTRY_OVERHEAD, Mix};
 
-/// How much of its capacity a cache gives to hot blocks; a new one that is not asked for again passes through the rest.
+/// The share of a cache's capacity for hot blocks; a new block that is not requested again passes through the rest.
 pub(super) const HOT_SHARE: f64 = 0.97;
 
-/// The lists stand for their step by at least this many blocks, so that a chance choice of keys matters little.
+/// The minimum number of blocks that represent the step, so that a chance choice of keys matters little.
 const LEAST_FOLLOWED: u64 = 256;
 
-/// At most one of 2^6 keys is followed: fewer save nothing that could be measured.
+/// At most 6 sampling bits, that is, at least one key in 2^6 is tracked: fewer save nothing measurable.
 const MOST_SAMPLING_BITS: u32 = 6;
 
-/// What a cache counted since it was made. All counters only grow; subtract two readings to get what happened in
-/// between.
+/// The counts of a cache since its creation. All counters only grow; subtract two readings to get the changes in between.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct GhostReport {
     /// Lookups that did not find their entry. Exact.
     pub(crate) misses: u64,
-    /// Misses that a cache of `step_bytes` more would have answered: an estimate, the number seen times `sampling`.
+    /// Misses that a cache with `step_bytes` more would have answered: an estimate, the number observed times `sampling`.
     pub(crate) ghost_hits: u64,
-    /// Bytes of entries dropped for want of room, their overhead included: an estimate, scaled as `ghost_hits` is.
-    /// After a change of the capacity the ghost knows the new one when about two steps have passed through.
+    /// Bytes of entries evicted for lack of room, their overhead included: an estimate, scaled like `ghost_hits`. After a
+    /// change of the capacity the ghost has adapted once about two steps have passed through.
     pub(crate) evicted_bytes: u64,
-    /// One of so many keys is followed: `ghost_hits / sampling` misses were really seen, and their noise is that of
-    /// this smaller number.
+    /// One in this many keys is tracked: `ghost_hits / sampling` misses were actually observed, and the noise is that of this
+    /// smaller number.
     pub(crate) sampling: u64,
-    /// How much larger the cache is imagined to be.
+    /// How much larger the cache is assumed to be.
     pub(crate) step_bytes: u64,
 }
 
-/// An entry of a followed key that the cache dropped.
+/// An evicted entry of a tracked key.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Dropped {
     pub(super) key: CacheKey,
     /// Its bytes and overhead.
     pub(super) weight: u64,
-    /// It was one of the hot ones.
+    /// It was one of the hot entries.
     pub(super) hot: bool,
 }
 
@@ -83,10 +82,10 @@ pub(super) struct Ghost {
     lists: Mutex<Lists>,
 }
 
-/// What was seen of followed keys; not scaled.
+/// The state of the tracked keys; not scaled.
 #[derive(Debug)]
 struct Lists {
-    /// Bytes that both lists may stand for, and the first alone.
+    /// The bytes that both lists may represent, and the first alone.
     followed: u64,
     most_hot: u64,
     hot: Recent,
@@ -96,13 +95,13 @@ struct Lists {
 }
 
 impl Ghost {
-    /// Estimates what `step_bytes` more would be worth to a cache whose entries are usually of `block_bytes`.
+    /// Creates an estimator of the value of `step_bytes` more for a cache whose entries are usually `block_bytes` long.
     pub(super) fn new(step_bytes: u64, block_bytes: u64) -> Ghost {
         let blocks = step_bytes / (block_bytes + ENTRY_OVERHEAD as u64).max(1);
         Ghost::sampled(step_bytes, (blocks / LEAST_FOLLOWED).max(1).ilog2().min(MOST_SAMPLING_BITS))
     }
 
-    /// One that follows one of `2^sampling_bits` keys.
+    /// Creates an estimator that tracks one in `2^sampling_bits` keys.
     pub(super) fn sampled(step_bytes: u64, sampling_bits: u32) -> Ghost {
         let followed = step_bytes >> sampling_bits;
         Ghost {
@@ -120,8 +119,8 @@ impl Ghost {
         }
     }
 
-    /// Whether `key` is one of those that are followed. The bits are others than those that choose a shard, unless
-    /// there are more than 2^16 of these.
+    /// Reports whether `key` is tracked. The bits used differ from those that choose a shard, unless there are more than 2^16
+    /// shards.
     #[inline]
     pub(super) fn follows(&self, key: CacheKey) -> bool {
         (Mix.hash_one(key) >> 48) & ((1 << self.sampling_bits) - 1) == 0
@@ -131,14 +130,14 @@ impl Ghost {
         self.misses.fetch_add(1, Relaxed);
         if self.follows(key) {
             let mut lists = self.lists();
-            // The name stays until the block is back: a second reader that misses it before would have hit, too.
+            // The key stays until the block is back: a second reader that misses it before that would have hit, too.
             if lists.hot.holds(key) || lists.cold.holds(key) {
                 lists.hits += 1;
             }
         }
     }
 
-    /// `key` is in the cache, and those of `dropped` made room for it. If `key` is among them it was replaced, or is
+    /// Records that `key` is in the cache and that `dropped` made room for it. If `key` is among them it was replaced, or is
     /// too large for the cache, and would be for a larger one.
     pub(super) fn inserted(&self, key: CacheKey, dropped: &[Dropped]) {
         let follows = self.follows(key);
@@ -153,15 +152,15 @@ impl Ghost {
         }
     }
 
-    /// `dropped` made room because the capacity fell.
+    /// Records that `dropped` made room because the capacity fell.
     pub(super) fn shrunk(&self, dropped: &[Dropped]) {
         if !dropped.is_empty() {
             self.lists().take(dropped.iter());
         }
     }
 
-    /// The capacity grew. The names held are of those that the cache itself has room for now; each will be missed once
-    /// more, and that says nothing about a further step.
+    /// Records that the capacity grew. The keys held are those that the cache itself has room for now; each will be missed once
+    /// more, which says nothing about a further step.
     pub(super) fn grown(&self) {
         let mut lists = self.lists();
         lists.hot.clear();
@@ -179,7 +178,7 @@ impl Ghost {
         }
     }
 
-    /// Nothing under the lock panics half way through a change, so a poisoned one is as good as any.
+    /// Nothing panics halfway through a change under this lock, so a poisoned one is still valid.
     fn lists(&self) -> MutexGuard<'_, Lists> {
         self.lists.lock()
     }
@@ -198,10 +197,10 @@ impl Lists {
     }
 }
 
-/// Names dropped lately, in that order, and the bytes that they stand for.
+/// Recently evicted keys, oldest first, and the bytes that they represent.
 ///
-/// Every name held is once in `order` under the number that `held` says; names that were removed leave a stale entry
-/// behind, and after a `shrink_to` there are never more of these than of the others and a few.
+/// Every key held is once in `order` under the number in `held`. Removed keys leave a stale entry behind; after a `shrink_to`
+/// there are never many more stale entries than live ones.
 #[derive(Debug)]
 struct Recent {
     bytes: u64,
@@ -221,7 +220,7 @@ impl Recent {
         self.held.contains_key(&key)
     }
 
-    /// Appends a name that is not held.
+    /// Appends a key that is not held.
     fn push(&mut self, key: CacheKey, weight: u64) {
         self.next += 1;
         self.bytes += weight;
@@ -235,7 +234,7 @@ impl Recent {
         }
     }
 
-    /// Forgets the oldest until the rest stands for at most `bytes`.
+    /// Removes the oldest keys until the rest represents at most `bytes`.
     fn shrink_to(&mut self, bytes: u64) {
         while self.bytes > bytes
             && let Some((number, key)) = self.order.pop_front()
@@ -276,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn the_names_dropped_last_are_held_up_to_the_bytes_of_the_step() {
+    fn the_most_recently_evicted_keys_are_held_up_to_the_step() {
         let ghost = Ghost::sampled(10_000, 0);
         (0..200).for_each(|i| ghost.inserted(key(1000 + i), &[dropped(i, true)]));
         let held = (0..200).filter(|&i| ghost_hits(&ghost, i) == 1).collect::<Vec<_>>();
@@ -286,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_new_blocks_leaves_the_hot_ones_their_room_but_has_what_they_do_not_fill() {
+    fn a_flood_of_new_blocks_uses_only_the_room_that_hot_ones_leave() {
         let ghost = Ghost::sampled(10_000, 0);
         (0..1000).for_each(|i| ghost.inserted(key(5000 + i), &[dropped(i, false)]));
         assert_eq!((0..1000).map(|i| ghost_hits(&ghost, i)).sum::<u64>(), 100, "nothing hot: all of it");
@@ -296,16 +295,16 @@ mod tests {
         assert_eq!((0..1000).map(|i| ghost_hits(&ghost, i)).sum::<u64>(), 3);
     }
 
-    /// Two readers that miss the same block both insert it, and the cache reports the first copy as dropped.
+    /// Two readers that miss the same block both insert it, and the cache reports the first copy as evicted.
     #[test]
-    fn a_block_that_is_replaced_by_itself_was_not_dropped() {
+    fn a_block_replaced_by_itself_was_not_evicted() {
         let ghost = Ghost::sampled(10_000, 0);
         ghost.inserted(key(1), &[dropped(1, true)]);
         assert_eq!((ghost_hits(&ghost, 1), ghost.report().evicted_bytes), (0, 0));
     }
 
     #[test]
-    fn names_leave_when_their_block_is_back_or_the_cache_grew() {
+    fn keys_leave_when_their_block_is_back_or_the_cache_grew() {
         let ghost = Ghost::sampled(10_000, 0);
         ghost.shrunk(&[dropped(1, true), dropped(2, false)]);
         assert_eq!((ghost_hits(&ghost, 1), ghost_hits(&ghost, 1), ghost_hits(&ghost, 2)), (1, 1, 1));
@@ -316,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_come_and_go_leave_no_heap_behind() {
+    fn keys_that_come_and_go_do_not_accumulate() {
         let ghost = Ghost::sampled(10_000, 0);
         ghost.inserted(key(0), &[dropped(1, true)]);
         for _ in 0..10_000 {
@@ -328,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn the_list_of_a_large_step_follows_few_keys_that_stand_for_all() {
+    fn the_list_of_a_large_step_tracks_a_sample_of_the_keys() {
         let (small, large) = (Ghost::new(1 << 20, 4000), Ghost::new(1 << 34, 4000));
         assert_eq!((small.report().sampling, large.report().sampling), (1, 64));
         let followed = (0..64_000).filter(|&i| large.follows(key(i * 4096))).count();

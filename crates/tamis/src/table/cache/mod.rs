@@ -1,10 +1,10 @@
 //! The cache of uncompressed blocks and of metadata that is not pinned.
 //!
-//! Mapped, uncompressed blocks never come here: the operating system's page cache holds them already.
+//! Mapped, uncompressed blocks are never cached here: the operating system's page cache already holds them.
 //!
-//! Entries are spread over shards by a mix of (table, offset), not by a key's digest: one block serves many
-//! keys, and they must all find it in the same shard. Every method may be called from any thread; a shard's
-//! lock is held for a table lookup, never across a read from a file.
+//! Entries are spread over shards by a mix of (table, offset), not by a key's digest: one block serves many keys, and all of
+//! them must find it in the same shard. Every method may be called from any thread; a shard's lock is held for a hash table
+//! lookup, never across a read from a file.
 
 mod ghost;
 #[cfg(test)]
@@ -25,8 +25,8 @@ use crate::table::{HeapBlock, Index};
 pub(crate) use ghost::GhostReport;
 use ghost::{Dropped, Ghost, HOT_SHARE};
 
-/// Names a block: the table's number and the block's offset in its file. Tables' numbers are never used
-/// twice, so entries of deleted tables are harmless and age out.
+/// Identifies a block: the table's number and the block's offset in its file. Table numbers are never reused, so entries of
+/// deleted tables are harmless and age out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct CacheKey {
     /// The table's number.
@@ -35,14 +35,14 @@ pub(crate) struct CacheKey {
     pub(crate) offset: u64,
 }
 
-/// What the cache holds; cheap to clone.
+/// A cached object; cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) enum CacheEntry {
     /// A data block.
     Block(HeapBlock),
     /// The index of a table.
     Index(Arc<Index>),
-    /// A filter, in whatever form its user wants it back, and its memory in bytes.
+    /// A filter, in the form its user stores it, and its memory in bytes.
     Filter(Arc<dyn Any + Send + Sync>, usize),
 }
 
@@ -56,7 +56,7 @@ impl CacheEntry {
     }
 }
 
-/// What an entry costs beyond its bytes: the cache's own slot and the allocation's head.
+/// The overhead of an entry: the cache's own slot and the allocation's header.
 const ENTRY_OVERHEAD: usize = 96;
 
 #[derive(Clone, Debug)]
@@ -79,7 +79,7 @@ impl BuildHasher for Mix {
     }
 }
 
-/// Multiplies and folds every number that it is given: few cycles, and all bits reach all bits.
+/// Multiplies and folds each number it is given: few cycles, and all bits affect all bits.
 struct MixHasher(u64);
 
 impl Hasher for MixHasher {
@@ -105,40 +105,40 @@ impl Hasher for MixHasher {
 
 type Entries = Cache<CacheKey, CacheEntry, ByBytes, Mix, Evictions>;
 
-/// A cache of at most so many bytes; with none it holds nothing and costs a branch.
+/// A cache with a capacity in bytes; with capacity 0 it holds nothing and costs a branch.
 #[derive(Debug)]
 pub(crate) struct BlockCache {
     entries: Option<Entries>,
     ghost: Option<Arc<Ghost>>,
-    /// Read by insertions, so that a cache that was turned off stays empty. Nothing depends on its order with the
+    /// Read by insertions, so that a cache that was turned off stays empty. Nothing depends on its order relative to the
     /// entries: see [`BlockCache::set_capacity`].
     off: AtomicBool,
-    /// What was asked for; only told to whoever asks.
+    /// The requested capacity; only reported.
     capacity: AtomicU64,
-    /// Held by a change of the capacity from end to end. Shards' locks are taken under it.
+    /// Held during the whole of a capacity change. Shard locks are taken under it.
     shard: Mutex<ShardSize>,
 }
 
-/// How a cache is to be measured and resized while it is used.
+/// How a cache is measured and resized while in use.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Resizing {
-    /// The least capacity that it will be given, in bytes: its shards are made for that.
+    /// The minimum capacity that it will be given, in bytes; its shards are sized for that.
     pub(crate) least_bytes: u64,
-    /// How much larger it is imagined to be by the estimate of what more of it would be worth, in bytes.
+    /// The additional bytes that the ghost assumes when estimating the value of a larger cache.
     pub(crate) step_bytes: u64,
 }
 
 impl BlockCache {
-    /// An empty cache for `capacity` bytes. `block_bytes` is the usual size of an entry, a hint.
+    /// Creates an empty cache of `capacity` bytes. `block_bytes` is the usual size of an entry, a hint.
     ///
-    /// A shard holds at least 4 MiB (or everything, in smaller caches), so that the index of a usual table
-    /// fits one; an entry larger than a shard is not cached.
+    /// A shard holds at least 4 MiB (or everything, in smaller caches), so that the index of a typical table fits into one; an
+    /// entry larger than a shard is not cached.
     pub(crate) fn new(capacity: u64, block_bytes: u64) -> BlockCache {
         BlockCache::build(capacity, block_bytes, capacity / SHARD_BYTES, None)
     }
 
-    /// An empty cache that estimates what a step more would be worth ([`BlockCache::ghost_report`]), and whose shards
-    /// still hold 512 KiB each when its capacity has fallen to the least.
+    /// Creates an empty cache that estimates the value of another step ([`BlockCache::ghost_report`]), and whose shards still
+    /// hold 512 KiB each at the minimum capacity.
     pub(crate) fn with_ghost(capacity: u64, block_bytes: u64, resizing: Resizing) -> BlockCache {
         let shards = (capacity / SHARD_BYTES).min(resizing.least_bytes / LEAST_SHARD_BYTES);
         BlockCache::build(capacity, block_bytes, shards, Some(Ghost::new(resizing.step_bytes, block_bytes)))
@@ -146,10 +146,10 @@ impl BlockCache {
 
     fn build(capacity: u64, block_bytes: u64, most_shards: u64, ghost: Option<Ghost>) -> BlockCache {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        // The cache rounds the number of shards up; halving first keeps them from becoming too small.
+        // The cache rounds the number of shards up; halving first keeps shards from becoming too small.
         let mut shards = 1u64 << most_shards.max(1).ilog2().min((cores * 4).ilog2());
         let items = (capacity / (block_bytes + ENTRY_OVERHEAD as u64)).clamp(1, 1 << 32);
-        // The cache itself would merge shards of fewer, and then `ShardSize` would not know their size.
+        // With fewer items the cache itself would merge shards, and `ShardSize` would not know their size.
         while shards > 1 && items / shards < 2 * LEAST_REMEMBERED {
             shards /= 2;
         }
@@ -173,7 +173,7 @@ impl BlockCache {
         }
     }
 
-    /// The entry of `key`, if it is here.
+    /// Returns the entry of `key`, if present.
     #[inline]
     pub(crate) fn get(&self, key: CacheKey) -> Option<CacheEntry> {
         let found = self.entries.as_ref()?.get(&key);
@@ -185,12 +185,12 @@ impl BlockCache {
         found
     }
 
-    /// Whether there is an entry of `key`; that it was asked for is not remembered.
+    /// Reports whether `key` has an entry, without marking it as used.
     pub(crate) fn contains(&self, key: CacheKey) -> bool {
         self.entries.as_ref().is_some_and(|entries| entries.contains_key(&key))
     }
 
-    /// Keeps `entry`, making room by dropping others.
+    /// Inserts `entry`, evicting others to make room.
     pub(crate) fn insert(&self, key: CacheKey, entry: CacheEntry) {
         if let Some(entries) = &self.entries
             && !self.off.load(Relaxed)
@@ -202,12 +202,12 @@ impl BlockCache {
         }
     }
 
-    /// Changes what it may hold. What is too much is dropped before this returns, shard by shard, under the shard's
-    /// lock: so a large cache is better made smaller by steps. The capacity in force is up to two blocks a shard
-    /// below what was asked for, never above; below that it is none at all, and the cache is off: an insertion that
-    /// was under way then may leave its entry behind, two blocks a shard at most, until the next change.
+    /// Changes the capacity. Excess entries are evicted before this returns, shard by shard, under the shard's lock; so a large
+    /// cache is better shrunk in steps. The effective capacity is up to two blocks per shard below the requested one, never
+    /// above. If the request is below that, the capacity is 0 and the cache is off; an insertion in flight may then leave its
+    /// entry behind, at most two blocks per shard, until the next change.
     ///
-    /// A cache made without capacity stays without. The number of shards does not change.
+    /// A cache created without capacity stays without. The number of shards does not change.
     pub(crate) fn set_capacity(&self, bytes: u64) {
         let Some(entries) = &self.entries else { return };
         let mut shard = self.shard.lock();
@@ -226,68 +226,68 @@ impl BlockCache {
         }
     }
 
-    /// What was counted since it was made, and what a step more would have been worth; `None` if it was not made
-    /// [to tell](BlockCache::with_ghost). Takes the ghost's lock for a moment.
+    /// Returns the counts since creation and the estimated value of another step; `None` if the cache was not created [with a
+    /// ghost](BlockCache::with_ghost). Takes the ghost's lock briefly.
     pub(crate) fn ghost_report(&self) -> Option<GhostReport> {
         self.ghost.as_ref().map(|ghost| ghost.report())
     }
 
-    /// Bytes held now, the overhead per entry included.
+    /// Bytes held now, including the overhead per entry.
     pub(crate) fn used_bytes(&self) -> u64 {
         self.entries.as_ref().map_or(0, |entries| entries.weight())
     }
 
-    /// The most bytes it holds.
+    /// The requested capacity in bytes.
     pub(crate) fn capacity_bytes(&self) -> u64 {
         if self.entries.is_some() { self.capacity.load(Relaxed) } else { 0 }
     }
 }
 
-/// A shard of a cache whose size is not to change holds as much, if there is as much.
+/// The minimum size of a shard in a cache of fixed size, if the cache is that large.
 const SHARD_BYTES: u64 = 4 << 20;
 
-/// A shard of a cache that became smaller holds as much, so that the index of a usual table still fits one.
+/// The minimum size of a shard in a cache that was shrunk, so that the index of a typical table still fits into one.
 const LEAST_SHARD_BYTES: u64 = 512 << 10;
 
-/// A shard remembers at least so many keys that it dropped, if there is more than one.
+/// The minimum number of evicted keys that a shard remembers, if there is more than one shard.
 const LEAST_REMEMBERED: u64 = 16;
 
-/// What is known of the size of one shard.
+/// The size of one shard.
 ///
-/// A shard remembers keys that it dropped, one for every two blocks that it has room for, to admit them as hot if they
-/// come back. At each change the cache scales that number with the capacity and cuts it to a whole one, so that a
-/// capacity that goes up and down forever would leave no memory at all; and at a capacity of nothing it is lost for
-/// good. So a shard is only given sizes at which the number comes out whole, and never nothing.
+/// A shard remembers evicted keys, one for every two blocks of capacity, to admit them as hot if they come back. At each change
+/// the cache library scales that number with the capacity and truncates it. So a capacity that goes up and down forever would
+/// leave no memory at all, and at capacity 0 it is lost for good. Hence a shard is only given sizes at which the number is a
+/// whole one, and never 0.
 #[derive(Clone, Copy, Debug)]
 struct ShardSize {
     bytes: u64,
-    /// Keys remembered beyond those held; at least one.
+    /// The number of keys remembered beyond those held; at least one.
     remembered: u64,
 }
 
 impl ShardSize {
-    /// Takes the largest such size that is at most `bytes`; the smallest there is, and `false`, if all are larger.
+    /// Takes the largest such size that is at most `bytes`; or the smallest one, returning `false`, if all are larger.
     fn resize(&mut self, bytes: u64) -> bool {
         if bytes == self.bytes {
             return true;
         }
         let (from, memory) = (u128::from(self.bytes), u128::from(self.remembered));
-        // A byte more than the exact size: the cache computes with floats, and must not come out below the number.
-        // It costs a part in a million of the memory a change.
+        // A byte more than the exact size: the cache library computes with floats, and must not round to below the number. It
+        // costs a millionth of the memory per change.
         let size_of = |remembered: u128| (remembered * from).div_ceil(memory) + 1;
         let mut remembered = (u128::from(bytes) * memory / from).max(1);
         if remembered > 1 && size_of(remembered) > u128::from(bytes) {
             remembered -= 1;
         }
         let size = size_of(remembered);
-        // Neither is larger than what was asked for, or than the present size and a byte.
+        // Neither exceeds the request, or the present size plus one byte.
         (self.bytes, self.remembered) = (size as u64, remembered as u64);
         size <= u128::from(bytes)
     }
 }
 
-/// Gathers what an operation on the cache drops. Entries are carried out of the shard's lock to be freed: two of them,
-/// more are rare when entries are of one size.
+/// Collects what an operation on the cache evicts. Entries are moved out of the shard's lock to be freed: two of them; more are
+/// rare if entries have similar sizes.
 #[derive(Clone, Debug)]
 struct Evictions {
     ghost: Option<Arc<Ghost>>,
@@ -295,7 +295,7 @@ struct Evictions {
 
 #[derive(Default)]
 struct Gathered {
-    /// Only to be dropped with this.
+    /// Only kept to be dropped with this value.
     entries: [Option<CacheEntry>; 2],
     followed: SmallVec<[Dropped; 4]>,
 }
@@ -332,7 +332,7 @@ impl Lifecycle<CacheKey, CacheEntry> for Evictions {
         self.gather(state, key, entry, false);
     }
 
-    /// Only comes when the capacity changes; insertions look at what they gathered themselves.
+    /// Only called when the capacity changes; insertions process what they gathered themselves.
     fn end_request(&self, state: Gathered) {
         if let Some(ghost) = &self.ghost {
             ghost.shrunk(&state.followed);

@@ -5,7 +5,7 @@ fn block(len: usize) -> CacheEntry {
 }
 
 #[test]
-fn a_cache_stays_within_its_bytes_and_gives_back_what_it_holds() {
+fn a_cache_stays_within_its_capacity_and_returns_its_entries() {
     let cache = BlockCache::new(1 << 20, 4096);
     for offset in 0..1000 {
         cache.insert(CacheKey { table: 1, offset }, block(4096));
@@ -41,7 +41,7 @@ fn four_kib(any: &Arc<dyn Any + Send + Sync>) -> CacheEntry {
     CacheEntry::Filter(Arc::clone(any), 4096 - ENTRY_OVERHEAD)
 }
 
-/// Draws numbers below `n` so that the i-th comes up with a chance in proportion to `i^-exponent`.
+/// Draws numbers below `n`, the i-th with a probability proportional to `i^-exponent`.
 struct Zipf {
     sums: Vec<f64>,
     state: u64,
@@ -65,7 +65,7 @@ impl Zipf {
     }
 }
 
-/// Reads the block at `offset` as a table does, and says whether it was there.
+/// Reads the block at `offset` as a table does; returns whether it was cached.
 fn read_through(cache: &BlockCache, offset: u64, any: &Arc<dyn Any + Send + Sync>) -> bool {
     let key = CacheKey { table: 1, offset };
     let hit = cache.get(key).is_some();
@@ -75,7 +75,7 @@ fn read_through(cache: &BlockCache, offset: u64, any: &Arc<dyn Any + Send + Sync
     hit
 }
 
-/// Hits of a cache of `a` and one of `b` on the same trace, and the ghost hits of the first; all after both are full.
+/// Hits of a cache of `a` bytes and one of `b` on the same trace, and the ghost hits of the first; all after both are full.
 fn side_by_side(
     a: &BlockCache,
     b: &BlockCache,
@@ -100,10 +100,10 @@ fn followed(capacity: u64, step: u64, sampling_bits: u32) -> BlockCache {
     BlockCache::build(capacity, 4000, 1, Some(Ghost::sampled(step, sampling_bits)))
 }
 
-/// The step is a sixteenth: of a smaller one the truth is hardly known from a trace of this length. The stated error:
-/// between half of the truth and a quarter more.
+/// The step is a sixteenth: a trace of this length does not measure smaller ones well. The allowed error: between half of the
+/// truth and a quarter more.
 #[test]
-fn ghost_hits_are_near_what_a_larger_cache_hits_more() {
+fn ghost_hits_approximate_the_extra_hits_of_a_larger_cache() {
     for (exponent, once, mebibytes, bits) in [
         (0.0, 0.0, 8, 2),
         (0.6, 0.0, 8, 2),
@@ -127,7 +127,7 @@ fn ghost_hits_are_near_what_a_larger_cache_hits_more() {
 }
 
 #[test]
-fn where_all_fits_a_step_more_is_worth_nothing() {
+fn if_everything_fits_a_larger_cache_gains_nothing() {
     let (small, large) = (followed(8 << 20, 1 << 20, 0), followed(9 << 20, 1 << 20, 0));
     let mut zipf = Zipf::new(1000, 0.5, 1);
     let (less, more, ghost) = side_by_side(&small, &large, |_| zipf.draw(), 100_000);
@@ -136,7 +136,7 @@ fn where_all_fits_a_step_more_is_worth_nothing() {
 }
 
 #[test]
-fn no_miss_is_lost_when_many_threads_read() {
+fn no_miss_is_lost_with_many_readers() {
     let cache = followed(1 << 20, 1 << 18, 0);
     let any: Arc<dyn Any + Send + Sync> = Arc::new(());
     let hits = AtomicU64::new(0);
@@ -179,9 +179,9 @@ fn the_capacity_falls_to_nothing_and_rises_again() {
     assert_eq!(cache.used_bytes(), 0);
 }
 
-/// The cache scales the number of dropped keys that it remembers at each change of its capacity, and cuts it to a whole
-/// number; going down and up a few hundred times, or once to nothing, left none, and with them went its resistance
-/// against blocks that are read once: what comes back was never again recognised.
+/// The cache scales the number of evicted keys that it remembers at each change of its capacity and truncates it. After a few
+/// hundred changes, or one to 0, none were left, and with them went its scan resistance: recurring blocks were never again
+/// recognised.
 #[test]
 fn a_cache_that_was_resized_often_is_as_good_as_a_new_one() {
     let (worn, new) = (followed(8 << 20, 1 << 20, 0), followed(8 << 20, 1 << 20, 0));
@@ -200,7 +200,7 @@ fn a_cache_that_was_resized_often_is_as_good_as_a_new_one() {
 fn a_shard_keeps_its_memory_through_changes_of_size() {
     let mut shard = ShardSize { bytes: (4 << 20) + 1, remembered: 512 };
     let per_key = shard.bytes as f64 / shard.remembered as f64;
-    // What the cache does with the numbers.
+    // What the cache library does with the numbers.
     let mut memory = shard.remembered;
     let mut zipf = Zipf::new(2, 0.0, 5);
     for _ in 0..10_000 {

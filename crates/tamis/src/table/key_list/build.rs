@@ -1,23 +1,23 @@
-//! Writing a key list.
+//! Builds a key list.
 
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{LONG, MAGIC, TRAILER_BYTES, VERSION};
 use crate::codec::Encode;
 
-/// A chunk ends after so many keys, …
+/// A chunk ends after this many keys, …
 const CHUNK_KEYS: u64 = 4096;
 
-/// … or with the key that brings it to so many bytes.
+/// … or with the key that brings it to this many bytes.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// Makes a key list of ascending keys. Memory: the list, and two keys.
+/// Builds a key list from ascending keys. Memory: the list, and two keys.
 #[derive(Debug, Default)]
 pub(crate) struct KeyListBuilder {
     chunks: Vec<u8>,
-    /// Entries of the chunks that are complete.
+    /// Entries of the complete chunks.
     directory: Vec<u8>,
-    /// Where the open chunk starts in `chunks`, its number of keys, and the first.
+    /// The open chunk: its start in `chunks`, its number of keys, and its first key.
     chunk_start: usize,
     chunk_keys: u64,
     chunk_first: Vec<u8>,
@@ -26,13 +26,13 @@ pub(crate) struct KeyListBuilder {
 }
 
 impl KeyListBuilder {
-    /// No keys.
+    /// Creates an empty builder.
     pub(crate) fn new() -> Self {
         Self::default()
     }
 
-    /// Adds `key`, which is not smaller than the last one; an equal one is the same, and not added. Tells whether it was
-    /// added. Cost: one comparison with the last key, and the bytes written.
+    /// Adds `key`, which must not be less than the last one; an equal key is ignored. Returns whether it was added. Cost: one
+    /// comparison with the last key, and the bytes written.
     pub(crate) fn add(&mut self, key: &[u8]) -> bool {
         let shared = key.iter().zip(&self.last).take_while(|(a, b)| a == b).count();
         if self.keys > 0 && shared == key.len() && shared == self.last.len() {
@@ -47,7 +47,7 @@ impl KeyListBuilder {
             self.chunk_first.extend_from_slice(key);
         } else {
             let rest = &key[shared..];
-            // A key behind another has something that the other has not.
+            // A greater key has at least one byte that the previous key does not share.
             let more = rest.len().saturating_sub(1);
             self.chunks.put_u8((shared.min(LONG) << 4 | more.min(LONG)) as u8);
             for long in [shared, more].into_iter().filter(|len| *len >= LONG) {
@@ -71,7 +71,7 @@ impl KeyListBuilder {
         (self.chunk_start, self.chunk_keys) = (self.chunks.len(), 0);
     }
 
-    /// The bytes of the list. One of no keys has them, too.
+    /// Returns the bytes of the list. Even an empty list has some.
     pub(crate) fn finish(mut self) -> Vec<u8> {
         self.end_chunk();
         let mut out = self.chunks;

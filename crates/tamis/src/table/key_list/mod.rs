@@ -1,10 +1,10 @@
-//! The list of a table's keys, which takes the place of its filter where the keyspace has a global one: from it the
-//! global filter is made again without reading the data.
+//! The list of a table's keys, which replaces its filter in a keyspace with a global filter: the global filter can be rebuilt
+//! from it without reading the data.
 //!
-//! All distinct user keys, deleted ones among them, ascending, in *chunks* of some thousands. Within a chunk a key is
-//! stored as what it shares with the one before and the rest (front coding): six bytes for an eight-byte integer out of
-//! some hundred million. A directory has the first key of each chunk, so that a range of keys decodes only the chunks
-//! that it meets. `docs/table-format.md` describes the bytes:
+//! It holds all distinct user keys, including deleted ones, in ascending order, in *chunks* of some thousands. Within a chunk a
+//! key is stored as the length shared with the previous one plus the rest (front coding): six bytes for an eight-byte integer
+//! out of some hundred million. A directory has the first key of each chunk, so that a key range decodes only the chunks that
+//! it meets. `docs/table-format.md` describes the bytes:
 //!
 //! ```text
 //! chunks | directory: the last key, then for each chunk its length, its number of keys, its first key | trailer
@@ -12,10 +12,10 @@
 //!
 //! # Invariants
 //!
-//! * Keys ascend strictly, within a chunk and from chunk to chunk. The reader checks it on every step, so that not even
-//!   a hostile list gives keys out of order or twice.
-//! * Nothing stored is trusted: every length is checked against the bytes that are there, and a key grows only by bytes
-//!   that were read. The reader's memory is one key.
+//! * Keys ascend strictly, within a chunk and from chunk to chunk. The reader checks it on every step, so that not even a
+//!   hostile list yields keys out of order or twice.
+//! * Stored values are not trusted: every length is checked against the available bytes, and a key grows only by bytes that
+//!   were read. The reader's memory is one key.
 //!
 //! Builder and cursor belong to one thread at a time; the reader is a view of bytes that do not change.
 
@@ -27,7 +27,7 @@ mod tests;
 pub(crate) use build::KeyListBuilder;
 pub(crate) use read::{KeyListCursor, KeyListReader};
 
-/// What a table with a key list says of the kind of its filter.
+/// The filter kind recorded by a table with a key list.
 pub(crate) const KEY_LIST: &str = "keys";
 
 /// The last bytes of a key list.
@@ -39,5 +39,5 @@ const VERSION: u32 = 1;
 /// Number of keys, length of the directory, version, zero, checksum, magic.
 const TRAILER_BYTES: usize = 40;
 
-/// A length from here on does not fit its half of a key's first byte; what is above follows as a varint.
+/// The first length that does not fit its half of a key's first byte; the excess follows as a varint.
 const LONG: usize = 15;

@@ -1,4 +1,4 @@
-//! Reading a key list.
+//! Reads a key list.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -10,12 +10,12 @@ use crate::table::frame::Damage;
 const BAD_DIRECTORY: Damage = Damage("a key list whose directory does not decode");
 const BAD_CHUNK: Damage = Damage("a key list with a chunk that does not decode");
 
-/// One chunk as the directory has it.
+/// One chunk, as described by the directory.
 #[derive(Clone, Copy, Debug)]
 struct Chunk<'b> {
     /// Length of the chunk's bytes.
     len: usize,
-    /// Keys, the first one included, which the bytes do not have.
+    /// The number of keys, including the first one, which is not in the chunk's bytes.
     keys: u64,
     first: &'b [u8],
 }
@@ -25,11 +25,11 @@ fn chunk<'b>(directory: &mut Decoder<'b>) -> Option<Chunk<'b>> {
     Some(Chunk { len, keys, first: directory.bytes()? })
 }
 
-/// A key list over its bytes. See the module.
+/// A view of a key list's bytes. See the [module](super).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KeyListReader<'b> {
     chunks: &'b [u8],
-    /// Entries of the chunks, checked to decode.
+    /// Entries of the chunks, already validated.
     directory: Decoder<'b>,
     keys: u64,
     first: &'b [u8],
@@ -37,8 +37,8 @@ pub(crate) struct KeyListReader<'b> {
 }
 
 impl<'b> KeyListReader<'b> {
-    /// Checks the checksum and the directory of a key list. Cost: one pass over the bytes, at the speed of the checksum;
-    /// no memory. The chunks' content is checked as it is decoded.
+    /// Checks the checksum and the directory of a key list. Cost: one pass over the bytes at the speed of the checksum; no
+    /// memory. The chunks' contents are checked as they are decoded.
     pub(crate) fn open(bytes: &'b [u8]) -> Result<Self, Damage> {
         let Some((body, trailer)) = bytes.split_last_chunk::<TRAILER_BYTES>() else {
             return Err(Damage("a key list shorter than its trailer"));
@@ -47,7 +47,7 @@ impl<'b> KeyListReader<'b> {
         let mut word = || trailer.u64().unwrap_or_default();
         let (keys, directory_bytes, version, sum) = (word(), word(), word(), word());
         if word() != u64::from_le_bytes(MAGIC) {
-            return Err(Damage("a block that is no key list"));
+            return Err(Damage("a block that is not a key list"));
         }
         if version != u64::from(VERSION) {
             return Err(Damage("a key list of an unknown version"));
@@ -67,13 +67,13 @@ impl<'b> KeyListReader<'b> {
         Ok(list)
     }
 
-    /// The chunks fill their part of the bytes, and have as many keys as the trailer says. Sets the first key.
+    /// Checks that the chunks fill their part of the bytes and have as many keys as the trailer says. Sets the first key.
     fn check_directory(&mut self) -> Result<(), Damage> {
         let mut directory = self.directory;
         let (mut bytes, mut keys, mut before) = (0usize, 0u64, None);
         while !directory.is_empty() {
             let Chunk { len, keys: count, first } = chunk(&mut directory).ok_or(BAD_DIRECTORY)?;
-            // A key takes two bytes at least.
+            // A key takes at least two bytes.
             let others = count.checked_sub(1).ok_or(BAD_DIRECTORY)?;
             if others > (len / 2) as u64 || before.is_some_and(|before| before >= first) {
                 return Err(BAD_DIRECTORY);
@@ -93,18 +93,18 @@ impl<'b> KeyListReader<'b> {
         Ok(())
     }
 
-    /// Number of keys.
+    /// The number of keys.
     pub(crate) fn len(&self) -> u64 {
         self.keys
     }
 
-    /// The first and the last key; `None` in a list of no keys.
+    /// The first and the last key; `None` for an empty list.
     pub(crate) fn bounds(&self) -> Option<(&'b [u8], &'b [u8])> {
         (self.keys > 0).then_some((self.first, self.last))
     }
 
-    /// The keys from `start` on, up to `end` (excluded; `None`: all). Cost: a walk over the directory, then on average half
-    /// a chunk to the first key.
+    /// Iterates over the keys from `start` up to `end` (excluded; `None`: all). Cost: a pass over the directory, then on
+    /// average half a chunk to the first key.
     pub(crate) fn range<'q>(&self, start: &'q [u8], end: Option<&'q [u8]>) -> KeyListCursor<'b, 'q> {
         let mut cursor = KeyListCursor {
             chunks: self.chunks,
@@ -118,7 +118,7 @@ impl<'b> KeyListReader<'b> {
             start,
             end,
         };
-        // Chunks before one that starts at or before `start` hold nothing from there on.
+        // Chunks before one that starts at or before `start` hold nothing in the range.
         while !cursor.done {
             let (mut ahead, here) = (cursor.directory, cursor.directory);
             let skipped = chunk(&mut ahead);
@@ -137,10 +137,10 @@ impl<'b> KeyListReader<'b> {
     }
 }
 
-/// Walks the keys of a range. After an error it gives nothing more.
+/// Iterates over the keys of a range. After an error it yields nothing more.
 #[derive(Debug)]
 pub(crate) struct KeyListCursor<'b, 'q> {
-    /// What lies behind the current chunk: bytes, and entries of the directory.
+    /// The remainder behind the current chunk: bytes, and entries of the directory.
     chunks: &'b [u8],
     directory: Decoder<'b>,
     /// The last key of the list.
@@ -149,7 +149,7 @@ pub(crate) struct KeyListCursor<'b, 'q> {
     /// Keys left in the current chunk.
     left: u64,
     key: Vec<u8>,
-    /// Whether `key` is one.
+    /// Whether `key` holds a key.
     entered: bool,
     done: bool,
     start: &'q [u8],
@@ -157,8 +157,8 @@ pub(crate) struct KeyListCursor<'b, 'q> {
 }
 
 impl KeyListCursor<'_, '_> {
-    /// The next key, valid until the next call; `None` at the end of the range. Allocates only where a key is longer than
-    /// all before.
+    /// Returns the next key, valid until the next call; `None` at the end of the range. Allocates only if a key is longer than
+    /// all before it.
     pub(crate) fn next(&mut self) -> Result<Option<&[u8]>, Damage> {
         while !self.done {
             match self.step() {
@@ -174,12 +174,12 @@ impl KeyListCursor<'_, '_> {
         Ok(None)
     }
 
-    /// The last key that was decoded. After an error: all keys of the range up to it were given, and none behind it.
+    /// The last key that was decoded. After an error: all keys of the range up to it were returned, and none behind it.
     pub(crate) fn key(&self) -> Option<&[u8]> {
         self.entered.then_some(&self.key)
     }
 
-    /// Decodes the next key into `key`; `false` behind the range. Changes `key` only if all is well.
+    /// Decodes the next key into `key`; `false` behind the range. Changes `key` only on success.
     fn step(&mut self) -> Result<bool, Damage> {
         if self.left == 0 {
             return self.enter_chunk();
@@ -191,7 +191,7 @@ impl KeyListCursor<'_, '_> {
             *len = len.checked_add(beyond).filter(|len| *len <= MAX_KEY_BYTES).ok_or(BAD_CHUNK)?;
         }
         let rest = self.chunk.take(more + 1).ok_or(BAD_CHUNK)?;
-        // Ascending, and `shared` is all that the two share.
+        // The keys ascend, and `shared` is exactly their common prefix length.
         let ascends = match self.key.get(shared) {
             Some(byte) => rest[0] > *byte,
             None => shared == self.key.len(),
@@ -214,7 +214,7 @@ impl KeyListCursor<'_, '_> {
         }
         if self.directory.is_empty() {
             if self.entered && self.key[..] != *self.last {
-                return Err(Damage("a key list that ends with another key than it says"));
+                return Err(Damage("a key list whose last key is not the one its directory names"));
             }
             return Ok(false);
         }
@@ -234,7 +234,7 @@ impl KeyListCursor<'_, '_> {
     }
 }
 
-/// Whether the key of the two pieces is `end` or behind it.
+/// Reports whether the concatenation of the two pieces is at or after `end`.
 fn is_from(end: &[u8], head: &[u8], tail: &[u8]) -> bool {
     match end.split_at_checked(head.len()) {
         Some((start, rest)) => (head, tail) >= (start, rest),

@@ -11,12 +11,12 @@ fn encoded<K: AsRef<[u8]>>(keys: &[K]) -> Vec<u8> {
 }
 
 fn range(bytes: &[u8], start: &[u8], end: Option<&[u8]>) -> Vec<Vec<u8>> {
-    let list = KeyListReader::open(bytes).expect("a sound list");
+    let list = KeyListReader::open(bytes).expect("a valid list");
     let mut cursor = list.range(start, end);
-    std::iter::from_fn(|| cursor.next().expect("a sound list").map(<[u8]>::to_vec)).collect()
+    std::iter::from_fn(|| cursor.next().expect("a valid list").map(<[u8]>::to_vec)).collect()
 }
 
-/// Keys that meet: few letters, all lengths around those that do not fit half a byte, among them the empty one.
+/// Keys with much in common: few letters, all lengths around those that do not fit half a byte, including the empty key.
 fn keys() -> impl Strategy<Value = Vec<Vec<u8>>> {
     let letters = || prop::sample::select(vec![0u8, 1, b'a', 0xFF]);
     let key = prop_oneof![
@@ -33,7 +33,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn a_list_gives_the_keys_of_every_range(keys in keys(), picks in prop::collection::vec((any::<u16>(), 0..3u8), 2..12)) {
+    fn a_list_returns_the_keys_of_every_range(keys in keys(), picks in prop::collection::vec((any::<u16>(), 0..3u8), 2..12)) {
         let bytes = encoded(&keys);
         let list = KeyListReader::open(&bytes).unwrap();
         prop_assert_eq!(list.len(), keys.len() as u64);
@@ -58,7 +58,7 @@ proptest! {
     }
 
     #[test]
-    fn no_changed_byte_gives_a_key(keys in keys(), at in any::<prop::sample::Index>(), bit in 0..8u32) {
+    fn no_changed_byte_yields_a_key(keys in keys(), at in any::<prop::sample::Index>(), bit in 0..8u32) {
         let mut bytes = encoded(&keys);
         let at = at.index(bytes.len());
         bytes[at] ^= 1 << bit;
@@ -81,7 +81,7 @@ fn long_lists_have_several_chunks_and_a_range_decodes_only_its_own() {
             "{from} to {to}"
         );
     }
-    // The first chunk does not decode; what lies in others is still found, and its own keys are an error.
+    // The first chunk does not decode; keys in other chunks are still found, and its own keys are an error.
     bytes[0..100].fill(0);
     reseal(&mut bytes);
     assert_eq!(range(&bytes, &keys[5000], Some(&keys[5003])).len(), 3);
@@ -89,7 +89,7 @@ fn long_lists_have_several_chunks_and_a_range_decodes_only_its_own() {
     let mut cursor = list.range(&[], None);
     assert_eq!(cursor.next(), Ok(Some(&keys[0][..])));
     assert!(cursor.next().is_err());
-    assert_eq!(cursor.key(), Some(&keys[0][..]), "it knows how far it came");
+    assert_eq!(cursor.key(), Some(&keys[0][..]), "the last key before the error");
     assert_eq!(cursor.next(), Ok(None));
 }
 
@@ -112,7 +112,7 @@ fn the_longest_keys_fit_and_chunks_of_them_stay_small() {
 }
 
 #[test]
-fn a_key_that_comes_again_is_not_added() {
+fn a_repeated_key_is_not_added() {
     let mut builder = KeyListBuilder::new();
     for (key, is_new) in [("", true), ("", false), ("a", true), ("a", false), ("a", false), ("ab", true)] {
         assert_eq!(builder.add(key.as_bytes()), is_new, "{key}");
@@ -121,16 +121,16 @@ fn a_key_that_comes_again_is_not_added() {
 }
 
 #[test]
-fn a_list_of_nothing_is_a_list() {
+fn an_empty_list_is_valid() {
     let bytes = KeyListBuilder::new().finish();
     assert_eq!(bytes.len(), TRAILER_BYTES);
     let list = KeyListReader::open(&bytes).unwrap();
     assert_eq!((list.len(), list.bounds(), list.range(&[], None).next()), (0, None, Ok(None)));
 }
 
-/// The format as `docs/table-format.md` has it, byte by byte: it must always open.
+/// The format as in `docs/table-format.md`, byte by byte: it must remain readable.
 #[test]
-fn the_bytes_are_those_of_the_documentation() {
+fn the_bytes_match_the_documentation() {
     let long = [&b"cd"[..], &[b'x'; 20]].concat();
     let longer = [&long[..], b"y"].concat();
     let bytes = encoded(&[&b"ab"[..], b"ac", b"cd", &long, &longer]);
@@ -155,9 +155,9 @@ fn the_bytes_are_those_of_the_documentation() {
     assert_eq!(bytes, expected);
 }
 
-/// Lists whose checksums are right, and that no builder makes: refused, or an error before a key that is out of order.
+/// Lists with correct checksums that no builder makes: rejected, or an error before a key that is out of order.
 #[test]
-fn hostile_lists_are_refused_without_taking_memory() {
+fn hostile_lists_are_rejected_without_taking_memory() {
     let list = |chunks: &[u8], directory: &dyn Fn(&mut Vec<u8>), keys: u64, version: u32| {
         let mut bytes = chunks.to_vec();
         directory(&mut bytes);

@@ -23,7 +23,7 @@ fn small_model() -> Vec<Version> {
     model
 }
 
-/// Every answer of a table to a fixed set of questions, an error where it is one.
+/// The answers of a table to a fixed set of queries, including errors.
 fn answers(fs: &TestFs, config: ReaderConfig, model: &[Version]) -> Vec<Result<Vec<Version>, ()>> {
     let table = match open(fs, config) {
         Ok(table) => table,
@@ -83,14 +83,14 @@ fn a_flipped_byte_of_a_compressed_file_gives_an_error_or_the_right_answer() {
 }
 
 #[test]
-fn every_truncation_is_refused_when_opened() {
+fn every_truncation_is_rejected_at_opening() {
     let fs = TestFs::default();
     write(&fs, &small_model(), &TableOptions::default(), None, None);
     let good = fs.bytes(table_path());
     for len in 0..good.len() {
         fs.put(table_path(), good[..len].to_vec());
         for config in [mapped(), cached(0)] {
-            assert!(matches!(open(&fs, config), Err(StorageError::Corrupt(_))), "cut to {len}");
+            assert!(matches!(open(&fs, config), Err(StorageError::Corrupt(_))), "truncated to {len}");
         }
     }
 }
@@ -115,7 +115,7 @@ fn a_damaged_block_is_reported_by_its_offset_and_the_rest_is_still_read() {
 
 #[test]
 fn a_check_notices_what_checksums_cannot() {
-    // Written with wrong digests: every checksum is right, yet hash indexes lead nowhere.
+    // Written with wrong digests: every checksum is right, but the hash indexes are useless.
     let fs = TestFs::default();
     let file = crate::io::FileSystem::create(&fs, table_path(), crate::io::Usage::Table).unwrap();
     let mut builder = TableBuilder::new(file, table_path(), TableOptions::default());
@@ -127,8 +127,8 @@ fn a_check_notices_what_checksums_cannot() {
     assert!(problems.iter().any(|(_, what)| what.contains("hash index")), "{problems:?}");
 }
 
-/// The fingerprint of an older version is never looked at by a lookup of the newest, so it takes a check of each
-/// entry to notice that it is wrong; then a lookup of another key compares keys in vain.
+/// A lookup of the newest version never looks at the fingerprint of an older one, so only a check of each entry notices that it
+/// is wrong; a lookup of another key would compare keys in vain.
 #[test]
 fn a_check_notices_the_fingerprint_of_another_key() {
     let fs = TestFs::default();
@@ -154,7 +154,7 @@ fn a_check_notices_the_fingerprint_of_another_key() {
     }
 }
 
-/// Asks a block everything; answers do not matter, returning does.
+/// Runs every query on a block; answers do not matter, returning does.
 fn interrogate(bytes: &[u8], key: &[u8]) {
     let Ok(view) = BlockView::parse(bytes) else { return };
     let mut buffer = Vec::new();
@@ -183,7 +183,7 @@ proptest! {
         key in proptest::collection::vec(any::<u8>(), 0..4),
     ) {
         interrogate(&bytes, &key);
-        // The same with a footer that passes more often.
+        // The same with a footer that is accepted more often.
         let mut framed = bytes;
         framed.extend_from_slice(&[count, 0, 0, 0, keys, 0, 0, 0]);
         framed.extend_from_slice(&[9, 0, 0, 0, 0, 0, 0, seq_width, buckets, 0, 2]);

@@ -1,4 +1,4 @@
-//! Tables against sorted vectors of versions, over all ways of writing and reading.
+//! Compares tables with sorted vectors of versions, over all ways of writing and reading.
 
 use crate::options::{ChecksumMode, Compression};
 use proptest::prelude::*;

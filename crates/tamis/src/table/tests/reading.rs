@@ -1,4 +1,4 @@
-//! Particular tables: extreme sizes, many versions, and what reads cost.
+//! Tests of particular tables: extreme sizes, many versions, and the cost of reads.
 
 use crate::options::{ChecksumMode, Compression};
 use std::sync::Arc;
@@ -129,7 +129,7 @@ fn thousands_of_versions_of_one_key_fill_many_blocks() {
 }
 
 #[test]
-fn blocks_of_more_entries_than_a_hash_index_names_have_none() {
+fn blocks_with_too_many_entries_have_no_hash_index() {
     let model: Vec<Version> = (0..2000u32).map(|i| put(i.to_be_bytes(), 7, b"")).collect();
     let fs = TestFs::default();
     write(&fs, &model, &TableOptions { block_bytes: 1 << 16, ..TableOptions::default() }, None, None);
@@ -144,7 +144,7 @@ fn blocks_of_more_entries_than_a_hash_index_names_have_none() {
 }
 
 #[test]
-fn huge_values_reach_the_file_in_one_append_and_come_back() {
+fn huge_values_are_written_in_one_append_and_read_back() {
     let huge: Vec<u8> = (0..3u32 << 20).map(|i| ((i * 7) >> 3) as u8).collect();
     let model =
         vec![put(b"a", 1, b"small"), put(b"b", 2, &huge), put(b"c", 3, b"small"), put(b"d", 4, &huge)];
@@ -213,7 +213,7 @@ fn a_compressed_mapped_block_is_decompressed_once() {
 }
 
 #[test]
-fn reading_ahead_takes_few_reads_both_ways_and_leaves_the_cache_alone() {
+fn readahead_takes_few_reads_both_ways_and_bypasses_the_cache() {
     let fs = TestFs::default();
     let model = numbered(20_000, 100);
     let finished = write(&fs, &model, &TableOptions::default(), None, None);
@@ -240,7 +240,7 @@ fn reading_ahead_takes_few_reads_both_ways_and_leaves_the_cache_alone() {
 }
 
 #[test]
-fn the_hash_index_answers_for_keys_that_are_there_and_for_most_that_are_not() {
+fn the_hash_index_answers_for_present_keys_and_most_absent_ones() {
     let fs = TestFs::default();
     let model = numbered(20_000, 256);
     write(&fs, &model, &TableOptions::default(), None, None);

@@ -1,4 +1,4 @@
-//! What the tests share: a file system in memory and short ways to write and read tables.
+//! Shared test helpers: an in-memory file system, and short ways to write and read tables.
 
 use crate::collections::HashMap;
 use crate::sync::Mutex;
@@ -17,7 +17,7 @@ use crate::table::*;
 
 type Contents = Arc<Mutex<HashMap<PathBuf, Arc<Vec<u8>>>>>;
 
-/// Files in memory; counts reads and the appends' lengths.
+/// In-memory files; counts reads and the appends' lengths.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TestFs {
     files: Contents,
@@ -130,7 +130,7 @@ impl FileSystem for TestFs {
     }
 }
 
-/// One version as the tests write it.
+/// One version, as written by the tests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Version {
     pub(super) key: Vec<u8>,
@@ -185,7 +185,7 @@ pub(super) fn cached(capacity: u64) -> ReaderConfig {
     ReaderConfig { cache, pin_metadata: true, ..ReaderConfig::default() }
 }
 
-/// The answer of a get as plain data.
+/// The result of a get as plain data.
 pub(super) fn get(
     table: &Table,
     key: &[u8],

@@ -1,4 +1,4 @@
-//! Elastic filters in table files: what is read in parts, and what damage does to it.
+//! Elastic filters in table files: partial reads, and the effects of damage.
 
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
@@ -12,7 +12,7 @@ use crate::io::{DirectFs, DiskFs, FileSystem, Usage};
 use crate::key::{Kind, prefix_of};
 use crate::table::*;
 
-/// Two cache lines a unit, 4 bits a key: 256 keys a segment.
+/// Two cache lines per unit, 4 bits per key: 256 keys per segment.
 const UNIT_BYTES: u64 = 2 * 64 + 40;
 const UNITS: u32 = 3;
 const SCHEMES: [BloomScheme; 3] =
@@ -34,7 +34,7 @@ fn short_keys(count: u64) -> Vec<Vec<u8>> {
     (0..count).map(|i| (i * 10).to_be_bytes().to_vec()).collect()
 }
 
-/// Keys whose first bytes are all the same, some very long, one empty.
+/// Keys with a common prefix, some very long, one empty.
 fn long_keys(count: u64) -> Vec<Vec<u8>> {
     let tail = |i: u64| if i.is_multiple_of(50) { 5000 } else { i as usize % 7 };
     let keys = (1..count).map(|i| [b"one prefix ", &i.to_be_bytes()[..], &vec![7; tail(i)]].concat());
@@ -63,7 +63,7 @@ fn segment_of(directory: &UnitDirectory, key: &[u8]) -> usize {
 }
 
 #[test]
-fn no_subset_of_units_denies_a_key() {
+fn no_subset_of_units_rejects_a_key() {
     for scheme in SCHEMES {
         for keys in [short_keys(1), short_keys(256), short_keys(257), short_keys(900), long_keys(700)] {
             let fs = table_with(filter_of(&keys, scheme));
@@ -92,10 +92,10 @@ fn no_subset_of_units_denies_a_key() {
     }
 }
 
-/// The filter denies most of what is not there, and as many as theory says: a segment is asked about the keys between its
-/// own, with the right group.
+/// The filter rejects most absent keys, at the theoretical rate: a segment is asked about the keys between its own, with the
+/// right group.
 #[test]
-fn absent_keys_are_denied_as_often_as_theory_says() {
+fn absent_keys_are_rejected_at_the_theoretical_rate() {
     let keys: Vec<_> = (0..20_000u64).map(|i| (i * 10).to_be_bytes().to_vec()).collect();
     for scheme in SCHEMES {
         let table = open(&table_with(filter_of(&keys, scheme)), mapped()).unwrap();
@@ -142,7 +142,7 @@ fn the_segment_of_a_key_is_the_last_that_starts_at_or_before_it() {
 }
 
 #[test]
-fn neighbouring_units_come_with_one_read() {
+fn adjacent_units_take_one_read() {
     let keys = short_keys(256 * 5);
     let fs = table_with(filter_of(&keys, BloomScheme::Rotation));
     let table = open(&fs, cached(1 << 20)).unwrap();
@@ -167,7 +167,7 @@ fn neighbouring_units_come_with_one_read() {
             assert_eq!((found.index(), found.salt()), (unit, directory.salt(segment)));
         }
     }
-    // First keys that the first read does not bring.
+    // First keys beyond the first read.
     let keys: Vec<_> = (0..256 * 5u64).map(|i| [&i.to_be_bytes()[..], &[1; 2000]].concat()).collect();
     let fs = table_with(filter_of(&keys, BloomScheme::Rotation));
     let table = open(&fs, cached(1 << 20)).unwrap();
@@ -225,7 +225,7 @@ fn damage_of_directory_or_trailer_is_an_error() {
 }
 
 #[test]
-fn a_damaged_unit_spoils_no_other() {
+fn a_damaged_unit_affects_no_other() {
     let good = filter_of(&short_keys(700), BloomScheme::Rotation);
     for at in (0..168).step_by(5) {
         let mut bad = good.clone();
@@ -241,9 +241,9 @@ fn a_damaged_unit_spoils_no_other() {
     }
 }
 
-/// An undamaged unit at another's place would deny keys.
+/// An intact unit in another's place would reject keys that exist.
 #[test]
-fn units_that_changed_places_are_refused() {
+fn swapped_units_are_rejected() {
     let mut bytes = filter_of(&short_keys(512), BloomScheme::Rotation);
     let (first, second) = bytes[..336].split_at_mut(168);
     first.swap_with_slice(second);
@@ -258,11 +258,11 @@ fn units_that_changed_places_are_refused() {
     assert!(is_damage(directory.read_unit(&table, 0, 2)));
 }
 
-/// Stretches start and end anywhere: of files that are mapped, read through the page cache, and past it.
+/// Ranges may start and end anywhere: for mapped files, reads through the page cache, and direct reads.
 #[test]
 fn units_are_the_same_however_the_file_is_read() {
     let filter = filter_of(&short_keys(1000), BloomScheme::Rotation);
-    // A real device, where there is one: the temporary directory is often in memory.
+    // Use a real device if possible: the temporary directory is often in memory.
     let beside = std::env::current_exe().unwrap();
     let dir = tempfile::tempdir_in(beside.parent().unwrap()).unwrap();
     let systems: [(Box<dyn FileSystem>, bool); 3] = [
@@ -293,9 +293,9 @@ fn units_are_the_same_however_the_file_is_read() {
     }
 }
 
-/// One stretch that cannot be read costs only the units that lie where the device fails.
+/// A range that cannot be read costs only the units at the position where the device fails.
 #[test]
-fn a_failing_read_of_many_units_is_tried_one_by_one() {
+fn a_failed_read_of_many_units_is_retried_one_by_one() {
     let fs = FaultyFs::new(1);
     let (dir, path) = (Path::new("/t"), Path::new("/t/1.tam"));
     fs.create_dir_all(dir).unwrap();
@@ -320,6 +320,6 @@ fn a_failing_read_of_many_units_is_tried_one_by_one() {
         let failed = read.units.iter().filter(|unit| matches!(unit.result, Err(StorageError::Io(_)))).count();
         (read.reads, failed, read.units.len())
     };
-    assert_eq!(read_with(1), (5, 0, 4), "the stretch, then each unit");
-    assert_eq!(read_with(2), (5, 4, 4), "a device that is gone");
+    assert_eq!(read_with(1), (5, 0, 4), "the range, then each unit");
+    assert_eq!(read_with(2), (5, 4, 4), "a failed device");
 }

@@ -1,4 +1,4 @@
-//! Building the units of a table while it is written.
+//! Builds the filter units of a table while it is written.
 
 use crate::sync::channel::{Receiver, Sender, bounded};
 use crate::sync::thread::{self, JoinHandle};
@@ -10,7 +10,7 @@ use super::directory::Trailer;
 use super::{group_salt, layout_of, segment_keys};
 use crate::codec::Encode;
 
-/// Segments that wait for the thread that builds; whoever adds keys then waits, too.
+/// The number of segments queued for the building thread; when the queue is full, adding keys waits.
 const QUEUE: usize = 2;
 
 /// Why a table gets no filter.
@@ -22,24 +22,24 @@ pub(crate) enum FilterBuildError {
     Panicked,
 }
 
-/// Makes an elastic filter of ascending keys.
+/// Builds an elastic filter from ascending keys.
 ///
-/// A segment that is complete is handed to a thread that builds its units while more keys come. The thread starts with the
-/// first complete segment that another one follows, so a table of one segment has none; if none can be started, units are
-/// built by the caller. Dropping the builder waits for the thread, which has at most three segments to do.
+/// A complete segment is handed to a thread that builds its units while more keys arrive. The thread starts with the first
+/// complete segment that is followed by another one, so a table of one segment needs no thread; if none can be started, the
+/// caller builds the units. Dropping the builder waits for the thread, which has at most three segments to finish.
 ///
-/// Memory: eight bytes a key for at most five segments (the open one, one that may get the rest of the table, two that
-/// wait, one in work), and the units built so far. Independent hashing keeps 248 bytes a key instead of eight.
+/// Memory: eight bytes per key for at most five segments (the open one, one that may absorb the rest of the table, two in the
+/// queue, one in progress), and the units built so far. Independent hashing keeps 248 bytes per key instead of eight.
 #[derive(Debug)]
 pub(crate) struct ElasticBuilder {
     spec: ElasticSpec,
     verify: Verify,
     salt: Option<u64>,
-    /// Keys of a full segment, and of the smallest last one.
+    /// Keys of a full segment, and the minimum of the last one.
     full: usize,
     fewest: usize,
     open: Segment,
-    /// A full segment behind which too few keys for one of their own came so far.
+    /// A full segment that is not yet followed by enough keys for another.
     held: Option<Segment>,
     pub(super) work: Work,
 }
@@ -51,7 +51,7 @@ pub(super) struct Segment {
     keys: Keys,
 }
 
-/// What the units need of keys.
+/// The part of the keys that the units need.
 #[derive(Debug)]
 enum Keys {
     Shared(Vec<Digest>),
@@ -83,7 +83,7 @@ impl Segment {
     }
 }
 
-/// Who builds.
+/// Where units are built.
 #[derive(Debug)]
 pub(super) enum Work {
     /// Nothing is to be built yet.
@@ -93,8 +93,8 @@ pub(super) enum Work {
 }
 
 impl ElasticBuilder {
-    /// No keys yet. `unit_bytes` is the length that a unit's encoding is to have. Without a `salt` it is taken from the
-    /// keys of the first segment, so that it is a function of the contents.
+    /// Creates an empty builder. `unit_bytes` is the encoded length of a unit. Without a `salt`, one is derived from the keys
+    /// of the first segment, so that it is a function of the contents.
     pub(crate) fn new(
         (units, bits_per_key, scheme): (u32, f64, BloomScheme),
         unit_bytes: u64,
@@ -107,17 +107,17 @@ impl ElasticBuilder {
         ElasticBuilder { spec, verify, salt, full, fewest, open, held: None, work: Work::None }
     }
 
-    /// Gives the salt of the table. Before the first key.
+    /// Sets the salt of the table. Must be called before the first key.
     pub(crate) fn set_salt(&mut self, salt: u64) {
         self.salt = Some(salt);
     }
 
-    /// Adds a key with its digest. Keys ascend; another version of the last key changes nothing. Waits if the thread that
-    /// builds is three segments behind.
+    /// Adds a key with its digest. Keys ascend; another version of the last key changes nothing. Waits if the building thread
+    /// is three segments behind.
     #[inline]
     pub(crate) fn add(&mut self, key: &[u8], digest: Digest) {
-        // Keys of one digest are one for a filter, and a key that is passed over here belongs to the segment of the one
-        // before it: the segment that follows starts behind both.
+        // Keys with equal digests are one key to a filter. A key that is skipped here belongs to the segment of the previous
+        // key: the next segment starts behind both.
         let probes = self.spec.units * self.spec.probes();
         let independent = match &self.open.keys {
             Keys::Shared(keys) if keys.last() == Some(&digest) => return,
@@ -155,7 +155,7 @@ impl ElasticBuilder {
         Assembler::new(self.spec, salt, self.verify)
     }
 
-    /// Makes sure that somebody works, in the background if possible.
+    /// Ensures that something builds, in the background if possible.
     fn start(&mut self, first: &Segment) {
         if !matches!(self.work, Work::None) {
             return;
@@ -182,11 +182,11 @@ impl ElasticBuilder {
         }
     }
 
-    /// The bytes of the filter part; `None` if there are no keys. Waits for the thread. Memory for a moment: the result and
-    /// one unit of all segments more.
+    /// Returns the bytes of the filter part; `None` without keys. Waits for the thread. Memory briefly: the result, and one
+    /// further unit of all segments.
     ///
     /// # Errors
-    /// What [`ElasticGroup::build`] gives for a segment, or that the thread panicked.
+    /// An error of [`ElasticGroup::build`] for a segment, or a panic of the thread.
     pub(crate) fn finish(mut self) -> Result<Option<Vec<u8>>, FilterBuildError> {
         let last = std::mem::replace(&mut self.open, Segment::new(self.spec.scheme));
         let last = match self.held.take() {
@@ -207,7 +207,7 @@ impl ElasticBuilder {
     }
 }
 
-/// A salt for who has none: one that differs between tables unless the keys of their first segments are the same.
+/// Derives a salt that differs between tables unless the keys of their first segments are the same.
 fn salt_from(segment: &Segment) -> u64 {
     let mut hasher = Xxh3::new();
     match &segment.keys {
@@ -220,13 +220,13 @@ fn salt_from(segment: &Segment) -> u64 {
     hasher.digest()
 }
 
-/// The units of the segments so far.
+/// The units of the segments built so far.
 #[derive(Debug)]
 pub(super) struct Assembler {
     spec: ElasticSpec,
     salt: u64,
     verify: Verify,
-    /// For each unit of a group: that unit of all segments.
+    /// One row per unit of a group: that unit of all segments.
     rows: Vec<Vec<u8>>,
     directory: Vec<u8>,
     segments: u32,
@@ -244,7 +244,7 @@ impl Assembler {
         self.finish()
     }
 
-    /// Builds the units of the next segment. Does nothing after an error, which `finish` gives.
+    /// Builds the units of the next segment. Does nothing after an error, which `finish` returns.
     fn add(&mut self, segment: Segment) {
         if self.failed.is_none() {
             self.failed = self.build(segment).err();
@@ -300,7 +300,7 @@ impl Assembler {
     }
 }
 
-/// A thread that builds. It ends when the queue is dropped and empty.
+/// The building thread. It ends when the queue is closed and empty.
 #[derive(Debug)]
 pub(super) struct Worker {
     queue: Option<Sender<Segment>>,
@@ -317,7 +317,7 @@ impl Worker {
     }
 
     fn add(&self, segment: Segment) {
-        // Nobody receives any more only if the thread panicked, which `finish` will tell.
+        // The receiver is gone only if the thread panicked, which `finish` reports.
         if let Some(queue) = &self.queue {
             let _ = queue.send(segment);
         }

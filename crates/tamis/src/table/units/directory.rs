@@ -1,4 +1,4 @@
-//! The directory of an elastic filter: which keys are a segment, and where its units lie.
+//! The directory of an elastic filter: which keys form a segment, and where its units are.
 
 use tamis_filter::format::TRAILER_LEN as UNIT_TRAILER;
 use tamis_filter::{BloomScheme, ElasticLayout, ElasticSpec, ElasticUnit, MAX_ELASTIC_UNITS, theory};
@@ -11,14 +11,14 @@ use crate::table::frame::Damage;
 
 const BAD_DIRECTORY: Damage = Damage("an elastic filter whose directory does not decode");
 
-/// The fixed end of the filter part.
+/// The fixed-size end of the filter part.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Trailer {
     pub(super) salt: u64,
     pub(super) directory_bytes: u64,
     pub(super) segments: u32,
     pub(super) spec: ElasticSpec,
-    /// Of one unit.
+    /// Probes per unit.
     pub(super) probes: u8,
 }
 
@@ -41,13 +41,13 @@ impl Trailer {
         out.extend_from_slice(&MAGIC);
     }
 
-    /// Reads the trailer that ends `tail`. The checksum is [`UnitDirectory::open`]'s to check: until then nothing of this
-    /// is known to be what was written, only that it makes sense.
+    /// Decodes the trailer that ends `tail`. [`UnitDirectory::open`] verifies the checksum: until then the values are only
+    /// known to be plausible.
     pub(super) fn decode(tail: &[u8]) -> Result<Trailer, Damage> {
         const CUT: Damage = Damage("an elastic filter that is too short");
         let (_, bytes) = tail.split_last_chunk::<{ Trailer::BYTES }>().ok_or(CUT)?;
         if !bytes.ends_with(&MAGIC) {
-            return Err(Damage("no elastic filter, or one whose end is missing"));
+            return Err(Damage("not an elastic filter, or one whose end is missing"));
         }
         let mut input = Decoder::new(bytes);
         let (salt, bits) = (input.u64().ok_or(CUT)?, f64::from_bits(input.u64().ok_or(CUT)?));
@@ -78,30 +78,30 @@ impl Trailer {
         Ok(Trailer { salt, directory_bytes, segments, spec, probes })
     }
 
-    /// Bytes of directory and trailer, if a filter part of `part_len` bytes can have so many.
+    /// Returns the length of directory and trailer, if it fits a filter part of `part_len` bytes.
     pub(super) fn tail_len(&self, part_len: u64) -> Result<u64, Damage> {
         let len = self.directory_bytes.checked_add(Trailer::BYTES as u64);
         len.filter(|len| *len <= part_len).ok_or(BAD_DIRECTORY)
     }
 }
 
-/// One segment, but for its prefix and its key's bytes.
+/// One segment, without its prefix and its key's bytes.
 #[derive(Clone, Copy, Debug)]
 struct Segment {
-    /// Where its first key ends among the keys.
+    /// The end of its first key within the keys.
     key_end: usize,
     keys: u64,
-    /// Where its unit ends within a row.
+    /// The end of its unit within a row.
     unit_end: u64,
 }
 
-/// Which keys are a segment, and where its units lie. At least one segment. See the module.
+/// Which keys form a segment, and where its units are. At least one segment. See the [module](super).
 #[derive(Clone, Debug)]
 pub(crate) struct UnitDirectory {
-    /// Of the first keys, in ascending order.
+    /// The prefixes of the first keys, in ascending order.
     prefixes: Box<[u64]>,
     segments: Box<[Segment]>,
-    /// First keys, one behind the other.
+    /// The first keys, concatenated.
     keys: Box<[u8]>,
     spec: ElasticSpec,
     probes: u8,
@@ -109,9 +109,9 @@ pub(crate) struct UnitDirectory {
 }
 
 impl UnitDirectory {
-    /// Reads the directory of a filter part of `part_len` bytes, of which `tail` is the end: directory, trailer and
-    /// anything before them. Linear in the directory. An entry, of three bytes
-    /// at least, takes 32 bytes and its key: whatever the bytes, they decide how much memory is taken.
+    /// Decodes the directory of a filter part of `part_len` bytes that ends with `tail`: directory, trailer and anything before
+    /// them. Linear in the directory. An entry of at least three bytes takes 32 bytes and its key, so memory is bounded by the
+    /// input.
     pub(crate) fn open(part_len: u64, tail: &[u8]) -> Result<UnitDirectory, Damage> {
         let trailer = Trailer::decode(tail)?;
         let tail_len = trailer.tail_len(part_len)?;
@@ -125,7 +125,7 @@ impl UnitDirectory {
             return Err(Damage("the checksum of an elastic filter's directory does not match its bytes"));
         }
         let directory = &tail[..tail.len() - Trailer::BYTES];
-        // An entry has three bytes at least.
+        // An entry takes at least three bytes.
         let count = trailer.segments as usize;
         if count == 0 || count > directory.len() / 3 {
             return Err(BAD_DIRECTORY);
@@ -152,7 +152,7 @@ impl UnitDirectory {
         }
         let units = unit_end.checked_mul(trailer.spec.units.into());
         if !input.is_empty() || units != Some(part_len - tail_len) {
-            return Err(Damage("an elastic filter whose directory does not say where all its bytes belong"));
+            return Err(Damage("an elastic filter whose directory does not account for all its bytes"));
         }
         Ok(UnitDirectory {
             prefixes: prefixes.into(),
@@ -164,29 +164,29 @@ impl UnitDirectory {
         })
     }
 
-    /// Segments; at least one. Methods that take a segment's number panic if it is not below this.
+    /// The number of segments; at least one. Methods that take a segment's number panic if it is out of range.
     pub(crate) fn segments(&self) -> usize {
         self.segments.len()
     }
 
-    /// Units of a group.
+    /// The number of units per group.
     pub(crate) fn units(&self) -> u32 {
         self.spec.units
     }
 
-    /// What the units were made like.
+    /// The parameters of the units.
     pub(crate) fn spec(&self) -> ElasticSpec {
         self.spec
     }
 
-    /// Probes of one unit. Independent hashing needs as many digests of a key for each unit of a group.
+    /// Probes per unit. Independent hashing needs this many digests of a key for each unit of a group.
     pub(crate) fn probes(&self) -> u32 {
         self.probes.into()
     }
 
-    /// The segment that `key`, whose [`prefix_of`] is `prefix`, belongs to if the table holds it: the last one that starts
-    /// at or before it, or the first. Costs a binary search over eight-byte prefixes; keys are compared only where
-    /// prefixes are equal.
+    /// The segment that `key`, whose [`prefix_of`] is `prefix`, belongs to if the table holds it: the last one that starts at
+    /// or before it, or the first. Costs a binary search over eight-byte prefixes; keys are compared only if prefixes are
+    /// equal.
     #[inline]
     pub(crate) fn segment_of(&self, key: &[u8], prefix: u64) -> usize {
         let mut from = self.prefixes.partition_point(|&start| start < prefix);
@@ -209,17 +209,17 @@ impl UnitDirectory {
         &self.keys[start..self.segments[segment].key_end]
     }
 
-    /// Distinct keys of a segment.
+    /// The number of distinct keys of a segment.
     pub(crate) fn keys(&self, segment: usize) -> u64 {
         self.segments[segment].keys
     }
 
-    /// Distinct keys of the table.
+    /// The number of distinct keys of the table.
     pub(crate) fn total_keys(&self) -> u64 {
         self.segments.iter().map(|segment| segment.keys).sum()
     }
 
-    /// Where a unit lies: offset within the filter part, and length, in bytes.
+    /// The location of a unit: offset within the filter part, and length, in bytes.
     pub(crate) fn unit_span(&self, segment: usize, unit: u32) -> (u64, u64) {
         debug_assert!(unit < self.spec.units);
         let start = segment.checked_sub(1).map_or(0, |before| self.segments[before].unit_end);
@@ -227,17 +227,17 @@ impl UnitDirectory {
         (row * u64::from(unit) + start, self.segments[segment].unit_end - start)
     }
 
-    /// What [`ElasticUnit::memory_bytes`] will say of a unit of this segment.
+    /// The [`ElasticUnit::memory_bytes`] of a unit of this segment.
     pub(crate) fn unit_memory_bytes(&self, segment: usize) -> usize {
         ElasticUnit::memory_of(self.spec.layout, self.unit_span(segment, 0).1 as usize)
     }
 
-    /// The salt of the group of a segment.
+    /// The salt of a segment's group.
     pub(crate) fn salt(&self, segment: usize) -> u64 {
         group_salt(self.salt, segment)
     }
 
-    /// Rate of false positives that theory promises for one unit; of `k` units its `k`th power.
+    /// The theoretical false positive rate of one unit; that of `k` units is its `k`th power.
     pub(crate) fn rate(&self) -> f64 {
         let (bits, probes) = (self.spec.bits_per_key, self.probes.into());
         match self.spec.layout {
@@ -246,7 +246,7 @@ impl UnitDirectory {
         }
     }
 
-    /// Bytes that the directory takes in memory.
+    /// Memory of the directory in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         size_of::<Self>() + size_of_val(&*self.prefixes) + size_of_val(&*self.segments) + self.keys.len()
     }

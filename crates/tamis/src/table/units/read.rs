@@ -1,4 +1,4 @@
-//! Reading the directory and the units of a table, each by itself.
+//! Reads the directory and the units of a table, each separately.
 
 use std::ops::Range;
 
@@ -10,14 +10,14 @@ use crate::error::StorageError;
 use crate::table::frame::Damage;
 use crate::table::reader::Table;
 
-/// The first read of a directory takes so much from the end of the filter part: enough for some hundred short keys.
+/// The first read of a directory takes this many bytes from the end of the filter part: enough for some hundred short keys.
 const TAIL_BYTES: u64 = 4 << 10;
 
-/// Units that lie side by side are read in stretches of at most so many bytes, which bounds the memory for it. The
-/// first units of a table of eight million keys are one stretch.
+/// Adjacent units are read in ranges of at most this many bytes, which bounds the memory for it. The first units of a table of
+/// eight million keys are one range.
 const MAX_STRETCH: u64 = 4 << 20;
 
-/// One unit of those asked for, or why it could not be had.
+/// One of the requested units, or why it could not be read.
 #[derive(Debug)]
 pub(crate) struct LoadedUnit {
     pub(crate) segment: usize,
@@ -25,19 +25,19 @@ pub(crate) struct LoadedUnit {
     pub(crate) result: Result<ElasticUnit, StorageError>,
 }
 
-/// What [`UnitDirectory::read_units`] gives.
+/// The result of [`UnitDirectory::read_units`].
 #[derive(Debug, Default)]
 pub(crate) struct UnitsRead {
-    /// All units that were asked for: units ascending, and for each unit its segments ascending.
+    /// All requested units: units ascending, and for each unit its segments ascending.
     pub(crate) units: Vec<LoadedUnit>,
-    /// Stretches of the file that were read, and their bytes.
+    /// The number of byte ranges read, and their bytes.
     pub(crate) reads: u64,
     pub(crate) bytes: u64,
 }
 
 impl UnitDirectory {
-    /// Reads the directory of an open table, with one read if it is short and two if not. Errors: a failed system call,
-    /// or damage.
+    /// Reads the directory of an open table, with one read if it is short and two otherwise. Errors: a failed system call, or
+    /// damage.
     pub(crate) fn read(table: &Table) -> Result<UnitDirectory, StorageError> {
         let part_len = table.filter_len();
         let damaged = |damage: Damage| table.damaged(table.filter_offset(part_len), damage);
@@ -61,9 +61,9 @@ impl UnitDirectory {
         self.open_unit(table, segment, unit, &table.filter_stretch(offset, len)?)
     }
 
-    /// Reads some units of some segments, those that lie side by side with one read. Of all segments all units do, of
-    /// fewer segments those of one number. A unit that is damaged spoils no other; units of a stretch that cannot be read
-    /// are read one by one. Besides the units memory for one stretch is needed, unless the file is mapped.
+    /// Reads some units of some segments, adjacent ones with one read. All units of all segments are adjacent; of fewer
+    /// segments, those of one number are. A damaged unit affects no other; units of a range that cannot be read are read one by
+    /// one. Besides the units, memory for one range is needed, unless the file is mapped.
     pub(crate) fn read_units(&self, table: &Table, units: Range<u32>, segments: Range<usize>) -> UnitsRead {
         let mut wanted =
             units.flat_map(|unit| segments.clone().map(move |segment| (segment, unit))).peekable();
@@ -116,7 +116,7 @@ impl UnitDirectory {
         }
     }
 
-    /// Opens the bytes of a unit and makes sure that it is the one asked for: another one would deny keys.
+    /// Decodes a unit and verifies that it is the one requested: another one would reject keys that exist.
     fn open_unit(
         &self,
         table: &Table,
@@ -131,12 +131,12 @@ impl UnitDirectory {
         };
         match self.unit_of(segment, unit, bytes) {
             Ok(Some(found)) => Ok(found),
-            Ok(None) => Err(damaged("another unit lies in its place".into())),
+            Ok(None) => Err(damaged("another unit is in its place".into())),
             Err(why) => Err(damaged(why.to_string())),
         }
     }
 
-    /// Opens the bytes of a unit; `None` if they are another unit's.
+    /// Decodes a unit; `None` if the bytes are another unit's.
     pub(crate) fn unit_of(
         &self,
         segment: usize,

@@ -1,19 +1,19 @@
-//! The elastic filter of one table as the read path finds it: for each segment the units that are in memory now.
+//! The elastic filter of one table as the read path uses it: for each segment the units that are in memory now.
 //!
 //! Y. Li et al., "ElasticBF: Elastic Bloom Filter with Hotness Awareness for Boosting Read Performance in Large Key-Value
-//! Stores" (ATC 2019), section 3. Which units are in memory is decided elsewhere (`db/elastic`); here they are asked.
+//! Stores" (ATC 2019), section 3. Which units are in memory is decided elsewhere (`db/elastic`); here they are probed.
 //!
 //! # Threads
 //!
-//! Any thread asks at any time, without a lock: a segment's units are behind one [`ArcSwapOption`], and are replaced as a whole. What
-//! changes them ([`enable`](ElasticFilter::enable), [`keep`](ElasticFilter::keep)) is called by one thread at a time, the holder of the
-//! lock of [`Elastic`](crate::db::elastic::Elastic). A reader that loaded the units before a change asks them after it, which is as
-//! right: any subset of a segment's units denies none of its keys.
+//! Any thread may probe at any time without a lock: a segment's units are behind one [`ArcSwapOption`] and are replaced as a
+//! whole. Changes ([`enable`](ElasticFilter::enable), [`keep`](ElasticFilter::keep)) are made by one thread at a time, the
+//! holder of the lock of [`Elastic`](crate::db::elastic::Elastic). A reader that loaded the units before a change may probe
+//! them after it, which is equally correct: no subset of a segment's units rejects any of its keys.
 //!
 //! # Memory
 //!
-//! Every unit in memory carries a [`Charge`] that was taken from the [`Budget`] before the unit was read, and that goes back when the last
-//! reader lets go of the unit. So the budget holds at every moment, not only between changes.
+//! Every unit in memory carries a [`Charge`] that was taken from the [`Budget`] before the unit was read, and is returned when
+//! the last reader drops the unit. So the budget holds at every moment, not only between changes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -23,10 +23,10 @@ use tamis_filter::{Digest, ElasticSet, ElasticUnit, FilterError};
 
 use super::UnitDirectory;
 
-/// Bytes that units in memory may take together.
+/// The byte budget of all units in memory.
 ///
-/// Orderings: the counter guards nothing but itself, so all are relaxed; that it never exceeds the limit follows from
-/// the compare-exchange alone.
+/// Orderings: the counter guards nothing but itself, so all accesses are relaxed; the compare-exchange alone ensures that it
+/// never exceeds the limit.
 #[derive(Debug, Default)]
 pub(crate) struct Budget {
     limit: AtomicU64,
@@ -38,7 +38,7 @@ impl Budget {
         Budget { limit: AtomicU64::new(limit), used: AtomicU64::new(0) }
     }
 
-    /// Changes the limit. Below what is used it only means that nothing can be taken until enough has gone.
+    /// Changes the limit. If it is below the current use, nothing can be taken until enough has been returned.
     pub(crate) fn set_limit(&self, limit: u64) {
         self.limit.store(limit, Relaxed);
     }
@@ -51,7 +51,7 @@ impl Budget {
         self.used.load(Relaxed)
     }
 
-    /// Takes bytes, if there are so many left.
+    /// Takes bytes, if that many are left.
     pub(crate) fn take(self: &Arc<Self>, bytes: u64) -> Option<Charge> {
         let limit = self.limit();
         let more = |used: u64| used.checked_add(bytes).filter(|&used| used <= limit);
@@ -60,7 +60,7 @@ impl Budget {
     }
 }
 
-/// Bytes taken from a budget; given back when dropped.
+/// Bytes taken from a budget; returned on drop.
 #[derive(Debug)]
 pub(crate) struct Charge {
     budget: Arc<Budget>,
@@ -73,15 +73,15 @@ impl Drop for Charge {
     }
 }
 
-/// Units of one segment that are in memory.
+/// The units of one segment that are in memory.
 #[derive(Clone, Debug)]
 struct Enabled {
     set: ElasticSet,
-    /// One for each unit of the set, in the same order.
+    /// One per unit of the set, in the same order.
     charges: Vec<Arc<Charge>>,
 }
 
-/// What a key is to be asked of: a segment, and its units at that moment.
+/// The units to probe for a key: a segment, and its units at that moment.
 #[derive(Debug)]
 pub(crate) struct FoundUnits {
     pub(crate) segment: usize,
@@ -89,23 +89,23 @@ pub(crate) struct FoundUnits {
 }
 
 impl FoundUnits {
-    /// The units to ask; `None` if none is in memory.
+    /// The units to probe; `None` if none is in memory.
     #[inline]
     pub(crate) fn units(&self) -> Option<&ElasticSet> {
         self.units.as_ref().map(|enabled| &enabled.set)
     }
 }
 
-/// See the module.
+/// See the [module](self).
 #[derive(Debug)]
 pub(crate) struct ElasticFilter {
     directory: UnitDirectory,
-    /// For each segment; `None` where no unit is in memory.
+    /// One per segment; `None` if no unit is in memory.
     segments: Box<[ArcSwapOption<Enabled>]>,
 }
 
 impl ElasticFilter {
-    /// A filter of which no unit is in memory yet.
+    /// Creates a filter with no unit in memory yet.
     pub(crate) fn new(directory: UnitDirectory) -> ElasticFilter {
         let segments = (0..directory.segments()).map(|_| ArcSwapOption::empty()).collect();
         ElasticFilter { directory, segments }
@@ -115,14 +115,13 @@ impl ElasticFilter {
         &self.directory
     }
 
-    /// The segment that `key`, which begins with `prefix` ([`prefix_of`](crate::key::prefix_of)), belongs to, if it is in the
-    /// table.
+    /// The segment that `key`, whose [`prefix_of`](crate::key::prefix_of) is `prefix`, belongs to, if it is in the table.
     #[inline]
     pub(crate) fn segment_of(&self, key: &[u8], prefix: u64) -> usize {
         self.directory.segment_of(key, prefix)
     }
 
-    /// The segment of a key with its units, of which the first is being fetched into the cache.
+    /// Returns the segment of a key with its units, and prefetches the first of them.
     #[inline]
     pub(crate) fn find(&self, key: &[u8], prefix: u64, digest: Option<Digest>) -> FoundUnits {
         let segment = self.segment_of(key, prefix);
@@ -136,7 +135,7 @@ impl ElasticFilter {
     /// Puts a unit of a segment into use.
     ///
     /// # Errors
-    /// [`FilterError::Parameter`] if it is in use already, or is no unit of the segment.
+    /// [`FilterError::Parameter`] if it is in use already, or is not a unit of the segment.
     pub(crate) fn enable(
         &self,
         segment: usize,
@@ -159,7 +158,7 @@ impl ElasticFilter {
         Ok(())
     }
 
-    /// Takes all units of a segment out of use but the first `units`.
+    /// Disables all units of a segment but the first `units`.
     pub(crate) fn keep(&self, segment: usize, units: u8) {
         let slot = &self.segments[segment];
         let Some(enabled) = slot.load_full() else { return };
@@ -176,12 +175,12 @@ impl ElasticFilter {
         }
     }
 
-    /// Takes all units out of use: the table is not part of the tree any more. Who still reads it does so without.
+    /// Disables all units: the table has left the tree. Remaining readers do without them.
     pub(crate) fn clear(&self) {
         self.segments.iter().for_each(|slot| slot.store(None));
     }
 
-    /// Units of a segment in memory.
+    /// The number of units of a segment in memory.
     pub(crate) fn enabled(&self, segment: usize) -> u32 {
         self.segments[segment].load().as_ref().map_or(0, |enabled| enabled.charges.len() as u32)
     }
@@ -194,14 +193,14 @@ impl ElasticFilter {
         self.segments.iter().map(of).sum()
     }
 
-    /// What a unit of a segment takes of the budget: its memory, and that of its charge.
+    /// What a unit of a segment takes from the budget: its memory, and that of its charge.
     pub(crate) fn charge_of(&self, segment: usize) -> u64 {
-        // Two counts before what an `Arc` holds, and the pointer to it.
+        // An `Arc` has two counts before its contents, and there is the pointer to it.
         let charge = size_of::<Charge>() + 3 * size_of::<usize>();
         (self.directory.unit_memory_bytes(segment) + charge) as u64
     }
 
-    /// Bytes of what is not in the budget: the directory, and what holds the units of segments that have some.
+    /// Bytes outside the budget: the directory, and the structures for segments that have units.
     pub(crate) fn index_bytes(&self) -> usize {
         let holders = self.segments.iter().filter(|slot| slot.load().is_some()).count();
         let holder = size_of::<Enabled>() + 2 * size_of::<usize>();

@@ -1,11 +1,11 @@
-//! The builder by itself: how keys become segments, and its thread.
+//! Tests of the builder: how keys are divided into segments, and its thread.
 
 use tamis_filter::{Digest, ElasticSpec, ElasticUnit, FilterError};
 
 use super::build::{Assembler, Work, Worker};
 use super::*;
 
-/// Two cache lines a unit, 4 bits a key.
+/// Two cache lines per unit, 4 bits per key.
 const UNIT_BYTES: u64 = 2 * 64 + 40;
 const FULL: u64 = 256;
 
@@ -27,7 +27,7 @@ fn directory(bytes: &[u8]) -> UnitDirectory {
 
 #[test]
 fn a_segment_has_the_most_keys_whose_unit_fits() {
-    // As the paper has it: 4 bits, units of about a block of the device.
+    // The paper's setting: 4 bits, units of about a block of the device.
     assert_eq!(segment_keys(4.0, 4096), 63 * 512 / 4);
     for bits in [0.5, 1.1, 3.3, 4.0, 5.7, 10.0, 16.0] {
         for unit_bytes in [0, 128, 167, 168, 1000, 4096, 65536] {
@@ -45,7 +45,7 @@ fn a_segment_has_the_most_keys_whose_unit_fits() {
     }
 }
 
-/// Few keys at the end are part of the segment before them; a thread works only where there are two segments.
+/// A few keys at the end join the segment before them; a thread is used only with two segments or more.
 #[test]
 fn the_last_segment_is_not_tiny() {
     let quarter = FULL / 4;
@@ -80,7 +80,7 @@ fn no_keys_make_no_filter() {
 }
 
 #[test]
-fn versions_of_a_key_count_once_also_at_the_border_of_segments() {
+fn versions_of_a_key_count_once_even_at_a_segment_boundary() {
     for scheme in [BloomScheme::Rotation, BloomScheme::Independent] {
         let (mut once, mut often) = (builder(scheme, Some(7)), builder(scheme, Some(7)));
         add(&mut once, 0..3 * FULL);
@@ -91,9 +91,9 @@ fn versions_of_a_key_count_once_also_at_the_border_of_segments() {
     }
 }
 
-/// What is built does not depend on who builds it.
+/// The result does not depend on which thread builds it.
 #[test]
-fn without_a_thread_the_same_is_built() {
+fn building_without_a_thread_has_the_same_result() {
     let (mut with, mut without) =
         (builder(BloomScheme::Rotation, Some(7)), builder(BloomScheme::Rotation, Some(7)));
     let (scheme, layout) = (BloomScheme::Rotation, layout_of(BloomScheme::Rotation));
@@ -120,8 +120,8 @@ fn a_salt_from_the_contents_differs_between_tables() {
 }
 
 #[test]
-fn an_error_of_the_thread_is_one_of_finishing() {
-    // More digests than there are hash functions: the options refuse it, and so does every segment.
+fn an_error_of_the_thread_is_returned_by_finish() {
+    // More digests than there are hash functions: the options reject it, and so does every segment.
     let shape = (16, 4.0, BloomScheme::Independent);
     let mut builder = ElasticBuilder::new(shape, UNIT_BYTES, tamis_filter::Verify::Yes, Some(1));
     add(&mut builder, 0..20 * FULL);
@@ -129,14 +129,14 @@ fn an_error_of_the_thread_is_one_of_finishing() {
     assert!(matches!(builder.finish(), Err(FilterBuildError::Filter(FilterError::Parameter(_)))));
 }
 
-/// A thread that is gone receives nothing any more: adding must neither wait for it nor panic.
+/// A thread that has ended no longer receives: adding must neither wait for it nor panic.
 #[test]
-fn a_panic_of_the_thread_is_an_error_of_finishing() {
+fn a_panic_of_the_thread_is_returned_by_finish() {
     for segments in [0, 1, 5] {
         let mut builder = builder(BloomScheme::Rotation, Some(1));
         let panicking = Worker::start(move |queue| {
             queue.iter().take(segments).for_each(drop);
-            panic!("as a test wants it");
+            panic!("intended by a test");
         });
         builder.work = Work::There(panicking.unwrap());
         add(&mut builder, 0..20 * FULL);
@@ -144,7 +144,7 @@ fn a_panic_of_the_thread_is_an_error_of_finishing() {
     }
 }
 
-/// A table that is given up leaves no thread behind.
+/// An abandoned table leaves no thread behind.
 #[test]
 fn dropping_the_builder_ends_its_thread() {
     let (done, ended) = std::sync::mpsc::channel();
@@ -160,9 +160,9 @@ fn dropping_the_builder_ends_its_thread() {
     assert_eq!(ended.try_recv(), Ok(3), "all but the segment that was open");
 }
 
-/// Units are found by place alone; these are the ones that lie there.
+/// Units are located by position alone; the spans must point at them.
 #[test]
-fn spans_say_where_units_lie() {
+fn spans_locate_the_units() {
     let mut builder = builder(BloomScheme::DoubleHashing, Some(5));
     add(&mut builder, 0..3 * FULL + 17);
     let bytes = builder.finish().unwrap().unwrap();
@@ -171,7 +171,7 @@ fn spans_say_where_units_lie() {
     for unit in 0..3 {
         for segment in 0..3 {
             let (offset, len) = directory.unit_span(segment, unit);
-            assert_eq!(offset, end, "one behind the other");
+            assert_eq!(offset, end, "adjacent");
             end = offset + len;
             let found = ElasticUnit::open(&bytes[offset as usize..end as usize]).unwrap();
             assert_eq!((found.index(), found.salt()), (unit, directory.salt(segment)));
@@ -182,8 +182,8 @@ fn spans_say_where_units_lie() {
     }
 }
 
-/// What was written once must be read for ever. With `TAMIS_WRITE_FIXTURES` set the files are written anew: only for a new
-/// version of the format, under new names.
+/// Files once written must remain readable. With `TAMIS_WRITE_FIXTURES` set the files are rewritten: only for a new version of
+/// the format, under new names.
 #[test]
 fn stored_filters_of_version_1_are_read() {
     for scheme in [BloomScheme::Rotation, BloomScheme::DoubleHashing, BloomScheme::Independent] {
@@ -196,7 +196,7 @@ fn stored_filters_of_version_1_are_read() {
             std::fs::write(&path, &built).unwrap();
         }
         let stored = std::fs::read(&path).unwrap();
-        assert_eq!(stored, built, "and the same is written");
+        assert_eq!(stored, built, "and writing is unchanged");
         let directory = directory(&stored);
         assert_eq!((directory.segments(), directory.units(), directory.total_keys()), (3, 2, 300));
         for i in 0..300 {

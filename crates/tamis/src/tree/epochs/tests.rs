@@ -13,7 +13,7 @@ fn segments(map: &EpochMap) -> Vec<(&[u8], Epoch, Epoch)> {
 }
 
 #[test]
-fn a_merge_has_the_hull_only_where_both_inputs_cover_the_key() {
+fn a_merge_takes_the_hull_only_where_both_inputs_cover_the_key() {
     let upper = EpochMap::flush((*b"d").into(), 7);
     let lower = EpochMap::flush((*b"a").into(), 3);
     let merged = EpochMap::merge(
@@ -42,7 +42,7 @@ fn keys_between_two_inputs_have_no_epoch() {
 }
 
 #[test]
-fn segments_that_break_an_invariant_are_refused() {
+fn segments_that_violate_an_invariant_are_rejected() {
     let segment = |start: &[u8], lo, hi| EpochSegment { start: start.into(), lo, hi };
     assert_eq!(EpochMap::from_segments(vec![]), None);
     assert_eq!(EpochMap::from_segments(vec![segment(b"a", 3, 3)]), None, "empty, but not a gap");
@@ -124,7 +124,7 @@ proptest! {
         max in 1usize..12,
     ) {
         let tables: Vec<Table> = flushes.into_iter().zip(1..).filter_map(|(keys, e)| flush(keys, e)).collect();
-        // Two rounds, so that inputs with several segments and gaps are merged as well.
+        // Two rounds, so that inputs with several segments and gaps are merged too.
         let (older, newer) = tables.split_at(split.min(tables.len()));
         let mut second: Vec<Table> = compact(older, max);
         second.extend(compact(newer, max));
@@ -134,7 +134,7 @@ proptest! {
     }
 }
 
-/// A leveled tree whose compactions below level 1 take one table and what it overlaps.
+/// A leveled tree whose compactions below level 1 take one table and the tables it overlaps.
 struct Tree {
     level0: Vec<Table>,
     levels: [Vec<Table>; 3],
@@ -192,7 +192,7 @@ fn in_a_leveled_tree_with_partial_merges_tables_that_cover_a_key_have_disjoint_e
     let mut tree = Tree { level0: Vec::new(), levels: Default::default(), random: 7 };
     let (mut newest, mut hits) = (BTreeMap::new(), 0usize);
     for epoch in 1..=400 {
-        // Most flushes stay within a window, so that tables have holes between them.
+        // Most flushes stay within a window, so that there are holes between tables.
         let (from, width) = if epoch % 16 == 0 { (0, Tree::KEYS) } else { (tree.next(1900) as u16, 100) };
         let keys: Vec<u16> = (0..24).map(|_| from + tree.next(width.into()) as u16).collect();
         newest.extend(keys.iter().map(|&k| (k, epoch)));
@@ -221,7 +221,7 @@ fn in_a_leveled_tree_with_partial_merges_tables_that_cover_a_key_have_disjoint_e
     }
     assert!(
         hits > 100_000 && tree.levels.iter().all(|level| level.len() > 3),
-        "the tree is too small to tell"
+        "the tree is too small for this test"
     );
     let (tables, steps) = tree.tables().fold((0, 0), |(t, s), table| (t + 1, s + table.map.segments().len()));
     assert!(steps <= 4 * tables, "{steps} segments in {tables} tables");

@@ -14,7 +14,7 @@ fn shape(set: &Tombstones) -> Vec<(u8, Option<u8>, &[SeqNo])> {
     set.fragments().iter().map(|f| (f.start[0], f.end.as_ref().map(|end| end[0]), &f.seqs[..])).collect()
 }
 
-/// The definition: the newest tombstone over the key that the reader sees.
+/// The definition: the newest tombstone over the key that is visible to the reader.
 fn naive_cover(tombstones: &[RangeTombstone], k: u8, snapshot: SeqNo) -> SeqNo {
     let covers = |t: &&RangeTombstone| t.start[0] <= k && t.end.as_ref().is_none_or(|end| k < end[0]);
     tombstones.iter().filter(covers).map(|t| t.seq).filter(|seq| *seq <= snapshot).max().unwrap_or(0)
@@ -61,7 +61,7 @@ fn fragments_that_become_equal_are_joined_by_a_compaction() {
 }
 
 #[test]
-fn forms_that_encode_never_writes_are_refused() {
+fn bytes_that_encode_never_writes_are_rejected() {
     for (bytes, why) in [
         (&[][..], "no count"),
         (&[1][..], "no fragment"),
@@ -103,13 +103,13 @@ proptest! {
     }
 
     #[test]
-    fn merging_is_fragmenting_all_at_once(a in any_tombstones(), b in any_tombstones()) {
+    fn merging_equals_fragmenting_all_at_once(a in any_tombstones(), b in any_tombstones()) {
         let merged = Tombstones::merge(&[Tombstones::fragment(a.clone()), Tombstones::fragment(b.clone())]);
         prop_assert_eq!(merged, Tombstones::fragment([a, b].concat()));
     }
 
     #[test]
-    fn clipping_keeps_what_lies_within_and_nothing_else(
+    fn clipping_keeps_exactly_the_part_within_the_bounds(
         tombstones in any_tombstones(), lower in 0u8..42, upper in prop::option::of(0u8..42),
     ) {
         let clipped = Tombstones::fragment(tombstones.clone()).clip(&[lower], upper.as_ref().map(std::slice::from_ref));
@@ -121,7 +121,7 @@ proptest! {
     }
 
     #[test]
-    fn what_readers_see_survives_a_compaction(
+    fn a_compaction_preserves_what_readers_see(
         tombstones in any_tombstones(), readers in prop::collection::btree_set(0u64..32, 0..5), bottommost: bool,
     ) {
         let readers: Vec<SeqNo> = readers.into_iter().collect();
@@ -137,7 +137,7 @@ proptest! {
     }
 
     #[test]
-    fn the_binary_form_reads_back(tombstones in any_tombstones()) {
+    fn the_binary_form_round_trips(tombstones in any_tombstones()) {
         let set = Tombstones::fragment(tombstones);
         let mut bytes = Vec::new();
         set.encode(&mut bytes);
@@ -148,7 +148,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_is_decoded_holds_the_invariants(
+    fn decoded_tombstones_satisfy_the_invariants(
         tombstones in any_tombstones(), changes in prop::collection::vec((any::<prop::sample::Index>(), 0u8..8), 1..4),
     ) {
         let mut bytes = Vec::new();
