@@ -247,7 +247,7 @@ impl CurrentRuns {
 fn retag(old: &HashMap<(usize, RunId), RunTag>, runs: &[Run]) -> HashMap<(usize, RunId), RunTag> {
     let mut tags: HashMap<(usize, RunId), RunTag> = HashMap::default();
     let mut taken: HashSet<RunTag> = old.values().copied().collect();
-    // Oldest first, so that slots ascend with age where they can.
+    // Oldest first, so that slots ascend with age where possible.
     for run in runs.iter().rev() {
         let at = (run.level, run.id);
         let tag = old.get(&at).copied().unwrap_or_else(|| {
