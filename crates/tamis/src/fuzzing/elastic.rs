@@ -68,7 +68,7 @@ fn holds(set: &ElasticSet, directory: &UnitDirectory, key: &[u8]) -> bool {
     match directory.spec().scheme {
         BloomScheme::Independent => {
             let digests = IndependentDigests::of(key, directory.units() * directory.probes());
-            set.contains_independent(&digests).expect("as many digests as the units of a group take")
+            set.contains_independent(&digests).expect("enough digests for the units of a group")
         }
         BloomScheme::Rotation | BloomScheme::DoubleHashing => set.contains(Digest::of(key)),
     }
