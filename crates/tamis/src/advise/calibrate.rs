@@ -31,7 +31,7 @@ pub enum Effort {
     Full,
 }
 
-/// What to measure for.
+/// The parameters of a measurement.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Setup {

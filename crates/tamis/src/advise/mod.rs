@@ -1,10 +1,10 @@
 //! Finds the options that suit the data, the operations and the machine: measures, predicts, explains.
 //!
 //! 1. [`Calibration::measure`] times the engine's own paths on this machine: T_H (a digest), T_P (a probe of each kind
-//! of filter), T_D (a block read), puts, merges.
+//!    of filter), T_D (a block read), puts, merges.
 //! 2. [`Observed::between`] derives the workload from a database's counters; a [`Workload`] can also be declared.
 //! 3. [`advise`] ranks the configurations that fit a budget by the model of [`tamis_model::engine`]. [`Advice`]
-//! explains the ranking and holds the options that apply it.
+//!    explains the ranking and holds the options that apply it.
 //! 4. [`decide`] reports whether a change is worth it, with hysteresis, for callers that ask periodically.
 //!
 //! ```

@@ -239,7 +239,7 @@ impl<'a> Bench<'a> {
         machine.search_ns = self.search(&db, &self.present)?;
         machine.measured_bytes = table_bytes(&db);
         self.one_run = Some(db);
-        // Half of each value is incompressible, as in text.
+        // Values repeat one byte, so blocks are stored compressed.
         let mut options = self.options(FilterChoice::None, 10.0, self.sizes.keys);
         options.keyspace.compression = Compression::Lz4.into();
         let (db, _) = self.filled(options, self.sizes.keys)?;

@@ -29,7 +29,7 @@ pub(crate) use describe::{Described, describe};
 /// The version of the rules that this library writes and reads.
 pub(crate) const EXTERNAL_VERSION: u64 = 1;
 
-/// What an external table holds.
+/// A summary of an external table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ExternalTableInfo {

@@ -3,7 +3,7 @@
 //!
 //! 1. All digests, and the memtables.
 //! 2. For each step of runs: all filters; then fetches of the blocks of all keys with a candidate; then the search of
-//! these blocks.
+//!    these blocks.
 //!
 //! Most keys of a batch have no candidate, or one that has the answer. Where filters can be probed for many keys at
 //! once, a key without a result so far is kept as its bytes, their prefix and their digest ([`LeanKey`]), so that a

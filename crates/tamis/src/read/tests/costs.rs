@@ -152,7 +152,7 @@ fn every_run_opened_for_an_empty_range_is_a_false_positive() {
 
 /// A filter that knows nothing leaves costs as they are without one.
 #[test]
-fn a_filter_that_does_not_know_costs_no_more_than_none() {
+fn a_filter_without_answers_costs_no_more_than_none() {
     let (db, _) = filled();
     let read = || {
         let forward = db.iter().filter(Result::is_ok).count();

@@ -11,7 +11,7 @@
 //! ([`gather`]). Nothing of the filter itself is on disk: opening, rebuilding after a last-level compaction, and
 //! repairing damage are the same operation.
 //!
-//! # Who knows what when
+//! # Updates
 //! * **Flush**: adds its keys to the cells of the current directory, then publishes its version. Readers of older
 //!   versions skip entries whose epochs none of their tables has.
 //! * **Compaction, move, drop**: change nothing. The new version has the same directory.
@@ -122,7 +122,7 @@ impl Directory {
         Directory { prefixes: parts.iter().map(|(start, _)| prefix_of(start)).collect(), parts }
     }
 
-    /// Returns the range that holds `key`, whose `prefix_of` is `prefix`.
+    /// Returns the number of the range that holds `key`, whose `prefix_of` is `prefix`.
     #[inline]
     fn find(&self, key: &[u8], prefix: u64) -> usize {
         let below = self.prefixes.partition_point(|&start| start < prefix);

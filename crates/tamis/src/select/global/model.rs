@@ -96,7 +96,7 @@ impl Tree {
         drop(work);
     }
 
-    /// What every reader does; everything in the version must be found.
+    /// Reads as every reader does; everything in the version must be found.
     fn read(&self) -> u64 {
         let version = Version::from(self.view.load(Ordering::Acquire));
         let entries = self.cells[version.directory as usize].load(Ordering::Acquire);
