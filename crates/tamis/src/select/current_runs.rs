@@ -242,8 +242,8 @@ impl CurrentRuns {
     }
 }
 
-/// Returns the tags of these runs: existing tags are kept; a new run gets the smallest slot of its level not used by
-/// any run now or before.
+/// Returns the tags of these runs: existing tags are kept; a new run gets the smallest slot of its level that is
+/// unused in this version and the previous one.
 fn retag(old: &HashMap<(usize, RunId), RunTag>, runs: &[Run]) -> HashMap<(usize, RunId), RunTag> {
     let mut tags: HashMap<(usize, RunId), RunTag> = HashMap::default();
     let mut taken: HashSet<RunTag> = old.values().copied().collect();
