@@ -115,8 +115,7 @@ enum Keys {
     /// Short strings over few letters, so that operations often hit the same key; includes the empty string and strings
     /// of 0xFF.
     Strings,
-    /// Integers of eight bytes, half of them close together and half in groups far apart: range filters treat them as
-    /// numbers.
+    /// Integers of eight bytes, half of them close together and half in groups far apart: range filters treat them as numbers.
     Numbers,
 }
 

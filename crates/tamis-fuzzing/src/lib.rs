@@ -19,8 +19,7 @@
 //!
 //! # Threads
 //!
-//! Any thread may call anything at any time. [`database`] and [`differential`] start the threads of a database and join
-//! them.
+//! Any thread may call anything at any time. [`database`] and [`differential`] start the threads of a database and join them.
 
 mod database;
 mod differential;

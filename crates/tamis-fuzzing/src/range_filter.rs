@@ -28,8 +28,7 @@ type Set = BTreeSet<Vec<u8>>;
 
 /// Compares a range filter with a set of its keys.
 ///
-/// The first bytes choose kind, size, salt and the common prefix of the keys; then come the keys, then bounds of
-/// ranges.
+/// The first bytes choose kind, size, salt and the common prefix of the keys; then come the keys, then bounds of ranges.
 pub fn range_filter(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let spec = SPECS[usize::from(input.byte()) % SPECS.len()];

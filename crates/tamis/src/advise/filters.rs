@@ -17,8 +17,7 @@ use super::calibrate::{RUNS, Setup, Sizes, key, quiet_ns};
 /// Bits per key that filters are built with.
 const BITS: f64 = 14.0;
 
-/// Builds every kind of filter. A kind that cannot be built for these keys is left out and costs nothing: it will not
-/// be used.
+/// Builds every kind of filter. A kind that cannot be built for these keys is left out and costs nothing: it will not be used.
 pub(super) fn building(setup: &Setup, sizes: &Sizes) -> HashMap<Selector, f64> {
     let count = sizes.keys * RUNS / 2;
     let mut keys: Vec<Vec<u8>> = (0..count).map(|i| key(setup, 0, i)).collect();

@@ -50,15 +50,13 @@ pub(crate) use observe::{data_of_tables, operations_of, workload_of};
 
 use crate::options::Options;
 
-/// The least part of an operation's time that a change must save. The model's errors are larger, but mostly alike for
-/// all.
+/// The least part of an operation's time that a change must save. The model's errors are larger, but mostly alike for all.
 const KEPT: f64 = 0.05;
 
 /// Configurations within this part of the best one's time count as equal.
 const ALIKE: f64 = 0.01;
 
-/// Tolerated excess over the budget: the data may grow between two checks, and memory is counted only from time to
-/// time.
+/// Tolerated excess over the budget: the data may grow between two checks, and memory is counted only from time to time.
 const SLACK: f64 = 1.05;
 
 /// Reports whether the filters of a configuration fit a budget.
@@ -119,8 +117,7 @@ impl Advice {
         self.ranking.current()
     }
 
-    /// Explains the recommendation in words: its cost, the largest parts of it, why others lose, which ones are
-    /// unavailable.
+    /// Explains the recommendation in words: its cost, the largest parts of it, why others lose, which ones are unavailable.
     pub fn explain(&self) -> String {
         explain::summary(self)
     }
@@ -131,9 +128,8 @@ impl Advice {
     }
 }
 
-/// Ranks all configurations whose filters and block cache fit in `budget_bytes` bytes, with the tree's shape free, and
-/// returns the changes to `current`. Shapes that drop data (`fifo`, `time-window`) are neither recommended nor
-/// replaced.
+/// Ranks all configurations whose filters and block cache fit in `budget_bytes` bytes, with the tree's shape free, and returns
+/// the changes to `current`. Shapes that drop data (`fifo`, `time-window`) are neither recommended nor replaced.
 pub fn advise(
     calibration: &Calibration,
     data: &Data,

@@ -22,9 +22,8 @@ pub struct Observed {
 }
 
 impl Observed {
-    /// Derives both from two readings of [`Db::stats`](crate::Db::stats), the earlier one first, of a database with
-    /// these options. Keyspaces are combined, since the counters are; the data and the skew are those of the default
-    /// keyspace.
+    /// Derives both from two readings of [`Db::stats`](crate::Db::stats), the earlier one first, of a database with these
+    /// options. Keyspaces are combined, since the counters are; the data and the skew are those of the default keyspace.
     pub fn between(before: &Stats, after: &Stats, options: &Options) -> Observed {
         let data = data_of(after, options);
         let skew = after.keyspaces.first().and_then(|keyspace| keyspace.read_skew);

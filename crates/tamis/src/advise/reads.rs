@@ -181,8 +181,7 @@ impl<'a> Bench<'a> {
         failed.map_or(Ok(ns), |error| Err(error.into()))
     }
 
-    /// Returns the nanoseconds per iterator that reads `entries` entries; with `width`, up to an end that far behind
-    /// its start.
+    /// Returns the nanoseconds per iterator that reads `entries` entries; with `width`, up to an end that far behind its start.
     fn iterations(&self, db: &Db, keys: &Keys, entries: usize, width: Option<u64>) -> Result<f64, Error> {
         let mut failed = None;
         let ops = (self.sizes.ops / entries.clamp(4, 16)).max(8);

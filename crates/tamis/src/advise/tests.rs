@@ -57,8 +57,7 @@ fn data_of(entries: u64) -> Data {
     Data::new(entries, 8.0, 32.0)
 }
 
-/// Returns the actual tree. A partial merge leaves key ranges of a level without tables, so not every run covers every
-/// key.
+/// Returns the actual tree. A partial merge leaves key ranges of a level without tables, so not every run covers every key.
 fn tree_of(db: &Db) -> Tree {
     let stats = db.stats();
     let runs: Vec<_> = stats.keyspaces[0].levels.iter().flat_map(|level| &level.runs).collect();
@@ -400,9 +399,8 @@ fn full_calibration_also_measures_misses_and_larger_memory() {
     assert!(misses.iter().all(|misses| (0.0..=8.0).contains(misses)), "{machine:?}");
 }
 
-/// Fails every operation of measuring a device and a log in turn. Each failure is an error, except for the
-/// preallocation hint and for direct reads, which may be unavailable. The file is removed, unless the removal itself
-/// failed.
+/// Fails every operation of measuring a device and a log in turn. Each failure is an error, except for the preallocation hint
+/// and for direct reads, which may be unavailable. The file is removed, unless the removal itself failed.
 #[test]
 fn device_failures_are_errors_not_measurements() {
     let fs = FaultyFs::new(3);

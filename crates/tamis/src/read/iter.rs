@@ -139,10 +139,9 @@ impl Iter {
         cursor
     }
 
-    /// Moves the front to the first key at or after `key` (within the iterator's bounds), forwards or backwards. The
-    /// back stays where it is: everything between the two can be read from either end, even if the iterator had reached
-    /// its end before. Cheaper than a new iterator. After an error the front is at its end, as after an error of
-    /// `next`.
+    /// Moves the front to the first key at or after `key` (within the iterator's bounds), forwards or backwards. The back stays
+    /// where it is: everything between the two can be read from either end, even if the iterator had reached its end before.
+    /// Cheaper than a new iterator. After an error the front is at its end, as after an error of `next`.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;

@@ -184,8 +184,7 @@ impl<'k> KeyLookup<'k> {
         found.map(|Entry { seq, kind, value }| Entry { seq, kind, value: Slice::from_memtable(value) })
     }
 
-    /// Probes the filters for the runs, newest first, and searches those that may hold the key, until one has the
-    /// answer.
+    /// Probes the filters for the runs, newest first, and searches those that may hold the key, until one has the answer.
     pub(super) fn search_runs<R: Recorder>(
         &mut self,
         at: &ReadAt<'_>,

@@ -135,8 +135,7 @@ impl<'a, 'k> Batch<'a, 'k> {
         Ok(())
     }
 
-    /// Probes the filters for the candidates of every open key; in mapped tables also prefetches the block of the first
-    /// one.
+    /// Probes the filters for the candidates of every open key; in mapped tables also prefetches the block of the first one.
     fn ask_for_open(&mut self, runs: &std::ops::Range<usize>) -> Result<(), ReadError> {
         let (version, selector) = (&*self.at.view.version, &*self.at.view.selector);
         for key in &mut self.open {
@@ -216,8 +215,7 @@ impl<'a, 'k> Batch<'a, 'k> {
     }
 }
 
-/// Locates and prefetches the block of a key in a table that its filter admitted; `None` if the table ends before the
-/// key.
+/// Locates and prefetches the block of a key in a table that its filter admitted; `None` if the table ends before the key.
 #[inline]
 fn locate(
     version: &Version,

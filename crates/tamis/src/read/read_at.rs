@@ -26,8 +26,7 @@ pub(crate) struct ReadAt<'k> {
     pub(crate) view: Guard<Arc<View>>,
     /// The newest visible sequence number.
     pub(crate) seq: SeqNo,
-    /// The oldest visible sequence number: anything below has expired, as if a range tombstone of this number covered
-    /// all keys.
+    /// The oldest visible sequence number: anything below has expired, as if a range tombstone of this number covered all keys.
     pub(crate) horizon: SeqNo,
     /// The keyspace's merge operator.
     pub(crate) operator: Option<&'k Arc<dyn MergeOperator>>,
@@ -48,8 +47,7 @@ impl ReadAt<'_> {
         self.operator.map(|operator| &**operator)
     }
 
-    /// Looks up `key`. Allocates nothing unless more than eight runs of one step hold candidates, or operands must be
-    /// merged.
+    /// Looks up `key`. Allocates nothing unless more than eight runs of one step hold candidates, or operands must be merged.
     pub(crate) fn get<R: Recorder>(&self, key: &[u8], recorder: &mut R) -> Result<Lookup, ReadError> {
         recorder.cost().gets += 1;
         let mut lookup = KeyLookup::new(self, key, recorder);

@@ -1,16 +1,14 @@
 //! A cursor over the tables of one run, which it opens one at a time and as late as possible.
 //!
-//! If the next version is known to lie at or beyond some key without reading a block (by the next table's smallest key,
-//! or by a range filter), the cursor takes a *lazy* position there (`Parked`): it takes part in a merge with that key,
-//! and its table is opened only when the merge gets there. A run without versions before the end of the iteration is
-//! then never opened.
+//! If the next version is known to lie at or beyond some key without reading a block (by the next table's smallest key, or by a
+//! range filter), the cursor takes a *lazy* position there (`Parked`): it takes part in a merge with that key, and its table is
+//! opened only when the merge gets there. A run without versions before the end of the iteration is then never opened.
 //!
 //! Under a global filter a cursor may also be lazy without any position (`Dormant`), because the filter excluded the
 //! run from the key range that the merge goes through (see [`dormant`](super::merge)).
 //!
 //! # Invariants
-//! * The key of a lazy position is a bound: no remaining version of the run lies before it (behind it, when moving
-//!   backwards).
+//! * The key of a lazy position is a bound: no remaining version of the run lies before it (behind it, when moving backwards).
 //! * The bounds of the iteration hold for the cursor's whole life, so tables skipped because of them stay skipped at
 //!   the next seek.
 
@@ -296,8 +294,7 @@ impl RunCursor {
         Ok(())
     }
 
-    /// Returns the last table that starts before `key` if it reaches `key`; otherwise (as an error) the first table
-    /// behind it.
+    /// Returns the last table that starts before `key` if it reaches `key`; otherwise (as an error) the first table behind it.
     fn reaching_from_below(&self, context: &RunContext, key: &[u8]) -> Result<usize, usize> {
         let all = context.all();
         let run = &all[self.tables.clone()];

@@ -69,8 +69,7 @@ enum Unread {
 }
 
 impl CurrentRuns {
-    /// Returns the filter of a tree about which nothing is known yet; `None` if the options ask for no filter of this
-    /// kind.
+    /// Returns the filter of a tree about which nothing is known yet; `None` if the options ask for no filter of this kind.
     pub(crate) fn new(options: &KeyspaceOptions) -> Option<CurrentRuns> {
         let (kind, name) = match options.filter.global()? {
             FilterChoice::Chucky => (RunIndexKind::Chucky, "chucky"),
@@ -179,8 +178,7 @@ impl CurrentRuns {
             }
         }
         let items: Vec<Tagged<'_>> = batches.iter().map(|(batch, tag)| (batch, *tag)).collect();
-        // Count the keys actually read: a table's entry count is only a claim of its file, and this determines the
-        // memory.
+        // Count the keys actually read: a table's entry count is only a claim of its file, and this determines the memory.
         let keys: usize = batches.iter().map(|(batch, _)| batch.len()).sum();
         let spec = RunIndexSpec {
             bits_per_key: self.bits_per_key,

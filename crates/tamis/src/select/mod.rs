@@ -232,9 +232,8 @@ pub(crate) const MAX_STEP: usize = 32;
 /// The most keys per call of [`RunSelector::select_many`].
 pub(crate) const MAX_BATCH: usize = 32;
 
-/// Returns the runs that the read path probes next, starting at `first`, out of `count`. Eight at first, so that few
-/// are probed behind the one that has the key; then many, so that the cache misses of their filters overlap. With
-/// `one_by_one`, one.
+/// Returns the runs that the read path probes next, starting at `first`, out of `count`. Eight at first, so that few are probed
+/// behind the one that has the key; then many, so that the cache misses of their filters overlap. With `one_by_one`, one.
 #[inline]
 pub(crate) fn next_step(first: usize, count: usize, one_by_one: bool) -> Range<usize> {
     let step = match first {

@@ -6,10 +6,9 @@
 //! others stay lazy. At the end of the range the merge asks again.
 //!
 //! # Invariants
-//! * A run is in one of three states. *In the heap*: it has a version, or a lazy position at a bound before which it
-//!   has nothing in the range. *Done*: nothing of it is left within the bounds of the merge. *Lazy without a position*
-//!   ([`Dormant`]): it has nothing left before the end of the range (`RunContext::until`), in the direction of the
-//!   merge.
+//! * A run is in one of three states. *In the heap*: it has a version, or a lazy position at a bound before which it has
+//!   nothing in the range. *Done*: nothing of it is left within the bounds of the merge. *Lazy without a position*
+//!   ([`Dormant`]): it has nothing left before the end of the range (`RunContext::until`), in the direction of the merge.
 //! * Nothing is missed as long as the merge returns no version at or beyond the end of the range before it asks about
 //!   these runs again. This is checked whenever the top of the heap changes.
 //! * A run that stands on a version stays in the heap: keeping it there costs nothing. One with a lazy position at the
@@ -88,8 +87,7 @@ impl Dormant {
         *cost = *cost + std::mem::take(&mut self.cost);
     }
 
-    /// Asks the filter about the range from `start` on. Returns whether it knows; if so, `self.stretch` holds its
-    /// answer.
+    /// Asks the filter about the range from `start` on. Returns whether it knows; if so, `self.stretch` holds its answer.
     fn ask(&mut self, start: Start<'_>, context: &RunContext) -> bool {
         let Tables::Of(view) = &context.tables else { return false };
         let mut cost = ReadCost::default();

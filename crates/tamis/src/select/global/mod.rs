@@ -27,10 +27,9 @@
 //!
 //! # Threads
 //! Readers load a version, its directory and a cell's partition, all immutable, without waiting. Writers:
-//! * [`Grf::work`] is held by a thread that adds keys, from before the first cell changes until the version that needs
-//!   them is published, and by a rebuild while it publishes. It is taken before the database's `state` lock. Flushes
-//!   and rebuilds thus never see each other half done, and a flush's version gets the directory that the flush has
-//!   filled.
+//! * [`Grf::work`] is held by a thread that adds keys, from before the first cell changes until the version that needs them is
+//!   published, and by a rebuild while it publishes. It is taken before the database's `state` lock. Flushes and rebuilds thus
+//!   never see each other half done, and a flush's version gets the directory that the flush has filled.
 //! * The current directory is replaced under `work` and `state` together; it may be read under either.
 //! * A cell's partition is replaced under `work`, and stored (Release) before the view that needs its entries. A reader
 //!   that has loaded that view (Acquire) therefore sees them.
@@ -178,8 +177,7 @@ pub(crate) struct Work {
 pub(crate) struct Grf {
     spec: Spec,
     directory: ArcSwap<Directory>,
-    /// Epochs of tables whose keys are not in the filter: ingested ones before their keys are added, and those in
-    /// `unread`.
+    /// Epochs of tables whose keys are not in the filter: ingested ones before their keys are added, and those in `unread`.
     missing: Mutex<Vec<Epoch>>,
     /// Tables whose keys cannot be read because of damage.
     unread: Mutex<HashSet<TableId>>,

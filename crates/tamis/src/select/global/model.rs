@@ -4,10 +4,9 @@
 //! RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3 cargo test -p tamis --lib global::model
 //! ```
 //!
-//! The protocol of the parent module with the smallest values that can go wrong: one key, written by the flushes of
-//! epochs 1 and 2. A partition is the set of epochs of its entries. A version is the set of epochs of its tables and
-//! the number of its directory, which has one cell. Pointers are these values themselves, stored and loaded in the
-//! order of `ArcSwap`.
+//! The protocol of the parent module with the smallest values that can go wrong: one key, written by the flushes of epochs 1
+//! and 2. A partition is the set of epochs of its entries. A version is the set of epochs of its tables and the number of its
+//! directory, which has one cell. Pointers are these values themselves, stored and loaded in the order of `ArcSwap`.
 
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::sync::{Arc, Mutex};

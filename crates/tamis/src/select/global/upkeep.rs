@@ -67,8 +67,7 @@ impl Built {
 }
 
 impl Grf {
-    /// Returns the work due, given the current version. Cheap: O(partitions · runs · log tables), mostly without the
-    /// runs.
+    /// Returns the work due, given the current version. Cheap: O(partitions · runs · log tables), mostly without the runs.
     pub(crate) fn task(&self, version: &Version) -> Option<Task> {
         let directory = self.directory.load();
         let growth = growth(version);
@@ -132,9 +131,8 @@ impl Grf {
         if cell.newest.load(Relaxed) > cell.lasts_until {
             return true;
         }
-        // Tombstones and what they deleted stay entries until then (the paper's lazy way, section 4.2). `eager` is the
-        // other way, as far as versions allow: older ones need these entries, so they cannot be removed from their
-        // partition.
+        // Tombstones and what they deleted stay entries until then (the paper's lazy way, section 4.2). `eager` is the other
+        // way, as far as versions allow: older ones need these entries, so they cannot be removed from their partition.
         if !self.spec.eager && entries < built + built / STALE + 64 {
             return false;
         }
@@ -157,8 +155,7 @@ impl Grf {
         grown.map(|partition| partition.entries().saturating_sub(partition.built_entries()) as f64).sum()
     }
 
-    /// Returns a span large enough for a partition: the tables of the oldest run that it touches, and more if these are
-    /// small.
+    /// Returns a span large enough for a partition: the tables of the oldest run that it touches, and more if these are small.
     fn widened(&self, version: &Version, span: Span) -> Span {
         let Some(run) = version.runs.last() else { return span };
         let tables = &version.tables[run.tables.clone()];
@@ -277,8 +274,7 @@ impl Grf {
         Ok(Arc::new(Cell { start, end, partition, prefixes, oldest, newest: next.into(), lasts_until }))
     }
 
-    /// Adds what was flushed during the build. `work` must be held from now until the result is
-    /// [installed](Self::install).
+    /// Adds what was flushed during the build. `work` must be held from now until the result is [installed](Self::install).
     pub(crate) fn catch_up(&self, work: &mut Work, built: &Built) {
         let parts = &built.parts[..];
         let since = work.since.take().unwrap_or_default();
@@ -319,8 +315,7 @@ impl Grf {
     }
 
     /// Adds the keys of flushed tables that are published together. `work` must be held until the version with them is
-    /// published. `tables` must include every table whose keys were added but which is not published yet: cuts would
-    /// miss it.
+    /// published. `tables` must include every table whose keys were added but which is not published yet: cuts would miss it.
     pub(crate) fn insert_flushed(&self, work: &mut Work, tables: &[Arc<OpenTable>]) {
         let directory = self.directory.load_full();
         let all = Span { start: KeyBytes::default(), end: None };
@@ -332,8 +327,7 @@ impl Grf {
         }
     }
 
-    /// Adds the keys of tables that were published without. With `work` held. Returns `false` if a table cannot be
-    /// read.
+    /// Adds the keys of tables that were published without. With `work` held. Returns `false` if a table cannot be read.
     pub(crate) fn insert_lacking(&self, _work: &mut Work, version: &Version) -> bool {
         let directory = self.directory.load_full();
         let all = Span { start: KeyBytes::default(), end: None };
@@ -425,8 +419,7 @@ fn growth(version: &Version) -> f64 {
     let entries = |tables: &[Arc<OpenTable>]| tables.iter().map(|table| table.meta.entries).sum::<u64>();
     let all = entries(&version.tables);
     let oldest = version.runs.last().map_or(0, |run| entries(&version.tables[run.tables.clone()]));
-    // As much as lies above the oldest run now will be added again; for a young or stacked tree nothing better is
-    // known.
+    // As much as lies above the oldest run now will be added again; for a young or stacked tree nothing better is known.
     let above = (all - oldest) as f64 / oldest.max(1) as f64;
     (1.0 + above.max(0.1)).min(MOST_GROWTH)
 }
@@ -448,8 +441,7 @@ fn uninhabited(version: &Version, directory: &Directory, at: usize) -> Span {
     Span { start: directory.start(first).clone(), end: directory.end(last).cloned() }
 }
 
-/// Returns the number of keys per partition in this tree: not many more than a table has, since tables are the unit of
-/// change.
+/// Returns the number of keys per partition in this tree: not many more than a table has, since tables are the unit of change.
 fn partition_keys(version: &Version) -> u64 {
     let entries: u64 = version.tables.iter().map(|table| table.meta.entries).sum();
     (entries / version.tables.len().max(1) as u64).clamp(FEWEST_KEYS, PARTITION_KEYS)
