@@ -16,7 +16,7 @@ use crate::options::KeyspaceOptions;
 use crate::table::{ExtraProperties, TableBuilder, TableOptions};
 use crate::tree::tombstones::{EXTERNAL_TOMBSTONE_SEQ, RangeTombstone, Tombstones};
 
-/// Builds one external table from sorted entries: one immutable file, to be ingested by [`Db::ingest`](crate::Db::ingest).
+/// A builder of one external table: turns sorted entries into one immutable file for [`Db::ingest`](crate::Db::ingest).
 ///
 /// Entries must be added in strictly ascending key order. Memory: one block, about half a mebibyte of output, the range
 /// deletes, and what the filter keeps of each key: eight bytes for point filters, the key for range filters, the bits

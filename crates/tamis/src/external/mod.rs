@@ -69,8 +69,8 @@ impl ExternalTableInfo {
         let smallest = excerpt_of_key(&self.smallest);
         match &self.largest {
             Bound::Included(key) => format!("{smallest} to {}", excerpt_of_key(key)),
-            Bound::Excluded(key) => format!("{smallest} to before {}", excerpt_of_key(key)),
-            Bound::Unbounded => format!("{smallest} on"),
+            Bound::Excluded(key) => format!("{smallest} up to {} (excluded)", excerpt_of_key(key)),
+            Bound::Unbounded => format!("{smallest} and above"),
         }
     }
 }
