@@ -1,7 +1,7 @@
-//! Writes the seeds of the fuzzing corpus, `fuzz/corpus/<target>/<name>`, by way of the public API.
+//! Writes the seeds of the fuzzing corpus, `fuzz/corpus/<target>/<name>`, through the public API.
 //!
-//! `cargo run -p tamis-fuzzing --example make_corpus` after a change of a format; the names of the seeds say what is in
-//! them. Seeds that tell the story of a finding (`finding-…`) were not made here and are left alone.
+//! Run `cargo run -p tamis-fuzzing --example make_corpus` after a change of a format. The names of the seeds describe
+//! their contents. Seeds from findings (`finding-…`) are not made here and are left alone.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ fn seed(target: &str, name: &str, bytes: &[u8]) -> Done {
     Ok(std::fs::write(path, bytes)?)
 }
 
-/// A database in memory that does nothing by itself.
+/// Opens an in-memory database without automatic compactions.
 fn open(fs: &MemFs, keyspace: KeyspaceOptions) -> Done<Db> {
     let mut options = Options { background_threads: 1, keyspace, ..Options::default() };
     options.file_system = Some(Arc::new(fs.clone()));
@@ -56,13 +56,13 @@ fn small() -> KeyspaceOptions {
     }
 }
 
-/// Segments of 32 keys.
+/// Sets an elastic filter with segments of 32 keys.
 fn elastic(options: &mut KeyspaceOptions, hashing: BloomHashing) {
     options.filter = FilterChoice::Elastic(hashing).into();
     (options.filter_units, options.filter_unit_bits, options.filter_unit_bytes) = (2, 16.0, 128);
 }
 
-/// The files of the database whose names end so, the latest last.
+/// Returns the contents of the database's files with wanted names, the latest last.
 fn files(fs: &MemFs, wanted: impl Fn(&str) -> bool) -> Done<Vec<Vec<u8>>> {
     let mut names = fs.list(Path::new("db"))?;
     names.retain(|name| wanted(name));
@@ -86,7 +86,7 @@ fn is_manifest(name: &str) -> bool {
     name.starts_with("MANIFEST")
 }
 
-/// Tables, and the blocks, filters and range tombstones in them.
+/// Writes tables, and the blocks, filters and range tombstones in them.
 fn tables() -> Done {
     type Fill = fn(&Db) -> Done;
     let cities: Fill = |db| {
@@ -210,7 +210,7 @@ fn logs() -> Done {
     db.close()?;
     seed("log", "closed", &trimmed(&latest(&fs, is_log)?))?;
 
-    // A log over an older one, whose bytes lie behind its end.
+    // A log written over an older one, whose bytes follow its end.
     let fs = MemFs::new();
     let db = open(&fs, small())?;
     for round in 0..3 {
@@ -223,7 +223,7 @@ fn logs() -> Done {
     seed("log", "reused", &trimmed(&latest(&fs, is_log)?))
 }
 
-/// Without most of the zeros of a preallocated tail.
+/// Removes most of the zeros of a preallocated tail.
 fn trimmed(log: &[u8]) -> Vec<u8> {
     let used = log.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
     log[..log.len().min(used + 40)].to_vec()
@@ -272,7 +272,7 @@ fn manifests() -> Done {
     db.compact()?;
     seed("manifest", "flushes-and-a-compaction", &latest(&fs, is_manifest)?)?;
     db.close()?;
-    // Opening again makes a new manifest, whose first record holds tables.
+    // Reopening creates a new manifest, whose first record holds tables.
     let _db = open(&fs, small())?;
     seed("manifest", "tables-in-the-first-record", &latest(&fs, is_manifest)?)
 }
@@ -306,10 +306,10 @@ fn options() -> Done {
     seed("options", "refused", refused.as_bytes())
 }
 
-/// Decisions for the targets that make up their own input: damage to a database, and histories of operations.
+/// Writes choices for the targets that generate their own input: damage to a database, and histories of operations.
 fn histories() -> Done {
     seed("database", "no-damage", &[0])?;
-    // Each edit: file, what, place (two bytes), byte.
+    // Each edit: file, action, place (two bytes), byte.
     seed("database", "flips", &[0, 0, 0, 9, 0, 1, 1, 1, 40, 0, 1, 2, 0, 100, 0, 2, 3, 1, 0, 1, 4])?;
     seed("database", "flips-resealed", &[1, 0, 0, 9, 0, 1, 1, 1, 40, 0, 1, 2, 0, 100, 0, 2, 3, 1, 0, 1, 4])?;
     for file in 0..8u8 {
@@ -332,7 +332,7 @@ fn histories() -> Done {
     Ok(())
 }
 
-/// A filter of each kind, and keys and questions for range filters.
+/// Writes a filter of each kind, and keys and probes for range filters.
 fn filters() -> Done {
     let keys: Vec<Vec<u8>> = (1..60u64).map(|i| (i * i * 0x1234_5678_9abc).to_be_bytes().to_vec()).collect();
     let digests: Vec<Digest> = keys.iter().map(|key| Digest::of(key)).collect();
@@ -360,7 +360,8 @@ fn filters() -> Done {
         let group = ElasticGroup::build(spec, &digests, 7, Verify::Yes)?;
         seed("filter", name, &group.units()[1].to_bytes())?;
     }
-    // Kind, bits, salt, prefix and sort of the keys, how many; then keys and bounds, as `tamis_fuzzing::range_filter` reads them.
+    // Kind, bits, salt, prefix and type of the keys, their number; then keys and bounds, as
+    // `tamis_fuzzing::range_filter` reads them.
     let mut state = 0x7461_6d69_7332_u64;
     for (i, shape) in (0..20u8).map(|i| (i, i * 3)) {
         let bytes = std::iter::repeat_with(|| {

@@ -1,4 +1,4 @@
-//! A whole database, damaged.
+//! A whole database with damaged files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -16,20 +16,20 @@ use tamis_testkit::fuzz::Input;
 use crate::put;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
-/// What is in the two keyspaces after some write.
+/// The contents of the two keyspaces after some write.
 type State = [Model; 2];
 type Files = BTreeMap<String, Vec<u8>>;
 
-/// The database before the damage.
+/// The database before it is damaged.
 struct Base {
     files: Files,
-    /// What the files were at earlier moments, one after the other.
+    /// Earlier contents of the files, in order.
     earlier: Vec<(String, Vec<u8>)>,
-    /// The states after each write; the last is what the files hold.
+    /// The states after each write; the last one is in the files.
     states: Vec<State>,
 }
 
-/// What a file in a database directory is, by its name, as `docs/operations.md` has the names.
+/// The kind of a file in a database directory, by its name as described in `docs/operations.md`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Table,
@@ -63,14 +63,14 @@ fn keyspace_options() -> KeyspaceOptions {
     KeyspaceOptions {
         memtable_bytes: 16 << 10,
         block_bytes: 512,
-        // Background work would race with the reads below, and is not asked for by any damage.
+        // Background work would race with the reads below, and no damage requires it.
         auto_compaction: false,
         compression: CompressionPerLevel::new(vec![Compression::None, Compression::Lz4]).expect("two levels"),
         ..KeyspaceOptions::default()
     }
 }
 
-/// The database on its way.
+/// The database under construction.
 struct Making {
     fs: MemFs,
     db: Db,
@@ -81,14 +81,14 @@ struct Making {
 impl Making {
     fn new() -> Making {
         let fs = MemFs::new();
-        let db = Db::open("db", options(&fs)).expect("memory takes it");
+        let db = Db::open("db", options(&fs)).expect("in-memory write");
         let other = KeyspaceOptions { filter: FilterChoice::None.into(), ..keyspace_options() };
-        let second = db.create_keyspace(SECOND, other).expect("memory takes it");
+        let second = db.create_keyspace(SECOND, other).expect("in-memory write");
         let base = Base { files: Files::new(), earlier: Vec::new(), states: vec![State::default()] };
         Making { keyspaces: [db.default_keyspace().clone(), second], fs, db, base }
     }
 
-    /// Notes what a write did.
+    /// Records the effect of a write.
     fn wrote(&mut self, change: impl FnOnce(&mut State)) {
         let mut state = self.base.states.last().expect("never empty").clone();
         change(&mut state);
@@ -96,7 +96,7 @@ impl Making {
     }
 
     fn put(&mut self, n: usize, key: String, value: String) {
-        self.keyspaces[n].put(&key, &value).expect("memory takes it");
+        self.keyspaces[n].put(&key, &value).expect("in-memory write");
         self.wrote(|state| _ = state[n].insert(key.into(), value.into()));
     }
 
@@ -108,13 +108,13 @@ impl Making {
 
     fn flush(&mut self) {
         self.base.earlier.extend(self.files());
-        self.db.flush().expect("memory takes it");
+        self.db.flush().expect("in-memory write");
     }
 
     fn files(&self) -> Files {
         let names = self.fs.list(Path::new("db")).expect("it is there");
         let files = names.into_iter().filter(|name| name != "LOCK").filter_map(|name| {
-            // Gone if it was being removed.
+            // `None` if the file is being removed.
             let bytes = read_file(&self.fs, &Path::new("db").join(&name)).ok()?;
             Some((name, bytes))
         });
@@ -123,7 +123,7 @@ impl Making {
 }
 
 impl Base {
-    /// The same on every call.
+    /// Returns the same base on every call.
     fn get() -> &'static Base {
         static BASE: OnceLock<Base> = OnceLock::new();
         BASE.get_or_init(Base::make)
@@ -133,52 +133,52 @@ impl Base {
         let mut made = Making::new();
         made.fill(0, 0..60);
         made.flush();
-        made.db.compact().expect("memory takes it");
+        made.db.compact().expect("in-memory write");
         made.fill(0, 40..90);
         made.fill(1, 0..20);
         made.flush();
         made.fill(0, 90..110);
         made.fill(1, 20..30);
-        made.keyspaces[0].delete_range("key 010".."key 020").expect("memory takes it");
+        made.keyspaces[0].delete_range("key 010".."key 020").expect("in-memory write");
         made.wrote(|state| state[0].retain(|key, _| !(&b"key 010"[..]..&b"key 020"[..]).contains(&&key[..])));
-        made.keyspaces[0].delete("key 050").expect("memory takes it");
+        made.keyspaces[0].delete("key 050").expect("in-memory write");
         made.wrote(|state| _ = state[0].remove(&b"key 050"[..]));
         made.flush();
         (0..8).for_each(|i| made.put(i % 2, format!("late {i}"), format!("value {i}")));
-        made.db.sync().expect("memory takes it");
-        // Taken while the database is open, as a crash would leave it.
+        made.db.sync().expect("in-memory write");
+        // Taken while the database is open, as after a crash.
         made.base.files = made.files();
         made.base.earlier.retain(|(name, bytes)| made.base.files.get(name) != Some(bytes));
         made.base
     }
 }
 
-/// What was done to the files.
+/// The damage done to the files.
 #[derive(Clone, Copy, Default)]
 struct Damage {
-    /// To something other than a table: then writes may rightly be missing.
+    /// Something other than a table is damaged: writes may then be missing.
     beyond_tables: bool,
-    /// Checksums were made right, so that damage passes for what was written.
+    /// Checksums were corrected, so that damage is indistinguishable from data.
     resealed: bool,
-    /// What is damaged was left out.
+    /// Damaged parts were left out.
     salvaged: bool,
 }
 
 impl Damage {
-    /// What may be shown, if that can be said.
+    /// Returns the states that reads may show, if they are known.
     fn shown(self, base: &Base) -> Option<Vec<&State>> {
         match self {
             Damage { resealed: true, .. } | Damage { salvaged: true, .. } => None,
-            // Logs and manifests may end earlier than they did, and take writes with them, but only the last ones.
+            // Logs and manifests may end earlier than they did, which loses writes, but only the last ones.
             Damage { beyond_tables: true, .. } => Some(base.states.iter().collect()),
             _ => Some(base.states.last().into_iter().collect()),
         }
     }
 }
 
-/// Damage to the files of a small database, as a list of edits, each of a file's number, what to do, a place and
-/// a byte; the first byte says whether checksums are then made right. Bytes are changed, files cut, exchanged, copied,
-/// renumbered, removed, and replaced by what they were earlier.
+/// Damages the files of a small database by a list of edits, each of a file's number, an action, a place and a byte.
+/// The first byte decides whether checksums are corrected afterwards. Bytes are changed; files are cut, exchanged,
+/// copied, renumbered, removed, and replaced by earlier contents.
 pub fn database(bytes: &[u8]) {
     let base = Base::get();
     let mut input = Input::new(bytes);
@@ -215,14 +215,14 @@ pub fn database(bytes: &[u8]) {
         let damage = Damage { salvaged: salvage, ..damage };
         examine(&db, base, &damage);
         db.put("new", "value").expect("an open database takes a write");
-        db.close().expect("memory takes it");
-        let db = Db::open("db", options()).expect("what was opened and closed opens again");
+        db.close().expect("in-memory write");
+        let db = Db::open("db", options()).expect("a database that was opened and closed opens again");
         let read = db.get("new").map(|value| value.map(|value| value.to_vec()));
         assert!(matches!(read.as_ref().map(Option::as_deref), Ok(Some(b"value")) | Err(_)), "{read:?}");
     }
 }
 
-/// Hurts the file `name`. Gives whether something other than tables was hurt.
+/// Damages the file `name`. Returns whether anything other than tables was damaged.
 fn edit(files: &mut Files, base: &Base, name: &str, what: u8, place: usize, byte: u8) -> bool {
     let is_table = |name: &str| Kind::of(name) == Kind::Table;
     let other =
@@ -241,7 +241,7 @@ fn edit(files: &mut Files, base: &Base, name: &str, what: u8, place: usize, byte
                 }
             }
         }
-        // Exchanged with another one.
+        // Exchanged with another file.
         8 => {
             let (mine, others) = (files.remove(name), files.remove(other));
             files.extend(mine.map(|bytes| (other.clone(), bytes)));
@@ -253,7 +253,7 @@ fn edit(files: &mut Files, base: &Base, name: &str, what: u8, place: usize, byte
                 files.insert(name.to_owned(), bytes);
             }
         }
-        // Under another number, and gone or not under its own.
+        // Moved or copied to another number.
         what @ (10 | 11) => {
             let number = place % 64;
             let to = match Kind::of(name) {
@@ -264,7 +264,7 @@ fn edit(files: &mut Files, base: &Base, name: &str, what: u8, place: usize, byte
             let bytes = if what == 10 { files.remove(name) } else { files.get(name).cloned() };
             files.extend(bytes.map(|bytes| (to, bytes)));
         }
-        // As it, or another one, was earlier.
+        // Restored to its own earlier contents, or another file to its.
         what @ (12 | 13) => {
             let known: Vec<_> =
                 base.earlier.iter().filter(|(known, _)| what == 13 || known == name).collect();
@@ -292,7 +292,7 @@ fn restored(files: &Files) -> MemFs {
     fs
 }
 
-/// Reads everything, in every way. All answers of one opening must be those of one state.
+/// Reads everything, in every way. All answers after one opening must belong to one state.
 fn examine(db: &Db, base: &Base, damage: &Damage) {
     let mut shown = damage.shown(base);
     check_keyspace(db.default_keyspace(), 0, base, &mut shown);
@@ -303,11 +303,11 @@ fn examine(db: &Db, base: &Base, damage: &Damage) {
     let _ = (db.verify(), db.stats());
 }
 
-/// Leaves those of the states that agree with an answer; there must be one.
+/// Retains the states that agree with an answer; there must be one.
 fn retain(shown: &mut Option<Vec<&State>>, what: &str, agrees: impl Fn(&State) -> bool) {
     if let Some(states) = shown {
         states.retain(|state| agrees(state));
-        assert!(!states.is_empty(), "no state has this: {what}");
+        assert!(!states.is_empty(), "no state agrees: {what}");
     }
 }
 
@@ -339,7 +339,7 @@ fn check_keyspace(keyspace: &Keyspace, n: usize, base: &Base, shown: &mut Option
 
 type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// The pairs up to the first error, and whether there was none.
+/// Returns the pairs up to the first error, and whether there was none.
 fn pairs(iter: impl Iterator<Item = Result<(Slice, Slice), ReadError>>) -> (Pairs, bool) {
     let mut pairs = Pairs::new();
     for item in iter.take(10_000) {

@@ -1,4 +1,4 @@
-//! The engine against two maps.
+//! Checks the engine against two maps.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, RangeBounds};
@@ -18,9 +18,9 @@ type KeyRange = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 const SECOND: &str = "second";
 const MOST_SNAPSHOTS: usize = 4;
 
-/// A history of operations, applied to a database in memory and to two maps, which must agree at every step.
+/// Applies a history of operations to an in-memory database and to two maps, which must agree at every step.
 ///
-/// The first bytes choose the options; each further byte chooses an operation and takes its arguments from those
+/// The first bytes choose the options. Each further byte chooses an operation, which takes its arguments from the bytes
 /// behind it.
 pub fn differential(bytes: &[u8]) {
     let mut input = Input::new(bytes);
@@ -31,7 +31,7 @@ pub fn differential(bytes: &[u8]) {
     world.compare_all();
     world.reopen();
     world.compare_all();
-    let problems = world.db().verify().expect("memory can be read").problems;
+    let problems = world.db().verify().expect("in-memory read").problems;
     assert_eq!(problems, Vec::<String>::new());
 }
 
@@ -39,11 +39,11 @@ struct World {
     options: Options,
     second_options: KeyspaceOptions,
     keys: Keys,
-    /// Gone only while the database is being reopened.
+    /// `None` only while the database is being reopened.
     db: Option<Db>,
     models: [Model; 2],
     snapshots: Vec<(Snapshot, [Model; 2])>,
-    /// Makes every value another one.
+    /// Number of writes; makes every value distinct.
     writes: u32,
 }
 
@@ -52,7 +52,7 @@ fn choose<T>(input: &mut Input<'_>, from: impl IntoIterator<Item = T>) -> T {
     from.swap_remove(usize::from(input.byte()) % from.len())
 }
 
-/// Policy, granularity, and whether the shape is to follow from the flushes.
+/// Policy, granularity, and whether the shape must depend on the flushes alone.
 const SHAPES: [(CompactionChoice, MergeGranularity, bool); 10] = [
     (CompactionChoice::Leveling, MergeGranularity::Auto, false),
     (CompactionChoice::Tiering, MergeGranularity::Auto, false),
@@ -68,11 +68,11 @@ const SHAPES: [(CompactionChoice, MergeGranularity, bool); 10] = [
 
 fn keyspace_options(input: &mut Input<'_>) -> KeyspaceOptions {
     let mut options = any_options(input);
-    // Elastic filters divide memory by heat.
+    // Elastic filters divide memory by hotness.
     if options.filter.as_slice().iter().any(|choice| choice.is_elastic()) {
         options.filter_allocation = FilterAllocation::Uniform;
     }
-    // A global filter is the only one, and not divided between levels.
+    // A global filter is the only one, and is not divided between levels.
     if let Some(global) = options.filter.as_slice().iter().copied().find(|choice| choice.is_global()) {
         options.filter = global.into();
         options.filter_allocation = FilterAllocation::Uniform;
@@ -109,13 +109,13 @@ fn any_options(input: &mut Input<'_>) -> KeyspaceOptions {
     }
 }
 
-/// What keys are made of.
+/// The kind of keys.
 #[derive(Clone, Copy, Debug)]
 enum Keys {
-    /// Short ones over few letters, so that histories meet; among them the empty one and ones of 0xFF.
+    /// Short strings over few letters, so that operations often hit the same key; includes the empty string and strings
+    /// of 0xFF.
     Strings,
-    /// Integers of eight bytes, half of them close together and half in groups far from each other: range filters
-    /// see them as the numbers that they are.
+    /// Integers of eight bytes, half of them close together and half in groups far apart: range filters treat them as numbers.
     Numbers,
 }
 
@@ -161,7 +161,7 @@ fn string(byte: u8) -> Vec<u8> {
     }
 }
 
-/// The operator of each keyspace: neither refuses an operand, so no read may fail.
+/// The operator of each keyspace: neither rejects an operand, so no read may fail.
 const OPERATORS: [&str; 2] = ["append", "max"];
 
 fn merge(models: &mut [Model; 2], n: usize, key: Vec<u8>, operand: &[u8]) {
@@ -177,14 +177,14 @@ fn is_reversed(range: &KeyRange) -> bool {
     matches!(range, (Included(a) | Excluded(a), Included(b) | Excluded(b)) if a > b)
 }
 
-/// What of the model lies in a range, which may be reversed.
+/// Returns the part of the model in a range, which may be reversed.
 fn within(model: &Model, range: &KeyRange) -> Vec<(Vec<u8>, Vec<u8>)> {
     let inside = model.iter().filter(|(key, _)| range.contains(*key));
     inside.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
 fn pair(item: Result<(Slice, Slice), ReadError>) -> (Vec<u8>, Vec<u8>) {
-    let (key, value) = item.expect("memory can be read");
+    let (key, value) = item.expect("in-memory read");
     (key.to_vec(), value.to_vec())
 }
 
@@ -200,14 +200,14 @@ impl World {
             background_threads: 1,
             ..Options::default()
         };
-        // Takes no input, so that stored inputs mean what they meant.
+        // Uses no input, so that stored inputs keep their meaning.
         options.read_queue_depth = if options.pin_metadata { 32 } else { 2 };
         options.max_log_bytes = choose(input, [1 << 20, 4 << 10]);
         options.keyspace.merge_operator = Some(OPERATORS[0].into());
         let mut second_options = keyspace_options(input);
         second_options.merge_operator = Some(OPERATORS[1].into());
-        let db = Db::open("db", options.clone()).expect("memory takes it");
-        db.create_keyspace(SECOND, second_options.clone()).expect("memory takes it");
+        let db = Db::open("db", options.clone()).expect("in-memory write");
+        db.create_keyspace(SECOND, second_options.clone()).expect("in-memory write");
         let models = [Model::new(), Model::new()];
         let keys = choose(input, [Keys::Strings, Keys::Numbers]);
         World { options, second_options, keys, db: Some(db), models, snapshots: Vec::new(), writes: 0 }
@@ -240,12 +240,12 @@ impl World {
         match byte & 0x1F {
             0..=6 => {
                 let (key, value) = (self.keys.key(input), self.value(input));
-                self.keyspace(n).put(&key, &value).expect("memory takes it");
+                self.keyspace(n).put(&key, &value).expect("in-memory write");
                 self.models[n].insert(key, value);
             }
             7..=9 => {
                 let key = self.keys.key(input);
-                self.keyspace(n).delete(&key).expect("memory takes it");
+                self.keyspace(n).delete(&key).expect("in-memory write");
                 self.models[n].remove(&key);
             }
             10 | 11 => {
@@ -260,18 +260,14 @@ impl World {
             15 | 16 => {
                 let key = self.keys.key(input);
                 let (found, expected) = (self.keyspace(n).get(&key), self.models[n].get(&key));
-                assert_eq!(
-                    found.expect("memory can be read").as_deref(),
-                    expected.map(|v| &v[..]),
-                    "{key:?}"
-                );
+                assert_eq!(found.expect("in-memory read").as_deref(), expected.map(|v| &v[..]), "{key:?}");
             }
             17 => self.get_many(n, input),
             18..=20 => self.scan(n, input),
             21 => self.both_ends(n, input),
-            22 => self.db().flush().expect("memory takes it"),
-            23 => self.keyspace(n).compact().expect("memory takes it"),
-            24 => self.db().settle().expect("memory takes it"),
+            22 => self.db().flush().expect("in-memory write"),
+            23 => self.keyspace(n).compact().expect("in-memory write"),
+            24 => self.db().settle().expect("in-memory write"),
             25 | 26 if self.snapshots.len() < MOST_SNAPSHOTS => {
                 self.snapshots.push((self.db().snapshot(), self.models.clone()));
             }
@@ -280,12 +276,11 @@ impl World {
             29 => self.recreate_second(input),
             30 => {
                 let (key, operand) = (self.keys.key(input), self.value(input));
-                self.keyspace(n).merge(&key, &operand).expect("memory takes it");
+                self.keyspace(n).merge(&key, &operand).expect("in-memory write");
                 merge(&mut self.models, n, key, &operand);
             }
             _ => {
-                let explanation =
-                    self.keyspace(n).explain_get(self.keys.key(input)).expect("memory can be read");
+                let explanation = self.keyspace(n).explain_get(self.keys.key(input)).expect("in-memory read");
                 assert!(
                     explanation.cost.digests > 0
                         || !explanation.steps.is_empty()
@@ -329,17 +324,17 @@ impl World {
         }
         match self.db().write(batch) {
             Ok(()) => {
-                assert!(!refused, "a batch with a reversed range was taken");
+                assert!(!refused, "a batch with a reversed range was accepted");
                 self.models = after;
             }
-            Err(WriteError::ReversedRange) => assert!(refused, "a batch was refused for nothing"),
+            Err(WriteError::ReversedRange) => assert!(refused, "a batch was refused without reason"),
             Err(other) => panic!("{other}"),
         }
     }
 
     fn get_many(&self, n: usize, input: &mut Input<'_>) {
         let keys: Vec<Vec<u8>> = (0..input.byte() % 20).map(|_| self.keys.key(input)).collect();
-        let found = self.keyspace(n).multi_get(&keys).expect("memory can be read");
+        let found = self.keyspace(n).multi_get(&keys).expect("in-memory read");
         let found: Vec<_> = found.iter().map(|value| value.as_deref()).collect();
         let expected: Vec<_> = keys.iter().map(|key| self.models[n].get(key).map(|v| &v[..])).collect();
         assert_eq!(found, expected, "{keys:?}");
@@ -361,12 +356,12 @@ impl World {
         assert_eq!(found, expected, "prefix {prefix:?}");
     }
 
-    /// One iterator, taken from and moved at both ends.
+    /// Moves one iterator at both ends.
     fn both_ends(&self, n: usize, input: &mut Input<'_>) {
         let range = self.keys.range(input);
         let all = within(&self.models[n], &range);
         let mut iter = self.keyspace(n).range(range.clone());
-        // What is left lies in `front..back` of `all`.
+        // The remaining items are `front..back` of `all`.
         let (mut front, mut back) = (0, all.len());
         for _ in 0..input.byte() % 16 {
             match input.byte() % 8 {
@@ -382,7 +377,7 @@ impl World {
                 }
                 _ => {
                     let key = self.keys.key(input);
-                    iter.seek(&key).expect("memory can be read");
+                    iter.seek(&key).expect("in-memory read");
                     front = all.partition_point(|(other, _)| *other < key).min(back);
                 }
             }
@@ -399,10 +394,7 @@ impl World {
             let keyspace = self.keyspace(n);
             let view = snapshot.of(&keyspace);
             let key = self.keys.key(input);
-            assert_eq!(
-                view.get(&key).expect("memory can be read").as_deref(),
-                model.get(&key).map(|v| &v[..])
-            );
+            assert_eq!(view.get(&key).expect("in-memory read").as_deref(), model.get(&key).map(|v| &v[..]));
             let range = self.keys.range(input);
             let found: Vec<_> = view.range(range.clone()).map(pair).collect();
             assert_eq!(found, within(model, &range), "{range:?} in a snapshot");
@@ -417,18 +409,18 @@ impl World {
 
     fn reopen(&mut self) {
         self.snapshots.clear();
-        self.db.take().expect("open between steps").close().expect("memory takes it");
-        self.db = Some(Db::open("db", self.options.clone()).expect("what was closed opens"));
+        self.db.take().expect("open between steps").close().expect("in-memory write");
+        self.db = Some(Db::open("db", self.options.clone()).expect("a closed database opens"));
     }
 
     fn recreate_second(&mut self, input: &mut Input<'_>) {
-        // A snapshot of a dropped keyspace gives errors, by contract.
+        // A snapshot of a dropped keyspace returns errors, by contract.
         self.snapshots.clear();
         self.db().drop_keyspace(SECOND).expect("it is there");
         if input.bit() {
             self.reopen();
         }
-        self.db().create_keyspace(SECOND, self.second_options.clone()).expect("memory takes it");
+        self.db().create_keyspace(SECOND, self.second_options.clone()).expect("in-memory write");
         self.models[1].clear();
     }
 
@@ -442,7 +434,7 @@ impl World {
             found.reverse();
             assert_eq!(found, expected, "keyspace {n} backwards");
             for (key, value) in model {
-                let read = keyspace.get(key).expect("memory can be read");
+                let read = keyspace.get(key).expect("in-memory read");
                 assert_eq!(read.as_deref(), Some(&value[..]), "{key:?} in keyspace {n}");
             }
         }

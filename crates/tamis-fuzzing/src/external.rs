@@ -1,4 +1,4 @@
-//! External tables, as `ingest` takes them.
+//! External tables, as `ingest` reads them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ fn options(fs: &MemFs) -> Options {
     }
 }
 
-/// A file that somebody asks a database to ingest, as it is and with its checksums made right.
+/// Checks a file passed to `ingest`, as it is and with its checksums corrected.
 pub fn external(bytes: &[u8]) {
     check_external(bytes);
     let sealed = reseal::table(bytes, true);
@@ -32,24 +32,25 @@ pub fn external(bytes: &[u8]) {
     }
 }
 
-/// What is refused changes nothing. What is taken was checked: it can be read, and is all there after a reopening.
+/// A refused file changes nothing. An ingested file was checked: it can be read, and all its contents are present after
+/// reopening.
 fn check_external(bytes: &[u8]) {
     let fs = empty_fs();
     put(&fs, Path::new("a.tam"), bytes);
-    let db = Db::open("db", options(&fs)).expect("memory takes it");
+    let db = Db::open("db", options(&fs)).expect("in-memory write");
     for i in 0..4 {
-        db.put(format!("key {i}"), "old").expect("memory takes it");
+        db.put(format!("key {i}"), "old").expect("in-memory write");
     }
     let content = |db: &Db| {
         let pairs = db.iter().map(|item| item.map(|(key, value)| (key.to_vec(), value.to_vec())));
         pairs.collect::<Result<Vec<_>, _>>()
     };
-    let before = content(&db).expect("memory can be read");
+    let before = content(&db).expect("in-memory read");
     let taken = db.default_keyspace().ingest(&["a.tam"], IngestOptions::default());
-    let after = content(&db).expect("what was checked can be read");
+    let after = content(&db).expect("a checked file can be read");
     let Ok(report) = taken else {
-        assert_eq!(after, before, "a file that was refused left something");
-        assert!(fs.exists(Path::new("a.tam")).is_ok_and(|there| there), "a file that was refused is gone");
+        assert_eq!(after, before, "a refused file changed the database");
+        assert!(fs.exists(Path::new("a.tam")).is_ok_and(|there| there), "a refused file was removed");
         return;
     };
     assert!(after.windows(2).all(|pair| pair[0].0 < pair[1].0), "keys do not ascend");
@@ -57,12 +58,8 @@ fn check_external(bytes: &[u8]) {
     for (key, value) in &after {
         assert_eq!(db.get(key).expect("it was just read").as_deref(), Some(&value[..]), "{key:?}");
     }
-    assert_eq!(db.verify().expect("memory can be read").problems, Vec::<String>::new());
-    db.close().expect("memory takes it");
-    let db = Db::open("db", options(&fs)).expect("what was closed opens");
-    assert_eq!(
-        content(&db).expect("what was checked can be read"),
-        after,
-        "a reopening changes what is there"
-    );
+    assert_eq!(db.verify().expect("in-memory read").problems, Vec::<String>::new());
+    db.close().expect("in-memory write");
+    let db = Db::open("db", options(&fs)).expect("a closed database opens");
+    assert_eq!(content(&db).expect("a checked file can be read"), after, "reopening changes the contents");
 }

@@ -1,21 +1,21 @@
-//! Entry points for hostile bytes, one per format that the engine `tamis` reads: for `fuzz/`, for the test of its corpus, and
-//! for whoever writes another reader of the formats.
+//! Entry points for hostile bytes, one per format that the engine `tamis` reads: for `fuzz/`, for the test of its
+//! corpus, and for authors of other readers of the formats.
 //!
-//! Each takes arbitrary bytes, reads them the way the engine would, and panics if something that must hold for *any* bytes
-//! does not: an answer that depends on how the file is read, a value that does not survive being written and read again, a
-//! table that passes its check and yet loses a key. Every other outcome, errors above all, is fine. `fuzz/README.md` lists
-//! what each asserts.
+//! Each takes arbitrary bytes, reads them as the engine would, and panics if something that must hold for *any* bytes
+//! does not: for example, if an answer depends on how the file is read, if a value changes when written and read again,
+//! or if a table passes its check but loses a key. Every other outcome is acceptable, above all an error.
+//! `fuzz/README.md` lists what each asserts.
 //!
-//! Checksums would keep all mutated bytes out of the decoders behind them, so the entry points of checksummed formats read
-//! their bytes twice: as they are, and with all checksums made right.
+//! Checksums would keep all mutated bytes away from the decoders behind them. The entry points of checksummed formats
+//! therefore read their bytes twice: as they are, and with all checksums corrected.
 //!
-//! Those here need the public API alone. The others need the engine's decoders: they are in the engine, behind its feature
-//! `fuzzing`, and only named here. No release of the engine has them.
+//! The entry points in this crate need only the public API. The others need the engine's decoders: they are in the
+//! engine, behind its feature `fuzzing`, and re-exported here. No release of the engine contains them.
 //!
 //! # Invariants
 //!
 //! * Everything works in memory; no call touches a file of the operating system.
-//! * Equal bytes do the same, and a call leaves nothing behind that another one sees.
+//! * Equal bytes have equal effects, and calls are independent of each other.
 //!
 //! # Threads
 //!
@@ -41,13 +41,13 @@ use std::path::Path;
 
 use tamis::io::{FileSystem, MemFs, Usage};
 
-/// Makes the file `path` of `bytes`. Its directory must be there.
+/// Creates the file `path` with these bytes. Its directory must exist.
 fn put(fs: &MemFs, path: &Path, bytes: &[u8]) {
     let mut file = fs.create(path, Usage::Log).expect("a file in memory");
-    file.append(bytes).expect("memory takes it");
+    file.append(bytes).expect("in-memory write");
 }
 
-/// A file system in memory with an empty directory `db`.
+/// Returns an in-memory file system with an empty directory `db`.
 fn empty_fs() -> MemFs {
     let fs = MemFs::new();
     fs.create_dir_all(Path::new("db")).expect("a directory in memory");

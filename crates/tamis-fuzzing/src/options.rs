@@ -2,23 +2,23 @@
 
 use tamis::{KeyspaceOptions, Options};
 
-/// The text form of options, of a database and of a keyspace.
+/// Checks the text form of options, of a database and of a keyspace.
 pub fn options(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     match Options::from_text(text) {
         Ok(options) => {
-            options.check().expect("what was read was checked");
+            options.check().expect("accepted options are valid");
             assert_eq!(
                 Options::from_text(&options.to_text()),
                 Ok(options),
-                "options do not survive being printed"
+                "options change when printed and read"
             );
         }
         Err(error) => assert!(error.to_string().len() < 1000, "an error repeats all of a hostile text"),
     }
     match KeyspaceOptions::from_text(text) {
         Ok(options) => {
-            options.check().expect("what was read was checked");
+            options.check().expect("accepted options are valid");
             assert_eq!(KeyspaceOptions::from_text(&options.to_text()), Ok(options));
         }
         Err(error) => assert!(error.to_string().len() < 1000, "an error repeats all of a hostile text"),
@@ -31,7 +31,7 @@ pub fn options(bytes: &[u8]) {
             assert_eq!(options, before, "a refused value changes something");
         }
     }
-    // Values that were accepted one by one may not fit together; each may be printed all the same.
+    // Values accepted individually may contradict each other; they can be printed all the same.
     let printed = options.to_text();
     if options.check().is_ok() {
         assert_eq!(Options::from_text(&printed), Ok(options));

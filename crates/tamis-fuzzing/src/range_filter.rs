@@ -1,4 +1,4 @@
-//! Range filters against a set of their keys.
+//! Checks range filters against a set of their keys.
 
 use std::collections::BTreeSet;
 use std::ops::Bound::{self, Excluded, Included, Unbounded};
@@ -21,14 +21,14 @@ const SPECS: [RangeSpec; 10] = [
     RangeSpec::Grafite,
 ];
 
-/// What all keys may start with; the longest is cut by the map to integers.
+/// Lengths of the common prefix of all keys; the map to integers cuts the longest.
 const PREFIXES: [usize; 8] = [0, 0, 0, 1, 7, 8, 70, 1026];
 
 type Set = BTreeSet<Vec<u8>>;
 
-/// Keys and questions, put to a range filter and to a set of the keys.
+/// Compares a range filter with a set of its keys.
 ///
-/// The first bytes choose kind, size, salt and what the keys start with; then come the keys, then bounds of ranges.
+/// The first bytes choose kind, size, salt and the common prefix of the keys; then come the keys, then bounds of ranges.
 pub fn range_filter(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let spec = SPECS[usize::from(input.byte()) % SPECS.len()];
@@ -49,7 +49,7 @@ pub fn range_filter(bytes: &[u8]) {
     while !input.is_empty() && bounds.len() < 6 {
         bounds.push(key(&mut input, &prefix, shape));
     }
-    // The neighbours of some keys, which are the bounds that are easily taken for others.
+    // Neighbours of some keys: the bounds that are easily confused with others.
     for key in keys.iter().step_by(1 + keys.len() / 2) {
         bounds.extend([key.clone(), [key, &[0][..]].concat(), key[..key.len() / 2].to_vec()]);
         let mut near = key.clone();
@@ -62,7 +62,7 @@ pub fn range_filter(bytes: &[u8]) {
         .unwrap_or_else(|e| panic!("{spec:?} of {} keys at {bits} bits: {e}", keys.len()));
     let written = filter.to_bytes();
     assert_eq!(written.len(), filter.encoded_len());
-    let view = RangeFilterRef::open_ref(&written).expect("a filter opens what it wrote");
+    let view = RangeFilterRef::open_ref(&written).expect("a written filter can be opened");
     let sorted: KeyList = keys.iter().map(|key| &key[..]).collect();
     let again = RangeFilter::build(spec, &sorted, bits, salt, Verify::No).expect("it was built before");
     assert!(again.to_bytes() == written, "{spec:?}: the order of the keys changes the bytes");
@@ -72,18 +72,18 @@ pub fn range_filter(bytes: &[u8]) {
     }
 }
 
-/// A key as one byte of `input` says: a number of eight bytes, or up to eleven bytes as they come.
+/// Returns a key as one byte of `input` selects: a number of eight bytes, or up to eleven arbitrary bytes.
 fn key(input: &mut Input<'_>, prefix: &[u8], shape: u8) -> Vec<u8> {
     let how = input.byte();
     let mut key = prefix.to_vec();
     if shape & 8 != 0 {
-        // Far apart, or next to each other; up from zero, or down from the largest number.
+        // Far apart, or close together; up from zero, or down from the largest number.
         let number = u64::from(input.word()) << (how & 63) | u64::from(input.byte());
         let number = if how & 64 != 0 { !number } else { number };
         key.extend_from_slice(&number.to_be_bytes());
         return key;
     }
-    // Some keys do not start with what the others do.
+    // Some keys do not have the common prefix.
     if how & 0xf0 == 0xf0 {
         key.truncate(usize::from(input.byte()));
     }
@@ -96,11 +96,11 @@ fn compare(spec: RangeSpec, filter: &dyn RangeProbe, keys: &Set, bounds: &[Vec<u
         assert!(filter.contains_key(key, Digest::of(key)), "{spec:?} denies {key:?}");
         assert!(filter.contains_range(KeyRange::closed(key, key)), "{spec:?} denies {key:?} as a range");
     }
-    assert_eq!(filter.contains_range(KeyRange::ALL), !keys.is_empty(), "{spec:?} of everything");
+    assert_eq!(filter.contains_range(KeyRange::ALL), !keys.is_empty(), "{spec:?} of the whole key space");
     for low in bounds {
         let successor = keys.range::<[u8], _>((Included(&low[..]), Unbounded)).next();
         match filter.next(low) {
-            Next::Nothing => assert_eq!(successor, None, "{spec:?}: there is something from {low:?} on"),
+            Next::Nothing => assert_eq!(successor, None, "{spec:?}: there is a key from {low:?} on"),
             Next::NotBelow(next) => {
                 assert!(next >= *low, "{spec:?}: {next:?} is before {low:?}");
                 assert!(
@@ -108,7 +108,7 @@ fn compare(spec: RangeSpec, filter: &dyn RangeProbe, keys: &Set, bounds: &[Vec<u
                     "{spec:?}: {next:?} is too far for {low:?}"
                 );
             }
-            Next::Unknown => assert!(!keys.is_empty(), "{spec:?} of nothing knows that"),
+            Next::Unknown => assert!(!keys.is_empty(), "{spec:?} of no keys knows that"),
         }
         for (start, end) in [
             (Included(&low[..]), Unbounded),
@@ -137,7 +137,7 @@ fn compare_range(
     let range = KeyRange::new(start, end);
     let answer = filter.contains_range(range);
     if range.is_empty() {
-        assert!(!answer, "{spec:?}: something in the empty range {range:?}");
+        assert!(!answer, "{spec:?}: a key in the empty range {range:?}");
         return;
     }
     if let Some(key) = keys.range::<[u8], _>((start, end)).next() {

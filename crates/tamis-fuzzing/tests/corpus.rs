@@ -1,9 +1,9 @@
-//! The fuzzing corpus as an ordinary test: every input of every target, and thousands of deterministic mutations of each
-//! that has a name, go through the same entry points that `fuzz/` feeds. What is asserted is said there (`fuzz/README.md`).
+//! The fuzzing corpus as an ordinary test: every input of every target, and thousands of deterministic mutations of
+//! each named one, go through the entry points that `fuzz/` uses. `fuzz/README.md` lists what they assert.
 //!
 //! `TAMIS_TEST_SCALE=10` makes ten times as many mutations. When an entry point panics, the seed, the number of the
-//! mutation and the bytes are printed; to keep a finding, put the bytes (minimised) into `fuzz/corpus/<target>/`
-//! under a name that starts with `finding-`.
+//! mutation and the bytes are printed. To keep a finding, put the bytes (minimized) into `fuzz/corpus/<target>/` under
+//! a name that starts with `finding-`.
 
 #![allow(clippy::print_stderr)]
 
@@ -14,7 +14,7 @@ use tamis_testkit::fuzz::mutated;
 
 const CORPUS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus");
 
-/// Says what was being tried if the entry point panics.
+/// Prints the current input if the entry point panics.
 struct Trying<'a> {
     target: &'a str,
     seed: &'a str,
@@ -31,12 +31,12 @@ impl Drop for Trying<'_> {
     }
 }
 
-/// Whether the fuzzer named it, and not a person.
+/// Reports whether the fuzzer named the input, and not a person.
 fn is_hex_named(name: &str) -> bool {
     name.len() == 40 && name.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
 }
 
-/// The committed inputs of a target in the order of their names.
+/// Returns the committed inputs of a target in the order of their names.
 fn inputs(target: &str) -> Vec<(String, Vec<u8>)> {
     let dir = PathBuf::from(CORPUS).join(target);
     let entries = std::fs::read_dir(&dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display()));
@@ -53,7 +53,7 @@ fn scale() -> u64 {
     std::env::var("TAMIS_TEST_SCALE").ok().and_then(|scale| scale.parse().ok()).unwrap_or(1)
 }
 
-/// Runs a target over its inputs, and over `mutations` of each of its seeds: of those that have names.
+/// Runs a target over its inputs, and over `mutations` mutations of each of its seeds, the inputs with names.
 fn run(target: &str, entry: fn(&[u8]), mutations: u64) {
     let inputs = inputs(target);
     for (name, input) in &inputs {
@@ -63,7 +63,7 @@ fn run(target: &str, entry: fn(&[u8]), mutations: u64) {
     let seeds: Vec<_> = inputs.into_iter().filter(|(name, _)| !is_hex_named(name)).collect();
     assert!(
         !seeds.is_empty(),
-        "{target}: where is the corpus? `cargo run -p tamis-fuzzing --example make_corpus` makes it"
+        "{target}: the corpus is missing; `cargo run -p tamis-fuzzing --example make_corpus` writes it"
     );
     for (name, seed) in &seeds {
         for number in 0..mutations * scale() {

@@ -1,15 +1,15 @@
-//! Entry points for hostile bytes that need the engine's own decoders; the others, and all of them together, are in the crate
-//! `tamis-fuzzing`. Compiled with the feature `fuzzing` and for unit tests, so no release has them.
+//! Entry points for hostile bytes that need the engine's own decoders. The others, and all of them together, are in the
+//! crate `tamis-fuzzing`. Compiled with the feature `fuzzing` and for unit tests, so no release contains them.
 //!
-//! Each takes arbitrary bytes, reads them the way the engine would, and panics if something that must hold for
-//! *any* bytes does not: an answer that depends on how the file is read, a value that does not survive being
-//! written and read again, a table that passes its check and yet loses a key. Every other outcome, errors above
-//! all, is fine. `fuzz/README.md` lists what each asserts.
+//! Each takes arbitrary bytes, reads them as the engine would, and panics if something that must hold for *any* bytes
+//! does not: for example, if an answer depends on how the file is read, if a value changes when written and read again,
+//! or if a table passes its check but loses a key. Every other outcome is acceptable, above all an error.
+//! `fuzz/README.md` lists what each asserts.
 //!
-//! Checksums would keep all mutated bytes out of the decoders behind them, so the entry points of checksummed
-//! formats read their bytes twice: as they are, and with all checksums made right (`reseal`).
+//! Checksums would keep all mutated bytes away from the decoders behind them. The entry points of checksummed formats
+//! therefore read their bytes twice: as they are, and with all checksums corrected (`reseal`).
 //!
-//! Everything here works in memory; calls are independent of each other.
+//! Everything works in memory; calls are independent of each other.
 
 mod elastic;
 mod logs;
@@ -28,13 +28,13 @@ use std::path::Path;
 
 use crate::io::{FileSystem, MemFs, Usage};
 
-/// Makes the file `path` of `bytes`. Its directory must be there.
+/// Creates the file `path` with these bytes. Its directory must exist.
 fn put(fs: &MemFs, path: &Path, bytes: &[u8]) {
     let mut file = fs.create(path, Usage::Log).expect("a file in memory");
-    file.append(bytes).expect("memory takes it");
+    file.append(bytes).expect("in-memory write");
 }
 
-/// A file system in memory with an empty directory `db`.
+/// Returns an in-memory file system with an empty directory `db`.
 fn empty_fs() -> MemFs {
     let fs = MemFs::new();
     fs.create_dir_all(Path::new("db")).expect("a directory in memory");

@@ -1,4 +1,4 @@
-//! Options to configurations and back. Pure.
+//! Conversion between options and configurations. Pure.
 
 use super::{Allocation, Configuration, Data, Merge, Policy, ReadPath, Selector, Shape};
 use crate::options::{
@@ -6,7 +6,7 @@ use crate::options::{
     Options, ReadMode, SurfSuffix,
 };
 
-/// The selector that an option names. How probes follow from digests costs the same to the model.
+/// Returns the selector that an option names. How probes are derived from digests makes no difference to the model.
 pub(super) fn selector_of(choice: FilterChoice) -> Selector {
     match choice {
         FilterChoice::None => Selector::None,
@@ -32,7 +32,7 @@ pub(super) fn selector_of(choice: FilterChoice) -> Selector {
     }
 }
 
-/// The option for a selector; `None` for one that this version does not know.
+/// Returns the option for a selector; `None` for a selector that this version does not know.
 pub(super) fn choice_of(selector: Selector) -> Option<FilterChoice> {
     FilterChoice::all().find(|choice| {
         let plain = !matches!(
@@ -44,7 +44,7 @@ pub(super) fn choice_of(selector: Selector) -> Option<FilterChoice> {
     })
 }
 
-/// The shape that a keyspace's options ask for.
+/// Returns the shape that a keyspace's options ask for.
 pub(super) fn shape_of(options: &KeyspaceOptions) -> Shape {
     let policy = match options.compaction {
         CompactionChoice::Leveling => Policy::Leveling,
@@ -55,7 +55,7 @@ pub(super) fn shape_of(options: &KeyspaceOptions) -> Shape {
         CompactionChoice::Fifo => Policy::Fifo,
         CompactionChoice::TimeWindow => Policy::TimeWindow,
     };
-    // Of several ratios that between the last levels, where most of the data is.
+    // Of several ratios, take the one between the last levels, where most of the data is.
     let mut shape = Shape::new(policy, options.size_ratio.at(options.levels));
     shape.merge = match options.granularity() {
         MergeGranularity::Full | MergeGranularity::Auto => Merge::Full,
@@ -68,7 +68,8 @@ pub(super) fn shape_of(options: &KeyspaceOptions) -> Shape {
     shape
 }
 
-/// What the options say, for a tree of this data. Of several filters that of the last level counts, which has most of the keys.
+/// Returns the configuration that the options describe, for a tree of this data. Of several filters, that of the last
+/// level counts, since it has most of the keys.
 pub(super) fn configuration_of(options: &Options, data: &Data, budget_bytes: u64) -> Configuration {
     let keyspace = &options.keyspace;
     let selector = selector_of(keyspace.filter.at(keyspace.levels));
@@ -94,7 +95,7 @@ pub(super) fn configuration_of(options: &Options, data: &Data, budget_bytes: u64
     configuration
 }
 
-/// `current` with a configuration put in. What the configuration does not decide stays.
+/// Returns `current` with a configuration applied. What the configuration does not decide stays.
 pub(super) fn options_for(configuration: &Configuration, data: &Data, current: &Options) -> Options {
     let mut options = current.clone();
     let keyspace = &mut options.keyspace;
@@ -141,14 +142,14 @@ pub(super) fn options_for(configuration: &Configuration, data: &Data, current: &
     options
 }
 
-/// The lines of `to` that `from` does not have.
+/// Returns the lines of `to` that `from` does not have.
 pub(super) fn difference(from: &Options, to: &Options) -> String {
     let (before, after) = (from.to_text(), to.to_text());
     let old: std::collections::HashSet<&str> = before.lines().collect();
     after.lines().filter(|line| !old.contains(line)).fold(String::new(), |text, line| text + line + "\n")
 }
 
-/// How the options let blocks be read.
+/// Returns the read path that the options select.
 pub(super) fn read_path_of(options: &Options) -> ReadPath {
     match options.read_mode {
         ReadMode::Mapped => ReadPath::Mapped,

@@ -1,12 +1,13 @@
 //! Unit costs, measured on this machine by the engine's own paths.
 //!
-//! Small databases in memory, of eight runs each, one for every kind of filter, are asked as a program would ask them. What a
-//! question costs by itself is what is left when the fixed part and the runs searched in vain (by the engine's counters) are
-//! taken away. So T_P is what a filter costs *here*, with finding its table, dispatch and prefetching, not what it costs in a
-//! loop of its own. What does not fit a small database is measured apart: latencies of memory by size, and the device, by
-//! reads of a file.
+//! Small in-memory databases of eight runs each, one for every kind of filter, are read as a program would read them.
+//! The cost of a probe is the remainder after subtracting the fixed part and the runs searched in vain (by the engine's
+//! counters). T_P is therefore what a filter costs *here*, including finding its table, dispatch and prefetching, not
+//! its cost in a loop of its own. What does not fit a small database is measured separately: memory latency by size,
+//! and the device, by reads of a file.
 //!
-//! Every cost is the lower quartile of passes, taken in turns where two are compared; what noise makes negative is 0.
+//! Every cost is the lower quartile of several passes, which alternate where two costs are compared. Noise that would
+//! make a cost negative yields 0.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -22,15 +23,15 @@ use crate::options::Options;
 /// How thoroughly to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Effort {
-    /// About a tenth of a second: for opening a database. Costs may be off by a third, those of ranges under global filters by
-    /// more, since small ones know less.
+    /// About a tenth of a second: for opening a database. Costs may be off by a third, those of ranges under global
+    /// filters by more, because small global filters exclude less.
     Quick,
     /// One to two seconds.
     #[default]
     Full,
 }
 
-/// What to measure for.
+/// The parameters of a measurement.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Setup {
@@ -40,33 +41,34 @@ pub struct Setup {
     pub value_bytes: usize,
     /// How thoroughly.
     pub effort: Effort,
-    /// Where the database is or will be: what is read for T_D, and written as a log is, is a file that is made there and removed
-    /// again. Without one the data is taken to stay in memory, and the device and the log to cost nothing.
+    /// Where the database is or will be. A file created here, and removed again, is written as a log is and read for
+    /// T_D. Without a directory the data is assumed to stay in memory, and the device and the log to cost nothing.
     pub directory: Option<PathBuf>,
-    /// Read mode, file system, block size and durability of the database; nothing else of them counts.
+    /// Read mode, file system, block size and durability of the database; the other options are ignored.
     pub options: Options,
 }
 
 impl Setup {
-    /// For keys and values of these lengths, in memory, thoroughly.
+    /// Returns a setup for keys and values of these lengths, in memory, with full effort.
     pub fn new(key_bytes: usize, value_bytes: usize) -> Setup {
         Setup { key_bytes, value_bytes, effort: Effort::Full, directory: None, options: Options::default() }
     }
 
-    /// With another effort.
+    /// Sets the effort.
     pub fn effort(mut self, effort: Effort) -> Setup {
         self.effort = effort;
         self
     }
 
-    /// For a database in `directory` with these options.
+    /// Sets the directory and the options of the database.
     pub fn database(mut self, directory: impl Into<PathBuf>, options: &Options) -> Setup {
         self.directory = Some(directory.into());
         self.options = options.clone();
         self
     }
 
-    /// With entries of which thousands fit into memory. Costs are by entry and by byte, so longer ones are told from these.
+    /// Limits lengths so that thousands of entries fit into memory. Costs are per entry and per byte, so those of
+    /// longer entries follow from these.
     fn clamped(&self) -> Setup {
         let mut setup = self.clone();
         setup.key_bytes = setup.key_bytes.min(MOST_KEY_BYTES);
@@ -79,41 +81,41 @@ impl Setup {
     }
 }
 
-/// The longest keys that are measured.
+/// The longest keys measured.
 const MOST_KEY_BYTES: usize = 1024;
 
-/// The longest values that are measured.
+/// The longest values measured.
 const MOST_VALUE_BYTES: usize = 4096;
 
 /// The unit costs of a machine.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Calibration {
-    /// The costs. They may be changed, to ask what another device would be worth.
+    /// The costs. They may be changed, for example to find out what another device would be worth.
     pub machine: Machine,
     /// How thoroughly they were measured.
     pub effort: Effort,
-    /// For keys of so many bytes.
+    /// The length of keys, in bytes.
     pub key_bytes: usize,
-    /// And values of so many.
+    /// The length of values, in bytes.
     pub value_bytes: usize,
-    /// Nanoseconds that measuring took.
+    /// Time the measurement took, in nanoseconds.
     pub took_ns: u64,
 }
 
-/// Runs of the databases that are asked.
+/// Runs per measured database.
 pub(super) const RUNS: usize = 8;
 
 impl Calibration {
-    /// Costs that are known from elsewhere, for keys and values of these lengths.
+    /// Returns a calibration with costs known from elsewhere, for keys and values of these lengths.
     pub fn of(machine: Machine, key_bytes: usize, value_bytes: usize) -> Calibration {
         Calibration { machine, effort: Effort::Full, key_bytes, value_bytes, took_ns: 0 }
     }
 
-    /// Measures. Nothing stays of it: what it makes in [`Setup::directory`] is removed, also if it fails.
+    /// Measures. Everything created in [`Setup::directory`] is removed, even on failure.
     ///
     /// # Errors
-    /// Those of the file system, and of databases in memory.
+    /// Errors of the file system and of in-memory databases.
     pub fn measure(setup: &Setup) -> Result<Calibration, Error> {
         let started = Instant::now();
         let setup = &setup.clamped();
@@ -127,7 +129,7 @@ impl Calibration {
         bench.filters(&mut machine)?;
         bench.writes(&mut machine)?;
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
-        // A thread that merges takes the core of one that asks as often as no other is free.
+        // A merging thread takes the core of a reading one as often as no other core is free.
         machine.background_share = 1.0 / cores as f64;
         if setup.effort == Effort::Full {
             bench.distance(&mut machine)?;
@@ -144,11 +146,11 @@ impl Calibration {
     }
 }
 
-/// How much is asked.
+/// The amount of measuring.
 pub(super) struct Sizes {
-    /// Keys of one run.
+    /// Keys per run.
     pub(super) keys: usize,
-    /// Operations of one pass.
+    /// Operations per pass.
     pub(super) ops: usize,
     /// Passes.
     pub(super) passes: usize,
@@ -163,17 +165,17 @@ impl Sizes {
     }
 }
 
-/// Key `i` of set `set`: spread over the whole key space, of the length that is asked for, at least eight.
+/// Returns key `i` of set `set`: spread over the whole key space, of the requested length, at least eight bytes.
 pub(super) fn key(setup: &Setup, set: u64, i: usize) -> Vec<u8> {
     let spread = Digest::from_u64(i as u64).remix(set + 1);
-    // The greatest numbers stay free: keys behind all others.
+    // The upper half stays free, for keys behind all others.
     let mut key = (spread >> 1).to_be_bytes().to_vec();
     key.resize(setup.key_bytes.max(8), 0x2e);
     key
 }
 
-/// Nanoseconds for each of `count` things: of several passes the one that a quarter of them beat. Whatever else runs on a
-/// machine only adds to times, so what a thing costs is nearer to the shorter ones; the least of all would be luck.
+/// Returns the nanoseconds for each of `count` things: the lower quartile of several passes. Other load on the machine
+/// only adds to times, so the true cost is nearer to the shorter ones; the minimum would be luck.
 pub(super) fn quiet_ns(passes: usize, count: usize, mut pass: impl FnMut(usize)) -> f64 {
     let mut times: Vec<f64> = (0..passes.max(1))
         .map(|at| {

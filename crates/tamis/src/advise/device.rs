@@ -1,4 +1,4 @@
-//! What the machine does by itself: latencies of memory, digests, the device.
+//! Properties of the machine itself: memory latency, digests, the device.
 
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use crate::io::{Access, DirectFs, DiskFs, FileSystem, Usage};
 use crate::options::Durability;
 use crate::tree::files::CALIBRATION_PREFIX;
 
-/// T_H.
+/// Measures T_H.
 pub(super) fn digest(machine: &mut Machine, setup: &Setup, sizes: &Sizes) {
     let keys: Vec<Vec<u8>> = (0..sizes.ops * sizes.passes).map(|i| key(setup, 1 << 32, i)).collect();
     machine.digest_ns = quiet_ns(sizes.passes, sizes.ops, |pass| {
@@ -24,11 +24,11 @@ pub(super) fn digest(machine: &mut Machine, setup: &Setup, sizes: &Sizes) {
     });
 }
 
-/// Latencies of memory: a chain of accesses, each of which says where the next one is.
+/// Measures memory latency by a chain of accesses, each of which determines the address of the next.
 pub(super) fn memory(machine: &mut Machine, setup: &Setup) {
     let largest: usize = if setup.is_quick() { 8 << 20 } else { 128 << 20 };
     let mut words = vec![0u64; largest / 8];
-    // Every line has some content of its own, so that no two pages are one.
+    // Every line has distinct content, so that no two pages are identical.
     for (at, line) in words.chunks_mut(8).enumerate() {
         line[0] = Digest::from_u64(at as u64).remix(7);
     }
@@ -44,14 +44,14 @@ pub(super) fn memory(machine: &mut Machine, setup: &Setup) {
             }
             black_box(at);
         });
-        // Larger sets never answer sooner.
+        // Larger sets are never faster.
         let ns = ns.max(machine.latency.last().map_or(0.0, |(_, ns)| *ns));
         machine.latency.push((bytes as f64, ns));
         bytes *= 4;
     }
 }
 
-/// A file that is removed when it is no longer needed.
+/// A file that is removed when dropped.
 struct Scratch<'f> {
     fs: &'f dyn FileSystem,
     path: PathBuf,
@@ -59,12 +59,12 @@ struct Scratch<'f> {
 
 impl Drop for Scratch<'_> {
     fn drop(&mut self) {
-        // What cannot be removed now is found by whoever looks at the directory; there is nobody to tell.
+        // There is nobody to report a failure to; a file left behind is visible in the directory.
         let _ = self.fs.remove(&self.path);
     }
 }
 
-/// T_D: random blocks of a file, past the page cache and out of it.
+/// Measures T_D: reads of random blocks of a file, with and without the page cache.
 pub(super) fn device(machine: &mut Machine, setup: &Setup) -> Result<(), Error> {
     let Some(directory) = &setup.directory else { return Ok(()) };
     let (plain, direct): (Arc<dyn FileSystem>, Arc<dyn FileSystem>) = match &setup.options.file_system {
@@ -112,16 +112,16 @@ pub(super) fn device(machine: &mut Machine, setup: &Setup) -> Result<(), Error> 
         error.map_or(Ok(ns), Err)
     };
     machine.page_ns = time(&*plain).map_err(|e| failed(path, &e))?;
-    // Where there is no direct I/O the device is a memory.
+    // Where direct I/O is unavailable the device is a memory.
     machine.device_ns = time(&*direct).unwrap_or(machine.page_ns);
     if read_path_of(&setup.options) == ReadPath::Mapped {
-        // A fault that finds its page costs about what the copy does, and only once.
+        // A fault that finds its page costs about as much as the copy does, and only once.
         machine.page_ns = 0.0;
     }
     Ok(())
 }
 
-/// Appending the record of a put to a log, with a sync where each has one.
+/// Measures appending the record of a put to a log, including the sync if the options ask for it.
 fn logging(fs: &dyn FileSystem, path: &Path, setup: &Setup) -> std::io::Result<f64> {
     let record = vec![0x61; setup.key_bytes.max(8) + setup.value_bytes + RECORD_BYTES];
     let synced = setup.options.durability == Durability::Synced;
@@ -133,7 +133,7 @@ fn logging(fs: &dyn FileSystem, path: &Path, setup: &Setup) -> std::io::Result<f
     };
     let passes = 5;
     let mut file = fs.create(path, Usage::Log)?;
-    // As for a log: a hint, and where it cannot be followed appends just take longer.
+    // A hint, as for a log: without it, appends just take longer.
     let _ = file.preallocate((record.len() * records * passes) as u64);
     let mut error = None;
     let ns = quiet_ns(passes, records, |_| {
@@ -146,15 +146,15 @@ fn logging(fs: &dyn FileSystem, path: &Path, setup: &Setup) -> std::io::Result<f
     error.map_or(Ok(ns), Err)
 }
 
-/// Bytes of a log's record beside key and value.
+/// Bytes of a log record besides key and value.
 const RECORD_BYTES: usize = 24;
 
-/// Words of eight bytes in a piece of the file.
+/// Returns the number of eight-byte words in a piece of the file.
 fn piece_words() -> usize {
     256 * 4096 / 8
 }
 
-/// Half of the machine's memory: what the page cache can have of it.
+/// Returns half of the machine's memory: the share the page cache can have.
 pub(super) fn half_of_memory() -> f64 {
     match crate::io::memory_bytes() {
         0 => f64::MAX,

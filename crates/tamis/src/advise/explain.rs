@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::{Advice, Class, Ranked, Workload};
 
-/// Configurations that are listed besides the best and the present one.
+/// Configurations listed besides the best and the current one.
 const LISTED: usize = 5;
 
 pub(super) fn summary(advice: &Advice) -> String {
@@ -16,7 +16,7 @@ pub(super) fn summary(advice: &Advice) -> String {
     let _ = writeln!(text, "{kept} {}", best.configuration.describe());
     let _ = writeln!(
         text,
-        "  {:.0} ns an operation, {} of filters, {:.1} runs, each byte written {:.1} times",
+        "  {:.0} ns per operation, {} of filters, {:.1} runs, each byte written {:.1} times",
         best.prediction.mean_ns,
         bytes(best.prediction.filter_bytes),
         best.prediction.runs,
@@ -29,16 +29,16 @@ pub(super) fn summary(advice: &Advice) -> String {
         let saved = 100.0 * (1.0 - first.prediction.mean_ns / best.prediction.mean_ns);
         let _ = writeln!(
             text,
-            "  {} would save {saved:.1} % by prediction, which is less than its errors",
+            "  {} would save {saved:.1} % by prediction, less than the prediction error",
             first.configuration.describe()
         );
     }
     let others = || advice.ranking.ranked.iter().enumerate().filter(|(_, other)| *other != best);
     for (at, other) in others().filter(|(at, other)| *at <= LISTED || other.is_current) {
-        let what = if other.is_current { " (as it is now)" } else { "" };
+        let what = if other.is_current { " (current)" } else { "" };
         let _ = writeln!(text, "{}. {}{what}", at + 1, other.configuration.describe());
         if other.prediction.filter_bytes > advice.budget_bytes as f64 {
-            let _ = writeln!(text, "  takes {}, more than the budget", bytes(other.prediction.filter_bytes));
+            let _ = writeln!(text, "  needs {}, more than the budget", bytes(other.prediction.filter_bytes));
         }
         for reason in &other.reasons {
             let _ = writeln!(text, "  {reason}");

@@ -1,4 +1,4 @@
-//! What building filters of tables costs, measured on the filters themselves: in a database it would drown in flushes.
+//! The cost of building table filters, measured on the filters themselves: in a database, flushes would drown it out.
 
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -14,10 +14,10 @@ use tamis_filter::{
 use super::Selector;
 use super::calibrate::{RUNS, Setup, Sizes, key, quiet_ns};
 
-/// Bits for each key that filters are built with.
+/// Bits per key that filters are built with.
 const BITS: f64 = 14.0;
 
-/// Builds every kind of filter. One that cannot be built for these keys is left out, and costs nothing: it will not be asked.
+/// Builds every kind of filter. A kind that cannot be built for these keys is left out and costs nothing: it will not be used.
 pub(super) fn building(setup: &Setup, sizes: &Sizes) -> HashMap<Selector, f64> {
     let count = sizes.keys * RUNS / 2;
     let mut keys: Vec<Vec<u8>> = (0..count).map(|i| key(setup, 0, i)).collect();
@@ -71,8 +71,8 @@ pub(super) fn building(setup: &Setup, sizes: &Sizes) -> HashMap<Selector, f64> {
     costs
 }
 
-/// What putting keys into a global filter costs for each entry that is there already, in ns. By a change of very few keys and one of
-/// many.
+/// Returns the cost of adding keys to a global filter, per entry already in it, in ns: the difference between a change
+/// of very few keys and one of many.
 pub(super) fn copying(setup: &Setup, sizes: &Sizes, selector: Selector) -> f64 {
     let sorted = |set, count| {
         let mut keys: Vec<Vec<u8>> = (0..count).map(|i| key(setup, set, i)).collect();

@@ -1,11 +1,11 @@
-//! Which options suit the data, the operations and the machine: measured, predicted, explained.
+//! Finds the options that suit the data, the operations and the machine: measures, predicts, explains.
 //!
-//! 1. [`Calibration::measure`] times the engine's own paths on this machine: T_H (a digest), T_P (a question to each kind of
-//!    filter), T_D (a block), puts, merges.
-//! 2. [`Observed::between`] tells the workload from a database's counters; or it is declared, as a [`Workload`].
-//! 3. [`advise`] ranks what fits a budget by the model of [`tamis_model::engine`], and [`Advice`] says why, with the options that
-//!    apply it.
-//! 4. [`decide`] says whether a change is worth it, with hysteresis, for those who ask again and again.
+//! 1. [`Calibration::measure`] times the engine's own paths on this machine: T_H (a digest), T_P (a probe of each kind
+//!    of filter), T_D (a block read), puts, merges.
+//! 2. [`Observed::between`] derives the workload from a database's counters; a [`Workload`] can also be declared.
+//! 3. [`advise`] ranks the configurations that fit a budget by the model of [`tamis_model::engine`]. [`Advice`]
+//!    explains the ranking and holds the options that apply it.
+//! 4. [`decide`] reports whether a change is worth it, with hysteresis, for callers that ask periodically.
 //!
 //! ```
 //! use tamis::Options;
@@ -19,12 +19,12 @@
 //! # Ok::<(), tamis::Error>(())
 //! ```
 //!
-//! Threads: everything here is called from the thread that asks. Measuring makes databases of its own, in memory, and starts
-//! their background threads; nothing of it stays. Costs: measuring takes up to two seconds (`Full`) or a tenth of one (`Quick`),
-//! advice some tens of milliseconds.
+//! Threads: everything runs on the calling thread. Measuring creates in-memory databases, which start their own
+//! background threads, and leaves nothing behind. Cost: measuring takes up to two seconds (`Full`) or a tenth of a
+//! second (`Quick`), advice some tens of milliseconds.
 //!
-//! What the model leaves out stands in [`tamis_model::engine`]. Measured costs are those of one thread that asks without a
-//! break.
+//! [`tamis_model::engine`] lists what the model leaves out. Measured costs are those of one thread that reads without a
+//! pause.
 
 mod apply;
 mod calibrate;
@@ -50,23 +50,24 @@ pub(crate) use observe::{data_of_tables, operations_of, workload_of};
 
 use crate::options::Options;
 
-/// A change must save more than this part of an operation's time. The model's errors are larger, but mostly the same for all.
+/// The least part of an operation's time that a change must save. The model's errors are larger, but mostly alike for all.
 const KEPT: f64 = 0.05;
 
-/// Configurations within this part of the first's time do not differ.
+/// Configurations within this part of the best one's time count as equal.
 const ALIKE: f64 = 0.01;
 
-/// What data grows by between two looks may lie above the budget: memory is counted from time to time only.
+/// Tolerated excess over the budget: the data may grow between two checks, and memory is counted only from time to time.
 const SLACK: f64 = 1.05;
 
-/// Whether the filters of a configuration fit a budget.
+/// Reports whether the filters of a configuration fit a budget.
 fn fits(ranked: &Ranked, budget_bytes: u64) -> bool {
     let slack = if ranked.is_current { SLACK } else { 1.0 };
     ranked.prediction.filter_bytes <= budget_bytes as f64 * slack
 }
 
-/// Of a ranking, best first, what is recommended of those that fit: what there is now, if the first saves less than a twentieth of
-/// its time; else the first, or of those that take at most a hundredth more the one with the smallest filters.
+/// Returns the recommended configuration of a ranking (best first) among those that fit the budget. This is the current
+/// one unless the best saves more than a twentieth of its time; otherwise it is the one with the smallest filters among
+/// the best and those at most a hundredth slower.
 pub fn recommend(ranked: &[Ranked], budget_bytes: u64) -> Option<&Ranked> {
     let fits = |ranked: &&Ranked| fits(ranked, budget_bytes);
     let first = ranked.iter().find(fits).or(ranked.first())?.prediction.mean_ns;
@@ -82,53 +83,53 @@ pub(crate) fn selector_in(options: &crate::KeyspaceOptions) -> Selector {
     apply::selector_of(options.filter.at(options.levels))
 }
 
-/// What to do, and why.
+/// A recommendation with its reasons.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Advice {
-    /// All configurations that were looked at, best first, the present one among them.
+    /// All configurations considered, best first, including the current one.
     pub ranking: Ranking,
-    /// For how many bytes of filters and block cache.
+    /// The budget for filters and block cache, in bytes.
     pub budget_bytes: u64,
     /// The operations it is for.
     pub workload: Workload,
     /// The data it is for.
     pub data: Data,
-    /// The present options with the recommended configuration in.
+    /// The current options with the recommended configuration applied.
     pub options: Options,
-    /// The lines of the options' text that change; empty if the present options are the best.
+    /// The lines of the options' text that change; empty if the current options are the best.
     pub changes: String,
 }
 
 impl Advice {
-    /// What is recommended: see [`recommend`].
+    /// Returns the recommended configuration: see [`recommend`].
     pub fn recommended(&self) -> Option<&Ranked> {
         recommend(&self.ranking.ranked, self.budget_bytes)
     }
 
-    /// The first of the ranking.
+    /// Returns the first configuration of the ranking.
     pub fn best(&self) -> Option<&Ranked> {
         self.ranking.best()
     }
 
-    /// What there is now.
+    /// Returns the current configuration.
     pub fn current(&self) -> Option<&Ranked> {
         self.ranking.current()
     }
 
-    /// The recommendation in words: what it costs, what most of that is, what others lose by, what cannot be had.
+    /// Explains the recommendation in words: its cost, the largest parts of it, why others lose, which ones are unavailable.
     pub fn explain(&self) -> String {
         explain::summary(self)
     }
 
-    /// Every term of the best configuration: with symbols, with numbers in, and its value.
+    /// Returns every term of the best configuration: in symbols, with numbers filled in, and its value.
     pub fn formulas(&self) -> String {
         self.recommended().map_or_else(String::new, |best| explain::formulas(best, &self.workload))
     }
 }
 
-/// Ranks all configurations for which `budget_bytes` bytes of filters and block cache suffice, with the tree's shape free, and
-/// says what to change in `current`. Shapes that drop data (`fifo`, `time-window`) are neither recommended nor replaced.
+/// Ranks all configurations whose filters and block cache fit in `budget_bytes` bytes, with the tree's shape free, and returns
+/// the changes to `current`. Shapes that drop data (`fifo`, `time-window`) are neither recommended nor replaced.
 pub fn advise(
     calibration: &Calibration,
     data: &Data,
@@ -139,7 +140,7 @@ pub fn advise(
     advise_among(calibration, data, workload, budget_bytes, current, |_| true)
 }
 
-/// The same with some selectors left out, but for the present one.
+/// Like [`advise`], but considers only the selectors that `may` accepts, and the current one.
 pub(crate) fn advise_among(
     calibration: &Calibration,
     data: &Data,

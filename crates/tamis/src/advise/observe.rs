@@ -1,4 +1,4 @@
-//! What a database's counters tell of its workload.
+//! The workload, derived from a database's counters.
 
 use super::apply::read_path_of;
 use super::{Data, Keys, ReadPath, Workload};
@@ -15,15 +15,15 @@ pub struct Observed {
     pub workload: Workload,
     /// What is stored, at the second reading.
     pub data: Data,
-    /// How many operations there were.
+    /// The number of operations.
     pub operations: u64,
-    /// What the counters do not tell, and what was assumed instead.
+    /// What the counters do not show, and what was assumed instead.
     pub unknown: Vec<String>,
 }
 
 impl Observed {
-    /// From two readings of [`Db::stats`](crate::Db::stats), the earlier one first, of a database with these options. Keyspaces
-    /// are taken together, since counters are; the data and the skew are those of the default one.
+    /// Derives both from two readings of [`Db::stats`](crate::Db::stats), the earlier one first, of a database with these
+    /// options. Keyspaces are combined, since the counters are; the data and the skew are those of the default keyspace.
     pub fn between(before: &Stats, after: &Stats, options: &Options) -> Observed {
         let data = data_of(after, options);
         let skew = after.keyspaces.first().and_then(|keyspace| keyspace.read_skew);
@@ -35,26 +35,26 @@ impl Observed {
 }
 
 impl Observed {
-    /// How blocks reach readers under these options.
+    /// Returns how blocks reach readers under these options.
     pub fn read_path(options: &Options) -> ReadPath {
         read_path_of(options)
     }
 
-    /// Whether the blocks of the deepest level are compressed under these options.
+    /// Reports whether the blocks of the deepest level are compressed under these options.
     pub fn compresses(options: &Options) -> bool {
         options.keyspace.compression.at(options.keyspace.levels) != Compression::None
     }
 }
 
-/// Reads and writes, an iterator counting as one.
+/// Returns the number of reads and writes; an iterator counts as one.
 pub(crate) fn operations_of(read: ReadCost, writes: u64) -> u64 {
     read.gets + read.scans + writes
 }
 
-/// Iterators that give so many entries on average are seeks.
+/// Iterators that return at most this many entries on average count as seeks.
 const SEEK_ENTRIES: f64 = 2.0;
 
-/// The operations that counters tell of, and what they do not tell.
+/// Returns the operations that the counters show, and a list of what they do not show.
 pub(crate) fn workload_of(read: ReadCost, writes: u64, skew: Option<f64>) -> (Workload, Vec<String>) {
     let mut unknown = Vec::new();
     let found = read.found.min(read.gets);
@@ -74,24 +74,24 @@ pub(crate) fn workload_of(read: ReadCost, writes: u64, skew: Option<f64>) -> (Wo
         workload.seeks = scans;
     }
     if empty_scans > 0 {
-        unknown.push("how wide empty ranges are; taken to be 64 integers".to_owned());
+        unknown.push("the width of empty ranges; assumed to be 64 integers".to_owned());
     }
     match skew {
         Some(skew) => workload.skew = skew,
         None if found > 0 => {
             unknown.push(
-                "whether reads are skewed (too few gets, or only many at once); taken for uniform".to_owned(),
+                "the skew of reads (too few gets, or only multi-gets); assumed to be uniform".to_owned(),
             );
         }
         None => {}
     }
     if read.gets > found || empty_scans > 0 {
-        unknown.push("whether absent keys lie right behind present ones; taken to lie anywhere".to_owned());
+        unknown.push("whether absent keys lie right behind present ones; assumed to lie anywhere".to_owned());
     }
     (workload, unknown)
 }
 
-/// The data of tables, of which the options say the rest.
+/// Returns the data of tables, supplemented by the options.
 pub(crate) fn data_of_tables(tables: &[&TableMeta], options: &Options) -> Data {
     let entries: u64 = tables.iter().map(|table| table.entries).sum();
     let raw = tables.iter().map(|table| table.raw_bytes).sum::<u64>() as f64 / entries.max(1) as f64;
@@ -103,7 +103,7 @@ pub(crate) fn data_of_tables(tables: &[&TableMeta], options: &Options) -> Data {
     data(entries, key_bytes, raw, options)
 }
 
-/// The data of the default keyspace.
+/// Returns the data of the default keyspace.
 fn data_of(stats: &Stats, options: &Options) -> Data {
     let keyspace = stats.keyspaces.first();
     let of = |f: fn(&KeyspaceStats) -> u64| keyspace.map_or(0, f);
@@ -113,7 +113,7 @@ fn data_of(stats: &Stats, options: &Options) -> Data {
     data(entries, keyspace.and_then(key_bytes).unwrap_or(8.0), raw, options)
 }
 
-/// So many entries of `raw` bytes each, `key_bytes` of which are the key.
+/// Describes `entries` entries of `raw` bytes each, `key_bytes` of which are the key.
 fn data(entries: u64, key_bytes: f64, raw: f64, options: &Options) -> Data {
     let key_bytes = key_bytes.min(raw.max(1.0));
     let mut data = Data::new(entries.max(1), key_bytes, (raw - key_bytes).max(0.0));
@@ -125,7 +125,7 @@ fn data(entries: u64, key_bytes: f64, raw: f64, options: &Options) -> Data {
     data
 }
 
-/// The mean length of the keys at the ends of runs: all that is known of keys without reading tables.
+/// Returns the mean length of the keys at the ends of runs: all that is known of keys without reading tables.
 fn key_bytes(keyspace: &KeyspaceStats) -> Option<f64> {
     let runs = keyspace.levels.iter().flat_map(|level| &level.runs);
     let ends = runs.flat_map(|run| [&run.smallest, &run.largest]).filter(|key| !key.is_empty());

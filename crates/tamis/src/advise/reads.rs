@@ -1,8 +1,8 @@
-//! What gets, iterators, filters and writes cost, by small databases in memory.
+//! The costs of gets, iterators, filters and writes, measured on small in-memory databases.
 //!
-//! Each kind of filter has a database of eight runs. There the same questions are asked in turns of keys behind all others,
-//! which no run covers, and of absent keys among them: the difference is what eight runs cost. What was searched in vain is
-//! taken from it by the engine's counters.
+//! Each kind of filter has a database of eight runs. The same reads alternate between keys behind all others, which no
+//! run covers, and absent keys among them: the difference is the cost of eight runs. Runs searched in vain are
+//! subtracted by the engine's counters.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -19,53 +19,53 @@ use crate::options::{Compression, FilterChoice, Options};
 use crate::select::Unchecked;
 use crate::table::ReadCost;
 
-/// By how much the databases of filters of the whole tree are larger, but not larger than so many bytes.
+/// How much larger the databases for filters of the whole tree are, and the limit of their size in bytes.
 const GLOBAL_SIZE: usize = 4;
 const GLOBAL_BYTES: usize = 16 << 20;
-/// What is flushed and merged again and again beside gets.
+/// Bytes flushed and merged repeatedly beside gets.
 const MERGED_BYTES: usize = 2 << 20;
 /// How long gets are timed beside merges.
 const ROUND: Duration = Duration::from_millis(10);
-/// Merges are never free: memory and caches are common to all cores.
+/// Merges are never free: all cores share memory and caches.
 const LEAST_SHARE: f64 = 0.05;
 /// Entries of a scan.
 const SCAN: usize = 50;
-/// Width of the empty ranges that are asked about.
+/// Width of the empty ranges that are read.
 const WIDTH: u64 = 16;
 
 impl Filling {
-    /// A flush of so many keys, with what is done of it in the background.
+    /// Returns the cost of flushing `keys` keys, including what is done in the background.
     fn flush_ns(&self, keys: usize) -> f64 {
         let late = self.all - self.puts - self.flushes.iter().sum::<f64>() / RUNS as f64;
         (middle(&self.flushes[1..]) + late.max(0.0)) * keys as f64
     }
 }
 
-/// The questions of one calibration.
+/// The measurements of one calibration.
 pub(super) struct Bench<'a> {
     setup: &'a Setup,
     sizes: Sizes,
     /// Keys that no run has, all over the key space.
     absent: Keys,
-    /// Others of that kind, to warm caches by: a processor learns by heart how branches went for some thousand keys.
+    /// More such keys, for warming up: a processor learns the branches of some thousand keys by heart.
     others: Keys,
-    /// Keys behind all that there are.
+    /// Keys behind all stored ones.
     behind: Keys,
     /// Keys that the databases have.
     present: Keys,
     /// Flushes without a filter, of few keys and of many, in ns.
     plain: [f64; 2],
-    /// Finding out of eight runs whether they cover a key.
+    /// Finding out which of eight runs cover a key, in ns.
     cover_ns: f64,
-    /// The same of an iterator, in whose range none of them has anything.
+    /// The same for an iterator whose range is empty in all of them.
     pass_ns: f64,
     late: Vec<f64>,
-    /// One run without a filter: what is fixed is measured anew beside each filter of the whole tree, since a machine that others
-    /// use is not equally fast from one moment to the next.
+    /// One run without a filter: the fixed part is measured anew beside each filter of the whole tree, since the speed
+    /// of a shared machine varies from one moment to the next.
     one_run: Option<Db>,
 }
 
-/// Keys of one length side by side: a caller has its key at hand, and what it takes to fetch it is none of a get's costs.
+/// Keys of one length, contiguous: a caller has its key at hand, and fetching it is not part of a get's cost.
 struct Keys {
     bytes: Vec<u8>,
     each: usize,
@@ -81,19 +81,19 @@ impl Keys {
         all
     }
 
-    /// `count` keys from the `first` on.
+    /// Returns `count` keys, starting at the `first`.
     fn from(&self, first: usize, count: usize) -> impl Iterator<Item = &[u8]> {
         self.bytes.chunks_exact(self.each).skip(first).take(count)
     }
 }
 
-/// What filling a database took, in ns for each key.
+/// The time filling a database took, in ns per key.
 struct Filling {
     /// Flushes, in order.
     flushes: Vec<f64>,
     /// Puts.
     puts: f64,
-    /// All of it, until filters are complete.
+    /// Everything, until filters are complete.
     all: f64,
 }
 
@@ -120,17 +120,17 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// A database in memory whose compactions wait.
+    /// Returns options for an in-memory database without automatic compactions.
     fn options(&self, filter: FilterChoice, bits: f64, keys: usize) -> Options {
         let mut options = Options { file_system: Some(Arc::new(MemFs::new())), ..Options::default() };
         options.background_threads = 1;
         options.sub_jobs = 1;
         options.cache_bytes = 0;
         options.keyspace.auto_compaction = false;
-        // All runs are in level 0; a filter of the whole tree makes its codes for as many as there may be.
+        // All runs are in level 0; a filter of the whole tree sizes its codes for the possible number of runs.
         options.keyspace.level0_runs = RUNS;
         options.keyspace.read_compaction = false;
-        // Room for one run, and no more: memory for logs and memtables is made ready at once.
+        // Room for one run and no more: memory for logs and memtables is prepared at once.
         let entry = self.setup.key_bytes.max(8) + self.setup.value_bytes + 128;
         options.keyspace.memtable_bytes = (2 * keys * (entry + 512) + (64 << 10)) as u64;
         options.keyspace.block_bytes = self.setup.options.keyspace.block_bytes;
@@ -140,12 +140,12 @@ impl<'a> Bench<'a> {
         options
     }
 
-    /// Keys of a run, of eight runs that have so many bytes together.
+    /// Returns the number of keys per run if eight runs have `bytes` bytes together.
     fn keys_in(&self, bytes: usize) -> usize {
         bytes / RUNS / (self.setup.key_bytes.max(8) + self.setup.value_bytes + 8)
     }
 
-    /// Eight runs of the same key space.
+    /// Fills a database with eight runs over the same key space.
     fn filled(&self, options: Options, keys: usize) -> Result<(Db, Filling), Error> {
         let db = Db::open("/calibration", options)?;
         let value = vec![0x61; self.setup.value_bytes];
@@ -166,7 +166,7 @@ impl<'a> Bench<'a> {
         Ok((db, Filling { flushes, puts, all }))
     }
 
-    /// Nanoseconds of a get.
+    /// Returns the nanoseconds per get.
     fn gets(&self, db: &Db, keys: &Keys) -> Result<f64, Error> {
         let mut failed = None;
         let ops = self.sizes.ops;
@@ -181,7 +181,7 @@ impl<'a> Bench<'a> {
         failed.map_or(Ok(ns), |error| Err(error.into()))
     }
 
-    /// Nanoseconds of an iterator that reads `entries` entries; with `width` up to an end so far behind.
+    /// Returns the nanoseconds per iterator that reads `entries` entries; with `width`, up to an end that far behind its start.
     fn iterations(&self, db: &Db, keys: &Keys, entries: usize, width: Option<u64>) -> Result<f64, Error> {
         let mut failed = None;
         let ops = (self.sizes.ops / entries.clamp(4, 16)).max(8);
@@ -207,14 +207,14 @@ impl<'a> Bench<'a> {
         failed.map_or(Ok(ns), |error| Err(error.into()))
     }
 
-    /// What `work` costs, in nanoseconds and in counters.
+    /// Returns the cost of `work`, in nanoseconds and in counters.
     fn counted(&self, db: &Db, work: impl FnOnce() -> Result<f64, Error>) -> Result<(f64, ReadCost), Error> {
         let before = db.stats().read;
         let ns = work()?;
         Ok((ns, db.stats().read - before))
     }
 
-    /// Gets, searches, cursors, steps: by databases without filters.
+    /// Measures gets, searches, cursors and steps on databases without filters.
     pub(super) fn reads(&mut self, machine: &mut Machine) -> Result<(), Error> {
         let (db, filling) =
             self.filled(self.options(FilterChoice::None, 10.0, self.sizes.keys), self.sizes.keys)?;
@@ -238,7 +238,7 @@ impl<'a> Bench<'a> {
         machine.search_ns = self.search(&db, &self.present)?;
         machine.measured_bytes = table_bytes(&db);
         self.one_run = Some(db);
-        // Half of what is stored unpacks to itself, as text does.
+        // Values repeat one byte, so blocks are stored compressed.
         let mut options = self.options(FilterChoice::None, 10.0, self.sizes.keys);
         options.keyspace.compression = Compression::Lz4.into();
         let (db, _) = self.filled(options, self.sizes.keys)?;
@@ -247,36 +247,36 @@ impl<'a> Bench<'a> {
         Ok(db.close()?)
     }
 
-    /// What searching one run adds to a get.
+    /// Returns what searching one run adds to a get.
     fn search(&self, db: &Db, present: &Keys) -> Result<f64, Error> {
         self.gets(db, present)?;
         Ok((self.gets(db, present)? - self.gets(db, &self.behind)?).max(0.0))
     }
 
-    /// What searching one of eight runs in vain adds to a get.
+    /// Returns what searching one of eight runs in vain adds to a get.
     fn vain(&self, db: &Db) -> Result<f64, Error> {
         self.gets(db, &self.others)?;
         let searched = self.gets(db, &self.absent)? - self.gets(db, &self.behind)?;
         Ok((searched / RUNS as f64).max(0.0))
     }
 
-    /// One step of an iterator.
+    /// Returns the cost of one step of an iterator.
     fn step(&self, db: &Db) -> Result<f64, Error> {
         let one = self.iterations(db, &self.absent, 1, None)?;
         Ok(((self.iterations(db, &self.absent, SCAN, None)? - one) / (SCAN - 1) as f64).max(0.0))
     }
 
-    /// How many misses of memory a search and a cursor wait for: by a database that the processor's nearer caches do not hold.
-    /// After the latencies are known.
+    /// Measures how many memory misses a search and a cursor wait for, on a database that exceeds the processor's
+    /// nearer caches. Needs the latencies.
     pub(super) fn distance(&mut self, machine: &mut Machine) -> Result<(), Error> {
         let keys = self.keys_in(16 << 20);
         let (db, _) = self.filled(self.options(FilterChoice::None, 10.0, keys), keys)?;
-        // Other keys in each pass, so that none is asked twice.
+        // Different keys in each pass, so that none is read twice.
         let count = self.sizes.ops * self.sizes.passes;
         let stride = (keys * RUNS / count).max(1);
         let present = (0..count).map(|i| key(self.setup, (i % RUNS) as u64, (i * stride / RUNS * 31) % keys));
         let present = Keys::of(present);
-        // As a database is that has been read for a while: what the caches can hold of it is there.
+        // Resembles a database that has been read for a while: the caches hold what they can of it.
         let warm = |db: &Db| -> Result<(), Error> {
             for i in (0..keys).step_by(8) {
                 for run in 0..RUNS as u64 {
@@ -305,21 +305,21 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    /// T_P of every selector, and what building it costs.
+    /// Measures T_P of every selector, and the cost of building it.
     pub(super) fn filters(&mut self, machine: &mut Machine) -> Result<(), Error> {
-        // What debug builds do to check filters is not theirs to pay.
+        // The checks that debug builds make on filters must not count.
         let _unchecked = Unchecked::here();
         let building = filters::building(self.setup, &self.sizes);
         for selector in Selector::ALL {
             let Some(choice) = choice_of(selector).filter(|_| selector != Selector::None) else { continue };
             let mut options = self.options(choice, 14.0, self.sizes.keys);
             if selector == Selector::Elastic {
-                // All units in memory would be more than anybody has: two of them, eight bits.
+                // All units in memory would be unrealistic: two of them, eight bits.
                 options.keyspace.filter_units = 2;
             }
             let (mut db, filling) = self.filled(options, self.sizes.keys)?;
             if selector.is_global() && !self.setup.is_quick() {
-                // One filter for all runs is larger than any of a run's, and its questions cost more for it.
+                // One filter for all runs is larger than any single run's, which makes its probes slower.
                 db.close()?;
                 let keys =
                     (GLOBAL_SIZE * self.sizes.keys).min(self.keys_in(GLOBAL_BYTES)).max(self.sizes.keys);
@@ -341,11 +341,11 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    /// What questions to the filters of one database cost, without what runs cost that were searched in vain.
+    /// Returns the cost of filter probes in one database, without the cost of runs searched in vain.
     fn asked(&mut self, db: &Db, machine: &Machine, selector: Selector) -> Result<ProbeCost, Error> {
         self.gets(db, &self.others)?;
         let (ns, read) = self.counted(db, || self.gets(db, &self.absent))?;
-        // A filter for the whole tree is asked about keys behind all others, too.
+        // A filter for the whole tree is probed for keys behind all others, too.
         let passing = match &self.one_run {
             Some(one_run) if selector.is_global() => one_run,
             _ => db,
@@ -383,7 +383,7 @@ impl<'a> Bench<'a> {
             self.late.push(left / (opened - 1.0).max(1.0));
         }
         if selector.is_global() {
-            // In one run the same question is about one run only.
+            // In a single run the same probe concerns one run only.
             db.compact()?;
             db.settle_filters()?;
             self.gets(db, &self.others)?;
@@ -397,8 +397,9 @@ impl<'a> Bench<'a> {
         Ok(cost)
     }
 
-    /// What a flush costs more under a global filter, there or in the background, without copying: for each key, and whatever its
-    /// keys, in ns. By flushes of many keys, `filling`, and of few; in haste all of it is taken not to depend on keys.
+    /// Returns the extra cost of a flush under a global filter, in the foreground or background, without copying: per
+    /// key, and independent of keys, in ns. Measured by flushes of many keys, `filling`, and of few; `Quick` assumes
+    /// that nothing depends on the keys.
     fn upkeep(
         &mut self,
         choice: FilterChoice,
@@ -425,15 +426,15 @@ impl<'a> Bench<'a> {
         Ok((each, (of_many - each * many as f64).max(0.0)))
     }
 
-    /// How much slower gets are while another thread flushes and merges without a break: between 0, where it has a core of its own
-    /// and caches enough for both, and 1, where they take turns.
+    /// Measures how much slower gets are while another thread flushes and merges without a pause: between 0, where that
+    /// thread has its own core and the caches suffice for both, and 1, where the two take turns.
     pub(super) fn background(&self, machine: &mut Machine) -> Result<(), Error> {
         let (db, _) =
             self.filled(self.options(FilterChoice::None, 10.0, self.sizes.keys), self.sizes.keys)?;
         db.compact()?;
         let round = || -> Result<f64, Error> {
             let started = Instant::now();
-            // As long as threads are left on a core before another has its turn.
+            // Long enough for the scheduler to have moved a thread between cores.
             while started.elapsed() < ROUND / 4 {
                 self.gets(&db, &self.present)?;
             }
@@ -446,11 +447,11 @@ impl<'a> Bench<'a> {
                 }
             }
         };
-        /// Ends the other thread whatever ends this one's part.
+        /// Stops the other thread however this one's part ends.
         struct Stop<'s>(&'s AtomicBool);
         impl Drop for Stop<'_> {
             fn drop(&mut self) {
-                // It says no more than that nothing further begins.
+                // Relaxed: the flag only says that nothing new should start.
                 self.0.store(true, Ordering::Relaxed);
             }
         }
@@ -482,7 +483,7 @@ impl<'a> Bench<'a> {
         Ok(db.close()?)
     }
 
-    /// Puts, and what flushes and merges take for an entry and a byte.
+    /// Measures puts, and the cost of flushes and merges per entry and per byte.
     pub(super) fn writes(&self, machine: &mut Machine) -> Result<(), Error> {
         let entries = self.sizes.keys * RUNS;
         let mut merged = Vec::new();
@@ -509,7 +510,7 @@ impl<'a> Bench<'a> {
             db.close()?;
         }
         let bytes = (self.setup.key_bytes + self.setup.value_bytes + 8) as f64;
-        // Bytes cost no more than all that there is.
+        // Bytes cannot account for more than the whole cost.
         machine.merge_byte_ns = ((merged[1] - merged[0]) / 512.0).clamp(0.0, merged[0] / bytes);
         machine.merge_entry_ns = merged[0] - bytes * machine.merge_byte_ns;
         Ok(())

@@ -14,7 +14,7 @@ use tamis_filter::Digest;
 const KEYS: u64 = 60_000;
 const OPS: u64 = 4_000;
 
-/// A number of no pattern, below 2^62.
+/// Returns a pseudo-random number below 2^62.
 fn number(i: u64, salt: u64) -> u64 {
     Digest::from_u64(i).remix(salt) >> 2
 }
@@ -35,15 +35,15 @@ fn options(filter: FilterChoice, compaction: CompactionChoice) -> Options {
 
 fn filled(options: &Options) -> Db {
     let db = Db::open("/db", options.clone()).expect("opening");
-    // Settled after each flush, or the tree would depend on who is faster.
+    // Waits until idle after each flush; otherwise the tree would depend on timing.
     for i in 0..KEYS {
         db.put(number(i, 1).to_be_bytes(), [7; 32]).expect("a write");
         if i % 800 == 799 {
             db.default_keyspace().flush().expect("a flush");
-            db.settle().expect("settling");
+            db.settle().expect("waiting until idle");
         }
     }
-    db.settle_filters().expect("filters");
+    db.settle_filters().expect("filters complete");
     db
 }
 
@@ -57,7 +57,7 @@ fn data_of(entries: u64) -> Data {
     Data::new(entries, 8.0, 32.0)
 }
 
-/// The tree that there is. A partial merge leaves stretches of a level without tables, so not every run covers every key.
+/// Returns the actual tree. A partial merge leaves key ranges of a level without tables, so not every run covers every key.
 fn tree_of(db: &Db) -> Tree {
     let stats = db.stats();
     let runs: Vec<_> = stats.keyspaces[0].levels.iter().flat_map(|level| &level.runs).collect();
@@ -77,10 +77,10 @@ fn tree_of(db: &Db) -> Tree {
     Tree { states: vec![state], write_amplification: 1.0 }
 }
 
-/// Counters of one operation, on average: of a field.
+/// Returns the average of a counter per operation.
 type Counted = Box<dyn Fn(fn(&ReadCost) -> u64) -> f64>;
 
-/// What an operation counts.
+/// Runs operations and returns the counters they moved.
 fn counted(db: &Db, mut operation: impl FnMut(u64)) -> Counted {
     let before = db.stats().read;
     (0..OPS).for_each(&mut operation);
@@ -88,7 +88,7 @@ fn counted(db: &Db, mut operation: impl FnMut(u64)) -> Counted {
     Box::new(move |field| field(&read) as f64 / OPS as f64)
 }
 
-/// Within a part of the value, or a little of an operation where events are rare.
+/// Asserts equality within a part of the value, or a small amount where events are rare.
 fn close(what: &str, predicted: f64, counted: f64, part: f64) {
     assert!(is_close(predicted, counted, part), "{what}: {predicted} predicted, {counted} counted");
 }
@@ -98,7 +98,7 @@ fn is_close(predicted: f64, counted: f64, part: f64) -> bool {
 }
 
 #[test]
-fn what_an_operation_counts_is_what_was_predicted() {
+fn counters_per_operation_match_the_prediction() {
     let mut wrong = Vec::new();
     let mut check = |what: &str, predicted: f64, counted: f64, part: f64| {
         if !is_close(predicted, counted, part) {
@@ -131,7 +131,7 @@ fn what_an_operation_counts_is_what_was_predicted() {
         let expected = of(Class::EmptyGet);
         assert_eq!(empty(|read| read.digests), expected.digests, "{name}");
         check(&format!("{name}, probes"), expected.filter_probes, empty(|read| read.filter_probes), 0.02);
-        // Rates are of large filters; the small runs here are built of whole lines and blocks.
+        // Predicted rates are those of large filters; the small runs here consist of whole lines and blocks.
         check(&format!("{name}, searched"), expected.runs_searched, empty(|read| read.runs_searched), 0.5);
         check(&format!("{name}, blocks"), expected.blocks, empty(|read| read.block_reads), 0.5);
 
@@ -164,7 +164,7 @@ fn what_an_operation_counts_is_what_was_predicted() {
 }
 
 #[test]
-fn monkey_lets_through_what_was_predicted() {
+fn monkey_false_positives_match_the_prediction() {
     let mut options = options(FilterChoice::BlockedBloom, CompactionChoice::Tiering);
     options.keyspace.filter_allocation = FilterAllocation::Monkey;
     options.keyspace.bits_per_key = 5.0;
@@ -180,9 +180,9 @@ fn monkey_lets_through_what_was_predicted() {
 /// Memtables of the trees below, in bytes.
 const MEMTABLE: u64 = 32 << 10;
 
-/// Grown by arithmetic, and by writing: runs and bytes written.
+/// Compares trees grown by arithmetic with written ones: runs and bytes written.
 #[test]
-fn trees_grow_as_they_do_on_disk() {
+fn predicted_trees_match_written_ones() {
     for compaction in [CompactionChoice::Leveling, CompactionChoice::Tiering, CompactionChoice::LazyLeveling]
     {
         for ratio in [4u64, 10] {
@@ -191,7 +191,7 @@ fn trees_grow_as_they_do_on_disk() {
             options.keyspace.memtable_bytes = MEMTABLE;
             let shape = apply::shape_of(&options.keyspace);
             let db = Db::open("/db", options).expect("opening");
-            // Runs over the last quarter, as the model has it; each flush settled, or the two would race.
+            // Average over the last quarter, as in the model; waits until idle after each flush to avoid a race.
             let (flushes, entries) = (96, 300u64);
             let (mut runs, mut seen) = (0.0, 0.0);
             for flush in 0..flushes {
@@ -199,7 +199,7 @@ fn trees_grow_as_they_do_on_disk() {
                     db.put(number(flush * entries + i, 1).to_be_bytes(), [7; 32]).expect("a write");
                 }
                 db.default_keyspace().flush().expect("a flush");
-                db.settle().expect("settling");
+                db.settle().expect("waiting until idle");
                 if flush >= flushes - (flushes / 4).max(4 * ratio) {
                     runs += db.stats().keyspaces[0].runs as f64;
                     seen += 1.0;
@@ -218,7 +218,7 @@ fn trees_grow_as_they_do_on_disk() {
     }
 }
 
-/// A machine on which searching costs far more than asking.
+/// Returns a machine on which searching costs far more than probing.
 fn machine() -> Machine {
     let mut machine = Machine::default();
     (machine.get_ns, machine.search_ns, machine.cursor_ns, machine.iterator_ns) = (60.0, 300.0, 300.0, 200.0);
@@ -236,7 +236,7 @@ fn calibration() -> Calibration {
 }
 
 #[test]
-fn advice_is_options_that_say_what_is_recommended() {
+fn advised_options_match_the_recommended_configuration() {
     let current = Options::default();
     let mut data = data_of(1_000_000);
     data.memtable_bytes = 1 << 20;
@@ -253,7 +253,7 @@ fn advice_is_options_that_say_what_is_recommended() {
         assert_eq!(again.selector, best.configuration.selector);
         assert_eq!(again.shape, best.configuration.shape);
         assert_eq!(again.allocation, best.configuration.allocation);
-        // The text with the changed lines behind it is the advice.
+        // The current text followed by the changed lines is the advice.
         let text = current.to_text() + &advice.changes;
         assert_eq!(Options::from_text(&text).expect("a text"), advice.options);
         assert!(advice.explain().contains(&best.configuration.describe()));
@@ -263,7 +263,7 @@ fn advice_is_options_that_say_what_is_recommended() {
 }
 
 #[test]
-fn every_filter_of_the_options_has_a_selector_and_back() {
+fn every_filter_option_converts_to_a_selector_and_back() {
     for choice in FilterChoice::all() {
         let selector = apply::selector_of(choice);
         let back = apply::choice_of(selector).expect("a choice");
@@ -275,7 +275,7 @@ fn every_filter_of_the_options_has_a_selector_and_back() {
 }
 
 #[test]
-fn data_that_is_dropped_by_age_is_never_told_to_stay_nor_the_other_way_round() {
+fn shapes_that_drop_data_are_neither_replaced_nor_recommended() {
     let mut current = Options::default();
     current.keyspace.compaction = CompactionChoice::Fifo;
     let workload = Workload { empty_gets: 0.5, puts: 0.5, ..Workload::default() };
@@ -286,9 +286,9 @@ fn data_that_is_dropped_by_age_is_never_told_to_stay_nor_the_other_way_round() {
     assert!(policies.into_iter().all(|policy| !matches!(policy, Policy::Fifo | Policy::TimeWindow)));
 }
 
-/// A workload that wavers about a boundary: whatever was chosen first stays.
+/// A workload that wavers about a boundary keeps its first configuration.
 #[test]
-fn nothing_flaps_at_a_boundary() {
+fn decisions_do_not_flap_at_a_boundary() {
     let (mut current, calibration) = (Options::default(), calibration());
     let mut data = data_of(1_000_000);
     data.memtable_bytes = 1 << 20;
@@ -305,7 +305,7 @@ fn nothing_flaps_at_a_boundary() {
         }
     }
     assert!(changes <= 1, "{changes} changes");
-    // A workload that is another one is answered.
+    // A really different workload causes a change.
     current = Options::default();
     current.keyspace.filter = FilterChoice::None.into();
     current.keyspace.compaction = CompactionChoice::Tiering;
@@ -318,7 +318,7 @@ fn nothing_flaps_at_a_boundary() {
 }
 
 #[test]
-fn what_does_not_fit_is_left_whatever_it_gains() {
+fn a_configuration_over_the_budget_is_left_whatever_the_gain() {
     let mut current = Options::default();
     current.keyspace.bits_per_key = 20.0;
     let workload = Workload { empty_gets: 1.0, ..Workload::default() };
@@ -328,7 +328,7 @@ fn what_does_not_fit_is_left_whatever_it_gains() {
 }
 
 #[test]
-fn a_workload_is_read_off_counters() {
+fn a_workload_is_derived_from_counters() {
     for filter in [FilterChoice::BlockedBloom, FilterChoice::None, FilterChoice::Grf] {
         let options = options(filter, CompactionChoice::Tiering);
         let db = filled(&options);
@@ -360,8 +360,7 @@ fn a_workload_is_read_off_counters() {
     }
 }
 
-/// The costs of this machine are positive where something is done, and what was made in the directory is gone.
-/// Measures with either effort; every cost must be there, and nothing of it may stay.
+/// Measures with this effort and durability. Every cost must be present and plausible, and no file may be left behind.
 fn measured(effort: Effort, durability: Durability) -> Machine {
     let fs = Arc::new(MemFs::new());
     let options = Options { file_system: Some(fs.clone()), durability, ..Options::default() };
@@ -392,18 +391,18 @@ fn calibration_measures_every_filter_and_leaves_nothing() {
 }
 
 #[test]
-fn calibration_with_full_effort_knows_more() {
+fn full_calibration_also_measures_misses_and_larger_memory() {
     let machine = measured(Effort::Full, Durability::Synced);
-    // In haste latencies end at eight megabytes, and nothing is known of misses.
+    // A quick calibration stops at eight megabytes and measures no misses.
     assert!(machine.latency.last().is_some_and(|(bytes, _)| *bytes > 16e6), "{machine:?}");
     let misses = [machine.search_misses, machine.vain_misses, machine.cursor_misses];
     assert!(misses.iter().all(|misses| (0.0..=8.0).contains(misses)), "{machine:?}");
 }
 
-/// Every operation of measuring a device and a log in turn fails: that is an error, or, of a hint and of direct reads that there are
-/// none of, nothing; and the file is gone, unless it is its removal that failed.
+/// Fails every operation of measuring a device and a log in turn. Each failure is an error, except for the preallocation hint
+/// and for direct reads, which may be unavailable. The file is removed, unless the removal itself failed.
 #[test]
-fn no_failure_of_the_device_is_taken_for_a_measurement() {
+fn device_failures_are_errors_not_measurements() {
     let fs = FaultyFs::new(3);
     for durability in [Durability::Buffered, Durability::Synced] {
         let options = Options { file_system: Some(Arc::new(fs.clone())), durability, ..Options::default() };
@@ -425,7 +424,7 @@ fn no_failure_of_the_device_is_taken_for_a_measurement() {
                     .expect("removing");
             }
         }
-        // The hint, the removal, and reads past the page cache, a third of all.
+        // The hint, the removal, and the direct reads, a third of all.
         assert!(errors > operations / 2 && errors < operations, "{errors} of {operations}");
     }
 }

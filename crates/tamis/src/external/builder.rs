@@ -1,4 +1,4 @@
-//! Writing an external table.
+//! The builder of external tables.
 
 use std::ops::RangeBounds;
 use std::path::{Path, PathBuf};
@@ -16,12 +16,11 @@ use crate::options::KeyspaceOptions;
 use crate::table::{ExtraProperties, TableBuilder, TableOptions};
 use crate::tree::tombstones::{EXTERNAL_TOMBSTONE_SEQ, RangeTombstone, Tombstones};
 
-/// Builds one external table: sorted entries in, one immutable file out, to be ingested by
-/// [`Db::ingest`](crate::Db::ingest).
+/// A builder of one external table: turns sorted entries into one immutable file for [`Db::ingest`](crate::Db::ingest).
 ///
-/// Entries come in strictly ascending key order. Memory: one block, about half a mebibyte of output, what the filter
-/// keeps of each key (eight bytes for point filters, the key for range filters; the bits of all its units for an elastic
-/// one; for a global one what the key list takes, which is less than the key), and the range deletes.
+/// Entries must be added in strictly ascending key order. Memory: one block, about half a mebibyte of output, the range
+/// deletes, and what the filter keeps of each key: eight bytes for point filters, the key for range filters, the bits
+/// of all units for an elastic filter, and for a global one its share of the key list, which is smaller than the key.
 ///
 /// ```
 /// use tamis::{Db, ExternalTableBuilder, IngestOptions, KeyspaceOptions, Options};
@@ -44,9 +43,9 @@ pub struct ExternalTableBuilder {
     fs: Arc<dyn FileSystem>,
     path: PathBuf,
     options: KeyspaceOptions,
-    /// Taken by `finish`; an unfinished file is removed when the builder is dropped.
+    /// Taken by `finish`; dropping the builder before that removes the unfinished file.
     parts: Option<Parts>,
-    /// After a failed write the file is of no use.
+    /// Set by a failed write, after which the file is unusable.
     failed: bool,
 }
 
@@ -59,10 +58,10 @@ struct Parts {
 }
 
 impl ExternalTableBuilder {
-    /// Starts the table `path`, which must not exist, for a keyspace with these options: block size, compression and
+    /// Creates the table `path`, which must not exist, for a keyspace with these options: block size, compression and
     /// filter are those of its last level.
     ///
-    /// Errors: options out of their range; a file of that name; a failed system call.
+    /// Errors: options out of range; an existing file of that name; a failed system call.
     pub fn create(
         path: impl AsRef<Path>,
         options: &KeyspaceOptions,
@@ -70,7 +69,7 @@ impl ExternalTableBuilder {
         ExternalTableBuilder::create_on(Arc::new(DiskFs::without_mapping()), path, options)
     }
 
-    /// [`create`](Self::create) on another file system.
+    /// Like [`create`](Self::create), on another file system.
     pub fn create_on(
         fs: Arc<dyn FileSystem>,
         path: impl AsRef<Path>,
@@ -78,7 +77,7 @@ impl ExternalTableBuilder {
     ) -> Result<ExternalTableBuilder, ExternalTableError> {
         options.check()?;
         let (path, level) = (path.as_ref().to_owned(), options.levels - 1);
-        // A file that was there may be a database's by a second name; it must not be written to.
+        // An existing file may be a database's table under a second name; it must not be overwritten.
         if fs.exists(&path).map_err(|e| StorageError::io("look for", &path, &e))? {
             return Err(ExternalTableError::Exists { path });
         }
@@ -98,22 +97,22 @@ impl ExternalTableBuilder {
         Ok(ExternalTableBuilder { fs, path, options: options.clone(), parts: Some(parts), failed: false })
     }
 
-    /// Gives `key`, which must be greater than all keys before, the value `value`.
+    /// Adds `key` with `value`. The key must be greater than all keys before it.
     ///
-    /// A key out of order, or a key or value that is too long, is an error that changes nothing; after a failed system
-    /// call the builder is of no further use.
+    /// A key out of order, or a key or value that is too long, is an error that changes nothing. After a failed system
+    /// call the builder is unusable.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<(), ExternalTableError> {
         self.add(key.as_ref(), Kind::Put, value.as_ref())
     }
 
-    /// Deletes `key`, which must be greater than all keys before. Errors as in [`put`](Self::put).
+    /// Adds a delete of `key`, which must be greater than all keys before it. Errors as in [`put`](Self::put).
     pub fn delete(&mut self, key: impl AsRef<[u8]>) -> Result<(), ExternalTableError> {
         self.add(key.as_ref(), Kind::Delete, &[])
     }
 
     /// Deletes all keys of a range that the database holds when the table is ingested. Entries of this table are not
-    /// deleted by it, whichever comes first. Ranges may come in any order and overlap; an empty one does nothing, a
-    /// reversed one is an error.
+    /// affected, whichever is added first. Ranges may be added in any order and may overlap. An empty range does
+    /// nothing; a reversed one is an error.
     pub fn delete_range<K: AsRef<[u8]>>(
         &mut self,
         range: impl RangeBounds<K>,
@@ -154,19 +153,19 @@ impl ExternalTableBuilder {
         Ok(())
     }
 
-    /// Entries added so far, range deletes not counted.
+    /// Returns the number of entries added so far, without range deletes.
     pub fn entries(&self) -> u64 {
         self.parts.as_ref().map_or(0, |parts| parts.table.entries())
     }
 
-    /// About the length of the file if it were finished now, in bytes, without filter and range deletes: for those who
-    /// spread entries over several tables.
+    /// Returns the approximate length of the file if it were finished now, in bytes, without filter and range deletes.
+    /// Useful for splitting entries over several tables.
     pub fn estimated_bytes(&self) -> u64 {
         self.parts.as_ref().map_or(0, |parts| parts.table.estimated_bytes())
     }
 
-    /// Writes what is left, and makes file and name survive a power cut. A table without anything in it is an error.
-    /// After an error nothing is left of the file, as far as it can be removed.
+    /// Writes the rest, and makes the file and its name survive a power cut. A table without any contents is an error.
+    /// After an error the file is removed, if that is possible.
     pub fn finish(mut self) -> Result<ExternalTableInfo, ExternalTableError> {
         let path = self.path.clone();
         let parts = self.parts.take().filter(|_| !self.failed);
@@ -184,7 +183,7 @@ impl ExternalTableBuilder {
         if last_key.is_none() && ranges.is_empty() {
             return Err(ExternalTableError::Empty { path: self.path.clone() });
         }
-        // Unlike those of other tables, and a function of the contents.
+        // Deterministic, but different from the salts of other tables.
         let salt = Digest::of(&last_key.unwrap_or_default()).get() ^ table.entries();
         let filter = filter.finish(&self.options, salt).unwrap_or_else(|why| {
             log::warn!("{} is written without a filter: {why}", self.path.display());

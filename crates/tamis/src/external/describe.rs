@@ -1,4 +1,4 @@
-//! What an external table says about itself, not trusted.
+//! The description that an external table gives of itself; not trusted.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ use crate::tree::identify::{Contents, identify};
 use crate::tree::meta::{TableExtra, TableMeta};
 use crate::tree::tombstones::{EXTERNAL_TOMBSTONE_SEQ, Tombstones};
 
-/// An external table's own description, checked as far as that goes without reading its entries.
+/// An external table's own description, checked as far as possible without reading its entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Described {
     path: PathBuf,
@@ -27,8 +27,8 @@ pub(crate) struct Described {
     pub(crate) largest: KeyEnd,
 }
 
-/// Describes the external table `path`. Reads footer, properties, index and range tombstones, and checks their
-/// checksums; not the entries.
+/// Describes the external table `path`. Reads footer, properties, index and range tombstones and verifies their
+/// checksums; does not read the entries.
 pub(crate) fn describe(fs: &dyn FileSystem, path: &Path) -> Result<Described, ExternalTableError> {
     let refused = |what: &str| ExternalTableError::NotATable { path: path.to_owned(), what: what.to_owned() };
     let damaged = |error: StorageError| match (error, identify(fs, path)) {
@@ -62,7 +62,7 @@ pub(crate) fn describe(fs: &dyn FileSystem, path: &Path) -> Result<Described, Ex
             .ok_or_else(|| refused("its range deletes do not decode"))?,
     };
     if tombstones.len() as u64 != p.range_tombstones {
-        return Err(refused("it counts its range deletes wrongly"));
+        return Err(refused("its count of range deletes is wrong"));
     }
     let (mut smallest, mut largest): (Option<KeyBytes>, Option<KeyEnd>) = (None, None);
     if p.entries > 0 {
@@ -80,7 +80,7 @@ pub(crate) fn describe(fs: &dyn FileSystem, path: &Path) -> Result<Described, Ex
     let (Some(smallest), Some(largest)) = (smallest, largest) else {
         return Err(ExternalTableError::Empty { path: path.to_owned() });
     };
-    // A bound of a range may be the first key behind the longest one. The manifest takes no longer one.
+    // A range's bound may be the successor of the longest possible key. The manifest accepts no longer one.
     let bounds =
         tombstones.fragments().iter().flat_map(|f| [f.start.len(), f.end.as_ref().map_or(0, |e| e.len())]);
     if bounds.max().unwrap_or(0) > MAX_KEY_BYTES + 1 || p.smallest.len().max(p.largest.len()) > MAX_KEY_BYTES
@@ -107,12 +107,12 @@ impl Described {
         &self.path
     }
 
-    /// Whether the two say something about one key.
+    /// Reports whether the two cover a common key.
     pub(crate) fn overlaps(&self, other: &Described) -> bool {
         self.largest.reaches(&other.smallest) && other.largest.reaches(&self.smallest)
     }
 
-    /// Whether the two describe the same contents, wherever they lie.
+    /// Reports whether the two describe the same contents, wherever they are stored.
     pub(crate) fn same_contents(&self, other: &Described) -> bool {
         *self == Described { path: self.path.clone(), ..other.clone() }
     }
@@ -130,7 +130,7 @@ impl Described {
         }
     }
 
-    /// The record of a database that has the table as number `id`, with everything in it at `seq` and `epoch`.
+    /// Returns the metadata of the table as number `id` of a database, with all its contents at `seq` and `epoch`.
     /// `now` is in seconds since 1970.
     pub(crate) fn meta(&self, id: TableId, seq: SeqNo, epoch: u64, now: u64) -> TableMeta {
         TableMeta {

@@ -1,4 +1,4 @@
-//! Building, describing, and refusing what is no external table.
+//! Building and describing external tables, and refusing files that are not.
 
 use std::ops::Bound;
 use std::path::Path;
@@ -30,13 +30,13 @@ fn builder(fs: &Arc<MemFs>) -> ExternalTableBuilder {
 }
 
 fn database(fs: &Arc<MemFs>) -> Db {
-    // Small, as thousands of them are opened.
+    // Small, since thousands of them are opened.
     let keyspace = KeyspaceOptions { memtable_bytes: 4 << 10, ..KeyspaceOptions::default() };
     let options = Options { keyspace, cache_bytes: 0, background_threads: 1, ..Options::default() };
     Db::open("/db", Options { file_system: Some(fs.clone()), ..options }).unwrap()
 }
 
-/// The bytes of a table of three keys and a range delete.
+/// Returns the bytes of a table of three keys and a range delete.
 fn sample(options: &KeyspaceOptions) -> Vec<u8> {
     let fs = fs();
     let mut table = ExternalTableBuilder::create_on(fs.clone(), TABLE, options).unwrap();
@@ -54,7 +54,7 @@ fn write(fs: &MemFs, path: &str, bytes: &[u8]) {
     file.sync().unwrap();
 }
 
-/// Ingests a file of these bytes into a new database; it must be empty after a refusal.
+/// Ingests a file of these bytes into a new database, which must still be empty after a refusal.
 fn ingest(bytes: &[u8], verify: bool) -> Result<Db, AdminError> {
     let fs = fs();
     write(&fs, "/out/some.tam", bytes);
@@ -87,7 +87,7 @@ fn a_finished_table_describes_itself() {
 }
 
 #[test]
-fn range_deletes_count_in_the_bounds_and_come_in_any_order() {
+fn range_deletes_extend_the_bounds_and_may_come_in_any_order() {
     let fs = fs();
     let mut table = builder(&fs);
     table.delete_range("m".."p").unwrap();
@@ -106,7 +106,7 @@ fn range_deletes_count_in_the_bounds_and_come_in_any_order() {
 }
 
 #[test]
-fn keys_out_of_order_are_refused_by_name_and_the_rest_goes_on() {
+fn errors_name_keys_out_of_order_and_the_builder_goes_on() {
     let fs = fs();
     let mut table = builder(&fs);
     table.put("lyon", "1").unwrap();
@@ -123,7 +123,7 @@ fn keys_out_of_order_are_refused_by_name_and_the_rest_goes_on() {
 }
 
 #[test]
-fn a_table_of_nothing_and_a_file_that_exists_are_refused() {
+fn empty_tables_and_existing_files_are_refused() {
     let fs = fs();
     assert!(matches!(builder(&fs).finish(), Err(ExternalTableError::Empty { .. })));
     assert!(!fs.exists(Path::new(TABLE)).unwrap(), "nothing is left of it");
@@ -134,7 +134,7 @@ fn a_table_of_nothing_and_a_file_that_exists_are_refused() {
 }
 
 #[test]
-fn a_builder_that_is_dropped_or_fails_leaves_no_file() {
+fn a_dropped_or_failed_builder_leaves_no_file() {
     let memory = fs();
     let mut table = builder(&memory);
     table.put("a", "1").unwrap();
@@ -155,7 +155,7 @@ fn a_builder_that_is_dropped_or_fails_leaves_no_file() {
 }
 
 #[test]
-fn every_kind_of_filter_serves_a_table_that_is_ingested() {
+fn every_kind_of_filter_works_in_an_ingested_table() {
     for filter in
         ["bloom", "ribbon", "fuse", "xor", "cuckoo", "surf", "snarf", "rosetta", "grafite", "none", "grf"]
     {
@@ -169,7 +169,7 @@ fn every_kind_of_filter_serves_a_table_that_is_ingested() {
     assert_ne!(PerLevel::from(FilterChoice::None), KeyspaceOptions::default().filter);
 }
 
-/// A file that was being written when the power went has no end.
+/// A file that was being written during a power cut has no footer.
 #[test]
 fn a_file_cut_anywhere_is_refused() {
     let bytes = sample(&KeyspaceOptions::default());
@@ -202,10 +202,10 @@ fn flipped_bits_are_refused(bytes: &[u8]) {
     }
 }
 
-/// Checksums do not help against whoever makes them right. What is wrong is then found by looking at all of it, or is
-/// harmless: the database answers, and passes its own verification.
+/// Checksums are no protection against an attacker who corrects them. What is wrong is then found by reading
+/// everything, or is harmless: the database answers, and passes its own verification.
 #[test]
-fn bytes_changed_under_right_checksums_are_refused_or_harmless() {
+fn changed_bytes_with_valid_checksums_are_refused_or_harmless() {
     let bytes = sample(&KeyspaceOptions { filter: FilterChoice::None.into(), ..KeyspaceOptions::default() });
     let mut refused = 0;
     for at in 0..bytes.len() {
@@ -244,13 +244,13 @@ fn random_bytes_are_refused() {
 }
 
 #[test]
-fn keys_in_the_wrong_order_are_found() {
+fn keys_in_the_wrong_order_are_detected() {
     let mut options = KeyspaceOptions { block_hash_index: false, ..KeyspaceOptions::default() };
     options.set("compression", "none").unwrap();
     options.set("filter", "none").unwrap();
     let bytes = sample(&options);
     let at = bytes.windows(3).position(|window| window == b"bbb").unwrap();
-    // Out of order, and twice.
+    // One key out of order, one duplicate.
     for key in [b"ddd", b"aaa"] {
         let mut bad = bytes.clone();
         bad[at..at + 3].copy_from_slice(key);
@@ -259,7 +259,7 @@ fn keys_in_the_wrong_order_are_found() {
     }
 }
 
-/// Writes a table by hand that says of itself that it is external.
+/// Writes a table that claims to be external.
 fn pretender(entries: &[(&str, u64)], tombstones: Option<Tombstones>, external: u64) -> Vec<u8> {
     let fs = fs();
     let file = fs.create(Path::new(TABLE), Usage::Table).unwrap();
@@ -279,7 +279,7 @@ fn pretender(entries: &[(&str, u64)], tombstones: Option<Tombstones>, external: 
 }
 
 #[test]
-fn entries_and_range_deletes_with_numbers_of_their_own_are_refused() {
+fn entries_and_range_deletes_with_sequence_numbers_are_refused() {
     let refused = |bytes: &[u8], part: &str| {
         for verify in [true, false] {
             let error = ingest(bytes, verify).map(drop).unwrap_err().to_string();
@@ -312,7 +312,7 @@ fn entries_and_range_deletes_with_numbers_of_their_own_are_refused() {
 }
 
 #[test]
-fn a_file_that_lies_about_itself_is_refused() {
+fn a_file_that_misdescribes_itself_is_refused() {
     let bytes = pretender(&[("a", 0), ("b", 0)], None, 1);
     // The properties' first field: tag 1, one byte, the number of entries.
     let mut count = Vec::new();
@@ -325,7 +325,7 @@ fn a_file_that_lies_about_itself_is_refused() {
     assert!(error.contains("wrong about entries"), "{error}");
 }
 
-/// The database's only table, as a reader of its versions has it, with the number of its ingestion.
+/// Returns the database's only table, as in its current version, with the sequence number of its ingestion.
 fn ingested_table(db: &Db) -> (Arc<crate::tree::open_table::OpenTable>, u64) {
     let table = db.default_keyspace().inner.view.load().version.tables[0].clone();
     let seq = table.meta.extra.global_seq.unwrap();
@@ -333,7 +333,7 @@ fn ingested_table(db: &Db) -> (Arc<crate::tree::open_table::OpenTable>, u64) {
 }
 
 #[test]
-fn everything_in_an_ingested_table_has_its_number() {
+fn everything_in_an_ingested_table_has_its_sequence_number() {
     use crate::key::MAX_SEQNO;
     use crate::table::{CursorOptions, TableCursor};
     let db = ingest(&sample(&KeyspaceOptions::default()), true).unwrap();
@@ -354,16 +354,16 @@ fn everything_in_an_ingested_table_has_its_number() {
         assert_eq!(seek(b"b", newest), entry(b"bbb"));
     }
     for older in [0, seq - 1] {
-        assert_eq!(seek(b"bbb", older), entry(b"ccc"), "the entry is newer, and so before");
+        assert_eq!(seek(b"bbb", older), entry(b"ccc"), "the entry is newer and sorts before");
         assert_eq!(seek(b"bb", older), entry(b"bbb"));
         assert_eq!(seek(b"ccc", older), None);
     }
 }
 
-/// A compaction that rewrites an ingested table writes the number that the entries have, not the one that is stored:
-/// an older snapshot would see them otherwise.
+/// A compaction that rewrites an ingested table stores the entries' actual sequence number, not the one in the file.
+/// Otherwise an older snapshot would see them.
 #[test]
-fn a_rewritten_table_keeps_the_number_in_its_entries() {
+fn a_rewritten_table_stores_the_sequence_number_in_its_entries() {
     let db = ingest(&sample(&KeyspaceOptions::default()), true).unwrap();
     let fs = db.handle().inner.fs.clone();
     let mut table =
@@ -374,12 +374,15 @@ fn a_rewritten_table_keeps_the_number_in_its_entries() {
     db.default_keyspace().ingest(&["/out/more.tam"], IngestOptions::default()).unwrap();
     db.compact().unwrap();
     let version = db.default_keyspace().inner.view.load().version.clone();
-    assert!(version.tables.iter().all(|table| table.meta.extra.global_seq.is_none()), "they are rewritten");
+    assert!(
+        version.tables.iter().all(|table| table.meta.extra.global_seq.is_none()),
+        "all tables are rewritten"
+    );
     assert_eq!(before.get("aaa").unwrap().unwrap(), "1");
     assert_eq!(db.get("aaa").unwrap().unwrap(), "2");
 }
 
-/// A file put into the database's directory by hand, under the very name that it would get.
+/// A file is put into the database's directory by hand, under the very name that the ingested table would get.
 #[test]
 fn a_file_in_the_way_is_not_overwritten() {
     let fs = fs();
@@ -389,5 +392,5 @@ fn a_file_in_the_way_is_not_overwritten() {
     write(&fs, path.to_str().unwrap(), &sample(&KeyspaceOptions::default()));
     db.default_keyspace().ingest(&[&path], IngestOptions::default()).unwrap();
     assert_eq!(db.get("ccc").unwrap().unwrap(), "3");
-    assert!(ExternalTableInfo::read_on(&*fs, &path).is_ok(), "the source is whole");
+    assert!(ExternalTableInfo::read_on(&*fs, &path).is_ok(), "the source is intact");
 }

@@ -1,4 +1,4 @@
-//! Elastic filters: the part of a table's file that holds their units.
+//! Elastic filters: the part of a table file that holds their units.
 
 use tamis_filter::{BloomScheme, Digest, ElasticSet, IndependentDigests, Verify};
 use tamis_testkit::fuzz::Input;
@@ -10,17 +10,17 @@ use crate::table::{ElasticBuilder, UnitDirectory};
 /// Units of more segments are not opened.
 const MOST_SEGMENTS: usize = 64;
 
-/// The filter part of a table with an elastic filter, as it is and with its checksums made right; and an elastic filter of
-/// keys that the bytes say.
+/// Checks the filter part of a table with an elastic filter, as it is and with its checksums corrected, and an elastic
+/// filter built from keys encoded in the bytes.
 pub fn elastic(bytes: &[u8]) {
     let sound = check(bytes);
     let sealed = reseal::elastic(bytes);
-    assert!(!sound || sealed == bytes, "the checksums are not those that the format's page describes");
+    assert!(!sound || sealed == bytes, "the checksums differ from those in the format description");
     check(&sealed);
     check_building(bytes);
 }
 
-/// Whether directory and units are undamaged.
+/// Checks directory and units, and returns whether they are undamaged.
 fn check(bytes: &[u8]) -> bool {
     let part_len = bytes.len() as u64;
     let Ok(directory) = UnitDirectory::open(part_len, bytes) else { return false };
@@ -40,7 +40,7 @@ fn check(bytes: &[u8]) -> bool {
     for unit in 0..directory.units() {
         for segment in 0..segments {
             let (offset, len) = directory.unit_span(segment, unit);
-            assert!(offset == end && offset + len <= part_len, "units lie one behind the other");
+            assert!(offset == end && offset + len <= part_len, "units are contiguous");
             end = offset + len;
         }
     }
@@ -68,13 +68,13 @@ fn holds(set: &ElasticSet, directory: &UnitDirectory, key: &[u8]) -> bool {
     match directory.spec().scheme {
         BloomScheme::Independent => {
             let digests = IndependentDigests::of(key, directory.units() * directory.probes());
-            set.contains_independent(&digests).expect("as many digests as the units of a group take")
+            set.contains_independent(&digests).expect("enough digests for the units of a group")
         }
         BloomScheme::Rotation | BloomScheme::DoubleHashing => set.contains(Digest::of(key)),
     }
 }
 
-/// Units, bits and hashing, then keys.
+/// The input encodes units, bits and hashing, then keys.
 fn check_building(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let units = 1 + u32::from(input.byte() % 4);
@@ -106,7 +106,7 @@ fn check_building(bytes: &[u8]) {
             let (offset, len) = directory.unit_span(segment, unit);
             let mut set = ElasticSet::new(directory.salt(segment));
             let unit = directory.unit_of(segment, unit, &part[offset as usize..(offset + len) as usize]);
-            set.load(unit.expect("a sound unit").expect("the one asked for")).expect("the first one");
+            set.load(unit.expect("a sound unit").expect("the requested one")).expect("the first one");
             assert!(holds(&set, &directory, key), "a unit denies {key:?}");
         }
     }

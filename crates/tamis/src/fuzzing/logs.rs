@@ -22,11 +22,10 @@ use crate::wal::{End, LogKind, LogReader, ReadOptions};
 
 const HEADER_BYTES: u64 = 32;
 
-/// Memtables of keyspaces that a hostile manifest names are not made larger than this here: they would be right,
-/// and slow.
+/// Keyspaces named by a hostile manifest may ask for larger memtables, which would be correct, but slow.
 const MOST_MEMTABLE_BYTES: u64 = 1 << 20;
 
-/// A write-ahead log, read as recovery and `tamis dump` read it.
+/// Checks a write-ahead log, read as recovery and `tamis dump` read it.
 pub fn log(bytes: &[u8]) {
     check_log(bytes);
     let sealed = reseal::log(bytes);
@@ -35,7 +34,7 @@ pub fn log(bytes: &[u8]) {
     }
 }
 
-/// What one reading of a log gave.
+/// The result of reading a log.
 #[derive(Debug, PartialEq)]
 struct Reading {
     /// Start, end and payload of each record.
@@ -45,7 +44,7 @@ struct Reading {
     gaps: usize,
 }
 
-/// `None` where the log cannot be opened at all: another kind, a newer version.
+/// Reads a log; `None` if it cannot be opened at all (another kind, a newer version).
 fn read(bytes: &[u8], id: u64, options: ReadOptions) -> Option<Reading> {
     let (fs, path) = (MemFs::new(), Path::new("log"));
     put(&fs, path, bytes);
@@ -66,7 +65,7 @@ fn read(bytes: &[u8], id: u64, options: ReadOptions) -> Option<Reading> {
             Ok(Some(record)) => {
                 assert!(record.offset >= HEADER_BYTES.max(last_end), "records overlap");
                 assert!(record.end > record.offset && record.end <= bytes.len() as u64);
-                assert!(record.synced <= record.offset, "a record claims what was not written yet");
+                assert!(record.synced <= record.offset, "a record claims a sync of bytes not written yet");
                 last_end = record.end;
                 reading.records.push((record.offset, record.end, record.payload.to_vec()));
             }
@@ -107,7 +106,7 @@ fn check_log(bytes: &[u8]) {
         let (Some(strict), Some(salvaged)) = (strict, salvaged) else { continue };
         assert!(salvaged.records.starts_with(&strict.records), "salvage lost records");
         if strict.damage.is_none() {
-            assert_eq!(strict, salvaged, "salvage changes what is whole");
+            assert_eq!(strict, salvaged, "salvage changes an undamaged log");
         }
         let Some(End::Torn { offset } | End::Clean { offset } | End::Closed { offset, .. }) = strict.end
         else {
@@ -117,7 +116,7 @@ fn check_log(bytes: &[u8]) {
             // Nothing behind the end of the log is part of it.
             let cut = &bytes[..offset as usize];
             let again = read(cut, id, ReadOptions { expect_complete, salvage: false }).expect("still a log");
-            assert_eq!(again.records, strict.records, "what lies behind the end matters");
+            assert_eq!(again.records, strict.records, "bytes behind the end matter");
             assert_eq!((again.damage, again.gaps), (None, 0));
         }
     }
@@ -144,7 +143,7 @@ fn check_replay(bytes: &[u8], id: u64) {
     let (strict, salvaged) = (run(false), run(true));
     if let Ok((replayed, last, ..)) = &strict {
         assert_eq!(replayed, last, "the last write is the last one applied");
-        assert_eq!(strict.as_ref().ok(), salvaged.as_ref().ok(), "salvage changes what is whole");
+        assert_eq!(strict.as_ref().ok(), salvaged.as_ref().ok(), "salvage changes an undamaged log");
     }
     let _ = dump_log(&fs, &log_path(dir, id), &mut std::io::sink());
 }
@@ -161,7 +160,7 @@ fn insert(memtable: &Memtable, op: &BatchOp<'_>, seq: SeqNo) {
     }
 }
 
-/// A manifest, read as opening a database and `tamis dump` read it; and the same bytes as one edit.
+/// Checks a manifest, read as opening a database and `tamis dump` read it, and the same bytes as a single edit.
 pub fn manifest(bytes: &[u8]) {
     if let Ok(edit) = VersionEdit::decode(bytes) {
         check_edit(&edit);
@@ -176,7 +175,7 @@ pub fn manifest(bytes: &[u8]) {
 fn check_edit(edit: &VersionEdit) {
     let mut bytes = Vec::new();
     edit.encode(&mut bytes);
-    assert_eq!(VersionEdit::decode(&bytes).as_ref(), Ok(edit), "an edit does not survive being written");
+    assert_eq!(VersionEdit::decode(&bytes).as_ref(), Ok(edit), "an edit changes when written and read");
 }
 
 fn check_manifest(bytes: &[u8]) {
@@ -194,7 +193,7 @@ fn check_manifest(bytes: &[u8]) {
     let state = match Manifest::open(&fs, dir) {
         Ok(loaded) => loaded.expect("there is a CURRENT").state,
         Err(_) => {
-            // Not even an answer about the database: all that is asked is an error.
+            // The manifest is unusable; opening only has to return an error.
             assert!(Db::open_read_only(dir, options(&fs)).is_err());
             return;
         }
@@ -203,23 +202,23 @@ fn check_manifest(bytes: &[u8]) {
     check_opening(&fs, &state);
 }
 
-/// The state must survive being written as the first record of the next manifest.
+/// Checks that the state stays the same when written as the first record of the next manifest.
 fn check_state(state: &ManifestState) {
     let mut rebuilt = ManifestState::default();
     rebuilt.apply(&state.snapshot()).expect("a snapshot applies to nothing");
     assert_eq!(&rebuilt, state, "a state differs from its snapshot");
     let (fs, dir) = (empty_fs(), Path::new("db"));
-    Manifest::create(&fs, dir, 1, state).expect("memory takes it").close().expect("memory takes it");
-    set_current(&fs, dir, 1).expect("memory takes it");
-    let loaded = Manifest::open(&fs, dir).expect("what was just written can be read").expect("it is there");
-    assert_eq!(&loaded.state, state, "a rolled manifest says something else");
+    Manifest::create(&fs, dir, 1, state).expect("in-memory write").close().expect("in-memory write");
+    set_current(&fs, dir, 1).expect("in-memory write");
+    let loaded = Manifest::open(&fs, dir).expect("a manifest just written can be read").expect("it exists");
+    assert_eq!(&loaded.state, state, "a rolled manifest has another state");
 }
 
-/// Counters up to here are used; a manifest whose counters end a few numbers below the largest that is taken makes
-/// a database that opens once only, and nobody could tell it from one to be refused.
+/// The largest counter checked. If a manifest's counters end just below the limit, its database opens only once, which
+/// cannot be told from a manifest to refuse.
 const MOST_NUMBER: u64 = 1 << 52;
 
-/// A database that could be opened can be opened again, with what was written in between.
+/// Checks that a database that could be opened can be opened again, with what was written in between.
 fn check_opening(fs: &MemFs, state: &ManifestState) {
     let small =
         |text: &str| KeyspaceOptions::from_text(text).is_ok_and(|o| o.memtable_bytes <= MOST_MEMTABLE_BYTES);
@@ -237,16 +236,16 @@ fn check_opening(fs: &MemFs, state: &ManifestState) {
     }
     let Some(db) = Db::open(dir, options(fs)).ok().filter(|_| left) else { return };
     db.put("key", "value").expect("an open database takes a write");
-    db.close().expect("memory takes it");
-    let db = Db::open(dir, options(fs)).expect("what was closed opens again");
-    assert_eq!(db.get("key").expect("memory can be read").as_deref(), Some(&b"value"[..]));
+    db.close().expect("in-memory write");
+    let db = Db::open(dir, options(fs)).expect("a closed database opens again");
+    assert_eq!(db.get("key").expect("in-memory read").as_deref(), Some(&b"value"[..]));
 }
 
 fn options(fs: &MemFs) -> Options {
     let mut options = Options { cache_bytes: 0, background_threads: 1, ..Options::default() };
     options.keyspace.memtable_bytes = 16 << 10;
     options.keyspace.auto_compaction = false;
-    // As many levels as there can be, so that hostile tables are looked for before a level is refused.
+    // The maximum number of levels, so that hostile tables are looked for before a level is refused.
     options.keyspace.levels = 16;
     options.file_system = Some(std::sync::Arc::new(fs.clone()));
     options

@@ -11,13 +11,13 @@ use crate::key::{KeyBytes, MAX_KEY_BYTES, MAX_SEQNO, SeqNo};
 use crate::table::{BlockView, InBlock, KeyListBuilder, KeyListReader};
 use crate::tree::tombstones::{RangeTombstone, Tombstones};
 
-/// The operations of a batch, as a record of the log holds them; and the same bytes with a record's header.
+/// Checks the operations of a batch, as stored in a log record, and the same bytes with a record's header.
 pub fn batch(bytes: &[u8]) {
     check_ops(bytes);
     if let Ok((header, operations)) = GroupHeader::decode(bytes) {
         let mut again = Vec::new();
         header.encode(&mut again);
-        assert_eq!(again, bytes[..bytes.len() - operations.len()], "a header has one form");
+        assert_eq!(again, bytes[..bytes.len() - operations.len()], "the encoding of a header is unique");
         check_ops(operations);
     }
 }
@@ -34,10 +34,10 @@ fn check_ops(bytes: &[u8]) {
             BatchOp::Put { keyspace, key, value } => _ = again.put_id(keyspace, key, value),
             BatchOp::Merge { keyspace, key, operand } => _ = again.merge_id(keyspace, key, operand),
             BatchOp::Delete { keyspace, key } => _ = again.delete_id(keyspace, key),
-            // Has no place in a batch: the log alone holds it.
+            // Occurs only in the log, never in a batch.
             BatchOp::Ingestion { .. } => continue,
             BatchOp::DeleteRange { keyspace, start, end } => {
-                // The bound behind the longest key is in no caller's power.
+                // Callers cannot give the bound behind the longest key.
                 if start.len() > MAX_KEY_BYTES || end.is_some_and(|end| end.len() > MAX_KEY_BYTES) {
                     continue;
                 }
@@ -49,14 +49,14 @@ fn check_ops(bytes: &[u8]) {
         }
         rebuilt += 1;
     }
-    again.check().expect("what was decoded is within the limits");
+    again.check().expect("decoded operations are within the limits");
     assert_eq!(again.len(), rebuilt, "an operation vanished");
     if rebuilt == decoded.len() {
-        assert_eq!(again.bytes(), bytes, "an operation has one form");
+        assert_eq!(again.bytes(), bytes, "the encoding of an operation is unique");
     }
 }
 
-/// The content of an uncompressed data block.
+/// Checks the content of an uncompressed data block.
 pub fn data_block(bytes: &[u8]) {
     let Ok(view) = BlockView::parse(bytes) else { return };
     let entries: Option<Vec<(Vec<u8>, SeqNo)>> = (0..view.len()).map(|i| entry(&view, i)).collect();
@@ -79,7 +79,7 @@ pub fn data_block(bytes: &[u8]) {
     }
 }
 
-/// Reads everything about one entry in every way there is; `None` if any of it is damaged.
+/// Reads everything about one entry in every possible way; `None` if any of it is damaged.
 fn entry(view: &BlockView<'_>, i: usize) -> Option<(Vec<u8>, SeqNo)> {
     let _ = (view.kind(i), view.value(i));
     let mut key = Vec::new();
@@ -108,7 +108,7 @@ fn interrogate(view: &BlockView<'_>, key: &[u8]) {
     }
 }
 
-/// A serialised filter of any kind, checksum and all.
+/// Checks a serialized filter of any kind, including its checksum.
 pub fn filter(bytes: &[u8]) {
     check_filter(bytes);
     check_range_filter(bytes);
@@ -117,7 +117,7 @@ pub fn filter(bytes: &[u8]) {
     if sealed != bytes {
         assert!(
             !matches!(Filter::open(&sealed), Err(FilterError::Checksum)),
-            "the checksum is not the one that the format's page describes"
+            "the checksum differs from that in the format description"
         );
         check_filter(&sealed);
         check_range_filter(&sealed);
@@ -125,7 +125,7 @@ pub fn filter(bytes: &[u8]) {
     }
 }
 
-/// One unit of an elastic group, loaded alone.
+/// Checks one unit of an elastic group, loaded alone.
 fn check_elastic_unit(bytes: &[u8]) {
     let Ok(unit) = ElasticUnitRef::open_unverified(bytes) else { return };
     assert!(unit.index() < unit.group_units(), "a unit beyond its group");
@@ -134,7 +134,7 @@ fn check_elastic_unit(bytes: &[u8]) {
     }
     assert!((0.0..=1.0).contains(&unit.expected_rate()), "a rate of {}", unit.expected_rate());
     if let Ok(owned) = ElasticUnit::open(bytes) {
-        assert_eq!(owned.to_bytes(), bytes, "a unit has one form");
+        assert_eq!(owned.to_bytes(), bytes, "the encoding of a unit is unique");
     }
 }
 
@@ -173,7 +173,7 @@ fn check_range_filter(bytes: &[u8]) {
         assert!(view.expected_rate(keys).is_none_or(|rate| (0.0..=1.0).contains(&rate)));
     }
     if let Ok(owned) = owned {
-        assert_eq!(owned.to_bytes(), bytes, "a filter has one form");
+        assert_eq!(owned.to_bytes(), bytes, "the encoding of a filter is unique");
         assert!(owned.memory_bytes() <= 2 * bytes.len() + 4096, "more memory than the bytes justify");
     }
 }
@@ -191,7 +191,7 @@ fn check_filter(bytes: &[u8]) {
     assert_eq!(borrowed.is_ok(), owned.is_ok());
     let (Ok(borrowed), Ok(owned)) = (borrowed, owned) else { return };
     let unverified = unverified.expect("what can be opened can be opened unverified");
-    assert_eq!(owned.to_bytes(), bytes, "a filter has one form");
+    assert_eq!(owned.to_bytes(), bytes, "the encoding of a filter is unique");
     assert_eq!(owned.encoded_len(), bytes.len());
     assert!(owned.memory_bytes() <= bytes.len() + 256, "a filter takes more memory than its bytes justify");
     assert!((0.0..=1.0).contains(&owned.expected_rate()), "a rate of {}", owned.expected_rate());
@@ -201,7 +201,7 @@ fn check_filter(bytes: &[u8]) {
     }
 }
 
-/// A table's key list, as it is and with its checksum made right.
+/// Checks a table's key list, as it is and with its checksum corrected.
 pub fn key_list(bytes: &[u8]) {
     check_key_list(bytes);
     check_key_list(&reseal::key_list(bytes));
@@ -236,7 +236,7 @@ fn check_key_list(bytes: &[u8]) {
     }
 }
 
-/// The keys of a range, and whether all of them could be read.
+/// Returns the keys of a range, and whether all of them could be read.
 fn keys_in(list: &KeyListReader<'_>, start: &[u8], end: Option<&[u8]>) -> (Vec<Vec<u8>>, bool) {
     let (mut cursor, mut keys) = (list.range(start, end), Vec::new());
     loop {
@@ -251,18 +251,18 @@ fn keys_in(list: &KeyListReader<'_>, start: &[u8], end: Option<&[u8]>) -> (Vec<V
     }
 }
 
-/// A table's range tombstones.
+/// Checks a table's range tombstones.
 pub fn tombstones(bytes: &[u8]) {
     let Some(set) = Tombstones::decode(bytes) else { return };
     let mut again = Vec::new();
     set.encode(&mut again);
-    assert_eq!(again, bytes, "a set of range tombstones has one form");
+    assert_eq!(again, bytes, "the encoding of range tombstones is unique");
     let all: Vec<RangeTombstone> = set.iter().collect();
     if all.len() > 256 {
         return;
     }
-    assert_eq!(Tombstones::fragment(all.clone()), set, "a fragmented set is fragmented");
-    assert_eq!(Tombstones::merge([&set, &set]), set, "a set merged with itself is itself");
+    assert_eq!(Tombstones::fragment(all.clone()), set, "fragmenting again changes nothing");
+    assert_eq!(Tombstones::merge([&set, &set]), set, "merging a set with itself changes nothing");
 
     let mut borders: Vec<KeyBytes> =
         set.fragments().iter().flat_map(|f| [Some(f.start.clone()), f.end.clone()]).flatten().collect();
@@ -290,7 +290,7 @@ pub fn tombstones(bytes: &[u8]) {
             );
         }
     }
-    // Whatever a compaction may forget, no reader may notice.
+    // Readers must not notice what a compaction drops.
     let readers = [MAX_SEQNO / 2, MAX_SEQNO];
     let kept = set.retain_visible(&readers, false);
     for key in &borders {

@@ -1,7 +1,7 @@
-//! Makes the checksums of mutated files right, so that the decoders behind them see the mutation.
+//! Corrects the checksums of mutated files, so that the decoders behind them see the mutation.
 //!
-//! Written from the pages in `docs/` and not from the writers, and lenient: whatever makes no sense is left as it
-//! is. Bytes that are right already stay the same.
+//! Written from the documents in `docs/` and not from the writers, and lenient: anything that makes no sense is left as
+//! it is. Correct bytes stay the same.
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
@@ -19,12 +19,12 @@ const ELASTIC_MAGIC: &[u8] = b"tamis\0el";
 /// No index in a corpus is longer.
 const MOST_UNPACKED: usize = 1 << 20;
 
-/// The id in the header of a log; 7 where there is no header.
+/// Returns the id in the header of a log; 7 without a header.
 pub fn log_id(bytes: &[u8]) -> u64 {
     bytes.get(16..24).and_then(|id| id.first_chunk()).map_or(7, |id| u64::from_le_bytes(*id))
 }
 
-/// A log or a manifest: the header, then every record up to the first that does not fit.
+/// Reseals a log or a manifest: the header, then every record up to the first that does not fit.
 pub fn log(bytes: &[u8]) -> Vec<u8> {
     let mut out = bytes.to_vec();
     if out.len() < LOG_HEADER {
@@ -40,7 +40,7 @@ pub fn log(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Seals the record at `at` and gives its end.
+/// Reseals the record at `at` and returns its end.
 fn record(out: &mut [u8], id: u64, at: usize) -> Option<usize> {
     let mut head = Decoder::new(out.get(at + RECORD_TYPE_AT..)?);
     let before = head.remaining();
@@ -65,8 +65,8 @@ fn record_seed(id: u64, offset: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// Where the parts of a table are, as far as its footer makes sense: data, filter, tombstones, index, properties
-/// as offset and bytes, trailers included.
+/// Returns the parts of a table as offset and length, trailers included: data, filter, tombstones, index, properties.
+/// `None` if its footer makes no sense.
 pub fn table_layout(bytes: &[u8]) -> Option<[(usize, usize); 5]> {
     let footer_at = bytes.len().checked_sub(TABLE_FOOTER)?;
     let mut footer = Decoder::new(&bytes[footer_at..]);
@@ -80,7 +80,7 @@ pub fn table_layout(bytes: &[u8]) -> Option<[(usize, usize); 5]> {
     Some(parts)
 }
 
-/// The spans of a table's data blocks, as its index has them and as far as they fit.
+/// Returns the spans of a table's data blocks according to its index, as far as they fit.
 pub fn table_blocks(bytes: &[u8]) -> Vec<(usize, usize)> {
     let Some([data, _, _, index, _]) = table_layout(bytes) else { return Vec::new() };
     let stored = &bytes[index.0..index.0 + index.1];
@@ -102,7 +102,7 @@ pub fn table_blocks(bytes: &[u8]) -> Vec<(usize, usize)> {
     blocks
 }
 
-/// What a stored block holds, unpacked.
+/// Returns the decompressed content of a stored block.
 pub fn block_content(stored: &[u8]) -> Option<Vec<u8>> {
     let payload = stored.get(..stored.len().checked_sub(BLOCK_TRAILER)?)?;
     match stored[payload.len()] {
@@ -116,9 +116,9 @@ pub fn block_content(stored: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// A table: every data block that the index names, the other parts, the footer. With `beside_filter` also where the
-/// table has a filter, which may then deny keys that the blocks hold: debug builds of the engine panic on that,
-/// rightly.
+/// Reseals a table: the other parts, the footer, and every data block that the index names. If the table has a filter,
+/// its data blocks are resealed only with `beside_filter`: the filter may then deny keys that the blocks hold, on which
+/// debug builds of the engine rightly panic.
 pub fn table(bytes: &[u8], beside_filter: bool) -> Vec<u8> {
     let mut out = bytes.to_vec();
     let Some(footer_at) = out.len().checked_sub(TABLE_FOOTER) else { return out };
@@ -140,7 +140,7 @@ pub fn table(bytes: &[u8], beside_filter: bool) -> Vec<u8> {
     out
 }
 
-/// A table that says of itself that it has so many entries.
+/// Returns a table that claims to have `entries` entries.
 #[cfg(test)]
 pub(crate) fn claiming_entries(table: &[u8], entries: u64) -> Vec<u8> {
     use crate::codec::Encode;
@@ -150,7 +150,7 @@ pub(crate) fn claiming_entries(table: &[u8], entries: u64) -> Vec<u8> {
     let (mut fields, mut changed) = (Decoder::new(&content), Vec::new());
     while let Some((tag, field)) = fields.varint().zip(fields.bytes()) {
         changed.put_varint(tag);
-        // The first field of all is the number of entries.
+        // The very first field is the number of entries.
         let mut number = Vec::new();
         number.put_varint(entries);
         changed.put_bytes(if tag == 1 { &number } else { field });
@@ -163,14 +163,14 @@ pub(crate) fn claiming_entries(table: &[u8], entries: u64) -> Vec<u8> {
     self::table(&out, true)
 }
 
-/// A filter: its checksum.
+/// Reseals a filter: its checksum.
 pub fn filter(bytes: &[u8]) -> Vec<u8> {
     let mut out = bytes.to_vec();
     seal_filter(&mut out);
     out
 }
 
-/// A key list: its checksum.
+/// Reseals a key list: its checksum.
 pub fn key_list(bytes: &[u8]) -> Vec<u8> {
     let mut out = bytes.to_vec();
     seal_key_list(&mut out);
@@ -184,7 +184,7 @@ fn seal_key_list(bytes: &mut [u8]) {
     }
 }
 
-/// An elastic filter: the checksums of its units and of its directory.
+/// Reseals an elastic filter: the checksums of its units and of its directory.
 pub fn elastic(bytes: &[u8]) -> Vec<u8> {
     let mut out = bytes.to_vec();
     seal_elastic(&mut out);
@@ -205,7 +205,7 @@ fn seal_elastic(bytes: &mut [u8]) {
     bytes[sum_at..sum_at + FILTER_CHECKSUM].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// Where the directory of an elastic filter is, and as offset and bytes its units, as far as they fit.
+/// Returns the offset of an elastic filter's directory, and the offsets and lengths of its units, as far as they fit.
 fn elastic_layout(bytes: &[u8]) -> Option<(usize, Vec<(usize, usize)>)> {
     let trailer_at = bytes.len().checked_sub(ELASTIC_TRAILER)?;
     let mut trailer = Decoder::new(&bytes[trailer_at + 16..]);
@@ -232,7 +232,7 @@ fn elastic_layout(bytes: &[u8]) -> Option<(usize, Vec<(usize, usize)>)> {
     Some((directory_at, spans.collect()))
 }
 
-/// A filter, or what is in its place.
+/// Reseals a filter, or the block in its place.
 fn seal_filter(bytes: &mut [u8]) {
     if bytes.ends_with(KEY_LIST_MAGIC) {
         return seal_key_list(bytes);

@@ -1,12 +1,12 @@
-//! Seeds for the corpus out of what the public API writes.
+//! Extracts corpus seeds from the output of the public API.
 
 use super::reseal;
 use crate::batch::{GroupHeader, WriteBatch};
 
-/// The parts of a table file that are formats of their own.
+/// The parts of a table file with formats of their own.
 #[derive(Default)]
 pub struct TableParts {
-    /// What the data blocks hold, unpacked.
+    /// The decompressed content of the data blocks.
     pub blocks: Vec<Vec<u8>>,
     /// The filter, if there is one.
     pub filter: Option<Vec<u8>>,
@@ -14,7 +14,7 @@ pub struct TableParts {
     pub tombstones: Option<Vec<u8>>,
 }
 
-/// Takes a table file apart. Gives nothing where the file makes no sense.
+/// Splits a table file. Returns nothing for a file that makes no sense.
 pub fn table_parts(file: &[u8]) -> TableParts {
     let Some([_, filter, tombstones, _, _]) = reseal::table_layout(file) else {
         return TableParts::default();
@@ -24,7 +24,7 @@ pub fn table_parts(file: &[u8]) -> TableParts {
     TableParts { blocks, filter: part(filter), tombstones: part(tombstones) }
 }
 
-/// What a batch looks like in the log: with the header of a record that holds only it, and without.
+/// Returns the encoding of a batch in the log: with the header of a record that holds only this batch, and without.
 pub fn batch_bytes(batch: &WriteBatch) -> (Vec<u8>, Vec<u8>) {
     let mut record = Vec::new();
     GroupHeader { first_seq: 1, count: batch.len() as u64, older_logs_synced: true }.encode(&mut record);

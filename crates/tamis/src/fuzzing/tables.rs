@@ -15,16 +15,16 @@ use crate::options::ChecksumMode;
 use crate::table::cache::BlockCache;
 use crate::table::{CursorOptions, ReaderConfig, Table, TableCursor};
 
-/// So many entries of a table are looked up one by one.
+/// The approximate number of entries looked up individually.
 const LOOKUPS: usize = 24;
 
 /// One entry: key, sequence number, kind, value.
 type Entry = (Vec<u8>, SeqNo, Kind, Vec<u8>);
 
-/// Entries up to the end or the first error; and whether it was an error.
+/// The entries up to the end or the first error, and whether there was an error.
 type Walk = (Vec<Entry>, bool);
 
-/// A table file, read in all the ways in which the engine reads one.
+/// Checks a table file, read in all the ways in which the engine reads one.
 pub fn table(bytes: &[u8]) {
     check_table(bytes);
     let sealed = reseal::table(bytes, true);
@@ -33,7 +33,7 @@ pub fn table(bytes: &[u8]) {
     }
 }
 
-/// The ways of reading: mapped or not, with a cache or without, index pinned or not, read ahead or not.
+/// Returns the ways of reading: mapped or not, with or without a cache, index pinned or not, read ahead or not.
 fn ways() -> [(ReaderConfig, CursorOptions); 4] {
     let plain = CursorOptions { fill_cache: true, read_ahead: 0 };
     let ahead = CursorOptions { fill_cache: false, read_ahead: 1 };
@@ -95,7 +95,10 @@ fn check_table(bytes: &[u8]) {
         let table = match Table::open(&fs, path, 1, config) {
             Ok(table) => table,
             Err(StorageError::Corrupt(_)) => {
-                assert!(first.get_or_insert(None).is_none(), "one way of reading opens what another refuses");
+                assert!(
+                    first.get_or_insert(None).is_none(),
+                    "a table opens in one way of reading and not in another"
+                );
                 continue;
             }
             Err(other) => panic!("reading memory failed: {other}"),
@@ -109,7 +112,7 @@ fn check_table(bytes: &[u8]) {
         let ((mut there, there_failed), (back, back_failed)) = walks;
         if !there_failed && !back_failed {
             there.reverse();
-            assert_eq!(there, back, "backwards is another table");
+            assert_eq!(there, back, "reading backwards gives other entries");
         }
     }
     let dumped = dump_table(&fs, path, &mut std::io::sink());
@@ -138,7 +141,7 @@ fn walk(
         entries.push(entry(&cursor));
         moved = step(&mut cursor);
     }
-    assert!(!cursor.valid(), "a cursor that failed is at no entry");
+    assert!(!cursor.valid(), "a failed cursor has no position");
     (entries, moved.is_err())
 }
 
@@ -161,7 +164,7 @@ fn check_content(table: &Arc<Table>, (entries, failed): &Walk) {
     }
     let report = table.check();
     let is_sound = report.problems.is_empty();
-    assert!(!failed || !is_sound, "a check overlooks what a walk trips over");
+    assert!(!failed || !is_sound, "a check misses an error of a walk");
     let mut cursor = TableCursor::new(table.clone(), CursorOptions::default());
     let step = (entries.len() / LOOKUPS).max(1);
     for (i, (key, seq, kind, value)) in entries.iter().enumerate().step_by(step) {
@@ -191,7 +194,10 @@ fn check_content(table: &Arc<Table>, (entries, failed): &Walk) {
             (entries.len() as u64, entries.len() as u64)
         );
         let is_before = |a: &Entry, b: &Entry| a.0 < b.0 || (a.0 == b.0 && a.1 > b.1);
-        assert!(entries.windows(2).all(|pair| is_before(&pair[0], &pair[1])), "a check overlooks disorder");
+        assert!(
+            entries.windows(2).all(|pair| is_before(&pair[0], &pair[1])),
+            "a check misses entries out of order"
+        );
     }
 }
 

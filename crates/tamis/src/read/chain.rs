@@ -1,12 +1,12 @@
-//! Chains of operands: what a read does when the newest version of a key is an operand of a merge.
+//! Merge operands: what a read does when the newest version of a key is a merge operand.
 //!
-//! A chain collects operands until it meets its base: a put; or nothing, which is a delete, a range tombstone over the
-//! next version, or the end of all versions. Then the keyspace's operator makes the value. A read that meets no
-//! operand keeps a chain that is empty, which costs no allocation.
+//! A chain collects operands until it meets their base: a put, or nothing (a delete, a range tombstone over the next
+//! version, or the end of all versions). The keyspace's operator then computes the value. A read without operands keeps
+//! an empty chain, which costs no allocation.
 //!
-//! Operands are kept as they lie in memtables and blocks. Of every [`FOLD`] of them the operator is asked to make one,
-//! so that a long chain of small operands takes little memory, at no more than one look at each. Where it declines, memory
-//! grows with the chain.
+//! Operands are kept as they are stored in memtables and blocks. The operator is asked to combine every [`FOLD`] of
+//! them into one, so that many small operands take little memory, and each is visited at most once for this. If it
+//! declines, memory grows with the number of operands.
 //!
 //! A chain belongs to one read of one thread.
 
@@ -19,10 +19,10 @@ use crate::table::ReadCost;
 use crate::table::{CursorOptions, TableCursor};
 use crate::tree::open_table::OpenTable;
 
-/// How many operands are folded into one.
+/// The number of operands folded into one.
 const FOLD: usize = 1024;
 
-/// What the operands of a chain apply to.
+/// The value to which the operands apply.
 #[derive(Debug)]
 pub(crate) enum Base {
     Value(Slice),
@@ -38,22 +38,22 @@ impl Base {
     }
 }
 
-/// In which order a chain is given its operands.
+/// The order in which operands are added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
     NewestFirst,
     OldestFirst,
 }
 
-/// See the module.
+/// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Chain {
     order: Order,
-    /// In the order in which they came.
+    /// In the order of addition.
     operands: Vec<Slice>,
-    /// How many at the end of `operands` were not tried to be folded.
+    /// The number of operands at the end of `operands` that folding was not tried on.
     unfolded: usize,
-    /// How many were pushed.
+    /// The number of operands added.
     count: u64,
 }
 
@@ -67,7 +67,7 @@ impl Chain {
         self.operands.is_empty()
     }
 
-    /// Forgets all operands.
+    /// Removes all operands.
     pub(crate) fn clear(&mut self) {
         self.operands.clear();
         (self.unfolded, self.count) = (0, 0);
@@ -89,7 +89,7 @@ impl Chain {
         }
     }
 
-    /// The value of `key`: `base` with the operands, of which there must be one, applied. The chain is empty after it.
+    /// Returns the value of `key`: applies the operands, of which there must be one, to `base`. Empties the chain.
     pub(crate) fn resolve(
         &mut self,
         key: &[u8],
@@ -99,7 +99,7 @@ impl Chain {
     ) -> Result<Slice, ReadError> {
         cost.merge_operands += self.count;
         let failed = |what: String| ReadError::Merge { key: key.to_vec(), what };
-        // Operands are refused where there is no operator, and a keyspace keeps its own.
+        // Writes reject operands where there is no operator, and a keyspace keeps its operator.
         let operator = operator.ok_or_else(|| failed("the keyspace has no merge operator".into()))?;
         let merged = merge(operator, key, base.bytes(), &oldest_first(self.order, &self.operands));
         self.clear();
@@ -107,8 +107,8 @@ impl Chain {
         Ok(Slice::from(value))
     }
 
-    /// Goes on within the memtable where the operand `seq` was found. `cover` is the newest range tombstone over the key
-    /// that the read sees. Gives the base if it is there.
+    /// Collects older operands in the memtable where the operand `seq` was found. `cover` is the newest visible range
+    /// tombstone over the key. Returns the base if the memtable has it.
     pub(crate) fn follow_memtable(
         &mut self,
         slot: &MemtableSlot,
@@ -130,7 +130,7 @@ impl Chain {
         None
     }
 
-    /// The same in a table. Costs a seek.
+    /// The same for a table. Costs a seek.
     pub(crate) fn follow_table(
         &mut self,
         table: &OpenTable,
@@ -174,7 +174,7 @@ mod tests {
     use crate::operators::Operators;
 
     #[test]
-    fn a_long_chain_is_folded_on_the_way_in_both_orders() {
+    fn many_operands_are_folded_in_both_orders() {
         let operators = Operators::new().resolve(Some("append"), None).expect("built in");
         let operator = operators.merge.as_deref();
         let count = 5 * FOLD + 7;

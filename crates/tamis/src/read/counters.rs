@@ -9,7 +9,7 @@ use crate::read::sample::{KeySample, SAMPLED};
 use crate::sync::Mutex;
 use crate::table::{BlockTouch, ReadCells, ReadCost, ReadTrace};
 
-/// What a point lookup of a user leaves behind: what it cost, and its key's digest if one was computed.
+/// The record of a user's point lookup: its cost, and its key's digest if one was computed.
 #[derive(Debug, Default)]
 pub(crate) struct Counted {
     pub(crate) cost: ReadCost,
@@ -33,12 +33,12 @@ impl ReadTrace for Counted {
     }
 }
 
-/// The counters of one keyspace: one set of cells per thread, so that counting costs no shared cache line;
-/// readings sum them. A reading sees every operation that happened before it in the reading thread's order.
+/// The counters of one keyspace: one set of cells per thread, so that counting shares no cache line; readings sum them.
+/// A reading sees every operation that happened before it in the reading thread's order.
 #[derive(Debug, Default)]
 pub(crate) struct ReadCounters {
     cells: ThreadLocal<ReadCells>,
-    /// Some of the keys that were found.
+    /// A sample of the keys found.
     sample: KeySample,
 }
 
@@ -48,7 +48,7 @@ impl ReadCounters {
         self.cells.get_or_default().add(cost);
     }
 
-    /// As [`add`](Self::add) for one get; now and then its key becomes part of the sample.
+    /// Like [`add`](Self::add), for one get; occasionally adds its key to the sample.
     #[inline]
     pub(crate) fn add_get(&self, get: &Counted) {
         let cells = self.cells.get_or_default();
@@ -58,7 +58,7 @@ impl ReadCounters {
         }
     }
 
-    /// How unequally keys are asked for: see [`KeySample::collisions`].
+    /// Returns the skew of reads: see [`KeySample::collisions`].
     pub(crate) fn collisions(&self) -> Option<f64> {
         self.sample.collisions()
     }
@@ -68,21 +68,21 @@ impl ReadCounters {
     }
 }
 
-/// The counters of all keyspaces of one database, also of those that are gone. Any thread may ask; a keyspace that comes or
-/// goes, and a reading, take a lock.
+/// The counters of all keyspaces of one database, including dropped ones. May be used from any thread; adding or
+/// dropping a keyspace, and reading, take a lock.
 #[derive(Debug, Default)]
 pub(crate) struct AllReads {
     keyspaces: Mutex<(Vec<Arc<ReadCounters>>, ReadCost)>,
 }
 
 impl AllReads {
-    /// Counters for one more keyspace.
+    /// Returns counters for another keyspace.
     pub(crate) fn counters(&self) -> Arc<ReadCounters> {
         let counters = Arc::new(ReadCounters::default());
         let (live, gone) = &mut *self.keyspaces.lock();
-        // Who holds the last reference to the counters of a keyspace that is gone counts no more.
+        // The counters of a dropped keyspace no longer change once this is their last reference.
         live.retain_mut(|counters| {
-            // Unlike the number of references, this also waits for what the last of the others counted.
+            // Unlike the number of references, this also synchronizes with the last increments of the others.
             let counted = Arc::get_mut(counters).is_none();
             if !counted {
                 *gone = *gone + counters.read();
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_count_is_lost_when_threads_come_and_go() {
+    fn no_count_is_lost_when_threads_start_and_end() {
         let counters = ReadCounters::default();
         for _ in 0..8 {
             std::thread::scope(|scope| {
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_keyspace_counted_stays_when_it_goes() {
+    fn counts_of_a_dropped_keyspace_are_kept() {
         let all = AllReads::default();
         let one = ReadCost { gets: 1, ..ReadCost::default() };
         for kept in 1..=5 {

@@ -11,57 +11,57 @@ use crate::table::{BlockSource, BlockTouch, HashAnswer, ReadTrace};
 use crate::tree::open_table::{OpenTable, TableFilter};
 use crate::tree::version::Version;
 
-/// What a filter answered.
+/// The answer of a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FilterAnswer {
     /// There is no filter, or it could not be used.
     NotAsked,
-    /// The key is certainly not there.
+    /// The key is certainly absent.
     No,
-    /// The key may be there.
+    /// The key may be present.
     Maybe,
 }
 
 /// A data block that a read touched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExplainBlock {
-    /// Where the block lies in its file, in bytes.
+    /// Offset of the block in its file, in bytes.
     pub offset: u64,
     /// Its stored size in bytes.
     pub bytes: u64,
-    /// Whether it came decoded from the block cache.
+    /// Whether the decoded block came from the block cache.
     pub from_cache: bool,
-    /// What the block's hash index said: `hit`, `absent`, `collision` (searched by key), or `none`.
+    /// The answer of the block's hash index: `hit`, `absent`, `collision` (searched by key), or `none`.
     pub hash_index: &'static str,
 }
 
-/// The segment of an elastic filter that a key belongs to.
+/// The segment of an elastic filter that covers a key.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ExplainUnits {
     /// Its number within the table.
     pub segment: usize,
-    /// Segments of the table.
+    /// Number of segments of the table.
     pub segments: usize,
-    /// Its units in memory.
+    /// Number of its units in memory.
     pub enabled: u32,
-    /// Its units in all.
+    /// Total number of its units.
     pub units: u32,
-    /// How many lookups of absent keys ask it for each get of the database, as far as was counted.
+    /// Its hotness: the estimated number of lookups of absent keys that probe it, per get of the database.
     pub heat: f64,
 }
 
 /// One step of a read, in the order taken.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ExplainStep {
-    /// A memtable was looked at.
+    /// A memtable was searched.
     Memtable {
         /// Whether it is the one that takes writes.
         active: bool,
-        /// Key versions in it.
+        /// Number of key versions in it.
         entries: u64,
-        /// What its filter answered.
+        /// The answer of its filter.
         filter: FilterAnswer,
-        /// Whether a visible version of the key was there.
+        /// Whether it held a visible version of the key.
         found: bool,
     },
     /// A run was considered.
@@ -72,23 +72,23 @@ pub enum ExplainStep {
         run: u64,
         /// The one table whose key range holds the key; `None` if the key lies outside all of them.
         table: Option<u64>,
-        /// What the table's filter answered.
+        /// The answer of the table's filter.
         filter: FilterAnswer,
-        /// The units that it was asked with, if it is an elastic one.
+        /// The units used for the answer, if the filter is an elastic one.
         units: Option<ExplainUnits>,
-        /// The block that was touched last in this run, if any.
+        /// The last block touched in this run, if any.
         block: Option<ExplainBlock>,
-        /// Whether a visible version of the key was there.
+        /// Whether it held a visible version of the key.
         found: bool,
     },
 }
 
-/// How a read ended.
+/// The result of a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExplainOutcome {
     /// The key has a value.
     Found {
-        /// The version's sequence number (0: older than anyone may ask).
+        /// The version's sequence number (0: older than any snapshot).
         seq: u64,
         /// The value's length in bytes.
         value_bytes: usize,
@@ -103,31 +103,31 @@ pub enum ExplainOutcome {
         /// The tombstone's sequence number.
         seq: u64,
     },
-    /// The newest version has outlived the keyspace's time to live.
+    /// The newest version has exceeded the keyspace's time to live.
     Expired {
-        /// So has everything before the write with this number.
+        /// Everything before the write with this number has expired.
         horizon: u64,
     },
     /// There is no version of the key.
     Absent,
 }
 
-/// The path of one read: made by the same code that serves `get`, with a recorder that writes down each step.
+/// The path of one read, produced by the code that serves `get` with a recorder that keeps each step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explanation {
-    /// The key asked for.
+    /// The key looked up.
     pub key: Vec<u8>,
-    /// Its digest, which every filter and hash index was asked with.
+    /// Its digest, with which every filter and hash index was probed.
     pub digest: u64,
     /// The steps, in order.
     pub steps: Vec<ExplainStep>,
-    /// How it ended.
+    /// The result.
     pub outcome: ExplainOutcome,
-    /// What it cost.
+    /// The cost.
     pub cost: ReadCost,
 }
 
-/// What is in memory for the segment of a probe's key, if the table has an elastic filter.
+/// Returns what is in memory for the segment of a probe's key, if the table has an elastic filter.
 fn units(table: &OpenTable, probe: &Probe<'_>) -> Option<ExplainUnits> {
     let TableFilter::Elastic(filter) = &table.filter else { return None };
     let segment = filter.segment_of(probe.key, probe.prefix);
@@ -140,19 +140,20 @@ fn units(table: &OpenTable, probe: &Probe<'_>) -> Option<ExplainUnits> {
     })
 }
 
-/// The recorder behind `explain_get`: counts like [`ReadCost`] and keeps the steps.
+/// The recorder of `explain_get`: counts like [`ReadCost`] and keeps the steps.
 #[derive(Debug, Default)]
 pub(crate) struct ExplainRecorder {
     cost: ReadCost,
     steps: Vec<ExplainStep>,
-    /// The runs asked about last, and the step of the first of them.
+    /// The runs probed last, and the step of the first of them.
     asked: Range<usize>,
     first_step: usize,
     last_block: Option<ExplainBlock>,
 }
 
 impl ExplainRecorder {
-    /// `horizon` is that of the lookup, which takes it for a range tombstone over all keys. `heat` knows that of segments.
+    /// Returns the explanation. `horizon` is that of the lookup, which treats it as a range tombstone over all keys.
+    /// `heat` returns the hotness of segments.
     pub(crate) fn finish(
         mut self,
         key: &[u8],

@@ -1,4 +1,4 @@
-//! The iterator that users see: keys in order, one visible version each.
+//! The public iterator: keys in order, one visible version each.
 
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
@@ -44,26 +44,26 @@ impl Bounds {
     }
 }
 
-/// What an iterator keeps alive and reports to.
+/// What an iterator keeps alive, and the counters it reports to.
 #[derive(Clone, Debug)]
 pub(crate) struct IterContext {
     pub(crate) view: Arc<View>,
     pub(crate) snapshot: SeqNo,
-    /// What is below has expired.
+    /// Everything below has expired.
     pub(crate) horizon: SeqNo,
     pub(crate) counters: Arc<ReadCounters>,
-    /// What makes values of operands.
+    /// Merges operands.
     pub(crate) operator: Option<Arc<dyn MergeOperator>>,
     /// A registered snapshot that must outlive the iterator, if it reads from one.
     pub(crate) _pin: Option<Arc<dyn std::any::Any + Send + Sync>>,
 }
 
-/// Iterates over keys in ascending order, from both ends, over exactly the state of the moment it was made.
+/// A double-ended iterator over keys in ascending order, over exactly the state at the time of its creation.
 ///
-/// Holding one keeps its memtables and tables (on disk too) from being freed. Items are pairs of key and
-/// value; an error ends the iteration at that end. Making one costs nothing until the first item is asked for;
-/// that costs a seek in every run that no filter denies, later ones about one comparison and one copy of the key. Under
-/// a global filter a run is opened only when the iteration comes to its keys.
+/// An iterator keeps its memtables and tables (on disk too) from being freed. Items are pairs of key and value; an
+/// error ends the iteration at that end. Creating one costs nothing until the first item is requested. That item costs
+/// a seek in every run that no filter excludes; later ones cost about one comparison and one copy of the key. Under a
+/// global filter a run is opened only when the iteration reaches its keys.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -82,9 +82,9 @@ pub struct Iter {
     context: IterContext,
     bounds: Bounds,
     tombstones: Option<Arc<Tombstones>>,
-    /// Where the last [`seek`](Iter::seek) put the front: the back does not go below it.
+    /// The position of the front after the last [`seek`](Iter::seek): the back does not go below it.
     floor: Option<Vec<u8>>,
-    /// Nothing was given since an end was positioned.
+    /// Whether the iteration has been empty since an end was positioned.
     barren: bool,
     front: End,
     back: End,
@@ -95,12 +95,12 @@ pub struct Iter {
 #[derive(Debug, Default)]
 struct End {
     cursor: Option<MergeCursor>,
-    /// The key of the last item given from this end; nothing at or beyond it is left on this side.
+    /// The key of the last item returned from this end; nothing at or beyond it is left on this side.
     last: Option<Vec<u8>>,
-    /// Where the key that comes after `last` is put together.
+    /// Buffer for the key after `last`.
     coming: Vec<u8>,
-    /// Whether the cursor still stands on the last item given (only at the front). Moving on may open a run or fail:
-    /// that is left to whoever asks for the next item.
+    /// Whether the cursor still stands on the last item returned (only at the front). Moving on may open a run or fail,
+    /// and is left to the next call.
     given: bool,
     finished: bool,
     /// Whether it finished because of an error.
@@ -139,10 +139,9 @@ impl Iter {
         cursor
     }
 
-    /// Moves the front to the first key at or after `key` (within the iterator's bounds), forwards or
-    /// backwards. The back stays where it is: what lies between the two is left, from either end, even if the
-    /// iterator had come to its end before. Cheaper than a new iterator. After an error the front is at its
-    /// end, as after an error of `next`.
+    /// Moves the front to the first key at or after `key` (within the iterator's bounds), forwards or backwards. The back stays
+    /// where it is: everything between the two can be read from either end, even if the iterator had reached its end before.
+    /// Cheaper than a new iterator. After an error the front is at its end, as after an error of `next`.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -176,7 +175,7 @@ impl Iter {
                 self.cost.entries += 1;
                 self.barren = false;
             }
-            // Once for each end that came to nothing.
+            // Once for each empty end.
             None if self.barren => self.cost.empty_scans += 1,
             _ => {}
         }
@@ -204,11 +203,11 @@ impl Iter {
                 cursor.next()?;
                 continue;
             }
-            // The newest visible version of a key not given yet.
+            // The newest visible version of a key not returned yet.
             let cover = self.tombstones.as_ref().map_or(0, |t| t.cover(key, self.context.snapshot));
             let cover = cover.max(self.context.horizon);
             if cursor.kind() == Kind::Merge && cover <= seq {
-                // An error on the way leaves the key to the back.
+                // An error before the end of the merge leaves the key to the back.
                 let coming = &mut self.front.coming;
                 coming.clear();
                 coming.extend_from_slice(key);
@@ -246,14 +245,14 @@ impl Iter {
             if key < &start[..] || self.front.last.as_deref().is_some_and(|last| key <= last) {
                 break;
             }
-            // An error on the way leaves the key to the front.
+            // An error before the end of the key leaves it to the front.
             let coming = &mut self.back.coming;
             coming.clear();
             coming.extend_from_slice(key);
             let cover = self.tombstones.as_ref().map_or(0, |t| t.cover(coming, self.context.snapshot));
             let cover = cover.max(self.context.horizon);
             let operator = self.context.operator.as_deref();
-            // Versions of one key come oldest first: the last visible one counts, and operands that come after it.
+            // Versions of one key come oldest first: the last visible one counts, and the operands after it.
             let mut newest = Base::Nothing;
             let mut chain = Chain::new(Order::OldestFirst);
             while cursor.valid() && cursor.key() == &coming[..] {
@@ -284,8 +283,8 @@ impl Iter {
     }
 }
 
-/// The item of a key whose newest visible version is the operand that the cursor stands on. Leaves the cursor on the
-/// base or behind the key.
+/// Returns the item of a key whose newest visible version is the operand at the cursor. Leaves the cursor on the base
+/// or behind the key.
 #[cold]
 fn merge_forward(
     cursor: &mut MergeCursor,
@@ -311,8 +310,8 @@ fn merge_forward(
     Ok((pinned_key, chain.resolve(key, &base, operator, cost)?))
 }
 
-/// Positions a cursor. If that fails, some of its sources may be prepared for a seek that did not happen: it must not
-/// be used again, and what it read is counted now.
+/// Positions a cursor. If that fails, some of its sources may be prepared for a seek that did not happen: the cursor
+/// must not be used again, and its cost so far is counted here.
 fn counted(
     cursor: &mut MergeCursor,
     cost: &mut ReadCost,

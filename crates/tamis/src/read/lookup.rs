@@ -1,7 +1,7 @@
 //! The point lookup of one key: memtables, then runs, newest first, until one has the answer.
 //!
-//! Every version that a lookup meets, wherever it lay, is an [`Entry`], and goes through [`KeyLookup::take`]: a put or a delete ends the
-//! lookup, an operand of a merge is kept, and the search goes on with the next older place.
+//! Every version found, wherever it is stored, is an [`Entry`] and goes through [`KeyLookup::take`]: a put or a delete
+//! ends the lookup; a merge operand is kept, and the search continues in the next older place.
 
 use std::ops::Range;
 
@@ -17,10 +17,10 @@ use crate::table::{BlockAt, BlockSource, HeapBlock, ReadCost, ReadTrace};
 use crate::tree::open_table::OpenTable;
 use crate::tree::version::Version;
 
-/// What a point lookup found.
+/// The result of a point lookup.
 #[derive(Clone, Debug)]
 pub(crate) enum Lookup {
-    /// The newest visible version is a value, or operands that make one.
+    /// The newest visible version is a value, or operands merged into one.
     Found { seq: SeqNo, value: Slice },
     /// The newest visible version is a delete.
     Deleted { seq: SeqNo },
@@ -39,10 +39,10 @@ impl Lookup {
     }
 }
 
-/// Watches a lookup. [`ReadCost`] only counts; `explain` also writes down each step.
+/// Observes a lookup. [`ReadCost`] only counts; `explain` also records each step.
 pub(crate) trait Recorder: ReadTrace {
-    /// Whether runs are asked about one after the other, each searched before the next is asked. A global filter has
-    /// one answer for all runs: it is asked once all the same.
+    /// Whether runs are probed one by one, each searched before the next is probed. A global filter has one answer for
+    /// all runs and is probed only once in any case.
     const ONE_BY_ONE: bool;
 
     fn cost(&mut self) -> &mut ReadCost;
@@ -75,33 +75,33 @@ impl Recorder for Counted {
     }
 }
 
-/// Where in a table the search for a key begins.
+/// The place in a table where the search for a key begins.
 #[derive(Debug)]
 pub(super) enum Start {
-    /// In its index.
+    /// At its index.
     Index,
     /// In this block, which the index named.
     Block(BlockAt),
-    /// In this one, which was fetched already.
+    /// In this block, which is already fetched.
     Fetched(BlockAt, HeapBlock, BlockSource),
     /// The table ends before the key.
     Nowhere,
 }
 
-/// Where a version was found: older ones of the same key may lie behind it.
+/// The place where a version was found: older ones of the same key may follow it there.
 enum Place<'v> {
     Memtable(&'v MemtableSlot),
     Table(&'v OpenTable),
 }
 
-/// One key on its way through memtables and runs, with what was found of it so far: nothing, or operands.
+/// The lookup state of one key on its way through memtables and runs: without a result so far, except merge operands.
 #[derive(Debug)]
 pub(super) struct KeyLookup<'k> {
     pub(super) probe: Probe<'k>,
     /// See [`ReadAt::cover`].
     cover: SeqNo,
     operands: Chain,
-    /// The newest operand's number.
+    /// The newest operand's sequence number.
     newest_operand: SeqNo,
 }
 
@@ -117,14 +117,14 @@ impl<'k> KeyLookup<'k> {
         KeyLookup::of(Probe::new(key, digest), at.cover(key))
     }
 
-    /// For a key whose digest is known, and what covers it.
+    /// Returns the lookup of a key whose digest and cover are known.
     #[inline]
     pub(super) fn with_digest(key: &LeanKey<'k>, cover: SeqNo) -> KeyLookup<'k> {
         KeyLookup::of(Probe::of(key), cover)
     }
 
-    // Whatever makes one returns the expression that makes it: what a counted get keeps is some hundred bytes, which would be copied
-    // from a variable.
+    // Constructors return the constructing expression directly: the record of a sampled get has some hundred bytes,
+    // which would be copied out of a variable.
     #[inline(always)]
     fn of(probe: Probe<'k>, cover: SeqNo) -> KeyLookup<'k> {
         KeyLookup { probe, cover, operands: Chain::new(Order::NewestFirst), newest_operand: 0 }
@@ -184,7 +184,7 @@ impl<'k> KeyLookup<'k> {
         found.map(|Entry { seq, kind, value }| Entry { seq, kind, value: Slice::from_memtable(value) })
     }
 
-    /// Asks the filters about the runs, newest first, and searches those that may hold the key, until one has the answer.
+    /// Probes the filters for the runs, newest first, and searches those that may hold the key, until one has the answer.
     pub(super) fn search_runs<R: Recorder>(
         &mut self,
         at: &ReadAt<'_>,
@@ -211,7 +211,7 @@ impl<'k> KeyLookup<'k> {
         self.nothing_left(at, recorder)
     }
 
-    /// Searches tables that may hold the key in their order, the first from `block` if that is known, until one has the answer.
+    /// Searches candidate tables in order, the first one from `block` if that is known, until one has the answer.
     #[inline]
     pub(super) fn search_candidates<R: Recorder>(
         &mut self,
@@ -229,7 +229,7 @@ impl<'k> KeyLookup<'k> {
         Ok(None)
     }
 
-    /// Searches a table that may hold the key. Gives the answer if that is all there is to know.
+    /// Searches a table that may hold the key. Returns the answer if it is final.
     #[inline(always)]
     pub(super) fn search_table<R: Recorder>(
         &mut self,
@@ -267,7 +267,7 @@ impl<'k> KeyLookup<'k> {
         Ok(answer)
     }
 
-    /// Takes the newest visible version of the key in one place. Gives the answer if that is all there is to know.
+    /// Processes the newest visible version of the key in one place. Returns the answer if it is final.
     #[inline(always)]
     fn take<R: Recorder>(
         &mut self,
@@ -289,7 +289,7 @@ impl<'k> KeyLookup<'k> {
         self.resolve(at, &base, recorder).map(Some)
     }
 
-    /// Keeps an operand, and those behind it in the same place.
+    /// Keeps an operand, and the older ones in the same place.
     #[cold]
     fn take_operand<R: Recorder>(
         &mut self,
@@ -315,7 +315,7 @@ impl<'k> KeyLookup<'k> {
         base.map(|base| self.resolve(at, &base, recorder)).transpose()
     }
 
-    /// The answer when every place was searched.
+    /// Returns the answer after every place was searched.
     #[inline]
     pub(super) fn nothing_left<R: Recorder>(
         &mut self,
@@ -340,7 +340,7 @@ impl<'k> KeyLookup<'k> {
         Ok(Lookup::Found { seq: self.newest_operand, value })
     }
 
-    /// At the end of the lookup: tells the filters what it asked of them, if it is one of those that are counted.
+    /// Called at the end of the lookup: reports a sampled get's filter probes to the selector.
     #[inline]
     pub(super) fn report(&mut self, at: &ReadAt<'_>) {
         if self.probe.counted().is_some() {

@@ -16,19 +16,19 @@ mod together;
 
 use dormant::{Dormant, Start};
 
-/// Sources are few and moved never after being made, so the size of the larger variant costs nothing.
+/// There are few sources and they never move after creation, so the size of the larger variant costs nothing.
 #[expect(clippy::large_enum_variant, reason = "see above")]
 #[derive(Debug)]
 enum Source {
     Memtable(MemCursor),
     Run(RunCursor),
-    /// A run of these tables that no cursor was needed for yet; only under a global filter.
+    /// A lazy run of these tables that has not needed a cursor yet; only under a global filter.
     Asleep(Range<usize>),
 }
 
-const ASLEEP: &str = "only what is awake comes into the heap";
+const ASLEEP: &str = "lazy sources without a cursor are not in the heap";
 
-/// Applies one expression to whichever cursor a source holds at its position, which must not be parked.
+/// Applies one expression to whichever cursor a source has at its position, which must not be a lazy one.
 macro_rules! at {
     ($source:expr, $cursor:ident => $e:expr) => {
         match $source {
@@ -72,24 +72,24 @@ impl Source {
 
 /// All versions of several sources in version order, forwards or backwards: a binary heap of sources.
 ///
-/// One direction at a time: after a forward seek only [`next`](MergeCursor::next) may be called, after a
-/// backward seek only [`prev`](MergeCursor::prev). Costs, beyond the sources' own: one comparison per move
-/// while one source supplies a stretch of keys, O(log sources) otherwise.
+/// Moves in one direction at a time: after a forward seek only [`next`](MergeCursor::next) may be called, after a
+/// backward seek only [`prev`](MergeCursor::prev). Cost, beyond the sources' own: one comparison per move while one
+/// source supplies consecutive keys, O(log sources) otherwise.
 #[derive(Debug)]
 pub(crate) struct MergeCursor {
     context: RunContext,
     sources: Vec<Source>,
     /// `prefix_of` each source's current key.
     prefixes: Vec<u64>,
-    /// Valid sources as a heap, the next one to give a version first.
+    /// Valid sources as a heap; the source of the next version is first.
     heap: Vec<u32>,
     backward: bool,
-    /// If the tables are those of a version whose filter is global.
+    /// Set if the tables are those of a version whose filter is global.
     dormant: Option<Box<Dormant>>,
 }
 
 impl MergeCursor {
-    /// A merge of no sources yet; room is made for `sources` of them.
+    /// Returns a merge without sources, with room for `sources` of them.
     pub(crate) fn new(tables: Tables, options: CursorOptions, sources: usize) -> Self {
         let dormant = Dormant::of(&tables).map(Box::new);
         MergeCursor {
@@ -102,14 +102,14 @@ impl MergeCursor {
         }
     }
 
-    /// Promises that nothing before `start` or from `end` on will be asked for: the merge may end there, and runs
-    /// that have nothing in between need not be opened.
+    /// Promises that no key before `start` or from `end` on will be requested: the merge may end there, and runs
+    /// without keys in between need not be opened.
     pub(crate) fn within(mut self, start: &[u8], end: Option<&[u8]>) -> Self {
         (self.context.start, self.context.end) = (start.to_vec(), end.map(<[u8]>::to_vec));
         self
     }
 
-    /// The bounds that were promised: the first key, and the first behind.
+    /// Returns the promised bounds: the first key, and the end (excluded).
     pub(crate) fn bounds(&self) -> (&[u8], Option<&[u8]>) {
         (&self.context.start, self.context.end.as_deref())
     }
@@ -119,8 +119,8 @@ impl MergeCursor {
         self.push(Source::Memtable(cursor));
     }
 
-    /// Adds a run: a stretch of the merge's tables, sorted and disjoint. Sources are added newest first. If the
-    /// tables are those of a version, it is one of the version's runs, or a part of one, and no run is added twice.
+    /// Adds a run: a range of the merge's tables, sorted and disjoint. Sources are added newest first. If the tables
+    /// are those of a version, the run is one of the version's runs or a part of one, and no run is added twice.
     pub(crate) fn add_run(&mut self, tables: Range<usize>) {
         if !tables.is_empty() {
             if let (Some(dormant), Tables::Of(view)) = (&mut self.dormant, &self.context.tables) {
@@ -136,7 +136,7 @@ impl MergeCursor {
         self.prefixes.push(0);
     }
 
-    /// To the first version at or after (`key`, `seq`) in version order; moves forward from there.
+    /// Moves to the first version at or after (`key`, `seq`) in version order, and forward from there.
     pub(crate) fn seek(&mut self, key: &[u8], seq: SeqNo) -> Result<(), StorageError> {
         if self.dormant.is_some() {
             return self.start(Start::At(key, seq));
@@ -172,7 +172,7 @@ impl MergeCursor {
         })
     }
 
-    /// To the oldest version of the last key before `key`; moves backward from there.
+    /// Moves to the oldest version of the last key before `key`, and backward from there.
     pub(crate) fn seek_before(&mut self, key: &[u8]) -> Result<(), StorageError> {
         if self.dormant.is_some() {
             return self.start(Start::Before(Some(key)));
@@ -225,8 +225,8 @@ impl MergeCursor {
         }
     }
 
-    /// Opens what is parked at the top of the heap, until a version is there, or nothing before the end. What is asleep
-    /// is woken when its time has come.
+    /// Opens lazy sources at the top of the heap until a version is there, or nothing before the end. Activates runs
+    /// without a position when the merge reaches the end of the current range.
     #[inline]
     fn unpark_top(&mut self) -> Result<(), StorageError> {
         loop {
@@ -241,7 +241,7 @@ impl MergeCursor {
                 break;
             }
             if !self.backward && self.context.ends_before(run.key()) {
-                // Every other source is further still.
+                // Every other source is at least as far.
                 self.heap.clear();
                 break;
             }
@@ -251,7 +251,7 @@ impl MergeCursor {
         Ok(())
     }
 
-    /// Puts the source at the top of the heap where it belongs after it moved.
+    /// Restores the heap after the source at its top moved.
     #[inline]
     fn replace_top(&mut self) {
         let top = self.heap[0] as usize;
@@ -288,7 +288,7 @@ impl MergeCursor {
         self.unpark_top()
     }
 
-    /// Whether source `a` gives its version before source `b`.
+    /// Reports whether the version of source `a` comes before that of source `b`.
     #[inline]
     fn precedes(&self, a: u32, b: u32) -> bool {
         let (a, b) = (a as usize, b as usize);
@@ -349,7 +349,7 @@ impl MergeCursor {
         at!(self.top(), cursor => cursor.value())
     }
 
-    /// The key, copied only if it is short or stored in pieces.
+    /// Returns the key, copied only if it is short or stored in pieces.
     pub(crate) fn pinned_key(&self) -> Slice {
         let key = self.key();
         match self.top() {
@@ -360,7 +360,7 @@ impl MergeCursor {
         }
     }
 
-    /// The value without a copy.
+    /// Returns the value without a copy.
     pub(crate) fn pinned_value(&self) -> Slice {
         match self.top() {
             Source::Memtable(cursor) => Slice::from_memtable(cursor.pinned_value()),
@@ -369,7 +369,7 @@ impl MergeCursor {
         }
     }
 
-    /// Adds what the sources read so far to `cost`, and forgets it.
+    /// Moves the sources' read cost so far into `cost`.
     pub(crate) fn drain_cost(&mut self, cost: &mut ReadCost) {
         for source in &mut self.sources {
             if let Source::Run(run) = source {

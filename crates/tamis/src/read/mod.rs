@@ -1,4 +1,4 @@
-//! The way of a read: digest, memtables, selector, tables, block, value.
+//! The read path: digest, memtables, selector, tables, block, value.
 
 mod chain;
 mod counters;

@@ -1,13 +1,13 @@
-//! The point lookup of many keys: the stages of a [get](KeyLookup), each for all keys of a batch before the next begins, so that their
-//! cache misses overlap, and where tables are not mapped, their reads (see [`rounds`]).
+//! Point lookups of many keys: performs each stage of a [get](KeyLookup) for all keys of a batch before the next, so
+//! that their cache misses overlap, and, where tables are not mapped, their reads (see [`rounds`]).
 //!
 //! 1. All digests, and the memtables.
-//! 2. For each step of runs: all filters; then the blocks of those keys that have a candidate are asked for; then these blocks are
-//!    searched.
+//! 2. For each step of runs: all filters; then fetches of the blocks of all keys with a candidate; then the search of
+//!    these blocks.
 //!
-//! Most keys of a batch meet no candidate, or one that has the answer. Where filters can be asked for many keys at once, a key of
-//! which nothing was found yet is kept as its bytes, their prefix and their digest ([`LeanKey`]), so that a batch of 32 stays in the
-//! first-level cache.
+//! Most keys of a batch have no candidate, or one that has the answer. Where filters can be probed for many keys at
+//! once, a key without a result so far is kept as its bytes, their prefix and their digest ([`LeanKey`]), so that a
+//! batch of 32 stays in the first-level cache.
 //!
 //! A batch belongs to one call, and so to one thread.
 
@@ -25,13 +25,13 @@ use crate::tree::version::Version;
 
 mod rounds;
 
-/// Keys that are worked on together, unless more reads may overlap: enough to hide the latency of memory, few enough for the
+/// Keys processed together, unless more reads may overlap: enough to hide the latency of memory, few enough for the
 /// first-level cache.
 const BATCH: usize = MAX_BATCH;
 
-/// A key that is looked for one by one: filters cannot be asked for many, or operands of it were found.
+/// A key looked up individually: its filters cannot be probed for many keys, or it has merge operands.
 struct Open<'k> {
-    /// Its place in the answer.
+    /// Its place in the result.
     place: usize,
     lookup: KeyLookup<'k>,
     candidates: Candidates,
@@ -39,7 +39,7 @@ struct Open<'k> {
     block: Option<BlockAt>,
 }
 
-/// Keys of which nothing was found yet, with their places in the answer and what covers them.
+/// Keys without a result so far, with their places in the result and the sequence numbers that cover them.
 #[derive(Default)]
 struct Waiting<'k> {
     keys: SmallVec<[LeanKey<'k>; BATCH]>,
@@ -47,7 +47,7 @@ struct Waiting<'k> {
 }
 
 impl ReadAt<'_> {
-    /// What is seen of `keys`, in their order.
+    /// Returns the visible values of `keys`, in their order.
     pub(crate) fn multi_get<K: AsRef<[u8]>>(
         &self,
         keys: &[K],
@@ -63,7 +63,7 @@ impl ReadAt<'_> {
         let reads = self.view.version.tables.first().and_then(|table| table.table.overlap());
         let together = reads.map_or(BATCH, |reads| reads.depth().max(BATCH));
         for (keys, values) in keys.chunks(together).zip(values.chunks_mut(together)) {
-            // Made in place: it is large.
+            // Constructed in place, because it is large.
             let mut batch =
                 Batch { at: self, reads, waiting: Waiting::default(), open: Vec::new(), values, cost };
             batch.search_memtables(keys)?;
@@ -73,10 +73,10 @@ impl ReadAt<'_> {
     }
 }
 
-/// A batch on its way.
+/// A batch in progress.
 struct Batch<'a, 'k> {
     at: &'a ReadAt<'a>,
-    /// What reads blocks together, if tables are not mapped.
+    /// Reads blocks together, if tables are not mapped.
     reads: Option<&'a BatchReader>,
     waiting: Waiting<'k>,
     open: Vec<Open<'k>>,
@@ -111,7 +111,7 @@ impl<'a, 'k> Batch<'a, 'k> {
         Ok(())
     }
 
-    /// The other stages, step by step of the runs.
+    /// Performs the other stages, one step of runs after another.
     fn search_runs(&mut self) -> Result<(), ReadError> {
         let (version, global) = (&*self.at.view.version, self.at.view.selector.is_global());
         let mut first = 0;
@@ -135,7 +135,7 @@ impl<'a, 'k> Batch<'a, 'k> {
         Ok(())
     }
 
-    /// Asks the filters for the candidates of every open key; in mapped tables the first of them gets its block on its way.
+    /// Probes the filters for the candidates of every open key; in mapped tables also prefetches the block of the first one.
     fn ask_for_open(&mut self, runs: &std::ops::Range<usize>) -> Result<(), ReadError> {
         let (version, selector) = (&*self.at.view.version, &*self.at.view.selector);
         for key in &mut self.open {
@@ -155,7 +155,7 @@ impl<'a, 'k> Batch<'a, 'k> {
         Ok(())
     }
 
-    /// Searches the candidates of the open keys, and takes out those that are answered.
+    /// Searches the candidates of the open keys, and removes the keys that are answered.
     fn search_open(&mut self) -> Result<(), ReadError> {
         let mut failed = None;
         self.open.retain_mut(|key| {
@@ -170,8 +170,8 @@ impl<'a, 'k> Batch<'a, 'k> {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Asks for the waiting keys and searches their candidates. Those that are answered are taken out, those of which an operand was
-    /// found become open.
+    /// Probes the filters for the waiting keys and searches their candidates. Answered keys are removed; keys for which
+    /// a merge operand was found become open.
     fn search_waiting(&mut self, runs: &std::ops::Range<usize>) -> Result<(), ReadError> {
         let Batch { at, waiting, open, values, cost, .. } = self;
         if waiting.keys.is_empty() {
@@ -197,7 +197,7 @@ impl<'a, 'k> Batch<'a, 'k> {
                 let candidates = candidates(version, &key, runs.start, masks[i]);
                 if let Some(answer) = lookup.search_candidates(at, &candidates, blocks[i], *cost)? {
                     values[place] = answer.value();
-                    // The caller will look at it, after the other keys were searched.
+                    // The caller will read it after the other keys were searched.
                     values[place].iter().for_each(|value| prefetch(value));
                     continue;
                 }
@@ -215,8 +215,7 @@ impl<'a, 'k> Batch<'a, 'k> {
     }
 }
 
-/// The block of a key in a table whose filter let it pass, on its way into the processor's cache; `None` if the table has nothing so
-/// far behind.
+/// Locates and prefetches the block of a key in a table that its filter admitted; `None` if the table ends before the key.
 #[inline]
 fn locate(
     version: &Version,
@@ -232,7 +231,7 @@ fn locate(
     Ok(at)
 }
 
-/// The candidates that a mask names: bit `i` is run `first + i`.
+/// Returns the candidates in a mask: bit `i` is run `first + i`.
 fn candidates(version: &Version, key: &LeanKey<'_>, first: usize, mut mask: u32) -> Candidates {
     let mut candidates = Candidates::new();
     while mask != 0 {

@@ -1,11 +1,11 @@
-//! The point at which a read stands. A get, a multi-get, an iteration and an explanation all start from one.
+//! The point at which a read happens. Gets, multi-gets, iterations and explanations all start from one.
 //!
-//! # Invariant: the view before the number
+//! # Invariant: the view before the sequence number
 //!
-//! Whoever makes a [`ReadAt`] loads the view first, then the horizon, then the visible sequence number. So the view holds
-//! every write up to that number, and nothing the read may ask for has been dropped by a later compaction; and what has expired
-//! by the horizon has expired for whoever reads at a later number, too (see [`expiry`](crate::db::expiry)). A read at a snapshot takes
-//! the snapshot's number and horizon.
+//! A [`ReadAt`] is made by loading the view first, then the horizon, then the visible sequence number. The view
+//! therefore holds every write up to that number, and no later compaction has dropped anything that the read may need.
+//! What has expired by the horizon has also expired for every read at a later number (see
+//! [`expiry`](crate::db::expiry)). A read at a snapshot uses the snapshot's number and horizon.
 //!
 //! A read point belongs to one read of one thread. While it lives, no memtable and no table of its view is freed.
 
@@ -20,13 +20,13 @@ use crate::operators::MergeOperator;
 use crate::read::lookup::{KeyLookup, Lookup, Recorder};
 use crate::read::{Bounds, Iter, IterContext, ReadCounters, View};
 
-/// What a read sees, and how it makes values of operands. See the module.
+/// What a read sees, and how it merges operands. See the module documentation.
 #[derive(Debug)]
 pub(crate) struct ReadAt<'k> {
     pub(crate) view: Guard<Arc<View>>,
-    /// The newest sequence number that is seen.
+    /// The newest visible sequence number.
     pub(crate) seq: SeqNo,
-    /// The oldest that is: what is below has expired, as if a range tombstone of this number covered all keys.
+    /// The oldest visible sequence number: anything below has expired, as if a range tombstone of this number covered all keys.
     pub(crate) horizon: SeqNo,
     /// The keyspace's merge operator.
     pub(crate) operator: Option<&'k Arc<dyn MergeOperator>>,
@@ -35,7 +35,8 @@ pub(crate) struct ReadAt<'k> {
 }
 
 impl ReadAt<'_> {
-    /// The newest of the range tombstones that the read sees over `key`, and of the horizon: what is older is deleted. 0: nothing.
+    /// Returns the newest visible range tombstone over `key`, or the horizon if that is newer: older versions are
+    /// deleted. 0: none.
     #[inline]
     pub(super) fn cover(&self, key: &[u8]) -> SeqNo {
         self.view.cover(key, self.seq).max(self.horizon)
@@ -46,8 +47,7 @@ impl ReadAt<'_> {
         self.operator.map(|operator| &**operator)
     }
 
-    /// What is seen of `key`. Allocates nothing unless more than eight runs of one step hold candidates, or operands have
-    /// to be merged.
+    /// Looks up `key`. Allocates nothing unless more than eight runs of one step hold candidates, or operands must be merged.
     pub(crate) fn get<R: Recorder>(&self, key: &[u8], recorder: &mut R) -> Result<Lookup, ReadError> {
         recorder.cost().gets += 1;
         let mut lookup = KeyLookup::new(self, key, recorder);
@@ -59,7 +59,8 @@ impl ReadAt<'_> {
         answer
     }
 
-    /// All that is seen within `bounds`, in order. Costs are added to `counters`; `pin` is kept as long as the iterator.
+    /// Iterates over everything visible within `bounds`, in order. Adds the cost to `counters`; keeps `pin` as long as
+    /// the iterator.
     pub(crate) fn iter(
         self,
         bounds: Bounds,

@@ -1,18 +1,16 @@
-//! A cursor over the tables of one run, which it opens one at a time and as late as it can.
+//! A cursor over the tables of one run, which it opens one at a time and as late as possible.
 //!
-//! Where the next version lies at or beyond some key without a block having been looked at (the next table's
-//! smallest key, or what a range filter says), the cursor is *parked* there: it takes part in a merge with that key,
-//! and its table is opened only when the merge has come so far. A run that has nothing to give up to the end of the
-//! iteration is then never opened.
+//! If the next version is known to lie at or beyond some key without reading a block (by the next table's smallest key, or by a
+//! range filter), the cursor takes a *lazy* position there (`Parked`): it takes part in a merge with that key, and its table is
+//! opened only when the merge gets there. A run without versions before the end of the iteration is then never opened.
 //!
-//! Under a global filter a cursor may also be *dormant*: it has no position, because the filter said that the run has
-//! nothing in the stretch of keys that the merge goes through (see [`dormant`](super::merge)).
+//! Under a global filter a cursor may also be lazy without any position (`Dormant`), because the filter excluded the
+//! run from the key range that the merge goes through (see [`dormant`](super::merge)).
 //!
 //! # Invariants
-//! * A parked key is a bound: no version of the run that the cursor has yet to give lies before it (behind it, when
-//!   moving backwards).
-//! * The bounds of the iteration hold for the cursor's whole life, so what they let it skip stays skipped rightly
-//!   when it is sought again.
+//! * The key of a lazy position is a bound: no remaining version of the run lies before it (behind it, when moving backwards).
+//! * The bounds of the iteration hold for the cursor's whole life, so tables skipped because of them stay skipped at
+//!   the next seek.
 
 use std::ops::Range;
 
@@ -32,46 +30,46 @@ pub(crate) use context::{RunContext, Tables, Until};
 enum Position {
     /// Nothing left in this direction.
     Done,
-    /// The merge has not asked for one yet.
+    /// Lazy, without a position.
     Dormant,
-    /// At this table, at or beyond `parked_key`.
+    /// Lazy at this table, at or beyond `parked_key`.
     Parked(usize),
-    /// In this table, below `parked_key`; backwards only.
+    /// Lazy in this table, below `parked_key`; backwards only.
     ParkedBelow(usize),
     /// In the table that is open.
     Open,
 }
 
-/// Why the table that is being opened, or at which a cursor is parked, is not passed over.
+/// Why the table that is being opened, or of a lazy position, was not skipped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Admitted {
-    /// No filter was asked.
+    /// No filter was probed.
     Unasked,
-    /// The table's own filter let it pass.
+    /// The table's own filter admitted it.
     ByTable,
     /// The global filter listed the run.
     ByTree,
 }
 
-/// See the module.
+/// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct RunCursor {
     tables: Range<usize>,
     position: Position,
     parked_key: Vec<u8>,
-    /// The table that `cursor` is over.
+    /// The table of `cursor`.
     at: usize,
     cursor: Option<TableCursor>,
     /// What cursors over earlier tables touched.
     touched: TouchCounts,
     counts: Counts,
     admitted: Admitted,
-    /// Whether the table at which it is parked is prepared for a seek to the parked key.
+    /// Whether the table of a lazy position is prepared for a seek to its key.
     prepared: bool,
 }
 
 impl RunCursor {
-    /// Over a stretch of the merge's tables, not empty.
+    /// Returns a cursor over a non-empty range of the merge's tables.
     pub(crate) fn new(tables: Range<usize>) -> Self {
         RunCursor {
             at: tables.start,
@@ -86,7 +84,7 @@ impl RunCursor {
         }
     }
 
-    /// Whether there is a position; it may be a parked one.
+    /// Reports whether there is a position; it may be a lazy one.
     pub(crate) fn valid(&self) -> bool {
         !matches!(self.position, Position::Done | Position::Dormant)
     }
@@ -100,7 +98,7 @@ impl RunCursor {
         self.position == Position::Dormant
     }
 
-    /// The key at the position; for a parked one the bound.
+    /// Returns the key at the position; for a lazy one the bound.
     #[inline]
     pub(crate) fn key(&self) -> &[u8] {
         match self.position {
@@ -109,9 +107,9 @@ impl RunCursor {
         }
     }
 
-    /// The sequence number at the position. A parked position comes before all versions of its key: first of all
-    /// forwards, and backwards, where the oldest comes first, as if it were older than any. One that is parked below
-    /// the key comes after them.
+    /// Returns the sequence number at the position. A lazy position comes before all versions of its key: forwards it
+    /// comes first, and backwards, where the oldest version comes first, it counts as older than any. A lazy position
+    /// below the key comes after them.
     #[inline]
     pub(crate) fn seq(&self, backward: bool) -> SeqNo {
         match self.position {
@@ -122,7 +120,7 @@ impl RunCursor {
         }
     }
 
-    /// The open table's cursor; for positions that are not parked.
+    /// Returns the open table's cursor; for positions that are not lazy.
     #[inline]
     pub(crate) fn current(&self) -> &TableCursor {
         self.cursor.as_ref().expect("a position in an open table")
@@ -145,7 +143,7 @@ impl RunCursor {
         }
     }
 
-    /// Adds what was touched since this was last asked to `cost`.
+    /// Moves the cost since the last call into `cost`.
     pub(crate) fn drain_cost(&mut self, cost: &mut ReadCost) {
         if let Some(cursor) = &mut self.cursor {
             self.touched.add(&cursor.take_counts());
@@ -160,7 +158,7 @@ impl RunCursor {
         self.position = Position::Parked(table);
     }
 
-    /// Parks at the first table from `table` on, if the iteration gets there.
+    /// Takes a lazy position at the first table from `table` on, if the iteration gets there.
     fn park_at_start_of(&mut self, context: &RunContext, table: usize) {
         (self.position, self.admitted) = (Position::Done, Admitted::Unasked);
         if table < self.tables.end {
@@ -171,8 +169,8 @@ impl RunCursor {
         }
     }
 
-    /// Parks at the end of the last table before `table`, if the iteration gets there. That table must have an end:
-    /// every table has one but the last of a run.
+    /// Takes a lazy position at the end of the last table before `table`, if the iteration gets there. That table must
+    /// have an end: every table has one except the last of a run.
     fn park_at_end_before(&mut self, context: &RunContext, table: usize) {
         (self.position, self.admitted) = (Position::Done, Admitted::Unasked);
         if table > self.tables.start {
@@ -185,7 +183,7 @@ impl RunCursor {
         }
     }
 
-    /// Gives up any position until the cursor is woken.
+    /// Drops any position until the cursor is activated.
     pub(crate) fn sleep(&mut self) {
         // A table that was prepared for a seek must not be sought elsewhere.
         if std::mem::take(&mut self.prepared) {
@@ -194,22 +192,22 @@ impl RunCursor {
         self.position = Position::Dormant;
     }
 
-    /// Forgets its position, and a seek that was prepared and did not happen.
+    /// Drops the position, and any seek that was prepared but did not happen.
     pub(crate) fn reset(&mut self) {
         self.retire();
         self.position = Position::Done;
     }
 
-    /// [`prepare`](RunCursor::prepare)s for a seek to `from`, from where on the global filter says that the run may
-    /// have something.
+    /// Activates the cursor: [`prepare`](RunCursor::prepare)s a seek to `from`, from where on the run may have keys
+    /// according to the global filter.
     pub(crate) fn wake_at(&mut self, context: &RunContext, from: &[u8]) -> Result<(), StorageError> {
         self.prepare(context, from)?;
         self.admitted = Admitted::ByTree;
         Ok(())
     }
 
-    /// Parks at `bound`, which lies before the end of the iteration, and before which the global filter says that
-    /// the run has nothing.
+    /// Activates the cursor: takes a lazy position at `bound`, which lies before the end of the iteration, and before
+    /// which the run has nothing according to the global filter.
     pub(crate) fn wake_from(&mut self, context: &RunContext, bound: &[u8]) {
         let table = context.first_reaching(&self.tables, bound);
         if table == self.tables.end || context.starts_after(table, bound) {
@@ -220,7 +218,7 @@ impl RunCursor {
         self.admitted = Admitted::ByTree;
     }
 
-    /// Starts fetching what opening the table at which the cursor is parked will look at.
+    /// Starts fetching what opening the table of the lazy position will read.
     pub(crate) fn prepare_parked(&mut self, context: &RunContext) -> Result<(), StorageError> {
         let Position::Parked(table) = self.position else { return Ok(()) };
         let key = std::mem::take(&mut self.parked_key);
@@ -230,8 +228,8 @@ impl RunCursor {
         prepared
     }
 
-    /// Parks below `bound`, at or behind which the global filter says that the run has nothing; with no bound, at
-    /// its end, or if the last table has none, in it.
+    /// Activates the cursor: takes a lazy position below `bound`, at or behind which the run has nothing according to
+    /// the global filter; without a bound, at the end of the run, or in its last table if that has no end.
     pub(crate) fn wake_below(
         &mut self,
         context: &RunContext,
@@ -249,8 +247,8 @@ impl RunCursor {
         Ok(())
     }
 
-    /// The first half of a seek to `key`: finds out whether and which table must be opened for it, and starts
-    /// fetching what the second half, [`RunCursor::seek`], will look at.
+    /// The first half of a seek to `key`: finds out whether a table must be opened for it, and which, and starts
+    /// fetching what the second half, [`RunCursor::seek`], will read.
     pub(crate) fn prepare(&mut self, context: &RunContext, key: &[u8]) -> Result<(), StorageError> {
         let table = context.first_reaching(&self.tables, key);
         if table == self.tables.end || context.starts_after(table, key) {
@@ -277,13 +275,13 @@ impl RunCursor {
         Ok(())
     }
 
-    /// The table cursor of a prepared seek, if it waits for a block that may be read together with others.
+    /// Returns the table cursor of a prepared seek, if it waits for a block that may be read together with others.
     pub(crate) fn waiting(&mut self) -> Option<&mut TableCursor> {
         let waits = self.position == Position::Open;
         self.cursor.as_mut().filter(|cursor| waits && cursor.wanted().is_some())
     }
 
-    /// To the first version at or after (`key`, `seq`), after [`RunCursor::prepare`] for this key.
+    /// Moves to the first version at or after (`key`, `seq`), after [`RunCursor::prepare`] for this key.
     pub(crate) fn seek(&mut self, context: &RunContext, key: &[u8], seq: SeqNo) -> Result<(), StorageError> {
         if self.position != Position::Open {
             return Ok(());
@@ -296,7 +294,7 @@ impl RunCursor {
         Ok(())
     }
 
-    /// The last of the tables that has something before `key`, if it reaches `key`; else the first table behind those.
+    /// Returns the last table that starts before `key` if it reaches `key`; otherwise (as an error) the first table behind it.
     fn reaching_from_below(&self, context: &RunContext, key: &[u8]) -> Result<usize, usize> {
         let all = context.all();
         let run = &all[self.tables.clone()];
@@ -307,7 +305,7 @@ impl RunCursor {
         Ok(after - 1)
     }
 
-    /// To the last version of the last key before `key`.
+    /// Moves to the last version of the last key before `key`.
     pub(crate) fn seek_before(&mut self, context: &RunContext, key: &[u8]) -> Result<(), StorageError> {
         let table = match self.reaching_from_below(context, key) {
             Ok(table) => table,
@@ -355,7 +353,7 @@ impl RunCursor {
         Ok(())
     }
 
-    /// From a parked position to a version, or to another parked position, or to none.
+    /// Moves from a lazy position to a version, to another lazy position, or to none.
     pub(crate) fn unpark(&mut self, context: &RunContext, backward: bool) -> Result<(), StorageError> {
         let (table, below) = match self.position {
             Position::Parked(table) => (table, false),
@@ -369,7 +367,7 @@ impl RunCursor {
         let sought = match (backward, below) {
             (false, _) => cursor.seek(&key, MAX_SEQNO),
             (true, true) => cursor.seek_before(&key),
-            // Backwards a cursor that is not below a key is parked where a table ends.
+            // Backwards, a lazy position that is not below a key is at the end of a table.
             (true, false) => cursor.seek_to_last(),
         };
         self.parked_key = key;
@@ -402,11 +400,11 @@ impl RunCursor {
         Ok(())
     }
 
-    /// After the open table was sought: counts, and moves on if it has nothing.
+    /// Called after a seek in the open table: counts, and moves on if the table has nothing.
     fn opened_forward(&mut self, context: &RunContext) {
         let admitted = std::mem::replace(&mut self.admitted, Admitted::Unasked);
         let cursor = self.current();
-        // Without an end whatever comes next is within the bounds.
+        // Without an end, whatever comes next is within the bounds.
         let found = context.end.is_none() || (cursor.valid() && !context.ends_before(cursor.key()));
         self.settle_forward(context);
         self.count_false_positive(context, admitted, found, false);
@@ -420,7 +418,7 @@ impl RunCursor {
         self.count_false_positive(context, admitted, found, true);
     }
 
-    /// Counts if a table (`found`: within the bounds) or the run (within the stretch) was opened in vain.
+    /// Counts a table (`found`: within the bounds) or a run (within the range) that was opened in vain.
     fn count_false_positive(
         &mut self,
         context: &RunContext,
@@ -436,7 +434,7 @@ impl RunCursor {
         self.counts.false_positives += u64::from(vain);
     }
 
-    /// Moves on from a table that has nothing more (it may hold range tombstones only).
+    /// Moves on from a table without further entries (it may hold range tombstones only).
     fn settle_forward(&mut self, context: &RunContext) {
         if self.cursor.as_ref().is_some_and(TableCursor::valid) {
             self.position = Position::Open;
@@ -445,7 +443,7 @@ impl RunCursor {
         }
     }
 
-    /// In debug builds: that the run has nothing from `from` up to `to`, as the global filter said.
+    /// In debug builds: checks that the run has nothing from `from` up to `to`, as the global filter claimed.
     pub(crate) fn check_gap(&self, context: &RunContext, from: &[u8], to: Option<&[u8]>) {
         if !cfg!(debug_assertions) {
             return;

@@ -1,23 +1,24 @@
-//! A sample of the keys that gets find: how unequally keys are asked for.
+//! A sample of the keys that gets find, from which the skew of reads is estimated.
 //!
-//! Of the gets of one thread that find a value, every [`SAMPLED`]th leaves its digest here; the last [`KEPT`] are kept. Two
-//! gets drawn at random are for the same key with probability Σ p²: 1/n if all of n keys are alike, much more if some
-//! are hot. That is estimated by the pairs of the sample that are equal, which is the minimum-variance unbiased estimate
-//! (Good, "The population frequencies of species", Biometrika 1953).
+//! Of the gets of one thread that find a value, every [`SAMPLED`]th adds its digest; the last [`KEPT`] are kept. Two
+//! random gets are for the same key with probability Σ p²: 1/n if all n keys are equally likely, much more if some are
+//! hot. The share of equal pairs in the sample estimates this; it is the minimum-variance unbiased estimate (Good, "The
+//! population frequencies of species", Biometrika 1953).
 //!
-//! Costs 32 KiB for each open keyspace. Any thread may call anything. Who finds the sample taken leaves it: a reader never waits. `multi_get` takes no part.
+//! Costs 32 KiB for each open keyspace. Any thread may call anything. A reader that finds the sample locked skips it,
+//! so readers never wait. `multi_get` does not contribute.
 
 use crate::sync::Mutex;
 
 use tamis_filter::Digest;
 
-/// Of the gets of a thread that find a value one of so many is sampled. A power of two.
+/// One in this many gets of a thread that find a value is sampled. A power of two.
 pub(super) const SAMPLED: u64 = 64;
 
-/// Digests that are kept: with uniform reads of a million keys about 8 pairs of them are equal.
+/// Digests kept: with uniform reads of a million keys about 8 pairs of them are equal.
 const KEPT: usize = 4096;
 
-/// Fewer say nothing.
+/// The fewest digests for an estimate.
 const FEWEST: usize = 256;
 
 #[derive(Debug, Default)]
@@ -25,9 +26,9 @@ pub(super) struct KeySample(Mutex<Ring>);
 
 #[derive(Debug)]
 struct Ring {
-    /// Its place is taken at the start: no get allocates.
+    /// Allocated at the start, so that no get allocates.
     digests: Vec<u64>,
-    /// Where the next one goes once all places are taken.
+    /// The next place to overwrite once all are taken.
     next: usize,
 }
 
@@ -38,7 +39,7 @@ impl Default for Ring {
 }
 
 impl KeySample {
-    /// Takes a digest in the place of the oldest, unless somebody else is at it.
+    /// Replaces the oldest digest, unless another thread holds the lock.
     #[cold]
     pub(super) fn add(&self, digest: Option<Digest>) {
         let (Some(digest), Some(mut ring)) = (digest, self.0.try_lock()) else { return };
@@ -51,8 +52,8 @@ impl KeySample {
         ring.next = (next + 1) % KEPT;
     }
 
-    /// The probability that two gets which find a value are for the same key; `None` if too few were sampled. O(n log n)
-    /// for a sample of n.
+    /// Returns the probability that two gets that find a value are for the same key; `None` if too few were sampled.
+    /// O(n log n) for a sample of n.
     pub(super) fn collisions(&self) -> Option<f64> {
         let mut digests = self.0.lock().digests.clone();
         if digests.len() < FEWEST {
@@ -76,14 +77,14 @@ mod tests {
     }
 
     #[test]
-    fn few_gets_say_nothing() {
+    fn too_few_gets_give_no_estimate() {
         assert_eq!(sample_of(0..FEWEST as u64 - 1).collisions(), None);
         assert_eq!(sample_of(0..FEWEST as u64).collisions(), Some(0.0));
     }
 
     #[test]
-    fn equal_pairs_are_counted_and_only_the_last_gets_count() {
-        // Each of 16 keys has a sixteenth, less the pair of each sample with itself.
+    fn only_equal_pairs_among_the_last_gets_count() {
+        // Each of 16 keys has a sixteenth, minus the pair of each sample with itself.
         let even = sample_of((0..KEPT as u64).map(|i| i % 16)).collisions().unwrap();
         assert!((even - 1.0 / 16.0).abs() < 1e-3, "{even}");
         let one = sample_of((0..KEPT as u64).map(|i| i % 16).chain((0..KEPT as u64).map(|_| 7)));

@@ -1,7 +1,7 @@
-//! Views: all that a read of one keyspace sees.
+//! Views: everything that a read of one keyspace sees.
 //!
-//! Readers reach a view through an [`arc_swap::ArcSwap`]: they take no lock, and a view stays whole as long as
-//! a reader holds it.
+//! Readers load a view through an [`arc_swap::ArcSwap`]: they take no lock, and a view stays intact as long as a reader
+//! holds it.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -13,14 +13,14 @@ use crate::select::RunSelector;
 use crate::tree::tombstones::{RangeTombstone, Tombstones};
 use crate::tree::version::Version;
 
-/// A memtable with what the write path knows of it.
+/// A memtable with the write path's information about it.
 #[derive(Debug)]
 pub(crate) struct MemtableSlot {
     pub(crate) memtable: Arc<Memtable>,
-    /// The oldest log that holds any of its writes; means nothing while it is empty. Set by the one writer
-    /// before the first insert, read under the `state` lock.
+    /// The oldest log that holds any of its writes; meaningless while it is empty. Set by the single writer before the
+    /// first insert, read under the `state` lock.
     pub(crate) first_log: AtomicU64,
-    /// Its range tombstones in search form, made anew when their count has grown.
+    /// Its range tombstones in search form, rebuilt when their number has grown.
     fragments: arc_swap::ArcSwapOption<(usize, Tombstones)>,
 }
 
@@ -33,8 +33,8 @@ impl MemtableSlot {
         })
     }
 
-    /// The range tombstones in search form, or `None` if there are none. Costs one atomic load when there are
-    /// none; after a new one the first reader sorts them again.
+    /// Returns the range tombstones in search form, or `None` if there are none. Costs one atomic load if there are
+    /// none; after an addition the first reader sorts them again.
     pub(crate) fn tombstones(&self) -> Option<Arc<(usize, Tombstones)>> {
         if !self.memtable.has_range_tombstones() {
             return None;
@@ -58,7 +58,7 @@ impl MemtableSlot {
     }
 }
 
-/// The first key after `key`.
+/// Returns the first key after `key`.
 fn after(key: &[u8]) -> KeyBytes {
     [key, &[0]].concat().into()
 }
@@ -73,34 +73,34 @@ pub(crate) struct Memtables {
 }
 
 impl Memtables {
-    /// An active one alone.
+    /// Returns an active one without sealed ones.
     pub(crate) fn new(active: Arc<MemtableSlot>) -> Memtables {
         Memtables { active, sealed: Vec::new() }
     }
 
-    /// All, newest first.
+    /// Iterates over all of them, newest first.
     #[inline]
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<MemtableSlot>> {
         std::iter::once(&self.active).chain(&self.sealed)
     }
 
-    /// The active one sealed, and `fresh` in its place.
+    /// Returns these memtables with the active one sealed and `fresh` in its place.
     pub(crate) fn rotated(&self, fresh: Arc<MemtableSlot>) -> Memtables {
         Memtables { active: fresh, sealed: self.iter().cloned().collect() }
     }
 
-    /// Those that stay when the sealed ones in `gone` were flushed.
+    /// Returns the memtables that remain after the sealed ones in `gone` were flushed.
     pub(crate) fn without(&self, gone: &[Arc<MemtableSlot>]) -> Memtables {
         let stays = |slot: &&Arc<MemtableSlot>| !gone.iter().any(|gone| Arc::ptr_eq(gone, slot));
         Memtables { active: self.active.clone(), sealed: self.sealed.iter().filter(stays).cloned().collect() }
     }
 }
 
-/// All that a read of one keyspace sees: memtables, a version, and what says which of its tables may hold a key. Immutable but for
-/// the active memtable, which grows; a reader ignores what is newer than the sequence number it reads at.
+/// Everything that a read of one keyspace sees: memtables, a version, and the selector of the version's candidate tables.
+/// Immutable except for the active memtable, which grows; a reader ignores entries newer than its sequence number.
 ///
-/// A reader loads the view *before* the visible sequence number. So the view holds a prefix of all writes up
-/// to that number or more, and nothing it may ask for has been dropped by a later compaction.
+/// A reader loads the view *before* the visible sequence number. The view therefore holds all writes at least up to
+/// that number, and no later compaction has dropped anything that the read may need.
 #[derive(Debug)]
 pub(crate) struct View {
     pub(crate) memtables: Memtables,
@@ -110,12 +110,12 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// The same tree under other memtables.
+    /// Returns the same tree under other memtables.
     pub(crate) fn with_memtables(&self, memtables: Memtables) -> View {
         View { memtables, version: self.version.clone(), selector: self.selector.clone() }
     }
 
-    /// The newest range tombstone at or below `snapshot` that covers `key`; 0 if there is none.
+    /// Returns the newest range tombstone at or below `snapshot` that covers `key`; 0 if there is none.
     #[inline]
     pub(crate) fn cover(&self, key: &[u8], snapshot: SeqNo) -> SeqNo {
         let mut cover = self.version.tombstones.as_ref().map_or(0, |t| t.cover(key, snapshot));
@@ -127,7 +127,7 @@ impl View {
         cover
     }
 
-    /// All range tombstones of the view in one search form, if there are any.
+    /// Returns all range tombstones of the view in one search form, if there are any.
     pub(crate) fn all_tombstones(&self) -> Option<Arc<Tombstones>> {
         let in_memory: Vec<_> = self.memtables.iter().filter_map(|slot| slot.tombstones()).collect();
         if in_memory.is_empty() {

@@ -1,11 +1,12 @@
-//! Global filters that name a key's current run: Chucky, GRF_H and REMIX as the GRF paper compares with them.
+//! Global filters that name a key's current run: Chucky, GRF_H and REMIX, which the GRF paper uses for comparison.
 //!
-//! Every version has an index of its own, which is the one before after the changes between the two. The changes are found
-//! by comparing the tables of both; the keys of those that came, went or changed their run are read from their key lists.
-//! That is done while the version is published: unlike [`Grf`](super::Grf) these filters have nothing to say of a key before they
-//! know where it is now. Flushes and compactions wait for it, those of other keyspaces too, and so does opening; readers do not.
+//! Every version has its own index, derived from the previous one by the changes between the two. The changes are found
+//! by comparing the tables of both versions; the keys of tables that were added, removed or moved to another run are
+//! read from their key lists. This happens while the version is published: unlike [`Grf`](super::Grf), these filters
+//! know nothing about a key before they know its current run. Flushes and compactions wait for it, including those of
+//! other keyspaces, and so does opening; readers do not.
 //!
-//! When an index is full, or most of its keys have moved at once (a last-level compaction), it is built anew.
+//! When an index is full, or most of its keys have moved at once (a last-level compaction), it is rebuilt.
 
 use crate::collections::{HashMap, HashSet};
 use crate::sync::{self, Mutex};
@@ -26,10 +27,10 @@ use crate::options::{FilterChoice, KeyspaceOptions};
 use crate::tree::open_table::OpenTable;
 use crate::tree::version::Run;
 
-/// Room for changes: how many times the entries that there are when the index is built.
+/// Capacity of a newly built index, as a multiple of its entries.
 const ROOM: f64 = 1.2;
 
-/// The filter of one keyspace. Its methods are called under the `state` lock; the mutex within is for statistics.
+/// The filter of one keyspace. Its methods are called under the `state` lock; the inner mutex is for statistics.
 #[derive(Debug)]
 pub(crate) struct CurrentRuns {
     kind: RunIndexKind,
@@ -46,21 +47,21 @@ pub(crate) struct CurrentRuns {
     warnings: Warnings,
 }
 
-/// What the newest version has.
+/// The state of the newest version.
 #[derive(Debug, Default)]
 struct Current {
     index: Option<Arc<dyn RunIndex>>,
     tags: HashMap<(usize, RunId), RunTag>,
-    /// By table, the tag under which its keys are in the index.
+    /// By table, the tag of its keys in the index.
     placed: HashMap<TableId, (RunTag, Arc<OpenTable>)>,
-    /// Tables whose keys cannot be read, for damage: it is no use to try again.
+    /// Tables whose keys cannot be read because of damage; trying again is useless.
     damaged: HashSet<TableId>,
 }
 
 /// Tables whose keys could not be read, and an index of all others.
 type Rebuilt = (Vec<(TableId, Unread)>, Option<Arc<dyn RunIndex>>);
 
-/// Why a table's keys are not to be had.
+/// The reason a table's keys are unavailable.
 enum Unread {
     Damaged,
     /// A failed system call.
@@ -68,7 +69,7 @@ enum Unread {
 }
 
 impl CurrentRuns {
-    /// The filter of a tree of which nothing is known yet; `None` if the options ask for no filter of this kind.
+    /// Returns the filter of a tree about which nothing is known yet; `None` if the options ask for no filter of this kind.
     pub(crate) fn new(options: &KeyspaceOptions) -> Option<CurrentRuns> {
         let (kind, name) = match options.filter.global()? {
             FilterChoice::Chucky => (RunIndexKind::Chucky, "chucky"),
@@ -97,7 +98,7 @@ impl CurrentRuns {
         })
     }
 
-    /// The selector of the version that follows the one for which this was called last.
+    /// Returns the selector of the version that follows the version of the previous call.
     pub(crate) fn selector(&self, runs: &[Run], tables: &[Arc<OpenTable>]) -> Arc<dyn RunSelector> {
         let mut current = self.current.lock();
         let tags = retag(&current.tags, runs);
@@ -144,7 +145,7 @@ impl CurrentRuns {
         Arc::new(RunIdFilters::new(index, tag_of, covered))
     }
 
-    /// The index after tables went and came; `None` if it must be built anew.
+    /// Returns the index after tables were removed and added; `None` if it must be rebuilt.
     fn change(
         &self,
         index: &dyn RunIndex,
@@ -166,7 +167,7 @@ impl CurrentRuns {
         changed
     }
 
-    /// The tables whose keys cannot be read, and an index of all others.
+    /// Returns the tables whose keys cannot be read, and an index of all others.
     fn rebuild(&self, placed: &HashMap<TableId, (RunTag, Arc<OpenTable>)>) -> Rebuilt {
         let started = sync::now();
         let (mut batches, mut unread) = (Vec::new(), Vec::new());
@@ -177,7 +178,7 @@ impl CurrentRuns {
             }
         }
         let items: Vec<Tagged<'_>> = batches.iter().map(|(batch, tag)| (batch, *tag)).collect();
-        // Of the keys that are there: how many entries a table has is what its file says, and memory is taken by this.
+        // Count the keys actually read: a table's entry count is only a claim of its file, and this determines the memory.
         let keys: usize = batches.iter().map(|(batch, _)| batch.len()).sum();
         let spec = RunIndexSpec {
             bits_per_key: self.bits_per_key,
@@ -192,7 +193,7 @@ impl CurrentRuns {
         (unread, built.inspect_err(|why| log::warn!("reading without the global filter: {why}")).ok())
     }
 
-    /// The keys of a table.
+    /// Returns the keys of a table.
     fn keys(&self, table: &OpenTable) -> Result<Batch, Unread> {
         let (mut batch, id) = (Batch::new(), table.meta.id);
         let source = for_each_key(table, &[], None, &mut |key| batch.push(key, Digest::of(key), Epochs::ALL));
@@ -218,12 +219,12 @@ impl CurrentRuns {
         Ok(batch)
     }
 
-    /// What there is to warn of since this was called last.
+    /// Returns the warnings since the last call.
     pub(crate) fn take_warnings(&self) -> Vec<String> {
         self.warnings.take()
     }
 
-    /// Reports on the filter.
+    /// Returns the statistics of the filter.
     pub(crate) fn report(&self) -> GlobalFilterStats {
         let current = self.current.lock();
         let index = current.index.as_ref();
@@ -239,11 +240,12 @@ impl CurrentRuns {
     }
 }
 
-/// The tags of these runs: those they had, and for new runs the smallest slots of their level that no run has or had.
+/// Returns the tags of these runs: existing tags are kept; a new run gets the smallest slot of its level that is
+/// unused in this version and the previous one.
 fn retag(old: &HashMap<(usize, RunId), RunTag>, runs: &[Run]) -> HashMap<(usize, RunId), RunTag> {
     let mut tags: HashMap<(usize, RunId), RunTag> = HashMap::default();
     let mut taken: HashSet<RunTag> = old.values().copied().collect();
-    // Oldest first, so that slots ascend with age where they can.
+    // Oldest first, so that slots ascend with age where possible.
     for run in runs.iter().rev() {
         let at = (run.level, run.id);
         let tag = old.get(&at).copied().unwrap_or_else(|| {
@@ -279,7 +281,7 @@ mod tests {
         }
     }
 
-    /// A database of one table that says of itself, in its properties and in the manifest, that it has `claimed` entries.
+    /// Creates a database of one table whose properties and manifest record claim `claimed` entries.
     fn database(filter: FilterChoice, claimed: u64) -> MemFs {
         let (fs, dir) = (MemFs::new(), Path::new("db"));
         let db = Db::open(dir, options(&fs, filter)).unwrap();
@@ -308,10 +310,10 @@ mod tests {
         fs
     }
 
-    /// A cuckoo filter for the whole tree took memory for as many keys as the tables said they had, and a table of a
-    /// kilobyte may say anything: gigabytes for nothing.
+    /// A cuckoo filter for the whole tree was sized by the number of keys that the tables claimed, so a damaged table
+    /// of a kilobyte could make it allocate gigabytes.
     #[test]
-    fn what_a_table_says_of_its_length_takes_no_memory() {
+    fn a_claimed_entry_count_takes_no_memory() {
         for filter in [FilterChoice::Chucky, FilterChoice::Remix, FilterChoice::Grf, FilterChoice::GrfHuffman]
         {
             for claimed in [100, 1 << 30, 1 << 45] {

@@ -1,4 +1,4 @@
-//! What a get asks of elastic filters, and what of that is counted.
+//! Probes of elastic filters by gets, and their sampling.
 
 use smallvec::SmallVec;
 use tamis_filter::BloomScheme;
@@ -7,7 +7,7 @@ use super::Probe;
 use crate::heat::SegmentId;
 use crate::table::{ElasticFilter, FoundUnits, ReadCost};
 
-/// Whether the segment that was found may hold the probe's key. Without units in memory it may.
+/// Reports whether the segment found may hold the probe's key. Without units in memory it may.
 #[inline]
 pub(super) fn ask(
     filter: &ElasticFilter,
@@ -21,7 +21,7 @@ pub(super) fn ask(
     let maybe = match directory.spec().scheme {
         BloomScheme::Independent => {
             let digests = probe.independent(directory.units() * directory.probes(), cost);
-            // Units that ask for more digests than there can be are damaged: they may not deny anything.
+            // Units that need more digests than possible are damaged and must not deny anything.
             units.contains_independent(digests).unwrap_or(true)
         }
         _ => units.contains(probe.digest_for_filter(cost)),
@@ -30,38 +30,38 @@ pub(super) fn ask(
     maybe
 }
 
-/// Whether a get is one of those that are counted, and what it asked.
+/// Whether a get is sampled, and the segments it probed.
 #[expect(
     clippy::large_enum_variant,
     reason = "one for each get, on the stack, written only if it is counted"
 )]
 #[derive(Debug, Default)]
 pub(crate) enum Counting {
-    /// It has asked no elastic filter yet.
+    /// The get has not probed an elastic filter yet.
     #[default]
     Undecided,
-    /// It is not counted.
+    /// The get is not sampled.
     No,
-    /// It is. In place, as a get allocates nothing, of a tree of up to sixteen runs.
+    /// The get is sampled. Stored in place, so that a get does not allocate in a tree of up to sixteen runs.
     Yes(Asked),
 }
 
-/// The elastic segments that a get asked, newest run first.
+/// The elastic segments that a get probed, newest run first.
 #[derive(Debug, Default)]
 pub(crate) struct Asked {
     segments: SmallVec<[AskedSegment; 16]>,
-    /// So many of the segments were asked for a reason: the answer was in the last of them. Filters are asked ahead of the
-    /// search, so more may have been.
+    /// The number of segments that had to be probed: the answer was in the last of them. Filters are probed ahead of
+    /// the search, so more may have been probed.
     needed: Option<usize>,
 }
 
-/// A segment that a get asked.
+/// A segment that a get probed.
 #[derive(Clone, Copy, Debug)]
 struct AskedSegment {
     /// The table's number within the version.
     table: u32,
     id: SegmentId,
-    /// Whether a version of the key was in the table.
+    /// Whether the table held a version of the key.
     held: bool,
 }
 
@@ -70,7 +70,7 @@ impl Asked {
         self.segments.push(AskedSegment { table: table as u32, id, held: false });
     }
 
-    /// A version of the key was in a table (its number within the version).
+    /// Records that a table (its number within the version) held a version of the key.
     pub(crate) fn found(&mut self, table: usize) {
         if let Some(place) = self.segments.iter().position(|asked| asked.table as usize == table) {
             self.segments[place].held = true;
@@ -78,14 +78,14 @@ impl Asked {
         self.needed = None;
     }
 
-    /// The search ended with what was in a table: what was asked of older runs was asked in vain.
+    /// Records that the search ended in a table: probes of older runs were wasted.
     pub(crate) fn ended(&mut self, table: usize) {
-        // Candidates are searched in the order in which they were asked, but tables without an elastic filter are not
-        // listed: tables of newer runs have smaller numbers.
+        // Candidates are searched in the order in which they were probed, but tables without an elastic filter are not
+        // listed. Tables of newer runs have smaller numbers.
         self.needed = Some(self.segments.partition_point(|asked| asked.table as usize <= table));
     }
 
-    /// What was asked and needed, and whether it held the key.
+    /// Returns the segments that had to be probed, and whether each held the key.
     pub(crate) fn needed(&self) -> impl Iterator<Item = (SegmentId, bool)> + '_ {
         let needed = &self.segments[..self.needed.unwrap_or(self.segments.len())];
         needed.iter().map(|asked| (asked.id, asked.held))

@@ -1,13 +1,14 @@
-//! Run selectors: the one seam between the tree and all filters.
+//! Run selectors: the single interface between the tree and all filters.
 //!
-//! Given a pinned version and a key, a [`RunSelector`] says which tables may hold the key, newest run first.
-//! The read path does not know how it knows: a filter per table, units that come and go, or one filter for
-//! the whole tree.
+//! Given a pinned version and a key, a [`RunSelector`] returns the tables that may hold the key, newest run first. The
+//! read path does not depend on how this is decided: by a filter per table, by units that are loaded and dropped, or by
+//! one filter for the whole tree.
 //!
 //! # Contract
 //!
-//! * No false negative: a table of the version that holds a version of the key is always among the candidates
-//!   of its run, and a table that holds a version of any key in a range is not denied it. Debug builds check every rejection against the data.
+//! * No false negatives: a table of the version that holds a version of the key is always among the candidates of its
+//!   run, and a table that holds a version of any key in a range is not denied for that range. Debug builds check every
+//!   rejection against the data.
 //! * A selector belongs to one version and is immutable once published; any thread may call it.
 
 use crate::collections::HashSet;
@@ -42,10 +43,10 @@ pub(crate) use global::{Grf, Span, Task};
 pub(crate) use keys::key_list_problem;
 pub(crate) use table_filters::{TableFilters, Unchecked, ask_filter};
 
-/// What a point read carries along: the key, its first bytes as a number, and its digest.
+/// The state of a point read: the key, its first bytes as a number, and its digest.
 ///
-/// With hash sharing (always, except to measure what it saves) the digest is computed here, once, and serves
-/// every memtable filter, table filter and block hash index of the operation.
+/// With hash sharing (always on, except to measure its benefit) the digest is computed once and serves every memtable
+/// filter, table filter and block hash index of the operation.
 #[derive(Debug)]
 pub(crate) struct Probe<'k> {
     pub(crate) key: &'k [u8],
@@ -57,7 +58,7 @@ pub(crate) struct Probe<'k> {
 }
 
 impl<'k> Probe<'k> {
-    /// For a key whose digest was computed already. With hash sharing.
+    /// Returns a probe for a key whose digest is already computed. With hash sharing.
     #[inline]
     pub(crate) fn of(lean: &LeanKey<'k>) -> Self {
         Probe {
@@ -70,7 +71,7 @@ impl<'k> Probe<'k> {
         }
     }
 
-    /// For a key with the digest that everybody is to share; without one every filter has one computed.
+    /// Returns a probe for a key with the digest to share; without one, every filter computes its own.
     #[inline]
     pub(crate) fn new(key: &'k [u8], shared: Option<Digest>) -> Self {
         Probe {
@@ -88,7 +89,7 @@ impl<'k> Probe<'k> {
         *self.digest.insert(Digest::of(self.key))
     }
 
-    /// The digest for one filter: the shared one, or without sharing a new one each time.
+    /// Returns the digest for one filter: the shared one, or without sharing a new one each time.
     #[inline]
     pub(crate) fn digest_for_filter(&mut self, cost: &mut ReadCost) -> Digest {
         match self.digest {
@@ -97,7 +98,7 @@ impl<'k> Probe<'k> {
         }
     }
 
-    /// The digest for a block's hash index: whichever this operation computed last.
+    /// Returns the digest for a block's hash index: the last one this operation computed.
     #[inline]
     pub(crate) fn digest_for_block(&mut self, cost: &mut ReadCost) -> Digest {
         match self.digest {
@@ -111,7 +112,8 @@ impl<'k> Probe<'k> {
         self.sharing
     }
 
-    /// As [`counted`](Self::counted), for a get that asks an elastic filter: the first time it is drawn whether it is counted.
+    /// Like [`counted`](Self::counted), for a get that probes an elastic filter: the first call decides whether the get
+    /// is sampled.
     #[inline]
     fn count_with(&mut self, sampler: &Sampler) -> Option<&mut Asked> {
         if matches!(self.counting, Counting::Undecided) {
@@ -120,7 +122,7 @@ impl<'k> Probe<'k> {
         self.counted()
     }
 
-    /// What is kept of a get that is counted, if this one is.
+    /// Returns the record of a sampled get, if this one is.
     #[inline]
     pub(crate) fn counted(&mut self) -> Option<&mut Asked> {
         match &mut self.counting {
@@ -129,7 +131,7 @@ impl<'k> Probe<'k> {
         }
     }
 
-    /// The `count` seeded digests that a Bloom filter with independent hash functions takes.
+    /// Returns the `count` seeded digests for a Bloom filter with independent hash functions.
     pub(crate) fn independent(&mut self, count: u32, cost: &mut ReadCost) -> &IndependentDigests {
         let shared = self.independent.take().filter(|d| self.sharing && d.as_slice().len() >= count as usize);
         let digests = shared.unwrap_or_else(|| {
@@ -140,8 +142,8 @@ impl<'k> Probe<'k> {
     }
 }
 
-/// A key of a batch of which no run was found to be a candidate yet: what filters need of it, and little enough that many
-/// stay in the first-level cache.
+/// A key of a batch for which no candidate run is known yet: only what filters need, so that many keys fit into the
+/// first-level cache.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LeanKey<'k> {
     pub(crate) key: &'k [u8],
@@ -169,48 +171,48 @@ pub(crate) struct Candidate {
     pub(crate) filtered: bool,
 }
 
-/// What a global filter knows of a stretch of an iteration: which runs may have keys in it.
+/// What a global filter knows about a key range of an iteration: which runs may have keys in it.
 ///
-/// Forwards a stretch goes from some key up to [`Stretch::until`] (excluded). Backwards it goes from below some key down to
-/// `until` (included). A run that is not listed has no key in the stretch.
+/// Forwards, the range goes from some key up to [`Stretch::until`] (excluded); backwards, from below some key down to
+/// `until` (included). A run that is not listed has no key in the range.
 #[derive(Debug, Default)]
 pub(crate) struct Stretch {
     runs: SmallVec<[(usize, Range<usize>); 8]>,
     keys: Vec<u8>,
     until: Option<Vec<u8>>,
-    /// Asked for: that it may end after so many keys. Small at first, when perhaps one key is wanted; more when an iteration
-    /// goes on.
+    /// The requested number of keys, after which the range may end. Small at first, when perhaps one key is wanted;
+    /// larger as the iteration goes on.
     pub(crate) wanted: usize,
 }
 
 impl Stretch {
-    /// Forgets everything that was answered: no runs, and the stretch goes on to the end of the iteration.
+    /// Resets the answer: no runs, and the range extends to the end of the iteration.
     pub(crate) fn clear(&mut self) {
         self.runs.clear();
         self.keys.clear();
         self.until = None;
     }
 
-    /// Lists a run (its place in [`Version::runs`]). Forwards none of its keys in the stretch lies before `bound`; backwards
-    /// none lies at or behind it; an empty bound is then no bound, as there is no greatest key to name. Each run is listed
-    /// once.
+    /// Lists a run (its place in [`Version::runs`]). Forwards, none of its keys in the range is less than `bound`.
+    /// Backwards, all of them are less than `bound`; an empty bound is then no bound, since there is no greatest key to
+    /// name. Each run is listed once.
     pub(crate) fn push(&mut self, run: usize, bound: &[u8]) {
         let start = self.keys.len();
         self.keys.extend_from_slice(bound);
         self.runs.push((run, start..self.keys.len()));
     }
 
-    /// Ends the stretch.
+    /// Ends the range.
     pub(crate) fn end_at(&mut self, until: &[u8]) {
         self.until = Some(until.to_vec());
     }
 
-    /// The runs with their bounds.
+    /// Returns the runs with their bounds.
     pub(crate) fn runs(&self) -> impl ExactSizeIterator<Item = (usize, &[u8])> {
         self.runs.iter().map(|(run, bound)| (*run, &self.keys[bound.clone()]))
     }
 
-    /// Where the stretch ends; `None`: where the iteration ends.
+    /// Returns the end of the range; `None` means the end of the iteration.
     pub(crate) fn until(&self) -> Option<&[u8]> {
         self.until.as_deref()
     }
@@ -218,15 +220,14 @@ impl Stretch {
 
 pub(crate) type Candidates = SmallVec<[Candidate; 8]>;
 
-/// The most runs that the read path asks about at once.
+/// The most runs that the read path probes at once.
 pub(crate) const MAX_STEP: usize = 32;
 
-/// The most keys that [`RunSelector::select_many`] is asked for at once.
+/// The most keys per call of [`RunSelector::select_many`].
 pub(crate) const MAX_BATCH: usize = 32;
 
-/// The runs that the read path asks about next, after those before `first`, of `count` in all: eight at first,
-/// so that few are asked behind the one that has the key; then many, so that the cache misses of their filters
-/// overlap. With `one_by_one`, one.
+/// Returns the runs that the read path probes next, starting at `first`, out of `count`. Eight at first, so that few are probed
+/// behind the one that has the key; then many, so that the cache misses of their filters overlap. With `one_by_one`, one.
 #[inline]
 pub(crate) fn next_step(first: usize, count: usize, one_by_one: bool) -> Range<usize> {
     let step = match first {
@@ -237,7 +238,7 @@ pub(crate) fn next_step(first: usize, count: usize, one_by_one: bool) -> Range<u
     first..count.min(first + step)
 }
 
-/// Says which tables may hold a key. See the module's contract.
+/// Decides which tables may hold a key. See the module's contract.
 pub(crate) trait RunSelector: Send + Sync + Debug {
     /// Appends to `out` the tables of `runs` (places in [`Version::runs`], at most [`MAX_STEP`] of them) that may
     /// hold the probe's key, newest run first.
@@ -250,14 +251,14 @@ pub(crate) trait RunSelector: Send + Sync + Debug {
         cost: &mut ReadCost,
     );
 
-    /// Whether [`select_many`](RunSelector::select_many) can be asked.
+    /// Reports whether [`select_many`](RunSelector::select_many) is supported.
     fn answers_many(&self) -> bool {
         false
     }
 
-    /// Asks for many keys at once: bit `i` of `masks[k]` becomes whether run `runs.start + i` may hold `keys[k]`. There are
-    /// at most [`MAX_BATCH`] keys and [`MAX_STEP`] runs. Only where [`answers_many`](RunSelector::answers_many); elsewhere
-    /// every run is named.
+    /// Probes many keys at once: sets bit `i` of `masks[k]` if run `runs.start + i` may hold `keys[k]`. There are at
+    /// most [`MAX_BATCH`] keys and [`MAX_STEP`] runs. Selective only if [`answers_many`](RunSelector::answers_many);
+    /// otherwise every run is included.
     fn select_many(
         &self,
         _version: &Version,
@@ -269,21 +270,21 @@ pub(crate) trait RunSelector: Send + Sync + Debug {
         masks.fill(u32::MAX >> (32 - runs.len().clamp(1, 32)));
     }
 
-    /// Told when a get has ended of which it keeps what was asked ([`Probe::counted`]).
+    /// Called when a sampled get finishes (see [`Probe::counted`]).
     fn ended(&self, _probe: &mut Probe<'_>) {}
 
-    /// Starts fetching what [`select`](RunSelector::select) will look at, for batches of keys.
+    /// Starts fetching what [`select`](RunSelector::select) will read, for batches of keys.
     fn prefetch(&self, version: &Version, probe: &Probe<'_>, digest: Digest, runs: Range<usize>);
 
-    /// Whether one question serves all runs: [`select`](RunSelector::select) is then called once, with all runs of the
-    /// version, however many, and iterators ask [`ahead`](RunSelector::ahead) and [`behind`](RunSelector::behind).
+    /// Reports whether one probe serves all runs. [`select`](RunSelector::select) is then called once, with all runs of
+    /// the version, however many, and iterators call [`ahead`](RunSelector::ahead) and [`behind`](RunSelector::behind).
     fn is_global(&self) -> bool {
         false
     }
 
-    /// Which runs may have keys from `from` on, up to where `out` says, at most `end`; `false` if nothing is known, and
-    /// then `out` says nothing. Makes progress: the stretch holds at least `from`. Asked with an empty `out`, and only with
-    /// `from` before `end`. The caller counts the question; `cost` takes what else it costs.
+    /// Finds the runs that may have keys from `from` on, up to the end set in `out`, at most `end`. Returns `false` and
+    /// leaves `out` empty if nothing is known. Always makes progress: the range holds at least `from`. Called with an
+    /// empty `out`, and only with `from` before `end`. The caller counts the probe; `cost` takes any other cost.
     fn ahead(
         &self,
         _version: &Version,
@@ -295,8 +296,8 @@ pub(crate) trait RunSelector: Send + Sync + Debug {
         false
     }
 
-    /// The same backwards: keys below `before` (`None`: all), down to where `out` says, at least `start`. Makes progress:
-    /// the stretch is not empty unless nothing lies between `start` and `before`.
+    /// The same backwards: keys below `before` (`None`: all), down to the end set in `out`, at least `start`. Always
+    /// makes progress: the range is not empty unless nothing lies between `start` and `before`.
     fn behind(
         &self,
         _version: &Version,
@@ -308,14 +309,14 @@ pub(crate) trait RunSelector: Send + Sync + Debug {
         false
     }
 
-    /// Whether [`next`](RunSelector::next) and [`may_hold`](RunSelector::may_hold) can ever tell anything.
-    /// Selectors that answer for the tree and not for one table leave all three as they are here.
+    /// Reports whether [`next`](RunSelector::next) and [`may_hold`](RunSelector::may_hold) can ever tell anything.
+    /// Selectors that answer for the tree instead of one table keep these three defaults.
     fn answers_ranges(&self) -> bool {
         false
     }
 
-    /// What is known of the first key at or after `from` that `table` (its number within the version) holds, of
-    /// interest only if it lies before `end`.
+    /// Returns what is known about the first key at or after `from` in `table` (its number within the version), which
+    /// matters only if it lies before `end`.
     fn next(
         &self,
         _version: &Version,
@@ -327,7 +328,7 @@ pub(crate) trait RunSelector: Send + Sync + Debug {
         Next::Unknown
     }
 
-    /// Whether `table` may hold a key in `range`; `None` if nothing is known.
+    /// Reports whether `table` may hold a key in `range`; `None` if nothing is known.
     fn may_hold(
         &self,
         _version: &Version,
@@ -339,7 +340,7 @@ pub(crate) trait RunSelector: Send + Sync + Debug {
     }
 }
 
-/// What users must know of, each table's once, until it is fetched. Any thread may add.
+/// Warnings for users, one per table, kept until they are taken. Any thread may add.
 #[derive(Debug, Default)]
 struct Warnings(Mutex<(HashSet<TableId>, Vec<String>)>);
 
@@ -360,19 +361,19 @@ fn damaged_list(table: TableId) -> String {
     format!("the key list of table {table} is damaged: the global filter is built from its data")
 }
 
-/// Where the versions of a keyspace get their selectors from.
+/// The source of the selectors of a keyspace's versions.
 #[derive(Debug)]
 pub(crate) enum TreeFilter {
-    /// Each table has a filter of its own. Counted is what is asked of elastic ones.
+    /// Each table has its own filter. Probes of elastic filters are sampled.
     PerTable(Arc<Sampler>),
     /// One filter for all versions of the tree.
     Grf(Box<Grf>),
-    /// One for each version.
+    /// One filter for each version.
     CurrentRuns(Box<CurrentRuns>),
 }
 
 impl TreeFilter {
-    /// What a keyspace's options ask for, for a tree of which nothing is known yet.
+    /// Returns the filter that a keyspace's options ask for, for a tree about which nothing is known yet.
     pub(crate) fn new(options: &KeyspaceOptions, sampler: &Arc<Sampler>) -> TreeFilter {
         if options.filter.global() == Some(FilterChoice::Grf) {
             return TreeFilter::Grf(Box::new(Grf::new(options)));
@@ -383,7 +384,7 @@ impl TreeFilter {
         }
     }
 
-    /// The selector of a new version, which follows the one for which this was called last. Under the `state` lock.
+    /// Returns the selector of a new version, which follows the version of the previous call. Under the `state` lock.
     pub(crate) fn selector(&self, version: &Version) -> Arc<dyn RunSelector> {
         let Version { runs, tables, .. } = version;
         match self {
@@ -393,8 +394,8 @@ impl TreeFilter {
         }
     }
 
-    /// Before flushed tables are published: puts their keys in. What it gives is to be held until they are. Not with the
-    /// `state` lock held.
+    /// Adds the keys of flushed tables before the tables are published. Hold the returned guard until they are
+    /// published. Must not be called with the `state` lock held.
     pub(crate) fn insert_flushed(&self, tables: &[Arc<OpenTable>]) -> Option<MutexGuard<'_, global::Work>> {
         let TreeFilter::Grf(grf) = self else { return None };
         let mut work = grf.work();
@@ -402,14 +403,14 @@ impl TreeFilter {
         Some(work)
     }
 
-    /// Before tables of this epoch are published whose keys are not put in.
+    /// Records an epoch whose tables are about to be published without adding their keys.
     pub(crate) fn note_missing(&self, epoch: u64) {
         if let TreeFilter::Grf(grf) = self {
             grf.note_missing(epoch);
         }
     }
 
-    /// What there is to warn of since this was called last.
+    /// Returns the warnings since the last call.
     pub(crate) fn take_warnings(&self) -> Vec<String> {
         match self {
             TreeFilter::PerTable(_) => Vec::new(),
@@ -418,7 +419,7 @@ impl TreeFilter {
         }
     }
 
-    /// What it is like, if it is a global one.
+    /// Returns the statistics of the filter, if it is a global one.
     pub(crate) fn report(&self) -> Option<GlobalFilterStats> {
         match self {
             TreeFilter::PerTable(_) => None,
@@ -427,7 +428,7 @@ impl TreeFilter {
         }
     }
 
-    /// What is to be done for the filter in the background.
+    /// Returns the background work due for the filter.
     pub(crate) fn task(&self, version: &Version) -> Option<global::Task> {
         match self {
             TreeFilter::PerTable(_) | TreeFilter::CurrentRuns(_) => None,

@@ -1,17 +1,16 @@
-//! One version's view of a filter that names the runs themselves: from tags to the runs that have them.
+//! One version's view of a filter that names the runs themselves: maps tags to runs.
 //!
-//! The index ([`RunIndex`]: Chucky, REMIX, GRF_H) belongs to this version alone; what it names is what the version's runs were
-//! when the index was made for it. So there is nothing to map but tags to places.
+//! The index ([`RunIndex`]: Chucky, REMIX, GRF_H) belongs to this version alone and names the version's runs as they
+//! were when it was made. Only tags have to be mapped, to places.
 //!
 //! # Invariants
-//! * A run that the index does not cover is always a candidate, and listed in every stretch, unfiltered.
-//! * A tag that no run of the version has is one whose run is gone, or one that shares its name in the index with others: it
-//!   names nothing.
-//! * Point rejections are checked against the data in debug builds, here; those of stretches are by the merge that leaves a
-//!   run asleep.
+//! * A run that the index does not cover is always a candidate, and listed in every range, unfiltered.
+//! * A tag without a run in the version names nothing: its run is gone, or it shares its name in the index with others.
+//! * Debug builds check point rejections against the data here; rejections of ranges are checked by the merge that
+//!   leaves a run lazy.
 //!
 //! # Threads
-//! Immutable, as its version is. Any thread may ask.
+//! Immutable, like its version. May be used from any thread.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -25,19 +24,19 @@ use crate::select::{Candidate, Candidates, Probe, RunSelector, Stretch};
 use crate::table::ReadCost;
 use crate::tree::version::Version;
 
-/// See the module.
+/// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct RunIdFilters {
     index: Option<Arc<dyn RunIndex>>,
-    /// Where the runs that are covered are in the version, by their tags, ascending.
+    /// The places of the covered runs in the version, by tag, ascending.
     places: Vec<(RunTag, usize)>,
     /// The other runs of the version, ascending.
     uncovered: Vec<usize>,
 }
 
 impl RunIdFilters {
-    /// For a version whose runs have these tags, one for each run, newest run first. Runs that are not `covered` (none is
-    /// without an index) hold keys that the index may not know of.
+    /// Returns the selector of a version whose runs have these tags, one per run, newest run first. Runs that are not
+    /// `covered` (without an index, none is) hold keys that the index may not know.
     pub(crate) fn new(
         index: Option<Arc<dyn RunIndex>>,
         tags: Vec<RunTag>,
@@ -52,15 +51,15 @@ impl RunIdFilters {
         RunIdFilters { index, places, uncovered }
     }
 
-    /// The run with this tag.
+    /// Returns the run with this tag.
     #[inline]
     fn place(&self, tag: RunTag) -> Option<usize> {
         let at = self.places.binary_search_by_key(&tag, |(tag, _)| *tag).ok()?;
         Some(self.places[at].1)
     }
 
-    /// Lists the runs of a stretch. A run that comes more than once gets the bound of all of them that excludes least.
-    /// `otherwise` is the bound where the index gives none.
+    /// Lists the runs of a range. A run that occurs more than once gets the least selective of its bounds. `otherwise`
+    /// is the bound where the index has none.
     fn list(
         &self,
         index: &dyn RunIndex,
@@ -110,7 +109,7 @@ impl RunSelector for RunIdFilters {
         out: &mut Candidates,
         cost: &mut ReadCost,
     ) {
-        // One question, whatever the number of runs: one probe, and a negative if no run was named.
+        // Counts as one probe, whatever the number of runs, and as one negative if no run was named.
         let mut named: SmallVec<[(usize, bool); 8]> = SmallVec::new();
         if let Some(index) = &self.index {
             let digest = probe.digest_for_filter(cost);
@@ -121,7 +120,7 @@ impl RunSelector for RunIdFilters {
             cost.filter_negatives += u64::from(named.is_empty());
         }
         named.extend(self.uncovered.iter().filter(|run| runs.contains(run)).map(|&run| (run, false)));
-        // Newest first; a false positive may name a run that was named already.
+        // Newest first; a false positive may name a run twice.
         named.sort_unstable();
         named.dedup();
         for &(run, filtered) in &named {
@@ -177,7 +176,7 @@ impl RunSelector for RunIdFilters {
         let mut ahead = TagsAhead::default();
         let known = index.behind(before, start, &mut ahead);
         if known {
-            // The empty key is no bound at all: nothing lies below it, and such a run would not be listed.
+            // The empty key is no bound at all: nothing lies below it, so such a run would not be listed.
             self.list(index, &ahead, before.unwrap_or_default(), true, out);
         }
         known
@@ -204,7 +203,7 @@ mod tests {
         (n * 1000).to_be_bytes().to_vec()
     }
 
-    /// Runs of neighbouring and of scattered keys, newer values over older ones, and deletions.
+    /// Returns runs of adjacent and of scattered keys, newer values over older ones, and deletes.
     fn filled() -> (Db, Model) {
         let mut options = Options { file_system: Some(Arc::new(MemFs::new())), ..Options::default() };
         options.keyspace.auto_compaction = false;
@@ -230,8 +229,8 @@ mod tests {
         (db, model)
     }
 
-    /// Puts a selector over such an index in the place of the default keyspace's own. The index comes to be by changes:
-    /// it is built over the oldest half of the runs, and knows nothing of the runs that are not covered.
+    /// Replaces the default keyspace's selector by one over such an index. The index is made by changes: it is built
+    /// over the oldest half of the runs, and knows nothing about runs that are not covered.
     fn install(db: &Db, kind: RunIndexKind, is_covered: impl Fn(usize) -> bool) {
         let view = &db.default_keyspace().inner.view;
         let old = view.load_full();
@@ -304,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_under_an_index_of_runs_see_what_was_written() {
+    fn reads_through_a_run_index_see_all_writes() {
         let (db, model) = filled();
         for kind in KINDS {
             for uncovered in [None, Some(0), Some(7), Some(11)] {
@@ -315,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn one_question_finds_the_run_of_a_key() {
+    fn one_probe_finds_the_run_of_a_key() {
         let (db, model) = filled();
         install(&db, RunIndexKind::Chucky, |_| true);
         let before = db.stats().read;
@@ -325,7 +324,7 @@ mod tests {
         let used = db.stats().read - before;
         let gets = model.len() as u64;
         assert_eq!((used.filter_probes, used.filter_negatives), (gets, 0));
-        // The newest version of a key is in the first run that is named, but for false positives.
+        // The newest version of a key is in the first run named, except for false positives.
         assert!(used.runs_searched < gets + gets / 10, "{used:?}");
         assert_eq!(used.runs_searched, gets + used.false_positives);
         let before = db.stats().read;
@@ -337,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn an_iterator_asks_remix_and_leaves_runs_asleep() {
+    fn an_iterator_probes_remix_and_leaves_runs_lazy() {
         let (db, model) = filled();
         install(&db, RunIndexKind::Remix, |_| true);
         let before = db.stats().read;

@@ -1,4 +1,4 @@
-//! The first selector: one filter per table.
+//! The default selector: one filter per table.
 
 use std::cell::Cell;
 use std::ops::{Bound, Range};
@@ -19,7 +19,7 @@ use crate::table::{CursorOptions, FoundUnits, TableCursor};
 use crate::tree::open_table::{OpenTable, TableFilter};
 use crate::tree::version::Version;
 
-/// A question of [`RunSelector::select_many`]: a table and a digest, the places of the key and of the run.
+/// One probe of [`RunSelector::select_many`]: a table and a digest, the places of the key and of the run.
 #[derive(Clone, Copy)]
 struct Asked {
     pair: (u32, Digest),
@@ -27,20 +27,20 @@ struct Asked {
     run: u8,
 }
 
-/// Questions answered at once.
+/// Probes answered at once.
 const PROBES: usize = 16;
 
-/// Asks the filter of the one table per run that covers the key.
+/// Probes the filter of the one table per run that covers the key.
 ///
-/// When every table has a pinned cache-line-blocked Bloom filter (the default), these lie side by side here:
-/// all lines that a step needs are known before the first is looked at, so their cache misses overlap.
+/// If every table has a pinned cache-line-blocked Bloom filter (the default), these lie contiguously here: all lines
+/// that a step needs are known before the first is read, so their cache misses overlap.
 #[derive(Debug)]
 pub(crate) struct TableFilters {
     /// One per table of the version, if all have one; else empty.
     blocked: Vec<BlockedBloom>,
-    /// Whether any table has a filter for ranges.
+    /// Whether any table has a range filter.
     ranges: bool,
-    /// Where what is asked is counted, if any table has an elastic filter.
+    /// Counts sampled probes, if any table has an elastic filter.
     sampler: Option<Arc<Sampler>>,
 }
 
@@ -107,7 +107,7 @@ impl RunSelector for TableFilters {
         masks: &mut [u32],
         cost: &mut ReadCost,
     ) {
-        // All lines are on their way before the first is looked at.
+        // All lines are being fetched before the first is read.
         let mut asked: SmallVec<[Asked; 2 * MAX_BATCH]> = SmallVec::new();
         for (run, place) in runs.zip(0..) {
             let run = &version.runs[run];
@@ -174,7 +174,7 @@ impl RunSelector for TableFilters {
         cost: &mut ReadCost,
     ) -> Next<Vec<u8>> {
         let table = &version.tables[table];
-        // Without an end only a filter that keeps the order of keys has something to say.
+        // Without an end only an order-preserving filter can answer.
         if !table.range_filter.is_some_and(|kind| end.is_some() || kind.is_ordered()) {
             return Next::Unknown;
         }
@@ -225,7 +225,7 @@ impl RunSelector for TableFilters {
     }
 }
 
-/// Asks the cache for what the filter of a table will look at first.
+/// Prefetches the first cache line that the filter of a table will read.
 fn prefetch_pinned(table: &OpenTable, digest: Digest) {
     if let TableFilter::Pinned(Filter::Point(filter)) = &table.filter {
         filter.prefetch(digest);
@@ -274,7 +274,7 @@ impl TableFilters {
     }
 }
 
-/// Makes a table a candidate unless its filter, if it was asked, denies the key.
+/// Makes a table a candidate unless its filter was probed and denies the key.
 pub(crate) fn take_answer(
     version: &Version,
     (run, table): (usize, usize),
@@ -288,18 +288,18 @@ pub(crate) fn take_answer(
     }
 }
 
-/// The answer of one filter, whatever digests its kind takes. Counts the question.
+/// Returns the answer of one filter, whatever digests its kind needs. Counts the probe.
 pub(crate) fn ask_filter(filter: &Filter, probe: &mut Probe<'_>, cost: &mut ReadCost) -> bool {
     let maybe = match filter {
         Filter::Point(PointFilter::Bloom(bloom)) if bloom.scheme() == BloomScheme::Independent => {
-            // A filter that asks for more digests than there can be is damaged: it may not deny anything.
+            // A filter that needs more digests than possible is damaged and must not deny anything.
             bloom.contains_independent(probe.independent(bloom.probes(), cost)).unwrap_or(true)
         }
         Filter::Point(filter) => filter.contains(probe.digest_for_filter(cost)),
         Filter::Range(filter @ RangeFilter::Surf(_)) => {
             filter.contains_key(probe.key, probe.digest_for_filter(cost))
         }
-        // The others look at the key alone.
+        // The others use the key alone.
         Filter::Range(filter) => filter.contains_key(probe.key, Digest::from_u64(0)),
     };
     cost.filter_probes += 1;
@@ -308,12 +308,12 @@ pub(crate) fn ask_filter(filter: &Filter, probe: &mut Probe<'_>, cost: &mut Read
 }
 
 thread_local! {
-    /// Whether this thread's denials go unchecked.
+    /// Whether this thread's rejections go unchecked.
     static UNCHECKED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// While it lives, denials in this thread are not checked against the data as debug builds do: for measuring what filters cost
-/// by themselves. Not to be nested.
+/// While it lives, debug builds do not check this thread's rejections against the data: for measuring the cost of
+/// filters alone. Must not be nested.
 #[derive(Debug)]
 pub(crate) struct Unchecked(());
 
@@ -330,12 +330,12 @@ impl Drop for Unchecked {
     }
 }
 
-/// No false negative, ever: in debug builds every rejection is checked against the data.
+/// Checks, in debug builds, every rejection against the data: false negatives must never occur.
 #[inline]
 pub(crate) fn check_rejection(version: &Version, table: usize, key: &[u8]) {
     if cfg!(debug_assertions) && !UNCHECKED.get() {
         let table = &version.tables[table];
-        // A table that cannot be read is the reader's error to report, not the filter's.
+        // The reader reports a table that cannot be read; it is not the filter's error.
         if let Ok(found) = table.table.get(key, None, MAX_SEQNO, &mut ()) {
             assert!(
                 found.is_none(),
@@ -346,7 +346,7 @@ pub(crate) fn check_rejection(version: &Version, table: usize, key: &[u8]) {
     }
 }
 
-/// The same for ranges: the table has nothing from `start` up to `end`.
+/// The same for ranges: checks that the table has nothing from `start` up to `end`.
 fn check_gap(table: &OpenTable, start: Bound<&[u8]>, end: Option<&[u8]>) {
     if cfg!(debug_assertions) && !UNCHECKED.get() {
         let start = match start {

@@ -1,24 +1,24 @@
-//! Runs that a merge leaves asleep because a global filter says that they have nothing to give.
+//! Runs that a merge leaves lazy because a global filter excludes them.
 //!
-//! A filter for the whole tree knows which of its runs have keys in a stretch of the key space. So a merge over a
-//! version with such a filter opens no run by itself. It asks what lies ahead of its position
-//! ([`RunSelector::ahead`], [`RunSelector::behind`]); wakes the runs that are listed, each where its keys may
-//! begin; leaves the others dormant; and when it has come to the end of the stretch it asks again from there.
+//! A filter for the whole tree knows which of its runs have keys in a key range. A merge over a version with such a
+//! filter therefore opens no run by itself. It asks the filter about the keys ahead of its position
+//! ([`RunSelector::ahead`], [`RunSelector::behind`]) and activates the listed runs, each where its keys may begin. The
+//! others stay lazy. At the end of the range the merge asks again.
 //!
 //! # Invariants
-//! * A run is in one of three states. *In the heap*: it gives, or is parked at a bound before which it has nothing
-//!   to give in the stretch. *Done*: nothing is left of it within the bounds of the merge. *Dormant*: it has
-//!   nothing left to give before the end of the stretch (`RunContext::until`), in the direction of the merge.
-//! * So nothing is missing as long as no version at or beyond the end of the stretch is given before dormant runs are
-//!   asked about again. This is checked whenever the top of the heap changes.
-//! * A run that stands on a version stays in the heap: it is there at no further cost. One that is parked when a
-//!   stretch ends goes back to sleep, as the filter knows better when to open it.
-//! * Each question goes further than the one before. A filter that does not get on is not believed: then, as when
-//!   it has nothing to say, all runs that sleep are woken.
+//! * A run is in one of three states. *In the heap*: it has a version, or a lazy position at a bound before which it has
+//!   nothing in the range. *Done*: nothing of it is left within the bounds of the merge. *Lazy without a position*
+//!   ([`Dormant`]): it has nothing left before the end of the range (`RunContext::until`), in the direction of the merge.
+//! * Nothing is missed as long as the merge returns no version at or beyond the end of the range before it asks about
+//!   these runs again. This is checked whenever the top of the heap changes.
+//! * A run that stands on a version stays in the heap: keeping it there costs nothing. One with a lazy position at the
+//!   end of a range loses its position, since the filter knows better when to open it.
+//! * Each probe reaches further than the one before. A filter that makes no progress is not trusted: in that case, as
+//!   when it knows nothing, all lazy runs are activated.
 //!
-//! # Costs
-//! A question for each stretch, and for each run that is listed a search among its tables. A run that is not listed
-//! costs nothing. A step of the merge costs one more comparison, mostly of two numbers, and none in the last stretch.
+//! # Cost
+//! One probe per key range, and for each listed run a search among its tables. A run that is not listed costs nothing.
+//! A step of the merge costs one more comparison, mostly of two numbers, and none in the last range.
 //!
 //! Belongs to its merge, and like it to one thread at a time.
 //!
@@ -37,12 +37,12 @@ use crate::select::Stretch;
 use crate::table::ReadCost;
 use crate::tree::version::Version;
 
-/// The keys that the first stretch of a merge is to have: as many as cost little more than one.
+/// Keys requested of the first range of a merge: as many as cost little more than one.
 const FIRST_KEYS: usize = 8;
-/// How many times more each following stretch may have.
+/// The factor by which each following range may be larger.
 const MORE_KEYS: usize = 8;
 
-/// Where a merge begins, or goes on.
+/// The position where a merge begins or continues.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Start<'k> {
     /// Forwards, at this version.
@@ -51,19 +51,19 @@ pub(super) enum Start<'k> {
     Before(Option<&'k [u8]>),
 }
 
-/// What a merge under a global filter keeps.
+/// State of a merge under a global filter.
 #[derive(Debug)]
 pub(super) struct Dormant {
-    /// The place of each run of the version among the sources, if it is one of them.
+    /// For each run of the version, its number among the sources, if it is one of them.
     sources: Vec<Option<u32>>,
     stretch: Stretch,
-    /// The sources woken last.
+    /// The sources activated last.
     woken: SmallVec<[u32; 8]>,
     cost: ReadCost,
 }
 
 impl Dormant {
-    /// `None` unless these are the tables of a version with a global filter.
+    /// Returns `None` unless these are the tables of a version with a global filter.
     pub(super) fn of(tables: &Tables) -> Option<Dormant> {
         match tables {
             Tables::Of(view) if view.selector.is_global() => Some(Dormant {
@@ -76,7 +76,7 @@ impl Dormant {
         }
     }
 
-    /// Notes that the run with these tables is the source `source`.
+    /// Records that the run with these tables is the source `source`.
     pub(super) fn add_run(&mut self, version: &Version, tables: &Range<usize>, source: usize) {
         let place = version.runs.partition_point(|run| run.tables.end <= tables.start);
         debug_assert!(tables.end <= version.runs[place].tables.end && self.sources[place].is_none());
@@ -87,7 +87,7 @@ impl Dormant {
         *cost = *cost + std::mem::take(&mut self.cost);
     }
 
-    /// Asks the filter for the stretch from `start` on. Whether it knows; then `self.stretch` is what it said.
+    /// Asks the filter about the range from `start` on. Returns whether it knows; if so, `self.stretch` holds its answer.
     fn ask(&mut self, start: Start<'_>, context: &RunContext) -> bool {
         let Tables::Of(view) = &context.tables else { return false };
         let mut cost = ReadCost::default();
@@ -104,14 +104,14 @@ impl Dormant {
             }
         };
         if known {
-            // One question, however many runs and parts of the filter it is about.
+            // Counts as one probe, however many runs and partitions it concerns.
             (cost.range_probes, cost.range_negatives) = (1, u64::from(out.runs().len() == 0));
         }
         self.cost = self.cost + cost;
         known
     }
 
-    /// Finds out which of the dormant runs are needed for the stretch from `start` on, and gives them positions.
+    /// Finds the lazy runs needed for the range from `start` on, and gives them positions.
     fn wake(
         &mut self,
         start: Start<'_>,
@@ -160,7 +160,7 @@ impl Dormant {
             } else {
                 run.check_gap(context, from, Some(bound));
                 run.wake_from(context, bound);
-                // Who goes through a whole stretch will need it: its cache misses overlap with those of the others.
+                // An iteration through a whole range will need it: its cache misses overlap with those of the others.
                 if self.stretch.wanted > FIRST_KEYS {
                     run.prepare_parked(context)?;
                 }
@@ -192,7 +192,7 @@ impl Dormant {
             if bound.is_some_and(|bound| bound <= until) {
                 continue;
             }
-            // A run parked where the stretch begins is opened at once: it is first in the heap.
+            // A lazy run at the start of the range is opened at once: it is first in the heap.
             let bound = match (bound, before) {
                 (Some(bound), Some(before)) => Some(bound.min(before)),
                 (bound, before) => bound.or(before),
@@ -209,7 +209,7 @@ impl Dormant {
         Ok(())
     }
 
-    /// As without a global filter.
+    /// Activates all runs, as without a global filter.
     fn wake_all(
         &mut self,
         start: Start<'_>,
@@ -236,7 +236,7 @@ impl Dormant {
     }
 }
 
-/// The run at this place of the version, if it sleeps, with its number among the sources.
+/// Returns the run at this place of the version if it is lazy without a position, with its number among the sources.
 fn dormant<'s>(
     of_run: &[Option<u32>],
     place: usize,
@@ -247,7 +247,7 @@ fn dormant<'s>(
     run.is_dormant().then_some((source, run))
 }
 
-/// The cursor of a run, made if it has none.
+/// Returns the cursor of a run, creating it if necessary.
 fn with_cursor(source: &mut Source) -> Option<&mut RunCursor> {
     if let Source::Asleep(tables) = source {
         let mut run = RunCursor::new(tables.clone());
@@ -260,7 +260,7 @@ fn with_cursor(source: &mut Source) -> Option<&mut RunCursor> {
     }
 }
 
-/// All runs that sleep.
+/// Returns all runs that are lazy without a position.
 fn sleeping(sources: &mut [Source]) -> impl Iterator<Item = (u32, &mut RunCursor)> {
     sources.iter_mut().enumerate().filter_map(|(source, at)| {
         let run = with_cursor(at)?;
@@ -269,7 +269,7 @@ fn sleeping(sources: &mut [Source]) -> impl Iterator<Item = (u32, &mut RunCursor
 }
 
 impl MergeCursor {
-    /// Begins anew, with all runs asleep but those that are needed first.
+    /// Starts over, with all runs lazy except those needed first.
     pub(super) fn start(&mut self, start: Start<'_>) -> Result<(), StorageError> {
         if let Some(dormant) = &mut self.dormant {
             dormant.stretch.wanted = FIRST_KEYS;
@@ -297,7 +297,7 @@ impl MergeCursor {
         self.unpark_top()
     }
 
-    /// Whether what comes next lies at or beyond the end of the stretch.
+    /// Reports whether the next version lies at or beyond the end of the range.
     #[inline]
     pub(super) fn stretch_is_over(&self) -> bool {
         let Some(until) = &self.context.until else { return false };
@@ -310,7 +310,7 @@ impl MergeCursor {
         if self.backward { *key < until.key[..] } else { *key >= until.key[..] }
     }
 
-    /// Goes on to the next stretch. After an error the merge is at its end, until it is sought again.
+    /// Continues with the next range. After an error the merge is at its end until the next seek.
     #[cold]
     pub(super) fn go_on(&mut self) -> Result<(), StorageError> {
         let Some(until) = self.context.until.take() else { return Ok(()) };
@@ -325,7 +325,7 @@ impl MergeCursor {
         let start =
             if self.backward { Start::Before(Some(&until.key)) } else { Start::At(&until.key, MAX_SEQNO) };
         if let Some(dormant) = &mut self.dormant {
-            // Who went so far may go on.
+            // An iteration that has come this far may go on.
             dormant.stretch.wanted = dormant.stretch.wanted.saturating_mul(MORE_KEYS);
         }
         let woken = self.wake(start);

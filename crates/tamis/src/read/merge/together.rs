@@ -1,7 +1,7 @@
-//! The first blocks of several runs, read together.
+//! Reads the first blocks of several runs together.
 //!
-//! A seek is prepared in every run before it is made in any, so that what the runs will look at is known. Where tables
-//! are not mapped their blocks are then fetched in one batch: the seek waits once, not once for each run.
+//! A seek is prepared in every run before it is made in any, so the blocks it needs are known. Where tables are not
+//! mapped, they are then fetched in one batch: the seek waits once, not once per run.
 
 use smallvec::SmallVec;
 
@@ -10,10 +10,10 @@ use crate::error::StorageError;
 use crate::read::run_cursor::RunContext;
 use crate::table::{TableCursor, TouchCounts, fetch};
 
-/// Fetches the blocks that the prepared seeks wait for, if there are several. Does nothing to sources without one. After
-/// an error some seeks are prepared and must not be made.
+/// Fetches the blocks that the prepared seeks wait for, if there are several. Sources without a prepared seek are
+/// untouched. After an error some seeks are prepared and must not be made.
 pub(super) fn fetch_prepared(context: &RunContext, sources: &mut [Source]) -> Result<(), StorageError> {
-    // All tables of a database are read in one way.
+    // All tables of a database are read in the same way.
     let Some(reads) = context.all().first().and_then(|table| table.table.overlap()) else { return Ok(()) };
     let mut waiting: SmallVec<[&mut TableCursor; 8]> = SmallVec::new();
     waiting.extend(sources.iter_mut().filter_map(|source| match source {

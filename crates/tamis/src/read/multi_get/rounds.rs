@@ -1,16 +1,15 @@
-//! The search of a batch where tables are read from files, in rounds.
+//! The search of a batch in rounds, where tables are read from files.
 //!
-//! In each round every key that is still looked for searches its next candidate. First all keys name the block that they
-//! need; then these blocks, each once, are taken from the cache or read in one batch; then the keys are answered. A key
-//! whose candidate did not have it, or had an operand only, goes on to the next round. So the waits of a call are as many
-//! as the most candidates that one of its keys has to search (the older blocks of a chain of operands within a table come
-//! besides), not as many as there are keys.
+//! In each round every unanswered key searches its next candidate. First all keys name the block they need. Then these
+//! blocks, each once, are taken from the cache or read in one batch. Then the keys are answered. A key whose candidate
+//! did not have it, or had only a merge operand, goes on to the next round. A call thus waits as many times as its keys
+//! have candidates to search at most, not once per key. (Older blocks of merge operands within a table come on top.)
 //!
 //! # Invariants
 //!
 //! * Candidates of a key are searched in their order, newest run first, exactly as by single lookups.
-//! * The blocks of a round are held until all of its keys are answered: a cache that is smaller than a round makes none
-//!   to be read twice.
+//! * The blocks of a round are held until all of its keys are answered: a cache smaller than a round does not cause
+//!   repeated reads.
 //! * An error of any block that a key needs is the error of the call.
 //!
 //! Belongs to one call, and so to one thread.
@@ -23,17 +22,17 @@ use crate::io::batch::BatchReader;
 use crate::read::lookup::Start;
 use crate::table::{BlockAt, Fetch, TouchCounts, fetch};
 
-/// What a key searches in a round.
+/// The search of one key in a round.
 #[derive(Clone, Copy, Debug)]
 struct Search {
-    /// The key's place among those that are looked for.
+    /// The key's place among the open ones.
     key: usize,
     /// The table's number within the version.
     table: usize,
     at: BlockAt,
 }
 
-/// Searches the candidates of all open keys; those that are answered are taken out.
+/// Searches the candidates of all open keys, and removes the keys that are answered.
 pub(super) fn search(batch: &mut Batch<'_, '_>, reads: &BatchReader) -> Result<(), ReadError> {
     let Batch { at, open, values, cost, .. } = batch;
     let tables = &at.view.version.tables;
@@ -48,7 +47,7 @@ pub(super) fn search(batch: &mut Batch<'_, '_>, reads: &BatchReader) -> Result<(
             }
         }
         searches.sort_unstable_by_key(|search| (search.table, search.at.index));
-        // Each block once, and for each key which one; a key without has none in its candidate.
+        // Fetches each block once, and maps keys to blocks; a key without a block is not in its candidate.
         let mut fetches: SmallVec<[Fetch<'_>; BATCH]> = SmallVec::new();
         let mut block_of: SmallVec<[Option<usize>; BATCH]> = smallvec::smallvec![None; open.len()];
         let mut last = None;

@@ -1,6 +1,6 @@
-//! What the run cursors of one merge have in common, and what they ask of filters.
+//! State shared by the run cursors of one merge, and their filter probes.
 //!
-//! Belongs to its merge, and is changed only by it, between two moves of its cursors.
+//! Belongs to its merge, and changes only between two moves of its cursors.
 
 use std::ops::{Bound, Range};
 use std::sync::Arc;
@@ -12,31 +12,31 @@ use crate::table::CursorOptions;
 use crate::table::ReadCost;
 use crate::tree::open_table::OpenTable;
 
-/// The tables that the run cursors of one merge walk over.
+/// The tables that the run cursors of one merge iterate over.
 #[derive(Debug)]
 pub(crate) enum Tables {
-    /// Those of a view's version, whose filters may be asked.
+    /// Those of a view's version, whose filters may be probed.
     Of(Arc<View>),
     List(Vec<Arc<OpenTable>>),
 }
 
-/// Where a stretch ends that a global filter told of: forwards the first key behind it, backwards its last key.
+/// The end of the range that a global filter answered for: forwards the first key behind it, backwards its last key.
 #[derive(Debug)]
 pub(crate) struct Until {
     pub(crate) prefix: u64,
     pub(crate) key: Vec<u8>,
 }
 
-/// What all run cursors of a merge have in common.
+/// State shared by all run cursors of a merge.
 #[derive(Debug)]
 pub(crate) struct RunContext {
     pub(crate) tables: Tables,
     pub(crate) options: CursorOptions,
-    /// Nothing before `start` or from `end` on is ever asked for.
+    /// No key before `start` or from `end` on is ever requested.
     pub(crate) start: Vec<u8>,
     pub(crate) end: Option<Vec<u8>>,
-    /// The end of the stretch that dormant runs have nothing in. `None`: none is dormant, or the stretch goes on to the
-    /// end of the iteration.
+    /// The end of the range in which lazy runs have nothing. `None`: no run is lazy, or the range extends to the end of
+    /// the iteration.
     pub(crate) until: Option<Until>,
 }
 
@@ -48,12 +48,12 @@ impl RunContext {
         }
     }
 
-    /// Whether the iteration ends before `key`.
+    /// Reports whether the iteration ends before `key`.
     pub(crate) fn ends_before(&self, key: &[u8]) -> bool {
         self.end.as_deref().is_some_and(|end| key >= end)
     }
 
-    /// Whether the stretch that a global filter told of goes as far as `key`.
+    /// Reports whether the range that a global filter answered for includes `key`.
     pub(super) fn stretch_reaches(&self, key: &[u8], backward: bool) -> bool {
         match (&self.until, backward) {
             (Some(until), false) => key < &until.key[..],
@@ -63,7 +63,7 @@ impl RunContext {
         }
     }
 
-    /// What the filter of `table` knows of the versions from `from` on.
+    /// Returns what the filter of `table` knows about the versions from `from` on.
     #[inline]
     pub(super) fn next(&self, table: usize, from: &[u8], counts: &mut Counts) -> Next<Vec<u8>> {
         match &self.tables {
@@ -74,7 +74,7 @@ impl RunContext {
         }
     }
 
-    /// Whether the filter of `table` says that it has nothing from the start up to `before`.
+    /// Reports whether the filter of `table` excludes keys from the start up to `before`.
     #[inline]
     pub(super) fn denies_before(&self, table: usize, before: &[u8], counts: &mut Counts) -> bool {
         match &self.tables {
@@ -86,7 +86,7 @@ impl RunContext {
         }
     }
 
-    /// The first of `tables` whose range reaches `key`.
+    /// Returns the first of `tables` whose range reaches `key`.
     #[inline]
     pub(super) fn first_reaching(&self, tables: &Range<usize>, key: &[u8]) -> usize {
         match &self.tables {
@@ -97,7 +97,7 @@ impl RunContext {
         }
     }
 
-    /// Whether the range of `table` starts after `key`.
+    /// Reports whether the range of `table` starts after `key`.
     #[inline]
     pub(super) fn starts_after(&self, table: usize, key: &[u8]) -> bool {
         match &self.tables {
@@ -107,7 +107,7 @@ impl RunContext {
     }
 }
 
-/// What a run cursor counts besides what its blocks cost: there is one for each run of each iterator, so it is small.
+/// Counters of a run cursor besides the cost of its blocks. Every iterator has one per run, so it is small.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     pub(super) seeks: u64,
@@ -117,7 +117,7 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// Counts what `ask` asks of a filter.
+    /// Counts the filter probes of `ask`.
     fn of<T>(&mut self, ask: impl FnOnce(&mut ReadCost) -> T) -> T {
         let mut cost = ReadCost::default();
         let answer = ask(&mut cost);

@@ -1,4 +1,4 @@
-//! What iterators read under a global filter, and what they do not.
+//! The cost of iterators under a global filter.
 
 use crate::collections::HashSet;
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use crate::{Db, Options};
 
 const RUNS: u64 = 12;
 
-/// Twelve runs over the same stretch of keys, and which of them holds which key.
+/// Returns a database with twelve runs over the same key range, and a map from each key to its run.
 fn filled() -> (Db, BTreeMap<[u8; 8], u64>) {
     let mut options = Options { file_system: Some(Arc::new(MemFs::new())), ..Options::default() };
     options.keyspace.auto_compaction = false;
@@ -37,7 +37,7 @@ fn cost<T>(db: &Db, work: impl FnOnce() -> T) -> (T, ReadCost) {
 }
 
 #[test]
-fn an_exact_filter_opens_the_runs_that_have_keys_on_the_way_and_no_other() {
+fn an_exact_filter_opens_only_the_runs_that_have_keys_on_the_way() {
     let (db, model) = filled();
     let keys: Vec<_> = model.keys().copied().collect();
     for stretch in [1, 3, 50, 10_000] {
@@ -62,7 +62,7 @@ fn an_exact_filter_opens_the_runs_that_have_keys_on_the_way_and_no_other() {
             let questions = expected.len().div_ceil(stretch) as u64;
             assert!((1..=questions).contains(&used.range_probes), "{stretch}: {used:?}");
             few += u64::from(used.seeks < RUNS / 2);
-            // Backwards from the end of a range, which the iteration comes to.
+            // Backwards from the end of a range that the iteration reaches.
             let (low, high) = (expected[0], *expected.last().expect("a key"));
             for rev in [false, true] {
                 let (found, used) = cost(&db, || {
@@ -107,7 +107,7 @@ fn an_empty_range_opens_nothing() {
 }
 
 #[test]
-fn a_seek_opens_the_one_run_that_has_the_next_key() {
+fn a_seek_opens_only_the_run_that_has_the_next_key() {
     let (db, model) = filled();
     install(&db, Manner { keys: 20, ..Manner::default() });
     let mut iter = db.iter();
@@ -123,13 +123,13 @@ fn a_seek_opens_the_one_run_that_has_the_next_key() {
     assert_eq!((used.seeks, used.range_probes, used.range_false_positives), (100, 100, 0));
 }
 
-/// Runs that are listed and have nothing are opened in vain, and counted, each once for each stretch.
+/// Runs that are listed but have nothing are opened in vain and counted, each once per range.
 #[test]
 fn every_run_opened_for_an_empty_range_is_a_false_positive() {
     let (db, model) = filled();
     let keys: Vec<_> = model.keys().copied().collect();
     for (lies, opens) in [(128, 1..RUNS * 3 / 4), (256, RUNS..RUNS + 1)] {
-        // A lie that names the start of the stretch, or what comes before it.
+        // A false claim names the start of the range, or a key before it.
         install(&db, Manner { keys: 4, lies, ..Manner::default() });
         let (mut opened, mut ranges) = (0, 0);
         for pair in keys[40..keys.len() - 40].windows(2).step_by(17) {
@@ -145,14 +145,14 @@ fn every_run_opened_for_an_empty_range_is_a_false_positive() {
                 (opened, ranges) = (opened + used.seeks, ranges + 1);
             }
         }
-        // Some lies name a place beyond the range: those runs stay closed.
+        // Some false claims name a place beyond the range: those runs stay closed.
         assert!(opened >= ranges * opens.start / 2 && opened < ranges * opens.end, "{opened} for {ranges}");
     }
 }
 
-/// A filter that cannot tell leaves things as they are without one.
+/// A filter that knows nothing leaves costs as they are without one.
 #[test]
-fn a_filter_that_does_not_know_costs_no_more_than_none() {
+fn a_filter_without_answers_costs_no_more_than_none() {
     let (db, _) = filled();
     let read = || {
         let forward = db.iter().filter(Result::is_ok).count();

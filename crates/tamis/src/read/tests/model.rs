@@ -1,4 +1,4 @@
-//! Iterators under global filters of all manners against a plain ordered map.
+//! Checks iterators under many variants of global filters against an ordered map.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -38,7 +38,8 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Ascending: the empty key, keys that are prefixes of others, and keys that have their first eight bytes in common.
+/// Returns key number `i`, ascending: the empty key, keys that are prefixes of others, and keys that share their first
+/// eight bytes.
 fn key(i: u16) -> Vec<u8> {
     match i {
         0 => Vec::new(),
@@ -50,7 +51,7 @@ fn key(i: u16) -> Vec<u8> {
 
 type Content = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// What is done with one iterator.
+/// The steps of one iterator.
 #[derive(Clone, Debug)]
 struct Walk {
     low: Option<u16>,
@@ -103,7 +104,7 @@ fn options() -> Options {
     options
 }
 
-/// A database after these operations, with what it must hold, at snapshots too.
+/// Returns a database after these operations, with its expected contents, including those of snapshots.
 fn carry_out(ops: &[Op]) -> (Db, Content, Vec<(Snapshot, Content)>) {
     let db = Db::open("/db", options()).expect("opening");
     let (mut model, mut snapshots) = (Content::new(), Vec::new());
@@ -144,7 +145,7 @@ fn bounds(walk: &Walk) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
     (walk.low.map_or(Bound::Unbounded, |low| Bound::Included(key(low))), high)
 }
 
-/// Takes the walk, and holds every item against the model.
+/// Performs the walk, comparing every item with the model.
 fn check(mut iter: Iter, walk: &Walk, content: &Content) {
     let (low, high) = bounds(walk);
     let inside = |key: &Vec<u8>| {
@@ -193,7 +194,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_walk_gives_what_is_there(
+    fn every_walk_returns_the_items_of_the_model(
         ops in proptest::collection::vec(op(), 1..400),
         manners in proptest::collection::vec(manner(), 4),
         walks in proptest::collection::vec(walk(), 1..12),
@@ -217,11 +218,11 @@ proptest! {
     }
 }
 
-/// A read that fails when runs are woken in the middle of an iteration leaves some of them prepared for a seek that
-/// does not happen. The iterator may be sought again: a run that is then opened at a later bound must not begin at
-/// the block that was meant for the old seek.
+/// A read that fails when runs are activated in the middle of an iteration leaves some of them prepared for a seek that
+/// does not happen. After another seek, a run that is then opened at a later bound must not start at the block prepared
+/// for the old seek.
 #[test]
-fn a_seek_after_a_failed_waking_starts_from_nothing() {
+fn a_seek_after_a_failed_activation_starts_afresh() {
     let fs = FaultyFs::new(1);
     let mut options = Options { file_system: Some(Arc::new(fs.clone())), ..options() };
     (options.read_mode, options.cache_bytes, options.pin_metadata) = (ReadMode::Buffered, 0, false);
@@ -240,7 +241,7 @@ fn a_seek_after_a_failed_waking_starts_from_nothing() {
     for n in 0..240 {
         install(&db, Manner { keys: 2, lies: 60, seed: n / 12, ..Manner::default() });
         let mut iter = db.iter();
-        // Late in the order of keys, where most runs sleep still.
+        // Late in key order, where most runs are still lazy.
         iter.seek(&all[180]).expect("a seek");
         let fail_at = Some(fs.operations() + n % 12 * 3);
         fs.plan(FaultPlan { fail_at, only: Some(OpClass::Read), ..FaultPlan::none() });
@@ -254,10 +255,10 @@ fn a_seek_after_a_failed_waking_starts_from_nothing() {
     assert!(failures > 40, "{failures} reads failed");
 }
 
-/// A read that fails is an error, and what was given before it is right.
+/// A read that fails is an error, and all items before it are correct.
 #[test]
-fn a_failing_read_is_an_error_and_never_a_gap() {
-    // Each read alone, and with reads together and ahead, of which there are fewer.
+fn a_failing_read_is_an_error_not_a_gap() {
+    // With single reads, and with batched and read-ahead reads, of which there are fewer.
     for (keys, depth, step) in [(1, 1, 3), (7, 1, 3), (1, 32, 1), (7, 32, 1)] {
         let fs = FaultyFs::new(1);
         let mut options = Options { file_system: Some(Arc::new(fs.clone())), ..options() };
@@ -274,7 +275,7 @@ fn a_failing_read_is_an_error_and_never_a_gap() {
             db.flush().expect("a flush");
         }
         all.sort();
-        // Lies, so that many runs are woken at once.
+        // False claims cause many runs to be activated at once.
         install(&db, Manner { keys, lies: 100, loose: 200, ..Manner::default() });
         let mut failures = 0;
         for rev in [false, true] {
@@ -296,7 +297,7 @@ fn a_failing_read_is_an_error_and_never_a_gap() {
                     }
                 };
                 fs.plan(FaultPlan::none());
-                let context = format!("{keys} keys a stretch, read {at} fails, backwards: {rev}");
+                let context = format!("{keys} keys per range, read {at} fails, backwards: {rev}");
                 assert_eq!(given[..], expected[..given.len()], "{context}");
                 assert!(error || given.len() == expected.len(), "{context}: a gap");
                 failures += u64::from(error);

@@ -1,4 +1,4 @@
-//! Point reads: one question each.
+//! Point reads: one probe each.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -7,7 +7,7 @@ use super::truth::{Manner, install};
 use crate::io::MemFs;
 use crate::{Db, ExplainStep, FilterAnswer, Options};
 
-/// More than the read path would ask about at once.
+/// More than the read path would probe at once.
 const RUNS: usize = 70;
 
 fn filled(hash_sharing: bool) -> Db {
@@ -17,7 +17,7 @@ fn filled(hash_sharing: bool) -> Db {
     options.keyspace.merge_operator = Some("append".into());
     let db = Db::open("/db", options).expect("opening");
     for run in 0..RUNS {
-        // So that every run spans all keys.
+        // Makes every run span all keys.
         db.put("a", "").expect("a write");
         db.put("z", "").expect("a write");
         db.put(format!("key{run:02}"), format!("{run}")).expect("a write");
@@ -31,7 +31,7 @@ fn filled(hash_sharing: bool) -> Db {
 }
 
 #[test]
-fn a_global_filter_is_asked_once_whatever_the_number_of_runs() {
+fn a_global_filter_is_probed_once_whatever_the_number_of_runs() {
     for sharing in [true, false] {
         let db = filled(sharing);
         let asked = install(&db, Manner::default());
@@ -56,16 +56,16 @@ fn a_global_filter_is_asked_once_whatever_the_number_of_runs() {
         questions += keys.len() as u64;
         assert_eq!(asked.select.load(Relaxed), questions);
         let used = db.stats().read - before;
-        // Each key that is there is searched for in its one run, the merged one in four, twice.
+        // Each existing key is searched for in its one run, the merged one in four; all of this twice.
         assert_eq!((used.filter_probes, used.runs_searched), (questions, 2 * RUNS as u64 + 2 * 4));
         assert_eq!(used.false_positives, 0);
     }
 }
 
-/// What is searched is written down at the run that it was searched in: several follow one question. (All went to the
-/// last run of a question, when a question had one run.)
+/// Search results are recorded at the run that was searched, although several runs follow one probe. (They once all
+/// went to the last run of a probe, from the time when a probe concerned one run.)
 #[test]
-fn explain_tells_which_run_was_searched() {
+fn explain_records_which_run_was_searched() {
     let db = filled(true);
     let asked = install(&db, Manner { lies: 128, seed: 3, ..Manner::default() });
     let told = db.explain_get("key20").expect("an explanation");

@@ -1,4 +1,4 @@
-//! A global selector that answers from the data, as exactly or as loosely as a test wants.
+//! A global selector that answers from the data, as exactly or as loosely as a test requires.
 
 use std::collections::BTreeSet;
 use std::ops::{Bound, Range};
@@ -15,23 +15,23 @@ use crate::table::ReadCost;
 use crate::table::{CursorOptions, TableCursor};
 use crate::tree::version::Version;
 
-/// How a selector answers. Everything that is left to chance follows from the seed and the question.
+/// How a selector answers. All random choices follow from the seed and the probe.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Manner {
     pub(super) seed: u64,
-    /// Keys in a stretch; 0: up to the next key, excluded, so that many have none.
+    /// Keys per range; 0: up to the next key, excluded, so that many ranges have none.
     pub(super) keys: usize,
-    /// Of 256 runs without a key, so many are listed.
+    /// Of 256 runs without a key, the number listed all the same.
     pub(super) lies: u64,
-    /// Of 256 bounds, so many are earlier (backwards: later) than they might be.
+    /// Of 256 bounds, the number that are earlier (backwards: later) than they could be.
     pub(super) loose: u64,
-    /// Of 256 questions, so many are not answered.
+    /// Of 256 probes, the number left unanswered.
     pub(super) silent: u64,
-    /// Stretches end where they begin, which breaks the contract.
+    /// Whether ranges end where they begin, which breaks the contract.
     pub(super) stuck: bool,
 }
 
-/// How often a selector was asked.
+/// The number of probes of a selector.
 #[derive(Debug, Default)]
 pub(super) struct Asked {
     pub(super) select: AtomicU64,
@@ -47,7 +47,7 @@ struct Truth {
     asked: Arc<Asked>,
 }
 
-/// Puts such a selector in the place of the default keyspace's own.
+/// Replaces the default keyspace's selector by such a selector.
 pub(super) fn install(db: &Db, manner: Manner) -> Arc<Asked> {
     let view = &db.default_keyspace().inner.view;
     let old = view.load_full();
@@ -77,7 +77,7 @@ fn after(key: &[u8]) -> Vec<u8> {
 }
 
 impl Truth {
-    /// A number below 256 that depends on all that is given.
+    /// Returns a number below 256 that depends on all arguments.
     fn chance(&self, what: &str, run: usize, key: &[u8]) -> u64 {
         let run = run.to_le_bytes();
         Digest::of(&[what.as_bytes(), &self.manner.seed.to_le_bytes(), &run[..], key].concat()).get() >> 56
@@ -97,7 +97,7 @@ impl RunSelector for Truth {
         out: &mut Candidates,
         cost: &mut ReadCost,
     ) {
-        assert_eq!(runs, 0..version.runs.len(), "one question is about all runs");
+        assert_eq!(runs, 0..version.runs.len(), "one probe concerns all runs");
         self.asked.select.fetch_add(1, Relaxed);
         cost.filter_probes += 1;
         for run in runs {
@@ -112,7 +112,7 @@ impl RunSelector for Truth {
     }
 
     fn prefetch(&self, version: &Version, _probe: &Probe<'_>, _digest: Digest, runs: Range<usize>) {
-        assert_eq!(runs, 0..version.runs.len(), "one question is about all runs");
+        assert_eq!(runs, 0..version.runs.len(), "one probe concerns all runs");
     }
 
     fn is_global(&self) -> bool {

@@ -1,4 +1,4 @@
-//! From the key lists of a version's tables to the batch that a partition is built of.
+//! Collects the key lists of a version's tables into the batch from which a partition is built.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -16,7 +16,7 @@ use crate::tree::version::Version;
 
 use super::spans_within;
 
-/// A stretch of the key space.
+/// A key range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) start: KeyBytes,
@@ -30,7 +30,7 @@ impl Span {
     }
 }
 
-/// Calls `each` with every key of a table within the span, its digest and its epochs at that key. Ascending.
+/// Calls `each` with every key of a table within the span, its digest and its epochs at that key, in ascending order.
 pub(super) fn each_key(
     table: &OpenTable,
     span: &Span,
@@ -45,13 +45,13 @@ pub(super) fn each_key(
         }
         let (lo, hi) = (segments[at].lo, segments[at].hi);
         debug_assert!(lo < hi, "a key in a gap of table {}", table.meta.id);
-        // Where the record is wrong the key must be found all the same.
+        // Even if the record is wrong, the key must be found.
         let epochs = if lo < hi { Epochs { lo, hi } } else { Epochs::ALL };
         each(key, Digest::of(key), epochs);
     })
 }
 
-/// Keys of one table, one after the other in one buffer.
+/// The keys of one table, concatenated in one buffer.
 #[derive(Default)]
 struct Listed {
     bytes: Vec<u8>,
@@ -65,16 +65,16 @@ impl Listed {
     }
 }
 
-/// What [`gather`] found.
+/// The result of [`gather`].
 pub(super) struct Gathered {
     pub(super) batch: Batch,
     /// Tables whose keys had to be read from their data, and whether their list was damaged.
     pub(super) from_data: Vec<(u64, bool)>,
-    /// Tables whose keys cannot be read at all, for damage, and why. They are left out.
+    /// Tables whose keys cannot be read at all because of damage, and why. They are left out.
     pub(super) unread: Vec<(Arc<OpenTable>, StorageError)>,
 }
 
-/// All keys of the given tables within the span, in order; a key of several tables comes once for each.
+/// Returns all keys of the given tables within the span, in order; a key of several tables occurs once for each.
 ///
 /// Errors: a failed system call. A damaged table is left out and listed.
 ///
@@ -111,7 +111,7 @@ pub(super) fn gather(tables: &[Arc<OpenTable>], span: &Span) -> Result<Gathered,
     while let Some(Reverse((key, list, at))) = heap.pop() {
         let (_, digest, epochs) = lists[list].entries[at];
         batch.push(key, digest, epochs);
-        // While one list supplies a stretch, it stays out of the heap.
+        // While consecutive keys come from one list, that list stays out of the heap.
         let mut next = at + 1;
         let bound = heap.peek().map(|Reverse((key, ..))| *key);
         while next < lists[list].entries.len() {
@@ -128,8 +128,8 @@ pub(super) fn gather(tables: &[Arc<OpenTable>], span: &Span) -> Result<Gathered,
     Ok(Gathered { batch, from_data, unread })
 }
 
-/// What the oldest run of a version says of a span: where its epochs end everywhere (a code "last" may stand for all before),
-/// and its tables.
+/// Returns the end of the epochs of a version's oldest run within a span (a code "last" may stand for all before it),
+/// and the run's tables there.
 pub(super) fn oldest_run(version: &Version, span: &Span) -> Option<(Epoch, Vec<u64>)> {
     let run = version.runs.last()?;
     let first = version.first_reaching(&run.tables, &span.start);

@@ -1,39 +1,39 @@
-//! The global filter of a keyspace: GRF over its whole tree (H. Wang et al., "GRF: A Global Range Filter for LSM-Trees with
-//! Shape Encoding", SIGMOD 2024), for any compaction policy.
+//! The global filter of a keyspace: GRF over its whole tree (H. Wang et al., "GRF: A Global Range Filter for LSM-Trees
+//! with Shape Encoding", SIGMOD 2024), for any compaction policy.
 //!
 //! # Structure
-//! The key space is cut into stretches of some ten thousand keys. Each has a [`Partition`] in a [`Cell`]; a [`Directory`]
-//! lists the cells in key order. An entry of a partition is a position and a *code*, which names epochs (numbers of flushes).
-//! A table records which epochs it may hold, so the tables that may have a key are those whose epochs meet a code that the key
-//! matches ([`selector`]). No compaction touches the filter: what moves is the tables' epochs.
+//! The key space is divided into ranges of some ten thousand keys. Each has a [`Partition`] in a [`Cell`]; a
+//! [`Directory`] lists the cells in key order. An entry of a partition is a position and a *code*, which names epochs
+//! (numbers of flushes). A table records the epochs it may hold. The candidates for a key are the tables whose epochs
+//! meet a code that the key matches ([`selector`]). Compactions do not touch the filter; only the tables' epochs move.
 //!
-//! Beside its data every table keeps the list of its keys, so a partition can be built without reading data ([`gather`]).
-//! Nothing of the filter itself is on disk: opening, a rebuild after a last-level compaction, and the repair of what was
-//! damaged are one and the same thing.
+//! Beside its data every table stores the list of its keys, so a partition can be built without reading data
+//! ([`gather`]). Nothing of the filter itself is on disk: opening, rebuilding after a last-level compaction, and
+//! repairing damage are the same operation.
 //!
-//! # Who knows what when
-//! * **Flush**: its keys go into the current directory's cells, then its version is published. Readers of older
-//!   versions meet entries whose epochs none of their tables has, and pass them over.
-//! * **Compaction, move, drop**: nothing. The new version has the same directory.
-//! * **Ingestion**: published at once, as [`missing`](Grf::missing) epochs: tables that hold one are candidates for every key,
-//!   until a background thread has put their keys in.
-//! * **Rebuild** of a stretch: made from the key lists of one version's tables, then what was flushed meanwhile is put in
-//!   (the paper's waiting buffer: here the flushed tables themselves), then a version with the new directory is published. Older
-//!   versions keep their directory. If one of them is still read, its cell is shrunk to the entries of upper levels, and its
-//!   last level becomes a candidate for every key. (The paper asks the new filter for it instead. That would deny keys which the
-//!   compaction dropped but the old version has.)
-//! * **Codes** are cut short whenever a partition is written, as far as the versions that are alive then allow
-//!   ([`Cuts`]): the paper's garbage collection, with "versions alive" in the place of "the oldest snapshot".
+//! # Updates
+//! * **Flush**: adds its keys to the cells of the current directory, then publishes its version. Readers of older
+//!   versions skip entries whose epochs none of their tables has.
+//! * **Compaction, move, drop**: change nothing. The new version has the same directory.
+//! * **Ingestion**: publishes its tables at once, with [`missing`](Grf::missing) epochs: tables that hold one are
+//!   candidates for every key until a background thread has added their keys.
+//! * **Rebuild** of a key range: builds cells from the key lists of one version's tables, adds what was flushed
+//!   meanwhile (the paper's waiting buffer; here the flushed tables themselves), then publishes a version with the new
+//!   directory. Older versions keep their directory. If one of them is still being read, its cell is shrunk to the
+//!   entries of upper levels, and its last level becomes a candidate for every key. (The paper probes the new filter
+//!   instead, which would deny keys that the compaction dropped but the old version has.)
+//! * **Codes** are shortened whenever a partition is written, as far as the live versions allow ([`Cuts`]). This is the
+//!   paper's garbage collection, with "live versions" in place of "the oldest snapshot".
 //!
 //! # Threads
-//! Readers load a version, its directory and a cell's partition, all immutable, and wait for nobody. Writers:
-//! * [`Grf::work`] is held by whoever puts keys in, from before the first cell changes until the version that needs them is
-//!   published, and by a rebuild while it publishes. It is taken before the database's `state` lock. So flushes and rebuilds
-//!   see each other whole, and the directory that a flush has filled is the one that its version gets.
+//! Readers load a version, its directory and a cell's partition, all immutable, without waiting. Writers:
+//! * [`Grf::work`] is held by a thread that adds keys, from before the first cell changes until the version that needs them is
+//!   published, and by a rebuild while it publishes. It is taken before the database's `state` lock. Flushes and rebuilds thus
+//!   never see each other half done, and a flush's version gets the directory that the flush has filled.
 //! * The current directory is replaced under `work` and `state` together; it may be read under either.
-//! * A cell's partition is replaced under `work`. A reader that has loaded the view (Acquire) which needs an entry sees the
-//!   partition with it, as that was stored (Release) before.
-//! * [`Grf::alive`], [`Grf::missing`] and [`Grf::unread`] are leaf locks, held for moments.
+//! * A cell's partition is replaced under `work`, and stored (Release) before the view that needs its entries. A reader
+//!   that has loaded that view (Acquire) therefore sees them.
+//! * [`Grf::alive`], [`Grf::missing`] and [`Grf::unread`] are leaf locks, held briefly.
 
 use crate::collections::HashSet;
 use crate::sync::{Mutex, MutexGuard};
@@ -62,22 +62,22 @@ pub use report::{GlobalFilterStats, KeyMapStats};
 pub(crate) use selector::GlobalSelector;
 pub(crate) use upkeep::Task;
 
-/// The partition of one stretch of the key space, as it is now.
+/// The current partition of one key range.
 #[derive(Debug)]
 pub(crate) struct Cell {
-    /// What it was built for. Directories may use it for less: the rest belongs to newer cells then.
+    /// The range it was built for. Directories may use it for less: the rest then belongs to newer cells.
     start: KeyBytes,
     end: Option<KeyBytes>,
     /// None before it is built.
     partition: ArcSwapOption<Partition>,
-    /// The known prefixes of its keys as keys of their own, if there are to be any. Replaced before `partition`, so that
-    /// whoever finds a key there finds its prefixes here.
+    /// The known prefixes of its keys as keys of their own, if prefixes are filtered. Replaced before `partition`, so
+    /// that a reader that finds a key there finds its prefixes here.
     prefixes: ArcSwapOption<Partition>,
     /// The tables of the oldest run that it was built from.
     oldest: Vec<u64>,
-    /// The end of the newest epochs that were put in. A hint for when to build it anew; raised under `work`.
+    /// The end of the newest epochs added. A hint for when to rebuild; raised under `work`.
     newest: AtomicU64,
-    /// From these epochs on its codes have no numbers left that tell runs apart.
+    /// From these epochs on, its codes have no numbers left to distinguish runs.
     lasts_until: Epoch,
 }
 
@@ -94,7 +94,7 @@ impl Cell {
         })
     }
 
-    /// The cuts of these tables within the cell.
+    /// Returns the cuts of these tables within the cell.
     fn cuts(&self, metas: &[Arc<TableMeta>]) -> Cuts {
         let within = metas.iter().filter(|meta| self.overlaps(meta));
         Cuts::of(within.flat_map(|meta| spans_within(&meta.epochs, &self.start, self.end.as_deref())))
@@ -108,9 +108,9 @@ impl Cell {
 /// All cells of a tree, in key order without gaps: the first starts at the empty key. Immutable.
 #[derive(Debug)]
 pub(crate) struct Directory {
-    /// Where each stretch starts, and its cell.
+    /// The start of each range, and its cell.
     parts: Vec<(KeyBytes, Arc<Cell>)>,
-    /// `prefix_of` the starts.
+    /// `prefix_of` of the starts.
     prefixes: Vec<u64>,
 }
 
@@ -121,7 +121,7 @@ impl Directory {
         Directory { prefixes: parts.iter().map(|(start, _)| prefix_of(start)).collect(), parts }
     }
 
-    /// The stretch that holds `key`, whose `prefix_of` is `prefix`.
+    /// Returns the number of the range that holds `key`, whose `prefix_of` is `prefix`.
     #[inline]
     fn find(&self, key: &[u8], prefix: u64) -> usize {
         let below = self.prefixes.partition_point(|&start| start < prefix);
@@ -140,7 +140,7 @@ impl Directory {
         &self.parts[at].0
     }
 
-    /// Where the stretch ends.
+    /// Returns the end of the range.
     fn end(&self, at: usize) -> Option<&KeyBytes> {
         self.parts.get(at + 1).map(|(start, _)| start)
     }
@@ -149,7 +149,7 @@ impl Directory {
         Span { start: self.start(at).clone(), end: self.end(at).cloned() }
     }
 
-    /// The same with `parts` in the place of everything from `start` up to `end`.
+    /// Returns the directory with `parts` in place of everything from `start` up to `end`.
     fn with(&self, start: &KeyBytes, end: Option<&KeyBytes>, parts: Vec<(KeyBytes, Arc<Cell>)>) -> Directory {
         let mut all: Vec<(KeyBytes, Arc<Cell>)> =
             self.parts.iter().filter(|(at, _)| at < start).cloned().collect();
@@ -159,30 +159,30 @@ impl Directory {
             all.push((end.clone(), self.parts[at_end].1.clone()));
             all.extend(self.parts.iter().filter(|(at, _)| at > end).cloned());
         }
-        // Neighbours that are stretches of one cell are one stretch.
+        // Adjacent ranges of one cell become one range.
         all.dedup_by(|next, kept| Arc::ptr_eq(&next.1, &kept.1));
         Directory::new(all)
     }
 }
 
-/// What the work of one thread at a time is about.
+/// State of the work that one thread does at a time.
 #[derive(Debug, Default)]
 pub(crate) struct Work {
-    /// Tables flushed since the rebuild that is under way began; `None` if there is none.
+    /// Tables flushed since the current rebuild began; `None` without a rebuild.
     since: Option<Vec<Arc<OpenTable>>>,
 }
 
-/// The global filter of one keyspace. See the module.
+/// The global filter of one keyspace. See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Grf {
     spec: Spec,
     directory: ArcSwap<Directory>,
-    /// Epochs of tables whose keys are not in the filter: ingested ones before they are put in, and those in `unread`.
+    /// Epochs of tables whose keys are not in the filter: ingested ones before their keys are added, and those in `unread`.
     missing: Mutex<Vec<Epoch>>,
-    /// Tables whose keys cannot be read, for damage.
+    /// Tables whose keys cannot be read because of damage.
     unread: Mutex<HashSet<TableId>>,
     warnings: Warnings,
-    /// The tables of the versions that are alive.
+    /// The tables of the live versions.
     alive: Mutex<Vec<Weak<Vec<Arc<TableMeta>>>>>,
     work: Mutex<Work>,
     /// Cells that were replaced while older versions used them.
@@ -190,18 +190,18 @@ pub(crate) struct Grf {
     counts: Counts,
 }
 
-/// What the options say.
+/// The relevant options.
 #[derive(Clone, Debug)]
 struct Spec {
     bits_per_key: f64,
     map: MapChoice,
     prefixes: PrefixFilter,
-    /// Whether stretches are built anew whenever the oldest run has changed below them.
+    /// Whether ranges are rebuilt whenever the oldest run has changed below them.
     eager: bool,
     radices: Vec<u32>,
 }
 
-/// What happened since the database was opened.
+/// Counters since the database was opened.
 #[derive(Debug, Default)]
 struct Counts {
     inserted: AtomicU64,
@@ -212,7 +212,7 @@ struct Counts {
 }
 
 impl Grf {
-    /// The filter of a tree of which nothing is known yet.
+    /// Returns the filter of a tree about which nothing is known yet.
     pub(crate) fn new(options: &KeyspaceOptions) -> Grf {
         let radix = |level: usize| match level {
             0 => options.level0_runs as u64,
@@ -242,28 +242,28 @@ impl Grf {
         }
     }
 
-    /// Taken before the `state` lock; see the module.
+    /// Locks the work. Taken before the `state` lock; see the module documentation.
     pub(crate) fn work(&self) -> MutexGuard<'_, Work> {
         self.work.lock()
     }
 
-    /// Notes the epoch of tables that are published without being in the filter. Before their version is made.
+    /// Records the epoch of tables that are published without being in the filter. Called before their version is made.
     pub(crate) fn note_missing(&self, epoch: Epoch) {
         let mut missing = self.missing.lock();
-        // A table that cannot be read is met again and again.
+        // A table that cannot be read is reported repeatedly.
         if !missing.contains(&epoch) {
             missing.push(epoch);
         }
     }
 
-    /// Notes a table of which not all keys are in the filter. What it is merged into holds the epochs that are noted, at
-    /// each of its keys. Before a version is made that relies on cells without its keys.
+    /// Records a table some of whose keys are not in the filter. The tables it is merged into hold the recorded epochs
+    /// at each of its keys. Called before making a version that relies on cells without its keys.
     fn note_incomplete(&self, table: &OpenTable) {
         let segments = table.meta.epochs.segments().iter();
         segments.filter(|s| s.lo < s.hi).for_each(|s| self.note_missing(s.hi - 1));
     }
 
-    /// Notes a table whose keys cannot be read, for damage: it is no use to try again.
+    /// Records a table whose keys cannot be read because of damage, so that it is not tried again.
     fn note_unread(&self, table: &OpenTable, why: &StorageError) {
         self.note_incomplete(table);
         let id = table.meta.id;
@@ -272,18 +272,18 @@ impl Grf {
             .add(id, || format!("table {id} is searched for every key, without the global filter: {why}"));
     }
 
-    /// What there is to warn of since this was called last.
+    /// Returns the warnings since the last call.
     pub(crate) fn take_warnings(&self) -> Vec<String> {
         self.warnings.take()
     }
 
-    /// Whether the filter lacks keys of a table with these epochs.
+    /// Reports whether the filter lacks keys of a table with these epochs.
     fn lacks(&self, epochs: &EpochMap) -> bool {
         let missing = self.missing.lock();
         missing.iter().any(|epoch| holds(epochs, *epoch))
     }
 
-    /// The selector of a version; under the `state` lock.
+    /// Returns the selector of a version; under the `state` lock.
     pub(crate) fn selector(
         &self,
         runs: &[crate::tree::version::Run],
@@ -301,8 +301,8 @@ impl Grf {
         GlobalSelector::new(self.directory.load_full(), self.spec.prefixes, metas, runs, tables, lacking)
     }
 
-    /// The tables of all live versions, each once, and those that are coming. A version that comes to life later has no cuts but
-    /// theirs, and such as lie behind all of them.
+    /// Returns the tables of all live versions, each once, and the `coming` ones. A version that comes to life later
+    /// has only their cuts, and others that lie behind all of them.
     fn alive(&self, coming: &[Arc<OpenTable>]) -> Vec<Arc<TableMeta>> {
         let alive: Vec<_> = {
             let alive = self.alive.lock();
@@ -317,17 +317,17 @@ impl Grf {
     }
 }
 
-/// Whether a table with these epochs may hold what a flush has put there.
+/// Reports whether a table with these epochs may hold what the flush `epoch` has written.
 fn holds(epochs: &EpochMap, epoch: Epoch) -> bool {
     epochs.segments().iter().any(|s| (s.lo..s.hi).contains(&epoch))
 }
 
-/// The epochs that a table has in the stretch from `start` up to `end`.
+/// Returns the epochs of a table in the range from `start` up to `end`.
 fn spans_within(epochs: &EpochMap, start: &[u8], end: Option<&[u8]>) -> impl Iterator<Item = Epochs> {
     let segments = epochs.segments();
     let first = segments.partition_point(|segment| &segment.start[..] <= start).saturating_sub(1);
     let last = end.map_or(segments.len(), |end| segments.partition_point(|segment| &segment.start[..] < end));
-    // A key before the first segment is answered by that one.
+    // A key before the first segment belongs to that segment.
     let within = &segments[first..last.max(first + 1)];
     within.iter().filter(|s| s.lo < s.hi).map(|s| Epochs { lo: s.lo, hi: s.hi })
 }

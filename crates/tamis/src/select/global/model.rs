@@ -1,18 +1,18 @@
-//! The publishing protocol under every interleaving and every value that the memory model lets a load return.
+//! Checks the publishing protocol under every interleaving and every value that the memory model lets a load return.
 //!
 //! ```sh
 //! RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3 cargo test -p tamis --lib global::model
 //! ```
 //!
-//! The protocol of the module above with the smallest values that can go wrong: one key, which the flushes of the epochs
-//! 1 and 2 write; a partition is the set of epochs of its entries; a version is the set of epochs of its tables and the number
-//! of its directory, which has one cell. Pointers are these values themselves, stored and loaded as `ArcSwap` orders them.
+//! The protocol of the parent module with the smallest values that can go wrong: one key, written by the flushes of epochs 1
+//! and 2. A partition is the set of epochs of its entries. A version is the set of epochs of its tables and the number of its
+//! directory, which has one cell. Pointers are these values themselves, stored and loaded in the order of `ArcSwap`.
 
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 
-/// Set in a cell that was shrunk: what is not in it may be in the last level.
+/// Set in a shrunk cell: what is not in it may be in the last level.
 const SHRUNK: u64 = 1 << 32;
 
 #[derive(Clone, Copy)]
@@ -32,7 +32,7 @@ impl Version {
 }
 
 struct Tree {
-    /// Tables flushed since a rebuild began, if one is under way.
+    /// Tables flushed since a rebuild began, if one is running.
     work: Mutex<Option<u64>>,
     /// Guards the replacement of `view`.
     state: Mutex<()>,
@@ -90,12 +90,12 @@ impl Tree {
             self.directory.store(1 - old, Ordering::Release);
             self.publish(Version::from(self.view.load(Ordering::Acquire)).tables);
         }
-        // Only entries of the last level go, and shrunk cells do not deny those.
+        // Only entries of the last level are removed, and shrunk cells do not deny those.
         self.add(old, SHRUNK);
         drop(work);
     }
 
-    /// What every reader does; whatever the version has must be found.
+    /// Reads as every reader does; everything in the version must be found.
     fn read(&self) -> u64 {
         let version = Version::from(self.view.load(Ordering::Acquire));
         let entries = self.cells[version.directory as usize].load(Ordering::Acquire);
@@ -105,7 +105,7 @@ impl Tree {
 }
 
 #[test]
-fn flushes_beside_a_rebuild_are_found_in_every_version() {
+fn flushes_during_a_rebuild_are_found_in_every_version() {
     loom::model(|| {
         let tree = Tree::new();
         tree.flush(1);
@@ -118,7 +118,7 @@ fn flushes_beside_a_rebuild_are_found_in_every_version() {
             move || tree.rebuild()
         });
         let first = tree.read();
-        assert_eq!(first & !tree.read(), 0, "nothing that was seen is unseen");
+        assert_eq!(first & !tree.read(), 0, "keys once seen stay visible");
         flush.join().unwrap();
         rebuild.join().unwrap();
         assert_eq!(tree.read(), 0b110);
@@ -126,7 +126,7 @@ fn flushes_beside_a_rebuild_are_found_in_every_version() {
 }
 
 #[test]
-fn a_compaction_beside_a_rebuild_takes_the_directory_of_its_moment() {
+fn a_compaction_during_a_rebuild_takes_the_current_directory() {
     loom::model(|| {
         let tree = Tree::new();
         tree.flush(1);

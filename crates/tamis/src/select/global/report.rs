@@ -1,4 +1,4 @@
-//! What a global filter tells of itself.
+//! Statistics of a global filter.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -12,56 +12,56 @@ use super::Grf;
 pub struct GlobalFilterStats {
     /// `grf`, `grf-huffman`, `chucky` or `remix`.
     pub kind: String,
-    /// The stretches of the key space that have a part of the filter to themselves.
+    /// Number of key ranges with a partition of their own.
     pub partitions: usize,
-    /// Stretches that are read without it, because they are not built yet or could not be.
+    /// Number of key ranges read without the filter, because their partitions are not built yet or could not be.
     pub unbuilt: usize,
-    /// Entries: one for each key of each run, less those that could be joined, and those of deleted keys that are
-    /// still in.
+    /// Number of entries: one for each key of each run, minus those that could be joined, plus those of deleted keys
+    /// that are still present.
     pub entries: u64,
-    /// Memory.
+    /// Memory of the current partitions.
     pub bytes: u64,
-    /// Memory of old parts that only readers of older versions use.
+    /// Memory of old partitions that only readers of older versions use.
     pub old_bytes: u64,
-    /// Bits of run codes per entry, as far as the filter has any: indicators, digits and suffixes.
+    /// Bits of run codes per entry, if the filter has any: indicators, digits and suffixes.
     pub code_bits: f64,
-    /// Entries that match a random absent key, on average: what the filter promises.
+    /// Expected number of entries that match a random absent key.
     pub expected_rate: f64,
-    /// The kinds of key maps that the parts use, how many each, and why.
+    /// The kinds of key maps in use, the number of partitions of each, and why.
     pub maps: Vec<KeyMapStats>,
-    /// Ingestions whose keys are not in the filter yet.
+    /// Number of ingestions whose keys are not in the filter yet.
     pub tables_outside: usize,
-    /// Keys put in since opening, rebuilds not counted, and the time that took in nanoseconds.
+    /// Keys added since opening, without rebuilds, and the time this took in nanoseconds.
     pub inserted: (u64, u64),
-    /// Rebuilds since opening, and the time that they took in nanoseconds.
+    /// Rebuilds since opening, and the time they took in nanoseconds.
     pub rebuilt: (u64, u64),
-    /// Tables whose keys had to be read from their data since opening, as their key list was missing or damaged.
+    /// Tables whose keys had to be read from their data since opening, because their key list was missing or damaged.
     pub tables_from_data: u64,
 }
 
-/// The parts of a global filter that use one kind of key map.
+/// The partitions of a global filter that use one kind of key map.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct KeyMapStats {
     /// `learned`, `digest` or `mixed`.
     pub map: String,
-    /// How many parts use it.
+    /// Number of partitions that use it.
     pub partitions: usize,
-    /// The rate that the learned map had on keys held out when they were built (a share of 1), the mean of the parts where it was
-    /// measured.
+    /// False positive rate of the learned map on keys held out at build time (a share of 1): the mean over the
+    /// partitions where it was measured.
     pub holdout_rate: Option<f64>,
-    /// What it was compared with: the rate that any map can have at best.
+    /// The best rate that any map can have, for comparison.
     pub ideal_rate: f64,
 }
 
 impl Grf {
-    /// Reports on the filter.
+    /// Returns the statistics of the filter.
     pub(crate) fn report(&self) -> GlobalFilterStats {
         let directory = self.directory.load_full();
         let mut stats = GlobalFilterStats { kind: "grf".into(), ..GlobalFilterStats::default() };
         let mut maps: BTreeMap<&'static str, (usize, f64, usize, f64)> = BTreeMap::new();
         let mut last: Option<*const super::Cell> = None;
         for (_, cell) in &directory.parts {
-            // One cell may serve two stretches with a newer one between them.
+            // One cell may serve two ranges with a newer one between them.
             if last.replace(std::sync::Arc::as_ptr(cell)) == Some(std::sync::Arc::as_ptr(cell)) {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! One version's view of the global filter: from the codes that a key matches to the tables that may hold it.
+//! One version's view of the global filter: maps the codes that a key matches to the tables that may hold it.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,14 +17,14 @@ use crate::tree::meta::TableMeta;
 use crate::tree::open_table::OpenTable;
 use crate::tree::version::{Run, Version};
 
-/// Stretches without any key that an iterator is spared in one question.
+/// Ranges without any key that one probe of an iterator may skip.
 const EMPTY_STRETCHES: usize = 16;
 
-/// See the module.
+/// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct GlobalSelector {
     directory: Arc<Directory>,
-    /// Which prefixes of keys the cells know.
+    /// The prefixes of keys that the cells know.
     prefixes: PrefixFilter,
     /// By run, the hull of its tables' epochs.
     hulls: Vec<Epochs>,
@@ -36,7 +36,7 @@ pub(crate) struct GlobalSelector {
     lacking_runs: Vec<bool>,
     /// By table; empty if the filter lacks none.
     lacking: Vec<bool>,
-    /// Keeps the version among those that are alive.
+    /// Keeps the version among the live ones.
     _alive: Arc<Vec<Arc<TableMeta>>>,
 }
 
@@ -79,7 +79,7 @@ impl GlobalSelector {
         }
     }
 
-    /// Whether a table meets one of `codes` at `key`.
+    /// Reports whether a table meets one of `codes` at `key`.
     #[inline]
     fn meets(&self, version: &Version, table: usize, key: &[u8], codes: &[Epochs]) -> bool {
         let epochs = match self.uniform[table] {
@@ -97,7 +97,7 @@ impl GlobalSelector {
         self.lacking.get(table).copied().unwrap_or(false)
     }
 
-    /// A table that the filter says nothing of: by its own filter, if it has one.
+    /// Probes a table about which the global filter knows nothing, by the table's own filter if it has one.
     #[cold]
     fn ask_table(
         &self,
@@ -127,7 +127,7 @@ impl GlobalSelector {
         }
     }
 
-    /// The codes of the longest known prefix that all keys from `start` up to `end` have, in this cell.
+    /// Returns the codes of the longest known prefix that all keys from `start` up to `end` share, in this cell.
     fn prefix_codes(
         &self,
         cell: &Cell,
@@ -147,7 +147,7 @@ impl GlobalSelector {
         Some(codes)
     }
 
-    /// A key behind all keys of the version; `None` if a table has no end.
+    /// Returns a key behind all keys of the version; `None` if a table has no end.
     fn end(version: &Version) -> Option<Vec<u8>> {
         let mut end = Vec::new();
         for run in &version.runs {
@@ -160,7 +160,7 @@ impl GlobalSelector {
         Some(end)
     }
 
-    /// Whether some table of `run` that overlaps the keys from `start` up to `end` meets `code` there.
+    /// Reports whether some table of `run` that overlaps the keys from `start` up to `end` meets `code` there.
     fn meets_within(
         &self,
         version: &Version,
@@ -173,7 +173,7 @@ impl GlobalSelector {
             return false;
         }
         if self.uniform_runs[run] {
-            // Whatever table it is. One that has nothing in the stretch costs a look at its borders, not a block.
+            // True of any table. One without keys in the range costs a check of its bounds, not a block.
             return true;
         }
         let tables = &version.runs[run].tables;
@@ -189,8 +189,8 @@ impl GlobalSelector {
             })
     }
 
-    /// Lists in `out` the runs that meet one of the walk's findings, each with the first of its bounds, and those of which
-    /// the filter cannot speak.
+    /// Lists in `out` the runs that meet one of the codes found by the walk, each with the first of its bounds, and the
+    /// runs about which the filter knows nothing.
     fn list_runs(&self, version: &Version, walk: Walk<'_>, out: &mut Stretch) {
         let Walk { partition, ahead, start, end, backward, prefix } = walk;
         let mut bound = Vec::new();
@@ -204,7 +204,7 @@ impl GlobalSelector {
             }
             let met =
                 ahead.found.iter().filter(|(code, _)| self.meets_within(version, run, *code, start, end));
-            // A run that several merges ago was several may meet several codes.
+            // A run that was several runs before its merges may meet several codes.
             let numbers = met.map(|(_, number)| *number);
             let Some(number) = (if backward { numbers.max() } else { numbers.min() }) else { continue };
             let has_prefix =
@@ -226,14 +226,14 @@ impl GlobalSelector {
     }
 }
 
-/// A walk through a part of one partition.
+/// A walk through part of one partition.
 struct Walk<'w> {
     partition: &'w Partition,
     ahead: &'w Ahead,
     start: &'w [u8],
     end: Option<&'w [u8]>,
     backward: bool,
-    /// The codes of the prefix that all keys between start and end have, if it is one of those known.
+    /// The codes of the prefix that all keys between start and end share, if it is a known one.
     prefix: Option<&'w Codes>,
 }
 
@@ -336,7 +336,7 @@ impl RunSelector for GlobalSelector {
             self.list_runs(version, walk, out);
             let over = stop.is_none_or(|stop| end.is_some_and(|end| stop >= end));
             if over || out.runs().len() > 0 {
-                // With keys at hand the rest is asked when it is needed.
+                // With keys at hand, the rest is probed when needed.
                 if let Some(stop) = stop.filter(|_| !over) {
                     out.end_at(stop);
                 }
@@ -373,7 +373,7 @@ impl RunSelector for GlobalSelector {
                 None => return false,
             },
         };
-        // A key at a border belongs to the next stretch: what is below it to this one.
+        // A key at a border starts the next range; the keys below it belong to this one.
         let at = self.directory.find(before, prefix_of(before));
         let mut at = if self.directory.start(at)[..] == *before { at.saturating_sub(1) } else { at };
         let mut stop = KeyBytes::from(before);

@@ -1,4 +1,4 @@
-//! Keeping the filter up: what is flushed goes in, and stretches are built anew when it pays.
+//! Maintenance of the filter: adds flushed keys and rebuilds key ranges when it pays.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -20,54 +20,54 @@ use crate::sync;
 use crate::tree::open_table::OpenTable;
 use crate::tree::version::Version;
 
-/// Keys of a partition: few enough that a flush copies it within the cache, enough that the directory is small.
+/// Keys per partition: few enough that a flush copies it within the cache, enough that the directory stays small.
 const PARTITION_KEYS: u64 = 1 << 16;
-/// Fewer than that never, however small the tables are.
+/// The least number of keys per partition, however small the tables are.
 const FEWEST_KEYS: u64 = 1 << 7;
 
-/// A partition is built anew once it has grown by an eighth and the oldest run has changed below it …
+/// A partition is rebuilt once it has grown by an eighth and the oldest run has changed below it …
 const STALE: u64 = 8;
-/// … or whatever has changed once it has so many times the entries it was made for.
+/// … or, whatever has changed, once it has this many times the entries it was made for.
 const OVERGROWN: f64 = 1.5;
 
-/// More room than for that is not made beforehand.
+/// The limit of the room made in advance for growth.
 const MOST_GROWTH: f64 = 2.0;
-/// Bits that all digits of a code may have.
+/// The most bits for all digits of a code.
 const CODE_BITS: u32 = 48;
 
-/// Blocks with so many times the usual number of entries are collected even if no key comes to them …
+/// Blocks with this many times the usual number of entries are collected even if no key is added to them …
 const LARGE: usize = 2;
-/// … with every so many tables (by their ids).
+/// … at every table whose id is a multiple of this.
 const COLLECT_EVERY: u64 = 8;
 
 /// What a background thread should do for a filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Task {
-    /// Build a stretch (anew).
+    /// Build or rebuild a key range.
     Build(Span),
-    /// Put in the keys of tables that were published without.
+    /// Add the keys of tables that were published without.
     Insert,
 }
 
-/// Partitions for a stretch, not published yet.
+/// Partitions for a key range, not published yet.
 #[derive(Debug)]
 pub(crate) struct Built {
     span: Span,
     parts: Vec<(KeyBytes, Arc<Cell>)>,
     started: Instant,
-    /// What went wrong on the way and was got over.
+    /// Problems that were overcome.
     pub(crate) warnings: Vec<String>,
 }
 
 impl Built {
-    /// Whether all of it was built.
+    /// Reports whether all of it was built.
     pub(crate) fn is_complete(&self) -> bool {
         self.parts.iter().all(|(_, cell)| cell.partition.load().is_some())
     }
 }
 
 impl Grf {
-    /// What is due, given the current version. Cheap: O(partitions · runs · log tables), mostly without the runs.
+    /// Returns the work due, given the current version. Cheap: O(partitions · runs · log tables), mostly without the runs.
     pub(crate) fn task(&self, version: &Version) -> Option<Task> {
         let directory = self.directory.load();
         let growth = growth(version);
@@ -81,16 +81,16 @@ impl Grf {
             };
             match is_inhabited(version, &span) {
                 true if due => return Some(Task::Build(self.widened(version, span))),
-                // What was dropped leaves its entries behind, and nothing would ever be put in that drives them out.
+                // Dropped tables leave their entries behind, and no later insert would remove them.
                 false if entries > 0 => return Some(Task::Build(uninhabited(version, &directory, at))),
-                // Where there is no key, there is nothing to build.
+                // Without keys there is nothing to build.
                 _ => {}
             }
         }
         (!self.lacking(version).is_empty()).then_some(Task::Insert)
     }
 
-    /// The missing epochs that can be helped: those of no table that cannot be read.
+    /// Returns the missing epochs that can be added: those not held by an unreadable table.
     fn wanted(&self, version: &Version) -> Vec<Epoch> {
         let missing = self.missing.lock().clone();
         if missing.is_empty() {
@@ -105,7 +105,7 @@ impl Grf {
         missing.into_iter().filter(|epoch| !unread().any(|table| holds(&table.meta.epochs, *epoch))).collect()
     }
 
-    /// The tables whose keys are to be put in.
+    /// Returns the tables whose keys are to be added.
     fn lacking<'v>(&self, version: &'v Version) -> Vec<&'v Arc<OpenTable>> {
         let wanted = self.wanted(version);
         if wanted.is_empty() {
@@ -127,22 +127,23 @@ impl Grf {
         if entries as f64 > growth * OVERGROWN * built as f64 + 4096.0 {
             return true;
         }
-        // Codes of later epochs name all newer runs.
+        // Codes of later epochs would match all newer runs.
         if cell.newest.load(Relaxed) > cell.lasts_until {
             return true;
         }
-        // Tombstones and what they deleted are entries until then (the paper's lazy way, section 4.2); `eager` is the other,
-        // as far as versions allow: older ones need these entries, so they cannot be taken out of their partition.
+        // Tombstones and what they deleted stay entries until then (the paper's lazy way, section 4.2). `eager` is the other
+        // way, as far as versions allow: older ones need these entries, so they cannot be removed from their partition.
         if !self.spec.eager && entries < built + built / STALE + 64 {
             return false;
         }
         let Some((_, oldest)) = oldest_run(version, span) else { return false };
         let changed = oldest.iter().filter(|id| !cell.oldest.contains(id)).count();
-        // Most of it: a stretch is a few tables of the oldest run, and those at its borders may be rewritten for others.
+        // More than half: a key range covers a few tables of the oldest run, and those at its borders may be rewritten
+        // for its neighbours.
         2 * changed > oldest.len()
     }
 
-    /// The entries that came to the partitions of a span since they were built.
+    /// Returns the number of entries added to the partitions of a span since they were built.
     fn grown(&self, span: &Span) -> f64 {
         let directory = self.directory.load();
         let within = |at: usize, start: &KeyBytes| {
@@ -154,7 +155,7 @@ impl Grf {
         grown.map(|partition| partition.entries().saturating_sub(partition.built_entries()) as f64).sum()
     }
 
-    /// A span that is worth a partition: the tables of the oldest run that it touches, and more of them if these are small.
+    /// Returns a span large enough for a partition: the tables of the oldest run that it touches, and more if these are small.
     fn widened(&self, version: &Version, span: Span) -> Span {
         let Some(run) = version.runs.last() else { return span };
         let tables = &version.tables[run.tables.clone()];
@@ -168,7 +169,7 @@ impl Grf {
             keys += tables[last].meta.entries;
             last += 1;
         }
-        // A rest that is no partition by itself goes along.
+        // A remainder too small for a partition is included.
         let rest: u64 = tables[last..].iter().map(|table| table.meta.entries).sum();
         let end = match tables.get(last) {
             Some(next) if rest >= partition_keys / 2 => Some(next.meta.smallest.clone()),
@@ -177,27 +178,27 @@ impl Grf {
         Span { start, end }
     }
 
-    /// Begins to build; from now on flushes are noted.
+    /// Begins a build; from now on flushes are recorded.
     pub(crate) fn begin_build(&self, work: &mut Work) {
         debug_assert!(work.since.is_none(), "two builds at once");
         work.since = Some(Vec::new());
     }
 
-    /// Gives a build up.
+    /// Abandons a build.
     pub(crate) fn end_build(&self, work: &mut Work) {
         work.since = None;
     }
 
-    /// Builds the partitions of a span from the tables of a version. Without any lock.
+    /// Builds the partitions of a span from the tables of a version. Takes no lock during the build.
     ///
-    /// `levels` are those above the last that the tree uses.
+    /// `levels` is the number of levels above the last that the tree uses.
     pub(crate) fn build(&self, version: &Version, span: Span, levels: usize) -> Result<Built, StorageError> {
         let started = sync::now();
         let Gathered { batch, from_data, unread } = gather(&version.tables, &span)?;
         unread.iter().for_each(|(table, why)| self.note_unread(table, why));
         let mut warnings = Vec::new();
         from_data.into_iter().for_each(|(table, damaged)| self.note_from_data(table, damaged));
-        // What came since these keys were built last will come again before they are built next.
+        // The next rebuild will see as much growth as there was since the last one.
         let grown = self.grown(&span);
         let mut parts = Vec::new();
         let cuts = batch.len().div_ceil(partition_keys(version) as usize).max(1);
@@ -205,7 +206,7 @@ impl Grf {
         let mut start = span.start.clone();
         for part in 1..=cuts {
             let mut to = batch.len() * part / cuts;
-            // All entries of a key lie in one partition.
+            // All entries of a key belong to one partition.
             while from < to && to < batch.len() && batch.get(to).0 == batch.get(to - 1).0 {
                 to += 1;
             }
@@ -221,7 +222,7 @@ impl Grf {
             let cell = self
                 .build_cell(version, within, &entries, levels, grown / cuts as f64)
                 .unwrap_or_else(|why| {
-                    warnings.push(format!("a stretch is read without the global filter: {why}"));
+                    warnings.push(format!("a key range is read without the global filter: {why}"));
                     Cell::empty()
                 });
             parts.push((start, cell));
@@ -242,7 +243,7 @@ impl Grf {
     ) -> Result<Arc<Cell>, FilterError> {
         let (base, oldest) = oldest_run(version, &span).unwrap_or_default();
         let next = batch.iter().map(|(_, _, epochs)| epochs.hi).max().unwrap_or(base);
-        // Enough digits for the levels above, and for twice the flushes that there are, if a code has room for them.
+        // Enough digits for the levels above, and for twice the present number of flushes, if they fit into a code.
         let flushes = 2 * next.saturating_sub(base).max(8);
         let (mut bits, mut product, mut digits) = (0, 1u64, 0);
         for radix in &self.spec.radices {
@@ -253,7 +254,7 @@ impl Grf {
             product = product.saturating_mul(u64::from(*radix));
             digits += 1;
         }
-        // Where there is no room, it is built anew only when there are twice the flushes: it may have a later base by then.
+        // If they do not fit, the cell is rebuilt only after twice as many flushes: it may have a later base by then.
         let lasts_until = base.saturating_add(product.max(flushes) - 1);
         let spec = PartitionSpec {
             bits_per_key: self.spec.bits_per_key,
@@ -273,7 +274,7 @@ impl Grf {
         Ok(Arc::new(Cell { start, end, partition, prefixes, oldest, newest: next.into(), lasts_until }))
     }
 
-    /// Puts what was flushed since into what was built. With `work` held from now on until it is [installed](Self::install).
+    /// Adds what was flushed during the build. `work` must be held from now until the result is [installed](Self::install).
     pub(crate) fn catch_up(&self, work: &mut Work, built: &Built) {
         let parts = &built.parts[..];
         let since = work.since.take().unwrap_or_default();
@@ -282,8 +283,8 @@ impl Grf {
         }
     }
 
-    /// Makes what was built a part of the current directory. The caller holds `work` and `state`, and publishes a version
-    /// with the new directory before it gives up either.
+    /// Makes the built partitions part of the current directory. The caller holds `work` and `state`, and publishes a
+    /// version with the new directory before it releases either.
     pub(crate) fn install(&self, _work: &Work, built: Built) -> Replaced {
         let Built { span, parts, started, .. } = built;
         let old = self.directory.load_full();
@@ -295,10 +296,10 @@ impl Grf {
         Replaced(old.parts.iter().map(|(_, cell)| cell).filter(|cell| !kept(cell)).cloned().collect())
     }
 
-    /// Shrinks cells that only readers of older versions still use. After the version without them is published.
+    /// Shrinks cells that only readers of older versions still use. Called after the version without them is published.
     pub(crate) fn shrink(&self, _work: &Work, replaced: Replaced) {
         for cell in replaced.0 {
-            // Besides this one, only directories hold a cell.
+            // Other than this reference, only directories hold a cell.
             if Arc::strong_count(&cell) > 1
                 && let Some(partition) = &*cell.partition.load()
             {
@@ -313,8 +314,8 @@ impl Grf {
         }
     }
 
-    /// Puts in the keys of tables that flushes have made, and that are published together. With `work` held until the version with
-    /// them is published. No table may be missing of those that were put in and are not published yet: cuts would be blind for it.
+    /// Adds the keys of flushed tables that are published together. `work` must be held until the version with them is
+    /// published. `tables` must include every table whose keys were added but which is not published yet: cuts would miss it.
     pub(crate) fn insert_flushed(&self, work: &mut Work, tables: &[Arc<OpenTable>]) {
         let directory = self.directory.load_full();
         let all = Span { start: KeyBytes::default(), end: None };
@@ -326,7 +327,7 @@ impl Grf {
         }
     }
 
-    /// Puts in the keys of tables that were published without. With `work` held. Gives `false` if a table cannot be read.
+    /// Adds the keys of tables that were published without. With `work` held. Returns `false` if a table cannot be read.
     pub(crate) fn insert_lacking(&self, _work: &mut Work, version: &Version) -> bool {
         let directory = self.directory.load_full();
         let all = Span { start: KeyBytes::default(), end: None };
@@ -337,7 +338,7 @@ impl Grf {
         {
             return false;
         }
-        // Not those of tables that this version does not have yet, nor of any that turned out to be damaged.
+        // Excludes epochs of tables that this version does not have yet, and of tables found to be damaged.
         let wanted = self.wanted(version);
         let done = |epoch: &u64| {
             wanted.contains(epoch) && lacking.iter().any(|table| holds(&table.meta.epochs, *epoch))
@@ -346,8 +347,8 @@ impl Grf {
         true
     }
 
-    /// Puts a table's keys of a span into the directory's cells; it is one of those that are `coming`. If its keys cannot be read, the
-    /// table stays one that the filter lacks, and `false` is given if it may be otherwise next time.
+    /// Adds a table's keys within a span to the directory's cells; the table is one of the `coming` ones. If its keys
+    /// cannot be read, the filter keeps lacking the table; returns `false` if a later attempt may succeed.
     fn insert_within(
         &self,
         parts: &[(KeyBytes, Arc<Cell>)],
@@ -370,7 +371,7 @@ impl Grf {
                     cell.prefixes.store(Some(Arc::new(prefixes.insert(&batch, &cuts))));
                 }
                 let mut grown = partition.insert(batch, &cuts);
-                // Where inserts are skewed, blocks that none comes to keep long codes: the large ones are collected now and then.
+                // With skewed inserts, blocks that receive none keep long codes: large ones are collected now and then.
                 let usual = grown.entries() as usize / grown.blocks().max(1) + 1;
                 if table.meta.id.is_multiple_of(COLLECT_EVERY) && grown.largest_block() > LARGE * usual {
                     grown = grown.collect(&cuts, LARGE * usual);
@@ -404,7 +405,7 @@ impl Grf {
         true
     }
 
-    /// Counts a table whose keys had to be read from its data.
+    /// Counts a table whose keys were read from its data.
     fn note_from_data(&self, table: TableId, damaged: bool) {
         self.counts.from_data.fetch_add(1, Relaxed);
         if damaged {
@@ -413,26 +414,26 @@ impl Grf {
     }
 }
 
-/// How many times its entries a partition gets before it is built anew. Linear in the tables.
+/// Returns the factor by which a partition's entries grow before it is rebuilt. Linear in the tables.
 fn growth(version: &Version) -> f64 {
     let entries = |tables: &[Arc<OpenTable>]| tables.iter().map(|table| table.meta.entries).sum::<u64>();
     let all = entries(&version.tables);
     let oldest = version.runs.last().map_or(0, |run| entries(&version.tables[run.tables.clone()]));
-    // What lies above the oldest run now will come again; of a young or stacked tree nothing better is known.
+    // As much as lies above the oldest run now will be added again; for a young or stacked tree nothing better is known.
     let above = (all - oldest) as f64 / oldest.max(1) as f64;
     (1.0 + above.max(0.1)).min(MOST_GROWTH)
 }
 
-/// Whether a table of the version may have keys in the span.
+/// Reports whether a table of the version may have keys in the span.
 fn is_inhabited(version: &Version, span: &Span) -> bool {
-    // The oldest run is most likely to.
+    // The oldest run is the most likely one.
     version.runs.iter().rev().any(|run| {
         let first = version.first_reaching(&run.tables, &span.start);
         first < run.tables.end && span.overlaps(&version.tables[first])
     })
 }
 
-/// All stretches around stretch `at` in which the version has no tables.
+/// Returns the contiguous key ranges around number `at` in which the version has no tables.
 fn uninhabited(version: &Version, directory: &Directory, at: usize) -> Span {
     let is_empty = |at: &usize| !is_inhabited(version, &directory.span(*at));
     let first = (0..at).rev().take_while(is_empty).last().unwrap_or(at);
@@ -440,18 +441,18 @@ fn uninhabited(version: &Version, directory: &Directory, at: usize) -> Span {
     Span { start: directory.start(first).clone(), end: directory.end(last).cloned() }
 }
 
-/// Keys of a partition in this tree: not many more than a table has, as it is tables that change together.
+/// Returns the number of keys per partition in this tree: not many more than a table has, since tables are the unit of change.
 fn partition_keys(version: &Version) -> u64 {
     let entries: u64 = version.tables.iter().map(|table| table.meta.entries).sum();
     (entries / version.tables.len().max(1) as u64).clamp(FEWEST_KEYS, PARTITION_KEYS)
 }
 
-/// The known prefixes of a batch's keys as a batch, each once for all keys with the same epochs.
+/// Returns the known prefixes of a batch's keys as a batch, each once for all keys with the same epochs.
 fn prefixes_of(known: PrefixFilter, batch: &Batch) -> Batch {
     let mut all: Vec<(&[u8], Epochs)> = Vec::new();
     for (key, _, epochs) in batch.iter() {
         for prefix in known.prefixes(key) {
-            // Keys in order repeat the prefix of the key before, of either length.
+            // Sorted keys repeat the prefix of the previous key, of either length.
             if !all.iter().rev().take(2).any(|last| *last == (prefix, epochs)) {
                 all.push((prefix, epochs));
             }
@@ -464,5 +465,5 @@ fn prefixes_of(known: PrefixFilter, batch: &Batch) -> Batch {
     prefixes
 }
 
-/// Cells that the current directory does not use any more.
+/// Cells that the current directory no longer uses.
 pub(crate) struct Replaced(Vec<Arc<Cell>>);

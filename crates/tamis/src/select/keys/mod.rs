@@ -1,34 +1,34 @@
-//! All keys of a table in a range: what a global filter is made of.
+//! All keys of a table in a range: the input of a global filter.
 //!
-//! A table of a tree with a global filter has a list of its keys. A table that was written before the tree had one, or
-//! whose list is damaged, is read instead: slower by the size of its values, and the same keys.
+//! A table of a tree with a global filter has a list of its keys. A table that was written before the tree had such a
+//! filter, or whose list is damaged, is read instead: the same keys, but slower by the size of its values.
 //!
-//! May be called from any thread; nothing is cached, and the block cache keeps what readers put there.
+//! May be called from any thread. Nothing is cached, and the block cache is left alone.
 
 use crate::error::StorageError;
 use crate::key::MAX_SEQNO;
 use crate::table::{CursorOptions, Damage, KeyListCursor, KeyListReader, TableCursor};
 use crate::tree::open_table::OpenTable;
 
-/// Bytes that a scan of the data reads at once.
+/// Bytes per read when scanning data.
 const READ_AHEAD: u64 = 1 << 20;
 
-/// Where the keys came from.
+/// The source of the keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     /// The table's key list.
     List,
-    /// Its data: it has no key list.
+    /// Its data, because it has no key list.
     Data,
-    /// Its data, from where on its key list turned out to be damaged.
+    /// Its data, from the point where its key list was found to be damaged.
     DamagedList,
 }
 
-/// Calls `f` with every distinct user key of `table` (deleted ones too, not the bounds of range deletes) from `start` on, up
-/// to `end` (excluded; `None`: all), ascending, each once. A key list that is damaged or of another table is done
-/// without; the caller may warn.
+/// Calls `f` with every distinct user key of `table` from `start` on, up to `end` (excluded; `None`: all), ascending,
+/// each once. Deleted keys are included, bounds of range deletes are not. If the key list is damaged or of another
+/// table, the data is read instead; the caller may warn.
 ///
-/// Errors: a failed system call; damage in the data if they had to be read. `f` may have had some keys by then.
+/// Errors: a failed system call; damage in the data if that had to be read. `f` may have been called by then.
 ///
 /// Cost: reads the whole list once (checksum), decodes the chunks that meet the range. No allocation per key.
 pub(crate) fn for_each_key(
@@ -55,7 +55,7 @@ pub(crate) fn for_each_key(
     Ok(Source::DamagedList)
 }
 
-/// The keys of the range by the list. An error has the last key given before damage was met, if there was one.
+/// Passes the keys of the range to `f` by the list. An error holds the last key passed before the damage, if any.
 fn keys_of_list(
     table: &OpenTable,
     list: &[u8],
@@ -78,7 +78,7 @@ fn given(keys: &KeyListCursor<'_, '_>, start: &[u8]) -> Option<Vec<u8>> {
     keys.key().filter(|key| *key >= start).map(<[u8]>::to_vec)
 }
 
-/// A key list that agrees with what the table says about itself: one of another table does not pass for this one's.
+/// Opens a key list and checks that it agrees with the table's properties: the list of another table is refused.
 pub(crate) fn open_list<'b>(table: &OpenTable, bytes: &'b [u8]) -> Result<KeyListReader<'b>, Damage> {
     let list = KeyListReader::open(bytes)?;
     let properties = table.table.properties();
@@ -89,7 +89,7 @@ pub(crate) fn open_list<'b>(table: &OpenTable, bytes: &'b [u8]) -> Result<KeyLis
     Ok(list)
 }
 
-/// The keys of the range behind `after` by the data.
+/// Passes the keys of the range behind `after` to `f`, reading the data.
 fn scan(
     table: &OpenTable,
     start: &[u8],
@@ -113,11 +113,11 @@ fn scan(
     Ok(())
 }
 
-/// What is wrong with the table's key list, in words, if it is not the list of the table's keys. Reads all of the data.
+/// Returns what is wrong with the table's key list, in words, if anything is. Reads all of the data.
 pub(crate) fn key_list_problem(table: &OpenTable) -> Option<&'static str> {
     let mut cursor =
         TableCursor::new(table.table.clone(), CursorOptions { fill_cache: false, read_ahead: READ_AHEAD });
-    // Damaged blocks are reported by the check of the blocks.
+    // The check of the blocks reports damaged ones.
     let mut moved = cursor.seek_to_first();
     let mut is_same = true;
     let source = for_each_key(table, &[], None, &mut |key| {
@@ -128,8 +128,8 @@ pub(crate) fn key_list_problem(table: &OpenTable) -> Option<&'static str> {
     });
     match source {
         Ok(Source::DamagedList) => Some("is damaged"),
-        Ok(_) if !is_same || moved.is_ok() && cursor.valid() => Some("is not that of its keys"),
-        // What keeps the data from being read is reported by the check of the blocks, too.
+        Ok(_) if !is_same || moved.is_ok() && cursor.valid() => Some("does not match its keys"),
+        // The check of the blocks also reports what makes the data unreadable.
         Ok(_) => None,
         Err(_) => Some("is damaged or cannot be read"),
     }

@@ -14,10 +14,10 @@ use crate::tree::epochs::EpochMap;
 use crate::tree::files::table_path;
 use crate::tree::meta::TableMeta;
 
-/// A table of several versions of keys, some of them deletes, with whatever lies in the place of its filter.
+/// A table of several versions of keys, some of them deletes, with a given block in place of its filter.
 struct Sample {
     file: Vec<u8>,
-    /// Where the block in the place of the filter lies in the file.
+    /// The location of the block in place of the filter.
     block: std::ops::Range<usize>,
     meta: TableMeta,
     keys: Vec<Vec<u8>>,
@@ -101,7 +101,7 @@ fn collect(table: &OpenTable, start: &[u8], end: Option<&[u8]>) -> (Vec<Vec<u8>>
     (found, source)
 }
 
-/// Asks for ranges that start and end at, just behind, and before and behind all keys.
+/// Checks ranges that start and end at keys, just behind keys, and before and behind all keys.
 fn check_ranges(sample: &Sample, table: &OpenTable, source: Source) {
     let mut borders: Vec<Vec<u8>> = vec![Vec::new(), b"zzz".to_vec()];
     for key in sample.keys.iter().step_by(1 + sample.keys.len() / 5).chain(sample.keys.last()) {
@@ -117,14 +117,14 @@ fn check_ranges(sample: &Sample, table: &OpenTable, source: Source) {
 }
 
 #[test]
-fn keys_come_from_the_list_and_without_one_from_the_data() {
+fn keys_are_read_from_the_list_or_else_from_the_data() {
     for pin_metadata in [true, false] {
         let cache = Arc::new(BlockCache::new(1 << 20, 4096));
         let config = ReaderConfig { cache: Some(cache), pin_metadata, ..ReaderConfig::default() };
         let sample = Sample::with_list(300);
         let table = sample.open(&config);
         check_ranges(&sample, &table, Source::List);
-        assert!(!table.filter_is_unusable(), "a key list is no filter that failed");
+        assert!(!table.filter_is_unusable(), "a key list is not an unusable filter");
         assert_eq!(table.with_filter(|_| ()), None);
         assert_eq!((table.filter_memory(), table.range_filter), (0, None));
 
@@ -135,9 +135,9 @@ fn keys_come_from_the_list_and_without_one_from_the_data() {
     }
 }
 
-/// The filters of tables that were written before the tree had a global one are no key lists.
+/// The filters of tables written before the tree had a global one are not key lists.
 #[test]
-fn a_table_with_a_filter_is_read() {
+fn the_data_of_a_table_with_its_own_filter_is_read() {
     let options = KeyspaceOptions { filter: FilterChoice::Ribbon.into(), ..KeyspaceOptions::default() };
     let mut builder = FilterBuilder::new(&options, 0, 10.0);
     let keys = keys(50);
@@ -148,12 +148,12 @@ fn a_table_with_a_filter_is_read() {
 }
 
 #[test]
-fn with_a_global_filter_the_builder_makes_the_list_of_distinct_keys() {
+fn with_a_global_filter_the_builder_lists_the_distinct_keys() {
     for filter in FilterChoice::all().filter(|filter| filter.is_global()) {
         for verify_filters in [true, false] {
             let options =
                 KeyspaceOptions { filter: filter.into(), verify_filters, ..KeyspaceOptions::default() };
-            // So few bits that a table would get no filter of its own.
+            // Too few bits for a table to get its own filter.
             let mut builder = FilterBuilder::new(&options, 3, 0.01);
             for key in &keys(200) {
                 (0..3).for_each(|_| builder.add(key, Digest::of(key)));
@@ -166,7 +166,7 @@ fn with_a_global_filter_the_builder_makes_the_list_of_distinct_keys() {
     }
 }
 
-/// The writer compares what it reads back of a list with what it put in: a key that changed on the way is found.
+/// The writer compares the list it reads back with its input, which reveals a key that changed on the way.
 #[test]
 fn a_list_of_other_keys_is_not_written() {
     let options = KeyspaceOptions { filter: FilterChoice::Grf.into(), ..KeyspaceOptions::default() };
@@ -176,10 +176,10 @@ fn a_list_of_other_keys_is_not_written() {
     assert!(builder.finish(&options, 1).is_err());
 }
 
-/// Every byte of the list, its trailer and the trailer of its block, changed: the keys are those of the data. Then the
-/// same with the block's checksum made right, so that only the list's own is wrong, and with both right.
+/// Changes every byte of the list, its trailer and the trailer of its block: the keys are then those of the data. Does
+/// the same with the block's checksum corrected, so that only the list's own is wrong, and with both corrected.
 #[test]
-fn a_damaged_list_is_done_without() {
+fn a_damaged_list_is_replaced_by_the_data() {
     let sample = Sample::with_list(40);
     let (start, end) = (sample.keys[7].clone(), sample.keys[33].clone());
     let expected = sample.keys[7..33].to_vec();
@@ -209,8 +209,8 @@ fn a_damaged_list_is_done_without() {
                 let undone = resealed == 1 && at > list.end
                     || resealed == 2 && (at >= list.end - 16 && at < list.end - 8 || at > list.end);
                 match resealed {
-                    // Nothing can tell a list with right checksums from that of a table with other keys; what is sure is
-                    // that keys ascend, and are in the range.
+                    // A list with correct checksums cannot be told from that of a table with other keys; it is only
+                    // certain that keys ascend, and are in the range.
                     2 if source == Source::List => assert!(all.is_sorted() && some.is_sorted()),
                     _ if undone => assert_eq!((source, some_source), (Source::List, Source::List)),
                     0 | 1 => {
@@ -227,10 +227,10 @@ fn a_damaged_list_is_done_without() {
     }
 }
 
-/// Damage under right checksums that only shows when keys were given already: the rest comes from the data, nothing is
-/// missing and nothing comes twice.
+/// Damage under correct checksums shows only after some keys were returned: the rest comes from the data, without gaps
+/// or duplicates.
 #[test]
-fn keys_go_on_where_the_list_broke_off() {
+fn keys_continue_from_the_data_where_the_list_is_damaged() {
     let keys: Vec<Vec<u8>> = (0..9000u32).map(|i| (i * 3).to_be_bytes().to_vec()).collect();
     let list = list_of(&keys);
     let (early, late) = (&keys[10], &keys[8500]);
@@ -238,17 +238,17 @@ fn keys_go_on_where_the_list_broke_off() {
         let before = list_of(&keys[..broken]);
         let directory =
             before[before.len() - 32..].first_chunk().map(|len| u64::from_le_bytes(*len)).unwrap();
-        // Where the entry of this key lies.
+        // The location of this key's entry.
         let at = before.len() - 40 - directory as usize;
         let mut bytes = list.clone();
-        // No key shares so much with the one before.
+        // No key shares this many bytes with the previous one.
         bytes[at..at + 2].copy_from_slice(&[0xFF, 0x7F]);
         let end = bytes.len() - 16;
         let sum = xxhash_rust::xxh3::xxh3_64(&bytes[..end]);
         bytes[end..end + 8].copy_from_slice(&sum.to_le_bytes());
         let table = Sample::new(keys.clone(), Some((KEY_LIST, bytes))).open(&ReaderConfig::default());
         assert!(collect(&table, &[], None) == (keys.clone(), Source::DamagedList), "{broken}");
-        // A range does not look at the chunks that it does not meet.
+        // A range does not read the chunks outside it.
         let met = if (4097..8192).contains(&broken) { Source::DamagedList } else { Source::List };
         assert!(
             collect(&table, &keys[4096], Some(&keys[8192])) == (keys[4096..8192].to_vec(), met),
@@ -260,7 +260,7 @@ fn keys_go_on_where_the_list_broke_off() {
 }
 
 #[test]
-fn a_list_of_another_table_is_done_without() {
+fn a_list_of_another_table_is_not_used() {
     let own = keys(100);
     let others = [own[1..].to_vec(), own[..99].to_vec(), keys(1000), Vec::new()];
     for other in others {
@@ -271,9 +271,9 @@ fn a_list_of_another_table_is_done_without() {
     check_ranges(&sample, &sample.open(&ReaderConfig::default()), Source::DamagedList);
 }
 
-/// A list whose ends and checksums are right, but not its middle, passes for the table's own until all of it is compared.
+/// A list with correct ends and checksums but a wrong middle passes for the table's own until all of it is compared.
 #[test]
-fn a_comparison_with_the_data_finds_a_key_too_few_and_a_key_that_is_another() {
+fn a_comparison_with_the_data_finds_missing_changed_and_extra_keys() {
     let own = keys(100);
     let mut fewer = own.clone();
     fewer.remove(50);
