@@ -247,7 +247,7 @@ impl DbInner {
                     self.warn_of_room(&mut state, keyspace, || {
                         let name = &keyspace.name;
                         format!(
-                            "a compaction of keyspace `{name}` was undone and is tried again later: {error}"
+                            "a compaction of keyspace `{name}` was undone and will be retried later: {error}"
                         )
                     });
                 }
