@@ -803,7 +803,7 @@ fn a_lost_manifest_is_salvaged() {
     assert!(salvage(&[]).ok().contains("nothing is wrong"));
     let manifest = files().into_iter().find(|name| name.starts_with("MANIFEST")).unwrap();
     std::fs::remove_file(place.path(&format!("db/{manifest}"))).unwrap();
-    place.run("get", &["key300"]).fails(3, "which is not there");
+    place.run("get", &["key300"]).fails(3, "which does not exist");
     let before = files();
     let told = salvage(&["--dry-run"]).ok();
     assert!(told.contains("would be kept") && told.contains("there is no manifest"), "{told}");

@@ -10,7 +10,9 @@
 //! count, and writers have priority: nothing is started within [`QUIET`] of a write, or while anything else is running or
 //! due.
 //!
-//! # Locking A keyspace's account is behind the `state` lock, among its [jobs](super::inner::Jobs). Compaction threads check
+//! # Locking
+//!
+//! A keyspace's account is behind the `state` lock, among its [jobs](super::inner::Jobs). Compaction threads check
 //! it when they have nothing else to do, at least once a second.
 
 use std::sync::Arc;

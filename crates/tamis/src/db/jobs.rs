@@ -316,7 +316,7 @@ pub(crate) struct Aside {
     pause: Duration,
     tries: u32,
     cause: String,
-    /// Free bytes on the device when the work failed for want of room.
+    /// Free bytes on the device when the work failed for lack of room.
     short: Option<u64>,
 }
 

@@ -656,7 +656,8 @@ fn wrong_end(
             return Some(StorageError::corrupt(&manifest, *offset, what));
         }
         let manifest = manifest.display();
-        let what = format!("it was finished, but neither a later log nor the end of {manifest} is there");
+        let what =
+            format!("it was finished, but neither a later log nor the closing record of {manifest} exists");
         return Some(StorageError::corrupt(&last, None, what));
     }
     None
@@ -712,7 +713,7 @@ fn remove_leftovers(
     second_names.retain(|(path, _)| needed || is_table(path));
     for (path, aside) in second_names {
         let (path, aside) = (path.display(), aside.display());
-        db.warn(format!("{path} is not part of what was salvaged; it is kept as {aside}"));
+        db.warn(format!("{path} is not part of the salvaged database; it is kept as {aside}"));
     }
     db.remove_garbage();
     Ok(())

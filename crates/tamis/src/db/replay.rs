@@ -101,7 +101,7 @@ pub(crate) fn replay(
         }
         if dropped > 0 {
             let note =
-                format!("{}: dropped {dropped} records behind the torn end of an older log", path.display());
+                format!("{}: dropped {dropped} records after the torn end of an older log", path.display());
             replayed.warnings.push(note);
         }
         let torn = match reader.end().expect("the reader came to its end") {

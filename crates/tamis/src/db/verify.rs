@@ -145,10 +145,12 @@ pub(super) fn check_table(table: &OpenTable, report: &mut VerifyReport) {
     );
     let name = table.table.path().display();
     if table.meta.range_tombstones != table.tombstones.as_ref().map_or(0, |t| t.len() as u64) {
-        report.problems.push(format!("{name}: the manifest counts other range tombstones than the table"));
+        report.problems.push(format!("{name}: the manifest and the table disagree on the range tombstones"));
     }
     if table.meta.extra.global_seq.is_some_and(|seq| (table.meta.min_seq, table.meta.max_seq) != (seq, seq)) {
-        report.problems.push(format!("{name}: the manifest gives an ingested table several numbers"));
+        report
+            .problems
+            .push(format!("{name}: the manifest assigns several sequence numbers to an ingested table"));
     }
     if !table.table.has_filter() {
         return;
@@ -242,7 +244,7 @@ fn check_units(table: &OpenTable, directory: &UnitDirectory, problems: &mut Vec<
     let mut wrong = (0..directory.segments()).filter(|segment| directory.keys(*segment) != found[*segment]);
     if let (Ok(()), Some(segment)) = (&moved, wrong.next()) {
         problems.push(format!(
-            "{name}: segment {segment} of its filter is said to have {} keys and has {}; so are {} others wrong",
+            "{name}: segment {segment} of its filter claims {} keys but has {}; {} others are wrong, too",
             directory.keys(segment),
             found[segment],
             wrong.count()

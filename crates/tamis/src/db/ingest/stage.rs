@@ -64,10 +64,10 @@ impl<'d> Staging<'d> {
             true => db.fs.link_or_copy(source, &path).and_then(|()| db.fs.sync_file(&path)),
             false => copy(&*db.fs, source, &path),
         };
-        brought.map_err(|e| StorageError::io("bring in", source, &e))?;
+        brought.map_err(|e| StorageError::io("ingest", source, &e))?;
         let here = describe(&*db.fs, &path)?;
         if !here.same_contents(described) {
-            return Err(not_a_table(source, "it was changed while it was brought in").into());
+            return Err(not_a_table(source, "it changed while it was being ingested").into());
         }
         let meta = here.meta(id, EXTERNAL_TOMBSTONE_SEQ, 0, 0);
         let table = OpenTable::open(&*db.fs, &db.dir, Arc::new(meta), &db.reader_config, &db.garbage)?;

@@ -151,8 +151,8 @@ impl Work<'_> {
             });
             match checked {
                 Ok(d) if d.external && named.is_none() => {
-                    let why = "it was ingested, and with which number, only the lost part of the manifest said: \
-                               ingest it again, if it is not older than what is there";
+                    let why = "it was ingested, and its sequence number was only in the lost part of the manifest: \
+                               ingest it again, if it is not older than the existing data";
                     self.unusable.insert(id, (why.to_owned(), d.meta.entries));
                     self.report.entries_found += d.meta.entries;
                 }
@@ -176,13 +176,13 @@ impl Work<'_> {
         let manifest = manifest.display();
         let missing = self.named.keys().find(|id| self.files.tables.binary_search(id).is_err());
         if let Some(id) = missing {
-            found.push(format!("{manifest} names table {id}, which is not there"));
+            found.push(format!("{manifest} names table {id}, which does not exist"));
         }
         let floor = loaded.state.log_floor();
         let logs: Vec<LogId> = self.files.logs.iter().copied().filter(|&id| id >= floor).collect();
         if floor > 0 && logs.first() != Some(&floor) {
             let log = log_path(self.dir, floor);
-            found.push(format!("{manifest} says that {} is needed, which is not there", log.display()));
+            found.push(format!("{manifest} needs {}, which does not exist", log.display()));
         }
         if !found.is_empty() {
             return Ok(found);
@@ -200,13 +200,13 @@ impl Work<'_> {
             Err(error) => return Err(error),
         };
         if let Some(id) = unknown {
-            found.push(format!("{manifest} knows nothing of keyspace {id}, which the logs write to"));
+            found.push(format!("{manifest} does not know keyspace {id}, which the logs write to"));
         }
         if floor == 0 && (!self.files.tables.is_empty() || replayed.last_seq > 0) {
             found.push(format!("{manifest} has lost all of its edits"));
         }
         if replayed.last_closed && !matches!(loaded.end, End::Closed { .. }) {
-            found.push(format!("{manifest} lacks its end, and the last log does not"));
+            found.push(format!("{manifest} has no closing record, but the last log has one"));
         }
         Ok(found)
     }
@@ -309,7 +309,7 @@ impl Work<'_> {
             let (before, after) = (pair[0].last_seq, pair[1].first_seq);
             if before > 0 && after > before + 1 {
                 let (from, to) = (before + 1, after - 1);
-                self.report.losses.push(format!("the writes {from} to {to} are in no log that is there"));
+                self.report.losses.push(format!("the writes {from} to {to} are in no existing log"));
             }
         }
     }
@@ -428,7 +428,7 @@ pub(crate) fn explain(fs: &dyn FileSystem, dir: &Path, error: OpenError) -> Open
     };
     let more = match manifest.filter(|_| wrong.is_empty()) {
         Some(loaded) => format!("{} is whole, and `salvage` goes on with it", manifest_name(loaded.number)),
-        None => "no manifest is whole; `salvage` makes a new one from the tables that are there".to_owned(),
+        None => "no manifest is whole; `salvage` builds a new one from the existing tables".to_owned(),
     };
     StorageError::corrupt(&current_path(dir), None, format!("{what}; {more}")).into()
 }
@@ -457,7 +457,7 @@ pub(crate) fn explain_missing(
         return error;
     }
     let what = format!(
-        "it names {}, which is not there, and there are {newer} tables that are newer than all it knows: it has \
+        "it names {}, which does not exist, and {newer} tables are newer than any it knows: it has \
          probably lost its last edits",
         path.display()
     );

@@ -215,7 +215,7 @@ impl Work<'_> {
                 || named.as_ref().is_some_and(|(keyspace, meta)| self.is_merged(*keyspace, meta, fates));
             match self.unusable.get(&id).cloned() {
                 Some((why, _)) if superseded => {
-                    let why = format!("{why}; what it held is in tables that were made from it");
+                    let why = format!("{why}; its contents are in tables that were made from it");
                     self.note_table(id, keyspace, TableFate::Superseded, why);
                 }
                 Some((why, entries)) => {
@@ -229,7 +229,7 @@ impl Work<'_> {
                     let entries = named.as_ref().map_or(0, |(_, meta)| meta.entries);
                     let path = path.display();
                     self.report.losses.push(format!(
-                        "{path} with its {entries} entries is not there, and no table was made from it"
+                        "{path} with its {entries} entries is missing, and no table was made from it"
                     ));
                     self.note_table(id, keyspace, TableFate::Missing, "the manifest names it".to_owned());
                 }

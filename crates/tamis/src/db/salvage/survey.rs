@@ -72,7 +72,7 @@ pub(super) fn find_base(fs: &dyn FileSystem, dir: &Path, files: &Files) -> Resul
         Ok(Some(number)) if files.manifests.contains(&number) => Some(number),
         Ok(Some(number)) => {
             let name = manifest_name(number);
-            base.current = Some(format!("{} names {name}, which is not there", path.display()));
+            base.current = Some(format!("{} names {name}, which does not exist", path.display()));
             None
         }
         Ok(None) => {
@@ -204,13 +204,13 @@ fn described(table: &Table, id: TableId, tombstones: &Tombstones) -> Result<Desc
         let later = |ids: &[TableId]| ids.last().is_some_and(|&last| last >= merged.mark);
         let reversed = merged.to.as_ref().is_some_and(|to| *to <= merged.from);
         if merged.mark > id || later(&merged.inputs) || later(&merged.before) || reversed {
-            return Err("what it says of its origin contradicts itself");
+            return Err("its description of its origin contradicts itself");
         }
     }
     // Data that a manifest would reject must not be written into one.
     let mut bytes = Vec::new();
     VersionEdit { added: vec![(0, 0, 0, meta.clone())], ..VersionEdit::default() }.encode(&mut bytes);
-    VersionEdit::decode(&bytes).map_err(|_| "what it says of itself contradicts itself")?;
+    VersionEdit::decode(&bytes).map_err(|_| "its description of itself contradicts itself")?;
     let stretch = p.origin.merged.as_ref().map(|merged| {
         let epochs = decode_epochs(&merged.epochs).unwrap_or_else(|| meta.epochs.clone());
         let largest = merged.to.as_ref().map_or(KeyEnd::Unbounded, |to| KeyEnd::Excluded(to[..].into()));
