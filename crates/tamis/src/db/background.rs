@@ -135,9 +135,7 @@ impl ToFlush {
 fn guarded<T>(db: &DbInner, job: &str, work: impl FnOnce() -> T) -> Option<T> {
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
     result
-        .inspect_err(|_| {
-            db.poison(&format!("{job} panicked; please report it with the message of the panic"))
-        })
+        .inspect_err(|_| db.poison(&format!("{job} panicked; please report this, with the panic message")))
         .ok()
 }
 

@@ -48,7 +48,7 @@ pub(crate) struct LogState {
     pub(crate) id: LogId,
     /// The next log, if it was created but its name could not be synced.
     prepared: Option<(LogId, LogWriter)>,
-    /// The last sequence number given out.
+    /// The last sequence number assigned.
     pub(crate) last_seq: SeqNo,
     /// Whether anything was appended since the last sync.
     pub(crate) dirty: bool,

@@ -165,7 +165,10 @@ fn dump_units(table: &Table, out: &mut dyn Write) -> Result<(), Error> {
     for (segment, unusable) in unusable.iter().enumerate() {
         let (_, unit_bytes) = directory.unit_span(segment, 0);
         let (keys, first) = (directory.keys(segment), show(directory.first_key(segment)));
-        written(writeln!(out, "    segment {segment}: {keys} keys from {first}, {unit_bytes} bytes a unit"))?;
+        written(writeln!(
+            out,
+            "    segment {segment}: {keys} keys from {first}, {unit_bytes} bytes per unit"
+        ))?;
         for why in unusable {
             written(writeln!(out, "      {why}"))?;
         }
@@ -199,7 +202,7 @@ pub fn dump_log(fs: &dyn FileSystem, path: &Path, out: &mut dyn Write) -> Result
         && named != held
     {
         let after = match held < named {
-            true => ", or was to be written again as that one, which did not reach the disk",
+            true => ", or was being reused under that number, which did not reach the disk",
             false => "",
         };
         written(writeln!(out, "this is log {held}, not {named}: the file was renamed{after}"))?;

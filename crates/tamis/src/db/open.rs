@@ -337,7 +337,7 @@ pub(crate) fn check_state(tree: &ManifestState) -> Result<(), &'static str> {
     }
     if tree.keyspaces.values().any(|keyspace| keyspace.log_floor > tree.next_file) {
         // The logs of this session would be below the floor, and the next session would ignore them.
-        return Err("a keyspace has its writes in logs that were never made");
+        return Err("a keyspace has its writes in logs that were never created");
     }
     let ages = tree.keyspaces.values().filter_map(|keyspace| keyspace.ages);
     let newest = tree.times.newest().map_or(0, |sample| sample.seq);

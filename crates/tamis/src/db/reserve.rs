@@ -99,7 +99,7 @@ impl Reserve {
 
     pub(crate) fn trouble(&self) -> String {
         let bytes = human(self.needed());
-        format!("the device was full, and only deletes are taken until {bytes} are free")
+        format!("the device was full, and only deletes are accepted until {bytes} are free")
     }
 
     /// Returns the free bytes needed before the reserve is created again.

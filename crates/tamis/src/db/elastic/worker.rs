@@ -199,7 +199,7 @@ impl Elastic {
         self.load_bytes.fetch_add(read.bytes, Relaxed);
         let mut inner = self.inner();
         for ((load, charge), unit) in loads.iter().zip(charges).zip(read.units) {
-            let unit = unit.result.inspect_err(|why| log::warn!("reading on without it: {why}")).ok();
+            let unit = unit.result.inspect_err(|why| log::warn!("continuing without it: {why}")).ok();
             let SegmentId { table, segment } = load.segment;
             let segment = segment as usize;
             let there = inner.tables.contains_key(&table);
@@ -365,12 +365,12 @@ mod tests {
         let elastic = db.handle().inner.elastic.clone();
         let panicked = std::thread::spawn(move || {
             let _inner = elastic.inner();
-            panic!("as is to be expected of this test");
+            panic!("this panic is part of the test");
         });
         panicked.join().unwrap_err();
         fill(50..200);
         assert_eq!(db.stats().elastic.unwrap().used_bytes, used);
-        assert_eq!(db.segments().len(), 1, "of what came later there are no units, but it is known");
+        assert_eq!(db.segments().len(), 1, "later tables have no units, but are known");
         db.compact().unwrap();
         assert_eq!(db.stats().elastic.unwrap().used_bytes, 0);
         (0..200u64).for_each(|i| assert!(db.get(i.to_be_bytes()).unwrap().is_some()));

@@ -88,7 +88,7 @@ pub(super) fn decide<E>(facts: Facts<'_, E>) -> Result<Decided, E> {
                     && !decided.out.contains_key(&earlier)
                     && epochs_meet(stretch, &other.meta)
                 {
-                    let why = format!("table {id} holds all that came of it");
+                    let why = format!("table {id} holds everything made from it");
                     decided.out.insert(earlier, why);
                 }
             }
@@ -171,7 +171,7 @@ fn without_origin(tables: &Tables, decided: &mut Decided) {
             continue;
         };
         if *from <= table.smallest && *to >= table.largest {
-            let why = format!("table {} and others hold all that came of it", later[0].id);
+            let why = format!("table {} and others hold everything made from it", later[0].id);
             decided.out.entry(table.id).or_insert(why);
         } else {
             if decided.doubts.len() >= 20 {

@@ -26,7 +26,7 @@ const FROM_TABLES: &str = "its tables; its options are those of the default keys
 const FROM_LOGS: &str = "made up; its options are those of the default keyspace";
 const FROM_OPTIONS: &str = "the options of this opening";
 
-/// What is known of the keyspaces.
+/// The known keyspaces.
 struct Keyspaces {
     tree: ManifestState,
     /// Whether anything could be read from a manifest.

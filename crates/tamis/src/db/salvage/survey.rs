@@ -105,7 +105,7 @@ pub(super) fn find_base(fs: &dyn FileSystem, dir: &Path, files: &Files) -> Resul
         match usable {
             Ok(()) => {
                 if named.is_some_and(|named| named != number) {
-                    base.wrong.push(format!("{} is all there is, and older", name.display()));
+                    base.wrong.push(format!("only {} can be read, and it is older", name.display()));
                 }
                 base.wrong.extend(damage);
                 base.manifest = Some(loaded);
