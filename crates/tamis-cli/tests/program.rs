@@ -231,7 +231,7 @@ fn a_file_under_a_wrong_name_is_told_for_what_it_is() {
     }
     dump(&["--kind", "log", &table]).fails(2, "is a table, not a log; --kind table prints it");
     // Under the number of another.
-    for (other, part) in [("000001.log", ""), ("999999.log", ", or was to be written again")] {
+    for (other, part) in [("000001.log", ""), ("999999.log", ", or was being reused")] {
         let shown = dump(&[&copy(&log, other)]).ok();
         let told = format!("this is log {}, not {}: the file was renamed{part}", number(&log), number(other));
         assert!(number(&log) > 1 && shown.contains(&told) && shown.contains("in a log"), "{shown}");

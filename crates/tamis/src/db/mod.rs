@@ -453,8 +453,8 @@ impl Db {
     ///
     /// A file that is damaged, incomplete, empty, not an external table, or overlaps another; a keyspace that was dropped or
     /// belongs to another database; a failed system call. In these cases nothing has changed and the files are where they
-    /// were. A failure while the manifest is written stops all writes, like any other manifest failure, and the next opening
-    /// shows whether the tables were ingested.
+    /// were. If writing the manifest fails, writes are suspended until a new manifest, without the tables, is in force; if the
+    /// process ends before that, the next opening shows whether the tables were ingested.
     ///
     /// ```
     /// # use tamis::{Db, ExternalTableBuilder, IngestOptions, KeyspaceOptions, Options};

@@ -77,7 +77,7 @@ fn a_log_floor_beyond_all_files_is_damage() {
     state.apply(&edit).unwrap();
     state.apply(&VersionEdit { log_floor: vec![(0, 1000)], ..Default::default() }).unwrap();
     let message = refusal(Db::open("db", options(&stored(&state))));
-    assert!(message.contains("logs that were never made"), "{message}");
+    assert!(message.contains("logs that were never created"), "{message}");
     state.next_file = 1000;
     let fs = stored(&state);
     Db::open("db", options(&fs)).unwrap().put("key", "value").unwrap();
