@@ -225,8 +225,7 @@ impl DbInner {
         begun
     }
 
-    /// Creates the log and the manifest, and puts the latter in force. `made` is the manifest's number once its file may
-    /// exist.
+    /// Creates the log and the manifest, and puts the latter in force. `made` is the manifest's number once its file may exist.
     fn switch(
         &self,
         pending: &mut Pending,

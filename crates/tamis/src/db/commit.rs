@@ -4,11 +4,10 @@
 //! one log record, with one sync if any of them asks for it. The others sleep until their result is available, or until they
 //! become leader themselves.
 //!
-//! The order within a commit is the engine's guarantee: room is made (which may stall); the record is appended; it is synced
-//! if requested (earlier logs first); the operations are inserted into the memtables; the new sequence number becomes
-//! visible; the writers are notified. If appending or syncing fails, no writer is told of success, nothing becomes visible,
-//! and writes are suspended until the log is replaced ([`health`](super::health)), since the record may or may not be on
-//! disk.
+//! The order within a commit is the engine's guarantee: room is made (which may stall); the record is appended; it is synced if
+//! requested (earlier logs first); the operations are inserted into the memtables; the new sequence number becomes visible; the
+//! writers are notified. If appending or syncing fails, no writer is told of success, nothing becomes visible, and writes are
+//! suspended until the log is replaced ([`health`](super::health)), since the record may or may not be on disk.
 
 use crate::sync::{self, Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;

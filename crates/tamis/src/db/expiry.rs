@@ -134,10 +134,9 @@ impl Expiry {
 
 /// Drops, without reading them, the tables that hold only expired data that no snapshot sees.
 ///
-/// Older versions of their keys, hidden by their deletes and range tombstones, may remain in other tables. They are older
-/// than what is dropped, so the horizon hides them as well. A live snapshot sees nothing of what is dropped (its number is
-/// smaller), and one taken from now on has a horizon that hides it. So no read changes its answer, whatever else overlaps the
-/// tables.
+/// Older versions of their keys, hidden by their deletes and range tombstones, may remain in other tables. They are older than
+/// what is dropped, so the horizon hides them as well. A live snapshot sees nothing of what is dropped (its number is smaller),
+/// and one taken from now on has a horizon that hides it. So no read changes its answer, whatever else overlaps the tables.
 pub(crate) fn expired_tables(shape: &Shape) -> Option<Plan> {
     if shape.expired == 0 {
         return None;

@@ -1,14 +1,12 @@
 //! Read-triggered compactions.
 //!
 //! Policies look only at writes. A tree that they leave alone may keep several runs forever, and every read pays for each of
-//! them. So reads accumulate a debt, in bytes: the priced cost of the extra work caused by each run beyond the first. When
-//! the debt reaches the bytes that the next step towards a single run would rewrite, and nothing is being written, that step
-//! is taken and the debt is paid. A merge therefore never costs more than reads have already lost, and a tree of one run is
-//! left alone.
+//! them. So reads accumulate a debt, in bytes: the priced cost of the extra work caused by each run beyond the first. When the
+//! debt reaches the bytes that the next step towards a single run would rewrite, and nothing is being written, that step is taken
+//! and the debt is paid. A merge therefore never costs more than reads have already lost, and a tree of one run is left alone.
 //!
-//! LevelDB does the same per table (a table with enough wasted seeks is merged down). Here the debt is per keyspace, gets
-//! count, and writers have priority: nothing is started within [`QUIET`] of a write, or while anything else is running or
-//! due.
+//! LevelDB does the same per table (a table with enough wasted seeks is merged down). Here the debt is per keyspace, gets count,
+//! and writers have priority: nothing is started within [`QUIET`] of a write, or while anything else is running or due.
 //!
 //! # Locking
 //!

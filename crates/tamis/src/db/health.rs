@@ -240,9 +240,8 @@ impl DbInner {
         Ok(suspended.take().map(|suspension| suspension.cause))
     }
 
-    /// Begins a log in place of the current one, and seals all memtables. Nothing is written to it before everything
-    /// acknowledged until now is in tables. The abandoned logs stay until then, in case the process ends before; they are no
-    /// longer synced.
+    /// Begins a log in place of the current one, and seals all memtables. Nothing is written to it before everything acknowledged
+    /// until now is in tables. The abandoned logs stay until then, in case the process ends before; they are no longer synced.
     fn give_up_logs(&self) -> Result<LogId, StorageError> {
         let mut log = self.lock_log();
         let (id, writer) = self.next_log(&mut log)?;

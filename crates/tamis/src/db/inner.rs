@@ -368,10 +368,9 @@ impl DbInner {
         self.snapshots.lock().keys().copied().collect()
     }
 
-    /// Makes an edit durable and publishes its changes in the trees of `keyspaces`. `opened` are the tables that the edit
-    /// adds. On an error nothing is published and the tree in memory is unchanged. The edit may or may not be on disk, so its
-    /// tables stay until the next edit has begun a new manifest. Attempts nothing if the database is closed or writes stopped
-    /// for good.
+    /// Makes an edit durable and publishes its changes in the trees of `keyspaces`. `opened` are the tables that the edit adds.
+    /// On an error nothing is published and the tree in memory is unchanged. The edit may or may not be on disk, so its tables
+    /// stay until the next edit has begun a new manifest. Attempts nothing if the database is closed or writes stopped for good.
     pub(crate) fn commit_edit(
         &self,
         state: &mut State,

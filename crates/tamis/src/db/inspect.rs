@@ -1,7 +1,6 @@
 //! Inspecting single files without opening a database: the output of `tamis dump`.
 //!
-//! Works on files of databases that are open elsewhere, and on damaged files: prints what can be read, then returns the
-//! error.
+//! Works on files of databases that are open elsewhere, and on damaged files: prints what can be read, then returns the error.
 
 use std::io::Write;
 use std::path::Path;

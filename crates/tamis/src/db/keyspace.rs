@@ -81,8 +81,7 @@ impl Keyspace {
         Ok(())
     }
 
-    /// Returns what a read sees: the current state, or that of a snapshot. The order of the loads is an invariant of
-    /// [`ReadAt`].
+    /// Returns what a read sees: the current state, or that of a snapshot. The order of the loads is an invariant of [`ReadAt`].
     #[inline]
     fn read_at(&self, pin: Option<&SnapshotPin>) -> ReadAt<'_> {
         let db = &self.handle.inner;

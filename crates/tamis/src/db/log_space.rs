@@ -29,8 +29,7 @@ const FIRST_STEP: u64 = 256 << 10;
 /// The largest step, in bytes.
 const LARGEST_STEP: u64 = 4 << 20;
 
-/// An upper bound on a record's size besides its batches, in bytes: two heads (the closing record's, too) and a group's
-/// header.
+/// An upper bound on a record's size besides its batches, in bytes: two heads (the closing record's, too) and a group's header.
 const RECORD_BYTES: u64 = 96;
 
 /// An obsolete log is kept only if the disk has this many times as much free as all kept logs take.

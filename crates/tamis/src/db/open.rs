@@ -476,8 +476,7 @@ fn recover(db: &DbInner, found: Found<'_>) -> Result<(), OpenError> {
             Err(error) => return Err(error.into()),
         }
     }
-    // Everything is in memory now, and the manifest in force is whole: files that it does not name may be removed, to free
-    // room.
+    // Everything is in memory now, and the manifest in force is whole: files that it does not name may be removed, to free room.
     note_logs(db, logs)?;
     db.state().current_log = floor;
     remove_leftovers(db, &files, &preserved)?;

@@ -157,8 +157,7 @@ pub struct KeyspaceStats {
     /// The exponent of the Zipf distribution that fits the recent gets that found a value (0: uniform), if enough were
     /// sampled. Each thread samples one get in 64; `multi_get` is not sampled.
     pub read_skew: Option<f64>,
-    /// The declared workload, or the one that [`Options::auto`](crate::Options::auto) saw last, possibly in an earlier
-    /// session.
+    /// The declared workload, or the one that [`Options::auto`](crate::Options::auto) saw last, possibly in an earlier session.
     pub workload: Option<Workload>,
     /// The number of tables built without a filter.
     pub tables_without_filter: usize,

@@ -274,8 +274,7 @@ fn share(budget: u64, entries: u64, all: u64) -> u64 {
     (u128::from(budget) * u128::from(entries) / u128::from(all.max(1))) as u64
 }
 
-/// Copies the named options from `from` to `to`. Returns `false`, copying nothing, if they do not fit the other options of
-/// `to`.
+/// Copies the named options from `from` to `to`. Returns `false`, copying nothing, if they do not fit the other options of `to`.
 fn copy(from: &KeyspaceOptions, to: &mut KeyspaceOptions, names: &[&str]) -> bool {
     let mut changed = to.clone();
     for name in names {
@@ -313,8 +312,7 @@ impl DbInner {
         self.options.auto_memory_bytes > 0 && output_level >= last
     }
 
-    /// Reconsiders a keyspace's choices, at a round border. Any failure, even a panic, is only a warning: nothing depends on
-    /// it.
+    /// Reconsiders a keyspace's choices, at a round border. Any failure, even a panic, is only a warning: nothing depends on it.
     pub(crate) fn reconsider(&self, keyspace: &KeyspaceInner) {
         let Some((workload, shared)) = self.begin_look(keyspace) else { return };
         let think = AssertUnwindSafe(|| {
@@ -360,8 +358,7 @@ impl DbInner {
         Some((workload, entries.sum()))
     }
 
-    /// Returns, before the manifest is closed, the options to store for keyspaces whose workload is known better than is
-    /// stored.
+    /// Returns, before the manifest is closed, the options to store for keyspaces whose workload is known better than is stored.
     pub(crate) fn seen_workloads(&self, state: &mut State) -> Vec<(KeyspaceId, String)> {
         if self.options.auto_memory_bytes == 0 {
             return Vec::new();

@@ -71,9 +71,8 @@ fn options(sub_jobs: usize) -> Options {
     }
 }
 
-/// Reports whether only visible data is left at the end of a history. Data that a compaction kept for a snapshot released
-/// later stays until its table is rewritten; which tables a later compaction rewrites depends on their borders, and so on the
-/// parts.
+/// Reports whether only visible data is left at the end of a history. Data that a compaction kept for a snapshot released later
+/// stays until its table is rewritten; which tables a later compaction rewrites depends on their borders, and so on the parts.
 fn ends_clean(ops: &[Op]) -> bool {
     let compacted = ops.iter().position(|op| matches!(op, Op::Compact)).unwrap_or(ops.len());
     !ops[compacted..].iter().any(|op| matches!(op, Op::DropSnapshot))

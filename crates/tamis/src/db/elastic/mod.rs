@@ -194,9 +194,8 @@ impl Elastic {
         inner.waiting.extend(loads);
     }
 
-    /// Registers a new version of a keyspace. Called under the `state` lock, when readers see it. Costs a walk over the
-    /// tables of both versions if any has an elastic filter, and per new segment a lookup of the segments that it inherits
-    /// hotness from.
+    /// Registers a new version of a keyspace. Called under the `state` lock, when readers see it. Costs a walk over the tables of
+    /// both versions if any has an elastic filter, and per new segment a lookup of the segments that it inherits hotness from.
     pub(crate) fn change(self: &Arc<Self>, old: &View, new: &View) {
         let asked = asks(new);
         let (old, new) = (&old.version, &new.version);

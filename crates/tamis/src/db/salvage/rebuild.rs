@@ -253,8 +253,7 @@ impl Work<'_> {
         })
     }
 
-    /// Returns the logs that hold writes which are in no table, and the logs after them. Includes at least the last readable
-    /// log.
+    /// Returns the logs that hold writes which are in no table, and the logs after them. Includes at least the last readable log.
     fn needed_logs(&mut self, scans: &[LogScan], tree: &ManifestState) -> Vec<LogId> {
         let readable: Vec<&LogScan> = scans.iter().filter(|scan| !scan.unusable).collect();
         let first = readable.iter().position(|scan| scan.new > 0 || !scan.problems.is_empty());
