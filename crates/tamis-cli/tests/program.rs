@@ -231,7 +231,7 @@ fn a_file_under_a_wrong_name_is_told_for_what_it_is() {
     }
     dump(&["--kind", "log", &table]).fails(2, "is a table, not a log; --kind table prints it");
     // Under the number of another.
-    for (other, part) in [("000001.log", ""), ("999999.log", ", or was to be written again")] {
+    for (other, part) in [("000001.log", ""), ("999999.log", ", or was being reused")] {
         let shown = dump(&[&copy(&log, other)]).ok();
         let told = format!("this is log {}, not {}: the file was renamed{part}", number(&log), number(other));
         assert!(number(&log) > 1 && shown.contains(&told) && shown.contains("in a log"), "{shown}");
@@ -803,7 +803,7 @@ fn a_lost_manifest_is_salvaged() {
     assert!(salvage(&[]).ok().contains("nothing is wrong"));
     let manifest = files().into_iter().find(|name| name.starts_with("MANIFEST")).unwrap();
     std::fs::remove_file(place.path(&format!("db/{manifest}"))).unwrap();
-    place.run("get", &["key300"]).fails(3, "which is not there");
+    place.run("get", &["key300"]).fails(3, "which does not exist");
     let before = files();
     let told = salvage(&["--dry-run"]).ok();
     assert!(told.contains("would be kept") && told.contains("there is no manifest"), "{told}");

@@ -119,8 +119,8 @@ fn a_dump_says_segments_and_units() {
     for expected in [
         "filter elastic-double, 5 segments of 3 units of 8 bits per key, 300 keys, ",
         "expected false-positive rate 2.3",
-        "    segment 1: 64 keys from \"key/000128\", 104 bytes a unit",
-        "    segment 4: 44 keys from \"key/000512\", 104 bytes a unit",
+        "    segment 1: 64 keys from \"key/000128\", 104 bytes per unit",
+        "    segment 4: 44 keys from \"key/000512\", 104 bytes per unit",
     ] {
         assert!(shown.contains(expected), "{expected}\n{shown}");
     }

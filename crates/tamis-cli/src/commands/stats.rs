@@ -427,7 +427,7 @@ mod tests {
         let stats = Stats {
             poisoned: Some("a panic".into()),
             suspended: Some("sync failed".into()),
-            troubles: vec!["flushes of keyspace `default` are tried again: no room".into()],
+            troubles: vec!["flushes of keyspace `default` are being retried: no room".into()],
             warnings: vec!["log 7 was cut".into()],
             ..Stats::default()
         };

@@ -1,13 +1,13 @@
-//! The threads of an open database: one flushes, others compact, one may sync the log now and then, and one may
+//! The threads of an open database: one flushes, others compact, one may sync the log periodically, and one may
 //! [scrub](super::scrub).
 //!
-//! A worker takes the `state` lock, looks for a job, registers it, works without the lock, and commits the
-//! result under it. A flush or a compaction that fails is undone and tried again later, and the flushing thread replaces logs that
-//! could not be written; [`health`](super::health) has the rule. Only a panic stops writes for good.
+//! A worker takes the `state` lock, looks for a job, registers it, works without the lock, and commits the result under it. A
+//! failed flush or compaction is undone and retried later, and the flush thread replaces logs that could not be written;
+//! [`health`](super::health) has the rules. Only a panic stops writes for good.
 //!
-//! There are `background_threads` threads that compact. A large merge takes up to `sub_jobs` − 1 helpers of its own
-//! for its parts; there are so many helpers for all merges together. So no more than `background_threads` +
-//! `sub_jobs` − 1 threads compact at once, besides callers that compact by hand.
+//! `background_threads` threads compact. A large merge takes up to `sub_jobs` − 1 helpers for its parts; that is also the
+//! number of helpers for all merges together. So at most `background_threads` + `sub_jobs` − 1 threads compact at once,
+//! besides callers that compact by hand.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,7 +51,7 @@ impl Workers {
         Ok(workers)
     }
 
-    /// For a database that is only read: builds the global filters, if there are any.
+    /// For a database opened read-only: builds the global filters, if there are any.
     pub(crate) fn start_reading(db: &Arc<DbInner>) -> std::io::Result<Workers> {
         db.elastic.allow_worker();
         let mut workers = Workers::default();
@@ -105,18 +105,18 @@ fn flush_loop(db: &DbInner) {
                 }
                 db.state().jobs.entry(keyspace.id).or_default().flushing = false;
                 db.changed.notify_all();
-                // Whoever fills a disk keeps this thread busy until it is full.
+                // While a disk fills up, this thread stays busy until it is full.
                 db.keep_reserve();
             }
         }
     }
 }
 
-/// What the flushing thread does next.
+/// The next task of the flush thread.
 enum ToFlush {
     Nothing,
     Memtable(Arc<KeyspaceInner>, Arc<MemtableSlot>),
-    /// All memtables, in place of logs that could not be written.
+    /// All memtables, to replace logs that could not be written.
     Everything,
 }
 
@@ -131,25 +131,23 @@ impl ToFlush {
     }
 }
 
-/// Does a job. If it panics, writes stop for good, but the thread goes on, so that nobody waits for it for ever.
+/// Does a job. A panic stops writes for good, but the thread continues, so that no other thread waits for it forever.
 fn guarded<T>(db: &DbInner, job: &str, work: impl FnOnce() -> T) -> Option<T> {
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
     result
-        .inspect_err(|_| {
-            db.poison(&format!("{job} panicked; please report it with the message of the panic"))
-        })
+        .inspect_err(|_| db.poison(&format!("{job} panicked; please report this, with the panic message")))
         .ok()
 }
 
 fn compaction_loop(db: &DbInner) {
     loop {
-        // Without the lock: the file system may take its time.
+        // Without the lock: the file system may be slow.
         db.background.room.refresh(&*db.fs, &db.dir);
         let mut state = db.state();
         if state.closing {
             return;
         }
-        // Filters first: that is quick, and reads wait for nothing as much.
+        // Filters first: that is quick, and it is what reads need most.
         if db.health.stopped().is_none()
             && let Some((keyspace, task)) = db.next_filter_task(&state)
         {
@@ -168,7 +166,7 @@ fn compaction_loop(db: &DbInner) {
         };
         let job = db.register(&mut state, &keyspace, &plan);
         drop(state);
-        // What failed is noted in the keyspace's jobs.
+        // Failures are recorded in the keyspace's jobs.
         guarded(db, "a compaction", || db.run_plan(&keyspace, &plan, &job, None).map(drop));
     }
 }
@@ -177,7 +175,7 @@ fn sync_loop(db: &DbInner) {
     let Durability::Every(period) = db.options.durability else { return };
     let mut state = db.state();
     while !state.closing {
-        // The condition variable is shared: sleep in slices of the period, whoever signals.
+        // The condition variable is shared: sleep out the period, whatever the signal.
         let started = sync::now();
         while sync::since(started) < period && !state.closing {
             let left = period.saturating_sub(sync::since(started)).max(Duration::from_micros(100));
@@ -195,7 +193,7 @@ fn sync_loop(db: &DbInner) {
 }
 
 impl DbInner {
-    /// Removes files that nobody needs any more.
+    /// Removes files that are no longer needed.
     pub(crate) fn remove_garbage(&self) {
         for path in self.garbage.take() {
             if let Err(e) = self.fs.remove(&path)

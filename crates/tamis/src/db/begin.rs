@@ -1,25 +1,25 @@
-//! The beginning of a session: what was replayed becomes tables, and a log and a manifest are made for what is to come.
+//! The beginning of a session: replayed data becomes tables, and a new log and manifest are created.
 //!
-//! Usually opening does that, at once. Where the disk has no room for it the database is opened all the same and *waits*: it is
-//! read as the logs and tables say that are there, what was replayed stays in memory, and nothing is changed on disk. Each write,
-//! and each other request that needs the disk, tries to begin; so does the flushing thread now and then. Until that works they
-//! get the error of the last attempt.
+//! Usually opening does this at once. If the disk has no room for it, the database is opened anyway and *waits*: reads see
+//! what the existing logs and tables hold, replayed data stays in memory, and nothing is changed on disk. Each write, and
+//! each other request that needs the disk, tries to begin the session; so does the flush thread from time to time. Until an
+//! attempt succeeds, they return the error of the last attempt.
 //!
 //! # Invariants
 //!
-//! * Before `CURRENT` names the new manifest nothing has changed: whatever an attempt made is removed when it fails, apart from
-//!   the first log, which the next attempt goes on with. The manifest's first record is the state with all that was replayed in
-//!   tables, so that one step leads from the last session to this one.
-//! * The first log is there before the manifest, since a closed manifest without a later log says that nothing was written after
-//!   it (see `wrong_end` in [`open`](super::open)).
-//! * While the database waits it has neither a log nor a manifest. No memtable changes, and no background work runs that would
-//!   need either.
-//! * An opening whose last log is empty and not closed takes its number, so that no number of attempts leaves more than one empty
-//!   log behind.
+//! * Nothing has changed until `CURRENT` names the new manifest: a failed attempt removes everything it created, except the
+//!   first log, which the next attempt reuses. The manifest's first record is the state with all replayed data in tables, so
+//!   that a single step leads from the last session to this one.
+//! * The first log exists before the manifest, since a closed manifest without a later log means that nothing was written
+//!   after it (see `wrong_end` in [`open`](super::open)).
+//! * A waiting database has neither a log nor a manifest. No memtable changes, and no background work runs that would need
+//!   either.
+//! * An opening whose last log is empty and not closed reuses its number, so that any number of attempts leaves at most one
+//!   empty log behind.
 //!
 //! # Threads
 //!
-//! One mutex holds what an attempt needs. It is taken before every other lock of the database.
+//! One mutex holds the state that an attempt needs. It is taken before every other lock of the database.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -40,32 +40,32 @@ use crate::tree::manifest::{Manifest, prepare_current, switch_current};
 use crate::tree::open_table::OpenTable;
 use crate::wal::LogWriter;
 
-/// How long an attempt's error is given again where the disk has no more room than it had then.
+/// How long the error of an attempt is repeated if the disk has no more room than it had then.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Whether the session has begun, and what is needed for that.
+/// Whether the session has begun, and the state needed to begin it.
 #[derive(Debug, Default)]
 pub(crate) struct Beginning {
     waiting: AtomicBool,
     pending: Mutex<Pending>,
 }
 
-/// What a session needs to begin.
+/// The state that a session needs to begin.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
-    /// The first log, if an attempt made it.
+    /// The first log, if an attempt created it.
     first_log: Option<(LogId, LogWriter)>,
-    /// The number of an empty log to take.
+    /// The number of an empty log to reuse.
     pub(crate) empty_log: Option<LogId>,
-    /// The files that were there when the database was opened.
+    /// The files present when the database was opened.
     pub(crate) files: Vec<(String, FileKind)>,
-    /// What an attempt made that may have put its manifest in force: it stays until another one is.
+    /// Files created by an attempt that may have put its manifest in force: they stay until another manifest is.
     in_doubt: Vec<PathBuf>,
-    /// The last attempt that failed: its error, when it was, and how much room there was after it.
+    /// The last failed attempt: its error, its time, and the free space after it.
     failed: Option<(StorageError, Instant, Option<u64>)>,
 }
 
-/// Tables that were made of what was replayed, not yet part of the tree.
+/// Tables made from replayed data, not yet part of the tree.
 #[derive(Debug, Default)]
 pub(crate) struct Flushed {
     edit: VersionEdit,
@@ -88,9 +88,9 @@ impl Flushed {
 /// Why a session did not begin.
 #[derive(Debug)]
 pub(crate) enum NotBegun {
-    /// Nothing has changed: it may be tried again.
+    /// Nothing has changed: the attempt may be repeated.
     Unchanged(StorageError),
-    /// Which manifest is in force is not known.
+    /// It is unknown which manifest is in force.
     Unknown(StorageError),
     /// The database is closed, or was poisoned.
     Stopped(WriteError),
@@ -103,12 +103,13 @@ impl From<StorageError> for NotBegun {
 }
 
 impl DbInner {
-    /// Whether the session has not begun for want of room.
+    /// Reports whether the session has not begun for lack of room.
     pub(crate) fn is_waiting(&self) -> bool {
         self.beginning.waiting.load(Ordering::Acquire)
     }
 
-    /// Like [`check_writable`](Self::check_writable), and begins the session if it has not begun. Not with any lock held.
+    /// Like [`check_writable`](Self::check_writable), but also begins the session if it has not begun. Not to be called with
+    /// any lock held.
     pub(crate) fn check_ready(&self) -> Result<(), WriteError> {
         self.check_writable()?;
         if self.is_waiting() { self.begin_late() } else { Ok(()) }
@@ -117,15 +118,15 @@ impl DbInner {
     /// For a background thread that has nothing else to do.
     pub(crate) fn retry_beginning(&self) {
         if self.is_waiting() && self.check_writable().is_ok() {
-            // The next write gives the error to whoever wants to know.
+            // The next write reports the error to its caller.
             let _ = self.begin_late();
         }
     }
 
-    /// The opening met a full disk: there is nothing to write to until a later attempt finds room.
+    /// Records that the opening met a full disk: nothing can be written until a later attempt finds room.
     pub(crate) fn wait_for_room(&self, mut pending: Pending, error: StorageError) {
         self.warn(format!(
-            "opened without room to write, so reads work and writes do not until there is some: {error}"
+            "opened without room to write: reads work, writes fail until there is room: {error}"
         ));
         pending.failed = Some(self.failure(error));
         *self.beginning.pending.lock() = pending;
@@ -142,7 +143,7 @@ impl DbInner {
             return Ok(());
         }
         if let Some((error, when, free)) = &pending.failed {
-            // An attempt writes as much as it can. Without more room than the last one left it would come no further.
+            // An attempt writes as much as it can. Without more room than after the last one, it would get no further.
             let now_free = self.fs.available_space(&self.dir).unwrap_or_default();
             let no_more = now_free.zip(*free).is_some_and(|(now, then)| now <= then);
             if no_more && sync::since(*when) < RETRY {
@@ -159,7 +160,7 @@ impl DbInner {
                 pending.in_doubt.drain(..).for_each(|path| self.garbage.push(path));
                 *pending = Pending::default();
                 drop(pending);
-                self.warn("there is room again: writes go on".to_owned());
+                self.warn("there is room again: writes resume".to_owned());
                 let _state = self.state();
                 self.changed.notify_all();
                 Ok(())
@@ -174,7 +175,7 @@ impl DbInner {
         }
     }
 
-    /// Writes the active memtable of a keyspace, which nobody changes, to a table.
+    /// Writes the active memtable of a keyspace, which no thread changes, to a table.
     pub(crate) fn flush_replayed(
         &self,
         keyspace: &KeyspaceInner,
@@ -195,8 +196,8 @@ impl DbInner {
         Ok(())
     }
 
-    /// Begins the session: flushes what is in memory, and makes a log and a manifest. `flushed` are tables that hold more of what
-    /// was replayed; they are removed when it fails.
+    /// Begins the session: flushes the data in memory, and creates a log and a manifest. `flushed` are tables that hold the
+    /// rest of the replayed data; they are removed on failure.
     pub(crate) fn begin(&self, pending: &mut Pending, mut flushed: Flushed) -> Result<(), NotBegun> {
         let keyspaces = self.directory.load_full();
         let in_memory: Vec<KeyspaceId> = {
@@ -224,7 +225,7 @@ impl DbInner {
         begun
     }
 
-    /// Makes log and manifest, and puts the latter in force. `made` is the manifest's number once there may be a file.
+    /// Creates the log and the manifest, and puts the latter in force. `made` is the manifest's number once its file may exist.
     fn switch(
         &self,
         pending: &mut Pending,
@@ -233,7 +234,8 @@ impl DbInner {
         flushed: &Flushed,
         made: &mut Option<u64>,
     ) -> Result<(), NotBegun> {
-        // A global filter may be in use already: into it first, and no rebuild until the version is there that needs it.
+        // A global filter may already be in use: add the keys to it first, with no rebuild until the version that needs it is
+        // in place.
         let tables_of = |id: KeyspaceId| -> Vec<Arc<OpenTable>> {
             let tables = flushed.tables.iter().filter(|(keyspace, _)| *keyspace == id);
             tables.map(|(_, table)| table.clone()).collect()
@@ -245,7 +247,7 @@ impl DbInner {
             false => Vec::new(),
         };
         let mut log = self.lock_log();
-        // Behind the log lock: a database that is being closed does not begin any more.
+        // Under the log lock: a database that is being closed no longer begins.
         self.check_writable().map_err(NotBegun::Stopped)?;
         if pending.first_log.is_none() {
             let new = || self.next_file.fetch_add(1, Ordering::Relaxed);
@@ -276,7 +278,7 @@ impl DbInner {
             let is_fresh = in_memory.contains(&keyspace);
             Memtables::new(if is_fresh { fresh(&keyspaces[&keyspace]) } else { old.active.clone() })
         });
-        // What was in memory and hidden from everybody is in no table.
+        // Data in memory that is hidden from every reader is in no table.
         for id in in_memory.iter().filter(|id| !flushed.tables.iter().any(|(keyspace, _)| keyspace == *id)) {
             let keyspace = &keyspaces[id];
             let empty = Memtables::new(fresh(keyspace));
@@ -285,7 +287,7 @@ impl DbInner {
         Ok(())
     }
 
-    /// What a manifest says when a session begins: where its logs start, and the options of its keyspaces.
+    /// Returns the edit that begins a session's manifest: where its logs start, and the options of its keyspaces.
     pub(crate) fn describe_session(
         &self,
         state: &State,
@@ -315,7 +317,7 @@ impl DbInner {
         *log = LogState::new(Some(writer), id, self.visible());
     }
 
-    /// Writes the options down, for people. Without room for that the session goes on.
+    /// Writes the options to a file for people to read. The session continues even without room for that.
     pub(crate) fn write_options(&self) -> Result<(), StorageError> {
         let path = options_path(&self.dir);
         let written = write_file_atomically(&*self.fs, &path, self.options.to_text().as_bytes())

@@ -1,28 +1,30 @@
-//! Opening read-only beside a writer.
+//! Opening read-only alongside a writer.
 //!
-//! A read-only opening takes no lock, and the writer goes on: it appends to the manifest and to logs, replaces both, and removes
-//! or overwrites files that the manifest no longer names. So an opening may read a manifest and logs of different moments. It is
-//! made as if nobody wrote, and taken only if the manifest is then what it was when it was read: the same file, not longer.
+//! A read-only opening takes no lock, and the writer continues: it appends to the manifest and to logs, replaces both, and
+//! removes or overwrites files that the manifest no longer names. So an opening may read a manifest and logs of different
+//! moments. An attempt proceeds as if there were no writer, and is accepted only if the manifest is afterwards what it was
+//! when it was read: the same file, no longer than before.
 //!
 //! # Why that is a state that existed
 //!
-//! Let the manifest be read at time *m*, then the directory be listed, then the logs be read in order, and the manifest be the
-//! same at time *v* behind all that. No edit was published between *m* and *v*. So
+//! Suppose the manifest is read at time *m*, then the directory is listed, then the logs are read in order, and afterwards,
+//! at time *v*, the manifest is unchanged. No edit was published between *m* and *v*. So
 //!
-//! * the tables that the manifest names were there all the time, since files go only after the edit that drops them, and they
-//!   are open now: what becomes of their names is of no importance any more;
-//! * no log at or above the floor went or was overwritten, for the same reason;
-//! * what was read of the logs is a prefix of all writes: records are appended in order; a log gets its last record before the
-//!   next one gets its first, and was read before that; a log that was made after the listing only has later writes. A record
+//! * the tables that the manifest names existed throughout, since files are removed only after the edit that drops them, and
+//!   they are open now, so that their names no longer matter;
+//! * no log at or above the floor was removed or overwritten, for the same reason;
+//! * what was read of the logs is a prefix of all writes: records are appended in order; a log gets its last record before
+//!   the next one gets its first, and was read before that; a log created after the listing holds only later writes. A record
 //!   that was being written is the torn end of the last log;
 //! * no ingestion falls between the tables and the logs: its edit is published while the log is held, so that no write comes
 //!   between its record in the log and its edit.
 //!
-//! What was read of tables and logs together is a prefix of all writes that ended before *v* and holds all that ended before *m*.
+//! The data read from tables and logs together is a prefix of all writes that ended before *v*, and includes all that ended
+//! before *m*.
 //!
-//! Whatever else an opening meets (a file that is gone, a log that was overwritten, a closing record that was not there yet) is an
-//! error of that attempt. It is taken for real once the same was met several times with the same manifest. A writer that begins one
-//! log after the other without a flush causes another error each time: a log that is named and was not listed yet.
+//! Any other problem of an opening (a missing file, an overwritten log, a missing closing record) is an error of that attempt
+//! only. It is believed once it occurs several times with the same manifest. A writer that begins one log after another
+//! without a flush causes a different error each time: a log that is named but was not listed yet.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -37,13 +39,13 @@ use crate::sync;
 use crate::tree::manifest::Manifest;
 use crate::wal::End;
 
-/// Attempts before an opening gives up on a writer that changes the database all the time.
+/// The number of attempts before an opening gives up on a writer that keeps changing the database.
 const ATTEMPTS: u32 = 200;
 
-/// Attempts in a row that must fail alike with the same manifest before their error is taken for real.
+/// The number of consecutive attempts that must fail alike with the same manifest before their error is believed.
 const DOUBTS: u32 = 4;
 
-/// Where the manifest in force ends. Equal marks: no edit between.
+/// The end of the manifest in force. Equal marks mean no edit in between.
 #[derive(Debug, PartialEq)]
 struct Mark(u64, End);
 
@@ -60,12 +62,12 @@ pub(super) fn open(dir: &Path, options: &Options) -> Result<Arc<DbInner>, OpenEr
     for attempt in 0..ATTEMPTS {
         let before = mark(&*fs, dir);
         let opened = open::open(dir, options.clone(), true);
-        // Salvage needs no manifest that can be read.
+        // Salvage does not need a readable manifest.
         let same = (before.is_some() || options.salvage) && mark(&*fs, dir) == before;
         match opened {
             Ok(db) if same => return Ok(db),
             Ok(_) => {}
-            // Nothing that another attempt would change.
+            // Errors that another attempt would not change.
             Err(
                 error @ (OpenError::Options(_)
                 | OpenError::Incompatible { .. }

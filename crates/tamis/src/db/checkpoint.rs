@@ -11,8 +11,8 @@ use crate::tree::manifest::{Manifest, set_current};
 use crate::wal::{LogHeader, LogKind, LogWriter};
 
 impl DbInner {
-    /// Links all tables and logs into `target` and writes a manifest there. The manifest is named last: a
-    /// checkpoint that was interrupted is not a database.
+    /// Links all tables and logs into `target` and writes a manifest there. `CURRENT` is written last: an interrupted
+    /// checkpoint is not a database.
     pub(crate) fn checkpoint(&self, target: &Path) -> Result<(), AdminError> {
         let mut made = false;
         let result = self.write_checkpoint(target, &mut made);
@@ -25,8 +25,8 @@ impl DbInner {
         result
     }
 
-    /// Its `CURRENT` goes first, durably: a power cut may bring back any of the other removals, and a directory
-    /// with half of its files must not look like a database.
+    /// Removes `CURRENT` first, durably: a power failure may undo any of the other removals, and a directory with half of its
+    /// files must not look like a database.
     fn remove_unfinished(&self, target: &Path) -> std::io::Result<()> {
         let current = current_path(target);
         if self.fs.exists(&current)? {
@@ -36,7 +36,7 @@ impl DbInner {
         self.fs.remove_dir_all(target)
     }
 
-    /// `made` says whether the directory is this checkpoint's own.
+    /// Sets `made` once the directory is this checkpoint's own.
     fn write_checkpoint(&self, target: &Path, made: &mut bool) -> Result<(), AdminError> {
         if self.read_only {
             return Err(WriteError::ReadOnly.into());
@@ -46,7 +46,7 @@ impl DbInner {
         if self.fs.exists(target).map_err(|e| io("look for", target, e))? {
             return Err(AdminError::TargetExists { path: target.to_owned() });
         }
-        // With the log held nobody writes; rolled, every log that matters is complete and immutable.
+        // Nothing is written while the log is held; after rolling it, every log that matters is complete and immutable.
         let mut log = self.lock_log();
         self.check_writable()?;
         self.roll_log(&mut log).and_then(|()| self.sync_closed_logs())?;
@@ -62,7 +62,7 @@ impl DbInner {
             }
         }
         for log in &mut state.logs {
-            // Overwriting the file here would change it there.
+            // Overwriting the file here would change it in the checkpoint.
             log.linked = true;
             link(&log_path(&self.dir, log.id), &log_path(target, log.id))?;
         }
@@ -73,7 +73,7 @@ impl DbInner {
         let current = state.current_log;
         drop(log);
         drop(state);
-        // The current log is empty. Its name is where the logs of keyspaces without unflushed writes start.
+        // The current log is empty. Its name marks where the logs of keyspaces without unflushed writes start.
         let path = log_path(target, current);
         let file = self.fs.create(&path, Usage::Log).map_err(|e| io("create", &path, e))?;
         let header = LogHeader { kind: LogKind::Writes, id: current, reused: false };

@@ -1,14 +1,13 @@
-//! Group commit: one writer leads, others ride along.
+//! Group commit: one writer leads, others follow.
 //!
-//! A writer that finds nobody leading takes the log and commits its own batch together with all that queued up
-//! meanwhile, as one log record, with one sync if any of them asks for it. The others sleep until their result
-//! is there, or until they are made leader themselves.
+//! A writer that finds no leader takes the log and commits its own batch together with all those queued in the meantime, as
+//! one log record, with one sync if any of them asks for it. The others sleep until their result is available, or until they
+//! become leader themselves.
 //!
-//! The order inside a commit is the engine's promise: room is made (which may stall); the record is appended;
-//! it is synced if asked for (logs before it first); the memtables get the operations; the new sequence number
-//! becomes visible; the writers are told. If appending or syncing fails, nobody is told of success, nothing
-//! becomes visible, and writes are suspended until the log is replaced ([`health`](super::health)), since the record may or may not
-//! be on disk.
+//! The order within a commit is the engine's guarantee: room is made (which may stall); the record is appended; it is synced if
+//! requested (earlier logs first); the operations are inserted into the memtables; the new sequence number becomes visible; the
+//! writers are notified. If appending or syncing fails, no writer is told of success, nothing becomes visible, and writes are
+//! suspended until the log is replaced ([`health`](super::health)), since the record may or may not be on disk.
 
 use crate::sync::{self, Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
@@ -35,26 +34,26 @@ use crate::wal::{LogHeader, LogKind, LogWriter};
 /// Batches beyond this many bytes wait for the next group, so that one group's latency stays bounded.
 const MAX_GROUP_BYTES: usize = 1 << 20;
 
-/// How fast writes may go while compaction lags behind, in bytes per second, at the mildest.
+/// The maximum rate of slowed-down writes while compaction lags behind, in bytes per second.
 const SLOWED_BYTES_PER_SECOND: f64 = 32e6;
 
 pub(crate) type Directory = crate::collections::HashMap<KeyspaceId, Arc<KeyspaceInner>>;
 
-/// The write-ahead log and what only its owner may touch.
+/// The write-ahead log and state that only its owner may touch.
 #[derive(Debug)]
 pub(crate) struct LogState {
     /// `None` in a database that is open read-only.
     pub(crate) writer: Option<LogWriter>,
     pub(crate) id: LogId,
-    /// The next log, if it was made and its name could not be synced.
+    /// The next log, if it was created but its name could not be synced.
     prepared: Option<(LogId, LogWriter)>,
-    /// The last sequence number given out.
+    /// The last sequence number assigned.
     pub(crate) last_seq: SeqNo,
-    /// Whether something was appended since the last sync.
+    /// Whether anything was appended since the last sync.
     pub(crate) dirty: bool,
-    /// While writes are slowed down: when those so far should have been done.
+    /// While writes are slowed down: when the writes so far should have completed.
     slowed_until: Option<Instant>,
-    /// Bytes written since the budgets were looked at.
+    /// Bytes written since the budgets were last checked.
     unchecked_bytes: u64,
     header: Vec<u8>,
 }
@@ -74,7 +73,7 @@ impl LogState {
     }
 }
 
-/// Writers waiting for the one that leads.
+/// Writers waiting for the leader.
 #[derive(Debug, Default)]
 pub(crate) struct CommitQueue {
     inner: Mutex<Queue>,
@@ -93,8 +92,9 @@ struct Pending {
     waiter: Arc<Waiter>,
 }
 
-/// Where one writer waits for its turn. The turn and whether the writer sleeps are behind the lock; `given` says without it that
-/// there is a turn, for who has not gone to sleep yet. It publishes nothing (`Relaxed`): the turn is taken under the lock.
+/// The place where one writer waits for its turn. The turn, and whether the writer sleeps, are behind the lock; `given` shows
+/// without the lock that there is a turn, for a writer that has not gone to sleep yet. It publishes nothing (`Relaxed`): the
+/// turn is taken under the lock.
 #[derive(Debug, Default)]
 struct Waiter {
     given: AtomicBool,
@@ -113,14 +113,14 @@ impl Waiter {
         let mut state = self.turn.lock();
         state.0 = Some(turn);
         self.given.store(true, Ordering::Relaxed);
-        // Waking somebody is a system call, needed or not.
+        // Waking a thread costs a system call whether or not it sleeps.
         if state.1 {
             self.changed.notify_one();
         }
     }
 
-    /// A commit that is not synced takes a microsecond or two, going to sleep and being woken several: so look around for
-    /// about as long first.
+    /// An unsynced commit takes a microsecond or two, while going to sleep and being woken take several: so spin for about as
+    /// long first.
     fn wait(&self) -> Turn {
         sync::spin_until(|| self.given.load(Ordering::Relaxed));
         let mut state = self.turn.lock();
@@ -150,7 +150,7 @@ impl DbInner {
         log
     }
 
-    /// Commits a batch; an empty one with `sync` makes everything before it durable.
+    /// Commits a batch; an empty batch with `sync` makes everything before it durable.
     pub(crate) fn write(&self, batch: WriteBatch, sync: bool) -> Result<(), WriteError> {
         self.check_ready()?;
         batch.check()?;
@@ -177,7 +177,7 @@ impl DbInner {
         }
     }
 
-    /// Operands go only where an operator can make something of them.
+    /// Checks that merge operands only go to keyspaces with a merge operator.
     fn check_operators(&self, batch: &WriteBatch) -> Result<(), WriteError> {
         let directory = (!batch.merged().is_empty()).then(|| self.directory.load());
         let Some(directory) = directory else { return Ok(()) };
@@ -261,7 +261,7 @@ impl DbInner {
         result.map(|_| ()).inspect_err(|error| self.suspend(error))
     }
 
-    /// Syncs the log, and those before it first. If that fails, writes are suspended.
+    /// Syncs the log, earlier logs first. If that fails, writes are suspended.
     pub(crate) fn sync_log(&self, log: &mut LogState) -> Result<(), StorageError> {
         self.sync_closed_logs()?;
         if log.dirty {
@@ -273,12 +273,12 @@ impl DbInner {
         Ok(())
     }
 
-    /// Takes the last log of a session out of use, synced. One with records is given back, to be closed when the
-    /// manifest is; an empty one is closed at once.
+    /// Takes the last log of a session out of use, synced. Returns a log that holds records, to be closed once the manifest
+    /// is; an empty log is closed at once.
     pub(crate) fn end_log(&self, log: &mut LogState) -> Result<Option<LogWriter>, StorageError> {
         self.sync_log(log)?;
         if let Some((id, _)) = log.prepared.take() {
-            // Behind a log that is closed without naming it, it would be taken for damage.
+            // After a closed log that does not name it, it would look like damage.
             let path = log_path(&self.dir, id);
             self.fs.remove(&path).map_err(|e| StorageError::io("remove", &path, &e))?;
         }
@@ -288,9 +288,9 @@ impl DbInner {
         }
     }
 
-    /// Takes the next sequence number for an ingestion that begins with `keyspace`; returns when the log up to it
-    /// survives a power cut, so that what is ingested never outlives writes that came before. The number must be made
-    /// visible before the log is given up. If it fails, writes are suspended.
+    /// Takes the next sequence number for an ingestion whose first keyspace is `keyspace`; returns once the log up to it
+    /// would survive a power failure, so that ingested data never outlives earlier writes. The number must become visible
+    /// before the log lock is released. On failure, writes are suspended.
     pub(crate) fn log_ingestion(
         &self,
         log: &mut LogState,
@@ -318,7 +318,7 @@ impl DbInner {
                 }
                 current = Some((id, slot));
             }
-            // A keyspace dropped since the batch was made takes its writes with it.
+            // Writes to a keyspace dropped since the batch was built are discarded.
             if let Some((_, Some(slot))) = &current {
                 insert(&slot.memtable, &op, seq);
             }
@@ -326,7 +326,7 @@ impl DbInner {
         self.write_counters.user_bytes.add(bytes as u64);
     }
 
-    /// Slows down, stalls and seals memtables so that the batch has a place to go.
+    /// Slows down, stalls and seals memtables so that the batch has room.
     fn make_room(&self, log: &mut LogState, batches: &[&WriteBatch], bytes: usize) -> Result<(), WriteError> {
         let directory = self.directory.load_full();
         let mut touched: SmallVec<[KeyspaceId; 4]> = SmallVec::new();
@@ -356,9 +356,8 @@ impl DbInner {
         self.keep_log_space(log, &directory, bytes)
     }
 
-    /// Keeps all memtables within their budget: beyond half of it in memtables that take writes, the largest is
-    /// sealed early; beyond all of it, the writer waits for flushes. Looked at now and then only, since it costs a
-    /// look at every keyspace.
+    /// Keeps all memtables within their budget: once writable memtables exceed half of it, the largest is sealed early;
+    /// beyond the whole budget, the writer waits for flushes. Checked only from time to time, since it visits every keyspace.
     fn keep_budgets(
         &self,
         log: &mut LogState,
@@ -393,8 +392,8 @@ impl DbInner {
         Ok(())
     }
 
-    /// Waits while the tree's shape forbids writes; then says how fast they may go, in bytes a second, if not at will.
-    /// Costs a few loads where nothing presses.
+    /// Waits while the tree's shape forbids writes; then returns the maximum write rate in bytes per second, if there is one.
+    /// Costs a few loads without pressure.
     fn throttle(&self, keyspace: &KeyspaceInner) -> Result<Option<f64>, WriteError> {
         let by_memtables = {
             let (view, options) = (keyspace.view.load(), &keyspace.options);
@@ -416,8 +415,8 @@ impl DbInner {
         Ok(slower(by_shape, by_memtables))
     }
 
-    /// Sleeps as long as it takes until writes that went at `rate` would have come so far. Time that writers let pass
-    /// since counts, so who is slower anyway does not wait.
+    /// Sleeps until writes at `rate` would have progressed this far. Idle time between writes counts, so writers slower than
+    /// the rate do not wait.
     fn slow_down(&self, log: &mut LogState, rate: Option<f64>, bytes: usize) {
         let Some(rate) = rate else {
             log.slowed_until = None;
@@ -428,18 +427,18 @@ impl DbInner {
         let until = from + Duration::from_secs_f64(bytes as f64 / rate.max(1.0));
         log.slowed_until = Some(until);
         self.write_counters.slowdowns.add(1);
-        // Sleeping costs a context switch: pay in instalments of a millisecond.
+        // Each sleep costs a context switch: sleep at least a millisecond at a time.
         if until - now < Duration::from_millis(1) {
             return;
         }
-        // Whoever closes the database waits for the log: let go of it soon.
+        // Closing the database waits for the log: release it soon.
         while sync::now() < until && self.check_writable().is_ok() {
             sync::thread::sleep((until - sync::now().min(until)).min(Duration::from_millis(50)));
         }
         self.write_counters.slowdown_nanos.add(sync::since(now).as_nanos() as u64);
     }
 
-    /// Waits until the keyspace may have one more memtable waiting to be flushed.
+    /// Waits until the keyspace may queue one more memtable for flushing.
     fn wait_for_memtable(&self, keyspace: &KeyspaceInner) -> Result<(), WriteError> {
         let full = |ks: &KeyspaceInner| ks.view.load().memtables.sealed.len() + 1 >= ks.options.max_memtables;
         if !full(keyspace) {
@@ -449,7 +448,7 @@ impl DbInner {
         self.stall_while(full, |state| self.check_flushes(state, keyspace))
     }
 
-    /// Waits for background work until the condition no longer holds, or until `check` says that the work fails.
+    /// Waits for background work until the condition no longer holds, or until `check` reports that the work fails.
     pub(crate) fn stall_while(
         &self,
         mut condition: impl FnMut() -> bool,
@@ -468,8 +467,8 @@ impl DbInner {
         Ok(())
     }
 
-    /// Rolls the log and puts fresh memtables in place of the non-empty ones of `keyspaces`; flushing the old
-    /// ones is due from now on.
+    /// Rolls the log and replaces the non-empty memtables of `keyspaces` by fresh ones; the old ones are due for flushing
+    /// from now on.
     pub(crate) fn seal(
         &self,
         log: &mut LogState,
@@ -501,10 +500,10 @@ impl DbInner {
         let mut old = log.writer.replace(writer).expect("checked above");
         let finished = old.finish(Some(id));
         if let Err(error) = &finished {
-            // The log ends with a record that is torn, behind all that was acknowledged; and the next one is empty.
+            // The log ends with a torn record, after everything acknowledged; and the next log is empty.
             self.suspend(error);
         }
-        // Before anybody gives the file another name: a checkpoint must not change behind its maker's back.
+        // Before the file can get another name: the log of a finished checkpoint must not change.
         old.give_back();
         let closed = ClosedLog { id: log.id, bytes: old.len(), allocated: old.allocated(), linked: false };
         {
@@ -519,9 +518,9 @@ impl DbInner {
         finished.map(drop)
     }
 
-    /// The first log of a session. It has another name until its header is durable: an opening that fails half way, on a full disk
-    /// say, must not leave a log behind whose header is torn, which the next opening would take for damage. It reserves nothing, as its
-    /// opening may need the room.
+    /// Creates the first log of a session. It has another name until its header is durable: an opening that fails midway, say
+    /// on a full disk, must not leave a log with a torn header, which the next opening would take for damage. It reserves no
+    /// space, which its opening may need.
     pub(crate) fn create_first_log(&self, id: LogId) -> Result<LogWriter, StorageError> {
         let (path, beside) = (log_path(&self.dir, id), first_log_path(&self.dir));
         let io = |operation, e| StorageError::io(operation, &path, &e);
@@ -534,8 +533,8 @@ impl DbInner {
         Ok(writer)
     }
 
-    /// The log that follows the current one, durable in the directory. If that fails, nothing has changed: what was made is kept
-    /// for the next attempt, as a second log that nobody's closing record names would be taken for damage.
+    /// Returns the log that follows the current one, its name durable. If that fails, nothing has changed: the new file is
+    /// kept for the next attempt, since a second log that no closing record names would be taken for damage.
     pub(crate) fn next_log(&self, log: &mut LogState) -> Result<(LogId, LogWriter), StorageError> {
         let (id, mut writer) = match log.prepared.take() {
             Some(prepared) => prepared,
@@ -553,8 +552,8 @@ impl DbInner {
         Ok((id, writer))
     }
 
-    /// A new log file, made of an obsolete one where there is one; its name is not durable yet. It has another name until its header
-    /// is written, so that an attempt that fails leaves no log behind.
+    /// Creates a log file, from an obsolete one if possible; its name is not durable yet. It has another name until its
+    /// header is written, so that a failed attempt leaves no log behind.
     fn create_log(&self, id: LogId, recycled: Option<ClosedLog>) -> Result<LogWriter, StorageError> {
         let (path, beside) = (log_path(&self.dir, id), first_log_path(&self.dir));
         let io = |e| StorageError::io("create", &path, &e);
@@ -572,7 +571,7 @@ impl DbInner {
     }
 }
 
-/// The slower of two rates, where `None` is as fast as one likes.
+/// Returns the slower of two rates, where `None` is unlimited.
 fn slower(a: Option<f64>, b: Option<f64>) -> Option<f64> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.min(b)),
@@ -581,7 +580,7 @@ fn slower(a: Option<f64>, b: Option<f64>) -> Option<f64> {
 }
 
 pub(crate) fn new_memtable(options: &crate::options::KeyspaceOptions) -> Arc<Memtable> {
-    // Where addresses have 32 bits the largest budget does not fit; nothing can be that full there.
+    // With 32-bit addresses the largest budget does not fit; no memtable can be that full there.
     let budget = usize::try_from(options.memtable_bytes).unwrap_or(usize::MAX);
     Arc::new(Memtable::new(budget, options.memtable_filter))
 }

@@ -1,15 +1,15 @@
-//! Compactions: which one is next, and carrying it out from its registration to the edit that publishes it.
+//! Compactions: choosing the next one, and carrying it out from its registration to the edit that publishes it.
 //!
-//! Workers and callers that compact by hand use the same steps: under the `state` lock a plan is asked for and
-//! [registered](DbInner::register); without it the plan is [run](DbInner::run_plan), which publishes its outputs and
-//! unregisters it whatever happens.
+//! Workers and callers that compact by hand follow the same steps: under the `state` lock a plan is obtained and
+//! [registered](DbInner::register); without the lock the plan is [run](DbInner::run_plan), which publishes its outputs and
+//! unregisters it in any case.
 //!
-//! # A plan that finds no room
+//! # Lack of room
 //!
-//! A merge may need as many bytes as its inputs have. One that does not fit into the [room](crate::db::room) there is
-//! is not started; one that meets a full disk on its way, or any other failure, is undone, and its keyspace is left alone for a
-//! while, longer each time, or until there is clearly more room. Both are warnings, once until a merge of the keyspace succeeds
-//! again. Nothing is lost by that: reads go on, and so do writes until level 0 is full; then they are refused with the cause.
+//! A merge may need as many bytes as its inputs have. A plan that does not fit into the available [room](crate::db::room) is
+//! not started. A merge that meets a full disk midway, or fails otherwise, is undone, and its keyspace backs off, longer each
+//! time, or until there is clearly more room. Either case warns once, until a merge of the keyspace succeeds again. Nothing
+//! is lost: reads continue, and so do writes until level 0 is full; then they are refused with the cause.
 
 use crate::collections::HashSet;
 use std::sync::Arc;
@@ -31,13 +31,13 @@ use crate::tree::edit::VersionEdit;
 use crate::tree::files::table_path;
 use crate::tree::open_table::OpenTable;
 
-/// How a registered plan came to its end.
+/// How a registered plan ended.
 #[derive(Debug)]
 pub(crate) enum Ended {
     Done,
     /// Nothing has changed.
     Cancelled,
-    /// Nothing has changed: an input could not be read, or an output not be written.
+    /// Nothing has changed: an input could not be read, or an output could not be written.
     Undone(StorageError),
 }
 
@@ -53,11 +53,11 @@ pub(crate) struct Job {
 enum Due {
     Nothing,
     Plan(Plan),
-    /// A plan that needs so many bytes, with so many free.
+    /// A plan lacks room: the bytes that it needs, and the free bytes.
     NoRoom(u64, u64),
 }
 
-/// Bytes of the plan's inputs.
+/// Returns the bytes of the plan's inputs.
 pub(crate) fn input_bytes(keyspace: &KeyspaceInner, plan: &Plan) -> u64 {
     let inputs: HashSet<TableId> = plan.tables().collect();
     let view = keyspace.view.load();
@@ -65,14 +65,14 @@ pub(crate) fn input_bytes(keyspace: &KeyspaceInner, plan: &Plan) -> u64 {
     tables.map(|table| table.meta.file_bytes).sum()
 }
 
-/// When the oldest and the newest data of the tables was flushed; what is not known counts as oldest.
+/// Returns when the oldest and the newest data of the tables was flushed; unknown counts as oldest.
 fn written_span(tables: &[Arc<OpenTable>]) -> (u64, u64) {
     let spans = || tables.iter().map(|table| table.meta.extra.written);
     (spans().map(|span| span.0).min().unwrap_or(0), spans().map(|span| span.1).max().unwrap_or(0))
 }
 
 impl DbInner {
-    /// What the policy wants done next in a keyspace, if it may start now.
+    /// Returns the plan that the policy wants next in a keyspace, if it may start now.
     pub(crate) fn next_plan(&self, state: &State, keyspace: &KeyspaceInner) -> Option<Plan> {
         match self.due(state, keyspace) {
             Due::Plan(plan) => Some(plan),
@@ -89,13 +89,13 @@ impl DbInner {
             return Due::Nothing;
         }
         let shape = self.shape(state, keyspace);
-        // Where the shape is to follow from the flushes alone, nothing may depend on when a snapshot went.
+        // Where the shape must follow from the flushes alone, nothing may depend on when a snapshot was released.
         let rewrite = || match shaping.options.deterministic {
             true => None,
             false => released::plan(&shape, shaping.options.table_bytes),
         };
-        // First, since it costs nothing and saves rewriting what is gone. A deterministic shape must not depend on time,
-        // and a policy that drops tables itself knows best which.
+        // First, since it costs nothing and avoids rewriting expired data. A deterministic shape must not depend on time, and
+        // a policy that drops tables itself knows best which.
         let expired = (!shaping.options.deterministic && !shaping.policy.drops_data())
             .then(|| expired_tables(&shape))
             .flatten();
@@ -105,7 +105,7 @@ impl DbInner {
         };
         let expired = expired.or_else(covered);
         let Some(plan) = expired.or_else(|| shaping.policy.plan(&shape)).or_else(rewrite) else {
-            // The policy itself may have seen that there is no room.
+            // The policy itself may have detected the lack of room.
             let needed = shaping.policy.needs(&shape).zip(shape.room);
             return needed.map_or(Due::Nothing, |(needed, free)| Due::NoRoom(needed, free));
         };
@@ -119,7 +119,7 @@ impl DbInner {
         !aside.is_over() && !aside.has_more_room(self.background.room.free())
     }
 
-    /// What a plan needs and what is there, if that is not enough.
+    /// Returns the bytes that a plan needs and those available, if they do not suffice.
     pub(crate) fn lack_of_room(
         &self,
         keyspace: &KeyspaceInner,
@@ -131,7 +131,7 @@ impl DbInner {
         (needed > room).then_some((needed, room))
     }
 
-    /// The next compaction of any keyspace.
+    /// Returns the next compaction of any keyspace.
     pub(crate) fn next_compaction(&self, state: &mut State) -> Option<(Arc<KeyspaceInner>, Plan)> {
         // Without room for a manifest nothing can be changed.
         if self.is_waiting() {
@@ -153,7 +153,7 @@ impl DbInner {
                     let (needed, free) = (human(needed), human(free));
                     let name = &keyspace.name;
                     let what = format!(
-                        "compaction of keyspace `{name}` needs {needed}, {free} are free: it waits until there is more"
+                        "compaction of keyspace `{name}` needs {needed}, but only {free} are free: it waits for more room"
                     );
                     jobs.no_room = Some(what.clone());
                     let held = self.background.reserve.held();
@@ -162,7 +162,7 @@ impl DbInner {
                     }
                     self.warn_of_room(state, &keyspace, || what.clone());
                     if !waited {
-                        // Whoever waits for it is to be told.
+                        // Waiting callers must be notified.
                         self.changed.notify_all();
                     }
                 }
@@ -171,7 +171,7 @@ impl DbInner {
         None
     }
 
-    /// Warns, unless it did since a merge of the keyspace succeeded.
+    /// Warns, unless it already did since a merge of the keyspace last succeeded.
     fn warn_of_room(&self, state: &mut State, keyspace: &KeyspaceInner, message: impl Fn() -> String) {
         let jobs = state.jobs.entry(keyspace.id).or_default();
         if !std::mem::replace(&mut jobs.warned_of_room, true) {
@@ -179,11 +179,11 @@ impl DbInner {
         }
     }
 
-    /// Works out anew how writers of a keyspace must behave. For whoever changed the tree or the list of jobs, under
-    /// the lock. O(tables).
+    /// Recomputes the pressure on a keyspace's writers. Called under the lock after a change of the tree or of the list of
+    /// jobs. O(tables).
     pub(crate) fn update_pressure(&self, state: &State, keyspace: &KeyspaceInner) {
         let shaping = keyspace.shaping.load();
-        // Whoever compacts by hand must not be stopped by what nobody else does.
+        // A caller that compacts by hand must not be stopped by work that nothing else does.
         keyspace.pressure.set(match shaping.options.auto_compaction {
             true => pressure_of(&*shaping.policy, self.shape(state, keyspace)),
             false => Pressure::None,
@@ -209,8 +209,8 @@ impl DbInner {
         Job { number, progress }
     }
 
-    /// Runs a registered plan to its end, successful or not, and unregisters it. An error is one of its edit: whether that is on disk
-    /// is not known, and the tree in memory has not changed.
+    /// Runs a registered plan to its end, successful or not, and unregisters it. An error is one of its edit: it is unknown
+    /// whether the edit is on disk, and the tree in memory has not changed.
     pub(crate) fn run_plan(
         &self,
         keyspace: &KeyspaceInner,
@@ -218,11 +218,11 @@ impl DbInner {
         job: &Job,
         cancel: Option<&CancelToken>,
     ) -> Result<Ended, StorageError> {
-        // Unregistered even if it panics: others wait for its inputs.
+        // Unregistered even on a panic: other threads wait for its inputs.
         let work = std::panic::AssertUnwindSafe(|| self.compact(keyspace, plan, &job.progress, cancel));
         let result = std::panic::catch_unwind(work);
         if matches!(&result, Ok(Ok(Ended::Undone(_)))) {
-            // Its outputs are gone: what is free now is not enough.
+            // Its outputs are gone; the cached free space is out of date.
             self.background.room.outdated();
             self.background.room.refresh(&*self.fs, &self.dir);
         }
@@ -247,7 +247,7 @@ impl DbInner {
                     self.warn_of_room(&mut state, keyspace, || {
                         let name = &keyspace.name;
                         format!(
-                            "a compaction of keyspace `{name}` was undone and is tried again later: {error}"
+                            "a compaction of keyspace `{name}` was undone and will be retried later: {error}"
                         )
                     });
                 }
@@ -268,8 +268,8 @@ impl DbInner {
         result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 
-    /// The tables that `inputs` were made from, over any number of merges, and those of the keyspace that were dropped unread, whose
-    /// files are there: somebody reads them yet, or they wait to be removed.
+    /// Returns those tables whose files still exist among the ancestors of `inputs`, through any number of merges, and the
+    /// keyspace's tables that were dropped unread: they are still being read, or wait to be removed.
     fn still_there(&self, keyspace: &KeyspaceInner, inputs: &[Arc<OpenTable>]) -> Vec<TableId> {
         let is_there = |id: &TableId| self.fs.exists(&table_path(&self.dir, *id)).unwrap_or(true);
         let mut dropped = self.state().jobs.entry(keyspace.id).or_default().dropped.clone();
@@ -279,7 +279,7 @@ impl DbInner {
         let mut ids: Vec<TableId> = merged.flat_map(|m| m.inputs.iter().chain(&m.before)).copied().collect();
         ids.sort_unstable();
         ids.dedup();
-        // What cannot be told counts as there.
+        // Files whose state is unknown count as existing.
         ids.retain(is_there);
         ids.append(&mut dropped);
         ids.sort_unstable();
@@ -333,7 +333,7 @@ impl DbInner {
                 let output = match execute::merge(&version, plan, &sink, &cuts, &self.background.helpers) {
                     Ok(Some(output)) => output,
                     Ok(None) => return Ok(Ended::Cancelled),
-                    // What failed concerns nothing but the outputs, which are gone.
+                    // The failure concerns only the outputs, which are gone.
                     Err(error) => return Ok(Ended::Undone(error)),
                 };
                 if let Err(error) = self.sync_tables(&output.tables) {
@@ -368,7 +368,7 @@ impl DbInner {
         edit.removed.extend(inputs.iter().map(|t| (keyspace.id, t.meta.id)));
         edit.added.extend(metas.into_iter().map(|meta| (keyspace.id, plan.output_level as u32, run, meta)));
         self.commit_edit(&mut state, edit, opened, |_, old| old.clone())?;
-        // What goes by age goes for ever in a keyspace that merges nothing, and no list of it would end.
+        // A keyspace that merges nothing drops tables by age forever, and a list of them would never end.
         if plan.reason == Reason::Covered {
             let dropped = &mut state.jobs.entry(keyspace.id).or_default().dropped;
             dropped.extend(inputs.iter().map(|table| table.meta.id));

@@ -1,8 +1,8 @@
-//! What writes, flushes and compactions cost.
+//! The cost of writes, flushes and compactions.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A counter that any thread adds to.
+/// A counter that any thread may increment.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
@@ -18,12 +18,12 @@ impl Counter {
 
 macro_rules! write_counters {
     ($($(#[$doc:meta])* $field:ident,)*) => {
-        /// What writes cost, summed since opening. Times are in nanoseconds, sizes in bytes.
+        /// The cost of writes since the database was opened. Times are in nanoseconds, sizes in bytes.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct WriteCost { $($(#[$doc])* pub $field: u64,)* }
 
         impl WriteCost {
-            /// The counters with their names, in the order of the struct.
+            /// Returns the counters with their names, in the order of the struct.
             pub fn fields(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
                 [$((stringify!($field), self.$field),)*].into_iter()
             }
@@ -36,7 +36,7 @@ macro_rules! write_counters {
             }
         }
 
-        /// The difference of two readings, the later one first.
+        /// Returns the difference of two readings, the later one first.
         impl std::ops::Sub for WriteCost {
             type Output = WriteCost;
             fn sub(self, earlier: WriteCost) -> WriteCost {
@@ -56,9 +56,9 @@ macro_rules! write_counters {
 }
 
 write_counters! {
-    /// Operations written (each put, delete or range delete of a batch counts one).
+    /// Operations written (each put, merge, delete or range delete of a batch counts as one).
     writes,
-    /// Bytes of the keys and values given.
+    /// Bytes of the keys and values written.
     user_bytes,
     /// Bytes appended to the log.
     log_bytes,
@@ -78,32 +78,32 @@ write_counters! {
     compactions,
     /// Compactions that only moved tables a level down.
     trivial_moves,
-    /// Tables dropped whole because what they held was too old to be kept.
+    /// Tables dropped whole because their contents were too old to keep.
     dropped_tables,
     /// Bytes of the tables that compactions read.
     compaction_read_bytes,
     /// Bytes of the tables that compactions wrote.
     compaction_write_bytes,
-    /// Parts of merges that were cut into parts.
+    /// Parts of merges that were split into parts.
     sub_jobs,
-    /// Compactions that were cancelled; what they had written was removed.
+    /// Compactions that were cancelled; their partial output was removed.
     cancelled,
-    /// Compactions that met a full disk and were undone, to be tried again later.
+    /// Compactions that failed or met a full disk, and were undone, to be retried later.
     set_aside,
-    /// How often the reserve was given up on a full disk.
+    /// How often the reserve was released on a full disk.
     reserves_spent,
-    /// Flushes that failed and were tried again.
+    /// Flushes that failed and were retried.
     failed_flushes,
     /// How often writes were suspended until the logs were replaced.
     suspensions,
-    /// Time that flushes and compactions waited for the limit of background writes.
+    /// Time that flushes and compactions waited for the rate limit of background writes.
     pace_nanos,
-    /// Commits that were delayed because compactions or flushes lag behind.
+    /// Commits that were delayed because compactions or flushes lagged behind.
     slowdowns,
     /// Time that commits were delayed.
     slowdown_nanos,
-    /// Times that writes stopped until a flush or compaction was done.
+    /// How often writes stalled until a flush or compaction was done.
     stalls,
-    /// Time that writes stood still.
+    /// Time that writes were stalled.
     stall_nanos,
 }

@@ -1,16 +1,15 @@
-//! Tables that range deletes have emptied, which are dropped without being read.
+//! Dropping tables emptied by range deletes, without reading them.
 //!
-//! Deleting a range writes one tombstone, and merging that with everything below it writes all the rest anew. A table that lies whole
-//! under newer range tombstones holds nothing that anybody may see, so it goes at once, without a byte being written: on a full disk
-//! that is the only kind of work that needs no room.
+//! Deleting a range writes one tombstone, and merging it with everything below rewrites all the rest. A table that lies
+//! wholly under newer range tombstones holds nothing visible, so it is dropped at once, without writing a byte: on a full
+//! disk this is the only kind of work that needs no room.
 //!
-//! # Why nobody's answers change
+//! # Why reads are unaffected
 //!
-//! A table's sequence numbers are those of its entries and of its own range tombstones. Every key from its first to its last lies
-//! under a tombstone with a number above all of them, which therefore is in another table and stays. Whoever reads at that tombstone
-//! or later sees nothing of the table, and of what is older below it nothing either: the tombstone hides that as well as the table's
-//! own deletes did. A snapshot that is older than one of these tombstones must be older than all of the table,
-//! too.
+//! A table's sequence numbers are those of its entries and of its own range tombstones. Every key from its first to its last
+//! lies under a tombstone with a number above all of them, which therefore is in another table and stays. A read at that
+//! tombstone or later sees nothing of the table, nor anything older below it: the tombstone hides that just as the table's
+//! own deletes did. A snapshot older than one of these tombstones must also be older than the entire table.
 
 use crate::compaction::plan::{Plan, Reason};
 use crate::compaction::shape::{KeyRange, Shape, TableShape};
@@ -19,8 +18,8 @@ use crate::tree::meta::TableMeta;
 use crate::tree::open_table::OpenTable;
 use crate::tree::version::Version;
 
-/// Drops the tables that range tombstones of others cover whole; with a range, of those alone that have to do with it. O(tables) where
-/// there are no range tombstones.
+/// Drops the tables that are wholly covered by range tombstones of other tables; with a range, only those that overlap it.
+/// O(tables) if there are no range tombstones.
 pub(crate) fn covered_tables(shape: &Shape, version: &Version, range: Option<&KeyRange>) -> Option<Plan> {
     let holders: Vec<&OpenTable> =
         version.tables.iter().filter(|table| table.tombstones.is_some()).map(|table| &**table).collect();
@@ -36,14 +35,14 @@ pub(crate) fn covered_tables(shape: &Shape, version: &Version, range: Option<&Ke
     Plan::drop_of(shape, Reason::Covered, gone)
 }
 
-/// Whether one of the snapshots sees something of a table that is wholly deleted from write `since` on. A table whose smallest number
-/// is 0 may hold entries as old as any snapshot.
+/// Reports whether a snapshot sees any part of a table that is wholly deleted from write `since` on. A table whose smallest
+/// number is 0 may hold entries as old as any snapshot.
 fn is_seen(snapshots: &[SeqNo], table: &TableMeta, since: SeqNo) -> bool {
     snapshots.iter().any(|&snapshot| table.min_seq <= snapshot && snapshot < since)
 }
 
-/// From which write on every key of the table's range lies under a tombstone that is newer than all of the table; `None` if some key
-/// does not.
+/// Returns the write from which on every key of the table's range lies under a tombstone newer than the entire table; `None`
+/// if some key does not.
 fn covered_since(holders: &[&OpenTable], table: &TableMeta) -> Option<SeqNo> {
     let mut from = table.smallest.clone();
     let mut since = 0;
@@ -51,7 +50,8 @@ fn covered_since(holders: &[&OpenTable], table: &TableMeta) -> Option<SeqNo> {
         let over =
             holders.iter().filter(|holder| holder.meta.max_seq > table.max_seq && holder.meta.covers(&from));
         let over = over.filter_map(|holder| holder.tombstones.as_ref()?.fragment_at(&from));
-        // A fragment's numbers descend: the first tombstone that deletes the table's keys is the last that is newer than they are.
+        // A fragment's numbers descend: the first tombstone that deletes the table's keys is the last that is newer than they
+        // are.
         let deletes = over.filter_map(|fragment| {
             let newer = fragment.seqs.partition_point(|&seq| seq > table.max_seq);
             Some((fragment, *fragment.seqs[..newer].last()?))
@@ -67,7 +67,7 @@ fn covered_since(holders: &[&OpenTable], table: &TableMeta) -> Option<SeqNo> {
             (Some(end), KeyEnd::Excluded(last)) if end >= last => return Some(since),
             (Some(end), _) => end,
         };
-        // Fragments are not empty: each turn leads farther.
+        // Fragments are not empty, so each iteration advances.
         from = end.clone();
     }
 }

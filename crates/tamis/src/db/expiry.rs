@@ -1,35 +1,35 @@
-//! Time to live: which writes are too old to be seen.
+//! Time to live: writes that are too old to be visible.
 //!
-//! An entry has expired when more seconds of the clock than its keyspace's `time_to_live` have passed since it was
-//! written. Its age is not stored with it: the database samples which sequence number it is at
-//! ([`SeqTimes`]), and everything at or below a keyspace's *horizon*, the newest number that the samples say to be old
-//! enough, is gone. An entry goes at the earliest a full second after its time (the clock counts whole seconds), and at
-//! the latest max(1 s, `time_to_live` / 128) after its time. Samples are stored with each edit of the manifest, and now
-//! and then by an edit of their own ([`SAVE_EVERY`], [`SAVE_PART`]); what was written after the last one before a crash
-//! counts as written when the database was opened again. A clock that goes back makes entries live longer.
+//! An entry has expired when more seconds of the clock than its keyspace's `time_to_live` have passed since it was written.
+//! Its age is not stored with it: the database samples its current sequence number over time ([`SeqTimes`]), and everything
+//! at or below a keyspace's *horizon*, the newest number that the samples prove old enough, has expired. An entry disappears
+//! at the earliest a full second after its time (the clock counts whole seconds), and at the latest max(1 s, `time_to_live` /
+//! 128) after it. Samples are stored with each edit of the manifest, and occasionally by an edit of their own
+//! ([`SAVE_EVERY`], [`SAVE_PART`]); writes made after the last sample before a crash count as written when the database was
+//! reopened. A clock that goes back makes entries live longer.
 //!
 //! # Invariants
 //!
-//! * A horizon never goes back, in memory or on disk ([`Ages::expired`]): a merge may drop an expired entry and leave
-//!   the older ones that it replaced in tables which it does not read. The horizon hides these, so it must hold for
-//!   good, also if the clock goes back and if the time to live is made longer or taken away. So before a merge drops
-//!   anything it raises the horizon, and the edit that publishes its outputs records it.
-//! * Sequence numbers are never forgotten in a keyspace that has, or ever had, a time to live (`keep_seq`). In one that
-//!   got it later, entries may have lost theirs before: all that was there at that moment counts as written then, and
+//! * A horizon never goes back, in memory or on disk ([`Ages::expired`]): a merge may drop an expired entry and leave the
+//!   older versions that it replaced in tables which it does not read. The horizon hides these, so it must be permanent, even
+//!   if the clock goes back or the time to live is lengthened or removed. So before a merge drops anything it raises the
+//!   horizon, and the edit that publishes its outputs records it.
+//! * Sequence numbers are never forgotten in a keyspace that has, or ever had, a time to live (`keep_seq`). In a keyspace
+//!   that got it later, entries may have lost theirs before: everything present at that moment counts as written then, and
 //!   the horizon stays at 0 until it can pass that moment as a whole.
-//! * Readers load the view first, then the horizon, then the visible sequence number. The horizon before the number: an
-//!   entry that is rewritten before it expires is found old or new, but is never missing. The view before the horizon:
-//!   a merge raises the horizon before its outputs are in a view.
-//! * A snapshot takes the horizons of its moment along, and compactions keep for it what it sees. It takes them under
-//!   the `snapshots` lock, and a merge raises the horizon before it reads the list of snapshots: so a snapshot that is
-//!   not in the list has the merge's horizon or a later one.
+//! * Readers load the view first, then the horizon, then the visible sequence number. The horizon before the number: an entry
+//!   that is rewritten before it expires is found old or new, but is never missing. The view before the horizon: a merge
+//!   raises the horizon before its outputs are in a view.
+//! * A snapshot records the horizons at its moment, and compactions keep what it sees. It does so under the `snapshots` lock,
+//!   and a merge raises the horizon before it reads the list of snapshots: so a snapshot that is not in the list has the
+//!   merge's horizon or a later one.
 //!
 //! # Threads and costs
 //!
-//! `times` is a lock of its own, the last to be taken, held for a few comparisons. A database without any time to live
-//! pays a relaxed load for each group of writes, and a read pays a load and a comparison. With one, each group of writes
-//! and each read of a keyspace that has it reads the clock (on the usual systems without a system call: some 25 ns), a
-//! group takes the lock, and reads together take it once a second.
+//! `times` has its own lock, the last to be taken, held for a few comparisons. A database without any time to live pays a
+//! relaxed load per group of writes, and a read pays a load and a comparison. With one, each group of writes and each read of
+//! a keyspace that has it reads the clock (on common systems without a system call: about 25 ns), each group takes the lock,
+//! and reads take it once a second altogether.
 
 use crate::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -43,28 +43,29 @@ use crate::read::Memtables;
 use crate::tree::edit::{Ages, VersionEdit};
 use crate::tree::times::{PRECISION, Sample, SeqTimes};
 
-/// Samples are stored at least this often, in seconds, if there are new ones,
+/// New samples are stored at least this often, in seconds,
 const SAVE_EVERY: u64 = 60;
 
-/// or only every so many parts of the shortest time to live if that is longer.
+/// or, if that is longer, every shortest time to live divided by this.
 const SAVE_PART: u64 = 16;
 
-/// What an open keyspace knows of the ages of its entries.
+/// What an open keyspace knows about the ages of its entries.
 #[derive(Debug)]
 pub(crate) struct Age {
     /// How many seconds an entry lives.
     ttl: Option<u64>,
     /// See [`Ages::since`]; `None` in a keyspace that never had a time to live.
     since: Option<SeqNo>,
-    /// The horizon: everything up to this write has expired. Only ever raised. Release and Acquire: who sees a
-    /// horizon in `checked` sees it here.
+    /// The horizon: everything up to this write has expired. Only ever raised. Release and Acquire: a thread that sees a
+    /// second in `checked` sees its horizon here.
     expired: AtomicU64,
-    /// The first second for which the horizon was not looked up yet.
+    /// The first second for which the horizon has not been looked up yet.
     checked: AtomicU64,
 }
 
 impl Age {
-    /// Of a keyspace with these options, of which `known` is stored. `last_seq` is not below any number in its tables.
+    /// Creates the ages of a keyspace with these options and the stored `known`. `last_seq` is not below any number in its
+    /// tables.
     pub(crate) fn new(options: &KeyspaceOptions, known: Option<Ages>, last_seq: SeqNo) -> Age {
         let seconds =
             |ttl: std::time::Duration| ttl.as_secs().saturating_add(u64::from(ttl.subsec_nanos() > 0));
@@ -77,19 +78,19 @@ impl Age {
         }
     }
 
-    /// Whether merges must leave the entries their sequence numbers.
+    /// Reports whether merges must keep the sequence numbers of entries.
     pub(crate) fn keep_seq(&self) -> bool {
         self.since.is_some()
     }
 
-    /// What is to be stored.
+    /// Returns the ages to store.
     pub(crate) fn ages(&self) -> Option<Ages> {
         self.since.map(|since| Ages { since, expired: self.expired.load(Ordering::Acquire) })
     }
 }
 
-/// The first sequence number that is to be seen when everything up to `expired` is not: the horizon as reads take it,
-/// like that of a range tombstone over all keys.
+/// Returns the first visible sequence number when everything up to `expired` is hidden: the horizon in the form that reads
+/// use, like that of a range tombstone over all keys.
 #[inline]
 pub(crate) fn live_from(expired: SeqNo) -> SeqNo {
     expired + SeqNo::from(expired > 0)
@@ -98,7 +99,7 @@ pub(crate) fn live_from(expired: SeqNo) -> SeqNo {
 /// The samples of an open database.
 #[derive(Debug)]
 pub(crate) struct Expiry {
-    /// Whether any keyspace has a time to live. Says only whether to look.
+    /// Whether any keyspace has a time to live. Only a hint.
     wanted: AtomicBool,
     times: Mutex<Times>,
 }
@@ -106,20 +107,20 @@ pub(crate) struct Expiry {
 #[derive(Debug)]
 struct Times {
     samples: SeqTimes,
-    /// Seconds within which one sample is enough.
+    /// The period, in seconds, within which one sample suffices.
     distance: u64,
     /// The longest time to live, in seconds.
     keep: u64,
 }
 
 impl Expiry {
-    /// With the samples that are stored.
+    /// Starts with the stored samples.
     pub(crate) fn new(samples: SeqTimes) -> Expiry {
         let times = Times { samples, distance: 1, keep: u64::MAX };
         Expiry { wanted: AtomicBool::new(false), times: Mutex::new(times) }
     }
 
-    /// To be called whenever there are other keyspaces than before, and before the first write.
+    /// Must be called whenever the set of keyspaces changes, and before the first write.
     pub(crate) fn configure<'k>(&self, keyspaces: impl Iterator<Item = &'k KeyspaceInner>) {
         let (shortest, longest) = keyspaces
             .filter_map(|keyspace| keyspace.age.ttl)
@@ -131,12 +132,11 @@ impl Expiry {
     }
 }
 
-/// Drops, without reading them, the tables that hold nothing but what has expired and what no snapshot sees.
+/// Drops, without reading them, the tables that hold only expired data that no snapshot sees.
 ///
-/// Older versions of their keys may stay behind in other tables, and may be deletes' and range tombstones' victims. They
-/// are older than what is dropped, so the horizon hides them as well. A snapshot that lives sees none of what is
-/// dropped (its number is smaller); one that is taken from now on has a horizon that hides it. So nobody's answers
-/// change, whatever else overlaps the tables.
+/// Older versions of their keys, hidden by their deletes and range tombstones, may remain in other tables. They are older than
+/// what is dropped, so the horizon hides them as well. A live snapshot sees nothing of what is dropped (its number is smaller),
+/// and one taken from now on has a horizon that hides it. So no read changes its answer, whatever else overlaps the tables.
 pub(crate) fn expired_tables(shape: &Shape) -> Option<Plan> {
     if shape.expired == 0 {
         return None;
@@ -150,12 +150,12 @@ pub(crate) fn expired_tables(shape: &Shape) -> Option<Plan> {
 }
 
 impl DbInner {
-    /// Notes that everything that is visible was written by now. Called after each group of writes, and whenever
-    /// something became visible otherwise.
+    /// Records that everything visible was written by now. Called after each group of writes, and whenever something became
+    /// visible otherwise.
     #[inline]
     pub(crate) fn note_time(&self) {
         if self.expiry.wanted.load(Ordering::Relaxed) {
-            // The number first: what is visible now was written by a time that is read later.
+            // The number first: what is visible now was written before a time that is read later.
             let seq = self.visible();
             self.note(Sample { seq, time: self.now() });
         }
@@ -167,7 +167,7 @@ impl DbInner {
         times.samples.note(sample, distance, keep);
     }
 
-    /// The horizon of a keyspace now: everything up to this write has expired; 0: nothing.
+    /// Returns the current horizon of a keyspace: everything up to this write has expired; 0: nothing.
     #[inline]
     pub(crate) fn expired(&self, keyspace: &KeyspaceInner) -> SeqNo {
         let age = &keyspace.age;
@@ -180,7 +180,7 @@ impl DbInner {
         age.expired.load(Ordering::Acquire)
     }
 
-    /// The horizon that a merge goes by; `None` if it may forget sequence numbers. To be called before the merge reads
+    /// Returns the horizon that a merge uses; `None` if it may forget sequence numbers. Must be called before the merge reads
     /// the list of snapshots.
     pub(crate) fn expired_for_merge(&self, keyspace: &KeyspaceInner) -> Option<SeqNo> {
         keyspace.age.keep_seq().then(|| self.expired(keyspace))
@@ -188,24 +188,24 @@ impl DbInner {
 
     #[cold]
     fn look_up(&self, age: &Age, ttl: u64, now: u64) {
-        // What no write has been noted for since: a table that was ingested, the writes of a log that was read.
+        // For data that no write has recorded: an ingested table, the writes of a replayed log.
         self.note_time();
         let gone = now.checked_sub(ttl).map_or(0, |time| self.expiry.times.lock().samples.made_before(time));
-        // Up to `since` all or nothing: entries without a number may be as young as that.
+        // All or nothing up to `since`: entries without a number may be as young as that.
         if age.since.is_some_and(|since| gone >= since) {
             age.expired.fetch_max(gone, Ordering::AcqRel);
         }
         age.checked.fetch_max(now.saturating_add(1), Ordering::AcqRel);
     }
 
-    /// The samples that are not in the stored tree yet.
+    /// Returns the samples that are not in the stored tree yet.
     pub(crate) fn unsaved_times(&self, stored: &SeqTimes) -> Vec<Sample> {
         let known = stored.newest().map_or(0, |sample| sample.seq);
         self.expiry.times.lock().samples.after(known).to_vec()
     }
 
-    /// Stores new samples if that has not been done for a while: a memtable may take days to fill. For a background
-    /// thread that has nothing else to do.
+    /// Stores new samples if that has not been done for a while: a memtable may take days to fill. For an otherwise idle
+    /// background thread.
     pub(crate) fn save_times(&self, state: &mut State) {
         let stopped = state.closing || state.manifest.is_none() || self.health.stopped().is_some();
         if !self.expiry.wanted.load(Ordering::Relaxed) || stopped {
@@ -220,14 +220,14 @@ impl DbInner {
                 && since.is_some_and(|since| now >= since.time.saturating_add(period))
         };
         if due {
-            // If it fails they are saved with a later edit.
+            // On failure they are saved with a later edit.
             let none = |_, _: &Memtables| unreachable!("no tables change");
             let _ = self.commit_edit(state, VersionEdit::default(), Vec::new(), none);
         }
     }
 
-    /// Adds to an edit what is known of ages and is not stored yet. To be called before the edit is given the last
-    /// visible sequence number, above which no stored number may lie.
+    /// Adds ages that are not stored yet to an edit. Must be called before the edit gets the last visible sequence number,
+    /// which no stored number may exceed.
     pub(crate) fn save_ages(&self, state: &State, edit: &mut VersionEdit) {
         edit.times = self.unsaved_times(&state.tree.times);
         for (id, keyspace) in &state.keyspaces {

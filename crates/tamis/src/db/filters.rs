@@ -1,8 +1,8 @@
-//! Work on global filters in the background: stretches are built (anew), keys of ingested tables put in.
+//! Background work on global filters: building and rebuilding partitions, and inserting the keys of ingested tables.
 //!
-//! One thread at a time works on a keyspace's filter. What it builds it builds without a lock, from the tables of the
-//! version that was current; see [`Grf`] for how what happens meanwhile gets in. A failure costs no answer: the stretch is read
-//! without the filter, or with the old one. It is tried again when the tree has changed.
+//! One thread at a time works on a keyspace's filter. It builds without a lock, from the tables of the version that was
+//! current; see [`Grf`] for how concurrent changes are included. A failure does not affect answers: the partition is read
+//! without the filter, or with the old one. The work is retried when the tree has changed.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::select::{Grf, Task, TreeFilter};
 use crate::tree::version::Version;
 
 impl DbInner {
-    /// The next work on a filter of any keyspace.
+    /// Returns the next work on a filter of any keyspace.
     pub(crate) fn next_filter_task(&self, state: &State) -> Option<(Arc<KeyspaceInner>, Task)> {
         state.keyspaces.values().find_map(|keyspace| {
             let task = self.filter_task(state, keyspace)?;
@@ -20,7 +20,7 @@ impl DbInner {
         })
     }
 
-    /// What is to be done for a keyspace's filter, unless somebody is at it.
+    /// Returns the work due for a keyspace's filter, unless a thread is already working on it.
     pub(crate) fn filter_task(&self, state: &State, keyspace: &KeyspaceInner) -> Option<Task> {
         let held = |jobs: &crate::db::inner::Jobs| jobs.filtering || jobs.filter_failed;
         match state.jobs.get(&keyspace.id).is_some_and(held) {
@@ -29,7 +29,7 @@ impl DbInner {
         }
     }
 
-    /// Does what is due, after [`start_filtering`](crate::db::inner::Jobs::start_filtering), and ends that.
+    /// Does the work that is due, after [`start_filtering`](crate::db::inner::Jobs::start_filtering), and marks its end.
     pub(crate) fn work_on_filter(&self, keyspace: &KeyspaceInner, task: Task) {
         let TreeFilter::Grf(grf) = &keyspace.filter else { return };
         let work = std::panic::AssertUnwindSafe(|| match task {
@@ -41,7 +41,7 @@ impl DbInner {
         let mut state = self.state();
         let jobs = state.jobs.entry(keyspace.id).or_default();
         jobs.filtering = false;
-        // If it failed and the tree has changed meanwhile, the change may be what was wanting: see `Jobs::start_filtering`.
+        // If it failed and the tree has changed meanwhile, the change may be what it needed: see `Jobs::start_filtering`.
         match result {
             Ok(Ok(done)) => jobs.filter_failed &= !done,
             Ok(Err(why)) => {
@@ -65,7 +65,7 @@ impl DbInner {
     ) -> Result<bool, StorageError> {
         let version = {
             let mut work = grf.work();
-            // After this, whatever is flushed is noted, or is in the version already.
+            // From here on every flush is recorded, or is in the version already.
             grf.begin_build(&mut work);
             keyspace.view.load().version.clone()
         };
@@ -89,14 +89,14 @@ impl DbInner {
         Ok(complete)
     }
 
-    /// The levels above the last that flushes go through before they come to it.
+    /// Returns the number of levels above the last that flushed data passes through on its way there.
     fn levels_above_last(&self, keyspace: &KeyspaceInner, version: &Version) -> usize {
         let last = version.runs.last().map_or(0, |run| run.level);
         let targets = {
             let state = self.state();
             keyspace.shaping.load().policy.level_targets(&self.shape(&state, keyspace))
         };
-        // Where sizes count, levels without a target are passed over.
+        // Where sizes count, levels without a target are skipped.
         let used = |level: &usize| targets.get(*level).is_some_and(|target| *target > 0);
         match targets.iter().any(|target| *target > 0) {
             true => 1 + (1..last).filter(used).count(),
@@ -112,7 +112,7 @@ impl DbInner {
         done
     }
 
-    /// A version of the same tables with a new selector.
+    /// Publishes a version of the same tables with a new selector.
     fn publish_filter(&self, state: &mut State, keyspace: &KeyspaceInner) {
         let view = keyspace.view.load_full();
         if keyspace.is_dropped() || !state.tree.keyspaces.contains_key(&keyspace.id) {
@@ -122,7 +122,7 @@ impl DbInner {
         keyspace.view.store(Arc::new(keyspace.view_of(view.memtables.clone(), version)));
     }
 
-    /// Passes on what a keyspace's filter has to warn of.
+    /// Forwards the warnings of a keyspace's filter.
     pub(crate) fn warn_of_filter(&self, keyspace: &KeyspaceInner) {
         let warnings = keyspace.filter.take_warnings().into_iter();
         warnings.for_each(|warning| self.warn(format!("keyspace `{}`: {warning}", keyspace.name)));
@@ -148,7 +148,7 @@ impl DbInner {
         }
     }
 
-    /// Does whatever is due until nothing is: the one background thread of a database that is only read.
+    /// Does all work that is due: the only background thread of a database opened read-only.
     pub(crate) fn build_filters(&self) {
         loop {
             let task = {
@@ -194,13 +194,13 @@ mod tests {
         db.work_on_filter(keyspace, Task::Build(Span { start: KeyBytes::default(), end: None }));
     }
 
-    /// What had failed was to be tried again when the tree changed, but a change while it was under way was forgotten: if
-    /// nothing was written any more, the tree was read without a filter until the database was opened again.
+    /// Failed work was to be retried when the tree changed, but a change during the work was forgotten: if nothing more was
+    /// written, the tree was read without a filter until the database was opened again.
     #[test]
-    fn a_change_of_the_tree_while_work_fails_lets_it_be_tried_again() {
+    fn a_change_of_the_tree_during_failing_work_allows_a_retry() {
         let (fs, db) = opened();
         let (inner, keyspace) = (db.inner(), &db.default_keyspace().inner);
-        // This thread is at it, so no other is.
+        // This thread does the work, so no other does.
         inner.state().jobs.entry(keyspace.id).or_default().start_filtering();
         db.put("key", "value").expect("a write");
         db.flush().expect("a flush");
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn work_that_fails_is_not_tried_again_before_the_tree_has_changed() {
+    fn failed_work_is_not_retried_before_the_tree_has_changed() {
         let (fs, db) = opened();
         let (inner, keyspace) = (db.inner(), &db.default_keyspace().inner);
         inner.state().jobs.entry(keyspace.id).or_default().filtering = true;

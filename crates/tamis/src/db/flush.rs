@@ -1,7 +1,7 @@
-//! Flushes: from a sealed memtable to a run in level 0, and what becomes of the logs behind it.
+//! Flushes: turning a sealed memtable into a run in level 0, and releasing the logs behind it.
 //!
-//! The one flushing thread calls these, and opening, before there are any threads. A flush that fails changes nothing and is tried
-//! again ([`health`](super::health)): the memtable goes on to be read, and the logs behind it stay.
+//! Called by the single flush thread, and by opening before there are any threads. A failed flush changes nothing and is
+//! retried ([`health`](super::health)): the memtable stays readable, and the logs behind it stay.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,8 +22,7 @@ use crate::tree::meta::TableMeta;
 use crate::tree::open_table::OpenTable;
 use crate::tree::tombstones::Tombstones;
 
-/// The memtable to flush next: the one that holds the oldest log.
-/// What failed lately is left alone for a while.
+/// Returns the memtable to flush next: the one that holds the oldest log. Memtables in backoff are skipped.
 pub(crate) fn next_flush(state: &State) -> Option<(Arc<KeyspaceInner>, Arc<MemtableSlot>)> {
     let oldest = |ks: &Arc<KeyspaceInner>| {
         ks.view.load().memtables.sealed.last().cloned().map(|slot| (ks.clone(), slot))
@@ -31,12 +30,12 @@ pub(crate) fn next_flush(state: &State) -> Option<(Arc<KeyspaceInner>, Arc<Memta
     let held_back =
         |jobs: &Jobs| jobs.flushing || jobs.flush_aside.as_ref().is_some_and(|aside| !aside.is_over());
     let idle = |ks: &&Arc<KeyspaceInner>| !state.jobs.get(&ks.id).is_some_and(held_back);
-    // The one that holds the oldest log first.
+    // The memtable that holds the oldest log comes first.
     let due = state.keyspaces.values().filter(idle).filter_map(oldest);
     due.min_by_key(|(_, slot)| slot.first_log.load(Ordering::Relaxed))
 }
 
-/// The tables of a memtable, open, and the bytes written.
+/// The open tables of a memtable, and the bytes written.
 type Written = (Vec<Arc<OpenTable>>, u64);
 
 impl DbInner {
@@ -51,14 +50,14 @@ impl DbInner {
         let Some((opened, bytes)) = self.write_memtable(keyspace, slot, epoch, true)? else {
             return Ok(());
         };
-        // What was written before this memtable in other keyspaces must not be lost where this survives.
+        // If this flush survives a crash, so must earlier writes in other keyspaces.
         if self.directory.load().len() > 1
             && let Err(error) = self.sync_closed_logs()
         {
             opened.iter().for_each(|table| table.mark_obsolete());
             return Err(error);
         }
-        // Into the filter first, and no rebuild may come between that and the version that needs it.
+        // Filter first; no rebuild may come between that and the version that needs it.
         let _work = keyspace.filter.insert_flushed(&opened);
         let mut state = self.state();
         if keyspace.is_dropped() {
@@ -66,13 +65,13 @@ impl DbInner {
             return Ok(());
         }
         let mut edit = VersionEdit { next_epochs: vec![(keyspace.id, epoch + 1)], ..VersionEdit::default() };
-        // Not before: what was ingested since may have been joined with older runs, which must not come to lie above.
+        // Not earlier: tables ingested since may have been joined with older runs, which must not come to lie above.
         let run = self.next_file.fetch_add(1, Ordering::Relaxed);
         edit.added.extend(opened.iter().map(|table| (keyspace.id, 0, run, (*table.meta).clone())));
         edit.log_floor = self.log_floors(&state, Some((keyspace.id, slot)));
         let without = |memtables: &Memtables| memtables.without(std::slice::from_ref(slot));
         if edit.added.is_empty() {
-            // Everything in it was hidden: no table, but the log is not needed any more.
+            // Everything in it was shadowed: no table is needed, but neither is the log any more.
             self.commit_edit(&mut state, edit, opened, |_, _| unreachable!("no tables change"))?;
             let view = keyspace.view.load_full();
             keyspace.view.store(Arc::new(view.with_memtables(without(&view.memtables))));
@@ -83,7 +82,7 @@ impl DbInner {
         jobs.tuning.flushed += slot.memtable.entries() as u64;
         jobs.flush_aside = None;
         self.drop_obsolete_logs(&mut state);
-        // Under the lock: whoever waited for the flush finds it counted.
+        // Under the lock, so that threads that waited for the flush find it counted.
         self.background.note_flush(slot.memtable.memory_bytes() as u64, sync::since(started));
         self.write_counters.flushes.add(1);
         self.write_counters.flush_bytes.add(bytes);
@@ -92,8 +91,8 @@ impl DbInner {
         Ok(())
     }
 
-    /// Writes a memtable's contents to a table (or none, if nobody can see any of it) and opens it. `None` if cancelled. After an
-    /// error nothing is left of it.
+    /// Writes a memtable's contents to a table (or to none, if no reader can see any of it) and opens it. `None` if
+    /// cancelled. An error leaves no files behind.
     pub(crate) fn write_memtable(
         &self,
         keyspace: &KeyspaceInner,
@@ -134,13 +133,13 @@ impl DbInner {
         Ok(Some((self.open_tables(&output.tables)?, output.written_bytes)))
     }
 
-    /// Makes the names of tables durable that were just written. If that fails, all of them go.
+    /// Makes the names of newly written tables durable. If that fails, all of the tables are removed.
     pub(crate) fn sync_tables(&self, metas: &[TableMeta]) -> Result<(), StorageError> {
         let synced = self.fs.sync_dir(&self.dir).map_err(|e| StorageError::io("sync", &self.dir, &e));
         synced.inspect_err(|_| self.discard_tables(metas))
     }
 
-    /// Opens tables that were just written. If one cannot be opened, all of them go.
+    /// Opens newly written tables. If one cannot be opened, all of them are removed.
     pub(crate) fn open_tables(&self, metas: &[TableMeta]) -> Result<Vec<Arc<OpenTable>>, StorageError> {
         let open = |meta: &TableMeta| {
             OpenTable::open(&*self.fs, &self.dir, Arc::new(meta.clone()), &self.reader_config, &self.garbage)
@@ -148,12 +147,12 @@ impl DbInner {
         metas.iter().map(open).collect::<Result<_, _>>().inspect_err(|_| self.discard_tables(metas))
     }
 
-    /// Removes tables that were written and that nothing names.
+    /// Removes written tables that nothing names.
     pub(crate) fn discard_tables(&self, metas: &[TableMeta]) {
         metas.iter().for_each(|meta| self.garbage.push(table_path(&self.dir, meta.id)));
     }
 
-    /// For every keyspace, the oldest log that holds writes which are in no table (once `flushed` is).
+    /// Returns, for every keyspace, the oldest log that holds writes which are in no table (once `flushed` is).
     fn log_floors(
         &self,
         state: &State,
@@ -178,7 +177,7 @@ impl DbInner {
         if obsolete.is_empty() {
             return;
         }
-        // Closes the handles; the contents are in tables that are durable.
+        // Closes the handles; the contents are in durable tables.
         self.closed_logs.lock().retain(|(id, _)| *id >= floor);
         self.note_closed_logs(state);
         for log in obsolete {

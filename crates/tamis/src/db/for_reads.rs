@@ -1,16 +1,17 @@
-//! Compactions that reads pay for.
+//! Read-triggered compactions.
 //!
-//! Policies look at what was written. A tree that they leave alone may keep several runs for ever, and every read pays for
-//! each of them. So reads run up a debt, in bytes: what each run beyond the first made them do, at a price. When it has
-//! come to the bytes that the next step towards one run would rewrite, and nobody writes, that step is made, and the debt is
-//! paid. A merge therefore never costs more than reads have lost already, and a tree of one run is left alone.
+//! Policies look only at writes. A tree that they leave alone may keep several runs forever, and every read pays for each of
+//! them. So reads accumulate a debt, in bytes: the priced cost of the extra work caused by each run beyond the first. When the
+//! debt reaches the bytes that the next step towards a single run would rewrite, and nothing is being written, that step is taken
+//! and the debt is paid. A merge therefore never costs more than reads have already lost, and a tree of one run is left alone.
 //!
-//! LevelDB does the same by table (a table that was sought in vain often enough is merged down). Here it is by keyspace, gets
-//! count, and writers come first: nothing is begun within a [`QUIET`] of a write, or while anything else is running or due.
+//! LevelDB does the same per table (a table with enough wasted seeks is merged down). Here the debt is per keyspace, gets count,
+//! and writers have priority: nothing is started within [`QUIET`] of a write, or while anything else is running or due.
 //!
-//! # Who may do what
-//! The account of a keyspace is behind the `state` lock, among its [jobs](super::inner::Jobs). Compaction threads look at it when
-//! they have nothing else to do, which is at least once a second.
+//! # Locking
+//!
+//! A keyspace's account is behind the `state` lock, among its [jobs](super::inner::Jobs). Compaction threads check
+//! it when they have nothing else to do, at least once a second.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,30 +24,30 @@ use crate::options::{CompactionChoice, KeyspaceOptions};
 use crate::sync;
 use crate::table::ReadCost;
 
-/// So long nothing must have been written.
+/// Idle time before a read-triggered compaction.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// The price of searching a run in vain, in bytes rewritten. A search takes half a microsecond from memory and more from
-/// a device, in which a merge moves some hundred bytes; but it takes this time from a reader, and the merge from an idle
-/// thread. LevelDB's price is 16 KiB.
+/// The price of a wasted search of a run, in bytes rewritten. A search takes half a microsecond from memory and longer from a
+/// device, time in which a merge moves some hundred bytes; but it is a reader that loses this time, while an idle thread does
+/// the merge. LevelDB's price is 16 KiB.
 const PRICE_OF_SEARCH: u64 = 4 << 10;
 
-/// The price of asking one filter more: a search takes about 32 times as long.
+/// The price of one more filter probe: a search takes about 32 times as long.
 const PRICE_OF_PROBE: u64 = 128;
 
-/// Debts below are not looked at: few reads are no habit.
+/// Smaller debts are ignored: a few reads do not make a pattern.
 const LEAST_DEBT: u64 = 64 << 20;
 
-/// What one keyspace's reads have lost to runs beyond the first.
+/// What a keyspace's reads have lost to runs beyond the first.
 #[derive(Debug, Default)]
 pub(crate) struct Account {
-    /// The counters when they were last looked at.
+    /// The counters at the last update.
     seen: ReadCost,
     debt: u64,
 }
 
 impl Account {
-    /// Adds what reads lost since this was last called, and gives the debt, in bytes.
+    /// Adds the losses since the last call, and returns the debt in bytes.
     fn update(&mut self, now: ReadCost) -> u64 {
         self.debt = self.debt.saturating_add(loss(now - self.seen));
         self.seen = now;
@@ -54,14 +55,14 @@ impl Account {
     }
 }
 
-/// What reads lost to there being more than one run, in bytes.
+/// Returns the cost to reads of having more than one run, in bytes.
 fn loss(reads: ReadCost) -> u64 {
     let searches = reads.seeks.saturating_sub(reads.scans) + reads.false_positives;
     let probes = reads.filter_probes.saturating_sub(reads.gets);
     searches.saturating_mul(PRICE_OF_SEARCH).saturating_add(probes.saturating_mul(PRICE_OF_PROBE))
 }
 
-/// Since when nothing was written, as far as was seen.
+/// The idle timer: how long nothing has been written, as far as observed.
 #[derive(Debug)]
 pub(crate) struct Quiet {
     written: SeqNo,
@@ -81,8 +82,8 @@ impl Quiet {
     }
 }
 
-/// Whether the keyspace wants its runs merged for reads: not where it was asked to rewrite little, to drop whole tables, or to
-/// have a shape that follows from the flushes alone.
+/// Reports whether the keyspace's runs may be merged for reads: not if it is configured to rewrite little, to drop whole
+/// tables, or to have a shape determined by the flushes alone.
 fn wants(options: &KeyspaceOptions) -> bool {
     let joins = matches!(
         options.compaction,
@@ -92,8 +93,8 @@ fn wants(options: &KeyspaceOptions) -> bool {
 }
 
 impl DbInner {
-    /// The next step towards one run that a keyspace's reads have paid for. For compaction threads that found nothing
-    /// else to do.
+    /// Returns the next step towards a single run that a keyspace's reads have paid for. For compaction threads that found
+    /// nothing else to do.
     pub(crate) fn next_for_reads(&self, state: &mut State) -> Option<(Arc<KeyspaceInner>, Plan)> {
         let quiet = state.quiet.has_lasted(self.visible());
         let busy = state.jobs.values().any(|jobs| jobs.flushing || jobs.manual || !jobs.running.is_empty());
@@ -104,7 +105,7 @@ impl DbInner {
         for keyspace in keyspaces {
             let shaping = keyspace.shaping.load();
             let jobs = state.jobs.entry(keyspace.id).or_default();
-            // After a merge that met a full disk there is a pause. A debt that pays for many would have it tried at once again.
+            // A merge that met a full disk backs off. A debt that pays for several merges would otherwise retry it at once.
             let aside = jobs.aside.as_ref().is_some_and(|aside| !aside.is_over());
             let debt = jobs.reads.update(keyspace.reads.read());
             if !wants(&shaping.options) || !quiet || busy || aside || debt < LEAST_DEBT {
@@ -112,7 +113,7 @@ impl DbInner {
             }
             let view = keyspace.view.load();
             if view.version.runs.len() < 2 || !view.memtables.sealed.is_empty() {
-                // What was lost before the runs were merged is lost.
+                // Debt from before the runs were merged is cancelled.
                 state.jobs.entry(keyspace.id).or_default().reads.debt = 0;
                 continue;
             }
@@ -145,7 +146,7 @@ mod tests {
         assert_eq!(loss(reads), 0);
         let more = ReadCost { filter_probes: 500, false_positives: 3, seeks: 40, ..reads };
         assert_eq!(loss(more), 400 * PRICE_OF_PROBE + 33 * PRICE_OF_SEARCH);
-        // Gets that a memtable answered ask no filter.
+        // Gets answered by a memtable probe no filter.
         assert_eq!(loss(ReadCost { gets: 1000, ..reads }), 0);
     }
 
@@ -160,15 +161,15 @@ mod tests {
     }
 
     #[test]
-    fn a_write_ends_the_quiet() {
+    fn a_write_resets_the_idle_timer() {
         let mut quiet = Quiet { written: 7, since: sync::now() - 2 * QUIET };
         assert!(quiet.has_lasted(7));
         assert!(!quiet.has_lasted(8));
         assert!(!quiet.has_lasted(8));
     }
 
-    /// Three runs that the policy leaves alone, and reads that lost as much as rewriting them takes.
-    /// Compaction is paused from before the reads on.
+    /// Builds three runs that the policy leaves alone, and reads until the debt covers rewriting them. Compaction is paused
+    /// from before the reads on.
     fn read_often(read_compaction: bool) -> (Db, CompactionPause) {
         let keyspace = KeyspaceOptions { read_compaction, ..KeyspaceOptions::default() };
         let fs: Option<Arc<dyn crate::io::FileSystem>> = Some(Arc::new(MemFs::new()));
@@ -202,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_that_reads_paid_for_become_one() {
+    fn runs_that_reads_paid_for_are_merged_into_one() {
         let (db, pause) = read_often(true);
         assert!(next(&db, true).is_none(), "paused");
         drop(pause);
@@ -216,16 +217,16 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_merged_for_reads_if_the_option_says_so() {
+    fn the_option_disables_merging_for_reads() {
         let (db, pause) = read_often(false);
         drop(pause);
         assert!(next(&db, true).is_none());
         assert_eq!(runs(&db), 3);
     }
 
-    /// It was tried again and again, without a pause, for as long as the debt paid for it.
+    /// Such a merge was retried again and again, without backoff, as long as the debt paid for it.
     #[test]
-    fn what_met_a_full_disk_is_not_tried_again_at_once() {
+    fn a_merge_that_met_a_full_disk_is_not_retried_at_once() {
         let (db, pause) = read_often(true);
         let id = *db.inner().state().keyspaces.keys().next().unwrap();
         let set_aside = |aside| db.inner().state().jobs.entry(id).or_default().aside = aside;
@@ -246,10 +247,10 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_merged_for_reads_while_somebody_writes() {
+    fn nothing_is_merged_for_reads_during_writes() {
         let (db, pause) = read_often(true);
         db.put(b"key", b"value").unwrap();
-        // Whoever looks first notes the write, and the quiet begins anew.
+        // The first check notes the write, and the idle timer starts over.
         drop(pause);
         let mut state = db.inner().state();
         state.quiet = Quiet { written: db.inner().visible() - 1, since: sync::now() - QUIET };

@@ -1,31 +1,32 @@
-//! What becomes of a database whose files cannot be written: what stops, and how it goes on.
+//! Handling of failed writes to files: which work stops, and how it resumes.
 //!
 //! # The rule
 //!
-//! Nothing that failed is acknowledged, and nothing that was acknowledged depends on what failed. So work goes on as soon as that
-//! can be made true again, without anybody opening the database anew:
+//! Nothing that failed is acknowledged, and nothing acknowledged depends on what failed. So work resumes as soon as this can
+//! be made true again, without reopening the database:
 //!
 //! | what failed | what happens |
 //! | --- | --- |
-//! | a write of a log, or its sync | writes are *suspended*: they answer with [`WriteError::Suspended`]. What was acknowledged is in memtables. All of them are written to tables, a new log is begun, and one edit of the manifest publishes the tables and says that no earlier log counts any more. Then writes resume |
-//! | a write of the manifest, or its sync | the next edit begins with a new manifest of the tree in memory, so that it is known again what is on disk. Writes go on, for logs keep what they say. After a failed drop of a keyspace they are suspended, for the keyspace may be gone; and after a failed ingestion, which may be found at the next opening and must not be once a later write is acknowledged |
-//! | a flush, before its edit | its memtable stays, and so do its logs. It is tried again, less and less often |
-//! | a compaction, before its edit | its outputs are removed, and its keyspace is left alone for a while |
+//! | a write of a log, or its sync | writes are *suspended*: they return [`WriteError::Suspended`]. Everything acknowledged is in memtables. All of these are written to tables, a new log is begun, and one edit of the manifest publishes the tables and declares earlier logs obsolete. Then writes resume |
+//! | a write of the manifest, or its sync | the next edit begins with a new manifest of the tree in memory, so that the state on disk is known again. Writes continue, since the logs hold them. They are suspended after a failed drop of a keyspace, since the keyspace may be gone, and after a failed ingestion, which the next opening may find but must not once a later write is acknowledged |
+//! | a flush, before its edit | its memtable and its logs stay. It is retried with backoff |
+//! | a compaction, before its edit | its outputs are removed, and its keyspace backs off |
 //! | anything, by a panic | writes stop for good: an invariant may be broken |
 //!
-//! A failed sync may have lost what was written since the last one, although the file shows it, and a second sync may say that all
-//! is well. So no sync of a log is ever tried twice, and none is needed: what the log held is in memory.
+//! A failed sync may have lost what was written since the last one, even if the file shows it, and a second sync may succeed
+//! regardless. So no log sync is ever retried, and none needs to be: the contents of the log are in memory.
 //!
-//! On a full disk the [reserve](super::reserve) is given up first, and only what frees room is taken until there is a new one.
+//! On a full disk the [reserve](super::reserve) is released first, and only work that frees space is accepted until there is
+//! a new one.
 //!
-//! Whoever waits for a flush or a compaction that has failed twice in a row is not kept waiting: it is told why, in
-//! [`WriteError::Suspended`] as well, and may try again at any time.
+//! A caller waiting for a flush or compaction that has failed twice in a row is not kept waiting: it gets the reason, also as
+//! [`WriteError::Suspended`], and may retry at any time.
 //!
 //! # Threads
 //!
-//! The state is one atomic byte, for whoever writes; the reasons are behind leaf mutexes. Writes are suspended with the `log` lock
-//! held or not, and resumed by the one flushing thread alone, which takes `log` to begin the new log: a leader of a group that
-//! found no suspension finishes its group in the old log, before.
+//! Writers check one atomic byte; the reasons are behind leaf mutexes. Writes may be suspended with or without the `log` lock
+//! held. Only the flush thread resumes them, and takes `log` to begin the new log: a group leader that found no suspension
+//! finishes its group in the old log first.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
@@ -41,38 +42,38 @@ use crate::sync::Mutex;
 use crate::tree::edit::VersionEdit;
 use crate::tree::open_table::OpenTable;
 
-/// How long what has failed is left alone, the first time and at most.
+/// The backoff after a failure: initial and maximum.
 pub(crate) const RETRY: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(2));
 
-/// Whoever waits for work is told of its failure from the second one in a row on: the first may be a moment's.
+/// Waiting callers see the failure of the work from the second one in a row on: the first may be transient.
 const TOLD_AFTER: u32 = 2;
 
-/// Whether writes may go on, and why not.
+/// Whether writes may proceed, and if not, why.
 #[derive(Debug, Default)]
 pub(crate) struct Health {
-    /// Whether there is anything to ask the others for. Set after them; publishes nothing.
+    /// Whether the other fields need checking. Set after them; publishes nothing.
     ailing: AtomicBool,
     stopped: OnceLock<String>,
     suspended: Mutex<Option<Suspension>>,
 }
 
-/// Writes wait until the logs are replaced.
+/// A suspension of writes until the logs are replaced.
 #[derive(Clone, Debug)]
 struct Suspension {
     cause: String,
-    /// The log that was begun in place of those that are given up.
+    /// The log begun in place of the abandoned ones.
     begun: Option<LogId>,
-    /// The last try to resume failed.
+    /// The backoff if the last attempt to resume failed.
     aside: Option<Aside>,
 }
 
 impl Health {
-    /// Why writes stopped for good.
+    /// Returns why writes stopped for good.
     pub(crate) fn stopped(&self) -> Option<&String> {
         self.stopped.get()
     }
 
-    /// Why writes are suspended.
+    /// Returns why writes are suspended.
     pub(crate) fn suspended(&self) -> Option<String> {
         if !self.ailing.load(Relaxed) {
             return None;
@@ -80,7 +81,7 @@ impl Health {
         self.suspended.lock().as_ref().map(|suspension| suspension.cause.clone())
     }
 
-    /// Notes why writes stop for good; `false` if they had stopped before.
+    /// Records why writes stop for good; `false` if they had stopped before.
     pub(crate) fn stop(&self, cause: String) -> bool {
         let first = self.stopped.set(cause).is_ok();
         self.ailing.store(true, Relaxed);
@@ -99,7 +100,8 @@ impl Health {
     }
 }
 
-/// A table that was written for a tree that does not name it yet. Its file goes with it unless it is [kept](Unpublished::keep).
+/// Tables written for a tree that does not name them yet. Their files are removed on drop unless they are
+/// [kept](Unpublished::keep).
 struct Unpublished(Vec<Arc<OpenTable>>);
 
 impl Unpublished {
@@ -114,17 +116,17 @@ impl Drop for Unpublished {
     }
 }
 
-/// Memtables of one keyspace that were written to tables.
+/// A keyspace's memtables that were written to tables.
 struct Rescued {
     keyspace: Arc<KeyspaceInner>,
     slots: Vec<Arc<MemtableSlot>>,
-    /// By memtable, oldest first.
+    /// Tables by memtable, oldest first.
     tables: Unpublished,
     last_epoch: u64,
 }
 
 impl DbInner {
-    /// Suspends writes: a log, or what says which logs count, may not be on disk as it should be.
+    /// Suspends writes: a log, or the record of which logs count, may not be on disk as it should be.
     #[cold]
     pub(crate) fn suspend(&self, error: &StorageError) {
         {
@@ -136,23 +138,23 @@ impl DbInner {
             }
         }
         self.health.ailing.store(true, Relaxed);
-        // The `state` lock may be held here: whoever misses the signal looks again within a second.
+        // The `state` lock may be held here: a thread that misses the signal checks again within a second.
         self.changed.notify_all();
     }
 
-    /// Whether writes are suspended and it is time to try to resume them.
+    /// Reports whether writes are suspended and an attempt to resume them is due.
     pub(crate) fn resume_is_due(&self) -> bool {
         let due = |suspension: &Suspension| suspension.aside.as_ref().is_none_or(Aside::is_over);
         self.health.ailing.load(Relaxed) && self.health.suspended.lock().as_ref().is_some_and(due)
     }
 
-    /// Puts what the logs held into tables and begins a new log, so that writes may go on. For the flushing thread.
+    /// Flushes the contents of the logs to tables and begins a new log, so that writes can resume. For the flush thread.
     pub(crate) fn resume(&self) {
         match self.replace_logs() {
             Ok(Some(cause)) => self.warn(format!("writes were suspended and have resumed: {cause}")),
             // The database is being closed.
             Ok(None) => {}
-            // There is more room now: at once.
+            // There is more room now: retry at once.
             Err(error) if error.is_out_of_space() && self.spend_reserve() => {}
             Err(error) => {
                 let mut suspended = self.health.suspended.lock();
@@ -170,9 +172,9 @@ impl DbInner {
         self.changed.notify_all();
     }
 
-    /// The work of [`resume`](Self::resume). Gives why writes were suspended, or `None` if they stay so as the database is being
-    /// closed. All tables are published by one edit: what
-    /// one keyspace has kept must not depend on whether another one's memtables came to be written.
+    /// Does the work of [`resume`](Self::resume). Returns why writes were suspended, or `None` if they stay suspended because
+    /// the database is being closed. All tables are published by one edit: what one keyspace has kept must not depend on
+    /// whether another's memtables were written.
     fn replace_logs(&self) -> Result<Option<String>, StorageError> {
         let begun = self.health.suspended.lock().as_ref().map(|suspension| suspension.begun);
         let log_id = match begun {
@@ -191,7 +193,7 @@ impl DbInner {
                 None => return Ok(None),
             }
         }
-        // Filters first, and held until the tables are published; in one order, as they are locks.
+        // Filter locks first, held until the tables are published and taken in a fixed order.
         rescued.sort_by_key(|one| one.keyspace.id);
         let keyspaces: Vec<_> = rescued.iter().map(|one| one.keyspace.clone()).collect();
         let works = keyspaces.iter().zip(&rescued);
@@ -223,7 +225,7 @@ impl DbInner {
         self.commit_edit(&mut state, edit, opened, without)?;
         drop(works);
         for keyspace in state.keyspaces.values() {
-            // Those of which nothing was left to write.
+            // Memtables of which nothing was left to write.
             let view = keyspace.view.load_full();
             let memtables = without(keyspace.id, &view.memtables);
             if memtables.sealed.len() < view.memtables.sealed.len() {
@@ -232,15 +234,14 @@ impl DbInner {
         }
         state.jobs.values_mut().for_each(|jobs| jobs.flush_aside = None);
         self.drop_obsolete_logs(&mut state);
-        // With the state still locked: what fails to change it next suspends writes anew.
+        // With the state still locked: the next failure to change it suspends writes again.
         let mut suspended = self.health.suspended.lock();
         self.health.ailing.store(self.health.stopped().is_some(), Relaxed);
         Ok(suspended.take().map(|suspension| suspension.cause))
     }
 
-    /// Begins a log in place of the one in use, and seals all memtables. Nothing is written to it before all that was acknowledged
-    /// until now is in tables. The logs that are given up stay until then, in case the process ends before; they are not synced
-    /// any more.
+    /// Begins a log in place of the current one, and seals all memtables. Nothing is written to it before everything acknowledged
+    /// until now is in tables. The abandoned logs stay until then, in case the process ends before; they are no longer synced.
     fn give_up_logs(&self) -> Result<LogId, StorageError> {
         let mut log = self.lock_log();
         let (id, writer) = self.next_log(&mut log)?;
@@ -248,7 +249,7 @@ impl DbInner {
         let old = log.writer.replace(writer);
         let mut state = self.state();
         if let Some(old) = old {
-            // Not to be overwritten: who knows what the device holds of it.
+            // Not to be overwritten: its state on the device is unknown.
             let (bytes, allocated) = (old.len(), old.allocated());
             state.logs.push(ClosedLog { id: log.id, bytes, allocated, linked: true });
             self.note_closed_logs(&state);
@@ -284,11 +285,11 @@ impl DbInner {
         Ok(Some(rescued))
     }
 
-    /// Notes that a flush failed: it is tried again.
+    /// Records that a flush failed, for a later retry.
     pub(crate) fn flush_failed(&self, keyspace: &KeyspaceInner, error: &StorageError) {
         self.write_counters.failed_flushes.add(1);
         if error.is_out_of_space() && self.spend_reserve() {
-            // There is more room now: at once.
+            // There is more room now: retry at once.
             return;
         }
         let mut state = self.state();
@@ -297,11 +298,11 @@ impl DbInner {
         let first = before.is_none();
         jobs.flush_aside = Some(Aside::after(before, RETRY, error));
         if first {
-            self.warn(format!("a flush of keyspace `{}` failed and is tried again: {error}", keyspace.name));
+            self.warn(format!("a flush of keyspace `{}` failed and will be retried: {error}", keyspace.name));
         }
     }
 
-    /// An error if flushes of the keyspace fail time and again, for who waits for one.
+    /// Returns an error if flushes of the keyspace fail repeatedly, for callers that wait for one.
     pub(crate) fn check_flushes(&self, state: &State, keyspace: &KeyspaceInner) -> Result<(), WriteError> {
         let aside = state.jobs.get(&keyspace.id).and_then(|jobs| jobs.flush_aside.as_ref());
         match aside.filter(|aside| aside.tries() >= TOLD_AFTER) {
@@ -310,7 +311,7 @@ impl DbInner {
         }
     }
 
-    /// An error if nothing works on the keyspace's tree since compactions fail or find no room, for who waits for one.
+    /// Returns an error if compactions of the keyspace fail or find no room, for callers that wait for one.
     pub(crate) fn check_compactions(
         &self,
         state: &State,
@@ -327,7 +328,7 @@ impl DbInner {
         }
     }
 
-    /// What fails at the moment and is tried again, in words.
+    /// Returns what currently fails and is being retried, in words.
     pub(crate) fn troubles(&self, state: &State) -> Vec<String> {
         let mut troubles = Vec::new();
         troubles.extend(self.health.suspended().map(|cause| format!("writes are suspended: {cause}")));
@@ -335,13 +336,13 @@ impl DbInner {
             troubles.push(self.background.reserve.trouble());
         }
         if let Some(unsettled) = &state.unsettled {
-            troubles.push(format!("the manifest is to be written anew: {}", unsettled.cause));
+            troubles.push(format!("the manifest has to be rewritten: {}", unsettled.cause));
         }
         for (id, jobs) in &state.jobs {
             let Some(keyspace) = state.keyspaces.get(id) else { continue };
             let name = &keyspace.name;
             let mut tell = |what: &str, cause: &str| {
-                troubles.push(format!("{what} of keyspace `{name}` are tried again: {cause}"));
+                troubles.push(format!("{what} of keyspace `{name}` are being retried: {cause}"));
             };
             jobs.flush_aside.iter().for_each(|aside| tell("flushes", aside.cause()));
             jobs.aside.iter().for_each(|aside| tell("compactions", aside.cause()));

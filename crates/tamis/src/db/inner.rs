@@ -1,29 +1,29 @@
-//! The shared heart of an open database, and who guards what.
+//! The shared core of an open database, and which lock guards what.
 //!
 //! # Locks
 //!
-//! Taken in this order; none is held while a read is served. Before all of them comes that of a session which has not begun
-//! ([`begin`](super::begin)).
+//! Taken in this order; none is held while a read is served. The lock of a session that has not begun
+//! ([`begin`](super::begin)) comes before all of them.
 //!
-//! 1. A keyspace's filter work ([`Grf::work`](crate::select::Grf::work)): whoever puts keys into its global filter.
-//! 2. `log`: the write-ahead log and the next sequence number. Whoever holds it is the one writer: it alone
-//!    appends to the log, inserts into memtables and advances `visible_seq`. Group commit leaders, sealing,
-//!    checkpoints and periodic syncs take it.
+//! 1. A keyspace's filter work ([`Grf::work`](crate::select::Grf::work)): held while keys are added to its global filter.
+//! 2. `log`: the write-ahead log and the next sequence number. Its holder is the only writer: only it appends to the log,
+//!    inserts into memtables and advances `visible_seq`. Group commit leaders, sealing, checkpoints and periodic syncs take
+//!    it.
 //! 3. `state`: the durable tree, jobs and keyspaces. Every change of a keyspace's view is made under it.
-//! 4. `closed_logs`: logs that were rolled and are not synced yet.
+//! 4. `closed_logs`: rolled logs that are not synced yet.
 //! 5. `snapshots`: live snapshots.
-//! 6. `expiry.times`: by when writes were made.
-//! 7. What elastic filters have in memory ([`Elastic`]).
+//! 6. `expiry.times`: samples of when writes were made.
+//! 7. The in-memory state of elastic filters ([`Elastic`]).
 //!
-//! The mutexes within [`Background`] (free space, the budget of background writes) may be taken with any of these held,
-//! and no lock is taken within them.
+//! The mutexes within [`Background`] (free space, the budget of background writes) may be taken while any of these is held;
+//! no lock is taken while they are held.
 //!
 //! # Publishing
 //!
-//! A writer inserts into memtables and then stores `visible_seq` (Release). A reader loads the view, then
-//! `visible_seq` (Acquire): it sees every entry at or below that number that the view can hold, and the view
-//! is complete up to it or is missing only writes that came after the view was replaced, which form a suffix.
-//! Between the two it loads the keyspace's horizon, below which entries have expired ([`expiry`](super::expiry)).
+//! A writer inserts into memtables and then stores `visible_seq` (Release). A reader loads the view, then `visible_seq`
+//! (Acquire): it sees every entry at or below that number that the view can hold. The view is complete up to that number, or
+//! lacks only writes made after the view was replaced, which form a suffix. Between the two loads the reader loads the
+//! keyspace's expiry horizon, below which entries have expired ([`expiry`](super::expiry)).
 
 use crate::collections::{HashMap, HashSet};
 use crate::sync::{self, Condvar, Mutex, MutexGuard};
@@ -78,13 +78,13 @@ use crate::wal::LogWriter;
 pub(crate) struct KeyspaceInner {
     pub(crate) id: KeyspaceId,
     pub(crate) name: String,
-    /// As the keyspace was opened; what may change since then is in `shaping`.
+    /// The options at opening; those that may change since are in `shaping`.
     pub(crate) options: KeyspaceOptions,
-    /// The workload that whoever opened or made it declared.
+    /// The workload declared when the keyspace was opened or created.
     pub(crate) declared: Option<Workload>,
-    /// What `options` name.
+    /// The operators that `options` name.
     pub(crate) operators: KeyspaceOperators,
-    /// Where versions get their selectors from.
+    /// The source of the versions' selectors.
     pub(crate) filter: TreeFilter,
     /// Replaced under `state`, read without a lock.
     pub(crate) shaping: ArcSwap<Shaping>,
@@ -94,7 +94,7 @@ pub(crate) struct KeyspaceInner {
     /// How writers must behave; see [`DbInner::update_pressure`].
     pub(crate) pressure: KnownPressure,
     pub(crate) age: Age,
-    /// What reads of it cost.
+    /// The cost of reads of this keyspace.
     pub(crate) reads: Arc<ReadCounters>,
 }
 
@@ -142,12 +142,12 @@ impl KeyspaceInner {
         }
     }
 
-    /// The view of a new version. Under the `state` lock.
+    /// Returns the view of a new version. Under the `state` lock.
     pub(crate) fn view_of(&self, memtables: Memtables, version: Arc<Version>) -> View {
         View { memtables, selector: self.filter.selector(&version), version }
     }
 
-    /// What merges do to the versions of the keyspace's keys, with this horizon.
+    /// Returns how merges treat the versions of the keyspace's keys, given this horizon.
     pub(crate) fn rules(&self, expired: Option<SeqNo>) -> Rules<'_> {
         Rules { operator: self.operators.merge.as_deref(), filter: self.operators.filter.as_deref(), expired }
     }
@@ -161,42 +161,42 @@ impl KeyspaceInner {
 #[derive(Debug, Default)]
 pub(crate) struct Jobs {
     pub(crate) flushing: bool,
-    /// A thread works on the keyspace's global filter.
+    /// Whether a thread is working on the keyspace's global filter.
     pub(crate) filtering: bool,
-    /// Its last work on it failed, or is under way: not to be tried again before the tree has changed.
+    /// Whether the last work on the filter failed, or is under way: it must not be retried before the tree has changed.
     pub(crate) filter_failed: bool,
     /// Inputs of running compactions.
     pub(crate) busy: HashSet<TableId>,
     pub(crate) running: Vec<ActiveJob>,
-    /// Tables that range deletes had emptied, dropped unread, whose files may be there yet. Nothing was made from them that could
-    /// say so; the next merge looks which are gone.
+    /// Tables emptied by range deletes and dropped unread, whose files may still exist. Since nothing was made from them, no
+    /// origin records them; the next merge checks which are gone.
     pub(crate) dropped: Vec<TableId>,
-    /// A caller compacts by hand: no new automatic jobs.
+    /// Whether a caller is compacting by hand, so that no new automatic jobs start.
     pub(crate) manual: bool,
-    /// The last compaction failed.
+    /// The backoff after a failed compaction.
     pub(crate) aside: Option<Aside>,
-    /// The last flush failed.
+    /// The backoff after a failed flush.
     pub(crate) flush_aside: Option<Aside>,
-    /// A compaction is due and there is no room for it, in words.
+    /// Why a compaction that is due lacks room, in words.
     pub(crate) no_room: Option<String>,
-    /// It was told that there is no room.
+    /// Whether the lack of room was already warned of.
     pub(crate) warned_of_room: bool,
-    /// What its reads have lost to runs beyond the first.
+    /// The cost to its reads of runs beyond the first.
     pub(crate) reads: Account,
-    /// What is known of its workload, and what was thought of changing.
+    /// Its workload as far as known, and the options change under consideration.
     pub(crate) tuning: Tuning,
     /// Options that take effect when the running compaction round ends.
     pub(crate) next_shaping: Option<Arc<Shaping>>,
 }
 
 impl Jobs {
-    /// Of a keyspace that is being opened, whose workload was seen before.
+    /// Creates the jobs of a keyspace that is being opened, whose workload was seen before.
     pub(crate) fn having_seen(workload: Workload) -> Jobs {
         Jobs { tuning: Tuning::having_seen(workload), ..Jobs::default() }
     }
 
-    /// A thread begins to work on the keyspace's global filter. Until that has succeeded it counts as failed, so that a
-    /// change of the tree meanwhile, which makes it count as not failed, is not forgotten when it fails.
+    /// Marks the start of work on the keyspace's global filter. Until the work succeeds it counts as failed: a change of the
+    /// tree in the meantime clears that mark, and so is not forgotten if the work does fail.
     pub(crate) fn start_filtering(&mut self) {
         (self.filtering, self.filter_failed) = (true, true);
     }
@@ -207,20 +207,20 @@ impl Jobs {
 pub(crate) struct ClosedLog {
     pub(crate) id: LogId,
     pub(crate) bytes: u64,
-    /// Bytes that the file takes.
+    /// The size of the file on disk, in bytes.
     pub(crate) allocated: u64,
-    /// Another name points at the file (a checkpoint), so it must not be overwritten.
+    /// Whether the file has another name (in a checkpoint), so that it must not be overwritten.
     pub(crate) linked: bool,
 }
 
-/// After an edit that failed: nobody knows whether it is on disk, nor perhaps which manifest is in force. Nothing that may be
-/// named by any of them goes before a new one is.
+/// The state after a failed edit: it is unknown whether the edit is on disk, and perhaps even which manifest is in force.
+/// Nothing that either may name is removed before a new manifest is in force.
 #[derive(Debug)]
 pub(crate) struct Unsettled {
     pub(crate) cause: String,
-    /// Tables that only an edit that failed names.
+    /// Tables that only a failed edit names.
     tables: Vec<Arc<OpenTable>>,
-    /// Manifests that may be in force, but for the one that was in use before.
+    /// Manifests that may be in force, apart from the one that was in use before.
     manifests: Vec<PathBuf>,
 }
 
@@ -228,7 +228,7 @@ pub(crate) struct Unsettled {
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) manifest: Option<Manifest>,
-    /// The last edit failed.
+    /// Set if the last edit failed.
     pub(crate) unsettled: Option<Unsettled>,
     pub(crate) manifest_number: u64,
     pub(crate) tree: ManifestState,
@@ -243,7 +243,7 @@ pub(crate) struct State {
     pub(crate) closing: bool,
     /// Where the search for the next compaction starts, so that no keyspace starves.
     pub(crate) round_robin: usize,
-    /// Since when nothing was written.
+    /// How long nothing has been written.
     pub(crate) quiet: Quiet,
 }
 
@@ -254,7 +254,7 @@ pub(crate) struct DbInner {
     pub(crate) fs: Arc<dyn FileSystem>,
     pub(crate) options: Options,
     pub(crate) read_only: bool,
-    /// Tells this open database from all others of the process.
+    /// Distinguishes this open database from all others in the process.
     pub(crate) instance: u64,
     pub(crate) cache: Option<Arc<BlockCache>>,
     pub(crate) reader_config: ReaderConfig,
@@ -263,18 +263,18 @@ pub(crate) struct DbInner {
     pub(crate) queue: CommitQueue,
     pub(crate) log: Mutex<LogState>,
     pub(crate) state: Mutex<State>,
-    /// Signalled after every change of `state` that somebody may wait for.
+    /// Signalled after every change of `state` that a thread may wait for.
     pub(crate) changed: Condvar,
     pub(crate) closed_logs: Mutex<Vec<(LogId, LogWriter)>>,
     pub(crate) snapshots: Mutex<BTreeMap<SeqNo, Vec<Arc<Held>>>>,
-    /// What the salvage found that this opening was.
+    /// The report if this opening was a salvage.
     pub(crate) salvaged: Mutex<Option<SalvageReport>>,
     pub(crate) expiry: Expiry,
 
-    /// The newest sequence number that readers see.
+    /// The newest sequence number visible to readers.
     pub(crate) visible_seq: AtomicU64,
     pub(crate) next_file: AtomicU64,
-    /// The length of the current log, for who must not wait for the log's owner (which may be stalled).
+    /// The length of the current log, for threads that must not wait for the log's owner (which may be stalled).
     pub(crate) log_bytes: AtomicU64,
     pub(crate) log_space: LogSpace,
     pub(crate) beginning: Beginning,
@@ -283,16 +283,16 @@ pub(crate) struct DbInner {
     pub(crate) health: Health,
     pub(crate) closed: AtomicBool,
     pub(crate) warnings: Mutex<Vec<String>>,
-    /// What the cost model has changed.
+    /// The changes made by the cost model.
     pub(crate) decisions: Mutex<Decisions>,
-    /// What operations cost here, as far as it was needed.
+    /// The measured costs of operations here, if they were needed.
     pub(crate) measured: Measured,
     pub(crate) read_counters: Arc<AllReads>,
     pub(crate) write_counters: WriteCounters,
     pub(crate) background: Background,
     pub(crate) scrub: Scrub,
     pub(crate) elastic: Arc<Elastic>,
-    /// Held while the database is open; taken out by `close`.
+    /// The directory lock; taken out by `close`.
     pub(crate) lock: Mutex<Option<Box<dyn DirLock>>>,
 }
 
@@ -305,12 +305,12 @@ impl DbInner {
         state
     }
 
-    /// Waits for a change of the state, or for a second.
+    /// Waits for a change of the state, for at most a second.
     pub(crate) fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         self.changed.wait_timeout(state, Duration::from_secs(1))
     }
 
-    /// Waits for a change of the state, or until something may be tried again that failed.
+    /// Waits for a change of the state, or until failed work may be retried.
     pub(crate) fn wait_for_retry<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         let fails =
             self.health.check().is_err() || state.jobs.values().any(|jobs| jobs.flush_aside.is_some());
@@ -320,12 +320,12 @@ impl DbInner {
         self.wait(state)
     }
 
-    /// Waits for a change of the state, but no longer than a flag that comes without a signal may stay unnoticed.
+    /// Waits for a change of the state, but no longer than a flag that is set without a signal may go unnoticed.
     pub(crate) fn wait_briefly<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         self.changed.wait_timeout(state, Duration::from_millis(20))
     }
 
-    /// The newest sequence number that readers see. Load the view before this.
+    /// Returns the newest sequence number visible to readers. Load the view before this.
     #[inline]
     pub(crate) fn visible(&self) -> SeqNo {
         sync::point();
@@ -337,7 +337,7 @@ impl DbInner {
         self.warnings.lock().push(message);
     }
 
-    /// Notes why writes stop, unless they have stopped already. For callers that hold the `state` lock.
+    /// Records why writes stop, unless they have stopped already. For callers that hold the `state` lock.
     #[cold]
     fn stop_writes(&self, cause: impl std::fmt::Display) {
         if self.health.stop(cause.to_string()) {
@@ -362,16 +362,15 @@ impl DbInner {
         self.health.check()
     }
 
-    /// Live snapshots, ascending. A snapshot taken later is at or above everything that is in a table or in a
-    /// sealed memtable now, so a merge of these may go by this list.
+    /// Returns the live snapshots, ascending. A snapshot taken later is at or above everything that is in a table or sealed
+    /// memtable now, so a merge of these may rely on this list.
     pub(crate) fn live_snapshots(&self) -> Vec<SeqNo> {
         self.snapshots.lock().keys().copied().collect()
     }
 
-    /// Makes an edit durable and publishes what it changes in the trees of `keyspaces`. `opened` are the
-    /// tables that the edit adds. On an error nothing is published and the tree in memory is what it was. The edit may or may not be
-    /// on disk, so its tables stay until the next edit has begun a new manifest. If the database is closed or writes stopped for
-    /// good, nothing is tried.
+    /// Makes an edit durable and publishes its changes in the trees of `keyspaces`. `opened` are the tables that the edit adds.
+    /// On an error nothing is published and the tree in memory is unchanged. The edit may or may not be on disk, so its tables
+    /// stay until the next edit has begun a new manifest. Attempts nothing if the database is closed or writes stopped for good.
     pub(crate) fn commit_edit(
         &self,
         state: &mut State,
@@ -379,21 +378,21 @@ impl DbInner {
         opened: Vec<Arc<OpenTable>>,
         change: impl FnMut(KeyspaceId, &Memtables) -> Memtables,
     ) -> Result<(), StorageError> {
-        // A caller that began before the database was closed.
+        // The caller began before the database was closed.
         if state.manifest.is_none() {
             let closed = std::io::Error::other("the database is closed");
             return Err(StorageError::io("append to the manifest in", &self.dir, &closed));
         }
-        // After a panic the tree in memory may be anything.
+        // After a panic the tree in memory may be in any state.
         if let Some(cause) = self.health.stopped() {
             let stopped =
                 std::io::Error::other(format!("nothing is changed after an earlier failure: {cause}"));
             added(&edit, opened).iter().for_each(|table| table.mark_obsolete());
             return Err(StorageError::io("append to the manifest in", &self.dir, &stopped));
         }
-        // What an earlier edit did on disk is not known, so none may build on it.
+        // The effect of a failed edit on disk is unknown, so no edit may build on it.
         let mut settled = self.settle_manifest(state);
-        // A copy, which shares the tables: whatever fails, the tree goes on to be that of the versions in use.
+        // A copy, which shares the tables: on any failure, the tree remains that of the versions in use.
         let mut tree = state.tree.clone();
         self.complete_edit(state, &mut edit);
         if settled.is_ok() {
@@ -413,23 +412,23 @@ impl DbInner {
         let rolls = manifest.should_roll();
         state.tree = tree;
         if rolls && let Err(error) = self.roll_manifest(state) {
-            // The edit is durable whichever manifest is in force.
+            // The edit is durable regardless of which manifest is in force.
             log::warn!("{}: the manifest was not rolled: {error}", self.dir.display());
         }
         self.publish_edit(state, &edit, &opened, change);
         Ok(())
     }
 
-    /// Adds to an edit what every edit says.
+    /// Adds to an edit what every edit records.
     pub(crate) fn complete_edit(&self, state: &State, edit: &mut VersionEdit) {
         self.save_ages(state, edit);
         edit.heat = self.elastic.heat_to_save();
         edit.next_file = Some(self.next_file.load(Ordering::Relaxed));
-        // An ingestion's number is in the edit before it is visible.
+        // An ingestion's number is in the edit before it becomes visible.
         edit.last_seq = edit.last_seq.max(Some(self.visible()));
     }
 
-    /// Publishes what a durable edit changed in the trees of keyspaces; `state.tree` has it already.
+    /// Publishes the changes of a durable edit in the trees of keyspaces; `state.tree` already has them.
     pub(crate) fn publish_edit(
         &self,
         state: &mut State,
@@ -460,7 +459,7 @@ impl DbInner {
         self.changed.notify_all();
     }
 
-    /// The version that the durable tree describes, from tables that are open already.
+    /// Returns the version that the durable tree describes, built from tables that are already open.
     pub(crate) fn build_version(
         &self,
         tree: &ManifestState,
@@ -475,17 +474,17 @@ impl DbInner {
         })
     }
 
-    /// Notes that it is not known any more what is on disk.
+    /// Records that the state on disk is unknown.
     fn unsettle<'s>(&self, state: &'s mut State, error: &StorageError) -> &'s mut Unsettled {
-        log::error!("{}: the manifest is to be written anew: {error}", self.dir.display());
+        log::error!("{}: the manifest has to be rewritten: {error}", self.dir.display());
         let none = || Unsettled { cause: String::new(), tables: Vec::new(), manifests: Vec::new() };
         let unsettled = state.unsettled.get_or_insert_with(none);
         unsettled.cause = error.to_string();
         unsettled
     }
 
-    /// After an edit that failed: writes the tree in memory to a new manifest and puts it in force, so that it is known again what
-    /// is on disk.
+    /// After a failed edit: writes the tree in memory to a new manifest and puts it in force, so that the state on disk is
+    /// known again.
     pub(crate) fn settle_manifest(&self, state: &mut State) -> Result<(), StorageError> {
         if state.unsettled.is_none() {
             return Ok(());
@@ -507,7 +506,7 @@ impl DbInner {
         let manifest = match Manifest::create(&*self.fs, &self.dir, number, &state.tree) {
             Ok(manifest) => manifest,
             Err(error) => {
-                // Nothing names it, and it may be what fills the disk.
+                // Nothing names it, and it may be what filled the disk.
                 self.garbage.push(path(number));
                 return Err(error);
             }
@@ -523,12 +522,12 @@ impl DbInner {
         Ok(())
     }
 
-    /// The shape of a keyspace's tree as the policy sees it.
+    /// Returns the shape of a keyspace's tree as the policy sees it.
     pub(crate) fn shape(&self, state: &State, keyspace: &KeyspaceInner) -> Shape {
         let view = keyspace.view.load();
         let none = Jobs::default();
         let jobs = state.jobs.get(&keyspace.id).unwrap_or(&none);
-        // Before the list of snapshots: one that is taken later sees nothing of what has expired by now.
+        // Before the list of snapshots: a snapshot taken later sees nothing of what has expired by now.
         let expired = self.expired(keyspace);
         let mut levels = vec![LevelShape::default(); keyspace.options.levels];
         for run in &view.version.runs {
@@ -555,13 +554,13 @@ impl DbInner {
         }
     }
 
-    /// Seconds since 1970.
+    /// Returns the current time in seconds since 1970.
     pub(crate) fn now(&self) -> u64 {
         self.options.clock.as_ref().map_or_else(|| SystemClock.now(), |clock| clock.now())
     }
 
-    /// Syncs the logs that were rolled, oldest first: after it, every write before the current log's first
-    /// survives a power cut. If a sync fails, writes are suspended.
+    /// Syncs the rolled logs, oldest first. Afterwards, every write before the first write of the current log survives a
+    /// power failure. If a sync fails, writes are suspended.
     pub(crate) fn sync_closed_logs(&self) -> Result<(), StorageError> {
         let mut closed = self.closed_logs.lock();
         while let Some((_, writer)) = closed.first_mut() {
@@ -577,7 +576,7 @@ impl DbInner {
     }
 }
 
-/// Of the tables that an edit brings along those that are new: one that is moved is in use.
+/// Returns the tables of an edit that are new: those that it moves are already in use.
 fn added(edit: &VersionEdit, opened: Vec<Arc<OpenTable>>) -> Vec<Arc<OpenTable>> {
     let moved = |id: TableId| edit.removed.iter().any(|removed| removed.1 == id);
     opened.into_iter().filter(|table| !moved(table.meta.id)).collect()

@@ -1,7 +1,6 @@
-//! Looking into single files without opening a database: what `tamis dump` shows.
+//! Inspecting single files without opening a database: the output of `tamis dump`.
 //!
-//! Works on files of databases that are open elsewhere, and on damaged ones: what can be read is shown, then
-//! the error.
+//! Works on files of databases that are open elsewhere, and on damaged files: prints what can be read, then returns the error.
 
 use std::io::Write;
 use std::path::Path;
@@ -23,7 +22,7 @@ use crate::wal::{LogKind, LogReader, ReadOptions};
 
 pub use crate::tree::identify::{Contents, identify};
 
-/// Bytes as text where they are printable ASCII, escaped elsewhere; long ones are cut.
+/// Formats bytes as text where they are printable ASCII, escaped elsewhere; long values are truncated.
 fn show(bytes: &[u8]) -> String {
     const MOST: usize = 64;
     let (head, more) = bytes.split_at(bytes.len().min(MOST));
@@ -39,7 +38,7 @@ fn kind_of(path: &Path) -> Option<FileKind> {
     parse(path.file_name()?.to_str()?)
 }
 
-/// Shows a table file: properties, filter or key list, range tombstones, and every entry.
+/// Prints a table file: properties, filter or key list, range tombstones, and every entry.
 pub fn dump_table(fs: &dyn FileSystem, path: &Path, out: &mut dyn Write) -> Result<(), Error> {
     let id = match kind_of(path) {
         Some(FileKind::Table(id)) => id,
@@ -130,7 +129,7 @@ fn key_list_line(table: &Table) -> String {
     }
 }
 
-/// Shows an elastic filter: its segments, and which of their units cannot be used.
+/// Prints an elastic filter: its segments, and which of their units are unusable.
 fn dump_units(table: &Table, out: &mut dyn Write) -> Result<(), Error> {
     let directory = match UnitDirectory::read(table) {
         Ok(directory) => directory,
@@ -165,7 +164,10 @@ fn dump_units(table: &Table, out: &mut dyn Write) -> Result<(), Error> {
     for (segment, unusable) in unusable.iter().enumerate() {
         let (_, unit_bytes) = directory.unit_span(segment, 0);
         let (keys, first) = (directory.keys(segment), show(directory.first_key(segment)));
-        written(writeln!(out, "    segment {segment}: {keys} keys from {first}, {unit_bytes} bytes a unit"))?;
+        written(writeln!(
+            out,
+            "    segment {segment}: {keys} keys from {first}, {unit_bytes} bytes per unit"
+        ))?;
         for why in unusable {
             written(writeln!(out, "      {why}"))?;
         }
@@ -173,8 +175,8 @@ fn dump_units(table: &Table, out: &mut dyn Write) -> Result<(), Error> {
     Ok(())
 }
 
-/// Shows a write-ahead log: every operation with its sequence number, and how the log ends. The number of the log is the one that
-/// its header has, whatever the file is called.
+/// Prints a write-ahead log: every operation with its sequence number, and how the log ends. The log's number is the one in
+/// its header, regardless of the file's name.
 pub fn dump_log(fs: &dyn FileSystem, path: &Path, out: &mut dyn Write) -> Result<(), Error> {
     let named = match kind_of(path) {
         Some(FileKind::Log(id)) => Some(id),
@@ -199,7 +201,7 @@ pub fn dump_log(fs: &dyn FileSystem, path: &Path, out: &mut dyn Write) -> Result
         && named != held
     {
         let after = match held < named {
-            true => ", or was to be written again as that one, which did not reach the disk",
+            true => ", or was being reused under that number, which did not reach the disk",
             false => "",
         };
         written(writeln!(out, "this is log {held}, not {named}: the file was renamed{after}"))?;
@@ -237,7 +239,7 @@ pub fn dump_log(fs: &dyn FileSystem, path: &Path, out: &mut dyn Write) -> Result
     written(writeln!(out, "ends: {:?}", reader.end()))
 }
 
-/// Shows a manifest: every edit, in order. The number of the manifest is the one that its header has, whatever the file is called.
+/// Prints a manifest: every edit, in order. The manifest's number is the one in its header, regardless of the file's name.
 pub fn dump_manifest(fs: &dyn FileSystem, path: &Path, out: &mut dyn Write) -> Result<(), Error> {
     let named = match kind_of(path) {
         Some(FileKind::Manifest(number)) => Some(number),

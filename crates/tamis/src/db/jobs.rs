@@ -1,14 +1,14 @@
-//! Compactions that run: what they have done so far, and how others hold them up or end them.
+//! Running compactions: their progress, and how other threads pause or cancel them.
 //!
-//! # Who may do what
+//! # Locking
 //!
-//! The list of jobs is behind the `state` lock; a job's [`Progress`] is shared with the threads that work on it and is
-//! all atomics. They are counters and flags that publish no other memory (`Relaxed`): whoever sets a flag does so, or
-//! goes through the `state` lock afterwards, before it signals `changed`, and whoever waits looks at the flag under
-//! that lock, so no signal is lost.
+//! The list of jobs is behind the `state` lock. A job's [`Progress`] is shared with the threads that work on it and consists
+//! of atomics: counters and flags that publish no other memory (`Relaxed`). A thread that sets a flag holds the `state` lock
+//! while it does so, or takes it afterwards, before it signals `changed`; a waiting thread checks the flag under that lock.
+//! So no signal is lost.
 //!
-//! A pause is a number of guards. Its changes are made under the `state` lock too; reading it without is for the
-//! threads that only want to know quickly that there is none.
+//! A pause is a count of guards. It changes under the `state` lock too; reading it without the lock is only a quick check
+//! that there is no pause.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -26,18 +26,18 @@ use crate::error::StorageError;
 use crate::options::Options;
 use crate::sync;
 
-/// What background work of one database shares.
+/// State shared by the background work of one database.
 #[derive(Debug)]
 pub(crate) struct Background {
     pub(crate) pace: Pace,
     pub(crate) room: Room,
     pub(crate) reserve: Reserve,
     pub(crate) helpers: Helpers,
-    /// Guards of pauses that live.
+    /// The number of live pause guards.
     pauses: AtomicUsize,
-    /// Bytes of memtables that a flush turns into tables in a second, lately; 0: not known.
+    /// The recent rate at which flushes turn memtable bytes into tables, in bytes per second; 0: unknown.
     pub(crate) flush_rate: AtomicU64,
-    /// Somebody is closing the database: stalled writers are to let go of the log.
+    /// The database is being closed: stalled writers must release the log.
     pub(crate) leaving: AtomicBool,
 }
 
@@ -58,15 +58,15 @@ impl Background {
         self.pauses.load(Relaxed) > 0
     }
 
-    /// Notes that a memtable of so many bytes was flushed. Half of the time that a byte is taken to cost is what it
-    /// cost now: a slow flush tells at once, and after it the rate doubles at most each time.
+    /// Records that a memtable of `bytes` bytes was flushed. The cost per byte is averaged with equal weight on this flush: a
+    /// slow flush shows at once, and after it the rate at most doubles with each flush.
     pub(crate) fn note_flush(&self, bytes: u64, took: Duration) {
         let now = (bytes as f64 / took.as_secs_f64().max(1e-6)).max(1.0);
         let rate = match self.flush_rate.load(Relaxed) {
             0 => now,
             before => 2.0 / (1.0 / before as f64 + 1.0 / now),
         };
-        // Only the one flushing thread writes it.
+        // Only the single flush thread writes it.
         self.flush_rate.store((rate as u64).max(1), Relaxed);
     }
 }
@@ -79,7 +79,7 @@ pub(crate) struct ActiveJob {
     pub(crate) progress: Arc<Progress>,
 }
 
-/// What is known of a running compaction. Sizes in bytes.
+/// The progress of a running compaction. Sizes are in bytes.
 #[derive(Debug)]
 pub(crate) struct Progress {
     reason: Reason,
@@ -104,17 +104,18 @@ impl Progress {
         }
     }
 
-    /// Whether somebody asked for its end.
+    /// Reports whether cancellation was requested.
     pub(crate) fn is_cancelled(&self) -> bool {
         self.cancelled.load(Relaxed)
     }
 
-    /// Whether the job drops tables unread.
+    /// Reports whether the job drops tables without reading them.
     pub(crate) fn drops(&self) -> bool {
         self.work == Work::Drop
     }
 
-    /// What the job may still write: no more than it reads, and nothing if it only moves or drops tables.
+    /// Returns the number of bytes that the job may still write: at most as many as it reads, and none if it only moves or
+    /// drops tables.
     pub(crate) fn may_write(&self) -> u64 {
         match self.work {
             Work::Merge => self.bytes_in.saturating_sub(self.written.load(Relaxed)),
@@ -123,33 +124,33 @@ impl Progress {
     }
 }
 
-/// A compaction that is running.
+/// A running compaction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JobStats {
     /// The keyspace's name.
     pub keyspace: String,
-    /// Why it was started, in a word or two.
+    /// Why it was started, in one or two words.
     pub reason: String,
     /// `merge`, `move` or `drop`.
     pub work: String,
-    /// The levels of its inputs, from the first to the last.
+    /// The levels of its inputs, shallowest and deepest.
     pub input_levels: (usize, usize),
     /// The level of its outputs.
     pub output_level: usize,
-    /// Runs that it reads of.
+    /// The number of runs that it reads from.
     pub runs_in: usize,
-    /// Bytes of its inputs.
+    /// The bytes of its inputs.
     pub bytes_in: u64,
-    /// Bytes written so far.
+    /// The bytes written so far.
     pub bytes_written: u64,
-    /// The parts of the key range that it is done in.
+    /// The number of key-range parts that it is split into.
     pub parts: usize,
-    /// Whether it waits for the end of a pause.
+    /// Whether it is waiting for the end of a pause.
     pub paused: bool,
 }
 
 impl JobStats {
-    /// The jobs that run now.
+    /// Returns the running compactions.
     pub(crate) fn all(db: &DbInner, state: &State) -> Vec<JobStats> {
         let paused = db.background.is_paused();
         let of_keyspace = |keyspace: &Arc<KeyspaceInner>| {
@@ -199,38 +200,38 @@ fn reason(reason: Reason) -> &'static str {
     }
 }
 
-/// Ends a compaction that somebody asked for: give it along in [`CompactOptions`], keep a clone, and call
+/// Cancels compactions that a caller requested. Pass the token in [`CompactOptions`], keep a clone, and call
 /// [`cancel`](CancelToken::cancel) from any thread.
 #[derive(Clone, Debug, Default)]
 pub struct CancelToken(Arc<AtomicBool>);
 
 impl CancelToken {
-    /// A token that nobody has cancelled.
+    /// Creates a token that is not cancelled.
     pub fn new() -> CancelToken {
         CancelToken::default()
     }
 
-    /// Asks all that were given this token to give up. They do so within moments, with
+    /// Cancels all compactions that hold this token. They end shortly afterwards, with
     /// [`AdminError::Cancelled`](crate::AdminError::Cancelled).
     pub fn cancel(&self) {
-        // Nothing else is published with it.
+        // It publishes no other memory.
         self.0.store(true, Relaxed);
     }
 
-    /// Whether it was cancelled.
+    /// Reports whether the token was cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.0.load(Relaxed)
     }
 }
 
-/// How a compaction that is asked for is done.
+/// Options of a compaction that a caller requests.
 #[derive(Clone, Debug, Default)]
 pub struct CompactOptions {
-    /// Ends it early.
+    /// Cancels the compaction early.
     pub cancel: CancelToken,
 }
 
-/// Holds up a compaction, or ends it.
+/// Pauses or cancels a compaction.
 pub(crate) struct CompactionControl<'j> {
     pub(crate) db: &'j DbInner,
     pub(crate) keyspace: &'j KeyspaceInner,
@@ -239,7 +240,7 @@ pub(crate) struct CompactionControl<'j> {
 }
 
 impl CompactionControl<'_> {
-    /// Whether the job is to end. Takes no lock.
+    /// Reports whether the job should end. Takes no lock.
     pub(crate) fn gives_up(&self) -> bool {
         self.progress.is_cancelled()
             || self.cancel.is_some_and(CancelToken::is_cancelled)
@@ -265,7 +266,7 @@ impl JobControl for CompactionControl<'_> {
     }
 }
 
-/// Holds up a flush; ends it when the database is closed, if it may be ended.
+/// Paces a flush; cancels it when the database is closed, if it may be cancelled.
 pub(crate) struct FlushControl<'d> {
     pub(crate) db: &'d DbInner,
     pub(crate) cancellable: bool,
@@ -274,7 +275,7 @@ pub(crate) struct FlushControl<'d> {
 impl JobControl for FlushControl<'_> {
     fn go_on(&self, written: u64) -> bool {
         if !self.cancellable {
-            // Opening waits for it: as fast as it can.
+            // Opening waits for it, so it runs unthrottled.
             return true;
         }
         self.db.pace(Urgency::Flush, written, &|| self.db.cancelled());
@@ -282,7 +283,7 @@ impl JobControl for FlushControl<'_> {
     }
 }
 
-/// While it lives, no compaction starts, and those that run wait. See
+/// A guard that pauses compactions: while it is alive, none starts, and running ones wait. See
 /// [`Db::pause_compaction`](crate::Db::pause_compaction).
 #[derive(Debug)]
 #[must_use = "the pause ends when this is dropped"]
@@ -300,7 +301,7 @@ impl CompactionPause {
 
 impl Drop for CompactionPause {
     fn drop(&mut self) {
-        // Even if the lock is poisoned, the pause must end.
+        // The pause must end even if the lock is poisoned.
         let state = self.db.state.lock();
         self.db.background.pauses.fetch_sub(1, Relaxed);
         drop(state);
@@ -308,25 +309,25 @@ impl Drop for CompactionPause {
     }
 }
 
-/// Work that failed and is not tried for a while.
+/// Failed work in backoff: it is not retried for a while.
 #[derive(Clone, Debug)]
 pub(crate) struct Aside {
     until: Instant,
     pause: Duration,
     tries: u32,
     cause: String,
-    /// Free bytes on the device when the work failed for want of room.
+    /// Free bytes on the device when the work failed for lack of room.
     short: Option<u64>,
 }
 
-/// How long a compaction that failed is left alone, the first time and at most.
+/// The backoff after a compaction failure: initial and maximum.
 pub(crate) const RETRY_COMPACTION: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
-/// So much more must be free, in bytes, before what found no room is tried earlier than planned.
+/// Additional free bytes needed before work that ran out of space is retried ahead of schedule.
 const MORE_ROOM_BYTES: u64 = 64 << 10;
 
 impl Aside {
-    /// After one failure more: twice as long as the time before, within `(first, longest)`.
+    /// Returns the backoff after one more failure: twice the previous delay, within `(first, longest)`.
     pub(crate) fn after(
         before: Option<Aside>,
         (first, longest): (Duration, Duration),
@@ -337,7 +338,7 @@ impl Aside {
         Aside { until: sync::now() + pause, pause, tries, cause: error.to_string(), short: None }
     }
 
-    /// Of work that found no more room than this.
+    /// Records the free bytes at which the work ran out of space.
     pub(crate) fn short_of_room(self, free: Option<u64>) -> Aside {
         Aside { short: free, ..self }
     }
@@ -346,24 +347,24 @@ impl Aside {
         sync::now() >= self.until
     }
 
-    /// Whether there is clearly more room than when the work failed for want of it.
+    /// Reports whether there is clearly more free space than when the work ran out of it.
     pub(crate) fn has_more_room(&self, free: Option<u64>) -> bool {
         self.short.zip(free).is_some_and(|(then, now)| now > then + then / 4 + MORE_ROOM_BYTES)
     }
 
-    /// How often the work failed in a row.
+    /// Returns the number of consecutive failures.
     pub(crate) fn tries(&self) -> u32 {
         self.tries
     }
 
-    /// The last failure.
+    /// Returns the last failure.
     pub(crate) fn cause(&self) -> &str {
         &self.cause
     }
 }
 
 impl DbInner {
-    /// Whether background work is to end as soon as it can.
+    /// Reports whether background work should end as soon as possible.
     pub(crate) fn cancelled(&self) -> bool {
         self.closed.load(Relaxed) || self.health.stopped().is_some()
     }
@@ -373,7 +374,7 @@ impl DbInner {
         self.write_counters.pace_nanos.add(waited.as_nanos() as u64);
     }
 
-    /// Bytes that a new compaction may write; see [`room`](crate::db::room). O(keyspaces + jobs).
+    /// Returns the number of bytes that a new compaction may write; see [`room`](crate::db::room). O(keyspaces + jobs).
     pub(crate) fn room(&self, state: &State) -> Option<u64> {
         let free = self.background.room.free()?;
         let running = state.jobs.values().flat_map(|jobs| &jobs.running);
@@ -386,7 +387,7 @@ impl DbInner {
         Some(free.saturating_sub(promised.saturating_add(memtables.sum())))
     }
 
-    /// Ends all compactions that run, and waits until they are gone.
+    /// Cancels all running compactions, and waits until they have ended.
     pub(crate) fn cancel_compactions(&self) {
         let mut state = self.state();
         let mut ended = Vec::new();
@@ -410,7 +411,7 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    fn one_slow_flush_tells_at_once() {
+    fn one_slow_flush_lowers_the_rate_at_once() {
         let background = Background::new(&Options::default());
         let rate = || background.flush_rate.load(Relaxed);
         background.note_flush(1 << 20, Duration::from_millis(1));
@@ -422,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_aside_is_tried_less_and_less_often_but_never_given_up() {
+    fn failed_work_backs_off_further_each_time_but_is_never_given_up() {
         let full = StorageError::io("write", Path::new("x"), &std::io::ErrorKind::StorageFull.into());
         let mut aside = None;
         let mut pauses = Vec::new();

@@ -1,4 +1,4 @@
-//! Keyspaces: sets of keys of one database with options of their own and one common log.
+//! Keyspaces: separate sets of keys in one database, each with its own options, sharing one log.
 
 use std::any::Any;
 use std::ops::{Bound, RangeBounds};
@@ -42,26 +42,25 @@ pub struct Keyspace {
 }
 
 impl Keyspace {
-    /// The keyspace's name.
+    /// Returns the keyspace's name.
     pub fn name(&self) -> &str {
         &self.inner.name
     }
 
-    /// The options that the keyspace runs with. Those that wait for the end of a compaction round are not among them.
+    /// Returns the options in effect. Changes that wait for the end of a compaction round are not included.
     pub fn options(&self) -> KeyspaceOptions {
         self.inner.shaping.load().options.clone()
     }
 
-    /// Changes options while the keyspace is in use, all of the given ones or none, each by its name and text; they
-    /// are stored with the database. What concerns the shape of the tree (`compaction`, `merge`, `picker`,
-    /// `deterministic`, `size_ratio`, `table_bytes`, the limits of runs and debt, `retain_bytes`, `time_window`),
-    /// `auto_compaction`, and which filter new tables get (`filter`, `bits_per_key`, `filter_allocation`, `filter_range`; but
-    /// not to or from a filter of the whole tree) can be changed; others are an error, since they hold from opening on. Whoever opens the database
-    /// with other options for its default keyspace replaces what was set.
+    /// Changes options while the keyspace is in use. Each is given by its name and text; either all of them change or none.
+    /// The new values are stored with the database. These options can be changed: those of the shape of the tree
+    /// (`compaction`, `merge`, `picker`, `deterministic`, `size_ratio`, `table_bytes`, the limits on runs and debt,
+    /// `retain_bytes`, `time_window`), `auto_compaction`, and the filter of new tables (`filter`, `bits_per_key`,
+    /// `filter_allocation`, `filter_range`; but not to or from a global filter). Changing any other is an error, since it is
+    /// fixed at opening. Opening the database with other options for its default keyspace replaces values set here.
     ///
-    /// The next compaction follows the new options, and leads the tree step by step to its new shape. Only a
-    /// `deterministic` tree keeps its old options up to the end of the compaction round that it is in (or up to a
-    /// [`compact`](Keyspace::compact)).
+    /// From the next compaction on, the tree moves to its new shape step by step. Only a `deterministic` tree keeps its old
+    /// options until the current compaction round ends (or until [`compact`](Keyspace::compact) is called).
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -82,7 +81,7 @@ impl Keyspace {
         Ok(())
     }
 
-    /// Where a read stands: now, or at a snapshot. The order of the loads is an invariant of [`ReadAt`].
+    /// Returns what a read sees: the current state, or that of a snapshot. The order of the loads is an invariant of [`ReadAt`].
     #[inline]
     fn read_at(&self, pin: Option<&SnapshotPin>) -> ReadAt<'_> {
         let db = &self.handle.inner;
@@ -134,39 +133,39 @@ impl Keyspace {
         self.read_at(at).iter(bounds, self.inner.reads.clone(), pin)
     }
 
-    /// The value of `key`, if it has one. Costs one digest, one question to each filter, and one block where a
-    /// filter says "maybe"; allocates nothing.
+    /// Returns the value of `key`, if it has one. Costs one key digest, one probe of each filter, and one block read per
+    /// filter that answers "maybe"; allocates nothing.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>, ReadError> {
         Ok(self.lookup(key.as_ref(), None)?.value())
     }
 
-    /// The values of `keys`, in their order, all of one moment. Cheaper than single gets: the cache misses of
-    /// all keys overlap.
+    /// Returns the values of `keys`, in the order of `keys` and as of a single moment. Cheaper than separate gets, because
+    /// the cache misses of all keys overlap.
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Slice>>, ReadError> {
         self.lookup_many(keys, None)
     }
 
-    /// Whether the keyspace holds `key`.
+    /// Reports whether `key` has a value.
     pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool, ReadError> {
         Ok(matches!(self.lookup(key.as_ref(), None)?, Lookup::Found { .. }))
     }
 
-    /// All keys in order, as of now.
+    /// Iterates over all keys in order, as of now.
     pub fn iter(&self) -> Iter {
         self.scan(Bounds::default(), None, None)
     }
 
-    /// The keys of a range in order, as of now.
+    /// Iterates over the keys in a range in order, as of now.
     pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Iter {
         self.scan(Bounds::of(&range), None, None)
     }
 
-    /// The keys that start with `prefix` in order, as of now.
+    /// Iterates over the keys that start with `prefix` in order, as of now.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
         self.scan(Bounds::prefix(prefix.as_ref()), None, None)
     }
 
-    /// Gives `key` the value `value`, with the database's durability.
+    /// Sets the value of `key` to `value`, with the database's durability.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<(), WriteError> {
         let (key, value) = (key.as_ref(), value.as_ref());
         let mut batch = WriteBatch::with_capacity(key.len() + value.len() + 24);
@@ -175,7 +174,7 @@ impl Keyspace {
     }
 
     /// Applies `operand` to the value of `key` with the keyspace's merge operator (its option `merge_operator`), without
-    /// reading it: the cost is that of a put. Reads apply what is waiting; flushes and compactions put it together.
+    /// reading the value: it costs as much as a put. Reads apply the pending operands; flushes and compactions combine them.
     pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<(), WriteError> {
         let (key, operand) = (key.as_ref(), operand.as_ref());
         let mut batch = WriteBatch::with_capacity(key.len() + operand.len() + 24);
@@ -183,15 +182,15 @@ impl Keyspace {
         self.commit(batch)
     }
 
-    /// Deletes `key`; fine if it does not exist.
+    /// Deletes `key`. Deleting a key that does not exist is not an error.
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<(), WriteError> {
         let mut batch = WriteBatch::new();
         batch.delete_id(self.inner.id, key.as_ref());
         self.commit(batch)
     }
 
-    /// Deletes all keys of a range, at the cost of one write however many there are. An empty range is fine, a
-    /// reversed one is an error.
+    /// Deletes all keys in a range, at the cost of one write regardless of how many there are. An empty range deletes
+    /// nothing; a reversed range is an error.
     pub fn delete_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<(), WriteError> {
         let mut batch = WriteBatch::new();
         batch.delete_range_id(self.inner.id, range);
@@ -205,7 +204,7 @@ impl Keyspace {
         self.handle.commit(batch, None)
     }
 
-    /// The path that a get of `key` takes now, step by step. Costs a get and some allocations.
+    /// Returns the path that a get of `key` would take now, step by step. Costs a get and some allocations.
     pub fn explain_get(&self, key: impl AsRef<[u8]>) -> Result<Explanation, ReadError> {
         self.check()?;
         let (db, key) = (&self.handle.inner, key.as_ref());
@@ -220,20 +219,20 @@ impl Keyspace {
         self.handle.inner.flush(std::slice::from_ref(&self.inner))
     }
 
-    /// Merges everything into the last level that holds data and waits until that is done. With no snapshot
-    /// alive, no delete and no hidden version is left of what was there before; tables whose versions a live
-    /// snapshot may tell apart are not rewritten again.
+    /// Merges everything into the last level that holds data and waits until that is done. If no snapshot is alive, no
+    /// tombstone and no shadowed version from before the call remains. Tables in which a live snapshot may still distinguish
+    /// versions are not rewritten again.
     pub fn compact(&self) -> Result<(), AdminError> {
         self.handle.inner.compact_within(&self.inner, None, &CompactOptions::default())
     }
 
-    /// Like [`compact`](Self::compact), but only for the tables that overlap `range` (and what their merges must take
-    /// along); others stay as they are. The memtables are flushed whatever they hold.
+    /// Like [`compact`](Self::compact), but only for the tables that overlap `range` (and the tables that must be merged with
+    /// them); others stay as they are. The memtables are flushed regardless of their contents.
     ///
     /// # Errors
     ///
-    /// [`AdminError::Cancelled`] if the token in `options` or [`Db::cancel_compactions`] ended it: what was merged
-    /// until then stays merged. [`AdminError::NoRoom`] if a merge might not fit on the device.
+    /// [`AdminError::Cancelled`] if the token in `options` or [`Db::cancel_compactions`] cancelled it; merges completed by
+    /// then remain in effect. [`AdminError::NoRoom`] if a merge might not fit on the device.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -254,8 +253,8 @@ impl Keyspace {
         self.handle.inner.compact_within(&self.inner, Some(&range), &options)
     }
 
-    /// Takes in [external tables](crate::ExternalTableBuilder): all of them at one moment, or none. See
-    /// [`Db::ingest`], which does the same for several keyspaces at once.
+    /// Ingests [external tables](crate::ExternalTableBuilder) atomically. See [`Db::ingest`], which does the same for several
+    /// keyspaces at once.
     pub fn ingest<P: AsRef<Path>>(
         &self,
         files: &[P],
@@ -265,24 +264,24 @@ impl Keyspace {
         self.handle.inner.ingest(vec![(self.inner.clone(), paths)], options)
     }
 
-    /// The keyspace's shape and sizes.
+    /// Returns the keyspace's shape and sizes.
     pub fn stats(&self) -> KeyspaceStats {
         let state = self.handle.inner.state();
         KeyspaceStats::of(&self.handle.inner, &state, &self.inner)
     }
 
-    /// All tables on disk, newest run first, within a run by key.
+    /// Returns all tables on disk, newest run first, ordered by key within a run.
     pub fn tables(&self) -> Vec<TableStats> {
         layout::tables(&self.inner)
     }
 
-    /// The database that the keyspace belongs to.
+    /// Returns the database that the keyspace belongs to.
     pub fn database(&self) -> Db {
         Db::from_handle(self.handle.clone())
     }
 }
 
-/// The keys within bounds; `None` if there can be none.
+/// Returns the key range of the bounds; `None` if no key can be in it.
 fn keys_of<K: AsRef<[u8]>>(range: &impl RangeBounds<K>) -> Option<KeyRange> {
     let smallest: Vec<u8> = match range.start_bound() {
         Bound::Included(key) => key.as_ref().to_vec(),
@@ -298,7 +297,7 @@ fn keys_of<K: AsRef<[u8]>>(range: &impl RangeBounds<K>) -> Option<KeyRange> {
 }
 
 impl WriteBatch {
-    /// Gives `key` the value `value` in `keyspace`.
+    /// Sets the value of `key` in `keyspace` to `value`.
     pub fn put_in(
         &mut self,
         keyspace: &Keyspace,
@@ -326,7 +325,7 @@ impl WriteBatch {
         self.delete_id(keyspace.inner.id, key.as_ref())
     }
 
-    /// Deletes all keys of a range in `keyspace`.
+    /// Deletes all keys in a range of `keyspace`.
     pub fn delete_range_in<K: AsRef<[u8]>>(
         &mut self,
         keyspace: &Keyspace,

@@ -1,4 +1,4 @@
-//! Where the tables of a keyspace lie: the tree as a list.
+//! The layout of a keyspace's tables: the tree as a list.
 
 use crate::db::inner::KeyspaceInner;
 use crate::key::KeyEnd;
@@ -10,28 +10,28 @@ pub struct TableStats {
     pub id: u64,
     /// Its level.
     pub level: usize,
-    /// Its run; of two runs of a level the one with the larger number is newer.
+    /// Its run; of two runs in the same level, the one with the larger number is newer.
     pub run: u64,
-    /// The smallest key that it says something about.
+    /// The smallest key that it covers.
     pub smallest: Vec<u8>,
-    /// The end of what it says something about: a key, and whether that belongs to it; `None`: there is no end.
+    /// The end of its key range: a key, and whether that key is included; `None`: unbounded.
     pub largest: Option<(Vec<u8>, bool)>,
     /// Bytes of its file.
     pub bytes: u64,
-    /// Key versions, deletes included.
+    /// Key versions, including deletes.
     pub entries: u64,
-    /// How many of them are deletes.
+    /// The number of deletes among them.
     pub deletes: u64,
-    /// The flushes it may hold data of: from the first to before the second.
+    /// The flush epochs whose data it may hold, as a half-open range.
     pub epochs: (u64, u64),
-    /// In how many steps its epochs change over its key range.
+    /// The number of segments of its key range that differ in their epochs.
     pub epoch_segments: usize,
-    /// When the oldest and the newest of its data was flushed, in seconds since 1970; 0: not known.
+    /// When its oldest and its newest data was flushed, in seconds since 1970; 0: unknown.
     pub written: (u64, u64),
 }
 
 impl TableStats {
-    /// Whether its key range holds `key`.
+    /// Reports whether `key` is in its key range.
     pub fn covers(&self, key: &[u8]) -> bool {
         let reaches = match &self.largest {
             None => true,
@@ -42,7 +42,7 @@ impl TableStats {
     }
 }
 
-/// The tables of a keyspace, newest run first, within a run by key.
+/// Returns the tables of a keyspace, newest run first, ordered by key within a run.
 pub(crate) fn tables(keyspace: &KeyspaceInner) -> Vec<TableStats> {
     let view = keyspace.view.load();
     let version = &view.version;

@@ -1,17 +1,17 @@
-//! How much room logs take, and what keeps it within [`max_log_bytes`](crate::Options::max_log_bytes).
+//! The disk space of logs, and keeping it within [`max_log_bytes`](crate::Options::max_log_bytes).
 //!
-//! Logs count with what they take on disk: their records, what is reserved behind them, and what a reused file still holds of a
-//! former log. So do obsolete logs that are kept to be overwritten.
+//! Logs count with their size on disk: their records, the space reserved after them, and the remaining contents of reused
+//! files. So do obsolete logs that are kept to be overwritten.
 //!
-//! * The current log reserves room in steps, so that a synced append changes nothing but data: a quarter of a megabyte at first,
-//!   then half of what it holds, 4 MiB at most. Whoever appends does it, before the append.
-//! * A log that takes no more records gives back what is behind its last one.
-//! * Before a step that would lead beyond the limit, obsolete logs go; beyond three quarters of it, memtables that hold back the
-//!   oldest log are sealed; beyond all of it, the writer waits for their flushes. A step is taken all the same when nothing is
-//!   left to be flushed.
+//! * The current log reserves space in steps, so that a synced append changes nothing but data: a quarter of a megabyte at
+//!   first, then half of its length, at most 4 MiB. The appending thread does this before the append.
+//! * A log that takes no more records releases the space after its last one.
+//! * Before a step that would exceed the limit, obsolete logs are removed; beyond three quarters of it, memtables that hold
+//!   back the oldest log are sealed; beyond all of it, the writer waits for their flushes. The step is taken regardless once
+//!   nothing is left to flush.
 //!
-//! The counters are a statistic and a hint (`Relaxed`): those of the current log are written by the log's owner alone, those of
-//! closed ones under the `state` lock.
+//! The counters are a statistic and a hint (`Relaxed`): those of the current log are written only by the log's owner, those
+//! of closed logs under the `state` lock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -26,16 +26,16 @@ use crate::wal::LogWriter;
 /// The first step of a log, in bytes.
 const FIRST_STEP: u64 = 256 << 10;
 
-/// No step is longer, in bytes.
+/// The largest step, in bytes.
 const LARGEST_STEP: u64 = 4 << 20;
 
-/// More than a record takes besides its batches, in bytes: two heads (the closing record's, too) and a group's header.
+/// An upper bound on a record's size besides its batches, in bytes: two heads (the closing record's, too) and a group's header.
 const RECORD_BYTES: u64 = 96;
 
-/// An obsolete log is kept only if the disk has so many times as much free as all that are kept take.
+/// An obsolete log is kept only if the disk has this many times as much free as all kept logs take.
 const FREE_TO_KEEP: u64 = 8;
 
-/// Bytes that logs take on disk.
+/// The bytes of logs on disk.
 #[derive(Debug, Default)]
 pub(crate) struct LogSpace {
     current: AtomicU64,
@@ -44,26 +44,26 @@ pub(crate) struct LogSpace {
 }
 
 impl LogSpace {
-    /// Those of the logs that are still needed.
+    /// Returns the bytes of the logs that are still needed.
     pub(crate) fn needed(&self) -> u64 {
         self.current.load(Relaxed) + self.closed.load(Relaxed)
     }
 }
 
-/// What a log is expected to hold before it is rolled, in bytes.
+/// Returns the expected size of a log when it is rolled, in bytes.
 fn expected(options: &Options) -> u64 {
     let bytes = options.keyspace.memtable_bytes.min(options.max_log_bytes);
     bytes.saturating_add(bytes / 8)
 }
 
-/// How much a log of `len` bytes reserves at once.
+/// Returns the size of the next reservation of a log of `len` bytes.
 fn step(options: &Options, len: u64) -> u64 {
     let of_all = (options.max_log_bytes / 8).max(1);
     let first = FIRST_STEP.min(expected(options)).min(of_all);
     (len / 2).clamp(first, LARGEST_STEP.min(of_all).max(first))
 }
 
-/// What appending `bytes` would add to the room that the log takes.
+/// Returns how much space appending `bytes` would add to the log.
 fn growth(options: &Options, log: &LogWriter, bytes: u64) -> u64 {
     let end = log.len().saturating_add(bytes).saturating_add(RECORD_BYTES);
     if end <= log.allocated() {
@@ -73,38 +73,38 @@ fn growth(options: &Options, log: &LogWriter, bytes: u64) -> u64 {
 }
 
 impl State {
-    /// Bytes that obsolete logs take which are kept to be overwritten.
+    /// Returns the bytes of obsolete logs that are kept to be overwritten.
     fn recyclable_bytes(&self) -> u64 {
         self.recyclable.iter().map(|log| log.allocated).sum()
     }
 }
 
 impl DbInner {
-    /// Bytes that all logs take on disk.
+    /// Returns the bytes of all logs on disk.
     pub(crate) fn log_space_bytes(&self, state: &State) -> u64 {
         self.log_space.needed() + state.recyclable_bytes()
     }
 
-    /// Notes how long the current log is.
+    /// Records the size of the current log.
     pub(crate) fn note_log(&self, log: &LogWriter) {
         self.log_bytes.store(log.len(), Relaxed);
         self.log_space.current.store(log.allocated(), Relaxed);
     }
 
-    /// Notes what the rolled logs take. To be called after every change of their list.
+    /// Records the size of the rolled logs. Must be called after every change of their list.
     pub(crate) fn note_closed_logs(&self, state: &State) {
         self.log_space.closed.store(state.logs.iter().map(|log| log.allocated).sum(), Relaxed);
     }
 
-    /// Whether the rolled logs and the current one come near their limit, so that memtables are to be flushed which hold back
-    /// the oldest.
+    /// Reports whether the rolled logs and the current one come near their limit, so that the memtables that hold back the
+    /// oldest log should be flushed.
     pub(crate) fn logs_are_long(&self, growth: u64) -> bool {
         let max = self.options.max_log_bytes;
         self.log_space.needed().saturating_add(growth) > max - max / 4
     }
 
-    /// Reserves room for a record of `bytes`, if there is none. On a full disk obsolete logs go, and the append may still find
-    /// room.
+    /// Reserves space for a record of `bytes`, if needed. On a full disk obsolete logs are removed, and the append may still
+    /// find room.
     pub(crate) fn reserve(&self, log: &mut LogWriter, bytes: u64) {
         let growth = growth(&self.options, log, bytes);
         if growth == 0 || log.preallocate(log.allocated() + growth) {
@@ -112,13 +112,13 @@ impl DbInner {
         }
         self.background.room.outdated();
         if self.release_recyclable() {
-            // Once more; if that fails, the append will tell.
+            // Retry once more; if that fails, the append will report it.
             log.retry_preallocation();
             log.preallocate(log.allocated() + growth);
         }
     }
 
-    /// Before `bytes` are appended: keeps the room that logs take within its limit. May wait for flushes.
+    /// Keeps the disk space of logs within its limit before `bytes` are appended. May wait for flushes.
     pub(crate) fn keep_log_space(
         &self,
         log: &mut LogState,
@@ -154,7 +154,7 @@ impl DbInner {
         }
     }
 
-    /// The keyspaces whose active memtables keep the oldest log alive, once logs come near their limit.
+    /// Returns the keyspaces whose active memtables keep the oldest log alive, once logs come near their limit.
     pub(crate) fn keyspaces_pinning_logs(
         &self,
         state: &State,
@@ -172,8 +172,8 @@ impl DbInner {
         state.keyspaces.values().filter(pins).cloned().collect()
     }
 
-    /// Whether an obsolete log may be kept to be overwritten: it is not longer than logs are expected to be, logs are far
-    /// from their limit, and the disk has room.
+    /// Reports whether an obsolete log may be kept to be overwritten: it is not much longer than logs are expected to be,
+    /// logs are far from their limit, and the disk has room.
     pub(crate) fn may_recycle(&self, state: &State, log: &ClosedLog) -> bool {
         let (options, kept) = (&self.options, state.recyclable_bytes() + log.allocated);
         let max = options.max_log_bytes;

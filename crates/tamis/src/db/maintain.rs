@@ -29,7 +29,7 @@ impl DbInner {
         let waiting =
             |ks: &Arc<KeyspaceInner>| !ks.is_dropped() && !ks.view.load().memtables.sealed.is_empty();
         let mut state = self.state();
-        // What failed before is tried again now.
+        // Earlier failures are retried now.
         for keyspace in keyspaces {
             state.jobs.entry(keyspace.id).or_default().flush_aside = None;
         }
@@ -42,7 +42,7 @@ impl DbInner {
         Ok(())
     }
 
-    /// Waits until nothing is running or due that may run: compactions that are paused or find no room do not count.
+    /// Waits until nothing is running or due that can run: compactions that are paused or lack room do not count.
     pub(crate) fn settle(&self) -> Result<(), AdminError> {
         self.check_ready()?;
         let busy = |state: &State, ks: &KeyspaceInner| {
@@ -63,16 +63,16 @@ impl DbInner {
             state = self.wait(state);
         }
         drop(state);
-        // Who waits for this wants to see what is left.
+        // Callers want to see the final set of files.
         self.remove_garbage();
         Ok(())
     }
 
-    /// A rewrite of one table of the last level that still holds what only a snapshot needed that is gone by
-    /// now. Every rewrite leaves a table whose sequence numbers are all forgotten, so this comes to an end. Where they
-    /// are kept, it leaves one without deletes, and with nothing pinned for snapshots that were gone when it began.
-    /// `cleaned` are the numbers that were given to the tables of earlier rewrites (and perhaps to others in between):
-    /// operands that cannot be merged keep theirs, and rewriting them again would go on for ever.
+    /// Returns a rewrite of one table of the last level that still holds data kept only for a snapshot that is gone. A
+    /// rewrite leaves a table without sequence numbers, so this ends. Where sequence numbers are kept, it leaves a table
+    /// without deletes, and with nothing pinned for snapshots that were gone when it began. `cleaned` are the numbers
+    /// assigned to the outputs of earlier rewrites (and perhaps to others in between): operands that cannot be merged keep
+    /// their sequence numbers, and rewriting them again would never end.
     fn cleaning(
         &self,
         shape: &Shape,
@@ -82,7 +82,7 @@ impl DbInner {
     ) -> Option<Plan> {
         let oldest = self.live_snapshots().first().copied().unwrap_or(SeqNo::MAX);
         let level = shape.deepest().filter(|&level| level > 0)?;
-        // Only below the oldest run there is nothing.
+        // Only below the oldest run is there nothing.
         let run = shape.levels[level].runs.last()?;
         let keep_seq = keyspace.age.keep_seq();
         let unclean = |meta: &TableMeta| {
@@ -111,8 +111,8 @@ impl DbInner {
         })
     }
 
-    /// Flushes a keyspace and merges what overlaps `range` (everything if `None`) into its last level, in the
-    /// calling thread and what helpers it finds.
+    /// Flushes a keyspace and merges what overlaps `range` (everything if `None`) into its last level, in the calling thread
+    /// and any helpers available.
     pub(crate) fn compact_within(
         &self,
         keyspace: &Arc<KeyspaceInner>,
@@ -121,7 +121,7 @@ impl DbInner {
     ) -> Result<(), AdminError> {
         self.flush(std::slice::from_ref(keyspace))?;
         let mut state = self.state();
-        // Alone: no automatic job and no other caller works on this keyspace meanwhile.
+        // Exclusively: no automatic job and no other caller works on this keyspace meanwhile.
         while state.jobs.entry(keyspace.id).or_default().manual {
             self.check_writable()?;
             if options.cancel.is_cancelled() {
@@ -158,25 +158,25 @@ impl DbInner {
                 continue;
             }
             if let Some(damage) = self.damage_within(keyspace, range) {
-                // It could not be merged; and what it hides must not be taken for gone.
+                // It could not be merged, and the entries that it shadows must not be taken for dropped.
                 return Err(damage.into());
             }
             let shape = self.shape(&state, keyspace);
             let shaping = keyspace.shaping.load_full();
-            // First what needs no room. A policy that drops tables itself does so by the age of whole runs.
+            // Work that needs no room comes first. A policy that drops tables itself goes by the age of whole runs.
             let covered = (!shaping.policy.drops_data())
                 .then(|| covered_tables(&shape, &keyspace.view.load().version, range))
                 .flatten();
             let wanted = covered.or_else(|| shaping.policy.manual(&shape, range)).or_else(|| {
-                // A policy makes no plan that does not fit; with room enough it says what it would have been.
+                // A policy plans nothing that does not fit; with unlimited room it returns the plan it would have made.
                 shaping.policy.manual(&Shape { room: None, ..shape.clone() }, range)
             });
-            // What is dropped whole lies anywhere: only with the whole keyspace at hand.
+            // Tables dropped whole may be anywhere, so only when compacting the whole keyspace.
             let wanted = wanted.or_else(|| range.is_none().then(|| expired_tables(&shape)).flatten());
             let cleaning = wanted.is_none();
             let Some(plan) = wanted.or_else(|| self.cleaning(&shape, keyspace, range, &cleaned)) else {
                 if range.is_none() {
-                    // All is in the last level: no round is under way.
+                    // Everything is in the last level: no round is under way.
                     self.begin_round(&mut state, keyspace);
                 }
                 return Ok(());
@@ -193,7 +193,7 @@ impl DbInner {
             }
             match result {
                 Ok(Ended::Done) => {}
-                // Who closes the database or drops the keyspace is asked about at the next turn.
+                // The next iteration detects closing and dropping.
                 Ok(Ended::Cancelled) if self.cancelled() || keyspace.is_dropped() => {}
                 Ok(Ended::Cancelled) => return Err(AdminError::Cancelled),
                 Ok(Ended::Undone(error)) | Err(error) => return Err(error.into()),
@@ -202,7 +202,7 @@ impl DbInner {
     }
 }
 
-/// Ends a caller's compaction of a keyspace, even by a panic: closing waits for it.
+/// Ends a caller's compaction of a keyspace, even on a panic: closing waits for it.
 struct Manual<'d> {
     db: &'d DbInner,
     keyspace: KeyspaceId,

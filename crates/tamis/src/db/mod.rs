@@ -1,4 +1,4 @@
-//! The database: the public handle, and what opening, writing and background work share.
+//! The database: the public handle, and the state shared by opening, writing and background work.
 
 mod background;
 mod begin;
@@ -68,7 +68,7 @@ pub use stats::{KeyspaceStats, LevelStats, OverlapStats, RunStats, SnapshotStats
 pub use tune::TuningDecision;
 pub use verify::VerifyReport;
 
-/// What all handles of one open database share; the last one to go closes it.
+/// The state shared by all handles of one open database; dropping the last handle closes the database.
 #[derive(Debug)]
 pub(crate) struct Handle {
     pub(crate) inner: Arc<DbInner>,
@@ -83,22 +83,21 @@ impl Handle {
         self.inner.write(batch, durability == Durability::Synced)
     }
 
-    /// Ends background work, syncs the log and releases the directory. Once is enough.
+    /// Ends background work, syncs the log and releases the directory. Only the first call has an effect.
     ///
-    /// The order is what tells a clean end from a crash at the next opening: the log is synced; nothing works on
-    /// the database any more; a last edit says how far the log goes, and the manifest is closed; the log is
-    /// closed. So a closed manifest means that the log is all there, and a log that is closed, holds records and
-    /// has no successor means that the manifest is closed.
+    /// The order lets the next opening tell a clean shutdown from a crash: the log is synced; background work ends; a last
+    /// edit records how far the log goes, and the manifest is closed; the log is closed. So a closed manifest means that the
+    /// log is complete, and a closed log that holds records and has no successor means that the manifest is closed.
     fn shut_down(&self) -> Result<(), AdminError> {
         if self.shut.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
         let db = &self.inner;
-        // A writer that is stalled holds the log lock: it gives up when it sees this.
+        // A stalled writer holds the log lock; it gives up when it sees this flag.
         db.background.leaving.store(true, Ordering::Relaxed);
         drop(db.state());
         db.changed.notify_all();
-        // Behind the log lock, so that every write is either acknowledged before or refused.
+        // Under the log lock, so that every write is either acknowledged before this point or refused.
         let mut log = db.lock_log();
         db.closed.store(true, Ordering::Relaxed);
         let mut last = None;
@@ -114,7 +113,7 @@ impl Handle {
             workers.join();
         }
         db.elastic.stop();
-        // Callers' own compactions give up when they see that the database is closed.
+        // Caller-started compactions give up when they see that the database is closed.
         let mut state = db.state();
         while state.jobs.values().any(|jobs| jobs.manual) {
             state = db.wait(state);
@@ -154,8 +153,8 @@ impl Drop for Handle {
     }
 }
 
-/// An open database: a handle that is cheap to clone and may be used from any thread. Methods that name no
-/// keyspace mean the default one.
+/// An open database: a handle that is cheap to clone and usable from any thread. Methods that name no keyspace use the
+/// default one.
 ///
 /// ```
 /// use tamis::{Db, Options};
@@ -178,13 +177,13 @@ pub struct Db {
 impl Db {
     /// Opens the database in `path`, creating it if the options allow.
     ///
-    /// Replays the log: a torn tail that was never synced is cut with a warning (see [`Stats::warnings`]).
-    /// Costs one read of each table's metadata and one flush of what the log holds.
+    /// Replays the log. A torn tail that was never synced is cut off with a warning (see [`Stats::warnings`]). Costs one read
+    /// of each table's metadata and one flush of the log's contents.
     ///
     /// # Errors
     ///
-    /// [`OpenError::Locked`] if another handle or process has it open; [`OpenError::Incompatible`] if an option
-    /// contradicts the stored database, naming it; damage with file and offset.
+    /// [`OpenError::Locked`] if another handle or process has the database open; [`OpenError::Incompatible`] if an option
+    /// contradicts the stored database, naming the option; damage, with its file and offset.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Db, OpenError> {
         let inner = open::open(path.as_ref(), options, false)?;
         let workers = Workers::start(&inner)
@@ -192,8 +191,8 @@ impl Db {
         Ok(Db::with(inner, Some(workers)))
     }
 
-    /// Opens the database in `path` without changing anything there and without taking its lock: the log is
-    /// replayed into memory, and the handle shows that moment for good. Writes are refused.
+    /// Opens the database in `path` without changing anything there and without taking its lock. The log is replayed into
+    /// memory, and the handle keeps showing the state at that moment. Writes are refused.
     pub fn open_read_only(path: impl AsRef<Path>, options: Options) -> Result<Db, OpenError> {
         let inner = beside::open(path.as_ref(), &options)?;
         let workers = Workers::start_reading(&inner)
@@ -201,13 +200,14 @@ impl Db {
         Ok(Db::with(inner, Some(workers)))
     }
 
-    /// Opens the damaged database in `path` with what can still be read, makes that a database in order, and closes it. No file is
-    /// removed: what is no part of the database any more is renamed to `….aside` (or `….damaged`), and the report says all of it.
+    /// Opens the damaged database in `path` with everything that can still be read, restores it to a consistent state, and
+    /// closes it. No file is removed: files that are no longer part of the database are renamed to `….aside` (or
+    /// `….damaged`), and the report lists them all.
     ///
-    /// Where the manifest is damaged or gone the tree is made anew from the tables and logs that are there. A database in which
-    /// nothing is wrong is left as it is. With `dry_run` nothing is changed at all, and the report says what would be.
+    /// If the manifest is damaged or missing, the tree is rebuilt from the tables and logs found. An intact database is left
+    /// as it is. With `dry_run` nothing is changed, and the report says what would be done.
     ///
-    /// It is what opening with [`Options::salvage`] does, too.
+    /// Opening with [`Options::salvage`] does the same.
     pub fn salvage(
         path: impl AsRef<Path>,
         options: Options,
@@ -220,7 +220,7 @@ impl Db {
             return Ok(report);
         }
         let options = Options { salvage: true, create_if_missing: true, error_if_exists: false, ..options };
-        // Without background work, which would merge tables before anybody has looked.
+        // Without background work, which would merge tables before anyone could inspect them.
         let inner = open::open(path, options, false)?;
         let done = inner.salvaged.lock().take();
         let db = Db::with(inner, None);
@@ -251,14 +251,14 @@ impl Db {
         &self.default.handle.inner
     }
 
-    /// The value of `key`, if it has one. Costs one digest, one question to each filter, and one block where a
-    /// filter says "maybe"; allocates nothing.
+    /// Returns the value of `key`, if it has one. Costs one key digest, one probe of each filter, and one block read per
+    /// filter that answers "maybe"; allocates nothing.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>, ReadError> {
         self.default.get(key)
     }
 
-    /// The values of `keys`, in their order, all of one moment. Cheaper than single gets: the cache misses of
-    /// all keys overlap.
+    /// Returns the values of `keys`, in the order of `keys` and as of a single moment. Cheaper than separate gets, because
+    /// the cache misses of all keys overlap.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -273,18 +273,18 @@ impl Db {
         self.default.multi_get(keys)
     }
 
-    /// Whether `key` has a value.
+    /// Reports whether `key` has a value.
     pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool, ReadError> {
         self.default.contains(key)
     }
 
-    /// Gives `key` (up to 64 KiB) the value `value` (up to 4 GiB − 1), with the database's durability.
+    /// Sets the value of `key` (up to 64 KiB) to `value` (up to 4 GiB − 1), with the database's durability.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<(), WriteError> {
         self.default.put(key, value)
     }
 
-    /// Applies `operand` to the value of `key` with the merge operator of the default keyspace (its option
-    /// `merge_operator`), without reading it: the cost is that of a put. Reads apply what is waiting.
+    /// Applies `operand` to the value of `key` with the merge operator of the default keyspace (its option `merge_operator`),
+    /// without reading the value: it costs as much as a put. Reads apply the pending operands.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -300,12 +300,12 @@ impl Db {
         self.default.merge(key, operand)
     }
 
-    /// Deletes `key`; fine if it does not exist.
+    /// Deletes `key`. Deleting a key that does not exist is not an error.
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<(), WriteError> {
         self.default.delete(key)
     }
 
-    /// Deletes all keys of a range, at the cost of one write however many there are.
+    /// Deletes all keys in a range, at the cost of one write regardless of how many there are.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -319,7 +319,7 @@ impl Db {
         self.default.delete_range(range)
     }
 
-    /// Commits a batch: all of it or nothing, across keyspaces, with the database's durability.
+    /// Commits a batch atomically, across keyspaces, with the database's durability.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -333,28 +333,28 @@ impl Db {
         self.handle().commit(batch, None)
     }
 
-    /// Commits a batch with a durability of its own: [`Durability::Synced`] returns when the batch and
-    /// everything before it survive a power cut; the others return when the operating system has it.
+    /// Commits a batch with its own durability. [`Durability::Synced`] returns once the batch and everything before it would
+    /// survive a power failure; the others return once the operating system has the data.
     pub fn write_with(&self, batch: WriteBatch, durability: Durability) -> Result<(), WriteError> {
         self.handle().commit(batch, Some(durability))
     }
 
-    /// Makes everything acknowledged so far survive a power cut.
+    /// Makes every write acknowledged so far durable across a power failure.
     pub fn sync(&self) -> Result<(), WriteError> {
         self.inner().write(WriteBatch::new(), true)
     }
 
-    /// The state of all keyspaces as of now, to read from later.
+    /// Returns a snapshot of all keyspaces as of now.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::new(self)
     }
 
-    /// All keys in order, as of now.
+    /// Iterates over all keys in order, as of now.
     pub fn iter(&self) -> Iter {
         self.default.iter()
     }
 
-    /// The keys of a range in order, as of now.
+    /// Iterates over the keys in a range in order, as of now.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -368,7 +368,7 @@ impl Db {
         self.default.range(range)
     }
 
-    /// The keys that start with `prefix` in order, as of now.
+    /// Iterates over the keys that start with `prefix` in order, as of now.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
         self.default.prefix(prefix)
     }
@@ -379,15 +379,15 @@ impl Db {
         self.inner().flush(&all)
     }
 
-    /// Merges everything in the default keyspace into the last level that holds data, and waits.
+    /// Merges everything in the default keyspace into the last level that holds data, and waits until that is done.
     pub fn compact(&self) -> Result<(), AdminError> {
         self.default.compact()
     }
 
-    /// Starts no compaction from now on until the guard is dropped, and lets those that run wait where they are;
-    /// several guards may live at once. Flushes go on, and so do reads and writes, until level 0 is so full that
-    /// writes would wait for compactions: then they do, until the pause is over. Compactions that are asked for wait
-    /// too. Closing the database ends them all, and does not wait for the pause.
+    /// Pauses compactions until the guard is dropped: none starts, and running ones wait where they are. Several guards may
+    /// be alive at once. Flushes, reads and writes continue until level 0 is full enough for writes to wait for compactions;
+    /// from then on they wait for the end of the pause. Compactions requested by the caller wait too. Closing the database
+    /// ends all compactions without waiting for the pause.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -403,29 +403,29 @@ impl Db {
         CompactionPause::new(&self.handle().inner)
     }
 
-    /// Ends all compactions that run, removes what they had written, and waits until they are gone. Those that
-    /// somebody asked for end with [`AdminError::Cancelled`]; automatic ones may start again at once, unless they are
+    /// Cancels all running compactions, removes their partial output, and waits until they have ended. Compactions requested
+    /// by a caller return [`AdminError::Cancelled`]; automatic ones may start again at once, unless they are
     /// [paused](Db::pause_compaction).
     pub fn cancel_compactions(&self) {
         self.inner().cancel_compactions();
     }
 
-    /// Waits until the global filters of all keyspaces are complete: after opening, where reads go on without them, and after
-    /// what makes parts of them due for a rebuild. Returns at once where there are none. A filter that could not be
-    /// completed (a [warning](Stats::warnings), or for failed reads a line in the log) is not waited for.
+    /// Waits until the global filters of all keyspaces are complete: after opening, when reads do without them, and after any
+    /// change that makes parts of them due for a rebuild. Returns at once if there are none. Does not wait for a filter that
+    /// could not be completed (this shows as a [warning](Stats::warnings), or for failed reads as a line in the log).
     pub fn settle_filters(&self) -> Result<(), AdminError> {
         self.inner().settle_filters()
     }
 
-    /// Waits until no flush or compaction is running or due. Compactions that are paused or for which there is no
-    /// room do not count.
+    /// Waits until the database is idle: no flush or compaction is running or due. Compactions that are paused or lack disk
+    /// space do not count.
     pub fn settle(&self) -> Result<(), AdminError> {
         self.inner().settle()
     }
 
-    /// Makes a copy of the database as of now in the new directory `path`, which can be opened like any other:
-    /// files are given a second name where the file system can (so that it costs neither time nor space), and
-    /// copied elsewhere. Writes wait while the files are linked.
+    /// Copies the database as of now to the new directory `path`, where it can be opened like any other. Files are
+    /// hard-linked if the file system supports it (which takes neither time nor space), and copied otherwise. Writes wait
+    /// while the files are linked.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -440,20 +440,21 @@ impl Db {
         self.inner().checkpoint(path.as_ref())
     }
 
-    /// Takes in [external tables](crate::ExternalTableBuilder), into any number of keyspaces: all of them at one
-    /// moment, or none. What they hold is newer than every write acknowledged before and older than every later one;
-    /// a snapshot taken before does not see it. Files for one keyspace must not overlap each other.
+    /// Ingests [external tables](crate::ExternalTableBuilder) atomically into any number of keyspaces. Their contents are
+    /// newer than every write acknowledged before and older than every later one; a snapshot taken before does not see them.
+    /// Files for the same keyspace must not overlap each other.
     ///
-    /// Nothing is rewritten: each file becomes a table of the deepest level where nothing above or in it overlaps
-    /// (of level 0 otherwise, and always with `deterministic` options). Costs reading each file once (see
-    /// [`IngestOptions::verify`]) and copying it (see [`IngestOptions::move_files`]), a flush of memtables that
-    /// overlap, and a sync of the log and of the manifest, during which writers wait.
+    /// Nothing is rewritten. Each file becomes a table of the deepest level such that nothing in it or above overlaps the
+    /// file (otherwise, and always with `deterministic` options, of level 0). Costs reading each file once (see
+    /// [`IngestOptions::verify`]), copying it (see [`IngestOptions::move_files`]), a flush of the memtables that overlap, and
+    /// a sync of the log and of the manifest, during which writers wait.
     ///
     /// # Errors
     ///
-    /// Files that are damaged, incomplete, empty or not external, or that overlap; a keyspace dropped or of another
-    /// database; a failed system call. Then nothing has changed and the files are where they were. A failure while the
-    /// manifest is written stops all writes, as any other, and the next opening tells whether the tables are in.
+    /// A file that is damaged, incomplete, empty, not an external table, or overlaps another; a keyspace that was dropped or
+    /// belongs to another database; a failed system call. In these cases nothing has changed and the files are where they
+    /// were. If writing the manifest fails, writes are suspended until a new manifest, without the tables, is in force; if the
+    /// process ends before that, the next opening shows whether the tables were ingested.
     ///
     /// ```
     /// # use tamis::{Db, ExternalTableBuilder, IngestOptions, KeyspaceOptions, Options};
@@ -490,18 +491,18 @@ impl Db {
         self.inner().ingest(groups.collect::<Result<_, _>>()?, options)
     }
 
-    /// Counters and shape, as of now. Costs a walk over the list of tables.
+    /// Returns the counters and the shape of the database as of now. Costs a walk over the list of tables.
     pub fn stats(&self) -> Stats {
         Stats::of(self.inner())
     }
 
-    /// Every segment of every table with an elastic filter: how much it is asked, and which of its units are in memory. By
-    /// keyspace, level, run (newest first) and key. Costs a walk over all of them.
+    /// Returns every segment of every table with an elastic filter: how often it is probed, and which of its filter units are
+    /// in memory. Ordered by keyspace, level, run (newest first) and key. Costs a walk over all segments.
     pub fn segments(&self) -> Vec<SegmentStats> {
         self.inner().segments()
     }
 
-    /// The path that a get of `key` takes now, step by step.
+    /// Returns the path that a get of `key` would take now, step by step.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -515,18 +516,18 @@ impl Db {
         self.default.explain_get(key)
     }
 
-    /// Reads every block of every table and every log record, and checks checksums, order, counts, filters and
-    /// the invariants of the tree. Damage is listed in the report, not returned as an error.
+    /// Reads every block of every table and every log record, and checks checksums, order, counts, filters and the invariants
+    /// of the tree. Damage is listed in the report rather than returned as an error.
     pub fn verify(&self) -> Result<VerifyReport, Error> {
         self.inner().verify()
     }
 
-    /// The keyspace that always exists.
+    /// Returns the default keyspace, which always exists.
     pub fn default_keyspace(&self) -> &Keyspace {
         &self.default
     }
 
-    /// The keyspace called `name`.
+    /// Returns the keyspace called `name`.
     pub fn keyspace(&self, name: &str) -> Result<Keyspace, AdminError> {
         let directory = self.inner().directory.load();
         let found = directory.values().find(|ks| ks.name == name && !ks.is_dropped());
@@ -536,29 +537,29 @@ impl Db {
         }
     }
 
-    /// Makes a new keyspace; its options are stored with the database.
+    /// Creates a keyspace; its options are stored with the database.
     pub fn create_keyspace(&self, name: &str, options: KeyspaceOptions) -> Result<Keyspace, AdminError> {
         let inner = self.inner().create_keyspace(name, options)?;
         Ok(Keyspace { handle: self.handle().clone(), inner })
     }
 
-    /// Drops the keyspace called `name` with all that is in it. Handles to it give errors from then on;
-    /// iterators made before go on.
+    /// Drops the keyspace called `name` with all its data. Its handles return errors from then on; existing iterators stay
+    /// usable.
     pub fn drop_keyspace(&self, name: &str) -> Result<(), AdminError> {
         self.inner().drop_keyspace(name)
     }
 
-    /// The names of all keyspaces, in the order in which they were made.
+    /// Returns the names of all keyspaces, in order of creation.
     pub fn keyspaces(&self) -> Vec<String> {
         self.inner().state().keyspaces.values().map(|ks| ks.name.clone()).collect()
     }
 
-    /// The database's directory.
+    /// Returns the database's directory.
     pub fn path(&self) -> &Path {
         self.inner().dir()
     }
 
-    /// The options that the database was opened with.
+    /// Returns the options that the database was opened with.
     pub fn options(&self) -> &Options {
         &self.inner().options
     }
@@ -571,7 +572,7 @@ impl Db {
 }
 
 impl Options {
-    /// The options that the database in `path` was last opened with, if there is one.
+    /// Returns the options that the database in `path` was last opened with, if it exists.
     pub fn stored_in(path: impl AsRef<Path>) -> Result<Option<Options>, OpenError> {
         let fs = open::file_system(&Options::default());
         let path = crate::tree::files::options_path(path.as_ref());
@@ -637,7 +638,7 @@ impl DbInner {
         }
         let edit = VersionEdit { drop_keyspaces: vec![keyspace.id], ..VersionEdit::default() };
         let dropped = self.commit_edit(&mut state, edit, Vec::new(), |_, _| unreachable!("no tables change"));
-        // What is written to it from now on would be gone if it turned out to be dropped.
+        // If the drop took effect after all, later writes to the keyspace would be lost.
         dropped.inspect_err(|error| self.suspend(error))?;
         keyspace.dropped.store(true, Ordering::Relaxed);
         self.elastic.dropped(&keyspace.view.load().version);

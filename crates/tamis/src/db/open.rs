@@ -46,7 +46,7 @@ pub(crate) const DEFAULT_NAME: &str = "default";
 
 static INSTANCES: AtomicU64 = AtomicU64::new(0);
 
-/// The file system that the options ask for.
+/// Returns the file system that the options name.
 pub(crate) fn file_system(options: &Options) -> Arc<dyn FileSystem> {
     match (&options.file_system, options.read_mode) {
         (Some(fs), _) => fs.clone(),
@@ -56,7 +56,7 @@ pub(crate) fn file_system(options: &Options) -> Arc<dyn FileSystem> {
     }
 }
 
-/// What overlaps reads, if the options ask for it.
+/// Returns the reader that overlaps block reads, if the options enable it.
 fn overlapping_reads(options: &Options, warnings: &mut Vec<String>) -> Option<Arc<BatchReader>> {
     let depth = options.read_queue_depth;
     if options.read_mode == ReadMode::Mapped || options.async_reads == AsyncReads::Off || depth < 2 {
@@ -64,7 +64,7 @@ fn overlapping_reads(options: &Options, warnings: &mut Vec<String>) -> Option<Ar
     }
     let reads = BatchReader::new(depth, options.async_reads != AsyncReads::Threads);
     if options.async_reads == AsyncReads::IoUring && reads.method() != "io-uring" {
-        warnings.push("io_uring cannot be used here: block reads overlap by threads".to_owned());
+        warnings.push("io_uring is unavailable here: block reads overlap using threads".to_owned());
     }
     Some(Arc::new(reads))
 }
@@ -149,7 +149,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
     });
     let (largest, name) = largest.max().unwrap_or((0, ""));
     if largest >= NUMBER_LIMIT / 2 {
-        // The next file's number would have to be larger.
+        // The number of the next file would have to be larger.
         let what = "its number is one that no database reaches";
         return Err(StorageError::corrupt(&dir.join(name), None, what).into());
     }
@@ -169,7 +169,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         let mut keyspace =
             opened.map_err(|error| salvage::explain_missing(&files, manifest_number, &tree, dir, error))?;
         keyspace.age = Age::new(&keyspace.options, stored.ages, tree.last_seq);
-        // What is stored was declared once, or seen: what is seen now counts more.
+        // The stored workload was declared once, or was seen; a workload seen now takes precedence.
         keyspace.declared = declared.filter(|_| id == DEFAULT_KEYSPACE);
         keyspaces.insert(id, Arc::new(keyspace));
     }
@@ -259,7 +259,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
     Ok(Arc::new(inner))
 }
 
-/// What the keyspaces of a database that is being opened share.
+/// The state shared by the keyspaces of a database that is being opened.
 struct Opening<'a> {
     fs: &'a dyn FileSystem,
     dir: &'a Path,
@@ -270,8 +270,8 @@ struct Opening<'a> {
     reads: &'a AllReads,
 }
 
-/// Whether a table that could not be opened is as it is: damaged, gone, or on a part of the device that cannot be read. What the
-/// system lacks at the moment (memory, descriptors) is another matter.
+/// Reports whether the reason that a table could not be opened is permanent: it is damaged, missing, or on an unreadable part
+/// of the device. A lack of system resources (memory, file descriptors) is not.
 fn is_lasting(error: &StorageError) -> bool {
     use std::io::ErrorKind;
     match error {
@@ -322,9 +322,9 @@ fn open_keyspace(
     Ok(KeyspaceInner::with_version(id, &stored.name, options, operators, filter, version, reads.counters()))
 }
 
-/// What every database has beside what its edits are checked for: the default keyspace, and numbers left to give
-/// out. Numbers start at 1 and are used one by one, so none comes near half of its range in an honest database;
-/// one at its end would make the database write what it refuses to read.
+/// Checks what every database must satisfy besides what its edits are checked for: it has the default keyspace, and numbers
+/// left to assign. Numbers start at 1 and are used one by one, so in a sound database none comes near half of its range; one
+/// at the end would make the database write what it refuses to read.
 pub(crate) fn check_state(tree: &ManifestState) -> Result<(), &'static str> {
     if !tree.keyspaces.contains_key(&DEFAULT_KEYSPACE) {
         return Err("it lacks the default keyspace");
@@ -336,13 +336,13 @@ pub(crate) fn check_state(tree: &ManifestState) -> Result<(), &'static str> {
         return Err("a counter has a value that no database reaches");
     }
     if tree.keyspaces.values().any(|keyspace| keyspace.log_floor > tree.next_file) {
-        // The logs of this session would lie below the floor, and be ignored by the next one.
-        return Err("a keyspace has its writes in logs that were never made");
+        // The logs of this session would be below the floor, and the next session would ignore them.
+        return Err("a keyspace has its writes in logs that were never created");
     }
     let ages = tree.keyspaces.values().filter_map(|keyspace| keyspace.ages);
     let newest = tree.times.newest().map_or(0, |sample| sample.seq);
     if ages.map(|ages| ages.since.max(ages.expired)).chain([newest]).any(|seq| seq > tree.last_seq) {
-        // Writes of this session would be gone before they are made.
+        // Writes of this session would expire before they are made.
         return Err("it knows the age of writes that were never made");
     }
     check_last_seq(tree.last_seq)
@@ -355,7 +355,7 @@ fn check_last_seq(last_seq: SeqNo) -> Result<(), &'static str> {
     }
 }
 
-/// Whether there are files that only a database has, apart from `CURRENT`.
+/// Reports whether there are files, other than `CURRENT`, that only a database has.
 fn holds_data(fs: &dyn FileSystem, dir: &Path) -> Result<bool, StorageError> {
     if !fs.exists(dir).map_err(|e| StorageError::io("look for", dir, &e))? {
         return Ok(false);
@@ -367,8 +367,8 @@ fn holds_data(fs: &dyn FileSystem, dir: &Path) -> Result<bool, StorageError> {
     Ok(names.iter().any(data))
 }
 
-/// Refuses to take a directory that has lost its `CURRENT` for an empty one: a new database names its manifest
-/// before it makes its first log or table.
+/// Refuses to treat a directory that has lost its `CURRENT` as empty: a new database names its manifest before it makes its
+/// first log or table.
 fn refuse_headless(fs: &dyn FileSystem, dir: &Path) -> Result<(), OpenError> {
     let names = fs.list(dir).map_err(|e| StorageError::io("list", dir, &e))?;
     let data = |name: &&String| matches!(parse(name), Some(FileKind::Table(_) | FileKind::Log(_)));
@@ -382,7 +382,7 @@ fn refuse_headless(fs: &dyn FileSystem, dir: &Path) -> Result<(), OpenError> {
     }
 }
 
-/// Creates a directory and those above it that are missing, and makes the names of all of them durable.
+/// Creates a directory and its missing parents, and makes all of their names durable.
 pub(crate) fn create_dir_durably(fs: &dyn FileSystem, dir: &Path) -> Result<(), StorageError> {
     let mut made = Vec::new();
     for dir in dir.ancestors().filter(|dir| !dir.as_os_str().is_empty()) {
@@ -392,7 +392,7 @@ pub(crate) fn create_dir_durably(fs: &dyn FileSystem, dir: &Path) -> Result<(), 
         made.push(dir);
     }
     fs.create_dir_all(dir).map_err(|e| StorageError::io("create", dir, &e))?;
-    // The directory itself always: an attempt that was interrupted may have made it and not synced its name.
+    // The directory itself always: an interrupted attempt may have created it without syncing its name.
     if made.is_empty() {
         made.push(dir);
     }
@@ -405,8 +405,8 @@ fn sync_parent(fs: &dyn FileSystem, dir: &Path) -> Result<(), StorageError> {
     fs.sync_dir(parent).map_err(|e| StorageError::io("sync", parent, &e))
 }
 
-/// Replays the logs into memtables; a writable database then flushes them and starts a log of its own, in one
-/// step, so that a crash during recovery changes nothing. On a full disk that is left for later.
+/// Replays the logs into memtables; a writable database then flushes them and starts its own log, in one step, so that a
+/// crash during recovery changes nothing. On a full disk that step is left for later.
 fn recover(db: &DbInner, found: Found<'_>) -> Result<(), OpenError> {
     let Found { logs, files, manifest_end, salvage } = found;
     let rebuilt = salvage.as_ref().is_some_and(Salvage::has_rebuilt);
@@ -417,7 +417,7 @@ fn recover(db: &DbInner, found: Found<'_>) -> Result<(), OpenError> {
         let tree = &db.state().tree;
         (tree.last_seq, tree.log_floor())
     };
-    // Salvage sets files aside and leaves tables out, which is not to be done by halves.
+    // Salvage sets files aside and leaves tables out, which must not be done halfway.
     let may_wait = !db.read_only && !db.options.salvage && db.state().manifest_number > 0;
     let full = |e: &StorageError| may_wait && e.is_out_of_space();
     let mut flushed = Flushed::default();
@@ -443,7 +443,7 @@ fn recover(db: &DbInner, found: Found<'_>) -> Result<(), OpenError> {
     })?;
     let last_seq = replayed.last_seq.max(db.visible());
     db.visible_seq.store(last_seq, Ordering::Release);
-    // What the logs held was written before this moment; that is all that is known.
+    // The contents of the logs were written before this moment; nothing more is known.
     db.note_time();
     if db.read_only {
         return note_logs(db, logs);
@@ -468,7 +468,7 @@ fn recover(db: &DbInner, found: Found<'_>) -> Result<(), OpenError> {
                 db.write_options()?;
                 return remove_leftovers(db, &files, &preserved);
             }
-            // The tables are gone, and their memtables with them.
+            // The tables are gone, and so are their memtables.
             Err(NotBegun::Unchanged(error)) if full(&error) && in_tables => {
                 replay_into_memtables(db, logs, covered, None)?;
             }
@@ -476,7 +476,7 @@ fn recover(db: &DbInner, found: Found<'_>) -> Result<(), OpenError> {
             Err(error) => return Err(error.into()),
         }
     }
-    // All of it is in memory now, and the manifest in force is whole: what it does not name may go, and make room.
+    // Everything is in memory now, and the manifest in force is whole: files that it does not name may be removed, to free room.
     note_logs(db, logs)?;
     db.state().current_log = floor;
     remove_leftovers(db, &files, &preserved)?;
@@ -486,13 +486,13 @@ fn recover(db: &DbInner, found: Found<'_>) -> Result<(), OpenError> {
             remove_leftovers(db, &files, &preserved)
         }
         Err(NotBegun::Unchanged(error)) if full(&error) => {
-            // Nothing becomes a table for now. What is shown survives a power cut all the same, as after any opening.
+            // Nothing becomes a table for now. Even so, the data shown survives a power failure, as after any opening.
             let manifest = manifest_path(&db.dir, db.state().manifest_number);
             let mut shown = logs.iter().map(|&id| log_path(&db.dir, id)).chain([manifest]);
             let synced = shown.try_for_each(|path| db.fs.sync_file(&path));
             if let Err(e) = synced.and_then(|()| db.fs.sync_dir(&db.dir)) {
                 db.warn(format!(
-                    "what is shown could not be synced, and a power cut may take what was not before: {e}"
+                    "the data shown could not be synced, and a power failure may lose what was not synced before: {e}"
                 ));
             }
             pending.files = files;
@@ -503,16 +503,16 @@ fn recover(db: &DbInner, found: Found<'_>) -> Result<(), OpenError> {
     }
 }
 
-/// What an opening found.
+/// The state that an opening found.
 struct Found<'a> {
-    /// The logs that are needed.
+    /// The logs that are still needed.
     logs: &'a [LogId],
     files: Vec<(String, FileKind)>,
     manifest_end: Option<&'a End>,
     salvage: Option<Salvage>,
 }
 
-/// The logs that were read belong to what is shown: `verify` reads them again, `stats` counts them.
+/// Records the logs that were read as part of the state shown: `verify` reads them again, `stats` counts them.
 fn note_logs(db: &DbInner, logs: &[LogId]) -> Result<(), OpenError> {
     for &id in logs {
         let path = log_path(&db.dir, id);
@@ -523,8 +523,8 @@ fn note_logs(db: &DbInner, logs: &[LogId]) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Replays the logs into fresh memtables. Full ones go to tables, if there is a place for these; a reader, and whoever has no room,
-/// keeps all in memory.
+/// Replays the logs into fresh memtables. Full memtables become tables if possible; a reader, or a writer without room, keeps
+/// everything in memory.
 fn replay_into_memtables(
     db: &DbInner,
     logs: &[LogId],
@@ -545,9 +545,9 @@ fn replay_into_memtables(
     keyspaces.values().filter(used).for_each(|keyspace| empty(keyspace));
     replay(&*db.fs, &db.dir, logs, salvage, |log, seq, op| {
         let id = op.keyspace();
-        // A reader without the lock may see writes to a keyspace that was made meanwhile.
+        // A reader without the lock may see writes to a keyspace created in the meantime.
         if id >= next_keyspace && !salvage && !db.read_only {
-            let what = format!("it holds a write to keyspace {id}, of which the manifest does not know");
+            let what = format!("it holds a write to keyspace {id}, which is not in the manifest");
             return Err(StorageError::corrupt(&log_path(&db.dir, log), None, what).into());
         }
         let Some(keyspace) = keyspaces.get(&id).filter(|_| log >= floors.get(&id).copied().unwrap_or(0))
@@ -569,8 +569,8 @@ fn replay_into_memtables(
     })
 }
 
-/// The first session of a new database. It names its manifest before it makes a log; in any other, the old logs get their
-/// successor while the old manifest is in force: see `wrong_end`.
+/// Begins the first session of a new database. It names its manifest before it creates a log; in any later session, the old
+/// logs get their successor while the old manifest is in force: see `wrong_end`.
 fn begin_new(db: &DbInner) -> Result<(), StorageError> {
     let keyspaces = db.directory.load_full();
     let mut log = db.lock_log();
@@ -602,15 +602,15 @@ impl From<NotBegun> for OpenError {
 }
 
 impl DbInner {
-    /// Removes of the files that were there at opening what the session does not need.
+    /// Removes the files found at opening that the session does not need.
     pub(crate) fn remove_unneeded(&self, files: &[(String, FileKind)]) {
-        // Only salvage, which does not come here, can fail.
+        // Only salvage, which does not call this, can fail.
         let removed = remove_leftovers(self, files, &HashMap::default());
         debug_assert!(removed.is_ok(), "{removed:?}");
     }
 }
 
-/// Damage is an error, or a warning when salvaging.
+/// Returns damage as an error, or records it as a warning when salvaging.
 fn doubt(db: &DbInner, error: StorageError) -> Result<(), OpenError> {
     if !db.options.salvage {
         return Err(error.into());
@@ -619,10 +619,10 @@ fn doubt(db: &DbInner, error: StorageError) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Checks the ends of manifest and logs against each other, which the records alone cannot tell. They are written
-/// in a certain order (see `Handle::shut_down`): a log that is not the last is closed when its successor is
-/// there; the last one of a session, if it holds anything, when the manifest is closed; and the manifest says
-/// before it is closed how far the logs go.
+/// Checks the ends of the manifest and the logs against each other, which the records alone cannot show. They are written in
+/// a fixed order (see `Handle::shut_down`): a log other than the last is closed once its successor exists; the last log of a
+/// session, if it holds anything, is closed once the manifest is; and the manifest records how far the logs go before it is
+/// closed.
 fn wrong_end(
     db: &DbInner,
     logs: &[LogId],
@@ -636,7 +636,7 @@ fn wrong_end(
         if last_seq == known {
             return None;
         }
-        // Without any record: everything is in tables, and the log was empty and was closed.
+        // Without any record, everything is in tables, and the log was empty and was closed.
         if last_seq == 0 && replayed.any_closed && replayed.broken.is_none() {
             return None;
         }
@@ -647,7 +647,7 @@ fn wrong_end(
             format!("the log ends with write {last_seq}, but the database was closed after write {known}");
         return Some(StorageError::corrupt(&last, None, what));
     }
-    // A reader without the lock may have listed the files before the successor was made.
+    // A reader without the lock may have listed the files before the successor was created.
     if replayed.last_closed && !db.read_only {
         let manifest = manifest_path(&db.dir, db.state().manifest_number);
         if let Some(End::Torn { offset }) = manifest_end {
@@ -655,14 +655,15 @@ fn wrong_end(
             return Some(StorageError::corrupt(&manifest, *offset, what));
         }
         let manifest = manifest.display();
-        let what = format!("it was finished, but neither a later log nor the end of {manifest} is there");
+        let what =
+            format!("it was finished, but neither a later log nor the closing record of {manifest} exists");
         return Some(StorageError::corrupt(&last, None, what));
     }
     None
 }
 
-/// Removes what a crash or an earlier session left behind: unfinished tables, replayed logs, old manifests. Salvage removes none of
-/// it but sets it aside; what is `preserved` has another name already.
+/// Removes what a crash or an earlier session left behind: unfinished tables, replayed logs, old manifests. Salvage sets such
+/// files aside instead; `preserved` files already have another name.
 fn remove_leftovers(
     db: &DbInner,
     files: &[(String, FileKind)],
@@ -687,13 +688,13 @@ fn remove_leftovers(
         };
         let is_data = matches!(kind, FileKind::Table(_) | FileKind::Log(_) | FileKind::Manifest(_));
         match (keep, preserved.get(&path)) {
-            // A log of this number may have been made anew.
+            // A log of this number may have been created again.
             (true, _) => {}
             (false, Some(second)) => {
                 second_names.push((path.clone(), second.clone()));
                 db.garbage.push(path);
             }
-            // What a damaged manifest does not name may be all that is left of its data.
+            // A file that a damaged manifest does not name may be all that is left of its data.
             (false, None) if db.options.salvage && is_data => unnamed.push(path),
             (false, None) => db.garbage.push(path),
         }
@@ -705,13 +706,13 @@ fn remove_leftovers(
         db.fs.rename(&path, &aside).map_err(|e| StorageError::io("set aside", &path, &e))?;
         second_names.push((path, aside));
     }
-    // Of a database in which nothing is wrong the new manifest and the tables hold all that the old ones and the logs did.
+    // In an intact database, the new manifest and the tables hold everything that the old ones and the logs did.
     let needed = db.salvaged.lock().as_ref().is_some_and(SalvageReport::is_needed);
     let is_table = |path: &Path| path.extension().is_some_and(|extension| extension == "tam");
     second_names.retain(|(path, _)| needed || is_table(path));
     for (path, aside) in second_names {
         let (path, aside) = (path.display(), aside.display());
-        db.warn(format!("{path} is not part of what was salvaged; it is kept as {aside}"));
+        db.warn(format!("{path} is not part of the salvaged database; it is kept as {aside}"));
     }
     db.remove_garbage();
     Ok(())

@@ -1,35 +1,34 @@
-//! How fast background work may write: one budget for the flushes and compactions of a database.
+//! The rate limit of background writes: one budget for the flushes and compactions of a database.
 //!
-//! A token bucket. Whoever wrote some bytes asks for them afterwards and waits until they are granted, so the long-run
-//! rate holds while single writes may be of any size: a grant needs a balance above zero and may leave a debt, which
-//! the next one waits for. What is not used piles up to a tenth of a second's worth, so that short bursts pass.
+//! A token bucket. A writer requests tokens after its writes and waits until they are granted, so the long-run rate holds
+//! while single writes may be of any size: a grant needs a balance above zero and may leave a debt, which the next grant
+//! waits for. Unused tokens accumulate up to a tenth of a second's worth, so that short bursts pass.
 //!
 //! # Order
 //!
-//! Flushes go first, since writers stall behind them: no compaction is granted anything while a flush waits, but for
-//! one exception. Of what is granted while both wait, compactions get a tenth: flushes that used up the whole rate
-//! would otherwise starve them until level 0 is full and writers stall for that. Within a class the first to come is
-//! the first to go.
+//! Flushes go first, since writers stall behind them: no compaction is granted anything while a flush waits, with one
+//! exception. While both wait, compactions get a tenth of what is granted: flushes that used up the whole rate would
+//! otherwise starve them until level 0 is full and writers stall for that. Within a class the order is first in, first out.
 //!
 //! # Threads
 //!
-//! Any thread may wait; the state is behind one mutex, and no other lock is taken while it is held. Waiters sleep on
-//! the condition variable in short slices, so that they notice soon when they are to give up.
+//! Any thread may wait; the state is behind one mutex, and no other lock is taken while it is held. Waiters sleep on the
+//! condition variable in short slices, so that they soon notice cancellation.
 
 use crate::sync::{self, Condvar, Mutex};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// What is not used is kept up to one part in so many of a second's bytes.
+/// Unused tokens accumulate up to a second's bytes divided by this.
 const BURST_PART: u64 = 10;
 
-/// Compactions get one part for so many of flushes, while both wait.
+/// While both wait, flushes get this many bytes for each byte of compactions.
 const FLUSH_SHARE: u64 = 9;
 
-/// How long a waiter sleeps before it looks whether it is to give up.
+/// How long a waiter sleeps between checks for cancellation.
 const SLICE: Duration = Duration::from_millis(20);
 
-/// Who writes.
+/// The kind of work that writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Urgency {
     Flush,
@@ -46,14 +45,14 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// A budget of so many bytes a second; `u64::MAX` is no limit.
+    /// Creates a budget of `bytes_per_second`; `u64::MAX` is no limit.
     pub(crate) fn new(bytes_per_second: u64) -> Pace {
         let bucket = (bytes_per_second < u64::MAX).then(|| Mutex::new(Bucket::new(bytes_per_second)));
         Pace { bucket, granted: Condvar::new(), origin: sync::now() }
     }
 
-    /// Waits until `bytes` are granted, or until `give_up` holds (it is asked with the bucket locked and must take
-    /// no lock). Gives how long that took; nothing where there is no limit.
+    /// Waits until `bytes` are granted, or until `give_up` returns true (it is called with the bucket locked and must take no
+    /// lock). Returns the time waited; zero if there is no limit.
     pub(crate) fn wait(&self, urgency: Urgency, bytes: u64, give_up: &dyn Fn() -> bool) -> Duration {
         let Some(bucket) = self.bucket.as_ref().filter(|_| bytes > 0) else { return Duration::ZERO };
         let started = sync::now();
@@ -73,23 +72,23 @@ impl Pace {
     }
 }
 
-/// Somebody who waits: a number, and for how many bytes.
+/// A waiter: its ticket, and the bytes that it wants.
 type Waiter = (u64, u64);
 
-/// The bucket, with time as an argument.
+/// The token bucket, with time as an argument.
 #[derive(Debug)]
 struct Bucket {
-    /// Bytes a second.
+    /// Bytes per second.
     rate: u64,
-    /// In billionths of a byte, so that nothing is lost to rounding; below zero it is a debt.
+    /// In billionths of a byte, so that nothing is lost to rounding; a negative balance is a debt.
     balance: i128,
     most: i128,
-    /// When `balance` was counted last.
+    /// When `balance` was last updated.
     at: Duration,
     next_ticket: u64,
     flushes: VecDeque<Waiter>,
     compactions: VecDeque<Waiter>,
-    /// Bytes that flushes were granted while compactions waited, less what compactions were for it.
+    /// Bytes granted to flushes while compactions waited, less the compensating grants to compactions.
     passed_by: u64,
 }
 
@@ -125,7 +124,7 @@ impl Bucket {
         self.compactions.retain(|waiter| waiter.0 != ticket);
     }
 
-    /// Who is next, and for how many bytes.
+    /// Returns the next waiter.
     fn first(&self) -> Option<(Urgency, Waiter)> {
         let flush = self.flushes.front().map(|&waiter| (Urgency::Flush, waiter));
         let compaction = self.compactions.front().map(|&waiter| (Urgency::Compaction, waiter));
@@ -135,8 +134,7 @@ impl Bucket {
         }
     }
 
-    /// Grants a waiter its bytes if it is next and the balance allows; otherwise says when to ask again at the
-    /// latest.
+    /// Grants a waiter its bytes if it is next and the balance allows; otherwise returns the latest time to ask again.
     fn grant(&mut self, ticket: u64, now: Duration) -> Result<(), Duration> {
         let gained = i128::try_from(now.saturating_sub(self.at).as_nanos()).unwrap_or(i128::MAX);
         let gained = gained.saturating_mul(i128::from(self.rate));
@@ -177,7 +175,8 @@ mod tests {
         bucket
     }
 
-    /// Lets waiters in with `ask` after every grant, a millisecond at a time, and gives who got how many bytes.
+    /// Admits waiters with `ask` after every grant, a millisecond at a time, and returns the bytes granted to flushes and
+    /// compactions.
     fn run(bucket: &mut Bucket, until: Duration, mut ask: impl FnMut(&mut Bucket)) -> (u64, u64) {
         let (mut flushed, mut compacted) = (0, 0);
         let mut now = bucket.at;
@@ -232,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flush_that_waits_goes_before_a_compaction_that_came_first() {
+    fn a_waiting_flush_goes_before_an_earlier_compaction() {
         let mut bucket = empty(1_000_000);
         let compaction = bucket.enter(Urgency::Compaction, 1000);
         let flush = bucket.enter(Urgency::Flush, 1000);
@@ -244,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn flushes_without_end_leave_compactions_a_tenth() {
+    fn endless_flushes_leave_compactions_a_tenth() {
         let mut bucket = empty(1_000_000);
         let (flushed, compacted) = run(&mut bucket, 2000 * MS, |b| keep_waiting(b, true, true));
         assert!(compacted * 9 <= flushed + 9000 && flushed <= compacted * 9 + 9000, "{flushed} {compacted}");
@@ -261,9 +260,9 @@ mod tests {
     }
 
     #[test]
-    fn who_gives_up_holds_up_nobody() {
+    fn a_cancelled_waiter_delays_no_other() {
         let pace = Pace::new(64 << 10);
-        // A debt that would take hours.
+        // A debt that would take hours to repay.
         pace.wait(Urgency::Compaction, 1 << 30, &|| false);
         let asked = AtomicU64::new(0);
         pace.wait(Urgency::Flush, 1, &|| asked.fetch_add(1, SeqCst) > 1);
@@ -273,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_wait_together_all_get_what_they_asked_for() {
+    fn all_concurrent_waiters_get_what_they_asked_for() {
         let pace = Pace::new(64 << 20);
         let granted = AtomicU64::new(0);
         let gave_up = AtomicBool::new(false);
@@ -293,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_limit_nobody_waits() {
+    fn without_a_limit_nothing_waits() {
         let pace = Pace::new(u64::MAX);
         assert_eq!(pace.wait(Urgency::Compaction, u64::MAX, &|| panic!("never asked")), Duration::ZERO);
     }

@@ -1,18 +1,18 @@
-//! How hard the tree's shape presses on writers, where every commit can see it.
+//! The pressure of the tree's shape on writers, where every commit can see it.
 //!
-//! A policy's answer costs a walk over all tables, so it is worked out when the tree or the list of jobs changes, under
-//! the `state` lock, and kept here. A commit reads one word.
+//! A policy's answer costs a walk over all tables, so it is computed when the tree or the list of jobs changes, under the
+//! `state` lock, and cached here. A commit reads one word.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use crate::compaction::policy::{CompactionPolicy, Pressure};
 use crate::compaction::shape::Shape;
 
-/// How a shape presses on writers. A stop is ended by a compaction: where none runs, and none would be due however much room there
-/// were, writers are slowed down instead, since only what they write can make one due.
+/// Returns the pressure of a shape on writers. A compaction ends a stop: if none runs, and none would be due with unlimited
+/// room, writers are slowed down instead, since only their writes can make one due.
 ///
-/// With `deterministic` a compaction is due once the oldest run of level 0 is the last of its block. An ingestion beside a flush,
-/// with no key in common, may land behind it with a later epoch; so level 0 can be full before anything is due.
+/// With `deterministic` a compaction is due once the oldest run of level 0 is the last of its block. An ingestion concurrent
+/// with a flush, without common keys, may land below it with a later epoch; so level 0 can be full before anything is due.
 pub(crate) fn pressure_of(policy: &dyn CompactionPolicy, shape: Shape) -> Pressure {
     match policy.write_pressure(&shape) {
         Pressure::Stop
@@ -24,8 +24,8 @@ pub(crate) fn pressure_of(policy: &dyn CompactionPolicy, shape: Shape) -> Pressu
     }
 }
 
-/// The last answer of the policy. Set under the `state` lock; read by whoever writes, without it, to see whether there
-/// is anything to ask, and under it to wait for a change.
+/// The policy's last answer. Set under the `state` lock; read by writers without it, to see whether to check further, and
+/// under it to wait for a change.
 #[derive(Debug, Default)]
 pub(crate) struct KnownPressure(AtomicU32);
 
@@ -39,7 +39,7 @@ impl KnownPressure {
             Pressure::Slowdown(severity) => 1 + (severity.clamp(0.0, 1.0) * STEPS) as u32,
             Pressure::Stop => STOP,
         };
-        // The word is all there is to see.
+        // The word carries all the information.
         self.0.store(word, Relaxed);
     }
 
@@ -52,8 +52,8 @@ impl KnownPressure {
     }
 }
 
-/// How fast writes may go into the last memtable that is free, in bytes a second: at will until it is half full, then
-/// from twice as fast as flushes are down to as fast. Who writes no faster than is flushed never waits for it.
+/// Returns the maximum write rate into the last free memtable, in bytes per second: unlimited until it is half full, then
+/// falling from twice the flush rate to the flush rate. Writers slower than flushing never wait.
 pub(crate) fn memtable_rate(full: f64, flushed_per_second: u64) -> Option<f64> {
     (full >= 0.5 && flushed_per_second > 0).then(|| flushed_per_second as f64 * (3.0 - 2.0 * full.min(1.0)))
 }
@@ -67,8 +67,8 @@ mod tests {
     use crate::tree::edit::tests::table;
     use crate::tree::epochs::{EpochMap, EpochSegment};
 
-    /// Writers waited for ever for a compaction of two runs of which the one with the earlier epoch was the newer, as an ingestion
-    /// had overtaken a flush.
+    /// Writers waited forever for a compaction of two runs of which the one with the earlier epoch was the newer, since an
+    /// ingestion had overtaken a flush.
     #[test]
     fn writers_are_not_stopped_where_only_they_can_make_a_compaction_due() {
         let mut options = KeyspaceOptions::default();
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pressure_is_read_as_it_was_set() {
+    fn pressure_reads_back_as_set() {
         let known = KnownPressure::default();
         assert_eq!(known.get(), Pressure::None);
         for severity in [0.0, 0.25, 1.0] {

@@ -1,83 +1,83 @@
-//! One limit for what reads keep in memory: how it is divided between the block cache and the units of elastic filters.
+//! One limit for the memory used by reads, divided between the block cache and the units of elastic filters.
 //!
-//! Both save block reads: the cache those of blocks that it holds, the filters those that a unit more would have
-//! denied. A byte is where it should be when a byte more would save as much on either side, so [`Divider::turn`]
-//! compares what each side would gain by a step with what the other would lose, and moves one step from where it is
-//! worth less. Luo and Carey tune write memory against a buffer cache in this manner ("Breaking down memory walls",
-//! PVLDB 14(3), 2020). The cache's side comes from a ghost list ([`crate::table::cache::GhostReport`]), the filters' from the
-//! false positives that are expected of them (ElasticBF, ATC 2019).
+//! Both save block reads: the cache those of the blocks that it holds, the filters those that one more unit would have
+//! avoided. The division is right when one more byte would save as much on either side, so [`Divider::turn`] compares what
+//! each side would gain by a step with what the other would lose, and moves one step from the side where it is worth less.
+//! Luo and Carey tune write memory against a buffer cache in this manner ("Breaking down memory walls", PVLDB 14(3), 2020).
+//! The cache's side comes from a ghost list ([`crate::table::cache::GhostReport`]), the filters' from their expected false
+//! positives (ElasticBF, ATC 2019).
 //!
-//! *What the cache gains* by a byte is ghost hits per get and byte of the ghost's step. *What it loses* by a byte less
-//! is taken to be the same: of a concave curve it is a little more, by what one step makes of the slope. Where the
-//! curve falls off a cliff (the data just fits) it is much more, and only seen when the step was taken; the next turns
-//! give it back, and the patience below keeps this from going on.
+//! *The cache's gain* per byte is ghost hits per get and byte of the ghost's step. *Its loss* per byte is assumed to be the
+//! same: on a concave curve it is slightly more, by the change of the slope over one step. Where the curve falls off a cliff
+//! (the data just fits) it is much more, and shows only after the step; the next turns reverse it, and the patience below
+//! prevents oscillation.
 //!
-//! *When counts mean something.* Ghost hits that were seen are taken as a Poisson number `n`, and their rate to lie
-//! within the score interval `n + z²/2 ± z √(n + z²/4)`, `z` = 2.5 ([`bounds`]). A step goes to the cache if the lower
-//! end is worth [`MARGIN`] times what the filters would lose, to the filters if their gain is [`MARGIN`] times the
-//! upper end. In between nothing is said, and counting goes on until it is clear or the window ends: then it starts
-//! anew, so that what was long ago weighs nothing. That no ghost hit at all came is evidence, too: the upper end falls
-//! as gets go by. The filters' numbers are taken as they are given.
+//! *When counts are significant.* Observed ghost hits are treated as a Poisson count `n`, whose rate lies within the score
+//! interval `n + z²/2 ± z √(n + z²/4)`, `z` = 2.5 ([`bounds`]). A step goes to the cache if the lower end is worth [`MARGIN`]
+//! times what the filters would lose, and to the filters if their gain is [`MARGIN`] times the upper end. In between, nothing
+//! is decided, and counting continues until the result is clear or the window ends; then it starts over, so that old counts
+//! have no weight. The absence of ghost hits is evidence, too: the upper end falls as gets go by. The filters' numbers are
+//! taken as given.
 //!
-//! *Why it comes to rest.* The two conditions leave a gap of [`MARGIN`]² between them. If one step leaps over the gap,
-//! the step back has to wait: each reversal doubles the gets that the next one takes, up to [`MOST_PATIENCE`], and only
-//! two steps in one direction make it short again. So a reader sees a needless step every 2^24 gets at worst.
+//! *Why it converges.* The two conditions leave a gap of [`MARGIN`]² between them. If one step overshoots the gap, the step
+//! back has to wait: each reversal doubles the gets before the next one, up to [`MOST_PATIENCE`], and only two steps in the
+//! same direction reset the wait. So there is at worst one needless step every 2^24 gets.
 //!
-//! *After a step* nothing is counted until two steps of bytes went through the ghost list, for it knows the new cache
-//! only then; or until many gets did not bring that about: then the cache drops nothing, and more of it is worth
-//! nothing.
+//! *After a step* nothing is counted until two steps' worth of bytes have passed through the ghost list, since only then does
+//! it reflect the new cache; or until many gets have failed to bring that about, which means that the cache evicts nothing,
+//! and more of it is worth nothing.
 //!
-//! Pure: no clock, no threads, no lock; whoever owns it calls from one thread at a time. Time is measured in gets: if
-//! none come nothing moves. A turn costs some tens of nanoseconds.
+//! Pure: no clock, no threads, no lock; the owner calls it from one thread at a time. Time is measured in gets: without gets
+//! nothing moves. A turn costs some tens of nanoseconds.
 
 use crate::heat::Marginal;
 use crate::table::cache::{BlockCache, GhostReport, Resizing};
 
-/// How the memory is divided, in bytes. The two always add up to the total.
+/// The division of the memory, in bytes. The two always add up to the total.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Split {
-    /// For the block cache.
+    /// The block cache's share.
     pub(crate) cache: u64,
-    /// For the units of elastic filters.
+    /// The share of the elastic filters' units.
     pub(crate) filters: u64,
 }
 
-/// A step must be worth so many times what it costs.
+/// A step must be worth this many times what it costs.
 const MARGIN: f64 = 1.25;
 
-/// Steps that the total is made of.
+/// The number of steps in the total.
 const STEPS: u64 = 64;
 
-/// One of so many parts of the total stays with each side: without a cache there is no ghost, and without units
-/// nothing is learnt of them.
+/// Each side keeps at least the total divided by this: without a cache there is no ghost list, and without units nothing is
+/// learnt about them.
 const LEAST_SHARE: u64 = 32;
 
-/// How many deviations of a count are allowed for: one turn in some hundred takes noise for more.
+/// The number of standard deviations allowed for: about one turn in a hundred mistakes noise for more.
 const DEVIATIONS: f64 = 2.5;
 
-/// Gets that must be counted for any step, so that the filters' side has followed the last one.
+/// The minimum gets counted before a step, so that the filters' side has followed the last one.
 const LEAST_GETS: u64 = 1 << 13;
 
-/// A window that is not clear after so many gets is dropped.
+/// A window that is undecided after this many gets is dropped.
 const WINDOW_GETS: u64 = 1 << 22;
 
-/// Nor is one that has as many ghost hits: their error is below a tenth, and more of the same will not decide it.
+/// So is one with this many ghost hits: their error is below a tenth, and more of them will not decide it.
 const WINDOW_HITS: u64 = 1 << 10;
 
-/// Gets after which a cache that dropped less than two steps of bytes is taken to have room to spare.
+/// The gets after which a cache that evicted less than two steps of bytes is assumed to have room to spare.
 const SETTLING_GETS: u64 = 1 << 18;
 
-/// The most gets that a reversal waits for.
+/// The maximum number of gets that a reversal waits.
 const MOST_PATIENCE: u64 = 1 << 24;
 
-/// Where a step goes.
+/// The side that a step goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
     Cache,
     Filters,
 }
 
-/// What the counters said at some turn.
+/// Counter readings at a turn.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mark {
     gets: u64,
@@ -85,23 +85,23 @@ struct Mark {
     evicted_bytes: u64,
 }
 
-/// Divides the memory for reads; see the module.
+/// Divides the memory for reads; see the module documentation.
 #[derive(Debug)]
 pub(crate) struct Divider {
     total: u64,
     split: Split,
-    /// Where counting began: at the last step as long as the ghost has not settled, at the window's begin later.
+    /// When counting began: at the last step while the ghost list has not settled, afterwards at the window's start.
     since: Option<Mark>,
     settled: bool,
-    /// The last step: where it went, and the gets by then.
+    /// The last step: the side that it went to, and the gets by then.
     last: Option<(Side, u64)>,
-    /// Gets that a step back must wait for after the last one.
+    /// The gets after the last step before a reversal is allowed.
     patience: u64,
 }
 
 impl Divider {
-    /// Divides `total` bytes, `cache` of them for the block cache at first; what leaves either side without its least
-    /// share is moved there.
+    /// Divides `total` bytes, with `cache` of them for the block cache at first, adjusted so that each side has its minimum
+    /// share.
     pub(crate) fn new(total: u64, cache: u64) -> Divider {
         let least = total / LEAST_SHARE;
         let cache = cache.clamp(least, total - least);
@@ -115,30 +115,30 @@ impl Divider {
         }
     }
 
-    /// An empty block cache of the present size that can be divided on. `block_bytes` as in [`BlockCache::new`].
+    /// Creates an empty block cache of the current size that can be resized. `block_bytes` as in [`BlockCache::new`].
     pub(crate) fn cache(&self, block_bytes: u64) -> BlockCache {
         let resizing = Resizing { least_bytes: self.least_bytes(), step_bytes: self.step_bytes() };
         BlockCache::with_ghost(self.split.cache, block_bytes, resizing)
     }
 
-    /// The present split.
+    /// Returns the current split.
     pub(crate) fn split(&self) -> Split {
         self.split
     }
 
-    /// The least that either side keeps, in bytes.
+    /// Returns the minimum share of either side, in bytes.
     pub(crate) fn least_bytes(&self) -> u64 {
         self.total / LEAST_SHARE
     }
 
-    /// What a move is about, in bytes; a ghost list best stands for as much.
+    /// Returns the size of a step in bytes; the ghost list should cover as much.
     pub(crate) fn step_bytes(&self) -> u64 {
         self.total / STEPS
     }
 
-    /// Looks at what was counted since the last turn, and moves a step if that is clearly worth it: the new split, or
-    /// `None` if all stays as it is. `gets` and `ghost` are readings of counters that only grow; `marginal` is what the
-    /// filters say at present. To be asked as often as one likes.
+    /// Evaluates the counts since the last turn, and moves a step if that is clearly worthwhile. Returns the new split, or
+    /// `None` if nothing changes. `gets` and `ghost` are readings of counters that only grow; `marginal` is the filters'
+    /// current estimate. May be called at any frequency.
     pub(crate) fn turn(&mut self, gets: u64, ghost: GhostReport, marginal: Marginal) -> Option<Split> {
         let now = Mark { gets, ghost_hits: ghost.ghost_hits, evicted_bytes: ghost.evicted_bytes };
         let since = *self.since.get_or_insert(now);
@@ -156,7 +156,7 @@ impl Divider {
         }
         let seen = now.ghost_hits.saturating_sub(since.ghost_hits) / ghost.sampling.max(1);
         let (low, high) = bounds(seen as f64);
-        // Ghost hits that were seen, in block reads per get and byte.
+        // Observed ghost hits, in block reads per get and byte.
         let worth = ghost.sampling.max(1) as f64 / (elapsed as f64 * ghost.step_bytes as f64);
         let wanted = if low * worth > MARGIN * marginal.loss.max(0.0) {
             Some(Side::Cache)
@@ -176,8 +176,8 @@ impl Divider {
         None
     }
 
-    /// Moves a step to `side`, or what the other can still give; `None` if that is nothing, or it is too early to turn
-    /// back.
+    /// Moves a step to `side`, or as much as the other side can still spare; `None` if that is nothing, or it is too early to
+    /// reverse.
     fn step(&mut self, side: Side, gets: u64) -> Option<Split> {
         let least = self.least_bytes();
         let gives = match side {
@@ -208,8 +208,8 @@ impl Divider {
     }
 }
 
-/// Between what the mean of a Poisson number that came out as `n` most likely lies: the two means of which `n` is
-/// [`DEVIATIONS`] deviations away.
+/// Returns the interval in which the mean of a Poisson variable observed as `n` most likely lies: the two means from which
+/// `n` is [`DEVIATIONS`] standard deviations away.
 fn bounds(n: f64) -> (f64, f64) {
     let z = DEVIATIONS;
     let middle = n + z * z / 2.0;

@@ -1,16 +1,15 @@
-//! Reading the logs back after a crash or a clean close.
+//! Replaying the logs after a crash or a clean close.
 //!
-//! Logs are replayed in order of their numbers; sequence numbers run on without a gap from record to record
-//! and from log to log. Where the chain breaks, two cases are told apart:
+//! Logs are replayed in order of their numbers; sequence numbers continue without a gap from record to record and from log to
+//! log. Where the sequence breaks, there are two cases:
 //!
-//! * **Torn**: the writes behind the break were never promised to survive (they were not synced). They are
-//!   dropped, with a warning, together with everything after them, so that what remains is a prefix of all
-//!   writes.
-//! * **Damaged**: a later record says that the missing part had been synced. That is an error, unless the user
-//!   asks for salvage: then everything that can be read is taken, with a warning for each gap.
+//! * **Torn**: the writes after the break were never promised to survive (they were not synced). They are dropped, with a
+//!   warning, together with everything after them, so that what remains is a prefix of all writes.
+//! * **Damaged**: a later record says that the missing part had been synced. That is an error, unless salvage is enabled:
+//!   then everything readable is replayed, with a warning for each gap.
 //!
-//! No log can go missing unnoticed if it holds a synced write: the manifest names the first log that is needed, and each log
-//! that was rolled names its successor in its closing record, which is synced before any write of that successor is.
+//! No log that holds a synced write can go missing unnoticed: the manifest names the first log that is needed, and each
+//! rolled log names its successor in its closing record, which is synced before any write of that successor is.
 
 use std::path::Path;
 
@@ -22,24 +21,24 @@ use crate::key::SeqNo;
 use crate::tree::files::log_path;
 use crate::wal::{End, LogKind, LogReader, ReadOptions};
 
-/// What a replay ended with.
+/// The result of a replay.
 #[derive(Debug)]
 pub(crate) struct Replayed {
-    /// The last sequence number that was read; 0 if there were no records.
+    /// The last sequence number read; 0 if there were no records.
     pub(crate) last_seq: SeqNo,
-    /// What had to be dropped, in words.
+    /// What was dropped, in words.
     pub(crate) warnings: Vec<String>,
-    /// The first log whose end is missing, and what is there instead.
+    /// The first log whose end is missing, and what was found instead.
     pub(crate) broken: Option<(LogId, u64, String)>,
     /// Whether any log has a closing record.
     pub(crate) any_closed: bool,
     /// Whether the last log holds records and has a closing record.
     pub(crate) last_closed: bool,
-    /// Whether the last log holds nothing and is not closed.
+    /// Whether the last log is empty and not closed.
     pub(crate) last_empty: bool,
 }
 
-/// Reads `logs` (ascending) and gives every operation with its log and sequence number to `apply`.
+/// Reads `logs` (ascending) and passes every operation with its log and sequence number to `apply`.
 pub(crate) fn replay(
     fs: &dyn FileSystem,
     dir: &Path,
@@ -102,7 +101,7 @@ pub(crate) fn replay(
         }
         if dropped > 0 {
             let note =
-                format!("{}: dropped {dropped} records behind the torn end of an older log", path.display());
+                format!("{}: dropped {dropped} records after the torn end of an older log", path.display());
             replayed.warnings.push(note);
         }
         let torn = match reader.end().expect("the reader came to its end") {
@@ -136,7 +135,7 @@ pub(crate) fn replay(
         };
         if let (Some((offset, what)), None) = (torn, &replayed.broken) {
             let note = format!("{}: cut at offset {offset}: {what}; it was never synced", path.display());
-            // A log that was created and never written to is no news.
+            // A log that was created and never written to needs no warning.
             if offset > 0 && !(last && what.starts_with("the log")) {
                 replayed.warnings.push(note);
             }

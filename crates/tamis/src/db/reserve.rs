@@ -1,20 +1,20 @@
-//! Room on the device that is kept for what frees room.
+//! Space on the device that is held in reserve for work that frees space.
 //!
-//! On a full disk nothing can be deleted either: a delete is a write, and so is the compaction that lets go of what was deleted. So a
-//! file of zeros, `RESERVE`, holds room that is given up when the disk is full. What was acknowledged goes to tables then, deletes
-//! and compactions go on, and nothing else is taken ([`WriteError::Suspended`]) until there is room for a new reserve and half as
-//! much again.
+//! On a full disk nothing could be deleted either: a delete is a write, and so is the compaction that drops the deleted data.
+//! So a file of zeros, `RESERVE`, holds space that is released when the disk is full. Acknowledged writes can then be flushed
+//! to tables, deletes and compactions continue, and all other writes are refused ([`WriteError::Suspended`]) until there is
+//! room for a new reserve and half as much again.
 //!
-//! The file has a sixteenth of the tables' bytes, or more if logs do, whose contents go to tables first: a quarter of the tables' bytes
-//! and [`reserve_bytes`](crate::Options::reserve_bytes) at most. It is made where four
-//! times as much is free, and again when the tables have grown or shrunk to twice or half of what it is for. Nothing depends on what is
-//! in it, on its length, or on whether it is there: it is not synced, and a power cut may take it.
+//! The file's size is a sixteenth of the tables' bytes, or more if the logs hold more, since their contents are flushed
+//! first; but at most a quarter of the tables' bytes, and at most [`reserve_bytes`](crate::Options::reserve_bytes). It is
+//! created when four times as much is free, and again when the tables have doubled or halved since. Nothing depends on its
+//! contents, its length, or its existence: it is not synced, and a power failure may lose it.
 //!
 //! # Threads
 //!
-//! The flushing thread makes the file; it gives it up, or whoever begins a session late does. Both hold the mutex, which is taken
-//! with no other lock held than that of a late beginning, since the file system may take its time. The rest are flags and counters that
-//! publish nothing (`Relaxed`).
+//! The flush thread creates the file. It is released by the flush thread, or by a thread that begins a session late. Both
+//! hold the mutex, which is taken with no other lock held except that of a late beginning, since the file system may be slow.
+//! The rest are flags and counters that publish nothing (`Relaxed`).
 
 use std::io;
 use std::path::PathBuf;
@@ -29,30 +29,30 @@ use crate::io::Usage;
 use crate::sync::{self, Mutex};
 use crate::tree::files::reserve_path;
 
-/// The reserve is one part of so many of the tables' bytes.
+/// The reserve is the tables' bytes divided by this.
 const PART_OF_TABLES: u64 = 16;
 
-/// More than that, for what logs hold, but no more than one part of so many.
+/// For the contents of logs it may be larger, but at most the tables' bytes divided by this.
 const MOST_OF_TABLES: u64 = 4;
 
 /// Its length is a multiple of this, in bytes.
 const STEP: u64 = 64 << 10;
 
-/// It is made where so many times as much is free.
+/// It is created when this many times as much is free.
 const FREE_TO_MAKE: u64 = 4;
 
-/// How often it is looked whether it has the right length.
+/// How often its length is checked.
 const LOOK: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Default)]
 pub(crate) struct Reserve {
     /// The file's length.
     held: AtomicU64,
-    /// It was given up: only what frees room is taken.
+    /// Whether the file was released, so that only work that frees space is accepted.
     spent: AtomicBool,
-    /// A compaction has found too little room.
+    /// Whether a compaction ran out of room.
     wanted: AtomicBool,
-    /// What was given up, and must be there again.
+    /// The bytes released, which must be reserved again.
     spent_bytes: AtomicU64,
     keeping: Mutex<Keeping>,
 }
@@ -60,12 +60,12 @@ pub(crate) struct Reserve {
 #[derive(Debug, Default)]
 struct Keeping {
     looked: Option<Instant>,
-    /// The file system does not reserve room.
+    /// Whether the file system cannot reserve space.
     impossible: bool,
 }
 
 impl Reserve {
-    /// Bytes that the file takes.
+    /// Returns the size of the file in bytes.
     pub(crate) fn held(&self) -> u64 {
         self.held.load(Relaxed)
     }
@@ -74,12 +74,12 @@ impl Reserve {
         self.spent.load(Relaxed)
     }
 
-    /// Compactions need what it holds.
+    /// Records that compactions need the reserved space.
     pub(crate) fn want(&self) {
         self.wanted.store(true, Relaxed);
     }
 
-    /// Why a batch is not taken, if it is not.
+    /// Returns an error if the batch is refused.
     #[inline]
     pub(crate) fn admit(&self, batch: &WriteBatch) -> Result<(), WriteError> {
         if !self.is_spent() || batch.ops().flatten().all(|op| frees_room(&op)) {
@@ -88,7 +88,7 @@ impl Reserve {
         self.refuse()
     }
 
-    /// An error if nothing is taken that needs room for long.
+    /// Returns an error if writes that use space permanently are refused.
     #[cold]
     pub(crate) fn refuse(&self) -> Result<(), WriteError> {
         match self.is_spent() {
@@ -99,10 +99,10 @@ impl Reserve {
 
     pub(crate) fn trouble(&self) -> String {
         let bytes = human(self.needed());
-        format!("the device was full, and only deletes are taken until {bytes} are free")
+        format!("the device was full, and only deletes are accepted until {bytes} are free")
     }
 
-    /// So much must be free before the reserve is made anew.
+    /// Returns the free bytes needed before the reserve is created again.
     fn needed(&self) -> u64 {
         let bytes = self.spent_bytes.load(Relaxed);
         bytes.saturating_add(bytes / 2).saturating_add(STEP)
@@ -117,13 +117,13 @@ impl DbInner {
     fn reserve_target(&self) -> u64 {
         let keyspaces = self.directory.load();
         let bytes: u64 = keyspaces.values().map(|keyspace| keyspace.view.load().version.table_bytes()).sum();
-        // What is in logs goes to tables before anything else goes on.
+        // The contents of logs must reach tables before anything else can continue.
         let logs = self.log_space.needed().min(bytes / MOST_OF_TABLES);
         let target = (bytes / PART_OF_TABLES).max(logs).min(self.options.reserve_bytes);
         target / STEP * STEP
     }
 
-    /// At opening: counts what an earlier session has left, and gives it up where less than that is free.
+    /// At opening: accounts for the file left by an earlier session, and releases it if less than its size is free.
     pub(crate) fn find_reserve(&self) {
         let held = self.fs.file_len(&reserve_path(&self.dir)).unwrap_or(0);
         self.background.reserve.held.store(held, Relaxed);
@@ -133,7 +133,7 @@ impl DbInner {
         }
     }
 
-    /// Gives up the reserve; `false` if there is none. With no lock of the engine held.
+    /// Releases the reserve; `false` if there is none. Called with no lock of the engine held.
     pub(crate) fn spend_reserve(&self) -> bool {
         let reserve = &self.background.reserve;
         let _keeping = reserve.keeping.lock();
@@ -144,7 +144,7 @@ impl DbInner {
         let path = reserve_path(&self.dir);
         match self.fs.remove(&path) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => {
-                log::warn!("could not give up {}: {e}", path.display());
+                log::warn!("could not release {}: {e}", path.display());
                 return false;
             }
             _ => {}
@@ -154,12 +154,12 @@ impl DbInner {
         reserve.spent.store(true, Relaxed);
         self.write_counters.reserves_spent.add(1);
         self.background.room.outdated();
-        self.warn(format!("the reserve of {} was given up: {}", human(held), reserve.trouble()));
+        self.warn(format!("the reserve of {} was released: {}", human(held), reserve.trouble()));
         true
     }
 
-    /// For the flushing thread: gives up the reserve if compactions want it, and makes it, or lets it follow the tables' bytes,
-    /// where there is room. What fails is tried again later.
+    /// For the flush thread: releases the reserve if compactions want it, and creates or resizes it to follow the tables'
+    /// bytes, where there is room. Failures are retried later.
     pub(crate) fn keep_reserve(&self) {
         let reserve = &self.background.reserve;
         if reserve.wanted.swap(false, Relaxed) && self.spend_reserve() {
@@ -197,12 +197,12 @@ impl DbInner {
         drop(keeping);
         if spent {
             reserve.spent.store(false, Relaxed);
-            self.warn("there is room again: all writes are taken".to_owned());
+            self.warn("there is room again: all writes are accepted".to_owned());
         }
         self.background.room.outdated();
     }
 
-    /// Makes the file, of `bytes`, in place of the one there is. Gives its length, 0 if the file system reserves nothing.
+    /// Creates the file, of `bytes`, replacing any existing one. Returns its length, 0 if the file system reserves nothing.
     fn make_reserve(&self, bytes: u64) -> Result<u64, StorageError> {
         let path: PathBuf = reserve_path(&self.dir);
         let io = |operation, e| StorageError::io(operation, &path, &e);

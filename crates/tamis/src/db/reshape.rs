@@ -1,9 +1,9 @@
 //! Changing a keyspace's options while it is in use.
 //!
-//! What concerns the tree's shape sits in a [`Shaping`], which is replaced as a whole: a policy takes any shape, so
-//! the next compaction simply follows the new one. Only a deterministic policy is not replaced in the middle of a
-//! compaction round, since the shape is then a function of the round's flushes: the new one waits until the
-//! compaction that ends the round is published. `state` guards the replacing; readers load without a lock.
+//! The options that concern the tree's shape are in a [`Shaping`], which is replaced as a whole: a policy accepts any shape,
+//! so the next compaction simply follows the new one. Only a deterministic policy is not replaced in the middle of a
+//! compaction round, since the shape is then a function of the round's flushes: the new one waits until the compaction that
+//! ends the round is published. `state` guards the replacement; readers load without a lock.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::error::{AdminError, OptionsError};
 use crate::options::KeyspaceOptions;
 use crate::tree::edit::VersionEdit;
 
-/// The options of a keyspace as they are now, and the policy that follows from them.
+/// The current options of a keyspace, and the policy derived from them.
 #[derive(Debug)]
 pub(crate) struct Shaping {
     pub(crate) options: KeyspaceOptions,
@@ -59,8 +59,8 @@ impl DbInner {
     ) -> Result<(), AdminError> {
         self.check_ready()?;
         let mut state = self.state();
-        // A policy that drops data leaves snapshots their views. Who takes one under the next policy gets none, and must
-        // not see tables that are still being dropped.
+        // A policy that drops data pins views for snapshots. A snapshot taken under the next policy pins none, and must not
+        // see tables that are still being dropped.
         let drops = |state: &State| {
             let jobs = state.jobs.get(&keyspace.id);
             jobs.is_some_and(|jobs| jobs.running.iter().any(|job| job.progress.drops()))
@@ -79,7 +79,7 @@ impl DbInner {
         }
         options.check()?;
         if options.filter.global() != current.options.filter.global() {
-            // Versions get their selectors from what was made at opening.
+            // The source of the versions' selectors is fixed at opening.
             return Err(OptionsError::Fixed { name: "filter".to_owned() }.into());
         }
         if keyspace.is_dropped() {
@@ -105,14 +105,14 @@ impl DbInner {
         Ok(())
     }
 
-    /// Whether the options that wait for the end of a compaction round take effect once `plan` is published. Asked
+    /// Reports whether the options waiting for the end of a compaction round take effect once `plan` is published. Called
     /// before it is.
     pub(crate) fn round_ends(&self, state: &State, keyspace: &KeyspaceInner, plan: &Plan) -> bool {
         state.jobs.get(&keyspace.id).is_some_and(|jobs| jobs.next_shaping.is_some())
             && keyspace.shaping.load().policy.ends_round(&self.shape(state, keyspace), plan)
     }
 
-    /// Puts the options that wait into effect, if there are any.
+    /// Puts waiting options into effect, if there are any.
     pub(crate) fn begin_round(&self, state: &mut State, keyspace: &KeyspaceInner) {
         if let Some(next) = state.jobs.entry(keyspace.id).or_default().next_shaping.take() {
             log::info!("keyspace {}: {} from now on", keyspace.name, next.policy.name());

@@ -1,9 +1,9 @@
-//! How much room there is for what compactions write.
+//! The room available for the outputs of compactions.
 //!
-//! The file system is asked once a second at most, and again after a compaction ended, never with a lock held. From
-//! its answer is taken off what running compactions may still write and what memtables will take as tables: an
-//! estimate, made so that a compaction that is started can be expected to come to its end. It need not be exact: one
-//! that meets a full disk all the same is undone and set aside.
+//! The file system is asked at most once a second, and again after a compaction ended, never with a lock held. What running
+//! compactions may still write and what memtables will take as tables is subtracted from its answer: an estimate, so that a
+//! compaction that is started can be expected to finish. It need not be exact: one that meets a full disk all the same is
+//! undone and backs off.
 
 use crate::sync::{self, Mutex};
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::io::FileSystem;
 
 const MAX_AGE: Duration = Duration::from_secs(1);
 
-/// What the file system last said. Any thread may ask; the mutex is held for a copy only.
+/// The file system's last answer. Any thread may ask; the mutex is held only to copy it.
 #[derive(Debug, Default)]
 pub(crate) struct Room {
     known: Mutex<Known>,
@@ -26,8 +26,8 @@ struct Known {
 }
 
 impl Room {
-    /// Asks the file system, if that is due. Not to be called with a lock held: it may take its time. An answer that
-    /// cannot be had is "not known".
+    /// Asks the file system, if that is due. Not to be called with a lock held, since it may be slow. A failure counts as
+    /// unknown.
     pub(crate) fn refresh(&self, fs: &dyn FileSystem, dir: &Path) {
         if self.known().asked.is_some_and(|at| sync::since(at) < MAX_AGE) {
             return;
@@ -37,12 +37,12 @@ impl Room {
         *self.known.lock() = Known { asked, free };
     }
 
-    /// Something changed: the next [`refresh`](Self::refresh) asks.
+    /// Marks the answer as out of date, so that the next [`refresh`](Self::refresh) asks again.
     pub(crate) fn outdated(&self) {
         self.known.lock().asked = None;
     }
 
-    /// Free bytes on the device, where that is known.
+    /// Returns the free bytes on the device, if known.
     pub(crate) fn free(&self) -> Option<u64> {
         self.known().free
     }
@@ -52,7 +52,7 @@ impl Room {
     }
 }
 
-/// A size for people, in the largest unit of which there is one.
+/// Formats a size for people, in the largest unit that it reaches.
 pub(crate) fn human(bytes: u64) -> String {
     let units = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
     match units.iter().find(|(_, shift)| bytes >> shift > 0) {
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_told_in_fitting_units() {
+    fn sizes_are_formatted_in_fitting_units() {
         assert_eq!(human(900), "900 bytes");
         assert_eq!(human(3 << 29), "1.5 GiB");
         assert_eq!(human(10 << 10), "10.0 KiB");

@@ -1,16 +1,16 @@
-//! The scrub: a thread that reads everything on disk at a bounded rate, so that damage is found before it is needed.
+//! The scrub: a thread that reads everything on disk at a bounded rate, so that damage is found before a read needs the data.
 //!
-//! A pass reads each table, each log that is finished and still needed, and the manifest. With the operating system's own file system
-//! it reads past the page cache, where that is possible: what was read or written lately would be found sound there whatever became
-//! of the medium, and a pass must not drive out what reads need.
+//! A pass reads each table, each finished log that is still needed, and the manifest. With the operating system's own file
+//! system it bypasses the page cache where possible: recently read or written data would be found intact there whatever the
+//! state of the medium, and a pass must not evict what reads need.
 //!
-//! A table in which damage is found is left alone by compactions from then on, and named by the statistics; one that is found sound
-//! is not any more.
+//! A table found damaged is left alone by compactions from then on and listed in the statistics; a table later found sound no
+//! longer is.
 //!
 //! # Threads
 //!
-//! One thread, which takes the `state` lock to list what there is, and for the time that it takes to read the manifest again if what
-//! it read beside a writer looked damaged. The results are behind a mutex of their own, a leaf.
+//! One thread, which takes the `state` lock to list the files, and to read the manifest again if what it read concurrently
+//! with a writer looked damaged. The results are behind their own mutex, a leaf lock.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -33,27 +33,27 @@ use crate::tree::meta::TableMeta;
 use crate::tree::open_table::OpenTable;
 use crate::wal::{End, LogKind, LogReader, ReadOptions};
 
-/// Between two passes it rests at least so long.
+/// The minimum pause between two passes.
 const REST: Duration = Duration::from_secs(1);
 
-/// So many bytes are read between two looks at the pace.
+/// Bytes read between two checks of the pace.
 const STEP_BYTES: u64 = 64 << 10;
 
-/// So many problems are kept in words at most.
+/// The maximum number of problems kept in words.
 const MAX_PROBLEMS: usize = 100;
 
-/// What the [scrub](crate::Options::scrub_bytes_per_second) did since the database was opened.
+/// What the [scrub](crate::Options::scrub_bytes_per_second) has done since the database was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScrubStats {
-    /// Passes over everything that came to their end.
+    /// Completed passes over everything.
     pub passes: u64,
-    /// Bytes read, in the unfinished pass too.
+    /// Bytes read, including those of the unfinished pass.
     pub bytes: u64,
-    /// Tables read to their end.
+    /// Tables read in full.
     pub tables: u64,
-    /// Logs read to their end.
+    /// Logs read in full.
     pub logs: u64,
-    /// What is damaged, by the last complete pass and the one under way, in words; the first hundred.
+    /// The damage found by the last complete pass and the current one, in words; the first hundred problems.
     pub problems: Vec<String>,
 }
 
@@ -65,9 +65,9 @@ pub(crate) struct Scrub {
 #[derive(Debug, Default)]
 struct Seen {
     stats: ScrubStats,
-    /// Of the last complete pass.
+    /// Problems of the last complete pass.
     last: BTreeSet<String>,
-    /// Of the one under way.
+    /// Problems of the current pass.
     now: BTreeSet<String>,
 }
 
@@ -112,14 +112,14 @@ struct Pass<'d> {
     pace: Pace,
 }
 
-/// Reading goes on as long as this is `Some`.
+/// Reading continues as long as this is `Some`.
 type GoOn = Option<()>;
 
 impl Pass<'_> {
-    /// `None` if the database is being closed.
+    /// Returns `None` if the database is being closed.
     fn run(&self) -> GoOn {
         for table in self.tables() {
-            // Not held for longer than its own turn: the files of tables that were replaced must go.
+            // Not held beyond its own turn: the files of replaced tables must be removable.
             if let Some(table) = table.upgrade() {
                 self.table(&table)?;
             }
@@ -138,7 +138,7 @@ impl Pass<'_> {
         views.flat_map(|view| view.version.tables.iter().map(Arc::downgrade).collect::<Vec<_>>()).collect()
     }
 
-    /// Counts bytes that were read or are to be read, and waits until they may be.
+    /// Counts bytes about to be read, or just read, and waits until the pace permits them.
     fn spend(&self, bytes: u64) -> GoOn {
         self.db.scrub.seen.lock().stats.bytes += bytes;
         let leaves = || self.db.cancelled() || self.db.background.leaving.load(Relaxed);
@@ -150,7 +150,7 @@ impl Pass<'_> {
         let path = table.table.path();
         let config = ReaderConfig::for_a_look();
         let opened = Table::open(&*self.fs, path, table.meta.id, config.clone());
-        // Not every file system can be read past the page cache.
+        // Not every file system can bypass the page cache.
         let opened = match opened {
             Err(StorageError::Io(e)) if e.kind == std::io::ErrorKind::InvalidInput => {
                 Table::open(&*self.db.fs, path, table.meta.id, config)
@@ -181,7 +181,7 @@ impl Pass<'_> {
         }
         match fresh.flaw().get() {
             Some(damage) => self.flawed(table, &damage),
-            // What a table lost cannot be given back to it while it is open.
+            // Parts that a table lost at opening cannot be restored while it is open.
             None if check.problems.is_empty() && table.table.why_lost().is_none() => {
                 table.table.flaw().forget()
             }
@@ -190,7 +190,7 @@ impl Pass<'_> {
         Some(())
     }
 
-    /// What cannot be read at the moment, for a reason that may pass, says nothing of the table.
+    /// Records damage. A read error that may pass says nothing about the table.
     fn flawed(&self, table: &OpenTable, error: &StorageError) {
         if matches!(error, StorageError::Corrupt(_)) {
             table.table.flaw().note(error);
@@ -201,7 +201,7 @@ impl Pass<'_> {
         let path = log_path(&self.db.dir, id);
         let (mut unpaid, mut going) = (0, Some(()));
         let mut read = || -> Result<(), OpenError> {
-            // Sequential reads go through the page cache: a log was written a moment ago.
+            // Sequential reads go through the page cache: the log was written recently.
             let file = self
                 .db
                 .fs
@@ -226,14 +226,14 @@ impl Pass<'_> {
         let needed = || finished_logs(self.db).contains(&id);
         match result {
             Ok(()) => self.db.scrub.seen.lock().stats.logs += 1,
-            // Once it is not needed any more, it is removed or overwritten.
+            // A log that is no longer needed is removed or overwritten.
             Err(error) if needed() => self.problem(error.to_string()),
             Err(_) => {}
         }
         Some(())
     }
 
-    /// The manifest as the next opening would read it. While it is written to, its last edit may seem torn.
+    /// Checks the manifest as the next opening would read it. While it is being written, its last edit may seem torn.
     fn manifest(&self) {
         let read = || Manifest::open(&*self.db.fs, &self.db.dir);
         let sound = |read: &Result<Option<_>, OpenError>| {
@@ -246,7 +246,7 @@ impl Pass<'_> {
         }
         let state = self.db.state();
         if state.unsettled.is_some() || self.db.is_waiting() {
-            // It is known to be unsound, and is to be written anew.
+            // It is known to be unsound and will be rewritten.
             return;
         }
         let path = manifest_path(&self.db.dir, state.manifest_number);
@@ -270,8 +270,8 @@ impl Pass<'_> {
     }
 }
 
-/// The logs that nothing is written to any more, and that the next opening would read. None while writes are suspended: those
-/// that could not be written are to be replaced.
+/// Returns the logs that are no longer written to and that the next opening would read. None while writes are suspended: logs
+/// that could not be written are about to be replaced.
 fn finished_logs(db: &DbInner) -> Vec<LogId> {
     let state = db.state();
     if db.health.check().is_err() {
@@ -282,7 +282,7 @@ fn finished_logs(db: &DbInner) -> Vec<LogId> {
 }
 
 impl DbInner {
-    /// The tables of which damage is known, by keyspace and level.
+    /// Returns the tables known to be damaged, by keyspace and level.
     pub(crate) fn damaged_tables(&self) -> Vec<DamagedTable> {
         let mut found = Vec::new();
         for keyspace in self.directory.load_full().values() {
@@ -311,7 +311,7 @@ impl DbInner {
         found
     }
 
-    /// The damage of the first damaged table of a keyspace that has to do with the range, if there is one.
+    /// Returns the damage of the first damaged table of a keyspace that overlaps the range, if there is one.
     pub(crate) fn damage_within(
         &self,
         keyspace: &KeyspaceInner,
@@ -342,13 +342,14 @@ pub struct DamagedTable {
     pub path: PathBuf,
     /// The level that it lies in.
     pub level: usize,
-    /// The smallest key that it says something about.
+    /// The smallest key that it covers.
     pub smallest: Vec<u8>,
-    /// The largest key that it says something about (empty if there is no end).
+    /// The largest key that it covers (empty if it is unbounded).
     pub largest: Vec<u8>,
     /// Key versions that it holds, or held.
     pub entries: u64,
-    /// It could not be opened, and every read that needs it is an error. Otherwise only what is damaged in it is.
+    /// Whether it could not be opened, so that every read that needs it is an error. Otherwise only reads of its damaged
+    /// parts fail.
     pub quarantined: bool,
     /// What is wrong.
     pub what: String,

@@ -1,13 +1,13 @@
 //! Snapshots: the state of all keyspaces at one moment.
 //!
-//! A snapshot is a sequence number in the list of live ones, which compactions go by: they keep every version that it
+//! A snapshot is a sequence number in the list of live snapshots, and compactions keep every version that a listed snapshot
 //! sees. Two kinds of keyspaces need more:
 //!
-//! * Where entries expire, the snapshot takes the horizon of its moment along (see [`expiry`](super::expiry)), so that
+//! * Where entries expire, the snapshot records the expiry horizon at its moment (see [`expiry`](super::expiry)), so that
 //!   what it sees does not change with time.
-//! * Where the policy drops tables that nobody deleted anything of, the snapshot holds on to the view of its moment, and
-//!   reads from that: its tables stay on disk, and its memtables in memory. A keyspace that gets such a policy later
-//!   has its view given to all snapshots that live then, before anything is dropped.
+//! * Where the policy drops tables whose data was never deleted, the snapshot pins the view of its moment and reads from it:
+//!   the view's tables stay on disk, and its memtables in memory. When a keyspace changes to such a policy, its view is added
+//!   to all live snapshots before anything is dropped.
 //!
 //! The list is behind the `snapshots` lock. Reads from a snapshot take no lock.
 
@@ -30,37 +30,37 @@ use crate::slice::Slice;
 
 type Views = Vec<(KeyspaceId, Arc<View>)>;
 
-/// What a live snapshot holds on to beside its place in the list.
+/// What a live snapshot pins besides its place in the list.
 #[derive(Debug)]
 pub(crate) struct Held {
     /// When it was taken, in seconds since 1970.
     pub(crate) taken: u64,
     /// Horizons of the keyspaces where something had expired.
     expired: Vec<(KeyspaceId, SeqNo)>,
-    /// Views of the keyspaces whose policy drops data. Only ever added to, under the `snapshots` lock.
+    /// Pinned views of the keyspaces whose policy drops data. Views are only ever added, under the `snapshots` lock.
     views: ArcSwapOption<Views>,
 }
 
 impl Held {
-    /// The horizon of a keyspace.
+    /// Returns the expiry horizon of a keyspace.
     pub(crate) fn expired(&self, keyspace: KeyspaceId) -> SeqNo {
         self.expired.iter().find(|(id, _)| *id == keyspace).map_or(0, |(_, expired)| *expired)
     }
 
-    /// The view to read a keyspace from, if not from the current one. A reader loads the current view before it asks:
-    /// if there is none yet, nothing had been dropped from that one.
+    /// Returns the view to read a keyspace from, if it is not the current one. A reader must load the current view before
+    /// calling this: `None` then means that nothing had been dropped from that view.
     pub(crate) fn view(&self, keyspace: KeyspaceId) -> Option<Arc<View>> {
         let views = self.views.load();
         views.as_ref()?.iter().find(|(id, _)| *id == keyspace).map(|(_, view)| view.clone())
     }
 
-    /// All views.
+    /// Returns all pinned views.
     pub(crate) fn views(&self) -> Option<Arc<Views>> {
         self.views.load_full()
     }
 }
 
-/// Keeps what a snapshot sees from being dropped.
+/// Keeps the data that a snapshot sees from being dropped.
 #[derive(Debug)]
 pub(crate) struct SnapshotPin {
     handle: Arc<Handle>,
@@ -69,11 +69,11 @@ pub(crate) struct SnapshotPin {
 }
 
 impl SnapshotPin {
-    /// Costs a lock and a look at every keyspace.
+    /// Costs a lock and a visit to every keyspace.
     pub(crate) fn new(handle: &Arc<Handle>) -> Arc<SnapshotPin> {
         let db = &handle.inner;
         let taken = db.now();
-        // Under the lock, so that a merge that has read the list has seen a visible number at or below ours, and has
+        // Under the lock, so that a merge that has already read the list has seen a visible number at or below ours, and has
         // raised no horizon above ours.
         let mut live = db.snapshots.lock();
         let (seq, expired, views) = loop {
@@ -82,7 +82,7 @@ impl SnapshotPin {
             let horizons = directory.values().map(|keyspace| (keyspace.id, db.expired(keyspace)));
             let expired = horizons.filter(|(_, expired)| *expired > 0).collect();
             let seq = db.visible();
-            // A view that was replaced may lack the newest of the writes up to `seq`.
+            // A view replaced meanwhile may lack the newest of the writes up to `seq`.
             let current = |(id, view): &(KeyspaceId, Arc<View>)| {
                 directory.get(id).is_some_and(|keyspace| Arc::ptr_eq(&keyspace.view.load(), view))
             };
@@ -98,7 +98,7 @@ impl SnapshotPin {
     }
 }
 
-/// The views of the keyspaces whose policy drops data.
+/// Returns the views of the keyspaces whose policy drops data.
 fn views_to_hold(directory: &HashMap<KeyspaceId, Arc<KeyspaceInner>>) -> Views {
     let drops = |keyspace: &&Arc<KeyspaceInner>| keyspace.shaping.load().policy.drops_data();
     directory.values().filter(drops).map(|keyspace| (keyspace.id, keyspace.view.load_full())).collect()
@@ -113,13 +113,13 @@ impl Drop for SnapshotPin {
                 live.remove(&self.seq);
             }
         }
-        // The views go after the lock, with `self.held`.
+        // The views are released after the lock, when `self.held` is dropped.
     }
 }
 
 impl DbInner {
-    /// Gives the keyspace's view to all live snapshots if its policy drops data. Called with the policy in place and
-    /// under the `state` lock, so that nothing is dropped meanwhile: the view still has all that they see.
+    /// Pins the keyspace's view in all live snapshots if its policy drops data. Called with the policy in place and under the
+    /// `state` lock, so that nothing is dropped meanwhile and the view still holds all that they see.
     pub(crate) fn hold_for_snapshots(&self, keyspace: &KeyspaceInner) {
         if !keyspace.shaping.load().policy.drops_data() {
             return;
@@ -133,8 +133,8 @@ impl DbInner {
     }
 }
 
-/// The state of all keyspaces at the moment it was taken, unchanged by anything written later. Cheap to take
-/// and to clone; while it lives, the versions that it sees stay on disk.
+/// The state of all keyspaces at the moment the snapshot was taken, unaffected by later writes. Cheap to take and to clone;
+/// while it is alive, the versions that it sees stay on disk.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -157,19 +157,19 @@ impl Snapshot {
         Snapshot { db: db.clone(), pin: SnapshotPin::new(db.handle()) }
     }
 
-    /// The sequence number up to which the snapshot sees writes.
+    /// Returns the sequence number up to which the snapshot sees writes.
     pub fn seq(&self) -> u64 {
         self.pin.seq
     }
 
-    /// The snapshot's view of one keyspace.
+    /// Returns the snapshot's view of one keyspace.
     ///
     /// # Panics
     ///
-    /// If the keyspace belongs to another open database: its writes have another order.
+    /// If the keyspace belongs to another open database, whose sequence numbers are unrelated.
     pub fn of<'s>(&'s self, keyspace: &'s Keyspace) -> SnapshotView<'s> {
         let same = self.db.handle().inner.instance == keyspace.handle.inner.instance;
-        assert!(same, "keyspace `{}` belongs to another open database than the snapshot", keyspace.name());
+        assert!(same, "keyspace `{}` and the snapshot belong to different open databases", keyspace.name());
         SnapshotView { snapshot: self, keyspace }
     }
 
@@ -177,32 +177,32 @@ impl Snapshot {
         self.of(self.db.default_keyspace())
     }
 
-    /// The value of `key` in the default keyspace.
+    /// Returns the value of `key` in the default keyspace, if it has one.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>, ReadError> {
         self.default_view().get(key)
     }
 
-    /// The values of `keys` in the default keyspace, in their order.
+    /// Returns the values of `keys` in the default keyspace, in the order of `keys`.
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Slice>>, ReadError> {
         self.default_view().multi_get(keys)
     }
 
-    /// Whether the default keyspace holds `key`.
+    /// Reports whether `key` has a value in the default keyspace.
     pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool, ReadError> {
         self.default_view().contains(key)
     }
 
-    /// All keys of the default keyspace.
+    /// Iterates over all keys of the default keyspace.
     pub fn iter(&self) -> Iter {
         self.default_view().iter()
     }
 
-    /// The keys of the default keyspace in a range.
+    /// Iterates over the keys of the default keyspace in a range.
     pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Iter {
         self.default_view().range(range)
     }
 
-    /// The keys of the default keyspace that start with `prefix`.
+    /// Iterates over the keys of the default keyspace that start with `prefix`.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
         self.default_view().prefix(prefix)
     }
@@ -220,32 +220,32 @@ impl SnapshotView<'_> {
         Some(&self.snapshot.pin)
     }
 
-    /// The value of `key`.
+    /// Returns the value of `key`, if it has one.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>, ReadError> {
         Ok(self.keyspace.lookup(key.as_ref(), self.pin())?.value())
     }
 
-    /// The values of `keys`, in their order.
+    /// Returns the values of `keys`, in the order of `keys`.
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Slice>>, ReadError> {
         self.keyspace.lookup_many(keys, self.pin())
     }
 
-    /// Whether the keyspace holds `key`.
+    /// Reports whether `key` has a value.
     pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool, ReadError> {
         Ok(self.get(key)?.is_some())
     }
 
-    /// All keys.
+    /// Iterates over all keys.
     pub fn iter(&self) -> Iter {
         self.scan(Bounds::default())
     }
 
-    /// The keys in a range.
+    /// Iterates over the keys in a range.
     pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Iter {
         self.scan(Bounds::of(&range))
     }
 
-    /// The keys that start with `prefix`.
+    /// Iterates over the keys that start with `prefix`.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
         self.scan(Bounds::prefix(prefix.as_ref()))
     }

@@ -1,4 +1,4 @@
-//! What an open database tells about itself.
+//! Statistics of an open database.
 
 use crate::collections::{HashMap, HashSet};
 use std::collections::BTreeMap;
@@ -20,39 +20,39 @@ use crate::table::ReadCost;
 use crate::tree::open_table::TableFilter;
 use crate::tree::version::Version;
 
-/// Counters and shape of a database at one moment. Sizes are in bytes.
+/// Counters and shape of a database at one moment. All sizes are in bytes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stats {
-    /// What reads cost since opening.
+    /// The cost of reads since the database was opened.
     pub read: ReadCost,
-    /// What writes cost since opening.
+    /// The cost of writes since the database was opened.
     pub write: WriteCost,
     /// Every keyspace.
     pub keyspaces: Vec<KeyspaceStats>,
-    /// What the block cache holds.
+    /// Bytes in the block cache.
     pub cache_used_bytes: u64,
-    /// What the block cache may hold.
+    /// The capacity of the block cache.
     pub cache_capacity_bytes: u64,
-    /// How reads of blocks overlap; `None` if they do not.
+    /// How block reads overlap; `None` if they do not.
     pub overlapping_reads: Option<OverlapStats>,
-    /// Log files that are needed.
+    /// The number of log files that are still needed.
     pub log_files: usize,
-    /// Their bytes.
+    /// The bytes of those log files.
     pub log_bytes: u64,
-    /// What all logs take on disk, of which [`max_log_bytes`](crate::Options::max_log_bytes) is the limit: `log_bytes`, what
-    /// is reserved for the next records, and log files that are kept to be overwritten.
+    /// Bytes of all log files on disk, which [`max_log_bytes`](crate::Options::max_log_bytes) limits: `log_bytes`, the space
+    /// reserved for the next records, and log files kept to be overwritten.
     pub log_allocated_bytes: u64,
-    /// All memtables.
+    /// The size of all memtables.
     pub memtable_bytes: u64,
-    /// All filters in memory.
+    /// The size of all filters in memory.
     pub filter_bytes: u64,
     /// The elastic filters of all keyspaces, if any table has one.
     pub elastic: Option<ElasticStats>,
-    /// All indexes in memory.
+    /// The size of all indexes in memory.
     pub index_bytes: u64,
-    /// Live snapshots; those taken of one and the same state count once.
+    /// The number of live snapshots; those of the same state count once.
     pub snapshots: usize,
-    /// Each of them, oldest first.
+    /// The live snapshots, oldest first.
     pub snapshots_live: Vec<SnapshotStats>,
     /// The oldest live snapshot's sequence number.
     pub oldest_snapshot: Option<u64>,
@@ -62,35 +62,35 @@ pub struct Stats {
     pub poisoned: Option<String>,
     /// Why writes are suspended, if they are: see [`WriteError::Suspended`](crate::WriteError::Suspended).
     pub suspended: Option<String>,
-    /// What has failed and is tried again, in words; empty if all is well.
+    /// Failed work that is being retried, described in words; empty if all is well.
     pub troubles: Vec<String>,
-    /// Room on the device that is kept for a full disk.
+    /// Space on the device that is kept in reserve for a full disk.
     pub reserve_bytes: u64,
-    /// Tables of which damage is known: those that are [quarantined](crate::OnDamage), and those in which a read, a compaction,
-    /// `verify` or the scrub has met some since the database was opened. No compaction touches them.
+    /// Tables known to be damaged: those that are [quarantined](crate::OnDamage), and those in which a read, a compaction,
+    /// `verify` or the scrub has found damage since the database was opened. No compaction touches them.
     pub damaged_tables: Vec<DamagedTable>,
-    /// What the scrub did, if there is one.
+    /// What the scrub has done, if it is enabled.
     pub scrub: Option<ScrubStats>,
-    /// Files of tables that are open now: those that are not mapped, within `max_open_files`.
+    /// The number of open table files: those that are not mapped, within `max_open_files`.
     pub open_table_files: usize,
-    /// What [`Options::auto`](crate::Options::auto) has changed since opening, the last 32 times.
+    /// The last 32 changes that [`Options::auto`](crate::Options::auto) has made since the database was opened.
     pub tuning: Vec<TuningDecision>,
-    /// The compactions that run now.
+    /// The running compactions.
     pub jobs: Vec<JobStats>,
-    /// What was noticed at opening and since, in words.
+    /// Warnings raised while the database was opened and since, in words.
     pub warnings: Vec<String>,
 }
 
-/// How reads of blocks overlap, and how often they did since the database was opened.
+/// How block reads overlap, and how often they have done so since the database was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OverlapStats {
     /// `io-uring` or `threads`.
     pub method: &'static str,
-    /// How many reads overlap at most.
+    /// The maximum number of overlapping reads.
     pub depth: usize,
-    /// Batches of more than one read.
+    /// The number of batches of more than one read.
     pub batches: u64,
-    /// The reads in them.
+    /// The number of reads in those batches.
     pub reads: u64,
 }
 
@@ -101,12 +101,12 @@ pub struct SnapshotStats {
     pub seq: u64,
     /// Seconds since the first of them was taken.
     pub age_seconds: u64,
-    /// How many they are: calls of [`Db::snapshot`](crate::Db::snapshot), clones not counted.
+    /// The number of snapshots: calls of [`Db::snapshot`](crate::Db::snapshot), not counting clones.
     pub handles: usize,
-    /// What they keep on disk: versions of keys in tables, in bytes before compression, as far as compactions since
-    /// came across them, and `pinned_table_bytes`.
+    /// Bytes that they keep on disk: key versions in tables, before compression, that compactions have met since, plus
+    /// `pinned_table_bytes`.
     pub pinned_bytes: u64,
-    /// Bytes of whole tables that were dropped or replaced since, in keyspaces whose policy drops data.
+    /// Bytes of whole tables that were since dropped or replaced, in keyspaces whose policy drops data.
     pub pinned_table_bytes: u64,
 }
 
@@ -117,53 +117,53 @@ pub struct KeyspaceStats {
     pub name: String,
     /// The compaction policy's name.
     pub policy: String,
-    /// What the policy promises of a tree like this one when nothing is due.
+    /// What the policy guarantees for a tree like this one when no compaction is due.
     pub promise: Promise,
-    /// The number that its next flush gets.
+    /// The epoch of its next flush.
     pub next_epoch: u64,
-    /// Memtables, the active one included.
+    /// The number of memtables, including the active one.
     pub memtables: usize,
-    /// Their bytes.
+    /// The bytes in the memtables.
     pub memtable_bytes: u64,
-    /// Key versions in them.
+    /// The number of key versions in the memtables.
     pub memtable_entries: u64,
     /// The levels from 0 down to the deepest that the options allow.
     pub levels: Vec<LevelStats>,
-    /// Sorted runs on disk.
+    /// The number of sorted runs on disk.
     pub runs: usize,
-    /// Key versions on disk, deletes included.
+    /// The number of key versions on disk, including deletes.
     pub entries: u64,
-    /// How many of them are deletes.
+    /// The number of deletes among them.
     pub deletes: u64,
-    /// Range tombstones on disk.
+    /// The number of range tombstones on disk.
     pub range_tombstones: u64,
-    /// Bytes of the table files.
+    /// The bytes of the table files.
     pub table_bytes: u64,
-    /// Bytes of all keys and values on disk before compression.
+    /// The bytes of all keys and values on disk before compression.
     pub raw_bytes: u64,
-    /// Bytes of keys and values among them that compactions kept for snapshots which are gone: rewriting the tables
-    /// would free up to that much. More if another snapshot happens to need some of them too.
+    /// Bytes of those keys and values that compactions kept for snapshots that have since been released: the most that
+    /// rewriting the tables would free. It is an overestimate if another snapshot needs some of them too.
     pub reclaimable_bytes: u64,
-    /// Everything up to this write has outlived the keyspace's time to live; 0: nothing.
+    /// The last write that has outlived the keyspace's time to live, as have all writes before it; 0: none.
     pub expired_seq: u64,
-    /// Bytes of the filters in memory.
+    /// The bytes of the filters in memory.
     pub filter_bytes: u64,
-    /// Bytes of the indexes in memory.
+    /// The bytes of the indexes in memory.
     pub index_bytes: u64,
     /// Filter bits in memory per key version on disk.
     pub filter_bits_per_key: f64,
-    /// The filter of the whole tree, if the keyspace has one.
+    /// The keyspace's global filter, if it has one.
     pub global_filter: Option<GlobalFilterStats>,
-    /// The exponent of Zipf's law that fits the last gets that found a value (0: all keys alike), if enough were sampled:
-    /// one of 64 by each thread. `multi_get` is not sampled.
+    /// The exponent of the Zipf distribution that fits the recent gets that found a value (0: uniform), if enough were
+    /// sampled. Each thread samples one get in 64; `multi_get` is not sampled.
     pub read_skew: Option<f64>,
-    /// The workload that was declared, or that [`Options::auto`](crate::Options::auto) saw last, maybe in an earlier session.
+    /// The declared workload, or the one that [`Options::auto`](crate::Options::auto) saw last, possibly in an earlier session.
     pub workload: Option<Workload>,
-    /// Tables that were built without a filter.
+    /// The number of tables built without a filter.
     pub tables_without_filter: usize,
-    /// Tables that hold the list of their keys in the place of a filter, for a filter of the whole tree.
+    /// The number of tables that hold a key list instead of a filter, for a global filter.
     pub tables_with_key_list: usize,
-    /// Tables whose filter is damaged or of an unknown kind, and that are read without it.
+    /// The number of tables that are read without their filter because it is damaged or of an unknown kind.
     pub tables_with_unusable_filter: usize,
 }
 
@@ -174,7 +174,7 @@ pub struct LevelStats {
     pub level: usize,
     /// Its runs, newest first.
     pub runs: Vec<RunStats>,
-    /// Up to how many bytes it may grow before it is compacted (0: counted in runs).
+    /// The size at which it is compacted (0: the limit is a number of runs).
     pub target_bytes: u64,
 }
 
@@ -183,21 +183,21 @@ pub struct LevelStats {
 pub struct RunStats {
     /// Its id.
     pub run: u64,
-    /// Its tables.
+    /// The number of its tables.
     pub tables: usize,
-    /// Key versions.
+    /// The number of its key versions.
     pub entries: u64,
-    /// Bytes of its files.
+    /// The bytes of its files.
     pub bytes: u64,
-    /// Bytes of its filters in memory.
+    /// The bytes of its filters in memory.
     pub filter_bytes: u64,
-    /// The kinds of its filters, each once; `keys` for the key lists that a filter of the whole tree needs.
+    /// The kinds of its filters, each listed once; `keys` stands for the key lists of a global filter.
     pub filters: Vec<String>,
     /// Its smallest key.
     pub smallest: Vec<u8>,
-    /// Its largest key (empty if it has no end).
+    /// Its largest key (empty if it is unbounded).
     pub largest: Vec<u8>,
-    /// The flushes it may hold data of: from the first to before the second.
+    /// The flush epochs whose data it may hold, as a half-open range.
     pub epochs: (u64, u64),
 }
 
@@ -244,7 +244,7 @@ impl Stats {
     }
 }
 
-/// The live snapshots, oldest first.
+/// Returns the live snapshots, oldest first.
 fn snapshot_stats(db: &DbInner, state: &State) -> Vec<SnapshotStats> {
     let now = db.now();
     let versions: HashMap<KeyspaceId, Arc<Version>> =
@@ -256,7 +256,7 @@ fn snapshot_stats(db: &DbInner, state: &State) -> Vec<SnapshotStats> {
     let live = db.snapshots.lock();
     live.iter()
         .map(|(&seq, handles)| {
-            // Several may hold on to the same tables.
+            // Several views may pin the same tables.
             let mut dropped = BTreeMap::new();
             for (id, view) in
                 handles.iter().filter_map(|held| held.views()).flat_map(|views| (*views).clone())

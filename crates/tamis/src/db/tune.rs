@@ -1,34 +1,34 @@
-//! Options that choose themselves: [`Options::auto`].
+//! Self-tuning options: [`Options::auto`].
 //!
-//! With a budget in `auto_memory_bytes` the cost model ([`advise`](crate::advise)) decides on filter, bits, their allocation and
-//! compaction policy of every keyspace, for the workload that is declared (`workload`) or was seen:
+//! With a budget in `auto_memory_bytes`, the cost model ([`advise`](crate::advise)) chooses filter, bits per key, their
+//! allocation and the compaction policy of every keyspace, for its declared (`workload`) or observed workload:
 //!
-//! * **At opening** what was chosen before is taken up from the stored options, and looked at again if a workload is known.
-//! * **At round borders**: when a compaction has brought data to rest in the last level. Memory and shape were settled for the
-//!   data before it, and what is rewritten next gets the new filter for nothing.
+//! * **At opening**, earlier choices are read from the stored options, and reconsidered if a workload is known.
+//! * **At round borders**, when a compaction has moved data to its final place in the last level. Memory and shape were
+//!   chosen for earlier data, and data rewritten next gets the new filter at no extra cost.
 //!
 //! # Hysteresis
 //!
-//! A change must save more than [`MARGIN`] of an operation's time by prediction, and two borders in a row must ask for one; at
-//! opening it must save that much. After it the new configuration is the present one, so going back needs the same margin the
-//! other way. What is seen is blended with what was seen before.
+//! A change must be predicted to save more than [`MARGIN`] of an operation's time, and two borders in a row must ask for one;
+//! at opening the saving alone suffices. Afterwards the new configuration is the baseline, so going back needs the same
+//! margin in the other direction. Each observation is blended with earlier ones.
 //!
 //! # What takes effect when
 //!
-//! Everything that is chosen takes effect at once, for new tables and the next compaction. A change to or from one filter for the
-//! whole tree is only made at opening: at borders such filters are no candidates for a tree without one, nor others for a tree
-//! with one. How many bits such a filter has is settled at opening, too: a change of that is stored, and waits.
+//! All choices take effect at once, for new tables and the next compaction, except that a change to or from a global filter
+//! is made only at opening: at borders such filters are no candidates for a tree without one, nor others for a tree with one.
+//! The bits of a global filter are fixed at opening, too: a change is stored, and waits.
 //!
 //! # Where it is kept
 //!
-//! In the stored options of the keyspace, the workload seen last among them, as text of which every name and value is checked
-//! when it is read. The rest of the options are those of whoever opens.
+//! In the stored options of the keyspace, which include the last observed workload, as text; every name and value is checked
+//! when it is read. All other options are those passed to the opening.
 //!
-//! # Who may do what
+//! # Locking
 //!
-//! [`Tuning`] is behind the `state` lock, among the [jobs](super::inner::Jobs). Compaction threads decide with no lock held, one
-//! at a time for a keyspace. Measuring the machine takes a tenth of a second once for an open database, with entries like those
-//! of the keyspace that needs it first.
+//! [`Tuning`] is behind the `state` lock, among the [jobs](super::inner::Jobs). Compaction threads decide with no lock held,
+//! one at a time per keyspace. Measuring the machine takes a tenth of a second, once per open database, with entries like
+//! those of the first keyspace that needs it.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -46,65 +46,65 @@ use crate::table::ReadCost;
 use crate::tree::meta::TableMeta;
 use crate::tree::state::ManifestState;
 
-/// The part of an operation's time that a change must save.
+/// The fraction of an operation's time that a change must save.
 const MARGIN: f64 = 0.15;
 
-/// Fewer operations since the last look are no workload.
+/// Fewer operations since the last check are not a workload.
 const FEWEST_OPERATIONS: u64 = 10_000;
 
-/// Below this there is nothing to tune: everything fits into the caches of a processor.
+/// Below this there is nothing to tune: everything fits into processor caches.
 const FEWEST_ENTRIES: u64 = 10_000;
 
-/// Decisions that statistics remember.
+/// The number of decisions kept for statistics.
 const REMEMBERED: usize = 32;
 
 /// The options that are chosen: first those of filters, then those of the shape.
 const CHOSEN: [&str; 6] =
     ["filter", "filter_allocation", "bits_per_key", "compaction", "merge", "size_ratio"];
 
-/// How many of them are about filters.
+/// The number of filter options among them.
 const FILTER_OPTIONS: usize = 3;
 
-/// One change that the cost model asked for.
+/// One change requested by the cost model.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct TuningDecision {
     /// The keyspace's name.
     pub keyspace: String,
-    /// The workload that it was made for, as text.
+    /// The workload that the change was made for, as text.
     pub workload: String,
     /// Names and values of the options that change, as text.
     pub changes: Vec<(String, String)>,
-    /// The part of an operation's time that is saved by prediction.
+    /// The predicted saving, as a fraction of an operation's time.
     pub gain: f64,
     /// Why, in words.
     pub reason: String,
 }
 
-/// One keyspace's account.
+/// The tuning state of one keyspace.
 #[derive(Debug, Default)]
 pub(crate) struct Tuning {
-    /// Counters at the last look.
+    /// The counters at the last check.
     reads: ReadCost,
     writes: u64,
-    /// Entries flushed since opening.
+    /// Entries flushed since the database was opened.
     pub(crate) flushed: u64,
-    /// Whether the last look asked for a change that was not made.
+    /// Whether the last check asked for a change that was not made.
     asked: bool,
-    /// What was seen last, in this session or an earlier one.
+    /// The last observed workload, of this session or an earlier one.
     pub(crate) seen: Option<Workload>,
-    /// Somebody is deciding.
+    /// Whether a thread is deciding.
     deciding: bool,
 }
 
 impl Tuning {
-    /// Of a keyspace whose workload was seen before.
+    /// Creates the state of a keyspace whose workload was seen before.
     pub(crate) fn having_seen(workload: Workload) -> Tuning {
         Tuning { seen: Some(workload), ..Tuning::default() }
     }
 
-    /// The workload to decide for: what was declared, or what was asked and written since the last look, if that is enough to
-    /// go by and nobody else is deciding.
+    /// Returns the workload to decide for: the declared one, or the operations since the last check, if there are enough of
+    /// them and no other thread is deciding.
     fn look(&mut self, keyspace: &KeyspaceInner) -> Option<Workload> {
         if self.deciding {
             return None;
@@ -119,19 +119,20 @@ impl Tuning {
         let skew = keyspace.reads.collisions().map(|rate| zipf_exponent(rate, entries as f64));
         let seen = workload_of(new, writes, skew).0.in_percent();
         if keyspace.declared.is_none() && seen.is_sound() {
-            // Half of it is what was seen before, so that a session of loading alone makes no database of writes.
+            // Half the weight is on earlier observations, so that one session of pure loading does not make the database
+            // write-only.
             self.seen = Some(self.seen.map_or(seen, |before| before.blended(&seen).in_percent()));
         }
         keyspace.declared.or(self.seen)
     }
 
-    /// The options to store for options that hold now.
+    /// Returns the options to store for options that hold now.
     pub(crate) fn stored(&self, now: &KeyspaceOptions) -> KeyspaceOptions {
         KeyspaceOptions { workload: self.seen.or(now.workload), ..now.clone() }
     }
 }
 
-/// Decisions since opening, the last ones.
+/// The last decisions since the database was opened.
 #[derive(Debug, Default)]
 pub(crate) struct Decisions(VecDeque<TuningDecision>);
 
@@ -156,16 +157,16 @@ impl From<Vec<TuningDecision>> for Decisions {
     }
 }
 
-/// What opening begins with.
+/// The tuning state that opening starts from.
 #[derive(Debug, Default)]
 pub(crate) struct Begun {
     pub(crate) decisions: Vec<TuningDecision>,
-    /// The workloads that were seen before, as far as none is declared.
+    /// The workloads seen before, of keyspaces without a declared one.
     pub(crate) seen: Vec<(KeyspaceId, Workload)>,
 }
 
-/// Takes up what was chosen before, and looks at it again. For every keyspace, before any is opened: the options of the default
-/// one are changed in `options`, those of others in `tree`, in memory.
+/// Restores and reconsiders earlier choices. Called for every keyspace before any is opened: the options of the default
+/// keyspace are changed in `options`, those of others in `tree`, in memory.
 pub(crate) fn at_opening(
     dir: &Path,
     options: &mut Options,
@@ -185,7 +186,7 @@ pub(crate) fn at_opening(
     }
     let all: u64 = tree.keyspaces.values().flat_map(|keyspace| keyspace.tables()).map(|t| t.entries).sum();
     for (&id, stored) in &mut tree.keyspaces {
-        // What cannot be read is an error of whoever opens the keyspace.
+        // Unreadable options are reported when the keyspace is opened.
         let Ok(before) = KeyspaceOptions::from_text(&stored.options) else { continue };
         let mut keyspace = if id == DEFAULT_KEYSPACE { options.keyspace.clone() } else { before.clone() };
         let declared = keyspace.workload.filter(|_| id == DEFAULT_KEYSPACE);
@@ -195,7 +196,7 @@ pub(crate) fn at_opening(
             copy(&before, &mut keyspace, names);
         }
         let entries: u64 = stored.tables().map(|table| table.entries).sum();
-        // Who only reads changes nothing, and measures nothing where the data is.
+        // A reader changes nothing, and measures nothing on the data's device.
         let decides = !read_only && entries >= FEWEST_ENTRIES;
         if let Some(workload) = declared.or(before.workload).filter(|_| decides) {
             let budget = share(filter_memory(options), entries, all);
@@ -217,7 +218,7 @@ pub(crate) fn at_opening(
     begun
 }
 
-/// What the model would change for one keyspace, whose options are in `current`, and the options that differ.
+/// Returns what the model would change for one keyspace with the options in `current`, and the options that differ.
 fn ask(
     measured: &Measured,
     dir: &Path,
@@ -229,7 +230,7 @@ fn ask(
 ) -> Option<(Change, Vec<(String, String)>)> {
     let data = data_of_tables(tables, current);
     let calibration = measured.get(dir, &data, current)?;
-    // A filter for the whole tree comes, goes and changes its kind at opening only.
+    // A global filter is added, removed or replaced only at opening.
     let present = selector_in(&current.keyspace);
     let may = |selector: Selector| match opening {
         true => true,
@@ -238,17 +239,17 @@ fn ask(
     let advice = advise_among(calibration, &data, workload, budget, current, may);
     let change = decide(&advice, current, MARGIN)?;
     let changes = difference(&current.keyspace, &change.options.keyspace);
-    // The rest of what was advised is about memory of the whole database, which is divided at opening.
+    // The rest of the advice concerns the memory of the whole database, which is divided at opening.
     (!changes.is_empty()).then_some((change, changes))
 }
 
-/// What operations cost on this machine and this device, measured at first need. Any thread may ask; one measures, others
-/// wait for it.
+/// The costs of operations on this machine and device, measured on first use. Any thread may ask; one measures, others wait
+/// for it.
 #[derive(Debug, Default)]
 pub(crate) struct Measured(OnceLock<Option<Calibration>>);
 
 impl Measured {
-    /// `None` if it could not be measured: then nothing is changed.
+    /// Returns `None` if measuring failed: then nothing is changed.
     fn get(&self, dir: &Path, data: &Data, options: &Options) -> Option<&Calibration> {
         let measure = || {
             let mut setup =
@@ -261,27 +262,26 @@ impl Measured {
     }
 }
 
-/// What of the memory is for filters: the block cache keeps what it was given at opening. Where blocks go through it the model
-/// divides all of it.
+/// Returns the part of the memory that is for filters: the block cache keeps the size that it got at opening. If blocks are
+/// read through it, the model divides all of the memory.
 fn filter_memory(options: &Options) -> u64 {
     let mapped = options.read_mode == ReadMode::Mapped;
     options.auto_memory_bytes.saturating_sub(if mapped { options.cache_bytes } else { 0 }).max(1)
 }
 
-/// A keyspace's part of the budget.
+/// Returns a keyspace's share of the budget.
 fn share(budget: u64, entries: u64, all: u64) -> u64 {
     (u128::from(budget) * u128::from(entries) / u128::from(all.max(1))) as u64
 }
 
-/// Sets the named options of `to` as they are in `from`.
-/// `false` if they do not fit what else `to` says: then nothing is set.
+/// Copies the named options from `from` to `to`. Returns `false`, copying nothing, if they do not fit the other options of `to`.
 fn copy(from: &KeyspaceOptions, to: &mut KeyspaceOptions, names: &[&str]) -> bool {
     let mut changed = to.clone();
     for name in names {
         let value = from.get(name).expect("an option of every keyspace");
         changed.set(name, &value).expect("a value that was accepted before");
     }
-    // Options of one opener and choices made under another's may not fit together: then the opener's hold.
+    // Options passed to this opening may conflict with choices made under another's: then the passed ones hold.
     let fits = changed.check().is_ok();
     if fits {
         *to = changed;
@@ -289,8 +289,8 @@ fn copy(from: &KeyspaceOptions, to: &mut KeyspaceOptions, names: &[&str]) -> boo
     fits
 }
 
-/// What of a keyspace's stored options is taken up: all that was chosen, but no policy that drops data, on either side, since
-/// none was ever chosen.
+/// Returns the stored options of a keyspace that are restored: all choices, but no policy that drops data, on either side,
+/// since none is ever chosen.
 fn taken_up(stored: &KeyspaceOptions, opener: &KeyspaceOptions) -> &'static [&'static str] {
     let drops = |options: &KeyspaceOptions| {
         matches!(options.compaction, CompactionChoice::Fifo | CompactionChoice::TimeWindow)
@@ -298,7 +298,7 @@ fn taken_up(stored: &KeyspaceOptions, opener: &KeyspaceOptions) -> &'static [&'s
     if drops(stored) || drops(opener) { &CHOSEN[..FILTER_OPTIONS] } else { &CHOSEN }
 }
 
-/// Names and values of the chosen options that differ.
+/// Returns the names and values of the chosen options that differ.
 fn difference(from: &KeyspaceOptions, to: &KeyspaceOptions) -> Vec<(String, String)> {
     let value = |of: &KeyspaceOptions, name: &str| of.get(name).expect("an option of every keyspace");
     let changed = CHOSEN.iter().filter(|name| value(from, name) != value(to, name));
@@ -306,13 +306,13 @@ fn difference(from: &KeyspaceOptions, to: &KeyspaceOptions) -> Vec<(String, Stri
 }
 
 impl DbInner {
-    /// Whether `output_level` is where the data of a keyspace comes to rest.
+    /// Reports whether `output_level` is the final place of a keyspace's data.
     pub(crate) fn is_round_border(&self, keyspace: &KeyspaceInner, output_level: usize) -> bool {
         let last = keyspace.view.load().version.runs.last().map_or(0, |run| run.level);
         self.options.auto_memory_bytes > 0 && output_level >= last
     }
 
-    /// Looks at a keyspace's choices again, at a round border. Whatever fails is a warning, a panic too: nothing depends on it.
+    /// Reconsiders a keyspace's choices, at a round border. Any failure, even a panic, is only a warning: nothing depends on it.
     pub(crate) fn reconsider(&self, keyspace: &KeyspaceInner) {
         let Some((workload, shared)) = self.begin_look(keyspace) else { return };
         let think = AssertUnwindSafe(|| {
@@ -326,13 +326,13 @@ impl DbInner {
             (entries >= FEWEST_ENTRIES).then(ask).flatten()
         });
         let asked = catch_unwind(think).unwrap_or_else(|_| {
-            self.warn(format!("keyspace `{}`: its options could not be looked at again", keyspace.name));
+            self.warn(format!("keyspace `{}`: its options could not be reconsidered", keyspace.name));
             None
         });
         let mut state = self.state();
         let tuning = &mut state.jobs.entry(keyspace.id).or_default().tuning;
         tuning.deciding = false;
-        // Once is chance. Which change it is may differ: of many that are nearly alike one is first now and another then.
+        // A single request may be chance. The change itself may differ: among many near-equal candidates the first varies.
         let twice = std::mem::replace(&mut tuning.asked, asked.is_some());
         let Some((change, changes)) = asked.filter(|_| twice) else { return };
         tuning.asked = false;
@@ -340,12 +340,12 @@ impl DbInner {
         self.retune(keyspace, &workload, &change, changes);
     }
 
-    /// What was asked and written since the last look, if that is enough to go by, and the entries of all keyspaces. Only one
-    /// thread looks at a keyspace at a time.
+    /// Returns the workload since the last check, if there are enough operations, and the entries of all keyspaces. Only one
+    /// thread checks a keyspace at a time.
     fn begin_look(&self, keyspace: &KeyspaceInner) -> Option<(Workload, u64)> {
         let mut state = self.state();
         let jobs = state.jobs.entry(keyspace.id).or_default();
-        // What waits for the end of a round was decided for the next one.
+        // Options waiting for the end of a round were decided for the next one.
         if jobs.next_shaping.is_some() {
             return None;
         }
@@ -358,7 +358,7 @@ impl DbInner {
         Some((workload, entries.sum()))
     }
 
-    /// Before the manifest is closed: the stored options of keyspaces whose workload is known better than what is stored says.
+    /// Returns, before the manifest is closed, the options to store for keyspaces whose workload is known better than is stored.
     pub(crate) fn seen_workloads(&self, state: &mut State) -> Vec<(KeyspaceId, String)> {
         if self.options.auto_memory_bytes == 0 {
             return Vec::new();
@@ -369,7 +369,7 @@ impl DbInner {
             let (waiting, tuning) = (jobs.next_shaping.clone(), &mut jobs.tuning);
             tuning.look(keyspace);
             tuning.seen?;
-            // Options that wait for the end of a round are stored already.
+            // Options waiting for the end of a round are stored already.
             let shaping = waiting.unwrap_or_else(|| keyspace.shaping.load_full());
             let text = tuning.stored(&shaping.options).to_text();
             (state.tree.keyspaces.get(&keyspace.id)?.options != text).then_some((keyspace.id, text))

@@ -1,4 +1,4 @@
-//! Checking everything that is on disk.
+//! Verification of everything on disk.
 
 use tamis_filter::{BloomScheme, ElasticSet, IndependentDigests};
 
@@ -24,7 +24,7 @@ pub struct VerifyReport {
     pub bytes: u64,
     /// Key versions seen.
     pub entries: u64,
-    /// Writes in the logs read.
+    /// Writes read from the logs.
     pub log_writes: u64,
     /// Everything that is wrong, in words, with file and offset.
     pub problems: Vec<String>,
@@ -46,7 +46,7 @@ impl DbInner {
         Ok(report)
     }
 
-    /// Checks the logs, in one go with the one that is being written: writers wait meanwhile.
+    /// Checks the logs together with the one being written: writers wait meanwhile.
     fn check_logs(&self, report: &mut VerifyReport) {
         let log = self.lock_log();
         loop {
@@ -58,7 +58,7 @@ impl DbInner {
             };
             let (mut logs, mut writes) = (needed(), 0);
             if self.read_only {
-                // Whoever has the database open for writing removes what its tables hold by now.
+                // A writer elsewhere removes logs whose contents are in tables.
                 logs.retain(|id| self.fs.exists(&log_path(&self.dir, *id)).unwrap_or(true));
             }
             let replayed = replay(&*self.fs, &self.dir, &logs, false, |_, _, _| {
@@ -66,12 +66,12 @@ impl DbInner {
                 Ok(())
             });
             let problems = match replayed {
-                // A torn end that nobody was promised is no damage; opening has warned of it.
+                // A torn, never synced tail is not damage; opening has warned of it.
                 Ok(_) if log.writer.is_none() => Vec::new(),
                 Ok(replayed) => replayed.warnings,
                 Err(error) => vec![error.to_string()],
             };
-            // A flush may make a log obsolete while it is read here; then it is removed or overwritten.
+            // A flush may make a log obsolete while it is read here, and then it is removed or overwritten.
             let still_needed = needed();
             if problems.is_empty() || logs.iter().all(|id| still_needed.contains(id)) {
                 report.log_writes += writes;
@@ -96,8 +96,9 @@ fn check_shape(keyspace: &str, version: &Version, problems: &mut Vec<String>) {
     }
 }
 
-/// At every key the tables that cover it hold disjoint epochs, those of newer runs later ones: a filter that remembers a
-/// key's epoch names one table. Between two cuts no table begins and no epochs change, so checking cuts checks all keys.
+/// Checks that at every key the tables covering it hold disjoint epochs, with those of newer runs later, so that a filter
+/// that stores a key's epoch identifies a single table. Between two cuts no table begins and no epochs change, so checking
+/// the cuts checks all keys.
 fn check_epochs(keyspace: &str, version: &Version, problems: &mut Vec<String>) {
     let cuts = version.tables.iter().flat_map(|table| {
         let starts = table.meta.epochs.segments().iter().map(|segment| &segment.start);
@@ -126,7 +127,7 @@ fn check_epochs(keyspace: &str, version: &Version, problems: &mut Vec<String>) {
     }
 }
 
-/// Reads all of a table and adds what is wrong with it to the report.
+/// Reads all of a table and adds any problems to the report.
 pub(super) fn check_table(table: &OpenTable, report: &mut VerifyReport) {
     report.tables += 1;
     report.bytes += table.meta.file_bytes;
@@ -144,10 +145,12 @@ pub(super) fn check_table(table: &OpenTable, report: &mut VerifyReport) {
     );
     let name = table.table.path().display();
     if table.meta.range_tombstones != table.tombstones.as_ref().map_or(0, |t| t.len() as u64) {
-        report.problems.push(format!("{name}: the manifest counts other range tombstones than the table"));
+        report.problems.push(format!("{name}: the manifest and the table disagree on the range tombstones"));
     }
     if table.meta.extra.global_seq.is_some_and(|seq| (table.meta.min_seq, table.meta.max_seq) != (seq, seq)) {
-        report.problems.push(format!("{name}: the manifest gives an ingested table several numbers"));
+        report
+            .problems
+            .push(format!("{name}: the manifest assigns several sequence numbers to an ingested table"));
     }
     if !table.table.has_filter() {
         return;
@@ -184,7 +187,7 @@ pub(super) fn check_table(table: &OpenTable, report: &mut VerifyReport) {
     }
 }
 
-/// Opens every unit, asks all units of a segment for all its keys, and counts these. Memory: the units of one segment.
+/// Loads every unit, probes all units of a segment for all of its keys, and counts these. Memory: the units of one segment.
 fn check_units(table: &OpenTable, directory: &UnitDirectory, problems: &mut Vec<String>) {
     let name = table.table.path().display();
     let spec = directory.spec();
@@ -209,7 +212,7 @@ fn check_units(table: &OpenTable, directory: &UnitDirectory, problems: &mut Vec<
     let (mut found, mut denied) = (vec![0u64; directory.segments()], 0u64);
     let (mut set, mut opened) = (ElasticSet::new(0), 0);
     let mut last: Option<IndependentDigests> = None;
-    // Damaged blocks are reported by the check of the blocks.
+    // The check of the blocks reports damaged ones.
     let mut moved = cursor.seek_to_first();
     while moved.is_ok() && cursor.valid() {
         let key = cursor.key();
@@ -218,14 +221,14 @@ fn check_units(table: &OpenTable, directory: &UnitDirectory, problems: &mut Vec<
             set = group(opened, problems);
             opened += 1;
         }
-        // The first one is the digest that the other schemes take everything from.
+        // The first is the digest that the other schemes derive everything from.
         let digests = IndependentDigests::of(key, hashes);
         let maybe = match spec.scheme {
             BloomScheme::Independent => set.contains_independent(&digests).unwrap_or(true),
             BloomScheme::Rotation | BloomScheme::DoubleHashing => set.contains(digests.as_slice()[0]),
         };
         denied += u64::from(!maybe);
-        // Keys of the same hashes count once, as they do when a filter is built.
+        // Keys with the same hashes count once, as they do when a filter is built.
         if last.is_none_or(|last| last.as_slice() != digests.as_slice()) {
             found[segment] += 1;
             last = Some(digests);
@@ -241,7 +244,7 @@ fn check_units(table: &OpenTable, directory: &UnitDirectory, problems: &mut Vec<
     let mut wrong = (0..directory.segments()).filter(|segment| directory.keys(*segment) != found[*segment]);
     if let (Ok(()), Some(segment)) = (&moved, wrong.next()) {
         problems.push(format!(
-            "{name}: segment {segment} of its filter is said to have {} keys and has {}; so are {} others wrong",
+            "{name}: segment {segment} of its filter claims {} keys but has {}; {} others are wrong, too",
             directory.keys(segment),
             found[segment],
             wrong.count()
@@ -249,12 +252,12 @@ fn check_units(table: &OpenTable, directory: &UnitDirectory, problems: &mut Vec<
     }
 }
 
-/// How many keys of the table its filter says are not there.
+/// Returns the number of the table's keys that its filter wrongly denies.
 fn keys_denied(table: &OpenTable, filter: &tamis_filter::Filter) -> u64 {
     let mut cursor =
         TableCursor::new(table.table.clone(), CursorOptions { fill_cache: false, read_ahead: 1 << 20 });
     let (mut denied, mut cost) = (0, ReadCost::default());
-    // Damaged blocks are reported by the check of the blocks.
+    // The check of the blocks reports damaged ones.
     let mut moved = cursor.seek_to_first();
     while moved.is_ok() && cursor.valid() {
         let mut probe = Probe::new(cursor.key(), Some(tamis_filter::Digest::of(cursor.key())));

@@ -319,7 +319,7 @@ fn a_merge_that_meets_a_full_disk_is_tried_again_and_stops_nobody() {
     db.put("written", "meanwhile").unwrap();
     db.delete("written").unwrap();
     assert_eq!(db.stats().poisoned, None);
-    assert!(db.stats().warnings.iter().any(|w| w.contains("is tried again later")));
+    assert!(db.stats().warnings.iter().any(|w| w.contains("will be retried later")));
     until("the merge", || db.stats().write.compactions > 0);
     assert_eq!(content(&db), before);
     db.settle().unwrap();

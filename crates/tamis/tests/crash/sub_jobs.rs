@@ -120,7 +120,7 @@ fn a_part_that_finds_no_room_undoes_the_merge_and_stops_nobody() {
         fs.plan(FaultPlan::none());
         let stats = db.stats();
         assert_eq!((stats.poisoned, stats.write.set_aside, stats.write.compactions), (None, 1, 0));
-        assert!(stats.warnings.iter().any(|w| w.contains("is tried again later")), "{:?}", stats.warnings);
+        assert!(stats.warnings.iter().any(|w| w.contains("will be retried later")), "{:?}", stats.warnings);
         assert_no_leftovers(&fs, &db, "undone");
         db.put("key000", vec![0; 400]).unwrap();
         db.put("key000", &expected[&b"key000"[..]]).unwrap();

@@ -1,4 +1,4 @@
-//! A writer that does something between any two file operations of a read-only opening.
+//! A writer that acts between any two file operations of a read-only opening.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,13 +13,13 @@ use crate::{Db, ExternalTableBuilder, IngestOptions};
 
 type Steps = Box<dyn FnMut() + Send>;
 
-/// Reads of a machine, before one of which something else happens.
+/// The file system of a reader, with other work done before one of its operations.
 #[derive(Clone)]
 struct Interrupted {
     machine: FaultyFs,
-    /// How many operations from now, and what.
+    /// The number of operations until then, and the work.
     due: Arc<Mutex<(u64, Option<Steps>)>>,
-    /// What happens behind every listing.
+    /// Work done after every listing.
     listed: Arc<Mutex<Option<Steps>>>,
 }
 
@@ -137,13 +137,13 @@ fn content(db: &Db) -> Content {
 
 fn options(fs: impl FileSystem + 'static) -> Options {
     let mut options = Options { file_system: Some(Arc::new(fs)), recycled_logs: 1, ..Options::default() };
-    // Logs are reserved as large as memtables.
+    // Logs reserve as much as memtables.
     options.keyspace.memtable_bytes = 16 << 10;
     options.keyspace.auto_compaction = false;
     options
 }
 
-/// Something that a writer does: a few changes, the content after each of which is noted.
+/// An action of a writer: a few changes, with the contents recorded after each.
 type Work = fn(&Db, &FaultyFs, &mut dyn FnMut());
 
 fn puts(db: &Db, _: &FaultyFs, done: &mut dyn FnMut()) {
@@ -188,7 +188,7 @@ fn rolls(db: &Db, fs: &FaultyFs, done: &mut dyn FnMut()) {
     puts(db, fs, done);
 }
 
-/// A database with tables, rolled logs and a log to be overwritten.
+/// Builds a database with tables, rolled logs and a log to be overwritten.
 fn database() -> FaultyFs {
     let fs = FaultyFs::new(3);
     let db = Db::open("/db", options(fs.clone())).unwrap();
@@ -205,10 +205,10 @@ fn database() -> FaultyFs {
     fs.crash(CrashMode::KeepAll)
 }
 
-/// Of 400 openings beside a writer 300 failed with files that were gone or false damage, and 13 gave a state that never existed:
-/// writes of after an ingestion without what was ingested before them.
+/// Of 400 openings alongside a writer, 300 failed because of missing files or false damage, and 13 returned a state that
+/// never existed: writes from after an ingestion without the ingested data.
 #[test]
-fn an_opening_beside_a_writer_gives_a_state_that_existed() {
+fn an_opening_alongside_a_writer_returns_a_state_that_existed() {
     let base = database();
     let works: [Work; 5] = [puts, flushes, compacts, ingests, rolls];
     let mut openings = 0;
@@ -229,10 +229,10 @@ fn an_opening_beside_a_writer_gives_a_state_that_existed() {
             assert!(states.lock().unwrap().contains(&seen), "at operation {at}: {seen:?}");
             openings += 1;
             if interrupted.due.lock().unwrap().1.is_some() {
-                // The opening had ended before.
+                // The opening ended before.
                 break;
             }
-            // It goes on to show that state, whatever becomes of the files.
+            // It keeps showing that state, whatever happens to the files.
             puts(&writer, &interrupted.machine, &mut || ());
             writer.compact().unwrap();
             assert_eq!(content(&reader), seen);
@@ -243,7 +243,7 @@ fn an_opening_beside_a_writer_gives_a_state_that_existed() {
 }
 
 #[test]
-fn damage_is_told_and_not_taken_for_a_writer() {
+fn damage_is_reported_and_not_taken_for_a_writer() {
     let fs = database();
     let manifest =
         fs.files().into_iter().map(|(path, _)| path).find(|path: &PathBuf| path.ends_with("MANIFEST-000003"));
@@ -262,10 +262,10 @@ fn damage_is_told_and_not_taken_for_a_writer() {
     assert!(matches!(missing, OpenError::NotFound { .. }), "{missing}");
 }
 
-/// A writer that begins a log behind every listing, without an edit of the manifest: four attempts in a row failed for want of a log,
-/// each of another one, and the opening said that the database was damaged.
+/// A writer begins a log after every listing, without an edit of the manifest: four attempts in a row failed for lack of a
+/// log, a different one each time, and the opening reported damage.
 #[test]
-fn logs_that_are_begun_behind_each_listing_are_no_damage() {
+fn logs_begun_after_each_listing_are_no_damage() {
     let fs = FaultyFs::new(1);
     let db = Db::open("/db", options(fs.clone())).unwrap();
     let mut logs = 0;

@@ -1,4 +1,4 @@
-//! Merges in parts against merges in one piece.
+//! Merges in parts compared with merges in one piece.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ fn key(i: u16) -> Vec<u8> {
 
 type Content = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// All that is on disk, version by version, and what a reader sees at each snapshot and at the end.
+/// Everything on disk, version by version, and what a reader sees at each snapshot and at the end.
 #[derive(Debug, PartialEq)]
 struct Outcome {
     versions: Vec<(Vec<u8>, u64, Kind, Vec<u8>)>,
@@ -60,7 +60,7 @@ fn options(sub_jobs: usize) -> Options {
         sub_jobs,
         keyspace: KeyspaceOptions {
             auto_compaction: false,
-            // Flushes only where the history has one: which snapshots a flush in the background meets is a matter of time.
+            // Flushes only where the history has one: which snapshots a background flush meets is a matter of timing.
             memtable_bytes: 1 << 20,
             table_bytes: 4 << 10,
             block_bytes: 256,
@@ -71,14 +71,14 @@ fn options(sub_jobs: usize) -> Options {
     }
 }
 
-/// Whether nothing is left at the end of a history but what somebody sees. What a compaction kept for a snapshot that went later
-/// stays until its table is rewritten; which tables a later compaction rewrites is a matter of their borders, and so of the parts.
+/// Reports whether only visible data is left at the end of a history. Data that a compaction kept for a snapshot released later
+/// stays until its table is rewritten; which tables a later compaction rewrites depends on their borders, and so on the parts.
 fn ends_clean(ops: &[Op]) -> bool {
     let compacted = ops.iter().position(|op| matches!(op, Op::Compact)).unwrap_or(ops.len());
     !ops[compacted..].iter().any(|op| matches!(op, Op::DropSnapshot))
 }
 
-/// Carries out a history and compacts all. Gives what is there then, and how many parts merges had.
+/// Runs a history and compacts everything. Returns the result, and the number of parts of the merges.
 fn carry_out(ops: &[Op], sub_jobs: usize) -> (Outcome, u64) {
     let db = Db::open("/db", options(sub_jobs)).unwrap();
     let (mut model, mut snapshots) = (Content::new(), Vec::<(Snapshot, Content)>::new());
@@ -134,7 +134,7 @@ fn carry_out(ops: &[Op], sub_jobs: usize) -> (Outcome, u64) {
     (Outcome { versions, tombstones, seen }, parts)
 }
 
-/// Tombstones as a reader meets them: pieces that were cut at the border of a table count as one.
+/// Tombstones as readers see them: pieces cut at a table border count as one.
 fn joined(tombstones: Vec<RangeTombstone>) -> Vec<RangeTombstone> {
     let mut joined: Vec<RangeTombstone> = Vec::new();
     let mut sorted = tombstones;
@@ -178,7 +178,7 @@ fn a_merge_in_parts_leaves_what_a_merge_in_one_piece_leaves() {
     assert!(clean_in_all.get() > 0, "no history was compared version by version");
 }
 
-/// A tombstone and a snapshot over every cut there may be: the snapshot sees all, later readers see nothing of it.
+/// A tombstone and a snapshot across every possible cut: the snapshot sees everything, later readers nothing.
 #[test]
 fn a_range_tombstone_over_all_parts_is_clipped_exactly() {
     let db = Db::open("/db", options(4)).unwrap();
@@ -203,8 +203,8 @@ fn a_range_tombstone_over_all_parts_is_clipped_exactly() {
     assert_eq!(db.stats().keyspaces[0].entries, 21);
 }
 
-/// The policy was replaced while a drop that it had planned was on its way. A snapshot that was taken under the new
-/// policy held no view, and lost what was dropped.
+/// The policy was replaced while a drop that it had planned was under way. A snapshot taken under the new policy pinned no
+/// view, and lost what was dropped.
 #[test]
 fn a_snapshot_under_a_new_policy_loses_nothing_to_a_drop_of_the_old_one() {
     let mut options = options(1);
@@ -234,7 +234,7 @@ fn a_snapshot_under_a_new_policy_loses_nothing_to_a_drop_of_the_old_one() {
             send.send((snapshot, seen)).unwrap();
         }
     });
-    // It may come now or later, but what it sees must not change.
+    // It may be taken now or later, but what it sees must not change.
     let early = receive.recv_timeout(std::time::Duration::from_millis(100));
     inner.run_plan(&keyspace, &plan, &job, None).unwrap();
     let (snapshot, seen) = early.or_else(|_| receive.recv()).unwrap();

@@ -1,4 +1,4 @@
-//! Which tables go, and which must not.
+//! Which tables are dropped, and which must not be.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ fn tables(db: &Db) -> usize {
 }
 
 #[test]
-fn what_a_range_delete_empties_goes_without_being_read() {
+fn tables_emptied_by_a_range_delete_are_dropped_unread() {
     let fs = MemFs::new();
     let db = open(&fs, |_| {});
     fill(&db, 0);
@@ -51,7 +51,7 @@ fn what_a_range_delete_empties_goes_without_being_read() {
 }
 
 #[test]
-fn several_deletes_side_by_side_cover_a_table_and_a_gap_between_them_does_not() {
+fn adjacent_deletes_cover_a_table_but_not_across_a_gap() {
     for gap in [false, true] {
         let db = open(&MemFs::new(), |options| options.auto_compaction = false);
         fill(&db, 0);
@@ -81,7 +81,7 @@ fn several_deletes_side_by_side_cover_a_table_and_a_gap_between_them_does_not() 
 }
 
 #[test]
-fn what_a_snapshot_sees_stays_until_it_goes() {
+fn a_snapshot_keeps_what_it_sees_until_it_is_dropped() {
     let db = open(&MemFs::new(), |_| {});
     fill(&db, 0);
     let snapshot = db.snapshot();
@@ -97,7 +97,7 @@ fn what_a_snapshot_sees_stays_until_it_goes() {
 }
 
 #[test]
-fn what_was_written_after_the_delete_stays() {
+fn writes_after_the_delete_stay() {
     let db = open(&MemFs::new(), |options| options.auto_compaction = false);
     fill(&db, 0);
     db.default_keyspace().delete_range(key(0)..).unwrap();
@@ -111,8 +111,8 @@ fn what_was_written_after_the_delete_stays() {
     assert_eq!(db.iter().count(), 10);
 }
 
-/// Of two deletes that cover a table together, a snapshot between them sees one alone: what lies under the other must stay. The
-/// older of the two decided, and the snapshot lost what it saw.
+/// Of two deletes that together cover a table, a snapshot between them sees only the first: what lies under the second must
+/// stay. The older one alone decided, and the snapshot lost data that it saw.
 #[test]
 fn a_snapshot_between_two_deletes_keeps_what_the_second_one_covers() {
     let db = open(&MemFs::new(), |options| options.auto_compaction = false);

@@ -1,19 +1,19 @@
-//! Elastic filters of an open database: which units are in memory, who counts what is asked, who loads.
+//! Elastic filters of an open database: which units are in memory, who samples gets, and who loads units.
 //!
-//! Y. Li et al., "ElasticBF" (ATC 2019), sections 3.3 to 3.5. The bookkeeping and the rules are in [`Manager`]; here it meets
-//! readers, files and versions.
+//! Y. Li et al., "ElasticBF" (ATC 2019), sections 3.3 to 3.5. The bookkeeping and the rules are in [`Manager`]; this module
+//! connects it with readers, files and versions.
 //!
 //! # Threads
 //!
-//! * *Readers* ask the units in [`ElasticFilter`] and hand what counted gets asked to the [`Sampler`]. They take no lock
+//! * *Readers* probe the units in [`ElasticFilter`] and pass the probes of sampled gets to the [`Sampler`]. They take no lock
 //!   that another reader takes, and wait for nothing.
 //! * *One background thread* ([`Elastic::work`]) takes the samples, lets the manager decide, takes units out of use, and
-//!   loads others, several files at once. It exists as soon as there is a table with an elastic filter.
-//! * *Whoever publishes a version* ([`Elastic::change`], under the `state` lock) tells of tables that came and went.
+//!   loads others, several files at once. It exists once there is a table with an elastic filter.
+//! * *The thread that publishes a version* ([`Elastic::change`], under the `state` lock) reports added and removed tables.
 //!
 //! `inner` is the last lock in the database's order: no other is taken while it is held, and no file is read. A load is
-//! asked for under it, done without it, and installed under it if the table is still there; so a compaction may drop a
-//! table at any moment, and what was read for it is thrown away.
+//! requested under it, done without it, and installed under it if the table still exists; so a compaction may drop a table at
+//! any moment, and the loaded data is discarded.
 
 mod report;
 mod worker;
@@ -43,34 +43,34 @@ use crate::tree::version::{Run, Version};
 
 pub use report::{ElasticStats, SegmentStats};
 
-/// Edits of the manifest that come anyway bring the heat along so often; a byte or two for each segment. A crash loses what was
+/// How often regular edits of the manifest include the hotness; it takes a byte or two per segment. A crash loses what was
 /// learned since.
 const SAVE_EVERY: Duration = Duration::from_secs(30);
 
-/// What all elastic filters of one database share.
+/// State shared by all elastic filters of one database.
 #[derive(Debug)]
 pub(crate) struct Elastic {
     pub(crate) sampler: Arc<Sampler>,
     budget: Arc<Budget>,
-    /// Whether the sampling interval follows the number of gets.
+    /// Whether the sampling interval adapts to the number of gets.
     adapts: bool,
     inner: Mutex<Inner>,
-    /// Signalled when nothing is left to load for tables that came.
+    /// Signalled when all loads for new tables are done.
     settled: Condvar,
     load_reads: AtomicU64,
     load_bytes: AtomicU64,
-    /// Where block cache and units share one limit.
+    /// Set if the block cache and the units share one limit.
     shared: Option<Shared>,
     worker: Mutex<Worker>,
     leaving: AtomicBool,
 }
 
-/// One limit for two.
+/// One limit shared by the block cache and the units.
 #[derive(Debug)]
 struct Shared {
     cache: Arc<BlockCache>,
     divider: Mutex<Divider>,
-    /// Where gets are counted, those too that ask no elastic filter.
+    /// The count of gets, including those that probe no elastic filter.
     counters: Arc<AllReads>,
 }
 
@@ -78,25 +78,25 @@ struct Shared {
 enum Worker {
     /// The database is being opened, or has been closed.
     MayNot,
-    /// It is to start with the first table.
+    /// The thread starts with the first table.
     May,
     Runs(JoinHandle<()>),
 }
 
-/// What is known of the tables of the current versions.
+/// The state of the tables of the current versions.
 #[derive(Debug)]
 struct Inner {
     manager: Manager,
     tables: HashMap<TableId, Known>,
-    /// Loads for tables that came; none of them is under way.
+    /// Loads for new tables, none of them under way.
     waiting: Vec<Load>,
-    /// Loads that are under way.
+    /// The number of loads under way.
     under_way: usize,
-    /// Something panicked, or the background thread cannot be started: nothing more is loaded.
+    /// Whether a panic occurred or the background thread could not be started, so that nothing more is loaded.
     dead: bool,
-    /// Gets that the manager was told of.
+    /// The number of gets reported to the manager.
     gets: u64,
-    /// When the manifest was told of the heat, and how many gets there had been.
+    /// When the hotness was last saved in the manifest, and the number of gets by then.
     saved: (Instant, u64),
 }
 
@@ -108,7 +108,7 @@ struct Known {
 }
 
 impl Elastic {
-    /// As the options say, with the block cache, which may share its limit with the units.
+    /// Creates the filters as the options say, and the block cache, which may share its limit with the units.
     pub(crate) fn new(options: &Options, counters: &Arc<AllReads>) -> (Arc<Elastic>, Arc<BlockCache>) {
         let block_bytes = options.keyspace.block_bytes;
         let (cache, budget, shared) = match options.read_memory_bytes {
@@ -152,13 +152,13 @@ impl Elastic {
         (elastic, cache)
     }
 
-    /// If somebody panicked with it, units stay as they are until their tables go, and no others come. Who publishes a
-    /// version must not panic for it, too: filters are there to save reads.
+    /// After a panic under the lock, units stay as they are until their tables are removed, and no others are loaded.
+    /// Publishing a version must not panic because of it: filters only save reads.
     fn inner(&self) -> MutexGuard<'_, Inner> {
         let mut inner = self.inner.lock();
         if self.inner.was_poisoned() {
             inner.dead = true;
-            // The old one may be halfway through anything.
+            // The old one may be in any intermediate state.
             inner.manager = Manager::new(HeatConfig::default(), 0);
             inner.waiting.clear();
             inner.under_way = 0;
@@ -167,8 +167,8 @@ impl Elastic {
         inner
     }
 
-    /// Tells of all tables of a database that is being opened: each keyspace's view. `stored` is what the manifest knows
-    /// of their heat.
+    /// Registers all tables of a database that is being opened: each keyspace's view. `stored` is their hotness according to
+    /// the manifest.
     pub(crate) fn opened<'v>(
         self: &Arc<Self>,
         views: impl Iterator<Item = &'v View>,
@@ -194,8 +194,8 @@ impl Elastic {
         inner.waiting.extend(loads);
     }
 
-    /// Tells of a new version of a keyspace. Under the `state` lock, when readers see it. Costs a walk over the tables of both
-    /// where any has an elastic filter, and per segment that came a look at those that it takes its heat from.
+    /// Registers a new version of a keyspace. Called under the `state` lock, when readers see it. Costs a walk over the tables of
+    /// both versions if any has an elastic filter, and per new segment a lookup of the segments that it inherits hotness from.
     pub(crate) fn change(self: &Arc<Self>, old: &View, new: &View) {
         let asked = asks(new);
         let (old, new) = (&old.version, &new.version);
@@ -253,13 +253,13 @@ impl Elastic {
         }
     }
 
-    /// Tells of a keyspace that is no more.
+    /// Removes a dropped keyspace.
     pub(crate) fn dropped(&self, version: &Version) {
         let mut inner = self.inner();
         version.tables.iter().for_each(|table| inner.remove(table.meta.id));
     }
 
-    /// Waits until the units of all tables that came are loaded, or cannot be.
+    /// Waits until the units of all new tables are loaded, or cannot be.
     pub(crate) fn settle(&self) {
         let mut inner = self.inner();
         while !inner.dead
@@ -272,7 +272,7 @@ impl Elastic {
         }
     }
 
-    /// What the next edit of the manifest is to say of the heat of every table: nothing if that was done a moment ago.
+    /// Returns the hotness of every table for the next edit of the manifest; empty if it was saved recently.
     pub(crate) fn heat_to_save(&self) -> Vec<(TableId, Vec<u8>)> {
         {
             let mut inner = self.inner();
@@ -285,11 +285,11 @@ impl Elastic {
         self.heat()
     }
 
-    /// What the manifest is to remember of the heat of every table.
+    /// Returns the hotness of every table for the manifest.
     pub(crate) fn heat(&self) -> Vec<(TableId, Vec<u8>)> {
         let inner = self.inner();
         if inner.dead {
-            // What was saved before is nearer to the truth.
+            // The saved values are closer to the truth.
             return Vec::new();
         }
         let mut heat: Vec<_> =
@@ -298,7 +298,7 @@ impl Elastic {
         heat
     }
 
-    /// Lookups of absent keys that asked a segment, for each get.
+    /// Returns the segment's lookups of absent keys per get.
     pub(crate) fn heat_of(&self, id: SegmentId) -> f64 {
         self.inner().manager.segments_of(id.table).nth(id.segment as usize).map_or(0.0, |known| known.misses)
     }
@@ -327,13 +327,13 @@ impl Inner {
     }
 }
 
-/// Whether anybody asks the filters of single tables. Under a global filter, which a keyspace has or has not as long as the
-/// database is open, nobody does: tables of a life before are better off without units.
+/// Reports whether the filters of single tables are probed. Under a global filter, which a keyspace has or lacks as long as
+/// the database is open, they are not, so older tables need no units.
 fn asks(view: &View) -> bool {
     !view.selector.is_global()
 }
 
-/// The tables with an elastic filter.
+/// Returns the tables with an elastic filter.
 fn elastic(tables: &[Arc<OpenTable>]) -> impl Iterator<Item = (&Arc<OpenTable>, &Arc<ElasticFilter>)> {
     tables.iter().filter_map(|table| match &table.filter {
         TableFilter::Elastic(filter) => Some((table, filter)),

@@ -1,4 +1,4 @@
-//! What elastic filters tell about themselves.
+//! Statistics of elastic filters.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -7,58 +7,59 @@ use crate::db::inner::State;
 use crate::key::KeyEnd;
 use crate::table::UnitDirectory;
 
-/// What the manager keeps of a segment.
+/// The manager's memory per segment, in bytes.
 const BOOKKEEPING: u64 = 60;
 
-/// The elastic filters of a database. "A get" is one point lookup in any keyspace: the logical clock. Sizes in bytes.
+/// The elastic filters of a database. A "get" is one point lookup in any keyspace; gets are the logical clock. Sizes are in
+/// bytes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ElasticStats {
-    /// What the units in memory may take.
+    /// The memory budget of units.
     pub budget_bytes: u64,
-    /// What they take, those on their way into memory included.
+    /// The memory used by units, including those being loaded.
     pub used_bytes: u64,
-    /// What is always in memory beside them: where segments begin, and what is known of their heat.
+    /// Memory that is always used in addition: segment boundaries and hotness data.
     pub index_bytes: u64,
-    /// Gets since the database was made or opened, as far as they were counted.
+    /// Gets since the database was created or opened, as far as they were counted.
     pub gets: u64,
-    /// Gets after which a segment that none of them asked has expired.
+    /// The number of gets after which a segment that none of them probed expires.
     pub life_time: u64,
-    /// One get of so many is counted now.
+    /// The current sampling interval: one get in this many is sampled.
     pub sampling: u64,
-    /// Segments of all tables.
+    /// The segments of all tables.
     pub segments: u64,
-    /// Keys in them.
+    /// The keys in them.
     pub keys: u64,
-    /// Segments with no unit enabled, with one, two and so on.
+    /// The number of segments with no unit enabled, with one, two and so on.
     pub by_units: Vec<u64>,
-    /// Segments that have expired.
+    /// The number of expired segments.
     pub expired: u64,
-    /// E\[Extra_IO\] of the paper: block reads for nothing to be expected of a get.
+    /// E\[Extra_IO\] of the paper: expected wasted block reads per get.
     pub expected_extra_reads: f64,
-    /// Units loaded since opening.
+    /// Units loaded since the database was opened.
     pub loads: u64,
-    /// Reads from files that this took. Neighbouring units of a new table come with one.
+    /// File reads for these loads. Adjacent units of a new table share one.
     pub load_reads: u64,
-    /// Bytes that these reads brought.
+    /// Bytes fetched by these reads.
     pub load_bytes: u64,
     /// Units that could not be loaded: the read failed, or the unit was damaged.
     pub failed_loads: u64,
-    /// Units that others took the place of.
+    /// Units replaced by others.
     pub evictions: u64,
-    /// Times that a segment would have paid for one more unit and nothing had expired to make room.
+    /// How often one more unit would have paid off for a segment, but nothing had expired to make room.
     pub refused: u64,
-    /// Counted gets that were not taken account of, because there were too many at once.
+    /// Sampled gets that were discarded because too many arrived at once.
     pub dropped_samples: u64,
 }
 
 impl ElasticStats {
-    /// Bits of units in memory for each key.
+    /// Returns the number of unit bits in memory per key.
     pub fn bits_per_key(&self) -> f64 {
         if self.keys == 0 { 0.0 } else { self.used_bytes as f64 * 8.0 / self.keys as f64 }
     }
 }
 
-/// One segment of a table with an elastic filter: some thousand neighbouring keys.
+/// One segment of a table with an elastic filter: several thousand adjacent keys.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SegmentStats {
     /// The keyspace's name.
@@ -73,26 +74,26 @@ pub struct SegmentStats {
     pub segment: usize,
     /// Its smallest key.
     pub smallest: Vec<u8>,
-    /// Where it ends: the next segment's smallest key, or the table's largest key (empty if that has no end).
+    /// Its end: the next segment's smallest key, or the table's largest key (empty if unbounded).
     pub end: Vec<u8>,
-    /// Its keys.
+    /// The number of its keys.
     pub keys: u64,
-    /// Bytes of one of its units in memory.
+    /// The bytes of one of its units in memory.
     pub unit_bytes: u64,
-    /// Its units in memory.
+    /// The number of its units in memory.
     pub enabled: u32,
-    /// Its units in all.
+    /// The total number of its units.
     pub units: u32,
-    /// Lookups of keys that it does not hold, for each get of the database: what its filter can save.
+    /// Its hotness: lookups of keys that it does not hold, per get of the database, which its filter can save.
     pub heat: f64,
-    /// Lookups of any keys that asked it, for each get of the database.
+    /// Lookups of any keys that probed it, per get of the database.
     pub asked: f64,
     /// Whether it has expired.
     pub expired: bool,
 }
 
 impl Elastic {
-    /// What is in memory and why; `None` if no table has an elastic filter.
+    /// Returns the state of the filters; `None` if no table has an elastic filter.
     pub(crate) fn report(&self) -> Option<ElasticStats> {
         let inner = self.inner();
         if inner.tables.is_empty() {

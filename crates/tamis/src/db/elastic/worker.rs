@@ -11,42 +11,42 @@ use crate::heat::{Adjustment, Load, Outcome, Sample, SegmentId, Unload};
 use crate::ids::TableId;
 use crate::sync::{self, Mutex, thread};
 
-/// Between two turns while there is something to do: what comes meanwhile is done at once.
+/// The pause between turns while there is work: samples that arrive meanwhile are batched.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// The longest sleep where a limit is shared.
+/// The longest sleep if a limit is shared.
 const NAP: Duration = Duration::from_millis(200);
 
-/// Between two looks at how a shared limit is divided.
+/// The interval between adjustments of a shared limit's division.
 const BETWEEN_DIVISIONS: Duration = Duration::from_millis(20);
 
-/// Files are read by so many threads at once. A device answers several reads in little more than the time of one.
+/// The number of threads that read files at once. A device completes several reads in little more than the time of one.
 const READERS: usize = 4;
 
-/// Reads of so many bytes are not joined with the next.
+/// Reads of this many bytes are not coalesced with the next.
 const MOST_AT_ONCE: u64 = 1 << 20;
 
-/// Where the sampling follows the number of gets: as many samples a second as are wanted, at least and at most. Each costs the
+/// The desired range of samples per second if the sampling interval adapts to the number of gets. Each sample costs the
 /// background thread some hundred nanoseconds.
 const SAMPLES_A_SECOND: std::ops::Range<f64> = 50_000.0..250_000.0;
 
-/// The most gets that one that is counted stands for, on average.
+/// The longest sampling interval, in gets per sample on average.
 const LONGEST_INTERVAL: u32 = 256;
 
-/// Units of one table that lie side by side in its file.
+/// Units of one table that are adjacent in its file.
 #[derive(Debug)]
 struct Job {
     known: Known,
     unit: u32,
     segments: Range<usize>,
-    /// One for each segment.
+    /// One load per segment.
     loads: Vec<Load>,
-    /// What they take together.
+    /// Their total bytes.
     bytes: u64,
 }
 
 impl Elastic {
-    /// From now on there may be a background thread.
+    /// Allows the background thread to run from now on.
     pub(crate) fn allow_worker(self: &Arc<Self>) {
         {
             let mut worker = self.worker.lock();
@@ -59,7 +59,8 @@ impl Elastic {
         }
     }
 
-    /// Starts the background thread, unless it runs or may not. Without it filters stay as they are: that costs reads, no answers.
+    /// Starts the background thread, unless it runs or may not run. Without it filters stay as they are, which costs reads
+    /// but no correctness.
     pub(super) fn start_if_allowed(self: &Arc<Self>) {
         let mut worker = self.worker.lock();
         if matches!(*worker, Worker::May) {
@@ -74,7 +75,7 @@ impl Elastic {
         }
     }
 
-    /// Ends the background thread and waits for it.
+    /// Stops the background thread and waits for it.
     pub(crate) fn stop(&self) {
         self.leaving.store(true, Relaxed);
         let worker = std::mem::replace(&mut *self.worker.lock(), Worker::MayNot);
@@ -90,7 +91,7 @@ impl Elastic {
     fn work(&self) {
         self.sampler.serve();
         let work = AssertUnwindSafe(|| {
-            // Who reads wakes it, but for reads that ask no elastic filter and yet count where a limit is shared.
+            // Reads wake it, except those that probe no elastic filter but still count if a limit is shared.
             let longest = if self.shared.is_some() { NAP } else { Duration::from_secs(60) };
             let now = sync::now();
             let mut turn = Turn { started: now, divided: now, samples: Vec::new() };
@@ -110,7 +111,7 @@ impl Elastic {
         }
     }
 
-    /// Does what there is to do; `false` if that was nothing.
+    /// Does pending work; `false` if there was none.
     fn turn(&self, turn: &mut Turn) -> bool {
         turn.samples.clear();
         let gets = self.sampler.drain(&mut turn.samples);
@@ -147,7 +148,7 @@ impl Elastic {
         worked
     }
 
-    /// Counts more of the gets where they are few, and less where they are many.
+    /// Samples gets more often if they are rare, and less often if they are frequent.
     fn adapt(&self, turn: &mut Turn) {
         let elapsed = sync::since(turn.started);
         if !self.adapts || elapsed < PAUSE {
@@ -163,7 +164,7 @@ impl Elastic {
         }
     }
 
-    /// Reads, several files at once, and puts what came into use.
+    /// Reads units, several files at once, and records those now in use.
     fn load(&self, jobs: Vec<Job>) {
         let jobs = Mutex::new(jobs.into_iter());
         let work = || {
@@ -175,7 +176,7 @@ impl Elastic {
         let waiting = jobs.lock().len();
         thread::scope(|scope| {
             for _ in 1..waiting.min(READERS) {
-                // Who cannot be had is done without.
+                // If a thread cannot be started, the load runs with fewer.
                 let _ = scope.spawn("tamis-load".into(), work);
             }
             work();
@@ -183,10 +184,10 @@ impl Elastic {
         self.inner().under_way = 0;
     }
 
-    /// Reads units that lie side by side and puts them into use.
+    /// Reads adjacent units and puts them into use.
     fn load_stretch(&self, Job { known, unit, segments, loads, .. }: Job) {
-        // Taken before they are read: the budget holds at every moment. What readers have not let go of yet is still
-        // taken, so there may be less than the manager reckons with.
+        // Charged before they are read, so that the budget holds at every moment. Memory that readers have not released yet
+        // is still charged, so there may be less than the manager assumes.
         let charges: Vec<_> = loads.iter().map(|load| self.budget.take(load.bytes)).collect();
         if charges.iter().all(Option::is_none) {
             let mut inner = self.inner();
@@ -198,7 +199,7 @@ impl Elastic {
         self.load_bytes.fetch_add(read.bytes, Relaxed);
         let mut inner = self.inner();
         for ((load, charge), unit) in loads.iter().zip(charges).zip(read.units) {
-            let unit = unit.result.inspect_err(|why| log::warn!("reading on without it: {why}")).ok();
+            let unit = unit.result.inspect_err(|why| log::warn!("continuing without it: {why}")).ok();
             let SegmentId { table, segment } = load.segment;
             let segment = segment as usize;
             let there = inner.tables.contains_key(&table);
@@ -220,7 +221,7 @@ impl Elastic {
         let marginal = self.inner().manager.marginal(divider.step_bytes());
         let ghost = shared.cache.ghost_report().expect("the cache was made for this");
         let Some(split) = divider.turn(shared.counters.read().gets, ghost, marginal) else { return };
-        // Who loses goes first: together they never hold more than the limit.
+        // The shrinking side goes first, so that together they never exceed the limit.
         if split.filters < self.budget.limit() {
             self.budget.set_limit(split.filters);
             let mut inner = self.inner();
@@ -237,7 +238,8 @@ impl Elastic {
 }
 
 impl Inner {
-    /// A load has ended. Without its unit those above it are not in use either: the manager counts them no more.
+    /// Records the end of a load. Without its unit, the units above it are not in use either, and the manager stops counting
+    /// them.
     fn loaded(&mut self, known: &Known, load: &Load, outcome: Outcome) {
         if !self.manager.loaded(load, outcome) {
             known.filter.keep(load.segment.segment as usize, load.unit);
@@ -253,7 +255,7 @@ impl Inner {
     }
 }
 
-/// What the background thread keeps from turn to turn.
+/// State that the background thread keeps between turns.
 struct Turn {
     started: Instant,
     /// When the shared limit was last divided.
@@ -261,7 +263,7 @@ struct Turn {
     samples: Vec<Sample>,
 }
 
-/// Joins loads of units that lie side by side: by table, unit and segment.
+/// Coalesces loads of adjacent units: by table, unit and segment.
 fn jobs(mut loads: Vec<Load>, known: impl Fn(TableId) -> Option<Known>) -> Vec<Job> {
     loads.sort_unstable_by_key(|load| (load.segment.table, load.unit, load.segment.segment));
     let mut jobs: Vec<Job> = Vec::new();
@@ -293,11 +295,11 @@ mod tests {
 
     use super::*;
 
-    /// Several units of a segment may be on their way at once, and end in any order. When there was no memory left for a
-    /// lower one, those above it that had come before stayed in use. The manager did not know of them: they took
-    /// memory that was not reckoned with, and when it asked for them again they were taken for unreadable, for good.
+    /// Several units of a segment may be loading at once, and finish in any order. If there was no memory left for a lower
+    /// one, those above it that had finished earlier stayed in use. The manager did not know of them: they took uncounted
+    /// memory, and when it requested them again they were taken for permanently unreadable.
     #[test]
-    fn a_unit_that_there_is_no_room_for_takes_those_above_it_along() {
+    fn a_unit_without_room_also_disables_those_above_it() {
         let mut options = Options {
             file_system: Some(Arc::new(MemFs::new())),
             filter_budget_bytes: 1 << 20,
@@ -308,7 +310,7 @@ mod tests {
         (0..100u64).for_each(|i| db.put(i.to_be_bytes(), b"value").unwrap());
         db.flush().unwrap();
         db.settle_filters().unwrap();
-        // From here on the test is the background thread.
+        // From here on the test acts as the background thread.
         let elastic = &db.handle().inner.elastic;
         elastic.stop();
         elastic.leaving.store(false, Relaxed);
@@ -334,7 +336,7 @@ mod tests {
         let lowest = loads.remove(0);
         loads.drain(..).for_each(|load| elastic.load_stretch(job(load)));
         assert_eq!(known.filter.enabled(0), 5);
-        // As if readers had not let go of what was in use before.
+        // As if readers had not released the units used before.
         let others = elastic.budget.take(elastic.budget.limit() - elastic.budget.used()).unwrap();
         elastic.load_stretch(job(lowest));
         assert_eq!((known.filter.enabled(0), elastic.inner().manager.report().used), (0, 0));
@@ -345,7 +347,7 @@ mod tests {
         assert_eq!((known.filter.enabled(0), elastic.inner().manager.report().by_units[6]), (6, 1));
     }
 
-    /// A panic with the lock held made the next flush panic as well, with the `state` lock held: no writes any more.
+    /// A panic with the lock held made the next flush panic as well, with the `state` lock held, which ended all writes.
     #[test]
     fn after_a_panic_the_database_goes_on_without_adjusting() {
         let fs = Arc::new(MemFs::new());
@@ -363,12 +365,12 @@ mod tests {
         let elastic = db.handle().inner.elastic.clone();
         let panicked = std::thread::spawn(move || {
             let _inner = elastic.inner();
-            panic!("as is to be expected of this test");
+            panic!("this panic is part of the test");
         });
         panicked.join().unwrap_err();
         fill(50..200);
         assert_eq!(db.stats().elastic.unwrap().used_bytes, used);
-        assert_eq!(db.segments().len(), 1, "of what came later there are no units, but it is known");
+        assert_eq!(db.segments().len(), 1, "later tables have no units, but are known");
         db.compact().unwrap();
         assert_eq!(db.stats().elastic.unwrap().used_bytes, 0);
         (0..200u64).for_each(|i| assert!(db.get(i.to_be_bytes()).unwrap().is_some()));

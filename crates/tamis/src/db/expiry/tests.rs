@@ -1,4 +1,4 @@
-//! Expiry and snapshots where plans are run by hand; `tests/expiry.rs` has the histories.
+//! Expiry and snapshots with manually run plans; `tests/expiry.rs` has the histories.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ impl Bench {
         Bench { fs: MemFs::new(), clock: Arc::new(ManualClock::new(START)) }
     }
 
-    /// Opens the database; nothing is compacted but by hand.
+    /// Opens the database; compactions run only when called.
     fn open(&self, ttl: Option<u64>) -> Db {
         let mut options = Options {
             file_system: Some(Arc::new(self.fs.clone())),
@@ -65,7 +65,7 @@ fn run(db: &Db, plan: &Plan) {
     inner(db).run_plan(default(db), plan, &job, None).unwrap();
 }
 
-/// A plan for some of the runs of level 0, newest first.
+/// Builds a plan for some of the runs of level 0, newest first.
 fn plan(db: &Db, runs: &[usize], work: Work) -> Plan {
     let shape = shape(db);
     let runs = || runs.iter().map(|&run| &shape.runs(0)[run]);
@@ -97,10 +97,10 @@ fn text(value: Option<crate::Slice>) -> Option<String> {
     value.map(|value| String::from_utf8(value.to_vec()).unwrap())
 }
 
-/// The table of a newer version can go while that of an older one stays for what else is in it. The older version came
-/// back when the horizon did: with the time to live made longer or taken away, or with the clock set back.
+/// The table of a newer version may be dropped while that of an older one stays for its other contents. The older version
+/// reappeared when the horizon went back: after the time to live was lengthened or removed, or the clock was set back.
 #[test]
-fn what_an_expired_entry_replaced_stays_gone() {
+fn versions_replaced_by_an_expired_entry_stay_gone() {
     for (ttl, clock) in [(Some(100), 111), (Some(1000), 111), (None, 111), (Some(100), 5), (None, 5)] {
         let bench = Bench::new();
         let db = bench.open(Some(100));
@@ -109,7 +109,7 @@ fn what_an_expired_entry_replaced_stays_gone() {
         put_flushed(&db, "key", "new");
         bench.clock.advance(59);
         put_flushed(&db, "other", "young");
-        // The oldest and the newest run become one; nothing has expired yet.
+        // The oldest and the newest run are merged; nothing has expired yet.
         run(&db, &plan(&db, &[0, 2], Work::Merge));
         assert_eq!(text(db.get("key").unwrap()), Some("new".into()));
         bench.clock.advance(50);
@@ -125,7 +125,7 @@ fn what_an_expired_entry_replaced_stays_gone() {
         let db = bench.open(ttl);
         assert_eq!(db.get("key").unwrap(), None, "time to live {ttl:?}, clock {clock}");
         assert!(db.contains("other").unwrap(), "time to live {ttl:?}, clock {clock}");
-        // Also once everything has been rewritten, which must not take the numbers away.
+        // Also once everything has been rewritten, which must keep the sequence numbers.
         db.put("key", "again").unwrap();
         db.delete("key").unwrap();
         db.compact().unwrap();
@@ -135,8 +135,8 @@ fn what_an_expired_entry_replaced_stays_gone() {
     }
 }
 
-/// Merges had taken the sequence numbers away before the keyspace got its time to live: number 0 looked like the oldest
-/// of all, and the entries were gone at once.
+/// Merges had removed the sequence numbers before the keyspace got its time to live: number 0 looked like the oldest of all,
+/// and the entries expired at once.
 #[test]
 fn entries_of_unknown_age_count_as_written_when_time_to_live_began() {
     let bench = Bench::new();
@@ -182,7 +182,7 @@ fn a_table_goes_when_all_in_it_has_expired_and_no_snapshot_sees_it() {
     assert_eq!(text(snapshot.get("a").unwrap()), Some("first".into()));
     assert_eq!(db.iter().count(), 1);
     drop(snapshot);
-    // One that is taken now does not see what has expired.
+    // A snapshot taken now does not see expired data.
     let late = db.snapshot();
     assert_eq!((late.iter().count(), text(late.get("a").unwrap())), (1, None));
     drop(late);
@@ -194,7 +194,7 @@ fn a_table_goes_when_all_in_it_has_expired_and_no_snapshot_sees_it() {
     assert_eq!(inner(&db).write_counters.read().dropped_tables, 2);
 }
 
-/// A policy that drops tables when it is told to.
+/// A policy that drops tables on command.
 #[derive(Debug)]
 struct Dropping;
 
@@ -234,8 +234,8 @@ fn let_drop(keyspace: &Keyspace) {
 }
 
 #[test]
-fn a_snapshot_reads_tables_that_were_dropped() {
-    // The policy is there before the snapshot, or comes after it.
+fn a_snapshot_reads_dropped_tables() {
+    // The policy is set before or after the snapshot is taken.
     for before in [true, false] {
         let bench = Bench::new();
         let db = bench.open(None);
@@ -277,9 +277,9 @@ fn a_snapshot_reads_tables_that_were_dropped() {
     }
 }
 
-/// A batch over two keyspaces, one of which is read through a held view: the view and the number belong together.
+/// A batch over two keyspaces, one of which is read through a pinned view: the view and the number must match.
 #[test]
-fn held_views_and_current_ones_show_one_moment() {
+fn pinned_and_current_views_show_one_moment() {
     let bench = Bench::new();
     let db = bench.open(None);
     let other = db.create_keyspace("other", db.options().keyspace.clone()).unwrap();
@@ -308,7 +308,7 @@ fn held_views_and_current_ones_show_one_moment() {
 }
 
 #[test]
-fn statistics_say_what_snapshots_keep() {
+fn statistics_show_what_snapshots_keep() {
     let bench = Bench::new();
     let db = bench.open(None);
     put_flushed(&db, "a", "value");
@@ -318,7 +318,7 @@ fn statistics_say_what_snapshots_keep() {
     bench.clock.advance(7);
     let later = db.snapshot();
     bench.clock.advance(2);
-    // As if a merge had kept something for these two, and for one that is gone.
+    // As if a merge had kept something for these two snapshots, and for one that is gone.
     let mut meta = (*metas(&db)[0]).clone();
     meta.extra.pinned = vec![(1, 100), (2, 30), (77, 5)];
     let opened = inner(&db).open_tables(std::slice::from_ref(&meta)).unwrap();
@@ -351,12 +351,12 @@ fn samples_are_stored_without_a_flush() {
         db.put("key", "value").unwrap();
         inner(&db).save_times(&mut inner(&db).state());
     }
-    // Every 200 s, a sixteenth of the time to live. The thread in the background may have been a step earlier or later.
+    // Every 200 s, a sixteenth of the time to live. The background thread may have been a step earlier or later.
     assert!(stored(&db).is_some_and(|time| time >= 200), "{:?}", stored(&db));
     assert_eq!(metas(&db).len(), 0);
 }
 
-/// Every commit would read the clock, and every manifest grow.
+/// Otherwise every commit would read the clock, and every manifest would grow.
 #[test]
 fn without_time_to_live_there_are_no_samples() {
     let bench = Bench::new();

@@ -1,4 +1,4 @@
-//! Writes that go on after what kept them from it.
+//! Writes that resume after a failure.
 
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ fn put(db: &Db, key: &str, value: &str, durability: Durability) -> Result<(), Wr
     db.write_with(batch, durability)
 }
 
-/// Writes until it is acknowledged.
+/// Retries a write until it is acknowledged.
 fn put_at_last(db: &Db, key: &str, value: &str) {
     while let Err(error) = put(db, key, value, Durability::Synced) {
         assert!(matches!(error, WriteError::Suspended { .. }), "{error}");
@@ -40,9 +40,9 @@ fn used(fs: &FaultyFs) -> u64 {
     fs.files().iter().map(|file| file.1).sum()
 }
 
-/// A failed sync of the log ended writing for good, until somebody opened the database again.
+/// A failed sync of the log ended writing for good, until the database was opened again.
 #[test]
-fn after_a_failed_sync_what_was_acknowledged_goes_to_tables_and_writes_resume() {
+fn after_a_failed_sync_acknowledged_writes_are_flushed_and_writes_resume() {
     let fs = FaultyFs::new(3);
     let db = open(&fs);
     let other = db.create_keyspace("other", KeyspaceOptions::default()).unwrap();
@@ -51,7 +51,7 @@ fn after_a_failed_sync_what_was_acknowledged_goes_to_tables_and_writes_resume() 
     other.put("elsewhere", "1").unwrap();
     fail(&fs, OpClass::Sync, ErrorKind::Other);
     assert!(matches!(put(&db, "failed", "1", Durability::Synced), Err(WriteError::Storage(_))));
-    // Refused while it cannot be synced, whether it asks for that or not; reads go on.
+    // Refused while it cannot be synced, whether or not a sync is requested; reads continue.
     assert!(matches!(put(&db, "refused", "1", Durability::Buffered), Err(WriteError::Suspended { .. })));
     assert!(db.stats().suspended.is_some() && db.stats().poisoned.is_none());
     assert_eq!(db.get("buffered").unwrap().unwrap(), "1");
@@ -59,7 +59,7 @@ fn after_a_failed_sync_what_was_acknowledged_goes_to_tables_and_writes_resume() 
     fs.plan(FaultPlan::none());
     put_at_last(&db, "after", "1");
     assert_eq!(db.stats().write.suspensions, 1);
-    // What the failed sync had left in doubt is in tables; the record that was refused is in no log that counts.
+    // What the failed sync had left in doubt is in tables; the refused record is in no log that counts.
     for mode in [CrashMode::DropUnsynced, CrashMode::KeepAll] {
         let reopened = open(&fs.after_crash(mode));
         let keys: Vec<_> = reopened.iter().map(|item| item.unwrap().0.to_vec()).collect();
@@ -71,9 +71,9 @@ fn after_a_failed_sync_what_was_acknowledged_goes_to_tables_and_writes_resume() 
     assert_eq!(open(&fs).iter().count(), 3);
 }
 
-/// A full disk ended writing for good, even after somebody had made room.
+/// A full disk ended writing for good, even after space was freed.
 #[test]
-fn with_room_again_writes_resume() {
+fn writes_resume_once_there_is_room_again() {
     let fs = FaultyFs::new(4);
     let db = open(&fs);
     let value = "v".repeat(3000);
@@ -97,12 +97,12 @@ fn with_room_again_writes_resume() {
     assert_eq!(reopened.iter().count(), 2 + acknowledged);
 }
 
-/// Writers waited for ever, without a word, for a flush that failed each time.
+/// Writers waited forever, without an error, for a flush that failed each time.
 #[test]
-fn who_waits_for_a_flush_that_fails_is_told_why() {
+fn a_writer_waiting_for_a_failing_flush_gets_the_reason() {
     let fs = FaultyFs::new(5);
     let db = open(&fs);
-    // Tables and logs can be made no more; the log in use takes what fits into it.
+    // No more tables and logs can be created; the current log takes what fits into it.
     fail(&fs, OpClass::Name, ErrorKind::PermissionDenied);
     let value = "v".repeat(2000);
     let error = (0..1000).find_map(|i| put(&db, &format!("key{i:04}"), &value, Durability::Buffered).err());
@@ -116,9 +116,9 @@ fn who_waits_for_a_flush_that_fails_is_told_why() {
     db.close().unwrap();
 }
 
-/// A read that failed in a compaction, once, ended writing for good.
+/// A single failed read in a compaction ended writing for good.
 #[test]
-fn a_compaction_that_fails_is_tried_again_and_writes_go_on() {
+fn a_failed_compaction_is_retried_and_writes_continue() {
     let fs = FaultyFs::new(6);
     let keyspace = KeyspaceOptions { memtable_bytes: 64 << 10, level0_runs: 4, ..KeyspaceOptions::default() };
     let mut options = Options { file_system: Some(Arc::new(fs.clone())), keyspace, ..Options::default() };
@@ -146,9 +146,9 @@ fn a_compaction_that_fails_is_tried_again_and_writes_go_on() {
     assert_eq!(db.iter().count(), 101);
 }
 
-/// Whether the keyspace is gone is not known before the manifest is: what was written to it meanwhile would be lost with it.
+/// Whether the keyspace is gone is unknown until the manifest is known: writes made to it meanwhile would be lost with it.
 #[test]
-fn after_a_failed_drop_of_a_keyspace_nothing_is_acknowledged_that_could_go_with_it() {
+fn after_a_failed_drop_of_a_keyspace_no_write_that_it_could_lose_is_acknowledged() {
     for class in [OpClass::Write, OpClass::Sync] {
         let fs = FaultyFs::new(7);
         let db = open(&fs);
@@ -169,9 +169,9 @@ fn after_a_failed_drop_of_a_keyspace_nothing_is_acknowledged_that_could_go_with_
     }
 }
 
-/// Tables that no manifest names any more take no room.
+/// Tables that no manifest names any more take no space.
 #[test]
-fn what_a_failed_edit_leaves_is_removed_once_that_is_safe() {
+fn leftovers_of_a_failed_edit_are_removed_once_that_is_safe() {
     let fs = FaultyFs::new(8);
     let db = open(&fs);
     for round in 0..20 {
@@ -202,10 +202,10 @@ fn what_a_failed_edit_leaves_is_removed_once_that_is_safe() {
     assert_eq!(db.iter().count(), 21);
 }
 
-/// An ingestion that failed at its edit was found by the next opening, with a write that had been acknowledged after it: the manifest
-/// held the edit, and the writes went on in the log that was there. The simulation found it (seed 1165).
+/// A failed ingestion was found by the next opening, together with a write acknowledged after it: the manifest held the edit,
+/// and writes continued in the existing log. The simulation found it (seed 1165).
 #[test]
-fn a_failed_ingestion_is_not_found_behind_a_later_write() {
+fn a_failed_ingestion_is_not_found_after_a_later_write() {
     let (mut failed, mut at) = (0, 0);
     loop {
         let fs = FaultyFs::new(9);
@@ -245,10 +245,11 @@ fn a_failed_ingestion_is_not_found_behind_a_later_write() {
     assert!(at > 10 && failed > 5, "{failed} of {at}");
 }
 
-/// Several memtables came into a global filter one after the other before their tables were published together: at the second one
-/// nobody knew of the first one's epochs, its codes were taken for old ones, and its keys were denied. The fault suite found it.
+/// Several memtables were inserted into a global filter one after the other before their tables were published together: at
+/// the second one the first one's epochs were unknown, its codes were taken for old ones, and its keys were denied. The fault
+/// suite found it.
 #[test]
-fn a_global_filter_knows_all_tables_that_take_the_place_of_logs() {
+fn a_global_filter_knows_all_tables_that_replace_logs() {
     for filter in ["grf", "grf-huffman", "chucky", "remix"] {
         replace_logs_of_several_memtables(filter);
     }
@@ -266,7 +267,7 @@ fn replace_logs_of_several_memtables(filter: &str) {
     let (mut written, mut rescued) = (0u64, 0);
     for round in 0..4 {
         let deadline = sync::now() + Duration::from_secs(60);
-        // Flushes are slow: the first one holds up the others.
+        // Flushes are slow: the first one delays the others.
         while db.stats().keyspaces[0].memtables < 6 && sync::now() < deadline {
             let key = (written * 7919 % 1000).to_be_bytes();
             db.put(key, format!("{written} {:0>60}", round)).unwrap();

@@ -1,34 +1,34 @@
-//! Ingesting external tables: files become tables of the tree by one edit, without being rewritten.
+//! Ingesting external tables: a single edit makes files part of the tree without rewriting them.
 //!
 //! # The steps
 //!
-//! 1. *Without any lock*: every file is described and checked, files of one keyspace are compared with each other, and
-//!    all are brought into the directory under new numbers, synced, their names too. Memtables that overlap are
-//!    flushed, so that there is little left to wait for later.
-//! 2. *With the log*, so that no write comes between: memtables that are not empty are sealed; the ingestion takes the
-//!    next sequence number by a record in the log, and the log is synced up to it; sealed memtables that overlap are
-//!    waited for.
-//! 3. *With log and state*: places are chosen, the edit becomes durable, the views are replaced, and the number becomes
-//!    visible.
+//! 1. *Without any lock*: every file is described and checked, the files of one keyspace are compared with each other, and
+//!    all of them are linked or copied into the directory under new numbers and synced, names included. Memtables that
+//!    overlap are flushed, so that little is left to wait for later.
+//! 2. *Under the log lock*, so that no write comes between: non-empty memtables are sealed; the ingestion takes the next
+//!    sequence number with a record in the log, and the log is synced up to it; then it waits for sealed memtables that
+//!    overlap.
+//! 3. *Under the log and state locks*: places are chosen, the edit becomes durable, the views are replaced, and the number
+//!    becomes visible.
 //!
-//! # Why nobody sees half of it
+//! # Why no reader sees a partial ingestion
 //!
-//! * The edit is one record of the manifest: after a crash all tables are in or none. The log up to the number was
-//!   synced before, so that what is ingested never outlives a write that was acknowledged earlier. The number's own
-//!   record keeps the log's numbers without a gap, whether the edit came to be or not.
-//! * A reader with the old view sees none of the tables. Nor does it see any later write, since every new view has a
-//!   memtable of its own: the old one, empty or not, takes no more writes. A reader with the new view sees all of the
-//!   tables if it reads at their number or a later one, else none: they answer only to those.
-//! * The number becomes visible under the state lock, before any compaction can take up the new tables: one that does
-//!   may drop what they hide.
+//! * The edit is one record of the manifest: after a crash either all tables are in or none. The log is synced up to the
+//!   number first, so that ingested data never outlives a write that was acknowledged earlier. The ingestion's own record
+//!   keeps the log's numbers without a gap, whether or not the edit took effect.
+//! * A reader with the old view sees none of the tables. It sees no later write either, since every new view has its own
+//!   memtable: the old one, empty or not, takes no more writes. A reader with the new view sees all of the tables if it reads
+//!   at their number or later, and otherwise none.
+//! * The number becomes visible under the state lock, before any compaction can pick up the new tables: a compaction that
+//!   does may drop the entries that they shadow.
 //!
 //! # Why versions stay in order
 //!
-//! A key's newer version must come first in the order in which the tree is read. What is older and overlaps a file is
-//! in tables when places are chosen (step 2), and [`place`](place::place) puts the file above it. A memtable whose
-//! flush has begun has an epoch that is older than the ingestion's; it is waited for if as much as its key range
-//! overlaps, so that epochs stay disjoint at every key. One whose flush has not begun gets a newer epoch. Neither has a
-//! run before its flush ends: that is newer than the ingestion's, so that the ingestion's may be merged with older ones.
+//! A key's newer version must come first in the order in which the tree is read. Older data that overlaps a file is in tables
+//! by the time places are chosen (step 2), and [`place`](place::place) puts the file above it. A memtable whose flush has
+//! begun has an older epoch than the ingestion; the ingestion waits for it if the key ranges overlap at all, so that epochs
+//! stay disjoint at every key. A memtable whose flush has not begun gets a newer epoch. Neither gets its run until its flush
+//! ends, so its run is newer than the ingestion's; hence the ingestion's run may be merged with older ones.
 
 mod place;
 mod stage;
@@ -55,11 +55,11 @@ use stage::{Staged, Staging};
 /// How files are ingested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IngestOptions {
-    /// Give the files a second name in the database's directory instead of copying them, where the file system can, and
-    /// remove the first one when they are in. Between the two nobody may write to them.
+    /// Hard-link the files into the database's directory instead of copying them, where the file system can, and remove the
+    /// original names once the files are ingested. The files must not be written to in the meantime.
     pub move_files: bool,
-    /// Read every byte of the files and check checksums, order, counts and filters before anything is changed. Without
-    /// it a file that was not written by this library, or damaged since, gives wrong answers or errors later.
+    /// Read every byte of the files and check checksums, order, counts and filters before anything is changed. Without this
+    /// check, a file that was not written by this library, or was damaged since, causes wrong answers or errors later.
     pub verify: bool,
 }
 
@@ -78,11 +78,11 @@ pub struct IngestReport {
     pub seq: u64,
     /// The tables that the files became, by keyspace and key.
     pub tables: Vec<IngestedTable>,
-    /// Entries in all of them, deletes included.
+    /// Entries in all tables, including deletes.
     pub entries: u64,
-    /// Bytes of all of them.
+    /// The bytes of all tables.
     pub bytes: u64,
-    /// Files that were to be moved and could not be removed where they were; they are in all the same.
+    /// Files to be moved whose original name could not be removed; they were ingested all the same.
     pub left: Vec<PathBuf>,
 }
 
@@ -98,7 +98,7 @@ pub struct IngestedTable {
     pub table: u64,
     /// The level that it went into.
     pub level: usize,
-    /// Entries in it, deletes included.
+    /// Entries in it, including deletes.
     pub entries: u64,
     /// Its length in bytes.
     pub bytes: u64,
@@ -115,7 +115,7 @@ impl Group<Staged> {
         self.files.iter().map(|file| range_of(&file.described))
     }
 
-    /// Whether a sealed memtable must be a table before the files may go in.
+    /// Reports whether a sealed memtable must become a table before the files can be placed.
     fn must_wait(&self, state: &State) -> bool {
         let flushing = state.jobs.get(&self.keyspace.id).is_some_and(|jobs| jobs.flushing);
         let view = self.keyspace.view.load();
@@ -129,7 +129,7 @@ impl Group<Staged> {
 }
 
 impl DbInner {
-    /// See [`Db::ingest`](crate::Db::ingest). May be called from any thread, beside everything else.
+    /// See [`Db::ingest`](crate::Db::ingest). May be called from any thread, concurrently with everything else.
     pub(super) fn ingest(
         &self,
         files: Vec<(Arc<KeyspaceInner>, Vec<PathBuf>)>,
@@ -163,7 +163,7 @@ impl DbInner {
         Ok(report)
     }
 
-    /// The files' descriptions, one group for each keyspace that gets any, checked against each other.
+    /// Returns the files' descriptions, one group per keyspace that receives any, checked against each other.
     fn described(
         &self,
         files: Vec<(Arc<KeyspaceInner>, Vec<PathBuf>)>,
@@ -190,8 +190,8 @@ impl DbInner {
         Ok(groups.into_values().collect())
     }
 
-    /// Waits, without holding anybody up, for what would have to be waited for with the log held: a level 0 that is too
-    /// full for writes, and flushes of memtables that overlap.
+    /// Waits for conditions that would otherwise have to be waited for with the log held: a level 0 that is too full for
+    /// writes, and flushes of memtables that overlap.
     fn make_way(&self, groups: &[Group<Staged>]) -> Result<(), AdminError> {
         for group in groups {
             let keyspace = &group.keyspace;
@@ -208,7 +208,7 @@ impl DbInner {
             let view = keyspace.view.load_full();
             let overlapping =
                 view.memtables.iter().any(|slot| group.ranges().any(|range| holds_some_of(slot, &range)));
-            // The ingestion may add one that waits to be flushed.
+            // The ingestion may add one more memtable to the flush queue.
             if overlapping || view.memtables.sealed.len() + 1 >= keyspace.options.max_memtables {
                 self.flush(std::slice::from_ref(keyspace))?;
             }
@@ -231,7 +231,7 @@ impl DbInner {
         }
         let seq = self.log_ingestion(&mut log, keyspaces[0].id)?;
         let result = self.publish(&log, seq, groups, staging);
-        // Also if nothing came of it: the number is spent.
+        // Even on failure: the number is spent.
         self.visible_seq.store(seq, Ordering::Release);
         self.note_time();
         result
@@ -247,7 +247,7 @@ impl DbInner {
         let mut state = self.state();
         loop {
             self.check_writable()?;
-            // What a dropped keyspace has in memory is not flushed any more.
+            // The memtables of a dropped keyspace are no longer flushed.
             groups.iter().try_for_each(|group| check_alive(&group.keyspace))?;
             if !groups.iter().any(|group| group.must_wait(&state)) {
                 break;
@@ -292,14 +292,14 @@ impl DbInner {
         staging.keep();
         let keyspaces = state.keyspaces.clone();
         let ingested = self.commit_edit(&mut state, edit, opened, |id, old| {
-            // Sealed and without writes since: who still has the old view must not see later ones.
+            // Sealed and without writes since: readers that still hold the old view must not see later ones.
             let active = MemtableSlot::new(new_memtable(&keyspaces[&id].options), log.id);
             Memtables { active, sealed: old.sealed.clone() }
         });
-        // The files may have been ingested after all, as the next opening sees it. No later write is acknowledged before that is out
-        // of the question.
+        // The next opening may find that the files were ingested after all. No later write may be acknowledged until that is
+        // ruled out.
         ingested.inspect_err(|error| self.suspend(error))?;
-        // Before the state is given up: see the module's documentation.
+        // Before the state lock is released: see the module documentation.
         self.visible_seq.store(seq, Ordering::Release);
         self.note_time();
         drop(state);
@@ -320,7 +320,7 @@ fn range_of(file: &Described) -> KeyRange {
     KeyRange { smallest: file.smallest.clone(), largest: file.largest.clone() }
 }
 
-/// Whether a memtable says something about a key of `range`. O(log n).
+/// Reports whether a memtable covers a key of `range`. O(log n).
 fn holds_some_of(slot: &MemtableSlot, range: &KeyRange) -> bool {
     let mut cursor = slot.memtable.cursor();
     cursor.seek(&range.smallest, MAX_SEQNO);
@@ -328,7 +328,7 @@ fn holds_some_of(slot: &MemtableSlot, range: &KeyRange) -> bool {
         || slot.tombstones().is_some_and(|known| known.1.touch(&range.smallest, &range.largest))
 }
 
-/// The key range that a memtable's table will have; `None` if it holds nothing.
+/// Returns the key range that a memtable's table will have; `None` if it is empty.
 fn hull(slot: &MemtableSlot) -> Option<KeyRange> {
     let mut hull: Option<KeyRange> = None;
     let mut cursor = slot.memtable.cursor();

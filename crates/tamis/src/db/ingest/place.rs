@@ -1,4 +1,4 @@
-//! Where in the tree an ingested table goes.
+//! Choosing where in the tree an ingested table goes.
 
 use crate::compaction::shape::{KeyRange, Shape};
 use crate::ids::RunId;
@@ -8,7 +8,7 @@ use crate::options::{CompactionChoice, KeyspaceOptions};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) level: usize,
-    /// The run that the table joins; `None`: a new one, the newest of the level.
+    /// The run that the table joins; `None`: a new run, the newest of the level.
     pub(super) run: Option<RunId>,
 }
 
@@ -17,16 +17,16 @@ const NEWEST: Place = Place { level: 0, run: None };
 /// How deep a policy lets new tables go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Depth {
-    /// Only into level 0: the policy goes by the age of tables or of flushes.
+    /// Only into level 0: the policy depends on the age of tables or flushes.
     Top,
-    /// Into levels that are one run already.
+    /// Into levels that already are a single run.
     Joining,
-    /// Into these, and into a level that is empty where the policy would fill it.
+    /// Also into an empty level where the policy would fill it.
     Leveled,
 }
 
 impl Depth {
-    /// What suits the keyspace. `drops_data`: its policy drops what is old.
+    /// Returns the depth for a keyspace. `drops_data`: its policy drops old data.
     pub(super) fn of(options: &KeyspaceOptions, drops_data: bool) -> Depth {
         match options.compaction {
             _ if options.deterministic || drops_data => Depth::Top,
@@ -39,13 +39,13 @@ impl Depth {
     }
 }
 
-/// The deepest level such that no table in it or above overlaps `range`, nor may an output of a running job, and that
-/// is one run, which the table joins; else level 0, as a run of its own. Levels below may hold what they want: it is
-/// older.
+/// Returns the deepest level that is a single run, which the table joins, such that no table in it or above overlaps `range`
+/// and neither does an output of a running job; otherwise level 0, as a run of its own. The contents of deeper levels do not
+/// matter: they are older.
 ///
-/// The memtables must hold nothing in the range. With that, whatever the tree holds in the range lies deeper than the
-/// table, now and when all running jobs have ended: a job whose inputs overlap the range is deeper, by its inputs, and
-/// one whose outputs may is at its output level or above.
+/// The memtables must hold nothing in the range. Then everything that the tree holds in the range lies deeper than the table,
+/// now and after all running jobs have ended: a job whose inputs overlap the range is deeper, and a job whose outputs may
+/// overlap it writes at its output level or above.
 pub(super) fn place(shape: &Shape, range: &KeyRange, depth: Depth) -> Place {
     let mut best = NEWEST;
     if depth == Depth::Top {
@@ -64,7 +64,7 @@ pub(super) fn place(shape: &Shape, range: &KeyRange, depth: Depth) -> Place {
             _ if level == 0 => continue,
             [only] => Some(only.id),
             [] => {
-                // Two who fill an empty level at once would make two runs of it.
+                // Two jobs that fill an empty level at once would leave two runs in it.
                 let free =
                     depth == Depth::Leveled && shape.running.iter().all(|job| job.output_level != level);
                 let usual = match (first, last) {
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_level_of_several_runs_is_passed() {
+    fn a_level_of_several_runs_is_skipped() {
         let tree = shape(&[(1, &[(5, "a", "b")]), (1, &[(4, "a", "b")]), (4, &[(1, "a", "z")])]);
         assert_eq!(place(&tree, &range("m", "n"), Depth::Joining), NEWEST);
         let tree = shape(&[(1, &[(5, "a", "b")]), (1, &[(4, "a", "b")]), (4, &[(1, "a", "c")])]);
@@ -157,14 +157,14 @@ mod tests {
     }
 
     #[test]
-    fn what_running_jobs_will_write_counts_as_written() {
+    fn pending_outputs_of_running_jobs_count_as_written() {
         let mut tree = shape(&[(0, &[(9, "a", "b")]), (2, &[(5, "k", "l")]), (4, &[(1, "a", "c")])]);
         assert_eq!(place(&tree, &range("e", "f"), Depth::Leveled), at(4, 1));
         tree.running = vec![job(2, 4, range("d", "g"))];
         assert_eq!(place(&tree, &range("e", "f"), Depth::Leveled), at(3, None));
         tree.running = vec![job(0, 2, range("d", "g"))];
         assert_eq!(place(&tree, &range("e", "f"), Depth::Leveled), NEWEST);
-        // Outside of the range it counts only where a level would get a second run.
+        // Outside the range it counts only where a level would get a second run.
         tree.running = vec![job(0, 4, range("a", "b"))];
         assert_eq!(place(&tree, &range("e", "f"), Depth::Leveled), at(4, 1));
         let mut young = shape(&[(0, &[(1, "a", "b")])]);

@@ -1,4 +1,4 @@
-//! Getting files into the database's directory, under numbers that no manifest names yet.
+//! Moving files into the database's directory, under numbers that no manifest names yet.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,10 +15,10 @@ use crate::tree::files::table_path;
 use crate::tree::open_table::OpenTable;
 use crate::tree::tombstones::EXTERNAL_TOMBSTONE_SEQ;
 
-/// Bytes that are copied at once.
+/// The number of bytes copied at once.
 const COPY_BYTES: u64 = 1 << 20;
 
-/// A file in the database's directory, open, and not in the tree yet.
+/// An open file in the database's directory that is not in the tree yet.
 #[derive(Debug)]
 pub(super) struct Staged {
     pub(super) source: PathBuf,
@@ -27,8 +27,8 @@ pub(super) struct Staged {
     pub(super) table: Arc<OpenTable>,
 }
 
-/// The files of one ingestion. What a manifest cannot name yet goes again when this is dropped; what a crash leaves is
-/// removed at the next opening.
+/// The files of one ingestion. Files that no manifest can name yet are removed when this is dropped; files left by a crash
+/// are removed at the next opening.
 #[derive(Debug)]
 pub(super) struct Staging<'d> {
     db: &'d DbInner,
@@ -40,8 +40,8 @@ impl<'d> Staging<'d> {
         Staging { db, made: Vec::new() }
     }
 
-    /// Brings in the file that was `described`, by a second name or as a copy, synced, and checks it there. The source
-    /// stays as it is. The new name is durable after [`sync_names`](Self::sync_names).
+    /// Links or copies the `described` file into the directory, syncs it, and checks it there. The source stays as it is. The
+    /// new name is durable after [`sync_names`](Self::sync_names).
     pub(super) fn bring(
         &mut self,
         described: &Described,
@@ -52,22 +52,22 @@ impl<'d> Staging<'d> {
         let (id, path) = loop {
             let id = db.next_file.fetch_add(1, Ordering::Relaxed);
             let path = table_path(&db.dir, id);
-            // A file of this name is nobody's but the caller's, who may have put it there to be ingested.
+            // A file of this name is not the database's: the caller may have put it there to be ingested.
             if !db.fs.exists(&path).map_err(|e| StorageError::io("look for", &path, &e))? {
                 break (id, path);
             }
         };
-        // Before it is tried: a copy that fails half-way leaves a file.
+        // Recorded before the attempt: a copy that fails midway leaves a file.
         self.made.push(path.clone());
         let brought = match link {
-            // Whoever wrote the file need not have synced it.
+            // The file's writer need not have synced it.
             true => db.fs.link_or_copy(source, &path).and_then(|()| db.fs.sync_file(&path)),
             false => copy(&*db.fs, source, &path),
         };
-        brought.map_err(|e| StorageError::io("bring in", source, &e))?;
+        brought.map_err(|e| StorageError::io("ingest", source, &e))?;
         let here = describe(&*db.fs, &path)?;
         if !here.same_contents(described) {
-            return Err(not_a_table(source, "it was changed while it was brought in").into());
+            return Err(not_a_table(source, "it changed while it was being ingested").into());
         }
         let meta = here.meta(id, EXTERNAL_TOMBSTONE_SEQ, 0, 0);
         let table = OpenTable::open(&*db.fs, &db.dir, Arc::new(meta), &db.reader_config, &db.garbage)?;
@@ -75,7 +75,7 @@ impl<'d> Staging<'d> {
             let mut report = VerifyReport::default();
             check_table(&table, &mut report);
             if let Some(problem) = report.problems.first() {
-                // The file has another name there, and will be gone.
+                // There the file has another name, which will be removed.
                 let name = path.display().to_string();
                 let what = problem.strip_prefix(&name).unwrap_or(problem).trim_start_matches([':', ' ']);
                 return Err(not_a_table(source, what).into());
@@ -84,12 +84,12 @@ impl<'d> Staging<'d> {
         Ok(Staged { source: source.to_owned(), id, described: here, table })
     }
 
-    /// Makes the names of all files survive a power cut.
+    /// Makes the names of all files survive a power failure.
     pub(super) fn sync_names(&self) -> Result<(), StorageError> {
         self.db.fs.sync_dir(&self.db.dir).map_err(|e| StorageError::io("sync", &self.db.dir, &e))
     }
 
-    /// From here on a manifest may name the files, whether that is known or not: they stay.
+    /// From here on a manifest may name the files, even if that is not known yet, so they stay.
     pub(super) fn keep(mut self) {
         self.made.clear();
     }
@@ -111,7 +111,7 @@ fn not_a_table(path: &Path, what: &str) -> ExternalTableError {
     ExternalTableError::NotATable { path: path.to_owned(), what: what.to_owned() }
 }
 
-/// Copies a file in pieces and syncs the copy.
+/// Copies a file in chunks and syncs the copy.
 fn copy(fs: &dyn FileSystem, from: &Path, to: &Path) -> io::Result<()> {
     let source = fs.open(from, Access::Sequential)?;
     let bytes = source.len()?;

@@ -13,7 +13,7 @@ fn open(fs: &FaultyFs) -> Db {
     Db::open("/db", options).unwrap()
 }
 
-/// The edit of a compaction that moves the oldest table one level down.
+/// Builds the edit of a compaction that moves the oldest table one level down.
 fn late_edit(db: &DbInner) -> Result<(), StorageError> {
     let keyspace = db.directory.load()[&0].clone();
     let view = keyspace.view.load_full();
@@ -25,8 +25,8 @@ fn late_edit(db: &DbInner) -> Result<(), StorageError> {
     db.commit_edit(&mut state, edit, vec![table], |_, old| old.clone())
 }
 
-/// A flush failed to sync its edit. The tree in memory had the new table already, no version had, and the edit of a compaction
-/// that came later looked for it under the state lock: a panic, a poisoned lock, and more panics in whoever took it next.
+/// A flush failed to sync its edit. The tree in memory already had the new table, but no version did, and the edit of a later
+/// compaction looked for it under the state lock: a panic, a poisoned lock, and more panics in whatever took it next.
 #[test]
 fn an_edit_after_one_that_failed_is_an_error_and_reads_go_on() {
     for (class, later, sticky) in [OpClass::Write, OpClass::Sync, OpClass::Name]
@@ -75,7 +75,7 @@ fn an_edit_after_one_that_failed_is_an_error_and_reads_go_on() {
     }
 }
 
-/// A panic under the state lock made every later use of the lock panic, reads' bookkeeping among them.
+/// A panic under the state lock made every later use of the lock panic, including the bookkeeping of reads.
 #[test]
 fn a_panic_under_the_state_lock_stops_writes_and_nothing_else() {
     let db = open(&FaultyFs::new(1));

@@ -1,4 +1,4 @@
-//! Directories that no engine wrote: whatever is in them, opening gives a database or an error.
+//! Directories that no engine wrote: whatever they contain, opening returns a database or an error.
 
 use super::*;
 use crate::Db;
@@ -13,7 +13,7 @@ fn options(fs: &MemFs) -> Options {
     options
 }
 
-/// A database whose manifest says exactly this.
+/// Returns a database whose manifest has exactly this state.
 fn stored(state: &ManifestState) -> MemFs {
     let (fs, dir) = (MemFs::new(), Path::new("db"));
     fs.create_dir_all(dir).unwrap();
@@ -39,8 +39,8 @@ fn a_manifest_without_the_default_keyspace_is_damage() {
     }
 }
 
-/// A counter at the end of its range was taken; the database then wrote numbers beyond it into its next manifest,
-/// which it refused to read from then on, or into a memtable, which panics on them.
+/// A counter at the end of its range was accepted; the database then wrote larger numbers into its next manifest, which it
+/// refused to read from then on, or into a memtable, which panics on them.
 #[test]
 fn counters_with_no_numbers_left_are_damage() {
     let set: [fn(&mut ManifestState); 5] = [
@@ -67,8 +67,8 @@ fn counters_with_no_numbers_left_are_damage() {
     }
 }
 
-/// A keyspace whose log floor lies beyond all files, beside one whose floor is 0, opened and took writes, to logs below
-/// the floor: the next opening passed over them, and acknowledged writes were gone.
+/// A keyspace with a log floor beyond all files, next to one with floor 0, opened and accepted writes, to logs below the
+/// floor: the next opening skipped them, and acknowledged writes were gone.
 #[test]
 fn a_log_floor_beyond_all_files_is_damage() {
     let mut state = ManifestState::new(DEFAULT_NAME, "");
@@ -77,15 +77,15 @@ fn a_log_floor_beyond_all_files_is_damage() {
     state.apply(&edit).unwrap();
     state.apply(&VersionEdit { log_floor: vec![(0, 1000)], ..Default::default() }).unwrap();
     let message = refusal(Db::open("db", options(&stored(&state))));
-    assert!(message.contains("logs that were never made"), "{message}");
+    assert!(message.contains("logs that were never created"), "{message}");
     state.next_file = 1000;
     let fs = stored(&state);
     Db::open("db", options(&fs)).unwrap().put("key", "value").unwrap();
     assert_eq!(Db::open("db", options(&fs)).unwrap().get("key").unwrap().unwrap(), "value");
 }
 
-/// The number of the next file is larger than that of every file in the directory. A file of the largest number
-/// made that overflow (or, a little smaller, end beyond what a manifest can say).
+/// The number of the next file is larger than that of every file in the directory. A file with the largest number made it
+/// overflow (or, if slightly smaller, exceed what a manifest can hold).
 #[test]
 fn a_stray_file_with_a_huge_number_is_named_or_ignored() {
     let stray = |name: &str| {
@@ -102,9 +102,9 @@ fn a_stray_file_with_a_huge_number_is_named_or_ignored() {
     }
 }
 
-/// Ages of writes that were never made were believed: what the session wrote was gone before its time, or at once.
+/// Ages of writes that were never made were believed: the session's writes expired early, or at once.
 #[test]
-fn ages_of_writes_to_come_are_damage() {
+fn ages_of_future_writes_are_damage() {
     let (expired, since) = (Ages { since: 0, expired: 6 }, Ages { since: 6, expired: 0 });
     let sample = |seq| Sample { time: 1, seq };
     let edits = [

@@ -4,7 +4,7 @@ const TOTAL: u64 = 256 << 20;
 const STEP: u64 = TOTAL / STEPS;
 const BLOCK: f64 = 4096.0;
 
-/// A database whose cache and filters follow two given curves: block reads per get that each leaves, by its bytes.
+/// A database whose cache and filters follow two given curves: the block reads per get that remain, by bytes.
 struct World<C, F> {
     cache: C,
     filters: F,
@@ -25,7 +25,7 @@ impl<C: Fn(f64) -> f64, F: Fn(f64) -> f64> World<C, F> {
         (self.seed >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// A Poisson number: exact for small means, the normal number next to it for large ones.
+    /// A Poisson sample: exact for small means, a normal approximation for large ones.
     fn poisson(&mut self, mean: f64) -> u64 {
         if mean > 50.0 {
             let (a, b) = (self.uniform().max(1e-300), self.uniform());
@@ -54,7 +54,7 @@ impl<C: Fn(f64) -> f64, F: Fn(f64) -> f64> World<C, F> {
         }
     }
 
-    /// `gets` more reads under the present split, and a turn.
+    /// Performs `gets` more reads under the current split, then a turn.
     fn turn(&mut self, divider: &mut Divider, gets: u64) -> Option<Split> {
         let split = divider.split();
         self.gets += gets;
@@ -70,12 +70,12 @@ impl<C: Fn(f64) -> f64, F: Fn(f64) -> f64> World<C, F> {
         moved
     }
 
-    /// How many steps `turns` turns made.
+    /// Returns the number of steps made in `turns` turns.
     fn moves(&mut self, divider: &mut Divider, turns: u64, gets: u64) -> u64 {
         (0..turns).filter(|_| self.turn(divider, gets).is_some()).count() as u64
     }
 
-    /// The split, in steps of the cache, at which a byte is worth the same on both sides: by trying all.
+    /// Returns the split, in steps of the cache, at which a byte is worth the same on both sides, by exhaustive search.
     fn balance(&self) -> u64 {
         let worth = |steps: &u64| {
             let split = Split { cache: steps * STEP, filters: TOTAL - steps * STEP };
@@ -85,18 +85,18 @@ impl<C: Fn(f64) -> f64, F: Fn(f64) -> f64> World<C, F> {
     }
 }
 
-/// Misses of a cache: concave hits with a long tail.
+/// Cache misses: concave hits with a long tail.
 fn cache_curve(bytes: f64) -> f64 {
     0.8 * (-bytes / 64e6).exp() + 0.2 * (1.0 - (bytes / 4e9).sqrt())
 }
 
-/// False positives of Bloom filters over 60 million keys, some of which are asked for more than others: convex.
+/// False positives of Bloom filters over 60 million keys with uneven popularity: convex.
 fn filter_curve(bytes: f64) -> f64 {
     0.3 * (-bytes * 8.0 / 20e6 * 0.48).exp() + 0.4 * (-bytes * 8.0 / 120e6 * 0.48).exp()
 }
 
 #[test]
-fn it_comes_to_where_a_byte_is_worth_the_same_from_both_ends_and_stays_there() {
+fn it_converges_from_both_ends_to_equal_worth_and_stays_there() {
     for seed in 1..=5 {
         for start in [0, TOTAL / 2, TOTAL] {
             let mut world = World::new(cache_curve, filter_curve, seed);
@@ -104,19 +104,19 @@ fn it_comes_to_where_a_byte_is_worth_the_same_from_both_ends_and_stays_there() {
             world.moves(&mut divider, 4000, 20_000);
             let (came, balance) = (divider.split().cache / STEP, world.balance());
             assert!((8..=56).contains(&balance), "a balance at the end proves nothing: {balance}");
-            // Where the step between is worth less than the margin, both sides of it are as good.
+            // If the step between is worth less than the margin, both sides of it are equally good.
             let split = divider.split();
             let ratio = world.cache_slope(split) / world.marginal(split).gain;
             assert!((1.0 / 1.5..1.5).contains(&ratio), "from {start}: {came} for {balance}, {ratio}");
             assert!(came.abs_diff(balance) <= 4, "from {start}: {came} for {balance}");
-            // 80 million gets more.
+            // 80 million more gets.
             let moves = world.moves(&mut divider, 4000, 20_000);
             assert!(moves <= 2, "noise moved it {moves} times");
         }
     }
 }
 
-/// The rest must not depend on how often it is asked.
+/// The result must not depend on how often turns happen.
 #[test]
 fn turns_may_be_frequent_or_rare() {
     for gets in [100, 5_000, 200_000] {
@@ -130,7 +130,7 @@ fn turns_may_be_frequent_or_rare() {
 
 #[test]
 fn noise_about_equal_worths_moves_nothing() {
-    // Both sides lose the same by each byte, everywhere, and little: few ghost hits a turn.
+    // Both sides lose the same, and little, for each byte everywhere: few ghost hits per turn.
     let line = |bytes: f64| 0.9 - 1e-10 * bytes;
     let mut world = World::new(line, line, 11);
     let mut divider = Divider::new(TOTAL, TOTAL / 2);
@@ -155,7 +155,7 @@ fn filters_that_gain_nothing_give_all_but_their_least_share() {
 }
 
 #[test]
-fn where_neither_side_gains_nothing_moves() {
+fn if_neither_side_gains_nothing_moves() {
     let mut world = World::new(|_| 0.5, |_| 0.5, 1);
     let mut divider = Divider::new(TOTAL, TOTAL / 3);
     assert_eq!(world.moves(&mut divider, 2000, 20_000), 0);
@@ -167,18 +167,18 @@ fn without_gets_nothing_moves() {
     let mut divider = Divider::new(TOTAL, 0);
     world.turn(&mut divider, 1000);
     assert_eq!(world.moves(&mut divider, 1000, 0), 0);
-    // And the wait is no evidence: what comes later is judged by itself.
+    // The wait itself is no evidence: later counts are judged on their own.
     assert_eq!(world.moves(&mut divider, 3, 1000), 0);
 }
 
-/// The data just fits the cache: it gains nothing by a step more, and loses much by a step less. Each turn for itself
-/// would take the step away, see the ghost hits, and give it back, forever.
+/// The data just fits the cache: one step more gains nothing, and one step less loses much. Each turn by itself would take
+/// the step away, see the ghost hits, and reverse it, forever.
 #[test]
-fn at_a_cliff_it_does_not_go_back_and_forth_forever() {
+fn at_a_cliff_it_does_not_oscillate_forever() {
     let cliff = 24.5 * STEP as f64;
     let mut world = World::new(|c: f64| 0.5 * (1.0 - c / cliff).max(0.0), |f: f64| 0.5 - 1e-10 * f, 5);
     let mut divider = Divider::new(TOTAL, 25 * STEP);
-    // A hundred million gets: without patience some hundred steps, one for each time that the ghost settles.
+    // A hundred million gets: without patience some hundred steps, one each time the ghost list settles.
     let moves = world.moves(&mut divider, 10_000, 10_000);
     assert!((1..=40).contains(&moves), "{moves}");
     let later = world.moves(&mut divider, 10_000, 10_000);
@@ -186,9 +186,9 @@ fn at_a_cliff_it_does_not_go_back_and_forth_forever() {
     assert!((23..=26).contains(&(divider.split().cache / STEP)));
 }
 
-/// Patience is for turning back and forth, not for a load that changed.
+/// Patience is for oscillation, not for a workload that changed.
 #[test]
-fn it_follows_a_load_that_changes() {
+fn it_follows_a_changing_workload() {
     let mut divider = Divider::new(TOTAL, TOTAL / 2);
     let mut reads = World::new(cache_curve, |_| 0.0, 1);
     reads.moves(&mut divider, 3000, 20_000);
@@ -219,9 +219,9 @@ fn hostile_numbers_do_no_harm() {
     }
 }
 
-/// Two bounds of a Poisson number hold the mean in all but a few of many draws.
+/// The two bounds of a Poisson count contain the mean in all but a few of many draws.
 #[test]
-fn the_bounds_hold_the_mean() {
+fn the_bounds_contain_the_mean() {
     let mut world = World::new(|_| 0.0, |_| 0.0, 9);
     for mean in [0.5, 3.0, 20.0, 400.0] {
         let missed = (0..10_000).filter(|_| {

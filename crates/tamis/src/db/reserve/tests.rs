@@ -1,4 +1,4 @@
-//! A full disk with a reserve, from the first write that finds no room to the first that does again.
+//! A full disk with a reserve, from the first write that finds no room until writes succeed again.
 
 use std::path::Path;
 use std::time::Instant;
@@ -24,7 +24,7 @@ fn used(fs: &FaultyFs) -> u64 {
 }
 
 fn value(i: u32) -> Vec<u8> {
-    // Nothing that can be compressed.
+    // Incompressible.
     let mut x = u64::from(i) + 1;
     (0..500)
         .map(|_| {
@@ -40,7 +40,7 @@ fn key(i: u32) -> String {
     format!("key {i:06}")
 }
 
-/// Two megabytes of tables, and a reserve.
+/// Writes two megabytes of tables, with a reserve.
 fn filled(fs: &FaultyFs, keys: u32) -> Db {
     fs.create_dir_all(Path::new(DIR)).unwrap();
     let db = Db::open(DIR, options(fs)).unwrap();
@@ -57,7 +57,7 @@ fn until(db: &Db, what: &str, is_so: impl Fn(&Db) -> bool) {
     }
 }
 
-/// Writes until the disk is full. Gives how many keys were taken.
+/// Writes until the disk is full. Returns the number of keys written.
 fn fill_up(fs: &FaultyFs, db: &Db, from: u32, room: u64) -> u32 {
     fs.set_capacity(Some(used(fs) + room));
     let mut taken = from;
@@ -90,7 +90,7 @@ fn a_reserve_follows_the_tables() {
     db.compact().unwrap();
     until(&db, "it goes with the tables", |db| db.stats().reserve_bytes == 0);
     assert!(!fs.exists(&reserve_path(Path::new(DIR))).unwrap());
-    // A database that is to have none removes what is left of one.
+    // A database configured without a reserve removes an existing one.
     (0..5000).for_each(|i| db.put(key(i), value(i)).unwrap());
     db.compact().unwrap();
     until(&db, "a reserve", |db| db.stats().reserve_bytes > 0);
@@ -99,7 +99,7 @@ fn a_reserve_follows_the_tables() {
     until(&db, "none", |db| db.stats().reserve_bytes == 0);
 }
 
-/// A full disk took no deletes: nothing but somebody else could make room.
+/// A full disk accepted no deletes, so that space could be freed only from outside.
 #[test]
 fn on_a_full_disk_deletes_and_compactions_make_room_by_themselves() {
     let fs = FaultyFs::new(2);
@@ -118,7 +118,7 @@ fn on_a_full_disk_deletes_and_compactions_make_room_by_themselves() {
     );
     let refused = db.put("key", "value").unwrap_err().to_string();
     assert!(refused.contains("only deletes"), "{refused}");
-    // Half of all goes, one key after the other, and a range.
+    // Half of the data is deleted, first key by key, then by a range.
     until(&db, "deletes", |db| db.delete(key(0)).is_ok());
     for i in (1..taken / 2).step_by(2) {
         until(&db, "deletes", |db| db.delete(key(i)).is_ok());
@@ -133,7 +133,7 @@ fn on_a_full_disk_deletes_and_compactions_make_room_by_themselves() {
         let expected = (i >= taken / 2).then(|| value(i));
         assert_eq!(db.get(key(i)).unwrap().as_deref(), expected.as_deref(), "{i}");
     }
-    // And all of it after a power cut.
+    // Everything is there after a power failure, too.
     db.sync().unwrap();
     let after = fs.after_crash(CrashMode::DropUnsynced);
     drop(db);
@@ -144,7 +144,7 @@ fn on_a_full_disk_deletes_and_compactions_make_room_by_themselves() {
 
 /// An opening on a full disk could not even begin a log.
 #[test]
-fn an_opening_on_a_full_disk_gives_up_the_reserve() {
+fn an_opening_on_a_full_disk_releases_the_reserve() {
     let fs = FaultyFs::new(3);
     let db = filled(&fs, 5000);
     until(&db, "a reserve", |db| db.stats().reserve_bytes > 0);
@@ -166,9 +166,9 @@ fn an_opening_on_a_full_disk_gives_up_the_reserve() {
     assert_eq!(db.iter().count(), 1001);
 }
 
-/// Nothing depends on the file, whatever becomes of it.
+/// Nothing depends on the file, whatever happens to it.
 #[test]
-fn a_reserve_that_cannot_be_made_or_given_up_does_no_harm() {
+fn a_reserve_that_cannot_be_created_or_released_does_no_harm() {
     let fs = FaultyFs::new(4);
     let db = filled(&fs, 5000);
     until(&db, "a reserve", |db| db.stats().reserve_bytes > 0);
@@ -180,8 +180,8 @@ fn a_reserve_that_cannot_be_made_or_given_up_does_no_harm() {
     until(&db, "a new one", |db| db.stats().reserve_bytes > 0);
 }
 
-/// Fills the disk, deletes, and makes room again, while one operation fails, or all from one on. Nothing that was acknowledged is
-/// lost, and where the machine goes on, writes do.
+/// Fills the disk, deletes, and frees space again, while one operation fails, or all of them from one on. No acknowledged
+/// write is lost, and if the machine keeps running, writes resume.
 #[test]
 fn no_error_and_no_crash_around_the_reserve_loses_anything() {
     let prepared = {
@@ -192,7 +192,7 @@ fn no_error_and_no_crash_around_the_reserve_loses_anything() {
         fs.after_crash(CrashMode::KeepAll)
     };
     let (mut at, mut spent) = (0, 0);
-    // Places that are spread over all that happens.
+    // Points spread over the whole sequence.
     for round in 0..20 {
         let sticky = round % 2 == 1;
         let fs = prepared.after_crash(CrashMode::KeepAll);

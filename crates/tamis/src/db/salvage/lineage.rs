@@ -1,18 +1,20 @@
-//! Which of the tables in a directory make up the tree: those that no other one was made from.
+//! Decides which of the tables in a directory make up the tree: those that no other table was made from.
 //!
-//! A merge makes tables out of tables, and until the files of its inputs are gone both are there. Of a merge that did not
-//! come to its end only some of the outputs are there, and perhaps all of the inputs. Of one that was undone an output may
-//! have been left behind. Nothing but the manifest says which of these it was; without it, they are told apart by this:
+//! A merge makes tables from tables, and until its input files are removed both exist. An unfinished merge leaves only some
+//! of its outputs, and perhaps all of its inputs. A merge that was undone may have left an output behind. Only the manifest
+//! records which of these happened; without it, the following rules tell them apart:
 //!
-//! * An input goes only when the merge is in the manifest, and merges take whole tables. So if one input of a merge is gone
-//!   the merge counted, and what is left of its inputs is of no use.
-//! * If all inputs are there the merge may or may not have counted. It made the same of them as they are, so they are taken
-//!   and its outputs left out.
-//! * The epochs that tables may hold at a key are disjoint in every state of a tree, and a merge's are those of its inputs
-//!   together. So of two tables whose epochs meet at a key the later one was made from the earlier one, over any number of
-//!   merges that nothing is left of; or the earlier is the output of a merge that was undone. Either way it is out.
+//! * An input is removed only once the merge is in the manifest, and merges take whole tables. So if one input of a merge is
+//!   gone, the merge took effect, and its remaining inputs are obsolete.
+//! * If all inputs exist, the merge may or may not have taken effect. Its outputs hold the same data as its inputs, so the
+//!   inputs are kept and the outputs left out.
+//! * In every state of a tree, the epochs that tables may hold at a key are disjoint, and a merge's epochs are the union of
+//!   its inputs'. So if the epochs of two tables meet at a key, either the later table was made from the earlier one, through
+//!   any number of merges that left no trace, or the earlier one is the output of a merge that was undone. In both cases the
+//!   earlier one is left out.
 //!
-//! Merges are looked at from the latest to the first, so that it is known of each whether what it was made into counts.
+//! Merges are examined from the latest to the first, so that it is already known for each whether its outputs' descendants
+//! took effect.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,24 +23,24 @@ use crate::ids::TableId;
 use crate::key::KeyBytes;
 use crate::tree::meta::TableMeta;
 
-/// What is asked about tables while it is decided.
+/// The facts that a decision is based on.
 pub(super) struct Facts<'a, E> {
-    /// The tables of one keyspace that can be used.
+    /// The usable tables of one keyspace.
     pub(super) tables: &'a Tables,
-    /// Whether there is a file of this number, usable or not.
+    /// Reports whether a file of this number exists, usable or not.
     pub(super) there: &'a dyn Fn(TableId) -> bool,
-    /// Whether the manifest, which misses none of the tables that it names in this keyspace, names a table.
+    /// Reports whether the manifest names a table; it must not miss any table that it names in this keyspace.
     pub(super) named: &'a dyn Fn(TableId) -> bool,
-    /// Whether every byte of a table is sound; asked only where it matters.
+    /// Reports whether every byte of a table is sound; called only where it matters.
     pub(super) sound: &'a mut dyn FnMut(TableId) -> Result<bool, E>,
 }
 
-/// What was decided.
+/// The decision about the tables of one keyspace.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Decided {
-    /// Tables that others were made from, or that are made from others: left out, and why.
+    /// Tables left out because others were made from them, or they from others, and why.
     pub(super) out: BTreeMap<TableId, String>,
-    /// What may be wrong with what is kept.
+    /// Doubts about the tables that are kept.
     pub(super) doubts: Vec<String>,
 }
 
@@ -86,7 +88,7 @@ pub(super) fn decide<E>(facts: Facts<'_, E>) -> Result<Decided, E> {
                     && !decided.out.contains_key(&earlier)
                     && epochs_meet(stretch, &other.meta)
                 {
-                    let why = format!("table {id} holds all that came of it");
+                    let why = format!("table {id} holds everything made from it");
                     decided.out.insert(earlier, why);
                 }
             }
@@ -96,7 +98,7 @@ pub(super) fn decide<E>(facts: Facts<'_, E>) -> Result<Decided, E> {
     Ok(decided)
 }
 
-/// Tables that merges made, those of one merge that share inputs together, the latest merge first.
+/// Returns the outputs of merges, grouped so that outputs that share inputs are together, the latest merge first.
 fn groups(tables: &Tables) -> Vec<Vec<TableId>> {
     let mut of_mark: BTreeMap<u64, Vec<TableId>> = BTreeMap::new();
     for (&id, d) in tables {
@@ -106,7 +108,7 @@ fn groups(tables: &Tables) -> Vec<Vec<TableId>> {
     }
     let mut groups = Vec::new();
     for ids in of_mark.into_values().rev() {
-        // The group of each input, by way of the first table that names it.
+        // The group of each input is found through the first table that names it.
         let mut leader: BTreeMap<TableId, usize> = BTreeMap::new();
         let mut parent: Vec<usize> = (0..ids.len()).collect();
         fn root(parent: &mut [usize], mut at: usize) -> usize {
@@ -132,7 +134,7 @@ fn groups(tables: &Tables) -> Vec<Vec<TableId>> {
     groups
 }
 
-/// Whether the outputs of a merge hold all that it made of a table's range.
+/// Reports whether the outputs of a merge hold everything that it made of a table's range.
 fn covers(outputs: &[&Described], table: &TableMeta) -> bool {
     let stretches = outputs.iter().filter_map(|d| d.origin.merged.as_ref());
     let mut stretches: Vec<(&[u8], Option<&[u8]>)> =
@@ -155,8 +157,8 @@ fn covers(outputs: &[&Described], table: &TableMeta) -> bool {
     false
 }
 
-/// Tables of before there were origins say nothing of what they were made from. What lies wholly under later ones of the same
-/// epochs goes; what lies partly under them stays, and that is told.
+/// Handles tables from before origins were recorded, which do not say what they were made from. A table that lies wholly
+/// under later tables of the same epochs is left out; one that lies partly under them stays, and is reported.
 fn without_origin(tables: &Tables, decided: &mut Decided) {
     let old: Vec<&TableMeta> =
         tables.values().filter(|d| d.origin.keyspace.is_none() && !d.external).map(|d| &d.meta).collect();
@@ -169,7 +171,7 @@ fn without_origin(tables: &Tables, decided: &mut Decided) {
             continue;
         };
         if *from <= table.smallest && *to >= table.largest {
-            let why = format!("table {} and others hold all that came of it", later[0].id);
+            let why = format!("table {} and others hold everything made from it", later[0].id);
             decided.out.entry(table.id).or_insert(why);
         } else {
             if decided.doubts.len() >= 20 {
@@ -190,7 +192,7 @@ fn list(ids: &BTreeSet<TableId>) -> String {
     shown.join(", ") + more
 }
 
-/// Keys at which the epochs of two tables may change, in the range that both have.
+/// Returns the keys at which the epochs of two tables may change, within the range common to both.
 fn cuts<'t>(a: &'t TableMeta, b: &'t TableMeta) -> impl Iterator<Item = &'t KeyBytes> {
     let starts = [a, b].into_iter().flat_map(|t| t.epochs.segments().iter().map(|s| &s.start));
     starts.chain([&a.smallest, &b.smallest]).filter(|key| a.covers(key) && b.covers(key))
@@ -204,7 +206,7 @@ pub(super) fn epochs_meet(a: &TableMeta, b: &TableMeta) -> bool {
     a.overlaps(b) && cuts(a, b).any(meet)
 }
 
-/// Whether `a` is newer than `b` where both have entries of a key; `None` if there is no such place, or places that disagree.
+/// Reports whether `a` is newer than `b` wherever both cover a key; `None` if there is no such key, or the keys disagree.
 pub(super) fn is_newer(a: &TableMeta, b: &TableMeta) -> Option<bool> {
     let mut seen = None;
     for key in cuts(a, b) {

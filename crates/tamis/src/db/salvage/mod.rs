@@ -1,25 +1,25 @@
-//! Salvage: opening what is damaged with all that can still be read.
+//! Salvage: opening a damaged database with everything that can still be read.
 //!
-//! [`prepare`] looks at everything in the directory and decides what becomes of it, and changes nothing. Whoever opens for
-//! writing then calls [`Salvage::preserve`], which gives every file that is not to be part of the database a second name
-//! (`….aside`, tables that the manifest names and that cannot be read `….damaged`), and goes on like any other opening, with
-//! the tree that was prepared in the place of the manifest's. That ends with a new manifest, put in force in one step.
+//! [`prepare`] examines everything in the directory and decides what becomes of it, changing nothing. An opening for writing
+//! then calls [`Salvage::preserve`], which gives every file that will not be part of the database a second name (`….aside`;
+//! for unreadable tables that the manifest names, `….damaged`), and continues like any other opening, with the prepared tree
+//! instead of the manifest's. It ends with a new manifest, put in force in one step.
 //!
 //! # Invariants
 //!
-//! * Nothing that was there is ever lost from the directory: a file loses its old name only when it has another.
-//! * Before the new manifest is in force a crash leaves everything as it was, but for second names.
-//! * What is decided follows from the directory alone: a salvage that was interrupted is done the same way again.
+//! * No file is ever lost from the directory: a file loses its old name only once it has another.
+//! * A crash before the new manifest is in force leaves everything as it was, except for second names.
+//! * Decisions follow from the directory alone: an interrupted salvage is repeated in the same way.
 //!
 //! # When the manifest is believed
 //!
-//! As far as it can be read. If it is whole, and so are the files that it names, the tree is what it says, without the tables
-//! that cannot be opened. If it is damaged, or cut short (which shows only in files that are gone since, in logs that nobody
-//! would have removed, in writes to keyspaces that it does not know), names and options of keyspaces are taken from what can be
-//! read, and the tree is made anew from the tables that are there ([`lineage`], [`tree`]). What the tables have of the logs they
-//! say themselves; the rest is replayed.
+//! The manifest is believed as far as it can be read. If it is whole, and so are the files that it names, the tree is what it
+//! says, without the tables that cannot be opened. If it is damaged or truncated (truncation shows only in files that have
+//! since been removed, in logs that should have been removed later, and in writes to keyspaces that it does not know), names
+//! and options of keyspaces are taken from what can be read, and the tree is rebuilt from the tables found ([`lineage`],
+//! [`tree`]). The tables themselves say which part of the logs they hold; the rest is replayed.
 //!
-//! One thread, which has the lock of the directory, or changes nothing.
+//! A single thread does this. It holds the directory lock, or changes nothing.
 
 mod lineage;
 mod rebuild;
@@ -52,26 +52,26 @@ use crate::wal::End;
 pub use report::{SalvageReport, SalvagedKeyspace, SalvagedLog, SalvagedTable, TableFate};
 use survey::{Base, Described, Files, LogScan, find_base, scan_log};
 
-/// What is to be done.
+/// A salvage plan.
 #[derive(Debug)]
 pub(crate) struct Salvage {
-    /// The tree in the place of the manifest's.
+    /// The tree that replaces the manifest's.
     pub(crate) tree: ManifestState,
-    /// The number of the manifest that it comes from; never 0.
+    /// The number of the manifest that the tree comes from; never 0.
     pub(crate) number: u64,
-    /// How that ends, if the tree is the manifest's own.
+    /// How that manifest ends, if the tree is its own.
     pub(crate) end: Option<End>,
-    /// Up to which write each keyspace is in tables, whatever logs say.
+    /// The write up to which each keyspace is in tables, whatever the logs say.
     pub(crate) covered: HashMap<KeyspaceId, SeqNo>,
     /// Logs that cannot be read at all.
     pub(crate) unreadable: HashSet<LogId>,
     /// What was found and decided.
     pub(crate) report: SalvageReport,
-    /// Files that get a second name, with what is put behind the first.
+    /// Files that get a second name, with the suffix to append.
     second_names: Vec<(PathBuf, &'static str)>,
 }
 
-/// What is being put together.
+/// A salvage plan in the making.
 struct Work<'a> {
     fs: &'a dyn FileSystem,
     dir: &'a Path,
@@ -79,14 +79,14 @@ struct Work<'a> {
     files: Files,
     /// Usable tables.
     usable: BTreeMap<TableId, Described>,
-    /// The others: why, and the entries if they are known.
+    /// Tables that cannot be used: the reason, and the number of entries if it is known.
     unusable: BTreeMap<TableId, (String, u64)>,
-    /// What the manifest names.
+    /// The tables that the manifest names.
     named: BTreeMap<TableId, (KeyspaceId, TableMeta)>,
     report: SalvageReport,
 }
 
-/// Looks at the database in `dir`. `None` if there is none. Errors: failed reads.
+/// Examines the database in `dir`. `None` if there is none. Errors: failed reads.
 pub(crate) fn prepare(
     fs: &dyn FileSystem,
     dir: &Path,
@@ -128,7 +128,7 @@ pub(crate) fn prepare(
 }
 
 impl Work<'_> {
-    /// Lets every table describe itself, and compares that with what the manifest says.
+    /// Reads each table's description of itself, and compares it with what the manifest says.
     fn look_at_tables(&mut self, base: &Base) -> Result<(), OpenError> {
         if let Some(loaded) = &base.manifest {
             for (&keyspace, state) in &loaded.state.keyspaces {
@@ -151,8 +151,8 @@ impl Work<'_> {
             });
             match checked {
                 Ok(d) if d.external && named.is_none() => {
-                    let why = "it was ingested, and with which number, only the lost part of the manifest said: \
-                               ingest it again, if it is not older than what is there";
+                    let why = "it was ingested, and its sequence number was only in the lost part of the manifest: \
+                               ingest it again, if it is not older than the existing data";
                     self.unusable.insert(id, (why.to_owned(), d.meta.entries));
                     self.report.entries_found += d.meta.entries;
                 }
@@ -169,20 +169,20 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// What shows that a manifest without damage lost its last edits.
+    /// Finds evidence that an undamaged manifest lost its last edits.
     fn contradictions(&self, loaded: &LoadedManifest) -> Result<Vec<String>, OpenError> {
         let mut found = Vec::new();
         let manifest = manifest_path(self.dir, loaded.number);
         let manifest = manifest.display();
         let missing = self.named.keys().find(|id| self.files.tables.binary_search(id).is_err());
         if let Some(id) = missing {
-            found.push(format!("{manifest} names table {id}, which is not there"));
+            found.push(format!("{manifest} names table {id}, which does not exist"));
         }
         let floor = loaded.state.log_floor();
         let logs: Vec<LogId> = self.files.logs.iter().copied().filter(|&id| id >= floor).collect();
         if floor > 0 && logs.first() != Some(&floor) {
             let log = log_path(self.dir, floor);
-            found.push(format!("{manifest} says that {} is needed, which is not there", log.display()));
+            found.push(format!("{manifest} needs {}, which does not exist", log.display()));
         }
         if !found.is_empty() {
             return Ok(found);
@@ -200,18 +200,18 @@ impl Work<'_> {
             Err(error) => return Err(error),
         };
         if let Some(id) = unknown {
-            found.push(format!("{manifest} knows nothing of keyspace {id}, which the logs write to"));
+            found.push(format!("{manifest} does not know keyspace {id}, which the logs write to"));
         }
         if floor == 0 && (!self.files.tables.is_empty() || replayed.last_seq > 0) {
             found.push(format!("{manifest} has lost all of its edits"));
         }
         if replayed.last_closed && !matches!(loaded.end, End::Closed { .. }) {
-            found.push(format!("{manifest} lacks its end, and the last log does not"));
+            found.push(format!("{manifest} has no closing record, but the last log has one"));
         }
         Ok(found)
     }
 
-    /// The tree is what the manifest says, without what cannot be opened.
+    /// Plans the tree that the manifest describes, without the tables that cannot be opened.
     fn believed(mut self, base: &Base) -> Result<Salvage, OpenError> {
         let loaded = base.manifest.as_ref().expect("it is whole");
         let mut tree = loaded.state.clone();
@@ -264,7 +264,7 @@ impl Work<'_> {
         }))
     }
 
-    /// Reads the logs from `floor` on; gives what each holds, and those that cannot be read at all.
+    /// Reads the logs from `floor` on; returns what each holds, and those that cannot be read at all.
     fn scan_logs(
         &self,
         floor: LogId,
@@ -300,7 +300,7 @@ impl Work<'_> {
                 log.problems.clone_from(&scan.problems);
             }
             self.report.writes_replayed += log.replayed;
-            // What was never synced was never promised.
+            // Writes that were never synced were never promised.
             let lost = log.problems.iter().filter(|what| !what.ends_with("it was never synced"));
             self.report.losses.extend(lost.cloned());
             self.report.logs.push(log);
@@ -309,7 +309,7 @@ impl Work<'_> {
             let (before, after) = (pair[0].last_seq, pair[1].first_seq);
             if before > 0 && after > before + 1 {
                 let (from, to) = (before + 1, after - 1);
-                self.report.losses.push(format!("the writes {from} to {to} are in no log that is there"));
+                self.report.losses.push(format!("the writes {from} to {to} are in no existing log"));
             }
         }
     }
@@ -326,7 +326,7 @@ impl Work<'_> {
         self.report.keyspaces.push(SalvagedKeyspace { name, source, tables, entries });
     }
 
-    /// Every manifest and log gets a second name: the new manifest makes them superfluous, and so would be removed.
+    /// Gives every manifest and log a second name: the new manifest makes them superfluous, so they would be removed.
     fn finish(mut self, mut salvage: Salvage) -> Salvage {
         for &number in &self.files.manifests {
             self.report.others.push(manifest_name(number));
@@ -347,20 +347,20 @@ impl Work<'_> {
 }
 
 impl Salvage {
-    /// Whether the tree is not what a manifest says.
+    /// Reports whether the tree differs from what a manifest says.
     pub(crate) fn has_rebuilt(&self) -> bool {
         self.report.rebuilt
     }
 
-    /// Gives every file that is not to be part of the database a second name, durably, and makes durable what is to be. Gives the
-    /// first names with the second.
+    /// Durably gives every file that will not be part of the database a second name, and makes the files that will be part of
+    /// it durable. Returns the first names with their second names.
     pub(crate) fn preserve(
         &self,
         fs: &dyn FileSystem,
         dir: &Path,
     ) -> Result<HashMap<PathBuf, PathBuf>, StorageError> {
         if self.report.rebuilt {
-            // A table that no manifest names yet may be in the memory of the operating system alone.
+            // A table that no manifest names yet may exist only in the page cache.
             for table in self.report.tables.iter().filter(|table| table.fate == TableFate::Kept) {
                 let path = dir.join(&table.file);
                 fs.sync_file(&path).map_err(|e| StorageError::io("sync", &path, &e))?;
@@ -378,14 +378,14 @@ impl Salvage {
         Ok(preserved)
     }
 
-    /// What whoever opened the database should be told.
+    /// Returns the warnings for the caller that opened the database.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let SalvageReport { manifest, losses, rebuilt, tables, .. } = &self.report;
         let mut warnings = manifest.clone();
         if *rebuilt {
             let count = |fate| tables.iter().filter(|table| table.fate == fate).count();
             warnings.push(format!(
-                "the tree was made anew from {} tables; {} are superseded by these and set aside, and {} are set aside for \
+                "the tree was rebuilt from {} tables; {} are superseded by these and set aside, and {} are set aside for \
                  other reasons",
                 count(TableFate::Kept),
                 count(TableFate::Superseded),
@@ -397,13 +397,13 @@ impl Salvage {
     }
 }
 
-/// What a salvage of the database in `dir` would find and do. Changes nothing.
+/// Returns what a salvage of the database in `dir` would find and do. Changes nothing.
 pub(super) fn look(dir: &Path, options: &Options) -> Result<SalvageReport, OpenError> {
     options.check()?;
     let fs = file_system(options);
     let path = lock_path(dir);
     let io = |operation, e: std::io::Error| StorageError::io(operation, &path, &e);
-    // Locking makes the file.
+    // Locking creates the lock file.
     let _lock = match fs.exists(&path).map_err(|e| io("look for", e))? {
         true => {
             Some(fs.lock(&path).map_err(|e| io("lock", e))?.ok_or(OpenError::Locked { path: path.clone() })?)
@@ -414,7 +414,7 @@ pub(super) fn look(dir: &Path, options: &Options) -> Result<SalvageReport, OpenE
     salvage.map(|salvage| salvage.report).ok_or(OpenError::NotFound { path: dir.to_owned() })
 }
 
-/// An error of an opening that found `CURRENT` or the manifest that it names damaged or missing: what else is there.
+/// Extends the error of an opening that found `CURRENT` or its manifest damaged or missing with what else was found.
 pub(crate) fn explain(fs: &dyn FileSystem, dir: &Path, error: OpenError) -> OpenError {
     let OpenError::Storage(storage) = &error else { return error };
     if !is_damage(storage) {
@@ -428,12 +428,13 @@ pub(crate) fn explain(fs: &dyn FileSystem, dir: &Path, error: OpenError) -> Open
     };
     let more = match manifest.filter(|_| wrong.is_empty()) {
         Some(loaded) => format!("{} is whole, and `salvage` goes on with it", manifest_name(loaded.number)),
-        None => "no manifest is whole; `salvage` makes a new one from the tables that are there".to_owned(),
+        None => "no manifest is whole; `salvage` builds a new one from the existing tables".to_owned(),
     };
     StorageError::corrupt(&current_path(dir), None, format!("{what}; {more}")).into()
 }
 
-/// An error of an opening that misses a file which the manifest names: whether that is likely to have lost its last edits.
+/// Returns the error of an opening that misses a file named by the manifest, saying whether the manifest probably lost its
+/// last edits.
 pub(crate) fn explain_missing(
     files: &[(String, FileKind)],
     number: u64,
@@ -456,7 +457,7 @@ pub(crate) fn explain_missing(
         return error;
     }
     let what = format!(
-        "it names {}, which is not there, and there are {newer} tables that are newer than all it knows: it has \
+        "it names {}, which does not exist, and {newer} tables are newer than any it knows: it has \
          probably lost its last edits",
         path.display()
     );
@@ -467,7 +468,7 @@ fn name_of(path: &Path) -> String {
     path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// A name for a file that is set aside, which no other has.
+/// Returns an unused name for a file that is set aside.
 pub(super) fn free_name(fs: &dyn FileSystem, path: &Path, suffix: &str) -> std::io::Result<PathBuf> {
     let mut number = 0;
     loop {

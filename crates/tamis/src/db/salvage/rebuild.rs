@@ -1,4 +1,4 @@
-//! The tree made anew from the tables that are there.
+//! Rebuilding the tree from the tables found.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::tree::edit::VersionEdit;
 use crate::tree::files::table_path;
 use crate::tree::state::ManifestState;
 
-/// No database has that many keyspaces.
+/// No database has this many keyspaces.
 const MOST_KEYSPACES: KeyspaceId = KeyspaceId::MAX / 4;
 
 /// Where the name of a keyspace comes from.
@@ -26,18 +26,18 @@ const FROM_TABLES: &str = "its tables; its options are those of the default keys
 const FROM_LOGS: &str = "made up; its options are those of the default keyspace";
 const FROM_OPTIONS: &str = "the options of this opening";
 
-/// What is known of the keyspaces.
+/// The known keyspaces.
 struct Keyspaces {
     tree: ManifestState,
-    /// Whether anything was read of a manifest.
+    /// Whether anything could be read from a manifest.
     read: bool,
     edit: VersionEdit,
-    /// The new ones, and what told of them.
+    /// The new keyspaces, and where their names come from.
     new: BTreeMap<KeyspaceId, (String, &'static str)>,
 }
 
 impl Keyspaces {
-    /// Whether the keyspace is there now; `false` if it was dropped.
+    /// Reports whether the keyspace exists now, adding it if needed; `false` if it was dropped.
     fn take(&mut self, id: KeyspaceId, name: &str, source: &'static str, options: &str) -> bool {
         if self.tree.keyspaces.contains_key(&id) || self.new.contains_key(&id) {
             return true;
@@ -75,7 +75,7 @@ impl Work<'_> {
         let number = base.manifest.as_ref().map_or(0, |loaded| loaded.number);
         let mut keyspaces = Keyspaces { tree, read, edit: VersionEdit::default(), new: BTreeMap::new() };
 
-        // Which keyspace each table belongs to.
+        // The keyspace that each table belongs to.
         let mut of_keyspace: BTreeMap<KeyspaceId, Tables> = BTreeMap::new();
         for (&id, d) in &self.usable {
             let own = d.origin.keyspace.unwrap_or(DEFAULT_KEYSPACE);
@@ -189,7 +189,7 @@ impl Work<'_> {
         }))
     }
 
-    /// Writes down what becomes of each table, and what of that is a loss.
+    /// Records what happens to each table, and which of that is a loss.
     fn note_fates(
         &mut self,
         keyspaces: &Keyspaces,
@@ -215,7 +215,7 @@ impl Work<'_> {
                 || named.as_ref().is_some_and(|(keyspace, meta)| self.is_merged(*keyspace, meta, fates));
             match self.unusable.get(&id).cloned() {
                 Some((why, _)) if superseded => {
-                    let why = format!("{why}; what it held is in tables that were made from it");
+                    let why = format!("{why}; its contents are in tables that were made from it");
                     self.note_table(id, keyspace, TableFate::Superseded, why);
                 }
                 Some((why, entries)) => {
@@ -229,7 +229,7 @@ impl Work<'_> {
                     let entries = named.as_ref().map_or(0, |(_, meta)| meta.entries);
                     let path = path.display();
                     self.report.losses.push(format!(
-                        "{path} with its {entries} entries is not there, and no table was made from it"
+                        "{path} with its {entries} entries is missing, and no table was made from it"
                     ));
                     self.note_table(id, keyspace, TableFate::Missing, "the manifest names it".to_owned());
                 }
@@ -237,7 +237,7 @@ impl Work<'_> {
         }
     }
 
-    /// Whether a table that the manifest names was made into one that is kept, over merges that nothing is left of.
+    /// Reports whether a table named by the manifest went into one that is kept, through merges that left no trace.
     fn is_merged(
         &self,
         keyspace: KeyspaceId,
@@ -253,7 +253,7 @@ impl Work<'_> {
         })
     }
 
-    /// The logs that hold writes which are in no table, and those behind them. At least the last one that can be read.
+    /// Returns the logs that hold writes which are in no table, and the logs after them. Includes at least the last readable log.
     fn needed_logs(&mut self, scans: &[LogScan], tree: &ManifestState) -> Vec<LogId> {
         let readable: Vec<&LogScan> = scans.iter().filter(|scan| !scan.unusable).collect();
         let first = readable.iter().position(|scan| scan.new > 0 || !scan.problems.is_empty());

@@ -1,4 +1,4 @@
-//! What a salvage found, decided and did, for people.
+//! The report of what a salvage found, decided and did.
 
 /// What [`Db::salvage`](crate::Db::salvage) found and did, or would do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -6,7 +6,7 @@
 pub struct SalvageReport {
     /// Whether nothing was changed.
     pub dry_run: bool,
-    /// Whether the tree had to be made anew from the tables that are there, since the manifest does not tell it (any more).
+    /// Whether the tree had to be rebuilt from the tables found, because the manifest does not describe it (any more).
     pub rebuilt: bool,
     /// What is wrong with `CURRENT` and the manifest, in words; empty if nothing is.
     pub manifest: Vec<String>,
@@ -20,39 +20,39 @@ pub struct SalvageReport {
     pub others: Vec<String>,
     /// Entries in all tables that could be opened.
     pub entries_found: u64,
-    /// Entries in those that are part of the database now. What was superseded is missing here, and no loss.
+    /// Entries in the tables that are now part of the database. The difference is superseded data, not a loss.
     pub entries_kept: u64,
-    /// Writes in logs that no table has yet.
+    /// Writes in logs that are not in any table yet.
     pub writes_replayed: u64,
-    /// What is lost, or may be: a sentence each. Empty: everything that was there is there.
+    /// What is lost, or may be, one sentence each. Empty: nothing was lost.
     pub losses: Vec<String>,
-    /// What is worth knowing and no loss.
+    /// Other notable findings, none of them a loss.
     pub notes: Vec<String>,
 }
 
 impl SalvageReport {
-    /// Whether anything is wrong that a salvage mends.
+    /// Reports whether anything is wrong that a salvage would repair.
     pub fn is_needed(&self) -> bool {
         self.rebuilt || !self.manifest.is_empty() || !self.losses.is_empty()
     }
 }
 
-/// What becomes of a table in a salvage.
+/// What happens to a table in a salvage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TableFate {
     /// It is part of the database.
     Kept,
-    /// All that it says is in other tables that are kept. It is set aside.
+    /// All of its contents are in other tables that are kept. It is set aside.
     Superseded,
-    /// It cannot be used, and is set aside.
+    /// It is unusable, and is set aside.
     SetAside,
-    /// The manifest names it, and there is no such file.
+    /// The manifest names it, but there is no such file.
     Missing,
 }
 
 impl TableFate {
-    /// The fate in a word or two.
+    /// Returns the fate in one or two words.
     pub fn name(self) -> &'static str {
         match self {
             TableFate::Kept => "kept",
@@ -69,11 +69,11 @@ impl TableFate {
 pub struct SalvagedTable {
     /// The file's name.
     pub file: String,
-    /// The keyspace that it belongs to; empty if that is not known.
+    /// The keyspace that it belongs to; empty if unknown.
     pub keyspace: String,
-    /// Entries in it, as far as that is known.
+    /// Its number of entries, as far as known.
     pub entries: u64,
-    /// What becomes of it.
+    /// What happens to it.
     pub fate: TableFate,
     /// Why; empty for a table that is kept because the manifest says so.
     pub why: String,
@@ -85,9 +85,9 @@ pub struct SalvagedTable {
 pub struct SalvagedLog {
     /// The file's name.
     pub file: String,
-    /// Writes that could be read.
+    /// The number of writes that could be read.
     pub writes: u64,
-    /// Those that no table has yet: they are part of the database now.
+    /// The number of those that are in no table yet: they are part of the database now.
     pub replayed: u64,
     /// What is damaged in it, in words.
     pub problems: Vec<String>,
@@ -99,10 +99,10 @@ pub struct SalvagedLog {
 pub struct SalvagedKeyspace {
     /// Its name.
     pub name: String,
-    /// Where name and options come from, in words.
+    /// Where its name and options come from, in words.
     pub source: String,
-    /// Tables that it has now.
+    /// The number of its tables now.
     pub tables: usize,
-    /// Entries in them.
+    /// The number of entries in them.
     pub entries: u64,
 }

@@ -1,4 +1,4 @@
-//! What is in the directory: the manifest that is to be believed, the tables as they describe themselves, and the logs.
+//! A survey of the directory: the manifest to believe, the tables as they describe themselves, and the logs.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,7 +20,7 @@ use crate::tree::manifest::{LoadedManifest, Manifest, is_damage, read_current};
 use crate::tree::meta::{TableExtra, TableMeta};
 use crate::tree::tombstones::Tombstones;
 
-/// The files that a salvage looks at, by their numbers, ascending.
+/// The files that a salvage examines, by number, ascending.
 #[derive(Debug, Default)]
 pub(super) struct Files {
     pub(super) tables: Vec<TableId>,
@@ -45,22 +45,22 @@ impl Files {
         Ok(files)
     }
 
-    /// Whether there is anything that a database would hold data in.
+    /// Reports whether there is any file that could hold a database's data.
     pub(super) fn any(&self) -> bool {
         !(self.tables.is_empty() && self.logs.is_empty() && self.manifests.is_empty())
     }
 }
 
-/// The manifest that is to be believed as far as it goes.
+/// The manifest to believe, as far as it goes.
 #[derive(Debug, Default)]
 pub(super) struct Base {
-    /// `None` if nothing of any manifest can be read.
+    /// `None` if no manifest can be read at all.
     pub(super) manifest: Option<LoadedManifest>,
-    /// What is wrong with it: the tree is to be made anew.
+    /// What is wrong with it, so that the tree must be rebuilt.
     pub(super) wrong: Vec<String>,
     /// What is wrong with `CURRENT`, if it is there.
     pub(super) current: Option<String>,
-    /// Whether there is a file `CURRENT`, and it is damaged.
+    /// Whether `CURRENT` exists and is damaged.
     pub(super) current_damaged: bool,
 }
 
@@ -72,7 +72,7 @@ pub(super) fn find_base(fs: &dyn FileSystem, dir: &Path, files: &Files) -> Resul
         Ok(Some(number)) if files.manifests.contains(&number) => Some(number),
         Ok(Some(number)) => {
             let name = manifest_name(number);
-            base.current = Some(format!("{} names {name}, which is not there", path.display()));
+            base.current = Some(format!("{} names {name}, which does not exist", path.display()));
             None
         }
         Ok(None) => {
@@ -105,7 +105,7 @@ pub(super) fn find_base(fs: &dyn FileSystem, dir: &Path, files: &Files) -> Resul
         match usable {
             Ok(()) => {
                 if named.is_some_and(|named| named != number) {
-                    base.wrong.push(format!("{} is all there is, and older", name.display()));
+                    base.wrong.push(format!("only {} can be read, and it is older", name.display()));
                 }
                 base.wrong.extend(damage);
                 base.manifest = Some(loaded);
@@ -124,13 +124,13 @@ pub(super) fn find_base(fs: &dyn FileSystem, dir: &Path, files: &Files) -> Resul
 #[derive(Clone, Debug)]
 pub(super) struct Described {
     pub(super) meta: TableMeta,
-    /// For a table that was merged: the stretch of keys that it stands for, with the epochs of its inputs.
+    /// For a merge output: the key range that it stands for, with the epochs of its inputs.
     pub(super) stretch: Option<TableMeta>,
     pub(super) origin: Origin,
     pub(super) external: bool,
 }
 
-/// Describes table `id`, or says why it cannot be used. Nothing that it says is trusted. Errors: failed reads.
+/// Describes table `id`, or says why it cannot be used. Nothing that the table says is trusted. Errors: failed reads.
 pub(super) fn describe(
     fs: &dyn FileSystem,
     dir: &Path,
@@ -178,7 +178,7 @@ fn described(table: &Table, id: TableId, tombstones: &Tombstones) -> Result<Desc
     let (Some(smallest), Some(largest)) = (smallest, largest) else { return Err("it holds nothing") };
     let external = p.external > 0;
     let epochs = match external {
-        // Of an external table the manifest alone knows it.
+        // For an external table, only the manifest knows it.
         true => EpochMap::flush(smallest.clone(), 0),
         false => decode_epochs(&p.epochs).ok_or("it does not say which flushes its entries come from")?,
     };
@@ -204,13 +204,13 @@ fn described(table: &Table, id: TableId, tombstones: &Tombstones) -> Result<Desc
         let later = |ids: &[TableId]| ids.last().is_some_and(|&last| last >= merged.mark);
         let reversed = merged.to.as_ref().is_some_and(|to| *to <= merged.from);
         if merged.mark > id || later(&merged.inputs) || later(&merged.before) || reversed {
-            return Err("what it says of its origin contradicts itself");
+            return Err("its description of its origin contradicts itself");
         }
     }
-    // What a manifest does not take is not to be written into one.
+    // Data that a manifest would reject must not be written into one.
     let mut bytes = Vec::new();
     VersionEdit { added: vec![(0, 0, 0, meta.clone())], ..VersionEdit::default() }.encode(&mut bytes);
-    VersionEdit::decode(&bytes).map_err(|_| "what it says of itself contradicts itself")?;
+    VersionEdit::decode(&bytes).map_err(|_| "its description of itself contradicts itself")?;
     let stretch = p.origin.merged.as_ref().map(|merged| {
         let epochs = decode_epochs(&merged.epochs).unwrap_or_else(|| meta.epochs.clone());
         let largest = merged.to.as_ref().map_or(KeyEnd::Unbounded, |to| KeyEnd::Excluded(to[..].into()));
@@ -232,7 +232,7 @@ fn decode_epochs(bytes: &[u8]) -> Option<EpochMap> {
     EpochMap::from_segments(segments)
 }
 
-/// Reads all of a table; what is wrong with it, if anything is.
+/// Reads all of a table and returns what is wrong with it, if anything.
 pub(super) fn examine(fs: &dyn FileSystem, dir: &Path, id: TableId) -> Result<Option<String>, StorageError> {
     let path = table_path(dir, id);
     match Table::open(fs, &path, id, ReaderConfig::for_a_look()) {
@@ -245,23 +245,23 @@ pub(super) fn examine(fs: &dyn FileSystem, dir: &Path, id: TableId) -> Result<Op
     }
 }
 
-/// What one log holds.
+/// The contents of one log.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LogScan {
     pub(super) id: LogId,
     pub(super) writes: u64,
-    /// Those that are in no table.
+    /// The number of writes that are in no table.
     pub(super) new: u64,
     pub(super) first_seq: SeqNo,
     pub(super) last_seq: SeqNo,
     pub(super) problems: Vec<String>,
-    /// It cannot be replayed at all.
+    /// Whether it cannot be replayed at all.
     pub(super) unusable: bool,
-    /// Keyspaces that it writes to, with the number of its first write to each.
+    /// Keyspaces that it writes to, each with the number of its first write there.
     pub(super) keyspaces: BTreeMap<KeyspaceId, SeqNo>,
 }
 
-/// Reads one log. `covered`: up to which write each keyspace is in tables.
+/// Reads one log. `covered`: the write up to which each keyspace is in tables.
 pub(super) fn scan_log(
     fs: &dyn FileSystem,
     dir: &Path,
@@ -281,7 +281,7 @@ pub(super) fn scan_log(
         Ok(())
     });
     match replayed {
-        // Whether its successor is there is seen when all are replayed.
+        // Missing successors show once all logs are replayed.
         Ok(Replayed { warnings, .. }) => {
             scan.problems = warnings.into_iter().filter(|w| !w.contains("says that it follows")).collect();
         }

@@ -17,7 +17,7 @@ fn options(fs: &MemFs) -> Options {
     Options { file_system: Some(Arc::new(fs.clone())), ..Options::default() }
 }
 
-/// Writes table `id` with one entry, and what it says of itself.
+/// Writes table `id` with one entry and the given description.
 fn write(fs: &MemFs, id: TableId, key: &str, epochs: (u64, u64), origin: Origin) {
     use crate::codec::Encode;
     let dir = Path::new("db");
@@ -46,9 +46,9 @@ fn fate(report: &SalvageReport, id: TableId) -> TableFate {
     report.tables.iter().find(|table| table.file == format!("{id:06}.tam")).unwrap().fate
 }
 
-/// What tables say of where they come from may be anything: tables that made each other, keyspaces without end, numbers beyond all.
+/// Tables may claim any origin: each other, invalid keyspaces, numbers out of range.
 #[test]
-fn tables_that_lie_about_their_origin_are_set_aside_and_told() {
+fn tables_that_lie_about_their_origin_are_set_aside_and_reported() {
     let lies = [
         merged(6, &[6]),
         merged(6, &[7]),
@@ -76,9 +76,9 @@ fn tables_that_lie_about_their_origin_are_set_aside_and_told() {
     }
 }
 
-/// Of a merge that was undone an output is left, and a later merge of one of its inputs counted.
+/// An undone merge left an output behind, and a later merge of one of its inputs took effect.
 #[test]
-fn an_output_that_was_left_behind_does_not_hide_what_came_later() {
+fn an_orphaned_merge_output_does_not_hide_later_merges() {
     let fs = MemFs::new();
     write(&fs, 3, "k", (1, 2), Origin { keyspace: Some(0), ..Origin::default() });
     write(&fs, 6, "k", (1, 3), merged(5, &[3, 4]));
@@ -91,9 +91,9 @@ fn an_output_that_was_left_behind_does_not_hide_what_came_later() {
     assert_eq!(Db::open("db", options(&fs)).unwrap().get("k").unwrap().unwrap(), "of 9");
 }
 
-/// Tables of before there were origins: those under later ones of the same flushes go.
+/// Tables from before origins were recorded: those under later ones of the same flushes are left out.
 #[test]
-fn tables_that_say_nothing_of_their_origin_are_told_apart_by_their_epochs() {
+fn tables_without_an_origin_are_told_apart_by_their_epochs() {
     let fs = MemFs::new();
     write(&fs, 3, "k", (1, 2), Origin::default());
     write(&fs, 6, "k", (1, 3), Origin::default());
@@ -105,7 +105,7 @@ fn tables_that_say_nothing_of_their_origin_are_told_apart_by_their_epochs() {
     );
 }
 
-/// Newer tables come first wherever tables overlap, those that do not overlap share a run, and a circle ends.
+/// Newer tables come first wherever tables overlap, disjoint tables share a run, and a cycle ends.
 #[test]
 fn tables_are_put_in_the_order_of_their_epochs() {
     let table = |id, from: &str, to: &str, epochs: &[(&str, u64)]| {
@@ -126,7 +126,7 @@ fn tables_are_put_in_the_order_of_their_epochs() {
         order.sort_unstable();
         (order.into_iter().map(|(_, _, id)| id).collect::<Vec<_>>(), doubts.len())
     };
-    // Later epochs elsewhere do not matter.
+    // Later epochs at other keys do not matter.
     let (order, doubts) = placed(vec![
         table(1, "a", "z", &[("a", 3), ("m", 1)]),
         table(2, "n", "p", &[("n", 2)]),

@@ -1,8 +1,8 @@
-//! A tree made anew: tables in an order in which the newest version of each key comes first.
+//! Rebuilding a tree: tables are ordered so that the newest version of each key comes first.
 //!
-//! Each table gets a *height*, one more than that of the highest older table that it overlaps. Tables of one height do not
-//! overlap: they are a run. So the tree has as many runs as there are tables over the key with the most. Policies that know
-//! levels get a level for each height, from the last level up, and what is left in level 0; the others all of it in level 0.
+//! Each table gets a *height*, one more than that of the highest older table that it overlaps. Tables of the same height do not
+//! overlap, so they form a run. The tree therefore has as many runs as the most tables that cover any one key. Leveled policies
+//! get one level per height, from the last level up, with the remainder in level 0; all other policies get everything in level 0.
 
 use crate::ids::{KeyspaceId, RunId, TableId};
 use crate::options::{CompactionChoice, KeyspaceOptions};
@@ -11,7 +11,7 @@ use crate::tree::meta::TableMeta;
 
 use super::lineage::is_newer;
 
-/// Adds the tables of a keyspace to `edit`, in runs from `next_run` on. Gives what may be wrong with their order.
+/// Adds the tables of a keyspace to `edit`, in runs numbered from `next_run` on. Returns doubts about their order.
 pub(super) fn place(
     keyspace: KeyspaceId,
     options: &KeyspaceOptions,
@@ -38,16 +38,16 @@ pub(super) fn place(
     doubts
 }
 
-/// So many doubts are told.
+/// The maximum number of doubts reported.
 const MOST_DOUBTS: usize = 20;
 
-/// The height of each table.
+/// Returns the height of each table.
 fn heights(tables: &[TableMeta]) -> (Vec<usize>, Vec<String>) {
     let count = tables.len();
-    // By their first keys, so that only neighbours are compared.
+    // Sorted by first key, so that only neighbours need comparing.
     let mut order: Vec<usize> = (0..count).collect();
     order.sort_by(|&a, &b| tables[a].smallest.cmp(&tables[b].smallest));
-    // For each table those that it overlaps and that must lie above it.
+    // For each table, the tables that overlap it and must lie above it.
     let mut above: Vec<Vec<usize>> = vec![Vec::new(); count];
     let mut below = vec![0usize; count];
     let mut doubts = Vec::new();
@@ -71,7 +71,7 @@ fn heights(tables: &[TableMeta]) -> (Vec<usize>, Vec<String>) {
     let mut left = count;
     while left > 0 {
         let Some(table) = ready.pop() else {
-            // A circle, which no tree makes: each table gets a run of its own.
+            // A cycle, which no valid tree has: each table gets a run of its own.
             doubts.push(
                 "the tables are in no order that a tree can have: keys may have older values".to_owned(),
             );
@@ -100,7 +100,7 @@ fn age(table: &TableMeta) -> (u64, u64, TableId) {
     (table.epochs.hull().1, table.max_seq, table.id)
 }
 
-/// Whether both hold something at some key, and it is not clear which is newer there.
+/// Reports whether the order of the two tables is unclear at some key that both cover.
 fn epochs_clash(a: &TableMeta, b: &TableMeta) -> bool {
     let starts = |t: &TableMeta| t.epochs.segments().iter().map(|s| s.start.clone()).collect::<Vec<_>>();
     let mut keys = [starts(a), starts(b), vec![a.smallest.clone(), b.smallest.clone()]].concat();

@@ -1,4 +1,4 @@
-//! What the scrub finds, what it leaves alone, and that it ends.
+//! What the scrub finds, what it ignores, and that it terminates.
 
 use std::path::Path;
 use std::time::Instant;
@@ -34,7 +34,7 @@ fn filled(fs: &MemFs) -> Db {
     db
 }
 
-/// Waits until what is said of the scrub is so.
+/// Waits until the scrub's statistics satisfy a condition.
 fn until(db: &Db, what: &str, is_so: impl Fn(&ScrubStats) -> bool) -> ScrubStats {
     let started = Instant::now();
     loop {
@@ -61,7 +61,7 @@ fn overwrite(fs: &MemFs, path: &Path, bytes: &[u8]) {
 }
 
 #[test]
-fn sound_files_are_read_again_and_again_and_nothing_is_found() {
+fn sound_files_are_read_repeatedly_without_findings() {
     let fs = MemFs::new();
     let db = filled(&fs);
     let stats = until(&db, "two passes", |stats| stats.passes >= 2 && stats.tables >= 6);
@@ -74,7 +74,7 @@ fn sound_files_are_read_again_and_again_and_nothing_is_found() {
 }
 
 #[test]
-fn a_damaged_block_is_found_named_and_left_alone_until_it_is_mended() {
+fn a_damaged_block_is_reported_and_left_alone_until_it_is_repaired() {
     let fs = MemFs::new();
     let db = filled(&fs);
     let table = db.default_keyspace().tables().into_iter().max_by_key(|table| table.level).unwrap();
@@ -133,7 +133,7 @@ fn damage_to_finished_logs_and_to_the_manifest_is_found() {
 }
 
 #[test]
-fn a_slow_scrub_keeps_to_its_rate_and_holds_up_nobody_who_closes() {
+fn a_slow_scrub_keeps_to_its_rate_and_does_not_delay_closing() {
     let fs = MemFs::new();
     let db = Db::open(DIR, Options { scrub_bytes_per_second: 1 << 10, ..options(&fs) }).unwrap();
     for key in 0..20_000 {

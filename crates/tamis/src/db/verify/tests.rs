@@ -1,4 +1,4 @@
-//! Elastic filters that are well formed and wrong: checksums say nothing of it, `verify` must.
+//! Well-formed but wrong elastic filters: checksums do not reveal them, `verify` must.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ fn filter_of(keys: &[u64], scheme: BloomScheme) -> Vec<u8> {
     builder.finish().unwrap().unwrap()
 }
 
-/// The problems of a table that holds `keys`, some in several versions, beside these bytes as an elastic filter.
+/// Returns the problems of a table that holds `keys`, some in several versions, with these bytes as its elastic filter.
 fn problems(keys: &[u64], filter: Vec<u8>) -> Vec<String> {
     let (fs, dir) = (MemFs::new(), Path::new("/t"));
     fs.create_dir_all(dir).unwrap();
@@ -64,7 +64,7 @@ fn keys() -> Vec<u64> {
 }
 
 #[test]
-fn the_filter_of_the_tables_keys_is_right() {
+fn a_filter_of_the_tables_keys_is_accepted() {
     for scheme in SCHEMES {
         assert_eq!(problems(&keys(), filter_of(&keys(), scheme)), Vec::<String>::new());
     }
@@ -81,11 +81,11 @@ fn a_filter_that_denies_keys_is_found() {
 
 #[test]
 fn a_filter_of_more_keys_is_found() {
-    // One key less in the table; nothing is denied, but heat is divided by the keys.
+    // One key less in the table; nothing is denied, but hotness is divided by the number of keys.
     let mut fewer = keys();
     fewer.remove(300);
     let found = problems(&fewer, filter_of(&keys(), BloomScheme::Rotation));
-    assert!(found.len() == 1 && found[0].contains("is said to have 128 keys and has 127"), "{found:?}");
+    assert!(found.len() == 1 && found[0].contains("claims 128 keys but has 127"), "{found:?}");
 }
 
 #[test]
