@@ -22,7 +22,7 @@ const MAPPED_BYTES: usize = 1 << 20;
 
 /// A bump allocator over chunks of one size; a piece that would waste much of a chunk gets its own.
 pub(super) struct Arena {
-    /// The next free byte of the current chunk. Dangling while `left` is 0.
+    /// The next of the `left` free bytes of the current chunk. Dangling while `left` is 0.
     next: NonNull<u8>,
     left: usize,
     chunk_bytes: usize,

@@ -1,4 +1,4 @@
-//! A skip list of versions: one writer at a time, any number of wait-free readers.
+//! A skip list of versions: one writer at a time, any number of readers, which never wait.
 //!
 //! # Invariants
 //! * Level 0 links every version in ascending order; each level links a subset of the one below.
