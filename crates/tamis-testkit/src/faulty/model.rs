@@ -36,7 +36,7 @@ pub(super) enum Node {
 pub(super) struct FileState {
     /// The bytes that a reader sees.
     pub(super) volatile: Vec<u8>,
-    /// What a power cut leaves for certain.
+    /// The state that is certain to survive a power cut.
     pub(super) durable: Vec<u8>,
     /// Written since the last sync, good or failed.
     unsynced: Ranges,
@@ -177,9 +177,9 @@ impl Change {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct DirState {
-    /// What a program sees.
+    /// The state that a program sees.
     pub(super) names: Names,
-    /// What a power cut leaves for certain.
+    /// The state that is certain to survive a power cut.
     pub(super) durable: Names,
     /// The changes since the last successful sync, oldest first.
     pending: Vec<Change>,

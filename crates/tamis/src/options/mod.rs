@@ -183,8 +183,8 @@ options_table! {
              distribution, like `get 60, empty-get 30, put 10, skew 0.99`. `auto`: the observed workload.";
         Behaviour, merge_operator: Option<String> = "none", Name,
             "What `merge` does to a value: `add` (eight-byte little-endian numbers, modulo 2^64), `append`, `max` \
-             (in byte order), or an operator that the program registers. The merge operator of a keyspace can never \
-             be changed.";
+             (in byte order), or an operator that the program registers. Once set, the merge operator of a keyspace \
+             cannot be changed.";
         Behaviour, compaction_filter: Option<String> = "none", Name,
             "Name of a compaction filter that the program registers. Flushes and compactions pass values to it, and \
              it may change or remove them.";
