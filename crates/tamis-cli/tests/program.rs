@@ -668,7 +668,7 @@ fn tables_that_are_not_right_are_wrong_input() {
     let bytes = std::fs::read(&good).unwrap();
     std::fs::write(&bad, &bytes[..bytes.len() / 2]).unwrap();
     place.run("put", &["a", "1"]).ok();
-    place.run("ingest", &[&bad]).fails(2, "no complete external table");
+    place.run("ingest", &[&bad]).fails(2, "not a complete external table");
     place.run("ingest", &[&good, &good]).fails(2, "overlap");
     place.run("ingest", &["/no/such/file.tam"]).fails(2, "/no/such/file.tam");
     place.run("ingest", &["--keyspace", "none", &good]).fails(2, "no keyspace");

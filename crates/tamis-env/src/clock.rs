@@ -1,15 +1,15 @@
-//! The time as an engine knows it: whole seconds since 1970, behind a trait so that tests can set it.
+//! The engine's clock: whole seconds since 1970, behind a trait so that tests can set it.
 //!
-//! Time decides when entries expire and which window a table belongs to; never what is newer than what, which
-//! sequence numbers say. A clock that goes back makes data expire later, nothing else.
+//! Time decides when entries expire and which window a table belongs to. It never decides which version is newer;
+//! sequence numbers do. A clock that goes back only makes data expire later.
 
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Tells the time. Any thread may ask.
+/// A source of time. Any thread may use it.
 pub trait Clock: Send + Sync + Debug {
-    /// Seconds since 1970-01-01 00:00 UTC.
+    /// Returns the seconds since 1970-01-01 00:00 UTC.
     fn now(&self) -> u64;
 }
 
@@ -23,23 +23,23 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that stands still until it is set: for tests of what time does to data.
+/// A clock that stands still until it is set, for tests of expiry and time windows.
 #[derive(Debug, Default)]
 pub struct ManualClock(AtomicU64);
 
 impl ManualClock {
-    /// A clock that shows `now`, in seconds since 1970.
+    /// Creates a clock that shows `now`, in seconds since 1970.
     pub fn new(now: u64) -> ManualClock {
         ManualClock(AtomicU64::new(now))
     }
 
     /// Sets the clock.
     pub fn set(&self, now: u64) {
-        // Nothing else is published with the time.
+        // Relaxed: nothing else is published with the time.
         self.0.store(now, Ordering::Relaxed);
     }
 
-    /// Moves the clock forward by so many seconds.
+    /// Advances the clock by this many seconds.
     pub fn advance(&self, seconds: u64) {
         self.0.fetch_add(seconds, Ordering::Relaxed);
     }

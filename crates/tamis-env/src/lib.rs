@@ -1,16 +1,17 @@
-//! What a storage engine needs of its surroundings, each behind a seam: files ([`io`]), threads and locks ([`sync`]), and the
-//! time ([`clock`]).
+//! The environment of a storage engine behind replaceable interfaces: files ([`io`]), threads and locks ([`sync`]),
+//! and time ([`clock`]).
 //!
-//! The engine `tamis` makes no system call, starts no thread and reads no clock but through this crate. So whoever puts
-//! another implementation below it (a file system that crashes on demand, a scheduler that a seed drives, a clock that is
-//! set by hand) decides all that it meets. Other engines can be built on it as well; `tamis-testkit` is then their test kit.
+//! The engine `tamis` makes system calls, starts threads and reads the clock only through this crate. A test that
+//! substitutes another implementation (a file system that crashes on demand, a seeded scheduler, a clock set by hand)
+//! therefore controls everything the engine observes. Other engines can be built on this crate as well, and tested
+//! with `tamis-testkit`.
 //!
 //! # Invariants
 //!
-//! * Nothing here knows what is in a file, or of any type of an engine.
-//! * What an engine may assume of a medium is written down once, in [`io`]; every file system is held to it by one suite
-//!   (`tests/file_systems.rs`).
-//! * Without the feature `simulation`, [`sync`] adds nothing to what it wraps of `std`.
+//! * Nothing here depends on the content of a file or on any type of an engine.
+//! * [`io`] states what an engine may assume of a medium; one suite (`tests/file_systems.rs`) checks every file
+//!   system against it.
+//! * Without the feature `simulation`, [`sync`] adds no cost to the `std` types it wraps.
 //!
 //! # Threads
 //!
@@ -18,8 +19,8 @@
 //!
 //! # Features
 //!
-//! `simulation`: the threads, locks and pauses of [`sync`] ask a scheduler, for threads that belong to one. It costs a look at
-//! a thread-local at each of them, so it is for programs that simulate alone.
+//! `simulation`: the threads, locks and pauses of [`sync`] call a scheduler, for threads that belong to one. Each
+//! call costs a thread-local lookup, so the feature is only for programs that simulate.
 
 pub mod clock;
 pub mod io;

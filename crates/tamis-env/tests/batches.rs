@@ -1,4 +1,4 @@
-//! Batches of reads on a file system that fails: from outside, since the test kit is made for this crate as others see it.
+//! Batches of reads on a failing file system. An integration test, because the test kit uses this crate's public API.
 
 #![cfg(unix)]
 
@@ -17,7 +17,7 @@ fn the_planned_read_of_a_batch_fails_and_no_other() {
     file.sync().unwrap();
     drop(file);
     let file = fs.open(path, Access::Random).unwrap();
-    // By threads and, where the system has it and allows it, through io_uring.
+    // In threads and, where the system has it and allows it, through io_uring.
     for reader in
         [(2, false), (8, false), (3, true), (32, true)].map(|(depth, uring)| BatchReader::new(depth, uring))
     {

@@ -1,4 +1,4 @@
-//! One suite for every file system: what an engine relies on whichever it runs on. Those of the test kit are among them.
+//! One suite for every file system, including those of the test kit: what an engine relies on.
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ fn in_memory(fs: impl FileSystem + 'static, maps: bool) -> Place {
     Place { fs: Arc::new(fs), root, maps, _dir: None }
 }
 
-/// A directory beside the test's executable, which is on a real device: the temporary one is often in memory.
+/// A directory next to the test executable, which is on a real device: the temporary directory is often in memory.
 fn device_dir() -> tempfile::TempDir {
     let executable = std::env::current_exe().unwrap();
     tempfile::tempdir_in(executable.parent().unwrap()).unwrap_or_else(|_| tempfile::tempdir().unwrap())
@@ -66,7 +66,7 @@ fn kind<T>(result: io::Result<T>) -> ErrorKind {
 }
 
 #[test]
-fn appended_bytes_read_back_at_any_place_and_never_behind_the_end() {
+fn appended_bytes_read_back_at_any_offset_and_never_beyond_the_end() {
     for Place { fs, root, .. } in places() {
         let path = root.join("t");
         for usage in [Usage::Table, Usage::Log] {
@@ -104,7 +104,7 @@ fn a_map_equals_the_file_and_outlives_its_removal() {
         write(&*fs, &path, Usage::Table, &bytes);
         let map = fs.open(&path, Access::Random).unwrap().map().unwrap();
         assert_eq!(map.is_some(), maps, "{fs:?}");
-        // A new file takes the name; the old bytes stay where the map has them.
+        // A new file takes the name; the mapping keeps the old bytes.
         write(&*fs, &path, Usage::Table, b"new");
         fs.remove(&path).unwrap();
         assert!(map.is_none_or(|map| *map == bytes));
@@ -116,7 +116,7 @@ fn a_map_equals_the_file_and_outlives_its_removal() {
 }
 
 #[test]
-fn creating_over_a_name_leaves_links_and_open_readers_the_old_bytes() {
+fn replacing_a_file_keeps_the_old_bytes_for_links_and_open_readers() {
     for Place { fs, root, .. } in places() {
         let (a, b) = (root.join("a"), root.join("b"));
         write(&*fs, &a, Usage::Table, b"old bytes");
@@ -134,7 +134,7 @@ fn creating_over_a_name_leaves_links_and_open_readers_the_old_bytes() {
 }
 
 #[test]
-fn a_recycled_file_keeps_its_old_bytes_behind_the_new_until_cut() {
+fn a_recycled_file_keeps_its_old_bytes_after_the_new_ones_until_cut() {
     for Place { fs, root, .. } in places() {
         let (old, new) = (root.join("1.log"), root.join("2.log"));
         write(&*fs, &old, Usage::Log, b"0123456789");
@@ -153,7 +153,7 @@ fn a_recycled_file_keeps_its_old_bytes_behind_the_new_until_cut() {
 }
 
 #[test]
-fn preallocated_room_reads_as_zeros_until_cut() {
+fn preallocated_space_reads_as_zeros_until_cut() {
     for Place { fs, root, .. } in places() {
         for usage in [Usage::Log, Usage::Table] {
             let path = root.join("p");
@@ -162,7 +162,7 @@ fn preallocated_room_reads_as_zeros_until_cut() {
             file.preallocate(6_000).unwrap();
             file.append(b"start").unwrap();
             file.sync().unwrap();
-            // A file system that cannot reserve leaves the length as it was written.
+            // A file system that cannot reserve space leaves the length unchanged.
             let bytes = read_file(&*fs, &path).unwrap();
             assert!(bytes.len() == 6_000 || bytes.len() == 5, "{fs:?}: {}", bytes.len());
             assert!(bytes.starts_with(b"start") && bytes[5..].iter().all(|b| *b == 0), "{fs:?}");
@@ -173,7 +173,7 @@ fn preallocated_room_reads_as_zeros_until_cut() {
 }
 
 #[test]
-fn names_follow_a_disks_rules() {
+fn names_follow_the_rules_of_a_disk() {
     for Place { fs, root, .. } in places() {
         let dir = root.join("x/y");
         assert_eq!(kind(fs.create(&dir.join("f"), Usage::Log)), ErrorKind::NotFound, "{fs:?}");
@@ -219,7 +219,7 @@ fn a_second_lock_is_refused_until_the_first_is_dropped() {
 }
 
 #[test]
-fn an_atomic_write_replaces_the_content_and_leaves_nothing_beside() {
+fn an_atomic_write_replaces_the_content_and_leaves_no_other_file() {
     for Place { fs, root, .. } in places() {
         let path = root.join("CURRENT");
         for content in [&b"one"[..], b"another", b""] {
@@ -241,7 +241,7 @@ fn a_dropped_writer_loses_nothing() {
 }
 
 #[test]
-fn a_finished_file_is_synced_by_its_name_and_stays_as_it_is() {
+fn a_finished_file_is_synced_by_name_and_stays_unchanged() {
     for Place { fs, root, .. } in places() {
         let path = root.join("file");
         write(&*fs, &path, Usage::Table, &pattern(5000, 1));
@@ -252,7 +252,7 @@ fn a_finished_file_is_synced_by_its_name_and_stays_as_it_is() {
 }
 
 #[test]
-fn the_disk_tells_how_much_room_is_left() {
+fn the_disk_reports_its_free_space() {
     let dir = tempfile::tempdir().unwrap();
     let free = DiskFs::new().available_space(dir.path()).unwrap();
     assert_eq!(free.is_some(), cfg!(unix));
@@ -317,7 +317,7 @@ fn behaves_like_a_vector(place: &Place, usage: Usage, steps: &[(u8, usize)], rea
     assert!(read_file(&**fs, &path).unwrap() == model, "{fs:?}");
 }
 
-/// Lengths that meet the borders of blocks and of the direct writer's buffer.
+/// Lengths that meet the boundaries of blocks and of the direct writer's buffer.
 fn lengths() -> impl Strategy<Value = usize> {
     prop_oneof![
         4 => 0usize..300,

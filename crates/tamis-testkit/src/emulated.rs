@@ -1,32 +1,32 @@
-//! [`EmulatedFs`]: another file system whose table reads cost what they cost on a given device.
+//! [`EmulatedFs`]: a file system that emulates the cost of table reads on a given device.
 //!
-//! What a read costs decides what filters and hashing are worth ("Reducing Bloom Filter CPU Overhead in LSM-Trees on
-//! Modern Storage Devices", Zhu et al., DaMoN 2021, Table 1 and Figure 11). This lets any machine stand for a device
-//! that it does not have, and tells how much time went into reads without a timer in whoever reads.
+//! The cost of a read determines what filters and hashing are worth ("Reducing Bloom Filter CPU Overhead in LSM-Trees
+//! on Modern Storage Devices", Zhu et al., DaMoN 2021, Table 1 and Figure 11). This emulates a device that the
+//! machine does not have, and measures the time spent in reads without a timer in the reader.
 //!
-//! # What costs
+//! # What is emulated
 //!
 //! Reads of files opened with [`Access::Random`], which tables are, while the device is [on](EmulatedFs::set_on). A
-//! read is under way as long as the device says ([`Device`]): at most `queue_depth` overlap, others wait in their
-//! order, long ones take transfer time. The time that the file system below takes counts towards it. If that alone
-//! takes longer, so does the read, and it is counted as [late](DeviceTime::late). To keep below a microsecond, bytes
-//! come out of a mapping of the file below if it has one. Everything else passes at full speed: logs, writes, loading,
-//! and all reads while the device is off.
+//! read takes as long as the [`Device`] specifies: at most `queue_depth` overlap, others wait in order, and long ones
+//! take transfer time. The time of the underlying file system counts towards it. If that alone takes longer, so does
+//! the read, and it is counted as [late](DeviceTime::late). To stay below a microsecond, bytes are copied from a
+//! mapping of the underlying file if there is one. Everything else runs at full speed: logs, writes, loading, and all
+//! reads while the device is off.
 //!
-//! With [`Device::MEASURED`] nothing is added: reads go to the file system below as they are and are timed.
+//! With [`Device::MEASURED`] nothing is added: reads go directly to the underlying file system and are timed.
 //!
 //! # Invariants
 //!
-//! * What is opened for random access is never mapped, so that every block read is a read and pays.
-//! * Bytes and errors are those of the file system below. Errors pay, too.
-//! * [`DeviceTime::ns`] is the sum of what readers waited: from their call to its end, queueing included.
+//! * Files opened for random access are never mapped, so every block read is a read and pays.
+//! * Bytes and errors are those of the underlying file system. Errors pay, too.
+//! * [`DeviceTime::ns`] is the sum of the readers' waiting times, from call to return, including queueing.
 //!
 //! # Threads
 //!
-//! Any. The queue is behind a mutex that is held for a few comparisons, never while waiting. The sums are relaxed
-//! atomics: each is exact, and a reading of them has all reads that happened before it in the reading thread's order;
-//! reads that others are at may be in one sum and not yet in the next. Whether the device is on is relaxed as well: who
-//! switches it sees to it that no read is under way, or does not mind which way it goes.
+//! Any. A mutex guards the queue; it is held for a few comparisons, never while waiting. The sums are relaxed
+//! atomics: each is exact and includes all reads that happened before; concurrent reads may be in one sum and not yet
+//! in the next. The on/off switch is relaxed as well: the caller must make sure that no read is in flight, or accept
+//! either outcome for it.
 //!
 //! # Accuracy
 //!
@@ -51,77 +51,77 @@ mod tests;
 use clock::{MachineTime, Time};
 use queue::Queue;
 
-/// What reads of a device cost.
+/// The read cost of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Device {
     /// A short name: `pcie-ssd`.
     pub name: &'static str,
-    /// From asking for up to 4 KiB to having it, in nanoseconds; 0: nothing is emulated, reads are only timed.
+    /// The latency of a read of up to 4 KiB, in nanoseconds; 0: nothing is emulated, reads are only timed.
     pub read_ns: u64,
-    /// How many reads overlap at most, at least 1.
+    /// The maximum number of overlapping reads, at least 1.
     pub queue_depth: usize,
-    /// How fast bytes come, all reads together.
+    /// The bandwidth of all reads together, in bytes per second.
     pub bytes_per_second: u64,
 }
 
 impl Device {
-    /// A disk that turns: 4.6 ms, one at a time.
+    /// A spinning disk: 4.6 ms, one at a time.
     pub const HDD: Device =
         Device { name: "hdd", read_ns: 4_600_000, queue_depth: 1, bytes_per_second: 200_000_000 };
-    /// An SSD behind SATA: 113 µs.
+    /// A SATA SSD: 113 µs.
     pub const SSD: Device =
         Device { name: "ssd", read_ns: 113_000, queue_depth: 32, bytes_per_second: 560_000_000 };
-    /// A fast SSD behind PCIe: 10 µs.
+    /// A fast PCIe SSD: 10 µs.
     pub const PCIE_SSD: Device =
         Device { name: "pcie-ssd", read_ns: 10_000, queue_depth: 128, bytes_per_second: 3_200_000_000 };
-    /// The same without the kernel in between: 7 µs.
+    /// The same with kernel bypass: 7 µs.
     pub const SPDK: Device =
         Device { name: "spdk", read_ns: 7_000, queue_depth: 128, bytes_per_second: 3_200_000_000 };
-    /// Memory that keeps its content: 250 ns.
+    /// Persistent memory: 250 ns.
     pub const NVM: Device =
         Device { name: "nvm", read_ns: 250, queue_depth: 64, bytes_per_second: 20_000_000_000 };
     /// Main memory: 160 ns.
     pub const MEMORY: Device =
         Device { name: "memory", read_ns: 160, queue_depth: 64, bytes_per_second: 40_000_000_000 };
-    /// Whatever the file system below is; reads are timed.
+    /// The underlying file system as it is; reads are timed.
     pub const MEASURED: Device =
         Device { name: "measured", read_ns: 0, queue_depth: usize::MAX, bytes_per_second: u64::MAX };
 
-    /// All that are emulated, the slowest first. Latencies are those of the paper's Table 1; depths and rates are usual
-    /// ones.
+    /// All emulated devices, the slowest first. Latencies are those of the paper's Table 1; depths and rates are
+    /// typical ones.
     pub const EMULATED: [Device; 6] =
         [Device::HDD, Device::SSD, Device::PCIE_SSD, Device::SPDK, Device::NVM, Device::MEMORY];
 
-    /// The emulated device of this name.
+    /// Returns the emulated device of this name.
     pub fn named(name: &str) -> Option<Device> {
         Device::EMULATED.into_iter().find(|device| device.name == name)
     }
 
-    /// Nanoseconds that so many bytes take on the bus.
+    /// Returns the time that this many bytes take on the bus, in nanoseconds.
     fn transfer_ns(&self, bytes: u64) -> u64 {
         let ns = u128::from(bytes) * 1_000_000_000 / u128::from(self.bytes_per_second.max(1));
         u64::try_from(ns).unwrap_or(u64::MAX)
     }
 }
 
-/// What table reads took. Sums; subtract two readings to get what happened in between.
+/// The cumulative cost of table reads; subtract two readings to get the cost in between.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceTime {
     /// Reads, failed ones included.
     pub reads: u64,
-    /// Bytes asked for.
+    /// Bytes requested.
     pub bytes: u64,
-    /// Nanoseconds from call to end, summed over reads.
+    /// Nanoseconds from call to return, summed over reads.
     pub ns: u64,
-    /// Reads that the file system below alone made longer than the device would have: the emulation is too slow for
-    /// them.
+    /// Reads for which the underlying file system alone took longer than the device would have: the emulation is too
+    /// slow for them.
     pub late: u64,
 }
 
 impl std::ops::Sub for DeviceTime {
     type Output = DeviceTime;
 
-    /// The difference of two readings, the later one first.
+    /// Returns the difference of two readings, the later one first.
     fn sub(self, earlier: DeviceTime) -> DeviceTime {
         DeviceTime {
             reads: self.reads - earlier.reads,
@@ -132,7 +132,8 @@ impl std::ops::Sub for DeviceTime {
     }
 }
 
-/// A file system whose table reads cost what a device costs. Clones share device and sums. See the module.
+/// A file system that emulates a device's cost of table reads; see the module documentation. Clones share device and
+/// sums.
 #[derive(Clone, Debug)]
 pub struct EmulatedFs {
     base: Arc<dyn FileSystem>,
@@ -159,12 +160,12 @@ struct Work {
 }
 
 impl EmulatedFs {
-    /// Table reads of `base` as `device` would do them, at once.
+    /// Emulates `device` for the table reads of `base`, switched on.
     pub fn new(base: Arc<dyn FileSystem>, device: Device) -> EmulatedFs {
         EmulatedFs::with_time(base, device, Box::new(MachineTime::new()))
     }
 
-    /// Table reads of `base` as they are, timed. Costs two readings of the clock a read.
+    /// Times the table reads of `base` without emulation. Costs two clock readings per read.
     pub fn measured(base: Arc<dyn FileSystem>) -> EmulatedFs {
         EmulatedFs::new(base, Device::MEASURED)
     }
@@ -185,22 +186,22 @@ impl EmulatedFs {
         EmulatedFs { base, state: Arc::new(state) }
     }
 
-    /// Whether reads cost anything and are counted from now on. Off, a database is opened at full speed.
+    /// Switches emulation and counting on or off. Off, a database is opened at full speed.
     pub fn set_on(&self, on: bool) {
         self.state.on.store(on, Relaxed);
     }
 
-    /// The device from the next read on. Reads under way end when they would have.
+    /// Sets the device from the next read on. Reads in flight end when they would have.
     pub fn set_device(&self, device: Device) {
         self.state.work().device = device;
     }
 
-    /// The device.
+    /// Returns the device.
     pub fn device(&self) -> Device {
         self.state.work().device
     }
 
-    /// What table reads took so far, all files together.
+    /// Returns the cost of all table reads so far, over all files.
     pub fn time(&self) -> DeviceTime {
         let State { reads, bytes, ns, late, .. } = &*self.state;
         DeviceTime {
@@ -214,7 +215,7 @@ impl EmulatedFs {
 
 impl State {
     fn work(&self) -> MutexGuard<'_, Work> {
-        // Nothing that is done under the lock can panic half-way.
+        // Nothing under the lock can panic half-way.
         self.work.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -248,7 +249,7 @@ impl State {
     }
 }
 
-/// A file whose reads cost.
+/// A file with emulated read costs.
 #[derive(Debug)]
 struct Reader {
     base: Arc<dyn ReadFile>,
@@ -280,7 +281,7 @@ impl ReadFile for Reader {
         self.base.len()
     }
 
-    /// By threads only: what read a descriptor would pass the device by.
+    /// In threads only: reads through a descriptor would bypass the device.
     fn overlap(&self) -> Overlap<'_> {
         Overlap::Threads
     }

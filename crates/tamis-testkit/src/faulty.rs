@@ -1,20 +1,19 @@
-//! [`FaultyFs`]: the crash laboratory.
+//! [`FaultyFs`]: a file system that crashes and fails on demand.
 //!
-//! A file system in memory that knows what a power cut would leave of it, and fails the operations it is
-//! told to. It keeps two states of everything: the *volatile* one, which programs see, and the *durable* one.
-//! `sync` carries a file's bytes and length from one to the other, `sync_dir` a directory's names.
-//! [`FaultyFs::crash`] starts a new machine from what is left.
+//! An in-memory file system that simulates power cuts and injected failures. It keeps two states of everything: the
+//! *volatile* one, which programs see, and the *durable* one. `sync` makes a file's bytes and length durable,
+//! `sync_dir` a directory's names. [`FaultyFs::crash`] starts a new machine from what survives.
 //!
 //! # The model
 //!
-//! * Data survives by sectors of 512 bytes, in any combination; one sector of each file may be torn.
-//! * Names survive by changes, in the order they were made, per directory. Renaming within a directory and
-//!   linking are one change; replacing a file by `create` is two (removal, creation), as on a disk; moving
-//!   between directories is one in each, with no order between them. A directory's own name must be synced in
-//!   its parent; only the root (`/`, the same as the empty path) is always there.
+//! * Data survives in sectors of 512 bytes, in any combination; one sector of each file may be torn.
+//! * Names survive change by change, in order, per directory. Renaming within a directory and linking are one change;
+//!   replacing a file by `create` is two (removal, creation), as on a disk; moving between directories is one in
+//!   each, with no order between them. A directory's own name must be synced in its parent; only the root (`/`, the
+//!   same as the empty path) is always there.
 //! * After a failed sync the bytes it should have written count as clean: no later sync makes them durable,
 //!   unless they are written again. A failed `sync_dir` loses nothing; a later one may succeed.
-//! * A full device takes of an append what fits and refuses the rest. A removed file gives its room back at
+//! * A full device writes the part of an append that fits and refuses the rest. A removed file frees its space at
 //!   once, even while it is open.
 //!
 //! # Threads
@@ -51,16 +50,16 @@ pub enum OpClass {
 /// Which operations fail, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FaultPlan {
-    /// The number of the operation that fails, as [`FaultyFs::operations`] counts: the first has number 0.
-    /// If that operation is not in the class `only`, then the next one that is.
+    /// The number of the operation that fails, as [`FaultyFs::operations`] counts: the first has number 0. If that
+    /// operation is not in the class `only`, the next one that is.
     pub fail_at: Option<u64>,
     /// The kind of the error: `StorageFull` is what `ENOSPC` gives, `Other` stands for `EIO`.
     pub error: io::ErrorKind,
-    /// Whether all later operations (of the class) fail too, or only one.
+    /// If true, all later operations (of the class) fail too.
     pub sticky: bool,
     /// Only operations of this class fail; all do if `None`.
     pub only: Option<OpClass>,
-    /// Whether a failing append may leave some first bytes of what it was given in the file.
+    /// If true, a failing append may leave a prefix of its bytes in the file.
     pub partial_append: bool,
 }
 
@@ -80,12 +79,12 @@ impl FaultPlan {
 /// What a crash leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CrashMode {
-    /// The process dies, the operating system lives: everything it was given survives, and stays unsynced.
+    /// The process dies but not the operating system: everything written survives, and stays unsynced.
     KeepAll,
-    /// The power fails, and nothing survives but what was synced.
+    /// The power fails, and only synced data survives.
     DropUnsynced,
-    /// The power fails, and of what was not synced some survives: any sectors of the files, possibly a part
-    /// of one, a length between the old and the new, and the first so many changes of each directory.
+    /// The power fails, and some of the unsynced data survives: any sectors of the files, possibly part of one, a
+    /// length between the old and the new, and a prefix of the changes of each directory.
     Random,
 }
 
@@ -110,13 +109,14 @@ struct Machine {
 }
 
 impl FaultyFs {
-    /// An empty machine without limits or faults. Equal seeds and equal operations give equal crashes.
+    /// Creates an empty machine without limits or faults. Equal seeds and equal operations give equal crashes.
     pub fn new(seed: u64) -> Self {
         FaultyFs::start(Arc::default(), Rng::new(seed), None)
     }
 
-    /// An empty machine that stops at the operation of this number, counted from 0: it fails, an append perhaps half done, and
-    /// so do all later ones. What [`after_crash`](Self::after_crash) then gives is the machine as it was at that moment.
+    /// Creates an empty machine that stops at the operation with this number, counted from 0: it and all later ones
+    /// fail, an append possibly half done. [`after_crash`](Self::after_crash) then returns the machine as of that
+    /// moment.
     pub fn stopping_at(seed: u64, operation: u64) -> Self {
         let fs = FaultyFs::new(seed);
         fs.plan(FaultPlan {
@@ -148,41 +148,41 @@ impl FaultyFs {
         lock(&self.machine)
     }
 
-    /// How many operations that can fail there were on this machine: every call of a trait that touches a
-    /// file, whether it succeeded or not. Asking for free space or a mapping and dropping handles are none.
+    /// Returns the number of operations on this machine that can fail: every trait call that touches a file, whether
+    /// it succeeded or not. Queries of free space, mappings and dropped handles do not count.
     pub fn operations(&self) -> u64 {
         self.machine().operations
     }
 
-    /// How many operations failed because a plan said so.
+    /// Returns the number of operations that failed by plan.
     pub fn failures(&self) -> u64 {
         self.machine().failures
     }
 
-    /// Says what fails from now on, in place of the last plan.
+    /// Sets what fails from now on, replacing the last plan.
     pub fn plan(&self, plan: FaultPlan) {
         self.machine().plan = plan;
     }
 
-    /// Limits all files together to so many bytes; what is there already stays.
+    /// Limits all files together to this many bytes; existing content stays.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.machine().capacity = bytes;
     }
 
-    /// Ends this machine and gives the restarted one, which counts operations from 0, has no plan, no locks
-    /// and the same capacity. Every later operation through this one, its clones and handles fails.
+    /// Crashes this machine and returns the restarted one, which counts operations from 0 and has no plan, no locks
+    /// and the same capacity. Every later operation through this machine, its clones and handles fails.
     pub fn crash(&self, mode: CrashMode) -> FaultyFs {
         let mut machine = self.machine();
         machine.crashed = true;
         machine.after_crash(mode)
     }
 
-    /// What [`crash`](Self::crash) would give, while this machine goes on: to look at many crashes of one run.
+    /// Returns what [`crash`](Self::crash) would, while this machine goes on: to examine many crashes of one run.
     pub fn after_crash(&self, mode: CrashMode) -> FaultyFs {
         self.machine().after_crash(mode)
     }
 
-    /// Damages one byte for good. An error if there is no such file or byte.
+    /// Damages one byte permanently. Fails if there is no such file or byte.
     pub fn corrupt(&self, path: impl AsRef<Path>, offset: u64, xor: u8) -> io::Result<()> {
         let machine = self.machine();
         let file = machine.file(&parts(path.as_ref())?)?;
@@ -195,7 +195,7 @@ impl FaultyFs {
         Ok(())
     }
 
-    /// Cuts a file to `len` bytes for good. An error if there is no such file or it is shorter.
+    /// Truncates a file to `len` bytes permanently. Fails if there is no such file or it is shorter.
     pub fn truncate(&self, path: impl AsRef<Path>, len: u64) -> io::Result<()> {
         let mut machine = self.machine();
         let file = machine.file(&parts(path.as_ref())?)?;
@@ -208,7 +208,7 @@ impl FaultyFs {
         Ok(())
     }
 
-    /// All files a program sees, with their lengths in bytes, ordered by path. Paths start at the root.
+    /// Returns all files a program sees, with their lengths in bytes, ordered by path. Paths start at the root.
     pub fn files(&self) -> Vec<(PathBuf, u64)> {
         fn walk(dir: &Dir, path: &Path, found: &mut Vec<(PathBuf, u64)>) {
             let names = lock(dir).names.clone();
@@ -225,7 +225,7 @@ impl FaultyFs {
         found
     }
 
-    /// The content a power cut is sure to leave under `path`; `None` if the name might be gone.
+    /// Returns the content that is certain to survive a power cut under `path`; `None` if the name might be lost.
     pub fn durable_bytes(&self, path: impl AsRef<Path>) -> Option<Vec<u8>> {
         let machine = self.machine();
         let parts = parts(path.as_ref()).ok()?;
@@ -236,7 +236,7 @@ impl FaultyFs {
     }
 }
 
-/// The names along a path. The root and the current directory are the same place; `..` is refused.
+/// Splits a path into names. The root and the current directory are the same place; `..` is refused.
 fn parts(path: &Path) -> io::Result<Vec<String>> {
     let mut parts = Vec::new();
     for component in path.components() {
@@ -266,7 +266,7 @@ impl Machine {
         FaultyFs::start(root, rng, self.capacity)
     }
 
-    /// Counts the names of each file below a directory that was just restored, and the room they take.
+    /// Counts the names of each file below a directory that was just restored, and the space they take.
     fn count_links(&mut self, dir: &Arc<Dir>, seen: &mut HashSet<*const Dir>) {
         if !seen.insert(Arc::as_ptr(dir)) {
             return;
@@ -318,13 +318,13 @@ impl Machine {
         }
     }
 
-    /// The directory that holds the last name of `parts`, and that name.
+    /// Returns the directory that holds the last name of `parts`, and that name.
     fn parent<'a>(&self, parts: &'a [String]) -> io::Result<(Arc<Dir>, &'a String)> {
         let (name, above) = parts.split_last().ok_or(io::ErrorKind::InvalidInput)?;
         Ok((self.dir(above)?, name))
     }
 
-    /// A file got one more name.
+    /// Records one more name of a file.
     fn linked(&mut self, file: &File) {
         let mut file = lock(file);
         if file.links == 0 {
@@ -333,7 +333,7 @@ impl Machine {
         file.links += 1;
     }
 
-    /// A file lost a name.
+    /// Records one name fewer of a file.
     fn unlinked(&mut self, file: &File) {
         let mut file = lock(file);
         file.links -= 1;
@@ -342,7 +342,7 @@ impl Machine {
         }
     }
 
-    /// How far a file may grow, as a length. `None` without a limit.
+    /// Returns the length to which a file may grow; `None` without a limit.
     fn growth_limit(&self, file: &model::FileState) -> Option<u64> {
         if file.links == 0 {
             return None;
@@ -351,7 +351,7 @@ impl Machine {
         Some(file.volatile.len() as u64 + free)
     }
 
-    /// Changes a file's length by whatever `change` does, and the room in use with it.
+    /// Applies `change` to a file and adjusts the space in use by the change of its length.
     fn resized<T>(
         &mut self,
         file: &mut model::FileState,

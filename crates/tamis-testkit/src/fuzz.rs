@@ -1,26 +1,26 @@
-//! What fuzz targets of formats share: decisions out of a fuzzer's bytes, and mutations without a fuzzer.
+//! Shared parts of format fuzz targets: decisions from a fuzzer's bytes, and mutations without a fuzzer.
 
 use crate::Rng;
 
-/// Reads small decisions off the front of a fuzzer's bytes; zeros when they run out. So every input is a program, and a
-/// shorter input is a shorter one.
+/// Reads small decisions from the front of a fuzzer's bytes, and zeros when they run out. Every input is thus a
+/// program, and a shorter input a shorter program.
 #[derive(Clone, Debug)]
 pub struct Input<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Input<'a> {
-    /// Decisions out of `bytes`.
+    /// Reads decisions from `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
         Input { rest: bytes }
     }
 
-    /// Whether the bytes have run out.
+    /// Reports whether the bytes have run out.
     pub fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
-    /// One byte.
+    /// Returns one byte.
     pub fn byte(&mut self) -> u8 {
         match self.rest.split_first() {
             Some((&byte, rest)) => {
@@ -31,18 +31,18 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Two bytes, as a little-endian number.
+    /// Returns two bytes as a little-endian number.
     pub fn word(&mut self) -> u16 {
         u16::from_le_bytes([self.byte(), self.byte()])
     }
 
-    /// One byte, of which the lowest bit counts.
+    /// Returns the lowest bit of one byte.
     pub fn bit(&mut self) -> bool {
         self.byte() & 1 == 1
     }
 }
 
-/// Numbers on which length fields and counters break, if they do.
+/// Numbers that are likely to break length fields and counters.
 const NUMBERS: [u64; 14] = [
     0,
     1,
@@ -60,11 +60,12 @@ const NUMBERS: [u64; 14] = [
     u64::MAX,
 ];
 
-/// One to four changes to a copy of `seed`, of the kinds that fuzzers make: bits and bytes changed, numbers put where a length
-/// field may be, pieces removed, doubled and inserted. `other` is another input of the target, to splice with.
+/// Applies one to four typical fuzzer mutations to a copy of `seed`: changed bits and bytes, numbers in place of a
+/// possible length field, pieces removed, duplicated and inserted. `other` is another input of the target, to splice
+/// with.
 ///
-/// A corpus and some thousand mutations of it make an ordinary test of a decoder: it runs on the stable compiler, takes
-/// seconds, and equal seeds of `rng` repeat a failure.
+/// A corpus and a few thousand mutations of it make an ordinary test of a decoder: it runs on the stable compiler,
+/// takes seconds, and the seed of `rng` reproduces a failure.
 pub fn mutated(seed: &[u8], other: &[u8], rng: &mut Rng) -> Vec<u8> {
     let mut bytes = seed.to_vec();
     for _ in 0..1 + rng.index(4) {
@@ -94,7 +95,7 @@ pub fn mutated(seed: &[u8], other: &[u8], rng: &mut Rng) -> Vec<u8> {
                 let end = bytes.len().min(at + rng.index(3));
                 bytes.splice(at..end, varint);
             }
-            // A piece goes, or comes twice.
+            // Remove or duplicate a piece.
             7 => {
                 let end = at + rng.index((bytes.len() - at).min(32) + 1);
                 let piece: Vec<u8> = bytes.drain(at..end).collect();
@@ -136,7 +137,7 @@ mod tests {
         let all: std::collections::BTreeSet<Vec<u8>> = (0..200).map(made).collect();
         assert!(all.len() > 150, "{} of 200", all.len());
         assert!((0..200).all(|number| made(number) == made(number)));
-        // Nothing is too short to be changed.
+        // Even the shortest input can be mutated.
         (0..200).for_each(|number| _ = mutated(b"", b"", &mut Rng::new(number)));
     }
 }

@@ -1,72 +1,71 @@
-//! [`Ledger`]: what a crash may leave.
+//! [`Ledger`]: the states that a crash may leave.
 //!
-//! A store promises little about a crash, and exactly this: what is there afterwards is the state after *some* number of the
-//! writes, in their order, and not fewer of them than it promised. A ledger keeps the writes and the promise, and judges what
-//! is found.
+//! A store makes exactly one promise about a crash: its state afterwards is the result of a *prefix* of the writes,
+//! at least as long as it promised. A ledger records the writes and the promise, and judges the state found.
 
 use std::fmt::Debug;
 
 use crate::CrashMode;
 
-/// The writes made to a store in their order, and how many of them must survive what.
+/// The writes made to a store in order, and how many of them must survive each kind of crash.
 ///
-/// `S` is all that the store holds (a map, say), `W` one write: what is done whole or not at all. States are made by applying
-/// the writes one after the other, so a judgement takes as long as that.
+/// `S` is the content of the store (a map, say), `W` one atomic write. States are computed by applying the writes one
+/// after the other, so the cost of a judgement is linear in their number.
 ///
-/// One thread writes; a ledger that several share is behind a lock of theirs, and its order is then that of the lock.
+/// One thread writes; threads that share a ledger must lock it, and the order of the lock is the order of the writes.
 #[derive(Clone, Debug)]
 pub struct Ledger<S, W> {
     base: S,
     apply: fn(&mut S, &W),
     writes: Vec<W>,
-    /// So many of `writes` were acknowledged. At most one more was tried and failed.
+    /// The number of acknowledged `writes`. At most one more was attempted and failed.
     acknowledged: usize,
-    /// So many of `writes` must survive a power cut.
+    /// The number of `writes` that must survive a power cut.
     safe: usize,
 }
 
 impl<S: Clone, W> Ledger<S, W> {
-    /// The ledger of a store that holds `base`, all of it safe. `apply` says what a write does.
+    /// Creates the ledger of a store that holds `base`, all of it safe. `apply` applies a write to a state.
     pub fn new(base: S, apply: fn(&mut S, &W)) -> Self {
         Ledger { base, apply, writes: Vec::new(), acknowledged: 0, safe: 0 }
     }
 
-    /// The store said that `write` is done. A write that failed before is gone for good then: a store that would bring it back
-    /// later had its writes in another order than it said.
+    /// Records that the store acknowledged `write`. An earlier failed write is then gone for good: a store that
+    /// brought it back later would have reordered its writes.
     pub fn acknowledge(&mut self, write: W) {
         self.writes.truncate(self.acknowledged);
         self.writes.push(write);
         self.acknowledged += 1;
     }
 
-    /// `write` was tried and failed, or the machine stopped meanwhile: it may be there after a crash, or not. Takes the place
-    /// of another such write.
+    /// Records that `write` failed, or that the machine stopped during it: it may or may not be present after a
+    /// crash. Replaces an earlier such write.
     pub fn doubt(&mut self, write: W) {
         self.writes.truncate(self.acknowledged);
         self.writes.push(write);
     }
 
-    /// The store said that all acknowledged writes survive a power cut.
+    /// Records that the store promised that all acknowledged writes survive a power cut.
     pub fn all_is_safe(&mut self) {
         self.safe = self.acknowledged;
     }
 
-    /// All writes in their order; those behind [`acknowledged`](Ledger::acknowledged) are in doubt.
+    /// Returns all writes in order; those beyond [`acknowledged`](Ledger::acknowledged) are in doubt.
     pub fn writes(&self) -> &[W] {
         &self.writes
     }
 
-    /// How many writes were acknowledged.
+    /// Returns the number of acknowledged writes.
     pub fn acknowledged(&self) -> usize {
         self.acknowledged
     }
 
-    /// How many writes must survive a power cut.
+    /// Returns the number of writes that must survive a power cut.
     pub fn safe(&self) -> usize {
         self.safe
     }
 
-    /// How many writes a crash of this kind must leave at least.
+    /// Returns the minimum number of writes that must survive a crash of this kind.
     pub fn promised(&self, mode: CrashMode) -> usize {
         match mode {
             CrashMode::KeepAll => self.acknowledged,
@@ -74,7 +73,7 @@ impl<S: Clone, W> Ledger<S, W> {
         }
     }
 
-    /// The state after the first `count` writes.
+    /// Returns the state after the first `count` writes.
     ///
     /// # Panics
     ///
@@ -85,13 +84,13 @@ impl<S: Clone, W> Ledger<S, W> {
         state
     }
 
-    /// The state that a reader sees while the store is open.
+    /// Returns the state that a reader sees while the store is open.
     pub fn visible(&self) -> S {
         self.state_after(self.acknowledged)
     }
 
-    /// The first state of at least `promised` writes that `agrees` with what was found, as its number of writes; `None`: what
-    /// was found is none that there may be.
+    /// Returns the number of writes of the first state with at least `promised` writes that `agrees` with the state
+    /// found; `None` if no valid state does.
     pub fn find(&self, promised: usize, mut agrees: impl FnMut(&S) -> bool) -> Option<usize> {
         let mut state = self.state_after(promised);
         for count in promised..=self.writes.len() {
@@ -105,8 +104,8 @@ impl<S: Clone, W> Ledger<S, W> {
         None
     }
 
-    /// Judges what a store holds after a crash: gives how many writes it kept, or says that it is none of the states that there
-    /// may be.
+    /// Judges the content of a store after a crash: returns how many writes it kept, or an error if it is not a valid
+    /// state.
     pub fn judge(&self, mode: CrashMode, found: &S) -> Result<usize, String>
     where
         S: PartialEq + Debug,
@@ -123,7 +122,7 @@ impl<S: Clone, W> Ledger<S, W> {
         })
     }
 
-    /// Goes on from what was found after a crash: all of it counts as safe, and there were no writes yet.
+    /// Restarts from the state found after a crash: all of it counts as safe, and the list of writes is empty.
     pub fn go_on_from(&mut self, found: S) {
         self.base = found;
         self.writes.clear();
@@ -145,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_promised_must_be_there_and_what_failed_may_be() {
+    fn promised_writes_must_survive_and_failed_ones_may() {
         let ledger = ledger();
         assert_eq!(ledger.visible(), [1, 2]);
         for (mode, good) in [

@@ -1,26 +1,27 @@
-//! A test kit for storage engines: what one needs to find out whether data survives what machines do to it.
+//! A test kit for storage engines: tools to test whether data survives crashes, failures and damage.
 //!
-//! * [`FaultyFs`]: a file system in memory that knows what a power cut would leave of it, fails the operations it is told to,
-//!   fills up and rots.
-//! * [`Ledger`]: which states a crash may leave.
-//! * [`EmulatedFs`]: another file system, whose reads cost what they cost on a given device, and are timed.
-//! * [`Rng`]: seeded random numbers, the same everywhere and for ever, for histories that can be run again.
-//! * [`fuzz`]: decisions out of a fuzzer's bytes, and mutations of a corpus for ordinary tests.
+//! * [`FaultyFs`]: an in-memory file system that simulates power cuts, injected failures, a full disk and bit rot.
+//! * [`Ledger`]: the states that a crash may leave.
+//! * [`EmulatedFs`]: a file system that emulates the read cost of a given device and times the reads.
+//! * [`Rng`]: seeded random numbers, stable across machines and versions, for repeatable histories.
+//! * [`fuzz`]: decisions from a fuzzer's bytes, and mutations of a corpus for ordinary tests.
 //!
-//! They implement, and are used through, the file-system seam of `tamis-env`
-//! ([`FileSystem`](tamis_env::io::FileSystem)): a store that reaches its files through that trait can be tested with them,
-//! whatever it is. Operations are counted, which makes a test exhaustive: run a history once, then again for each of its
-//! operations, and stop the machine or let it fail there. The README has such a test of a toy.
+//! The file systems implement the trait [`FileSystem`](tamis_env::io::FileSystem) of `tamis-env`: any store that
+//! reaches its files through that trait can be tested with them. Operations are counted, so a test can be exhaustive:
+//! run a history once, then again for each of its operations, and stop the machine or inject a failure there. The
+//! README has such a test of a toy store.
 //!
 //! # Invariants
 //!
 //! * Everything random follows from a seed: equal seeds and equal operations give equal faults and equal crashes.
-//! * [`FaultyFs`] loses at a crash only what a real machine may lose, and any of it; the module says what that is.
-//! * Nothing here depends on an engine. The unit tests of an engine can use this crate as well as its integration tests.
+//! * [`FaultyFs`] loses in a crash only what a real machine may lose, and may lose any of it; its module documents
+//!   the model.
+//! * Nothing here depends on an engine. Both the unit tests and the integration tests of an engine can use this
+//!   crate.
 //!
 //! # Threads
 //!
-//! File systems may be used from any thread, and clones of one are the same. A [`Rng`] belongs to one thread.
+//! File systems may be used from any thread, and clones share their state. A [`Rng`] belongs to one thread.
 
 mod emulated;
 mod faulty;

@@ -1,26 +1,27 @@
 //! Seeded random numbers.
 
-/// A seeded generator of random numbers (SplitMix64): equal seeds give equal numbers, on every machine and in every version,
-/// so that the seed of a failed test is all that is needed to run it again.
+/// A seeded generator of random numbers (SplitMix64): equal seeds give equal numbers, on every machine and in every
+/// version, so the seed of a failed test is enough to repeat it.
 ///
-/// Not for secrets. All 64-bit seeds are good ones, neighbouring ones too. Drawing costs a few instructions.
+/// Not for cryptography. All 64-bit seeds are equally good, even consecutive ones. Drawing a number takes a few
+/// instructions.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 
 impl Rng {
-    /// The generator of `seed`.
+    /// Creates the generator for `seed`.
     pub fn new(seed: u64) -> Self {
         Rng(seed)
     }
 
-    /// The generator of a name and a number: for tests with many cases, each with numbers of its own.
+    /// Creates the generator for a name and a number: for tests with many cases, each with its own numbers.
     pub fn named(name: &str, number: u64) -> Self {
-        // FNV-1a, begun with the number.
+        // FNV-1a, seeded with the number.
         let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
         Rng(name.bytes().fold(number, mix))
     }
 
-    /// Any number.
+    /// Returns any number.
     pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -29,8 +30,8 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// A number from 0 up to `bound`, which is not among them. Smaller ones come a little more often where the bound is
-    /// beyond anything that a test counts to.
+    /// Returns a number from 0 up to but excluding `bound`. The bias towards smaller numbers is negligible unless the
+    /// bound is huge.
     ///
     /// # Panics
     ///
@@ -39,7 +40,7 @@ impl Rng {
         self.next_u64() % bound
     }
 
-    /// As [`below`](Rng::below), for lengths and places.
+    /// Like [`below`](Rng::below), for lengths and positions.
     ///
     /// # Panics
     ///
@@ -48,7 +49,7 @@ impl Rng {
         self.below(bound as u64) as usize
     }
 
-    /// A number from 0 to `most`, both included.
+    /// Returns a number from 0 to `most`, both included.
     pub fn up_to(&mut self, most: usize) -> usize {
         match (most as u64).checked_add(1) {
             Some(choices) => self.below(choices) as usize,
@@ -56,12 +57,12 @@ impl Rng {
         }
     }
 
-    /// True `eighths` times of 8.
+    /// Returns true with probability `eighths`/8.
     pub fn chance(&mut self, eighths: usize) -> bool {
         self.up_to(7) < eighths
     }
 
-    /// True one time of `odds`.
+    /// Returns true with probability 1/`odds`.
     ///
     /// # Panics
     ///
@@ -70,16 +71,15 @@ impl Rng {
         self.below(odds) == 0
     }
 
-    /// One of `all`.
+    /// Returns one of `all`.
     ///
     /// # Panics
-    ///
-    /// If there is none.
+    /// If `all` is empty.
     pub fn pick<T: Clone>(&mut self, all: &[T]) -> T {
         all[self.index(all.len())].clone()
     }
 
-    /// Puts `all` into a random order.
+    /// Shuffles `all`.
     pub fn shuffle<T>(&mut self, all: &mut [T]) {
         for i in (1..all.len()).rev() {
             all.swap(i, self.index(i + 1));

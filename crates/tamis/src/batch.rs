@@ -1,12 +1,12 @@
 //! Write batches: operations that become visible and durable together.
 //!
-//! A batch holds its operations encoded as they go to the log (`docs/log-format.md`), so that committing one
-//! copies bytes instead of encoding anything. [`ops`](WriteBatch::ops) reads them back; recovery reads the
-//! payloads of log records by the same code, which therefore trusts nothing.
+//! A batch holds its operations in the encoding of the log (`docs/log-format.md`), so committing it only copies
+//! bytes. [`ops`](WriteBatch::ops) reads them back. Recovery reads the payloads of log records with the same code,
+//! which therefore trusts nothing.
 //!
 //! Invariants: an encoded range is never empty and its end is exclusive or open; keys and values respect
-//! [`MAX_KEY_BYTES`] and [`MAX_VALUE_BYTES`]. What breaks a limit is not added; the first such error is kept
-//! and reported when the batch is committed, so that filling a batch needs no error handling.
+//! [`MAX_KEY_BYTES`] and [`MAX_VALUE_BYTES`]. An operation that exceeds a limit is not added; the first such error is
+//! kept and reported when the batch is committed, so filling a batch needs no error handling.
 
 use std::ops::{Bound, RangeBounds};
 
@@ -23,48 +23,48 @@ const TAG_PUT: u8 = 1;
 const TAG_DELETE_RANGE: u8 = 2;
 const TAG_DELETE_FROM: u8 = 3;
 const TAG_MERGE: u8 = 4;
-/// Apart from the others: what it stands for is in the manifest.
+/// Set apart from the other tags: the ingested tables are in the manifest.
 const TAG_INGESTION: u8 = 16;
 
 /// The end or start of a range may be one byte longer than a key: the first key after `k` is `k\0`.
 const MAX_BOUND_BYTES: usize = MAX_KEY_BYTES + 1;
 
-/// A set of writes that are applied all or not at all, in the order in which they were added: of two writes
-/// to one key in a batch the later one counts.
+/// A set of writes that is applied atomically, in the order in which they were added: of two writes to one key the
+/// later one wins.
 ///
-/// Keys of up to [`MAX_KEY_BYTES`] and values of up to [`MAX_VALUE_BYTES`] bytes are taken. A write beyond
-/// that makes committing the batch fail; adding it here does not.
+/// Keys may have up to [`MAX_KEY_BYTES`] and values up to [`MAX_VALUE_BYTES`] bytes. A larger write makes committing
+/// the batch fail, not adding it.
 #[derive(Clone, Debug, Default)]
 pub struct WriteBatch {
     bytes: Vec<u8>,
     len: usize,
     error: Option<WriteError>,
-    /// The keyspaces written to, without repetition.
+    /// The keyspaces written to, each once.
     keyspaces: SmallVec<[KeyspaceId; 4]>,
-    /// Those of them that operands are written to.
+    /// The keyspaces that merge operands are written to, each once.
     merged: SmallVec<[KeyspaceId; 2]>,
-    /// The open database whose keyspaces were named, and the first one's name.
+    /// The open database that the named keyspaces belong to, and the name of the first of them.
     owner: Option<(u64, String)>,
 }
 
 impl WriteBatch {
-    /// An empty batch.
+    /// Creates an empty batch.
     pub fn new() -> WriteBatch {
         WriteBatch::default()
     }
 
-    /// An empty batch with room for operations of `bytes` bytes in all (keys, values, and about six bytes
-    /// for each operation).
+    /// Creates an empty batch with room for `bytes` bytes of operations (keys, values, and about six bytes per
+    /// operation).
     pub fn with_capacity(bytes: usize) -> WriteBatch {
         WriteBatch { bytes: Vec::with_capacity(bytes), ..WriteBatch::default() }
     }
 
-    /// Gives `key` the value `value`.
+    /// Sets `key` to `value`.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Self {
         self.put_id(DEFAULT_KEYSPACE, key.as_ref(), value.as_ref())
     }
 
-    /// Deletes `key`; fine if it does not exist.
+    /// Deletes `key`; it need not exist.
     pub fn delete(&mut self, key: impl AsRef<[u8]>) -> &mut Self {
         self.delete_id(DEFAULT_KEYSPACE, key.as_ref())
     }
@@ -75,18 +75,18 @@ impl WriteBatch {
         self.merge_id(DEFAULT_KEYSPACE, key.as_ref(), operand.as_ref())
     }
 
-    /// Deletes all keys in `range`, at a cost that does not depend on how many there are. A range that starts
-    /// after its end makes committing the batch fail; one that holds no key does nothing.
+    /// Deletes all keys in `range`, at a cost independent of their number. A range that starts after its end makes
+    /// committing the batch fail; an empty range does nothing.
     pub fn delete_range<K: AsRef<[u8]>>(&mut self, range: impl RangeBounds<K>) -> &mut Self {
         self.delete_range_id(DEFAULT_KEYSPACE, range)
     }
 
-    /// [`put`](Self::put) in a keyspace.
+    /// Like [`put`](Self::put), in a keyspace.
     pub(crate) fn put_id(&mut self, keyspace: KeyspaceId, key: &[u8], value: &[u8]) -> &mut Self {
         self.pair(TAG_PUT, keyspace, key, value)
     }
 
-    /// [`merge`](Self::merge) in a keyspace.
+    /// Like [`merge`](Self::merge), in a keyspace.
     pub(crate) fn merge_id(&mut self, keyspace: KeyspaceId, key: &[u8], operand: &[u8]) -> &mut Self {
         let before = self.len;
         self.pair(TAG_MERGE, keyspace, key, operand);
@@ -96,7 +96,7 @@ impl WriteBatch {
         self
     }
 
-    /// Adds an operation that consists of a key and a value.
+    /// Adds an operation with a key and a value.
     fn pair(&mut self, tag: u8, keyspace: KeyspaceId, key: &[u8], value: &[u8]) -> &mut Self {
         if value.len() > MAX_VALUE_BYTES {
             return self.refuse(WriteError::ValueTooLong { len: value.len(), max: MAX_VALUE_BYTES });
@@ -111,7 +111,7 @@ impl WriteBatch {
         self
     }
 
-    /// [`delete`](Self::delete) in a keyspace.
+    /// Like [`delete`](Self::delete), in a keyspace.
     pub(crate) fn delete_id(&mut self, keyspace: KeyspaceId, key: &[u8]) -> &mut Self {
         if let Err(e) = check_key(key) {
             return self.refuse(e);
@@ -121,7 +121,7 @@ impl WriteBatch {
         self
     }
 
-    /// [`delete_range`](Self::delete_range) in a keyspace.
+    /// Like [`delete_range`](Self::delete_range), in a keyspace.
     pub(crate) fn delete_range_id<K: AsRef<[u8]>>(
         &mut self,
         keyspace: KeyspaceId,
@@ -143,8 +143,8 @@ impl WriteBatch {
         self
     }
 
-    /// One operation that changes nothing and takes the sequence number of an ingestion, so that the log's numbers
-    /// run on without a gap.
+    /// Returns a batch of one operation that changes nothing and takes the sequence number of an ingestion, so that
+    /// the log's sequence numbers have no gap.
     pub(crate) fn ingestion(keyspace: KeyspaceId) -> WriteBatch {
         let mut batch = WriteBatch::new();
         batch.begin(TAG_INGESTION, keyspace);
@@ -166,22 +166,22 @@ impl WriteBatch {
         self
     }
 
-    /// How many operations the batch holds. Each takes one sequence number.
+    /// Returns the number of operations. Each takes one sequence number.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether the batch holds no operation.
+    /// Reports whether the batch holds no operation.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The bytes that the batch takes in the log.
+    /// Returns the size of the batch in the log, in bytes.
     pub fn byte_len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Removes all operations and forgets what was refused; keeps the memory for the next ones.
+    /// Removes all operations and any pending error; keeps the allocated memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.len = 0;
@@ -191,7 +191,7 @@ impl WriteBatch {
         self.owner = None;
     }
 
-    /// Notes that a keyspace called `name` of the open database `owner` is written to.
+    /// Records that the batch writes to the keyspace `name` of the open database `owner`.
     pub(crate) fn claim(&mut self, owner: u64, name: &str) {
         match &self.owner {
             None => self.owner = Some((owner, name.to_owned())),
@@ -200,7 +200,7 @@ impl WriteBatch {
         }
     }
 
-    /// Whether every keyspace named belongs to the open database `owner`.
+    /// Checks that every keyspace named belongs to the open database `owner`.
     pub(crate) fn check_owner(&self, owner: u64) -> Result<(), WriteError> {
         match &self.owner {
             Some((known, name)) if *known != owner => Err(WriteError::ForeignKeyspace { name: name.clone() }),
@@ -213,22 +213,22 @@ impl WriteBatch {
         &self.keyspaces
     }
 
-    /// The keyspaces that operands are written to, each once.
+    /// Returns the keyspaces that merge operands are written to, each once.
     pub(crate) fn merged(&self) -> &[KeyspaceId] {
         &self.merged
     }
 
-    /// The first error that adding an operation caused.
+    /// Returns the first error that adding an operation caused.
     pub(crate) fn check(&self) -> Result<(), WriteError> {
         self.error.clone().map_or(Ok(()), Err)
     }
 
-    /// The encoded operations.
+    /// Returns the encoded operations.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The operations in the order in which they were added.
+    /// Returns the operations in the order in which they were added.
     pub(crate) fn ops(&self) -> Ops<'_> {
         Ops::new(&self.bytes)
     }
@@ -241,12 +241,12 @@ fn check_key(key: &[u8]) -> Result<(), WriteError> {
     }
 }
 
-/// A range as an inclusive start and an exclusive end (`None`: open).
+/// A range as an inclusive start and an exclusive end (`None`: unbounded).
 pub(crate) type NormalRange = (Vec<u8>, Option<Vec<u8>>);
 
-/// Brings the bounds of a range into one form. `None` if no key lies in the range.
+/// Normalizes the bounds of a range. Returns `None` if the range is empty.
 ///
-/// Errors: a bound that is too long for a key; a start after the end.
+/// Errors: a bound longer than a key may be; a start after the end.
 pub(crate) fn normalize_range<K: AsRef<[u8]>>(
     range: impl RangeBounds<K>,
 ) -> Result<Option<NormalRange>, WriteError> {
@@ -280,7 +280,7 @@ pub(crate) fn normalize_range<K: AsRef<[u8]>>(
 /// One operation of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BatchOp<'a> {
-    /// A key gets a value.
+    /// Sets a key to a value.
     Put {
         /// The keyspace.
         keyspace: KeyspaceId,
@@ -289,7 +289,7 @@ pub(crate) enum BatchOp<'a> {
         /// The value.
         value: &'a [u8],
     },
-    /// An operand is applied to a key's value.
+    /// Applies an operand to a key's value.
     Merge {
         /// The keyspace.
         keyspace: KeyspaceId,
@@ -298,24 +298,24 @@ pub(crate) enum BatchOp<'a> {
         /// The operand.
         operand: &'a [u8],
     },
-    /// A key is deleted.
+    /// Deletes a key.
     Delete {
         /// The keyspace.
         keyspace: KeyspaceId,
         /// The key.
         key: &'a [u8],
     },
-    /// All keys from `start` to before `end` are deleted. Never empty.
+    /// Deletes all keys from `start` up to but not including `end`. Never empty.
     DeleteRange {
         /// The keyspace.
         keyspace: KeyspaceId,
         /// The first key of the range.
         start: &'a [u8],
-        /// The first key behind the range; `None` if it has no end.
+        /// The first key after the range; `None` if it is unbounded.
         end: Option<&'a [u8]>,
     },
-    /// Tables were ingested under this sequence number. They are in the manifest, or the ingestion failed: there is
-    /// nothing to apply.
+    /// Marks the sequence number of an ingestion. Either the tables are in the manifest or the ingestion failed:
+    /// there is nothing to apply.
     Ingestion {
         /// The first keyspace that got a table.
         keyspace: KeyspaceId,
@@ -323,7 +323,7 @@ pub(crate) enum BatchOp<'a> {
 }
 
 impl BatchOp<'_> {
-    /// Whether it only takes a number for tables that are ingested.
+    /// Reports whether this is an ingestion, which only takes a sequence number.
     pub(crate) fn is_ingestion(&self) -> bool {
         matches!(self, BatchOp::Ingestion { .. })
     }
@@ -340,14 +340,14 @@ impl BatchOp<'_> {
     }
 }
 
-/// Decodes operations one by one; ends after the first error.
+/// An iterator that decodes operations; it ends after the first error.
 #[derive(Clone, Debug)]
 pub(crate) struct Ops<'a> {
     rest: Decoder<'a>,
 }
 
 impl<'a> Ops<'a> {
-    /// The operations that `bytes` encode.
+    /// Decodes the operations in `bytes`.
     pub(crate) fn new(bytes: &'a [u8]) -> Ops<'a> {
         Ops { rest: Decoder::new(bytes) }
     }
@@ -404,14 +404,14 @@ impl<'a> Iterator for Ops<'a> {
 
 impl std::iter::FusedIterator for Ops<'_> {}
 
-/// What stands at the start of every record of the write-ahead log, before the operations of its group.
+/// The header of every write-ahead log record, before the operations of its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GroupHeader {
-    /// The first operation's sequence number; the others follow one by one.
+    /// The first operation's sequence number; the others follow consecutively.
     pub(crate) first_seq: SeqNo,
-    /// How many operations follow, at least one.
+    /// The number of operations that follow, at least one.
     pub(crate) count: u64,
-    /// Every earlier log was synced when this record was written: if one of them is found short, it is damaged.
+    /// All earlier logs were synced when this record was written: if one of them is cut short, it is damaged.
     pub(crate) older_logs_synced: bool,
 }
 
@@ -422,7 +422,7 @@ impl GroupHeader {
         out.put_varint(self.count);
     }
 
-    /// The header and the encoded operations behind it.
+    /// Decodes the header and returns it with the encoded operations after it.
     pub(crate) fn decode(payload: &[u8]) -> Result<(GroupHeader, &[u8]), DecodeError> {
         let mut rest = Decoder::new(payload);
         let mut number = || rest.varint().ok_or(DecodeError("a group whose header is cut short"));
@@ -430,7 +430,7 @@ impl GroupHeader {
         if flags > 1 {
             return Err(DecodeError("a group with unknown flags"));
         }
-        // No operation is shorter than two bytes.
+        // An operation takes at least two bytes.
         if count == 0 || count > rest.remaining() as u64 || first_seq == 0 || first_seq > MAX_SEQNO - count {
             return Err(DecodeError("a group with impossible numbers"));
         }
@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ingestion_is_an_operation_that_takes_one_number() {
+    fn an_ingestion_takes_one_sequence_number() {
         let batch = WriteBatch::ingestion(300);
         assert_eq!(batch.len(), 1);
         assert_eq!(ops(&batch), [BatchOp::Ingestion { keyspace: 300 }]);
@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn operations_come_back_in_order() {
+    fn operations_round_trip_in_order() {
         let mut batch = WriteBatch::new();
         batch.put("a", "1").delete("b").delete_range("c".."d");
         batch.put_id(300, b"", b"").merge_id(7, b"e", b"2");
@@ -481,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn all_forms_of_bounds_become_one() {
+    fn all_forms_of_bounds_are_normalized() {
         use Bound::*;
         type Form<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>, Option<(&'a [u8], Option<&'a [u8]>)>);
         let forms: [Form<'_>; 12] = [
@@ -521,7 +521,7 @@ mod tests {
             if len == long.len() && max == MAX_KEY_BYTES));
     }
 
-    /// What a later version of the format says is not read as something else.
+    /// An operation added by a later format version must not be misread.
     #[test]
     fn an_unknown_operation_is_an_error() {
         let mut batch = WriteBatch::new();
@@ -541,7 +541,7 @@ mod tests {
     }
 
     #[test]
-    fn group_headers_come_back_and_impossible_ones_are_refused() {
+    fn group_headers_round_trip_and_impossible_ones_are_refused() {
         let mut batch = WriteBatch::new();
         batch.put("a", "").delete("b");
         for older_logs_synced in [false, true] {
@@ -561,7 +561,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn hostile_bytes_end_in_an_error_or_in_operations_that_encode_to_themselves(
+        fn hostile_bytes_decode_to_an_error_or_to_operations_that_round_trip(
             bytes in prop::collection::vec(prop_oneof![0..5u8, 0..32u8, any::<u8>()], 0..200),
         ) {
             let mut batch = WriteBatch::new();
@@ -586,7 +586,7 @@ mod tests {
         }
 
         #[test]
-        fn a_batch_cut_anywhere_gives_its_first_operations(
+        fn a_truncated_batch_yields_its_first_operations(
             puts in prop::collection::vec((any::<u32>(), prop::collection::vec(any::<u8>(), 0..9)), 0..9),
             cut in any::<prop::sample::Index>(),
         ) {

@@ -1,8 +1,8 @@
-//! The few primitives that every binary record of the engine is made of: fixed little-endian numbers,
-//! LEB128 varints and length-prefixed bytes. Reading is bounds-checked: hostile bytes give `None`.
+//! The primitives of the engine's binary records: fixed little-endian numbers, LEB128 varints and length-prefixed
+//! bytes. Reading is bounds-checked: hostile bytes give `None`.
 
-/// Reads primitives from the front of a slice. Every method gives `None` when the bytes run out or do not
-/// form a value, and then consumes an unspecified amount.
+/// Reads primitives from the front of a slice. Every method returns `None` when the bytes run out or do not form a
+/// value, and then consumes an unspecified amount.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Decoder<'a> {
     rest: &'a [u8],
@@ -49,7 +49,7 @@ impl<'a> Decoder<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// A LEB128 number of at most ten bytes; over-long or overflowing forms are refused.
+    /// Reads a LEB128 number of at most ten bytes; over-long or overflowing forms are refused.
     pub(crate) fn varint(&mut self) -> Option<u64> {
         let mut value = 0u64;
         for i in 0..10 {
@@ -74,14 +74,14 @@ impl<'a> Decoder<'a> {
         self.varint().and_then(|v| usize::try_from(v).ok())
     }
 
-    /// A varint length and that many bytes.
+    /// Reads a varint length and that many bytes.
     pub(crate) fn bytes(&mut self) -> Option<&'a [u8]> {
         let len = self.varint_usize()?;
         self.take(len)
     }
 }
 
-/// Appends primitives to a growing buffer; the mirror of [`Decoder`].
+/// Appends primitives to a growing buffer; the counterpart of [`Decoder`].
 pub(crate) trait Encode {
     fn put_u8(&mut self, v: u8);
     fn put_u16(&mut self, v: u16);

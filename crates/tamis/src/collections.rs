@@ -1,7 +1,7 @@
-//! Hash maps and sets of the engine.
+//! The engine's hash maps and sets.
 //!
-//! With the feature `simulation` they hash without a seed: the order in which a map is walked through must be the same in every
-//! run of one simulation.
+//! With the feature `simulation` they hash without a seed: a map's iteration order must be the same in every run of a
+//! simulation.
 
 #[cfg(not(feature = "simulation"))]
 type State = std::hash::RandomState;

@@ -1,6 +1,6 @@
 //! Errors: one narrow enum per kind of operation, all of which convert into [`Error`].
 //!
-//! A message names the file and the offset where they apply, and what the caller can do.
+//! Messages name the file and offset, where there are any, and what the caller can do.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,14 +15,14 @@ pub struct IoFailure {
     pub path: PathBuf,
     /// The kind of the operating system's error.
     pub kind: io::ErrorKind,
-    /// The operating system's own words.
+    /// The operating system's message.
     pub message: String,
-    /// The operating system's number of the error, if it has one.
+    /// The operating system's error code, if it has one.
     pub code: Option<i32>,
 }
 
 impl IoFailure {
-    /// Whether the device failed (`EIO`).
+    /// Reports whether the device failed (`EIO`).
     pub(crate) fn is_device_error(&self) -> bool {
         #[cfg(unix)]
         return self.code == Some(rustix::io::Errno::IO.raw_os_error());
@@ -30,7 +30,7 @@ impl IoFailure {
         return false;
     }
 
-    /// Wraps an operating system error with what was attempted on which file.
+    /// Wraps an operating system error with the operation and the file it concerns.
     pub fn new(operation: &'static str, path: &Path, source: &io::Error) -> Self {
         IoFailure {
             operation,
@@ -42,7 +42,7 @@ impl IoFailure {
     }
 }
 
-/// Bytes on disk that are not what was written.
+/// Bytes on disk that differ from what was written.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{} is damaged{}: {what}; run `tamis verify` to see how far it goes, and restore the file from a \
          checkpoint or open with `salvage`", path.display(), at(offset))]
@@ -71,17 +71,17 @@ pub enum StorageError {
 }
 
 impl StorageError {
-    /// A failed system call on `path`.
+    /// Creates the error of a failed system call on `path`.
     pub fn io(operation: &'static str, path: &Path, source: &io::Error) -> Self {
         StorageError::Io(IoFailure::new(operation, path, source))
     }
 
-    /// Damaged bytes in `path`.
+    /// Creates the error of damaged bytes in `path`.
     pub fn corrupt(path: &Path, offset: impl Into<Option<u64>>, what: impl Into<String>) -> Self {
         StorageError::Corrupt(Corruption { path: path.to_owned(), offset: offset.into(), what: what.into() })
     }
 
-    /// Whether the device or quota ran out of room.
+    /// Reports whether the device or quota ran out of space.
     pub fn is_out_of_space(&self) -> bool {
         matches!(self, StorageError::Io(e) if e.kind == io::ErrorKind::StorageFull
             || e.kind == io::ErrorKind::QuotaExceeded)
@@ -96,9 +96,9 @@ fn at_line(line: &usize) -> String {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OptionsError {
     /// A name that no option has.
-    #[error("{}no option is called `{name}`; `tamis options` lists them all", at_line(line))]
+    #[error("{}there is no option `{name}`; `tamis options` lists all options", at_line(line))]
     Unknown {
-        /// The line of the text, from 1; 0 if the option was not set by a text.
+        /// The line of the text, from 1; 0 if the option was not set from a text.
         line: usize,
         /// The unknown name.
         name: String,
@@ -111,17 +111,17 @@ pub enum OptionsError {
         /// The line.
         text: String,
     },
-    /// A value that the option does not take.
-    #[error("option `{name}` does not take `{value}`: {expected}")]
+    /// A value that the option does not accept.
+    #[error("option `{name}` does not accept `{value}`: {expected}")]
     Value {
         /// The option's name.
         name: &'static str,
         /// The value given.
         value: String,
-        /// What it takes: type, unit and range.
+        /// What the option accepts: type, unit and range.
         expected: String,
     },
-    /// An option that holds from opening on.
+    /// An option that is fixed while the keyspace is open.
     #[error("option `{name}` cannot be changed while the keyspace is open; open it with the new value")]
     Fixed {
         /// The option's name.
@@ -134,35 +134,35 @@ pub enum OptionsError {
 pub enum OpenError {
     /// Another process (or another handle in this one) has the directory open.
     #[error(
-        "{} is held: another process, or another handle in this one, has the database open for writing; close that one, \
-         or open the database read-only beside it, which shows what was written until then",
+        "{} is locked: another process, or another handle in this one, has the database open for writing; close it, \
+         or open the database read-only, which shows what has been written so far",
         path.display()
     )]
     Locked {
         /// The lock file.
         path: PathBuf,
     },
-    /// A read-only opening found the database changed under it each time it looked: whoever writes to it replaces files faster
-    /// than they can be opened. Nothing is wrong with it; try again later.
-    #[error("{} was changed by whoever writes to it whenever it was read; try again", path.display())]
+    /// The database changed during every attempt to open it read-only: its writer replaces files faster than they can
+    /// be opened. Nothing is wrong with the database; try again later.
+    #[error("{} was changed by its writer during every attempt to open it; try again", path.display())]
     Changing {
         /// The database's directory.
         path: PathBuf,
     },
-    /// There is no database there and the options do not allow creating one.
+    /// The directory holds no database, and the options do not allow creating one.
     #[error("there is no database in {}; set `create_if_missing` to create one", path.display())]
     NotFound {
         /// The directory.
         path: PathBuf,
     },
-    /// There is a database there and the options ask for a new one.
-    #[error("there is a database in {} already, and `error_if_exists` is set", path.display())]
+    /// The directory holds a database, and the options ask for a new one.
+    #[error("there is already a database in {}, and `error_if_exists` is set", path.display())]
     Exists {
         /// The directory.
         path: PathBuf,
     },
-    /// An option that contradicts what the stored database was made with.
-    #[error("option `{name}` is `{asked}`, but the database was made with `{stored}`: {advice}")]
+    /// An option that contradicts the stored database.
+    #[error("option `{name}` is `{asked}`, but the database was created with `{stored}`: {advice}")]
     Incompatible {
         /// The option's name.
         name: &'static str,
@@ -185,8 +185,8 @@ pub enum OpenError {
     },
     /// An option names an operator that is neither built in nor among the options' `operators`.
     #[error(
-        "keyspace `{keyspace}` has the option `{option} = {name}`, and there is no such operator; put it into \
-             `operators` of the options"
+        "keyspace `{keyspace}` has the option `{option} = {name}`, but there is no such operator; add it to \
+         `operators` in the options"
     )]
     Unregistered {
         /// The keyspace.
@@ -196,7 +196,7 @@ pub enum OpenError {
         /// The operator's name.
         name: String,
     },
-    /// Options out of their range or not understood.
+    /// Options out of range or malformed.
     #[error(transparent)]
     Options(#[from] OptionsError),
     /// A failed system call or damaged bytes.
@@ -213,13 +213,13 @@ pub enum ReadError {
         /// The keyspace's name.
         name: String,
     },
-    /// The keyspace's merge operator could not make a value of what was merged into a key. Putting or deleting the key
+    /// The keyspace's merge operator could not combine a key's operands into a value. Putting or deleting the key
     /// makes it readable again.
-    #[error("could not merge what was written to the key `{}`: {what}", excerpt(key))]
+    #[error("could not merge the operands of the key `{}`: {what}", excerpt(key))]
     Merge {
         /// The key.
         key: Vec<u8>,
-        /// What the operator said, with its name.
+        /// The operator's name and message.
         what: String,
     },
     /// A failed system call or damaged bytes.
@@ -227,7 +227,7 @@ pub enum ReadError {
     Storage(#[from] StorageError),
 }
 
-/// A key as people can read it; of a long one its start.
+/// Formats a key for a message: escaped, and cut when long.
 fn excerpt(key: &[u8]) -> String {
     const MAX_BYTES: usize = 60;
     match key.split_at_checked(MAX_BYTES) {
@@ -255,7 +255,7 @@ pub enum WriteError {
         /// The longest allowed, in bytes.
         max: usize,
     },
-    /// A range whose start lies behind its end.
+    /// A range whose start lies after its end.
     #[error("the range to delete starts after its end")]
     ReversedRange,
     /// The database was opened read-only.
@@ -264,16 +264,16 @@ pub enum WriteError {
     /// The handle was closed.
     #[error("the database is closed")]
     Closed,
-    /// A panic in the engine may have broken an invariant, so nothing more is acknowledged.
-    #[error("writes stopped after an earlier failure: {cause}; reopen the database to go on")]
+    /// A panic in the engine may have broken an invariant, so no more writes are acknowledged.
+    #[error("writes stopped after an earlier failure: {cause}; reopen the database to continue")]
     Poisoned {
         /// The failure.
         cause: String,
     },
-    /// A file could not be written: a full disk, a failed sync, a limit. Nothing that was acknowledged is lost. The work is tried
-    /// again in the background, and once it succeeds writes go on by themselves; until then this write, and each that needs what
-    /// failed, is refused. `docs/operations.md` has the rule.
-    #[error("writes are suspended until what failed succeeds: {cause}")]
+    /// A file could not be written: a full disk, a failed sync, a limit. No acknowledged write is lost. The failed
+    /// work is retried in the background, and writes resume once it succeeds; until then every write that depends on
+    /// it is refused. `docs/operations.md` has the rule.
+    #[error("writes are suspended until a retry succeeds: {cause}")]
     Suspended {
         /// The last failure.
         cause: String,
@@ -284,8 +284,8 @@ pub enum WriteError {
         /// The keyspace's name.
         name: String,
     },
-    /// Something was merged into a keyspace without a merge operator.
-    #[error("keyspace `{name}` has no merge operator; its option `merge_operator` names one")]
+    /// An operand was merged into a keyspace without a merge operator.
+    #[error("keyspace `{name}` has no merge operator; set one with its option `merge_operator`")]
     NoMergeOperator {
         /// The keyspace's name.
         name: String,
@@ -304,20 +304,20 @@ pub enum WriteError {
 /// Why an administrative operation (flush, compact, checkpoint, keyspaces) failed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum AdminError {
-    /// A keyspace of that name exists.
-    #[error("a keyspace called `{name}` exists already")]
+    /// A keyspace of that name already exists.
+    #[error("a keyspace called `{name}` already exists")]
     KeyspaceExists {
         /// The name.
         name: String,
     },
     /// No keyspace has that name.
-    #[error("no keyspace is called `{name}`")]
+    #[error("there is no keyspace called `{name}`")]
     NoKeyspace {
         /// The name.
         name: String,
     },
     /// A keyspace name that is empty, too long, or holds control characters.
-    #[error("`{name}` cannot name a keyspace: 1 to 255 bytes without control characters")]
+    #[error("`{name}` cannot name a keyspace: names are 1 to 255 bytes without control characters")]
     BadName {
         /// The name.
         name: String,
@@ -327,7 +327,7 @@ pub enum AdminError {
     DefaultKeyspace,
     /// An option names an operator that is neither built in nor among the options' `operators`.
     #[error(
-        "the option `{option} = {name}` names no operator; put it into `operators` of the database's options"
+        "the option `{option} = {name}` names no known operator; add it to `operators` in the database's options"
     )]
     Unregistered {
         /// The option: `merge_operator` or `compaction_filter`.
@@ -335,13 +335,13 @@ pub enum AdminError {
         /// The operator's name.
         name: String,
     },
-    /// The directory of a checkpoint exists already.
+    /// The directory of a checkpoint already exists.
     #[error("{} exists already; a checkpoint goes to a new directory", path.display())]
     TargetExists {
         /// The directory.
         path: PathBuf,
     },
-    /// It was cancelled; nothing has changed, or only some of it is done.
+    /// The compaction was cancelled before it was complete; it may have been done in part.
     #[error("the compaction was cancelled")]
     Cancelled,
     /// A compaction that might not fit on the device.
@@ -351,18 +351,18 @@ pub enum AdminError {
     NoRoom {
         /// The keyspace's name.
         keyspace: String,
-        /// Bytes that it may need at most.
+        /// The most bytes that the compaction may need.
         needed: u64,
-        /// Bytes that are free, without what others were promised.
+        /// Free bytes, without those reserved for other compactions.
         free: u64,
     },
-    /// A file that is not to be ingested, or files that are not to be ingested together.
+    /// A file that cannot be ingested, or files that cannot be ingested together.
     #[error(transparent)]
     External(#[from] ExternalTableError),
-    /// Options out of their range.
+    /// Options out of range.
     #[error(transparent)]
     Options(#[from] OptionsError),
-    /// The write path refused.
+    /// A write that the operation needed failed.
     #[error(transparent)]
     Write(#[from] WriteError),
     /// A failed system call or damaged bytes.
@@ -374,7 +374,7 @@ pub enum AdminError {
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExternalTableError {
-    /// A key that is not greater than the one before. The keys are escaped and cut.
+    /// A key that is not greater than the previous one. The keys are escaped and cut.
     #[error("key {key} comes after {previous}: keys must be added in strictly ascending order")]
     OutOfOrder {
         /// The key.
@@ -382,39 +382,39 @@ pub enum ExternalTableError {
         /// The key added before it.
         previous: String,
     },
-    /// There is a file of that name.
+    /// A file of that name already exists.
     #[error("{} exists already; an external table goes to a new file", path.display())]
     Exists {
         /// The file.
         path: PathBuf,
     },
-    /// A table without entries and range deletes.
-    #[error("{} would hold nothing", path.display())]
+    /// A table without entries or range deletes.
+    #[error("{} would be empty", path.display())]
     Empty {
         /// The file.
         path: PathBuf,
     },
     /// An earlier write to the file failed.
-    #[error("{} could not be written before and is of no use; build it again", path.display())]
+    #[error("an earlier write to {} failed; build the file again", path.display())]
     Failed {
         /// The file.
         path: PathBuf,
     },
-    /// A table that a database wrote for itself: its entries have sequence numbers of that database.
-    #[error("{} is a table of a database, not one that was built to be ingested", path.display())]
+    /// A table that belongs to a database: its entries have sequence numbers of that database.
+    #[error("{} is a table of a database, not one built for ingestion", path.display())]
     NotExternal {
         /// The file.
         path: PathBuf,
     },
-    /// A file that is no table, not all of one, or damaged.
-    #[error("{} is no complete external table: {what}; build it again", path.display())]
+    /// A file that is not a table, is incomplete or is damaged.
+    #[error("{} is not a complete external table: {what}; build it again", path.display())]
     NotATable {
         /// The file.
         path: PathBuf,
         /// What is wrong.
         what: String,
     },
-    /// Two files of one ingestion say something about one key.
+    /// Two files of one ingestion overlap.
     #[error("{} and {} overlap: the keys of the second are {range}", first.display(), second.display())]
     Overlap {
         /// The file with the smaller first key.
@@ -424,7 +424,7 @@ pub enum ExternalTableError {
         /// The second file's key range in words.
         range: String,
     },
-    /// Options out of their range.
+    /// Options out of range.
     #[error(transparent)]
     Options(#[from] OptionsError),
     /// A key or value that is too long, or a reversed range.
@@ -435,7 +435,7 @@ pub enum ExternalTableError {
     Storage(#[from] StorageError),
 }
 
-/// A key for a message: escaped, in quotes, and cut when long.
+/// Formats a key for a message: escaped, in quotes, and cut when long.
 pub(crate) fn excerpt_of_key(key: &[u8]) -> String {
     const MOST: usize = 64;
     let (head, rest) = key.split_at(key.len().min(MOST));
@@ -443,7 +443,7 @@ pub(crate) fn excerpt_of_key(key: &[u8]) -> String {
     format!("\"{}\"{more}", head.escape_ascii())
 }
 
-/// Any error of the library: every narrower one converts into it.
+/// Any error of the library; every narrower error converts into it.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

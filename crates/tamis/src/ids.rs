@@ -1,4 +1,5 @@
-//! The numbers by which files, runs and keyspaces go. At the bottom of the engine: whoever names a thing needs nothing else of it.
+//! The ids of files, runs and keyspaces. They are a module of their own so that code can name a thing without
+//! depending on it.
 
 /// Names a table file within a database; never used twice.
 pub(crate) type TableId = u64;

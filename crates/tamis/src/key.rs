@@ -9,14 +9,14 @@ pub const MAX_KEY_BYTES: usize = 64 << 10;
 /// The longest value, in bytes (4 GiB minus one).
 pub const MAX_VALUE_BYTES: usize = u32::MAX as usize;
 
-/// A sequence number: the position of one operation in the one order of all writes of a database.
-/// 56 bits; 0 means "older than everything that anyone may still ask for".
+/// A sequence number: the position of one operation in the total order of a database's writes. 56 bits; 0 means
+/// "older than anything a reader can still ask for".
 pub(crate) type SeqNo = u64;
 
 /// The largest sequence number (2^56 − 1), used in seeks to mean "the newest version".
 pub(crate) const MAX_SEQNO: SeqNo = (1 << 56) - 1;
 
-/// What one version of a key says.
+/// The kind of one version of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub(crate) enum Kind {
@@ -24,12 +24,12 @@ pub(crate) enum Kind {
     Delete = 0,
     /// The key has the value that follows.
     Put = 1,
-    /// An operand follows: the keyspace's merge operator applies it to what older versions of the key say.
+    /// An operand follows: the keyspace's merge operator applies it to the result of the key's older versions.
     Merge = 2,
 }
 
 impl Kind {
-    /// The kind with this byte, if there is one.
+    /// Returns the kind with this byte, if there is one.
     pub(crate) fn from_byte(byte: u8) -> Option<Kind> {
         match byte {
             0 => Some(Kind::Delete),
@@ -40,14 +40,14 @@ impl Kind {
     }
 }
 
-/// One version of a key as it was found: in a block, a table or a memtable, with its value in whatever form it has there.
+/// One version of a key as found in a block, a table or a memtable, with its value in the form it has there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry<V> {
     /// Its sequence number.
     pub(crate) seq: SeqNo,
-    /// What it says of the key.
+    /// Its kind.
     pub(crate) kind: Kind,
-    /// Its value; empty in a delete.
+    /// Its value; empty for a delete.
     pub(crate) value: V,
 }
 
@@ -57,8 +57,8 @@ pub(crate) fn compare_versions(a_key: &[u8], a_seq: SeqNo, b_key: &[u8], b_seq: 
     a_key.cmp(b_key).then(b_seq.cmp(&a_seq))
 }
 
-/// The first eight bytes of `key` as a big-endian number, padded with zeros: an order-preserving
-/// digest of the key's start. `a < b` implies `prefix_of(a) <= prefix_of(b)`; equal prefixes say nothing.
+/// Returns the first eight bytes of `key` as a big-endian number, padded with zeros: an order-preserving digest of
+/// the key's start. `a < b` implies `prefix_of(a) <= prefix_of(b)`; equal prefixes say nothing.
 #[inline]
 pub(crate) fn prefix_of(key: &[u8]) -> u64 {
     if let Some(head) = key.first_chunk::<8>() {
@@ -69,14 +69,14 @@ pub(crate) fn prefix_of(key: &[u8]) -> u64 {
     u64::from_be_bytes(head)
 }
 
-/// How many leading bytes `a` and `b` share.
+/// Returns the number of leading bytes that `a` and `b` share.
 #[inline]
 pub(crate) fn common_prefix_len(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(x, y)| x == y).count()
 }
 
-/// The smallest key that is greater than every key starting with `prefix`, or `None` if there is none
-/// (the prefix is empty or consists of 0xFF bytes only).
+/// Returns the smallest key greater than every key that starts with `prefix`, or `None` if there is none (the prefix
+/// is empty or consists of 0xFF bytes only).
 pub(crate) fn prefix_successor(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|&b| b != 0xFF)?;
     let mut next = prefix[..=last].to_vec();
@@ -87,7 +87,7 @@ pub(crate) fn prefix_successor(prefix: &[u8]) -> Option<Vec<u8>> {
 /// A shared, immutable key.
 pub(crate) type KeyBytes = Arc<[u8]>;
 
-/// Where a range of keys ends.
+/// The end of a key range.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum KeyEnd {
     /// The last key of the range.
@@ -99,7 +99,7 @@ pub(crate) enum KeyEnd {
 }
 
 impl KeyEnd {
-    /// Whether a range that ends here holds keys at or after `key`, as far as its end is concerned.
+    /// Reports whether a range with this end, started early enough, holds keys at or after `key`.
     #[inline]
     pub(crate) fn reaches(&self, key: &[u8]) -> bool {
         match self {
@@ -145,14 +145,14 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_successor_is_the_first_key_beyond() {
+    fn a_prefix_successor_is_the_first_key_after_the_prefix() {
         assert_eq!(prefix_successor(b"ab"), Some(b"ac".to_vec()));
         assert_eq!(prefix_successor(b"a\xff\xff"), Some(b"b".to_vec()));
         assert_eq!(prefix_successor(b"\xff\xff"), None);
         assert_eq!(prefix_successor(b""), None);
     }
 
-    /// What a later version of the format says is not read as something else.
+    /// A kind added by a later format version must not be misread.
     #[test]
     fn every_kind_has_a_byte_and_no_other_byte_is_a_kind() {
         let known = (0..=u8::MAX).filter_map(|byte| Kind::from_byte(byte).map(|kind| (byte, kind as u8)));
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_are_ordered_by_what_they_hold() {
+    fn range_ends_are_ordered_by_the_keys_they_include() {
         let (x, y): (KeyBytes, KeyBytes) = (b"x"[..].into(), b"y"[..].into());
         let ordered = [
             KeyEnd::Excluded(x.clone()),

@@ -1,8 +1,8 @@
 //! An embeddable key-value storage engine in which **a read hashes its key once, asks its filters once, and
 //! touches one block**.
 //!
-//! An LSM-tree: writes go to a log and a memtable, memtables are flushed to sorted tables, tables are merged in the
-//! background. Start with [`Db`].
+//! tamis is an LSM-tree: writes go to a log and a memtable, memtables are flushed to sorted tables, and tables are
+//! merged in the background. Start with [`Db`].
 //!
 //! ```
 //! use tamis::{Db, Durability, Options, WriteBatch};
@@ -20,21 +20,23 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! * [`Db`]: the default keyspace and everything about the whole database. [`Keyspace`]: one of several, under one log.
-//! * [`WriteBatch`]: several writes, all or none, across keyspaces. [`Durability`]: what survives what.
-//! * [`Snapshot`]: the state of a moment. [`Iter`]: ordered iteration from both ends.
-//! * [`MergeOperator`], [`CompactionFilter`]: writes that change values unread; values changed while merged.
-//! * [`Options`]: every choice, with default, range and consequence.
-//! * [`Stats`], [`ReadCost`], [`Explanation`]: what it does, and what a read cost.
-//! * [`Slice`]: bytes handed out without a copy.
-//! * [`ExternalTableBuilder`], [`Keyspace::ingest`]: sorted tables built elsewhere and taken in at once.
+//! * [`Db`]: the default keyspace and operations on the whole database. [`Keyspace`]: one of several that share a
+//!   log.
+//! * [`WriteBatch`]: several writes, all or none, across keyspaces. [`Durability`]: when a write survives a power
+//!   cut.
+//! * [`Snapshot`]: the state at one point in time. [`Iter`]: ordered iteration from both ends.
+//! * [`MergeOperator`], [`CompactionFilter`]: updates without a read; values changed or removed during compaction.
+//! * [`Options`]: every option, with default, range and consequence.
+//! * [`Stats`], [`ReadCost`], [`Explanation`]: the database's activity, and the cost of a read.
+//! * [`Slice`]: bytes returned without a copy.
+//! * [`ExternalTableBuilder`], [`Keyspace::ingest`]: sorted tables built elsewhere and ingested atomically.
 //! * Errors: a narrow enum per kind of operation, all of which convert into [`Error`].
-//! * [`io`]: the file system as the engine sees it, for tests and for other media.
+//! * [`io`]: the file system interface of the engine, for tests and other media.
 //!
-//! Handles are `Send + Sync` and cheap to clone. Reads take no lock and wait for nobody.
+//! Handles are `Send + Sync` and cheap to clone. Reads take no lock and never wait for writers.
 //!
-//! Features: `zstd` adds Zstandard compression and compiles its C library; the default build is Rust only. `simulation` and
-//! `fuzzing` are for programs that test the engine, and in no release.
+//! Features: `zstd` adds Zstandard compression and compiles its C library; the default build is Rust only.
+//! `simulation` and `fuzzing` are for programs that test the engine, not for releases.
 
 pub mod advise;
 mod batch;
@@ -52,7 +54,8 @@ mod ids;
 pub mod io;
 #[cfg(feature = "simulation")]
 pub mod simulation {
-    //! The seam for deterministic simulations: a machine that decides which of the engine's threads runs and what time it is.
+    //! The hook for deterministic simulations: a scheduler that decides which of the engine's threads runs and what
+    //! time it is.
 
     pub use tamis_env::sync::simulated::{Point, Scheduler, TaskId, point, run_in};
 }
@@ -97,7 +100,7 @@ pub use slice::Slice;
 pub use table::ReadCost;
 pub use tamis_env::clock::{Clock, ManualClock};
 
-/// Nothing of the entry points for fuzzers is in a default build:
+/// A default build has no entry points for fuzzers:
 ///
 /// ```compile_fail,E0433
 /// tamis::fuzzing::log(b"");

@@ -1,4 +1,4 @@
-//! [`Slice`]: bytes handed out by the engine.
+//! [`Slice`]: bytes returned by the engine.
 
 use std::fmt;
 use std::ops::Deref;
@@ -7,12 +7,11 @@ use std::sync::Arc;
 use crate::memtable::PinnedMemValue;
 use crate::table::PinnedValue;
 
-/// Bytes of a key or a value, shared with the place they were found in where that saves a copy: a block of a
-/// table (mapped or cached) or a memtable. Bytes of up to 22 are held in the slice itself.
+/// The bytes of a key or a value. They are shared with a table block (mapped or cached) or a memtable where that
+/// saves a copy; up to 22 bytes are stored inline.
 ///
-/// A slice stays valid as long as it lives, whatever happens to the database; holding one keeps its block,
-/// mapping or memtable in memory. Use [`to_vec`](slice::to_vec) for bytes that live long. Cloning costs at
-/// most one reference count.
+/// A slice stays valid whatever happens to the database, and keeps its block, mapping or memtable in memory. Use
+/// [`to_vec`](slice::to_vec) for long-lived bytes. Cloning costs at most one reference count update.
 ///
 /// ```
 /// let slice = tamis::Slice::from(&b"bytes"[..]);
@@ -31,10 +30,10 @@ enum Repr {
 }
 
 impl Slice {
-    /// Slices of up to this many bytes hold them in themselves.
+    /// Up to this many bytes are stored inline.
     pub(crate) const INLINE: usize = 22;
 
-    /// A copy of these bytes.
+    /// Copies `bytes` into a slice.
     pub fn copy_of(bytes: &[u8]) -> Slice {
         if bytes.len() <= Self::INLINE {
             let mut inline = [0; Self::INLINE];
@@ -81,7 +80,7 @@ impl From<&[u8]> for Slice {
 }
 
 impl From<Vec<u8>> for Slice {
-    /// Copies the bytes: a slice keeps its count of references beside them.
+    /// Copies the bytes: a slice keeps its reference count next to them.
     fn from(bytes: Vec<u8>) -> Slice {
         Slice::copy_of(&bytes)
     }

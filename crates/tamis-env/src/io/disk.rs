@@ -2,18 +2,17 @@
 //!
 //! # Invariants
 //!
-//! * A file that exists under a name is never truncated by [`create`](FileSystem::create): a new file takes
-//!   its name, so an older reader, mapping or hard link keeps the old bytes.
-//! * A writer's position counts only the bytes whose write succeeded; a failed append is overwritten by the
-//!   next one.
+//! * A file that exists under a name is never truncated by [`create`](FileSystem::create): a new file takes its name,
+//!   so existing readers, mappings and hard links keep the old bytes.
+//! * A writer's position counts only bytes written successfully; the next append overwrites a failed one.
 //!
 //! # Platforms
 //!
-//! Preallocation and access hints are given on Linux and Android (hints also on FreeBSD) and are no-ops
-//! elsewhere. `sync_dir` is a no-op on Windows, where directories cannot be synced. Systems that are neither
-//! Unix nor Windows can be compiled for, but reading and locking report `Unsupported` there.
+//! Preallocation and access hints work on Linux and Android (hints also on FreeBSD) and are no-ops elsewhere.
+//! `sync_dir` is a no-op on Windows, where directories cannot be synced. The crate compiles on systems that are
+//! neither Unix nor Windows, but reading and locking fail with `Unsupported` there.
 //!
-//! Everything here may be called from any thread; nothing takes a lock of its own.
+//! Everything here may be called from any thread; nothing takes a lock.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -30,11 +29,12 @@ pub struct DiskFs {
     mapped: Arc<MappedBytes>,
 }
 
-/// How much is mapped, and how much memory there is to keep it in.
+/// The number of bytes mapped, and the memory available to cache them.
 ///
-/// While all that is mapped fits in half of the memory, a fault may read what lies around it: after opening, and where
-/// the system takes pages back, files are in memory after a few faults. Beyond that a fault at a random place should read that
-/// page alone, as the others would be gone before they are asked for. Counts are `Relaxed`: they are a hint's reason.
+/// While all mapped files fit in half of the memory, a fault may read ahead around its page: after opening, and after
+/// the system reclaims pages, files are back in memory after a few faults. Beyond that a random fault should read
+/// only its own page, since the others would be evicted before they are used. Counts are `Relaxed`: they only inform
+/// a hint.
 #[derive(Debug)]
 struct MappedBytes {
     now: AtomicU64,
@@ -46,7 +46,7 @@ impl MappedBytes {
         MappedBytes { now: AtomicU64::new(0), memory }
     }
 
-    /// Counts `len` bytes more. Whether all of it fits.
+    /// Adds `len` bytes and reports whether everything fits.
     fn add(&self, len: u64) -> bool {
         self.now.fetch_add(len, Relaxed).saturating_add(len) <= self.memory / 2
     }
@@ -56,7 +56,7 @@ impl MappedBytes {
     }
 }
 
-/// The memory of the machine in bytes, or of the control group if that has less; 0 where that is not known.
+/// Returns the memory of the machine in bytes, or of the control group if that has less; 0 if unknown.
 pub fn memory_bytes() -> u64 {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     {
@@ -71,7 +71,7 @@ pub fn memory_bytes() -> u64 {
     0
 }
 
-/// A mapping that is counted.
+/// A counted mapping.
 #[derive(Debug)]
 struct CountedMap {
     map: memmap2::Mmap,
@@ -91,15 +91,15 @@ impl Drop for CountedMap {
 }
 
 impl DiskFs {
-    /// Files that can be mapped: [`ReadFile::map`] gives the page cache's own memory.
+    /// Creates a file system whose files can be mapped: [`ReadFile::map`] returns the page cache's own memory.
     ///
-    /// A mapped file that somebody *outside* the engine truncates kills the process with `SIGBUS` when a lost
-    /// page is touched; choose [`without_mapping`](Self::without_mapping) where that can happen.
+    /// If another program truncates a mapped file, touching a lost page kills the process with `SIGBUS`; choose
+    /// [`without_mapping`](Self::without_mapping) where that can happen.
     pub fn new() -> Self {
         DiskFs { map: true, mapped: Arc::new(MappedBytes::new(memory_bytes())) }
     }
 
-    /// Files that are only read by copying; [`ReadFile::map`] gives `None`.
+    /// Creates a file system that only reads by copying; [`ReadFile::map`] returns `None`.
     pub fn without_mapping() -> Self {
         DiskFs { map: false, mapped: Arc::new(MappedBytes::new(0)) }
     }
@@ -111,8 +111,8 @@ impl Default for DiskFs {
     }
 }
 
-/// Opens a fresh file under `path`. An old file of that name loses the name but keeps its bytes for those
-/// who still have it open, mapped or linked.
+/// Opens a new file under `path`. An old file of that name loses the name but keeps its bytes for handles, mappings
+/// and links that still refer to it.
 pub(super) fn create_fresh(path: &Path, options: &OpenOptions) -> io::Result<File> {
     let mut options = options.clone();
     options.write(true).create_new(true);
@@ -125,8 +125,8 @@ pub(super) fn create_fresh(path: &Path, options: &OpenOptions) -> io::Result<Fil
     }
 }
 
-/// Reserves `bytes` from the start of `file` including its length, of which the first `written` have their place already.
-/// Success and nothing done where the system or the file system cannot; running out of space is an error.
+/// Reserves `bytes` from the start of `file`, extending its length; the first `written` are already allocated.
+/// Succeeds without effect where the system or the file system does not support it; running out of space is an error.
 pub(super) fn preallocate(file: &File, written: u64, bytes: u64) -> io::Result<()> {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     if bytes > written {
@@ -147,7 +147,7 @@ pub(super) fn preallocate(file: &File, written: u64, bytes: u64) -> io::Result<(
     Ok(())
 }
 
-/// Tells the kernel how the file will be read. Only a hint: failure is of no consequence.
+/// Tells the kernel how the file will be read. Only a hint: failures are ignored.
 fn advise(file: &File, access: Access) {
     #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
     {
@@ -161,8 +161,8 @@ fn advise(file: &File, access: Access) {
     let _ = (file, access);
 }
 
-/// Whether a read of `len` bytes at `offset` lies within what any file can hold. Offsets come from bytes on
-/// disk; beyond this the system would report an invalid argument where the file simply ends before.
+/// Reports whether a read of `len` bytes at `offset` lies within the largest possible file. Offsets come from bytes
+/// on disk; beyond this the system would report an invalid argument instead of the end of the file.
 pub(super) fn check_range(offset: u64, len: usize) -> io::Result<()> {
     match offset.checked_add(len as u64) {
         Some(end) if end <= i64::MAX as u64 => Ok(()),
@@ -215,7 +215,7 @@ pub(super) fn write_all_at(file: &mut File, bytes: &[u8], offset: u64) -> io::Re
 #[derive(Debug)]
 struct DiskWriter {
     file: File,
-    /// Where the next append goes: the sum of the successful ones.
+    /// The offset of the next append: the total length of the successful ones.
     written: u64,
 }
 
@@ -264,7 +264,7 @@ impl ReadFile for DiskReader {
         Overlap::Threads
     }
 
-    /// `None` also when the system has no room for one more mapping, or its file system cannot map.
+    /// Also returns `None` if the system has no room for another mapping, or its file system cannot map.
     fn map(&self) -> io::Result<Option<Mapping>> {
         if !self.map {
             return Ok(None);
@@ -291,7 +291,7 @@ impl ReadFile for DiskReader {
                 Access::Random => memmap2::Advice::Random,
                 Access::Sequential => memmap2::Advice::Sequential,
             };
-            // Only a hint.
+            // Only a hint: errors are ignored.
             let _ = map.map.advise(advice);
         }
         #[cfg(not(unix))]
@@ -324,7 +324,7 @@ fn lock(path: &Path) -> io::Result<Option<DiskLock>> {
 #[cfg(windows)]
 fn lock(path: &Path) -> io::Result<Option<DiskLock>> {
     use std::os::windows::fs::OpenOptionsExt;
-    /// `ERROR_SHARING_VIOLATION`: somebody has the file open, and we ask to be alone.
+    /// `ERROR_SHARING_VIOLATION`: the file is open elsewhere, and this call asks for exclusive access.
     const SHARING_VIOLATION: i32 = 32;
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).share_mode(0);
@@ -399,14 +399,14 @@ impl FileSystem for DiskFs {
     }
 
     fn sync_file(&self, path: &Path) -> io::Result<()> {
-        // Unix syncs through a handle of any kind, so that a file without the right to write can be synced too.
+        // Unix syncs through any kind of handle, so a file without write permission can be synced too.
         OpenOptions::new().read(true).write(cfg!(not(unix))).open(path)?.sync_all()
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         #[cfg(unix)]
         {
-            // The parent of a path of one component is the empty path.
+            // The parent of a single-component path is the empty path.
             let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
             File::open(dir)?.sync_all()
         }
@@ -448,13 +448,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_mapped_fits_up_to_half_of_the_memory() {
+    fn mapped_files_fit_up_to_half_of_the_memory() {
         let mapped = MappedBytes::new(1000);
         assert!(mapped.add(400) && mapped.add(100));
         assert!(!mapped.add(1));
         mapped.remove(101);
         assert!(mapped.add(100));
-        assert!(!MappedBytes::new(0).add(1), "memory of which nothing is known holds nothing");
+        assert!(!MappedBytes::new(0).add(1), "an unknown amount of memory holds nothing");
     }
 
     #[test]

@@ -2,15 +2,15 @@
 //!
 //! # Invariants
 //!
-//! * A file's bytes live in one `Arc<Vec<u8>>`. Mapping a file shares that `Arc`; a later write to it copies
-//!   first, so that a mapping never changes.
-//! * Names follow a disk's rules: a file needs its parent directory, a removed file stays readable through
-//!   its open handles, a second name shares the bytes.
+//! * A file's bytes live in one `Arc<Vec<u8>>`. Mapping a file shares that `Arc`; a later write copies it first, so a
+//!   mapping never changes.
+//! * Names follow a disk's rules: a file needs its parent directory, a removed file stays readable through its open
+//!   handles, and a hard link shares the bytes.
 //!
-//! `..` is not resolved but taken for a name; relative and absolute paths are different places.
+//! `..` is not resolved but treated as a name; relative and absolute paths are different places.
 //!
-//! One mutex guards the names, one reader-writer lock each file's bytes. The first is never waited for while
-//! the second is held.
+//! A mutex guards the names, and a reader-writer lock each file's bytes. No thread waits for the first while it holds
+//! the second.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -26,7 +26,7 @@ pub struct MemFs {
 }
 
 impl MemFs {
-    /// An empty file system: only the root and the current directory exist.
+    /// Creates an empty file system: only the root and the current directory exist.
     pub fn new() -> Self {
         MemFs::default()
     }
@@ -55,7 +55,7 @@ struct MemFile(RwLock<Contents>);
 #[derive(Debug, Default)]
 struct Contents {
     bytes: Arc<Vec<u8>>,
-    /// Open write handles; only a file without any can be mapped.
+    /// The number of open write handles; only a file without any can be mapped.
     writers: usize,
 }
 
@@ -69,13 +69,13 @@ impl MemFile {
     }
 }
 
-/// The path without `.` and trailing separators, so that equal places have equal keys.
+/// Normalizes a path: removes `.` and trailing separators, so that equal places have equal keys.
 fn normal(path: &Path) -> PathBuf {
     path.components().filter(|c| *c != Component::CurDir).collect()
 }
 
 impl Names {
-    /// The node at a normalized path; the root and the empty path are directories that always exist.
+    /// Returns the node at a normalized path; the root and the empty path are directories that always exist.
     fn node(&self, path: &Path) -> Option<Node> {
         if path.parent().is_none() { Some(Node::Dir) } else { self.nodes.get(path).cloned() }
     }
@@ -96,7 +96,7 @@ impl Names {
         }
     }
 
-    /// Checks that a file may be put under `path`: its parent is there and no directory has the name.
+    /// Checks that a file may be created at `path`: its parent exists and no directory has the name.
     fn require_file_slot(&self, path: &Path) -> io::Result<()> {
         match path.parent() {
             Some(parent) => self.require_dir(parent)?,
@@ -108,10 +108,10 @@ impl Names {
         }
     }
 
-    /// Paths of all that lies below `dir`.
+    /// Returns the paths of everything below `dir`.
     fn below(&self, dir: &Path) -> Vec<PathBuf> {
         let after = (std::ops::Bound::Excluded(dir.to_owned()), std::ops::Bound::Unbounded);
-        // Paths compare component by component, so that a directory's contents directly follow it.
+        // Paths compare component by component, so a directory's contents directly follow it.
         let paths = self.nodes.range(after).map(|(path, _)| path);
         paths.take_while(|path| path.starts_with(dir)).cloned().collect()
     }
@@ -172,7 +172,7 @@ impl WriteFile for MemWriter {
         if self.written == content.len() {
             content.extend_from_slice(bytes);
         } else {
-            // Reused or preallocated: overwrite, and grow if the end lies behind the old one.
+            // Recycled or preallocated: overwrite, and grow if the end lies beyond the old one.
             if content.len() < end {
                 content.resize(end, 0);
             }
@@ -186,7 +186,7 @@ impl WriteFile for MemWriter {
         Ok(())
     }
 
-    /// Sets the length as a disk does, but refuses more than memory can give.
+    /// Sets the length as a disk does, but refuses more than the memory allows.
     fn preallocate(&mut self, bytes: u64) -> io::Result<()> {
         let bytes = usize::try_from(bytes).map_err(|_| io::ErrorKind::StorageFull)?;
         let mut contents = self.file.write();
@@ -200,7 +200,7 @@ impl WriteFile for MemWriter {
     }
 
     fn truncate_to_written(&mut self) -> io::Result<()> {
-        // After another handle cut the file, ours may end behind its end.
+        // After another handle truncated the file, this one's position may lie beyond its end.
         let mut contents = self.file.write();
         Arc::make_mut(&mut contents.bytes).resize(self.written, 0);
         Ok(())
@@ -229,7 +229,7 @@ impl ReadFile for MemReader {
         Ok(self.file.read().bytes.len() as u64)
     }
 
-    /// The file's own bytes; `None` while a writer has it open.
+    /// Returns the file's own bytes; `None` while a writer has it open.
     fn map(&self) -> io::Result<Option<Mapping>> {
         let contents = self.file.read();
         if contents.writers > 0 {
@@ -239,8 +239,8 @@ impl ReadFile for MemReader {
     }
 }
 
-/// `len` bytes of `bytes` from `offset`, or an error of kind `UnexpectedEof`: what [`ReadFile::read_exact_at`] means, for a
-/// file whose content is in memory. Nothing is read of no bytes, wherever they are.
+/// Returns `len` bytes of `bytes` from `offset`, or an `UnexpectedEof` error: [`ReadFile::read_exact_at`] for content
+/// in memory. Reading zero bytes succeeds at any offset.
 pub fn slice_at(bytes: &[u8], offset: u64, len: usize) -> io::Result<&[u8]> {
     if len == 0 {
         return Ok(&[]);

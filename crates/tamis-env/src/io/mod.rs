@@ -1,16 +1,16 @@
-//! The file-system seam. Nothing of an engine outside this module makes a system call on a file.
+//! The file system interface. Engine code outside this module makes no system calls on files.
 //!
-//! [`FileSystem`] is what an engine needs of an operating system. Three implementations:
+//! [`FileSystem`] is what an engine needs of an operating system. There are three implementations:
 //!
 //! * [`DiskFs`]: the operating system's files through its page cache; tables may be mapped.
 //! * [`DirectFs`]: the same files, but table reads and writes bypass the page cache (`O_DIRECT`).
-//! * [`MemFs`]: files in memory, for tests and for throw-away databases.
+//! * [`MemFs`]: files in memory, for tests and throw-away databases.
 //!
-//! Two more are in the crate `tamis-testkit`: one that forgets what was not synced when told to crash, and fails chosen
-//! operations; and one whose table reads cost what they cost on a given device, and are timed.
+//! Two more are in the crate `tamis-testkit`: one that loses unsynced data when told to crash and fails chosen
+//! operations, and one that emulates a device's cost of table reads and times them.
 //!
-//! Reads of several stretches at once go through a [`BatchReader`](batch::BatchReader), which overlaps those of files
-//! that [can](ReadFile::overlap).
+//! Reads of several byte ranges at once go through a [`BatchReader`](batch::BatchReader), which overlaps them for
+//! files that [support it](ReadFile::overlap).
 //!
 //! # What the engine assumes of a medium
 //!
@@ -18,7 +18,7 @@
 //! * A rename within one directory replaces its target atomically, and is durable after `sync_dir`.
 //! * Without a sync, any subset of the written sectors (512 bytes) may survive a power cut, in any order,
 //!   and a file's name may be lost or the old name may come back.
-//! * After a failed sync nothing is known about the bytes written since the last good one.
+//! * After a failed sync the state of the bytes written since the last successful one is unknown.
 //!
 //! Every method may be called from any thread.
 
@@ -44,14 +44,14 @@ pub trait WriteFile: Send + Sync + Debug {
     /// has them: they survive a crash of the process.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
 
-    /// Makes everything appended so far survive a power cut (`fdatasync`, and the length if it changed).
+    /// Makes all appended bytes survive a power cut (`fdatasync`, and the length if it changed).
     fn sync(&mut self) -> io::Result<()>;
 
-    /// Reserves room for `bytes` in all, so that appends up to there change no metadata and cannot run
-    /// out of space. A hint: a file system that cannot do it does nothing. The reserved part reads as zeros.
+    /// Reserves space for `bytes` in total, so that appends up to there change no metadata and cannot run out of
+    /// space. A hint: a file system that cannot do it does nothing. The reserved part reads as zeros.
     fn preallocate(&mut self, bytes: u64) -> io::Result<()>;
 
-    /// Cuts the file to what was appended by this handle (removing preallocated or reused bytes behind it).
+    /// Truncates the file to what this handle appended, removing preallocated or recycled bytes after it.
     fn truncate_to_written(&mut self) -> io::Result<()>;
 }
 
@@ -61,20 +61,19 @@ pub trait WriteFile: Send + Sync + Debug {
     reason = "asking for the length can fail, and nobody asks for emptiness"
 )]
 pub trait ReadFile: Send + Sync + Debug {
-    /// Fills `buf` from `offset`; an error of kind `UnexpectedEof` if the file ends before.
+    /// Fills `buf` from `offset`; fails with `UnexpectedEof` if the file ends before.
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()>;
 
-    /// The file's length in bytes.
+    /// Returns the file's length in bytes.
     fn len(&self) -> io::Result<u64>;
 
-    /// The whole file as memory that stays valid and unchanged as long as the mapping lives, if this file
-    /// system can give that. The file must not be written any more: the engine maps finished tables only.
+    /// Maps the whole file into memory that stays valid and unchanged as long as the mapping lives, if this file
+    /// system supports it. The file must not be written any more: the engine maps finished tables only.
     fn map(&self) -> io::Result<Option<Mapping>> {
         Ok(None)
     }
 
-    /// How reads of this file may overlap when several are asked for at once. What is said here changes how they are
-    /// done, never what they give.
+    /// Returns how several reads of this file may overlap. This affects how they are made, never their results.
     fn overlap(&self) -> Overlap<'_> {
         Overlap::Never
     }
@@ -84,16 +83,16 @@ pub trait ReadFile: Send + Sync + Debug {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Overlap<'f> {
-    /// Not at all: whoever asks for several reads them one after the other.
+    /// Not at all: several reads are made one after the other.
     Never,
-    /// By several threads that each call [`ReadFile::read_exact_at`].
+    /// In several threads that each call [`ReadFile::read_exact_at`].
     Threads,
-    /// By several threads, or by whatever reads a descriptor.
+    /// In several threads, or through the file descriptor (io_uring).
     #[cfg(unix)]
     Descriptor {
-        /// Open for reading, as long as the file lives.
+        /// A descriptor open for reading as long as the file lives.
         fd: std::os::fd::BorrowedFd<'f>,
-        /// What memory address, offset and length of a transfer must be multiples of: a power of two.
+        /// The required alignment of a transfer's memory address, offset and length: a power of two.
         align: usize,
     },
 }
@@ -103,7 +102,7 @@ pub enum Overlap<'f> {
 pub enum Access {
     /// Point reads all over the file.
     Random,
-    /// From start to end, once (recovery, compaction, verification).
+    /// One pass from start to end (recovery, compaction, verification).
     Sequential,
 }
 
@@ -112,7 +111,7 @@ pub enum Access {
 pub enum Usage {
     /// A table: written in large pieces, then immutable.
     Table,
-    /// A log: small appends, often synced.
+    /// A log: small appends, synced often.
     Log,
 }
 
@@ -125,8 +124,8 @@ pub trait FileSystem: Send + Sync + Debug {
     /// Creates `path` empty, replacing any file of that name.
     fn create(&self, path: &Path, usage: Usage) -> io::Result<Box<dyn WriteFile>>;
 
-    /// Renames `old` to `new` and opens it for overwriting from its start without truncating it: the way a
-    /// log file is recycled. The bytes behind what is written stay those of the old file.
+    /// Renames `old` to `new` and opens it for overwriting from its start without truncating it, to recycle a log
+    /// file. The bytes after the written ones stay those of the old file.
     fn reuse(&self, old: &Path, new: &Path) -> io::Result<Box<dyn WriteFile>>;
 
     /// Opens `path` for reading.
@@ -138,19 +137,19 @@ pub trait FileSystem: Send + Sync + Debug {
     /// Removes a file.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
-    /// Removes a directory and all that it holds.
+    /// Removes a directory and everything in it.
     fn remove_dir_all(&self, path: &Path) -> io::Result<()>;
 
-    /// Gives `from` a second name, or copies it (synced) where the file system has no hard links.
+    /// Creates a hard link to `from`, or copies it (synced) where the file system has no hard links.
     fn link_or_copy(&self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// Creates a directory and its parents; fine if it exists.
+    /// Creates a directory and its parents; succeeds if it exists.
     fn create_dir_all(&self, path: &Path) -> io::Result<()>;
 
-    /// Names (not paths) of the entries of a directory, in no order.
+    /// Returns the names (not paths) of a directory's entries, in no particular order.
     fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
 
-    /// Makes all of a finished file survive a power cut, whoever wrote it (not its name).
+    /// Makes the content (not the name) of a finished file survive a power cut, whichever handle wrote it.
     fn sync_file(&self, path: &Path) -> io::Result<()> {
         self.reuse(path, path)?.sync()
     }
@@ -158,24 +157,24 @@ pub trait FileSystem: Send + Sync + Debug {
     /// Makes creations, renames and removals in `dir` survive a power cut.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
 
-    /// Whether `path` exists.
+    /// Reports whether `path` exists.
     fn exists(&self, path: &Path) -> io::Result<bool>;
 
-    /// The length of a file in bytes.
+    /// Returns the length of a file in bytes.
     fn file_len(&self, path: &Path) -> io::Result<u64>;
 
-    /// Takes the exclusive lock named by `path`, or gives `None` if somebody else has it.
+    /// Takes the exclusive lock named by `path`, or returns `None` if it is already held.
     fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn DirLock>>>;
 
-    /// Free bytes on the device of `path`, if the file system can tell.
+    /// Returns the free bytes on the device of `path`, if known.
     fn available_space(&self, path: &Path) -> io::Result<Option<u64>>;
 }
 
 /// A whole file as memory.
 #[derive(Clone)]
 pub struct Mapping {
-    /// What `owner` gave. Never handed out for longer than the mapping is borrowed. Asking the owner each time is a call
-    /// that cannot be inlined, a few for each entry that a cursor passes.
+    /// The owner's bytes, cached: asking `owner` each time is a call that cannot be inlined, a few for each entry
+    /// that a cursor passes. Never handed out for longer than the mapping is borrowed.
     bytes: NonNull<[u8]>,
     _owner: Arc<dyn AsRef<[u8]> + Send + Sync>,
 }
@@ -183,8 +182,8 @@ pub struct Mapping {
 impl Mapping {
     /// Wraps bytes whose address and content do not change while the owner lives.
     pub fn new(owner: Arc<dyn AsRef<[u8]> + Send + Sync>) -> Self {
-        // A pointer, not a reference: a reference that a call is given must be good until the call returns, and dropping the
-        // last mapping frees the bytes within one.
+        // A pointer, not a reference: a reference passed to a call must stay valid until the call returns, and
+        // dropping the last mapping frees the bytes within one.
         let bytes = NonNull::from((*owner).as_ref());
         Mapping { bytes, _owner: owner }
     }
@@ -220,8 +219,8 @@ pub fn read_file(fs: &dyn FileSystem, path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Replaces `path` by `bytes` so that after a crash either the old content or all of the new is there:
-/// written beside it, synced, renamed over it, directory synced.
+/// Atomically replaces the content of `path` with `bytes`: writes a temporary file next to it, syncs that, renames it
+/// over `path` and syncs the directory.
 pub fn write_file_atomically(fs: &dyn FileSystem, path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut beside = PathBuf::from(path).into_os_string();
     beside.push(".tmp");

@@ -1,11 +1,11 @@
-//! A channel of bounded length from one thread to another.
+//! A bounded channel from one thread to another.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::{Condvar, Mutex};
 
-/// A channel that holds up to `bound` values, which is at least 1.
+/// Creates a channel that holds up to `bound` values, at least 1.
 pub fn bounded<T>(bound: usize) -> (Sender<T>, Receiver<T>) {
     let queue = Queue { values: VecDeque::with_capacity(bound), closed: false };
     let shared = Arc::new(Shared { bound, queue: Mutex::new(queue), changed: Condvar::new() });
@@ -16,7 +16,7 @@ pub fn bounded<T>(bound: usize) -> (Sender<T>, Receiver<T>) {
 struct Shared<T> {
     bound: usize,
     queue: Mutex<Queue<T>>,
-    /// Signalled after every change. At most one thread waits: either the queue is full or it is empty.
+    /// Signalled after every change. At most one thread waits, since the queue is never both full and empty.
     changed: Condvar,
 }
 
@@ -34,12 +34,12 @@ impl<T> Shared<T> {
     }
 }
 
-/// The end that values go in at.
+/// The sending end.
 #[derive(Debug)]
 pub struct Sender<T>(Arc<Shared<T>>);
 
 impl<T> Sender<T> {
-    /// Waits for room and adds a value; gives it back if nobody receives any more.
+    /// Waits for room and adds a value; returns it if the receiver is gone.
     pub fn send(&self, value: T) -> Result<(), T> {
         let mut queue = self.0.queue.lock();
         while queue.values.len() >= self.0.bound && !queue.closed {
@@ -61,12 +61,12 @@ impl<T> Drop for Sender<T> {
     }
 }
 
-/// The end that values come out at.
+/// The receiving end.
 #[derive(Debug)]
 pub struct Receiver<T>(Arc<Shared<T>>);
 
 impl<T> Receiver<T> {
-    /// All values, until the sender is gone and everything it sent was received.
+    /// Iterates over all values until the sender is gone and everything it sent was received.
     pub fn iter(&self) -> impl Iterator<Item = T> {
         std::iter::from_fn(|| self.receive())
     }
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_come_in_order_and_the_end_is_seen() {
+    fn values_arrive_in_order_and_then_the_end() {
         let (sender, receiver) = bounded(2);
         std::thread::scope(|scope| {
             scope.spawn(move || (0..100).for_each(|i| sender.send(i).unwrap()));
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_nobody_will_receive_comes_back() {
+    fn a_value_without_a_receiver_is_returned() {
         let (sender, receiver) = bounded(1);
         sender.send(1).unwrap();
         std::thread::scope(|scope| {

@@ -1,16 +1,16 @@
-//! The scheduler seam: every lock, condition, thread, pause and look at the clock of an engine above `io`.
+//! The scheduler interface: every lock, condition, thread, pause and clock read of an engine above `io`.
 //!
-//! Without the feature `simulation` these are thin wrappers of `std` that cost nothing. With it, a thread that belongs
-//! to a simulated machine (see `simulated`) asks that machine's scheduler instead: one such thread runs at a time, which one
-//! is decided by a seed, and time passes only when all of them wait. Other threads behave as without the feature.
+//! Without the feature `simulation` these are zero-cost wrappers of `std`. With it, a thread that belongs to a
+//! simulated machine (see `simulated`) calls that machine's scheduler instead: one such thread runs at a time, a seed
+//! decides which, and time passes only while all of them wait. Other threads behave as without the feature.
 //!
-//! Two rules hold for whoever uses this module:
+//! Two rules apply to users of this module:
 //!
-//! * **A lock never answers with a panic.** A thread that panicked while it held one leaves behind whatever it had changed so
-//!   far, and [`Mutex::was_poisoned`] says so. The owners of the engine's two large locks (`state`, `log`) look at that and
-//!   stop writes; what readers use is immutable once it is published, so reads go on.
-//! * **Nothing here may be called while a lock of another kind is held** (a shard of a cache crate, say): in a simulation the
-//!   thread may be set aside at any call, and the others would meet a lock whose owner never gets on.
+//! * **Locking never panics.** A thread that panics while it holds a lock leaves its partial changes behind, and
+//!   [`Mutex::was_poisoned`] reports it. The users of the engine's two large locks (`state`, `log`) check that and
+//!   stop writes; published data is immutable, so reads continue.
+//! * **Nothing here may be called while a lock of another kind is held** (a shard of a cache crate, say): in a
+//!   simulation the thread may be suspended at any call, and the others would wait for a lock whose owner never runs.
 
 use std::sync::{LockResult, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
@@ -20,25 +20,25 @@ pub mod channel;
 pub mod simulated;
 pub mod thread;
 
-/// A mutual exclusion lock whose [`lock`](Mutex::lock) cannot fail.
+/// A mutex whose [`lock`](Mutex::lock) cannot fail.
 #[derive(Debug, Default)]
 pub struct Mutex<T>(std::sync::Mutex<T>);
 
-/// The right to use what a [`Mutex`] guards.
+/// A guard that gives access to the value of a [`Mutex`].
 #[derive(Debug)]
 pub struct MutexGuard<'a, T> {
-    /// `None` only while the guard is being dropped or a condition is waited for.
+    /// `None` only while the guard is being dropped or waits for a condition.
     guard: Option<std::sync::MutexGuard<'a, T>>,
     lock: &'a Mutex<T>,
 }
 
 impl<T> Mutex<T> {
-    /// A lock that nobody has, around `value`.
+    /// Creates an unlocked mutex around `value`.
     pub const fn new(value: T) -> Self {
         Mutex(std::sync::Mutex::new(value))
     }
 
-    /// Waits for the lock.
+    /// Acquires the lock, waiting if necessary.
     #[inline]
     pub fn lock(&self) -> MutexGuard<'_, T> {
         #[cfg(feature = "simulation")]
@@ -54,24 +54,24 @@ impl<T> Mutex<T> {
         self.guard(ignore_poison(self.0.lock()))
     }
 
-    /// Takes the lock if nobody has it.
+    /// Acquires the lock if it is free.
     #[inline]
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         self.try_take().map(|guard| self.guard(guard))
     }
 
-    /// Whether a thread panicked while it held the lock.
+    /// Reports whether a thread panicked while it held the lock.
     #[inline]
     pub fn was_poisoned(&self) -> bool {
         self.0.is_poisoned()
     }
 
-    /// Forgets that a thread panicked while it held the lock.
+    /// Clears the poisoning.
     pub fn clear_poison(&self) {
         self.0.clear_poison();
     }
 
-    /// What was guarded, whether or not a thread panicked with it.
+    /// Returns the guarded value, poisoned or not.
     pub fn into_inner(self) -> T {
         ignore_poison(self.0.into_inner())
     }
@@ -100,7 +100,7 @@ fn ignore_poison<T>(result: LockResult<T>) -> T {
 }
 
 impl<T> MutexGuard<'_, T> {
-    /// Lets the lock go, and tells a simulated machine of it.
+    /// Releases the lock, and notifies a simulated machine.
     #[inline]
     fn release(&mut self) {
         if self.guard.take().is_some() {
@@ -125,33 +125,33 @@ impl<T> std::ops::Deref for MutexGuard<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        self.guard.as_ref().expect("a guard that is in use holds its lock")
+        self.guard.as_ref().expect("a guard in use holds its lock")
     }
 }
 
 impl<T> std::ops::DerefMut for MutexGuard<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        self.guard.as_mut().expect("a guard that is in use holds its lock")
+        self.guard.as_mut().expect("a guard in use holds its lock")
     }
 }
 
-/// A condition that threads wait for. One condition goes with one lock.
+/// A condition variable. Each is used with one lock only.
 #[derive(Debug, Default)]
 pub struct Condvar(std::sync::Condvar);
 
 impl Condvar {
-    /// A condition that nobody waits for.
+    /// Creates a condition variable without waiters.
     pub const fn new() -> Self {
         Condvar(std::sync::Condvar::new())
     }
 
-    /// Lets the lock go, waits to be notified (or, as conditions do, for nothing at all), and takes the lock again.
+    /// Releases the lock, waits for a notification (or a spurious wakeup), and acquires the lock again.
     pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         self.wait_until(guard, None)
     }
 
-    /// As [`wait`](Condvar::wait), but no longer than `timeout`.
+    /// Like [`wait`](Condvar::wait), but no longer than `timeout`.
     pub fn wait_timeout<'a, T>(&self, guard: MutexGuard<'a, T>, timeout: Duration) -> MutexGuard<'a, T> {
         self.wait_until(guard, Some(timeout))
     }
@@ -169,7 +169,7 @@ impl Condvar {
             machine.park(self.address(), timeout);
             return lock.lock();
         }
-        let held = guard.guard.take().expect("a guard that is in use holds its lock");
+        let held = guard.guard.take().expect("a guard in use holds its lock");
         let held = match timeout {
             None => ignore_poison(self.0.wait(held)),
             Some(timeout) => ignore_poison(self.0.wait_timeout(held, timeout)).0,
@@ -201,7 +201,7 @@ impl Condvar {
     }
 }
 
-/// The time that background work goes by.
+/// A monotonic time, as background work measures it.
 #[inline]
 pub fn now() -> Instant {
     #[cfg(feature = "simulation")]
@@ -211,14 +211,14 @@ pub fn now() -> Instant {
     Instant::now()
 }
 
-/// The time since `then`.
+/// Returns the time since `then`.
 #[inline]
 pub fn since(then: Instant) -> Duration {
     now().saturating_duration_since(then)
 }
 
-/// A place between two steps of an algorithm without locks where a simulated machine may let other threads run. Nothing
-/// otherwise.
+/// A point between two steps of a lock-free algorithm where a simulated machine may switch threads. Otherwise does
+/// nothing.
 #[inline(always)]
 pub fn point() {
     #[cfg(feature = "simulation")]
@@ -227,7 +227,7 @@ pub fn point() {
     }
 }
 
-/// Looks around for a few microseconds until `done`. Where only one thread runs at a time nothing can come of that.
+/// Spins for a few microseconds until `done`. Pointless, and therefore skipped, where only one thread runs at a time.
 #[inline]
 pub fn spin_until(done: impl Fn() -> bool) {
     #[cfg(feature = "simulation")]
@@ -245,7 +245,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_panic_under_a_lock_is_seen_and_does_not_lock_out_others() {
+    fn a_panic_under_a_lock_is_reported_and_does_not_lock_out_others() {
         let lock = Mutex::new(1);
         let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             *lock.lock() = 2;
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_is_woken_or_wakes_by_itself() {
+    fn a_waiter_is_notified_or_times_out() {
         let (lock, condition) = (Mutex::new(false), Condvar::new());
         std::thread::scope(|scope| {
             scope.spawn(|| {

@@ -1,8 +1,8 @@
-//! What a simulated machine decides for the threads that belong to it.
+//! The interface between threads and the simulated machine that schedules them.
 //!
-//! Threads of a simulation are threads of the operating system of which one runs at a time: a thread runs until it calls its
-//! [`Scheduler`], which may let another one run before it returns. So everything between two calls is one step, and a schedule
-//! is the list of who ran after each.
+//! The threads of a simulation are operating system threads, of which one runs at a time: a thread runs until it
+//! calls its [`Scheduler`], which may let another one run before it returns. Everything between two calls is one
+//! step, and a schedule is the sequence of threads that ran the steps.
 
 use std::cell::RefCell;
 use std::io;
@@ -10,45 +10,45 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// The number of a simulated thread. Never used twice within one simulation.
+/// The id of a simulated thread. Never reused within one simulation.
 pub type TaskId = u64;
 
-/// Where a thread asks whether to go on.
+/// The place where a thread yields to the scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Point {
-    /// It is about to take a lock.
+    /// Before taking a lock.
     Lock,
-    /// It is between two steps of an algorithm without locks.
+    /// Between two steps of a lock-free algorithm.
     Step,
-    /// It is about to operate on a file.
+    /// Before an operation on a file.
     File,
 }
 
-/// A simulated machine. Every method is called by the thread whose turn it is, and returns when it is its turn again.
+/// A simulated machine. The running thread calls every method, which returns when it is that thread's turn again.
 pub trait Scheduler: Send + Sync {
-    /// Others may run.
+    /// Lets other threads run.
     fn point(&self, point: Point);
 
-    /// Waits until another thread [`unpark`](Scheduler::unpark)s the address `on`, or until `timeout` is over.
+    /// Waits until another thread [`unpark`](Scheduler::unpark)s the address `on`, or until `timeout` has passed.
     fn park(&self, on: usize, timeout: Option<Duration>);
 
-    /// Lets the threads that wait for the address `on` go on, one of them or all. Does not wait.
+    /// Wakes one or all of the threads that wait for the address `on`. Does not block.
     fn unpark(&self, on: usize, all: bool);
 
     /// Waits for `duration`.
     fn sleep(&self, duration: Duration);
 
-    /// The machine's time.
+    /// Returns the machine's time.
     fn now(&self) -> Instant;
 
-    /// A thread will be started. Does not wait. An error is what the system says that has no more threads to give.
+    /// Registers a thread that will be started. Does not block. Returns the system's error if it is out of threads.
     fn register(&self, name: &str) -> io::Result<TaskId>;
 
-    /// The thread `task` begins: called by it before anything else.
+    /// Called by the thread `task` when it begins, before anything else.
     fn begin(&self, task: TaskId);
 
-    /// The thread `task` has ended or was never started. After this call by the thread itself it does not run any more in
-    /// the simulation.
+    /// Called when the thread `task` has ended or was never started. If the thread itself calls this, it no longer
+    /// runs in the simulation.
     fn end(&self, task: TaskId, panicked: bool);
 
     /// Waits for the end of `task`.
@@ -59,24 +59,25 @@ thread_local! {
     static CURRENT: RefCell<Option<Task>> = const { RefCell::new(None) };
 }
 
-/// The machine that the calling thread belongs to.
+/// The calling thread's machine.
 #[inline]
 pub(crate) fn current() -> Option<Arc<dyn Scheduler>> {
-    // A thread that is being torn down belongs to none.
+    // A thread that is being torn down belongs to no machine.
     CURRENT.try_with(|current| current.borrow().as_ref().map(|task| task.0.machine.clone())).ok().flatten()
 }
 
-/// The calling thread, if it belongs to a machine.
+/// Returns the calling thread's id, if it belongs to a machine.
 pub(crate) fn current_task() -> Option<Task> {
     CURRENT.try_with(|current| current.borrow().clone()).ok().flatten()
 }
 
-/// Makes the calling thread the thread `id` of a machine for as long as `work` takes.
+/// Makes the calling thread the thread `id` of a machine while `work` runs.
 pub fn run_in<T>(machine: &Arc<dyn Scheduler>, id: TaskId, work: impl FnOnce() -> T) -> T {
     Task::new(machine.clone(), id).run(work)
 }
 
-/// Lets others run, if the calling thread belongs to a machine: for file systems, which are called from within the engine.
+/// Lets other threads run, if the calling thread belongs to a machine. For file systems, which are called from within
+/// the engine.
 pub fn point(point: Point) {
     if let Some(machine) = current() {
         machine.point(point);
@@ -90,7 +91,7 @@ pub(crate) struct Task(Arc<Known>);
 struct Known {
     machine: Arc<dyn Scheduler>,
     id: TaskId,
-    /// Somebody woke it while it was not asleep.
+    /// It was woken while it was not waiting.
     woken: AtomicBool,
 }
 
@@ -111,9 +112,9 @@ impl Task {
         Task(Arc::new(Known { machine, id, woken: AtomicBool::new(false) }))
     }
 
-    /// Does the thread's work on the calling thread of the operating system.
+    /// Runs the thread's work on the calling operating system thread.
     pub(crate) fn run<T>(&self, work: impl FnOnce() -> T) -> T {
-        /// Says that the thread has ended, however it has.
+        /// Reports the end of the thread, by return or panic.
         struct Ending<'a>(&'a Task);
         impl Drop for Ending<'_> {
             fn drop(&mut self) {
@@ -127,13 +128,13 @@ impl Task {
         work()
     }
 
-    /// The operating system gave no thread for it.
+    /// The operating system could not start a thread for it.
     pub(crate) fn never_ran(&self) {
         self.0.machine.end(self.0.id, false);
     }
 
     pub(crate) fn wait(&self) {
-        // Who is not of the machine waits in the operating system.
+        // A thread outside the machine waits in the operating system.
         if current().is_some() {
             self.0.machine.join(self.0.id);
         }

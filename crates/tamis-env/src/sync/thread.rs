@@ -1,4 +1,4 @@
-//! Threads of an engine: named, joined through the seam.
+//! The threads of an engine: named, and joined through this interface.
 
 use std::io;
 use std::thread::Builder;
@@ -7,7 +7,7 @@ use std::time::Duration;
 #[cfg(feature = "simulation")]
 use super::simulated::{self, Task};
 
-/// A thread that somebody will join.
+/// The handle of a thread, to join it.
 #[derive(Debug)]
 pub struct JoinHandle<T> {
     thread: std::thread::JoinHandle<T>,
@@ -16,7 +16,7 @@ pub struct JoinHandle<T> {
 }
 
 impl<T> JoinHandle<T> {
-    /// Waits for the thread's end; an error is the thread's panic.
+    /// Waits for the thread to end; returns its panic as an error.
     pub fn join(self) -> std::thread::Result<T> {
         #[cfg(feature = "simulation")]
         if let Some(task) = &self.task {
@@ -36,7 +36,7 @@ impl<T> JoinHandle<T> {
     }
 }
 
-/// Starts a thread. An error if the system gives none.
+/// Starts a thread; fails if the system cannot provide one.
 pub fn spawn<T: Send + 'static>(
     name: String,
     work: impl FnOnce() -> T + Send + 'static,
@@ -61,7 +61,7 @@ pub fn spawn<T: Send + 'static>(
     })
 }
 
-/// Where threads that borrow are started: all of them have ended when [`scope`] returns.
+/// A scope for threads that borrow: all of them have ended when [`scope`] returns.
 #[derive(Debug)]
 pub struct Scope<'scope, 'env: 'scope> {
     scope: &'scope std::thread::Scope<'scope, 'env>,
@@ -69,7 +69,7 @@ pub struct Scope<'scope, 'env: 'scope> {
     tasks: std::cell::RefCell<Vec<Task>>,
 }
 
-/// As [`std::thread::scope`].
+/// Like [`std::thread::scope`].
 pub fn scope<'env, T>(work: impl for<'scope> FnOnce(&Scope<'scope, 'env>) -> T) -> T {
     std::thread::scope(|scope| {
         work(&Scope {
@@ -81,7 +81,7 @@ pub fn scope<'env, T>(work: impl for<'scope> FnOnce(&Scope<'scope, 'env>) -> T) 
 }
 
 impl<'scope, 'env> Scope<'scope, 'env> {
-    /// Starts a thread. An error if the system gives none.
+    /// Starts a thread; fails if the system cannot provide one.
     pub fn spawn<T: Send + 'scope>(
         &self,
         name: String,
@@ -113,7 +113,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
 
 #[cfg(feature = "simulation")]
 impl Drop for Scope<'_, '_> {
-    /// The scope behind this one waits for its threads in the operating system, where a simulated thread must not wait.
+    /// The underlying scope waits for its threads in the operating system, where a simulated thread must not wait.
     fn drop(&mut self) {
         self.tasks.borrow().iter().for_each(Task::wait);
     }
@@ -128,7 +128,7 @@ pub struct ScopedJoinHandle<'scope, T> {
 }
 
 impl<T> ScopedJoinHandle<'_, T> {
-    /// Waits for the thread's end; an error is the thread's panic.
+    /// Waits for the thread to end; returns its panic as an error.
     pub fn join(self) -> std::thread::Result<T> {
         #[cfg(feature = "simulation")]
         if let Some(task) = &self.task {
@@ -138,7 +138,7 @@ impl<T> ScopedJoinHandle<'_, T> {
     }
 }
 
-/// Does nothing for a while.
+/// Sleeps for a while.
 pub fn sleep(duration: Duration) {
     #[cfg(feature = "simulation")]
     if let Some(machine) = simulated::current() {
@@ -159,7 +159,7 @@ enum Kind {
     Simulated(Task),
 }
 
-/// The calling thread.
+/// Returns the calling thread.
 pub fn current() -> Thread {
     #[cfg(feature = "simulation")]
     if let Some(task) = simulated::current_task() {
@@ -179,7 +179,7 @@ impl Thread {
     }
 }
 
-/// Waits until somebody [`unpark`](Thread::unpark)s the calling thread, at most for `timeout`.
+/// Waits until the calling thread is [unparked](Thread::unpark), at most for `timeout`.
 pub fn park_timeout(timeout: Duration) {
     #[cfg(feature = "simulation")]
     if let Some(task) = simulated::current_task() {

@@ -1,4 +1,4 @@
-//! Time as an emulated device has it: read, and waited for.
+//! The clock of an emulated device: reading it, and waiting.
 
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
@@ -6,15 +6,15 @@ use std::time::{Duration, Instant};
 /// The part of a wait that is never slept: a sleep ends late by what a timer's slack and a switch of threads take.
 const AWAKE_NS: u64 = 200_000;
 
-/// A shorter rest is spun even if others wait, too: a yield may take microseconds.
+/// A shorter rest is spun even if other threads wait: a yield may take microseconds.
 const NO_YIELD_NS: u64 = 5_000;
 
-/// Tells the time and lets it pass. Any thread.
+/// A clock to read and wait on. Any thread may use it.
 pub(super) trait Time: Send + Sync + Debug {
-    /// Nanoseconds since some moment.
+    /// Returns nanoseconds since an arbitrary moment.
     fn now(&self) -> u64;
 
-    /// Returns when it is `end`; `alone`: no other thread waits. Gives the time then.
+    /// Waits until `end` and returns the time then; `alone`: no other thread waits.
     fn wait_until(&self, end: u64, alone: bool) -> u64;
 }
 
@@ -28,7 +28,7 @@ pub(super) struct MachineTime {
 }
 
 impl MachineTime {
-    /// Finds out what a reading takes: the least distance of two, of a few hundred.
+    /// Measures the cost of a reading: the smallest difference of two consecutive ones, of a few hundred.
     pub(super) fn new() -> MachineTime {
         let start = Instant::now();
         let mut before = start.elapsed();
@@ -58,7 +58,7 @@ impl Time for MachineTime {
             }
             match left {
                 _ if left > 2 * AWAKE_NS => std::thread::sleep(Duration::from_nanos(left - AWAKE_NS)),
-                // Whoever spins keeps a processor from those whose time has come.
+                // Spinning keeps a CPU from threads whose wait is over.
                 _ if !alone && left > NO_YIELD_NS => std::thread::yield_now(),
                 // A pause may take longer than what is left, so there is none at the end.
                 _ if left > 200 => std::hint::spin_loop(),

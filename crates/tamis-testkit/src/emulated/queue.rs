@@ -1,14 +1,14 @@
-//! When a device has done a read: its queue and its bus, as arithmetic on time.
+//! When a read of a device ends: its queue and its bus, as arithmetic on time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::Device;
 
-/// What one read fetches without paying for its length.
+/// The most bytes that a read fetches without transfer time.
 const PAGE_BYTES: u64 = 4 << 10;
 
-/// The reads that a device is at, and how long its bus is taken. Times are nanoseconds of one clock.
+/// The reads in flight on a device, and the time until which its bus is busy. Times are nanoseconds of one clock.
 ///
 /// * At most `queue_depth` reads overlap. One that finds the queue full begins when the first of those before it ends,
 ///   so reads begin in the order in which they were admitted.
@@ -16,19 +16,19 @@ const PAGE_BYTES: u64 = 4 << 10;
 /// * All transfers share one bus of `bytes_per_second`: many reads at once end no sooner than it can carry their bytes.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    /// When the reads under way end, the first on top. Some may have ended.
+    /// The end times of the reads in flight, the first on top. Some may have passed.
     ends: BinaryHeap<Reverse<u64>>,
     bus_free: u64,
 }
 
 impl Queue {
-    /// When a read of `len` bytes ends that arrives at `now`. O(log depth).
+    /// Returns the end time of a read of `len` bytes that arrives at `now`. O(log depth).
     pub(super) fn admit(&mut self, device: &Device, now: u64, len: usize) -> u64 {
         while self.ends.peek().is_some_and(|end| end.0 <= now) {
             self.ends.pop();
         }
         let mut begin = now;
-        // More than one too many only after the device was exchanged for one with a shorter queue.
+        // More than one in excess only after the device was replaced by one with a shorter queue.
         while self.ends.len() >= device.queue_depth.max(1) {
             let Some(Reverse(end)) = self.ends.pop() else { break };
             begin = end;

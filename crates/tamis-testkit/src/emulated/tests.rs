@@ -7,7 +7,7 @@ use tamis_env::io::MemFs;
 use super::*;
 use crate::{FaultPlan, FaultyFs, OpClass};
 
-/// Time that stands still but for waits.
+/// Time that only waits advance.
 #[derive(Debug, Default)]
 struct StillTime(AtomicU64);
 
@@ -21,7 +21,7 @@ impl Time for StillTime {
     }
 }
 
-/// Time that passes by itself: each reading is so much later.
+/// Time that passes by itself: each reading is this much later.
 #[derive(Debug)]
 struct RunningTime(AtomicU64, u64);
 
@@ -63,7 +63,7 @@ fn a_read_takes_the_devices_time_and_long_ones_their_transfer() {
 }
 
 #[test]
-fn what_is_not_a_table_read_costs_nothing() {
+fn operations_other_than_table_reads_cost_nothing() {
     let (fs, path) = file_behind(Arc::new(MemFs::new()), SLOW);
     let random = fs.open(&path, Access::Random).unwrap();
     let mut buf = [0; 100];
@@ -74,8 +74,8 @@ fn what_is_not_a_table_read_costs_nothing() {
     fs.set_on(true);
     random.read_exact_at(&mut buf, 0).unwrap();
     assert_eq!(fs.time().ns, 1000);
-    assert!(random.map().unwrap().is_none(), "a mapping would be read for nothing");
-    assert!(matches!(random.overlap(), Overlap::Threads), "a descriptor would be read for nothing");
+    assert!(random.map().unwrap().is_none(), "a mapping would be read free of cost");
+    assert!(matches!(random.overlap(), Overlap::Threads), "a descriptor would be read free of cost");
 }
 
 #[test]
@@ -96,9 +96,10 @@ fn a_device_can_be_exchanged_under_open_files() {
     assert_eq!(Device::named("measured"), None, "it is no device that could be asked for");
 }
 
-/// The time of the file system below is part of the latency and not on top of it, and is told if it is longer.
+/// The time of the underlying file system is part of the latency and not on top of it; reads for which it is longer
+/// are counted.
 #[test]
-fn what_lies_below_takes_its_time_within_the_devices() {
+fn underlying_time_counts_towards_the_device_time() {
     for (step, ns, late) in [(400, 1000, 0), (1000, 1000, 0), (1001, 1001, 1), (5000, 5000, 1)] {
         let time = Box::new(RunningTime(AtomicU64::new(0), step));
         let fs = EmulatedFs::with_time(Arc::new(MemFs::new()), SLOW, time);
@@ -110,7 +111,7 @@ fn what_lies_below_takes_its_time_within_the_devices() {
 }
 
 #[test]
-fn errors_of_the_file_system_below_come_through_and_pay() {
+fn errors_of_the_underlying_file_system_are_passed_on_and_pay() {
     let base = FaultyFs::new(1);
     let (fs, path) = file_behind(Arc::new(base.clone()), SLOW);
     let file = fs.open(&path, Access::Random).unwrap();

@@ -1,4 +1,4 @@
-//! The laboratory seen as a file system: each method is one operation of the machine.
+//! The machine's [`FileSystem`] implementation: each method is one operation.
 
 use std::io;
 use std::path::Path;
@@ -10,7 +10,7 @@ use super::model::{Change, Dir, File, Node, lock};
 use super::{FaultyFs, Machine, OpClass, parts};
 
 impl FaultyFs {
-    /// The machine for one operation, unless that is to fail.
+    /// Locks the machine for one operation, unless it is to fail.
     fn operate(&self, class: OpClass) -> io::Result<MutexGuard<'_, Machine>> {
         let mut machine = self.machine();
         machine.step(class)?;
@@ -51,7 +51,7 @@ impl Machine {
         Ok(node)
     }
 
-    /// Puts a new empty file under a name. An old one of that name is removed first.
+    /// Creates an empty file under a name. An old one of that name is removed first.
     fn create(&mut self, parts: &[String]) -> io::Result<Arc<File>> {
         let (dir, name) = self.parent(parts)?;
         let replaced = lock(&dir).names.get(name).cloned();
@@ -311,7 +311,7 @@ impl FileSystem for FaultyFs {
         Ok(Some(Box::new(Lock { fs: self.clone(), path })))
     }
 
-    /// The room left below the capacity.
+    /// Returns the space left below the capacity.
     fn available_space(&self, _path: &Path) -> io::Result<Option<u64>> {
         let machine = self.machine();
         machine.alive()?;

@@ -1,4 +1,4 @@
-//! What a medium holds and what the operating system believes it holds.
+//! The content of a medium, and the operating system's view of it.
 //!
 //! # Invariants
 //!
@@ -15,7 +15,7 @@ use super::CrashMode;
 use super::ranges::Ranges;
 use crate::Rng;
 
-/// What a device writes at once or, when torn, in part. In bytes.
+/// The unit that a device writes whole or, when torn, in part. In bytes.
 pub(super) const SECTOR: usize = 512;
 
 pub(super) type File = Mutex<FileState>;
@@ -34,16 +34,16 @@ pub(super) enum Node {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct FileState {
-    /// What a reader sees.
+    /// The bytes that a reader sees.
     pub(super) volatile: Vec<u8>,
-    /// What a power cut leaves for certain.
+    /// The state that is certain to survive a power cut.
     pub(super) durable: Vec<u8>,
     /// Written since the last sync, good or failed.
     unsynced: Ranges,
-    /// Unsynced when a sync failed, and not written since: no later sync writes these, the operating system
-    /// takes them for clean.
+    /// Unsynced when a sync failed, and not written since: no later sync writes these, because the operating system
+    /// considers them clean.
     abandoned: Ranges,
-    /// Names of the file; without any it takes no room.
+    /// The number of names of the file; without any it takes no space.
     pub(super) links: usize,
 }
 
@@ -59,7 +59,7 @@ impl FileState {
         self.abandoned.remove(at..end);
     }
 
-    /// Cuts the file or lengthens it by zeros.
+    /// Truncates the file or extends it with zeros.
     pub(super) fn set_len(&mut self, len: usize) {
         let old = self.volatile.len();
         self.volatile.resize(len, 0);
@@ -67,7 +67,7 @@ impl FileState {
             self.unsynced.remove(len..old);
             self.abandoned.remove(len..old);
         } else {
-            // Cut earlier and not synced since: the medium still has the old bytes where zeros are now.
+            // Truncated earlier and not synced since: the medium still has the old bytes where zeros are now.
             self.unsynced.add(old..len.min(self.durable.len()));
         }
     }
@@ -85,7 +85,7 @@ impl FileState {
         }
     }
 
-    /// The file as the restarted machine finds it.
+    /// Returns the file as the restarted machine finds it.
     fn after_crash(&self, mode: CrashMode, rng: &mut Rng) -> FileState {
         match mode {
             CrashMode::KeepAll => FileState { links: 0, ..self.clone() },
@@ -115,7 +115,7 @@ impl FileState {
         sectors.sort_unstable();
         sectors.dedup();
 
-        // Independent coins alone would hardly ever show the plain cases: everything, nothing, the beginning.
+        // Independent coin flips alone would hardly ever produce the plain cases: everything, nothing, a prefix.
         let first_lost = match rng.up_to(3) {
             0 => Some(0),
             1 => Some(sectors.len()),
@@ -123,7 +123,7 @@ impl FileState {
             _ => None,
         };
         let eighths = [1, 4, 7][rng.up_to(2)];
-        // At most one sector was being written when the power went.
+        // At most one sector was being written when the power failed.
         let torn = match (sectors.len().checked_sub(1), rng.chance(3)) {
             (Some(last), true) => Some(if rng.chance(4) { last } else { rng.up_to(last) }),
             _ => None,
@@ -148,7 +148,7 @@ impl FileState {
 
 pub(super) type Names = BTreeMap<String, Node>;
 
-/// One step that a file system's journal keeps or loses as a whole.
+/// One step that a file system's journal keeps or loses atomically.
 #[derive(Clone, Debug)]
 pub(super) enum Change {
     Set(String, Node),
@@ -177,11 +177,11 @@ impl Change {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct DirState {
-    /// What a program sees.
+    /// The state that a program sees.
     pub(super) names: Names,
-    /// What a power cut leaves for certain.
+    /// The state that is certain to survive a power cut.
     pub(super) durable: Names,
-    /// What happened since the last good sync, oldest first.
+    /// The changes since the last successful sync, oldest first.
     pending: Vec<Change>,
 }
 
@@ -197,7 +197,7 @@ impl DirState {
     }
 }
 
-/// Copies the tree below `root` as the restarted machine finds it. A file with several names stays one.
+/// Copies the tree below `root` as the restarted machine finds it. A file with several names stays one file.
 pub(super) fn survivors(root: &Arc<Dir>, mode: CrashMode, rng: &mut Rng) -> Arc<Dir> {
     Survivors { mode, rng, files: HashMap::new(), dirs: HashMap::new() }.dir(root)
 }
@@ -233,8 +233,8 @@ impl Survivors<'_> {
         if let Some(copy) = self.dirs.get(&Arc::as_ptr(dir)) {
             return copy.clone();
         }
-        // Known before it is filled, and the original not locked meanwhile: renamed directories may have
-        // changed places, so that the durable and the volatile tree together hold a cycle.
+        // Registered before it is filled, and without the lock of the original: renamed directories may have swapped
+        // places, so the durable and the volatile tree together can hold a cycle.
         let copy = Arc::new(Dir::default());
         self.dirs.insert(Arc::as_ptr(dir), copy.clone());
         let original = lock(dir).clone();

@@ -14,7 +14,7 @@ impl Ranges {
         if start >= end {
             return;
         }
-        // Swallow all that overlaps or touches: the last such range starts at or before our end.
+        // Merge all ranges that overlap or touch: the last one starts at or before our end.
         while let Some((&s, &e)) = self.0.range(..=end).next_back() {
             if e < start {
                 break;
@@ -26,7 +26,7 @@ impl Ranges {
         self.0.insert(start, end);
     }
 
-    /// Takes all positions of `range` out.
+    /// Removes all positions of `range`.
     pub(super) fn remove(&mut self, range: Range<usize>) {
         while let Some((&s, &e)) = self.0.range(..range.end).next_back() {
             if e <= range.start || range.is_empty() {
@@ -42,7 +42,7 @@ impl Ranges {
         }
     }
 
-    /// The ranges in order.
+    /// Returns the ranges in order.
     pub(super) fn iter(&self) -> impl Iterator<Item = Range<usize>> {
         self.0.iter().map(|(&start, &end)| start..end)
     }

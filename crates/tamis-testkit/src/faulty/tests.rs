@@ -18,7 +18,7 @@ fn machine(seed: u64) -> FaultyFs {
     fs
 }
 
-/// A file whose name survives, with `synced` in it for good.
+/// A file whose name survives, with `synced` as its durable content.
 fn file(fs: &FaultyFs, path: &str, synced: &[u8]) -> Box<dyn WriteFile> {
     let mut file = fs.create(Path::new(path), Usage::Log).unwrap();
     file.append(synced).unwrap();
@@ -39,7 +39,7 @@ fn fail_next(fs: &FaultyFs, only: OpClass) {
 }
 
 #[test]
-fn a_power_cut_takes_what_was_not_synced_and_nothing_else() {
+fn a_power_cut_loses_unsynced_data_and_nothing_else() {
     let fs = machine(1);
     let mut log = file(&fs, LOG, b"synced");
     log.append(b" lost").unwrap();
@@ -70,7 +70,7 @@ fn a_synced_file_is_lost_with_its_unsynced_name() {
     log.sync().unwrap();
     assert_eq!(fs.durable_bytes(LOG), None);
     assert_eq!(content(&fs.after_crash(CrashMode::DropUnsynced), LOG), None);
-    // Nor does syncing a directory save it whose own name was not synced.
+    // Nor does syncing its directory save it if the directory's own name was not synced.
     let fs = FaultyFs::new(1);
     fs.create_dir_all(Path::new("/db")).unwrap();
     file(&fs, LOG, b"x");
@@ -98,7 +98,7 @@ fn an_unsynced_rename_may_be_undone_but_never_loses_the_file() {
 }
 
 #[test]
-fn of_a_directorys_changes_the_first_so_many_survive() {
+fn a_prefix_of_a_directorys_changes_survives() {
     let fs = machine(3);
     for n in 0..6 {
         fs.create(Path::new(&format!("/db/{n}")), Usage::Log).unwrap();
@@ -170,7 +170,7 @@ fn zeros_over_bytes_cut_but_not_synced_are_written_by_the_next_sync() {
 }
 
 #[test]
-fn no_later_sync_saves_what_a_failed_one_left() {
+fn no_later_sync_saves_the_bytes_of_a_failed_one() {
     let fs = machine(6);
     let mut log = file(&fs, LOG, b"one");
     log.append(b"two").unwrap();
@@ -213,7 +213,7 @@ fn workload(fs: &FaultyFs) -> io::Result<()> {
 }
 
 #[test]
-fn each_operation_can_be_made_to_fail() {
+fn every_operation_can_be_made_to_fail() {
     let dry = FaultyFs::new(7);
     workload(&dry).unwrap();
     assert_eq!(dry.operations(), 19);
@@ -230,7 +230,7 @@ fn each_operation_can_be_made_to_fail() {
 }
 
 #[test]
-fn a_plan_fails_once_or_for_good_and_only_its_class() {
+fn a_plan_fails_once_or_permanently_and_only_its_class() {
     let fs = machine(8);
     let mut log = file(&fs, LOG, b"");
     fail_next(&fs, OpClass::Sync);
@@ -250,7 +250,7 @@ fn a_plan_fails_once_or_for_good_and_only_its_class() {
 }
 
 #[test]
-fn a_failed_append_may_leave_a_beginning_that_the_next_one_overwrites() {
+fn a_failed_append_may_leave_a_prefix_that_the_next_one_overwrites() {
     let fs = machine(9);
     let mut lengths = BTreeSet::new();
     for _ in 0..30 {
@@ -280,7 +280,7 @@ fn a_full_device_refuses_until_something_is_removed() {
     more.truncate_to_written().unwrap();
     more.append(&[2; 100]).unwrap();
     assert_eq!(log.append(b"x").unwrap_err().kind(), ErrorKind::StorageFull);
-    // A second name keeps the room taken; overwriting takes none.
+    // A second name keeps the space in use; overwriting takes none.
     fs.link_or_copy(Path::new("/db/more"), Path::new("/db/again")).unwrap();
     fs.remove(Path::new("/db/more")).unwrap();
     assert_eq!(fs.available_space(Path::new("/db")).unwrap(), Some(0));
@@ -296,7 +296,7 @@ fn a_full_device_refuses_until_something_is_removed() {
 }
 
 #[test]
-fn a_replaced_file_gives_its_room_back() {
+fn a_replaced_file_frees_its_space() {
     let fs = machine(10);
     fs.set_capacity(Some(1000));
     let free = || fs.available_space(Path::new("/db")).unwrap().unwrap();
@@ -306,7 +306,7 @@ fn a_replaced_file_gives_its_room_back() {
     file(&fs, "/db/other", &[2; 100]);
     fs.rename(Path::new("/db/other"), Path::new(LOG)).unwrap();
     assert_eq!(free(), 900);
-    // What the nameless file still gets takes no room.
+    // Appends to the unnamed file take no space.
     log.append(&[1; 5000]).unwrap();
     assert_eq!(free(), 900);
 }
@@ -358,7 +358,7 @@ fn removed_files_come_back_unless_the_directory_was_synced() {
 }
 
 #[test]
-fn directories_that_changed_places_survive_a_crash() {
+fn swapped_directories_survive_a_crash() {
     let fs = machine(14);
     fs.create_dir_all(Path::new("/db/a/b")).unwrap();
     fs.sync_dir(Path::new("/db")).unwrap();
@@ -371,7 +371,7 @@ fn directories_that_changed_places_survive_a_crash() {
 }
 
 #[test]
-fn damage_is_for_good_and_within_the_file() {
+fn damage_is_permanent_and_within_the_file() {
     let fs = machine(15);
     let mut log = file(&fs, LOG, b"0123");
     log.append(b"45").unwrap();

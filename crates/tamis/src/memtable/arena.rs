@@ -1,8 +1,8 @@
-//! Memory that is handed out front to back and given back all at once.
+//! A bump allocator: memory is handed out front to back and freed all at once.
 //!
 //! # Invariants
-//! * A piece is never moved, reused or freed before its arena drops, so a pointer to one stays good as long as
-//!   the arena is kept.
+//! * A piece is never moved, reused or freed before its arena drops, so a pointer to one stays valid as long as the
+//!   arena lives.
 //! * A piece carries the provenance of its own chunk and overlaps no other piece.
 //! * The contents are never dropped: only plain data belongs here.
 //!
@@ -16,13 +16,13 @@ use memmap2::MmapMut;
 /// Every chunk starts on a cache line.
 const CHUNK_ALIGN: usize = 64;
 
-/// Chunks from this size on are mapped: an allocator may keep what was freed of a memtable, which is a lot and was taken at
-/// once, for long; and asked for as huge pages, as a search touches pages all over a memtable.
+/// Chunks of at least this size are mapped, because an allocator may hold on to the large memory of a freed memtable
+/// for long. They ask for huge pages, because a search touches pages all over a memtable.
 const MAPPED_BYTES: usize = 1 << 20;
 
-/// A bump allocator over chunks of one size; a piece that would waste a good part of a chunk gets its own.
+/// A bump allocator over chunks of one size; a piece that would waste much of a chunk gets its own.
 pub(super) struct Arena {
-    /// The next free byte of the current chunk, and how many follow it. Dangling while `left` is 0.
+    /// The next of the `left` free bytes of the current chunk. Dangling while `left` is 0.
     next: NonNull<u8>,
     left: usize,
     chunk_bytes: usize,
@@ -37,19 +37,19 @@ enum Chunk {
 }
 
 impl Arena {
-    /// An arena that takes memory from the system in chunks of `chunk_bytes`, the first one when it is needed.
+    /// Creates an arena that allocates in chunks of `chunk_bytes`, the first one on demand.
     pub(super) fn new(chunk_bytes: usize) -> Arena {
         Arena { next: NonNull::dangling(), left: 0, chunk_bytes, chunks: Vec::new(), used: 0 }
     }
 
-    /// The bytes handed out so far, with what alignment and the ends of full chunks wasted.
+    /// Returns the bytes handed out so far, including waste by alignment and at the ends of full chunks.
     pub(super) fn used(&self) -> usize {
         self.used
     }
 
-    /// An uninitialised piece of `bytes` bytes at a multiple of `align` (a power of two up to 64).
+    /// Returns an uninitialised piece of `bytes` bytes at a multiple of `align` (a power of two up to 64).
     ///
-    /// Aborts the process when the system has no memory left, as every allocation in the process does.
+    /// Aborts the process when the system is out of memory, like every allocation in the process.
     #[inline]
     pub(super) fn alloc(&mut self, bytes: usize, align: usize) -> NonNull<u8> {
         debug_assert!(align.is_power_of_two() && align <= CHUNK_ALIGN);
@@ -67,7 +67,7 @@ impl Arena {
             self.used += bytes;
             return self.chunk(bytes);
         }
-        // The end of the full chunk is lost, and counts as used.
+        // The end of the full chunk is wasted and counts as used.
         self.used += self.left;
         self.next = self.chunk(self.chunk_bytes);
         self.left = self.chunk_bytes;
@@ -75,7 +75,7 @@ impl Arena {
         unsafe { self.take(0, bytes) }
     }
 
-    /// Hands out `bytes` bytes after `pad` lost ones.
+    /// Hands out `bytes` bytes after `pad` wasted ones.
     ///
     /// # Safety
     /// `pad + bytes` is at most `left`.
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_piece_leaves_the_current_chunk_as_it_was() {
+    fn a_large_piece_leaves_the_current_chunk_unchanged() {
         let mut arena = Arena::new(4096);
         let first = arena.alloc(16, 8).addr().get();
         arena.alloc(100_000, 8);
@@ -154,11 +154,11 @@ mod tests {
     }
 
     #[test]
-    fn large_chunks_are_mapped_and_hold_what_is_put_there() {
+    fn large_chunks_are_mapped_and_hold_their_contents() {
         let mut arena = Arena::new(2 << 20);
         let pieces: Vec<NonNull<u8>> = (0..100).map(|_| arena.alloc(50_000, 64)).collect();
         for (i, piece) in pieces.iter().enumerate() {
-            // SAFETY: the piece has so many bytes that nobody else uses.
+            // SAFETY: the piece has this many bytes, and nothing else uses them.
             unsafe { piece.as_ptr().write_bytes(i as u8, 50_000) };
         }
         let large = arena.alloc(3 << 20, 8);

@@ -1,4 +1,4 @@
-//! Positions in a memtable, and values that keep it alive.
+//! Cursors over a memtable, and values that keep it alive.
 
 use std::ops::Deref;
 use std::ptr::NonNull;
@@ -8,11 +8,10 @@ use super::Memtable;
 use super::node::{Node, NodeRef, Target};
 use crate::key::{Kind, MAX_SEQNO, SeqNo};
 
-/// A position in a memtable that moves both ways while the memtable grows.
+/// A cursor that moves both ways over a memtable while it grows.
 ///
-/// It meets every version whose insertion happened before the move, and may or may not meet later ones: whoever
-/// reads at a snapshot skips versions by their sequence number. Moving forward costs one link, moving backward
-/// one search.
+/// It finds every version whose insertion happened before the move, and may or may not find later ones: snapshot
+/// reads skip versions by sequence number. Moving forward follows one link, moving backward takes a search.
 pub(crate) struct MemCursor {
     memtable: Arc<Memtable>,
     /// A complete node of `memtable`.
@@ -41,7 +40,7 @@ impl MemCursor {
         self.node().expect("the cursor is on a version")
     }
 
-    /// Whether the cursor is on a version; it is not at first, nor after a move beyond either end.
+    /// Reports whether the cursor is on a version; it is not at first, nor after a move beyond either end.
     #[inline]
     pub(crate) fn valid(&self) -> bool {
         self.at.is_some()
@@ -57,8 +56,8 @@ impl MemCursor {
         self.at = self.memtable.list().last().map(NodeRef::as_non_null);
     }
 
-    /// Moves to the first version that is `(key, seq)` or follows it in version order: the newest version of
-    /// `key` that is not newer than `seq`, else the newest one of the next key.
+    /// Moves to the first version that is `(key, seq)` or follows it in version order: the newest version of `key`
+    /// that is not newer than `seq`, otherwise the newest one of the next key.
     pub(crate) fn seek(&mut self, key: &[u8], seq: SeqNo) {
         self.at = self.memtable.list().seek(&Target::new(key, seq)).map(NodeRef::as_non_null);
     }
@@ -68,7 +67,7 @@ impl MemCursor {
         self.at = self.memtable.list().seek_before(&Target::new(key, MAX_SEQNO)).map(NodeRef::as_non_null);
     }
 
-    /// Moves to the version that follows. The cursor must be valid; panics if it is not, as do all below.
+    /// Moves to the next version. Panics if the cursor is not valid, as do all methods below.
     #[inline]
     pub(crate) fn next(&mut self) {
         let next = self.expect_node().next(0);
@@ -78,46 +77,45 @@ impl MemCursor {
         self.at = next.map(NodeRef::as_non_null);
     }
 
-    /// Moves to the version that comes before.
+    /// Moves to the previous version.
     pub(crate) fn prev(&mut self) {
         let node = self.expect_node();
         let before = self.memtable.list().seek_before(&Target::new(node.key(), node.seq()));
         self.at = before.map(NodeRef::as_non_null);
     }
 
-    /// The user key of the version that the cursor is on.
+    /// Returns the user key of the current version.
     #[inline]
     pub(crate) fn key(&self) -> &[u8] {
         self.expect_node().key()
     }
 
-    /// Its sequence number.
+    /// Returns the current version's sequence number.
     #[inline]
     pub(crate) fn seq(&self) -> SeqNo {
         self.expect_node().seq()
     }
 
-    /// Its kind.
+    /// Returns the current version's kind.
     #[inline]
     pub(crate) fn kind(&self) -> Kind {
         self.expect_node().kind()
     }
 
-    /// Its value, empty for a deletion.
+    /// Returns the current version's value, empty for a deletion.
     #[inline]
     pub(crate) fn value(&self) -> &[u8] {
         self.expect_node().value()
     }
 
-    /// Its value, to be kept beyond the cursor's next move.
+    /// Returns the current version's value, pinned beyond the cursor's next move.
     pub(crate) fn pinned_value(&self) -> PinnedMemValue {
         // SAFETY: the node lies in the cursor's memtable.
         unsafe { PinnedMemValue::new(self.memtable.clone(), self.expect_node()) }
     }
 }
 
-/// A value in a memtable without a copy. It keeps the whole memtable in memory, so it is for passing a value on,
-/// not for holding it.
+/// A value pinned in a memtable, without a copy. It keeps the whole memtable in memory, so it must be short-lived.
 #[derive(Clone)]
 pub(crate) struct PinnedMemValue {
     bytes: NonNull<[u8]>,

@@ -5,22 +5,20 @@
 //! number descending.
 //!
 //! # Invariants
-//! * A version is a user key and a sequence number that no other version of the memtable has together; the
-//!   caller assigns sequence numbers.
+//! * The pair of user key and sequence number is unique within a memtable; the caller assigns sequence numbers.
 //! * Nothing is removed or moved before the memtable drops, so readers need no reclamation scheme.
 //! * A key's filter bits are set before its version is linked, and counters are raised before [`MemWriter::insert`]
-//!   returns: whoever learns of a sequence number after the insertion gets no false "no" for it.
+//!   returns: a reader that learns of a sequence number after the insertion gets no false negative for it.
 //!
 //! # Threads
-//! One writer at a time (a mutex inside sees to it); readers take no lock and wait for nobody. A version that is
-//! inserted during a read may or may not be seen, but never half: a reader decides by sequence number what it
-//! shows.
+//! One writer at a time, enforced by a mutex; readers take no lock and never wait. A version inserted during a read
+//! is seen whole or not at all; readers filter versions by sequence number.
 //!
-//! # Why a list of its own
-//! A memtable removes nothing before it drops, so it can do without the reclamation that a general concurrent map
-//! needs, and lay out node and key as one piece. 250 000 entries of 8-byte keys and 256-byte values, nanoseconds
-//! per entry on a 2-core machine with other work on it (the best of 23 interleaved rounds, release profile; 307
-//! bytes of memory per entry without the filter):
+//! # Why a custom skip list
+//! A memtable removes nothing before it drops, so it needs no reclamation scheme, unlike a general concurrent map,
+//! and can store node and key in one allocation. Nanoseconds per entry for 250 000 entries of 8-byte keys and
+//! 256-byte values on a 2-core machine with other load (the best of 23 interleaved rounds, release profile; 307 bytes
+//! of memory per entry without the filter):
 //!
 //! | | insert | get, present | get, absent | iterate |
 //! | --- | --: | --: | --: | --: |
@@ -31,9 +29,9 @@
 //! | ascending keys: this list with filter | 90 | 497 | | 8 |
 //! | ascending keys: `crossbeam-skiplist` 0.1 | 130 | 1282 | | 61 |
 //!
-//! Of that, long values in chunks of their own are worth the most (random keys: insert 440 instead of 846, get 773
-//! instead of 1187 with all values behind their keys, on the same machine under more load); prefetching the next
-//! lower level takes a tenth off a get. Nodes on cache-line boundaries were no faster, and larger.
+//! Storing long values in separate chunks helps most (random keys: insert 440 instead of 846, get 773 instead of 1187
+//! with all values after their keys, on the same machine under more load); prefetching the next lower level makes a
+//! get a tenth faster. Nodes aligned to cache lines were larger and no faster.
 
 mod arena;
 mod cursor;
@@ -58,22 +56,22 @@ use crate::key::{Entry, KeyBytes, KeyEnd, Kind, MAX_KEY_BYTES, MAX_SEQNO, MAX_VA
 use node::Version;
 use skiplist::{ListWriter, SkipList};
 
-/// The filter takes one part in this many of the budget.
+/// The filter's size is the budget divided by this.
 const FILTER_SHARE: usize = 50;
 
-/// Bits per key: the best for about 10 bits a key, which entries of about 65 bytes leave.
+/// Probes per key: the optimum for about 10 bits per key, which entries of about 65 bytes get.
 const FILTER_PROBES: u8 = 6;
 
-/// Unlike the salts of tables, which are small numbers.
+/// Distinct from the salts of tables, which are small numbers.
 const FILTER_SALT: u64 = 0x6d65_6d74_6162_6c65;
 
-/// The bytes of one filter line.
+/// The size of one filter line in bytes.
 const FILTER_LINE_BYTES: usize = 64;
 
-/// Versions and range tombstones in memory. See the module's documentation.
+/// Versions and range tombstones in memory; see the module documentation.
 pub(crate) struct Memtable {
-    /// What readers read. On cache lines of its own: neither the writer's counters nor the counter of the `Arc`
-    /// around the memtable invalidate it.
+    /// The part that readers use, on cache lines of its own: neither the writer's counters nor the reference count of
+    /// the memtable's `Arc` invalidate it.
     shared: CachePadded<Shared>,
     counters: CachePadded<Counters>,
     range_tombstones: Mutex<Vec<RangeTombstone>>,
@@ -81,14 +79,14 @@ pub(crate) struct Memtable {
 
 struct Shared {
     list: SkipList,
-    /// Made by the first insertion: a database may have thousands of keyspaces that nobody writes to, and a manifest may
-    /// claim millions.
+    /// Created by the first insertion: a database may have thousands of idle keyspaces, and a manifest may claim
+    /// millions.
     filter: OnceLock<AtomicBlockedBloom>,
-    /// How long the filter is, or is going to be; `None` if there is to be none.
+    /// The length of the filter, existing or not yet created; `None` for no filter.
     filter_lines: Option<usize>,
 }
 
-/// Raised by whoever holds the list's lock (the first three) or the tombstones' lock (the fourth).
+/// The first three are raised under the list's lock, the fourth under the tombstones' lock.
 struct Counters {
     entries: AtomicUsize,
     data_bytes: AtomicUsize,
@@ -110,8 +108,8 @@ impl std::fmt::Debug for Memtable {
 }
 
 impl Memtable {
-    /// An empty memtable that is meant to be flushed at about `budget_bytes`. The budget sizes the filter (2 %)
-    /// and the steps in which memory is taken (16 KiB to 2 MiB); nothing enforces it.
+    /// Creates an empty memtable to be flushed at about `budget_bytes`. The budget sizes the filter (2 %) and the
+    /// allocation chunks (16 KiB to 2 MiB); it is not enforced.
     pub(crate) fn new(budget_bytes: usize, with_filter: bool) -> Memtable {
         let chunk_bytes = match budget_bytes / 16 {
             sixteenth if sixteenth >= 2 << 20 => 2 << 20,
@@ -141,7 +139,7 @@ impl Memtable {
         &self.shared.list
     }
 
-    /// Makes the caller the writer, for as long as it keeps the guard. Waits for the writer before.
+    /// Makes the caller the writer as long as it holds the guard. Waits for the current writer.
     pub(crate) fn writer(&self) -> MemWriter<'_> {
         MemWriter { list: self.list().lock(), memtable: self }
     }
@@ -151,11 +149,11 @@ impl Memtable {
         self.writer().insert(key, digest, seq, kind, value);
     }
 
-    /// Deletes the keys from `start` up to but without `end` (`None`: up to the last key there is) in all
-    /// versions older than `seq`. A range that holds no key is not kept.
+    /// Deletes all versions older than `seq` of the keys from `start` up to but excluding `end` (`None`: no end). An
+    /// empty range is not stored.
     ///
-    /// Does not touch versions already inserted: readers combine both. Takes a lock of its own, so it may be
-    /// called beside a writer.
+    /// Versions already inserted are not touched: readers combine both. Takes a separate lock, so it may run
+    /// concurrently with a writer.
     pub(crate) fn insert_range_tombstone(&self, start: &[u8], end: Option<&[u8]>, seq: SeqNo) {
         assert!(seq <= MAX_SEQNO, "sequence number {seq} has more than 56 bits");
         self.note_seq(seq);
@@ -165,51 +163,53 @@ impl Memtable {
         let mut bytes = start.len() + end.map_or(0, <[u8]>::len) + size_of::<RangeTombstone>();
         let end = end.map_or(KeyEnd::Unbounded, |end| KeyEnd::Excluded(end.into()));
         let mut tombstones = self.range_tombstones.lock().unwrap_or_else(PoisonError::into_inner);
-        // Readers search them cut at each other's borders. If they are nested, each is listed in the pieces of all others:
-        // counted, so that a memtable is flushed before its search form outgrows it. Thousands fit, not millions.
+        // Readers search them split at each other's boundaries. If they are nested, each is listed in the pieces of
+        // all others. This is counted, so that a memtable is flushed before its search form outgrows it. Thousands
+        // fit, not millions.
         bytes += tombstones.len() * size_of::<SeqNo>();
         tombstones.push((start.into(), end, seq));
         self.counters.range_tombstone_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.counters.range_tombstones.store(tombstones.len(), Ordering::Release);
     }
 
-    /// All range tombstones in the order of their insertion, at least [`Memtable::range_tombstone_count`] of
-    /// them. Takes a lock and copies the list, but not the keys.
+    /// Returns all range tombstones in insertion order, at least [`Memtable::range_tombstone_count`] of them. Takes a
+    /// lock and copies the list, but not the keys.
     pub(crate) fn range_tombstones(&self) -> Vec<RangeTombstone> {
         self.range_tombstones.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// How many range tombstones there are: one atomic load. The list only grows, so what was derived from a
-    /// listing is up to date as long as this is the listing's length.
+    /// Returns the number of range tombstones: one atomic load. The list only grows, so data derived from a listing
+    /// is up to date as long as this equals the listing's length.
     #[inline]
     pub(crate) fn range_tombstone_count(&self) -> usize {
         self.counters.range_tombstones.load(Ordering::Acquire)
     }
 
-    /// Whether there are any range tombstones: one atomic load.
+    /// Reports whether there are any range tombstones: one atomic load.
     #[inline]
     pub(crate) fn has_range_tombstones(&self) -> bool {
         self.range_tombstone_count() > 0
     }
 
-    /// Whether there is a filter to ask.
+    /// Reports whether there is a filter.
     #[inline]
     pub(crate) fn has_filter(&self) -> bool {
         self.shared.filter_lines.is_some()
     }
 
-    /// Whether a version of the key with this digest may be here; `false` is certain for every version whose
-    /// insertion happened before. Always `true` without a filter.
+    /// Reports whether the memtable may hold a version of the key with this digest. There are no false negatives for
+    /// versions whose insertion happened before. Always `true` without a filter.
     #[inline]
     pub(crate) fn may_contain(&self, digest: Digest) -> bool {
         match self.shared.filter.get() {
             Some(filter) => filter.contains(digest),
-            // Whoever learns of a sequence number finds the filter that was made before it was given.
+            // A reader that knows a sequence number sees the filter, which was created before that number was
+            // published.
             None => self.shared.filter_lines.is_none(),
         }
     }
 
-    /// The newest version of `key` that is not newer than `snapshot`. Does not ask the filter.
+    /// Returns the newest version of `key` that is not newer than `snapshot`. Does not ask the filter.
     ///
     /// Cost: O(log n) comparisons, about one cache miss each in a large memtable.
     #[inline]
@@ -218,8 +218,8 @@ impl Memtable {
         Some(Entry { seq: node.seq(), kind: node.kind(), value: node.value() })
     }
 
-    /// The same with a value that outlives the borrow, at the price of one change of the memtable's reference
-    /// count if there is such a version.
+    /// The same with a value that outlives the borrow, at the cost of one reference count update if there is such a
+    /// version.
     pub(crate) fn get_pinned(self: &Arc<Self>, key: &[u8], snapshot: SeqNo) -> Option<Entry<PinnedMemValue>> {
         let node = self.list().get(key, snapshot)?;
         // SAFETY: the node was found in this memtable.
@@ -227,25 +227,25 @@ impl Memtable {
         Some(Entry { seq: node.seq(), kind: node.kind(), value })
     }
 
-    /// A cursor over all versions, on none of them yet.
+    /// Returns an unpositioned cursor over all versions.
     pub(crate) fn cursor(self: &Arc<Self>) -> MemCursor {
         MemCursor::new(self.clone())
     }
 
-    /// The number of versions, without range tombstones.
+    /// Returns the number of versions, without range tombstones.
     #[inline]
     pub(crate) fn entries(&self) -> usize {
         self.counters.entries.load(Ordering::Relaxed)
     }
 
-    /// Whether there is neither a version nor a range tombstone: nothing to flush.
+    /// Reports whether there is neither a version nor a range tombstone: nothing to flush.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.entries() == 0 && !self.has_range_tombstones()
     }
 
-    /// The bytes of memory in use: keys, values, nodes, what alignment and full chunks waste, the filter and the
-    /// range tombstones, in search form, as if they were nested. The unused rest of the current chunks is not counted.
+    /// Returns the memory in use in bytes: keys, values, nodes, waste by alignment and full chunks, the filter, and
+    /// the range tombstones in search form as if nested. The unused rest of the current chunks is not counted.
     #[inline]
     pub(crate) fn memory_bytes(&self) -> usize {
         size_of::<Memtable>()
@@ -254,31 +254,31 @@ impl Memtable {
             + self.counters.range_tombstone_bytes.load(Ordering::Relaxed)
     }
 
-    /// The bytes of all keys and values inserted, without range tombstones.
+    /// Returns the bytes of all keys and values inserted, without range tombstones.
     #[cfg(test)]
     #[inline]
     pub(crate) fn data_bytes(&self) -> usize {
         self.counters.data_bytes.load(Ordering::Relaxed)
     }
 
-    /// The smallest sequence number of all insertions, range tombstones included.
+    /// Returns the smallest sequence number inserted, range tombstones included.
     #[cfg(test)]
     pub(crate) fn min_seq(&self) -> Option<SeqNo> {
         let seq = self.counters.min_seq.load(Ordering::Relaxed);
         (seq != u64::MAX).then_some(seq)
     }
 
-    /// The largest sequence number of all insertions, range tombstones included.
+    /// Returns the largest sequence number inserted, range tombstones included.
     #[cfg(test)]
     pub(crate) fn max_seq(&self) -> Option<SeqNo> {
         self.min_seq().map(|_| self.counters.max_seq.load(Ordering::Relaxed))
     }
 
-    /// Widens the range of sequence numbers. Writers of versions and of range tombstones may do so at once;
-    /// mostly a sequence number is inside or next to the range, and only one end moves.
+    /// Widens the range of sequence numbers. Writers of versions and of range tombstones may call this concurrently.
+    /// Usually a sequence number is inside or next to the range, and only one end moves.
     #[inline]
     fn note_seq(&self, seq: SeqNo) {
-        // The maximum first: who sees a minimum may ask for the maximum.
+        // The maximum first: a reader that sees a minimum may ask for the maximum.
         if seq > self.counters.max_seq.load(Ordering::Relaxed) {
             self.counters.max_seq.fetch_max(seq, Ordering::Relaxed);
         }
@@ -295,9 +295,9 @@ pub(crate) struct MemWriter<'m> {
 }
 
 impl MemWriter<'_> {
-    /// Inserts the version `(key, seq)`, which must not be there yet, and whose `digest` is that of `key`.
-    /// Readers may see it at once. Cost: O(log n) comparisons and a copy of key and value; constant if the
-    /// version directly follows the one inserted last.
+    /// Inserts the version `(key, seq)`, which must not exist yet; `digest` is that of `key`. Readers may see it at
+    /// once. Cost: O(log n) comparisons and a copy of key and value; a constant number of comparisons if the version
+    /// directly follows the last one inserted.
     ///
     /// # Panics
     /// If the key is longer than [`MAX_KEY_BYTES`], the value longer than [`MAX_VALUE_BYTES`], or the sequence
@@ -314,7 +314,7 @@ impl MemWriter<'_> {
         }
         self.list.insert(&Version { key, seq, kind, value });
         self.memtable.note_seq(seq);
-        // Only the writer stores these, so no addition gets lost.
+        // Only the writer stores these, so no addition is lost.
         let raise = |counter: &AtomicUsize, by: usize| {
             counter.store(counter.load(Ordering::Relaxed) + by, Ordering::Relaxed);
         };

@@ -3,9 +3,9 @@
 //! ```sh
 //! RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3 cargo test -p tamis --lib memtable::model
 //! ```
-//! Headers of nodes are tracked cells here (see `sync`), so a reader that reaches a node before its writes
-//! happened fails the model even when the bytes happen to be right. Without the bound on preemptions, the model is
-//! complete and takes a minute unoptimised.
+//! Node headers are tracked cells here (see `sync`), so a reader that reaches a node before its writes happened fails
+//! the model even if the bytes happen to be right. Without the bound on preemptions, the model is complete and takes
+//! a minute unoptimised.
 
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
@@ -24,7 +24,7 @@ fn check(node: NodeRef<'_>) {
 }
 
 #[test]
-fn a_reader_meets_whole_versions_in_order_and_all_published_ones() {
+fn a_reader_finds_whole_versions_in_order_and_all_published_ones() {
     loom::model(|| {
         let list = Arc::new(SkipList::new(4096));
         let visible = Arc::new(AtomicU64::new(0));
@@ -52,7 +52,7 @@ fn a_reader_meets_whole_versions_in_order_and_all_published_ones() {
 }
 
 #[test]
-fn a_search_beside_insertions_before_and_behind_its_target_finds_it() {
+fn a_search_finds_its_target_during_insertions_around_it() {
     loom::model(|| {
         let list = Arc::new(SkipList::new(4096));
         insert(&list, b"m", 1, 1);
@@ -76,7 +76,7 @@ fn a_search_beside_insertions_before_and_behind_its_target_finds_it() {
 }
 
 #[test]
-fn a_second_writer_continues_what_the_first_one_left() {
+fn a_second_writer_continues_after_the_first() {
     loom::model(|| {
         let list = Arc::new(SkipList::new(4096));
         let other = thread::spawn({

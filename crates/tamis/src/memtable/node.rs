@@ -1,12 +1,12 @@
-//! One version in arena memory, and how it compares.
+//! One version in arena memory, and its order.
 //!
 //! ```text
 //! | prefix u64 | seq << 8 | kind u64 | value ptr | value len u32 | height << 24 | key len u32 |
 //! | link 0 | … | link height-1 | key bytes | value bytes, if the value is short |
 //! ```
 //!
-//! The key's first eight bytes are a number in the node, so most comparisons end without a look at the key. Long
-//! values lie in chunks of their own: the nodes stay dense, and a search touches fewer pages.
+//! The node holds the key's first eight bytes as a number, so most comparisons do not touch the key. Long values lie
+//! in separate chunks: the nodes stay dense, and a search touches fewer pages.
 //!
 //! # Invariants
 //! * Everything but the links is written before the node is published and never changes afterwards.
@@ -22,10 +22,10 @@ use super::arena::Arena;
 use super::sync::{AtomicPtr, Ordering, Published, load_as_writer};
 use crate::key::{Kind, SeqNo, prefix_of};
 
-/// The tallest tower: at one in four per level, enough for a quarter of a thousand million versions.
+/// The tallest tower: at one in four per level, enough for 250 million versions.
 pub(super) const MAX_HEIGHT: usize = if cfg!(all(test, loom)) { 3 } else { 14 };
 
-/// Values up to this length lie behind their key; longer ones in the chunks for values.
+/// Values up to this length are stored after their key, longer ones in the value chunks.
 const INLINE_VALUE: usize = 32;
 
 const HEIGHT_SHIFT: u32 = 24;
@@ -41,7 +41,7 @@ pub(super) struct Header {
     height_key_len: u32,
 }
 
-/// The fixed part of a node; `height` links and the key follow in the same piece of memory.
+/// The fixed part of a node; `height` links and the key follow in the same allocation.
 #[repr(C)]
 pub(super) struct Node {
     header: Published<Header>,
@@ -72,7 +72,7 @@ pub(super) struct NodeRef<'l> {
     list: PhantomData<&'l Node>,
 }
 
-/// What a new node holds.
+/// The content of a new node.
 pub(super) struct Version<'a> {
     pub(super) key: &'a [u8],
     pub(super) seq: SeqNo,
@@ -181,7 +181,7 @@ impl<'l> NodeRef<'l> {
         unsafe { std::slice::from_raw_parts(header.value.as_ptr(), header.value_len as usize) }
     }
 
-    /// The link of `level`, which is below the node's height.
+    /// Returns the link of `level`, which must be below the node's height.
     #[inline(always)]
     fn link(self, level: usize) -> &'l Link {
         debug_assert!(level < self.height());
@@ -190,7 +190,7 @@ impl<'l> NodeRef<'l> {
         unsafe { &*(&raw const (*self.node.as_ptr()).tower).cast::<Link>().add(level) }
     }
 
-    /// The node that follows on `level`.
+    /// Returns the next node on `level`.
     #[inline(always)]
     pub(super) fn next(self, level: usize) -> Option<NodeRef<'l>> {
         let next = NonNull::new(self.link(level).load(Ordering::Acquire))?;
@@ -199,7 +199,7 @@ impl<'l> NodeRef<'l> {
         Some(unsafe { NodeRef::new(next) })
     }
 
-    /// The same for the one writer, which needs no ordering with its own stores.
+    /// The same for the writer, which needs no ordering with its own stores.
     #[inline(always)]
     pub(super) fn next_as_writer(self, level: usize) -> Option<NodeRef<'l>> {
         let next = NonNull::new(load_as_writer!(self.link(level)))?;
@@ -214,13 +214,13 @@ impl<'l> NodeRef<'l> {
         self.link(level).store(next.map_or(std::ptr::null_mut(), |n| n.node.as_ptr()), Ordering::Relaxed);
     }
 
-    /// Makes `next` reachable behind this node on `level`, with all that was written to it before.
+    /// Makes `next`, with everything written to it before, reachable after this node on `level`.
     #[inline(always)]
     pub(super) fn publish(self, level: usize, next: NodeRef<'l>) {
         self.link(level).store(next.node.as_ptr(), Ordering::Release);
     }
 
-    /// Asks for the start of what follows on `level`, without waiting for it.
+    /// Prefetches the start of the next node on `level`.
     #[inline(always)]
     pub(super) fn prefetch(self, level: usize) {
         #[cfg(all(target_arch = "x86_64", not(miri), not(all(test, loom))))]
@@ -235,7 +235,7 @@ impl<'l> NodeRef<'l> {
         let _ = level;
     }
 
-    /// Whether this version comes before `target`.
+    /// Reports whether this version comes before `target`.
     #[inline(always)]
     pub(super) fn is_before(self, target: &Target<'_>) -> bool {
         let prefix = self.header().prefix;

@@ -1,14 +1,14 @@
-//! A skip list of versions: one writer at a time, any number of readers that wait for nobody.
+//! A skip list of versions: one writer at a time, any number of readers, which never wait.
 //!
 //! # Invariants
 //! * Level 0 links every version in ascending order; each level links a subset of the one below.
-//! * The head has a link on every level, so a reader that sees an old height only takes a longer way, and one
-//!   that sees a new height finds null links at worst.
-//! * A node is published from level 0 upwards: whoever meets it on a level finds it on all levels below.
+//! * The head has a link on every level, so a reader that sees an old height only takes a longer path, and one that
+//!   sees a new height finds null links at worst.
+//! * A node is published from level 0 upwards: a reader that finds it on a level finds it on all levels below.
 //!
 //! # Threads
-//! [`SkipList::lock`] admits one writer. Readers only load links; a version that is inserted during a search may
-//! or may not be met, but never half.
+//! [`SkipList::lock`] admits one writer. Readers only load links; a version inserted during a search is found whole
+//! or not at all.
 
 use std::ptr::NonNull;
 use std::sync::PoisonError;
@@ -31,20 +31,20 @@ unsafe impl Send for SkipList {}
 // SAFETY: as above; `&SkipList` gives out shared views of complete, immutable data only.
 unsafe impl Sync for SkipList {}
 
-/// What only the writer needs.
+/// The state of the writer.
 struct Writer {
-    /// The head's memory, apart, so that a list that nobody writes to has taken no chunk.
+    /// The head's memory, separate so that an unused list takes no chunk.
     head: Arena,
     nodes: Arena,
     values: Arena,
     splice: Splice,
-    /// State of the height generator. Heights need not be unpredictable: nothing is ever removed, so no order
-    /// of keys can select for them.
+    /// The state of the height generator. Heights may be predictable: nothing is ever removed, so no order of keys
+    /// can select for certain heights.
     random: u64,
 }
 
-/// Where the last insertion took place: on each level below `height`, the neighbours between which the next
-/// version would have to lie to need no search there.
+/// The position of the last insertion: the neighbours on each level below `height`. A next version between them needs
+/// no search on that level.
 ///
 /// Invariant: on each level, `before` and `after` are adjacent (`after` follows `before` directly), or the level
 /// is above the list's height.
@@ -54,7 +54,7 @@ struct Splice {
 }
 
 impl SkipList {
-    /// An empty list whose memory comes in chunks of `chunk_bytes`.
+    /// Creates an empty list that allocates in chunks of `chunk_bytes`.
     pub(super) fn new(chunk_bytes: usize) -> SkipList {
         let (mut head_memory, nodes, mut values) =
             (Arena::new(1), Arena::new(chunk_bytes), Arena::new(chunk_bytes));
@@ -71,15 +71,15 @@ impl SkipList {
         unsafe { NodeRef::new(self.head) }
     }
 
-    /// Waits for the writer before, if there is one.
+    /// Waits for the current writer, if there is one.
     pub(super) fn lock(&self) -> ListWriter<'_> {
-        // A writer can only panic before it links anything (a key or value that is too long), so the state
-        // behind a poisoned lock is whole.
+        // A writer can only panic before it links anything (a key or value that is too long), so the state under a
+        // poisoned lock is consistent.
         let state = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         ListWriter { list: self, state }
     }
 
-    /// The first version that is not before `target`.
+    /// Returns the first version that is not before `target`.
     #[inline]
     pub(super) fn seek(&self, target: &Target<'_>) -> Option<NodeRef<'_>> {
         let mut at = self.head();
@@ -90,7 +90,7 @@ impl SkipList {
             if level > 0 {
                 at.prefetch(level - 1);
             }
-            // On the way down the same node often bounds several levels, and compares the same.
+            // On the way down the same node often bounds several levels, and need not be compared again.
             match next {
                 Some(node) if next != bound && node.is_before(target) => at = node,
                 _ if level == 0 => return next,
@@ -102,22 +102,22 @@ impl SkipList {
         }
     }
 
-    /// The last version that is before `target`.
+    /// Returns the last version that is before `target`.
     pub(super) fn seek_before(&self, target: &Target<'_>) -> Option<NodeRef<'_>> {
         self.last_where(|node| node.is_before(target))
     }
 
-    /// The first version.
+    /// Returns the first version.
     pub(super) fn first(&self) -> Option<NodeRef<'_>> {
         self.head().next(0)
     }
 
-    /// The last version.
+    /// Returns the last version.
     pub(super) fn last(&self) -> Option<NodeRef<'_>> {
         self.last_where(|_| true)
     }
 
-    /// The last version for which `holds`, which holds for a leading part of the list.
+    /// Returns the last version for which `holds` is true; it must be true for a prefix of the list.
     #[inline]
     fn last_where(&self, holds: impl Fn(NodeRef<'_>) -> bool) -> Option<NodeRef<'_>> {
         let mut at = self.head();
@@ -131,7 +131,7 @@ impl SkipList {
         (at != self.head()).then_some(at)
     }
 
-    /// The newest version of `key` that is not newer than `snapshot`.
+    /// Returns the newest version of `key` that is not newer than `snapshot`.
     #[inline]
     pub(super) fn get(&self, key: &[u8], snapshot: SeqNo) -> Option<NodeRef<'_>> {
         self.seek(&Target::new(key, snapshot)).filter(|node| node.key() == key)
@@ -145,7 +145,7 @@ pub(super) struct ListWriter<'l> {
 }
 
 impl ListWriter<'_> {
-    /// Links a version that the list does not hold yet. Readers can meet it before this returns.
+    /// Links a version that the list does not hold yet. Readers may find it before this returns.
     ///
     /// Cost: O(log n) comparisons, or two if it directly follows the last insertion.
     #[inline]
@@ -154,12 +154,12 @@ impl ListWriter<'_> {
         self.insert_with_height(version, height);
     }
 
-    /// The bytes of memory taken from chunks.
+    /// Returns the bytes of memory taken from chunks.
     pub(super) fn used(&self) -> usize {
         self.state.head.used() + self.state.nodes.used() + self.state.values.used()
     }
 
-    /// 1 + the number of times that a draw of one in four succeeds.
+    /// Draws a height: 1 + the number of successes in a row, each with probability 1/4.
     fn random_height(&mut self) -> usize {
         let mut x = self.state.random;
         x ^= x << 13;
@@ -175,7 +175,7 @@ impl ListWriter<'_> {
         let Writer { nodes, values, splice, .. } = &mut *self.state;
         let mut levels = load_as_writer!(list.height);
         if height > levels {
-            // Above the old height the splice still is (head, nothing).
+            // Above the old height the splice is still (head, null).
             list.height.store(height, Ordering::Relaxed);
             levels = height;
         }
@@ -205,8 +205,8 @@ impl Splice {
 
     /// Moves the splice to where `target` belongs, on all of the list's `levels`.
     ///
-    /// Climbs from level 0 until the neighbours enclose the target, then searches down from there: an insertion
-    /// near the last one stays low, and the levels above it need no look, since they are coarser.
+    /// Climbs from level 0 until the neighbours enclose the target, then searches down from there. An insertion near
+    /// the last one stays low; the coarser levels above need no search.
     fn find(&mut self, head: NodeRef<'_>, target: &Target<'_>, levels: usize) {
         // SAFETY: the caller borrows the head, and with it the list.
         let neighbours = |splice: &Splice, level| unsafe { splice.at(level) };

@@ -1,8 +1,8 @@
-//! The primitives of the publish protocol, switchable to their model-checked twins.
+//! The primitives of the publish protocol, switchable to model-checked versions.
 //!
-//! A unit-test build with `--cfg loom` replaces the atomics and the mutex that order a write before a read by
-//! loom's, and turns [`Published`] into a tracked cell, so that a read which is not ordered after the write of
-//! an entry fails the model instead of being a silent data race. Counters that only report stay with `std`.
+//! A unit-test build with `--cfg loom` replaces the atomics and the mutex that order a write before a read by loom's,
+//! and turns [`Published`] into a tracked cell, so that a read that is not ordered after the write of an entry fails
+//! the model instead of being a silent data race. Purely statistical counters stay with `std`.
 
 #[cfg(not(all(test, loom)))]
 pub(super) use std::sync::{
@@ -16,7 +16,7 @@ pub(super) use loom::sync::{
     atomic::{AtomicPtr, AtomicUsize, Ordering},
 };
 
-/// Loads what only the holder of the writer's lock stores, as that holder. The model checks the claim.
+/// Loads a value that only the holder of the writer's lock stores, as that holder. The model checks this claim.
 #[cfg(not(all(test, loom)))]
 macro_rules! load_as_writer {
     ($atomic:expr) => {
@@ -24,11 +24,11 @@ macro_rules! load_as_writer {
     };
 }
 
-/// Loads what only the holder of the writer's lock stores, as that holder: a plain load, which fails the model if
-/// any store is not ordered before it.
+/// Loads a value that only the holder of the writer's lock stores, as that holder: a plain load, which fails the
+/// model if any store is not ordered before it.
 ///
-/// Not an atomic load, also because the model remembers one access per atomic: the writer's own load before its
-/// store would hide the readers' loads from the search for interleavings.
+/// This is not an atomic load, also because the model remembers one access per atomic: the writer's own load before
+/// its store would hide the readers' loads from the search for interleavings.
 #[cfg(all(test, loom))]
 macro_rules! load_as_writer {
     ($atomic:expr) => {

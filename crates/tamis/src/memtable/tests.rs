@@ -22,7 +22,7 @@ fn put(memtable: &Memtable, key: &[u8], seq: SeqNo, value: &[u8]) {
     memtable.insert(key, Digest::of(key), seq, Kind::Put, value);
 }
 
-/// What a cursor is on, in the model's terms.
+/// The cursor's current version, in the model's terms.
 fn here(cursor: &MemCursor) -> Option<(Vec<u8>, SeqNo, Kind, Vec<u8>)> {
     let row = |c: &MemCursor| (c.key().to_vec(), c.seq(), c.kind(), c.value().to_vec());
     cursor.valid().then(|| row(cursor))
@@ -34,7 +34,7 @@ fn row((key, value): Row<'_>) -> (Vec<u8>, SeqNo, Kind, Vec<u8>) {
     (key.0.clone(), key.1.0, value.0, value.1.clone())
 }
 
-/// Keys that share prefixes, end within the first eight bytes or hold zeros, so that every way to compare is used.
+/// Keys that share prefixes, end within the first eight bytes or hold zeros, to cover every path of the comparison.
 fn keys() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         prop::collection::vec(prop::sample::select(vec![0u8, 1, 255]), 0..5),
@@ -60,7 +60,7 @@ proptest! {
         let memtable = Arc::new(Memtable::new(64 << 10, true));
         let mut model = Model::new();
         for (i, (key, is_put, value)) in operations.iter().enumerate() {
-            // Sequence numbers rise mostly, as in a log that several keyspaces share, but not always.
+            // Sequence numbers mostly rise, as in a log shared by several keyspaces, but not always.
             let seq = if i % 10 == 9 { 1000 - i as u64 } else { i as u64 + 1 };
             let (kind, value) = match (is_put, i % 3) {
                 (false, _) => (Kind::Delete, Vec::new()),
@@ -138,7 +138,7 @@ fn an_empty_memtable_finds_nothing_and_has_no_ends() {
 }
 
 #[test]
-fn keys_and_values_of_every_size_come_back_whole() {
+fn keys_and_values_of_every_size_round_trip() {
     let memtable = memtable();
     let long_a = vec![b'a'; MAX_KEY_BYTES];
     let mut long_b = long_a.clone();
@@ -190,7 +190,7 @@ fn a_refused_insertion_does_not_harm_the_next_one() {
 fn a_snapshot_sees_the_newest_of_many_versions_below_it() {
     let memtable = memtable();
     for i in 0..1000u64 {
-        // Not in order: the position decides, not the time of insertion.
+        // Out of order: the sequence number decides, not the time of insertion.
         let seq = (i * 7919) % 1000 + 1;
         put(&memtable, b"key", seq * 2, &seq.to_le_bytes());
         put(&memtable, b"key\0", seq * 2, b"another key");
@@ -221,7 +221,7 @@ fn a_pinned_value_outlives_memtable_and_cursor() {
 }
 
 #[test]
-fn memtables_cursors_and_pinned_values_may_change_threads() {
+fn memtables_cursors_and_pinned_values_may_move_between_threads() {
     fn shared<T: Send + Sync>(_: &T) {}
     let memtable = memtable();
     put(&memtable, b"k", 1, b"value");
@@ -252,10 +252,10 @@ fn range_tombstones_are_listed_in_order_without_the_empty_ones() {
     assert_eq!((memtable.min_seq(), memtable.max_seq()), (Some(5), Some(9)));
 }
 
-/// A keyspace took its filter (80 MiB for the largest memtables) and a chunk of memory when the database was opened, so
-/// that a manifest of some kilobytes with many keyspaces could ask for more memory than there is.
+/// Each keyspace used to allocate its filter (80 MiB for the largest memtables) and a chunk of memory when the
+/// database was opened, so a manifest of a few kilobytes with many keyspaces could exhaust the memory.
 #[test]
-fn a_memtable_that_nobody_writes_to_takes_next_to_nothing() {
+fn an_unused_memtable_takes_almost_no_memory() {
     let memtable = Memtable::new(4 << 30, true);
     assert!(memtable.memory_bytes() < 4 << 10, "{} bytes", memtable.memory_bytes());
     assert!(memtable.has_filter() && !memtable.may_contain(Digest::of(b"key")));
@@ -264,10 +264,10 @@ fn a_memtable_that_nobody_writes_to_takes_next_to_nothing() {
     assert!(memtable.memory_bytes() > (4 << 30) / 50, "{} bytes", memtable.memory_bytes());
 }
 
-/// Range tombstones that lie within each other take the square of their number in search form. A log of some megabytes
-/// of them was replayed into one memtable, and the first read of it took all memory.
+/// The search form of nested range tombstones grows with the square of their number. A log of a few megabytes of them
+/// used to be replayed into one memtable, and the first read exhausted the memory.
 #[test]
-fn nested_range_tombstones_count_what_searching_them_takes() {
+fn nested_range_tombstones_count_the_size_of_their_search_form() {
     let memtable = Memtable::new(64 << 20, true);
     let mut count = 0u32;
     while memtable.memory_bytes() < 64 << 20 {
@@ -279,7 +279,7 @@ fn nested_range_tombstones_count_what_searching_them_takes() {
 }
 
 #[test]
-fn the_filter_knows_every_key_and_few_others() {
+fn the_filter_passes_every_key_and_few_others() {
     let with = Memtable::new(1 << 20, true);
     let without = Memtable::new(1 << 20, false);
     assert!(without.may_contain(Digest::of(b"absent")));
@@ -291,13 +291,13 @@ fn the_filter_knows_every_key_and_few_others() {
     assert!(wrong < 200, "{wrong} of 10000 absent keys pass at over 80 bits per key");
 }
 
-/// One writer, readers in both directions and at snapshots: the order holds at every moment, a version is whole
-/// or absent, and every version up to a published sequence number is there.
+/// One writer, readers in both directions and at snapshots: the order always holds, a version is whole or absent, and
+/// every version up to a published sequence number is present.
 #[test]
-fn readers_beside_a_writer_see_whole_versions_in_order() {
+fn readers_during_writes_see_whole_versions_in_order() {
     const VERSIONS: u64 = if cfg!(miri) { 200 } else { 30_000 };
     fn key_of(seq: u64) -> [u8; 9] {
-        // Every third version belongs to a key that comes again.
+        // Every third version belongs to a recurring key.
         let mixed = if seq.is_multiple_of(3) { seq % 30 } else { seq.wrapping_mul(0x9E37_79B9_7F4A_7C15) };
         let mut key = [0; 9];
         key[..8].copy_from_slice(&mixed.to_be_bytes());

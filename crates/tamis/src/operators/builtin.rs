@@ -1,10 +1,10 @@
-//! The merge operators that every database has.
+//! The built-in merge operators.
 
 use std::sync::Arc;
 
 use super::{MergeError, MergeOperator};
 
-/// The built-in operator with this name.
+/// Returns the built-in operator with this name.
 pub(super) fn find(name: &str) -> Option<Arc<dyn MergeOperator>> {
     match name {
         "add" => Some(Arc::new(Add)),
@@ -14,9 +14,8 @@ pub(super) fn find(name: &str) -> Option<Arc<dyn MergeOperator>> {
     }
 }
 
-/// `add`: values and operands are numbers of eight bytes, little endian, and are added modulo 2^64; a missing base is 0.
-/// So it counts `u64` and `i64` alike, up and down. (An addition that stopped at the ends would depend on what is added
-/// first.)
+/// `add`: values and operands are eight-byte little-endian numbers, added modulo 2^64; a missing base is 0. This
+/// works for `u64` and `i64` alike, up and down. (A saturating addition would depend on the order.)
 #[derive(Debug)]
 struct Add;
 
@@ -50,7 +49,7 @@ impl MergeOperator for Add {
     }
 }
 
-/// `append`: operands are appended to the value, with nothing in between; a missing base is empty.
+/// `append`: operands are appended to the value without a separator; a missing base is empty.
 #[derive(Debug)]
 struct Append;
 
@@ -76,8 +75,7 @@ impl MergeOperator for Append {
     }
 }
 
-/// `max`: the greatest of all in byte order (of numbers in big-endian form: the largest); a missing base is less than
-/// any operand.
+/// `max`: the greatest in byte order (for big-endian numbers: the largest); a missing base is less than any operand.
 #[derive(Debug)]
 struct Max;
 
@@ -109,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_go_up_and_down_and_around() {
+    fn counters_go_up_and_down_and_wrap_around() {
         let number = |n: i64| n.to_le_bytes();
         let sum = |base: Option<i64>, operands: &[i64]| {
             let operands: Vec<[u8; 8]> = operands.iter().copied().map(number).collect();
@@ -123,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_an_error_and_no_partial_sum() {
+    fn a_malformed_number_is_an_error_and_has_no_partial_sum() {
         let one = 1u64.to_le_bytes();
         assert!(merged("add", None, &[&one, b"1"]).is_err());
         assert!(merged("add", Some(b"value"), &[&one]).is_err());
@@ -131,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn appending_keeps_the_order_and_the_greatest_stays() {
+    fn append_keeps_the_order_and_max_keeps_the_greatest() {
         assert_eq!(merged("append", Some(b"a"), &[b"b", b"", b"c"]).as_deref(), Ok(&b"abc"[..]));
         assert_eq!(merged("append", None, &[b""]).as_deref(), Ok(&b""[..]));
         assert_eq!(merged("max", Some(b"b"), &[b"a", b"ab"]).as_deref(), Ok(&b"b"[..]));
@@ -140,7 +138,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_laws_hold_wherever_operands_are_cut(
+        fn the_laws_hold_wherever_operands_are_split(
             base in proptest::option::of(operand()),
             operands in prop::collection::vec(operand(), 1..8),
             cut in 0..8usize,

@@ -1,11 +1,11 @@
-//! Compaction filters: what a program wants changed or gone when it is rewritten anyway.
+//! Compaction filters: change or remove values as compactions rewrite them.
 
 use std::fmt::Debug;
 
-/// What becomes of a value.
+/// What a compaction filter does with a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// It stays.
+    /// The value stays.
     Keep,
     /// The key is deleted.
     Remove,
@@ -13,21 +13,21 @@ pub enum Decision {
     Replace(Vec<u8>),
 }
 
-/// Looks at values while flushes and compactions write them.
+/// A callback for the values that flushes and compactions write.
 ///
-/// A value is shown only if it is the newest version of its key in the merge and no snapshot that was alive when the
-/// merge began sees it. (A snapshot taken while the merge runs may see a value before and not after.) Operands that
-/// still wait for their base are not shown; values that were put together from operands are. There is no promise that a
-/// value is ever shown, nor that it is shown only once.
+/// The filter is called for a value only if it is the newest version of its key in the merge and invisible to every
+/// snapshot that was alive when the merge began. (A snapshot taken while the merge runs may see a value before it and
+/// not after.) It is not called for merge operands without their base, but for values merged from operands. A value
+/// may never be passed to the filter, or more than once.
 ///
-/// What is removed stays removed: older versions of the key do not come back, here or elsewhere.
+/// A removed key stays removed: its older versions do not come back, here or elsewhere.
 ///
-/// Called by several threads at once, in the middle of merges: be quick, and do not panic (a panic stops the database's
-/// writes). It may be changed or left out at any opening.
+/// Several threads call the filter at once, in the middle of merges: it must be quick and must not panic (a panic
+/// stops the database's writes). The filter may be changed or left out whenever the database is opened.
 pub trait CompactionFilter: Send + Sync + Debug {
-    /// The name that the keyspace option `compaction_filter` calls it by: 1 to 64 letters, digits, or any of `-_.:/`.
+    /// Returns the name for the keyspace option `compaction_filter`: 1 to 64 letters, digits, or any of `-_.:/`.
     fn name(&self) -> &str;
 
-    /// Decides about the value of `key` on its way to `level` (0: it is flushed).
+    /// Decides what to do with the value of `key` on its way to `level` (0: a flush).
     fn filter(&self, level: usize, key: &[u8], value: &[u8]) -> Decision;
 }

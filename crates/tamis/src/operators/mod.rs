@@ -1,9 +1,9 @@
-//! What a program may teach the engine about its values: merge operators and compaction filters.
+//! Callbacks of the program on its values: merge operators and compaction filters.
 //!
-//! Options name operators by text, because options are stored with the database; what a name stands for comes from the
-//! code of the program that opens it: [`Operators`], beside the options. Built-in merge operators need no entry.
+//! Options refer to operators by name, because options are stored with the database. The program that opens the
+//! database supplies the code behind each name in [`Operators`]. Built-in merge operators need no entry.
 //!
-//! Plain values, made before opening and shared read-only afterwards; any thread may call an operator at any time, so
+//! Operators are created before opening and shared read-only afterwards. Any thread may call one at any time, so
 //! operators are `Sync` and must be pure functions of their arguments.
 
 mod builtin;
@@ -16,7 +16,7 @@ pub use filter::{CompactionFilter, Decision};
 pub use merge::{MergeError, MergeOperator};
 pub(crate) use merge::{merge, partial_merge};
 
-/// The operators that a program brings along, by name.
+/// The operators that a program registers, by name.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -50,7 +50,7 @@ pub struct Operators {
     filters: Vec<Arc<dyn CompactionFilter>>,
 }
 
-/// An option that names an operator which nobody brought along.
+/// An option that names an unregistered operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unregistered {
     /// The option.
@@ -59,7 +59,7 @@ pub(crate) struct Unregistered {
     pub(crate) name: String,
 }
 
-/// What one keyspace runs with.
+/// The operators of one keyspace.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KeyspaceOperators {
     pub(crate) merge: Option<Arc<dyn MergeOperator>>,
@@ -67,25 +67,25 @@ pub(crate) struct KeyspaceOperators {
 }
 
 impl Operators {
-    /// No operators but the built-in ones.
+    /// Creates a set with only the built-in operators.
     pub fn new() -> Operators {
         Operators::default()
     }
 
-    /// Adds a merge operator. Of two with one name the later one counts; the built-in names (`add`, `append`, `max`)
-    /// keep their meaning, because databases are opened by programs that know nothing of each other.
+    /// Adds a merge operator. Of two with the same name the later one wins; the built-in names (`add`, `append`,
+    /// `max`) keep their meaning, because databases are opened by programs that know nothing of each other.
     pub fn with_merge(mut self, operator: Arc<dyn MergeOperator>) -> Operators {
         self.merge.push(operator);
         self
     }
 
-    /// Adds a compaction filter. Of two with one name the later one counts.
+    /// Adds a compaction filter. Of two with the same name the later one wins.
     pub fn with_filter(mut self, filter: Arc<dyn CompactionFilter>) -> Operators {
         self.filters.push(filter);
         self
     }
 
-    /// What these names stand for.
+    /// Looks up the operators with these names.
     pub(crate) fn resolve(
         &self,
         merge: Option<&str>,
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn the_later_of_two_counts_and_built_in_names_keep_their_meaning() {
+    fn the_later_of_two_wins_and_built_in_names_keep_their_meaning() {
         let operators = Operators::new()
             .with_merge(Arc::new(Named("mine", 1)))
             .with_merge(Arc::new(Named("mine", 2)))
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_stands_for_nothing_is_told_with_its_option() {
+    fn an_unknown_name_is_reported_with_its_option() {
         let operators = Operators::new().with_merge(Arc::new(Named("mine", 1)));
         let missing = |option, name: &str| Unregistered { option, name: name.into() };
         assert_eq!(answer(&operators, "yours"), Err(missing("merge_operator", "yours")));

@@ -1,7 +1,7 @@
-//! What an option may be: how its value is read, printed and bounded.
+//! The domain of an option: how its value is parsed, printed and bounded.
 //!
-//! A [`Domain`] is a set of values with a text form. Invariant: whatever `print` gives for an accepted value,
-//! `parse` reads back as the same value. Pure functions of their arguments; any thread may call them.
+//! A [`Domain`] is a set of values with a text form. Invariant: for every accepted value, `parse` reads the output of
+//! `print` back as the same value. All are pure functions.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -10,19 +10,19 @@ use super::values::{CompactionChoice, Durability, PerLevel};
 
 /// A set of values of type `T` with a text form.
 pub(super) trait Domain<T> {
-    /// Reads a value; `None` if `text` is not the text of one, whether or not it would be accepted.
+    /// Parses a value, accepted or not; returns `None` if `text` is not the text of one.
     fn parse(&self, text: &str) -> Option<T>;
 
-    /// The value's text.
+    /// Returns the value's text.
     fn print(&self, value: &T) -> String;
 
-    /// Whether the value lies in the range.
+    /// Reports whether the value lies in the range.
     fn accepts(&self, value: &T) -> bool;
 
-    /// Type, unit and range, as a phrase for people.
+    /// Describes type, unit and range as a human-readable phrase.
     fn expected(&self) -> String;
 
-    /// What to tell somebody who gave `text`, which is not accepted.
+    /// Explains why `text` is not accepted.
     fn complaint(&self, _text: &str) -> String {
         self.expected()
     }
@@ -52,7 +52,7 @@ impl Domain<bool> for Flag {
 const BYTE_UNITS: [(&str, u64); 5] =
     [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
 
-/// Splits `12 MiB` or `12MiB` into the number and the unit; the unit is empty if there is none.
+/// Splits `12 MiB` or `12MiB` into number and unit; a missing unit is empty.
 fn split_unit(text: &str) -> Option<(u64, &str)> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
@@ -159,7 +159,7 @@ impl Domain<usize> for Count {
     }
 }
 
-/// A number of which the engine knows a good value itself: `auto`, or what [`Count`] takes.
+/// A number that the engine can choose itself: `auto`, or what [`Count`] takes.
 pub(super) struct AutoCount(pub(super) Count);
 
 impl Domain<Option<u64>> for AutoCount {
@@ -207,20 +207,20 @@ impl Domain<f64> for Real {
 
 /// A type whose values are a few fixed words. The first word of a value is the one printed; more are aliases.
 pub(super) trait Words: Copy + PartialEq + 'static {
-    /// Word and value; every value has at least one word.
+    /// Pairs of word and value; every value has at least one word.
     const WORDS: &'static [(&'static str, Self)];
 
-    /// The word that is printed for this value.
+    /// Returns the word printed for this value.
     fn word(self) -> &'static str {
         Self::WORDS.iter().find(|(_, value)| *value == self).map_or("", |(word, _)| word)
     }
 
-    /// Why this build cannot do what the value says, if it cannot.
+    /// Explains why this build does not support the value, if it does not.
     fn missing(self) -> Option<&'static str> {
         None
     }
 
-    /// The value of a word or alias.
+    /// Returns the value of a word or alias.
     fn from_word(word: &str) -> Option<Self> {
         Self::WORDS.iter().find(|(w, _)| *w == word).map(|(_, value)| *value)
     }
@@ -312,7 +312,7 @@ impl Domain<Durability> for DurabilityDomain {
     }
 }
 
-/// A word for every level.
+/// One word per level.
 pub(super) struct Levels;
 
 impl<T: Words> Domain<PerLevel<T>> for Levels {
@@ -332,7 +332,7 @@ impl<T: Words> Domain<PerLevel<T>> for Levels {
 
     fn expected(&self) -> String {
         format!(
-            "for each level from 0 on {}, separated by commas, at most {} of them; the last one holds for all \
+            "for each level from 0 on {}, separated by commas, at most {} of them; the last one applies to all \
              deeper levels",
             Domain::<T>::expected(&OneOf),
             PerLevel::<T>::MAX_LEVELS
@@ -364,7 +364,7 @@ impl Domain<Option<String>> for Name {
 
     fn accepts(&self, value: &Option<String>) -> bool {
         value.as_ref().is_none_or(|name| {
-            // What a line of the text form cannot hold, or would read back as something else, is no name.
+            // A name must fit into a line of the text form and read back unchanged.
             let readable = name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.:/".contains(&b));
             readable && (1..=Self::MAX_BYTES).contains(&name.len()) && name != "none"
         })
@@ -400,7 +400,7 @@ impl Domain<Option<Duration>> for Age {
     }
 }
 
-/// A whole number for every level.
+/// One whole number per level.
 pub(super) struct Counts {
     pub(super) min: u64,
     pub(super) max: u64,
@@ -425,7 +425,7 @@ impl Domain<PerLevel<u64>> for Counts {
     fn expected(&self) -> String {
         format!(
             "for each level from 0 on a whole number from {} to {}, separated by commas, at most {} of them; the \
-             last one holds for all deeper levels",
+             last one applies to all deeper levels",
             self.min,
             self.max,
             PerLevel::<u64>::MAX_LEVELS
@@ -433,7 +433,7 @@ impl Domain<PerLevel<u64>> for Counts {
     }
 }
 
-/// How compaction shapes the tree.
+/// The shape that compaction gives to the tree.
 pub(super) struct Compactions;
 
 impl Domain<CompactionChoice> for Compactions {
@@ -466,7 +466,7 @@ mod tests {
     const ANY: Bytes = Bytes { min: 0, max: u64::MAX };
 
     #[test]
-    fn sizes_are_read_with_and_without_a_unit_and_printed_in_the_largest_exact_one() {
+    fn sizes_parse_with_and_without_a_unit_and_print_in_the_largest_exact_one() {
         for text in ["64 MiB", "64MiB", "64   mib", "65536 KiB", "67108864", "67108864 B"] {
             assert_eq!(ANY.parse(text), Some(64 << 20), "{text}");
         }
@@ -489,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_read_and_printed_in_the_largest_exact_unit() {
+    fn durations_parse_and_print_in_the_largest_exact_unit() {
         for (text, expected) in
             [("every 100 ms", "every 100 ms"), ("every 1000ms", "every 1 s"), ("every  90 s", "every 90 s")]
         {
@@ -505,7 +505,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_is_not_one_is_out_of_range() {
+    fn nan_and_infinities_are_out_of_range() {
         let domain = Real { min: 0.5, max: 64.0, unit: "bits" };
         for text in ["NaN", "inf", "-inf", "0.4", "64.1"] {
             assert!(!domain.accepts(&domain.parse(text).unwrap()), "{text}");
@@ -513,7 +513,7 @@ mod tests {
     }
 
     #[test]
-    fn compression_without_its_feature_says_which_feature() {
+    fn an_unsupported_compression_names_the_missing_feature() {
         let levels: &dyn Domain<CompressionPerLevel> = &Levels;
         let complaint = levels.complaint("none,zstd");
         if cfg!(feature = "zstd") {

@@ -1,17 +1,17 @@
-//! Options: what can be chosen about a database and about each keyspace.
+//! The options of a database and of each keyspace.
 //!
 //! Every option is one row of a table: name, class, type, default, domain, consequence. The struct, its
 //! documentation, its default, its checks and its text form all come from that row.
 //!
 //! # Text form
 //!
-//! Lines `name = value`; `#` starts a comment; blank lines are skipped; of two lines with one name the later
-//! one holds; options that are not named keep their defaults. Sizes are printed in the largest exact unit
-//! (`64 MiB`) and read with or without one. Among the options of a database those of its default keyspace
-//! have the prefix `keyspace.`. `from_text(to_text(o)) == o` for every `o` that `check` accepts.
+//! Lines `name = value`; `#` starts a comment; blank lines are skipped; if a name appears twice, the later line wins;
+//! options that are not named keep their defaults. Sizes are printed in the largest exact unit (`64 MiB`) and read
+//! with or without one. Among a database's options, those of its default keyspace have the prefix `keyspace.`.
+//! `from_text(to_text(o)) == o` for every `o` that `check` accepts.
 //!
-//! Options are plain values: nothing here locks, and changing a value after the database was opened with a
-//! copy of it changes nothing.
+//! Options are plain values: nothing here takes a lock, and changing an option after the database was opened has no
+//! effect.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,227 +54,236 @@ const NO_LIMIT: u64 = u64::MAX;
 const KEYSPACE_PREFIX: &str = "keyspace.";
 
 options_table! {
-    /// What can be chosen about a database; the default keyspace's options are named `keyspace.…` in the text.
+    /// The options of a database; in the text form the default keyspace's options are named `keyspace.…`.
     ///
     /// Text form ([`to_text`](Self::to_text), [`from_text`](Self::from_text)): lines `name = value`; `#` starts a
     /// comment; options not named keep their defaults; sizes may have a unit (`64 MiB`).
     #[derive(Clone, Debug)]
     pub struct Options: "" {
         Behaviour, create_if_missing: bool = "true", Flag,
-            "Create the database if the directory holds none; otherwise opening a missing one is an error.";
+            "Create the database if the directory holds none; if false, opening a missing database is an error.";
         Behaviour, error_if_exists: bool = "false", Flag,
-            "Refuse to open a database that exists already.";
+            "Refuse to open a database that already exists.";
         Behaviour, durability: Durability = "buffered", DurabilityDomain,
             "When an acknowledged write survives a power cut. `buffered` may lose the last seconds, `every …` at \
-             most that time, `sync` nothing, at the price of one device sync for each group of writes.";
+             most that time, `sync` nothing, at the cost of one device sync per group of writes.";
         Behaviour, salvage: bool = "false", Flag,
-            "Open a damaged database with what can still be read instead of refusing it: where the manifest is damaged or gone the \
-             tree is made anew from the tables that are there, damaged log records are \
-             skipped, tables that cannot be opened are set aside as `….damaged`, tables, logs and manifests that are not part of \
-             what was saved as `….aside`, and each is a warning; nothing is removed. Writes may \
-             be missing, and deleted keys may come back. Damaged blocks within a table stay errors of the reads \
-             that touch them.";
+            "Open a damaged database with what can still be read instead of refusing it. A damaged or missing \
+             manifest is rebuilt from the tables that are there, damaged log records are skipped, tables that \
+             cannot be opened are renamed to `….damaged`, and tables, logs and manifests that are not part of what \
+             was saved to `….aside`. Each is a warning; nothing is removed. Writes may be missing, and deleted keys \
+             may come back. Damaged blocks within a table remain errors of the reads that touch them.";
         Behaviour, on_damage: OnDamage = "refuse", OneOf,
-            "What becomes of a database of which a table is damaged or missing. `refuse`: it is not opened. `quarantine`: \
-             it is opened without the table: reads that need it are errors, all others go on, no compaction touches it, \
-             and statistics and `verify` name it. Nothing is lost by it that was not lost before, and nothing is hidden.";
+            "What to do when a table of the database is damaged or missing. `refuse`: do not open the database. \
+             `quarantine`: open it without the table. Reads that need the table fail, all others work, no \
+             compaction touches it, and statistics and `verify` name it. Quarantine loses and hides nothing.";
         Behaviour, scrub_bytes_per_second: u64 = "0", Bytes { min: 0, max: NO_LIMIT },
-            "How fast a thread in the background reads every table, log and the manifest, again and again, to find damage \
-             before it is needed; 0: not at all. What it finds is a warning, and statistics name it.";
+            "Rate at which a background thread reads all tables, logs and the manifest in a loop to find damage \
+             before a read needs them; 0 turns it off. Damage found is a warning and appears in the statistics.";
         Behaviour, verify_checksums: ChecksumMode = "once", OneOf,
-            "Whether a block's checksum is compared at its first read only or at each: `always` also finds \
-             damage that came after the first read, and costs a pass over every block read.";
+            "Check a block's checksum at its first read only (`once`) or at every read (`always`). `always` also \
+             finds damage that occurs after the first read, and costs a pass over every block read.";
         Performance, read_mode: ReadMode = "mapped", OneOf,
-            "How tables are read: `mapped` into memory through the page cache, by `buffered` system calls \
-             through it, or by `direct` ones past it, where the block cache is all the cache there is.";
+            "How tables are read: `mapped` into memory through the page cache, by `buffered` system calls through \
+             it, or by `direct` ones that bypass it, which leaves the block cache as the only cache.";
         Performance, async_reads: AsyncReads = "auto", OneOf,
-            "How block reads overlap when several are needed at once (`multi_get`, positioning an iterator in several \
-             runs) and tables are not mapped: through `io-uring`, by `threads`, or not at all (`off`). `auto` is \
-             io_uring where the system allows it, else threads.";
+            "How block reads overlap when several are needed at once (`multi_get`, positioning an iterator in \
+             several runs) and tables are not mapped: through `io-uring`, in `threads`, or not at all (`off`). \
+             `auto` is io_uring where the system allows it, otherwise threads.";
         Performance, read_queue_depth: usize = "32", Count { min: 1, max: 256 },
-            "How many block reads overlap at most, and how many blocks a scan reads ahead at most; 1: none. More keep \
-             more of a device busy. Each thread that reads at the moment may hold a buffer for each of them.";
+            "Maximum number of overlapping block reads, and of blocks that a scan reads ahead; 1 turns both off. A \
+             deeper queue keeps more of a device busy. Each reading thread may hold one buffer per queue entry.";
         Performance, hash_sharing: bool = "true", Flag,
-            "Compute one digest for each key looked up and use it in all filters; `false` hashes anew for every \
+            "Compute one digest per key lookup and use it in all filters; `false` rehashes the key for every \
              filter, to measure what sharing saves.";
         Performance, cache_bytes: u64 = "64 MiB", Bytes { min: 0, max: NO_LIMIT },
-            "Memory for blocks that had to be read or unpacked; 0 keeps none. A mapped block that is not \
-             compressed needs none of it.";
+            "Memory of the block cache, which holds blocks that had to be read or decompressed; 0 turns it off. \
+             Uncompressed blocks of mapped tables take none of it.";
         Performance, filter_budget_bytes: u64 = "64 MiB", Bytes { min: 0, max: NO_LIMIT },
-            "Memory for the units of `elastic` filters of all keyspaces together. It is never exceeded; what is in it \
-             follows the reads.";
+            "Memory for the units of the `elastic` filters of all keyspaces together. It is never exceeded; which \
+             units are loaded follows the reads.";
         Performance, read_memory_bytes: u64 = "0", Bytes { min: 0, max: NO_LIMIT },
-            "One limit for the block cache and the units of `elastic` filters, which are then divided as it saves most \
-             block reads; 0: each has a limit of its own, `cache_bytes` and `filter_budget_bytes`.";
+            "One limit for the block cache and the units of `elastic` filters together, divided between them to \
+             save the most block reads; 0: each has its own limit, `cache_bytes` and `filter_budget_bytes`.";
         Performance, auto_memory_bytes: u64 = "0", Bytes { min: 0, max: NO_LIMIT },
-            "Memory for filters and the block cache together, within which the cost model chooses `filter`, `bits_per_key`, \
-             `filter_allocation`, `compaction`, `merge` and `size_ratio` of every keyspace, for its `workload`: at opening, \
-             and again where a compaction has brought data to rest; 0: they are what the options say.";
+            "Memory for filters and the block cache together, within which the cost model chooses `filter`, \
+             `bits_per_key`, `filter_allocation`, `compaction`, `merge` and `size_ratio` of every keyspace for its \
+             `workload`: at opening, and again whenever a compaction leaves the tree idle; 0: the options apply as \
+             set.";
         Performance, filter_life_time: Option<u64> = "auto", AutoCount(Count { min: 1, max: NO_LIMIT }),
-            "For `elastic` filters: after so many gets without one that asks it a segment has expired, and may lose \
-             filter memory to others. `auto`: as many as there are segments, at least \
-             1000, times the gets that one that is counted stands for.";
+            "For `elastic` filters: number of gets after which a segment that none of them asked expires and may \
+             lose filter memory to others. `auto`: the number of segments, at least 1000, times the sampling \
+             interval.";
         Performance, heat_sampling: Option<u64> = "auto", AutoCount(Count { min: 1, max: 1 << 16 }),
-            "For `elastic` filters: one get of so many is counted. `auto`: more of few, less of many.";
+            "For `elastic` filters: sampling interval in gets; one get of every this many is counted. `auto`: \
+             shorter at low rates of gets, longer at high ones.";
         Performance, heat_inheritance: bool = "true", Flag,
-            "For `elastic` filters: new tables take over how often the tables that they replace were asked; `false` \
-             lets them begin cold, to measure what that costs.";
+            "For `elastic` filters: new tables inherit the hotness of the tables they replace; with `false` they \
+             start cold, to measure what that costs.";
         Performance, pin_metadata: bool = "true", Flag,
-            "Keep filters and indexes of all open tables in memory outside the cache: no read ever waits for \
-             them, but memory grows with the data (about bits_per_key bits a key).";
+            "Keep filters and indexes of all open tables in memory outside the cache: no read ever waits for them, \
+             but memory grows with the data (about bits_per_key bits per key).";
         Performance, memtable_budget_bytes: u64 = "256 MiB", Bytes { min: 4 * KIB, max: NO_LIMIT },
-            "Memory of all memtables of all keyspaces together. Beyond half of it in memtables that take writes the \
-             largest is flushed early; beyond all of it writers wait for flushes.";
+            "Memory of all memtables of all keyspaces together. When the active memtables take more than half of \
+             it, the largest is flushed early; when all memtables take more than all of it, writers wait for \
+             flushes.";
         Performance, max_log_bytes: u64 = "1 GiB", Bytes { min: 4 * KIB, max: NO_LIMIT },
-            "Bytes that log files take on disk, with what is reserved in them and files kept to be overwritten. Near it the \
-              keyspaces that hold back the oldest file are flushed, at it writers wait for that. Bounds the time of a recovery.";
+            "Disk space of the log files, including preallocated space and files kept for recycling. Near the \
+             limit, the keyspaces that pin the oldest log are flushed; at the limit, writers wait for those \
+             flushes. Bounds recovery time.";
         Performance, reserve_bytes: u64 = "64 MiB", Bytes { min: 0, max: NO_LIMIT },
-            "Room on the device that is kept for a full disk, at most, and at most a quarter of what tables take (a sixteenth, unless \
-             logs hold more): it is given up then, so that deletes, flushes and compactions go on while no other writes are taken. 0: none is kept.";
+            "Disk space held in reserve for a full disk, and at most a quarter of what tables take (a sixteenth, \
+             unless logs hold more). A full disk releases it, so that deletes, flushes and compactions still work \
+             while other writes are refused. 0 reserves none.";
         Performance, max_open_files: usize = "1000", Count { min: 0, max: 1 << 30 },
-            "Files of tables that are open at a time where tables are not mapped; 0 is all of them. A mapped table \
-             needs no descriptor. Each read under way, log and background job takes a few more.";
+            "Maximum number of open table files where tables are not mapped; 0 means no limit. A mapped table needs \
+             no descriptor. Reads in progress, logs and background jobs take a few more.";
         Performance, background_threads: usize = "2", Count { min: 1, max: 64 },
-            "Threads that flush and compact. More keep up with more writes and take processor time from readers.";
+            "Threads that flush and compact. More threads keep up with more writes and take CPU time from readers.";
         Performance, sub_jobs: usize = "2", Count { min: 1, max: 64 },
-            "Threads that share one large merge, each with a part of its key range.";
+            "Maximum number of threads that share one large compaction, each with a part of its key range.";
         Performance, background_bytes_per_second: u64 = "unlimited", Bytes { min: 64 * KIB, max: NO_LIMIT },
-            "How fast flushes and compactions together may write; flushes go first. Bounds what they take from \
-             reads.";
+            "Rate limit for the writes of flushes and compactions together; flushes go first. Bounds the bandwidth \
+             they take from reads.";
         Performance, recycled_logs: usize = "2", Count { min: 0, max: 16 },
-            "Old log files kept to be overwritten by new ones, which saves the file system's work for growing \
-             a file in every sync. Fewer where they would take more than `max_log_bytes` allows or an eighth of the free disk.";
+            "Old log files kept for new ones to overwrite, which saves the file system from growing a file in every \
+             sync. Fewer are kept where they would take more than `max_log_bytes` allows or an eighth of the free \
+             disk.";
     }
     besides {
         /// The options of the default keyspace.
         keyspace: KeyspaceOptions = KeyspaceOptions::default();
-        /// The file system to work on; `None` is the operating system's, chosen by `read_mode`. Not part of
-        /// the text form, and ignored by `==`.
+        /// The file system to use; `None` is the operating system's, chosen by `read_mode`. Not part of the text
+        /// form, and ignored by `==`.
         file_system: Option<Arc<dyn FileSystem>> = None;
-        /// What tells the time; `None` is the operating system's clock. Not part of the text form, and ignored by
-        /// `==`.
+        /// The clock; `None` is the operating system's. Not part of the text form, and ignored by `==`.
         clock: Option<Arc<dyn Clock>> = None;
-        /// The merge operators and compaction filters that keyspaces may name, beside the built-in ones. Not part of
+        /// The merge operators and compaction filters that keyspaces may name, besides the built-in ones. Not part of
         /// the text form, and ignored by `==`.
         operators: Operators = Operators::new();
     }
 }
 
 options_table! {
-    /// What can be chosen about one keyspace.
+    /// The options of one keyspace.
     ///
     /// Text form ([`to_text`](Self::to_text), [`from_text`](Self::from_text)): lines `name = value`; `#` starts a
     /// comment; options not named keep their defaults; sizes may have a unit (`64 MiB`).
     #[derive(Clone, Debug)]
     pub struct KeyspaceOptions: "keyspace." {
         Behaviour, auto_compaction: bool = "true", Flag,
-            "Compact in the background whenever the tree is out of shape; `false` compacts on request only, and \
-             level 0 grows without slowing down writes.";
+            "Compact in the background whenever a level is too large; with `false` only manual compactions run, and \
+             level 0 grows without slowing writes down.";
         Performance, read_compaction: bool = "true", Flag,
-            "Merge runs, step by step into one, when reads have lost as much to them as a step rewrites and nobody has \
-             written for a second: with leveling, lazy leveling and hybrids, unless `deterministic`.";
+            "Merge runs step by step into one when the extra reads they cost equal the bytes that a step rewrites \
+             and there has been no write for a second. Applies to leveling, lazy leveling and hybrids, unless \
+             `deterministic`.";
         Performance, workload: Option<Workload> = "auto", Operations,
-            "Which operations to expect, for `auto_memory_bytes`: shares of operations and how they ask, like \
-             `get 60, empty-get 30, put 10, skew 0.99`. `auto`: those that were seen.";
+            "The workload to tune for with `auto_memory_bytes`: the shares of the operations and their \
+             distribution, like `get 60, empty-get 30, put 10, skew 0.99`. `auto`: the observed workload.";
         Behaviour, merge_operator: Option<String> = "none", Name,
-            "What `merge` does to a value: `add` (numbers of eight bytes, little endian, modulo 2^64), `append`, `max` \
-             (in byte order), or an operator that the program brings along. A keyspace keeps its operator for good.";
+            "What `merge` does to a value: `add` (eight-byte little-endian numbers, modulo 2^64), `append`, `max` \
+             (in byte order), or an operator that the program registers. Once set, the merge operator of a keyspace \
+             cannot be changed.";
         Behaviour, compaction_filter: Option<String> = "none", Name,
-            "A filter of the program that flushes and compactions show values to, and that may change or remove them.";
+            "Name of a compaction filter that the program registers. Flushes and compactions pass values to it, and \
+             it may change or remove them.";
         Performance, memtable_bytes: u64 = "64 MiB", Bytes { min: 4 * KIB, max: 4 * GIB },
-            "Size at which a memtable is flushed. Larger ones make fewer, larger runs and less compaction, and \
+            "Size at which a memtable is flushed. Larger memtables make fewer, larger runs and less compaction, but \
              take more memory and a longer recovery.";
         Performance, max_memtables: usize = "3", Count { min: 2, max: 16 },
-            "The active memtable and those waiting to be flushed; writes stop when all are full.";
+            "Maximum number of memtables: the active one and those waiting to be flushed. Writes stop when all are \
+             full.";
         Performance, memtable_filter: bool = "true", Flag,
             "Keep a small filter beside each memtable, so that a key it does not hold costs one cache line \
              instead of a search.";
         Performance, block_bytes: u64 = "4 KiB", Bytes { min: 256, max: 16 * MIB },
-            "Size of a data block before compression: what a point lookup reads. Larger blocks compress better \
-             and need less index; smaller ones read less.";
+            "Size of a data block before compression: the unit that a point lookup reads. Larger blocks compress \
+             better and need smaller indexes; smaller ones read less.";
         Performance, restart_interval: usize = "16", Count { min: 1, max: 255 },
-            "Entries between two keys stored in full within a block. Fewer make a search shorter and the block \
-             larger.";
+            "Entries between two keys stored in full within a block. A smaller interval makes searches shorter and \
+             blocks larger.";
         Performance, block_hash_index: bool = "true", Flag,
-            "Store a hash index in each data block (about a byte an entry), so that a point lookup needs no \
-             binary search within the block.";
+            "Store a hash index in each data block (about a byte per entry), which saves point lookups the binary \
+             search within the block.";
         Performance, compression: CompressionPerLevel = "none,none,lz4", Levels,
-            "Compression of each level from 0 on; the last one holds for all deeper levels. Compressed blocks \
-             must be unpacked into the cache before they are read.";
+            "Compression of each level from 0 on; the last one applies to all deeper levels. Compressed blocks must \
+             be decompressed into the cache before they are read.";
         Performance, filter: FilterPolicy = "blocked-bloom", Levels,
-            "Filter of the tables of each level from 0 on; the last one holds for all deeper levels. \
-             `blocked-bloom` touches one cache line a probe; `ribbon` and `fuse` are smaller and slower; `elastic` \
-             comes in units, of which those are in memory that save most block reads, for when not all filters fit; \
-             `surf`, `snarf`, `rosetta`, `rencoder` and `grafite` also keep runs that hold nothing in a range from being \
-             opened; `none` searches every run that covers the key. `grf`, `grf-huffman`, `chucky` and `remix` are \
-             one filter for the whole tree, and so for all levels.";
+            "Filter of the tables of each level from 0 on; the last one applies to all deeper levels. \
+             `blocked-bloom` touches one cache line per lookup; `ribbon` and `fuse` are smaller and slower; \
+             `elastic` filters come in units, and the units that save the most block reads are kept in memory, for \
+             when not all filters fit; `surf`, `snarf`, `rosetta`, `rencoder` and `grafite` also let range reads \
+             skip runs that hold nothing in the range; `none` searches every run that covers the key. `grf`, \
+             `grf-huffman`, `chucky` and `remix` are one filter for the whole tree, and so for all levels.";
         Performance, bits_per_key: f64 = "10", Real { min: 0.5, max: 64.0, unit: "bits" },
-            "Filter memory for each key, be it of its table's filter or of a global one. 10 bits let about one absent \
-             key in a hundred through to a block.";
+            "Filter memory per key, whether in its table's filter or in a global one. With 10 bits about one absent \
+             key in a hundred costs a block read.";
         Performance, filter_allocation: FilterAllocation = "uniform", OneOf,
-            "How filter memory is divided between the levels: the same for every key, or by `monkey` more for the \
-             keys of small runs, so that all runs together let the fewest absent keys through for the same sum.";
+            "How filter memory is divided between the levels: the same for every key (`uniform`), or more for the \
+             keys of small runs (`monkey`), which minimizes the sum of all runs' false positive rates for the same \
+             memory.";
         Performance, filter_range: u64 = "64", Count { min: 1, max: 1 << 32 },
-            "The widest range, in neighbouring integers, that a `rosetta` filter is made for; wider ones it asks in \
-             pieces.";
+            "The widest range, in consecutive integers, that a `rosetta` filter is built for; wider ranges are \
+             queried in pieces.";
         Performance, filter_units: u64 = "6", Count { min: 1, max: 16 },
-            "Units of an `elastic` filter: more than all of them a hot segment cannot have.";
+            "Units of an `elastic` filter: the most that a hot segment can have in memory.";
         Performance, filter_unit_bits: f64 = "4", Real { min: 0.5, max: 16.0, unit: "bits" },
-            "Bits of one unit of an `elastic` filter for each key, in place of `bits_per_key`.";
+            "Bits per key of one unit of an `elastic` filter, in place of `bits_per_key`.";
         Performance, filter_unit_bytes: u64 = "4 KiB", Bytes { min: 128, max: 16 * MIB },
-            "Size of one unit of an `elastic` filter, and so how many neighbouring keys are one segment, which is \
-             what heat is known of.";
+            "Size of one unit of an `elastic` filter. It determines how many adjacent keys form a segment, the \
+             granularity at which hotness is tracked.";
         Performance, key_map: KeyMapChoice = "auto", OneOf,
-            "How a global filter finds a key's place: by a map that is `learned` from the keys and keeps their order, \
-             which serves points and ranges; by the `digest`, which serves points of any keys; or `mixed`, by order \
-             from stretch to stretch and by digest within. `auto` is learned where that works, else mixed.";
+            "How a global filter finds a key's place: by an order-preserving map `learned` from the keys, for point \
+             and range reads; by the `digest`, for point reads of any keys; or `mixed`, by order between key ranges \
+             and by digest within each. `auto` is learned where that works, otherwise mixed.";
         Performance, prefix_filter: PrefixFilter = "none", Prefixes,
-            "Which prefixes of keys a global filter knows, so that `prefix` scans of them ask it: those of one or two \
-             lengths in bytes, or those up to the first byte that is a `delimiter`. Each distinct prefix costs as \
-             much filter memory as a key.";
+            "The key prefixes that a global filter holds, so that `prefix` scans can ask it: those of one or two \
+             lengths in bytes, or those up to the first `delimiter` byte. Each distinct prefix costs as much filter \
+             memory as a key.";
         Performance, eager_filter_rebuild: bool = "false", Flag,
-            "Build a stretch of a global filter anew as soon as a compaction has rewritten the oldest run below it, so \
-             that entries of deleted keys go at once; otherwise only when the stretch has grown by an eighth as well. \
-             Less filter memory and fewer false positives where much is deleted, for the time of rebuilding.";
+            "Rebuild a key range of a global filter as soon as a compaction has rewritten the oldest run below it, \
+             which drops the entries of deleted keys at once; otherwise only when the range has grown by an eighth \
+             as well. Costs rebuild time and saves filter memory and false positives where many keys are deleted.";
         Performance, verify_filters: bool = "true", Flag,
-            "Ask each new filter for every one of its keys before it is used, so that a fault of memory or \
-             processor cannot hide a key; a filter that fails is left out. Costs one probe a key.";
+            "Probe each new filter with every one of its keys before it is used, so that a memory or CPU fault \
+             cannot hide a key; a filter that fails is left out. Costs one probe per key.";
         Performance, levels: usize = "7", Count { min: 2, max: 16 },
-            "Levels of the tree, level 0 among them. Cannot be made smaller than the deepest level in use.";
+            "Levels of the tree, including level 0. Must stay greater than the number of the deepest level in use.";
         Performance, compaction: CompactionChoice = "leveling", Compactions,
-            "The shape of the tree: `leveling` reads fewest runs, `tiering` rewrites least, `lazy-leveling` and \
-             `hybrid:N` lie between, `fragmented` never rewrites the level below; `fifo` and `time-window` keep \
+            "The shape of the tree: `leveling` reads the fewest runs, `tiering` rewrites the least, `lazy-leveling` \
+             and `hybrid:N` lie between, `fragmented` never rewrites the level below; `fifo` and `time-window` keep \
              what `retain_bytes` and `time_to_live` allow.";
         Performance, merge: MergeGranularity = "auto", OneOf,
             "How much of a level one merge takes: all of it, some tables, or groups of tables that overlap \
-             perfectly. `auto` is what suits the policy.";
+             perfectly. `auto` suits the policy.";
         Performance, picker: FilePicker = "least-overlap", OneOf,
             "Which tables a partial merge takes first.";
         Performance, deterministic: bool = "false", Flag,
-            "Make the tree's shape a function of the number of flushes alone, whatever they hold: a level is \
-             merged down after a fixed number of them, also if deletes and updates have kept it small. Needs \
-             full or partitioned merges.";
+            "Make the tree's shape a function of the number of flushes alone: a level is merged down after a fixed \
+             number of flushes, even if deletes and updates have kept it small. Needs full or partitioned merges.";
         Performance, size_ratio: PerLevel<u64> = "10", Counts { min: 2, max: 1000 },
             "How many times larger each level is than the one above (for tiering: how many runs of a level make one \
-             of the next), for each level from 0 on; what level 0 collects is level0_runs. Larger ratios make fewer \
-             levels to read and, with leveling, more bytes rewritten for each byte written.";
+             of the next), for each level from 0 on; level 0 itself collects level0_runs. Larger ratios make fewer \
+             levels to read and, with leveling, more bytes rewritten per byte written.";
         Behaviour, retain_bytes: u64 = "unlimited", Bytes { min: 4 * KIB, max: NO_LIMIT },
-            "How many bytes of tables `fifo` and `time-window` keep; the oldest beyond that are dropped.";
+            "Bytes of tables that `fifo` and `time-window` keep; the oldest tables beyond that are dropped.";
         Behaviour, time_to_live: Option<Duration> = "none", Age,
-            "How long after it was written an entry is dropped.";
+            "Age after which an entry is dropped.";
         Performance, time_window: Option<Duration> = "1 h", Age,
-            "The window of `time-window`: only what was written within one is merged together.";
+            "Window length of `time-window`: only data written within the same window is merged together.";
         Performance, table_bytes: u64 = "64 MiB", Bytes { min: 4 * KIB, max: NO_LIMIT },
-            "Size at which a compaction starts the next table. Smaller tables make smaller compactions and more \
+            "Size at which a compaction starts the next table. Smaller tables make for smaller compactions and more \
              files.";
         Performance, level0_runs: usize = "4", Count { min: 1, max: NO_LIMIT },
-            "Runs in level 0 that start a compaction. More save rewriting and cost each read one more run.";
+            "Runs in level 0 that trigger a compaction. A larger number saves rewriting but adds runs that reads \
+             must search.";
         Performance, slowdown_runs: usize = "20", Count { min: 1, max: NO_LIMIT },
-            "Runs in level 0 from which on writes are slowed down; at least level0_runs.";
+            "Runs in level 0 at which writes are slowed down; at least level0_runs.";
         Performance, stop_runs: usize = "36", Count { min: 1, max: NO_LIMIT },
             "Runs in level 0 at which writes wait; at least slowdown_runs.";
         Performance, slowdown_debt_bytes: u64 = "64 GiB", Bytes { min: 4 * KIB, max: NO_LIMIT },
-            "Bytes that compaction has yet to rewrite from which on writes are slowed down.";
+            "Bytes that compaction has yet to rewrite at which writes are slowed down; at most stop_debt_bytes.";
         Performance, stop_debt_bytes: u64 = "256 GiB", Bytes { min: 4 * KIB, max: NO_LIMIT },
             "Bytes that compaction has yet to rewrite at which writes wait; at least slowdown_debt_bytes.";
     }
@@ -282,7 +291,7 @@ options_table! {
 }
 
 impl PartialEq for Options {
-    /// Compares everything that the text form holds; not `file_system`.
+    /// Compares what the text form holds; ignores `file_system`, `clock` and `operators`.
     fn eq(&self, other: &Self) -> bool {
         self.same_table(other) && self.keyspace == other.keyspace
     }
@@ -295,7 +304,7 @@ impl PartialEq for KeyspaceOptions {
 }
 
 impl Options {
-    /// Checks every value's range and how the values fit together.
+    /// Checks every option's range and that the options are consistent with each other.
     pub fn check(&self) -> Result<(), OptionsError> {
         for field in Self::FIELDS {
             field.check(self, true)?;
@@ -303,8 +312,8 @@ impl Options {
         self.keyspace.check_named(true)
     }
 
-    /// Sets one option by its name and text; options of the default keyspace have the prefix `keyspace.`.
-    /// On an error nothing has changed. How values fit together is for [`check`](Self::check).
+    /// Sets one option by its name and text; options of the default keyspace have the prefix `keyspace.`. An error
+    /// leaves the options unchanged. Consistency between options is left to [`check`](Self::check).
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), OptionsError> {
         self.set_at(0, name, value)
     }
@@ -320,7 +329,7 @@ impl Options {
         }
     }
 
-    /// The text form, one line for every option, behaviour first.
+    /// Returns the text form, one line per option, behaviour first.
     pub fn to_text(&self) -> String {
         let mut text = String::new();
         for class in [OptionClass::Behaviour, OptionClass::Performance] {
@@ -333,7 +342,7 @@ impl Options {
         text
     }
 
-    /// Reads the text form and checks it. Options that it does not name have their defaults.
+    /// Parses the text form and checks the options. Options it does not name keep their defaults.
     pub fn from_text(text: &str) -> Result<Self, OptionsError> {
         let mut options = Options::default();
         for assignment in assignments(text) {
@@ -344,7 +353,7 @@ impl Options {
         Ok(options)
     }
 
-    /// All options with their defaults, ranges and consequences, in the order of the text form's classes.
+    /// Describes all options with their defaults, ranges and consequences, in the order of the text form's classes.
     pub fn describe() -> Vec<OptionInfo> {
         let own = Self::FIELDS.iter().map(|f| f.info(true));
         by_class(own.chain(KeyspaceOptions::FIELDS.iter().map(|f| f.info(true))))
@@ -352,13 +361,14 @@ impl Options {
 }
 
 impl Options {
-    /// Options that choose themselves within `memory_bytes` of filters and block cache: a quarter for the cache, at most 1 GiB,
-    /// the rest for filters. Filters and compaction policy follow the cost model ([`advise`](crate::advise)) for the
-    /// workload that is declared in `keyspace.workload` or, by default, was seen: at opening, and whenever a compaction has
-    /// brought data to rest, with hysteresis. What was decided is in [`Stats::tuning`](crate::Stats::tuning).
+    /// Returns self-tuning options for `memory_bytes` of filters and block cache: a quarter for the cache, at most 1
+    /// GiB, the rest for filters. Filters and compaction policy follow the cost model ([`advise`](crate::advise)) for
+    /// the workload declared in `keyspace.workload` or, by default, the observed one. They are chosen at opening and
+    /// whenever a compaction leaves the tree idle, with hysteresis. [`Stats::tuning`](crate::Stats::tuning) lists the
+    /// decisions.
     ///
-    /// A new database begins with the defaults. Everything else may be set as usual; the options named at
-    /// [`auto_memory_bytes`](Self::auto_memory_bytes) are only what the first choice begins with.
+    /// A new database starts with the defaults. Everything else may be set as usual; the options named at
+    /// [`auto_memory_bytes`](Self::auto_memory_bytes) are only the starting point of the first decision.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -380,7 +390,7 @@ impl Options {
 }
 
 impl KeyspaceOptions {
-    /// Checks every value's range and how the values fit together.
+    /// Checks every option's range and that the options are consistent with each other.
     pub fn check(&self) -> Result<(), OptionsError> {
         self.check_named(false)
     }
@@ -397,7 +407,7 @@ impl KeyspaceOptions {
         self.check_merge(qualified)
     }
 
-    /// A global filter is one for all levels, so nothing is divided between them.
+    /// A global filter is one for all levels, so there is no memory to divide between them.
     fn check_filter(&self, qualified: bool) -> Result<(), OptionsError> {
         self.check_elastic(qualified)?;
         let Some(global) = self.filter.as_slice().iter().find(|choice| choice.is_global()) else {
@@ -406,13 +416,13 @@ impl KeyspaceOptions {
         let word = global.word();
         if self.filter.global().is_none() {
             let expected =
-                format!("it takes {word}, a filter for the whole tree, for all levels or for none of them");
+                format!("{word} is a filter for the whole tree and must be set for all levels or for none");
             return self.refuse("filter", Levels.print(&self.filter), expected, qualified);
         }
         if self.filter_allocation != FilterAllocation::Uniform {
             let prefix = if qualified { KEYSPACE_PREFIX } else { "" };
             let expected =
-                format!("it takes uniform with `{prefix}filter` = {word}, one filter for all levels");
+                format!("it must be uniform with `{prefix}filter` = {word}, one filter for all levels");
             return self.refuse(
                 "filter_allocation",
                 self.filter_allocation.word().into(),
@@ -423,7 +433,7 @@ impl KeyspaceOptions {
         Ok(())
     }
 
-    /// Elastic filters divide memory by heat, and there are only so many independent hash functions.
+    /// Elastic filters divide memory by hotness, and the number of independent hash functions is limited.
     fn check_elastic(&self, qualified: bool) -> Result<(), OptionsError> {
         let choices = self.filter.as_slice();
         let prefix = if qualified { KEYSPACE_PREFIX } else { "" };
@@ -431,7 +441,7 @@ impl KeyspaceOptions {
             && self.filter_allocation != FilterAllocation::Uniform
         {
             let expected = format!(
-                "it takes uniform with `{prefix}filter` = {}, which follows the heat",
+                "it must be uniform with `{prefix}filter` = {}, which follows the hotness",
                 elastic.word()
             );
             let value = self.filter_allocation.word().into();
@@ -442,7 +452,7 @@ impl KeyspaceOptions {
             let most = u64::from(theory::MAX_PROBES / probes);
             if self.filter_units > most {
                 let expected = format!(
-                    "it takes at most {most} with `{prefix}filter` = elastic-independent and \
+                    "it must be at most {most} with `{prefix}filter` = elastic-independent and \
                      `{prefix}filter_unit_bits` = {}: there are {} hash functions",
                     self.filter_unit_bits,
                     theory::MAX_PROBES
@@ -464,7 +474,7 @@ impl KeyspaceOptions {
         Err(OptionsError::Value { name, value, expected })
     }
 
-    /// What `auto` stands for under the chosen policy.
+    /// Resolves `auto` for the chosen policy.
     pub(crate) fn granularity(&self) -> MergeGranularity {
         use CompactionChoice::*;
         match (self.merge, self.compaction) {
@@ -496,7 +506,7 @@ impl KeyspaceOptions {
             let words: Vec<&str> = allowed.iter().map(|merge| merge.word()).collect();
             let how = if self.deterministic { " and deterministic = true" } else { "" };
             let expected = format!(
-                "it takes auto or {} with `{prefix}compaction` = {}{how}",
+                "it must be auto or {} with `{prefix}compaction` = {}{how}",
                 words.join(" or "),
                 self.compaction
             );
@@ -504,7 +514,7 @@ impl KeyspaceOptions {
         }
         if self.deterministic && matches!(self.compaction, Fragmented | Fifo | TimeWindow) {
             let expected = format!(
-                "it takes false with `{prefix}compaction` = {}, which goes by sizes or times",
+                "it must be false with `{prefix}compaction` = {}, which goes by sizes or times",
                 self.compaction
             );
             return refuse("deterministic", "true".into(), expected);
@@ -513,7 +523,7 @@ impl KeyspaceOptions {
             return refuse(
                 "time_window",
                 "none".into(),
-                "it takes a time with `compaction` = time-window".into(),
+                "it must be a time with `compaction` = time-window".into(),
             );
         }
         Ok(())
@@ -532,17 +542,17 @@ impl KeyspaceOptions {
         }
         let name = Self::FIELDS.iter().find(|f| f.name == name).map_or("", |f| f.name(qualified));
         let prefix = if qualified { KEYSPACE_PREFIX } else { "" };
-        let expected = format!("it takes at least what `{prefix}{least_name}` is, {least}");
+        let expected = format!("it must be at least `{prefix}{least_name}`, which is {least}");
         Err(OptionsError::Value { name, value: value.to_string(), expected })
     }
 
-    /// Sets one option by its name and text. On an error nothing has changed. How values fit together is for
-    /// [`check`](Self::check).
+    /// Sets one option by its name and text. An error leaves the options unchanged. Consistency between options is
+    /// left to [`check`](Self::check).
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), OptionsError> {
         self.set_at(0, name, value)
     }
 
-    /// The text of one option's value.
+    /// Returns the text of one option's value.
     pub(crate) fn get(&self, name: &str) -> Option<String> {
         Self::FIELDS.iter().find(|field| field.name == name).map(|field| (field.print)(self))
     }
@@ -560,7 +570,7 @@ impl KeyspaceOptions {
         }
     }
 
-    /// The text form, one line for every option, behaviour first, names without prefix.
+    /// Returns the text form, one line per option, behaviour first, names without prefix.
     pub fn to_text(&self) -> String {
         let mut text = String::new();
         for class in [OptionClass::Behaviour, OptionClass::Performance] {
@@ -570,7 +580,7 @@ impl KeyspaceOptions {
         text
     }
 
-    /// Reads the text form and checks it. Options that it does not name have their defaults.
+    /// Parses the text form and checks the options. Options it does not name keep their defaults.
     pub fn from_text(text: &str) -> Result<Self, OptionsError> {
         let mut options = KeyspaceOptions::default();
         for assignment in assignments(text) {
@@ -581,7 +591,7 @@ impl KeyspaceOptions {
         Ok(options)
     }
 
-    /// All options with their defaults, ranges and consequences, in the order of the text form.
+    /// Describes all options with their defaults, ranges and consequences, in the order of the text form.
     pub fn describe() -> Vec<OptionInfo> {
         by_class(Self::FIELDS.iter().map(|f| f.info(false)))
     }
@@ -603,7 +613,7 @@ fn by_class(infos: impl Iterator<Item = OptionInfo>) -> Vec<OptionInfo> {
     all
 }
 
-/// An option that contradicts what a keyspace on disk was made with; the fields of
+/// An option that contradicts a keyspace on disk; the fields of
 /// [`OpenError::Incompatible`](crate::error::OpenError::Incompatible).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Incompatible {
@@ -613,9 +623,9 @@ pub(crate) struct Incompatible {
     pub(crate) advice: String,
 }
 
-/// What keeps a keyspace whose tables reach down to `deepest_level_in_use` from being opened with the options
-/// `asked`. Everything else (sizes, filters, compression, ratios) may change at any time: old tables keep
-/// what they were built with, and compactions replace them.
+/// Returns what keeps a keyspace with tables down to `deepest_level_in_use` from being opened with the options
+/// `asked`. Everything else (sizes, filters, compression, ratios) may change at any time: old tables stay as they
+/// were built, and compactions replace them.
 pub(crate) fn incompatible(
     stored: &KeyspaceOptions,
     asked: &KeyspaceOptions,
@@ -628,9 +638,8 @@ pub(crate) fn incompatible(
             name: "merge_operator",
             stored: stored.clone(),
             asked: asked.merge_operator.clone().unwrap_or_else(|| "none".into()),
-            advice:
-                "operands that wait for it would change their meaning; write the values to a new keyspace"
-                    .into(),
+            advice: "unapplied operands would change their meaning; write the values to a new keyspace"
+                .into(),
         });
     }
     (asked.levels <= deepest_level_in_use).then(|| Incompatible {

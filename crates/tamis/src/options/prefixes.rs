@@ -1,25 +1,26 @@
-//! Which prefixes of keys a global filter knows.
+//! The option `prefix_filter`: the key prefixes that a global filter holds.
 
 use super::domain::Domain;
 use crate::key::prefix_successor;
 
-/// Which prefixes of keys a global filter knows besides the keys: a scan of all keys with such a prefix asks it. Each
-/// distinct prefix costs as much filter memory as a key.
+/// The key prefixes that a global filter holds besides the keys: a scan of all keys with such a prefix asks the
+/// filter. Each distinct prefix costs as much filter memory as a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum PrefixFilter {
     /// None.
     #[default]
     None,
-    /// The first bytes of keys, so many of them, at least one. A shorter key has no such prefix.
+    /// The first bytes of a key, this many of them, at least one. A shorter key has no such prefix.
     Length(u8),
-    /// Those of two lengths, the smaller one first.
+    /// The prefixes of two lengths, the smaller one first.
     Lengths(u8, u8),
-    /// The part of a key up to its first byte of this value, that byte included.
+    /// The part of a key up to and including its first byte of this value.
     Delimiter(u8),
 }
 
 impl PrefixFilter {
-    /// The prefixes of `key` that are known, at most two, shorter ones first. No cost but a search for the delimiter.
+    /// Returns the prefixes of `key` that the filter holds, at most two, shorter ones first. Costs at most a search
+    /// for the delimiter.
     pub fn prefixes<'k>(&self, key: &'k [u8]) -> impl Iterator<Item = &'k [u8]> + use<'k> {
         let ends = match *self {
             PrefixFilter::None => [None, None],
@@ -30,10 +31,10 @@ impl PrefixFilter {
         ends.into_iter().flatten().filter_map(|end| key.get(..end))
     }
 
-    /// The longest known prefix that all keys from `start` up to `end` (excluded; `None`: no end) have: a scan of these
-    /// finds nothing where no key has it. `None` if there is none.
+    /// Returns the longest filter prefix common to all keys from `start` up to `end` (excluded; `None`: no end), or
+    /// `None` if there is none. A scan of the range finds nothing where no key has this prefix.
     pub fn covering<'k>(&self, start: &'k [u8], end: Option<&[u8]>) -> Option<&'k [u8]> {
-        // Most ranges have no end within a known prefix.
+        // Most ranges do not end within a filter prefix.
         let covers = |prefix: &&[u8]| {
             prefix_successor(prefix).is_none_or(|behind| end.is_some_and(|end| end <= &behind[..]))
         };
@@ -43,7 +44,7 @@ impl PrefixFilter {
 
 const DELIMITER: &str = "delimiter";
 
-/// Which prefixes: `none`, one or two lengths, or a delimiter.
+/// The prefixes: `none`, one or two lengths, or a delimiter.
 pub(super) struct Prefixes;
 
 impl Domain<PrefixFilter> for Prefixes {
@@ -120,7 +121,7 @@ mod tests {
         let delimiters = (0..=255).map(PrefixFilter::Delimiter);
         let all = [PrefixFilter::None].into_iter().chain(lengths).chain(pairs).chain(delimiters);
         let accepted: Vec<_> = all.filter(|value| Prefixes.accepts(value)).collect();
-        // Of the pairs those that ascend: (1 to 3, 4) and (1 to 254, 255).
+        // Only ascending pairs: (1 to 3, 4) and (1 to 254, 255).
         assert_eq!(accepted.len(), 1 + 255 + 3 + 254 + 256);
         for value in accepted {
             assert_eq!(Prefixes.parse(&Prefixes.print(&value)), Some(value), "{}", Prefixes.print(&value));
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn spellings_that_mean_the_same_are_one_value() {
+    fn equivalent_spellings_parse_to_one_value() {
         for (text, value) in [
             ("8 , 4", PrefixFilter::Lengths(4, 8)),
             ("delimiter   #", PrefixFilter::Delimiter(b'#')),
@@ -144,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_prefix_is_refused() {
+    fn malformed_prefixes_are_refused() {
         for text in [
             "",
             "-4",
@@ -168,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scan_asks_for_the_longest_prefix_that_its_keys_share() {
+    fn a_scan_uses_the_longest_prefix_its_keys_share() {
         let (two, slash) = (PrefixFilter::Lengths(2, 4), PrefixFilter::Delimiter(b'/'));
         let known = |filter: PrefixFilter, key: &'static str| -> Vec<&[u8]> {
             filter.prefixes(key.as_bytes()).collect()
@@ -185,11 +186,11 @@ mod tests {
         assert_eq!(scan(two, "abcde"), Some(&b"abcd"[..]));
         assert_eq!(scan(two, "a"), None);
         assert_eq!(scan(slash, "a/b"), Some(&b"a/"[..]));
-        // Of a scan that has come to a longer key, only the shorter prefix is common to what is left.
+        // Once a scan has reached a longer key, only the shorter prefix is common to the rest.
         assert_eq!(two.covering(b"abcde", Some(b"ac")), Some(&b"ab"[..]));
         assert_eq!(two.covering(b"abcde", Some(b"ad")), None);
         assert_eq!(two.covering(b"abcde", None), None);
-        // Whatever has a prefix that is scanned has the part of it that is asked for.
+        // Every key with the scanned prefix also has the filter prefix.
         for filter in [two, slash, PrefixFilter::Length(1)] {
             for (prefix, key) in [("a/b", "a/bc/d"), ("ab", "abcdef"), ("abcd", "abcd"), ("/", "//")] {
                 let part = scan(filter, prefix);

@@ -1,21 +1,21 @@
-//! The table behind an options struct, and the one macro that makes both from the same lines.
+//! The table behind an options struct, and the macro that generates both from the same rows.
 //!
-//! Invariant: a struct field exists if and only if its row does, so that documentation, defaults, range
-//! checks, the text form and `tamis options` cannot disagree. Stateless; any thread may use it.
+//! Invariant: a struct field exists if and only if its row does, so that documentation, defaults, range checks, the
+//! text form and `tamis options` cannot disagree.
 
 use crate::error::OptionsError;
 
-/// Whether an option changes what the database does or only how fast and how large it is.
+/// The class of an option: what the database does, or only how fast and how large it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OptionClass {
-    /// It changes what is promised or which operations succeed.
+    /// Changes guarantees or which operations succeed.
     Behaviour,
-    /// It changes time, memory and disk space only.
+    /// Changes time, memory and disk space only.
     Performance,
 }
 
 impl OptionClass {
-    /// The heading of the class in the text form.
+    /// Returns the heading of the class in the text form.
     pub fn name(self) -> &'static str {
         match self {
             OptionClass::Behaviour => "behaviour",
@@ -24,7 +24,7 @@ impl OptionClass {
     }
 }
 
-/// What there is to know of one option.
+/// The description of one option.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OptionInfo {
     /// The name in the text form.
@@ -33,16 +33,16 @@ pub struct OptionInfo {
     pub default: &'static str,
     /// Type, unit and range, as a phrase.
     pub takes: String,
-    /// What it changes.
+    /// The class: behaviour or performance.
     pub class: OptionClass,
-    /// What it does and what follows from it.
+    /// The option's effect and consequences.
     pub doc: &'static str,
 }
 
 /// One row: an option of the struct `S`.
 pub(super) struct Field<S> {
     pub(super) name: &'static str,
-    /// The name among the options of a database: the same, or with the prefix `keyspace.`.
+    /// The name among a database's options: the same, or with the prefix `keyspace.`.
     pub(super) qualified: &'static str,
     pub(super) default: &'static str,
     pub(super) class: OptionClass,
@@ -51,11 +51,11 @@ pub(super) struct Field<S> {
     pub(super) complaint: fn(&str) -> String,
     pub(super) print: fn(&S) -> String,
     pub(super) accepts: fn(&S) -> bool,
-    /// Sets the field if the text is an accepted value, and tells whether it was.
+    /// Sets the field if the text is an accepted value, and reports whether it was.
     pub(super) parse: fn(&mut S, &str) -> bool,
 }
 
-/// Texts are echoed in errors; a hostile one is not echoed whole.
+/// Shortens a text echoed in an error; a hostile one is not echoed whole.
 pub(super) fn excerpt(text: &str) -> String {
     const MAX_CHARS: usize = 80;
     match text.char_indices().nth(MAX_CHARS) {
@@ -100,7 +100,7 @@ impl<S> Field<S> {
     }
 }
 
-/// The lines `name = value` of a text with their numbers from 1, without comments and blank lines.
+/// Returns the `name = value` lines of a text with their numbers from 1, skipping comments and blank lines.
 pub(super) fn assignments(text: &str) -> impl Iterator<Item = Result<(usize, &str, &str), OptionsError>> {
     text.lines().enumerate().filter_map(|(i, line)| {
         let content = line.split('#').next().unwrap_or("").trim();
@@ -167,7 +167,7 @@ macro_rules! options_table {
                 },
             )*];
 
-            /// Whether all options of the table are equal; says nothing of the fields besides.
+            /// Reports whether all options of the table are equal; ignores the fields outside the table.
             fn same_table(&self, other: &Self) -> bool {
                 $(self.$name == other.$name)&&*
             }

@@ -40,7 +40,7 @@ fn the_text_form_groups_options_by_class_and_reads_back() {
 }
 
 #[test]
-fn comments_blank_lines_and_spacing_are_free_and_the_last_line_holds() {
+fn comments_blank_lines_and_spacing_are_free_and_the_last_line_wins() {
     let text = "\n# head\r\n  cache_bytes=1KiB # note\n\ncache_bytes =  8 MiB\t\nkeyspace.filter = bloom\n";
     let options = Options::from_text(text).unwrap();
     assert_eq!(options.cache_bytes, 8 << 20);
@@ -86,7 +86,7 @@ fn the_write_limits_must_be_in_order() {
 }
 
 #[test]
-fn a_global_filter_is_the_only_one() {
+fn a_global_filter_excludes_all_others() {
     for word in ["grf", "grf-huffman", "chucky", "remix"] {
         let options = KeyspaceOptions::from_text(&format!("filter = {word}")).unwrap();
         let choice = options.filter.at(5);
@@ -123,7 +123,7 @@ fn a_global_filter_is_the_only_one() {
 }
 
 #[test]
-fn what_a_global_filter_knows_reads_back() {
+fn key_map_and_prefix_filter_read_back() {
     let text = "filter = grf\nkey_map = mixed\nprefix_filter = delimiter 0x23";
     let options = KeyspaceOptions::from_text(text).unwrap();
     assert_eq!(options.key_map, KeyMapChoice::Mixed);
@@ -139,7 +139,7 @@ fn what_a_global_filter_knows_reads_back() {
 }
 
 #[test]
-fn fewer_levels_than_the_tables_reach_down_to_are_incompatible() {
+fn fewer_levels_than_the_tables_use_are_incompatible() {
     let stored = KeyspaceOptions::default();
     let asked = KeyspaceOptions { levels: 5, ..Default::default() };
     assert_eq!(incompatible(&stored, &asked, 4), None);
@@ -149,7 +149,7 @@ fn fewer_levels_than_the_tables_reach_down_to_are_incompatible() {
 }
 
 #[test]
-fn no_changed_byte_of_a_valid_text_panics_or_breaks_the_check() {
+fn a_corrupted_text_neither_panics_nor_breaks_the_check() {
     let text = Options::default().to_text().into_bytes();
     for at in 0..text.len() {
         for byte in [0, b'\n', b'=', b'#', b'9', b'-', b'x', 0xC3] {
@@ -195,7 +195,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn whatever_can_be_set_reads_back_equal(
+    fn every_settable_value_reads_back_equal(
         settings in prop::collection::vec((0..Options::describe().len(), any_value()), 0..60),
     ) {
         let infos = Options::describe();
@@ -209,7 +209,7 @@ proptest! {
     }
 
     #[test]
-    fn hostile_texts_are_refused_without_panic(text in "(\\PC|[\n=# ]|keyspace\\.|cache_bytes|compression){0,60}") {
+    fn hostile_texts_do_not_panic(text in "(\\PC|[\n=# ]|keyspace\\.|cache_bytes|compression){0,60}") {
         let _ = Options::from_text(&text);
         let _ = KeyspaceOptions::from_text(&text);
     }

@@ -1,4 +1,4 @@
-//! The types that options have besides numbers and flags.
+//! The types of options that are neither numbers nor flags.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use super::domain::Words;
 /// When an acknowledged write survives a power cut. (A crash of the process alone loses nothing in any mode.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Durability {
-    /// When the operating system writes it back: usually within half a minute, or when
-    /// [`Db::sync`](crate::Db::sync) returns.
+    /// Once the operating system writes it back: usually within half a minute, or when [`Db::sync`](crate::Db::sync)
+    /// returns.
     #[default]
     Buffered,
     /// Before the write returns.
     Synced,
-    /// At the latest this long after the write returned. Only meaningful for a whole database.
+    /// At most this long after the write returned. Only meaningful for a whole database.
     Every(Duration),
 }
 
@@ -25,7 +25,7 @@ pub enum ReadMode {
     Mapped,
     /// By system calls through the page cache; blocks are kept in the block cache.
     Buffered,
-    /// By system calls past the page cache (`O_DIRECT`): only the block cache holds blocks.
+    /// By system calls that bypass the page cache (`O_DIRECT`): only the block cache holds blocks.
     Direct,
 }
 
@@ -34,18 +34,18 @@ impl Words for ReadMode {
         &[("mapped", ReadMode::Mapped), ("buffered", ReadMode::Buffered), ("direct", ReadMode::Direct)];
 }
 
-/// How reads of blocks overlap where several are needed at once: in `multi_get`, and when an iterator is positioned in
-/// several runs. Only where tables are not mapped.
+/// How block reads overlap when several are needed at once: in `multi_get`, and when an iterator is positioned in
+/// several runs. Applies only where tables are not mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum AsyncReads {
-    /// Through io_uring where the system has it and allows it, else by threads.
+    /// Through io_uring where the system has it and allows it, otherwise in threads.
     #[default]
     Auto,
-    /// The same, but it is a warning in [`Stats`](crate::Stats) if io_uring cannot be had.
+    /// The same, with a warning in [`Stats`](crate::Stats) if io_uring is unavailable.
     IoUring,
-    /// By threads, started as they are needed.
+    /// In threads, started as needed.
     Threads,
-    /// Not at all: one after the other.
+    /// Not at all: blocks are read one after the other.
     Off,
 }
 
@@ -58,13 +58,13 @@ impl Words for AsyncReads {
     ];
 }
 
-/// What becomes of a database of which a table cannot be opened.
+/// What to do with a database when one of its tables cannot be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum OnDamage {
-    /// It is not opened.
+    /// Do not open it.
     #[default]
     Refuse,
-    /// It is opened, and whatever needs the table is an error.
+    /// Open it; reads and compactions that need the table fail.
     Quarantine,
 }
 
@@ -77,7 +77,7 @@ impl Words for OnDamage {
 /// once per read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum ChecksumMode {
-    /// The first time that a block is touched since its table was opened.
+    /// The first time a block is touched after its table was opened.
     #[default]
     Once,
     /// Every time a block is touched.
@@ -89,7 +89,7 @@ impl Words for ChecksumMode {
         &[("once", ChecksumMode::Once), ("always", ChecksumMode::Always)];
 }
 
-/// How the positions of a Bloom filter follow from the one digest of a key.
+/// How the positions in a Bloom filter are derived from a key's digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum BloomHashing {
     /// Rotations of the digest.
@@ -97,17 +97,17 @@ pub enum BloomHashing {
     Rotation,
     /// Double hashing: an arithmetic sequence made of the digest's halves.
     Double,
-    /// A hash function of its own for each probe: the reference, and the slowest.
+    /// A separate hash function for each probe: the reference, and the slowest.
     Independent,
 }
 
-/// What a SuRF filter keeps of a key beyond the part that tells it from its neighbours.
+/// What a SuRF filter keeps of a key beyond the part that distinguishes it from its neighbours.
 pub use tamis_filter::SurfSuffix;
 
-/// Which filter a table carries, or the whole tree. Point filters answer `get`; range filters answer `range`, `prefix`
-/// and `seek`, too, and `get` less well for the same memory. A global filter is asked once for all runs and names those
-/// to search; it is one for all levels, and in its tables the list of their keys takes the place of a filter.
-/// `docs/filters.md` says which one fits what.
+/// The filter of a table, or of the whole tree. Point filters answer `get`; range filters also answer `range`,
+/// `prefix` and `seek`, and `get` less well for the same memory. A global filter is asked once for all runs and names
+/// those to search; there is one for all levels, and each table stores a list of its keys in place of a filter.
+/// `docs/filters.md` says which one fits which workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum FilterChoice {
     /// None: every run that covers a key is searched.
@@ -117,55 +117,55 @@ pub enum FilterChoice {
     /// A Bloom filter whose probes for one key fall into one cache line.
     #[default]
     BlockedBloom,
-    /// A ribbon filter: a third less memory than Bloom at the same rate, for more processor time.
+    /// A ribbon filter: a third less memory than Bloom at the same false positive rate, for more CPU time.
     Ribbon,
-    /// A binary fuse filter: small and three cache lines a probe.
+    /// A binary fuse filter: small, with three cache lines per lookup.
     Fuse,
     /// An XOR filter.
     Xor,
-    /// A cuckoo filter: two cache lines a probe.
+    /// A cuckoo filter: two cache lines per lookup.
     Cuckoo,
-    /// Small Bloom filters of neighbouring keys in several units, of which those that pay most are in memory: see
-    /// `filter_budget_bytes`.
+    /// Small Bloom filters of adjacent keys in several units; the units that save the most block reads are kept in
+    /// memory, within `filter_budget_bytes`.
     Elastic(BloomHashing),
     /// A succinct trie, for ranges of any byte strings.
     Surf(SurfSuffix),
-    /// A learned filter, for ranges of integers or keys of eight telling bytes.
+    /// A learned filter, for ranges of integers or of keys that differ in their first eight bytes.
     Snarf,
     /// Bloom filters over key prefixes, for ranges as wide as `filter_range`.
     Rosetta,
     /// Bitmaps of key prefixes, for short ranges.
     REncoder,
-    /// A locality-preserving hash, for ranges whose rate depends on no distribution.
+    /// A locality-preserving hash, for ranges; its false positive rate does not depend on the key distribution.
     Grafite,
-    /// Global: a learned filter for points and ranges whose codes of a key's run need no change when runs are merged.
+    /// Global: a learned filter for points and ranges; its run codes need no change when runs are merged.
     Grf,
-    /// Global: the same with the run's number, Huffman-coded, in place of the code.
+    /// Global: the same with Huffman-coded run numbers in place of the codes.
     GrfHuffman,
     /// Global: a cuckoo filter of fingerprints and run numbers, for points.
     Chucky,
-    /// Global: for every 32 keys the runs that have some of them, for points and iterators.
+    /// Global: for every 32 keys, the runs that hold any of them, for points and iterators.
     Remix,
 }
 
 impl FilterChoice {
-    /// Every choice once.
+    /// Returns every choice once.
     pub fn all() -> impl Iterator<Item = FilterChoice> {
         Self::WORDS.iter().filter(|(word, choice)| choice.word() == *word).map(|(_, choice)| *choice)
     }
 
-    /// Whether it is a filter of each table that answers for ranges, too.
+    /// Reports whether this is a per-table filter that also answers range queries.
     pub fn is_range(self) -> bool {
         use FilterChoice::*;
         matches!(self, Surf(_) | Snarf | Rosetta | REncoder | Grafite)
     }
 
-    /// Whether it comes in units that are in memory or not as the reads want it.
+    /// Reports whether the filter comes in units that are loaded and unloaded as reads demand.
     pub fn is_elastic(self) -> bool {
         matches!(self, FilterChoice::Elastic(_))
     }
 
-    /// Whether it is one filter for the whole tree.
+    /// Reports whether this is one filter for the whole tree.
     pub fn is_global(self) -> bool {
         use FilterChoice::*;
         matches!(self, Grf | GrfHuffman | Chucky | Remix)
@@ -204,26 +204,27 @@ impl Words for FilterChoice {
     ];
 }
 
-/// Which shape compaction gives to the tree: how many sorted runs each level may hold, and what becomes of the
+/// The shape that compaction gives to the tree: how many sorted runs each level may hold, and what happens to the
 /// oldest data. `docs/compaction.md` compares them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum CompactionChoice {
-    /// Level 0 collects runs, every deeper level is one run: few runs to read, most rewriting.
+    /// Level 0 collects runs, every deeper level is one run: few runs to read, the most rewriting.
     #[default]
     Leveling,
-    /// Every level collects runs, which are merged into one run of the next level: least rewriting, most runs.
+    /// Every level collects runs, which are merged into one run of the next level: the least rewriting, the most
+    /// runs.
     Tiering,
-    /// Tiering, but the last level is one run (Dostoevsky): nearly the space and point reads of leveling at nearly
-    /// the writes of tiering.
+    /// Tiering, but the last level is one run (Dostoevsky): nearly the space and point-read cost of leveling at
+    /// nearly the write cost of tiering.
     LazyLeveling,
-    /// Tiering above, and so many leveling levels at the bottom. 1 is lazy leveling.
+    /// Tiering above, and this many leveling levels at the bottom. 1 is lazy leveling.
     Hybrid(usize),
     /// Levels of fragments between guards (PebblesDB): a merge adds fragments to the next level and rewrites nothing
     /// there.
     Fragmented,
     /// Nothing is merged; the oldest runs are dropped by size and age.
     Fifo,
-    /// Runs are merged within windows of time, and dropped by size and age.
+    /// Runs are merged within time windows, and dropped by size and age.
     TimeWindow,
 }
 
@@ -253,16 +254,16 @@ impl std::fmt::Display for CompactionChoice {
 /// How much of a level one merge takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum MergeGranularity {
-    /// What suits the policy: partial for leveling and hybrids of two levels and more, partitioned for lazy leveling,
-    /// full for tiering; the other policies have one way of their own.
+    /// Chosen by policy: partial for leveling and hybrids of two levels and more, partitioned for lazy leveling, full
+    /// for tiering; the other policies each have only one.
     #[default]
     Auto,
     /// Whole levels: least rewriting; needs as much free space as the level takes.
     Full,
-    /// Some tables and what they overlap in the next level; the tables are chosen by `picker`.
+    /// Some tables, chosen by `picker`, and the tables they overlap in the next level.
     Partial,
     /// Whole levels down to the last but one, and from there into the last level piece by piece, along the last
-    /// level's table borders (Spooky): nearly the rewriting of full merges without their need for space.
+    /// level's table boundaries (Spooky): rewrites nearly as little as full merges without their need for space.
     Partitioned,
 }
 
@@ -275,17 +276,17 @@ impl Words for MergeGranularity {
     ];
 }
 
-/// Which tables of a level that is too large a partial merge takes.
+/// Which tables of an oversized level a partial merge takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum FilePicker {
-    /// Those that overlap least of the next level for their own size: least rewriting.
+    /// Those that overlap the next level least for their own size: the least rewriting.
     #[default]
     LeastOverlap,
-    /// One after the other through the key space: every key's turn comes equally often.
+    /// In turn through the key space: every key is compacted equally often.
     RoundRobin,
-    /// Those with most deletes for their entries: space comes back soonest.
+    /// Those with the largest share of tombstones: frees space soonest.
     MostTombstones,
-    /// Those whose data is oldest: what is written often stays above longer.
+    /// Those with the oldest data: frequently written keys stay in the upper levels longer.
     Oldest,
 }
 
@@ -301,11 +302,11 @@ impl Words for FilePicker {
 /// How filter memory is divided between the levels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum FilterAllocation {
-    /// Every key gets the same.
+    /// The same for every key.
     #[default]
     Uniform,
-    /// So that the false positives of all runs together are fewest (Monkey): keys of small runs get more, those of
-    /// the last level less. Decided anew for each table from the shape of the tree when it is written.
+    /// Minimizes the sum of all runs' false positive rates (Monkey): keys of small runs get more, those of the last
+    /// level less. Decided for each table from the shape of the tree when it is written.
     Monkey,
 }
 
@@ -314,7 +315,7 @@ impl Words for FilterAllocation {
         &[("uniform", FilterAllocation::Uniform), ("monkey", FilterAllocation::Monkey)];
 }
 
-/// The filter of each level; the last one named holds for all deeper levels.
+/// The filter of each level; the last one named applies to all deeper levels.
 ///
 /// ```
 /// use tamis::{BloomHashing, FilterChoice, FilterPolicy};
@@ -328,38 +329,38 @@ impl Words for FilterAllocation {
 pub type FilterPolicy = PerLevel<FilterChoice>;
 
 impl FilterPolicy {
-    /// No filter anywhere.
+    /// Returns the policy without filters.
     pub fn none() -> Self {
         PerLevel::uniform(FilterChoice::None)
     }
 
-    /// Elastic filters everywhere.
+    /// Returns elastic filters for all levels.
     pub fn elastic() -> Self {
         PerLevel::uniform(FilterChoice::Elastic(BloomHashing::Rotation))
     }
 
-    /// One GRF for the whole tree.
+    /// Returns one GRF for the whole tree.
     pub fn grf() -> Self {
         PerLevel::uniform(FilterChoice::Grf)
     }
 
-    /// One GRF with Huffman-coded run numbers for the whole tree.
+    /// Returns one GRF with Huffman-coded run numbers for the whole tree.
     pub fn grf_huffman() -> Self {
         PerLevel::uniform(FilterChoice::GrfHuffman)
     }
 
-    /// One Chucky filter for the whole tree.
+    /// Returns one Chucky filter for the whole tree.
     pub fn chucky() -> Self {
         PerLevel::uniform(FilterChoice::Chucky)
     }
 
-    /// One REMIX for the whole tree.
+    /// Returns one REMIX for the whole tree.
     pub fn remix() -> Self {
         PerLevel::uniform(FilterChoice::Remix)
     }
 
-    /// The filter of the whole tree, if it is to have one. Only where all levels name the same; options that mix a
-    /// global filter with another do not pass their check.
+    /// Returns the filter of the whole tree, if all levels name the same global one. Options that mix a global filter
+    /// with another do not pass their check.
     pub fn global(&self) -> Option<FilterChoice> {
         let first = self.0[0];
         (first.is_global() && self.0.iter().all(|choice| *choice == first)).then_some(first)
@@ -369,14 +370,15 @@ impl FilterPolicy {
 /// How a global filter finds a key's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum KeyMapChoice {
-    /// Learned where that keeps the rate on keys held out, else mixed.
+    /// Learned where that keeps the false positive rate on held-out keys, otherwise mixed.
     #[default]
     Auto,
-    /// A map learned from the keys that keeps their order: points and ranges, for integers and keys much like them.
+    /// An order-preserving map learned from the keys: points and ranges, for integers and similar keys.
     Learned,
-    /// The digest: points, for any keys.
+    /// The digest: points only, for any keys.
     Digest,
-    /// Order from stretch to stretch, the digest within: points for any keys, and ranges as far as stretches tell.
+    /// Order between key ranges, the digest within each: points for any keys, and ranges at the granularity of those
+    /// key ranges.
     Mixed,
 }
 
@@ -389,20 +391,20 @@ impl Words for KeyMapChoice {
     ];
 }
 
-/// How the blocks of a table are compressed. The numbers are part of the table format.
+/// How the blocks of a table are compressed. The discriminants are part of the table format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Compression {
     /// Not at all: a mapped block is read in place.
     #[default]
     None = 0,
-    /// LZ4: about half the size for text, little time to unpack.
+    /// LZ4: about half the size for text, fast to decompress.
     Lz4 = 1,
     /// Zstandard: smaller and slower. Needs the feature `zstd`.
     Zstd = 2,
 }
 
 impl Compression {
-    /// Whether this build can compress and unpack in this way.
+    /// Reports whether this build supports this compression.
     pub fn is_built_in(self) -> bool {
         self != Compression::Zstd || cfg!(feature = "zstd")
     }
@@ -418,44 +420,44 @@ impl Words for Compression {
     }
 }
 
-/// The compression of each level; the last one named holds for all deeper levels.
+/// The compression of each level; the last one named applies to all deeper levels.
 pub type CompressionPerLevel = PerLevel<Compression>;
 
-/// One choice for each level; the last one holds for all deeper levels. Never empty.
+/// One choice for each level; the last one applies to all deeper levels. Never empty.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PerLevel<T>(Vec<T>);
 
-/// More levels than these cannot be told apart.
+/// The maximum number of levels with a choice of their own.
 const MAX_LEVELS: usize = 16;
 
 impl<T: Copy> PerLevel<T> {
-    /// More levels than these cannot be told apart.
+    /// The maximum number of levels with a choice of their own.
     pub const MAX_LEVELS: usize = MAX_LEVELS;
 
-    /// One choice for each level from level 0 on, at least 1 and at most [`MAX_LEVELS`](Self::MAX_LEVELS) of them;
-    /// `None` otherwise.
+    /// Takes one choice for each level from level 0 on, at least 1 and at most [`MAX_LEVELS`](Self::MAX_LEVELS) of
+    /// them; returns `None` otherwise.
     pub fn new(levels: Vec<T>) -> Option<Self> {
         (1..=MAX_LEVELS).contains(&levels.len()).then_some(PerLevel(levels))
     }
 
-    /// The same for all levels.
+    /// Uses the same choice for all levels.
     pub fn uniform(choice: T) -> Self {
         PerLevel(vec![choice])
     }
 
-    /// One choice for the levels above `level` (those with smaller numbers), another for it and all below.
+    /// Uses one choice for the levels above `level` (those with smaller numbers), another for it and all below.
     pub fn split(level: usize, above: T, below: T) -> Self {
         let mut levels = vec![above; level.min(MAX_LEVELS - 1)];
         levels.push(below);
         PerLevel(levels)
     }
 
-    /// The choice for `level`.
+    /// Returns the choice for `level`.
     pub fn at(&self, level: usize) -> T {
         self.0[level.min(self.0.len() - 1)]
     }
 
-    /// The levels that were named.
+    /// Returns the choices as they were named.
     pub fn as_slice(&self) -> &[T] {
         &self.0
     }
@@ -472,7 +474,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_compression_holds_for_all_deeper_levels() {
+    fn the_last_compression_applies_to_all_deeper_levels() {
         let levels = CompressionPerLevel::new(vec![Compression::None, Compression::Lz4]).unwrap();
         assert_eq!(
             [0, 1, 2, 15].map(|n| levels.at(n)),

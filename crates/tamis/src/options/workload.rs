@@ -1,11 +1,11 @@
-//! The option `workload`: which operations to expect.
+//! The option `workload`: the operations to tune for.
 
 use super::domain::Domain;
 use tamis_model::engine::Workload;
 
 const OBSERVED: &str = "auto";
 
-/// A workload in words, or `auto`: what is observed.
+/// A workload in words, or `auto`, the observed one.
 pub(super) struct Operations;
 
 impl Domain<Option<Workload>> for Operations {
@@ -22,8 +22,8 @@ impl Domain<Option<Workload>> for Operations {
     }
 
     fn expected(&self) -> String {
-        "auto, or shares of operations and how they ask, like `get 60, empty-get 30, put 10, skew 0.99`: of get, \
-         empty-get, empty-range, seek, scan, put, range-width, scan-entries, skew, near, clustered"
+        "auto, or the shares of the operations and their distribution, like `get 60, empty-get 30, put 10, skew \
+         0.99`: of get, empty-get, empty-range, seek, scan, put, range-width, scan-entries, skew, near, clustered"
             .into()
     }
 }

@@ -1,4 +1,4 @@
-//! A file system in memory for the tests of the record log and the manifest: files as byte vectors, and a
+//! An in-memory test double of the file system for the record log and the manifest: files as byte vectors, and a
 //! switch that makes writes fail.
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use crate::io::{Access, DirLock, FileSystem, ReadFile, Usage, WriteFile};
 #[derive(Debug, Default)]
 struct State {
     files: BTreeMap<PathBuf, Arc<Mutex<Vec<u8>>>>,
-    /// Writes and syncs that still succeed; `None` means all.
+    /// The number of writes and syncs that still succeed; `None` means all.
     writes_left: Option<u32>,
     appends: u32,
 }
@@ -29,7 +29,7 @@ impl ToyFs {
         self.state().files.get(path).cloned().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    /// The content of a file.
+    /// Returns the content of a file.
     pub(crate) fn bytes(&self, path: impl AsRef<Path>) -> Vec<u8> {
         self.file(path.as_ref()).unwrap().lock().unwrap().clone()
     }
@@ -39,7 +39,7 @@ impl ToyFs {
         self.state().files.insert(path.as_ref().to_owned(), Arc::new(Mutex::new(bytes)));
     }
 
-    /// Lets the next `n` appends and syncs succeed and fails all after them.
+    /// Lets the next `n` appends and syncs succeed and fails all later ones.
     pub(crate) fn fail_after(&self, n: u32) {
         self.state().writes_left = Some(n);
     }
@@ -49,7 +49,7 @@ impl ToyFs {
         self.state().writes_left = None;
     }
 
-    /// How many appends there were.
+    /// Returns the number of appends.
     pub(crate) fn appends(&self) -> u32 {
         self.state().appends
     }

@@ -1,20 +1,20 @@
-//! The bytes of a log's header and of a record's head, as `docs/log-format.md` describes them.
+//! The encoding of a log's header and of a record's head, as specified in `docs/log-format.md`.
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::codec::{Decoder, Encode};
 use crate::ids::LogId;
 
-/// The length of the header of every log, in bytes. The first record starts here.
+/// The length of a log's header, in bytes. The first record starts here.
 pub(crate) const HEADER_BYTES: u64 = 32;
 
-/// The version of the format that this code writes, and the newest that it reads.
+/// The format version that this code writes, and the newest that it reads.
 pub(super) const FORMAT_VERSION: u32 = 1;
 
 const MAGIC: [u8; 8] = *b"TAMISLOG";
 const FLAG_REUSED: u8 = 1;
 
-/// Where the type byte of a record lies: behind the checksum and the head check.
+/// The offset of a record's type byte: after the checksum and the head check.
 pub(super) const TYPE_AT: usize = 12;
 
 /// The shortest record: checksum, head check, type, two one-byte numbers.
@@ -23,7 +23,7 @@ pub(super) const MIN_RECORD_BYTES: u64 = TYPE_AT as u64 + 3;
 /// The longest head, with both numbers ten bytes long.
 pub(super) const MAX_HEAD_BYTES: usize = TYPE_AT + 1 + 10 + 10;
 
-/// What the records of a log mean.
+/// The kind of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum LogKind {
@@ -33,19 +33,19 @@ pub(crate) enum LogKind {
     Manifest = 2,
 }
 
-/// What a log's header says.
+/// The content of a log's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LogHeader {
-    /// What the records mean.
+    /// The kind of the records.
     pub(crate) kind: LogKind,
-    /// The log's number, which is also in its file name.
+    /// The log's id, which is also in its file name.
     pub(crate) id: LogId,
-    /// Whether the file had another content before, whose bytes may follow the log's last record.
+    /// True if the file was recycled: bytes of its old content may follow the log's last record.
     pub(crate) reused: bool,
 }
 
 impl LogHeader {
-    /// Reads the header at the start of `bytes`; `None` if it is cut short, not intact, or of a kind that is not known.
+    /// Decodes the header at the start of `bytes`; `None` if it is cut short, not intact, or of an unknown kind.
     pub(crate) fn decode(bytes: &[u8]) -> Option<LogHeader> {
         let raw = RawHeader::decode(bytes)?;
         let kind = [LogKind::Writes, LogKind::Manifest].into_iter().find(|kind| *kind as u8 == raw.kind)?;
@@ -65,7 +65,7 @@ impl LogHeader {
     }
 }
 
-/// A header whose checksum is right, whatever it says.
+/// A header with a valid checksum, whatever its content.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RawHeader {
     pub(super) version: u32,
@@ -75,7 +75,7 @@ pub(super) struct RawHeader {
 }
 
 impl RawHeader {
-    /// Reads the header at the start of `bytes`; `None` if it is cut short or not intact.
+    /// Decodes the header at the start of `bytes`; `None` if it is cut short or not intact.
     pub(super) fn decode(bytes: &[u8]) -> Option<RawHeader> {
         let mut d = Decoder::new(bytes);
         let magic = d.take(MAGIC.len())?;
@@ -90,7 +90,7 @@ impl RawHeader {
     }
 }
 
-/// What a record is.
+/// The type of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum RecordType {
@@ -110,36 +110,36 @@ impl RecordType {
     }
 }
 
-/// The seed of the checksums of the record at `offset` of log `id`.
+/// Returns the checksum seed of the record at `offset` of log `id`.
 pub(super) fn seed(id: LogId, offset: u64) -> u64 {
-    // One multiplication spreads the id, then a bijective finaliser, so that two places differ in the seed
-    // unless their ids and offsets were chosen to collide.
+    // A multiplication spreads the id before a bijective finaliser: the seeds of two places differ unless their ids
+    // and offsets were chosen to collide.
     let mut x = id.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ offset;
     x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     x ^ (x >> 31)
 }
 
-/// The check over type, length and distance alone (`bytes` starts at the type byte). It lets a search for
-/// records dismiss what is none without hashing as many bytes as a would-be length says.
+/// Returns the check over type, length and distance alone (`bytes` starts at the type byte). It lets a search for
+/// records dismiss a false match without hashing as many bytes as its would-be length says.
 fn head_check(seed: u64, bytes: &[u8]) -> u32 {
     xxh3_64_with_seed(bytes, !seed) as u32
 }
 
-/// The head of a record: all of it but checksum and payload.
+/// The head of a record: everything but checksum and payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RecordHead {
     pub(super) kind: RecordType,
     pub(super) payload_len: u64,
     /// The log was durable up to here when the record was written.
     pub(super) synced: u64,
-    /// The bytes from the record's start to its payload.
+    /// The number of bytes from the record's start to its payload.
     pub(super) head_len: usize,
 }
 
 impl RecordHead {
-    /// Appends the head of a record at `offset` to `buf`, with zeros where the checksum belongs, and gives
-    /// the head's length.
+    /// Appends the head of a record at `offset` to `buf`, with zeros in place of the checksum, and returns the head's
+    /// length.
     pub(super) fn encode(
         buf: &mut Vec<u8>,
         id: LogId,
@@ -158,7 +158,7 @@ impl RecordHead {
         buf.len() - start
     }
 
-    /// Reads the head at the start of `bytes`, which lie at `offset` of a log of `file_len` bytes. `None` if
+    /// Parses the head at the start of `bytes`, which lie at `offset` of a log of `file_len` bytes. Returns `None` if
     /// it is not intact or describes a record that would not fit.
     pub(super) fn parse(bytes: &[u8], id: LogId, offset: u64, file_len: u64) -> Option<RecordHead> {
         let mut d = Decoder::new(bytes);
@@ -175,7 +175,7 @@ impl RecordHead {
         intact.then_some(RecordHead { kind, payload_len, synced, head_len })
     }
 
-    /// The offset right behind the record, if it starts at `offset`.
+    /// Returns the offset just past the record, if it starts at `offset`.
     pub(super) fn end(&self, offset: u64) -> u64 {
         offset + self.head_len as u64 + self.payload_len
     }
@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_round_trip_and_any_flipped_bit_shows() {
+    fn headers_round_trip_and_any_flipped_bit_is_detected() {
         let header = LogHeader { kind: LogKind::Manifest, id: 77, reused: true };
         let bytes = header.encode();
         assert_eq!(bytes.len() as u64, HEADER_BYTES);

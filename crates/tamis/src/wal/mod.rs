@@ -1,15 +1,15 @@
 //! The record log: the file format under both the write-ahead log and the manifest.
 //!
-//! A log is a 32-byte header and a sequence of records, each a checksummed payload that is read back whole
-//! or not at all. The bytes are laid down in `docs/log-format.md`; [`format`] holds them in code.
+//! A log is a 32-byte header and a sequence of records, each a checksummed payload that is read back whole or not at
+//! all. `docs/log-format.md` specifies the bytes; [`format`] implements them.
 //!
 //! Invariants:
 //!
-//! * A checksum is seeded by the log's id and the record's offset, so bytes of a recycled file's former life
-//!   and records moved to another place never pass for records of this log.
-//! * Every record says up to which offset the log was known to be durable when it was written. This is what
-//!   tells damage (a bad record that had been synced) from a torn tail (a bad record that had not).
-//! * A log that was finished in order ends with a closing record.
+//! * A checksum is seeded with the log's id and the record's offset, so stale bytes of a recycled file and records
+//!   moved to another place never pass for records of this log.
+//! * Every record states the offset up to which the log was known to be durable when it was written. This
+//!   distinguishes damage (a bad record that had been synced) from a torn tail (a bad record that had not).
+//! * A log that was finished properly ends with a closing record.
 //!
 //! Threads: a [`LogWriter`] and a [`LogReader`] have one owner at a time and may be sent between threads.
 
@@ -27,7 +27,7 @@ pub(crate) use format::{HEADER_BYTES, LogHeader, LogKind};
 pub(crate) use reader::{End, LogReader, ReadOptions};
 pub(crate) use writer::LogWriter;
 
-/// Why the payload of an intact record could not be understood.
+/// Why the payload of an intact record could not be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct DecodeError(pub(crate) &'static str);

@@ -1,14 +1,14 @@
-//! Reading a log back, and telling how it ends.
+//! Reads a log back and determines how it ends.
 //!
-//! A bad record is either *torn* (it was being written when the power went, or the process died) or *damaged*
-//! (it was on disk once and is not any more). A torn record and all behind it may be dropped, since nobody
-//! was told that it is durable; dropping a damaged one would lose acknowledged writes in silence. The two are
-//! told apart by the records behind the bad one. Each says up to where the log had been synced when it was
-//! written; if that is beyond the bad record, the bad record is damage. If no intact record says so, the bad
-//! one is torn, even where intact records follow: sectors that were not synced may survive in any order.
+//! A bad record is either *torn* (it was being written when the power failed or the process died) or *damaged* (it
+//! was once intact on disk and no longer is). A torn record and everything after it may be dropped, since it was
+//! never reported as durable; dropping a damaged one would silently lose acknowledged writes. The records after the
+//! bad one distinguish the two. Each states how far the log had been synced when it was written; if that is beyond
+//! the bad record, the bad record is damaged. If no intact record says so, the bad one is torn, even if intact
+//! records follow: unsynced sectors may survive in any order.
 //!
-//! The search for later records is linear in the file's length: the check over a record's head dismisses
-//! nearly every place without hashing a payload, and a budget bounds what hostile bytes can make it hash.
+//! The search for later records is linear in the file's length: the check over a record's head dismisses nearly every
+//! position without hashing a payload, and a budget bounds the hashing that hostile bytes can cause.
 
 use std::fmt;
 use std::path::Path;
@@ -28,14 +28,14 @@ use crate::io::ReadFile;
 /// How to read a log.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ReadOptions {
-    /// The log was finished before anything that depends on it happened (a later log exists), so that
-    /// anything but a closing record at its end is damage.
+    /// The log was finished before anything that depends on it happened (a later log exists), so anything but a
+    /// closing record at its end is damage.
     pub(crate) expect_complete: bool,
-    /// Go on behind damage with the next intact record, and keep a list of what was skipped.
+    /// Continue after damage with the next intact record, and list what was skipped.
     pub(crate) salvage: bool,
 }
 
-/// One record's payload and where it lies.
+/// One record's payload and position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Record<'a> {
     /// Where the record starts in the file.
@@ -51,25 +51,25 @@ pub(crate) struct Record<'a> {
 /// How a log ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// With a closing record: the log is complete.
+    /// A closing record: the log is complete.
     Closed {
         /// The end of the closing record.
         offset: u64,
-        /// The log that goes on where this one ends, if it says so: there was one when it was closed.
+        /// The log that continues this one, if the closing record names one.
         successor: Option<LogId>,
     },
-    /// With its last record; behind it are only zeros or what a reused file held before.
+    /// The last record, followed only by zeros or the old content of a recycled file.
     Clean {
         /// The end of the last record.
         offset: u64,
     },
-    /// With a record that never was whole on disk, as far as anyone can tell.
+    /// A record that, as far as can be determined, was never whole on disk.
     Torn {
-        /// The start of the bad record; everything from here on is to be dropped.
+        /// The start of the bad record; everything from here on must be dropped.
         offset: u64,
     },
-    /// With bytes that had been synced and are not what was written. A salvaging reader ends like this where
-    /// nothing intact is left behind the damage.
+    /// Damage: bytes that had been synced and differ from what was written. A salvaging reader ends like this if no
+    /// intact record follows the damage.
     Damaged {
         /// The start of the bad record.
         offset: u64,
@@ -78,12 +78,12 @@ pub(crate) enum End {
     },
 }
 
-/// A damaged part of a log that was skipped.
+/// A damaged part of a log that the reader skipped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Gap {
     /// The first byte skipped.
     pub(crate) start: u64,
-    /// The first byte behind what was skipped.
+    /// The first byte after the skipped part.
     pub(crate) end: u64,
     /// What was wrong at the start.
     pub(crate) what: String,
@@ -104,15 +104,15 @@ pub(crate) struct LogReader {
     reused: bool,
     /// Where the next record starts.
     pos: u64,
-    /// Everything before this offset was synced once: the largest claim of all intact records seen so far.
+    /// Everything before this offset was once synced: the largest such claim of the intact records read so far.
     proven: u64,
-    /// How many bytes searches for records may still hash.
+    /// The number of bytes that searches for records may still hash.
     budget: u64,
     gaps: Vec<Gap>,
     end: Option<End>,
 }
 
-/// What is at a place where a record should be.
+/// What was found where a record should be.
 enum Place {
     Record(RecordHead),
     FileEnd,
@@ -120,11 +120,11 @@ enum Place {
 }
 
 impl LogReader {
-    /// Opens log `id` of the given kind in `file`, which is called `path` in errors.
+    /// Opens log `id` of the given kind in `file`; errors name the file `path`.
     ///
-    /// Errors: [`OpenError::Format`] for a newer format, damage where the header is bad although the log
-    /// had been synced (unless salvaging), failed reads. A file without any trace of the log (created but
-    /// never synced) is no error: it has no records.
+    /// Errors: [`OpenError::Format`] for a newer format, damage if the header is bad although the log had been synced
+    /// (unless salvaging), failed reads. A file without any trace of the log (created but never synced) is not an
+    /// error: it has no records.
     pub(crate) fn open(
         file: Arc<dyn ReadFile>,
         path: &Path,
@@ -158,13 +158,13 @@ impl LogReader {
                 }
                 reader.reused = header.reused;
             }
-            // Files are reused for later logs, never for earlier ones.
+            // Files are recycled for later logs, never for earlier ones.
             Some(header) if header.id > id && !options.salvage => {
                 let what = format!("it holds log {}, which is a later one", header.id);
                 return Err(StorageError::corrupt(path, 0, what).into());
             }
             other => {
-                // An earlier log's header: the file was reused and the new header did not reach the disk.
+                // An earlier log's header: the file was recycled and the new header did not reach the disk.
                 reader.reused = other.is_some();
                 reader.pos = 0;
                 reader.resolve("the header is not intact", false)?;
@@ -173,8 +173,8 @@ impl LogReader {
         Ok(reader)
     }
 
-    /// The next record, or `None` at the end, about which [`end`](Self::end) says more. Damage is an error
-    /// that names the offset, unless the reader salvages. The payload is held in memory whole.
+    /// Returns the next record, or `None` at the end, which [`end`](Self::end) then describes. Damage is an error
+    /// that names the offset, unless the reader salvages. The whole payload is held in memory.
     pub(crate) fn next_record(&mut self) -> Result<Option<Record<'_>>, StorageError> {
         while self.end.is_none() {
             match self.look(self.pos)? {
@@ -184,7 +184,7 @@ impl LogReader {
                     self.proven = self.proven.max(head.synced);
                     if head.kind == RecordType::Close {
                         let payload = self.window.get(offset + head.head_len as u64, head.payload_len)?;
-                        // Logs of before say nothing.
+                        // Logs of earlier versions do not name a successor.
                         let successor = payload.first_chunk().map(|bytes| LogId::from_le_bytes(*bytes));
                         self.end = Some(End::Closed { offset: self.pos, successor });
                         break;
@@ -202,12 +202,12 @@ impl LogReader {
         Ok(None)
     }
 
-    /// How the log ends, once [`next_record`](Self::next_record) gave `None` or damage.
+    /// Returns how the log ends, once [`next_record`](Self::next_record) has returned `None` or damage.
     pub(crate) fn end(&self) -> Option<&End> {
         self.end.as_ref()
     }
 
-    /// What was skipped so far because it is damaged. Empty unless salvaging.
+    /// Returns the damaged parts skipped so far. Empty unless salvaging.
     pub(crate) fn gaps(&self) -> &[Gap] {
         &self.gaps
     }
@@ -231,20 +231,19 @@ impl LogReader {
         })
     }
 
-    /// Decides what the bad place at `self.pos` is: sets the end of the log, or (salvaging) goes on behind
-    /// the damage.
+    /// Classifies the bad record at `self.pos`: sets the end of the log, or (salvaging) continues after the damage.
     fn resolve(&mut self, what: &'static str, head_intact: bool) -> Result<(), StorageError> {
         let bad = self.pos;
         let mut damaged = self.options.expect_complete || self.proven > bad;
         let mut next = None;
         let mut from = if bad == 0 { HEADER_BYTES } else { bad + MIN_RECORD_BYTES };
         let mut undecided = false;
-        // Once the verdict is damage, only salvaging needs to know where the next record is.
+        // Once damage is established, only salvaging needs the position of the next record.
         while !damaged || (self.options.salvage && next.is_none()) {
             let Search::Found { offset, head } = self.find_record(from, &mut undecided)? else { break };
             next.get_or_insert(offset);
             self.proven = self.proven.max(head.synced);
-            // The header and a record right behind it are in one sector, so the header was lost later.
+            // The header shares a sector with the record right after it, so the header was lost later.
             damaged |= self.proven > bad || (bad == 0 && offset == HEADER_BYTES);
             from = head.end(offset);
         }
@@ -280,13 +279,13 @@ impl LogReader {
         Ok(())
     }
 
-    /// The first intact record at or after `from`. Sets `exhausted` if the budget ended the search.
+    /// Finds the first intact record at or after `from`. Sets `exhausted` if the budget ended the search.
     fn find_record(&mut self, mut from: u64, exhausted: &mut bool) -> Result<Search, StorageError> {
         let (id, file_len) = (self.id, self.window.len);
         while from.saturating_add(MIN_RECORD_BYTES) <= file_len {
             let bytes = self.window.ahead(from, MIN_RECORD_BYTES.max(MAX_HEAD_BYTES as u64))?;
             let at_file_end = from + bytes.len() as u64 == file_len;
-            // A head that runs over the end of these bytes is looked at again with the next ones.
+            // A head that crosses the end of these bytes is checked again with the next ones.
             let places = if at_file_end { bytes.len() } else { bytes.len() - MAX_HEAD_BYTES + 1 };
             let Some((skip, head)) = first_head(bytes, places, id, from, file_len) else {
                 from += places as u64;
@@ -319,8 +318,8 @@ enum Search {
     Nothing,
 }
 
-/// The first of the `places` first positions in `bytes` where the head of a record is. `bytes` lie at `base`
-/// of log `id`, a file of `file_len` bytes.
+/// Finds the first record head among the first `places` positions of `bytes`, which lie at `base` of log `id`, a file
+/// of `file_len` bytes.
 fn first_head(
     bytes: &[u8],
     places: usize,
@@ -332,7 +331,7 @@ fn first_head(
     let mut at = 0;
     while at < places {
         match bytes.get(at + TYPE_AT)? {
-            // Preallocated tails are long and zero, and no type is.
+            // Preallocated tails are long and zero, and no record type is zero.
             0 if bytes[at + TYPE_AT..].starts_with(&ZEROS) => at += ZEROS.len(),
             &byte if RecordType::from_byte(byte).is_some() => {
                 match RecordHead::parse(&bytes[at..], id, base + at as u64, file_len) {

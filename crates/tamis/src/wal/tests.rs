@@ -1,4 +1,4 @@
-//! Logs written, hurt in every way the medium or the operator can, and read back.
+//! Logs are written, damaged in every way a medium or an operator can, and read back.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ fn writer(fs: &ToyFs) -> LogWriter {
     LogWriter::create(fs.create(path, Usage::Log).unwrap(), path, HEADER).unwrap()
 }
 
-/// What a whole reading of a log gave.
+/// The result of reading a whole log.
 #[derive(Debug)]
 struct Outcome {
     records: Vec<(u64, Vec<u8>)>,
@@ -42,7 +42,7 @@ impl Outcome {
         }
     }
 
-    /// Whether the log ended without damage at `offset`, its rest dropped.
+    /// The offset at which the log ended without damage and its rest was dropped.
     fn dropped_at(&self) -> Option<u64> {
         match &self.end {
             Some(End::Torn { offset } | End::Clean { offset }) if self.error.is_none() => Some(*offset),
@@ -85,7 +85,7 @@ const PLAIN: ReadOptions = ReadOptions { expect_complete: false, salvage: false 
 const COMPLETE: ReadOptions = ReadOptions { expect_complete: true, salvage: false };
 const SALVAGE: ReadOptions = ReadOptions { expect_complete: false, salvage: true };
 
-/// A log of the given records, each synced or not; its bytes and the end of every record.
+/// Writes a log of the given records, each synced or not; returns its bytes and the end of every record.
 fn log_of(records: &[(Vec<u8>, bool)]) -> (Vec<u8>, Vec<u64>) {
     let fs = ToyFs::default();
     let mut log = writer(&fs);
@@ -134,7 +134,7 @@ fn a_closed_log_is_complete_and_an_unclosed_one_is_not() {
 }
 
 #[test]
-fn a_log_cut_at_any_byte_gives_its_whole_records_only() {
+fn a_log_cut_at_any_byte_yields_only_its_whole_records() {
     let (bytes, ends) = three(false);
     for cut in 0..bytes.len() {
         let outcome = read(&bytes[..cut], PLAIN);
@@ -150,7 +150,7 @@ fn a_log_cut_at_any_byte_gives_its_whole_records_only() {
 }
 
 #[test]
-fn a_hurt_last_record_is_torn_wherever_it_is_hurt() {
+fn a_corrupted_last_record_is_torn_at_any_byte() {
     let (bytes, ends) = three(true);
     for at in ends[1] as usize..bytes.len() {
         let mut hurt = bytes.clone();
@@ -162,7 +162,7 @@ fn a_hurt_last_record_is_torn_wherever_it_is_hurt() {
 }
 
 #[test]
-fn a_hurt_record_is_damage_if_a_later_one_says_it_was_synced() {
+fn a_corrupted_record_is_damage_if_a_later_one_proves_it_was_synced() {
     let (synced, ends) = three(true);
     let (unsynced, _) = three(false);
     for at in HEADER_BYTES as usize..ends[0] as usize {
@@ -177,7 +177,7 @@ fn a_hurt_record_is_damage_if_a_later_one_says_it_was_synced() {
 }
 
 #[test]
-fn a_hole_of_zeros_in_what_was_synced_is_damage() {
+fn a_hole_of_zeros_in_synced_bytes_is_damage() {
     let (mut bytes, ends) = three(true);
     bytes[ends[0] as usize..ends[1] as usize].fill(0);
     assert_eq!(read(&bytes, PLAIN).damaged_at(), Some(ends[0]));
@@ -198,7 +198,7 @@ fn the_proof_may_come_long_after_the_damage() {
 }
 
 #[test]
-fn a_hurt_header_is_damage_as_soon_as_a_record_follows_it() {
+fn a_corrupted_header_is_damage_if_a_record_follows_it() {
     let (bytes, _) = three(false);
     for at in 0..HEADER_BYTES as usize {
         let mut hurt = bytes.clone();
@@ -228,10 +228,10 @@ fn a_log_of_another_kind_or_a_newer_format_is_refused() {
     assert!(matches!(open(LogKind::Writes), Err(OpenError::Format { found: 9, .. })));
 }
 
-/// Two logs under each other's names were both taken for reused files whose new headers had not reached the disk: empty,
-/// and all their writes gone in silence.
+/// Two logs under each other's names were both taken for recycled files whose new headers had not reached the disk:
+/// empty, silently losing all their writes.
 #[test]
-fn a_later_log_under_an_earlier_ones_name_is_damage_and_no_reused_file() {
+fn a_later_log_under_an_earlier_name_is_damage() {
     let (bytes, _) = three(true);
     let open = |id, salvage| {
         let fs = ToyFs::default();
@@ -244,13 +244,13 @@ fn a_later_log_under_an_earlier_ones_name_is_damage_and_no_reused_file() {
     assert!(open(7, false).unwrap());
     let refused = open(6, false).unwrap_err().to_string();
     assert!(refused.contains("it holds log 7"), "{refused}");
-    // A file that is reused holds an earlier log until its header is written.
+    // A recycled file holds an earlier log until its header is written.
     assert!(!open(8, false).unwrap());
     assert!(!open(6, true).unwrap(), "salvage takes what it can, which is nothing here");
 }
 
 #[test]
-fn what_a_recycled_file_held_before_never_comes_back() {
+fn old_records_of_a_recycled_file_never_come_back() {
     let fs = ToyFs::default();
     let old = Path::new("d/000003.log");
     let header = LogHeader { id: 3, ..HEADER };
@@ -276,7 +276,7 @@ fn what_a_recycled_file_held_before_never_comes_back() {
     assert_eq!(outcome.payloads(), [b"fresh"; 10]);
     assert_eq!(outcome.end, Some(End::Clean { offset: end }));
 
-    // The rename survived a power cut, but no byte of the new log.
+    // The rename survived a power cut, but no byte of the new log did.
     let outcome = read(&stale, PLAIN);
     assert!(outcome.records.is_empty());
     assert_eq!(outcome.end, Some(End::Clean { offset: 0 }));
@@ -296,9 +296,9 @@ fn preallocated_zeros_are_a_clean_end() {
     assert_eq!(read(&[0; 5000], PLAIN).end, Some(End::Clean { offset: 0 }), "created, never written");
 }
 
-/// Rolled logs kept what was reserved for a full memtable, or left there of a former log.
+/// Rolled logs used to keep the space reserved for a full memtable or left over from a recycled file.
 #[test]
-fn a_finished_log_gives_back_what_lies_behind_its_end() {
+fn a_finished_log_releases_the_space_after_its_end() {
     for reused in [false, true] {
         let fs = ToyFs::default();
         let mut log = if reused {
@@ -324,14 +324,14 @@ fn a_finished_log_gives_back_what_lies_behind_its_end() {
         let outcome = read_from(&fs, ReadOptions { expect_complete: true, salvage: false });
         assert_eq!(outcome.payloads(), [&b"first"[..], b"second"]);
         assert_eq!(outcome.end, Some(End::Closed { offset: end, successor: Some(9) }));
-        // Whoever had opened it before reads what it holds, or meets an error; never another end.
+        // A reader opened before reads its content or gets an error, never another end.
         while let Ok(Some(_)) = reader.next_record() {}
         assert!(matches!(reader.end(), None | Some(End::Closed { .. })), "{:?}", reader.end());
     }
 }
 
 #[test]
-fn salvage_skips_damage_and_says_what_it_skipped() {
+fn salvage_skips_damage_and_reports_it() {
     let records: Vec<_> = (0..20u8).map(|i| (vec![i; 30], true)).collect();
     let (mut bytes, ends) = log_of(&records);
     bytes[ends[2] as usize + 20] ^= 1;
@@ -369,7 +369,7 @@ fn huge_records_round_trip_without_being_assembled() {
 }
 
 #[test]
-fn a_record_across_the_end_of_what_is_read_at_a_time_is_found() {
+fn a_record_across_a_read_boundary_is_found() {
     for before in 0..40 {
         // The first record's head takes 12 + 1 + 3 + 1 bytes.
         let payload = vec![0xAB; CHUNK_BYTES - before - HEADER_BYTES as usize - 17];
@@ -381,7 +381,7 @@ fn a_record_across_the_end_of_what_is_read_at_a_time_is_found() {
 }
 
 #[test]
-fn a_record_right_behind_any_number_of_zeros_is_found() {
+fn a_record_right_after_any_number_of_zeros_is_found() {
     for zeros in 40..240 {
         let (mut bytes, ends) = log_of(&[(vec![0; zeros], true), (b"next".to_vec(), false)]);
         bytes[HEADER_BYTES as usize..ends[0] as usize].fill(0);
@@ -390,8 +390,8 @@ fn a_record_right_behind_any_number_of_zeros_is_found() {
 }
 
 #[test]
-fn a_payload_full_of_would_be_heads_does_not_slow_the_search_down() {
-    // Each 32-bit group reads as a data record of two million bytes, if the head check is left aside.
+fn a_payload_full_of_false_heads_does_not_slow_the_search_down() {
+    // But for the head check, each 32-bit group reads as a data record of two million bytes.
     let lure: Vec<u8> = [1, 0xFF, 0xFF, 0x7F].repeat(1 << 20);
     let (mut bytes, ends) = log_of(&[(lure, true), (b"proof".to_vec(), false)]);
     bytes[500] ^= 1;
@@ -426,8 +426,7 @@ fn records() -> impl Strategy<Value = Vec<(Vec<u8>, bool)>> {
     prop::collection::vec((payload, any::<bool>()), 1..12)
 }
 
-/// The offset up to which a log of these records was known to be synced when the last was written, as that
-/// record or an earlier one says.
+/// Returns the largest synced offset that any of these records states.
 fn claimed(records: &[(Vec<u8>, bool)], ends: &[u64]) -> u64 {
     (0..records.len() - 1).filter(|&i| records[i].1).map(|i| ends[i]).max().unwrap_or(0)
 }
@@ -435,10 +434,10 @@ fn claimed(records: &[(Vec<u8>, bool)], ends: &[u64]) -> u64 {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
-    /// Any bytes hurt anywhere: what comes back is a prefix of what was written; if a record that was
-    /// provably synced is hurt, that is damage at exactly that record.
+    /// Corrupts any bytes anywhere: the reader returns a prefix of what was written, and reports a corrupted record
+    /// that was provably synced as damage at exactly that record.
     #[test]
-    fn hurt_bytes_never_give_a_wrong_record(
+    fn corrupted_bytes_never_yield_a_wrong_record(
         records in records(),
         hurts in prop::collection::vec((any::<prop::sample::Index>(), 1..=255u8), 1..4),
         tail in 0..600usize,
@@ -477,10 +476,10 @@ proptest! {
         }
     }
 
-    /// A power cut keeps any subset of the sectors written since the last sync: the synced records come
-    /// back, and it is never called damage.
+    /// A power cut keeps any subset of the sectors written since the last sync: the synced records come back, and no
+    /// damage is reported.
     #[test]
-    fn a_power_cut_is_never_taken_for_damage(
+    fn a_power_cut_is_never_reported_as_damage(
         records in records(),
         lost in prop::collection::vec(any::<bool>(), 64),
     ) {
@@ -500,7 +499,7 @@ proptest! {
         prop_assert!(whole >= ends.iter().filter(|&&end| end as usize <= synced).count());
     }
 
-    /// Files that are no logs at all: no panic, no endless work.
+    /// Files that are not logs at all cause no panic and no endless work.
     #[test]
     fn hostile_files_are_read_without_panic(
         mut bytes in prop::collection::vec(prop_oneof![Just(0u8), Just(1), Just(2), any::<u8>()], 0..4000),

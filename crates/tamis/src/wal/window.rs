@@ -9,7 +9,7 @@ use xxhash_rust::xxh3::Xxh3;
 use crate::error::StorageError;
 use crate::io::ReadFile;
 
-/// How much is read at a time, in bytes. Only a record longer than this makes the window longer.
+/// The read size, in bytes. Only a longer record grows the window.
 pub(super) const CHUNK_BYTES: usize = 256 << 10;
 
 /// Part of a file in memory. Invariant: `buf` holds the bytes of the file from `base` on.
@@ -17,7 +17,7 @@ pub(super) const CHUNK_BYTES: usize = 256 << 10;
 pub(super) struct Window {
     file: Arc<dyn ReadFile>,
     pub(super) path: PathBuf,
-    /// The file's length when it was opened; nothing behind it is read.
+    /// The file's length when it was opened; nothing beyond it is read.
     pub(super) len: u64,
     base: u64,
     buf: Vec<u8>,
@@ -29,7 +29,7 @@ impl Window {
         Ok(Window { file, path, len, base: 0, buf: Vec::new() })
     }
 
-    /// Up to `max` bytes from `offset` on, fewer only at the end of the file.
+    /// Returns up to `max` bytes from `offset` on, fewer only at the end of the file.
     pub(super) fn get(&mut self, offset: u64, max: u64) -> Result<&[u8], StorageError> {
         let available = self.len.saturating_sub(offset);
         let wanted = usize::try_from(max.min(available)).map_err(|_| self.no_memory())?;
@@ -41,7 +41,7 @@ impl Window {
         Ok(&self.buf[start..start + wanted])
     }
 
-    /// All bytes held from `offset` on, but at least `min` of them (fewer only at the end of the file).
+    /// Returns all buffered bytes from `offset` on, at least `min` of them (fewer only at the end of the file).
     pub(super) fn ahead(&mut self, offset: u64, min: u64) -> Result<&[u8], StorageError> {
         self.get(offset, min)?;
         Ok(&self.buf[(offset - self.base) as usize..])
@@ -64,7 +64,7 @@ impl Window {
         StorageError::io("hold a record of", &self.path, &io::Error::from(io::ErrorKind::OutOfMemory))
     }
 
-    /// The seeded XXH3-64 of the bytes in `start..end`, read chunk by chunk. `end` must lie within the file.
+    /// Returns the seeded XXH3-64 of the bytes in `start..end`, read in chunks. `end` must lie within the file.
     pub(super) fn hash(&mut self, seed: u64, start: u64, end: u64) -> Result<u64, StorageError> {
         debug_assert!(end <= self.len);
         let mut hasher = Xxh3::with_seed(seed);
@@ -77,7 +77,7 @@ impl Window {
         Ok(hasher.digest())
     }
 
-    /// Whether all bytes from `offset` to the end of the file are zero. Stops at the first that is not.
+    /// Reports whether all bytes from `offset` to the end of the file are zero. Stops at the first that is not.
     pub(super) fn zeros_from(&mut self, offset: u64) -> Result<bool, StorageError> {
         let mut at = offset;
         while at < self.len {

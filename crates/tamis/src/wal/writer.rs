@@ -1,4 +1,4 @@
-//! Writing a log.
+//! The log writer.
 
 use std::path::{Path, PathBuf};
 
@@ -9,14 +9,14 @@ use crate::error::StorageError;
 use crate::ids::LogId;
 use crate::io::WriteFile;
 
-/// Records up to this size are assembled in memory and written by one call. Longer ones are written part by
-/// part, so that a huge value is not held twice.
+/// Records up to this size are assembled in memory and written with one call. Longer ones are written in parts, so
+/// that a huge value is not held twice.
 const ASSEMBLE_BYTES: u64 = 1 << 20;
 
 /// Appends records to one log file.
 ///
-/// After a failed append or sync nothing is known about the file's end, so the writer is poisoned: every
-/// later call returns the first error and touches nothing.
+/// After a failed append or sync the state of the file's end is unknown, so the writer is poisoned: every later call
+/// returns the first error and does nothing.
 #[derive(Debug)]
 pub(crate) struct LogWriter {
     file: Box<dyn WriteFile>,
@@ -25,9 +25,9 @@ pub(crate) struct LogWriter {
     len: u64,
     /// The log is durable up to here.
     synced: u64,
-    /// The file takes room up to here, if that is more than `len`: what was reserved, or what a reused file held before.
+    /// The end of the file's allocated space, if beyond `len`: preallocated, or the old content of a recycled file.
     reserved: u64,
-    /// A reservation was refused; none is tried again before the log is so long.
+    /// A reservation was refused; none is retried before the log reaches this length.
     refused: u64,
     /// The record being assembled; kept for its allocation.
     buf: Vec<u8>,
@@ -35,8 +35,8 @@ pub(crate) struct LogWriter {
 }
 
 impl LogWriter {
-    /// Starts a log in `file`, an empty or reused file called `path`, by writing the header. Nothing is
-    /// synced yet, neither the file nor its name.
+    /// Starts a log in `file`, an empty or recycled file at `path`, by writing the header. Neither the file nor its
+    /// name is synced yet.
     pub(crate) fn create(
         file: Box<dyn WriteFile>,
         path: &Path,
@@ -57,14 +57,14 @@ impl LogWriter {
         Ok(writer)
     }
 
-    /// Appends one record whose payload is `parts` one after the other, and gives the offset of its end. On
-    /// return the operating system has it. One write call for a record of up to 1 MiB; above that, parts of
-    /// that size are passed on without being copied.
+    /// Appends one record with the concatenated `parts` as its payload, and returns the offset of its end. On return
+    /// the operating system has the record. Costs one write call for a record of up to 1 MiB; larger ones are written
+    /// in parts of that size without a copy.
     pub(crate) fn append(&mut self, parts: &[&[u8]]) -> Result<u64, StorageError> {
         self.append_record(RecordType::Data, parts)
     }
 
-    /// Makes all records appended so far survive a power cut.
+    /// Makes all appended records survive a power cut.
     pub(crate) fn sync(&mut self) -> Result<(), StorageError> {
         self.check()?;
         if let Err(e) = self.file.sync() {
@@ -74,19 +74,20 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Reservations that were refused may be tried again.
+    /// Allows refused reservations to be retried.
     pub(crate) fn retry_preallocation(&mut self) {
         self.refused = 0;
     }
 
-    /// The file was reused and held so many bytes before.
+    /// Records that the recycled file held this many bytes before.
     pub(crate) fn in_file_of(mut self, bytes: u64) -> LogWriter {
         self.reserved = bytes;
         self
     }
 
-    /// Reserves room for a log of `bytes` in all; `false` if there is none. A hint: that poisons nothing, since a lack of room
-    /// shows at the append that needs it. It is not tried again before the log is that long.
+    /// Reserves space for a log of `bytes` in total; returns `false` if there is none. A failure does not poison the
+    /// writer, since the append that needs the space will fail anyway. It is not retried before the log reaches that
+    /// length.
     pub(crate) fn preallocate(&mut self, bytes: u64) -> bool {
         if bytes <= self.allocated() || self.len < self.refused || self.failure.is_some() {
             return true;
@@ -96,7 +97,7 @@ impl LogWriter {
             Err(e) => {
                 log::debug!("could not reserve {bytes} bytes for {}: {e}", self.path.display());
                 self.refused = bytes;
-                // A part of it may have been reserved: that is for others to have.
+                // Part of the space may have been reserved: release it for others.
                 self.reserved = bytes;
                 self.give_back();
                 return false;
@@ -105,9 +106,9 @@ impl LogWriter {
         true
     }
 
-    /// Cuts off what is reserved behind the records, or left there of a former log. Failing to do it costs room, nothing else.
+    /// Cuts off space reserved after the records or left over from a recycled file. A failure only wastes space.
     pub(crate) fn give_back(&mut self) {
-        // After a failed append the file's end is not known, and stays as it is for the next opening to judge.
+        // After a failed append the file's end is unknown; it is left for the next opening to judge.
         if self.failure.is_some() || self.reserved <= self.len {
             return;
         }
@@ -117,7 +118,8 @@ impl LogWriter {
         }
     }
 
-    /// Finishes the log: appends the closing record, gives back what is reserved behind it, and syncs. Gives the log's length.
+    /// Finishes the log: appends the closing record, releases the space reserved after it, and syncs. Returns the
+    /// log's length.
     pub(crate) fn close(mut self) -> Result<u64, StorageError> {
         let end = self.finish(None)?;
         self.give_back();
@@ -125,8 +127,8 @@ impl LogWriter {
         Ok(end)
     }
 
-    /// Appends the closing record, and leaves the sync for later. Nothing may be appended after it. `successor` is the log that
-    /// goes on, whose name is durable.
+    /// Appends the closing record without syncing. Nothing may be appended after it. `successor` is the log that
+    /// continues this one; its name is durable.
     pub(crate) fn finish(&mut self, successor: Option<LogId>) -> Result<u64, StorageError> {
         match successor {
             Some(id) => self.append_record(RecordType::Close, &[&id.to_le_bytes()]),
@@ -134,28 +136,29 @@ impl LogWriter {
         }
     }
 
-    /// Whether nothing has been appended yet.
+    /// Reports whether nothing has been appended yet.
     pub(crate) fn is_empty(&self) -> bool {
         self.len <= HEADER_BYTES
     }
 
-    /// Bytes written: the header and all records. What is preallocated behind them does not count.
+    /// Returns the bytes written: the header and all records, without preallocated space.
     pub(crate) fn len(&self) -> u64 {
         self.len
     }
 
-    /// Bytes that the file takes: what is written, and what is reserved behind it or left there of a former log.
+    /// Returns the bytes that the file takes, including space reserved after the records or left over from a recycled
+    /// file.
     pub(crate) fn allocated(&self) -> u64 {
         self.len.max(self.reserved)
     }
 
-    /// The offset up to which the log is known to survive a power cut.
+    /// Returns the offset up to which the log is known to survive a power cut.
     #[cfg(test)]
     pub(crate) fn synced(&self) -> u64 {
         self.synced
     }
 
-    /// The first failure, which every later call repeats.
+    /// Returns the first failure, which every later call repeats.
     pub(crate) fn check(&self) -> Result<(), StorageError> {
         self.failure.clone().map_or(Ok(()), Err)
     }

@@ -1,29 +1,29 @@
-//! Reads that overlap: several stretches of files asked for at once, so that the device works on all of them while
-//! the caller waits once.
+//! Overlapping reads: several byte ranges of files are requested at once, so that the device works on all of them
+//! while the caller waits once.
 //!
-//! A device serves many reads at a time and each takes about as long as one alone; a thread that asks for one after
-//! the other sees only the latency. A [`BatchReader`] hands a batch to the kernel through one io_uring ("Efficient IO
+//! A device serves many reads at a time, and each takes about as long as one alone; a thread that reads one after the
+//! other only sees the latency. A [`BatchReader`] hands a batch to the kernel through one io_uring ("Efficient IO
 //! with io_uring", Axboe, 2019), or spreads it over threads where the kernel has none or forbids it. A database has
 //! one.
 //!
 //! # Invariants
 //!
-//! * What a batch gives for a stretch is what [`ReadFile::read_exact_at`] gives for it. The overlapping way only does
-//!   what it can: whatever it did not read, for whatever reason, is read the plain way, whose error is the answer. So
-//!   short transfers are continued, refusals of direct transfers dealt with, and errors told alike.
-//! * Files that do not [overlap](ReadFile::overlap) are read one after the other, in order, by the caller. Files in
-//!   memory are such ones: their faults fall on the same operation each time.
-//! * Nothing of a batch is under way when [`BatchReader::read`] returns.
+//! * A batch returns the same result for each byte range as [`ReadFile::read_exact_at`]. Overlapping reads are best
+//!   effort: any range that they did not read is read with a plain call, which also decides the error. This completes
+//!   short transfers, handles refused direct transfers, and makes errors uniform.
+//! * The caller reads files that do not [overlap](ReadFile::overlap) one after the other, in order. Files in memory
+//!   are among them, so injected faults hit the same operation each time.
+//! * No read of a batch is in flight when [`BatchReader::read`] returns.
 //!
 //! # Threads
 //!
-//! Any number of threads may read at the same time. A lock is held for taking and giving back a ring, or for a queue's
-//! operations, never during a read.
+//! Any number of threads may read at the same time. A lock is held to take or return a ring, or for a queue
+//! operation, never during a read.
 //!
 //! # Costs
 //!
-//! A ring costs two system calls or so for a batch, and a copy of what was read. Idle rings and their buffers (at
-//! most 64 KiB for each read of a batch) are kept for the next batch.
+//! A ring costs about two system calls per batch, and a copy of the bytes read. Idle rings and their buffers (at most
+//! 64 KiB for each read of a batch) are kept for the next batch.
 
 use std::io;
 use std::sync::Arc;
@@ -37,22 +37,22 @@ mod threads;
 #[cfg(target_os = "linux")]
 mod uring;
 
-/// One stretch of a file.
+/// One byte range of a file.
 #[derive(Clone, Debug)]
 pub struct Stretch {
     /// The file.
     pub file: Arc<dyn ReadFile>,
     /// The first byte.
     pub offset: u64,
-    /// How many bytes.
+    /// The length in bytes.
     pub len: usize,
 }
 
-/// What was read, or why it was not; `None`: nobody tried.
+/// The bytes read, or the error; `None` if not attempted.
 type Outcome = Option<io::Result<Arc<[u8]>>>;
 
 impl Stretch {
-    /// Reads it the plain way.
+    /// Reads the range with a plain call.
     fn read(&self) -> io::Result<Arc<[u8]>> {
         let mut bytes = zeroed(self.len);
         let buffer = Arc::get_mut(&mut bytes).expect("new memory has one owner");
@@ -77,19 +77,19 @@ enum Method {
     Threads(threads::Pool),
 }
 
-/// Reads batches. See the module.
+/// Reads batches; see the module documentation.
 #[derive(Debug)]
 pub struct BatchReader {
     method: Method,
     depth: usize,
-    // Only told to whoever asks; nothing depends on their order.
+    // Only statistics; nothing depends on their order.
     batches: AtomicU64,
     reads: AtomicU64,
 }
 
 impl BatchReader {
-    /// Reads up to `depth` stretches at a time, at least 2: through io_uring if that is wanted and the kernel has it and
-    /// allows it, else by threads, which are started as they are needed.
+    /// Creates a reader of up to `depth` byte ranges at a time, at least 2: through io_uring if it is requested and
+    /// the kernel has it and allows it, otherwise in threads, which are started as needed.
     pub fn new(depth: usize, uring: bool) -> BatchReader {
         let depth = depth.max(2);
         #[cfg(target_os = "linux")]
@@ -104,12 +104,12 @@ impl BatchReader {
         BatchReader { method, depth, batches: AtomicU64::new(0), reads: AtomicU64::new(0) }
     }
 
-    /// How many reads overlap at most.
+    /// Returns the maximum number of overlapping reads.
     pub fn depth(&self) -> usize {
         self.depth
     }
 
-    /// `io-uring` or `threads`.
+    /// Returns `io-uring` or `threads`.
     pub fn method(&self) -> &'static str {
         match &self.method {
             #[cfg(target_os = "linux")]
@@ -118,13 +118,13 @@ impl BatchReader {
         }
     }
 
-    /// Batches of more than one read so far, and the reads in them.
+    /// Returns the number of batches of more than one read so far, and of the reads in them.
     pub fn counts(&self) -> (u64, u64) {
         (self.batches.load(Relaxed), self.reads.load(Relaxed))
     }
 
-    /// Reads all stretches and gives their bytes or errors in the same order. Blocks until all are done. Errors are
-    /// those of [`ReadFile::read_exact_at`], each for its own stretch.
+    /// Reads all byte ranges and returns their bytes or errors in the same order. Blocks until all are done. Errors
+    /// are those of [`ReadFile::read_exact_at`], per range.
     pub fn read(&self, stretches: &[Stretch]) -> Vec<io::Result<Arc<[u8]>>> {
         let mut outcomes: Vec<Outcome> = stretches.iter().map(|_| None).collect();
         if stretches.len() > 1 {

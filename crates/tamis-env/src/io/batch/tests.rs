@@ -29,7 +29,7 @@ fn threads(depth: usize) -> BatchReader {
     BatchReader::of(Method::Threads(threads::Pool::new(depth - 1)), depth)
 }
 
-/// Every method that there is here, at several depths.
+/// Every method available here, at several depths.
 fn readers() -> Vec<BatchReader> {
     let mut readers = vec![threads(2), threads(8), BatchReader::new(3, true)];
     #[cfg(target_os = "linux")]
@@ -44,7 +44,7 @@ fn readers() -> Vec<BatchReader> {
     readers
 }
 
-/// Pseudo-random stretches, some beyond the file's end.
+/// Pseudo-random byte ranges, some beyond the file's end.
 fn places(seed: u64, count: usize) -> Vec<(u64, usize)> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = |below: u64| {
@@ -75,7 +75,7 @@ fn check(reader: &BatchReader, file: &Arc<dyn ReadFile>, places: &[(u64, usize)]
 }
 
 #[test]
-fn a_batch_gives_what_single_reads_give() {
+fn a_batch_returns_the_same_as_single_reads() {
     let dir = directory();
     let systems: [Box<dyn FileSystem>; 4] = [
         Box::new(DiskFs::without_mapping()),
@@ -96,7 +96,7 @@ fn a_batch_gives_what_single_reads_give() {
 }
 
 #[test]
-fn impossible_offsets_end_the_file_and_nothing_else() {
+fn impossible_offsets_are_reported_as_end_of_file() {
     let dir = directory();
     for fs in [&DirectFs::new() as &dyn FileSystem, &DiskFs::without_mapping()] {
         let file = stored(fs, dir.path());
@@ -132,7 +132,7 @@ fn batches_of_many_threads_do_not_mix() {
     }
 }
 
-/// A file whose descriptor is of something that cannot be read so, while the plain way can.
+/// A file whose descriptor cannot be read through the ring, while plain reads work.
 #[derive(Debug)]
 struct Deceptive {
     plain: Arc<dyn ReadFile>,
@@ -153,9 +153,9 @@ impl ReadFile for Deceptive {
     }
 }
 
-/// A transfer that the kernel refuses, as file systems do that know `O_DIRECT` in name only, is made the plain way.
+/// A transfer that the kernel refuses, as on file systems that support `O_DIRECT` in name only, becomes a plain read.
 #[test]
-fn what_the_kernel_refuses_is_read_the_plain_way() {
+fn transfers_that_the_kernel_refuses_become_plain_reads() {
     let dir = directory();
     let plain = stored(&DiskFs::without_mapping(), dir.path());
     let descriptor = std::fs::File::open(dir.path()).unwrap();
@@ -207,7 +207,7 @@ fn without_io_uring_threads_read() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn rings_are_made_for_those_who_read_at_once_and_kept() {
+fn one_ring_per_concurrent_reader_is_created_and_kept() {
     if !uring::allowed() {
         return;
     }
@@ -223,7 +223,7 @@ fn rings_are_made_for_those_who_read_at_once_and_kept() {
     }
 }
 
-/// A file of which each read does something.
+/// A file that runs a callback on each read.
 struct Watched(Box<dyn Fn() + Send + Sync>);
 
 impl std::fmt::Debug for Watched {
@@ -247,9 +247,10 @@ impl ReadFile for Watched {
     }
 }
 
-/// Whoever read its own batch went on with whatever was queued by then: threads that kept asking kept it for as long.
+/// A caller used to continue with any job queued by the end of its own batch, so a steady stream of requests kept it
+/// busy.
 #[test]
-fn a_batch_is_not_held_up_by_what_was_asked_for_after_it() {
+fn a_batch_is_not_delayed_by_later_requests() {
     use std::sync::{Barrier, Mutex};
     use std::thread::{ThreadId, current};
 
@@ -264,7 +265,7 @@ fn a_batch_is_not_held_up_by_what_was_asked_for_after_it() {
     let read_by = Arc::new(Mutex::new(None::<ThreadId>));
     let (noted, idle) = (read_by.clone(), file(Box::new(|| ())));
     let later = file(Box::new(move || *noted.lock().unwrap() = Some(current().id())));
-    // No thread of its own: all is read by those who ask.
+    // A pool without threads: the callers read everything.
     let pool = threads::Pool::new(0);
     let read = |files: [&Arc<dyn ReadFile>; 2]| {
         let mut outcomes = [None, None];

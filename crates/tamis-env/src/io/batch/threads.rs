@@ -1,14 +1,14 @@
-//! Batches read by threads: what there is where the kernel has no io_uring, or forbids it.
+//! Batches read in threads, for kernels that have no io_uring or forbid it.
 //!
 //! # Invariants
 //!
-//! * At most so many threads as were agreed; they are started when there is more to read than idle threads, and live
-//!   until the pool is dropped, which joins them.
-//! * A job owns what it needs (the file and the memory), so that no borrow crosses threads. Every job is answered or
-//!   its channel closed, also if its thread panics: nobody waits forever.
+//! * The number of threads is limited. They are started when there are more reads than idle threads, and live until
+//!   the pool is dropped, which joins them.
+//! * A job owns its file and memory, so no borrow crosses threads. Every job is answered or its channel closed, even
+//!   if its thread panics: no caller waits forever.
 //!
-//! One lock guards the queue; nobody holds it while reading. The thread that asks reads along: so with no thread to be
-//! had it reads everything itself.
+//! One lock guards the queue; it is never held while reading. The calling thread reads along, and reads everything
+//! itself if no thread can be started.
 
 use std::collections::VecDeque;
 use std::io;
@@ -21,12 +21,12 @@ use crate::io::ReadFile;
 
 #[derive(Debug)]
 struct Job {
-    /// Jobs are numbered in the order in which they were asked for.
+    /// Jobs are numbered in the order in which they were requested.
     number: u64,
     file: Arc<dyn ReadFile>,
     offset: u64,
     len: usize,
-    /// Its place in the batch.
+    /// The job's index in the batch.
     place: usize,
     answer: Sender<(usize, io::Result<Arc<[u8]>>)>,
 }
@@ -34,7 +34,7 @@ struct Job {
 impl Job {
     fn run(self) {
         let bytes = Stretch { file: self.file, offset: self.offset, len: self.len }.read();
-        // Whoever asked waits for all answers; it is gone only if it panicked.
+        // The caller waits for all answers; it is gone only if it panicked.
         let _ = self.answer.send((self.place, bytes));
     }
 }
@@ -45,7 +45,7 @@ struct Queue {
     jobs: VecDeque<Job>,
     /// The number of the next job.
     next: u64,
-    /// Threads that wait for a job.
+    /// The number of threads that wait for a job.
     idle: usize,
     threads: Vec<JoinHandle<()>>,
     closing: bool,
@@ -58,7 +58,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// The queue is whole whenever its lock is free, so a panic elsewhere does not matter.
+    /// The queue is consistent whenever its lock is free, so a panic elsewhere does not matter.
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -81,7 +81,7 @@ impl Shared {
     }
 }
 
-/// Threads that read.
+/// A pool of reading threads.
 #[derive(Debug)]
 pub(super) struct Pool {
     shared: Arc<Shared>,
@@ -89,12 +89,12 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    /// No thread yet, and never more than `most`.
+    /// Creates a pool without threads that never starts more than `most`.
     pub(super) fn new(most: usize) -> Pool {
         Pool { shared: Arc::default(), most }
     }
 
-    /// Reads what may overlap; the rest is left untouched. Any thread.
+    /// Reads the ranges that may overlap and leaves the rest untouched. Any thread may call this.
     pub(super) fn read(&self, stretches: &[Stretch], outcomes: &mut [Outcome]) {
         let places: Vec<usize> = (0..stretches.len()).filter(|&i| stretches[i].overlaps()).collect();
         let Some((&mine, others)) = places.split_first() else { return };
@@ -106,8 +106,8 @@ impl Pool {
         drop(answer);
         outcomes[mine] = Some(stretches[mine].read());
         loop {
-            // Jobs that wait for a thread may as well be done here, whosever they are; but none that was asked for later, or
-            // threads that go on asking could keep this one for ever.
+            // Queued jobs of any caller may be done here, but none that was queued later, or a steady stream of
+            // requests could keep this thread busy forever.
             let waiting = {
                 let jobs = &mut self.shared.queue().jobs;
                 if jobs.front().is_some_and(|job| job.number < end) { jobs.pop_front() } else { None }
@@ -120,7 +120,7 @@ impl Pool {
         }
     }
 
-    /// Queues jobs and numbers them; all of them are below the number that is given back.
+    /// Queues and numbers jobs; all their numbers are below the returned one.
     fn push(&self, jobs: impl Iterator<Item = Job>) -> u64 {
         let mut queue = self.shared.queue();
         let mut end = queue.next;
@@ -160,7 +160,7 @@ impl Drop for Pool {
         };
         self.shared.wake.notify_all();
         for thread in threads {
-            // A reading thread that panicked has nothing more to say.
+            // The panic of a reading thread has already been handled.
             let _ = thread.join();
         }
     }

@@ -2,19 +2,20 @@
 //!
 //! # Invariants
 //!
-//! * The kernel writes only to slots, buffers that a ring owns. A slot is *free*, or *in flight* from the moment its read
-//!   is in the submission queue until its completion was taken; while it is in flight nothing here looks at its bytes or
-//!   moves them.
-//! * A ring in the pool has nothing in flight. One whose system call failed is dropped, not given back.
-//! * Dropping a ring waits for what is in flight. If even that fails the slots are leaked: memory that the kernel may yet
-//!   write to is never freed.
+//! * The kernel writes only to slots, buffers that a ring owns. A slot is *free*, or *in flight* from the moment its
+//!   read is in the submission queue until its completion was taken; while it is in flight its bytes are neither
+//!   accessed nor moved.
+//! * A ring in the pool has nothing in flight. One whose system call failed is dropped, not returned.
+//! * Dropping a ring waits for what is in flight. If even that fails the slots are leaked: memory that the kernel may
+//!   still write to is never freed.
 //!
 //! # Threads
 //!
-//! A ring belongs to one thread at a time: whoever took it from the pool. The pool's lock is held for a push or a pop.
+//! A ring belongs to one thread at a time, the one that took it from the pool. The pool's lock is held for a push or
+//! a pop.
 //!
-//! Costs: one system call for a batch that fits the ring, one for about every quarter of the ring beyond; a copy of the
-//! bytes, for slots are aligned as direct transfers need it and blocks are not.
+//! Costs: one system call for a batch that fits the ring, one for about every quarter of the ring beyond; a copy of
+//! the bytes, because slots have the alignment of direct transfers and blocks do not.
 
 use std::io;
 use std::mem;
@@ -28,16 +29,16 @@ use crate::io::Overlap;
 use crate::io::direct::linux::{ALIGN, AlignedBuf, BUFFER_BYTES};
 use crate::io::disk::check_range;
 
-/// A slot that grew beyond this is made anew after its batch.
+/// A slot that grew beyond this is replaced after its batch.
 const KEPT_BYTES: usize = 64 << 10;
 
-/// Rings kept for later. More threads than these that read at the same time make theirs anew each time.
+/// The number of idle rings kept. If more threads read at once, the surplus rings are created each time.
 const KEPT_RINGS: usize = 16;
 
-/// Failed system calls in a row, while nothing completes, after which a ring is given up.
+/// The number of consecutive failed system calls without a completion after which a ring is abandoned.
 const PATIENCE: u32 = 1000;
 
-/// Whether this kernel has io_uring with plain reads and lets this process use it. Asked once for the process.
+/// Reports whether this kernel has io_uring with plain reads and lets this process use it. Probed once per process.
 pub(super) fn allowed() -> bool {
     static ALLOWED: OnceLock<bool> = OnceLock::new();
     *ALLOWED.get_or_init(|| {
@@ -56,17 +57,17 @@ pub(super) fn allowed() -> bool {
     })
 }
 
-/// The rings of a database that nobody uses now.
+/// The idle rings of a database.
 #[derive(Debug)]
 pub(super) struct Rings {
     depth: usize,
-    /// The most bytes that one read transfers; the rest of a longer one is read the plain way.
+    /// The most bytes that one read transfers; the rest of a longer one is read with a plain call.
     most: usize,
     idle: Mutex<Vec<Ring>>,
 }
 
 impl Rings {
-    /// Rings that read up to `depth` stretches at a time. Makes none yet.
+    /// Creates a pool for rings that read up to `depth` byte ranges at a time. Creates no ring yet.
     pub(super) fn new(depth: usize) -> Rings {
         Rings { depth, most: BUFFER_BYTES, idle: Mutex::default() }
     }
@@ -77,7 +78,7 @@ impl Rings {
         Rings { most: most.next_multiple_of(ALIGN), ..Rings::new(depth) }
     }
 
-    /// Reads what can be read in this way; the rest is left untouched. Any thread.
+    /// Reads the ranges that io_uring can read and leaves the rest untouched. Any thread may call this.
     pub(super) fn read(&self, stretches: &[Stretch], outcomes: &mut [Outcome]) {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let made = idle.map_or_else(|| Ring::new(self.depth), Ok);
@@ -93,7 +94,7 @@ impl Rings {
                     idle.push(ring);
                 }
             }
-            // Memory or descriptors have run out, most likely.
+            // Most likely out of memory or descriptors.
             Err(e) => log::debug!("a batch could not be read through io_uring: {e}"),
         }
     }
@@ -121,7 +122,7 @@ impl Ring {
     fn new(depth: usize) -> io::Result<Ring> {
         let entries = u32::try_from(depth).map_err(io::Error::other)?;
         let entries = entries.next_power_of_two();
-        // Completions need not interrupt a thread that will wait for them. Before Linux 5.19 they have to.
+        // Completions need not interrupt a thread that will wait for them. Before Linux 5.19 they always do.
         let ring = match IoUring::builder().setup_coop_taskrun().build(entries) {
             Err(e) if e.kind() == io::ErrorKind::InvalidInput => IoUring::new(entries)?,
             made => made?,
@@ -134,7 +135,7 @@ impl Ring {
         self.slots.len() - self.free.len()
     }
 
-    /// Gives back the memory of unusually long reads.
+    /// Frees the memory of unusually long reads.
     fn shrink(&mut self) {
         debug_assert_eq!(self.in_flight(), 0);
         for slot in self.slots.iter_mut().filter(|slot| slot.len() > KEPT_BYTES) {
@@ -142,7 +143,8 @@ impl Ring {
         }
     }
 
-    /// Reads what can be read in this way. After an error the ring must be dropped; what was read until then is good.
+    /// Reads the ranges that io_uring can read. After an error the ring must be dropped; ranges read until then are
+    /// valid.
     fn read(&mut self, stretches: &[Stretch], outcomes: &mut [Outcome], most: usize) -> io::Result<()> {
         let mut next = 0;
         let mut failures = 0;
@@ -155,7 +157,7 @@ impl Ring {
             if in_flight == 0 {
                 return Ok(());
             }
-            // While more is to come the device must not run dry; at the end one call waits for all.
+            // While more reads follow the device must stay busy; at the end one call waits for all.
             let wanted = if next < stretches.len() { in_flight.div_ceil(4) } else { in_flight };
             let waited = self.ring.submit_and_wait(wanted);
             let taken = self.take_completed(|bytes, place| {
@@ -169,8 +171,7 @@ impl Ring {
         }
     }
 
-    /// Puts the read of a stretch into the submission queue, unless it is one that the plain way has to do. There must
-    /// be a free slot.
+    /// Submits the read of a byte range, unless it needs a plain call. There must be a free slot.
     fn push(&mut self, stretch: &Stretch, place: usize, most: usize) {
         let Overlap::Descriptor { fd, align } = stretch.file.overlap() else { return };
         if stretch.len == 0 || align > ALIGN || check_range(stretch.offset, stretch.len + ALIGN).is_err() {
@@ -193,13 +194,13 @@ impl Ring {
         // then, into the same slot, and nobody looks at it.
         let pushed = unsafe { self.ring.submission().push(&read) };
         if pushed.is_err() {
-            // The queue is as long as there are slots, so this does not happen; if it did, the plain way would read.
+            // The queue has an entry per slot, so this does not happen; if it did, a plain call would read the range.
             self.free.push(slot);
         }
     }
 
-    /// Gives what has completed to `take`, the bytes with the place in the batch, and returns how many those were.
-    /// A failed read has no bytes.
+    /// Passes each completion to `take`, as bytes and index in the batch, and returns the number of completions. A
+    /// failed read has no bytes.
     fn take_completed(&mut self, mut take: impl FnMut(&[u8], usize)) -> usize {
         let Ring { ring, slots, free } = self;
         let mut taken = 0;
@@ -207,7 +208,7 @@ impl Ring {
             let slot = (completed.user_data() & u64::from(u32::MAX)) as usize;
             let place = (completed.user_data() >> 32) as usize;
             let len = usize::try_from(completed.result()).unwrap_or(0);
-            // Free first, so that a panic below leaves nothing that would be waited for in vain.
+            // Free the slot first, so that a panic below leaves nothing to wait for in vain.
             free.push(slot);
             taken += 1;
             take(&slots[slot].get()[..len], place);
@@ -216,15 +217,15 @@ impl Ring {
     }
 }
 
-/// Whether a call that failed so may succeed when it is made again.
+/// Reports whether a call with this error may succeed when retried.
 fn passing(e: &io::Error) -> bool {
     use rustix::io::Errno;
     let passing = [Errno::INTR, Errno::AGAIN, Errno::BUSY];
     e.raw_os_error().is_some_and(|code| passing.iter().any(|errno| errno.raw_os_error() == code))
 }
 
-/// What became of a stretch of which the kernel read `bytes`, from its aligned start on. Nothing, if it read none of
-/// it; a short transfer is completed the plain way.
+/// Returns the result for a byte range of which the kernel read `bytes`, from its aligned start on. `None` if it read
+/// none of the range; a plain call completes a short transfer.
 fn finished(stretch: &Stretch, bytes: &[u8]) -> Outcome {
     let Overlap::Descriptor { align, .. } = stretch.file.overlap() else { return None };
     let skip = (stretch.offset % align as u64) as usize;

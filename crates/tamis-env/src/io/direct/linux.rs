@@ -5,8 +5,8 @@
 //! * Memory address, file offset and length of every direct transfer are multiples of [`ALIGN`].
 //! * A writer's buffer starts at the aligned offset `start` of the file and holds `fill` bytes of it; all
 //!   appended bytes before `start` are in the file.
-//! * The file is `physical` bytes long for the writer's part: the padding behind the last appended byte is cut
-//!   off again before `sync` returns.
+//! * The file is `physical` bytes long as far as the writer is concerned: the padding after the last appended byte is
+//!   cut off again before `sync` returns.
 
 use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
@@ -21,10 +21,10 @@ use rustix::fs::OFlags;
 use super::super::disk;
 use super::super::{Overlap, ReadFile, WriteFile};
 
-/// What every direct transfer is aligned to: a multiple of the sector size of any common device.
+/// The alignment of every direct transfer: a multiple of the sector size of any common device.
 pub(in crate::io) const ALIGN: usize = 4096;
 
-/// The most a writer gathers before it writes, and the most one read transfers.
+/// The most a writer buffers before it writes, and the most one read transfers.
 pub(in crate::io) const BUFFER_BYTES: usize = 1 << 20;
 
 fn warn_once(what: &str) {
@@ -38,7 +38,7 @@ fn is_refusal(error: &io::Error) -> bool {
     error.raw_os_error() == Some(rustix::io::Errno::INVAL.raw_os_error())
 }
 
-/// Opens with `O_DIRECT`, or without where the file system does not know it.
+/// Opens with `O_DIRECT`, or without it where the file system does not support it.
 fn open_direct(what: &str, open: impl Fn(&OpenOptions) -> io::Result<File>) -> io::Result<File> {
     let mut options = OpenOptions::new();
     // The flag's bits fit: every open flag of Linux is below 2^31.
@@ -52,8 +52,8 @@ fn open_direct(what: &str, open: impl Fn(&OpenOptions) -> io::Result<File>) -> i
     }
 }
 
-/// Turns an open file into a buffered one after a direct transfer was refused. False if it was one already,
-/// so that the refusal has another reason.
+/// Makes an open file buffered after a direct transfer was refused. Returns false if it already was, so the refusal
+/// has another reason.
 fn make_buffered(file: &File, what: &str) -> io::Result<bool> {
     let flags = rustix::fs::fcntl_getfl(file)?;
     if !flags.contains(OFlags::DIRECT) {
@@ -66,7 +66,7 @@ fn make_buffered(file: &File, what: &str) -> io::Result<bool> {
 
 /// Bytes whose address is a multiple of [`ALIGN`].
 pub(in crate::io) struct AlignedBuf {
-    /// Longer than asked for by what aligning its start can cost.
+    /// Longer than requested by the most that aligning its start can take.
     bytes: Vec<u8>,
     len: usize,
 }
@@ -104,7 +104,7 @@ impl std::fmt::Debug for AlignedBuf {
 }
 
 thread_local! {
-    /// Grows to the largest read of the thread, at most [`BUFFER_BYTES`].
+    /// Grows to the thread's largest read, at most [`BUFFER_BYTES`].
     static SCRATCH: RefCell<AlignedBuf> = const { RefCell::new(AlignedBuf::EMPTY) };
 }
 
@@ -120,7 +120,8 @@ impl DirectReader {
         Ok(DirectReader { file })
     }
 
-    /// One transfer into `into`, which is aligned like `offset`; the bytes read, fewer at the file's end.
+    /// Makes one transfer into `into`, which is aligned like `offset`; returns the bytes read, fewer at the file's
+    /// end.
     fn read_blocks(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
         loop {
             match self.file.read_at(into, offset) {
@@ -137,7 +138,7 @@ impl ReadFile for DirectReader {
         if buf.is_empty() {
             return Ok(());
         }
-        // Widening to a whole block must not leave the range of offsets either.
+        // Widening to a whole block must also stay within the range of offsets.
         disk::check_range(offset, buf.len().saturating_add(ALIGN))?;
         SCRATCH.with_borrow_mut(|scratch| {
             let mut done = 0;
@@ -148,8 +149,8 @@ impl ReadFile for DirectReader {
                 scratch.grow(span);
                 let blocks = &mut scratch.get_mut()[..span];
                 let read = self.read_blocks(blocks, at - skip as u64)?;
-                // A short transfer in mid-file makes progress or ends at the same place again: then it is
-                // the end of the file.
+                // A short transfer in mid-file makes progress; one that ends at the same place again is the end of
+                // the file.
                 let Some(fresh) = blocks[..read].get(skip..).filter(|fresh| !fresh.is_empty()) else {
                     return Err(io::ErrorKind::UnexpectedEof.into());
                 };
@@ -165,7 +166,7 @@ impl ReadFile for DirectReader {
         Ok(self.file.metadata()?.len())
     }
 
-    /// Also after the file was made a buffered one: aligned transfers do for it, too.
+    /// Stays so after the file was made buffered: aligned transfers work for it, too.
     fn overlap(&self) -> Overlap<'_> {
         Overlap::Descriptor { fd: self.file.as_fd(), align: ALIGN }
     }
@@ -176,11 +177,11 @@ impl ReadFile for DirectReader {
 pub(super) struct DirectWriter {
     file: File,
     buf: AlignedBuf,
-    /// Where the buffer belongs in the file; aligned.
+    /// The buffer's offset in the file; aligned.
     start: u64,
     /// Appended bytes in the buffer; below [`BUFFER_BYTES`] between calls.
     fill: usize,
-    /// The bytes of the buffer, from its start, that are in the file already.
+    /// The number of bytes at the start of the buffer that are already in the file.
     stored: usize,
     /// The file's length, apart from the padding of a write in progress: what was preallocated or written.
     physical: u64,
@@ -198,7 +199,7 @@ impl DirectWriter {
         self.start + self.fill as u64
     }
 
-    /// Writes the first `len` bytes of the buffer, a multiple of [`ALIGN`], to their place.
+    /// Writes the first `len` bytes of the buffer, a multiple of [`ALIGN`], to the file.
     fn write_blocks(&mut self, len: usize) -> io::Result<()> {
         loop {
             match disk::write_all_at(&mut self.file, &self.buf.get()[..len], self.start) {
@@ -218,9 +219,9 @@ impl DirectWriter {
         Ok(())
     }
 
-    /// Brings everything appended into the file. The last block is padded, and the padding cut off unless it
-    /// lies within the preallocated part, where zeros are what belongs there. The block stays in the
-    /// buffer, for the next append goes on in it.
+    /// Writes everything appended to the file. The last block is padded, and the padding cut off unless it lies
+    /// within the preallocated part, which must read as zeros. The block stays in the buffer, because the next append
+    /// continues in it.
     fn write_tail(&mut self) -> io::Result<()> {
         if self.stored == self.fill {
             return Ok(());
@@ -252,8 +253,8 @@ impl WriteFile for DirectWriter {
             self.fill += bytes.len();
             return Ok(());
         }
-        // Buffers will be written and one of the writes may fail. To stay at the present position then, keep
-        // its unfinished block: once a buffer is written, that is all a writer there has to know.
+        // Buffers will be written and one of the writes may fail. To return to the present position then, keep its
+        // unfinished block: once a buffer is written, that is all the state a writer at this position needs.
         let start = self.start;
         let before = (self.fill, self.stored);
         let physical = self.physical;
@@ -278,7 +279,7 @@ impl WriteFile for DirectWriter {
                     self.stored = block.len();
                     self.buf.get_mut()[..block.len()].copy_from_slice(&block);
                 }
-                // Nobody may find what the failed append left behind, and a full device gets its room back.
+                // Remove what the failed append left behind, which also frees its space on a full device.
                 self.physical = physical.max(self.start + self.stored as u64);
                 let _ = self.file.set_len(self.physical);
                 return Err(e);
@@ -337,7 +338,7 @@ mod tests {
         bytes
     }
 
-    /// Appends `before`, fails to append `failing`, then goes on in a file with room.
+    /// Appends `before`, fails to append `failing`, then continues in a file with room.
     fn fail_then_go_on(before: usize, sync: bool, failing: usize, device: usize) {
         let mut writer = writer_on_full_device(device);
         let mut model: Vec<u8> = (0..before).map(|i| ((i * 7) ^ (i >> 9)) as u8).collect();
@@ -375,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn transfers_are_direct_where_the_file_system_knows_it() {
+    fn transfers_are_direct_where_the_file_system_supports_it() {
         let dir = tempfile::tempdir_in(std::env::current_exe().unwrap().parent().unwrap()).unwrap();
         let path = dir.path().join("f");
         let mut writer = DirectWriter::create(&path).unwrap();
@@ -392,8 +393,9 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_refuses_direct_transfers_goes_on_buffered() {
-        // An unaligned transfer is refused like any is by a file system that only seems to know the flag.
+    fn a_file_that_refuses_direct_transfers_becomes_buffered() {
+        // An unaligned transfer is refused, like any transfer on a file system that only pretends to support the
+        // flag.
         let dir = tempfile::tempdir_in(std::env::current_exe().unwrap().parent().unwrap()).unwrap();
         let path = dir.path().join("f");
         std::fs::write(&path, [9; 5000]).unwrap();
