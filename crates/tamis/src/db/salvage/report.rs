@@ -24,7 +24,7 @@ pub struct SalvageReport {
     pub entries_kept: u64,
     /// Writes in logs that no table has yet.
     pub writes_replayed: u64,
-    /// What is lost, or may be: a sentence each. Empty: everything that was there is there.
+    /// What is lost, or may be: a sentence each. Empty if nothing was lost.
     pub losses: Vec<String>,
     /// What is worth knowing and no loss.
     pub notes: Vec<String>,
