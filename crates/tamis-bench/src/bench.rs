@@ -1,8 +1,8 @@
-//! `tamis bench`: workloads on one database, one after the other.
+//! `tamis bench`: runs workloads on one database, one after the other.
 //!
-//! The database is filled first if it is empty and no fill was asked for. After every workload that writes,
-//! memtables are flushed, and (settled) compaction runs to its end; unsettled, compaction is off throughout,
-//! so that every flushed memtable stays a run of its own.
+//! An empty database is filled first unless a fill is listed. After every workload that writes, memtables are flushed
+//! and (settled) compaction runs until idle; unsettled, compaction is off throughout, so that every flushed memtable
+//! remains a separate run.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -19,46 +19,46 @@ use crate::run::{Fill, RunSpec, run};
 use crate::value::ValueSizes;
 use crate::workload::Workload;
 
-/// Reads measured by default, at most.
+/// The default maximum of measured reads.
 pub const DEFAULT_READS: u64 = 1_000_000;
 
-/// Runs that may pile up before writes are slowed down when compaction is held back: more than ever come up.
+/// The number of runs at which writes slow down while compaction is off: more than ever accumulate.
 const MANY_RUNS: usize = 1 << 20;
 
-/// What to measure.
+/// The configuration of a benchmark.
 #[derive(Clone, Debug)]
 pub struct BenchConfig {
-    /// The name under which the measurements go.
+    /// The name in the measurements.
     pub experiment: String,
-    /// Workloads in order.
+    /// The workloads in order.
     pub workloads: Vec<Workload>,
     /// The keys.
     pub keys: KeySet,
-    /// Bytes of each key's value.
+    /// The sizes of values in bytes.
     pub value_bytes: ValueSizes,
-    /// Threads side by side.
+    /// The number of concurrent threads.
     pub threads: usize,
     /// Operations per workload other than fills; by default the number of keys, at most
     /// [`DEFAULT_READS`].
     pub ops: Option<u64>,
-    /// Unmeasured operations before each workload that only reads; by default a tenth of its operations.
+    /// Unmeasured operations before each read-only workload; by default a tenth of its operations.
     pub warmup: Option<u64>,
-    /// How often each workload other than fills is run; the median is reported.
+    /// The number of runs of each workload other than fills; the median is reported.
     pub repeats: u32,
-    /// Drives every random choice.
+    /// The seed of every random choice.
     pub seed: u64,
-    /// Whether compaction finishes before reads (as opposed to: is held back).
+    /// Whether compaction is idle before reads start; otherwise it is off.
     pub settled: bool,
-    /// The database's options; compaction is switched as `settled` says.
+    /// The database's options; `settled` turns compaction on or off.
     pub options: Options,
-    /// The database's directory; a temporary one, removed at the end, if there is none.
+    /// The database's directory; `None` for a temporary one, removed at the end.
     pub dir: Option<PathBuf>,
 }
 
-/// An open database and what to measure on it.
+/// An open database and its benchmark configuration.
 pub struct Bench<'a> {
     config: BenchConfig,
-    /// Which of the keys are there.
+    /// The keys in the database.
     fill: Fill,
     db: Db,
     progress: &'a dyn Progress,
@@ -67,7 +67,7 @@ pub struct Bench<'a> {
 }
 
 impl<'a> Bench<'a> {
-    /// Opens (or makes) the database.
+    /// Opens or creates the database.
     pub fn open(mut config: BenchConfig, progress: &'a dyn Progress) -> Result<Self, BenchError> {
         config.options.create_if_missing = true;
         config.options.keyspace.auto_compaction = config.settled;
@@ -90,7 +90,7 @@ impl<'a> Bench<'a> {
         Ok(Bench { config, fill, db, progress, _temporary: temporary })
     }
 
-    /// Runs all workloads; `done` gets each measurement as soon as it is there.
+    /// Runs all workloads; `done` is called with each measurement as soon as it is complete.
     pub fn run<E: From<BenchError>>(
         self,
         mut done: impl FnMut(&Measurement) -> Result<(), E>,
@@ -108,27 +108,27 @@ impl<'a> Bench<'a> {
         Ok(measurements)
     }
 
-    /// The database that is measured.
+    /// Returns the measured database.
     pub fn db(&self) -> &Db {
         &self.db
     }
 
-    /// How many operations the workloads measured from now on have, fills aside.
+    /// Sets the number of operations of subsequent workloads, except fills.
     pub fn set_ops(&mut self, ops: Option<u64>) {
         self.config.ops = ops;
     }
 
-    /// How many threads the workloads measured from now on have.
+    /// Sets the number of threads of subsequent workloads.
     pub fn set_threads(&mut self, threads: usize) {
         self.config.threads = threads;
     }
 
-    /// Which keys somebody else has put into the database, and in which order.
+    /// Declares which keys the caller has put into the database, and in which order.
     pub fn set_fill(&mut self, fill: Fill) {
         self.fill = fill;
     }
 
-    /// The keys that are there, and in which order they were put.
+    /// Returns the keys in the database and their fill order.
     pub fn fill(&self) -> &Fill {
         &self.fill
     }
@@ -137,7 +137,7 @@ impl<'a> Bench<'a> {
     ///
     /// # Errors
     ///
-    /// It could not be closed in order.
+    /// Fails if the database could not be closed cleanly.
     pub fn close(self) -> Result<(), BenchError> {
         Ok(self.db.close()?)
     }
@@ -165,11 +165,11 @@ impl<'a> Bench<'a> {
         Ok(Measurement::median(runs).expect("at least one run"))
     }
 
-    /// One run of a workload, the `repeat`-th of several: each draws anew.
+    /// Runs a workload once, as the `repeat`-th of several runs with independent random draws.
     ///
     /// # Errors
     ///
-    /// The database failed, or gave a wrong answer.
+    /// Fails if the database fails or returns a wrong answer.
     pub fn measure_once(&self, workload: Workload, repeat: u64) -> Result<Measurement, BenchError> {
         let config = &self.config;
         let ops = config.ops.unwrap_or_else(|| config.keys.len().min(DEFAULT_READS)).max(1);
@@ -203,7 +203,7 @@ impl<'a> Bench<'a> {
         Ok(measurement)
     }
 
-    /// Flushes, and waits for compaction if it is on; how long that took, and what the tree is like then.
+    /// Flushes, and waits until compaction is idle if it is on. Returns the milliseconds taken and the tree's statistics.
     fn settle(&self) -> Result<(u64, Stats), BenchError> {
         let start = Instant::now();
         self.progress.begin(if self.config.settled { "flush and compact" } else { "flush" }, 0, "");
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn every_workload_runs_and_every_answer_is_right() {
+    fn every_workload_runs_with_correct_answers() {
         for keys in [KeySet::uniform(5000, 8, 1).unwrap(), KeySet::sequential(5000, 16).unwrap()] {
             let measurements = run_all(config(&Workload::ALL, keys)).unwrap();
             assert_eq!(measurements.len(), Workload::ALL.len());
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn every_workload_runs_with_mixed_values_and_every_answer_is_right() {
+    fn every_workload_runs_with_mixed_values_and_correct_answers() {
         for keys in [KeySet::uniform(4000, 8, 1).unwrap(), KeySet::sequential(4000, 16).unwrap()] {
             let config = BenchConfig { value_bytes: ValueSizes::Pareto, ..config(&Workload::ALL, keys) };
             let measurements = run_all(config).unwrap();
@@ -311,7 +311,7 @@ mod tests {
         for i in 0..500 {
             key.clear();
             KeySet::uniform(500, 8, 1).unwrap().existing(i, &mut key);
-            key[7] = key[7].wrapping_add(1); // a neighbour that nobody loaded
+            key[7] = key[7].wrapping_add(1); // a neighbour that was never loaded
             db.put(&key, b"stray").unwrap();
         }
         db.close().unwrap();

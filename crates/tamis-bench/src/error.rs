@@ -1,42 +1,42 @@
-//! What can end a run.
+//! The errors of benchmark runs.
 
 use std::path::PathBuf;
 
 use crate::keys::KeySetError;
 
-/// Why a benchmark ended early.
+/// The reason why a benchmark ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
-    /// The database refused or failed.
+    /// The database returned an error.
     #[error(transparent)]
     Database(#[from] tamis::Error),
-    /// The key set cannot be made.
+    /// The key set cannot be generated.
     #[error(transparent)]
     Keys(#[from] KeySetError),
     /// The database gave an answer that contradicts what was loaded.
     #[error(
         "wrong answer in {workload}: key {key}: expected {expected}, got {got}; if the directory was filled by \
-         another run, give the same --keys, --key-bytes, --value-bytes, --seed and key set as then"
+         another run, repeat its --keys, --key-bytes, --value-bytes, --seed and key set"
     )]
     WrongAnswer {
-        /// The workload that noticed.
+        /// The workload that detected it.
         workload: String,
         /// The key in hex.
         key: String,
-        /// What the loaded data says.
+        /// The answer according to the loaded data.
         expected: String,
-        /// What the database said.
+        /// The database's answer.
         got: String,
     },
-    /// An engine other than tamis refused or failed.
+    /// An engine other than tamis returned an error.
     #[error("{system}: {source}")]
     Store {
         /// The engine.
         system: &'static str,
-        /// What it says.
+        /// Its error.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// What was asked for cannot be done; the text says what can.
+    /// The request cannot be carried out; the text says what is possible.
     #[error("{0}")]
     Request(String),
     /// A picture could not be drawn.
@@ -44,13 +44,13 @@ pub enum BenchError {
     Draw {
         /// Its title.
         panel: String,
-        /// What the drawing library says.
+        /// The drawing library's message.
         text: String,
     },
-    /// A temporary directory could not be made, or a file not be read.
+    /// A temporary directory could not be made, or a file could not be read.
     #[error("could not {operation} {}: {source}", path.display())]
     Io {
-        /// What was attempted, as a verb.
+        /// The attempted operation, as a verb phrase.
         operation: &'static str,
         /// The file or directory concerned.
         path: PathBuf,
@@ -60,7 +60,7 @@ pub enum BenchError {
 }
 
 impl BenchError {
-    /// Whether the data was wrong, as opposed to the request or the system.
+    /// Reports whether the data was wrong, as opposed to the request or the system.
     pub fn is_wrong_answer(&self) -> bool {
         matches!(self, BenchError::WrongAnswer { .. })
     }

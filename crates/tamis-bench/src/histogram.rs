@@ -1,4 +1,4 @@
-//! Latencies in logarithmic buckets: a constant 15 KiB, recording in a few nanoseconds, at most 1/32 off.
+//! Latencies in logarithmic buckets: a constant 15 KiB, a few nanoseconds per recording, an error of at most 1/32.
 
 const SUB_BITS: u32 = 5;
 const SUBS: usize = 1 << SUB_BITS;
@@ -24,7 +24,7 @@ impl Histogram {
         self.total += 1;
     }
 
-    /// Adds what another histogram counted.
+    /// Adds the counts of another histogram.
     pub fn merge(&mut self, other: &Histogram) {
         for (mine, theirs) in self.counts.iter_mut().zip(&other.counts) {
             *mine += theirs;
@@ -32,17 +32,17 @@ impl Histogram {
         self.total += other.total;
     }
 
-    /// How many durations were counted.
+    /// Returns the number of durations counted.
     pub fn len(&self) -> u64 {
         self.total
     }
 
-    /// Whether nothing was counted.
+    /// Reports whether nothing was counted.
     pub fn is_empty(&self) -> bool {
         self.total == 0
     }
 
-    /// The duration that a share `q` (0 to 1) of all counted ones do not exceed, as its bucket's upper end;
+    /// Returns the duration that a share `q` (0 to 1) of all counted ones do not exceed, as the upper end of its bucket;
     /// 0 if nothing was counted.
     pub fn quantile(&self, q: f64) -> u64 {
         let rank = ((self.total as f64 * q).ceil() as u64).clamp(1, self.total.max(1));

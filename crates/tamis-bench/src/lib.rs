@@ -1,18 +1,18 @@
 //! Key sets, workloads, measurements and reports.
 //!
-//! The one harness of the project: `tamis bench` measures with it, and so does the laboratory (`lab/`), where the papers'
-//! figures and the comparison with other engines are. A measurement is made of four independent things:
+//! The project's only measurement harness: used by `tamis bench` and by the laboratory (`lab/`), which has the papers'
+//! figures and the comparison with other engines. A measurement combines four independent parts:
 //!
-//! * a [`KeySet`]: which keys exist, which certainly do not, and ranges that hold no key;
-//! * a [`Workload`]: what is asked, in which order, by how many threads ([`run`]);
-//! * a [`Measurement`]: what one run took and what its reads cost, one JSON object each;
-//! * a [`report`]: the measurements as a table for people.
+//! * a [`KeySet`]: existing keys, keys known to be absent, and empty ranges;
+//! * a [`Workload`]: the operations, their order and the number of threads ([`run`]);
+//! * a [`Measurement`]: the time of one run and the cost of its reads, as one JSON object;
+//! * a [`report`]: the measurements as a readable table.
 //!
-//! Beside these, [`picture`] draws, and [`random`] is where all random numbers come from.
+//! In addition, [`picture`] draws SVG, and [`random`] is the source of all random numbers.
 //!
-//! Every answer of the database is checked while it is measured: a wrong one ends the run with
-//! [`BenchError::WrongAnswer`]. What a check needs (keys, values, expected answers) is computed outside the
-//! timed part.
+//! Every answer of the database is checked during the measurement: a wrong one ends the run with
+//! [`BenchError::WrongAnswer`]. The inputs of the checks (keys, values, expected answers) are computed outside the timed
+//! part.
 
 pub mod bench;
 mod error;
@@ -42,5 +42,5 @@ pub use progress::{NoProgress, Progress};
 pub use value::ValueSizes;
 pub use workload::Workload;
 
-/// The version of the engine and of what measures it. Figures of different versions do not stand side by side.
+/// The version of the engine and of this harness. Figures of different versions are not comparable.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

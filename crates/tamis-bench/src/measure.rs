@@ -1,4 +1,4 @@
-//! What one run took and cost: the record that `--json` prints, one object a line.
+//! The time and cost of one run: the record that `--json` prints, one object per line.
 
 use serde::{Deserialize, Serialize};
 use tamis::{Db, Options, ReadCost, Stats, WriteCost};
@@ -9,7 +9,7 @@ use crate::run::Timing;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Measurement {
-    /// What the measurement belongs to: `bench`, `main`, or a figure of a paper.
+    /// The experiment: `bench`, `main`, or a figure of a paper.
     pub experiment: String,
     /// The engine: `tamis`.
     pub system: String,
@@ -17,43 +17,43 @@ pub struct Measurement {
     pub workload: String,
     /// The key set's name.
     pub key_set: String,
-    /// Keys that exist.
+    /// The number of existing keys.
     pub keys: u64,
-    /// Bytes of a key, on average.
+    /// The mean length of a key in bytes.
     pub key_bytes: u64,
-    /// Bytes of a value, on average.
+    /// The mean length of a value in bytes.
     pub value_bytes: u64,
-    /// Threads side by side.
+    /// The number of concurrent threads.
     pub threads: usize,
     /// Operations over all threads.
     pub ops: u64,
     /// Mean nanoseconds of one operation on its thread.
     pub ns_per_op: f64,
-    /// Half of the operations took at most so many nanoseconds. From a sample of them, each with one reading of
-    /// the clock in it (about 20 ns), as the two below; `ns_per_op` has no such part.
+    /// The median latency in nanoseconds. This and the two percentiles below are from a sample of operations and include
+    /// one reading of the clock (about 20 ns); `ns_per_op` does not.
     pub p50_ns: u64,
-    /// 99 of 100 operations took at most so many nanoseconds.
+    /// The 99th percentile of the latency in nanoseconds.
     pub p99_ns: u64,
-    /// 999 of 1000 operations took at most so many nanoseconds.
+    /// The 99.9th percentile of the latency in nanoseconds.
     pub p999_ns: u64,
     /// Operations per second over all threads.
     pub ops_per_second: f64,
-    /// Operations by the time from the start of the first thread to the end of the last. Below `ops_per_second`, as the
-    /// making of keys counts; but true also where threads do not run all the time, being more than there are cores.
+    /// Operations per second of wall time, from the start of the first thread to the end of the last. Lower than
+    /// `ops_per_second`, since key generation counts, but valid even with more threads than cores.
     pub wall_ops_per_second: f64,
     /// Digests computed.
     pub digests_per_op: f64,
-    /// Memtables looked into.
+    /// Memtables probed.
     pub memtable_probes_per_op: f64,
-    /// Table filters asked, for keys or for ranges.
+    /// Table filters probed, for keys or for ranges.
     pub filter_probes_per_op: f64,
-    /// Table filters that said "maybe" of a key that was not there, or of a range in which there was none.
+    /// Table filters that answered "maybe" for an absent key or an empty range.
     pub false_positives_per_op: f64,
     /// Runs whose data was searched by gets.
     pub runs_searched_per_op: f64,
     /// Runs opened by iterators.
     pub seeks_per_op: f64,
-    /// Data blocks touched, wherever they came from.
+    /// Data blocks accessed, cached or not.
     pub block_reads_per_op: f64,
     /// Bytes of those blocks as stored.
     pub bytes_read_per_op: f64,
@@ -63,9 +63,9 @@ pub struct Measurement {
     pub cache_hits: u64,
     /// Blocks not found in the cache, over the whole run.
     pub cache_misses: u64,
-    /// Memory of the table filters by the entries they hold, in bits.
+    /// Bits of table filter memory per entry.
     pub filter_bits_per_key: f64,
-    /// Memory of the table filters in bytes.
+    /// Bytes of table filter memory.
     pub filter_bytes: u64,
     /// Sorted runs in the tree.
     pub runs: usize,
@@ -73,7 +73,7 @@ pub struct Measurement {
     pub levels: usize,
     /// Whether one digest served all filters of a get.
     pub hash_sharing: bool,
-    /// Whether compaction had finished (as opposed to: was held back).
+    /// Whether compaction was idle; otherwise it was off.
     pub settled: bool,
     /// Whether every write was synced.
     pub sync: bool,
@@ -89,19 +89,19 @@ pub struct Measurement {
     pub read_mode: String,
     /// The block cache's capacity in bytes.
     pub cache_bytes: u64,
-    /// Bytes written to files, log included, by the bytes of keys and values written since opening.
+    /// Bytes written to files, including logs, per byte of keys and values written since opening.
     pub write_amplification: f64,
-    /// Bytes of the tables by the bytes of keys and values in them.
+    /// Bytes of the tables per byte of keys and values in them.
     pub table_bytes_per_raw_byte: f64,
     /// Milliseconds of flush and compaction after the last write of this workload.
     pub settle_ms: u64,
     /// Milliseconds that writes of this workload were slowed down or stalled.
     pub stall_ms: u64,
-    /// Of how many repetitions this is the median.
+    /// The number of repetitions of which this is the median.
     pub repeats: u32,
 }
 
-/// What a run was, beside its figures.
+/// The description of a run, without its figures.
 #[derive(Clone, Debug, Default)]
 pub struct Labels {
     /// See [`Measurement::experiment`].
@@ -123,7 +123,7 @@ pub struct Labels {
 }
 
 impl Measurement {
-    /// Puts together what was asked, how long it took, and the database's counters before and after.
+    /// Combines the labels, the timing, and the database's counters before and after the run.
     pub fn new(labels: Labels, timing: &Timing, before: &Stats, db: &Db) -> Measurement {
         let after = db.stats();
         let cost = after.read - before.read;
@@ -190,12 +190,12 @@ impl Measurement {
         }
     }
 
-    /// The measurement of median `ns_per_op` among repetitions of one run; the later of two in the middle.
+    /// Returns the repetition with the median `ns_per_op`; the upper of two middle ones.
     pub fn median(repetitions: Vec<Measurement>) -> Option<Measurement> {
         Measurement::median_by(repetitions, |m| m.ns_per_op)
     }
 
-    /// The measurement of median `figure` among repetitions of one run; the later of two in the middle.
+    /// Returns the repetition with the median `figure`; the upper of two middle ones.
     pub fn median_by(
         mut repetitions: Vec<Measurement>,
         figure: impl Fn(&Measurement) -> f64,
@@ -207,28 +207,28 @@ impl Measurement {
         Some(median)
     }
 
-    /// The measurement as one line of JSON.
+    /// Returns the measurement as one line of JSON.
     pub fn to_json(&self) -> String {
-        serde_json::to_string(self).expect("a measurement has nothing that JSON cannot say")
+        serde_json::to_string(self).expect("a measurement is representable as JSON")
     }
 }
 
-/// The write amplification since opening: see [`bytes_per_user_byte`].
+/// Returns the write amplification since opening: see [`bytes_per_user_byte`].
 pub fn write_amplification(stats: &Stats) -> f64 {
     bytes_per_user_byte(&stats.write)
 }
 
-/// Bytes written to logs and tables by the bytes of keys and values written.
+/// Returns the bytes written to logs and tables per byte of keys and values written.
 pub fn bytes_per_user_byte(write: &WriteCost) -> f64 {
     ratio(write.log_bytes + write.flush_bytes + write.compaction_write_bytes, write.user_bytes)
 }
 
-/// The quotient, or 0 where there is nothing to divide by.
+/// Returns `a / b`, or 0 if `b` is 0.
 pub fn ratio(a: u64, b: u64) -> f64 {
     if b == 0 { 0.0 } else { a as f64 / b as f64 }
 }
 
-/// The value of an option in its text form; empty if there is no such option.
+/// Returns the value of an option in its text form; empty if there is no such option.
 pub fn option_text(options: &Options, name: &str) -> String {
     let text = options.to_text();
     let value_of = |line: &str| {
@@ -243,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_median_is_taken_by_time_and_says_of_how_many() {
+    fn the_median_is_taken_by_time_and_records_the_repetitions() {
         let run = |ns: f64| Measurement { ns_per_op: ns, ..Measurement::default() };
         let median = Measurement::median(vec![run(5.0), run(1.0), run(3.0)]).unwrap();
         assert_eq!((median.ns_per_op, median.repeats), (3.0, 3));
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_divided_by_nothing_is_zero() {
+    fn zero_divided_by_zero_is_zero() {
         assert_eq!(ratio(5, 0), 0.0);
         assert_eq!(ratio(5, 2), 2.5);
     }

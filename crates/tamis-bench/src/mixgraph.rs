@@ -1,68 +1,69 @@
-//! The workload `mixgraph`: what RocksDB's users know by that name from its benchmark program db_bench.
+//! The workload `mixgraph`, known to RocksDB's users from its benchmark program db_bench.
 //!
-//! It models ZippyDB, a service of many small values: Cao, Dong, Vemuri, Du, "Characterizing, Modeling, and Benchmarking
-//! RocksDB Key-Value Workloads at Facebook" (FAST 2020), section 7. The parameters are those that RocksDB's documentation
-//! gives for the model with key ranges ("prefix_dist"):
+//! It models ZippyDB, a service with many small values: Cao, Dong, Vemuri, Du, "Characterizing, Modeling, and Benchmarking
+//! RocksDB Key-Value Workloads at Facebook" (FAST 2020), section 7. The parameters are those of RocksDB's
+//! documentation for the model with key ranges ("prefix_dist"):
 //!
 //! * 83 % gets, 14 % puts, 3 % scans.
-//! * The keys in their order are cut into [`RANGES`] ranges of one size. The i-th hottest is asked for in proportion to
-//!   `a e^(b i) + c e^(d i)`; which one it is, is random. The hottest gets 79 % of all operations, the next 6 %.
-//! * In a range, the share of its x hottest keys is `a x^b`, up to x = 4·10^7, where all have been counted; a hash sends x to
-//!   a key. If a range holds fewer keys, the x that fall on one key add up. So hot keys lie close, but not side by side.
+//! * The keys in key order are cut into [`RANGES`] ranges of equal size. The i-th hottest is accessed in proportion to
+//!   `a e^(b i) + c e^(d i)`; its place is random. The hottest gets 79 % of all operations, the next 6 %.
+//! * In a range, the share of its x hottest keys is `a x^b`, up to x = 4·10^7, where it reaches 1; a hash maps x to a
+//!   key. If a range holds fewer keys, the shares of the x that map to one key add up. So hot keys are close together, but
+//!   not adjacent.
 //! * A scan's length follows the generalized Pareto distribution with shape 2.517 and scale 14.236, modulo 10,000. Half read
 //!   at most 27 entries; the 5 % that would read more than 10,000 spread over 0 to 10,000, so the mean is about 570.
-//! * Values have the lengths of [`ValueSizes::Pareto`](crate::value::ValueSizes::Pareto), if the run asks for them.
+//! * Values have the lengths of [`ValueSizes::Pareto`](crate::value::ValueSizes::Pareto), if the run uses them.
 //!
-//! What differs from db_bench: it takes the range, the key, the kind of operation and the lengths from one random number,
-//! here each is drawn by itself, as the paper found them hardly correlated. A key's value keeps its length. Keys behind the
-//! last whole range belong to a range. Scans read one entry at least. Operations come as fast as they are done, and not in
-//! the rhythm of a day. There are no deletes, neither there nor here, though ZippyDB has 6 %.
+//! Differences from db_bench: it derives the range, the key, the kind of operation and the lengths from one random number;
+//! here each is drawn independently, as the paper found them hardly correlated. A key's value keeps its length. Keys after
+//! the last whole range belong to a range. Scans read at least one entry. Operations run back to back, without a daily
+//! rhythm. Neither has deletes, although ZippyDB has 6 %.
 //!
-//! Invariants: ranges, and the keys that are hot in them, depend on the number of keys only, so a second run, or another
-//! engine's, asks for the same ones; every key belongs to one range.
+//! Invariants: the ranges and their hot keys depend only on the number of keys, so a second run, or another engine's,
+//! uses the same ones; every key belongs to one range.
 //!
-//! A [`KeyRanges`] is immutable and may be used by any number of threads, each with a generator of its own. It has a few
-//! hundred bytes; a draw costs a power and a search among 30.
+//! A [`KeyRanges`] is immutable and may be used by any number of threads, each with its own generator. It takes a few
+//! hundred bytes; a draw costs a power and a search among 30 ranges.
 
 use crate::pareto::Pareto;
 use crate::random::{Permutation, Random, mix64};
 
-/// Of a hundred operations so many are gets.
+/// The percentage of gets.
 pub const GET_PERCENT: u64 = 83;
 
-/// Of a hundred operations so many are puts. The others are scans.
+/// The percentage of puts. The other operations are scans.
 pub const PUT_PERCENT: u64 = 14;
 
-/// How many ranges there are, unless there are fewer keys.
+/// The number of ranges, unless there are fewer keys.
 pub const RANGES: u64 = 30;
 
-/// A scan is shorter than this.
+/// The exclusive upper limit of a scan's length.
 pub const SCAN_LIMIT: u64 = 10_000;
 
-/// Lengths of scans, before they are cut.
+/// The lengths of scans, before the modulo.
 const SCANS: Pareto = Pareto { shape: 2.517, scale: 14.236 };
 
-/// The factors and exponents of the heat of ranges.
+/// The factors and exponents of the hotness of ranges.
 const RANGE_HEAT: [(f64, f64); 2] = [(14.18, -2.917), (0.0164, -0.08082)];
 
 /// The factor and the exponent of the share of the hottest keys of a range.
 const KEY_SHARE: (f64, f64) = (0.002312, 0.3467);
 
-/// Says which ranges are hot.
+/// The seed that determines which ranges are hot.
 const PLACEMENT: u64 = 0x6D69_7867_7261_7068;
 
-/// Keys in key order, drawn by ranges of different heat.
+/// Keys in key order, drawn from ranges of different hotness.
 #[derive(Clone, Debug)]
 pub struct KeyRanges {
     keys: u64,
-    /// The share of the hottest ranges up to each.
+    /// The cumulative share of the hottest ranges.
     shares: Vec<f64>,
-    /// Which range is the i-th hottest.
+    /// Maps i to the i-th hottest range.
     places: Permutation,
 }
 
 impl KeyRanges {
-    /// Ranges of `keys` keys, at least 1.
+    /// Creates the ranges of `keys` keys, at least 1.
     pub fn new(keys: u64) -> KeyRanges {
         let ranges = RANGES.min(keys.max(1));
         let heat = |i: u64| RANGE_HEAT.iter().map(|(a, b)| a * (b * i as f64).exp()).sum::<f64>();
@@ -74,7 +75,7 @@ impl KeyRanges {
         KeyRanges { keys: keys.max(1), shares: shares.collect(), places: Permutation::new(ranges, PLACEMENT) }
     }
 
-    /// A key, by its place in key order, below the number of keys.
+    /// Draws a key: its position in key order, below the number of keys.
     pub fn draw(&self, random: &mut Random) -> u64 {
         let drawn = random.unit();
         // The sum of all shares may be a little less than 1.
@@ -88,7 +89,7 @@ impl KeyRanges {
         places.start + ((u128::from(hash) * u128::from(width)) >> 64) as u64
     }
 
-    /// The places of the keys of a range.
+    /// Returns the positions of the keys of a range.
     fn range(&self, range: u64) -> std::ops::Range<u64> {
         let ranges = self.shares.len() as u64;
         let start = |range: u64| (u128::from(self.keys) * u128::from(range) / u128::from(ranges)) as u64;
@@ -96,7 +97,7 @@ impl KeyRanges {
     }
 }
 
-/// How many entries a scan reads: 1 to [`SCAN_LIMIT`]` - 1`.
+/// Draws the number of entries that a scan reads: 1 to [`SCAN_LIMIT`]` - 1`.
 pub fn scan_length(random: &mut Random) -> u64 {
     ((SCANS.draw(random) % SCAN_LIMIT as f64) as u64).max(1)
 }
@@ -128,19 +129,19 @@ mod tests {
         }
         let in_key_order = counts.clone();
         counts.sort_unstable_by(|a, b| b.cmp(a));
-        assert_ne!(in_key_order, counts, "hot ranges lie anywhere");
+        assert_ne!(in_key_order, counts, "hot ranges may be anywhere");
         let total: f64 = (1..=30).map(heat).sum();
         for (i, &count) in counts.iter().enumerate().take(3) {
             let expected = heat(i as i32 + 1) / total * DRAWS as f64;
             assert!(near(count, expected), "range {i}: {count} of {expected}");
         }
-        // Neighbours in heat may change places; sums of many do not.
+        // Ranges of similar hotness may swap ranks; sums of many do not change.
         let (coldest, expected) = (counts[20..].iter().sum(), (21..=30).map(heat).sum::<f64>() / total);
         assert!(near(coldest, expected * DRAWS as f64), "{coldest} of {}", expected * DRAWS as f64);
         assert!(counts[0] as f64 > 0.78 * DRAWS as f64 && counts[29] > 0);
     }
 
-    /// A range wide enough that hardly two ranks fall on one key: so the x hottest keys have the share of the law.
+    /// The range is wide enough that two ranks rarely map to one key, so the x hottest keys have the share of the law.
     #[test]
     fn in_a_range_hot_keys_have_the_share_of_the_power_law() {
         let ranges = KeyRanges::new(1 << 50);
@@ -189,7 +190,7 @@ mod tests {
         assert!(lengths.iter().all(|&length| (1..SCAN_LIMIT).contains(&length)));
         let above = |x: f64| (1.0 + 2.517 * x / 14.236).powf(-1.0 / 2.517);
         for x in [1u64, 10, 27, 100, 1000, 5000] {
-            // What is taken modulo the limit comes from every multiple of it on. The far ones count for their share.
+            // Lengths modulo the limit come from every multiple of it. The distant ones count with their share.
             let wraps = (1..1000).map(|n| {
                 let from = n as f64 * SCAN_LIMIT as f64;
                 above(from + x as f64) - above(from + SCAN_LIMIT as f64 - 1.0)

@@ -1,4 +1,4 @@
-//! The generalized Pareto distribution, by which lengths are drawn: of values, and of scans.
+//! The generalized Pareto distribution of the lengths of values and scans.
 //!
 //! Its survival function is `(1 + k x / s)^(-1/k)` for shape `k > 0` and scale `s`; the lower end is 0. The form and the
 //! parameters used here are those of Cao, Dong, Vemuri, Du, "Characterizing, Modeling, and Benchmarking RocksDB Key-Value
@@ -9,30 +9,30 @@ use crate::random::Random;
 /// A generalized Pareto distribution that begins at 0.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pareto {
-    /// How heavy the tail is, above 0. From 1 on there is no mean.
+    /// The weight of the tail, above 0. From 1 on there is no mean.
     pub shape: f64,
-    /// How wide it is, above 0.
+    /// The scale, above 0.
     pub scale: f64,
 }
 
 impl Pareto {
-    /// The share of draws above `x`, which must not be negative.
+    /// Returns the share of draws above `x`, which must not be negative.
     pub fn above(self, x: f64) -> f64 {
         (1.0 + self.shape * x / self.scale).powf(-1.0 / self.shape)
     }
 
-    /// The `x` that a share of draws lies above, rounded up. The share is above 0 and at most 1.
+    /// Returns the `x` above which a share of draws lies, rounded up. The share is above 0 and at most 1.
     pub fn whole(self, share: f64) -> f64 {
         (self.scale / self.shape * (share.powf(-self.shape) - 1.0)).ceil()
     }
 
-    /// One draw, rounded up. 0 comes up once in 2^53 draws.
+    /// Draws a number, rounded up. 0 occurs once in 2^53 draws.
     pub fn draw(self, random: &mut Random) -> f64 {
         self.whole(share_of(random.next_u64()))
     }
 }
 
-/// Any 64 bits as a share above 0 and at most 1.
+/// Maps any 64 bits to a share above 0 and at most 1.
 pub(crate) fn share_of(bits: u64) -> f64 {
     ((bits >> 11) + 1) as f64 / (1u64 << 53) as f64
 }
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantiles_of_draws_are_those_of_the_formula() {
+    fn quantiles_of_draws_match_the_formula() {
         const DRAWS: usize = 200_000;
         for pareto in [Pareto { shape: 0.2615, scale: 25.45 }, Pareto { shape: 2.517, scale: 14.236 }] {
             let mut random = Random::new(11);
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn every_bit_pattern_is_a_length() {
+    fn every_bit_pattern_gives_a_length() {
         let pareto = Pareto { shape: 2.517, scale: 14.236 };
         assert_eq!(share_of(u64::MAX), 1.0);
         assert_eq!(pareto.whole(share_of(u64::MAX)), 0.0);

@@ -1,49 +1,49 @@
-//! Which keys are asked for: Zipf's law with any skew, a share of absent keys, and a locality.
+//! The distribution of accessed keys: Zipf's law with any skew, a share of absent keys, and a locality.
 //!
 //! Ranks are drawn by Zipf's law over all keys; skew 0 is uniform. With a *locality* of L the key space is cut into
-//! neighbourhoods of L neighbouring keys, and rank r goes to the (r mod L)-th key of the neighbourhood that is r / L-th in a
+//! neighbourhoods of L adjacent keys, and rank r goes to the (r mod L)-th key of the neighbourhood that is r / L-th in a
 //! random order. L = 1 is the scrambled Zipf distribution of YCSB: hot keys lie anywhere. A larger L keeps them together, as
-//! in traces of production, where heat follows prefixes of keys (Cao, Dong, Vemuri, Du: "Characterizing, Modeling, and
+//! in production traces, where hotness follows key prefixes (Cao, Dong, Vemuri, Du: "Characterizing, Modeling, and
 //! Benchmarking RocksDB Key-Value Workloads at Facebook", FAST 2020).
 //!
-//! An absent key lies in the gap behind the existing key of a rank drawn in the same way, at a random place of it. So a part
-//! of the key space is as hot for absent keys as for existing ones, while hardly any absent key is asked for twice: whether a
-//! filter lets a single very hot absent key through would else decide about a whole figure.
+//! An absent key lies at a random place in the gap after the existing key of a rank drawn in the same way. So a key range
+//! is as hot for absent keys as for existing ones, while absent keys are hardly ever repeated: otherwise, whether a filter
+//! passes a single very hot absent key could decide a whole figure.
 //!
 //! Invariants: [`draw`](Pattern::draw) is a function of the placement and of the generator's state alone; the map from ranks
-//! to keys is a bijection; every [`gap`](Pattern::gap) is below [`GAP_KEYS`], so the key made of it exists nowhere.
+//! to keys is a bijection; every [`gap`](Pattern::gap) is below [`GAP_KEYS`], so its key does not exist.
 //!
-//! A pattern is immutable and may be used by any number of threads, each with a generator of its own. A draw costs some tens of
-//! nanoseconds and no memory; it happens while a chunk of operations is prepared, outside the timed part.
+//! A pattern is immutable and may be used by any number of threads, each with its own generator. A draw costs tens of
+//! nanoseconds and no memory; it is part of the preparation of a chunk of operations, which is not timed.
 
 use crate::error::BenchError;
 use crate::keys::GAP_KEYS;
 use crate::random::{Permutation, Random};
 use crate::zipf::Ranks;
 
-/// The largest exponent taken. With 4 the hottest key gets 92 % of all reads.
+/// The largest exponent accepted. With 4 the hottest key gets 92 % of all reads.
 pub const MAX_SKEW: f64 = 4.0;
 
-/// What a pattern is like, wherever its hot keys lie.
+/// The parameters of a pattern, independent of the placement of its hot keys.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PatternSpec {
     /// Zipf's exponent, 0 (uniform) to [`MAX_SKEW`].
     pub skew: f64,
-    /// Of a hundred gets so many ask for keys that do not exist.
+    /// The percentage of gets of absent keys.
     pub absent_percent: u64,
-    /// Keys in a neighbourhood, 1 to all.
+    /// The number of keys in a neighbourhood, 1 to all.
     pub locality: u64,
 }
 
 impl PatternSpec {
-    /// Refuses what cannot be drawn from `keys` keys; the text names the flags of the program.
+    /// Rejects parameters that are impossible for `keys` keys; the error names the program's flags.
     pub fn check(&self, keys: u64) -> Result<(), BenchError> {
         let why = if !(0.0..=MAX_SKEW).contains(&self.skew) {
-            format!("--skew is 0 (uniform) to {MAX_SKEW}, not {}", self.skew)
+            format!("--skew must be 0 (uniform) to {MAX_SKEW}, not {}", self.skew)
         } else if self.absent_percent > 100 {
-            format!("--absent is a share of 0 to 100 percent, not {}", self.absent_percent)
+            format!("--absent must be 0 to 100 percent, not {}", self.absent_percent)
         } else if self.locality == 0 || self.locality > keys {
-            format!("--locality is 1 to the number of keys, {keys}, not {}", self.locality)
+            format!("--locality must be 1 to the number of keys, {keys}, not {}", self.locality)
         } else {
             return Ok(());
         };
@@ -56,13 +56,13 @@ impl PatternSpec {
 pub struct Pattern {
     spec: PatternSpec,
     ranks: Ranks,
-    /// Where whole neighbourhoods lie. Keys behind the last whole one have the last ranks.
+    /// The places of whole neighbourhoods. Keys after the last whole one have the last ranks.
     places: Permutation,
     neighbourhoods: u64,
 }
 
 impl Pattern {
-    /// A pattern over `keys` keys; `placement` says where the neighbourhoods lie, and nothing else. Fails as
+    /// Creates a pattern over `keys` keys; `placement` determines only the places of the neighbourhoods. Fails as
     /// [`PatternSpec::check`] does.
     pub fn new(keys: u64, spec: PatternSpec, placement: u64) -> Result<Pattern, BenchError> {
         spec.check(keys)?;
@@ -71,12 +71,12 @@ impl Pattern {
         Ok(Pattern { spec, ranks: Ranks::new(keys, spec.skew), places, neighbourhoods })
     }
 
-    /// Zipf's exponent.
+    /// Returns Zipf's exponent.
     pub fn skew(&self) -> f64 {
         self.spec.skew
     }
 
-    /// The number of the key of a rank, 0 being the hottest.
+    /// Returns the number of the key with a rank, 0 being the hottest.
     #[inline]
     pub fn key_of(&self, rank: u64) -> u64 {
         let (neighbourhood, within) = (rank / self.spec.locality, rank % self.spec.locality);
@@ -86,13 +86,13 @@ impl Pattern {
         }
     }
 
-    /// The number of a key.
+    /// Draws the number of a key.
     #[inline]
     pub fn draw(&self, random: &mut Random) -> u64 {
         self.key_of(self.ranks.draw(random))
     }
 
-    /// Whether a get asks for an absent key: its place in the gap behind the key drawn.
+    /// Decides whether a get is for an absent key, and if so returns its place in the gap after the key drawn.
     #[inline]
     pub fn gap(&self, random: &mut Random) -> Option<u64> {
         random.chance(self.spec.absent_percent).then(|| random.below(GAP_KEYS))
@@ -118,7 +118,7 @@ mod tests {
         }
     }
 
-    /// Frequencies by rank are those of the law, wherever the keys lie.
+    /// Frequencies by rank follow the law, wherever the keys lie.
     #[test]
     fn keys_are_drawn_as_often_as_their_ranks_say() {
         const DRAWS: u64 = 200_000;
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_locality_keeps_hot_keys_together_and_none_scatters_them() {
+    fn locality_keeps_hot_keys_together_and_its_absence_scatters_them() {
         let near = |locality| {
             let pattern = pattern(100_000, 0.99, 0, locality, 4);
             (0..63u64).filter(|&rank| pattern.key_of(rank).abs_diff(pattern.key_of(rank + 1)) == 1).count()
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn absent_keys_never_exist_lie_beside_the_key_drawn_and_come_as_often_as_asked() {
+    fn absent_keys_lie_beside_the_key_drawn_and_have_the_requested_share() {
         let keys = KeySet::sequential(2000, 16).unwrap();
         let pattern = pattern(2000, 0.99, 30, 8, 5);
         let mut random = Random::new(2);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn draws_follow_from_the_seed_and_another_placement_moves_the_hot_keys() {
+    fn draws_depend_on_the_seed_and_placement_moves_the_hot_keys() {
         let draws = |placement, seed| {
             let pattern = pattern(100_000, 1.2, 50, 16, placement);
             let mut random = Random::new(seed);
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_drawn_is_refused_by_the_name_of_its_flag() {
+    fn impossible_parameters_are_rejected_by_the_name_of_their_flag() {
         let refused = |skew, absent_percent, locality| {
             let spec = PatternSpec { skew, absent_percent, locality };
             Pattern::new(100, spec, 1).unwrap_err().to_string()

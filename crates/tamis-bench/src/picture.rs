@@ -1,5 +1,4 @@
-//! Pictures as SVG: shapes and text at whole pixels. Whatever the project draws is drawn with this, the only place that knows
-//! plotters.
+//! Pictures as SVG: shapes and text at whole pixels. All pictures of the project are drawn here, the only user of plotters.
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
@@ -9,19 +8,19 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 pub use plotters::style::RGBColor;
 pub use plotters::style::colors::WHITE;
 
-/// What plotters says if it cannot draw.
+/// The error of plotters.
 pub type DrawError = DrawingAreaErrorKind<std::io::Error>;
 
-/// Something was drawn.
+/// The result of drawing something.
 pub type Drawn = Result<(), DrawError>;
 
-/// A place, in pixels from the upper left corner.
+/// A position in pixels from the upper left corner.
 pub type Pixel = (i32, i32);
 
-/// plotters divides the size of a font by it.
+/// The factor by which plotters divides font sizes.
 const FONT: f64 = 1.24;
 
-/// Which part of a text stands at its place.
+/// The part of a text that lies at its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Anchor {
     /// Its left end.
@@ -32,33 +31,33 @@ pub enum Anchor {
     End,
 }
 
-/// How text is written.
+/// The style of a text.
 #[derive(Clone, Copy, Debug)]
 pub struct Lettering<'f> {
-    /// A font, or several with commas between, the best first.
+    /// One or more font families, separated by commas, best first.
     pub family: &'f str,
-    /// Pixels, as the page takes them.
+    /// The size in pixels of the page.
     pub size: f64,
-    /// Whether it stands out.
+    /// Whether it is bold.
     pub bold: bool,
-    /// Its colour.
+    /// The colour.
     pub colour: RGBColor,
-    /// Which part of it stands at its place, across.
+    /// The horizontal anchor.
     pub anchor: Anchor,
-    /// Whether its upper edge is at its place; else its middle line is.
+    /// Whether the upper edge, rather than the middle line, is at its position.
     pub below: bool,
 }
 
-/// A picture in the making.
+/// A picture under construction.
 pub struct Canvas<'a> {
     area: DrawingArea<SVGBackend<'a>, Shift>,
 }
 
-/// The document that `draw` makes on white ground, so many pixels wide and high.
+/// Returns the document that `draw` makes on a white background; `size` is its width and height in pixels.
 ///
 /// # Errors
 ///
-/// plotters cannot draw what it is given.
+/// Fails if plotters cannot draw the contents.
 pub fn svg(size: (u32, u32), draw: impl FnOnce(&Canvas<'_>) -> Drawn) -> Result<String, DrawError> {
     let mut svg = String::new();
     {
@@ -70,62 +69,62 @@ pub fn svg(size: (u32, u32), draw: impl FnOnce(&Canvas<'_>) -> Drawn) -> Result<
     Ok(svg)
 }
 
-/// The colour of a share, 0 to 1, of viridis, whose lightness changes evenly: dark for 0.
+/// Returns the viridis colour of a share, 0 (dark) to 1; the lightness changes evenly.
 pub fn viridis(share: f64) -> RGBColor {
     ViridisRGB::get_color(share)
 }
 
 impl Canvas<'_> {
-    /// A line through all places.
+    /// Draws a line through all positions.
     ///
     /// # Errors
     ///
-    /// As all of these functions: plotters cannot draw it.
+    /// Fails if plotters cannot draw it.
     pub fn line(&self, places: Vec<Pixel>, colour: RGBColor, width: u32) -> Drawn {
         self.area.draw(&PathElement::new(places, colour.stroke_width(width)))
     }
 
-    /// A filled shape.
+    /// Draws a filled shape.
     ///
     /// # Errors
     ///
-    /// plotters cannot draw it.
+    /// Fails if plotters cannot draw it.
     pub fn shape(&self, places: Vec<Pixel>, colour: RGBColor) -> Drawn {
         self.area.draw(&Polygon::new(places, colour.filled()))
     }
 
-    /// A filled rectangle, from its upper left corner to its lower right one.
+    /// Draws a filled rectangle, from its upper left to its lower right corner.
     ///
     /// # Errors
     ///
-    /// plotters cannot draw it.
+    /// Fails if plotters cannot draw it.
     pub fn rectangle(&self, corners: [Pixel; 2], colour: RGBColor) -> Drawn {
         self.area.draw(&Rectangle::new(corners, colour.filled()))
     }
 
-    /// The edges of a rectangle.
+    /// Draws the edges of a rectangle.
     ///
     /// # Errors
     ///
-    /// plotters cannot draw it.
+    /// Fails if plotters cannot draw it.
     pub fn frame(&self, corners: [Pixel; 2], colour: RGBColor) -> Drawn {
         self.area.draw(&Rectangle::new(corners, colour))
     }
 
-    /// A disk.
+    /// Draws a disk.
     ///
     /// # Errors
     ///
-    /// plotters cannot draw it.
+    /// Fails if plotters cannot draw it.
     pub fn disk(&self, at: Pixel, radius: i32, colour: RGBColor) -> Drawn {
         self.area.draw(&Circle::new(at, radius, colour.filled()))
     }
 
-    /// Text. It is escaped, but must not have characters that XML lacks.
+    /// Draws text. It is escaped, but must not contain characters that XML cannot express.
     ///
     /// # Errors
     ///
-    /// plotters cannot draw it.
+    /// Fails if plotters cannot draw it.
     pub fn text(&self, text: &str, at: Pixel, how: Lettering<'_>) -> Drawn {
         let weight = if how.bold { FontStyle::Bold } else { FontStyle::Normal };
         let font = FontDesc::new(FontFamily::from(how.family), how.size * FONT, weight);

@@ -1,18 +1,18 @@
-//! How long work tells a person where it is. Implementations must be cheap and callable from any thread.
+//! Progress reports of long operations. Implementations must be cheap and callable from any thread.
 
-/// Receives the progress of one phase after the other.
+/// A receiver of the progress of successive phases.
 pub trait Progress: Sync {
-    /// A phase begins; `total` is in `unit`s, 0 if unknown.
+    /// Called when a phase begins; `total` is in `unit`s, 0 if unknown.
     fn begin(&self, phase: &str, total: u64, unit: &'static str);
-    /// `n` more units are done.
+    /// Called when `n` more units are done.
     fn advance(&self, n: u64);
-    /// The phase is over.
+    /// Called when the phase is over.
     fn end(&self);
-    /// One sentence for people.
+    /// Called with one sentence for the user.
     fn note(&self, text: &str);
 }
 
-/// Tells nobody.
+/// Ignores all reports.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoProgress;
 

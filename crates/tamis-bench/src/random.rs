@@ -15,24 +15,24 @@ pub fn mix64(x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// SplitMix64: 8 bytes of state, any seed is fine, period 2^64.
+/// SplitMix64: 8 bytes of state, any seed, period 2^64.
 #[derive(Clone, Debug)]
 pub struct Random {
     state: u64,
 }
 
 impl Random {
-    /// A generator for `seed`.
+    /// Creates a generator for `seed`.
     pub fn new(seed: u64) -> Self {
         Random { state: mix64(seed) }
     }
 
-    /// An independent generator for a part (a thread, a phase) of what `seed` drives.
+    /// Creates an independent generator for a part (a thread, a phase) of the work driven by `seed`.
     pub fn part(seed: u64, part: u64) -> Self {
         Random::new(mix64(seed) ^ mix64(part.wrapping_mul(ODD_B)))
     }
 
-    /// 64 random bits.
+    /// Returns 64 random bits.
     #[inline]
     pub fn next_u64(&mut self) -> u64 {
         let drawn = mix64(self.state);
@@ -40,14 +40,14 @@ impl Random {
         drawn
     }
 
-    /// A number in `0..n`; the bias is below `n / 2^64`. `n` must not be 0.
+    /// Returns a number in `0..n`; the bias is below `n / 2^64`. `n` must not be 0.
     #[inline]
     pub fn below(&mut self, n: u64) -> u64 {
         debug_assert!(n > 0);
         ((u128::from(self.next_u64()) * u128::from(n)) >> 64) as u64
     }
 
-    /// A number in `low..=high`, which must not be empty.
+    /// Returns a number in `low..=high`, which must not be empty.
     #[inline]
     pub fn within(&mut self, low: u64, high: u64) -> u64 {
         debug_assert!(low <= high);
@@ -57,25 +57,25 @@ impl Random {
         }
     }
 
-    /// An index of something that has `len` elements, which must not be 0.
+    /// Returns an index below `len`, which must not be 0.
     #[inline]
     pub fn index(&mut self, len: usize) -> usize {
         self.below(len as u64) as usize
     }
 
-    /// A normally distributed number of mean 0 and deviation 1 (Box and Muller). Takes two draws.
+    /// Returns a normally distributed number with mean 0 and standard deviation 1 (Box and Muller). Takes two draws.
     pub fn gauss(&mut self) -> f64 {
         let radius = (-2.0 * (1.0 - self.unit()).ln()).sqrt();
         radius * (std::f64::consts::TAU * self.unit()).cos()
     }
 
-    /// A number in `[0, 1)`.
+    /// Returns a number in `[0, 1)`.
     #[inline]
     pub fn unit(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// True in `percent` of 100 cases.
+    /// Returns true with a probability of `percent` in 100.
     #[inline]
     pub fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
@@ -83,7 +83,7 @@ impl Random {
 }
 
 /// A seeded bijection on `0..2^bits`: rounds of "xor a key, fold the upper half onto the lower, multiply by an
-/// odd number", each of which can be undone.
+/// odd number", each of which is invertible.
 #[derive(Clone, Debug)]
 pub struct Bijection {
     mask: u64,
@@ -96,7 +96,7 @@ pub struct Bijection {
 impl Bijection {
     const ROUNDS: usize = 4;
 
-    /// A bijection on numbers of `bits` bits, 1 to 64.
+    /// Creates a bijection on numbers of `bits` bits, 1 to 64.
     pub fn new(bits: u32, seed: u64) -> Self {
         assert!((1..=64).contains(&bits), "a bijection works on 1 to 64 bits");
         let mut random = Random::part(seed, 0x6B65_7973);
@@ -112,7 +112,7 @@ impl Bijection {
         }
     }
 
-    /// The image of `x`.
+    /// Returns the image of `x`.
     #[inline]
     pub fn forward(&self, x: u64) -> u64 {
         let mut x = x;
@@ -124,10 +124,10 @@ impl Bijection {
         x ^ x.checked_shr(self.fold).unwrap_or(0)
     }
 
-    /// The number whose image is `y`.
+    /// Returns the number whose image is `y`.
     #[inline]
     pub fn inverse(&self, y: u64) -> u64 {
-        // Folding by at least half the bits undoes itself.
+        // Folding by at least half the bits is its own inverse.
         let mut y = y ^ y.checked_shr(self.fold).unwrap_or(0);
         for round in (0..Bijection::ROUNDS).rev() {
             y = y.wrapping_mul(self.inverses[round]) & self.mask;
@@ -138,7 +138,7 @@ impl Bijection {
     }
 }
 
-/// The inverse of an odd number modulo 2^64, by Newton's iteration: every step doubles the correct bits.
+/// Returns the inverse of an odd number modulo 2^64, by Newton's iteration: every step doubles the correct bits.
 fn inverse_of_odd(a: u64) -> u64 {
     let mut x = a;
     for _ in 0..6 {
@@ -156,13 +156,13 @@ pub struct Permutation {
 }
 
 impl Permutation {
-    /// A permutation of `0..len`.
+    /// Creates a permutation of `0..len`.
     pub fn new(len: u64, seed: u64) -> Self {
         let bits = (64 - len.saturating_sub(1).leading_zeros()).max(1);
         Permutation { len, bijection: Bijection::new(bits, seed) }
     }
 
-    /// Where `i` goes; `i` must be below the length.
+    /// Returns the image of `i`, which must be below the length.
     #[inline]
     pub fn at(&self, i: u64) -> u64 {
         debug_assert!(i < self.len);
@@ -173,7 +173,7 @@ impl Permutation {
         x
     }
 
-    /// What goes to `y`, which must be below the length.
+    /// Returns the number whose image is `y`, which must be below the length.
     #[inline]
     pub fn place_of(&self, y: u64) -> u64 {
         debug_assert!(y < self.len);

@@ -1,4 +1,4 @@
-//! Measurements as aligned text for people.
+//! Measurements as aligned text.
 
 use std::collections::HashSet;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::measure::Measurement;
 
-/// How a column stands.
+/// The alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
     /// Words.
@@ -23,21 +23,21 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table with these columns. A header may have several lines (its unit below its name, for example).
+    /// Creates a table with these columns. A header may have several lines (a unit below a name, for example).
     pub fn new(columns: &[(&str, Align)]) -> Table {
         let lines = |header: &str| header.lines().map(str::to_owned).collect();
         let columns = columns.iter().map(|(header, align)| (lines(header), *align)).collect();
         Table { columns, rows: Vec::new() }
     }
 
-    /// Adds a row; missing cells are empty, superfluous ones are dropped.
+    /// Adds a row; missing cells are empty, extra ones are dropped.
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         let mut row: Vec<String> = cells.into_iter().collect();
         row.resize(self.columns.len(), String::new());
         self.rows.push(row);
     }
 
-    /// The table's lines, each ended by a newline, without trailing blanks.
+    /// Returns the table's lines, each terminated by a newline, without trailing blanks.
     pub fn render(&self) -> String {
         let width_of = |(i, (header, _)): (usize, &(Vec<String>, Align))| {
             let cells = self.rows.iter().map(|row| &row[i]);
@@ -70,7 +70,7 @@ impl Table {
     }
 }
 
-/// A number with its thousands apart: 1,234,567.
+/// Formats a number with thousands separators: 1,234,567.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::new();
@@ -83,7 +83,7 @@ pub fn grouped(number: u64) -> String {
     out
 }
 
-/// A mean count with as many places as say something: 12.3, 1.04, 0.0312; a whole 1 is 1.00.
+/// Formats a mean with a sensible number of digits: 12.3, 1.04, 0.0312; exactly 1 is 1.00.
 pub fn mean(number: f64) -> String {
     match number {
         0.0 => "0".to_owned(),
@@ -93,7 +93,7 @@ pub fn mean(number: f64) -> String {
     }
 }
 
-/// A number of bytes in the unit that suits it: 17 B, 4.2 KiB, 1.5 GiB.
+/// Formats a number of bytes in a suitable unit: 17 B, 4.2 KiB, 1.5 GiB.
 pub fn bytes(number: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
     if number < 1024 {
@@ -108,7 +108,7 @@ pub fn bytes(number: u64) -> String {
     format!("{value:.1} {}", UNITS[unit])
 }
 
-/// A time in the unit that suits it: 0.4 s, 41 s, 12 min, 3.5 h.
+/// Formats a duration in a suitable unit: 0.4 s, 41 s, 12 min, 3.5 h.
 pub fn duration(seconds: f64) -> String {
     match seconds {
         s if s < 9.95 => format!("{s:.1} s"),
@@ -118,17 +118,17 @@ pub fn duration(seconds: f64) -> String {
     }
 }
 
-/// JSON objects, each on a line.
+/// Returns JSON objects, one per line.
 pub fn json_lines(objects: &[Value]) -> String {
     objects.iter().map(|object| format!("{object}\n")).collect()
 }
 
-/// JSON objects as comma-separated values under one header; what an object does not have is empty.
+/// Returns JSON objects as comma-separated values under one header; missing members are empty.
 pub fn csv(objects: &[Value]) -> String {
     csv_led_by(&[], objects)
 }
 
-/// The same with some columns before all others, where objects have them.
+/// Like [`csv`], with the columns `first` before all others, if objects have them.
 pub fn csv_led_by(first: &[&str], objects: &[Value]) -> String {
     let mut columns: Vec<&str> = Vec::new();
     let mut seen = HashSet::new();
@@ -138,7 +138,7 @@ pub fn csv_led_by(first: &[&str], objects: &[Value]) -> String {
         }
     }
     let place = |column: &&str| first.iter().position(|name| name == column).unwrap_or(first.len());
-    // Stable: the others stay as they are.
+    // Stable: the others keep their order.
     columns.sort_by_key(place);
     let quoted = |text: &str| match text.contains([',', '"', '\n', '\r']) {
         true => format!("\"{}\"", text.replace('"', "\"\"")),
@@ -150,7 +150,7 @@ pub fn csv_led_by(first: &[&str], objects: &[Value]) -> String {
         let cells = columns.iter().map(|&column| match &object[column] {
             Value::Null => String::new(),
             Value::String(text) => quoted(text),
-            // Lists have commas.
+            // Lists contain commas.
             other => quoted(&other.to_string()),
         });
         out.push_str(&cells.collect::<Vec<_>>().join(","));
@@ -159,7 +159,7 @@ pub fn csv_led_by(first: &[&str], objects: &[Value]) -> String {
     out
 }
 
-/// The table that `tamis bench` prints.
+/// Returns the table that `tamis bench` prints.
 pub fn bench_table(measurements: &[Measurement]) -> String {
     use Align::{Left, Right};
     let mut table = Table::new(&[
@@ -210,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_read_well() {
+    fn numbers_are_formatted_readably() {
         for (number, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
             assert_eq!(grouped(number), text);
         }

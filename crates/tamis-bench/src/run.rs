@@ -1,8 +1,8 @@
-//! Runs one workload against an open store, tamis' or another's, and times it.
+//! Runs one workload against an open store of tamis or another engine, and times it.
 //!
 //! Each thread prepares a chunk of operations (keys, values, expected answers), untimed, then executes and
-//! checks it, timed as a whole by the wall clock. Single operations are timed at a sampling rate only, so that
-//! reading the clock does not weigh on the total. Threads share nothing but the database.
+//! checks it, timed as a whole by the wall clock. Individual operations are timed only at a sampling rate, so that
+//! reading the clock does not distort the total. Threads share only the database.
 
 mod chunk;
 mod execute;
@@ -21,75 +21,74 @@ use crate::workload::{INSERT_EVERY, MULTI_GET_KEYS, Workload};
 use chunk::Source;
 use execute::Executor;
 
-/// What to run.
+/// The specification of a run.
 #[derive(Clone)]
 pub struct RunSpec<'a> {
     /// The operations.
     pub workload: Workload,
-    /// The keys they are about.
+    /// The keys of the operations.
     pub keys: &'a KeySet,
-    /// Bytes of each key's value.
+    /// The sizes of values in bytes.
     pub value_bytes: ValueSizes,
-    /// Threads that run side by side, at least 1.
+    /// The number of concurrent threads, at least 1.
     pub threads: usize,
     /// Operations over all threads. A fill ignores it and puts every key of `fill` once; `multi-get` rounds it up to
-    /// whole batches a thread.
+    /// whole batches per thread.
     pub ops: u64,
-    /// Drives every random choice.
+    /// The seed of every random choice.
     pub seed: u64,
-    /// Which of the keys are there when the run begins.
+    /// The keys in the database when the run begins.
     pub fill: Fill,
-    /// Which keys are asked for and updated, in place of what the workload says: see [`Pattern`]. `None`: the workload
-    /// says.
+    /// The distribution of accessed keys, in place of the workload's: see [`Pattern`]. `None` for the workload's.
     pub pattern: Option<&'a Pattern>,
-    /// Told about every chunk done.
+    /// Notified of every finished chunk.
     pub progress: &'a dyn Progress,
 }
 
-/// Which keys a database was filled with, and in which order.
+/// The keys with which a database was filled, and their order.
 #[derive(Clone, Debug)]
 pub struct Fill {
-    /// The first so many in the order of filling are there.
+    /// The number of keys loaded, counted in fill order.
     pub loaded: u64,
-    /// The order; `None` is that of the keys' numbers.
+    /// The fill order; `None` is that of the keys' numbers.
     order: Option<Permutation>,
 }
 
 impl Fill {
-    /// All keys, in the order of `fill-random` with this seed.
+    /// Returns all keys in the order of `fill-random` with this seed.
     pub fn random(keys: &KeySet, seed: u64) -> Fill {
         Fill { loaded: keys.len(), order: Some(Permutation::new(keys.len(), seed)) }
     }
 
-    /// All keys, in the order of their numbers.
+    /// Returns all keys in the order of their numbers.
     pub fn numbered(keys: &KeySet) -> Fill {
         Fill { loaded: keys.len(), order: None }
     }
 
-    /// The number of the key that comes at `place` in the order.
+    /// Returns the number of the key at `place` in fill order.
     #[inline]
     pub fn at(&self, place: u64) -> u64 {
         self.order.as_ref().map_or(place, |order| order.at(place))
     }
 
-    /// The number of a key that is there: `i`, or the nearest before it (from the last one on, if there is none).
+    /// Returns the number of a loaded key: `i`, or the nearest before it (wrapping to the last key).
     #[inline]
     pub fn present(&self, i: u64, keys: u64) -> u64 {
         let mut i = i;
-        // At most a few in a hundred are ever held back, so this is a step or two.
+        // At most a few percent are ever held back, so this takes a step or two.
         while self.order.as_ref().map_or(i, |order| order.place_of(i)) >= self.loaded {
             i = if i == 0 { keys - 1 } else { i - 1 };
         }
         i
     }
 
-    /// How many of `ops` operations of a workload insert a key: the next so many in the order of filling.
+    /// Returns how many of `ops` operations of a workload insert a key; these are the next keys in fill order.
     pub fn inserts(workload: Workload, ops: u64) -> u64 {
         if workload.inserts() { ops / INSERT_EVERY } else { 0 }
     }
 }
 
-/// How long it took.
+/// The timing of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Timing {
     /// Operations done.
@@ -100,21 +99,21 @@ pub struct Timing {
     pub busy_ns: u64,
     /// Operations per second, summed over threads.
     pub ops_per_second: f64,
-    /// Nanoseconds from the start of the first thread to the end of the last, the making of keys and values included.
+    /// Nanoseconds from the start of the first thread to the end of the last, including the generation of keys and values.
     pub wall_ns: u64,
     /// Durations of sampled operations; for `multi-get` a batch's duration divided by its keys.
     pub latency: Histogram,
 }
 
 impl Timing {
-    /// Mean nanoseconds of one operation on its thread.
+    /// Returns the mean nanoseconds of one operation on its thread.
     pub fn ns_per_op(&self) -> f64 {
         self.busy_ns as f64 / self.ops.max(1) as f64
     }
 }
 
-/// Runs the workload. Every answer is checked; the first wrong one, or the first error, ends the run. Those that go by the
-/// order of keys, `fill-seq` and `mixgraph`, sort them first, untimed, and take 8 bytes a key meanwhile.
+/// Runs the workload. Every answer is checked; the first wrong one, or the first error, ends the run. Workloads that depend
+/// on the key order, `fill-seq` and `mixgraph`, sort the keys first, untimed, and take 8 bytes per key meanwhile.
 pub fn run<S: Store>(store: &S, spec: &RunSpec<'_>) -> Result<Timing, BenchError> {
     let threads = spec.threads.max(1) as u64;
     let ops = if spec.workload.is_fill() { spec.fill.loaded } else { spec.ops };
@@ -147,7 +146,7 @@ pub fn run<S: Store>(store: &S, spec: &RunSpec<'_>) -> Result<Timing, BenchError
     Ok(total)
 }
 
-/// The part of one thread: every `threads`-th operation from `thread` on.
+/// Runs the part of one thread: every `threads`-th operation from `thread` on.
 fn run_thread<S: Store>(
     store: &S,
     spec: &RunSpec<'_>,
@@ -176,12 +175,12 @@ fn run_thread<S: Store>(
     Ok(timing)
 }
 
-/// Of how many operations one is timed by itself: all of a few, one in 32 of many.
+/// Returns the interval between individually timed operations: 1 for few operations, 32 for many.
 fn sampling_for(ops: u64) -> u64 {
     (ops / 8192).clamp(1, 32).next_power_of_two()
 }
 
-/// Nanoseconds since `start`.
+/// Returns the nanoseconds since `start`.
 fn elapsed_ns(start: Instant) -> u64 {
     u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
@@ -194,9 +193,9 @@ mod tests {
     use crate::progress::NoProgress;
     use crate::value;
 
-    /// Inserts of several threads must leave no gap: the next run, and its checks, take the filled part for whole.
+    /// Inserts of several threads must leave no gap: the next run and its checks assume that the filled part is complete.
     #[test]
-    fn inserts_are_the_next_keys_in_the_order_of_filling() {
+    fn inserts_are_the_next_keys_in_fill_order() {
         let dir = tempfile::tempdir().unwrap();
         let db = Db::open(dir.path().join("db"), tamis::Options::default()).unwrap();
         let keys = KeySet::uniform(1000, 8, 1).unwrap();
@@ -236,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scan_backwards_over_missing_keys_is_a_wrong_answer() {
+    fn a_reverse_scan_over_missing_keys_is_a_wrong_answer() {
         let dir = tempfile::tempdir().unwrap();
         let db = Db::open(dir.path().join("db"), tamis::Options::default()).unwrap();
         let keys = KeySet::sequential(100, 8).unwrap();
@@ -256,7 +255,7 @@ mod tests {
         let mut first = Vec::new();
         keys.existing(0, &mut first);
         db.delete(&first).unwrap();
-        // Most scans come to the start of all keys and see one less than there should be.
+        // Most scans reach the first key and see one entry fewer than expected.
         assert!(run(&db, &spec(Workload::ReverseNext50)).unwrap_err().is_wrong_answer());
     }
 }

@@ -1,5 +1,5 @@
 //! The key set that ships with the repository: 171,075 places from the GeoNames gazetteer (CC BY 4.0,
-//! geonames.org). `data/README.md` tells its source, format and how it was made.
+//! geonames.org). `data/README.md` describes its source, format and preparation.
 
 use std::io::Read;
 
@@ -17,7 +17,7 @@ pub struct Record<'a> {
 }
 
 impl Record<'_> {
-    /// The record as one JSON object: what the main job stores under the key.
+    /// Returns the record as one JSON object, which the main job stores under the key.
     pub fn to_json(&self) -> String {
         let (place, at) = self.key.rsplit_once('@').unwrap_or((self.key, ""));
         let (lat, lon) = at.split_once(',').unwrap_or((at, ""));
@@ -31,20 +31,20 @@ impl Record<'_> {
         .to_string()
     }
 
-    /// The key's first part with its slash: the prefix of all places of the same country.
+    /// Returns the key's first part with its slash: the prefix of all places of the same country.
     pub fn country_prefix(&self) -> &str {
         self.key.find('/').map_or(self.key, |slash| &self.key[..=slash])
     }
 }
 
-/// The sample, unpacked (10 MB).
+/// The decompressed sample (10 MB).
 #[derive(Clone, Debug)]
 pub struct Sample {
     text: String,
 }
 
 impl Sample {
-    /// Unpacks the sample; takes about 0.1 s.
+    /// Decompresses the sample; takes about 0.1 s.
     ///
     /// # Panics
     /// If the bytes compiled into the program are damaged.
@@ -54,7 +54,7 @@ impl Sample {
         Sample { text }
     }
 
-    /// All records, ascending by key.
+    /// Returns all records in ascending key order.
     pub fn records(&self) -> impl Iterator<Item = Record<'_>> {
         self.text.lines().map(|line| {
             let (key, district) = line.split_once('\t').unwrap_or((line, ""));
@@ -62,7 +62,7 @@ impl Sample {
         })
     }
 
-    /// The keys as a set for workloads, at most `limit` of them (all if 0).
+    /// Returns the keys as a set for workloads, at most `limit` of them (all if 0).
     pub fn key_set(&self, limit: u64) -> Result<KeySet, KeySetError> {
         KeySet::listed("geonames", self.records().map(|r| r.key.as_bytes().to_vec()).collect(), limit)
     }

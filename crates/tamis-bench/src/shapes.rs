@@ -1,9 +1,8 @@
-//! The same load and the same reads under several shapes of the tree, side by side.
+//! Compares shapes of the tree under the same load and reads.
 //!
-//! Every shape gets a database of its own. Each is filled with all keys in random order and then overwritten as often
-//! again, so that merges have something to drop; load time counts until compaction has come to its end. Then the reads
-//! go round all databases in turns, so that a slow minute of the machine slows all of them, and each figure is the
-//! median of the rounds.
+//! Every shape gets its own database. Each is filled with all keys in random order and then receives as many overwrites,
+//! so that merges have something to drop; load time counts until compaction is idle. Then the reads visit all databases
+//! in turn, so that a slow minute of the machine affects all of them, and each figure is the median of the rounds.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -18,23 +17,23 @@ use crate::progress::Progress;
 use crate::report::{Align, Table, mean};
 use crate::workload::Workload;
 
-/// What is read, in the order of the columns.
+/// The read workloads, in the order of the columns.
 const READS: [Workload; 4] =
     [Workload::GetEmpty, Workload::GetExisting, Workload::Seek, Workload::SeekNext50];
 
-/// One shape.
+/// A shape of the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShapeChoice {
-    /// The policy.
+    /// The compaction policy.
     pub compaction: CompactionChoice,
-    /// How much one merge takes.
+    /// The granularity of a merge.
     pub merge: MergeGranularity,
-    /// How many times larger each level is than the one above; level 0 collects as many runs.
+    /// The size ratio between adjacent levels; also the number of runs that level 0 collects.
     pub size_ratio: u64,
 }
 
 impl ShapeChoice {
-    /// All combinations that the engine takes. Where the ratio says nothing (`fifo`), it is tried once.
+    /// Returns all combinations that the engine accepts. A policy without a size ratio (`fifo`) is included once.
     pub fn grid(
         compactions: &[CompactionChoice],
         merges: &[MergeGranularity],
@@ -61,7 +60,7 @@ impl ShapeChoice {
     /// Sets the options of this shape.
     pub fn apply(&self, options: &mut Options) {
         let keyspace = &mut options.keyspace;
-        // The shape that writes leave is what is measured.
+        // The shape left by the writes is measured.
         keyspace.read_compaction = false;
         keyspace.compaction = self.compaction;
         keyspace.merge = self.merge;
@@ -72,40 +71,40 @@ impl ShapeChoice {
     }
 }
 
-/// What one shape cost. Times are nanoseconds an operation, the median of the rounds.
+/// The cost of one shape. Times are nanoseconds per operation, the median of the rounds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ShapeRow {
-    /// The policy.
+    /// The compaction policy.
     pub compaction: String,
-    /// How much one merge takes.
+    /// The granularity of a merge.
     pub merge: String,
     /// The size ratio.
     pub size_ratio: u64,
-    /// Bytes written to tables by bytes of keys and values written.
+    /// Bytes written to tables per byte of keys and values written.
     pub write_amplification: f64,
-    /// Bytes of the tables by bytes of the keys and values that exist, with nothing due.
+    /// Bytes of the tables per byte of live keys and values, with no compaction due.
     pub space_amplification: f64,
-    /// The most that it was while loading, tables that are being written included; sampled.
+    /// Its maximum during the load, including tables being written; sampled.
     pub peak_space_amplification: f64,
     /// Sorted runs.
     pub runs: usize,
     /// Levels that hold a run.
     pub levels: usize,
-    /// Of a write, the wait for compaction at the end shared among all.
+    /// Time of a write, including its share of the final wait for compaction.
     pub load_ns: f64,
     /// Milliseconds that writers were slowed down or stopped.
     pub stall_ms: u64,
     /// Get of an absent key.
     pub get_empty_ns: f64,
-    /// Filters that it asked.
+    /// Filters probed by it.
     pub get_empty_filters: f64,
     /// Get of an existing key.
     pub get_existing_ns: f64,
-    /// Blocks that it read.
+    /// Blocks read by it.
     pub get_existing_blocks: f64,
     /// Seek of an existing key.
     pub seek_ns: f64,
-    /// Seek and the fifty entries behind.
+    /// Seek and the next fifty entries.
     pub scan_ns: f64,
 }
 
@@ -116,7 +115,7 @@ struct Loaded<'a> {
     reads: [Vec<Measurement>; READS.len()],
 }
 
-/// Loads and reads under every shape of `grid`, `base` giving everything else; the rounds are `base.repeats`.
+/// Loads and reads under every shape of `grid`; `base` has the other settings, with `base.repeats` rounds.
 pub fn compare(
     base: &BenchConfig,
     grid: &[ShapeChoice],
@@ -190,7 +189,7 @@ impl<'a> Loaded<'a> {
     }
 }
 
-/// Does `work` and gives beside its results the most bytes that tables took meanwhile.
+/// Runs `work` and returns its results and the peak size of the tables meanwhile, in bytes.
 fn with_peak<A, B, E: Send>(db: &Db, work: impl FnOnce() -> Result<(A, B), E>) -> Result<(A, B, u64), E> {
     let (done, peak) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
@@ -218,7 +217,7 @@ impl Drop for SetWhenDropped<'_> {
     }
 }
 
-/// The rows as a table for people.
+/// Returns the rows as a readable table.
 pub fn shapes_table(rows: &[ShapeRow]) -> String {
     use Align::{Left, Right};
     let mut table = Table::new(&[
@@ -266,7 +265,7 @@ mod tests {
     use crate::progress::NoProgress;
 
     #[test]
-    fn the_grid_has_what_the_engine_takes_and_nothing_twice() {
+    fn the_grid_has_every_accepted_shape_once() {
         use CompactionChoice::*;
         let merges = [MergeGranularity::Full, MergeGranularity::Partial];
         let grid = ShapeChoice::grid(&[Leveling, Tiering, Fifo, Hybrid(2)], &merges, &[2, 4]);

@@ -1,4 +1,4 @@
-//! What a workload asks of an engine, whichever it is.
+//! The interface between workloads and engines.
 
 use std::ops::ControlFlow;
 
@@ -6,35 +6,35 @@ use tamis::Db;
 
 use crate::error::BenchError;
 
-/// An open store that workloads run against. Threads share it; each asks through a [`Session`] of its own.
+/// An open store that workloads run against. Threads share it; each uses its own [`Session`].
 pub trait Store: Sync {
-    /// What one thread holds on to between operations: options, buffers, transactions that the engine wants.
+    /// The state of one thread between operations: options, buffers, transactions.
     type Session<'s>: Session
     where
         Self: 's;
 
-    /// A session for the calling thread.
+    /// Returns a session for the calling thread.
     fn session(&self) -> Result<Self::Session<'_>, BenchError>;
 }
 
-/// The operations of one thread. Answers go to a closure, so that an engine that hands out borrowed bytes need not
-/// copy them; they are only valid there.
+/// The operations of one thread. Answers are passed to a closure and are valid only there, so that an engine that lends
+/// bytes need not copy them.
 pub trait Session {
-    /// Puts a value under a key, as durably as the store was told to.
+    /// Puts a value under a key, as durably as the store is configured.
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), BenchError>;
 
-    /// Asks for a key's value.
+    /// Gets a key's value.
     fn get<R>(&mut self, key: &[u8], look: impl FnOnce(Option<&[u8]>) -> R) -> Result<R, BenchError>;
 
-    /// Asks for the values of several keys at once, by the engine's own call for it if it has one. `look` gets the
-    /// place of each key, once and in order, and its value, until it breaks.
+    /// Gets the values of several keys, by the engine's own call for that if it has one. `look` is called with the index
+    /// of each key, once and in order, and its value, until it breaks.
     fn multi_get(
         &mut self,
         keys: &[&[u8]],
         look: impl FnMut(usize, Option<&[u8]>) -> ControlFlow<()>,
     ) -> Result<(), BenchError>;
 
-    /// A new iterator over keys from `low` (included) on, to `high` (included) if there is one, in ascending order, until
+    /// Scans keys with a new iterator from `low` (included) to `high` (included, if given) in ascending order, until
     /// `look` breaks.
     fn scan(
         &mut self,
@@ -43,7 +43,7 @@ pub trait Session {
         look: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<(), BenchError>;
 
-    /// A new iterator over keys from `high` (included) on in descending order, until `look` breaks.
+    /// Scans keys with a new iterator from `high` (included) in descending order, until `look` breaks.
     fn scan_back(
         &mut self,
         high: &[u8],

@@ -12,7 +12,7 @@ pub use sizes::{UnknownSizes, ValueSizes};
 const VERSION_BYTES: usize = 4;
 const SMALLEST_VERSIONED: usize = VERSION_BYTES + 8;
 
-/// A number that stands for a key in [`fill`] and [`check`].
+/// Returns the number that represents a key in [`fill`] and [`check`].
 pub fn tag_of(key: &[u8]) -> u64 {
     let mut tag = key.len() as u64;
     let mut words = key.chunks_exact(8);
@@ -47,7 +47,7 @@ fn versioned(tag: u64, version: u32) -> u64 {
     mix64(tag ^ (u64::from(version) << 17))
 }
 
-/// Whether `value` has the right length and starts as some version of this key's value does. Costs one or two
+/// Reports whether `value` has the right length and starts like some version of this key's value. Costs one or two
 /// multiplications and touches the value's first bytes only.
 #[inline]
 pub fn check(tag: u64, len: usize, value: &[u8]) -> bool {
@@ -60,7 +60,7 @@ pub fn check(tag: u64, len: usize, value: &[u8]) -> bool {
     body[..take] == expected[..take]
 }
 
-/// Whether every byte of `value` is that of some version of this key's value.
+/// Reports whether `value` equals some version of this key's value in every byte.
 pub fn check_whole(tag: u64, len: usize, value: &[u8]) -> bool {
     if value.len() != len {
         return false;

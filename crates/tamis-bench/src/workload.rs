@@ -1,4 +1,4 @@
-//! What is asked of a database, by name.
+//! Named workloads.
 
 use std::fmt;
 use std::str::FromStr;
@@ -28,17 +28,17 @@ pub enum Workload {
     MultiGetEmpty,
     /// `multi_get` of 32 existing keys; one operation is one key.
     MultiGetExisting,
-    /// The first entry of a narrow range that holds no key.
+    /// Looks for the first entry of a narrow range that holds no key.
     RangeEmpty,
-    /// The first entry of a range at most 64 wide that begins with an absent key and holds none.
+    /// Looks for the first entry of an empty range at most 64 wide that begins with an absent key.
     RangeAbsent,
     /// A new iterator on a random existing key, and its first entry.
     Seek,
-    /// A seek and the 50 entries behind it.
+    /// A seek and the next 50 entries.
     SeekNext50,
-    /// A seek and the 20 entries behind it.
+    /// A seek and the next 20 entries.
     SeekNext20,
-    /// A seek of a key from the end of the range, and the 50 entries before it.
+    /// A reverse seek to a key, and the 50 entries before it.
     ReverseNext50,
     /// A seek of an existing key, Zipf-distributed as in `GetZipf`.
     SeekZipf,
@@ -50,25 +50,25 @@ pub enum Workload {
     YcsbB,
     /// YCSB's C: gets, Zipf-distributed.
     YcsbC,
-    /// YCSB's D: 95 % gets, the latest keys most often, 5 % inserts.
+    /// YCSB's D: 95 % gets, mostly of the latest keys, 5 % inserts.
     YcsbD,
     /// YCSB's E: 95 % scans of 1 to 100 entries from a Zipf-distributed key on, 5 % inserts.
     YcsbE,
-    /// YCSB's F: half gets, half reads of a key followed by an update of it, Zipf-distributed.
+    /// YCSB's F: half gets, half read-modify-writes, Zipf-distributed.
     YcsbF,
     /// 90 % gets of existing keys, 10 % overwrites.
     ReadMostly,
-    /// 83 % gets, 14 % overwrites and 3 % scans of keys in ranges of different heat: see [`mixgraph`].
+    /// 83 % gets, 14 % overwrites and 3 % scans of keys in ranges of different hotness: see [`mixgraph`].
     Mixgraph,
 }
 
 /// Keys in one `multi_get`.
 pub const MULTI_GET_KEYS: usize = 32;
 
-/// Entries read behind the first one of [`Workload::SeekNext50`].
+/// Entries read after the first one by [`Workload::SeekNext50`].
 pub const NEXT_ENTRIES: usize = 50;
 
-/// Of so many operations of `YcsbD` and `YcsbE` one is an insert.
+/// One in this many operations of `YcsbD` and `YcsbE` is an insert.
 pub const INSERT_EVERY: u64 = 20;
 
 /// The most entries that a scan of `YcsbE` reads.
@@ -78,7 +78,7 @@ pub const LONGEST_SCAN: usize = 100;
 pub const ZIPF_EXPONENT: f64 = 0.99;
 
 impl Workload {
-    /// All of them, fills first.
+    /// All workloads, fills first.
     pub const ALL: [Workload; 26] = [
         Workload::FillRandom,
         Workload::FillSeq,
@@ -108,7 +108,7 @@ impl Workload {
         Workload::Mixgraph,
     ];
 
-    /// The name on the command line and in reports.
+    /// Returns the name on the command line and in reports.
     pub fn name(self) -> &'static str {
         match self {
             Workload::FillRandom => "fill-random",
@@ -140,27 +140,27 @@ impl Workload {
         }
     }
 
-    /// Whether it loads the key set.
+    /// Reports whether it loads the key set.
     pub fn is_fill(self) -> bool {
         matches!(self, Workload::FillRandom | Workload::FillSeq)
     }
 
-    /// Whether it changes the database.
+    /// Reports whether it changes the database.
     pub fn writes(self) -> bool {
         self.is_fill() || self.writes_of(1000) > 0
     }
 
-    /// Whether its operations are keys of batches of [`MULTI_GET_KEYS`].
+    /// Reports whether its operations are keys of batches of [`MULTI_GET_KEYS`].
     pub fn is_batched(self) -> bool {
         matches!(self, Workload::MultiGet | Workload::MultiGetEmpty | Workload::MultiGetExisting)
     }
 
-    /// Whether it puts keys that were not there.
+    /// Reports whether it puts new keys.
     pub fn inserts(self) -> bool {
         matches!(self, Workload::YcsbD | Workload::YcsbE)
     }
 
-    /// About how many of `ops` operations write; 0 for fills, which write every key.
+    /// Returns about how many of `ops` operations write; 0 for fills, which write every key.
     pub fn writes_of(self, ops: u64) -> u64 {
         match self {
             Workload::Overwrite => ops,
@@ -181,7 +181,7 @@ impl fmt::Display for Workload {
 
 /// A name that no workload has.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no workload is called `{name}`; there are {known}", name = .0, known = Workload::ALL.map(Workload::name).join(", "))]
+#[error("no workload is called `{name}`; known are {known}", name = .0, known = Workload::ALL.map(Workload::name).join(", "))]
 pub struct UnknownWorkload(pub String);
 
 impl FromStr for Workload {
@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_parse_back_and_others_are_refused() {
+    fn names_parse_back_and_others_are_rejected() {
         for workload in Workload::ALL {
             assert_eq!(workload.name().parse(), Ok(workload));
         }

@@ -3,12 +3,12 @@
 
 use crate::random::Random;
 
-/// Draws ranks `0..n` where rank `r` has a weight of `(r + 1)^-exponent`.
+/// A distribution over ranks `0..n` where rank `r` has a weight of `(r + 1)^-exponent`.
 #[derive(Clone, Debug)]
 pub struct Zipf {
     n: f64,
     exponent: f64,
-    /// The integral of the weight up to `n + 1/2`, and from which rank 1's own bar starts.
+    /// The integral of the weight up to `n + 1/2`, and the one from which rank 1's own bar starts.
     upper: f64,
     lower: f64,
     /// Draws that lie this close below their rank are accepted without a closer look.
@@ -16,7 +16,7 @@ pub struct Zipf {
 }
 
 impl Zipf {
-    /// A distribution over `n` ranks. The exponent must be positive (0.99 is YCSB's).
+    /// Creates a distribution over `n` ranks. The exponent must be positive (0.99 is YCSB's).
     pub fn new(n: u64, exponent: f64) -> Self {
         assert!(n > 0 && exponent > 0.0);
         let mut zipf = Zipf { n: n as f64, exponent, upper: 0.0, lower: 0.0, squeeze: 0.0 };
@@ -26,7 +26,7 @@ impl Zipf {
         zipf
     }
 
-    /// One rank, 0 being the most frequent.
+    /// Draws a rank, 0 being the most frequent.
     pub fn draw(&self, random: &mut Random) -> u64 {
         loop {
             let u = self.upper + random.unit() * (self.lower - self.upper);
@@ -57,22 +57,22 @@ impl Zipf {
     }
 }
 
-/// Draws ranks `0..n` with any skew, none included.
+/// A distribution over ranks `0..n` with any skew, including none.
 #[derive(Clone, Debug)]
 pub enum Ranks {
-    /// All alike; so many.
+    /// This many ranks with equal weights.
     Uniform(u64),
     /// By Zipf's law.
     Zipf(Zipf),
 }
 
 impl Ranks {
-    /// `n` ranks (not 0) with this exponent; 0 is uniform. It must not be negative.
+    /// Creates a distribution over `n` ranks (not 0) with this exponent; 0 is uniform. It must not be negative.
     pub fn new(n: u64, exponent: f64) -> Self {
         if exponent == 0.0 { Ranks::Uniform(n) } else { Ranks::Zipf(Zipf::new(n, exponent)) }
     }
 
-    /// One rank, 0 being the most frequent.
+    /// Draws a rank, 0 being the most frequent.
     pub fn draw(&self, random: &mut Random) -> u64 {
         match self {
             Ranks::Uniform(n) => random.below(*n),
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn one_rank_is_always_drawn() {
+    fn a_single_rank_is_always_drawn() {
         let mut random = Random::new(1);
         let zipf = Zipf::new(1, 0.99);
         assert!((0..100).all(|_| zipf.draw(&mut random) == 0));

@@ -1,4 +1,4 @@
-//! The command line as a whole, and the arguments that several subcommands share.
+//! The top-level command line, and the arguments shared by several subcommands.
 
 use std::path::PathBuf;
 
@@ -11,21 +11,21 @@ use crate::values::OptionArgs;
 
 /// The rule for keys on the command line, shown with every subcommand that takes one.
 pub(crate) const KEYS_HELP: &str = "\
-Keys and values are taken byte for byte as they are typed; with --hex all of them, in and out, are hexadecimal
-digits (00ff10). Nothing is guessed from what a key looks like: without --hex, `0x61` is a key of four bytes.";
+Keys and values are used byte for byte as typed; with --hex, all of them (input and output) are hexadecimal
+digits (00ff10). The form of a key is never guessed: without --hex, `0x61` is a key of four bytes.";
 
 #[derive(Parser)]
 #[command(
     name = "tamis",
     version,
-    about = "An embeddable LSM key-value store that hashes a key once per read: the program around the library.",
-    long_about = "An embeddable LSM key-value store that hashes a key once per read: the program around the \
-                  library.\n\nWithout a subcommand it runs the main job: it loads the sample that ships with it \
+    about = "An embeddable LSM key-value store that hashes a key once per read: the command-line program.",
+    long_about = "An embeddable LSM key-value store that hashes a key once per read: the command-line \
+                  program.\n\nWithout a subcommand it runs the main job: it loads the bundled sample \
                   (171,075 places from GeoNames), reads it back with hash sharing on and off, and prints what \
-                  the reads cost. The database stays, for the other subcommands to be tried on.",
-    after_help = "Exit codes: 0 done, 1 not found or a problem found, 2 wrong usage or bad input, 3 the database \
+                  the reads cost. The database is kept so that you can try the other subcommands on it.",
+    after_help = "Exit codes: 0 success, 1 not found or a problem found, 2 wrong usage or bad input, 3 the database \
                   failed.\n\nExamples:\n  tamis                                          the main job, into ./tamis-demo\n  \
-                  tamis stats --db ./tamis-demo                  the tree it left\n  \
+                  tamis stats --db ./tamis-demo                  the resulting tree\n  \
                   tamis scan --db ./tamis-demo --prefix IS/      all places in Iceland\n  \
                   tamis bench --workload get-empty,get-existing  a measurement",
     args_conflicts_with_subcommands = true
@@ -64,7 +64,7 @@ pub(crate) enum Command {
     StressChild(stress::child::ChildArgs),
 }
 
-/// Which database, and how to open it.
+/// The database and the options to open it with.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct DbArgs {
     /// The database's directory
@@ -75,16 +75,16 @@ pub(crate) struct DbArgs {
 }
 
 impl DbArgs {
-    /// The options that the database was last opened with, if there is one, changed by what was given.
+    /// Returns the options that the database was last opened with (the defaults for a new one), with those given applied.
     fn to_options(&self) -> Result<Options, Failure> {
         self.to_options_with(None)
     }
 
-    /// The same, where nothing is said of damaged tables with this.
+    /// Like `to_options`; `on_damage` is the policy for damaged tables unless one was given.
     fn to_options_with(&self, on_damage: Option<OnDamage>) -> Result<Options, Failure> {
         let mut options = Options::stored_in(&self.db)?.unwrap_or_default();
         options.on_damage = on_damage.unwrap_or(options.on_damage);
-        // These say what one opening may do, not what the database is.
+        // These restrict one opening; they do not describe the database.
         options.set("create_if_missing", "true")?;
         options.set("error_if_exists", "false")?;
         options.set("salvage", "false")?;
@@ -92,24 +92,24 @@ impl DbArgs {
         Ok(options)
     }
 
-    /// Opens to tell what there is: a damaged table must not keep the others from being told of.
+    /// Opens for inspection: a damaged table must not hide the others.
     pub(crate) fn open_to_look(&self) -> Result<Db, Failure> {
         Ok(Db::open_read_only(&self.db, self.to_options_with(Some(OnDamage::Quarantine))?)?)
     }
 
-    /// Opens for reading, beside others that do.
+    /// Opens read-only; other readers may have the database open too.
     pub(crate) fn open_read_only(&self) -> Result<Db, Failure> {
         Ok(Db::open_read_only(&self.db, self.to_options()?)?)
     }
 
-    /// Opens a database that exists for writing.
+    /// Opens an existing database for writing.
     pub(crate) fn open_existing(&self) -> Result<Db, Failure> {
         let mut options = self.to_options()?;
         options.create_if_missing = false;
         Ok(Db::open(&self.db, options)?)
     }
 
-    /// Opens for writing; makes the database if there is none.
+    /// Opens for writing, creating the database if there is none.
     pub(crate) fn open_or_create(&self) -> Result<Db, Failure> {
         Ok(Db::open(&self.db, self.to_options()?)?)
     }
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn no_subcommand_is_the_main_job() {
+    fn no_subcommand_runs_the_main_job() {
         let cli = parse("tamis --db x --json").unwrap();
         assert!(cli.command.is_none() && cli.demo.json);
         assert_eq!(cli.demo.db, PathBuf::from("x"));
@@ -141,9 +141,9 @@ mod tests {
     }
 
     #[test]
-    fn options_are_set_by_name_and_wrong_ones_refused() {
+    fn options_are_set_by_name_and_bad_ones_are_rejected() {
         let cli = parse("tamis stats --db x -o hash_sharing=false -o keyspace.bits_per_key = 12");
-        assert!(cli.is_err(), "a space makes it another argument");
+        assert!(cli.is_err(), "a space starts another argument");
         let cli = parse("tamis stats --db x -o hash_sharing=false -o keyspace.bits_per_key=12").unwrap();
         let Some(Command::Stats(stats)) = cli.command else { panic!("stats") };
         let options = stats.db.to_options().unwrap();
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn bench_takes_lists_of_workloads_and_refuses_unknown_ones() {
+    fn bench_accepts_lists_of_workloads_and_rejects_unknown_ones() {
         let cli = parse("tamis bench --workload get-empty,seek --keys 10 --unsettled").unwrap();
         let Some(Command::Bench(bench)) = cli.command else { panic!("bench") };
         assert_eq!(bench.workload.len(), 2);
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn bench_takes_values_of_one_length_or_mixed_ones() {
+    fn bench_accepts_fixed_and_mixed_value_lengths() {
         let sizes = |more: &str| {
             let cli = parse(&format!("tamis bench --workload mixgraph {more}"))?;
             let Some(Command::Bench(bench)) = cli.command else { panic!("bench") };
@@ -179,7 +179,7 @@ mod tests {
         assert_eq!(sizes("--value-bytes mixed").unwrap(), ValueSizes::Pareto);
         let refused = sizes("--value-bytes some").unwrap_err().to_string();
         assert!(refused.contains("`mixed`"), "{refused}");
-        // Such a value was made in memory, all of it, before the database refused it.
+        // Such a value used to be built in memory before the database rejected it.
         let refused = sizes("--value-bytes 99999999999").unwrap_err().to_string();
         assert!(refused.contains("4294967295"), "{refused}");
     }

@@ -1,4 +1,4 @@
-//! How a subcommand can end, and its exit code.
+//! The outcomes of a subcommand and their exit codes.
 
 use std::fmt;
 use std::io;
@@ -6,19 +6,19 @@ use std::process::ExitCode;
 
 use tamis_bench::BenchError;
 
-/// A subcommand that did what it was asked.
+/// The outcome of a subcommand that ran to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Exit code 0.
     Done,
-    /// Something was looked for and not there, or checked and not right: exit code 1. Said already.
+    /// Something was not found, or a check failed: exit code 1. Already reported.
     Negative,
-    /// Some of the input was bad, the rest was used: exit code 2. Said already.
+    /// Some of the input was bad, the rest was used: exit code 2. Already reported.
     BadInput,
 }
 
 impl Outcome {
-    /// What the program ends with.
+    /// Returns the exit code of the program.
     pub fn exit_code(self) -> ExitCode {
         ExitCode::from(match self {
             Outcome::Done => 0,
@@ -28,10 +28,10 @@ impl Outcome {
     }
 }
 
-/// A subcommand that ended early.
+/// The failure of a subcommand that ended early.
 #[derive(Debug)]
 pub enum Failure {
-    /// The reader of the output went away: quiet, exit code 0.
+    /// The reader of the output has closed it: silent, exit code 0.
     BrokenPipe,
     /// Something is wrong with the data: exit code 1.
     Problem(String),
@@ -42,7 +42,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// What the program ends with.
+    /// Returns the exit code of the program.
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
             Failure::BrokenPipe => 0,
@@ -52,7 +52,7 @@ impl Failure {
         })
     }
 
-    /// The same failure with more said about it, on a line of its own.
+    /// Returns the same failure with `more` added on a line of its own.
     pub fn with(self, more: &str) -> Failure {
         let more = |message: String| format!("{message}\n{more}");
         match self {
@@ -63,12 +63,12 @@ impl Failure {
         }
     }
 
-    /// Wrong arguments or input.
+    /// Returns a failure for wrong arguments or input.
     pub fn usage(message: impl fmt::Display) -> Failure {
         Failure::Usage(message.to_string())
     }
 
-    /// The database or the system failed.
+    /// Returns a failure of the database or the system.
     pub fn database(message: impl fmt::Display) -> Failure {
         Failure::Database(message.to_string())
     }
@@ -77,7 +77,7 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failure::BrokenPipe => f.write_str("the reader of the output went away"),
+            Failure::BrokenPipe => f.write_str("the reader of the output has closed it"),
             Failure::Problem(message) | Failure::Usage(message) | Failure::Database(message) => {
                 f.write_str(message)
             }
@@ -85,7 +85,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// For writes to the standard output; errors of other files are converted where they occur.
+/// For writes to standard output; errors of other files are converted where they occur.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Failure {
         match error.kind() {
@@ -139,7 +139,7 @@ impl From<tamis::AdminError> for Failure {
     }
 }
 
-/// A table that is not right is wrong input.
+/// An invalid table is wrong input.
 impl From<tamis::ExternalTableError> for Failure {
     fn from(error: tamis::ExternalTableError) -> Failure {
         use std::io::ErrorKind::NotFound;

@@ -1,4 +1,4 @@
-//! Records of keys and values from a file or the standard input, as several subcommands take them.
+//! Input records of keys and values, from a file or standard input, as used by several subcommands.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -14,31 +14,31 @@ use crate::failure::Failure;
 use crate::records::{Format, Record, RecordError, Records, unpacked};
 use crate::text::decode_hex;
 
-/// Which file, and which of its fields are keys and values.
+/// The input file, and which of its fields are keys and values.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct InputArgs {
-    /// The file; `-` is the standard input
+    /// The file; `-` is standard input
     #[arg(default_value = "-")]
     file: PathBuf,
-    /// How records look [default: by the file's name: .tsv, .csv, otherwise lines]
+    /// The record format [default: by the file's name: .tsv, .csv, otherwise lines]
     #[arg(long, value_enum)]
     format: Option<Format>,
-    /// The column of the key: a number from 1, or with --header a name
+    /// The column of the key: a number from 1 or, with --header, a name
     #[arg(long, value_name = "COLUMN", default_value = "1")]
     key_column: String,
-    /// The column of the value; without it, all columns but the key's, separated by tabs
+    /// The column of the value [default: all columns but the key's, separated by tabs]
     #[arg(long, value_name = "COLUMN")]
     value_column: Option<String>,
     /// The first record names the columns
     #[arg(long)]
     header: bool,
-    /// Keys and values are hexadecimal (a value of several columns is not)
+    /// Keys and values are hexadecimal (except values of several columns)
     #[arg(long)]
     hex: bool,
 }
 
 impl InputArgs {
-    /// The records, from the first that holds data on, and which of their fields matter.
+    /// Returns the records, starting at the first one with data, and the columns to use.
     pub(crate) fn open(&self) -> Result<(Records<Box<dyn Read>>, Columns), Failure> {
         let input: Box<dyn Read> = if self.file.as_os_str() == OsStr::new("-") {
             Box::new(std::io::stdin().lock())
@@ -54,7 +54,7 @@ impl InputArgs {
         Ok((records, columns))
     }
 
-    /// Any bytes are lines, but nobody means these.
+    /// Rejects database files: any bytes could be read as lines, but these are surely a mistake.
     fn refuse_database_files(&self) -> Result<(), Failure> {
         let what = match inspect::identify(&DiskFs::default(), &self.file) {
             Ok(Contents::ExternalTable) => "an external table; `tamis ingest` takes it".to_owned(),
@@ -71,7 +71,7 @@ impl InputArgs {
     }
 }
 
-/// Which fields of a record are key and value; positions from 0.
+/// The positions of the key and value fields of a record, from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Columns {
     key: usize,
@@ -80,7 +80,7 @@ pub(crate) struct Columns {
 }
 
 impl Columns {
-    /// From the arguments and, if there is one, the header, which is read here.
+    /// Chooses the columns from the arguments and the header, if there is one, which is read here.
     fn choose<R: Read>(args: &InputArgs, records: &mut Records<R>) -> Result<Columns, Failure> {
         let header = match args.header.then(|| records.next()).flatten() {
             None => None,
@@ -95,7 +95,7 @@ impl Columns {
         Ok(Columns { key, value: value.transpose()?, hex: args.hex })
     }
 
-    /// Key and value of a record, or what is wrong with it.
+    /// Returns the key and value of a record, or a description of what is wrong with it.
     pub(crate) fn entry(&self, record: Record) -> Result<(Vec<u8>, Vec<u8>), String> {
         let mut fields = record.fields;
         let found = fields.len();
@@ -109,7 +109,7 @@ impl Columns {
         }
         let key = self.decoded(fields.remove(self.key))?;
         if key.len() > MAX_KEY_BYTES {
-            return Err(format!("a key of {} bytes is too long: {MAX_KEY_BYTES} at most", key.len()));
+            return Err(format!("a key of {} bytes is too long: the maximum is {MAX_KEY_BYTES}", key.len()));
         }
         let value = match self.value {
             Some(_) => value,
@@ -124,13 +124,13 @@ impl Columns {
     }
 }
 
-/// A column's position: by its name in the header, or by its number from 1.
+/// Returns a column's position, by its name in the header or its number from 1.
 fn position(column: &str, header: Option<&[Vec<u8>]>) -> Result<usize, Failure> {
     let named = header.and_then(|names| names.iter().position(|name| name == column.as_bytes()));
     let numbered = || column.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
     named.or_else(numbered).ok_or_else(|| {
         Failure::usage(match header {
-            None => format!("`{column}` is no column: give a number from 1, or --header to use names"),
+            None => format!("`{column}` is not a column: give a number from 1, or use --header for names"),
             Some(names) => {
                 let names: Vec<_> = names.iter().map(|name| String::from_utf8_lossy(name)).collect();
                 format!("there is no column `{column}`; there are {}", names.join(", "))
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_records_say_what_is_wrong() {
+    fn bad_records_are_described() {
         assert!(entry(2, None, false, &["a", "b"]).unwrap_err().contains("column 3 in 2"));
         assert!(entry(0, Some(5), false, &["a"]).unwrap_err().contains("column 6"));
         assert!(entry(0, None, true, &["6x"]).unwrap_err().contains("hexadecimal"));

@@ -1,4 +1,4 @@
-//! The library's records as JSON objects; field names are those of the library.
+//! The library's records as JSON objects; fields have the library's names.
 
 use serde_json::{Value, json};
 use tamis::{
@@ -8,7 +8,7 @@ use tamis::{
 
 use crate::text::hex;
 
-/// Bytes as an object's member: as text if they are UTF-8, otherwise (or if asked for) as `<name>_hex`.
+/// Adds bytes to an object: as text if they are UTF-8, otherwise (or if requested) as `<name>_hex`.
 pub(crate) fn bytes(object: &mut serde_json::Map<String, Value>, name: &str, bytes: &[u8], as_hex: bool) {
     match std::str::from_utf8(bytes) {
         Ok(text) if !as_hex => object.insert(name.to_owned(), text.into()),
@@ -155,7 +155,7 @@ pub(crate) fn elastic(stats: &ElasticStats) -> Value {
     value
 }
 
-/// A segment of a table with an elastic filter; its keys as hexadecimal digits if they are not UTF-8 or if asked for.
+/// Returns a segment of a table with an elastic filter; its keys are hexadecimal if requested or not UTF-8.
 pub(crate) fn segment(stats: &SegmentStats, as_hex: bool) -> Value {
     let mut value = fields!(
         stats, keyspace, level, run, table, segment, keys, unit_bytes, enabled, units, heat, asked, expired,

@@ -1,7 +1,7 @@
-//! What every program of the project has in common on the command line: how it prints ([`output`]), tells of its progress
-//! ([`progress`]) and ends ([`failure`], [`end`]), and the arguments that several of them take ([`values`]).
+//! The code shared by all command-line programs of the project: printing ([`output`]), progress reports ([`progress`]),
+//! exit codes ([`failure`], [`end`]), and common arguments ([`values`]).
 //!
-//! The program `tamis` is made of this and of its subcommands. The laboratory's programs (`lab/`) use it as well.
+//! The program `tamis` adds its subcommands; the laboratory's programs (`lab/`) use this library as well.
 
 pub mod failure;
 pub mod output;
@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use crate::failure::{Failure, Outcome};
 use crate::output::Out;
 
-/// Ends a program: what is left of the output is written, a failure is told on the standard error after the program's name.
+/// Ends a program: writes buffered output and reports a failure on standard error, prefixed with the program's name.
 pub fn end(program: &str, mut out: Out, result: Result<Outcome, Failure>) -> ExitCode {
     let result = result.and_then(|outcome| {
         out.flush()?;
@@ -22,11 +22,11 @@ pub fn end(program: &str, mut out: Out, result: Result<Outcome, Failure>) -> Exi
     });
     match result {
         Ok(outcome) => outcome.exit_code(),
-        // Whoever read the output has enough: that is no failure.
+        // The reader of the output has had enough: not a failure.
         Err(Failure::BrokenPipe) => ExitCode::SUCCESS,
         Err(failure) => {
-            // What was printed before the failure belongs before its message. Nothing is left to report a
-            // failure of these two to.
+            // Earlier output goes before the failure's message. There is nowhere left to report a failure of these
+            // two writes.
             let _ = out.flush();
             let _ = writeln!(std::io::stderr(), "{program}: {failure}");
             failure.exit_code()

@@ -1,8 +1,8 @@
-//! The `tamis` program. Without a subcommand it runs the main job: load the sample, read it back, show what
+//! The `tamis` program. Without a subcommand it runs the main job: it loads the sample, reads it back and shows what
 //! the reads cost.
 //!
-//! Each subcommand is a file of `commands/`: its arguments and one `run`. They print through [`output::Out`]
-//! only, and fail with a [`failure::Failure`], which is also the exit code.
+//! Each subcommand is a file of `commands/`: its arguments and one `run`. Subcommands print only through
+//! [`output::Out`] and fail with a [`failure::Failure`], which determines the exit code.
 
 mod args;
 mod commands;

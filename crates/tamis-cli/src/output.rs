@@ -1,17 +1,17 @@
-//! Where all output goes. A reader that goes away (`tamis scan … | head`) ends the program quietly, so nothing
-//! here or elsewhere may panic on a failed write: hence no `println!` anywhere.
+//! The output of the program. A reader that closes the pipe (`tamis scan … | head`) ends the program silently, so
+//! no write may panic; hence there is no `println!` anywhere.
 
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 
-/// The standard output, buffered.
+/// Buffered standard output.
 pub struct Out {
     inner: BufWriter<Stdout>,
-    /// A person is watching: each line should be there when it is written.
+    /// Whether the output is a terminal: then each line is flushed as it is written.
     interactive: bool,
 }
 
 impl Out {
-    /// The standard output of this process.
+    /// Returns the standard output of this process.
     pub fn stdout() -> Out {
         let stdout = io::stdout();
         let interactive = stdout.is_terminal();
@@ -33,7 +33,7 @@ impl Write for Out {
     }
 }
 
-/// One line for people on the standard error; lost if nobody can read it.
+/// Prints one line on standard error; a failed write is ignored.
 pub fn note(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }

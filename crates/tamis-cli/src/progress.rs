@@ -1,4 +1,4 @@
-//! Progress on the standard error: bars on a terminal, a plain line now and then otherwise.
+//! Progress on standard error: bars on a terminal, otherwise a plain line from time to time.
 
 use std::io::IsTerminal;
 use std::sync::Mutex;
@@ -10,10 +10,10 @@ use tamis_bench::report::grouped;
 
 use crate::output::note;
 
-/// Plain lines of one phase are at least this far apart, and a phase shorter than that has none.
+/// The minimum interval between plain lines of one phase; a shorter phase has none.
 const LINE_EVERY: Duration = Duration::from_secs(2);
 
-/// Tells a person where the work is.
+/// Reports the progress of the work.
 pub struct Reporter {
     bars: bool,
     phase: Mutex<Option<Phase>>,
@@ -38,13 +38,13 @@ impl Default for Reporter {
 }
 
 impl Reporter {
-    /// One that has nothing to tell yet.
+    /// Creates a reporter with nothing to report yet.
     pub fn new() -> Reporter {
         Reporter { bars: std::io::stderr().is_terminal(), phase: Mutex::new(None) }
     }
 
     fn with_phase(&self, act: impl FnOnce(&mut Option<Phase>)) {
-        // A poisoned lock means that a thread panicked while it spoke: what it says is still of use.
+        // A poisoned lock means that a thread panicked while reporting; its state is still useful.
         act(&mut self.phase.lock().unwrap_or_else(|poisoned| poisoned.into_inner()));
     }
 }
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_says_how_much_of_what_is_done() {
+    fn a_line_shows_the_amount_done() {
         let phase = |total, unit, done| {
             let now = Instant::now();
             Phase {

@@ -1,11 +1,11 @@
-//! Records of a text file: lines, tab-separated or comma-separated fields. One bad record is an error by itself
-//! and does not end the file.
+//! Records of a text file: lines, tab-separated or comma-separated fields. A bad record is an individual error and does
+//! not end the file.
 
 use std::io::{self, BufRead, BufReader, Read};
 
 use flate2::bufread::MultiGzDecoder;
 
-/// How a file's records look.
+/// The format of a file's records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Format {
     /// One field: the whole line
@@ -17,7 +17,7 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    /// The format that a file's name suggests, with or without `.gz`.
+    /// Returns the format that a file's name suggests, with or without `.gz`.
     pub(crate) fn of_name(name: &str) -> Format {
         let name = name.strip_suffix(".gz").unwrap_or(name).to_ascii_lowercase();
         match name.rsplit('.').next() {
@@ -33,13 +33,13 @@ const START: Place = Place { line: 1, byte: 0 };
 /// One record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
-    /// The line it starts on, from 1; in CSV, empty lines before it count as its own.
+    /// The line it starts on, from 1; in CSV, empty lines before it belong to it.
     pub(crate) line: u64,
-    /// Its fields; at least one.
+    /// The fields; at least one.
     pub(crate) fields: Vec<Vec<u8>>,
 }
 
-/// Why a record could not be had.
+/// The reason why a record could not be read.
 #[derive(Debug)]
 pub(crate) enum RecordError {
     /// This record is bad; the next one may be good.
@@ -48,16 +48,16 @@ pub(crate) enum RecordError {
     Io(io::Error),
 }
 
-/// A place between two records.
+/// A position between two records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     /// The line that begins here, from 1.
     pub(crate) line: u64,
-    /// The bytes before it, unpacked.
+    /// The number of bytes before it, decompressed.
     pub(crate) byte: u64,
 }
 
-/// Reads records one after the other.
+/// A reader of successive records.
 pub(crate) enum Records<R: Read> {
     Text { input: BufReader<R>, next: Place, separator: Option<u8> },
     Csv { input: Box<csv::Reader<Followed<BufReader<R>>>> },
@@ -77,7 +77,7 @@ impl<R: Read> Records<R> {
         }
     }
 
-    /// Where the next record begins; behind an input that could not be read, it says nothing.
+    /// Returns the position of the next record; meaningless after a failed read of the input.
     pub(crate) fn place(&mut self) -> Place {
         match self {
             Records::Text { next, .. } => *next,
@@ -137,26 +137,26 @@ impl<R: Read> Iterator for Records<R> {
     }
 }
 
-/// What goes to the reader of CSV, which tells less than is asked for: it takes the end of the input for the end of any field, and
-/// does not count the second byte of CR LF to the record before.
+/// The input of the CSV reader, with details that the CSV reader does not report: it accepts the end of the input as the end
+/// of any field, and does not count the second byte of CR LF as part of the preceding record.
 pub(crate) struct Followed<R> {
     input: R,
     at: Field,
     ended: bool,
-    /// What was read last, and where it begins.
+    /// The bytes read last, and their position.
     last: Vec<u8>,
     last_at: u64,
-    /// Found while looking ahead.
+    /// An error found while looking ahead.
     failed: Option<io::Error>,
 }
 
-/// Where in a field of a CSV input.
+/// The state within a field of a CSV input.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Field {
     Start,
     Plain,
     Quoted,
-    /// Behind a quote within quotes: the closing one, or the first of two.
+    /// After a quote within quotes: the closing one, or the first of two.
     Quote,
 }
 
@@ -165,12 +165,12 @@ impl<R: BufRead> Followed<R> {
         Followed { input, at: Field::Start, ended: false, last: Vec::new(), last_at: 0, failed: None }
     }
 
-    /// Whether all is read and a quote is still open. The record that was read last is cut, then.
+    /// Reports whether the input has ended within an open quote: the last record is then truncated.
     fn end_is_quoted(&self) -> bool {
         self.ended && self.at == Field::Quoted
     }
 
-    /// Whether the place `at`, in what was read last or right behind it, is between CR and LF.
+    /// Reports whether position `at`, within or right after the bytes read last, is between CR and LF.
     fn is_within_line_end(&mut self, at: u64) -> bool {
         let Some(at) = at.checked_sub(self.last_at + 1).and_then(|at| usize::try_from(at).ok()) else {
             return false;
@@ -211,7 +211,7 @@ impl<R: Read> Read for Followed<R> {
     }
 }
 
-/// The input, unpacked if it is gzip (known by its first two bytes).
+/// Returns the input, decompressed if it is gzip (recognized by its first two bytes).
 pub(crate) fn unpacked<'a, R: Read + 'a>(input: R) -> io::Result<Box<dyn Read + 'a>> {
     let mut input = BufReader::with_capacity(256 << 10, input);
     let packed = input.fill_buf()?.starts_with(&[0x1F, 0x8B]);
@@ -271,7 +271,7 @@ mod tests {
             let mut records = Records::new(text.as_bytes(), format);
             let mut places = vec![records.place()];
             while let Some(record) = records.next() {
-                // What `--from-line` goes by.
+                // `--from-line` relies on this.
                 assert_eq!(record.unwrap().line, places.last().unwrap().line, "{text:?}");
                 places.push(records.place());
             }
@@ -281,7 +281,7 @@ mod tests {
         assert_eq!(places("a\tb\nc\n", Format::Tsv), [(1, 0), (2, 4), (3, 6)]);
         assert_eq!(places("a,b\n\"c\nd\",e\nf\n", Format::Csv), [(1, 0), (2, 4), (4, 12), (5, 14)]);
         assert_eq!(places("a,b\r\nc,d\r\ne\r\n", Format::Csv), [(1, 0), (2, 5), (3, 10), (4, 13)]);
-        // Whatever pieces it comes in.
+        // However the input is split.
         let many: String = (0..10_000).map(|i| format!("{i},\"\r\n\"\r\n")).collect();
         let wanted = many
             .match_indices("\"\r\n")
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn gzip_is_unpacked_and_anything_else_left_alone() {
+    fn gzip_is_decompressed_and_anything_else_is_left_alone() {
         let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         packer.write_all(b"one\ntwo\n").unwrap();
         for input in [packer.finish().unwrap(), b"one\ntwo\n".to_vec()] {

@@ -1,4 +1,4 @@
-//! Bytes as text and back: hexadecimal digits, and a printable form that loses nothing.
+//! Conversion of bytes to and from text: hexadecimal digits and a lossless printable form.
 
 use std::ffi::OsStr;
 
@@ -6,7 +6,7 @@ use tamis_bench::report::mean;
 
 use crate::failure::Failure;
 
-/// The bytes of a key or value as typed: as they are, or decoded if they are hexadecimal.
+/// Returns the bytes of a key or value as typed, decoded if hexadecimal.
 pub(crate) fn typed(argument: &OsStr, hex: bool) -> Result<Vec<u8>, Failure> {
     let bytes = raw_bytes(argument)?;
     if hex { decode_hex(&bytes).map_err(Failure::Usage) } else { Ok(bytes) }
@@ -21,11 +21,11 @@ fn raw_bytes(argument: &OsStr) -> Result<Vec<u8>, Failure> {
 fn raw_bytes(argument: &OsStr) -> Result<Vec<u8>, Failure> {
     match argument.to_str() {
         Some(text) => Ok(text.as_bytes().to_vec()),
-        None => Err(Failure::usage("this system passes text only; give other bytes with --hex")),
+        None => Err(Failure::usage("this system passes only text as arguments; give other bytes with --hex")),
     }
 }
 
-/// Hexadecimal digits as bytes; upper or lower case, nothing else.
+/// Decodes hexadecimal digits, upper or lower case.
 pub(crate) fn decode_hex(digits: &[u8]) -> Result<Vec<u8>, String> {
     let value = |digit: u8| (digit as char).to_digit(16).map(|v| v as u8);
     let shown = || printable(&digits[..digits.len().min(40)]);
@@ -36,14 +36,14 @@ pub(crate) fn decode_hex(digits: &[u8]) -> Result<Vec<u8>, String> {
     bytes.collect::<Option<_>>().ok_or_else(|| format!("`{}` is not hexadecimal", shown()))
 }
 
-/// Bytes as lower-case hexadecimal digits.
+/// Returns bytes as lower-case hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     const DIGITS: [u8; 16] = *b"0123456789abcdef";
     let digit = |nibble: u8| char::from(DIGITS[usize::from(nibble)]);
     bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
-/// Bytes on one line: printable text as it is; a backslash, control characters and bytes that are not UTF-8
+/// Returns bytes as one line: printable text unchanged; backslashes, control characters and bytes that are not UTF-8
 /// escaped (`\\`, `\t`, `\n`, `\r`, `\x00`). Different bytes give different lines.
 pub(crate) fn printable(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
@@ -73,7 +73,7 @@ fn escape(bytes: &[u8], out: &mut String) {
     }
 }
 
-/// [`printable`], cut to about `limit` characters.
+/// Returns the [`printable`] form, cut to about `limit` characters.
 pub(crate) fn excerpt(bytes: &[u8], limit: usize) -> String {
     let text = printable(&bytes[..bytes.len().min(4 * limit)]);
     if text.chars().count() <= limit {
@@ -82,7 +82,7 @@ pub(crate) fn excerpt(bytes: &[u8], limit: usize) -> String {
     text.chars().take(limit.saturating_sub(1)).chain(['…']).collect()
 }
 
-/// A small number with two places that say something: 0.0012, 3.4e-7. Others as [`mean`] has them.
+/// Formats a small number with two significant digits: 0.0012, 3.4e-7. Others are formatted as by [`mean`].
 pub(crate) fn small(number: f64) -> String {
     if number > 0.0 && number < 0.001 { format!("{number:.1e}") } else { mean(number) }
 }
@@ -101,7 +101,7 @@ mod tests {
         }
 
         #[test]
-        fn printable_text_stays_on_one_line_and_loses_nothing(a: Vec<u8>, b: Vec<u8>) {
+        fn printable_text_is_one_line_and_lossless(a: Vec<u8>, b: Vec<u8>) {
             prop_assert!(!printable(&a).contains(|c: char| c.is_control()));
             prop_assert_eq!(printable(&a) == printable(&b), a == b);
         }
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_hex_is_refused_with_a_reason() {
+    fn bad_hex_is_rejected_with_a_reason() {
         assert!(decode_hex(b"123").unwrap_err().contains("odd"));
         for bad in [&b"zz"[..], b"0x61", b"1 23", "ä".as_bytes()] {
             assert!(decode_hex(bad).is_err(), "{bad:?}");
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn small_numbers_do_not_look_like_nothing() {
+    fn small_numbers_do_not_look_like_zero() {
         for (number, text) in
             [(0.0, "0"), (3.44e-7, "3.4e-7"), (0.00096, "9.6e-4"), (0.0012, "0.0012"), (1.5, "1.50")]
         {
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn readable_text_is_left_alone() {
+    fn readable_text_is_unchanged() {
         assert_eq!(printable("Zürich/8001".as_bytes()), "Zürich/8001");
         assert_eq!(printable(b"a\tb\\\x00\xff"), "a\\tb\\\\\\x00\\xff");
         assert_eq!(excerpt(b"abcdefgh", 4), "abc…");

@@ -1,24 +1,24 @@
-//! Arguments that more than one program takes: options of the database, numbers of threads and of bytes.
+//! Arguments shared by several programs: database options, numbers of threads and of bytes.
 
 use clap::Args;
 use tamis::Options;
 
 use crate::failure::Failure;
 
-/// Options of the database by their names.
+/// Options of the database by name.
 #[derive(Args, Clone, Debug, Default)]
 pub struct OptionArgs {
-    /// Set an option of the database by its name, as `tamis options` lists them; may be repeated
+    /// Set a database option by name (see `tamis options`); may be repeated
     #[arg(short = 'o', long = "option", value_name = "NAME=VALUE", value_parser = assignment)]
     pub set: Vec<(String, String)>,
 }
 
 impl OptionArgs {
-    /// Sets the options in the order they were given.
+    /// Sets the options in the order in which they were given.
     ///
     /// # Errors
     ///
-    /// There is no such option, or it does not take the value.
+    /// Fails if there is no such option or the value is invalid.
     pub fn apply(&self, options: &mut Options) -> Result<(), Failure> {
         for (name, value) in &self.set {
             options.set(name, value)?;
@@ -27,11 +27,11 @@ impl OptionArgs {
     }
 }
 
-/// A name and a value with `=` between, blanks around them left out.
+/// Parses `NAME=VALUE`, trimming blanks around both.
 ///
 /// # Errors
 ///
-/// There is no `=`, or no name before it.
+/// Fails if there is no `=` or no name before it.
 pub fn assignment(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.trim().is_empty() => {
@@ -41,11 +41,11 @@ pub fn assignment(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// How many threads: 1 to 1024.
+/// Parses a number of threads, 1 to 1024.
 ///
 /// # Errors
 ///
-/// It is none of these numbers.
+/// Fails for anything else.
 pub fn threads(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(threads @ 1..=1024) => Ok(threads),
@@ -53,11 +53,11 @@ pub fn threads(text: &str) -> Result<usize, String> {
     }
 }
 
-/// A number of bytes, as the option `cache_bytes` takes it.
+/// Parses a number of bytes in the form of the option `cache_bytes`.
 ///
 /// # Errors
 ///
-/// The option refuses it.
+/// Fails if the option would reject it.
 pub fn bytes(text: &str) -> Result<u64, String> {
     let mut options = Options::default();
     options.set("cache_bytes", text).map_err(|error| error.to_string())?;

@@ -1,4 +1,4 @@
-//! The built program, as a person or a script uses it: what it prints, and with which exit code it ends.
+//! Tests of the built program as a person or a script uses it: its output and exit codes.
 
 use std::io::{Read, Write};
 use std::path::Path;
@@ -11,7 +11,7 @@ fn tamis() -> Command {
     Command::new(env!("CARGO_BIN_EXE_tamis"))
 }
 
-/// A database directory that goes away with the test.
+/// A database directory that is removed with the test.
 struct Place {
     root: TempDir,
 }
@@ -51,7 +51,7 @@ struct Ran {
 fn run(mut command: Command, input: &[u8]) -> Ran {
     let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the program starts");
-    // A program that refuses its arguments may have ended before it read anything.
+    // A program that rejects its arguments may have exited without reading anything.
     match child.stdin.take().expect("a pipe").write_all(input) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
             panic!("the program takes its input: {error}")
@@ -79,7 +79,7 @@ impl Ran {
 }
 
 #[test]
-fn what_is_put_is_got_until_it_is_deleted() {
+fn a_put_value_is_returned_until_it_is_deleted() {
     let place = Place::new();
     place.run("put", &["greeting", "hello"]).ok();
     place.run("put", &["--sync", "other", "-"]).ok();
@@ -91,10 +91,9 @@ fn what_is_put_is_got_until_it_is_deleted() {
     assert_eq!(place.run("get", &["other"]).ok(), "\n");
 }
 
-/// Every command used to open with default options, and so a `put` gave a database that was made with others the
-/// defaults.
+/// Every command used to open with default options, so a `put` reset a database with other options to the defaults.
 #[test]
-fn a_command_leaves_the_options_that_the_database_was_made_with() {
+fn a_command_keeps_the_options_that_the_database_was_created_with() {
     let place = Place::new();
     place.run("put", &["-o", "keyspace.bits_per_key=14", "a", "1"]).ok();
     place.run("put", &["b", "2"]).ok();
@@ -128,7 +127,7 @@ fn scans_respect_bounds_prefix_limit_and_direction() {
     assert_eq!(scan(&["--reverse", "--limit", "2"]), "c\t4\nb\t3\n");
     assert_eq!(scan(&["--start", "x"]), "");
     assert_eq!(scan(&["--limit", "1", "--json"]), "{\"key\":\"a\",\"value\":\"1\"}\n");
-    place.run("scan", &["--start", "b", "--end", "a"]).fails(2, "behind the end");
+    place.run("scan", &["--start", "b", "--end", "a"]).fails(2, "after the end");
 }
 
 #[test]
@@ -153,7 +152,7 @@ fn csv_columns_are_chosen_by_name() {
 }
 
 #[test]
-fn bad_records_are_told_by_line_and_the_good_ones_loaded() {
+fn bad_records_are_reported_by_line_and_good_ones_loaded() {
     let place = Place::new();
     let input = b"61\t62\nxx\t1\n63\n\n64\t65\n";
     let ran =
@@ -173,9 +172,9 @@ fn dump(args: &[&str]) -> Ran {
     run(command, b"")
 }
 
-/// A wrong name used to be called damage.
+/// A wrong name used to be reported as damage.
 #[test]
-fn a_file_under_a_wrong_name_is_told_for_what_it_is() {
+fn a_file_under_a_wrong_name_is_identified_by_its_contents() {
     let place = Place::new();
     place.run("put", &["key", "in a table"]).ok();
     place.run("compact", &[]).ok();
@@ -201,12 +200,12 @@ fn a_file_under_a_wrong_name_is_told_for_what_it_is() {
         to
     };
 
-    // Under their names, and by their contents where the name says nothing.
+    // By their names, and by their contents where the name does not tell.
     for (file, part) in [(&table, "in a table"), (&log, "in a log"), (&manifest, "create keyspace 0")] {
         assert!(dump(&[file]).ok().contains(part), "{file}");
         assert!(dump(&[&copy(file, "no-name")]).ok().contains(part), "{file}");
     }
-    // Under those of others, and with --kind all the same.
+    // Under wrong names, with and without --kind.
     for (from, name, is, kind, part) in [
         (
             &table,
@@ -257,13 +256,13 @@ fn a_file_under_a_wrong_name_is_told_for_what_it_is() {
     let bytes = place.path("bytes");
     std::fs::write(&bytes, [0, 1, 2]).unwrap();
     dump(&[&bytes]).fails(2, "--kind");
-    // What has no mark any more is damaged.
+    // A file that has lost its mark is damaged.
     let whole = std::fs::read(&table).unwrap();
     std::fs::write(&table, &whole[..whole.len() - 1]).unwrap();
     dump(&[&table]).fails(3, "damaged");
     std::fs::write(&table, &whole).unwrap();
 
-    // The other commands that take files.
+    // Other commands that take files.
     let copies = [&table, &log, &manifest].map(|file| copy(file, &format!("copy-of-{}", digits(file))));
     for (file, part) in copies.iter().zip(["a table of a database", &log_is, &manifest_is]) {
         place.run("ingest", &[file]).fails(2, part);
@@ -279,7 +278,7 @@ fn a_file_under_a_wrong_name_is_told_for_what_it_is() {
     place.run("ingest", &[&external]).ok();
 }
 
-/// What a failed load with --json says, and its message.
+/// Returns the JSON object and the message of a failed load.
 fn failed_load(ran: Ran) -> (Value, String) {
     let object: Value = serde_json::from_str(&ran.out).unwrap_or_else(|_| panic!("{ran:?}"));
     assert!(!ran.err.contains("panicked"), "{ran:?}");
@@ -288,7 +287,7 @@ fn failed_load(ran: Ran) -> (Value, String) {
 }
 
 #[test]
-fn a_load_whose_input_breaks_off_keeps_what_it_read_and_says_where_to_go_on() {
+fn a_load_whose_input_breaks_off_keeps_its_records_and_says_where_to_resume() {
     let place = Place::new();
     let lines: String = (0..100_000).map(|i| format!("{}\n", (i * 7919) % 100_003)).collect();
     let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
@@ -308,7 +307,7 @@ fn a_load_whose_input_breaks_off_keeps_what_it_read_and_says_where_to_go_on() {
     assert!(message.contains("could not read") && message.contains("They are synced"), "{message}");
     assert!(message.contains(&format!("--from-line {}", loaded + 1)), "{message}");
 
-    // Exactly those are there, and the rest comes with the rest of the input.
+    // Exactly those are stored, and the rest follows with the rest of the input.
     let keys = |lines: &mut dyn Iterator<Item = &str>| {
         let mut keys: Vec<String> = lines.map(|line| format!("{line}\n")).collect();
         keys.sort();
@@ -324,10 +323,10 @@ fn a_load_whose_input_breaks_off_keeps_what_it_read_and_says_where_to_go_on() {
     assert!(stored() == keys(&mut lines.lines()));
 }
 
-/// The file size that a process may write stands for a full disk, which takes root.
+/// A file size limit stands in for a full disk, which would require root.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_load_that_is_refused_in_the_middle_says_what_the_database_holds() {
+fn a_load_that_fails_in_the_middle_reports_what_is_stored() {
     for durability in ["buffered", "sync"] {
         let place = Place::new();
         let lines: String = (0..3000).map(|i| format!("key{i:05}\tvalue of number {i}\n")).collect();
@@ -347,7 +346,7 @@ fn a_load_that_is_refused_in_the_middle_says_what_the_database_holds() {
         assert_eq!(failed["from_line"].as_u64(), Some(loaded + 1), "{object}");
         assert!(durability == "buffered" || failed["synced"] == true, "{object}");
         assert_eq!(message.contains("They are synced"), failed["synced"] == true, "{message}");
-        let refused = format!("The 100 in lines {} to {} were refused", loaded + 1, loaded + 100);
+        let refused = format!("The 100 in lines {} to {} were rejected", loaded + 1, loaded + 100);
         assert!(message.contains(&refused), "{message}");
 
         let stored = place.run("scan", &[]).ok().lines().count() as u64;
@@ -362,7 +361,7 @@ fn a_load_that_is_refused_in_the_middle_says_what_the_database_holds() {
 }
 
 #[test]
-fn csv_that_ends_within_a_record_loads_what_is_whole() {
+fn csv_that_ends_within_a_record_loads_its_complete_records() {
     let place = Place::new();
     let ran = place.run_with_input("load", &["--format", "csv"], b"a,1\nb,2\nc,\"3\nd,4\n");
     assert!(ran.out.contains("2 records loaded, 1 bad"), "{ran:?}");
@@ -371,7 +370,7 @@ fn csv_that_ends_within_a_record_loads_what_is_whole() {
 }
 
 #[test]
-fn a_load_goes_on_behind_its_header() {
+fn a_load_resumes_after_its_header() {
     let place = Place::new();
     let input = b"name,id\nx,1\n\"y\nz\",2\nlast,3\n";
     let args = ["--format", "csv", "--header", "--key-column", "id", "--from-line", "5"];
@@ -381,7 +380,7 @@ fn a_load_goes_on_behind_its_header() {
 }
 
 #[test]
-fn wrong_usage_is_2_and_a_database_that_is_not_there_is_3() {
+fn wrong_usage_exits_with_2_and_a_missing_database_with_3() {
     let place = Place::new();
     place.run("get", &["key"]).fails(3, "no database");
     place.run("stats", &["-o", "no_such_option=1"]).fails(2, "no_such_option");
@@ -395,7 +394,7 @@ fn wrong_usage_is_2_and_a_database_that_is_not_there_is_3() {
 }
 
 #[test]
-fn figures_come_as_json_objects() {
+fn figures_are_available_as_json_objects() {
     let place = Place::new();
     place.run_with_input("load", &["-"], b"one\ntwo\n").ok();
     let object = |subcommand: &str, args: &[&str]| -> Value {
@@ -424,7 +423,7 @@ fn pages_for_people_name_what_they_show() {
 }
 
 #[test]
-fn a_checkpoint_holds_the_same_and_does_not_overwrite() {
+fn a_checkpoint_has_the_same_contents_and_does_not_overwrite() {
     let place = Place::new();
     place.run("put", &["k", "v"]).ok();
     let copy = place.path("copy");
@@ -437,7 +436,7 @@ fn a_checkpoint_holds_the_same_and_does_not_overwrite() {
 }
 
 #[test]
-fn a_reader_that_goes_away_ends_the_program_quietly() {
+fn a_closed_output_ends_the_program_silently() {
     let place = Place::new();
     let lines: String = (0..50_000).map(|i| format!("key-number-{i:09}\n")).collect();
     place.run_with_input("load", &["-"], lines.as_bytes()).ok();
@@ -466,7 +465,7 @@ fn bench_prints_a_measurement_for_each_workload() {
     }
     let table = place.run("bench", &["--keys", "2000", "--ops", "500", "--workload", "multi-get"]).ok();
     assert!(table.contains("multi-get") && table.contains("1.00"), "{table}");
-    // Other keys than those in the directory: found out, not measured.
+    // Keys other than those in the directory are detected, not measured.
     let args = ["--keys", "2000", "--seed", "2", "--workload", "get-existing"];
     place.run("bench", &args).fails(1, "wrong answer");
 }
@@ -531,7 +530,7 @@ fn bench_compares_shapes_in_one_table() {
         "2,4",
     ];
     let rows = bench(&[&args[..], &["--json"]].concat()).ok();
-    assert_eq!(rows.lines().count(), (2 + 1 + 2) * 2, "tiering has one way to merge: {rows}");
+    assert_eq!(rows.lines().count(), (2 + 1 + 2) * 2, "tiering has a single merge granularity: {rows}");
     let table = bench(&args[..4]).ok();
     assert!(table.contains("amplif.") && table.contains("lazy-leveling"), "{table}");
     let one =
@@ -591,7 +590,7 @@ fn the_main_job_measures_both_modes_and_replaces_only_its_own() {
 }
 
 #[test]
-fn stress_kills_and_finds_everything_acknowledged() {
+fn stress_finds_every_acknowledged_write_after_kills() {
     let mut command = tamis();
     command.args(["stress", "--rounds", "4", "--kill-within", "60", "--seed", "3", "--json"]);
     let ran = run(command, b"");
@@ -653,7 +652,7 @@ fn tables_are_built_and_ingested() {
 }
 
 #[test]
-fn tables_that_are_not_right_are_wrong_input() {
+fn invalid_tables_are_wrong_input() {
     let place = Place::new();
     let (good, bad) = (place.path("good.tam"), place.path("bad.tam"));
     build_table(&["--out", &bad, "-"], b"b\na\n").fails(2, "line 2: key \"a\" comes after \"b\"");
@@ -662,7 +661,7 @@ fn tables_that_are_not_right_are_wrong_input() {
     build_table(&["--out", &bad, "-"], b"").fails(2, "nothing");
     build_table(&["--out", &bad, "-o", "no_such_option=1", "-"], b"a\n").fails(2, "no_such_option");
     build_table(&["--out", &bad, "/no/such/file"], b"").fails(2, "/no/such/file");
-    assert!(!Path::new(&bad).exists(), "nothing is left of what was refused");
+    assert!(!Path::new(&bad).exists(), "a rejected build leaves no file");
     build_table(&["--out", &good, "-"], b"a\nb\n").ok();
     build_table(&["--out", &good, "-"], b"c\n").fails(2, "exists already");
     let bytes = std::fs::read(&good).unwrap();
@@ -681,9 +680,9 @@ fn tables_that_are_not_right_are_wrong_input() {
     assert_eq!(place.run("scan", &[]).ok(), "a\t1\n");
 }
 
-/// The papers' experiments were a command of this program once.
+/// The papers' experiments used to be a command of this program.
 #[test]
-fn who_asks_for_an_experiment_is_told_which_program_has_it() {
+fn experiment_names_the_program_that_runs_experiments() {
     let asked = |words: &[&str]| {
         let mut command = tamis();
         command.arg("experiment").args(words);
@@ -695,7 +694,7 @@ fn who_asks_for_an_experiment_is_told_which_program_has_it() {
     asked(&["--help"]).fails(2, lab);
 }
 
-/// Loads a database whose tables have elastic filters of many small segments, and asks it for absent keys.
+/// Loads a database whose tables have elastic filters with many small segments, and gets absent keys from it.
 fn with_elastic_filters(place: &Place) {
     let elastic =
         ["-o", "keyspace.filter=elastic", "-o", "keyspace.filter_unit_bytes=256", "-o", "heat_sampling=1"];
@@ -706,7 +705,7 @@ fn with_elastic_filters(place: &Place) {
 }
 
 #[test]
-fn elastic_filters_are_told_of() {
+fn stats_and_explain_show_elastic_filters() {
     let place = Place::new();
     with_elastic_filters(&place);
     let page = place.run("stats", &[]).ok();
@@ -719,7 +718,7 @@ fn elastic_filters_are_told_of() {
     let by_units: Vec<u64> = serde_json::from_value(elastic["by_units"].clone()).unwrap();
     assert_eq!((by_units.iter().sum::<u64>(), by_units.len()), (count("segments"), 7), "{elastic}");
     let explanation = place.run("explain", &["--hex", "8000000000000000"]).ok();
-    assert!(explanation.contains(" of 6 units, heat "), "{explanation}");
+    assert!(explanation.contains(" of 6 units, hotness "), "{explanation}");
     let json = place.run("explain", &["--hex", "8000000000000000", "--json"]).ok();
     let explanation: Value = serde_json::from_str(&json).unwrap();
     let steps = explanation["steps"].as_array().unwrap();
@@ -735,7 +734,7 @@ fn elastic_filters_are_told_of() {
 }
 
 #[test]
-fn heat_is_drawn_or_given_as_numbers() {
+fn hotness_is_drawn_or_printed_as_numbers() {
     let place = Place::new();
     with_elastic_filters(&place);
     let file = place.path("heat.svg");
@@ -755,7 +754,7 @@ fn heat_is_drawn_or_given_as_numbers() {
     assert_eq!(object["elastic"]["segments"].as_u64(), Some(segments.len() as u64));
     assert_eq!(object["elastic"]["keys"].as_f64(), Some(sum("keys")));
     let runs: std::collections::BTreeSet<u64> = segments.iter().map(|s| s["run"].as_u64().unwrap()).collect();
-    // A get of an absent key asks one segment of each run, or none where the run has no table; heat is stored in steps of 9 %.
+    // A get of an absent key probes one segment of each run, or none where the run has no table; hotness is stored in 9 % steps.
     assert!((0.5..=1.1 * runs.len() as f64).contains(&sum("heat")), "{} of {runs:?}", sum("heat"));
 }
 
@@ -780,8 +779,8 @@ fn without_elastic_filters_there_is_nothing_to_draw() {
     place.run("heatmap", &["--out", &place.path("no/such/heat.svg")]).fails(2, "no/such/heat.svg");
 }
 
-/// A manifest that is gone is made anew; a dry run tells before and changes nothing; what cannot be used is set aside and is a
-/// problem (exit code 1); nothing to do is none.
+/// A missing manifest is rebuilt; a dry run reports that and changes nothing; an unusable file is set aside and is a problem
+/// (exit code 1); having nothing to do is not.
 #[test]
 fn a_lost_manifest_is_salvaged() {
     let place = Place::new();
@@ -810,7 +809,7 @@ fn a_lost_manifest_is_salvaged() {
     let object: Value = serde_json::from_str(&salvage(&["--dry-run", "--json"]).ok()).unwrap();
     assert_eq!((&object["rebuilt"], &object["losses"]), (&Value::Bool(true), &Value::Array(vec![])));
     assert_eq!(files(), before, "a dry run changes nothing");
-    assert!(salvage(&[]).ok().contains("everything that was there is there"));
+    assert!(salvage(&[]).ok().contains("nothing was lost"));
     assert_eq!(place.run("scan", &[]).ok(), scan);
 
     let table = files().into_iter().find(|name| name.ends_with(".tam")).unwrap();

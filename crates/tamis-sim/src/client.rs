@@ -1,4 +1,4 @@
-//! One client: carries out its operations and holds every answer against the oracle.
+//! One client: carries out its operations and checks every answer against the oracle.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,27 +15,27 @@ use crate::machine::Machine;
 use crate::oracle::{Candidates, Effect, Oracle, Seen, Within, effects, key, value};
 use crate::plan::{Change, Op, Space};
 
-/// What all clients of a session share.
+/// The state shared by all clients of a session.
 pub struct Shared {
     /// The machine.
     pub machine: Arc<Machine>,
     /// Its disk.
     pub disk: Disk,
-    /// What must hold. Never locked while the engine is called.
+    /// The oracle. Never locked while the engine is called.
     pub oracle: Arc<Mutex<Oracle>>,
-    /// Options to open other copies with.
+    /// The options for opening other copies.
     pub options: Options,
-    /// Keys of each client in each keyspace.
+    /// The number of keys of each client in each keyspace.
     pub keys: u8,
     /// Whether every acknowledged write survives a power cut.
     pub always_synced: bool,
 }
 
-/// A client at work.
+/// A running client.
 pub struct Client {
     /// Its number.
     pub number: usize,
-    /// What it shares.
+    /// The shared state.
     pub shared: Arc<Shared>,
     /// The database.
     pub db: Db,
@@ -51,12 +51,12 @@ struct Pinned {
 type Failure = String;
 
 impl Shared {
-    /// The oracle.
+    /// Locks the oracle.
     pub fn oracle(&self) -> MutexGuard<'_, Oracle> {
         self.oracle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An error of an operation that began when so many others had failed: was something done to the disk that explains it?
+    /// Accepts an error that a disk fault explains. `failures` is the number of failed disk operations when the operation began.
     pub fn excuse(
         &self,
         what: &str,
@@ -71,7 +71,7 @@ impl Shared {
             self.machine.tell(|| format!("{what} failed: {error}"));
             return Ok(());
         }
-        Err(format!("{what} failed although nothing was done to the disk: {error}"))
+        Err(format!("{what} failed without a disk fault: {error}"))
     }
 }
 
@@ -154,7 +154,7 @@ impl Client {
             Op::ReadOnly => self.read_only(),
             Op::SetOption { space, name, value } => {
                 match self.space(*space).set_options(&[(name, value)]) {
-                    // What does not fit the keyspace is refused.
+                    // Options that do not fit the keyspace are rejected.
                     Ok(()) | Err(AdminError::Options(_)) => Ok(()),
                     Err(error) => self.shared.excuse("a change of options", &error, None),
                 }
@@ -254,7 +254,7 @@ impl Client {
         }
     }
 
-    /// Reads and checks what was read.
+    /// Reads and checks the answer.
     fn observe(
         &self,
         within: &Within,
@@ -271,7 +271,7 @@ impl Client {
         oracle.check(&seen, within, began, ended).map(drop)
     }
 
-    /// An iterator shows the moment at which it was made.
+    /// Checks that an iterator shows the state at its creation.
     fn observe_iterator(
         &self,
         within: &Within,
@@ -317,7 +317,7 @@ impl Client {
             Ok(copy) => self.check_copy("a checkpoint", &copy, began, ended),
             Err(error) => self.shared.excuse("opening a checkpoint", &error, None),
         };
-        // What cannot be removed now is in nobody's way.
+        // A directory that cannot be removed now does no harm.
         let _ = tamis::io::FileSystem::remove_dir_all(&self.shared.disk, path);
         checked
     }
@@ -354,7 +354,7 @@ fn found<'k>(space: Space, values: impl Iterator<Item = (&'k Vec<u8>, Option<Sli
     values.filter_map(|(key, value)| Some(((space, key.clone()), value?.to_vec()))).collect()
 }
 
-/// Everything that an iterator gives, if it is in order.
+/// Returns all entries of an iterator, checking their order.
 fn collect(space: Space, iterator: Iter, reverse: bool) -> Result<Result<Seen, Failure>, ReadError> {
     let mut seen = Seen::new();
     let mut last: Option<Vec<u8>> = None;
@@ -373,7 +373,7 @@ fn collect(space: Space, iterator: Iter, reverse: bool) -> Result<Result<Seen, F
     Ok(Ok(seen))
 }
 
-/// The whole content of a database with the two keyspaces.
+/// Returns the whole contents of a database with the two keyspaces.
 pub fn everything(db: &Db) -> Result<Result<Seen, Failure>, ReadError> {
     let mut all = Seen::new();
     for (space, keyspace) in [(0, Some(db.default_keyspace().clone())), (1, db.keyspace(SECOND).ok())] {
@@ -384,13 +384,13 @@ pub fn everything(db: &Db) -> Result<Result<Seen, Failure>, ReadError> {
         };
         match collect(space, keyspace.iter(), true)? {
             Ok(backward) if backward == forward => {}
-            Ok(_) => return Ok(Err("forwards and backwards an iterator gives different entries".into())),
+            Ok(_) => return Ok(Err("an iterator returns different entries forwards and backwards".into())),
             Err(what) => return Ok(Err(what)),
         }
         let keys: Vec<Vec<u8>> = forward.keys().map(|(_, key)| key.clone()).collect();
         let values = keyspace.multi_get(&keys)?;
         if found(space, keys.iter().zip(values)) != forward {
-            return Ok(Err("gets and an iterator give different values".into()));
+            return Ok(Err("gets and an iterator return different values".into()));
         }
         all.extend(forward);
     }

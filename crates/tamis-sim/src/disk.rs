@@ -1,4 +1,4 @@
-//! The simulated disk: a [`FaultyFs`] that takes time, and to which things happen at given operations.
+//! The simulated disk: a [`FaultyFs`] with latencies and with faults at given operations.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,19 +8,19 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tamis::io::{Access, DirLock, FileSystem, ReadFile, Usage, WriteFile};
-use tamis_testkit::{CrashMode, FaultPlan, FaultyFs, OpClass};
 use tamis::simulation::Scheduler;
+use tamis_testkit::{CrashMode, FaultPlan, FaultyFs, OpClass};
 
 use crate::machine::Machine;
 
-/// What a crash leaves; see [`CrashMode`].
+/// The loss of a crash; see [`CrashMode`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Loss {
-    /// The process dies and the system lives.
+    /// The process dies; the system survives.
     Nothing,
-    /// The power fails and nothing unsynced is left.
+    /// The power fails and all unsynced data is lost.
     Unsynced,
-    /// The power fails and any sectors of what is unsynced are left, one of them torn.
+    /// The power fails and arbitrary sectors of unsynced data survive, one of them torn.
     Random,
 }
 
@@ -34,7 +34,7 @@ impl Loss {
     }
 }
 
-/// Which operations fail.
+/// A class of failing operations.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Class {
     /// Any.
@@ -49,56 +49,56 @@ pub enum Class {
     Name,
 }
 
-/// What an operation fails with.
+/// The error of a failing operation.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Error {
     /// The device fails (`EIO`).
     Device,
-    /// There is no room (`ENOSPC`).
+    /// The device is full (`ENOSPC`).
     Full,
 }
 
-/// What happens to the disk.
+/// A fault of the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Fault {
     /// Operations fail.
     Fail {
-        /// Which.
+        /// The class of operations.
         class: Class,
-        /// With what.
+        /// The error.
         error: Error,
-        /// Only the first such operation; otherwise all during the next `operations`.
+        /// Whether only the first such operation fails, rather than all during the next `operations`.
         once: bool,
-        /// For how long.
+        /// The duration in operations.
         operations: u64,
     },
-    /// There is room for `bytes` more, until `operations` later.
+    /// There is room for only `bytes` more during the next `operations`.
     Full {
-        /// What fits.
+        /// The remaining space in bytes.
         bytes: u64,
-        /// For how long.
+        /// The duration in operations.
         operations: u64,
     },
-    /// Everything takes longer, until `operations` later.
+    /// Everything takes longer during the next `operations`.
     Slow {
-        /// By how much.
+        /// The slowdown factor.
         factor: u32,
-        /// For how long.
+        /// The duration in operations.
         operations: u64,
     },
-    /// The next threads cannot be had.
+    /// The creation of the next threads fails.
     NoThreads {
-        /// So many.
+        /// The number of threads.
         count: u32,
     },
-    /// Everything ends here.
+    /// The machine crashes.
     Crash {
-        /// What is lost.
+        /// The loss.
         loss: Loss,
     },
 }
 
-/// A disk. Clones are the same one.
+/// A disk. Clones share it.
 #[derive(Clone)]
 pub struct Disk {
     files: FaultyFs,
@@ -109,17 +109,17 @@ pub struct Disk {
 #[derive(Default)]
 struct Shared {
     operations: AtomicU64,
-    /// What will happen, by operation; soonest last.
+    /// Future faults by operation, soonest last.
     faults: Mutex<Vec<(u64, Fault)>>,
-    /// At which operation what happens now is over.
+    /// The operation at which the current fault ends.
     until: AtomicU64,
-    /// At which second of the machine's time it is over if there are not as many operations.
+    /// The second of the machine's time at which it ends at the latest.
     latest: AtomicU64,
     factor: AtomicU64,
-    /// Whether anything ever failed.
+    /// Whether any operation may have failed.
     hurt: AtomicBool,
     crashed: AtomicBool,
-    /// What a crash left, and of which kind it was.
+    /// The files left by a crash, and its loss.
     left: Mutex<Option<(FaultyFs, Loss)>>,
 }
 
@@ -130,7 +130,7 @@ impl std::fmt::Debug for Disk {
 }
 
 impl Disk {
-    /// A disk over `files` to which `faults` happen, by operation counted from now.
+    /// Creates a disk over `files` with `faults`, by operation counted from now.
     pub fn new(machine: Arc<Machine>, files: FaultyFs, faults: &[(u64, Fault)]) -> Disk {
         machine.refuse_threads(0);
         let mut faults = faults.to_vec();
@@ -140,22 +140,22 @@ impl Disk {
             machine,
             shared: Arc::new(Shared { faults: Mutex::new(faults), ..Shared::default() }),
         };
-        // What was done in an earlier session is over.
+        // Faults of an earlier session are over.
         disk.calm();
         disk
     }
 
-    /// Whether any fault has happened that may make an operation fail.
+    /// Reports whether any fault has occurred that can make an operation fail.
     pub fn was_hurt(&self) -> bool {
         self.shared.hurt.load(Relaxed)
     }
 
-    /// Operations that failed because of a fault.
+    /// Returns the number of operations that failed because of a fault.
     pub fn failures(&self) -> u64 {
         self.files.failures()
     }
 
-    /// Whether the machine has crashed.
+    /// Reports whether the machine has crashed.
     pub fn has_crashed(&self) -> bool {
         self.shared.crashed.load(Relaxed)
     }
@@ -168,7 +168,7 @@ impl Disk {
         *self.shared.left.lock().unwrap_or_else(PoisonError::into_inner) = Some((left, loss));
     }
 
-    /// The files for the next session, and how the last one was lost.
+    /// Returns the files for the next session and the loss of the last one.
     pub fn left(&self) -> (FaultyFs, Option<Loss>) {
         match &*self.shared.left.lock().unwrap_or_else(PoisonError::into_inner) {
             Some((files, loss)) => (files.clone(), Some(*loss)),
@@ -176,7 +176,7 @@ impl Disk {
         }
     }
 
-    /// Nothing more happens, and what was wrong is over.
+    /// Ends the current fault and cancels all future ones.
     pub fn heal(&self) {
         self.shared.faults.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.machine.refuse_threads(0);
@@ -191,7 +191,7 @@ impl Disk {
         self.shared.latest.store(u64::MAX, Relaxed);
     }
 
-    /// What happens now is over, if it is time.
+    /// Ends the current fault if it is due.
     fn calm_if_over(&self, number: u64) {
         let (until, latest) = (self.shared.until.load(Relaxed), self.shared.latest.load(Relaxed));
         if number >= until || self.machine.seconds() >= latest {
@@ -199,7 +199,7 @@ impl Disk {
         }
     }
 
-    /// An operation begins: something may happen, and some time passes.
+    /// Begins an operation: a fault may occur, and time passes.
     fn begin(&self, microseconds: u64) {
         let number = self.shared.operations.fetch_add(1, Relaxed);
         self.calm_if_over(number);
@@ -215,14 +215,14 @@ impl Disk {
         self.machine.sleep(Duration::from_micros(microseconds * spread * factor));
     }
 
-    /// The operation was done; some more time passes before anybody is told.
+    /// Ends an operation: more time passes before its result is returned.
     fn end(&self, microseconds: u64) {
         if self.machine.draw(4) == 0 {
             self.machine.sleep(Duration::from_micros(microseconds * self.shared.factor.load(Relaxed)));
         }
     }
 
-    /// Something happens until then, or for some seconds where everybody only waits.
+    /// Starts a fault that lasts until operation `until`, or for a few seconds if all threads only wait.
     fn lasts(&self, until: u64) {
         self.shared.until.store(until, Relaxed);
         self.shared.latest.store(self.machine.seconds() + LONGEST_SECONDS, Relaxed);
@@ -287,10 +287,10 @@ impl Disk {
     }
 }
 
-/// How long anything lasts that is done to the disk.
+/// The maximum duration of a fault.
 const LONGEST_SECONDS: u64 = 5;
 
-/// What operations take, in microseconds, at least.
+/// The minimum durations of operations, in microseconds.
 const READ: u64 = 40;
 const WRITE: u64 = 3;
 const SYNC: u64 = 300;

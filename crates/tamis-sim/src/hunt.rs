@@ -1,4 +1,4 @@
-//! Runs seed after seed, in processes of their own, until there is a failure or the time is over.
+//! Runs successive seeds in separate processes until one fails or the time is over.
 
 use std::io::{self, BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -8,37 +8,37 @@ use std::time::{Duration, Instant};
 use crate::plan::plan;
 use crate::run::run;
 
-/// What was run.
+/// The totals of a hunt.
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// Simulations.
+    /// The number of simulations.
     pub seeds: u64,
-    /// Decisions in all of them.
+    /// The number of decisions in all of them.
     pub steps: u64,
-    /// Seeds that failed, and how.
+    /// The failed seeds and their failures.
     pub failures: Vec<(u64, String)>,
 }
 
-/// Which seeds to run, and for how long.
+/// The seeds to run and the time limit.
 #[derive(Clone, Copy, Debug)]
 pub struct Hunt {
-    /// The first.
+    /// The first seed.
     pub from: u64,
-    /// So many at most.
+    /// The maximum number of seeds.
     pub seeds: u64,
-    /// No longer than this.
+    /// The time limit.
     pub limit: Duration,
-    /// So many at once.
+    /// The number of concurrent processes.
     pub jobs: u64,
-    /// Ends at the first failure.
+    /// Whether to stop at the first failure.
     pub stop: bool,
 }
 
-/// What a child says of a seed, a line each.
+/// A child's messages about a seed, one line each.
 const STEPS: &str = "steps";
 const FAILED: &str = "failed";
 
-/// In a child: runs every `stride`th seed and says how each went. Ends after a failure, whose threads still run.
+/// In a child: runs every `stride`th seed and reports its result. Ends after a failure, whose threads are still running.
 pub fn work(from: u64, stride: u64) {
     for seed in (from..).step_by(stride as usize) {
         let report = run(&plan(seed));
@@ -53,7 +53,7 @@ pub fn work(from: u64, stride: u64) {
     }
 }
 
-/// Runs seeds as asked.
+/// Runs seeds as specified.
 pub fn hunt(what: Hunt, tell: impl Fn(&str) + Sync) -> io::Result<Tally> {
     let tally = std::sync::Mutex::new(Tally::default());
     let (stop, next_report) = (AtomicBool::new(false), AtomicU64::new(1000));
@@ -126,7 +126,7 @@ impl Running {
         self.0.stdout.take().map(BufReader::new).into_iter().flat_map(BufRead::lines)
     }
 
-    /// If it was not to end and did so by a signal or an error, says how.
+    /// Describes an unexpected end by a signal or an error.
     fn end(&mut self, unexpected: bool) -> io::Result<Option<String>> {
         if !unexpected {
             return Ok(None);

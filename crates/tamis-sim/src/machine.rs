@@ -1,15 +1,15 @@
-//! The simulated machine: who runs, and what time it is.
+//! The simulated machine: the scheduler and the clock.
 //!
-//! Threads of a simulation are threads of the operating system that pass a baton: [`Inner::running`] has it, everybody else waits.
-//! A thread that calls the machine may have to pass it on; whom to is drawn from one seeded generator, and so is everything else
-//! that is decided here. Nothing depends on real time, on addresses or on which thread the operating system runs first, so equal
-//! seeds and equal programs give equal schedules; [`Report::trace`] tells whether they did.
+//! Threads of a simulation are threads of the operating system that pass a baton: [`Inner::running`] has it, all others
+//! wait. A thread that calls the machine may have to pass it on; the next thread, like every other decision here, is drawn from
+//! one seeded generator. Nothing depends on real time, on addresses or on the operating system's scheduling, so equal seeds and
+//! equal programs give equal schedules; [`Report::trace`] shows whether they did.
 //!
-//! Time stands still while anybody can run, but for a few microseconds a step, and jumps to the next deadline when nobody can.
-//! If nobody can run and there is no deadline, the threads wait for each other for ever, which is a failure.
+//! Time advances by only a few microseconds per step while any thread can run, and jumps to the next deadline when none can.
+//! If no thread can run and there is no deadline, the threads are deadlocked, which is a failure.
 //!
-//! After a failure the threads are left where they are: unwinding them would run the engine's code in states that the failure
-//! made. Whoever wants many failures runs each in a process of its own.
+//! After a failure the threads stay where they are: unwinding them would run the engine's code in states created by the
+//! failure. To collect several failures, run each simulation in its own process.
 
 use std::cell::RefCell;
 use std::fmt::Write as _;
@@ -21,32 +21,32 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use tamis::simulation::{Point, Scheduler, TaskId, run_in};
 
-/// How the next thread is chosen.
+/// The strategy for choosing the next thread.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Strategy {
-    /// At one of so many steps the baton goes to any thread that can run.
+    /// At one in `every` steps the baton goes to any runnable thread.
     Random {
-        /// Steps from change to change, on average.
+        /// The mean number of steps between changes.
         every: u32,
     },
-    /// Threads have priorities and the highest runs; at one of so many steps the running one becomes the last of all.
+    /// The runnable thread with the highest priority runs; at one in `every` steps the running thread gets the lowest.
     /// (Probabilistic concurrency testing: finds orders that need few, unlikely changes.)
     Priorities {
-        /// Steps from change to change, on average.
+        /// The mean number of steps between changes.
         every: u32,
     },
 }
 
-/// What a simulation came to.
+/// The result of a simulation.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// Why it failed, if it did.
+    /// The failure, if any.
     pub failure: Option<String>,
-    /// Decisions made.
+    /// The number of decisions.
     pub steps: u64,
     /// A checksum over all of them: equal for equal runs.
     pub trace: u64,
-    /// How much time passed on the machine.
+    /// The time that passed on the machine.
     pub clock: Duration,
 }
 
@@ -56,7 +56,7 @@ pub struct Machine {
     inner: Mutex<Inner>,
     /// Signalled when the first thread ends or the simulation fails.
     over: Condvar,
-    /// What the machine's time is counted from.
+    /// The origin of the machine's time.
     origin: Instant,
     most_steps: u64,
     tells: AtomicBool,
@@ -72,7 +72,7 @@ struct Inner {
     trace: u64,
     failure: Option<String>,
     ended: bool,
-    /// Threads that cannot be had: so many of the next ones.
+    /// The number of next threads whose creation fails.
     refused_threads: u32,
 }
 
@@ -102,14 +102,14 @@ thread_local! {
     static MACHINE: RefCell<Option<Arc<Machine>>> = const { RefCell::new(None) };
 }
 
-/// How much time may pass on the machine.
+/// The limit of the machine's time.
 const LONGEST: Duration = Duration::from_secs(2 * 3600);
 
-/// How long a simulation may take in real time before somebody is taken to run without ever asking the machine.
+/// The real time after which a thread is assumed to run without ever calling the machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 impl Machine {
-    /// A machine that takes `most_steps` for a sign that the program does not end.
+    /// Creates a machine that considers a program hung after `most_steps`.
     pub fn new(seed: u64, strategy: Strategy, most_steps: u64) -> Arc<Machine> {
         let inner = Inner {
             random: fastrand::Rng::with_seed(seed),
@@ -145,7 +145,7 @@ impl Machine {
             let left = PATIENCE.saturating_sub(started.elapsed());
             if left.is_zero() {
                 let running = inner.threads[inner.running as usize].name.clone();
-                inner.failure = Some(format!("thread `{running}` runs without end and asks for nothing"));
+                inner.failure = Some(format!("thread `{running}` runs without ever calling the machine"));
             }
             inner = self.over.wait_timeout(inner, left).unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -162,7 +162,7 @@ impl Machine {
         report
     }
 
-    /// Starts a thread of the machine; called by one, or for the first.
+    /// Starts a thread of the machine; called by a thread of the machine, or for the first one.
     pub fn start(
         self: &Arc<Machine>,
         name: &str,
@@ -181,7 +181,7 @@ impl Machine {
         }
     }
 
-    /// Ends the simulation: what was found is wrong. Does not return.
+    /// Fails the simulation. Does not return.
     pub fn fail(&self, why: String) -> ! {
         let mut inner = self.inner();
         inner.fail(why);
@@ -189,12 +189,12 @@ impl Machine {
         self.stop_here(inner)
     }
 
-    /// So many of the next threads cannot be had.
+    /// Makes the creation of the next `count` threads fail.
     pub fn refuse_threads(&self, count: u32) {
         self.inner().refused_threads = count;
     }
 
-    /// Prints what happens, if that was asked for.
+    /// Prints an event if verbose.
     pub fn tell(&self, what: impl FnOnce() -> String) {
         if self.tells.load(Relaxed) {
             let (steps, clock) = {
@@ -205,17 +205,17 @@ impl Machine {
         }
     }
 
-    /// Prints what happens from now on.
+    /// Prints all events from now on.
     pub fn tell_all(&self) {
         self.tells.store(true, Relaxed);
     }
 
-    /// A number below `bound`, drawn by the seed.
+    /// Draws a number below `bound` from the seeded generator.
     pub fn draw(&self, bound: u64) -> u64 {
         self.inner().random.u64(..bound.max(1))
     }
 
-    /// The machine's time in seconds since it was started.
+    /// Returns the machine's time in seconds since its start.
     pub fn seconds(&self) -> u64 {
         self.inner().clock.as_secs()
     }
@@ -224,7 +224,7 @@ impl Machine {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the end of the process.
+    /// Blocks until the process ends.
     fn stop_here(&self, inner: MutexGuard<'_, Inner>) -> ! {
         drop(inner);
         loop {
@@ -232,16 +232,16 @@ impl Machine {
         }
     }
 
-    /// One more step; then the baton goes on if it must, or may.
+    /// Takes one step, then passes the baton on if it must or may.
     fn step(&self, mut inner: MutexGuard<'_, Inner>, must: bool) {
         inner.steps += 1;
         if inner.steps > self.most_steps {
             let most = self.most_steps;
-            inner.fail(format!("it has not come to an end after {most} steps"));
+            inner.fail(format!("it has not ended after {most} steps"));
         }
         if inner.clock > LONGEST {
             let (hours, who) = (LONGEST.as_secs() / 3600, inner.waiting());
-            inner.fail(format!("it has not come to an end after {hours} hours of its time:\n{who}"));
+            inner.fail(format!("it has not ended after {hours} hours of its time:\n{who}"));
         }
         if inner.failure.is_some() {
             self.over.notify_all();
@@ -253,7 +253,7 @@ impl Machine {
         inner.wake_who_is_due();
         let Some(next) = inner.choose(must) else {
             let who = inner.waiting();
-            inner.fail(format!("everybody waits, and nobody will ever go on:\n{who}"));
+            inner.fail(format!("deadlock: all threads wait:\n{who}"));
             self.over.notify_all();
             self.stop_here(inner)
         };
@@ -299,7 +299,7 @@ impl Inner {
         }
     }
 
-    /// Who runs next: the running thread unless it cannot, or it is time for another. `None` if nobody ever can.
+    /// Chooses the next thread: the running one unless it cannot run or a change is due. `None` if no thread ever can.
     fn choose(&mut self, must: bool) -> Option<TaskId> {
         let (every, priorities) = match self.strategy {
             Strategy::Random { every } => (every, false),
@@ -335,7 +335,7 @@ impl Inner {
         }
     }
 
-    /// Who waits for what, in words.
+    /// Describes what each thread waits for.
     fn waiting(&self) -> String {
         let mut text = String::new();
         for thread in &self.threads {
@@ -361,7 +361,7 @@ impl Scheduler for Machine {
     fn park(&self, on: usize, timeout: Option<Duration>) {
         let mut inner = self.inner();
         let mut until = timeout.map(|timeout| inner.clock + timeout);
-        // Now and then a condition wakes somebody for nothing, as conditions may.
+        // Conditions occasionally wake a thread spuriously.
         if inner.random.u32(..512) == 0 {
             let soon = inner.clock + Duration::from_micros(50);
             until = Some(until.map_or(soon, |until| until.min(soon)));
@@ -440,7 +440,7 @@ impl Scheduler for Machine {
             }
             None => {
                 let who = inner.waiting();
-                inner.fail(format!("everybody waits, and nobody will ever go on:\n{who}"));
+                inner.fail(format!("deadlock: all threads wait:\n{who}"));
                 self.over.notify_all();
             }
         }
@@ -456,7 +456,7 @@ impl Scheduler for Machine {
     }
 }
 
-/// A thread of the machine that another one waits for.
+/// A handle for joining a thread of the machine.
 pub struct Handle {
     machine: Arc<Machine>,
     id: TaskId,
@@ -471,7 +471,7 @@ impl Handle {
     }
 }
 
-/// Makes every panic of a simulated thread a failure of its simulation, also one that the engine would catch.
+/// Makes every panic of a simulated thread fail its simulation, even one that the engine would catch.
 fn tell_of_panics() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {

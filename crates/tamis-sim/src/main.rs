@@ -21,7 +21,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::hunt::{Hunt, Tally};
 use crate::plan::Plan;
 
-/// Runs the whole engine, threads, clock and disk, under one seed that replays exactly.
+/// Runs the whole engine (threads, clock and disk) under one seed, with exact replay.
 #[derive(Parser)]
 #[command(version, args_conflicts_with_subcommands = true)]
 struct Cli {
@@ -33,68 +33,68 @@ struct Cli {
 
 #[derive(Args)]
 struct Run {
-    /// How many seeds to run, unless the time is over before.
+    /// The maximum number of seeds to run.
     #[arg(long, default_value_t = u64::MAX)]
     seeds: u64,
-    /// How long to run, unless all seeds have been run before.
+    /// The maximum time to run, in seconds.
     #[arg(long, default_value_t = 60)]
     seconds: u64,
     /// The first seed.
     #[arg(long, default_value_t = 0, conflicts_with = "daily")]
     from: u64,
-    /// Begins at a seed that is another one every day.
+    /// Begins at a seed that changes every day.
     #[arg(long)]
     daily: bool,
-    /// Simulations at once; as many as there are processors if not given.
+    /// The number of concurrent simulations [default: the number of processors].
     #[arg(long)]
     jobs: Option<u64>,
-    /// Goes on after a failure.
+    /// Continues after a failure.
     #[arg(long)]
     keep_going: bool,
-    /// How long to make the first failing plan smaller, in seconds; 0 not at all.
+    /// The time for shrinking the first failing plan, in seconds; 0 disables it.
     #[arg(long, default_value_t = 60)]
     shrink_seconds: u64,
 }
 
 #[derive(Subcommand)]
 enum Command {
-    /// Runs one plan twice and says what came of it: a seed, a file, or `-` for standard input.
+    /// Runs one plan twice and reports the result.
     Replay {
-        /// Which plan.
+        /// A seed, a file, or `-` for standard input.
         plan: String,
-        /// Prints on standard error what clients and disk do.
+        /// Prints the actions of clients and disk on standard error.
         #[arg(long)]
         verbose: bool,
     },
     /// Prints the plan of a seed as JSON.
     Plan {
-        /// Which seed.
+        /// The seed.
         seed: u64,
     },
-    /// Makes a failing plan smaller and prints it as JSON.
+    /// Shrinks a failing plan and prints it as JSON.
     Shrink {
         /// A seed, a file, or `-` for standard input.
         plan: String,
-        /// How long to try.
+        /// The time limit in seconds.
         #[arg(long, default_value_t = 300)]
         seconds: u64,
     },
-    /// Puts known mistakes into copies of the engine, one at a time, and tells which of them are found.
+    /// Injects known bugs into copies of the engine, one at a time, and reports which are found.
     Mutations {
         /// The root of the repository.
         #[arg(long, default_value = ".")]
         root: PathBuf,
-        /// How long to look for each.
+        /// The time limit per bug in seconds.
         #[arg(long, default_value_t = 120)]
         seconds: u64,
-        /// Only those with this in their name.
+        /// Only bugs with this in their name.
         #[arg(long)]
         only: Option<String>,
-        /// Only checks that every mistake still has its place in the engine.
+        /// Only checks that every bug can still be injected into the engine.
         #[arg(long)]
         check: bool,
     },
-    /// Runs every `stride`th seed and says how each went.
+    /// Runs every `stride`th seed and reports its result.
     #[command(hide = true)]
     Work { from: u64, stride: u64 },
 }
@@ -130,7 +130,7 @@ fn jobs(asked: Option<u64>) -> u64 {
     asked.unwrap_or(cores).max(1)
 }
 
-/// Seeds of different days are this far apart.
+/// The distance between the seeds of successive days.
 const SEEDS_A_DAY: u64 = 1 << 24;
 
 fn run_seeds(run: &Run) -> io::Result<bool> {
@@ -141,7 +141,7 @@ fn run_seeds(run: &Run) -> io::Result<bool> {
     } else {
         run.from
     };
-    println!("seeds from {from} on");
+    println!("seeds from {from}");
     let started = std::time::Instant::now();
     let hunt = Hunt {
         from,
@@ -160,7 +160,7 @@ fn run_seeds(run: &Run) -> io::Result<bool> {
     let Some((seed, _)) = failures.first() else { return Ok(true) };
     println!("again: tamis-sim replay {seed}");
     if run.shrink_seconds > 0 {
-        println!("making it smaller …");
+        println!("shrinking the plan …");
         let (plan, failure) = shrink::shrink(plan::plan(*seed), Duration::from_secs(run.shrink_seconds))?;
         print_plan(&plan)?;
         println!("{failure}");
@@ -197,10 +197,10 @@ fn replay(which: &str, verbose: bool) -> io::Result<bool> {
     }
     let second = run::run(&plan);
     if (first.steps, first.trace) != (second.steps, second.trace) {
-        println!("not the same twice: {} and {}", summary(&first), summary(&second));
+        println!("the two runs differ: {} and {}", summary(&first), summary(&second));
         return Ok(false);
     }
-    println!("passed, twice the same: {}", summary(&first));
+    println!("passed, both runs identical: {}", summary(&first));
     Ok(true)
 }
 

@@ -1,11 +1,11 @@
-//! Known mistakes, put back into copies of the engine: does the simulation find them?
+//! Known bugs, injected into copies of the engine to see whether the simulation finds them.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A mistake: what to write in the place of what.
+/// A bug, as replacements in the source.
 struct Mutation {
     name: &'static str,
     story: &'static str,
@@ -21,7 +21,7 @@ struct Edit {
 const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "read-only-moments",
-        story: "a read-only opening does not look whether the manifest has changed meanwhile",
+        story: "a read-only opening does not check whether the manifest has changed meanwhile",
         edits: &[Edit {
             file: "crates/tamis/src/db/beside.rs",
             find: r#"Ok(db) if same => return Ok(db),"#,
@@ -41,7 +41,7 @@ const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "missing-log",
-        story: "a log does not say which one follows it",
+        story: "a log does not name its successor",
         edits: &[Edit {
             file: "crates/tamis/src/db/commit.rs",
             find: r#"old.finish(Some(id));"#,
@@ -97,7 +97,7 @@ const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "snapshots-forgotten",
-        story: "merges and flushes do not know of snapshots",
+        story: "merges and flushes ignore snapshots",
         edits: &[Edit {
             file: "crates/tamis/src/db/inner.rs",
             find: r#"self.snapshots.lock().keys().copied().collect()"#,
@@ -164,7 +164,7 @@ const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "followers-always-succeed",
-        story: "writers that ride along are told of success when their leader failed",
+        story: "followers of a write group succeed although their leader failed",
         edits: &[Edit {
             file: "crates/tamis/src/db/commit.rs",
             find: r#"pending.waiter.give(Turn::Done(result.clone()));"#,
@@ -173,7 +173,7 @@ const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "stop-for-good",
-        story: "writers are stopped by a level 0 that nobody compacts",
+        story: "writers stall on a level 0 that is never compacted",
         edits: &[Edit {
             file: "crates/tamis/src/db/pressure.rs",
             find: r#"            Pressure::Slowdown(1.0)
@@ -184,7 +184,7 @@ const MUTATIONS: &[Mutation] = &[
     },
 ];
 
-/// Whether each mistake still has exactly one place in the engine.
+/// Reports whether each bug still has exactly one place in the engine.
 pub fn check(root: &Path) -> io::Result<bool> {
     let mut sound = true;
     for mutation in MUTATIONS {
@@ -204,7 +204,7 @@ pub fn check(root: &Path) -> io::Result<bool> {
     Ok(sound)
 }
 
-/// Looks for each mistake; true if all were found.
+/// Hunts for each bug; returns true if all were found.
 pub fn hunt_all(root: &Path, limit: Duration, only: Option<&str>) -> io::Result<bool> {
     if !check(root)? {
         return Ok(false);
@@ -234,7 +234,7 @@ pub fn hunt_all(root: &Path, limit: Duration, only: Option<&str>) -> io::Result<
     Ok(missed.is_empty())
 }
 
-/// Puts the mistake in; gives what the files were before.
+/// Injects the bug; returns the original contents of the files.
 fn apply(mutation: &Mutation, copy: &Path) -> io::Result<Vec<(PathBuf, String)>> {
     let mut originals: Vec<(PathBuf, String)> = Vec::new();
     for edit in mutation.edits {
@@ -258,7 +258,7 @@ fn look_for(copy: &Path, target: &Path, limit: Duration) -> io::Result<Option<(D
         .stdout(Stdio::null())
         .status()?;
     if !built.success() {
-        return Err(io::Error::other("the engine with the mistake does not compile"));
+        return Err(io::Error::other("the engine with the bug does not compile"));
     }
     let started = Instant::now();
     let output = Command::new(target.join("mutant/tamis-sim"))
@@ -269,7 +269,7 @@ fn look_for(copy: &Path, target: &Path, limit: Duration) -> io::Result<Option<(D
     Ok(how.map(|how| (started.elapsed(), how.chars().take(200).collect())))
 }
 
-/// Copies all but what git and cargo keep for themselves.
+/// Copies everything except the directories of git and cargo.
 fn copy_tree(from: &Path, to: &Path) -> io::Result<()> {
     std::fs::create_dir_all(to)?;
     for entry in std::fs::read_dir(from)? {

@@ -1,32 +1,32 @@
-//! What the database must hold.
+//! The expected contents of the database.
 //!
-//! Every key belongs to one client, and only that client changes it, one operation after the other. So what anybody may see of a
-//! client's keys is the state after some number of its operations: a *prefix*. An observation is right if there is a prefix for
-//! each client such that
+//! Every key belongs to one client, and only that client changes it, one operation after the other. So any observation of a
+//! client's keys is the state after some number of its operations: a *prefix*. An observation is correct if there is a prefix
+//! for each client such that
 //!
-//! * every key that was looked at has its value of that prefix;
-//! * the prefix holds all operations that were acknowledged before the observation began, and none that began after it ended;
-//! * together they are a prefix of all operations: with an operation, every one that had ended before it began.
+//! * every observed key has its value of that prefix;
+//! * the prefix has all operations that were acknowledged before the observation began, and none that began after it ended;
+//! * together they are a prefix of all operations: with each operation, they include every one that ended before it began.
 //!
-//! After a crash the lower bound is what must have survived; see [`Oracle::recover`]. Operations that failed are in no prefix,
-//! since nothing of them may become visible; but the last ones of a client may be there after the next opening, because their
-//! records may have reached the disk.
+//! After a crash the lower bound is the durable prefix; see [`Oracle::recover`]. Failed operations are in no prefix, since
+//! they must not become visible; but the last ones of a client may reappear after the next opening, because their records
+//! may have reached the disk.
 
 use std::collections::BTreeMap;
 
 use crate::disk::Loss;
 use crate::plan::{Change, Space};
 
-/// A moment, by the count of all that began or ended before.
+/// A moment: the number of operations that began or ended before it.
 pub type Stamp = u64;
 
 /// A key by its keyspace and its bytes.
 pub type Place = (Space, Vec<u8>);
 
-/// What was seen: the value of every key in the stretch that was looked at.
+/// An observation: the value of every key in the observed range.
 pub type Seen = BTreeMap<Place, Vec<u8>>;
 
-/// The bytes of a client's key.
+/// Returns the bytes of a client's key.
 pub fn key(client: usize, key: u8) -> Vec<u8> {
     format!("{}/{key:03}", char::from(b'a' + client as u8)).into_bytes()
 }
@@ -36,13 +36,13 @@ pub fn key(client: usize, key: u8) -> Vec<u8> {
 pub enum Effect {
     /// This value.
     Put(Place, Vec<u8>),
-    /// What was there, and this.
+    /// The previous value with this appended.
     Append(Place, Vec<u8>),
     /// No value.
     Delete(Place),
 }
 
-/// The effects of a change by operation `number` of a client.
+/// Returns the effects of a change by operation `number` of a client.
 pub fn effects(client: usize, number: usize, change: &Change) -> Vec<Effect> {
     match change {
         Change::Put { space, key: k, len } => {
@@ -58,7 +58,7 @@ pub fn effects(client: usize, number: usize, change: &Change) -> Vec<Effect> {
     }
 }
 
-/// A value that only this operation writes.
+/// Returns a value that only this operation writes.
 pub fn value(client: usize, number: usize, len: usize) -> Vec<u8> {
     let mut value = format!("<{client}.{number}>").into_bytes();
     while value.len() < len {
@@ -77,11 +77,11 @@ struct Operation {
 
 #[derive(Clone, Debug, Default)]
 struct Client {
-    /// Number `n` is at `n - 1`.
+    /// Operation `n` is at index `n - 1`.
     operations: Vec<Operation>,
-    /// The last one that was acknowledged.
+    /// The last acknowledged operation.
     acknowledged: usize,
-    /// The last one that survives a power cut.
+    /// The last durable operation.
     durable: usize,
     /// The values of each key with the numbers of the operations that wrote them, ascending.
     values: BTreeMap<Place, Vec<(usize, Option<Vec<u8>>)>>,
@@ -113,28 +113,28 @@ impl Client {
         }
     }
 
-    /// Forgets what operations behind `prefix` wrote.
+    /// Forgets the writes of operations after `prefix`.
     fn cut(&mut self, prefix: usize) {
         for values in self.values.values_mut() {
             values.retain(|(number, _)| *number <= prefix);
         }
     }
 
-    /// Whether the client's keys that were looked at have exactly these values after `prefix`.
+    /// Reports whether the client's observed keys have exactly these values after `prefix`.
     fn fits(&self, seen: &Seen, within: &Within, prefix: usize) -> bool {
         let mut looked_at = self.values.keys().filter(|place| within.holds(place));
         looked_at.all(|place| self.value_at(place, prefix) == seen.get(place))
     }
 }
 
-/// Which keys were looked at.
+/// The observed keys.
 #[derive(Clone, Debug)]
 pub struct Within {
-    /// In which keyspace; all if `None`.
+    /// The keyspace; all if `None`.
     pub space: Option<Space>,
-    /// Of which client; all if `None`.
+    /// The client; all if `None`.
     pub client: Option<usize>,
-    /// Which key; all if `None`.
+    /// The key; all if `None`.
     pub key: Option<u8>,
 }
 
@@ -152,7 +152,7 @@ impl Within {
     }
 }
 
-/// For each client the prefixes that explain what was seen at one moment.
+/// For each client, the prefixes that explain an observation at one moment.
 #[derive(Clone, Debug)]
 pub struct Candidates(Vec<Vec<usize>>);
 
@@ -164,23 +164,23 @@ pub struct Oracle {
 }
 
 impl Oracle {
-    /// Nothing was written by any of the clients.
+    /// Creates a history in which nothing was written.
     pub fn new(clients: usize) -> Oracle {
         Oracle { clients: vec![Client::default(); clients], clock: 0 }
     }
 
-    /// A moment.
+    /// Returns the current moment.
     pub fn stamp(&mut self) -> Stamp {
         self.clock += 1;
         self.clock
     }
 
-    /// The number of the client's next operation.
+    /// Returns the number of the client's next operation.
     pub fn next(&self, client: usize) -> usize {
         self.clients[client].operations.len() + 1
     }
 
-    /// An operation begins. Gives its number.
+    /// Begins an operation and returns its number.
     pub fn begin(&mut self, client: usize, effects: Vec<Effect>) -> usize {
         let began = self.stamp();
         let number = self.next(client);
@@ -190,7 +190,7 @@ impl Oracle {
         number
     }
 
-    /// It was acknowledged; `durable` if everything up to it survives a power cut.
+    /// Records an acknowledgement; `durable` if everything up to the operation survives a power cut.
     pub fn acknowledged(&mut self, client: usize, number: usize, durable: bool) {
         let ended = self.stamp();
         let client = &mut self.clients[client];
@@ -201,7 +201,7 @@ impl Oracle {
         }
     }
 
-    /// It failed: nothing of it may be seen.
+    /// Records a failure: the operation must not become visible.
     pub fn failed(&mut self, client: usize, number: usize) {
         let ended = self.stamp();
         let client = &mut self.clients[client];
@@ -210,7 +210,7 @@ impl Oracle {
         client.cut(number - 1);
     }
 
-    /// Everything that was acknowledged before `moment` survives a power cut.
+    /// Records that everything acknowledged before `moment` survives a power cut.
     pub fn synced(&mut self, moment: Stamp) {
         for client in &mut self.clients {
             let before = |operation: &Operation| {
@@ -221,7 +221,7 @@ impl Oracle {
         }
     }
 
-    /// Checks what was seen between two moments; gives what explains it.
+    /// Checks an observation between two moments; returns the prefixes that explain it.
     pub fn check(
         &self,
         seen: &Seen,
@@ -232,8 +232,8 @@ impl Oracle {
         self.check_further(seen, within, &self.window(began, ended))
     }
 
-    /// Checks what another opening of the files saw. Records of writes that failed may be in them, as after the next opening: about
-    /// clients whose failed writes explain what was seen nothing more is asked.
+    /// Checks the observation of another opening of the files. As after the next opening, it may include records of failed
+    /// writes: clients whose failed writes explain the observation are not checked further.
     pub fn check_files(&self, seen: &Seen, began: Stamp, ended: Stamp) -> Result<(), String> {
         let window = self.window(began, ended);
         let mut settled = true;
@@ -248,7 +248,7 @@ impl Oracle {
         if settled { self.check_further(seen, &Within::ALL, &window).map(drop) } else { Ok(()) }
     }
 
-    /// What anybody may see between two moments.
+    /// Returns the prefixes that may be observed between two moments.
     pub fn window(&self, began: Stamp, ended: Stamp) -> Candidates {
         let window = |client: &Client| {
             let done =
@@ -261,7 +261,7 @@ impl Oracle {
         Candidates(self.clients.iter().map(window).collect())
     }
 
-    /// Checks something more that was seen at a moment of which something is known already.
+    /// Checks a further observation at a moment for which candidates are already known.
     pub fn check_further(
         &self,
         seen: &Seen,
@@ -280,13 +280,13 @@ impl Oracle {
         if let Some(place) =
             seen.keys().find(|place| !self.clients.iter().any(|c| c.values.contains_key(*place)))
         {
-            return Err(format!("a key that nobody wrote: {}", show(place)));
+            return Err(format!("a key that was never written: {}", show(place)));
         }
         self.agree(&fitting)?;
         Ok(Candidates(fitting))
     }
 
-    /// Finds prefixes, one of each list, that are together a prefix of all operations.
+    /// Finds one prefix of each list that together form a prefix of all operations.
     fn agree(&self, fitting: &[Vec<usize>]) -> Result<Vec<usize>, String> {
         let mut chosen: Vec<usize> = fitting.iter().map(|prefixes| prefixes[0]).collect();
         loop {
@@ -304,7 +304,7 @@ impl Oracle {
         }
     }
 
-    /// A client whose chosen prefix needs more of another's than was chosen.
+    /// Returns a client whose chosen prefix requires more of another client's than was chosen.
     fn missing(&self, chosen: &[usize]) -> Option<(usize, usize, usize)> {
         for (late, &prefix) in chosen.iter().enumerate() {
             let Some(began) = prefix.checked_sub(1).map(|at| self.clients[late].operations[at].began) else {
@@ -323,7 +323,7 @@ impl Oracle {
         None
     }
 
-    /// What was found after the next opening: the whole content. Takes it for what there is from now on.
+    /// Checks the whole contents found after the next opening and adopts them as the state from now on.
     pub fn recover(&mut self, seen: &Seen, loss: Option<Loss>) -> Result<(), String> {
         let mut fitting = Vec::new();
         for number in 0..self.clients.len() {
@@ -398,8 +398,8 @@ impl Client {
         prefix > 0 && self.operations[prefix - 1].failed
     }
 
-    /// The client with some of the failed operations behind its last acknowledged one, if that explains what was seen: one of
-    /// them, or the first few.
+    /// Returns the client with some of the failed operations after its last acknowledged one (one of them, or the first few),
+    /// if that explains the observation.
     fn with_failed(&self, seen: &Seen) -> Option<Client> {
         let tail = self.acknowledged + 1..=self.operations.len();
         let singles = tail.clone().map(|number| vec![number]);

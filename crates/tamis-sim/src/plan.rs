@@ -1,5 +1,4 @@
-//! What a simulation does, drawn from its seed: plain data, so that a failing plan can be cut down, written to a file and run
-//! again.
+//! The plan of a simulation, drawn from its seed: plain data, so that a failing plan can be shrunk, saved and replayed.
 
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
@@ -14,37 +13,37 @@ pub type Settings = Vec<(String, String)>;
 /// A whole simulation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// What every decision of machine and disk is drawn from.
+    /// The seed of every decision of machine and disk.
     pub seed: u64,
-    /// How threads take turns.
+    /// The scheduling strategy.
     pub strategy: Strategy,
-    /// Keys of each client in each keyspace.
+    /// The number of keys of each client in each keyspace.
     pub keys: u8,
     /// Merge operator of all keyspaces: `append` or `none`.
     pub merges: bool,
     /// Options of the second keyspace.
     pub second: Settings,
-    /// The database is opened once for each.
+    /// The sessions; the database is opened once for each.
     pub sessions: Vec<Session>,
 }
 
-/// What happens between two openings.
+/// The events between two openings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Session {
     /// Options to open with.
     pub options: Settings,
-    /// What each client does, one after the other; clients run side by side.
+    /// The operations of each client, in order; clients run concurrently.
     pub clients: Vec<Vec<Op>>,
-    /// What happens to the disk, by file operation of the session.
+    /// The disk faults, by file operation of the session.
     pub faults: Vec<(u64, Fault)>,
-    /// How it ends, if not by a crash.
+    /// The end of the session, if not by a crash.
     pub end: End,
-    /// Afterwards: what if one of the logs were missing? Which, by its place among them.
+    /// The index of a log to remove from a copy of the files afterwards, as a test.
     #[serde(default)]
     pub lose: Option<u8>,
 }
 
-/// How a session ends.
+/// The end of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum End {
     /// The database is closed.
@@ -55,115 +54,115 @@ pub enum End {
     Crash(Loss),
 }
 
-/// Which keyspace: the default one, or the second.
+/// A keyspace: 0 for the default one, 1 for the second.
 pub type Space = u8;
 
 /// One change of a batch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Change {
-    /// A value of so many bytes.
+    /// Puts a value.
     Put {
-        /// Which keyspace.
+        /// The keyspace.
         space: Space,
-        /// Which of the client's keys.
+        /// The client's key.
         key: u8,
-        /// Length of the value.
+        /// The length of the value in bytes.
         len: u16,
     },
-    /// An operand.
+    /// Merges an operand.
     Merge {
-        /// Which keyspace.
+        /// The keyspace.
         space: Space,
-        /// Which of the client's keys.
+        /// The client's key.
         key: u8,
     },
-    /// No value.
+    /// Deletes a key.
     Delete {
-        /// Which keyspace.
+        /// The keyspace.
         space: Space,
-        /// Which of the client's keys.
+        /// The client's key.
         key: u8,
     },
-    /// No values from one key to before another.
+    /// Deletes a key range.
     DeleteRange {
-        /// Which keyspace.
+        /// The keyspace.
         space: Space,
-        /// The first.
+        /// The first key.
         from: u8,
-        /// Behind the last.
+        /// The end of the range (excluded).
         to: u8,
     },
 }
 
-/// What a client does.
+/// An operation of a client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Op {
-    /// One batch.
+    /// Writes one batch.
     Write {
         /// Its changes.
         changes: Vec<Change>,
         /// Whether it must survive a power cut.
         synced: bool,
     },
-    /// External tables with the client's keys from one to before another.
+    /// Ingests external tables with a range of the client's keys.
     Ingest {
-        /// Which keyspace.
+        /// The keyspace.
         space: Space,
-        /// The first.
+        /// The first key.
         from: u8,
-        /// Behind the last.
+        /// The end of the range (excluded).
         to: u8,
     },
-    /// Everything before survives a power cut.
+    /// Syncs all earlier writes.
     Sync,
-    /// One key of anybody.
+    /// Gets one key of any client.
     Get {
-        /// Which keyspace.
+        /// The keyspace.
         space: Space,
-        /// Whose.
+        /// The client.
         client: u8,
-        /// Which of its keys.
+        /// Its key.
         key: u8,
     },
-    /// All keys of somebody at once.
+    /// Gets all keys of a client in one call.
     MultiGet {
-        /// Which keyspace.
+        /// The keyspace.
         space: Space,
-        /// Whose.
+        /// The client.
         client: u8,
     },
-    /// All keys of somebody, or of everybody, in order or backwards.
+    /// Scans all keys of one client or of all, in either direction.
     Scan {
-        /// Which keyspace.
+        /// The keyspace.
         space: Space,
-        /// Whose.
+        /// The client.
         client: Option<u8>,
-        /// Backwards.
+        /// Whether the direction is reverse.
         reverse: bool,
     },
-    /// Takes a snapshot, in the place of the last.
+    /// Takes a snapshot, replacing the last.
     Snapshot,
     /// Reads everything at the snapshot, if there is one.
     ReadSnapshot {
-        /// Backwards.
+        /// Whether the direction is reverse.
         reverse: bool,
     },
-    /// Lets the snapshot go.
+    /// Drops the snapshot.
     DropSnapshot,
-    /// Writes memtables to tables.
+    /// Flushes memtables.
     Flush,
     /// Compacts a keyspace to the bottom.
     Compact {
-        /// Which.
+        /// The keyspace.
         space: Space,
     },
     /// Makes a checkpoint and opens it.
     Checkpoint,
-    /// Opens the database once more, read-only, beside itself.
+    /// Opens the database a second time, read-only.
     ReadOnly,
     /// Changes an option.
     SetOption {
-        /// Which keyspace.
+        /// The keyspace.
         space: Space,
         /// Its name.
         name: String,
@@ -172,14 +171,14 @@ pub enum Op {
     },
     /// Checks all files.
     Verify,
-    /// Does nothing for so many milliseconds.
+    /// Pauses.
     Pause {
-        /// How long.
+        /// The duration in milliseconds.
         millis: u16,
     },
 }
 
-/// The plan of a seed.
+/// Returns the plan of a seed.
 pub fn plan(seed: u64) -> Plan {
     let mut rng = Rng::with_seed(seed);
     let rng = &mut rng;
@@ -214,7 +213,7 @@ fn session(
     levels: usize,
 ) -> Session {
     let mut options = settings::database(rng);
-    // What a keyspace may not change between sessions comes from the first one's settings.
+    // Options that are fixed for a keyspace's lifetime come from the first session's settings.
     let mut keyspace = first.clone();
     if rng.bool() {
         settings::reshape(rng, levels, &mut keyspace);

@@ -1,12 +1,12 @@
-//! One simulation from beginning to end.
+//! One complete simulation.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tamis_testkit::{CrashMode, FaultyFs};
 use tamis::simulation::Scheduler;
 use tamis::{Clock, Db, Durability, Keyspace, OpenError};
+use tamis_testkit::{CrashMode, FaultyFs};
 
 use crate::client::{Client, SECOND, Shared, everything};
 use crate::disk::{Disk, Loss};
@@ -15,10 +15,10 @@ use crate::oracle::Oracle;
 use crate::plan::{End, Plan, Session};
 use crate::settings;
 
-/// So often it is tried, every tenth of a second, whether writes have resumed.
+/// The number of checks, every tenth of a second, whether writes have resumed.
 const RESUMES: u32 = 300;
 
-/// Steps after which a plan of a few hundred operations is taken not to end.
+/// The steps after which a plan of a few hundred operations is considered hung.
 const MOST_STEPS: u64 = 3_000_000;
 
 const DIR: &str = "/db";
@@ -28,7 +28,7 @@ pub fn run(plan: &Plan) -> Report {
     run_telling(plan, false)
 }
 
-/// Carries out a plan; `tells` on standard error what happens.
+/// Carries out a plan; with `tells`, prints events on standard error.
 pub fn run_telling(plan: &Plan, tells: bool) -> Report {
     let machine = Machine::new(plan.seed ^ 0x5EED, plan.strategy, MOST_STEPS);
     if tells {
@@ -63,7 +63,7 @@ struct World {
     machine: Arc<Machine>,
     files: FaultyFs,
     oracle: Arc<Mutex<Oracle>>,
-    /// How the last session was lost, if it was.
+    /// The loss of the last session, if it crashed.
     loss: Option<Loss>,
 }
 
@@ -84,7 +84,7 @@ impl Clock for Time {
 }
 
 impl World {
-    /// What clients share in a session on this disk.
+    /// Returns the state shared by the clients of a session on this disk.
     fn shared(&self, session: &Session, disk: Disk) -> Shared {
         let mut options = settings::options(&session.options);
         options.file_system = Some(Arc::new(disk.clone()));
@@ -113,7 +113,7 @@ impl World {
         }
         let (files, loss) = disk.left();
         self.files = files;
-        // Until the database was opened again nothing more has become durable.
+        // Nothing more becomes durable until the database is reopened.
         self.loss = match (self.loss, loss) {
             (None | Some(Loss::Nothing), Some(loss)) => Some(loss),
             (before, _) => before,
@@ -124,7 +124,7 @@ impl World {
         Ok(())
     }
 
-    /// Takes one log away from a copy of the files: an opening must be an error, or everything must be there all the same.
+    /// Removes one log from a copy of the files: either the opening fails, or everything must still be there.
     fn look_without_a_log(&self, nth: usize, session: &Session) -> Result<(), String> {
         let copy = self.files.after_crash(CrashMode::KeepAll);
         let is_log = |path: &Path| {
@@ -140,7 +140,7 @@ impl World {
         checked.map_err(|what| format!("without {}: {what}", log.display()))
     }
 
-    /// Opens the database with its keyspaces. `None` if something done to the disk explains that it cannot be opened.
+    /// Opens the database with its keyspaces. `None` if a disk fault explains a failed opening.
     fn open(&self, shared: &Shared) -> Result<Option<(Db, [Keyspace; 2])>, String> {
         let db = match Db::open(DIR, shared.options.clone()) {
             Ok(db) => db,
@@ -159,7 +159,7 @@ impl World {
         Ok(Some((db, spaces)))
     }
 
-    /// Looks at what is there after an opening, which makes it durable.
+    /// Checks the contents after an opening, which makes them durable.
     fn look(&mut self, shared: &Shared, db: &Db) -> Result<(), String> {
         while !shared.disk.has_crashed() {
             let failures = shared.disk.failures();
@@ -187,7 +187,7 @@ impl World {
         threads.into_iter().for_each(crate::machine::Handle::join);
     }
 
-    /// On a disk that is healthy again writes must go on by themselves, and a scrub finds nothing wrong.
+    /// On a healed disk, writes must resume by themselves and a scrub must find no damage.
     fn goes_on(&self, shared: &Shared, db: &Db) -> Result<(), String> {
         shared.disk.heal();
         let mut refused = None;
@@ -199,11 +199,11 @@ impl World {
                 db.flush().map_err(|e| e.to_string()).and_then(|()| db.sync().map_err(|e| e.to_string()));
             let Err(error) = result else {
                 let problems = db.stats().scrub.map(|scrub| scrub.problems).unwrap_or_default();
-                // What could not be read while reads failed is none.
+                // Failed reads are not damage.
                 return match problems.iter().find(|what| !what.contains("could not")) {
-                    Some(problem) => Err(format!(
-                        "the scrub found damage on a disk that keeps what it is given: {problem}"
-                    )),
+                    Some(problem) => {
+                        Err(format!("the scrub found damage on a disk that does not corrupt data: {problem}"))
+                    }
                     None => Ok(()),
                 };
             };
@@ -235,7 +235,7 @@ impl World {
         Ok(())
     }
 
-    /// Opens the database once more on a healthy disk: everything must be there, and sound.
+    /// Opens the database once more on a healthy disk: everything must be present and sound.
     fn last_look(&mut self) -> Result<(), String> {
         let Some(session) = self.plan.sessions.last().cloned() else { return Ok(()) };
         let shared = self.shared(&session, Disk::new(self.machine.clone(), self.files.clone(), &[]));

@@ -1,4 +1,4 @@
-//! Options that make trees deep, tables many and everything rare common.
+//! Options that give deep trees and many tables, and make rare events common.
 
 use fastrand::Rng;
 use tamis::{FilterChoice, FilterPolicy, KeyspaceOptions, Options};
@@ -9,7 +9,7 @@ fn set(settings: &mut Settings, name: &str, value: impl ToString) {
     settings.push((name.to_owned(), value.to_string()));
 }
 
-/// Options of a database, without those of its keyspaces.
+/// Draws database options, without those of keyspaces.
 pub fn database(rng: &mut Rng) -> Settings {
     let mut s = Settings::new();
     set(&mut s, "cache_bytes", pick(rng, &["0", "2 KiB", "1 MiB"]));
@@ -26,7 +26,7 @@ pub fn database(rng: &mut Rng) -> Settings {
     s
 }
 
-/// Options of a keyspace.
+/// Draws keyspace options.
 pub fn keyspace(rng: &mut Rng, levels: usize, merges: bool) -> Settings {
     let mut s = Settings::new();
     if merges {
@@ -36,7 +36,7 @@ pub fn keyspace(rng: &mut Rng, levels: usize, merges: bool) -> Settings {
     s
 }
 
-/// Replaces all options that a keyspace may be opened with another time.
+/// Redraws all options that a keyspace may change between openings.
 pub fn reshape(rng: &mut Rng, levels: usize, s: &mut Settings) {
     s.retain(|(name, _)| name == "merge_operator");
     let level0 = rng.u8(1..5);
@@ -64,7 +64,7 @@ pub fn reshape(rng: &mut Rng, levels: usize, s: &mut Settings) {
     shape(rng, s);
 }
 
-/// The name of a filter in the options' text.
+/// Returns the name of a filter in the options' text.
 fn name_of(filter: FilterChoice) -> String {
     let text =
         KeyspaceOptions { filter: FilterPolicy::uniform(filter), ..KeyspaceOptions::default() }.to_text();
@@ -72,7 +72,7 @@ fn name_of(filter: FilterChoice) -> String {
     line.expect("options name their filter").to_owned()
 }
 
-/// A shape of the tree that the engine takes.
+/// Draws a tree shape that the engine accepts.
 fn shape(rng: &mut Rng, s: &mut Settings) {
     let layered = ["leveling", "lazy-leveling", "hybrid:1", "hybrid:2"];
     let (compaction, merge, deterministic) = match rng.u8(..12) {
@@ -88,7 +88,7 @@ fn shape(rng: &mut Rng, s: &mut Settings) {
     set(s, "picker", pick(rng, &["least-overlap", "round-robin", "most-tombstones", "oldest"]));
 }
 
-/// A change of one option while the database is open.
+/// Draws a change of one option of an open database.
 pub fn change(rng: &mut Rng) -> (String, String) {
     let (name, values): (&str, &[&str]) = match rng.u8(..5) {
         0 => ("level0_runs", &["1", "2", "4"]),
@@ -100,7 +100,7 @@ pub fn change(rng: &mut Rng) -> (String, String) {
     (name.to_owned(), (*pick(rng, values)).to_owned())
 }
 
-/// Database options from settings. What does not fit together falls back to the default of the option named last.
+/// Returns database options from settings. On a conflict, the option named last falls back to its default.
 pub fn options(settings: &Settings) -> Options {
     let mut options = Options::default();
     for (name, value) in settings {
@@ -109,7 +109,7 @@ pub fn options(settings: &Settings) -> Options {
     options
 }
 
-/// Keyspace options from settings.
+/// Returns keyspace options from settings.
 pub fn keyspace_options(settings: &Settings) -> KeyspaceOptions {
     let mut options = KeyspaceOptions::default();
     for (name, value) in settings {

@@ -1,7 +1,7 @@
-//! Makes a failing plan small.
+//! Shrinks a failing plan.
 //!
-//! Parts of the plan are left out, the largest first, as long as what remains fails. Each attempt is a process of its own, since a
-//! failed simulation leaves its threads behind, and may have aborted.
+//! Parts of the plan are removed, the largest first, as long as the rest still fails. Each attempt runs in its own process,
+//! since a failed simulation leaves its threads behind and may abort.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::plan::{Op, Plan};
 
-/// Whether a plan fails, and how. `None` if it does not.
+/// Returns the failure of a plan, if it fails.
 pub fn failure_of(plan: &Plan) -> std::io::Result<Option<String>> {
     let mut child = Command::new(std::env::current_exe()?)
         .args(["replay", "-"])
@@ -19,7 +19,7 @@ pub fn failure_of(plan: &Plan) -> std::io::Result<Option<String>> {
         .spawn()?;
     let json = serde_json::to_vec(plan).map_err(std::io::Error::other)?;
     if let Some(mut stdin) = child.stdin.take() {
-        // A child that died early has said why.
+        // A child that died early has reported why.
         let _ = stdin.write_all(&json);
     }
     let output = child.wait_with_output()?;
@@ -31,14 +31,14 @@ pub fn failure_of(plan: &Plan) -> std::io::Result<Option<String>> {
     Ok(Some(if text.trim().is_empty() { format!("{}: {errors}", output.status) } else { text }))
 }
 
-/// What of a failure is the same when it is met another way: its words up to the first detail, without numbers.
+/// Returns the kind of a failure: its words up to the first detail, without numbers.
 fn kind_of(failure: &str) -> String {
     let line = failure.lines().next().unwrap_or("");
     let what = line.rsplit_once("): ").map_or(line, |(_, what)| what);
     what.chars().filter(|c| !c.is_ascii_digit()).take(90).collect()
 }
 
-/// A smaller plan that fails too, as small as it was to be had in the time, and how it fails.
+/// Returns the smallest failing plan found within the time limit, and its failure.
 pub fn shrink(plan: Plan, limit: Duration) -> std::io::Result<(Plan, String)> {
     let Some(failure) = failure_of(&plan)? else {
         return Err(std::io::Error::other("the plan does not fail"));
@@ -69,7 +69,7 @@ impl Best {
         Instant::now() > self.deadline
     }
 
-    /// Takes the plan if it fails, with its own schedule or one of a few others.
+    /// Adopts the plan if it fails, with its own schedule or one of a few others.
     fn takes(&mut self, plan: Plan) -> std::io::Result<bool> {
         for shift in 0..3 {
             if self.is_late() {
@@ -150,7 +150,7 @@ impl Best {
         Ok(())
     }
 
-    /// Leaves out halves of a list, then quarters, and so on to single parts.
+    /// Removes halves of a list, then quarters, and so on down to single parts.
     fn in_pieces<T>(&mut self, list: impl Fn(&mut Plan) -> &mut Vec<T>) -> std::io::Result<()> {
         let mut piece = list(&mut self.plan.clone()).len();
         while piece > 0 && !self.is_late() {

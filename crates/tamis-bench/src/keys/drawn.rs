@@ -1,7 +1,7 @@
-//! Distributions of numbers, after the data sets that learned indexes and filters are measured on.
+//! Distributions of numbers, modelled on the data sets used to evaluate learned indexes and filters.
 //!
-//! The sets that papers use (SOSD) are large downloads. Three of these are stand-ins that have what matters of them
-//! to a learned filter, and are named as such wherever they are offered.
+//! The data sets of the papers (SOSD) are large downloads. Three of these distributions are stand-ins with the properties
+//! that matter to a learned filter; the documentation names them as such.
 
 use crate::keys::KeySetError;
 use crate::random::Random;
@@ -13,30 +13,30 @@ const BITS: u32 = 50;
 /// Ids of the `fb` set lie this far apart on average.
 const ID_GAP: u64 = 512;
 
-/// How many ids of the `fb` set lie far beyond the others.
+/// The number of ids of the `fb` set far beyond the others.
 const OUTLIERS: u64 = 21;
 
-/// Places of the `cells` set are scattered by so many degrees (standard deviation).
+/// The scatter of places of the `cells` set, in degrees (standard deviation).
 const SCATTER: f64 = 0.05;
 
-/// How numbers are distributed.
+/// A distribution of numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Distribution {
     /// Uniform over 50 bits.
     Uniform50,
     /// Normal, mean 100 and standard deviation 20, the range 0 to 200 scaled to 50 bits.
     Normal,
-    /// Morton codes of real places: latitude and longitude in 32 bits each, bits in turns. Beyond the number of places
-    /// of the sample, points scattered around them. Stands for OpenStreetMap cells.
+    /// Morton codes of real places: latitude and longitude in 32 bits each, interleaved. Beyond the sample's number
+    /// of places, points are scattered around them. Stands in for OpenStreetMap cells.
     Cells,
-    /// Sums of log-normal gaps: stretches of all densities. Stands for sales ranks of books.
+    /// Sums of log-normal gaps: ranges of all densities. Stands in for sales ranks of books.
     Books,
-    /// Dense near-uniform ids and a few far outliers. Stands for user ids.
+    /// Dense near-uniform ids and a few far outliers. Stands in for user ids.
     Fb,
 }
 
 impl Distribution {
-    /// All of them.
+    /// All distributions.
     pub const ALL: [Distribution; 5] = [
         Distribution::Uniform50,
         Distribution::Normal,
@@ -45,7 +45,7 @@ impl Distribution {
         Distribution::Fb,
     ];
 
-    /// The name on the command line and in reports.
+    /// Returns the name on the command line and in reports.
     pub fn name(self) -> &'static str {
         match self {
             Distribution::Uniform50 => "uniform50",
@@ -56,9 +56,9 @@ impl Distribution {
         }
     }
 
-    /// `count` distinct numbers in ascending order. Takes a few draws a number.
+    /// Returns `count` distinct numbers in ascending order. Costs a few draws per number.
     pub(crate) fn draw(self, count: u64, seed: u64) -> Result<Vec<u64>, KeySetError> {
-        // Far below the size of every space, so that distinct numbers are found by drawing on.
+        // Far below the size of every space, so that repeated draws find distinct numbers.
         if count > 1 << 40 {
             return Err(KeySetError::TooNarrow { width: 8, count });
         }
@@ -112,7 +112,7 @@ impl Distribution {
     }
 }
 
-/// Ascending numbers with gaps of at least one whose logarithm is normal.
+/// Returns ascending numbers whose gaps are log-normal and at least one.
 fn sums(count: u64, random: &mut Random) -> Vec<u64> {
     let mut last = 0u64;
     let mut next = || {
@@ -123,7 +123,7 @@ fn sums(count: u64, random: &mut Random) -> Vec<u64> {
     (0..count).map(|_| next()).collect()
 }
 
-/// Latitude and longitude of the sample's places.
+/// Returns the latitude and longitude of the sample's places.
 pub fn places() -> Vec<(f64, f64)> {
     let sample = Sample::load();
     let place = |key: &str| {
@@ -133,15 +133,15 @@ pub fn places() -> Vec<(f64, f64)> {
     sample.records().filter_map(|record| place(record.key)).collect()
 }
 
-/// The Morton code of a place: the bits of longitude and latitude, each as a 32-bit share of its range, in turn. Places beyond
-/// the edges of the map are on them.
+/// Returns the Morton code of a place: the interleaved bits of longitude and latitude, each as a 32-bit share of its range.
+/// Places beyond the edges of the map are clamped to them.
 pub fn cell(lat: f64, lon: f64) -> u64 {
-    // Casts of floating point saturate: what scatters over an edge lands on it.
+    // Floating-point casts saturate: points beyond an edge land on it.
     let part = |x: f64, span: f64| ((x / span + 0.5) * 2f64.powi(32)) as u32;
     spread(part(lat, 180.0)) << 1 | spread(part(lon, 360.0))
 }
 
-/// The bits of `x` at the even places.
+/// Spreads the bits of `x` to the even positions.
 fn spread(x: u32) -> u64 {
     let mut x = u64::from(x);
     for (shift, mask) in [

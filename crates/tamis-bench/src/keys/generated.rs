@@ -1,9 +1,9 @@
-//! Keys of one width made from numbers.
+//! Keys of one width, generated from numbers.
 
 use crate::keys::KeySetError;
 use crate::random::{Bijection, mix64};
 
-/// How a generated set's keys lie in the key space.
+/// The layout of a generated set's keys in the key space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Spread over the whole space, in random order.
@@ -12,21 +12,21 @@ pub enum Order {
     Sequential,
 }
 
-/// The distance of two sequential keys: leaves room for absent keys and empty ranges between them.
+/// The distance between sequential keys, which leaves room for absent keys and empty ranges.
 const SPACING: u64 = 128;
 
-/// How many keys of the same width lie between two sequential keys: all of them absent.
+/// The number of keys of the same width between two sequential keys, all of them absent.
 pub const GAP_KEYS: u64 = SPACING - 1;
 
-/// How many keys a range between two keys spans.
+/// The number of keys spanned by a range between two keys.
 const RANGE_KEYS: u64 = 64;
 
 /// `count` keys of `width` bytes.
 ///
 /// A uniform key is the image of its number under a seeded bijection, big-endian in the first (up to) 8 bytes;
-/// the bytes behind are a function of the first 8. Absent keys are the images of the numbers from `count` on:
+/// the bytes after them are a function of the first 8. Absent keys are the images of the numbers from `count` on:
 /// disjoint because a bijection maps no two numbers to one. A sequential key is 128 times its number,
-/// big-endian in the last (up to) 8 bytes behind zeros; absent keys lie in the middle between two.
+/// big-endian in the last (up to) 8 bytes after zeros; absent keys lie halfway between two.
 #[derive(Clone, Debug)]
 pub struct Generated {
     order: Order,
@@ -54,7 +54,7 @@ impl Generated {
         Ok(Generated { order, count, width, head, bijection: Bijection::new(8 * head as u32, seed) })
     }
 
-    /// `uniform` or `sequential`.
+    /// Returns `uniform` or `sequential`.
     pub fn name(&self) -> &'static str {
         match self.order {
             Order::Uniform => "uniform",
@@ -62,7 +62,7 @@ impl Generated {
         }
     }
 
-    /// Bytes of every key.
+    /// Returns the length of every key in bytes.
     pub fn width(&self) -> usize {
         self.width
     }
@@ -73,7 +73,7 @@ impl Generated {
 
     pub(crate) fn absent_len(&self) -> u64 {
         match self.order {
-            // Many, so that absent keys asked for are rarely asked for again; at least as many as exist.
+            // Many, so that absent keys are rarely repeated; at least as many as exist.
             Order::Uniform => {
                 let space = 1u128 << (8 * self.head);
                 (space - u128::from(self.count)).min(u128::from(self.count.max(1 << 32))) as u64
@@ -104,7 +104,7 @@ impl Generated {
         self.push(i * SPACING + 1 + n, out);
     }
 
-    /// Whether key `i` is the `i`-th smallest.
+    /// Reports whether key `i` is the `i`-th smallest.
     pub(crate) fn is_sequential(&self) -> bool {
         self.order == Order::Sequential
     }
@@ -178,7 +178,7 @@ impl Generated {
         }
     }
 
-    /// The number in the bytes that [`push`](Generated::push) put it in.
+    /// Returns the number from the bytes in which [`push`](Generated::push) stores it.
     fn number_of(&self, key: &[u8]) -> u64 {
         let head = match self.order {
             Order::Uniform => &key[..self.head],
@@ -188,7 +188,7 @@ impl Generated {
     }
 }
 
-/// Adds to a big-endian number of any width; false (and garbage) if it does not fit.
+/// Adds to a big-endian number of any width. Returns false, leaving garbage, on overflow.
 fn add(number: &mut [u8], by: u64) -> bool {
     let mut carry = by;
     for byte in number.iter_mut().rev() {

@@ -1,14 +1,14 @@
-//! Keys of a list, every tenth held out.
+//! Keys from a list, with every tenth held out.
 
 use crate::keys::KeySetError;
 
-/// Of so many keys in key order the last is held out.
+/// The last of this many keys in key order is held out.
 const HOLD_OUT_EVERY: u64 = 10;
 
-/// Distinct keys in key order, side by side in one buffer.
+/// Distinct keys in key order, contiguous in one buffer.
 ///
 /// Position `p` in key order is held out (absent) if `p % 10 == 9`; the others exist. A list of fewer than ten
-/// keys holds out its last one.
+/// keys holds out its last.
 #[derive(Clone, Debug)]
 pub struct Listed {
     name: String,
@@ -67,7 +67,7 @@ impl Listed {
         self.at(i * self.hold_out_every + self.hold_out_every - 1)
     }
 
-    /// Where existing key `i` stands among all keys of the list.
+    /// Returns the position of existing key `i` among all keys of the list.
     fn position(&self, i: u64) -> u64 {
         i + i / (self.hold_out_every - 1)
     }
@@ -106,7 +106,7 @@ impl Listed {
         low.push(0);
         high.extend_from_slice(key);
         high.extend_from_slice(&[0, 64]);
-        // Held-out neighbours do not matter to the truth of it, but are rare and cheaper to step over.
+        // Held-out neighbours would not affect correctness, but are rare and cheaper to skip.
         position + 1 >= self.ends.len() as u64 || *self.at(position + 1) > high[start..]
     }
 

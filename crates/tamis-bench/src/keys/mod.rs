@@ -1,11 +1,10 @@
-//! Key sets: which keys exist, which certainly do not, and ranges that hold none.
+//! Key sets: existing keys, keys known to be absent, and empty ranges.
 //!
-//! Invariants of every set, on which all checks of answers rest:
+//! Invariants of every set, on which all checks of answers depend:
 //!
-//! * keys `existing(0..len)` are distinct, and `existing(i)` comes in no particular order of bytes unless the
-//!   set says so;
+//! * keys `existing(0..len)` are distinct, in no particular byte order unless the set says so;
 //! * keys `absent(0..absent_len)` are distinct, and none of them exists;
-//! * both are pure functions of the set's parameters: a second process makes the same ones.
+//! * both are pure functions of the set's parameters: another process generates the same keys.
 
 mod drawn;
 mod generated;
@@ -21,41 +20,41 @@ pub use numbers::Numbers;
 
 use crate::error::BenchError;
 
-/// Why a key set cannot be made.
+/// The reason why a key set cannot be generated.
 #[derive(Debug, thiserror::Error)]
 pub enum KeySetError {
-    /// Not enough different keys of that width.
+    /// There are not enough different keys of that width.
     #[error(
         "keys of {width} bytes cannot hold {count} existing keys and as many absent ones; use wider keys"
     )]
     TooNarrow {
-        /// Bytes of a key.
+        /// The length of a key in bytes.
         width: usize,
-        /// Keys asked for.
+        /// The number of keys requested.
         count: u64,
     },
-    /// Keys of no byte, or beyond what the engine takes.
+    /// The keys are empty, or longer than the engine accepts.
     #[error("keys of {width} bytes are out of range: 1 to {max}", max = tamis::MAX_KEY_BYTES)]
     Width {
-        /// Bytes of a key.
+        /// The length of a key in bytes.
         width: usize,
     },
     /// A list with too few different keys.
     #[error("{name} holds {found} different keys; at least {needed} are needed")]
     TooFew {
-        /// Where the keys come from.
+        /// The source of the keys.
         name: String,
-        /// Different keys found.
+        /// The number of different keys found.
         found: usize,
-        /// The least that will do.
+        /// The minimum required.
         needed: usize,
     },
 }
 
-/// A set of keys to load and to ask for.
+/// A set of keys to load and to read.
 #[derive(Clone, Debug)]
 pub enum KeySet {
-    /// Made from numbers.
+    /// Generated from numbers.
     Generated(Generated),
     /// Read from a list.
     Listed(Listed),
@@ -64,24 +63,23 @@ pub enum KeySet {
 }
 
 impl KeySet {
-    /// `count` keys of `width` bytes spread uniformly (the first 8 bytes are a seeded bijection of the key's
+    /// Returns `count` keys of `width` bytes spread uniformly (the first 8 bytes are a seeded bijection of the key's
     /// number, big-endian).
     pub fn uniform(count: u64, width: usize, seed: u64) -> Result<KeySet, KeySetError> {
         Generated::new(Order::Uniform, count, width, seed).map(KeySet::Generated)
     }
 
-    /// `count` ascending keys of `width` bytes, 128 apart.
+    /// Returns `count` ascending keys of `width` bytes, 128 apart.
     pub fn sequential(count: u64, width: usize) -> Result<KeySet, KeySetError> {
         Generated::new(Order::Sequential, count, width, 0).map(KeySet::Generated)
     }
 
-    /// `count` keys of 8 bytes drawn from a distribution, big-endian.
+    /// Returns `count` keys of 8 bytes drawn from a distribution, big-endian.
     pub fn drawn(from: Distribution, count: u64, seed: u64) -> Result<KeySet, KeySetError> {
         Numbers::new(from, count, seed).map(KeySet::Numbers)
     }
 
-    /// `count` keys of 8 bytes, of which the first `first` are drawn from one distribution and the others from
-    /// another.
+    /// Returns `count` keys of 8 bytes: the first `first` drawn from one distribution, the others from another.
     pub fn shifted(
         from: Distribution,
         to: Distribution,
@@ -92,13 +90,13 @@ impl KeySet {
         Numbers::shifted(from, to, first, count, seed).map(KeySet::Numbers)
     }
 
-    /// The distinct keys of a list; every tenth in key order is held out and serves as an absent one.
+    /// Returns the distinct keys of a list; every tenth in key order is held out and serves as an absent key.
     /// At most `limit` keys are used (all if 0).
     pub fn listed(name: &str, keys: Vec<Vec<u8>>, limit: u64) -> Result<KeySet, KeySetError> {
         Listed::new(name, keys, limit).map(KeySet::Listed)
     }
 
-    /// One key per line, without the line's end; empty lines are skipped.
+    /// Reads one key per line, without the line end; skips empty lines.
     pub fn from_lines(name: &str, mut lines: impl BufRead, limit: u64) -> Result<KeySet, BenchError> {
         let mut keys = Vec::new();
         let mut line = Vec::new();
@@ -122,7 +120,7 @@ impl KeySet {
         Ok(KeySet::listed(name, keys, limit)?)
     }
 
-    /// What the set is called in reports.
+    /// Returns the set's name in reports.
     pub fn name(&self) -> &str {
         match self {
             KeySet::Generated(g) => g.name(),
@@ -131,7 +129,7 @@ impl KeySet {
         }
     }
 
-    /// How many keys exist.
+    /// Returns the number of existing keys.
     #[expect(clippy::len_without_is_empty, reason = "no key set is empty")]
     pub fn len(&self) -> u64 {
         match self {
@@ -141,7 +139,7 @@ impl KeySet {
         }
     }
 
-    /// How many keys are known not to exist; at least 1.
+    /// Returns the number of known absent keys; at least 1.
     pub fn absent_len(&self) -> u64 {
         match self {
             KeySet::Generated(g) => g.absent_len(),
@@ -150,7 +148,7 @@ impl KeySet {
         }
     }
 
-    /// Bytes of a key, on average.
+    /// Returns the mean length of a key in bytes.
     pub fn key_bytes(&self) -> f64 {
         match self {
             KeySet::Generated(g) => g.width() as f64,
@@ -179,13 +177,13 @@ impl KeySet {
         }
     }
 
-    /// Whether existing key `i` is the `i`-th smallest, so that neighbours in number are neighbours in key order.
+    /// Reports whether existing key `i` is the `i`-th smallest, so that consecutive numbers are adjacent in key order.
     pub fn is_ordered(&self) -> bool {
         matches!(self, KeySet::Generated(g) if g.is_sequential())
     }
 
-    /// Appends the `n`-th of the [`GAP_KEYS`] absent keys between existing key `i` and the next. Only of
-    /// [sequential](KeySet::sequential) sets; others have no such keys.
+    /// Appends the `n`-th of the [`GAP_KEYS`] absent keys between existing key `i` and the next. Only for
+    /// [sequential](KeySet::sequential) sets.
     pub fn gap_key(&self, i: u64, n: u64, out: &mut Vec<u8>) {
         match self {
             KeySet::Generated(g) => g.gap_key(i, n, out),
@@ -193,7 +191,7 @@ impl KeySet {
         }
     }
 
-    /// Whether `key` is one of the existing keys.
+    /// Reports whether `key` is one of the existing keys.
     pub fn contains(&self, key: &[u8]) -> bool {
         match self {
             KeySet::Generated(g) => g.contains(key),
@@ -202,10 +200,10 @@ impl KeySet {
         }
     }
 
-    /// Appends to `low` and `high` the inclusive bounds of a narrow range right behind existing key `i`: the
-    /// next 64 keys of its width, or, in a list, what starts with the key and one more small byte. Such ranges
-    /// hold no key, save where two uniform keys are neighbours by chance (once in 10^10 for millions of 8-byte
-    /// keys), which [`contains`](KeySet::contains) tells. False if there is no such range.
+    /// Appends to `low` and `high` the inclusive bounds of a narrow range right after existing key `i`: the next 64 keys
+    /// of its width or, in a list, the keys that start with the key and one more small byte. Such a range is empty unless
+    /// two uniform keys are neighbours by chance (once in 10^10 for millions of 8-byte keys), which
+    /// [`contains`](KeySet::contains) detects. Returns false if there is no such range.
     pub fn empty_range(&self, i: u64, low: &mut Vec<u8>, high: &mut Vec<u8>) -> bool {
         match self {
             KeySet::Generated(g) => g.empty_range(i, low, high),
@@ -214,9 +212,9 @@ impl KeySet {
         }
     }
 
-    /// Appends to `low` and `high` the inclusive bounds of a narrow range from absent key `i` on: it and the next 63 of
-    /// its width, less where an existing key comes sooner, or, in a list, the key and what starts with it and one more
-    /// small byte. As with [`empty_range`](KeySet::empty_range), two random keys may be neighbours by chance.
+    /// Appends to `low` and `high` the inclusive bounds of a narrow range that starts at absent key `i`: it and the next
+    /// 63 keys of its width (fewer if an existing key follows sooner) or, in a list, the key and the keys that start with
+    /// it and one more small byte. As with [`empty_range`](KeySet::empty_range), two random keys may be neighbours.
     pub fn absent_range(&self, i: u64, low: &mut Vec<u8>, high: &mut Vec<u8>) {
         match self {
             KeySet::Generated(g) => g.absent_range(i, low, high),
@@ -225,7 +223,7 @@ impl KeySet {
         }
     }
 
-    /// The numbers of the existing keys in ascending order of the keys. Takes 8 bytes a key.
+    /// Returns the numbers of the existing keys in ascending key order. Takes 8 bytes per key.
     pub fn ascending(&self) -> Vec<u64> {
         match self {
             KeySet::Generated(g) => g.ascending(),
@@ -301,7 +299,7 @@ mod tests {
         }
     }
 
-    /// Whether neighbours are common.
+    /// Reports whether neighbours are common.
     fn is_dense(set: &KeySet) -> bool {
         matches!(set, KeySet::Generated(g) if g.width() < 4 && g.name() == "uniform")
     }
@@ -328,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_from_absent_keys_on_hold_no_key() {
+    fn ranges_from_absent_keys_hold_no_key() {
         for set in sets() {
             if is_dense(&set) {
                 continue;
@@ -345,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_width_that_cannot_hold_the_keys_is_refused() {
+    fn a_width_that_cannot_hold_the_keys_is_rejected() {
         assert!(matches!(KeySet::uniform(200, 1, 0), Err(KeySetError::TooNarrow { .. })));
         assert!(KeySet::uniform(128, 1, 0).is_ok());
         assert!(matches!(KeySet::uniform(1, 0, 0), Err(KeySetError::Width { .. })));

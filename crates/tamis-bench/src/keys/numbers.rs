@@ -1,4 +1,4 @@
-//! Keys of eight bytes from a list of numbers: distributions that no formula over a key's number gives.
+//! Keys of eight bytes from a list of numbers, for distributions without a formula over a key's number.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -7,16 +7,16 @@ use crate::keys::KeySetError;
 use crate::keys::drawn::Distribution;
 use crate::random::{Permutation, Random};
 
-/// How many keys behind an existing one an empty range spans at most.
+/// The maximum number of keys in an empty range after an existing key.
 const RANGE_KEYS: u64 = 64;
 
-/// At most so many absent keys are kept.
+/// The maximum number of absent keys kept.
 const MOST_ABSENT: u64 = 1 << 20;
 
 /// Distinct numbers, big-endian, and absent ones of the same distribution.
 ///
 /// Existing keys are numbered in random order or, in a shifted set, those of the first distribution in random order
-/// and then those of the second. Takes 16 bytes an existing key and 8 an absent one.
+/// and then those of the second. Takes 16 bytes per existing key and 8 per absent key.
 #[derive(Clone, Debug)]
 pub struct Numbers {
     name: String,
@@ -27,7 +27,7 @@ pub struct Numbers {
 }
 
 impl Numbers {
-    /// `count` keys of one distribution.
+    /// Returns `count` keys of one distribution.
     pub(crate) fn new(from: Distribution, count: u64, seed: u64) -> Result<Self, KeySetError> {
         let (count, absent) = (count.max(1), count.clamp(1, MOST_ABSENT));
         let mut keys = shuffled(from.draw(count + absent, seed)?, seed);
@@ -35,7 +35,7 @@ impl Numbers {
         Ok(Numbers::of(from.name().to_owned(), keys, absent))
     }
 
-    /// `first` keys of one distribution, then keys of another, `count` in all. Half of the absent keys are of each.
+    /// Returns `first` keys of one distribution and then keys of another, `count` in all. Half of the absent keys are of each.
     pub(crate) fn shifted(
         from: Distribution,
         to: Distribution,
@@ -49,7 +49,7 @@ impl Numbers {
         let mut keys = shuffled(from.draw(first + absent, seed)?, seed);
         let mut none = keys.split_off(first as usize);
         let taken: HashSet<u64> = keys.iter().chain(&none).copied().collect();
-        // Both may draw the same numbers: as many more as could coincide, then only the new ones.
+        // Both may draw the same numbers: draw as many extra as could coincide, then keep only the new ones.
         let wanted = (count - first + absent) as usize;
         let more = shuffled(to.draw(wanted as u64 + taken.len() as u64, seed ^ 1)?, seed ^ 1);
         let mut more = more.into_iter().filter(|number| !taken.contains(number));
@@ -88,7 +88,7 @@ impl Numbers {
         <[u8; 8]>::try_from(key).is_ok_and(|key| self.sorted.binary_search(&u64::from_be_bytes(key)).is_ok())
     }
 
-    /// From right behind key `i` up to 64 numbers, or up to the next key.
+    /// Appends the bounds of the up to 64 numbers right after key `i`, ending before the next key.
     pub(crate) fn empty_range(&self, i: u64, low: &mut Vec<u8>, high: &mut Vec<u8>) -> bool {
         let key = self.keys[i as usize];
         let next = self.sorted.partition_point(|&other| other <= key);
@@ -102,7 +102,7 @@ impl Numbers {
         true
     }
 
-    /// From absent key `i` up to 64 numbers, or up to the next key.
+    /// Appends the bounds of up to 64 numbers starting at absent key `i`, ending before the next key.
     pub(crate) fn absent_range(&self, i: u64, low: &mut Vec<u8>, high: &mut Vec<u8>) {
         let key = self.absent[i as usize];
         let next = self.sorted.partition_point(|&other| other <= key);

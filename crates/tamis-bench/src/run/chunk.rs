@@ -1,4 +1,4 @@
-//! The preparation of operations: everything that must not be timed.
+//! The preparation of operations, which must not be timed.
 
 #[cfg(test)]
 mod tests;
@@ -14,14 +14,14 @@ use crate::value;
 use crate::workload::{INSERT_EVERY, LONGEST_SCAN, MULTI_GET_KEYS, NEXT_ENTRIES, Workload, ZIPF_EXPONENT};
 use crate::zipf::Ranks;
 
-/// Bytes of prepared keys and values that a chunk should stay below, so that it does not push the database's
-/// own data out of the processor's cache.
+/// The target limit of a chunk's prepared keys and values in bytes, so that it does not evict the database's data from
+/// the processor's cache.
 const CHUNK_BYTES: usize = 64 << 10;
 
 /// The most operations in a chunk.
 const CHUNK_OPS: usize = 1024;
 
-/// What one operation does, and which answer is right.
+/// The action of an operation and its correct answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     /// Put `other` under `key`.
@@ -34,9 +34,9 @@ pub(super) enum Action {
     GetAbsent,
     /// Look for a key from `key` to `other`.
     EmptyRange,
-    /// Seek to `key`, which exists, and read so many entries behind it.
+    /// Seek to `key`, which exists, and read this many entries after it.
     Seek(usize),
-    /// Seek to `key` from behind, and read so many entries before it.
+    /// Seek to `key` in reverse, and read this many entries before it.
     Back(usize),
 }
 
@@ -48,7 +48,7 @@ pub(super) struct Op {
     pub(super) other: Range<usize>,
     /// The key's [`tag`](value::tag_of), where a value is expected.
     pub(super) tag: u64,
-    /// Bytes of the value expected.
+    /// The length of the expected value in bytes.
     pub(super) value_bytes: usize,
 }
 
@@ -70,9 +70,9 @@ pub(super) struct Source<'a> {
     permutation: Permutation,
     ranks: Option<Ranks>,
     ranges: Option<KeyRanges>,
-    /// Operations that keep a chunk small enough.
+    /// The number of operations that keeps a chunk small enough.
     fitting: usize,
-    /// The keys that this thread inserted, by their numbers, in order.
+    /// The numbers of the keys that this thread inserted, in order.
     inserted: Vec<u64>,
     chunk: Chunk,
     scratch: Vec<u8>,
@@ -102,7 +102,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// How many operations the next chunk should have.
+    /// Returns the number of operations of the next chunk.
     pub(super) fn chunk_ops(&self) -> u64 {
         match self.spec.workload {
             batched if batched.is_batched() => self.fitting.next_multiple_of(MULTI_GET_KEYS) as u64,
@@ -199,7 +199,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The number of a key that is there.
+    /// Returns the number of an existing key.
     fn any_key(&mut self) -> u64 {
         if let Some(pattern) = self.spec.pattern {
             return self.pattern_key(pattern);
@@ -211,7 +211,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The number of a key that is there, the popular ones scattered over the key space.
+    /// Returns the number of an existing key; popular keys are scattered over the key space.
     fn zipf_key(&mut self) -> u64 {
         if let Some(pattern) = self.spec.pattern {
             return self.pattern_key(pattern);
@@ -224,14 +224,14 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The number of a key that is there, from a hot range most often.
+    /// Returns the number of an existing key, mostly from a hot range.
     fn range_key(&mut self) -> u64 {
         if let Some(pattern) = self.spec.pattern {
             return self.pattern_key(pattern);
         }
         let place = self.ranges.as_ref().expect("made for this workload").draw(&mut self.random);
         let i = match self.order {
-            // Numbers are places.
+            // Numbers are positions.
             [] => place,
             order => order[place as usize],
         };
@@ -243,8 +243,8 @@ impl<'a> Source<'a> {
         self.spec.fill.present(i, self.spec.keys.len())
     }
 
-    /// The number of a key that is there, the latest ones most often. Of those that other threads inserted in this
-    /// run none is known to be there yet.
+    /// Returns the number of an existing key, mostly a recent one. Keys that other threads inserted in this run are not
+    /// yet known to exist.
     fn latest_key(&mut self) -> u64 {
         let rank = self.ranks.as_ref().expect("made for this workload").draw(&mut self.random);
         let mine = self.inserted.len() as u64;
@@ -254,8 +254,8 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The key that operation `op` of all threads inserts, if it does: one of each twenty, a scattered one so that
-    /// every thread has its share, and each the next in the order of filling. Where no keys are left, none.
+    /// Returns the key that operation `op` of all threads inserts, if any: the next in fill order, for one operation of
+    /// every twenty, at a varying place so that every thread has its share. Returns `None` when no keys are left.
     fn insert_at(&self, op: u64) -> Option<u64> {
         let (twenty, at) = (op / INSERT_EVERY, op % INSERT_EVERY);
         let last = (twenty + 1) * INSERT_EVERY > self.spec.ops;
@@ -289,7 +289,7 @@ impl<'a> Source<'a> {
         self.get(i);
     }
 
-    /// Gets existing key `i`, or, as often as the pattern wants it, an absent one right behind it.
+    /// Prepares a get of existing key `i` or, with the pattern's share, of an absent key right after it.
     fn get(&mut self, i: u64) {
         let gap = self.spec.pattern.and_then(|pattern| pattern.gap(&mut self.random));
         let Some(n) = gap else { return self.existing(Action::GetExisting, i) };

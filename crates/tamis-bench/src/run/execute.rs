@@ -10,7 +10,7 @@ use crate::store::Session;
 use crate::value;
 use crate::workload::MULTI_GET_KEYS;
 
-/// Of so many values found one is compared byte by byte; of the others the first bytes.
+/// One in this many values found is compared byte by byte; of the others only the first bytes.
 const WHOLE_CHECK_EVERY: u64 = 256;
 
 /// Executes the chunks of one thread.
@@ -37,7 +37,7 @@ impl<'a, S: Session> Executor<'a, S> {
         self.checks.short_scans()
     }
 
-    /// What was measured.
+    /// Returns the measured timing.
     pub(super) fn timing(self) -> Timing {
         Timing { hits: self.checks.hits, ..self.timing }
     }
@@ -118,7 +118,7 @@ impl<'a, S: Session> Executor<'a, S> {
     }
 }
 
-/// A scan that came to the end of all keys.
+/// A scan that reached the end of all keys.
 struct ShortScan {
     start: Vec<u8>,
     seen: usize,
@@ -131,20 +131,20 @@ struct Scan<'k> {
     tag: u64,
     /// Bytes of the first entry's value.
     value_bytes: usize,
-    /// Entries to be seen behind the first.
+    /// The number of entries expected after the first.
     next: usize,
-    /// Entries seen.
+    /// The number of entries seen.
     seen: usize,
     backwards: bool,
     wrong: Option<BenchError>,
 }
 
-/// What is right, and what was found so far.
+/// The expected answers and the state of the checks.
 struct Checks<'a> {
     spec: &'a RunSpec<'a>,
     found: u64,
     hits: u64,
-    /// Scans that ended before their last entry. Checked untimed.
+    /// Scans that ended before their last entry; checked untimed.
     short_scans: Vec<ShortScan>,
     /// The last key of the scan under way.
     last: Vec<u8>,
@@ -197,8 +197,7 @@ impl Checks<'_> {
         Scan { start, tag: op.tag, value_bytes: op.value_bytes, next, seen: 0, backwards, wrong: None }
     }
 
-    /// The first entry must be the key that the scan starts with, the others come behind it, or before it if it goes
-    /// backwards.
+    /// The first entry must be the key that the scan starts with; the others must follow in the scan's direction.
     #[inline]
     fn scanned(&mut self, scan: &mut Scan<'_>, key: &[u8], value: &[u8]) -> ControlFlow<()> {
         if let Err(wrong) = self.scanned_entry(scan, key, value) {
@@ -220,7 +219,7 @@ impl Checks<'_> {
             };
         }
         let in_order = if scan.backwards { key < &self.last[..] } else { key > &self.last[..] };
-        // Which of mixed lengths is this key's would take longer to find out than the entry took: once in a while.
+        // Computing a key's mixed length would take longer than reading the entry, so it is checked only now and then.
         if !in_order || !self.spec.value_bytes.allows(value.len()) {
             let way = if scan.backwards { "before" } else { "behind" };
             let expected = format!("a key {way} {} with its value", hex(&self.last));
@@ -233,7 +232,7 @@ impl Checks<'_> {
         Ok(())
     }
 
-    /// Whether a key exists and every byte of its value is right.
+    /// Reports whether a key exists and every byte of its value is correct.
     fn is_whole(&self, key: &[u8], value: &[u8]) -> bool {
         let tag = value::tag_of(key);
         self.spec.keys.contains(key) && value::check_whole(tag, self.spec.value_bytes.of(tag), value)
@@ -258,7 +257,7 @@ impl Checks<'_> {
         std::mem::take(&mut self.short_scans).iter().try_for_each(|scan| self.short_scan(scan))
     }
 
-    /// A scan may end early only where no more keys exist. Keys that this run inserts may be there or not.
+    /// A scan may end early only where no more keys exist. Keys that this run inserts may or may not exist yet.
     fn short_scan(&self, scan: &ShortScan) -> Result<(), BenchError> {
         let mut key = Vec::new();
         let (mut least, mut most) = (0, 0);
@@ -282,7 +281,7 @@ impl Checks<'_> {
     }
 }
 
-/// The first bytes in hex.
+/// Returns the first bytes in hex.
 fn hex(bytes: &[u8]) -> String {
     let mut text: String = bytes.iter().take(64).map(|b| format!("{b:02x}")).collect();
     if bytes.len() > 64 {

@@ -1,13 +1,13 @@
-//! How long values are: all alike, or mixed.
+//! The lengths of values: fixed or mixed.
 //!
-//! A key has one length, whatever is put under it: a function of its [`tag`](super::tag_of). So whoever checks an answer
-//! knows the length without a word from whoever put it.
+//! The length of a key's value is a function of the key's [`tag`](super::tag_of), the same for every put. So a check of an
+//! answer knows the length without any record of the put.
 //!
 //! Mixed lengths follow the generalized Pareto distribution that Cao, Dong, Vemuri and Du fitted to the values of ZippyDB
 //! ("Characterizing, Modeling, and Benchmarking RocksDB Key-Value Workloads at Facebook", FAST 2020), with the parameters,
 //! the shortest and the longest value of db_bench's `mixgraph`: half of the values have at most 20 bytes, one in a hundred
-//! more than 227. Two things differ. db_bench draws a new length at each put. And it takes a length above the longest modulo
-//! that one, while here it is the longest: that happens to one value in 11,000.
+//! more than 227. There are two differences. db_bench draws a new length at each put. And it takes a length above the longest
+//! modulo the longest, while here it is clamped: this affects one value in 11,000.
 
 use std::fmt;
 use std::str::FromStr;
@@ -24,9 +24,9 @@ const SALT: u64 = 0x6C65_6E67_7468;
 /// The lengths of the values of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ValueSizes {
-    /// So many bytes each.
+    /// This many bytes each.
     Fixed(usize),
-    /// [`SHORTEST`](ValueSizes::SHORTEST) to [`LONGEST`](ValueSizes::LONGEST) bytes, mostly few.
+    /// [`SHORTEST`](ValueSizes::SHORTEST) to [`LONGEST`](ValueSizes::LONGEST) bytes, mostly short.
     Pareto,
 }
 
@@ -37,7 +37,8 @@ impl ValueSizes {
     /// Bytes of the longest value of mixed sizes.
     pub const LONGEST: usize = 1024;
 
-    /// Bytes of the values of the key with this tag. Mixed, it costs some tens of nanoseconds: not for timed parts.
+    /// Returns the length in bytes of the value of the key with this tag. A mixed length costs tens of nanoseconds: not for
+    /// timed parts.
     pub fn of(self, tag: u64) -> usize {
         match self {
             ValueSizes::Fixed(bytes) => bytes,
@@ -48,7 +49,7 @@ impl ValueSizes {
         }
     }
 
-    /// Whether some key's value has so many bytes.
+    /// Reports whether a value may have this length.
     #[inline]
     pub fn allows(self, bytes: usize) -> bool {
         match self {
@@ -57,11 +58,11 @@ impl ValueSizes {
         }
     }
 
-    /// Bytes of a value, on average over all tags. Mixed, it is a sum of a thousand terms.
+    /// Returns the mean length in bytes over all tags. For mixed lengths this is a sum of a thousand terms.
     pub fn mean(self) -> f64 {
         match self {
             ValueSizes::Fixed(bytes) => bytes as f64,
-            // The mean of whole numbers is the sum of the shares that are as large as 1, 2, 3 and so on.
+            // The mean of whole numbers is the sum of the shares of those at least 1, 2, 3 and so on.
             ValueSizes::Pareto => {
                 let beyond = ValueSizes::SHORTEST..ValueSizes::LONGEST;
                 ValueSizes::SHORTEST as f64 + beyond.map(|bytes| MIXED.above(bytes as f64)).sum::<f64>()
@@ -69,7 +70,7 @@ impl ValueSizes {
         }
     }
 
-    /// For people: how many bytes values have.
+    /// Describes the lengths for people.
     pub fn describe(self) -> String {
         match self {
             ValueSizes::Fixed(bytes) => format!("{bytes} bytes"),
@@ -87,7 +88,7 @@ impl From<usize> for ValueSizes {
     }
 }
 
-/// As on the command line; parses back.
+/// Formats as on the command line; parses back.
 impl fmt::Display for ValueSizes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -97,7 +98,7 @@ impl fmt::Display for ValueSizes {
     }
 }
 
-/// A text that says no sizes of values.
+/// A text that does not name value sizes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("expected a number of bytes or `mixed`, not `{0}`")]
 pub struct UnknownSizes(pub String);
@@ -145,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mean_is_that_of_the_lengths() {
+    fn the_mean_matches_the_lengths() {
         let total: usize = mixed().iter().sum();
         let (mean, got) = (ValueSizes::Pareto.mean(), total as f64 / KEYS as f64);
         // The standard deviation of a length is about 50.
@@ -155,14 +156,14 @@ mod tests {
     }
 
     #[test]
-    fn a_fixed_length_is_everyones() {
+    fn a_fixed_length_holds_for_every_key() {
         let sizes = ValueSizes::from(100);
         assert!((0..100).all(|tag| sizes.of(tag) == 100));
         assert!(sizes.allows(100) && !sizes.allows(99) && !ValueSizes::Pareto.allows(9));
     }
 
     #[test]
-    fn names_parse_back_and_others_are_refused() {
+    fn names_parse_back_and_others_are_rejected() {
         for sizes in [ValueSizes::from(0), ValueSizes::from(256), ValueSizes::Pareto] {
             assert_eq!(sizes.to_string().parse(), Ok(sizes));
         }

@@ -1,4 +1,4 @@
-//! `tamis advise`: which filter and which tree suit the data, the operations and the machine.
+//! `tamis advise`: recommends a filter and a tree shape for the data, the workload and the machine.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -16,56 +16,56 @@ use crate::output::{Out, note};
 use crate::values::OptionArgs;
 
 const HELP: &str = "\
-The unit costs are measured on this machine: T_H, a digest of a key; T_P, a question to each kind of filter; T_D, a block, from
-memory and from the device of the database; puts, flushes, merges. From them the model predicts what an operation costs with
-every filter and shape whose filters, and block cache where one is used, fit into --memory. See docs/advisor.md.
+The unit costs are measured on this machine: T_H, the digest of a key; T_P, a probe of each kind of filter; T_D, a block
+read, from memory and from the database's device; puts, flushes, merges. From them the model predicts the cost of an
+operation with every filter and shape whose filters (and block cache, if used) fit into --memory. See docs/advisor.md.
 
-A workload is a list of shares and of how operations ask:
+A workload lists the shares of the operations and how their keys are distributed:
   get, empty-get, empty-range, seek, scan, put    shares, relative to their sum
   scan-entries N    entries of a scan (50)           range-width N   integers in an empty range (64)
-  skew S            exponent of Zipf's law (0)       near X          share of absent keys right behind present ones (0)
+  skew S            exponent of Zipf's law (0)       near X          share of absent keys right after present ones (0)
   clustered         hot keys lie together
-Without --workload it is the one that the database saw when it was last open with `auto_memory_bytes` (Options::auto).
+The default is the workload that the database observed when it was last open with `auto_memory_bytes` (Options::auto).
 
 Examples:
   tamis advise --db ./data --workload \"get 60, empty-get 30, put 10, skew 0.99\"
   tamis advise --keys 50000000 --key-bytes 16 --value-bytes 200 --memory 64MiB --workload \"empty-get 90, put 10\"
   tamis advise --db ./data --workload \"scan 80, put 20, scan-entries 20\" --explain";
 
-/// Say which filter, bits and tree suit the data, the operations and this machine, and why
+/// Recommend a filter, bits per key and tree shape for the data, the workload and this machine, and say why
 #[derive(Args)]
 #[command(after_help = HELP)]
 pub(crate) struct AdviseArgs {
-    /// The database; it is read only. Without one: data of --keys entries
+    /// The database, opened read-only; without it, --keys describes the data
     #[arg(long, value_name = "DIR")]
     db: Option<PathBuf>,
     #[command(flatten)]
     options: OptionArgs,
-    /// How many entries there will be, in place of those of a database
+    /// The expected number of entries, in place of a database
     #[arg(long, value_name = "N", required_unless_present = "db", conflicts_with = "db",
           value_parser = clap::value_parser!(u64).range(1..=1 << 44))]
     keys: Option<u64>,
-    /// Bytes of a key, with --keys
+    /// Bytes per key, with --keys
     #[arg(long, value_name = "N", default_value_t = 16, conflicts_with = "db",
           value_parser = clap::value_parser!(u64).range(1..=65_536))]
     key_bytes: u64,
-    /// Bytes of a value, with --keys
+    /// Bytes per value, with --keys
     #[arg(long, value_name = "N", default_value_t = 100, conflicts_with = "db",
           value_parser = clap::value_parser!(u64).range(0..=1 << 30))]
     value_bytes: u64,
-    /// Which operations to expect [default: what the database saw]
+    /// The expected workload [default: what the database observed]
     #[arg(long, value_name = "TEXT")]
     workload: Option<Workload>,
-    /// Memory for filters and block cache [default: 10 bits an entry and the block cache of the options where one is used]
+    /// Memory for filters and block cache [default: 10 bits per entry, plus the configured block cache if one is used]
     #[arg(long, value_name = "BYTES", value_parser = crate::values::bytes)]
     memory: Option<u64>,
-    /// Show every term of the recommended configuration, with symbols and with numbers in
+    /// Show every term of the recommended configuration, in symbols and in numbers
     #[arg(long)]
     explain: bool,
-    /// List so many configurations
+    /// The number of configurations to list
     #[arg(long, value_name = "N", default_value_t = 12)]
     top: usize,
-    /// Measure the machine in a tenth of a second; costs may be off by a third
+    /// Measure the machine for a tenth of a second only; costs may be off by a third
     #[arg(long)]
     quick: bool,
     /// Print one JSON object
@@ -73,12 +73,12 @@ pub(crate) struct AdviseArgs {
     json: bool,
 }
 
-/// What is to be advised on.
+/// The data, workload and memory to advise on.
 struct Case {
     options: Options,
     data: Data,
     workload: Workload,
-    /// Where the workload is from.
+    /// The source of the workload.
     known: &'static str,
     memory: u64,
 }
@@ -88,13 +88,13 @@ pub(crate) fn run(args: &AdviseArgs, out: &mut Out) -> Result<Outcome, Failure> 
     let mut setup = Setup::new(case.data.key_bytes.round() as usize, case.data.value_bytes.round() as usize);
     setup = setup.effort(if args.quick { Effort::Quick } else { Effort::Full });
     setup.options = case.options.clone();
-    // The database may be on a device that this program may not write to: then it is timed where temporary files go.
+    // The database's device may not be writable for this program; then the temporary directory's device is timed.
     let scratch = tempfile::tempdir().ok();
     let places = [args.db.clone(), scratch.as_ref().map(|dir| dir.path().to_owned())];
     let mut measured = None;
     for place in places.into_iter().flatten() {
         if let Some(Err(error)) = &measured {
-            note(&format!("the device is timed where temporary files go, since {error}"));
+            note(&format!("timing the device of the temporary directory instead: {error}"));
         }
         setup.directory = Some(place);
         measured = Some(Calibration::measure(&setup));
@@ -121,7 +121,7 @@ impl AdviseArgs {
             (Some(dir), _) => {
                 let mut options = Options::stored_in(dir)?.unwrap_or_default();
                 self.options.apply(&mut options)?;
-                // Who only reads changes nothing, but takes up what `auto_memory_bytes` has chosen.
+                // A read-only opening changes nothing, but adopts what `auto_memory_bytes` has chosen.
                 let db = Db::open_read_only(dir, options)?;
                 let mut options = db.options().clone();
                 options.auto_memory_bytes = 0;
@@ -131,7 +131,9 @@ impl AdviseArgs {
                     .first()
                     .map_or(0, |keyspace| keyspace.entries + keyspace.memtable_entries);
                 if entries == 0 {
-                    return Err(Failure::usage("the database is empty: say what will be in it by --keys"));
+                    return Err(Failure::usage(
+                        "the database is empty: describe its future data with --keys",
+                    ));
                 }
                 let seen = stats.keyspaces.first().and_then(|keyspace| keyspace.workload);
                 (options.clone(), Observed::between(&stats, &stats, &options).data, seen)
@@ -150,11 +152,11 @@ impl AdviseArgs {
         };
         let (workload, known) = match (self.workload, seen) {
             (Some(declared), _) => (declared, "declared"),
-            (None, Some(seen)) => (seen, "seen by the database"),
+            (None, Some(seen)) => (seen, "observed by the database"),
             (None, None) => {
                 return Err(Failure::usage(
-                    "no workload is known: give --workload, for example \"get 60, empty-get 30, put 10\", or open the \
-                     database by Options::auto, which observes it",
+                    "the workload is unknown: give --workload, for example \"get 60, empty-get 30, put 10\", or open the \
+                     database with Options::auto, which observes it",
                 ));
             }
         };
@@ -193,14 +195,14 @@ fn page(case: &Case, calibration: &Calibration, advice: &Advice, args: &AdviseAr
         text += &advice.formulas();
     }
     text += match advice.changes.is_empty() {
-        true => "\nThe options are as advised.\n",
+        true => "\nThe options already match the recommendation.\n",
         false => "\nOptions to change\n\n",
     };
     text += &advice.changes;
     text
 }
 
-/// The best configurations, and the present one.
+/// Returns the best configurations and the current one as a table.
 fn table(advice: &Advice, machine: &tamis::advise::Machine, top: usize) -> String {
     use Align::{Left, Right};
     let classes: Vec<Class> =

@@ -1,4 +1,4 @@
-//! `tamis bench`: workloads measured.
+//! `tamis bench`: measures workloads.
 
 use std::fs::File;
 use std::io::{BufReader, Write};
@@ -27,23 +27,23 @@ Workloads:
   get-mixed      get, half of the keys absent
   get-zipf       get existing keys, Zipf-distributed (0.99), scrambled over the key space
   multi-get      32 keys in one call, half of them absent; one operation is one key
-  range-empty    the first key of a narrow range (64 neighbours of an existing key) that holds none
-  range-absent   the same from an absent key on (at most 64 wide)
+  range-empty    the first key of a narrow empty range (64 neighbours of an existing key)
+  range-absent   the same, starting at an absent key (at most 64 wide)
   seek           a new iterator on an existing key
-  seek-next50    the same, and the 50 entries behind
-  seek-next20    the same with 20 entries
-  reverse-next50 a seek of an existing key from behind, and the 50 entries before it
-  seek-zipf      seek, the keys distributed as in get-zipf
+  seek-next50    the same, and the next 50 entries
+  seek-next20    the same, with 20 entries
+  reverse-next50 a reverse seek to an existing key, and the 50 entries before it
+  seek-zipf      seek, with keys distributed as in get-zipf
   read-write     half gets of existing keys, half overwrites
   read-mostly    90 % gets of existing keys, 10 % overwrites
-  ycsb-a … f     YCSB's mixes: a half updates, b 5 % updates, c gets only, f half reads each followed by an update (all
-                 Zipf-distributed); d latest keys, e scans of 1 to 100 entries. The inserts of d and e need keys that are not there: `tamis-lab experiment`
-                 holds some back, here they are reads
+  ycsb-a … f     YCSB's mixes: a half updates, b 5 % updates, c gets only, f half reads, half read-modify-writes (all
+                 Zipf-distributed); d latest keys, e scans of 1 to 100 entries. d and e insert keys that `tamis-lab experiment`
+                 holds back; here these operations are reads
   mixgraph       RocksDB's mixgraph, with --value-bytes mixed: 83 % gets, 14 % overwrites, 3 % scans (half of them of at most
-                 27 entries, a few of thousands) of keys in 30 ranges, of which one gets 79 %
+                 27 entries, a few of thousands) over 30 key ranges, one of which gets 79 %
 
-Without a fill, an empty database is filled with fill-random first. Every answer is checked; a wrong one ends
-the run with exit code 1.
+If no fill is listed, an empty database is first filled with fill-random. Every answer is checked; a wrong one
+ends the run with exit code 1.
 
 Examples:
   tamis bench
@@ -56,22 +56,22 @@ Examples:
   tamis bench --filter elastic --filter-budget 400KiB --workload get-zipf --direct-io
   tamis bench --db ./big --keys 100000000 --workload fill-seq && tamis bench --db ./big --keys 100000000 --workload seek";
 
-/// Where the keys come from, if not from a file.
+/// The source of the keys, unless they come from a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum KeySource {
     /// Random keys of --key-bytes bytes
     Uniform,
     /// Ascending keys of --key-bytes bytes, 128 apart
     Sequential,
-    /// The sample that ships with the program: places, 43 bytes on average; a tenth is held out as absent
+    /// The bundled sample: places, 43 bytes on average; a tenth is held out as absent keys
     Geonames,
 }
 
-/// Measure workloads: time, and what the reads cost
+/// Measure the time and read cost of workloads
 #[derive(Args)]
 #[command(after_help = HELP)]
 pub(crate) struct BenchArgs {
-    /// Workloads in order, separated by commas (listed below)
+    /// Workloads to run in order, separated by commas (listed below)
     #[arg(
         long,
         value_name = "NAME",
@@ -79,61 +79,61 @@ pub(crate) struct BenchArgs {
         default_value = "fill-random,get-empty,get-existing,multi-get,seek,seek-next50"
     )]
     pub(crate) workload: Vec<Workload>,
-    /// How many keys exist [default: 1000000, or all of a list]
+    /// The number of existing keys [default: 1000000, or all keys of a list]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     keys: Option<u64>,
-    /// Bytes of a key
+    /// Bytes per key
     #[arg(long, value_name = "N", default_value_t = 8)]
     key_bytes: usize,
-    /// Bytes of a value; `mixed` gives each key a length of its own, 10 to 1024 with many small ones, as mixgraph has them
+    /// Bytes per value; `mixed` gives each key its own length, 10 to 1024, mostly small, as in mixgraph
     #[arg(long, value_name = "N|mixed", default_value = "256", value_parser = value_sizes)]
     pub(crate) value_bytes: ValueSizes,
-    /// Threads side by side
+    /// Concurrent threads
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = crate::values::threads)]
     threads: usize,
-    /// Operations per workload over all threads, fills aside [default: the number of keys, at most 1000000]
+    /// Operations per workload over all threads, except fills [default: the number of keys, at most 1000000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     ops: Option<u64>,
-    /// Unmeasured operations before each workload that only reads [default: a tenth of the operations]
+    /// Unmeasured operations before each read-only workload [default: a tenth of the operations]
     #[arg(long, value_name = "N")]
     warmup: Option<u64>,
-    /// Run each workload so often, fills aside, and report the run of median time
+    /// Run each workload this many times, except fills, and report the run with the median time
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeat: u32,
-    /// Drives keys, values and every random choice
+    /// The seed for keys, values and every random choice
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// The database's directory, kept; without it a temporary one, removed at the end
+    /// The database's directory, kept [default: a temporary directory, removed at the end]
     #[arg(long, value_name = "DIR")]
     db: Option<PathBuf>,
     /// The tables' filter: none, bloom, blocked-bloom, ribbon, fuse, xor, cuckoo, elastic, surf, snarf, rosetta, rencoder or
-    /// grafite, or one for each level from 0 on, separated by commas; or one for the whole tree: grf, grf-huffman,
-    /// chucky or remix (`tamis options filter` has the variants)
+    /// grafite; or one per level from level 0 down, separated by commas; or one for the whole tree: grf, grf-huffman,
+    /// chucky or remix (`tamis options filter` lists the variants)
     #[arg(long, value_name = "NAMES")]
     filter: Option<String>,
-    /// How filter memory is divided between the levels: uniform or monkey
+    /// How filter memory is divided among the levels: uniform or monkey
     #[arg(long, value_name = "NAME")]
     filter_allocation: Option<String>,
-    /// Bits of filter for each key
+    /// Filter bits per key
     #[arg(long, value_name = "B")]
     bits_per_key: Option<String>,
-    /// Bytes for all units of elastic filters (67108864, 64MiB)
+    /// Memory budget for all units of elastic filters (67108864, 64MiB)
     #[arg(long, value_name = "BYTES")]
     filter_budget: Option<String>,
-    /// Bytes for the block cache and the units of elastic filters together, in place of a limit for each
+    /// One memory budget shared by the block cache and the units of elastic filters, in place of a limit for each
     #[arg(long, value_name = "BYTES", conflicts_with_all = ["filter_budget", "cache"])]
     read_memory: Option<String>,
-    /// The shape of the tree: leveling, tiering, lazy-leveling, hybrid:N, fragmented, fifo or time-window. Several,
-    /// separated by commas, are compared in one table, as are several of --merge and --size-ratio
+    /// The shape of the tree: leveling, tiering, lazy-leveling, hybrid:N, fragmented, fifo or time-window. Several shapes,
+    /// separated by commas, are compared in one table; so are several values of --merge and --size-ratio
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     compaction: Vec<String>,
-    /// How much one merge takes: auto, full, partial or partitioned
+    /// The granularity of a merge: auto, full, partial or partitioned
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     merge: Vec<String>,
-    /// How many times larger each level is than the one above, from level 0 on, which collects as many runs
+    /// The size ratio between adjacent levels; also the number of runs that level 0 collects
     #[arg(long, value_name = "T", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(2..=1000))]
     size_ratio: Vec<u64>,
-    /// Hash the key anew for every filter
+    /// Hash the key again for every filter
     #[arg(long)]
     no_hash_sharing: bool,
     /// Bytes of the block cache (8388608, 8MiB)
@@ -142,34 +142,34 @@ pub(crate) struct BenchArgs {
     /// Bytes of a memtable (67108864, 64MiB)
     #[arg(long, value_name = "BYTES")]
     memtable: Option<String>,
-    /// Read tables past the page cache
+    /// Read tables with direct I/O, bypassing the page cache
     #[arg(long)]
     direct_io: bool,
     /// Sync every write
     #[arg(long)]
     sync: bool,
-    /// Let compaction finish before reading (the default)
+    /// Wait until compaction is idle before reading (the default)
     #[arg(long, conflicts_with = "unsettled")]
     settled: bool,
-    /// Hold compaction back, so that many runs stay
+    /// Disable compaction, so that many runs remain
     #[arg(long)]
     pub(crate) unsettled: bool,
     /// The kind of keys
     #[arg(long, value_enum, default_value = "uniform", conflicts_with = "keys_from")]
     key_set: KeySource,
-    /// Take the keys from a file, one a line; a tenth of them is held out as absent
+    /// Read the keys from a file, one per line; a tenth of them is held out as absent
     #[arg(long, value_name = "FILE")]
     keys_from: Option<PathBuf>,
     #[command(flatten)]
     options: OptionArgs,
-    /// Print one JSON object for each measurement
+    /// Print one JSON object per measurement
     #[arg(long)]
     json: bool,
 }
 
 const DEFAULT_KEYS: u64 = 1_000_000;
 
-/// Sizes of values that a database takes.
+/// Parses value sizes that a database accepts.
 fn value_sizes(text: &str) -> Result<ValueSizes, String> {
     match text.parse::<ValueSizes>() {
         Ok(ValueSizes::Fixed(bytes)) if bytes > tamis::MAX_VALUE_BYTES => {
@@ -204,7 +204,7 @@ pub(crate) fn run(args: BenchArgs, out: &mut Out) -> Result<Outcome, Failure> {
     }
     let done = |measurement: &Measurement| -> Result<(), Failure> {
         if args.json {
-            // Whoever reads along should have each one when it is there.
+            // A reader following the output should get each measurement at once.
             writeln!(out, "{}", measurement.to_json())?;
             out.flush()?;
         }
@@ -258,7 +258,7 @@ fn compare_shapes(
 }
 
 impl BenchArgs {
-    /// The shapes asked for. One is put into `options`; several are to be compared.
+    /// Returns the requested shapes if there are several; a single one is set in `options`.
     fn shapes(&self, options: &mut Options) -> Result<Vec<ShapeChoice>, Failure> {
         let each = |name: &str, values: &[String]| -> Result<Vec<Options>, Failure> {
             let mut with = |value: &String| {
@@ -279,7 +279,7 @@ impl BenchArgs {
         );
         if compactions.len().max(1) * merges.len().max(1) * self.size_ratio.len().max(1) > 1 {
             if self.unsettled || self.db.is_some() {
-                let why = "several shapes are compared on databases of their own, settled: leave out --unsettled and --db";
+                let why = "several shapes are compared on separate databases with compaction on: leave out --unsettled and --db";
                 return Err(Failure::Usage(why.to_owned()));
             }
             if compactions.is_empty() {

@@ -1,4 +1,4 @@
-//! `tamis build-table`: a sorted table outside any database, for `tamis ingest`.
+//! `tamis build-table`: builds a sorted table outside any database, for `tamis ingest`.
 
 use std::io::Write;
 use std::ops::Bound;
@@ -19,26 +19,25 @@ use crate::records::RecordError;
 use crate::text::excerpt;
 use crate::values::OptionArgs;
 
-/// The bytes of keys and values that --sort takes.
+/// The limit of --sort, in bytes of keys and values.
 const SORT_BYTES: usize = 1 << 30;
 
-/// Records between two reports of progress.
+/// Records between two progress reports.
 const STEP: u64 = 10_000;
 
-/// Build a sorted table outside a database, to be taken in by `tamis ingest`
+/// Build a sorted table outside a database, for `tamis ingest`
 #[derive(Args)]
 #[command(after_help = KEYS_HELP, after_long_help = format!("{KEYS_HELP}\n\n\
-    Records must come in strictly ascending order of their keys, byte by byte (as LC_ALL=C sort has them), or\n\
-    --sort must be given: it sorts up to 1 GiB of keys and values in memory, and of records with one key the last\n\
-    one counts. A bad record ends the build with exit code 2, and no file is left. A file packed with gzip is\n\
-    unpacked. Filter, compression and blocks are those of the options' last level; set them as the database has\n\
-    them.\n\nExamples:\n  \
+    Records must come in strictly ascending order of their keys, byte by byte (the order of LC_ALL=C sort), unless\n\
+    --sort is given: it sorts up to 1 GiB of keys and values in memory; of records with the same key, the last one\n\
+    wins. A bad record ends the build with exit code 2 and leaves no file. Gzip files are decompressed. Filter,\n\
+    compression and block options are those of the last level; set them to the database's.\n\nExamples:\n  \
     tamis build-table --out words.tam /usr/share/dict/words --sort\n  \
     tamis build-table --out places.tam --sort data/geonames-cities.tsv.gz\n  \
     LC_ALL=C sort -u big.txt | tamis build-table --out big.tam -o keyspace.compression=lz4 -\n  \
     tamis ingest --db ./places places.tam"))]
 pub(crate) struct BuildTableArgs {
-    /// The table; must not exist
+    /// The table to create; must not exist
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
     #[command(flatten)]
@@ -74,7 +73,7 @@ pub(crate) fn run(args: BuildTableArgs, out: &mut Out) -> Result<Outcome, Failur
             if bytes > SORT_BYTES {
                 let most = SORT_BYTES >> 30;
                 return Err(Failure::usage(format!(
-                    "--sort takes up to {most} GiB of keys and values; sort the input before, or build several tables"
+                    "--sort takes at most {most} GiB of keys and values; sort the input first, or build several tables"
                 )));
             }
             unsorted.push((key, value));
@@ -86,7 +85,7 @@ pub(crate) fn run(args: BuildTableArgs, out: &mut Out) -> Result<Outcome, Failur
             progress.advance(STEP);
         }
     }
-    // Stable: of equal keys the last one read comes last.
+    // Stable: among equal keys, the last one read comes last.
     unsorted.sort_by(|a, b| a.0.cmp(&b.0));
     let mut rest = unsorted.iter().peekable();
     while let Some((key, value)) = rest.next() {
@@ -104,7 +103,7 @@ pub(crate) fn run(args: BuildTableArgs, out: &mut Out) -> Result<Outcome, Failur
 fn at_line(line: u64, error: ExternalTableError) -> Failure {
     match error {
         ExternalTableError::OutOfOrder { .. } => {
-            Failure::usage(format!("line {line}: {error}; sort the input (LC_ALL=C sort), or give --sort"))
+            Failure::usage(format!("line {line}: {error}; sort the input (LC_ALL=C sort), or use --sort"))
         }
         ExternalTableError::Write(error) => Failure::usage(format!("line {line}: {error}")),
         other => other.into(),
@@ -128,7 +127,7 @@ fn print(info: &ExternalTableInfo, replaced: u64, as_json: bool, out: &mut Out) 
     let (entries, bytes) = (grouped(info.entries), grouped(info.bytes));
     writeln!(out, "{path}: {entries} entries from {smallest} to {largest}, {bytes} bytes")?;
     if replaced > 0 {
-        writeln!(out, "{} records were replaced by later ones of the same key", grouped(replaced))?;
+        writeln!(out, "{} records were replaced by later ones with the same key", grouped(replaced))?;
     }
     Ok(())
 }

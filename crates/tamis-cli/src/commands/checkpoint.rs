@@ -1,4 +1,4 @@
-//! `tamis checkpoint`: a consistent copy.
+//! `tamis checkpoint`: makes a consistent copy.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use clap::Args;
 use crate::args::DbArgs;
 use crate::failure::{Failure, Outcome};
 
-/// Make a consistent copy of a database, with hard links where the file system has them
+/// Make a consistent copy of a database, using hard links where the file system supports them
 #[derive(Args)]
 #[command(after_help = "Example:\n  tamis checkpoint --db ./tamis-demo ./tamis-demo-copy")]
 pub(crate) struct CheckpointArgs {

@@ -1,4 +1,4 @@
-//! `tamis compact`: merge everything, or bring the tree into shape.
+//! `tamis compact`: merges everything, or runs the compactions that are due.
 
 use std::io::Write;
 
@@ -9,10 +9,10 @@ use crate::commands::stats;
 use crate::failure::{Failure, Outcome};
 use crate::output::Out;
 
-/// Merge a keyspace into one run, or do what its compaction policy finds due
+/// Merge a keyspace into one run, or run the compactions that its policy finds due
 #[derive(Args)]
 #[command(
-    after_help = "Options given here are stored, so this also changes the shape of a tree.\n\nExamples:\n  \
+    after_help = "Options given here are stored, so this can also change the shape of a tree.\n\nExamples:\n  \
                   tamis compact --db ./tamis-demo\n  \
                   tamis compact --db ./tamis-demo --due -o keyspace.compaction=lazy-leveling"
 )]
@@ -22,7 +22,7 @@ pub(crate) struct CompactArgs {
     /// The keyspace
     #[arg(long, value_name = "NAME", default_value = "default")]
     keyspace: String,
-    /// Only what is due
+    /// Run only the compactions that are due
     #[arg(long)]
     due: bool,
 }

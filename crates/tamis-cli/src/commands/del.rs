@@ -1,4 +1,4 @@
-//! `tamis del`: keys, a range, or a prefix.
+//! `tamis del`: deletes keys, a range, or a prefix.
 
 use std::ffi::OsString;
 use std::ops::Bound;
@@ -13,10 +13,10 @@ use crate::text;
 
 /// Delete keys, a range of keys, or all keys with a prefix
 #[derive(Args)]
-#[command(after_help = KEYS_HELP, after_long_help = format!("{KEYS_HELP}\n\nDeleting a key that is not there is no error. All deletions of one command happen at\n\
-    once or not at all.\n\nExamples:\n  \
+#[command(after_help = KEYS_HELP, after_long_help = format!("{KEYS_HELP}\n\nDeleting an absent key is not an error. The deletions of one command are\n\
+    atomic.\n\nExamples:\n  \
     tamis del --db ./data greeting picture\n  \
-    tamis del --db ./data --range 2023 2024     from 2023 up to, not including, 2024\n  \
+    tamis del --db ./data --range 2023 2024     from 2023 (included) to 2024 (excluded)\n  \
     tamis del --db ./data --prefix FR/"))]
 pub(crate) struct DelArgs {
     #[command(flatten)]
@@ -24,7 +24,7 @@ pub(crate) struct DelArgs {
     /// The keys
     #[arg(required_unless_present_any = ["range", "prefix"])]
     keys: Vec<OsString>,
-    /// All keys from START up to, not including, END
+    /// All keys from START (included) to END (excluded)
     #[arg(long, num_args = 2, value_names = ["START", "END"], conflicts_with_all = ["keys", "prefix"])]
     range: Option<Vec<OsString>>,
     /// All keys that start with PREFIX
@@ -33,7 +33,7 @@ pub(crate) struct DelArgs {
     /// Keys and bounds are hexadecimal
     #[arg(long)]
     hex: bool,
-    /// Return only when the deletion would survive a power cut
+    /// Sync: return once the deletion would survive a power cut
     #[arg(long)]
     sync: bool,
 }
@@ -46,7 +46,7 @@ pub(crate) fn run(args: DelArgs) -> Result<Outcome, Failure> {
     if let Some([start, end]) = args.range.as_deref() {
         let (start, end) = (text::typed(start, args.hex)?, text::typed(end, args.hex)?);
         if start > end {
-            return Err(Failure::usage("the range to delete starts after its end"));
+            return Err(Failure::usage("the start of the range lies after its end"));
         }
         batch.delete_range(start..end);
     }
@@ -61,7 +61,7 @@ pub(crate) fn run(args: DelArgs) -> Result<Outcome, Failure> {
     Ok(Outcome::Done)
 }
 
-/// The first key behind all keys that start with `prefix`, if there is one.
+/// Returns the first key after all keys that start with `prefix`, if there is one.
 fn end_of_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|&byte| byte < 0xFF)?;
     let mut end = prefix[..=last].to_vec();

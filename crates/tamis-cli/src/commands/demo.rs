@@ -1,4 +1,4 @@
-//! The main job: the sample in, out again, and what the reads cost with hash sharing on and off.
+//! The main job: loads the sample, reads it back, and shows what the reads cost with hash sharing on and off.
 
 mod directory;
 mod reads;
@@ -20,31 +20,31 @@ use crate::output::Out;
 use crate::progress::Reporter;
 use reads::{Job, Reads};
 
-/// Of so many records in key order one is held out of the load.
+/// One of this many records in key order is held out of the load.
 const HOLD_OUT_EVERY: usize = 10;
 
 /// Records in one write.
 const BATCH: usize = 100;
 
-/// Small memtables and tables, so that 20 MB make a tree of several levels.
+/// Small memtables and tables, so that 20 MB form a tree of several levels.
 const MEMTABLE_BYTES: u64 = 1 << 20;
 
-/// This many tenths of the records are loaded with compaction on; it is held back for the rest, so that several
-/// runs stay in level 0, as they do in a database under load.
+/// This many tenths of the records are loaded with compaction on. It is off for the rest, so that several runs
+/// remain in level 0, as in a database under load.
 const COMPACTED_TENTHS: usize = 7;
 
 #[derive(Args)]
 pub(crate) struct DemoArgs {
-    /// Where to put the database; one that an earlier main job left there is replaced, anything else is not
+    /// The database's directory; a database left by an earlier main job is replaced, anything else is not
     #[arg(long, value_name = "DIR", default_value = "./tamis-demo")]
     pub(crate) db: PathBuf,
     /// Load only the first N records of the sample
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(100..))]
     records: Option<u32>,
-    /// How often the reads are measured in each mode, in turns; medians are shown
+    /// The number of rounds in which the reads are measured in each mode, alternating; medians are shown
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
-    /// Print one JSON object for each measurement
+    /// Print one JSON object per measurement
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -55,7 +55,7 @@ struct Entry {
     value: Vec<u8>,
 }
 
-/// The sample, divided; both parts ascending by key.
+/// The sample in two parts, both in ascending key order.
 struct Data {
     loaded: Vec<Entry>,
     held_out: Vec<Entry>,
@@ -119,7 +119,7 @@ fn options(compaction: bool) -> Options {
     options
 }
 
-/// Loads the data, in random order; closes the database. A few lines that say how it went.
+/// Loads the data in random order and closes the database. Returns a few lines that summarize the load.
 fn load(args: &DemoArgs, data: &Data, progress: &Reporter) -> Result<String, Failure> {
     let start = Instant::now();
     let count = data.loaded.len();
@@ -158,21 +158,21 @@ fn load(args: &DemoArgs, data: &Data, progress: &Reporter) -> Result<String, Fai
         format!("{} runs in {levels} levels, {} of tables", tree.runs, bytes(tree.table_bytes))
     });
     Ok(format!(
-        "loaded in {seconds:.2} s ({:.1} bytes written to files per byte), closed, reopened in {reopened:.1} ms: \
+        "loaded in {seconds:.2} s ({:.1} bytes written to files per byte); closed; reopened in {reopened:.1} ms: \
          {}\n\n",
         bytes_per_user_byte(&written),
         tree.unwrap_or_default()
     ))
 }
 
-/// Reads with sharing on and off in turns; the medians, each job's two modes side by side.
+/// Reads with sharing on and off, alternating. Returns the medians, with each job's two modes adjacent.
 fn measure(args: &DemoArgs, data: &Data, progress: &Reporter) -> Result<Vec<Measurement>, Failure> {
     let reads = Reads::prepare(data);
     let mut all: Vec<(Job, bool, Vec<Measurement>)> =
         Job::ALL.into_iter().flat_map(|job| [(job, true, Vec::new()), (job, false, Vec::new())]).collect();
     progress.begin("read", u64::from(args.rounds) * 2 * reads.ops_per_round(), "operations");
     for round in 0..args.rounds {
-        // Which mode goes first alternates: neither always finds the caches warmed by the other.
+        // The first mode alternates, so that neither always finds the caches warmed by the other.
         for sharing in [round % 2 == 0, round % 2 == 1] {
             let mut options = options(false);
             options.hash_sharing = sharing;
@@ -218,7 +218,7 @@ fn page(measurements: &[Measurement], rounds: u32) -> String {
     }
     let runs = measurements.first().map_or(0, |m| m.runs);
     format!(
-        "{}\n{runs} sorted runs; medians of {rounds} rounds, modes in turns; every answer was checked against the \
+        "{}\n{runs} sorted runs; medians of {rounds} rounds, modes alternating; every answer was checked against the \
          sample\n\n",
         table.render()
     )
@@ -232,7 +232,7 @@ fn suggestions(args: &DemoArgs, data: &Data) -> String {
     };
     let (there, absent) = (key(&data.loaded), key(&data.held_out));
     format!(
-        "The database stays in {dir}. Try:\n  \
+        "The database is kept in {dir}. Try:\n  \
          tamis stats --db {dir} --runs\n  \
          tamis explain --db {dir} {there}\n  \
          tamis explain --db {dir} {absent}\n  \
@@ -242,7 +242,7 @@ fn suggestions(args: &DemoArgs, data: &Data) -> String {
     )
 }
 
-/// A word as a shell takes it.
+/// Quotes a word for a shell.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "./_-@,+=:".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
@@ -256,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_sample_is_divided_without_loss() {
+    fn dividing_the_sample_loses_no_record() {
         let data = Data::of_sample(Some(1000));
         assert_eq!((data.loaded.len(), data.held_out.len()), (900, 100));
         assert!(data.loaded.is_sorted_by(|a, b| a.key < b.key));
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn words_survive_a_shell() {
+    fn quoted_words_survive_a_shell() {
         assert_eq!(quoted("./tamis-demo"), "./tamis-demo");
         assert_eq!(quoted("a b"), "'a b'");
         assert_eq!(quoted("l'eau"), "'l'\\''eau'");

@@ -1,4 +1,4 @@
-//! `tamis dump`: one file of a database as text.
+//! `tamis dump`: prints one file of a database as text.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use tamis::io::DiskFs;
 use crate::failure::{Failure, Outcome};
 use crate::output::Out;
 
-/// What a file is.
+/// The kind of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Kind {
     /// A sorted table (`….tam`)
@@ -35,7 +35,7 @@ impl Kind {
 }
 
 impl Kind {
-    /// What contents with a mark are; `None` for those that `dump` shows nothing of.
+    /// Returns the kind of marked contents; `None` for kinds that `dump` does not print.
     fn of_contents(contents: Contents) -> Option<Kind> {
         match contents {
             Contents::Table | Contents::ExternalTable => Some(Kind::Table),
@@ -57,22 +57,22 @@ impl Kind {
 /// Print a table, log or manifest file as text, without opening the database
 #[derive(Args)]
 #[command(after_help = "\
-A file is known by its name, or by its contents if the name says nothing. Where the two contradict each other, nothing is\n\
-printed but what the file holds (exit code 2); with --kind the name does not count.\n\n\
+The kind of a file is taken from its name, or from its contents if the name does not tell. If the two contradict each other,\n\
+the program only says what the file contains (exit code 2); with --kind, the name does not count.\n\n\
 Examples:\n  tamis dump ./tamis-demo/000012.tam\n  tamis dump ./tamis-demo/MANIFEST-000001")]
 pub(crate) struct DumpArgs {
     /// The file
     file: PathBuf,
-    /// What the file is; by default known by its name, or else by its contents
+    /// The kind of file [default: taken from its name, or else from its contents]
     #[arg(long, value_enum)]
     kind: Option<Kind>,
 }
 
-/// What to take the file for, or why it is not shown.
+/// Returns the kind to read the file as, or the reason why it is not printed.
 fn choose(args: &DumpArgs) -> Result<Kind, Failure> {
     let name = args.file.display();
     if args.file.is_dir() {
-        return Err(Failure::usage(format!("{name} is a directory; dump takes one file of it")));
+        return Err(Failure::usage(format!("{name} is a directory; give one of its files")));
     }
     let contents = match inspect::identify(&DiskFs::default(), &args.file) {
         Err(StorageError::Io(failure)) if failure.kind == io::ErrorKind::NotFound => {
@@ -92,17 +92,17 @@ fn choose(args: &DumpArgs) -> Result<Kind, Failure> {
             Err(Failure::usage(text))
         }
         (None, Some(held), _) => Ok(held),
-        // A log has its name before it has its header.
+        // A new log exists before its header is written.
         (Some(Kind::Log), None, Contents::Nothing) => Ok(Kind::Log),
         (Some(wanted), None, Contents::Nothing | Contents::Text) => Err(Failure::usage(is_not(wanted))),
-        // Damage, perhaps: the file lost its mark.
+        // Possibly damage: the file has lost its mark.
         (Some(wanted), None, _) => Ok(wanted),
         (None, None, Contents::Nothing | Contents::Text) => {
             Err(Failure::usage(format!("{name} is {contents}, which dump does not print")))
         }
         (None, None, _) => {
             let text =
-                format!("neither the name of {name} nor its contents tell what it is; say it with --kind");
+                format!("neither the name of {name} nor its contents tell its kind; give it with --kind");
             Err(Failure::usage(text))
         }
     }
@@ -116,7 +116,7 @@ pub(crate) fn run(args: DumpArgs, out: &mut Out) -> Result<Outcome, Failure> {
     };
     let mut watched = Watched { out, failed: None };
     let result = dump(&DiskFs::default(), &args.file, &mut watched);
-    // A failure of the output is what it is, whatever the dump made of it.
+    // A failure of the output is reported as such, whatever the dump turned it into.
     if let Some(kind) = watched.failed {
         return Err(io::Error::from(kind).into());
     }
@@ -124,7 +124,7 @@ pub(crate) fn run(args: DumpArgs, out: &mut Out) -> Result<Outcome, Failure> {
     Ok(Outcome::Done)
 }
 
-/// Remembers that the output failed.
+/// A writer that remembers that the output failed.
 struct Watched<'a> {
     out: &'a mut Out,
     failed: Option<io::ErrorKind>,
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_are_known_by_their_names() {
+    fn kinds_are_taken_from_file_names() {
         for (name, kind) in [
             ("db/000012.tam", Some(Kind::Table)),
             ("000013.log", Some(Kind::Log)),

@@ -1,4 +1,4 @@
-//! `tamis experiment`: where the papers' tables and figures are measured now.
+//! `tamis experiment`: points to the program that measures the papers' tables and figures.
 
 use std::ffi::OsString;
 
@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::failure::{Failure, Outcome};
 
-/// Say which program measures the papers' tables and figures
+/// Name the program that measures the papers' tables and figures
 #[derive(Args)]
 #[command(hide = true, disable_help_flag = true)]
 pub(crate) struct ExperimentArgs {
@@ -17,7 +17,7 @@ pub(crate) struct ExperimentArgs {
 pub(crate) fn run(args: &ExperimentArgs) -> Result<Outcome, Failure> {
     let words = args.words.iter().map(|word| format!(" {}", word.to_string_lossy())).collect::<String>();
     Err(Failure::usage(format!(
-        "the papers' experiments are in a program of their own, tamis-lab; in a checkout of tamis:\n  \
+        "the papers' experiments are in a separate program, tamis-lab; in a checkout of tamis:\n  \
          cargo run --release --manifest-path lab/Cargo.toml -- experiment{}",
         if words.is_empty() { " list" } else { &words }
     )))

@@ -1,4 +1,4 @@
-//! `tamis explain`: the path of one read.
+//! `tamis explain`: shows the path of one read.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -16,8 +16,8 @@ use crate::text::{self, small};
 
 /// Show the path of one read: digest, memtables, runs, filters, blocks, outcome
 #[derive(Args)]
-#[command(after_help = KEYS_HELP, after_long_help = format!("{KEYS_HELP}\n\nThe read is a real one. Exits with 0 whether the key has a value or \
-    not.\n\nExample:\n  tamis explain --db ./tamis-demo 'FR/Auvergne-Rhône-Alpes/Lyon@45.74906,4.84789'"))]
+#[command(after_help = KEYS_HELP, after_long_help = format!("{KEYS_HELP}\n\nThe read is really executed. The exit code is 0 whether or not the key has a \
+    value.\n\nExample:\n  tamis explain --db ./tamis-demo 'FR/Auvergne-Rhône-Alpes/Lyon@45.74906,4.84789'"))]
 pub(crate) struct ExplainArgs {
     #[command(flatten)]
     db: DbArgs,
@@ -35,7 +35,7 @@ pub(crate) struct ExplainArgs {
 pub(crate) fn run(args: ExplainArgs, out: &mut Out) -> Result<Outcome, Failure> {
     let key = text::typed(&args.key, args.hex)?;
     let db = args.db.open_read_only()?;
-    // What an open database would ask, not what this opening has come to load.
+    // Show the filters that a long-open database would probe, not those this opening has loaded so far.
     db.settle_filters()?;
     let explanation = db.explain_get(&key)?;
     if args.json {
@@ -46,10 +46,10 @@ pub(crate) fn run(args: ExplainArgs, out: &mut Out) -> Result<Outcome, Failure> 
     Ok(Outcome::Done)
 }
 
-/// Where the column about units stands, if there is one: behind the filter's answer.
+/// The position of the units column, if there is one: after the filter's answer.
 const UNITS_COLUMN: usize = 4;
 
-/// The explanation as text for people.
+/// Returns the explanation as text.
 fn page(explanation: &Explanation, hex: bool) -> String {
     use Align::{Left, Right};
     let key = if hex { text::hex(&explanation.key) } else { text::printable(&explanation.key) };
@@ -63,7 +63,7 @@ fn page(explanation: &Explanation, hex: bool) -> String {
         ("hash index", Left),
         ("key", Left),
     ];
-    // Most databases have no elastic filter, and the lines are long enough.
+    // Most databases have no elastic filters, and the lines are long enough.
     let elastic = explanation.steps.iter().any(|step| units_of(step).is_some());
     if elastic {
         columns.insert(UNITS_COLUMN, ("elastic filter", Left));
@@ -106,7 +106,7 @@ fn cells(step: &ExplainStep) -> [String; 6] {
         ],
         ExplainStep::Run { level, run, table, filter, units: _, block, found } => [
             format!("level {level}, run {run}"),
-            table.map_or_else(|| "none covers it".to_owned(), |table| format!("{table:06}")),
+            table.map_or_else(|| "no table covers it".to_owned(), |table| format!("{table:06}")),
             filter_text(filter).to_owned(),
             block.as_ref().map_or_else(|| "-".to_owned(), block_text),
             block.as_ref().map_or("-", |block| block.hash_index).to_owned(),
@@ -115,7 +115,7 @@ fn cells(step: &ExplainStep) -> [String; 6] {
     }
 }
 
-/// The segment that was asked, if its filter is an elastic one.
+/// Returns the segment that was probed, if the filter is elastic.
 fn units_of(step: &ExplainStep) -> Option<&ExplainUnits> {
     match step {
         ExplainStep::Memtable { .. } => None,
@@ -126,7 +126,7 @@ fn units_of(step: &ExplainStep) -> Option<&ExplainUnits> {
 /// Segments are counted from 1 here: "segment 8 of 8" is the last one.
 fn units_text(units: &ExplainUnits) -> String {
     format!(
-        "segment {} of {}, {} of {} units, heat {}",
+        "segment {} of {}, {} of {} units, hotness {}",
         grouped(units.segment as u64 + 1),
         grouped(units.segments as u64),
         units.enabled,
@@ -151,8 +151,8 @@ fn filter_text(answer: &FilterAnswer) -> &'static str {
 fn found_text(found: bool, filter: &FilterAnswer) -> String {
     match (found, filter) {
         (true, _) => "found".to_owned(),
-        (false, FilterAnswer::Maybe) => "not there: a false positive".to_owned(),
-        (false, _) => "not there".to_owned(),
+        (false, FilterAnswer::Maybe) => "absent: a false positive".to_owned(),
+        (false, _) => "absent".to_owned(),
     }
 }
 
@@ -163,12 +163,12 @@ fn outcome_text(outcome: &ExplainOutcome) -> String {
         }
         ExplainOutcome::Deleted { seq } => format!("absent: deleted by write number {}", grouped(*seq)),
         ExplainOutcome::DeletedByRange { seq } => {
-            format!("absent: deleted with a range by write number {}", grouped(*seq))
+            format!("absent: deleted by the range delete with write number {}", grouped(*seq))
         }
         ExplainOutcome::Expired { horizon } => {
             format!("absent: expired, like everything before write number {}", grouped(*horizon))
         }
-        ExplainOutcome::Absent => "absent: never written, or its deletion is forgotten".to_owned(),
+        ExplainOutcome::Absent => "absent: never written, or its tombstone was dropped".to_owned(),
     }
 }
 
@@ -253,8 +253,8 @@ mod tests {
             "key      k\\n\n",
             "digest   00000000000000ab\n",
             "1,234 entries",
-            "none covers it",
-            "maybe   4,090 B at 8,192, read  hit         not there: a false positive\n",
+            "no table covers it",
+            "maybe   4,090 B at 8,192, read  hit         absent: a false positive\n",
             "found: a value of 2.0 KiB, written as number 77",
             "1 digests, 2 filters probed",
         ] {
@@ -263,12 +263,12 @@ mod tests {
     }
 
     #[test]
-    fn a_run_with_an_elastic_filter_tells_its_segment_and_units() {
+    fn a_run_with_an_elastic_filter_shows_its_segment_and_units() {
         let mut example = example();
         let ExplainStep::Run { units, .. } = &mut example.steps[2] else { panic!("a run") };
         *units = Some(ExplainUnits { segment: 2, segments: 8, enabled: 2, units: 6, heat: 0.0012 });
         let page = page(&example, false);
-        let part = "maybe   segment 3 of 8, 2 of 6 units, heat 0.0012  4,090 B at 8,192";
+        let part = "maybe   segment 3 of 8, 2 of 6 units, hotness 0.0012  4,090 B at 8,192";
         assert!(page.contains(part) && page.contains("elastic filter"), "{page}");
         assert!(page.contains("no      -               "), "a memtable has none: {page}");
         let elastic = &object(&example, false)["steps"][2]["elastic"];
@@ -277,13 +277,13 @@ mod tests {
     }
 
     #[test]
-    fn without_elastic_filters_nothing_is_said_of_them() {
+    fn without_elastic_filters_they_are_not_mentioned() {
         assert!(!page(&example(), false).contains("elastic"));
         assert_eq!(object(&example(), false)["steps"][3]["elastic"], Value::Null);
     }
 
     #[test]
-    fn the_object_holds_the_same() {
+    fn the_json_object_holds_the_same() {
         let object = object(&example(), true);
         assert_eq!(object["key_hex"], "6b0a");
         assert_eq!(object["steps"][1]["table"], Value::Null);

@@ -1,4 +1,4 @@
-//! `tamis get`: the value of one key.
+//! `tamis get`: prints the value of one key.
 
 use std::ffi::OsString;
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! `tamis heatmap`: where reads go, and where filter memory goes after them.
+//! `tamis heatmap`: draws where reads go and where filter memory follows them.
 
 mod axis;
 mod picture;
@@ -26,12 +26,12 @@ use strip::What;
 /// Characters of the database's path in the title.
 const TITLE: usize = 80;
 
-/// Draw heat and filter units over levels and keys, for databases with elastic filters
+/// Draw hotness and filter units over levels and keys, for databases with elastic filters
 #[derive(Args)]
 #[command(
-    after_help = "Draws one SVG: a strip for each run, newest on top, the keys from left to right. Colour is how \
-                        often a get asks there for a key that is not there, height how many filter units are in memory. \
-                        Heat is as the database last stored it; units are those that this opening has loaded.\n\n\
+    after_help = "Draws one SVG: a strip for each run, newest on top, with the keys from left to right. Colour shows how \
+                        often gets look there for an absent key, height how many filter units are in memory. \
+                        Hotness is as last stored by the database; units are those loaded since it was opened.\n\n\
                         Exits with 1 if no table has an elastic filter.\n\nExamples:\n  \
                         tamis heatmap --db ./data --out heat.svg\n  \
                         tamis heatmap --db ./data --keyspace users --by key --hex > heat.svg\n  \
@@ -40,16 +40,16 @@ const TITLE: usize = 80;
 pub(crate) struct HeatmapArgs {
     #[command(flatten)]
     db: DbArgs,
-    /// Write to a file instead of the standard output
+    /// Write to a file instead of standard output
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Only this keyspace
     #[arg(long, value_name = "NAME")]
     keyspace: Option<String>,
-    /// What a distance from left to right stands for
+    /// The scale of the horizontal axis
     #[arg(long, value_enum, default_value = "data")]
     by: By,
-    /// What the colour stands for
+    /// The quantity shown by colour
     #[arg(long, value_enum, default_value = "heat")]
     what: What,
     /// Show keys as hexadecimal digits

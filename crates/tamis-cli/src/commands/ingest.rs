@@ -1,4 +1,4 @@
-//! `tamis ingest`: tables that were built outside become part of a database.
+//! `tamis ingest`: adds externally built tables to a database.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -12,12 +12,12 @@ use crate::args::DbArgs;
 use crate::failure::{Failure, Outcome};
 use crate::output::{Out, note};
 
-/// Take tables built by `tamis build-table` into a database, all at once or none
+/// Add tables built by `tamis build-table` to a database, atomically
 #[derive(Args)]
 #[command(after_help = "\
-All files become part of the database at one moment. What they hold replaces what the database held. Files must not\n\
-overlap each other. Makes the database if there is none. A file that is damaged, incomplete, or not built for it is\n\
-wrong input (exit code 2), and nothing changes.\n\n\
+All files are added in one atomic write. Their entries replace older ones of the database. The files must not overlap\n\
+each other. Creates the database if there is none. A file that is damaged, incomplete, or not built for this database is\n\
+bad input (exit code 2), and nothing changes.\n\n\
 Examples:\n  tamis ingest --db ./places places.tam\n  \
 tamis ingest --db ./big --move part-*.tam\n  tamis ingest --db ./users --keyspace names names.tam")]
 pub(crate) struct IngestArgs {
@@ -32,7 +32,7 @@ pub(crate) struct IngestArgs {
     /// Move the files into the database instead of copying them
     #[arg(long = "move")]
     move_files: bool,
-    /// Take the files without reading all of them first
+    /// Add the files without first reading all of their contents
     #[arg(long)]
     no_verify: bool,
     /// Print one JSON object
@@ -48,7 +48,7 @@ pub(crate) fn run(args: IngestArgs, out: &mut Out) -> Result<Outcome, Failure> {
     drop(keyspace);
     db.close()?;
     for path in &report.left {
-        note(&format!("{} could not be removed; it is in the database all the same", path.display()));
+        note(&format!("{} could not be removed; it was nevertheless added to the database", path.display()));
     }
     if args.json {
         let tables: Vec<_> = report

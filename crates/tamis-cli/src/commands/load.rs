@@ -1,4 +1,4 @@
-//! `tamis load`: many records from a file.
+//! `tamis load`: loads many records from a file.
 
 use std::io::Write;
 use std::time::Instant;
@@ -16,21 +16,21 @@ use crate::output::{Out, note};
 use crate::progress::Reporter;
 use crate::records::{Place, RecordError};
 
-/// So many bad records are described one by one; the others are counted.
+/// The number of bad records described individually; the others are counted.
 const BAD_SHOWN: u64 = 10;
 
-/// A batch is written when it holds so many bytes, whatever --batch says.
+/// A batch is written when it holds this many bytes, whatever --batch says.
 const BATCH_BYTES: usize = 8 << 20;
 
 /// Load records from lines, TSV or CSV
 #[derive(Args)]
-#[command(after_help = KEYS_HELP, after_long_help = format!("{KEYS_HELP}\n\nMakes the database if there is none. A file packed with gzip is unpacked.\n\
-    Bad records (a missing column, a key beyond 64 KiB, wrong hexadecimal digits, broken CSV) are left out,\n\
-    told with their line, and make the exit code 2. A last line without its end is a record as any other.\n\n\
-    A load that fails keeps what it has loaded. It says how much that is, whether it is synced, and where to go on: the\n\
-    same input again with --from-line. Bytes of places are those of the unpacked input.\n\nExamples:\n  \
-    tamis load --db ./words /usr/share/dict/words                    each line a key\n  \
-    tamis load --db ./places data/geonames-cities.tsv.gz             first column the key, the others the value\n  \
+#[command(after_help = KEYS_HELP, after_long_help = format!("{KEYS_HELP}\n\nCreates the database if there is none. Gzip files are decompressed.\n\
+    Bad records (a missing column, a key longer than 64 KiB, wrong hexadecimal digits, broken CSV) are skipped and\n\
+    reported with their line; the exit code is then 2. A last line without a line end is an ordinary record.\n\n\
+    A load that fails keeps the records it has loaded. It reports their number, whether they are synced, and the line to\n\
+    resume from: load the same input again with --from-line. Byte positions refer to the decompressed input.\n\nExamples:\n  \
+    tamis load --db ./words /usr/share/dict/words                    each line is a key\n  \
+    tamis load --db ./places data/geonames-cities.tsv.gz             first column: key, others: value\n  \
     tamis load --db ./users --header --key-column email --value-column name users.csv\n  \
     zcat big.tsv.gz | tamis load --db ./big --format tsv -"))]
 pub(crate) struct LoadArgs {
@@ -38,13 +38,13 @@ pub(crate) struct LoadArgs {
     db: DbArgs,
     #[command(flatten)]
     input: InputArgs,
-    /// Records per write; a batch is stored as a whole or not at all
+    /// Records per write batch; a batch is stored atomically
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     batch: u32,
-    /// Skip what comes before this line, except the header: goes on with a load that failed
+    /// Skip everything before this line except the header, to resume a failed load
     #[arg(long, value_name = "LINE", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     from_line: u64,
-    /// Print one JSON object at the end, also if the load fails
+    /// Print one JSON object at the end, even if the load fails
     #[arg(long)]
     json: bool,
 }
@@ -70,7 +70,7 @@ pub(crate) fn run(args: LoadArgs, out: &mut Out) -> Result<Outcome, Failure> {
                 continue;
             }
             Err(RecordError::Bad { line, reason }) => (line, Err(reason)),
-            // What came before is whole.
+            // The records before it are complete.
             Err(RecordError::Io(error)) => break loader.write().and(Err(args.input.unreadable(error))),
         };
         match entry {
@@ -147,7 +147,7 @@ impl<'a> Loader<'a> {
         (self.account.loaded_to, self.account.read_to) = (to, to);
     }
 
-    /// Writes what was read since the last time. Nothing is to be written after a failure.
+    /// Writes the records read since the last call. Must not be called again after a failure.
     fn write(&mut self) -> Result<(), Failure> {
         let (batch, bytes) = (std::mem::take(&mut self.batch), std::mem::take(&mut self.batch_bytes));
         let records = batch.len() as u64;
@@ -161,9 +161,9 @@ impl<'a> Loader<'a> {
     }
 }
 
-/// What a load has done, for whoever goes on with it.
+/// The progress of a load, from which it can be resumed.
 struct Account {
-    /// Records that were acknowledged, and their bytes.
+    /// The acknowledged records and their bytes.
     loaded: u64,
     bytes: u64,
     bad: u64,
@@ -173,13 +173,13 @@ struct Account {
     loaded_to: Place,
     /// All records before this place were read.
     read_to: Place,
-    /// The database was closed in order: logs with a failed write in them do not count any more.
+    /// Whether the database was closed cleanly: logs with a failed write no longer count then.
     closed: bool,
     synced: bool,
 }
 
 impl From<Place> for Account {
-    /// Nothing was read yet.
+    /// The account of a load that has read nothing yet.
     fn from(start: Place) -> Account {
         Account {
             loaded: 0,
@@ -213,18 +213,18 @@ impl Account {
             (0, _) => "",
             (_, true) => " They are synced.",
             (_, false) => {
-                " They are not known to be synced: a power cut may take the last of them, the end of this program does not."
+                " They may not be synced: a power cut may lose the last of them; the end of this program does not."
             }
         };
         if self.refused > 0 {
             let (refused, last) = (grouped(self.refused), self.read_to.line - 1);
             let fate = match self.closed {
-                true => "are not in it",
-                false => "are in it all or not at all, which the next opening decides",
+                true => "are not in the database",
+                false => "are in the database all or not at all; the next opening decides",
             };
-            text += &format!(" The {refused} in lines {line} to {last} were refused and {fate}.");
+            text += &format!(" The {refused} in lines {line} to {last} were rejected and {fate}.");
         }
-        text + &format!(" To go on, load the same input with --from-line {line}.")
+        text + &format!(" To resume, load the same input with --from-line {line}.")
     }
 
     fn failed(&self, failure: &Failure) -> Value {
@@ -253,24 +253,27 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_load_says_what_is_there_and_where_to_go_on() {
+    fn a_failed_load_reports_what_is_stored_and_where_to_resume() {
         let text = account().text();
         assert_eq!(
             text,
             "2,003 records were read, 3 were bad, 2,000 are in the database: all good ones before line 2004 (byte \
-             12003). They are synced. To go on, load the same input with --from-line 2004."
+             12003). They are synced. To resume, load the same input with --from-line 2004."
         );
     }
 
     #[test]
-    fn what_became_of_a_refused_batch_is_said_as_far_as_it_is_known() {
+    fn the_fate_of_a_rejected_batch_is_reported_as_far_as_known() {
         let refused = Account { refused: 100, read_to: Place { line: 2104, byte: 13_000 }, ..account() };
         let text = refused.text();
         assert!(text.contains("2,103 records were read"), "{text}");
-        assert!(text.contains("The 100 in lines 2004 to 2103 were refused and are not in it."), "{text}");
+        assert!(
+            text.contains("The 100 in lines 2004 to 2103 were rejected and are not in the database."),
+            "{text}"
+        );
         let text = Account { closed: false, synced: false, ..refused }.text();
-        assert!(text.contains("not known to be synced"), "{text}");
-        assert!(text.contains("all or not at all, which the next opening decides"), "{text}");
+        assert!(text.contains("may not be synced"), "{text}");
+        assert!(text.contains("all or not at all; the next opening decides"), "{text}");
         assert!(text.ends_with("--from-line 2004."), "{text}");
     }
 }

@@ -1,4 +1,4 @@
-//! One file for each subcommand.
+//! One file per subcommand.
 
 pub(crate) mod advise;
 pub(crate) mod bench;

@@ -1,4 +1,4 @@
-//! `tamis options`: every option of the library.
+//! `tamis options`: describes every option of the library.
 
 use std::io::Write;
 
@@ -9,7 +9,7 @@ use tamis::{OptionInfo, Options};
 use crate::failure::{Failure, Outcome};
 use crate::output::Out;
 
-/// Columns of a line of text.
+/// The width of a line of text.
 const WIDTH: usize = 96;
 
 /// Describe every option of a database: default, range, consequence
@@ -20,7 +20,7 @@ const WIDTH: usize = 96;
 pub(crate) struct OptionsArgs {
     /// Only options whose name contains this
     name: Option<String>,
-    /// Print one JSON object for each option
+    /// Print one JSON object per option
     #[arg(long)]
     json: bool,
 }
@@ -55,7 +55,7 @@ pub(crate) fn run(args: OptionsArgs, out: &mut Out) -> Result<Outcome, Failure> 
     Ok(Outcome::Done)
 }
 
-/// The text in lines, broken between words.
+/// Wraps text into lines, breaking between words.
 fn wrapped(text: &str) -> impl Iterator<Item = String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_break_between_words_and_lose_none() {
+    fn wrapping_breaks_between_words_and_loses_none() {
         let text = "word ".repeat(100);
         let lines: Vec<String> = wrapped(&text).collect();
         assert!(lines.len() > 4 && lines.iter().all(|line| line.len() + 6 <= WIDTH));

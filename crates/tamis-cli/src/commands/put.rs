@@ -1,4 +1,4 @@
-//! `tamis put`: one key and its value.
+//! `tamis put`: stores one key and its value.
 
 use std::ffi::OsString;
 use std::io::Read;
@@ -12,7 +12,7 @@ use crate::text;
 
 /// Store a value under a key
 #[derive(Args)]
-#[command(after_help = KEYS_HELP, after_long_help = format!("{KEYS_HELP}\n\nMakes the database if there is none.\n\nExamples:\n  \
+#[command(after_help = KEYS_HELP, after_long_help = format!("{KEYS_HELP}\n\nCreates the database if there is none.\n\nExamples:\n  \
     tamis put --db ./data greeting hello\n  \
     tamis put --db ./data picture - < picture.png\n  \
     tamis put --db ./data --hex 00ff10 cafe"))]
@@ -22,13 +22,13 @@ pub(crate) struct PutArgs {
     /// The key
     #[arg(allow_hyphen_values = true)]
     key: OsString,
-    /// The value; `-` reads it from the standard input, to its end
+    /// The value; `-` reads it from standard input
     #[arg(allow_hyphen_values = true)]
     value: OsString,
-    /// Key and value are hexadecimal (a value from the standard input is not)
+    /// Key and value are hexadecimal (except a value from standard input)
     #[arg(long)]
     hex: bool,
-    /// Return only when the write would survive a power cut
+    /// Sync: return once the write would survive a power cut
     #[arg(long)]
     sync: bool,
 }
@@ -51,7 +51,7 @@ pub(crate) fn run(args: PutArgs) -> Result<Outcome, Failure> {
     Ok(Outcome::Done)
 }
 
-/// Writes a batch, synced if asked for and as the database's options say otherwise.
+/// Writes a batch: synced if requested, otherwise as the database's options say.
 pub(crate) fn write(db: &tamis::Db, batch: WriteBatch, sync: bool) -> Result<(), Failure> {
     if sync {
         db.write_with(batch, Durability::Synced)?

@@ -1,4 +1,4 @@
-//! `tamis salvage`: what can be read of a damaged database becomes one in order.
+//! `tamis salvage`: rebuilds a sound database from the readable parts of a damaged one.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -12,19 +12,19 @@ use crate::failure::{Failure, Outcome};
 use crate::output::Out;
 use crate::values::OptionArgs;
 
-/// Open a damaged database with all that can still be read, and make that a database in order
+/// Rebuild a sound database from everything that can still be read in a damaged one
 #[derive(Args)]
 #[command(after_help = "\
-A manifest that is damaged, cut short or gone is made anew from the tables and logs that are there. No file is removed: what\n\
-is no part of the database any more is renamed to NAME.aside or NAME.damaged, and the report says why. A database in which\n\
-nothing is wrong is left as it is.\n\n\
-Exits with 0 if everything that was there is there, with 1 if something is lost or may be; then the report says what.\n\n\
+A damaged, truncated or missing manifest is rebuilt from the existing tables and logs. No file is removed: files that are\n\
+no longer part of the database are renamed to NAME.aside or NAME.damaged, and the report says why. A sound database is\n\
+left unchanged.\n\n\
+Exits with 0 if nothing was lost, with 1 if something is or may be lost; the report then says what.\n\n\
 Examples:\n  tamis salvage ./places --dry-run\n  tamis salvage ./places")]
 pub(crate) struct SalvageArgs {
     /// The database's directory
     #[arg(value_name = "DIR")]
     dir: PathBuf,
-    /// Change nothing, and say what would be done
+    /// Change nothing; report what would be done
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -35,7 +35,7 @@ pub(crate) struct SalvageArgs {
 }
 
 pub(crate) fn run(args: SalvageArgs, out: &mut Out) -> Result<Outcome, Failure> {
-    // What the database was last opened with, unless that is damaged, too.
+    // The options that the database was last opened with, unless they are damaged, too.
     let mut options = Options::stored_in(&args.dir).ok().flatten().unwrap_or_default();
     args.options.apply(&mut options)?;
     let report = Db::salvage(&args.dir, options, args.dry_run)?;
@@ -75,7 +75,7 @@ fn as_json(report: &SalvageReport) -> serde_json::Value {
 
 fn print(report: &SalvageReport, out: &mut Out) -> Result<(), Failure> {
     if !report.is_needed() {
-        writeln!(out, "nothing is wrong; the database was left as it is")?;
+        writeln!(out, "nothing is wrong; the database was left unchanged")?;
         return Ok(());
     }
     for what in &report.manifest {
@@ -122,7 +122,7 @@ fn print(report: &SalvageReport, out: &mut Out) -> Result<(), Failure> {
         grouped(report.entries_kept),
         grouped(report.writes_replayed),
         match report.losses.len() {
-            0 => "everything that was there is there".to_owned(),
+            0 => "nothing was lost".to_owned(),
             n => format!("{n} losses"),
         }
     )?;

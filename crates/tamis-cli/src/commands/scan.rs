@@ -1,4 +1,4 @@
-//! `tamis scan`: keys in order.
+//! `tamis scan`: prints entries in key order.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -13,14 +13,14 @@ use crate::json;
 use crate::output::Out;
 use crate::text;
 
-/// How entries are printed.
+/// The format of printed entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// `key TAB value`; control characters, backslashes and bytes that are not UTF-8 escaped (\t, \\, \xff)
+    /// `key TAB value`; control characters, backslashes and bytes that are not UTF-8 are escaped (\t, \\, \xff)
     Text,
     /// `key TAB value`, both hexadecimal
     Hex,
-    /// One JSON object a line: `key` and `value`, or `key_hex` and `value_hex` where they are not UTF-8
+    /// One JSON object per line: `key` and `value`, or `key_hex` and `value_hex` where they are not UTF-8
     Jsonl,
 }
 
@@ -33,19 +33,19 @@ enum Format {
 pub(crate) struct ScanArgs {
     #[command(flatten)]
     db: DbArgs,
-    /// The first key; from the very first without it
+    /// The first key [default: the first of all]
     #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
     start: Option<OsString>,
-    /// The key before which to stop; to the very last without it
+    /// The key to stop before [default: none]
     #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
     end: Option<OsString>,
     /// Only keys that start with PREFIX
     #[arg(long, conflicts_with_all = ["start", "end"], allow_hyphen_values = true)]
     prefix: Option<OsString>,
-    /// At most so many entries
+    /// Print at most this many entries
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
-    /// From the last key to the first
+    /// Print from the last key to the first
     #[arg(long)]
     reverse: bool,
     /// Leave the values out
@@ -54,7 +54,7 @@ pub(crate) struct ScanArgs {
     /// Bounds are hexadecimal, and so is everything printed
     #[arg(long)]
     hex: bool,
-    /// How to print
+    /// The output format
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
     /// The same as --format jsonl
@@ -68,7 +68,7 @@ pub(crate) fn run(args: ScanArgs, out: &mut Out) -> Result<Outcome, Failure> {
     if let (Some(start), Some(end)) = (&start, &end)
         && start > end
     {
-        return Err(Failure::usage("the start lies behind the end"));
+        return Err(Failure::usage("the start lies after the end"));
     }
     let db = args.db.open_read_only()?;
     let mut entries = match prefix {

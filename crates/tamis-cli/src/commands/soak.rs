@@ -1,12 +1,12 @@
-//! `tamis soak`: threads use one database for a long time, and know exactly what must be in it.
+//! `tamis soak`: threads use one database for a long time and know exactly what it must contain.
 //!
-//! The database has a keyspace for each kind of filter; each takes one compaction policy after the other. Every thread
-//! has keys of its own in all keyspaces and a map of what is in them, so that every answer can be checked at once,
-//! while the other threads' flushes and compactions go on around it. Between sessions of the threads the database is
-//! closed and opened again.
+//! The database has a keyspace for each kind of filter; each goes through all compaction policies in turn. Every thread
+//! has its own keys in all keyspaces and a map of their values, so that every answer can be checked at once, while
+//! other threads' flushes and compactions are under way. Between sessions of the threads the database is closed and
+//! reopened.
 //!
-//! Memory, descriptors and threads of the process are noted all the while. What grows from the second quarter of the
-//! time to the last is a leak, and fails the run as a wrong answer does.
+//! The memory, descriptors and threads of the process are sampled throughout. Growth from the second quarter of the
+//! time to the last is a leak and, like a wrong answer, fails the run.
 
 mod session;
 mod watch;
@@ -29,7 +29,7 @@ use crate::values::OptionArgs;
 use session::Session;
 use watch::Watch;
 
-/// Another policy for the next keyspace so often: none stays for long with one that merges nothing, and so does not
+/// The interval at which the next keyspace gets another policy: none stays long with one that merges nothing and would
 /// collect ever more tables.
 const POLICY_EVERY: Duration = Duration::from_millis(500);
 
@@ -38,31 +38,31 @@ const POLICIES: [CompactionChoice; 7] = {
     [Leveling, Tiering, LazyLeveling, Hybrid(2), Fragmented, Fifo, TimeWindow]
 };
 
-/// Use a database of all filters and policies for long; check every answer, and that nothing grows
+/// Use a database with all filters and policies for a long time; check every answer and watch for leaks
 #[derive(Args)]
 #[command(after_help = "\
-Each thread puts, merges, deletes, deletes ranges, writes batches across keyspaces, gets, gets many, and iterates both ways,
-also in snapshots, and compares every answer with a map of its own. Exits with 1 and keeps the directory if an answer is
-wrong, `verify` finds something, or memory, descriptors or threads of the process grow from the second quarter of the
+Each thread puts, merges, deletes, deletes ranges, writes batches across keyspaces, gets, multi-gets, and iterates both ways,
+also in snapshots, and compares every answer with its own map. Exits with 1 and keeps the directory if an answer is
+wrong, `verify` finds a problem, or the memory, descriptors or threads of the process grow from the second quarter of the
 time to the last (memory by more than a tenth and 24 MiB, descriptors by more than a quarter and 32, threads by any).
 
 Examples:
   tamis soak --seconds 60
   tamis soak --seconds 1800 --threads 4 --json")]
 pub(crate) struct SoakArgs {
-    /// How long
+    /// How long to run, in seconds
     #[arg(long, value_name = "S", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
-    /// Threads that write and read
+    /// The number of threads that write and read
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=99))]
     threads: u16,
-    /// Close and open the database so often, in seconds
+    /// Close and reopen the database every S seconds
     #[arg(long, value_name = "S", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..))]
     reopen: u64,
-    /// Drives what is done
+    /// The seed of all operations
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// A directory for the database, new or empty, and kept; without it a temporary one
+    /// A new or empty directory for the database, kept [default: a temporary directory]
     #[arg(long, value_name = "DIR")]
     db: Option<PathBuf>,
     #[command(flatten)]
@@ -92,7 +92,7 @@ pub(crate) fn run(args: SoakArgs, out: &mut Out) -> Result<Outcome, Failure> {
     result.map(|()| Outcome::Done)
 }
 
-/// Small, so that all that happens in the background happens often.
+/// Returns small limits, so that background work is frequent.
 fn options(args: &OptionArgs) -> Result<Options, Failure> {
     let mut options = Options { cache_bytes: 4 << 20, filter_budget_bytes: 256 << 10, ..Options::default() };
     args.apply(&mut options)?;
@@ -113,14 +113,14 @@ fn keyspace_options(filter: FilterChoice) -> KeyspaceOptions {
     }
 }
 
-/// The names of the keyspaces, one for each filter.
+/// Returns the names of the keyspaces, one per filter.
 fn names() -> Vec<(String, FilterChoice)> {
     FilterChoice::all().enumerate().map(|(i, filter)| (format!("filter-{i:02}"), filter)).collect()
 }
 
-/// What the threads share.
+/// The state shared by the threads.
 struct Shared {
-    /// Sessions hold it for reading; who closes and opens the database holds it for writing.
+    /// Sessions hold the lock for reading; reopening the database holds it for writing.
     db: RwLock<Option<Db>>,
     stop: AtomicBool,
     operations: AtomicU64,
@@ -161,7 +161,7 @@ fn soak(args: &SoakArgs, dir: &Path, options: &Options, out: &mut Out) -> Result
                         Err(failure) => shared.fail(failure),
                     }
                 }
-                // Whatever was left out on the way.
+                // The final check covers all keys.
                 if let Some(db) = shared.db.read().expect("no panic").as_ref()
                     && let Err(failure) = session.compare_all(db)
                 {
@@ -187,7 +187,7 @@ fn soak(args: &SoakArgs, dir: &Path, options: &Options, out: &mut Out) -> Result
     watch.judge().map_err(Failure::Problem)
 }
 
-/// Until the time is over: samples, other policies, reopenings. Gives how many of those there were.
+/// Until the time is over, takes samples, changes policies and reopens the database. Returns the number of reopenings.
 fn conduct(
     args: &SoakArgs,
     dir: &Path,
@@ -248,7 +248,7 @@ fn report(
     }
     writeln!(
         out,
-        "{} operations in {seconds:.0} s over {} filters and {} policies, {reopened} reopenings: every answer right",
+        "{} operations in {seconds:.0} s over {} filters and {} policies, {reopened} reopenings: every answer correct",
         grouped(operations),
         names().len(),
         POLICIES.len(),

@@ -1,4 +1,4 @@
-//! `tamis stats`: the shape of the tree and what it takes.
+//! `tamis stats`: shows the shape of the tree and its resource use.
 
 mod elastic;
 mod map;
@@ -17,7 +17,7 @@ use crate::json;
 use crate::output::Out;
 use crate::text::excerpt;
 
-/// Characters of the longest bar.
+/// The length of the longest bar in characters.
 const BAR: usize = 30;
 
 /// Show the tree: levels, runs, sizes, filters, memory, amplification
@@ -26,7 +26,7 @@ const BAR: usize = 30;
 pub(crate) struct StatsArgs {
     #[command(flatten)]
     pub(crate) db: DbArgs,
-    /// A line for each run too
+    /// Also print a line per run
     #[arg(long)]
     runs: bool,
     /// Print one JSON object
@@ -53,7 +53,7 @@ pub(crate) fn run(args: StatsArgs, out: &mut Out) -> Result<Outcome, Failure> {
     Ok(Outcome::Done)
 }
 
-/// The statistics as text for people; `pictures` are those of the keyspaces' trees.
+/// Returns the statistics as text; `pictures` are those of the keyspaces' trees.
 pub(crate) fn page(stats: &Stats, pictures: &[String], runs: bool) -> String {
     let mut page = String::new();
     for (i, keyspace) in stats.keyspaces.iter().enumerate() {
@@ -98,14 +98,14 @@ pub(crate) fn page(stats: &Stats, pictures: &[String], runs: bool) -> String {
             |count: u64, nanos: u64| format!("{} ({} ms)", grouped(count), grouped(nanos / 1_000_000));
         let slow = waits(write.slowdowns, write.slowdown_nanos);
         let stalls = waits(write.stalls, write.stall_nanos);
-        line("writes held up", format!("slowed down {slow}, stalled {stalls}"));
+        line("write stalls", format!("slowed down {slow}, stalled {stalls}"));
     }
     line("position", format!("write number {}, {} snapshots", grouped(stats.visible_seq), stats.snapshots));
     for snapshot in &stats.snapshots_live {
         line(
             "snapshot",
             format!(
-                "of write number {}, {} s old, held {} times, keeps {} ({} in whole tables)",
+                "of write number {}, {} s old, {} handles, keeps {} ({} in whole tables)",
                 grouped(snapshot.seq),
                 grouped(snapshot.age_seconds),
                 snapshot.handles,
@@ -121,7 +121,7 @@ pub(crate) fn page(stats: &Stats, pictures: &[String], runs: bool) -> String {
         line("WRITES SUSPENDED", cause.clone());
     }
     for table in &stats.damaged_tables {
-        let is = if table.quarantined { "quarantined" } else { "in use where it is sound" };
+        let is = if table.quarantined { "quarantined" } else { "in use where sound" };
         let (name, level) = (&table.keyspace, table.level);
         let keys = format!("{}..{}", excerpt(&table.smallest, 24), excerpt(&table.largest, 24));
         let entries = grouped(table.entries);
@@ -151,7 +151,7 @@ pub(crate) fn page(stats: &Stats, pictures: &[String], runs: bool) -> String {
     page
 }
 
-/// The levels and the picture of one keyspace's tree.
+/// Returns the levels and the picture of one keyspace's tree.
 pub(crate) fn shape(keyspace: &Keyspace) -> String {
     let tree = keyspace.stats();
     let picture = map::map(&keyspace.tables());
@@ -208,7 +208,7 @@ fn keyspace_page(page: &mut String, tree: &KeyspaceStats, picture: &str, runs: b
         line("key lists", text);
     }
     if tree.tables_with_unusable_filter > 0 {
-        let text = format!("{} tables, read without their filter", tree.tables_with_unusable_filter);
+        let text = format!("{} tables, read without their filters", tree.tables_with_unusable_filter);
         line("FILTERS DAMAGED", text);
     }
     let last = tree.levels.iter().rev().find(|level| !level.runs.is_empty());
@@ -224,7 +224,7 @@ fn keyspace_page(page: &mut String, tree: &KeyspaceStats, picture: &str, runs: b
         ),
     );
     if tree.reclaimable_bytes > 0 {
-        let text = format!("{} kept for snapshots that are gone", bytes(tree.reclaimable_bytes));
+        let text = format!("{} kept for released snapshots", bytes(tree.reclaimable_bytes));
         line("reclaimable", text);
     }
     if tree.expired_seq > 0 {
@@ -234,14 +234,14 @@ fn keyspace_page(page: &mut String, tree: &KeyspaceStats, picture: &str, runs: b
     line(
         "promised",
         format!(
-            "with nothing due at most {} runs, {} bytes per live byte, {} bytes written per byte flushed",
+            "with no compaction due, at most {} runs, {} bytes per live byte, {} bytes written per byte flushed",
             or_any(tree.promise.runs().map(|runs| grouped(runs as u64))),
             or_any(tree.promise.space_amplification.map(mean)),
             or_any(tree.promise.write_amplification.map(mean))
         ),
     );
     line(
-        "a get asks",
+        "a get probes",
         format!(
             "at most {} memtables and {} runs, with one digest for all of them",
             tree.memtables, tree.runs
@@ -299,13 +299,13 @@ fn level_table(levels: &[LevelStats], runs: bool) -> String {
     table.render()
 }
 
-/// One line about a global filter.
+/// Returns a line about a global filter.
 fn global_filter(filter: &GlobalFilterStats) -> String {
     let mut text = format!("{}: {} entries in {}", filter.kind, grouped(filter.entries), bytes(filter.bytes));
     if filter.partitions > 0 {
         let _ = write!(
             text,
-            ", {} stretches, {} bits of codes an entry, {} % of absent keys pass",
+            ", {} partitions, {} code bits per entry, {} % of absent keys pass",
             grouped(filter.partitions as u64),
             mean(filter.code_bits),
             mean(filter.expected_rate * 100.0)
@@ -315,28 +315,28 @@ fn global_filter(filter: &GlobalFilterStats) -> String {
         let _ = write!(text, "; {} for readers of older versions", bytes(filter.old_bytes));
     }
     if filter.unbuilt > 0 {
-        let _ = write!(text, "; {} stretches not built yet", grouped(filter.unbuilt as u64));
+        let _ = write!(text, "; {} partitions not built yet", grouped(filter.unbuilt as u64));
     }
     if filter.tables_outside > 0 {
         let _ = write!(text, "; {} ingested tables not in it yet", grouped(filter.tables_outside as u64));
     }
     if filter.tables_from_data > 0 {
-        let _ = write!(text, "; {} tables were read whole", grouped(filter.tables_from_data));
+        let _ = write!(text, "; {} tables were read in full", grouped(filter.tables_from_data));
     }
     text
 }
 
-/// One line about the parts of a global filter with one kind of key map, and why they have it.
+/// Returns a line about the partitions of a global filter with one kind of key map, and why they use it.
 fn key_map(map: &KeyMapStats) -> String {
     let parts = grouped(map.partitions as u64);
     let ideal = mean(map.ideal_rate * 100.0);
     match map.holdout_rate {
         Some(rate) => format!(
-            "{} in {parts} stretches: on keys held out a learned map lets {} % pass, {ideal} % at best",
+            "{} in {parts} partitions: on held-out keys a learned map lets {} % pass, {ideal} % at best",
             map.map,
             mean(rate * 100.0)
         ),
-        None => format!("{} in {parts} stretches, as the options say; {ideal} % pass at best", map.map),
+        None => format!("{} in {parts} partitions, as the options say; {ideal} % pass at best", map.map),
     }
 }
 
@@ -350,7 +350,7 @@ fn level_bytes(level: &LevelStats) -> u64 {
     level.runs.iter().map(|run| run.bytes).sum()
 }
 
-/// A bar as long as the share of the largest; something is never nothing.
+/// Returns a bar proportional to the share of the largest; a nonzero share is never empty.
 fn bar(part: u64, largest: u64) -> String {
     if part == 0 || largest == 0 {
         return String::new();
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn trouble_is_on_the_page() {
+    fn problems_are_on_the_page() {
         let stats = Stats {
             poisoned: Some("a panic".into()),
             suspended: Some("sync failed".into()),

@@ -1,10 +1,9 @@
-//! `tamis stress`: a process that writes is killed again and again; what it had acknowledged must be there.
+//! `tamis stress`: kills a writing process again and again; its acknowledged writes must be there.
 //!
-//! The child tells each acknowledged write over a pipe (the ledger). The parent kills it at a random moment,
-//! opens the database, and looks for a number of operations after which the history of each thread looks
-//! exactly like what is there. That number must be at least that of the last acknowledged operation and at most
-//! one more (the one in flight). So a lost write, half a batch, a write without one before it, and a key from
-//! nowhere are all noticed.
+//! The child reports each acknowledged write over a pipe (the ledger). The parent kills it at a random moment, opens
+//! the database, and for each thread looks for a number of operations whose effect matches the contents exactly.
+//! That number must be at least that of the last acknowledged operation and at most one more (the one in flight).
+//! This detects a lost write, half a batch, a write without its predecessor, and a key that was never written.
 
 pub(crate) mod child;
 mod history;
@@ -28,43 +27,43 @@ use crate::progress::Reporter;
 use crate::values::OptionArgs;
 use history::{Model, find_state, operation, prefix};
 
-/// `verify` runs once in so many rounds, and after the last.
+/// `verify` runs once in this many rounds, and after the last.
 const VERIFY_EVERY: u64 = 5;
 
-/// Of a hundred children so many are killed counting from their start (perhaps while they recover), the others
-/// counting from the moment the database is open.
+/// The percentage of children whose time to live counts from their start, so that they may die during recovery. For the
+/// others it counts from the opening of the database.
 const KILLED_EARLY_PERCENT: u64 = 20;
 
 /// Kill a writing process again and again; check that nothing acknowledged is lost
 #[derive(Args)]
 #[command(after_help = "\
 A child process writes with several threads: puts, deletes, range deletes and batches, a fifth of them synced.
-It is killed (SIGKILL) at a random moment, the database is opened, and everything that was acknowledged must be
-there, batches whole, each thread's writes without a gap. Exits with 1 and keeps the directory otherwise.
+It is killed (SIGKILL) at a random moment, the database is opened, and every acknowledged write must be there,
+batches whole, each thread's writes without a gap. Otherwise the program exits with 1 and keeps the directory.
 
-A killed process does not lose what the operating system holds, so this tests recovery, not the disk; power
-cuts are simulated by the library's tests.
+Killing a process does not lose data that the operating system holds, so this tests recovery, not the disk;
+the library's tests simulate power cuts.
 
 Examples:
   tamis stress --rounds 20
   tamis stress --rounds 1000000 --seconds 3600 --threads 8 --seed 7")]
 pub(crate) struct StressArgs {
-    /// How often to kill
+    /// The number of kills
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
     rounds: u64,
-    /// Stop after so many seconds even if rounds are left
+    /// Stop after this many seconds even if rounds are left
     #[arg(long, value_name = "S")]
     seconds: Option<u64>,
-    /// The longest time until a kill, in milliseconds
+    /// The maximum time until a kill, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 500, value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
     kill_within: u64,
-    /// Writing threads
+    /// The number of writing threads
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=999))]
     threads: u16,
-    /// Drives what is written and when the kills come
+    /// The seed of the writes and of the times of the kills
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// A directory for the database, new or empty, and kept; without it a temporary one
+    /// A new or empty directory for the database, kept [default: a temporary directory]
     #[arg(long, value_name = "DIR")]
     db: Option<PathBuf>,
     #[command(flatten)]
@@ -75,7 +74,7 @@ pub(crate) struct StressArgs {
 }
 
 pub(crate) fn run(args: StressArgs, out: &mut Out) -> Result<Outcome, Failure> {
-    // Wrong options should be an error here, not a dead child.
+    // Wrong options should be an error here rather than a dead child.
     child::options(&args.options)?;
     let temporary = tempfile::Builder::new().prefix("tamis-stress-").tempdir();
     let temporary = temporary.map_err(|e| Failure::database(format!("could not make a directory: {e}")))?;
@@ -109,7 +108,7 @@ pub(crate) fn run(args: StressArgs, out: &mut Out) -> Result<Outcome, Failure> {
     Ok(Outcome::Done)
 }
 
-/// What happened so far.
+/// The totals of all rounds.
 #[derive(Default)]
 struct Tally {
     kills: u64,
@@ -135,7 +134,7 @@ impl Tally {
         }
         writeln!(
             out,
-            "{} kills in {:.1} s: {} writes acknowledged ({} synced), none lost; of those in flight {} were kept \
+            "{} kills in {:.1} s: {} writes acknowledged ({} synced), none lost; of those in flight, {} were kept \
              whole and {} are gone; slowest open {open_ms:.0} ms",
             grouped(self.kills),
             elapsed.as_secs_f64(),
@@ -148,20 +147,19 @@ impl Tally {
     }
 }
 
-/// One writing thread as the parent knows it.
+/// The parent's view of one writing thread.
 struct Thread {
-    /// Operations that are in the database.
+    /// The number of operations in the database.
     done: u64,
-    /// What they leave.
+    /// Their result.
     model: Model,
 }
 
-/// What a child acknowledged, for each thread.
+/// The acknowledged operations of a child, per thread.
 struct Ledger {
-    /// Operations acknowledged: their count from the start of the history, and how many of them synced in this
-    /// round.
+    /// The number of acknowledged operations from the start of the history, and of the synced ones in this round.
     acknowledged: Vec<u64>,
-    /// The count up to the last synced one.
+    /// The number of operations up to the last synced one.
     synced: Vec<u64>,
     synced_in_round: u64,
 }
@@ -214,7 +212,7 @@ impl<'a> Stress<'a> {
         let read = std::thread::scope(|scope| {
             let reader = scope.spawn(|| ledger.read(BufReader::new(stdout), &ready));
             if !early {
-                // An error means that the child died before it was ready; its status tells below.
+                // An error means that the child died before it was ready; its status is checked below.
                 let _ = is_ready.recv_timeout(Duration::from_secs(60));
             }
             std::thread::sleep(life);
@@ -225,7 +223,7 @@ impl<'a> Stress<'a> {
             match (alive, killed) {
                 (true, Ok(_)) => read,
                 (_, Err(error)) => Err(Failure::database(format!("could not kill the child: {error}"))),
-                (false, Ok(status)) => Err(Failure::Problem(format!("the child ended by itself: {status}"))),
+                (false, Ok(status)) => Err(Failure::Problem(format!("the child exited by itself: {status}"))),
             }
         });
         read?;
@@ -244,7 +242,7 @@ impl<'a> Stress<'a> {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map_err(failed)
     }
 
-    /// Compares what the database holds of a thread with its history.
+    /// Compares a thread's keys in the database with its history.
     fn check(&mut self, db: &Db, thread: usize, ledger: &Ledger) -> Result<(), Failure> {
         let mut found = Model::new();
         for entry in db.prefix(prefix(thread)) {
@@ -290,8 +288,8 @@ impl<'a> Stress<'a> {
 }
 
 impl Ledger {
-    /// Reads lines until the child is gone. A last line without its end was cut by the kill and counts as not
-    /// acknowledged: its operation may be there or not, as any in flight.
+    /// Reads lines until the child is gone. A last line without a line end was cut by the kill and counts as not
+    /// acknowledged: like any operation in flight, it may be in the database or not.
     fn read(&mut self, mut lines: impl BufRead, ready: &mpsc::Sender<()>) -> Result<(), Failure> {
         let mut line = String::new();
         loop {
@@ -304,7 +302,8 @@ impl Ledger {
                 let _ = ready.send(());
                 continue;
             }
-            self.enter(text).ok_or_else(|| Failure::database(format!("`{text}` is no line of a ledger")))?;
+            self.enter(text)
+                .ok_or_else(|| Failure::database(format!("`{text}` is not a line of a ledger")))?;
         }
     }
 
@@ -313,7 +312,7 @@ impl Ledger {
         let thread: usize = words.next()?.parse().ok()?;
         let n: u64 = words.next()?.parse().ok()?;
         let acknowledged = self.acknowledged.get_mut(thread)?;
-        // A thread acknowledges its operations one after the other.
+        // A thread acknowledges its operations in order.
         (n == *acknowledged).then(|| *acknowledged += 1)?;
         if words.next()? == "synced" {
             self.synced[thread] = n + 1;

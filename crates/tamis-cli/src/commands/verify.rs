@@ -1,4 +1,4 @@
-//! `tamis verify`: every checksum and every invariant.
+//! `tamis verify`: checks every checksum and every invariant.
 
 use std::io::Write;
 
@@ -60,9 +60,9 @@ pub(crate) fn run(args: VerifyArgs, out: &mut Out) -> Result<Outcome, Failure> {
 }
 
 impl DbArgs {
-    /// The database, or how it is damaged if that keeps it from being opened.
+    /// Opens the database; returns a description of the damage if that keeps it from being opened.
     fn open_unless_damaged(&self) -> Result<Result<tamis::Db, String>, Failure> {
-        // A table that is damaged must not keep the others from being looked at.
+        // A damaged table must not keep the others from being checked.
         let mut options =
             tamis::Options { on_damage: tamis::OnDamage::Quarantine, ..tamis::Options::default() };
         self.options.apply(&mut options)?;

@@ -415,8 +415,8 @@ mod tests {
             create_keyspaces: vec![(id, name.into(), String::new())],
             ..Default::default()
         };
-        assert!(refusal(create(1, "new")).contains("second"));
-        assert!(refusal(create(5, "other")).contains("second"));
+        assert!(refusal(create(1, "new")).contains("already"));
+        assert!(refusal(create(5, "other")).contains("already"));
         assert!(
             refusal(VersionEdit { drop_keyspaces: vec![7], ..Default::default() }).contains("no keyspace")
         );

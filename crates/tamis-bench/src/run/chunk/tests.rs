@@ -1,4 +1,4 @@
-//! What workloads ask for, and how often: against their definitions, counted over many prepared operations.
+//! Checks the operations of workloads against their definitions, counted over many prepared operations.
 
 use std::collections::HashMap;
 
@@ -10,10 +10,10 @@ use crate::value::ValueSizes;
 const KEYS: u64 = 60_000;
 const OPS: u64 = 100_000;
 
-/// One prepared operation: what is done, to the key of which number, and how long its value is.
+/// One prepared operation: the action, the number of its key, and the length of its value.
 type Asked = (Action, u64, usize);
 
-/// The operations of the first of two threads, and how the database was filled.
+/// Returns the operations of the first of two threads, and the fill of the database.
 fn asked(workload: Workload, loaded: u64) -> (Vec<Asked>, Fill) {
     let keys = KeySet::uniform(KEYS, 8, 1).unwrap();
     let mut fill = Fill::random(&keys, 5);
@@ -43,7 +43,7 @@ fn asked(workload: Workload, loaded: u64) -> (Vec<Asked>, Fill) {
         let chunk = source.prepare(done, count);
         for op in &chunk.ops {
             let value = if op.other.is_empty() { op.value_bytes } else { op.other.len() };
-            assert_eq!(value, op.value_bytes, "what is put has the length that is expected later");
+            assert_eq!(value, op.value_bytes, "a put value has the length expected later");
             asked.push((op.action, numbers[&chunk.bytes[op.key.clone()]], value));
         }
         done += count;
@@ -55,12 +55,12 @@ fn share(asked: &[Asked], of: impl Fn(&Action) -> bool) -> f64 {
     asked.iter().filter(|(action, ..)| of(action)).count() as f64 / asked.len() as f64
 }
 
-/// Whether a share of so many draws may come of a probability: five standard deviations.
+/// Reports whether a share of draws is within five standard deviations of a probability.
 fn near(share: f64, expected: f64, draws: usize) -> bool {
     (share - expected).abs() < 5.0 * (expected * (1.0 - expected) / draws as f64).sqrt() + 1e-9
 }
 
-/// How often the most asked-for keys come up, most often first, by their numbers.
+/// Returns the keys' numbers and frequencies, most frequent first.
 fn popular(asked: &[Asked]) -> Vec<(u64, u64)> {
     let mut counts = HashMap::new();
     for (_, key, _) in asked {
@@ -71,7 +71,7 @@ fn popular(asked: &[Asked]) -> Vec<(u64, u64)> {
     counts
 }
 
-/// The share of Zipf's law over `n` keys that the `rank`-th of them has, 1 being the first.
+/// Returns the share of the `rank`-th of `n` keys by Zipf's law, 1 being the first.
 fn zipf(rank: u64, n: u64) -> f64 {
     let total: f64 = (1..=n).map(|r| (r as f64).powf(-0.99)).sum();
     (rank as f64).powf(-0.99) / total
@@ -93,7 +93,7 @@ fn ycsb_mixes_are_the_standard_ones() {
         (Workload::YcsbE, 0.0, 0.05, 0.0, 0.95),
         (Workload::YcsbF, 0.5, 0.0, 0.5, 0.0),
     ] {
-        // Inserts are one in twenty until all keys are there: 6,000 of the 200,000 operations of both threads.
+        // Inserts are one in twenty until all keys are loaded: 6,000 of the 200,000 operations of both threads.
         let (mut asked, _) = asked(workload, loaded);
         if workload.inserts() {
             let held_back = (KEYS - loaded) as usize * INSERT_EVERY as usize / 2;
@@ -109,7 +109,7 @@ fn ycsb_mixes_are_the_standard_ones() {
 }
 
 #[test]
-fn ycsb_asks_for_keys_by_zipfs_law_scattered_over_the_key_space() {
+fn ycsb_reads_keys_by_zipfs_law_scattered_over_the_key_space() {
     for workload in [Workload::YcsbA, Workload::YcsbB, Workload::YcsbC, Workload::YcsbE, Workload::YcsbF] {
         let (asked, _) = asked(workload, KEYS);
         let popular = popular(&asked);
@@ -120,7 +120,7 @@ fn ycsb_asks_for_keys_by_zipfs_law_scattered_over_the_key_space() {
         let first_100: u64 = popular[..100].iter().map(|&(_, count)| count).sum();
         let expected: f64 = (1..=100).map(|rank| zipf(rank, KEYS)).sum();
         let got = first_100 as f64 / OPS as f64;
-        // Chance puts a few that are not among the first hundred before those that are.
+        // By chance, a few keys beyond the first hundred rank before some of those.
         assert!((got - expected).abs() < 0.01, "{workload}: {got} of {expected}");
         // Numbers of uniform keys are scattered over the key space; so hot numbers may not be those of the ranks either.
         let low = popular[..100].iter().filter(|&&(key, _)| key < KEYS / 2).count();
@@ -130,7 +130,7 @@ fn ycsb_asks_for_keys_by_zipfs_law_scattered_over_the_key_space() {
 
 /// "Latest": Zipf's law over the age of keys.
 #[test]
-fn ycsb_d_asks_for_the_latest_keys_most_often() {
+fn ycsb_d_reads_the_latest_keys_most_often() {
     let loaded = KEYS * 9 / 10;
     let (asked, fill) = asked(Workload::YcsbD, loaded);
     let (mut inserted, mut ranks, mut gets) = (Vec::new(), HashMap::new(), 0usize);
@@ -138,11 +138,11 @@ fn ycsb_d_asks_for_the_latest_keys_most_often() {
         (0..loaded).map(|place| (fill.at(place), loaded - 1 - place)).collect();
     for (action, key, _) in asked {
         if action == Action::Put {
-            assert!(!age_of_loaded.contains_key(&key), "an insert is of a key that is not there");
+            assert!(!age_of_loaded.contains_key(&key), "an insert is of a key that is not loaded");
             inserted.push(key);
             continue;
         }
-        // Before what was loaded come the inserts of this thread; of others it knows nothing.
+        // This thread's inserts are newer than the loaded keys; it does not know of other threads' inserts.
         let rank = match inserted.iter().rev().position(|&other| other == key) {
             Some(age) => age as u64,
             None => inserted.len() as u64 + age_of_loaded[&key],
@@ -158,7 +158,7 @@ fn ycsb_d_asks_for_the_latest_keys_most_often() {
 }
 
 #[test]
-fn ycsb_e_scans_1_to_100_entries_each_length_as_often() {
+fn ycsb_e_scans_1_to_100_entries_uniformly() {
     let (asked, _) = asked(Workload::YcsbE, KEYS);
     let mut counts = [0usize; LONGEST_SCAN + 1];
     for (action, ..) in &asked {
@@ -187,7 +187,7 @@ fn mixgraph_gets_puts_and_scans_in_its_shares_and_reads_hot_ranges_of_the_key_or
         asked.iter().all(|(action, ..)| !matches!(action, Action::Seek(behind) if *behind + 1 >= 10_000))
     );
 
-    // Where each key stands among all of them.
+    // The position of each key in key order.
     let order = KeySet::uniform(KEYS, 8, 1).unwrap().ascending();
     let mut place = vec![0u64; KEYS as usize];
     for (at, &i) in order.iter().enumerate() {
@@ -209,9 +209,9 @@ fn mixgraph_gets_puts_and_scans_in_its_shares_and_reads_hot_ranges_of_the_key_or
     }
 }
 
-/// A part of the keys may be held back for inserts; none of them is asked for.
+/// Some keys may be held back for inserts; none of them is read.
 #[test]
-fn only_keys_that_are_there_are_asked_for() {
+fn only_loaded_keys_are_accessed() {
     for workload in [Workload::Mixgraph, Workload::YcsbA, Workload::YcsbC] {
         let loaded = KEYS * 9 / 10;
         let (asked, fill) = asked(workload, loaded);

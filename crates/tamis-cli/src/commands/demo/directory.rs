@@ -1,4 +1,4 @@
-//! The main job's directory: made, or replaced if an earlier main job made it. Nothing else is ever removed.
+//! The main job's directory: created, or replaced if an earlier main job created it. Nothing else is ever removed.
 
 use std::fs;
 use std::io;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::failure::Failure;
 
-/// The file by which the main job knows its own directories again.
+/// The file by which the main job recognizes its own directories.
 const MARKER: &str = "MADE-BY-TAMIS-MAIN-JOB";
 
 const MARKER_TEXT: &str = "\
@@ -14,7 +14,7 @@ The main job of tamis (the program without a subcommand) made this directory, an
 again. Remove this file to keep the directory.
 ";
 
-/// Leaves `dir` empty but for the marker.
+/// Creates or clears `dir`, leaving only the marker.
 pub(super) fn prepare(dir: &Path) -> Result<(), Failure> {
     let failed = |what: &str, error: io::Error| {
         Failure::database(format!("could not {what} {}: {error}", dir.display()))
@@ -26,7 +26,7 @@ pub(super) fn prepare(dir: &Path) -> Result<(), Failure> {
             let empty = entries.next().is_none();
             if !empty && !is_ours(dir) {
                 return Err(Failure::usage(format!(
-                    "{} exists and was not made by the main job, so it is left alone; give another place with --db",
+                    "{} exists and was not made by the main job, so it is left alone; choose another directory with --db",
                     dir.display()
                 )));
             }
@@ -40,8 +40,8 @@ pub(super) fn prepare(dir: &Path) -> Result<(), Failure> {
     fs::write(dir.join(MARKER), MARKER_TEXT).map_err(|e| failed("write to", e))
 }
 
-/// Whether the marker is there as the main job writes it, in a directory that is no link to elsewhere and holds
-/// files only, as a database does.
+/// Reports whether `dir` is a directory (not a link) that contains the main job's marker and otherwise only files,
+/// as a database does.
 fn is_ours(dir: &Path) -> bool {
     let is_directory = fs::symlink_metadata(dir).is_ok_and(|meta| meta.is_dir());
     let marked = fs::read(dir.join(MARKER)).is_ok_and(|text| text == MARKER_TEXT.as_bytes());
@@ -52,8 +52,8 @@ fn is_ours(dir: &Path) -> bool {
     is_directory && marked && only_files().unwrap_or(false)
 }
 
-/// Another process's database must not be pulled away from under it. One that cannot be opened for any other
-/// reason (damage, for example) may go.
+/// Fails if another process has the database open. One that cannot be opened for any other reason (damage, for
+/// example) may be removed.
 fn refuse_if_open(dir: &Path) -> Result<(), Failure> {
     let options = tamis::Options { create_if_missing: false, ..tamis::Options::default() };
     match tamis::Db::open(dir, options) {
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn its_own_directory_is_replaced_and_any_other_refused() {
+    fn its_own_directory_is_replaced_and_any_other_is_refused() {
         let root = tempfile::tempdir().unwrap();
         let dir = root.path().join("demo");
         prepare(&dir).unwrap();
@@ -77,7 +77,7 @@ mod tests {
         assert!(!dir.join("000001.log").exists());
 
         fs::create_dir(dir.join("photos")).unwrap();
-        assert!(matches!(prepare(&dir), Err(Failure::Usage(_))), "a directory in it is not the main job's");
+        assert!(matches!(prepare(&dir), Err(Failure::Usage(_))), "the main job makes no subdirectories");
 
         let other = root.path().join("other");
         fs::create_dir(&other).unwrap();

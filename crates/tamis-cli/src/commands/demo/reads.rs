@@ -1,5 +1,5 @@
-//! The reads of the main job. Keys, bounds and expected answers lie in the order of the reads, so that fetching
-//! them costs the timed loop little.
+//! The reads of the main job. Keys, bounds and expected answers are stored in the order of the reads, so that
+//! fetching them adds little to the timed loop.
 
 use std::time::Instant;
 
@@ -19,7 +19,7 @@ const RANGE_RECORDS: usize = 100;
 /// Ranges read in one round.
 const RANGES: usize = 2000;
 
-/// Reads between two that are timed by themselves, and between two reports of progress.
+/// Reads between two that are timed individually, and between two progress reports.
 const SAMPLING: usize = 16;
 const CHUNK: usize = 256;
 
@@ -49,10 +49,10 @@ impl Job {
     }
 }
 
-/// One scan and what it must find.
+/// One scan and its expected result.
 struct Scan {
     low: Vec<u8>,
-    /// The last key, or none for a prefix.
+    /// The last key; `None` for a prefix.
     high: Option<Vec<u8>>,
     entries: usize,
     first: Vec<u8>,
@@ -130,7 +130,7 @@ impl Reads {
         Job::ALL.iter().map(|&job| self.ops(job) as u64).sum()
     }
 
-    /// Touches every table once, so that no mode pays for the first touch after opening.
+    /// Touches every table once, so that neither mode pays for the first access after opening.
     pub(super) fn warm_up(&self, db: &Db) -> Result<(), Failure> {
         for entry in db.iter() {
             entry?;
@@ -141,7 +141,7 @@ impl Reads {
         Ok(())
     }
 
-    /// Does one kind of read once and checks every answer.
+    /// Runs one kind of read once and checks every answer.
     pub(super) fn measure(&self, job: Job, db: &Db, progress: &dyn Progress) -> Result<Measurement, Failure> {
         let before = db.stats();
         let mut timing = Timing::default();

@@ -1,32 +1,32 @@
-//! Where a key lies on the picture: from 0 at the left edge to 1 at the right one.
+//! Maps a key to its place on the picture: from 0 at the left edge to 1 at the right edge.
 //!
 //! By data a key lies at its rank among all keys that the tables hold, so that equal widths hold equal numbers of keys.
-//! (All runs count, not the largest alone: the newest run of a keyspace that is written in key order lies beyond it, and
-//! would have no width.) By key it lies where the number does that its bytes are.
+//! (All runs count, not just the largest: in a keyspace written in key order, the newest run lies beyond it and would
+//! have no width.) By key it lies at the number that its bytes form.
 //!
-//! Both are estimates within a segment: keys are taken to be spread evenly between its ends. Both never fall from one key
-//! to a greater one. Placing a key costs a binary search in each run.
+//! Both are estimates within a segment: keys are assumed to be spread evenly between its ends. Both are monotonic in the
+//! key. Placing a key costs a binary search in each run.
 
 use clap::ValueEnum;
 use tamis::SegmentStats;
 
-/// What a distance on the picture stands for.
+/// The meaning of a distance on the picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum By {
-    /// Equal widths hold equal numbers of keys, those of all runs together
+    /// Equal widths hold equal numbers of keys, counted over all runs
     Data,
-    /// Equal widths are equal differences between keys, taken as numbers
+    /// Equal widths are equal differences between keys, read as numbers
     Key,
 }
 
-/// Keys looked at for marks, about.
+/// The approximate number of keys considered for marks.
 const MARK_CANDIDATES: usize = 1000;
 
 /// The key space of one keyspace.
 pub(super) struct Axis<'a> {
     by: By,
     runs: Vec<Run<'a>>,
-    /// Keys of all runs.
+    /// The number of keys in all runs.
     keys: u64,
     low: &'a [u8],
     high: &'a [u8],
@@ -34,12 +34,12 @@ pub(super) struct Axis<'a> {
 
 struct Run<'a> {
     segments: &'a [SegmentStats],
-    /// Keys before each segment.
+    /// The number of keys before each segment.
     before: Vec<u64>,
 }
 
 impl<'a> Axis<'a> {
-    /// The axis for the segments of one keyspace: run by run, each run's in key order.
+    /// Creates the axis for the segments of one keyspace: run by run, each run's in key order.
     pub(super) fn new(segments: &'a [SegmentStats], by: By) -> Axis<'a> {
         let bounds = || segments.iter().flat_map(|segment| [&segment.smallest[..], &segment.end[..]]);
         let low = segments.iter().map(|segment| &segment.smallest[..]).min().unwrap_or_default();
@@ -58,7 +58,7 @@ impl<'a> Axis<'a> {
         Axis { by, runs, keys, low, high: bounds().max().unwrap_or_default() }
     }
 
-    /// The place of a key.
+    /// Returns the place of a key.
     pub(super) fn place(&self, key: &[u8]) -> f64 {
         match self.by {
             By::Key => part(key, self.low, self.high),
@@ -70,13 +70,13 @@ impl<'a> Axis<'a> {
         }
     }
 
-    /// The places between which a segment lies.
+    /// Returns the left and right ends of a segment.
     pub(super) fn span(&self, segment: &SegmentStats) -> (f64, f64) {
         let from = self.place(&segment.smallest);
         (from, self.place(self.end(segment)).max(from))
     }
 
-    /// About `count` keys, evenly spread, and their places; the first and the last one among them.
+    /// Returns about `count` evenly spaced keys and their places, including the first and the last key.
     pub(super) fn marks(&self, count: usize) -> Vec<(f64, &'a [u8])> {
         let segments = || self.runs.iter().flat_map(|run| run.segments);
         let step = segments().count() / MARK_CANDIDATES + 1;
@@ -88,7 +88,7 @@ impl<'a> Axis<'a> {
         for i in 0..=count {
             let wanted = i as f64 / count as f64;
             let nearest = places.iter().min_by(|a, b| (a.0 - wanted).abs().total_cmp(&(b.0 - wanted).abs()));
-            // A mark that would touch the one before says nothing new.
+            // A mark that would touch its predecessor adds nothing.
             let apart =
                 |mark: &(f64, &[u8])| marks.last().is_none_or(|last| mark.0 - last.0 > 0.6 / count as f64);
             marks.extend(nearest.copied().filter(apart));
@@ -96,12 +96,12 @@ impl<'a> Axis<'a> {
         marks
     }
 
-    /// What all keys begin with.
+    /// Returns the common prefix of all keys.
     pub(super) fn common_prefix(&self) -> &'a [u8] {
         &self.low[..common(self.low, self.high)]
     }
 
-    /// A segment of a table that has no end reaches as far as anything does.
+    /// Returns the end of a segment; one without an end reaches as far as the last key of all.
     fn end<'b>(&self, segment: &'b SegmentStats) -> &'b [u8]
     where
         'a: 'b,
@@ -109,7 +109,7 @@ impl<'a> Axis<'a> {
         if segment.end.is_empty() { self.high } else { &segment.end }
     }
 
-    /// How many keys of a run lie before a key.
+    /// Returns the number of keys of a run before `key`.
     fn rank(&self, run: &Run<'_>, key: &[u8]) -> f64 {
         let up_to = run.segments.partition_point(|segment| segment.smallest[..] <= *key);
         let Some(at) = up_to.checked_sub(1) else { return 0.0 };
@@ -118,8 +118,8 @@ impl<'a> Axis<'a> {
     }
 }
 
-/// The share of a range of keys that lies before a key, if keys were spread evenly: by the eight bytes behind what the
-/// range's ends have in common.
+/// Estimates the share of a key range that lies before a key, assuming evenly spread keys: by the eight bytes after the
+/// common prefix of the range's ends.
 fn part(key: &[u8], low: &[u8], high: &[u8]) -> f64 {
     if key <= low {
         return 0.0;
@@ -127,7 +127,7 @@ fn part(key: &[u8], low: &[u8], high: &[u8]) -> f64 {
     if key >= high {
         return 1.0;
     }
-    // What lies between two keys begins with what they have in common.
+    // Every key between two others begins with their common prefix.
     let from = common(low, high);
     let (key, low, high) = (number(key, from), number(low, from), number(high, from));
     if high <= low {
@@ -140,7 +140,7 @@ fn common(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
-/// The eight bytes from a position on as a number; bytes that are not there are 0.
+/// Returns the eight bytes from a position on as a number; missing bytes are 0.
 fn number(key: &[u8], from: usize) -> u64 {
     let mut bytes = [0; 8];
     for (byte, &of_key) in bytes.iter_mut().zip(key.get(from..).unwrap_or_default()) {
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// An old run of 300 keys from a to m, a third of them before f, and a new one of 100 keys behind it.
+    /// An old run of 300 keys from a to m, a third of them before f, and a new one of 100 keys after it.
     fn example() -> Vec<SegmentStats> {
         vec![segment(0, 9, "m", "q", 100), segment(3, 1, "a", "f", 100), segment(3, 1, "f", "m", 200)]
     }
@@ -174,7 +174,7 @@ mod tests {
             );
         }
         assert_eq!(axis.span(&segments[1]), (0.0, 0.25));
-        assert_eq!(axis.span(&segments[0]), (0.75, 1.0), "a run beyond the largest one has its width");
+        assert_eq!(axis.span(&segments[0]), (0.75, 1.0), "a run beyond the largest has a width of its own");
     }
 
     #[test]
@@ -184,12 +184,12 @@ mod tests {
         assert_eq!((axis.place(b"a"), axis.place(b"i"), axis.place(b"q")), (0.0, 0.5, 1.0));
         let segments = [segment(0, 1, "user1", "user3", 10)];
         let axis = Axis::new(&segments, By::Key);
-        assert!((axis.place(b"user2") - 0.5).abs() < 1e-9, "what keys have in common does not count");
+        assert!((axis.place(b"user2") - 0.5).abs() < 1e-9, "the common prefix does not count");
         assert_eq!(axis.common_prefix(), b"user");
     }
 
     #[test]
-    fn a_table_without_an_end_reaches_as_far_as_anything() {
+    fn a_table_without_an_end_reaches_to_the_last_key() {
         let mut segments = example();
         segments[0].end.clear();
         segments[2].end = b"p".to_vec();
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn one_key_alone_has_a_place_and_nothing_has_no_marks_but_one() {
+    fn a_single_key_has_a_place_and_an_empty_axis_has_one_mark() {
         let segments = [segment(0, 1, "k", "k", 1)];
         for by in [By::Data, By::Key] {
             let axis = Axis::new(&segments, by);
@@ -223,7 +223,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn places_never_fall_and_stay_on_the_axis(
+        fn places_are_monotonic_and_stay_on_the_axis(
             mut borders in prop::collection::vec((prop::collection::vec(any::<u8>(), 0..12), 0u64..1000), 2..20),
             mut keys in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..12), 0..20),
         ) {

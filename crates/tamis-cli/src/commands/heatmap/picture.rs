@@ -1,9 +1,9 @@
-//! The picture: what stands where, as SVG.
+//! The layout of the picture as SVG.
 //!
-//! A run is two lanes over the same columns: heat as colour, and below it the units in memory as height. Everything lies on
-//! whole pixels of a page [`WIDTH`] wide; neighbouring columns that look alike are one shape, so that a picture of thousands
-//! of segments stays within some hundred kilobytes. Fonts are named by their family only. All text that comes from a
-//! database is shown as [`printable`](crate::text::printable) shows it.
+//! A run is two lanes over the same columns: hotness as colour and, below it, the units in memory as height. Everything lies
+//! on whole pixels of a page [`WIDTH`] wide. Adjacent columns that look alike form one shape, which keeps a picture of
+//! thousands of segments within a few hundred kilobytes. Fonts are named by family only. All text from a database goes
+//! through [`printable`](crate::text::printable).
 
 use tamis::{ElasticStats, SegmentStats};
 use tamis_bench::picture::{self, Anchor, Canvas, DrawError, Drawn, Lettering, RGBColor};
@@ -14,27 +14,27 @@ use super::scale::{Scale, Shade};
 use super::strip::{self, Column, What};
 use crate::text::{excerpt, hex, small};
 
-/// Pixels. Text of [`SMALL`] is 7 points high when the page is printed 20 cm wide.
+/// In pixels. Text of size [`SMALL`] is 7 points high when the page is printed 20 cm wide.
 const WIDTH: i32 = 1500;
 const MARGIN: i32 = 20;
-/// Where the columns begin, and how many there are, one pixel each.
+/// Where the columns begin, and their number, one pixel each.
 const LEFT: i32 = 230;
 const COLUMNS: i32 = 1060;
 const HEAD: i32 = 90;
 const LANE: i32 = 26;
-/// From one run to the next one of its level, and to the next level.
+/// The distance from one run to the next of its level, and to the next level.
 const RUN: i32 = 2 * LANE + 12;
 const LEVEL_GAP: i32 = 14;
-/// A keyspace's name, and the keys below its runs.
+/// The heights of a keyspace's name and of the keys below its runs.
 const NAME: i32 = 40;
 const AXIS: i32 = 84;
 const LEGEND: i32 = 112;
 
-/// Runs drawn of one level; the rest is counted.
+/// Runs drawn per level; the rest are counted.
 const MOST_RUNS: usize = 12;
-/// Keys named below the runs, less one.
+/// The number of keys named below the runs, minus one.
 const MARKS: usize = 4;
-/// Characters of a key that are shown.
+/// The number of characters shown of a key.
 const KEY_TEXT: usize = 24;
 
 const SMALL: i32 = 18;
@@ -42,17 +42,17 @@ const LARGE: i32 = 25;
 
 const INK: RGBColor = RGBColor(30, 30, 30);
 const FAINT: RGBColor = RGBColor(110, 110, 110);
-/// Behind the heights of units.
+/// The background of the unit lanes.
 const GROUND: RGBColor = RGBColor(238, 238, 238);
 const UNITS: RGBColor = RGBColor(60, 60, 60);
 const EXPIRED: RGBColor = RGBColor(165, 165, 165);
 
-/// What is drawn.
+/// The contents of the picture.
 pub(super) struct Picture<'a> {
-    /// Of which database, for the title.
+    /// The database's name, for the title.
     pub(super) name: &'a str,
     pub(super) elastic: Option<&'a ElasticStats>,
-    /// By keyspace, level, run and key.
+    /// Ordered by keyspace, level, run and key.
     pub(super) segments: &'a [SegmentStats],
     pub(super) by: By,
     pub(super) what: What,
@@ -60,7 +60,7 @@ pub(super) struct Picture<'a> {
     pub(super) hex: bool,
 }
 
-/// One keyspace, and what is drawn of it.
+/// One keyspace and the part of it that is drawn.
 struct Panel<'a> {
     name: &'a str,
     axis: Axis<'a>,
@@ -74,7 +74,7 @@ struct Level<'a> {
 }
 
 impl Picture<'_> {
-    /// The picture as SVG.
+    /// Returns the picture as SVG.
     pub(super) fn to_svg(&self) -> Result<String, DrawError> {
         let panels: Vec<Panel<'_>> = self
             .segments
@@ -99,16 +99,16 @@ impl Picture<'_> {
     }
 
     fn head(&self, area: &Canvas<'_>) -> Drawn {
-        let title = format!("Heat and filter units over the keys of {}", self.name);
+        let title = format!("Hotness and filter units over the keys of {}", self.name);
         text(area, title, (MARGIN, 18), LARGE, INK, Anchor::Start)?;
         let Some(elastic) = self.elastic else { return Ok(()) };
-        // A database that has just been opened has answered nothing yet, but remembers.
+        // A database that was just opened has answered nothing yet, but has its stored hotness.
         let gets = match elastic.gets {
-            0 => "heat as stored".to_owned(),
+            0 => "hotness as stored".to_owned(),
             gets => format!("{} gets", grouped(gets)),
         };
         let line = format!(
-            "E = {} block reads for nothing per get   ·   {} bits of units per key   ·   {} of a budget of {}   ·   {gets}",
+            "E = {} expected wasted block reads per get   ·   {} bits of units per key   ·   {} of a budget of {}   ·   {gets}",
             small(elastic.expected_extra_reads),
             mean(elastic.bits_per_key()),
             bytes(elastic.used_bytes),
@@ -177,7 +177,7 @@ impl Picture<'_> {
         let columns = strip::columns(spans, self.what, COLUMNS as usize);
         let shade = |column: &Column| scale.map_or(Shade::nothing(), |scale| scale.shade(column.density()));
         for (from, to, shade) in strip::stretches(&columns, shade) {
-            // A pixel more, under its neighbour: no seam between them when the picture is scaled.
+            // One extra pixel under the neighbour avoids a seam when the picture is scaled.
             let more = usize::from(columns.get(to).is_some_and(Option::is_some));
             area.rectangle(filled(from, to + more, top, top + LANE), shade.colour())?;
         }
@@ -197,7 +197,7 @@ impl Picture<'_> {
         Ok(())
     }
 
-    /// Some keys below the runs, and what their places stand for.
+    /// Draws some keys below the runs and a line that explains the axis.
     fn axis(&self, area: &Canvas<'_>, axis: &Axis<'_>, top: i32) -> Drawn {
         area.line(vec![(LEFT, top), (LEFT + COLUMNS, top)], INK, 1)?;
         for (place, key) in axis.marks(MARKS) {
@@ -230,7 +230,7 @@ impl Picture<'_> {
         area.line(vec![(MARGIN, top), (WIDTH - MARGIN, top)], GROUND, 1)?;
         let (bar, below) = (top + 42, top + 42 + LANE + 4);
         let what = match self.what {
-            What::Heat => "heat: lookups of absent keys, per get and key",
+            What::Heat => "hotness: lookups of absent keys, per get and key",
             What::Asked => "lookups, per get and key",
         };
         text(area, what.to_owned(), (MARGIN, top + 12), SMALL, INK, Anchor::Start)?;
@@ -294,7 +294,7 @@ impl<'a> Panel<'a> {
     }
 }
 
-/// Pixels of a number of units; some are at least one.
+/// Returns the height of a number of units in pixels; at least one pixel unless the number is 0.
 fn height(units: f64, most: u32) -> i32 {
     if units <= 0.0 {
         return 0;
@@ -303,7 +303,7 @@ fn height(units: f64, most: u32) -> i32 {
     (units / f64::from(most) * full).round().clamp(1.0, full) as i32
 }
 
-/// Around steps of heights over a ground; columns are counted from `from`.
+/// Returns the outline of steps of heights over a base line; columns are counted from `from`.
 fn outline(steps: &[(usize, usize, i32)], from: usize, ground: i32) -> Vec<(i32, i32)> {
     let x = |column: usize| LEFT + (from + column) as i32;
     let mut points = Vec::with_capacity(2 * steps.len() + 2);
@@ -319,9 +319,9 @@ fn filled(from: usize, to: usize, top: i32, bottom: i32) -> [(i32, i32); 2] {
     [(LEFT + from as i32, top), (LEFT + to as i32, bottom)]
 }
 
-/// A key or a name as text of a picture.
+/// Returns a key or a name as text for the picture.
 fn label(bytes: &[u8], limit: usize) -> String {
-    // The two characters that XML has no way to write, and no printable text needs.
+    // XML cannot express these two noncharacters.
     excerpt(bytes, limit).replace(['\u{fffe}', '\u{ffff}'], "\u{fffd}")
 }
 
@@ -329,12 +329,12 @@ fn ellipsis(text: String, limit: usize) -> String {
     if text.len() <= limit { text } else { text.chars().take(limit - 1).chain(['…']).collect() }
 }
 
-/// Text below a point.
+/// Draws text below a point.
 fn text(area: &Canvas<'_>, text: String, at: (i32, i32), size: i32, colour: RGBColor, side: Anchor) -> Drawn {
     area.text(&text, at, style(size, colour, side, true))
 }
 
-/// Text beside a lane.
+/// Draws text beside a lane.
 fn side(area: &Canvas<'_>, text: String, x: i32, middle: i32, side: Anchor, colour: RGBColor) -> Drawn {
     area.text(&text, (x, middle), style(SMALL, colour, side, false))
 }

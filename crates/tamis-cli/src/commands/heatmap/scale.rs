@@ -1,35 +1,35 @@
-//! The colours of heat: a logarithmic scale over whole decades, dark for much, pale for little, grey for nothing.
+//! The colours of hotness: a logarithmic scale over whole decades, from pale (cold) to dark (hot); grey is zero.
 //!
-//! Colours are those of viridis, whose lightness changes evenly, from its light end: what is dark on white paper, and in a
-//! copy without colours, is what is asked most.
+//! Colours are those of viridis, from its light end. Its lightness changes evenly, so the hottest segments are darkest on
+//! white paper and in a grey-scale copy, too.
 
 use tamis_bench::picture::{RGBColor, viridis};
 
-/// Colours that are told apart. Columns of one shade are drawn as one rectangle.
+/// The number of distinct colours. Columns of one shade are drawn as one rectangle.
 const SHADES: u8 = 64;
 
-/// Decades shown at most; what is less is shown like the least.
+/// The maximum number of decades; smaller values are shown like the smallest of the scale.
 const MOST_DECADES: i32 = 6;
 
-/// Never asked.
+/// The colour of segments that were never looked up.
 const NOTHING: RGBColor = RGBColor(222, 222, 222);
 
-/// From the least to the greatest of some values.
+/// The decades from the smallest to the largest of some values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Scale {
     /// Exponents of ten at both ends.
     low: i32,
     high: i32,
-    /// Some values lie below.
+    /// Whether some values lie below the scale.
     cut: bool,
 }
 
-/// A colour: 0 stands for nothing, 1 for the least and so on.
+/// A colour: 0 stands for a zero value, 1 for the smallest nonzero shade and so on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Shade(u8);
 
 impl Scale {
-    /// The scale for these values; `None` if all of them are nothing.
+    /// Returns the scale for these values; `None` if all of them are zero.
     pub(super) fn of(values: impl Iterator<Item = f64>) -> Option<Scale> {
         let some = values.filter(|value| is_some(*value));
         let (least, most) = some.fold((f64::INFINITY, 0.0f64), |(low, high), v| (low.min(v), high.max(v)));
@@ -41,7 +41,7 @@ impl Scale {
         Some(Scale { low: low.max(high - MOST_DECADES), high, cut: low < high - MOST_DECADES })
     }
 
-    /// The colour of a value.
+    /// Returns the colour of a value.
     pub(super) fn shade(&self, value: f64) -> Shade {
         if !is_some(value) {
             return Shade(0);
@@ -50,7 +50,7 @@ impl Scale {
         Shade(1 + (part.clamp(0.0, 1.0) * f64::from(SHADES - 1)).round() as u8)
     }
 
-    /// The values that are named at the scale, with their places from 0 to 1.
+    /// Returns the labelled values of the scale, with their places from 0 to 1.
     pub(super) fn marks(&self) -> Vec<(f64, String)> {
         let decades = f64::from(self.high - self.low);
         let mark = |exponent: i32| {
@@ -62,12 +62,12 @@ impl Scale {
 }
 
 impl Shade {
-    /// All but nothing, from the least.
+    /// Returns all nonzero shades in ascending order.
     pub(super) fn all() -> impl ExactSizeIterator<Item = Shade> {
         (0..usize::from(SHADES)).map(|i| Shade(1 + i as u8))
     }
 
-    /// That of what was never asked.
+    /// Returns the shade of segments that were never looked up.
     pub(super) fn nothing() -> Shade {
         Shade(0)
     }
@@ -80,12 +80,12 @@ impl Shade {
     }
 }
 
-/// Heat is counted and decays; nothing but a positive number can be shown.
+/// Reports whether a value can be shown: hotness decays, and only positive numbers have a shade.
 fn is_some(value: f64) -> bool {
     value.is_finite() && value > 0.0
 }
 
-/// A power of ten as text.
+/// Returns a power of ten as text.
 fn power(exponent: i32) -> String {
     match exponent {
         0 => "1".to_owned(),
@@ -99,7 +99,7 @@ fn power(exponent: i32) -> String {
 mod tests {
     use super::*;
 
-    /// How light a colour is to the eye: CIE L* of sRGB, 0 to 100.
+    /// Returns the perceived lightness of a colour: CIE L* of sRGB, 0 to 100.
     fn lightness(colour: RGBColor) -> f64 {
         let linear = |byte: u8| {
             let c = f64::from(byte) / 255.0;
@@ -117,17 +117,21 @@ mod tests {
         };
         assert_eq!(marks(&[3e-5, 2e-3, 0.0]), ["1e-5", "1e-4", "1e-3", "0.01"]);
         assert_eq!(marks(&[0.5, 0.5]), ["0.1", "1"]);
-        assert_eq!(marks(&[1.0]), ["0.1", "1"], "one value alone has a decade");
-        assert_eq!(marks(&[1e-30, 1.0]).first().unwrap(), "≤ 1e-6", "little things are not told apart");
+        assert_eq!(marks(&[1.0]), ["0.1", "1"], "a single value has a decade");
+        assert_eq!(marks(&[1e-30, 1.0]).first().unwrap(), "≤ 1e-6", "tiny values are not distinguished");
         assert_eq!(Scale::of([0.0, f64::NAN, f64::INFINITY, -1.0].into_iter()), None);
     }
 
     #[test]
-    fn more_is_darker_and_nothing_is_grey() {
+    fn larger_values_are_darker_and_zero_is_grey() {
         let scale = Scale::of([1e-6, 1e-2].into_iter()).unwrap();
         let shades: Vec<Shade> = [0.0, 1e-9, 1e-6, 1e-5, 1e-4, 1e-2, 1.0].map(|v| scale.shade(v)).to_vec();
         assert!(shades.is_sorted() && shades[0] == Shade::nothing(), "{shades:?}");
-        assert_eq!((shades[1], shades[5]), (shades[2], shades[6]), "beyond the ends is like the ends");
+        assert_eq!(
+            (shades[1], shades[5]),
+            (shades[2], shades[6]),
+            "values beyond the ends look like the ends"
+        );
         assert_eq!(scale.shade(f64::NAN), Shade::nothing());
         let lights: Vec<f64> = Shade::all().map(|shade| lightness(shade.colour())).collect();
         assert!(lights.windows(2).all(|pair| pair[1] < pair[0]), "{lights:?}");
@@ -138,7 +142,7 @@ mod tests {
 
     /// Even steps of the logarithm are even steps of the colour.
     #[test]
-    fn each_decade_has_as_many_shades() {
+    fn all_decades_have_the_same_number_of_shades() {
         let scale = Scale::of([1e-4, 1.0].into_iter()).unwrap();
         let steps: Vec<i32> = (0..=4).map(|i| i32::from(scale.shade(10f64.powi(i - 4)).0)).collect();
         assert!(steps.windows(2).all(|pair| (pair[1] - pair[0] - 16).abs() <= 1), "{steps:?}");

@@ -1,22 +1,22 @@
-//! The columns of one run's strip: what is shown of the segments that lie there.
+//! The columns of one run's strip.
 //!
-//! A column holds what the segments hold of it, each by the share of its width, so that neither heat nor keys are lost or
-//! counted twice when thousands of segments come together in few columns.
+//! Each segment contributes to a column in proportion to the share of its width that lies there, so that neither hotness
+//! nor keys are lost or counted twice when thousands of segments share a few columns.
 
 use clap::ValueEnum;
 use tamis::SegmentStats;
 
-/// What the colour stands for.
+/// The quantity shown by colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum What {
-    /// Lookups of keys that are not there: what filters can save
+    /// Lookups of absent keys, which filters can save
     Heat,
     /// All lookups
     Asked,
 }
 
 impl What {
-    /// The lookups for each get of the database.
+    /// Returns the lookups per get of the database.
     pub(super) fn of(self, segment: &SegmentStats) -> f64 {
         let lookups = match self {
             What::Heat => segment.heat,
@@ -26,30 +26,30 @@ impl What {
     }
 }
 
-/// What one column of a strip shows.
+/// The contents of one column of a strip.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Column {
-    /// Lookups for each get.
+    /// Lookups per get.
     pub(super) lookups: f64,
     pub(super) keys: f64,
-    /// Units enabled, times keys.
+    /// Enabled units, weighted by keys.
     units: f64,
-    /// Keys of segments that have expired.
+    /// The number of keys in expired segments.
     expired: f64,
 }
 
 impl Column {
-    /// Lookups for each get and each key.
+    /// Returns the lookups per get and key.
     pub(super) fn density(&self) -> f64 {
         if self.keys > 0.0 { self.lookups / self.keys } else { 0.0 }
     }
 
-    /// Units enabled, a mean over keys.
+    /// Returns the enabled units, averaged over keys.
     pub(super) fn units(&self) -> f64 {
         if self.keys > 0.0 { self.units / self.keys } else { 0.0 }
     }
 
-    /// Whether most keys lie in expired segments.
+    /// Reports whether most keys lie in expired segments.
     pub(super) fn expired(&self) -> bool {
         self.expired * 2.0 > self.keys
     }
@@ -63,14 +63,14 @@ impl Column {
     }
 }
 
-/// All of a run in one column.
+/// Returns a whole run as one column.
 pub(super) fn whole<'a>(segments: impl Iterator<Item = &'a SegmentStats>, what: What) -> Column {
     let mut column = Column::default();
     segments.for_each(|segment| column.add(segment, what, 1.0));
     column
 }
 
-/// The columns of a run of segments that lie between places from 0 to 1; `None` where the run has no keys.
+/// Returns the columns of a run whose segments lie between places 0 and 1; `None` where the run has no keys.
 pub(super) fn columns<'a>(
     segments: impl Iterator<Item = (&'a SegmentStats, (f64, f64))>,
     what: What,
@@ -81,12 +81,12 @@ pub(super) fn columns<'a>(
         let (from, to) = (from * count as f64, to * count as f64);
         let width = to - from;
         let first = (from.floor() as usize).min(count - 1);
-        // Something is never nothing: a segment that is too narrow to be seen has a column.
+        // A segment that is too narrow to be seen still gets a column.
         let last = (to.ceil() as usize).clamp(first + 1, count);
         for (at, column) in columns[first..last].iter_mut().enumerate() {
             let left = (first + at) as f64;
             let share = if width > 0.0 { (to.min(left + 1.0) - from.max(left)) / width } else { 1.0 };
-            // A border that misses a column's by less than can be seen does not reach into it.
+            // A border that is off by an invisible rounding error does not reach into the next column.
             if share * width >= 1e-9 || width < 1e-5 {
                 column.get_or_insert_with(Column::default).add(segment, what, share.max(0.0));
             }
@@ -95,7 +95,7 @@ pub(super) fn columns<'a>(
     columns
 }
 
-/// Stretches of neighbouring columns that look alike: from, to (not included), and how they look.
+/// Returns the ranges of adjacent columns that look alike: start, end (excluded), and their look.
 pub(super) fn stretches<L: PartialEq + Copy>(
     columns: &[Option<Column>],
     look: impl Fn(&Column) -> L,
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_narrow_is_seen_all_the_same() {
+    fn a_very_narrow_segment_is_still_visible() {
         let a = asked(0.5, 1, 1);
         for place in [0.0, 0.3, 1.0] {
             let columns = columns([(&a, (place, place))].into_iter(), What::Heat, 10);
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_that_look_alike_are_one_stretch_up_to_a_gap() {
+    fn adjacent_columns_that_look_alike_are_merged_up_to_a_gap() {
         let column = |units| Some(Column { keys: 1.0, units, ..Column::default() });
         let columns = [column(1.0), column(1.0), None, column(1.0), column(2.0)];
         assert_eq!(stretches(&columns, |c| c.units() as u32), [(0, 2, 1), (3, 4, 1), (4, 5, 2)]);

@@ -1,4 +1,4 @@
-//! What one thread does, and what it knows must come of it.
+//! The operations of one thread and their expected results.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -16,16 +16,16 @@ type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 /// Keys of one thread in one keyspace.
 const KEYS: u64 = 400;
 
-/// Operations between two moments at which the database may be closed.
+/// Operations between two points at which the database may be closed.
 const OPERATIONS: u64 = 300;
 
-/// A value that merges have made longer is replaced.
+/// A value that merges have made longer than this is replaced.
 const LONGEST: usize = 2000;
 
 pub(super) struct Session {
     thread: usize,
     random: Random,
-    /// What is in each keyspace under this thread's keys.
+    /// The contents of each keyspace under this thread's keys.
     models: Vec<Model>,
     written: u64,
 }
@@ -36,10 +36,10 @@ impl Session {
         Session { thread, random, models: vec![Model::new(); keyspaces], written: 0 }
     }
 
-    /// Does some hundred operations. A snapshot is taken before, and read after.
+    /// Runs a few hundred operations. A snapshot is taken before them and read afterwards.
     pub(super) fn run(&mut self, db: &Db, operations: &AtomicU64) -> Result<(), Failure> {
         let keyspaces = keyspaces(db)?;
-        // Of one keyspace: to copy all would take longer than the operations.
+        // Of one keyspace only: copying all would take longer than the operations.
         let watched = self.random.below(keyspaces.len() as u64) as usize;
         let (snapshot, then) = (db.snapshot(), self.models[watched].clone());
         for _ in 0..OPERATIONS {
@@ -50,7 +50,7 @@ impl Session {
         Ok(())
     }
 
-    /// All keys of all keyspaces.
+    /// Compares all keys of all keyspaces.
     pub(super) fn compare_all(&self, db: &Db) -> Result<(), Failure> {
         for (keyspace, model) in keyspaces(db)?.iter().zip(&self.models) {
             let found = pairs(keyspace.prefix(self.prefix()))?;
@@ -63,7 +63,7 @@ impl Session {
         format!("{:02}/", self.thread).into_bytes()
     }
 
-    /// Eight telling bytes behind the thread, so that filters over integers have something to learn.
+    /// Returns the thread followed by eight significant bytes, so that filters over integers have something to learn.
     fn key(&mut self) -> Vec<u8> {
         let number = self.random.below(KEYS) * 0x0001_0001_0000_0003;
         [&self.prefix()[..], &number.to_be_bytes()].concat()
@@ -144,14 +144,14 @@ impl Session {
         Ok(())
     }
 
-    /// The bounds of a range that holds up to so many keys.
+    /// Returns the bounds of a range that holds at most `most` keys.
     fn bounds(&mut self, most: u64) -> (Vec<u8>, Vec<u8>) {
         let (from, to) = (self.random.below(KEYS), 1 + self.random.below(most));
         let key = |i: u64| [&self.prefix()[..], &(i * 0x0001_0001_0000_0003).to_be_bytes()].concat();
         (key(from), key(from + to))
     }
 
-    /// Changes in several keyspaces that are made at once.
+    /// Writes one atomic batch of changes to several keyspaces.
     fn batch(&mut self, db: &Db, keyspaces: &[Keyspace]) -> Result<(), Failure> {
         let mut batch = WriteBatch::new();
         for _ in 0..1 + self.random.below(6) {
@@ -193,7 +193,7 @@ impl Session {
         }
         let thread = self.thread;
         Err(Failure::Problem(format!(
-            "thread {thread}, {what} {keyspace}: found {found:?}, right is {right:?}"
+            "thread {thread}, {what} {keyspace}: found {found:?}, expected {right:?}"
         )))
     }
 }

@@ -1,19 +1,19 @@
-//! What the process takes of the system, over time.
+//! The process's use of system resources over time.
 
 use std::fmt;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-/// Samples in the whole time, if it is long enough for one a second.
+/// The number of samples in the whole run, if it is long enough for one per second.
 const SAMPLES: u32 = 120;
 
-/// What may come on top of what there was in the second quarter of the time: caches, memtables and open tables differ
-/// from moment to moment.
+/// The growth allowed since the second quarter of the time: caches, memtables and open tables vary from moment to
+/// moment.
 const MORE_MEMORY: u64 = 24 << 20;
 const MORE_DESCRIPTORS: u64 = 32;
 
-/// One look at the process. What the system does not tell is 0.
+/// One sample of the process. Figures that the system does not provide are 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sample {
     pub(super) at: Duration,
@@ -64,7 +64,7 @@ impl Watch {
         &self.samples
     }
 
-    /// Takes a sample if it is time for one.
+    /// Takes a sample if one is due.
     pub(super) fn look(&mut self, operations: u64) -> Option<Sample> {
         let at = self.start.elapsed();
         if at < self.every * (self.samples.len() as u32 + 1) {
@@ -81,7 +81,7 @@ impl Watch {
         Some(sample)
     }
 
-    /// Whether anything grew, in words if so.
+    /// Fails with a description if anything grew.
     pub(super) fn judge(&self) -> Result<(), String> {
         let quarter = |n: u32| -> Vec<Sample> {
             let within = self.time / 4 * n..self.time / 4 * (n + 1);
@@ -110,7 +110,7 @@ fn median(samples: &[Sample], of: fn(&Sample) -> u64) -> u64 {
     numbers[numbers.len() / 2]
 }
 
-/// A number from the process's status.
+/// Returns a number from the process's status.
 fn status(name: &str) -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
@@ -139,9 +139,9 @@ mod tests {
     }
 
     #[test]
-    fn what_stays_is_no_leak_and_what_grows_is_one() {
+    fn steady_use_is_no_leak_and_growth_is_one() {
         assert_eq!(watch(sample), Ok(()));
-        // Whatever it takes to get going.
+        // Start-up growth does not count.
         assert_eq!(
             watch(|s| Sample { memory: if s < 10 { 1 << 20 } else { 100 << 20 }, ..sample(s) }),
             Ok(())
@@ -150,6 +150,6 @@ mod tests {
         assert!(grown(|s| Sample { memory: (100 + 3 * s) << 20, ..sample(s) }).contains("resident"));
         assert!(grown(|s| Sample { descriptors: 200 + 6 * s, ..sample(s) }).contains("descriptors"));
         assert!(grown(|s| Sample { threads: 9 + s / 20, ..sample(s) }).contains("threads"));
-        assert_eq!(watch(|s| Sample { at: Duration::ZERO, ..sample(s) }), Ok(()), "too few to tell");
+        assert_eq!(watch(|s| Sample { at: Duration::ZERO, ..sample(s) }), Ok(()), "too few samples to tell");
     }
 }

@@ -1,16 +1,16 @@
-//! What `tamis stats` tells of the elastic filters of a database.
+//! The lines of `tamis stats` about the elastic filters of a database.
 
 use tamis::ElasticStats;
 use tamis_bench::report::{bytes, grouped, mean};
 
 use crate::text::small;
 
-/// The lines about elastic filters: their memory, what it is given to, what that is expected to save, and the loads
-/// that it took to get there.
+/// Returns the lines about elastic filters: their memory, its distribution, the expected wasted reads, and the loads so
+/// far.
 pub(super) fn lines(elastic: &ElasticStats) -> Vec<String> {
     let mut lines = vec![
         format!(
-            "{} of {} for units, {} bits per key; {} for the borders of segments and their heat",
+            "{} of {} for units, {} bits per key; {} for segment borders and hotness",
             bytes(elastic.used_bytes),
             bytes(elastic.budget_bytes),
             mean(elastic.bits_per_key()),
@@ -24,22 +24,22 @@ pub(super) fn lines(elastic: &ElasticStats) -> Vec<String> {
             grouped(elastic.expired)
         ),
         format!(
-            "{} block reads for nothing to be expected of a get, {}",
+            "{} expected wasted block reads per get, {}",
             small(elastic.expected_extra_reads),
-            // A database that has just been opened has answered nothing yet, but remembers.
+            // A database that was just opened has answered nothing yet, but has its stored hotness.
             match elastic.gets {
-                0 => "by the heat as stored".to_owned(),
-                gets => format!("by the heat of {} gets", grouped(gets)),
+                0 => "by the hotness as stored".to_owned(),
+                gets => format!("by the hotness of {} gets", grouped(gets)),
             }
         ),
         format!(
-            "one get of {} is counted, {} were dropped; life time {} gets",
+            "one get in {} is sampled, {} samples were dropped; lifetime {} gets",
             grouped(elastic.sampling),
             grouped(elastic.dropped_samples),
             grouped(elastic.life_time)
         ),
         format!(
-            "{} units loaded with {} reads of {}; {} took the place of others, {} found none to take",
+            "{} units loaded with {} reads of {}; {} evicted others, {} found none to evict",
             grouped(elastic.loads),
             grouped(elastic.load_reads),
             bytes(elastic.load_bytes),
@@ -53,7 +53,7 @@ pub(super) fn lines(elastic: &ElasticStats) -> Vec<String> {
     lines
 }
 
-/// How many segments have how many units, without the numbers that none has.
+/// Returns the number of segments per number of units, without the empty ones.
 fn by_units(counts: &[u64]) -> String {
     let some = counts.iter().enumerate().filter(|(_, count)| **count > 0);
     let texts: Vec<String> = some
@@ -98,14 +98,14 @@ mod tests {
     }
 
     #[test]
-    fn the_page_tells_memory_segments_gain_and_loads() {
+    fn the_page_shows_memory_segments_gain_and_loads() {
         let text = lines(&example()).join("\n");
         for part in [
             "3.0 MiB of 4.0 MiB for units, 3.00 bits per key; 68.4 KiB for",
             "1,500 segments of 8,388,608 keys: 500 with 0 units, 999 with 2, 1 with 3; 34 expired",
-            "3.4e-4 block reads for nothing to be expected of a get, by the heat of 1,234,567 gets\n",
-            "one get of 16 is counted, 3 were dropped; life time 1,500 gets\n",
-            "2,001 units loaded with 1,700 reads of 8.0 MiB; 77 took the place of others, 5 found none to take",
+            "3.4e-4 expected wasted block reads per get, by the hotness of 1,234,567 gets\n",
+            "one get in 16 is sampled, 3 samples were dropped; lifetime 1,500 gets\n",
+            "2,001 units loaded with 1,700 reads of 8.0 MiB; 77 evicted others, 5 found none to evict",
         ] {
             assert!(text.contains(part), "{part:?} in\n{text}");
         }
@@ -113,9 +113,9 @@ mod tests {
     }
 
     #[test]
-    fn heat_that_was_stored_is_not_said_to_be_of_no_gets() {
+    fn stored_hotness_is_not_attributed_to_zero_gets() {
         let opened = ElasticStats { gets: 0, ..example() };
-        assert!(lines(&opened).iter().any(|line| line.ends_with("of a get, by the heat as stored")));
+        assert!(lines(&opened).iter().any(|line| line.ends_with("per get, by the hotness as stored")));
     }
 
     #[test]
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_database_without_segments_has_none_with_units() {
+    fn a_database_without_segments_lists_none_by_units() {
         assert_eq!(by_units(&[0, 0]), "none");
         assert_eq!(by_units(&[]), "none");
         assert_eq!(by_units(&[0, 7, 1]), "7 with 1 unit, 1 with 2");

@@ -1,21 +1,21 @@
-//! A picture of the tree: a line for each run, the key space from left to right.
+//! A picture of the tree: one line per run, with the key space from left to right.
 //!
-//! Every column stands for the same share of the bytes of the run with most tables, usually the last. Neighbouring tables
-//! alternate between two shades, so that their borders are seen: a partitioned tree shows the same borders in its last
-//! two levels, a tree with guards fragments, a tree of whole levels full lines.
+//! Every column stands for the same share of the bytes of the run with the most tables, usually the last. Adjacent tables
+//! alternate between two shades, which makes their borders visible: a partitioned tree shows the same borders in its last
+//! two levels, a tree with guards shows fragments, a tree of whole levels full lines.
 
 use std::fmt::Write as _;
 
 use tamis::TableStats;
 use tamis_bench::report::{bytes, grouped};
 
-/// Columns of the picture.
+/// The width of the picture in columns.
 const WIDTH: usize = 64;
 
-/// Lines drawn of one level; the rest is counted.
+/// Lines drawn per level; the rest are counted.
 const MOST_RUNS: usize = 12;
 
-/// The tables as a picture; empty if there are none.
+/// Draws the tables; empty if there are none.
 pub(super) fn map(tables: &[TableStats]) -> String {
     let borders = borders(tables);
     let mut out = String::new();
@@ -41,7 +41,7 @@ pub(super) fn map(tables: &[TableStats]) -> String {
             line(run, &borders),
             bytes(total),
             grouped(run.len() as u64),
-            // The last level holds whatever is older than the rest.
+            // The last level holds everything older than the rest.
             match (first, last.saturating_sub(1)) {
                 (0, last) => format!("up to {last}"),
                 (first, last) if first == last => first.to_string(),
@@ -59,7 +59,7 @@ fn note_left_out(out: &mut String, runs: usize) {
     }
 }
 
-/// The first key of each column.
+/// Returns the first key of each column.
 fn borders(tables: &[TableStats]) -> Vec<&[u8]> {
     let runs = tables.chunk_by(|a, b| (a.level, a.run) == (b.level, b.run));
     let finest = runs.max_by_key(|run| run.len()).unwrap_or_default();
@@ -68,7 +68,7 @@ fn borders(tables: &[TableStats]) -> Vec<&[u8]> {
     let mut borders = Vec::with_capacity(WIDTH);
     let mut before = 0u64;
     for (key, bytes) in starts {
-        // As many columns begin here as the bytes up to the end of this table fill.
+        // The bytes up to the end of this table determine the number of columns that begin here.
         let filled = |bytes: u64| (u128::from(bytes) * WIDTH as u128 / u128::from(total.max(1))) as usize;
         while borders.len() < filled(before + bytes) {
             borders.push(key);
@@ -78,12 +78,12 @@ fn borders(tables: &[TableStats]) -> Vec<&[u8]> {
     borders
 }
 
-/// One character for each column: which of the run's tables reaches into it, if any.
+/// Returns one character per column: the shade of the run's table that reaches into it, if any.
 fn line(run: &[TableStats], borders: &[&[u8]]) -> String {
     const SHADES: [char; 2] = ['█', '▒'];
     let mut out = String::new();
     for (i, border) in borders.iter().enumerate() {
-        // Columns that begin at one key share one table's stretch.
+        // Columns that begin at the same key share one table's range.
         let end = borders[i + 1..].iter().find(|next| *next > border);
         let within = |table: &TableStats| {
             table.covers(border)
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_are_lines_and_tables_change_the_shade() {
+    fn runs_are_lines_and_tables_alternate_in_shade() {
         let tables = [
             table(0, 9, "a", "z", 1 << 10),
             table(6, 1, "a", "f", 32 << 20),

@@ -1,4 +1,4 @@
-//! The process that is killed: writes its history and tells each acknowledged operation on its standard output.
+//! The process that is killed: writes its history and reports each acknowledged operation on standard output.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -11,13 +11,13 @@ use crate::failure::{Failure, Outcome};
 use crate::output::Out;
 use crate::values::OptionArgs;
 
-/// Small, so that flushes and compactions are going on whenever the process is killed.
+/// Small, so that flushes and compactions are under way whenever the process is killed.
 const MEMTABLE_BYTES: u64 = 256 << 10;
 
-/// The first thread flushes once in so many of its operations.
+/// The first thread flushes once in this many of its operations.
 const FLUSH_EVERY: u64 = 5000;
 
-/// The line that says that the database is open.
+/// The line that reports that the database is open.
 pub(super) const READY: &str = "ready";
 
 #[derive(Args)]
@@ -33,7 +33,7 @@ pub(crate) struct ChildArgs {
     options: OptionArgs,
 }
 
-/// The options that parent and child open the database with.
+/// Returns the options with which parent and child open the database.
 pub(super) fn options(args: &OptionArgs) -> Result<Options, Failure> {
     let mut options = Options::default();
     options.keyspace.memtable_bytes = MEMTABLE_BYTES;
@@ -42,7 +42,7 @@ pub(super) fn options(args: &OptionArgs) -> Result<Options, Failure> {
     Ok(options)
 }
 
-/// Writes until it is killed, or until nobody listens any more.
+/// Writes until the process is killed or the pipe is closed.
 pub(crate) fn run(args: ChildArgs, out: &mut Out) -> Result<Outcome, Failure> {
     let db = Db::open(&args.db, options(&args.options)?)?;
     writeln!(out, "{READY}")?;
@@ -65,8 +65,8 @@ fn write(db: &Db, seed: u64, thread: usize, from: u64) -> Result<(), Failure> {
         let operation = operation(seed, thread, n);
         perform(db, &operation)?;
         let durability = if operation.synced { "synced" } else { "buffered" };
-        // One write call for each line: it reaches the pipe as a whole or not at all, and before the next
-        // operation starts.
+        // One write call per line: a line reaches the pipe whole or not at all, and before the next operation
+        // starts.
         let mut stdout = std::io::stdout().lock();
         stdout.write_all(format!("{thread} {n} {durability}\n").as_bytes())?;
         stdout.flush()?;
@@ -78,7 +78,7 @@ fn write(db: &Db, seed: u64, thread: usize, from: u64) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Does one operation, by the plain call where there is one.
+/// Performs one operation, by the plain call where there is one.
 fn perform(db: &Db, operation: &Operation) -> Result<(), Failure> {
     match (&operation.changes[..], operation.synced) {
         ([Change::Put(key, value)], false) => db.put(key, value)?,

@@ -1,23 +1,23 @@
-//! What a stress child does: operation `n` of thread `t` is a pure function of seed, `t` and `n`, so that the
-//! parent can replay it. Threads write disjoint keys: each one's history is checked by itself.
+//! The operations of a stress child: operation `n` of thread `t` is a pure function of seed, `t` and `n`, so that the
+//! parent can replay it. Threads write disjoint keys, so each history is checked on its own.
 
 use std::collections::BTreeMap;
 
 use tamis_bench::random::{Random, mix64};
 
-/// Keys of one thread: few enough to be overwritten and deleted often, and enough for a lost write to show.
+/// The number of keys of one thread: small enough for frequent overwrites and deletes, large enough for a lost write to show.
 const KEYS: u64 = 10_000;
 
-/// Bytes of the longest value.
+/// The length of the longest value in bytes.
 const LONGEST_VALUE: u64 = 1500;
 
-/// Writes in the largest batch.
+/// The number of writes in the largest batch.
 const LARGEST_BATCH: u64 = 24;
 
-/// Keys in the widest deleted range: narrow, since what is deleted does not tell of writes lost before.
+/// The number of keys in the widest deleted range: small, since a delete hides earlier lost writes.
 const WIDEST_RANGE: u64 = 20;
 
-/// What a thread's keys hold.
+/// The contents of a thread's keys.
 pub(super) type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// One change.
@@ -25,7 +25,7 @@ pub(super) type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 pub(super) enum Change {
     Put(Vec<u8>, Vec<u8>),
     Delete(Vec<u8>),
-    /// From the first key up to, not including, the second.
+    /// From the first key (included) to the second (excluded).
     DeleteRange(Vec<u8>, Vec<u8>),
 }
 
@@ -33,11 +33,11 @@ pub(super) enum Change {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Operation {
     pub(super) changes: Vec<Change>,
-    /// Whether the write asks to survive a power cut before it returns.
+    /// Whether the write is synced before it returns.
     pub(super) synced: bool,
 }
 
-/// The key that starts all keys of a thread.
+/// Returns the prefix of all keys of a thread.
 pub(super) fn prefix(thread: usize) -> Vec<u8> {
     format!("t{thread:03}-").into_bytes()
 }
@@ -48,7 +48,7 @@ fn key(thread: usize, number: u64) -> Vec<u8> {
     key
 }
 
-/// Operation `n` of a thread.
+/// Returns operation `n` of a thread.
 pub(super) fn operation(seed: u64, thread: usize, n: u64) -> Operation {
     let mut random = Random::part(seed ^ mix64(thread as u64), n);
     let changes = match random.below(100) {
@@ -71,7 +71,7 @@ fn any_change(random: &mut Random, thread: usize, n: u64) -> Change {
     }
 }
 
-/// A put whose value tells the operation, so that no two operations leave the same.
+/// Returns a put whose value identifies the operation, so that no two operations leave the same state.
 fn put(random: &mut Random, thread: usize, n: u64) -> Change {
     let mut value = n.to_le_bytes().to_vec();
     let len = random.below(LONGEST_VALUE) as usize;
@@ -86,7 +86,7 @@ fn delete_range(random: &mut Random, thread: usize) -> Change {
     Change::DeleteRange(key(thread, start), key(thread, start + 1 + random.below(WIDEST_RANGE)))
 }
 
-/// Applies an operation and gives the keys that it may have changed.
+/// Applies an operation and returns the keys that it may have changed.
 pub(super) fn apply(model: &mut Model, operation: &Operation) -> Vec<Vec<u8>> {
     let mut touched = Vec::new();
     for change in &operation.changes {
@@ -112,8 +112,8 @@ pub(super) fn apply(model: &mut Model, operation: &Operation) -> Vec<Vec<u8>> {
     touched
 }
 
-/// After how many operations the model looks like `found`, if it does for any number from `from` to `to`: the
-/// largest such number. `model` is its state after `from` operations, and is left at the number given.
+/// Returns the largest number of operations from `from` to `to` after which the model equals `found`, if there is one.
+/// `model` is the state after `from` operations and is left at the number returned.
 pub(super) fn find_state(
     model: &mut Model,
     found: &Model,
@@ -121,7 +121,7 @@ pub(super) fn find_state(
     from: u64,
     to: u64,
 ) -> Option<u64> {
-    // Keys on which the two disagree; kept up to date, so that each operation costs only what it touches.
+    // The keys on which the two disagree, kept up to date so that an operation costs only the keys it touches.
     let mut different: std::collections::BTreeSet<Vec<u8>> = std::collections::BTreeSet::new();
     for key in model.keys().chain(found.keys()) {
         if model.get(key) != found.get(key) {
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn the_state_of_every_length_is_recognised() {
+    fn the_state_after_every_number_of_operations_is_recognised() {
         for (from, count) in [(0, 0), (0, 300), (250, 251), (100, 300)] {
             let mut model = state_after(from);
             let found = state_after(count);
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_batch_a_lost_write_and_a_stray_key_are_noticed() {
+    fn half_a_batch_a_lost_write_and_a_stray_key_are_detected() {
         let batch = (0..).find(|&n| operation(5, 0, n).changes.len() > 5).unwrap();
         let look = |found: &Model| find_state(&mut Model::new(), found, |n| operation(5, 0, n), 0, batch + 3);
 

@@ -1,4 +1,4 @@
-//! What is drawn, and where.
+//! The shapes and texts of the picture, and their places.
 
 use super::*;
 use crate::commands::heatmap::tests::segment;
@@ -7,7 +7,7 @@ fn picture<'a>(segments: &'a [SegmentStats], elastic: Option<&'a ElasticStats>) 
     Picture { name: "./data", elastic, segments, by: By::Data, what: What::Heat, hex: false }
 }
 
-/// Segments of a run over keys `k000000` to `k999999`.
+/// Returns the segments of a run over keys `k000000` to `k999999`.
 fn run(level: usize, run: u64, count: usize, heat: impl Fn(f64) -> f64) -> Vec<SegmentStats> {
     let key = |at: usize| format!("k{:06}", at * 999_999 / count);
     let one = |at: usize| {
@@ -44,7 +44,7 @@ fn the_picture_names_runs_units_scales_and_totals() {
     let svg = picture(&example(), Some(&elastic)).to_svg().unwrap();
     for part in [
         "keys of ./data",
-        "E = 0.0123 block reads for nothing per get",
+        "E = 0.0123 expected wasted block reads per get",
         "3.00 bits of units per key",
         "3.0 MiB of a budget of 4.0 MiB",
         "1,234,567 gets",
@@ -58,13 +58,13 @@ fn the_picture_names_runs_units_scales_and_totals() {
     ] {
         assert!(svg.contains(part), "{part:?} is missing");
     }
-    assert!(!svg.contains("keyspace"), "one alone needs no name");
+    assert!(!svg.contains("keyspace"), "a single keyspace needs no name");
     assert!(
         !svg.contains("<script") && svg.matches("font-family").count() == svg.matches("sans-serif").count()
     );
 }
 
-/// What is drawn between a run's ends at one height: x, width and colour of the rectangles that begin there.
+/// Returns the x, width and colour of the rectangles between a run's ends that begin at height `y`.
 fn rectangles(svg: &str, y: i32) -> Vec<(i32, i32, &str)> {
     let value = |line: &'_ str, name: &str| {
         let from = line.find(&format!(" {name}=\"")).unwrap() + name.len() + 3;
@@ -95,12 +95,12 @@ fn strips_lie_where_their_keys_do() {
 }
 
 #[test]
-fn heights_are_units() {
+fn heights_show_units() {
     assert_eq!((height(0.0, 6), height(6.0, 6), height(3.0, 6)), (0, LANE - 2, LANE / 2 - 1));
     assert_eq!(
         (height(0.001, 6), height(9.0, 6)),
         (1, LANE - 2),
-        "something is never nothing, and never too much"
+        "a nonzero height is at least one pixel and never too tall"
     );
     let steps = [(0, 2, 4), (2, 3, 8)];
     let x = |column| LEFT + 10 + column;
@@ -108,7 +108,7 @@ fn heights_are_units() {
     assert_eq!(outline(&steps, 10, 50), expected);
 }
 
-/// Keys are bytes, and so are what looks like markup in them. Two characters cannot be written in XML at all.
+/// Keys are arbitrary bytes and may look like markup. Two characters cannot be written in XML at all.
 #[test]
 fn keys_and_names_cannot_break_the_picture() {
     let mut segments = vec![segment(0, 1, "<b>&\"'\u{0}\u{1b}", "\u{ffff}\u{fffe}", 5)];
@@ -141,7 +141,7 @@ fn each_keyspace_has_its_own_keys() {
 }
 
 #[test]
-fn many_segments_and_runs_stay_a_reasonable_file() {
+fn many_segments_and_runs_give_a_file_of_reasonable_size() {
     let noise = |place: f64| 1e-3 / (1.0 + (place * 1e6) % 977.0);
     let runs = (0..40).flat_map(|i| run(0, 100 - i, 2000, noise));
     let segments: Vec<SegmentStats> = runs.chain(run(3, 1, 20_000, noise)).collect();
@@ -153,7 +153,7 @@ fn many_segments_and_runs_stay_a_reasonable_file() {
 }
 
 #[test]
-fn without_heat_there_is_a_picture_all_the_same() {
+fn without_hotness_there_is_still_a_picture() {
     let svg = picture(&[segment(0, 1, "a", "b", 5)], None).to_svg().unwrap();
     assert!(svg.contains("level 0, run 1") && svg.contains("none"), "{svg}");
     let broken =
