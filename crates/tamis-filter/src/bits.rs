@@ -2,13 +2,13 @@
 
 use crate::words::Words;
 
-/// `width <= 64` ones at the bottom.
+/// Returns a word whose low `width <= 64` bits are ones.
 #[inline(always)]
 pub(crate) const fn mask(width: u32) -> u64 {
     if width >= 64 { u64::MAX } else { (1 << width) - 1 }
 }
 
-/// The `width` bits (at most 64) that start at bit `at` of the words from word 0 on; zeros beyond the end.
+/// Returns the `width` bits (at most 64) that start at bit `at` of `words`; bits beyond the end are zero.
 #[inline(always)]
 pub(crate) fn read<W: Words>(words: &W, at: u64, width: u32) -> u64 {
     let (word, shift) = ((at / 64) as usize, (at % 64) as u32);
@@ -37,17 +37,17 @@ pub(crate) fn write(words: &mut [u64], at: u64, width: u32, value: u64) {
     }
 }
 
-/// Appends fields one after the other, a word at a time: what many calls of [`write`] do, in a third of the time.
+/// Appends fields one after the other, a word at a time: equivalent to repeated [`write`], in a third of the time.
 pub(crate) struct Appender<'w> {
     words: &'w mut [u64],
-    /// The word that is being filled.
+    /// The word being filled.
     at: usize,
     filled: u32,
     word: u64,
 }
 
 impl<'w> Appender<'w> {
-    /// From bit `at` of `words` on, whose bits from there to the end of what is appended must be zero.
+    /// Starts at bit `at` of `words`; the bits from there to the end of the appended fields must be zero.
     #[inline]
     pub(crate) fn new(words: &'w mut [u64], at: u64) -> Self {
         let place = (at / 64) as usize;
@@ -55,7 +55,7 @@ impl<'w> Appender<'w> {
         Self { words, at: place, filled: (at % 64) as u32, word }
     }
 
-    /// The low `width` bits of `value`, `width` at most 63.
+    /// Appends the low `width` bits of `value`, `width` at most 63.
     ///
     /// # Panics
     /// If they do not fit.
@@ -68,36 +68,36 @@ impl<'w> Appender<'w> {
             self.words[self.at] = self.word;
             self.at += 1;
             self.filled -= 64;
-            // What did not fit; nothing if `filled` is 0 now, as `width` is below 64.
+            // The part that did not fit; nothing if `filled` is 0 now, as `width` is below 64.
             self.word = if self.filled == 0 { 0 } else { value >> (width - self.filled) };
         }
     }
 
-    /// Writes what is left.
+    /// Writes the last, partial word.
     #[inline]
     pub(crate) fn finish(self) {
         if self.filled > 0 {
-            // Bits behind belong to others, or are zero.
+            // Later bits belong to others, or are zero.
             self.words[self.at] |= self.word;
         }
     }
 }
 
-/// Words that hold `bits` bits.
+/// Returns the number of words that hold `bits` bits.
 #[inline]
 pub(crate) const fn words_for(bits: u64) -> u64 {
     bits.div_ceil(64)
 }
 
-/// The place of the one with `rank` ones below it in `word`; 64 if there are not that many. Some 4 ns, without
-/// branches on the data.
+/// Returns the position of the one with `rank` ones below it in `word`; 64 if there are too few. About 4 ns, without
+/// data-dependent branches.
 #[inline]
 pub(crate) fn select_in_word(word: u64, rank: u32) -> u32 {
     if rank >= word.count_ones() {
         return 64;
     }
-    // Ones up to and including each byte, then the first byte where that exceeds the rank, by comparing all eight at
-    // once (S. Vigna, "Broadword implementation of rank/select queries", WEA 2008).
+    // Count the ones up to and including each byte, then find the first byte where the count exceeds the rank by
+    // comparing all eight at once (S. Vigna, "Broadword implementation of rank/select queries", WEA 2008).
     const L8: u64 = 0x0101_0101_0101_0101;
     const H8: u64 = 0x8080_8080_8080_8080;
     let pairs = word - (word >> 1 & 0x5555_5555_5555_5555);
@@ -109,7 +109,7 @@ pub(crate) fn select_in_word(word: u64, rank: u32) -> u32 {
     at + u32::from(SELECT_IN_BYTE[(word >> at & 0xff) as usize][(rank - before) as usize])
 }
 
-/// Place of the `r`-th one in each byte.
+/// Position of the `r`-th one in each byte.
 static SELECT_IN_BYTE: [[u8; 8]; 256] = {
     let mut table = [[8u8; 8]; 256];
     let mut byte = 0;

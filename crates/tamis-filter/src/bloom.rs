@@ -1,7 +1,7 @@
-//! The standard Bloom filter, with the three ways of getting *k* indices that the hash-sharing paper compares.
+//! The standard Bloom filter, with the three ways of deriving *k* indices that the hash-sharing paper compares.
 //!
 //! A key sets *k* bits anywhere in the filter. [`BloomScheme::Rotation`] and [`BloomScheme::DoubleHashing`] derive
-//! all of them from one digest; [`BloomScheme::Independent`] spends *k* hashes per key and is the yardstick.
+//! all of them from one digest; [`BloomScheme::Independent`] spends *k* hashes per key and is the baseline.
 //!
 //! # Invariants
 //! * The payload is a whole number (at least 1) of 64-bit words; bit `i` is bit `i % 64` of word `i / 64`.
@@ -21,7 +21,7 @@ use crate::digest::{Digest, SpreadSalt};
 use crate::error::FilterError;
 use crate::theory;
 
-/// How a standard Bloom filter gets its *k* indices. The numbers are part of the format.
+/// How a standard Bloom filter derives its *k* indices. The numbers are part of the format.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum BloomScheme {
@@ -34,10 +34,10 @@ pub enum BloomScheme {
 }
 
 /// Salt difference between the two hashes of double hashing: any constant that callers do not use as a difference
-/// of their salts.
+/// between their own salts.
 pub(crate) const SECOND_HASH: u64 = 0xa93f_99f2_e8a4_987f;
 
-/// The digests of one key under seeds `0..k`, for [`BloomScheme::Independent`] only: a type of its own so that it
+/// The digests of one key under seeds `0..k`, for [`BloomScheme::Independent`] only: a separate type, so that it
 /// cannot be mistaken for the shared digest.
 #[derive(Clone, Copy, Debug)]
 pub struct IndependentDigests {
@@ -46,7 +46,7 @@ pub struct IndependentDigests {
 }
 
 impl IndependentDigests {
-    /// Hashes `key` `k` times (at most [`theory::MAX_PROBES`]; more is cut to that).
+    /// Hashes `key` `k` times (at most [`theory::MAX_PROBES`]; larger values are capped).
     pub fn of(key: &[u8], k: u32) -> Self {
         let len = k.min(theory::MAX_PROBES);
         let mut digests = [Digest::from_u64(0); theory::MAX_PROBES as usize];
@@ -66,7 +66,7 @@ impl IndependentDigests {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct BloomShape {
     pub(crate) salt: u64,
-    /// The salt made ready: two multiplications less per probe.
+    /// The precomputed salt: saves two multiplications per probe.
     spread: SpreadSalt,
     pub(crate) keys: u64,
     pub(crate) words: u64,
@@ -108,14 +108,14 @@ impl BloomShape {
         (h, step | 1)
     }
 
-    /// Whether all bits of a one-digest key are set; `word(i)` reads word `i < words`.
+    /// Returns whether all bits of a one-digest key are set; `word(i)` reads word `i < words`.
     ///
-    /// Four bits are looked at together before the first branch: whether a single bit of a stranger is set is a coin
-    /// toss that no processor predicts, whether four are is not; and their cache misses overlap.
+    /// Four bits are tested together before the first branch. Whether a single bit is set for an absent key is a coin
+    /// toss that no processor predicts; whether all four are is predictable. Their cache misses overlap, too.
     #[inline]
     fn contains(&self, digest: Digest, word: impl Fn(usize) -> u64) -> bool {
         if self.scheme == BloomScheme::Independent {
-            return true; // one digest proves nothing against such a filter
+            return true; // one digest cannot rule out a key here
         }
         let (mut h, step) = self.start_and_step(digest);
         let bits = self.bits();
@@ -147,7 +147,7 @@ impl BloomShape {
         Ok(digests.iter().all(|d| bit(reduce(d.remix(self.salt), self.bits()), &word)))
     }
 
-    /// The digests the filter uses, if the scheme and their number fit.
+    /// Returns the digests the filter uses, if the scheme and their number fit.
     fn check_independent<'a>(&self, digests: &'a IndependentDigests) -> Result<&'a [Digest], FilterError> {
         if self.scheme != BloomScheme::Independent {
             return Err(FilterError::WrongScheme(self.scheme));
@@ -157,7 +157,8 @@ impl BloomShape {
     }
 }
 
-/// Units of `unit_bits` bits (words or lines, at least 1) that `keys` keys need, after refusing nonsense.
+/// Returns the units of `unit_bits` bits (words or lines, at least 1) that `keys` keys need, after rejecting invalid
+/// sizes.
 pub(crate) fn units_for(keys: u64, bits_per_key: f64, unit_bits: f64) -> Result<u64, FilterError> {
     if !(bits_per_key > 0.0 && bits_per_key <= 64.0) {
         return Err(FilterError::BitsPerKey(bits_per_key));
@@ -169,7 +170,7 @@ pub(crate) fn units_for(keys: u64, bits_per_key: f64, unit_bits: f64) -> Result<
     Ok((units as u64).max(1))
 }
 
-/// Most words or lines in a filter. A line is chosen by the top bits of a hash and the bits in it by the low 32, so
+/// Maximum number of words or lines in a filter. A line is chosen by the top bits of a hash and the bits in it by the low 32, so
 /// beyond 2^32 lines the two would no longer be independent.
 pub(crate) const MAX_UNITS: u64 = 1 << 32;
 
@@ -192,11 +193,11 @@ pub struct Bloom {
 }
 
 impl Bloom {
-    /// Builds a filter of `digests.len()` keys with `round(bits_per_key * ln 2)` probes. O(keys * probes) random
-    /// writes.
+    /// Builds a filter of `digests.len()` keys with `round(bits_per_key * ln 2)` probes per key. O(keys * probes)
+    /// random writes.
     ///
     /// # Errors
-    /// [`FilterError::BitsPerKey`] and [`FilterError::TooLarge`] for sizes that make no sense;
+    /// [`FilterError::BitsPerKey`] and [`FilterError::TooLarge`] for invalid sizes;
     /// [`FilterError::WrongScheme`] for [`BloomScheme::Independent`], which needs [`Bloom::build_independent`].
     pub fn build(
         digests: &[Digest],
@@ -224,7 +225,7 @@ impl Bloom {
     /// [`theory::optimal_probes`]`(bits_per_key)` per key.
     ///
     /// # Errors
-    /// As [`Bloom::build`], and [`FilterError::TooFewDigests`].
+    /// Same as [`Bloom::build`], and [`FilterError::TooFewDigests`].
     pub fn build_independent(
         keys: impl ExactSizeIterator<Item = IndependentDigests>,
         bits_per_key: f64,
@@ -265,8 +266,8 @@ impl Bloom {
         &self.words
     }
 
-    /// Whether the run may hold the key. Up to `probes` cache misses, in fours that overlap. A filter of scheme
-    /// [`BloomScheme::Independent`] cannot tell from one digest and says `true`.
+    /// Returns whether the run may hold the key. Up to `probes` cache misses, in groups of four that overlap. A
+    /// filter of scheme [`BloomScheme::Independent`] cannot answer from one digest and returns `true`.
     #[inline]
     pub fn contains(&self, digest: Digest) -> bool {
         self.shape.contains(digest, |i| self.words[i])
@@ -305,9 +306,9 @@ impl Bloom {
         self.shape.bits_per_key()
     }
 
-    /// False-positive rate theory promises; 0 for no keys. It is that of independent probes in a large filter: with
-    /// hundreds of keys and less, strangers more often share start and step with a key, and at 16 bits per key the
-    /// rate is 1.2 times as high for 200 keys, thrice for 20.
+    /// Returns the theoretical false-positive rate; 0 for no keys. It assumes independent probes in a large filter:
+    /// with a few hundred keys or fewer, absent keys more often share start and step with a key. At 16 bits per key
+    /// the rate is 1.2 times as high for 200 keys and three times as high for 20.
     pub fn expected_rate(&self) -> f64 {
         self.shape.expected_rate()
     }
@@ -328,7 +329,7 @@ impl fmt::Debug for Bloom {
     }
 }
 
-/// A standard Bloom filter probed in place, over bytes someone else holds. Needs no alignment.
+/// A standard Bloom filter probed in place over borrowed bytes. Needs no alignment.
 #[derive(Clone, Copy)]
 pub struct BloomRef<'a> {
     words: &'a [[u8; 8]],
@@ -381,7 +382,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nonsense_sizes_are_refused() {
+    fn invalid_sizes_are_rejected() {
         for bits in [0.0, -1.0, 64.1, f64::NAN, f64::INFINITY] {
             assert!(matches!(
                 Bloom::build(&[], bits, BloomScheme::Rotation, 0),

@@ -1,18 +1,19 @@
-//! A blocked Bloom filter that takes insertions while it is probed, for a memtable.
+//! A blocked Bloom filter that accepts insertions while being probed, for a memtable.
 //!
 //! # Memory ordering
 //! Every access is `Relaxed`, and that is enough. Bits are only ever set, so each word only grows, and no word's
 //! value is used to find or interpret other memory. A reader owes the answer `true` only for insertions it is
-//! ordered after, and that order is the caller's: the writer inserts into the filter, then publishes (releases) the
-//! sequence number of the write; a reader loads (acquires) a sequence number and may see writes up to it only. The
-//! insertion then *happens before* the probe, and coherence of each single word makes the probe read that
-//! insertion's value or a later, larger one. The same holds when an insertion finds its bit set already and
-//! writes nothing: having *read* the bit, it is ordered after the write that set it, and a later read of that word
-//! cannot go back before it (read-read coherence). A reader not ordered after the insertion may see some of its bits;
-//! it then gets `false`, rightly, for a key it must not see.
+//! value is used to find or interpret other memory. A reader owes the answer `true` only for insertions it is ordered
+//! after, and the caller establishes that order: the writer inserts into the filter, then publishes (releases) the
+//! sequence number of the write; a reader loads (acquires) a sequence number and may see only writes up to it. The
+//! insertion then *happens before* the probe, and coherence of each single word makes the probe read that insertion's
+//! value or a later, larger one. The same holds when an insertion finds its bit already set and writes nothing:
+//! having *read* the bit, it is ordered after the write that set it, and a later read of that word cannot go back
+//! before it (read-read coherence). A reader not ordered after the insertion may see some of its bits; it may then
+//! get `false`, which is right for a key it must not see.
 //!
 //! # Invariants
-//! At least one line; the number of lines never changes; no bit is ever cleared. The line and positions of a digest
+//! There is at least one line; the number of lines never changes; no bit is ever cleared. The line and positions of a digest
 //! are those of [`crate::BlockedBloom`] with the same salt and number of lines.
 
 use std::fmt;
@@ -36,11 +37,11 @@ pub struct AtomicBlockedBloom {
 }
 
 impl AtomicBlockedBloom {
-    /// A filter of `lines` 64-byte lines with `probes` bits per key.
+    /// Creates a filter of `lines` 64-byte lines with `probes` bits per key.
     ///
     /// # Errors
-    /// [`FilterError::Probes`] unless `1 <= probes <= 16`; [`FilterError::TooLarge`] beyond 2^32 lines. No lines means
-    /// one.
+    /// [`FilterError::Probes`] unless `1 <= probes <= 16`; [`FilterError::TooLarge`] beyond 2^32 lines. Zero `lines`
+    /// means one.
     pub fn new(lines: usize, probes: u8, salt: u64) -> Result<Self, FilterError> {
         if !(1..=theory::MAX_BLOCKED_PROBES).contains(&u32::from(probes)) {
             return Err(FilterError::Probes(probes));
@@ -51,7 +52,7 @@ impl AtomicBlockedBloom {
         Ok(Self { lines: (0..lines.max(1)).map(|_| AtomicLine::default()).collect(), salt, probes })
     }
 
-    /// A filter with room for `keys` keys at `bits_per_key`. More keys may be inserted; the rate then grows.
+    /// Creates a filter with room for `keys` keys at `bits_per_key`. More keys may be inserted; the rate then rises.
     ///
     /// # Errors
     /// [`FilterError::BitsPerKey`] unless `0 < bits_per_key <= 64`; [`FilterError::TooLarge`] beyond 2^32 lines.
@@ -79,7 +80,7 @@ impl AtomicBlockedBloom {
         }
     }
 
-    /// Whether an insertion this call is ordered after may have added the key. Any thread; wait-free.
+    /// Returns whether an insertion that this call is ordered after may have added the key. Any thread; wait-free.
     #[inline]
     pub fn contains(&self, digest: Digest) -> bool {
         let (line, low) = self.line_of(digest);
@@ -124,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_filter_holds_nothing_and_bad_shapes_are_refused() {
+    fn an_empty_filter_holds_nothing_and_bad_shapes_are_rejected() {
         let filter = AtomicBlockedBloom::new(0, 6, 1).unwrap();
         assert!((0..1000).all(|i| !filter.contains(digest(i))));
         assert_eq!(AtomicBlockedBloom::new(1, 0, 0).unwrap_err(), FilterError::Probes(0));

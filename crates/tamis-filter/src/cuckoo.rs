@@ -3,17 +3,20 @@
 //!
 //! A key is a fingerprint that lies in one of two buckets, and the second bucket follows from the first and the
 //! fingerprint alone, so that fingerprints can move while the filter is built. A probe reads two places where
-//! [`BinaryFuse`](crate::BinaryFuse) reads three, but it compares with eight fingerprints, which therefore have to be
-//! three bits wider for the same rate.
+//! [`BinaryFuse`](crate::BinaryFuse) reads three, but it compares against eight fingerprints, which therefore have to
+//! be three bits wider for the same rate.
 //!
 //! # Invariants
 //! * Fingerprints have 2 to 32 bits and are not zero: zero is a free slot.
-//! * As many buckets as fit into the payload, not only a power of two as in the paper: the other bucket of `i` is
-//!   `c - i` modulo the number of buckets, `c` being a hash of the fingerprint. That is its own inverse.
-//! * The widest fingerprints that leave an expected load of at most 0.95, and then as many buckets as were paid for.
-//! * Every key has been placed. There is no stash, and no "full" state that says yes to everything.
-//! * A fingerprint is stored once per pair of buckets: the filter is never deleted from, so a second key of the same
-//!   fingerprint and pair is held already. (The paper stores it again, and then narrow fingerprints overflow.)
+//! * The table has as many buckets as fit into the payload, not only a power of two as in the paper: the other bucket
+//!   of `i` is `c - i` modulo the number of buckets, `c` being a hash of the fingerprint. This mapping is its own
+//!   inverse.
+//! * Fingerprints are the widest that leave an expected load of at most 0.95; the number of buckets is then the
+//!   largest that fits.
+//! * Every key has been placed. There is no stash, and no "full" state that accepts everything.
+//! * A fingerprint is stored once per pair of buckets: nothing is ever deleted from the filter, so a second key with
+//!   the same fingerprint and pair is already covered. (The paper stores it again, which makes narrow fingerprints
+//!   overflow.)
 //!
 //! # Threads
 //! Immutable after building. Cloning shares the words.
@@ -32,19 +35,19 @@ use crate::words::{Owned, Words};
 /// Slots in a bucket.
 const BUCKET: u32 = 4;
 
-/// Narrowest fingerprints: of one bit there would be only one that is not zero.
+/// Narrowest fingerprint: one bit would allow only one nonzero value.
 const MIN_WIDTH: u32 = 2;
 
-/// Highest expected share of slots in use. At 0.98 a table of buckets of four can no longer be filled.
+/// Maximum expected load. At 0.98 a table of buckets of four can no longer be filled.
 const MAX_LOAD: f64 = 0.95;
 
-/// Moves before an attempt is given up. At [`MAX_LOAD`] a few hundred are rare.
+/// Moves before an attempt is given up. At [`MAX_LOAD`] even a few hundred are rare.
 const MAX_MOVES: u32 = 5000;
 
 /// Salts tried at each width. Only tables of very few buckets need more than one.
 const ATTEMPTS: u64 = 16;
 
-/// Widths tried, each a bit narrower with more buckets in the same space.
+/// Widths tried, each one bit narrower with more buckets in the same space.
 const WIDTHS: u32 = 4;
 
 /// A cuckoo filter over a run's digests. Cloning shares the words.
@@ -61,7 +64,7 @@ pub struct Cuckoo<W: Words = Owned> {
 struct Shape {
     width: u32,
     buckets: u64,
-    /// Fingerprints there are.
+    /// Number of possible fingerprints.
     values: u64,
     /// Fields compared at a time: a bucket, or half of one if a bucket has more than 64 bits.
     lanes: u32,
@@ -70,7 +73,7 @@ struct Shape {
 }
 
 impl Shape {
-    /// As many buckets as fit into `units` words.
+    /// The largest table that fits into `units` words.
     fn new(width: u32, units: u64) -> Self {
         let lanes = if width * BUCKET <= 64 { BUCKET } else { BUCKET / 2 };
         Self {
@@ -86,19 +89,19 @@ impl Shape {
         bits::words_for(self.buckets * u64::from(BUCKET * self.width))
     }
 
-    /// The odds that two hashes share their fingerprint and their pair of buckets: there are `buckets / 2` pairs for
+    /// Returns the odds that two hashes share their fingerprint and their pair of buckets: there are `buckets / 2` pairs for
     /// each fingerprint, and one pair if there is one bucket.
     fn collision(&self) -> f64 {
         (2.0 / self.buckets as f64).min(1.0) / self.values as f64
     }
 
-    /// The odds that one of `keys` hashes collides with another one.
+    /// Returns the odds that one of `keys` hashes collides with another one.
     fn any_collision(&self, keys: u64) -> f64 {
         -(keys as f64 * (-self.collision()).ln_1p()).exp_m1()
     }
 
-    /// Share of the slots that `keys` keys will take. Less than `keys` of them by those that collide, which matters
-    /// for narrow fingerprints; infinite without slots.
+    /// Returns the share of the slots that `keys` keys will take. Colliding keys share a slot, which matters for
+    /// narrow fingerprints; infinite without slots.
     fn load(&self, keys: u64) -> f64 {
         if self.buckets == 0 {
             return f64::INFINITY;
@@ -106,7 +109,7 @@ impl Shape {
         self.any_collision(keys) / self.collision() / (self.buckets * u64::from(BUCKET)) as f64
     }
 
-    /// The fingerprint of a hash, and the two buckets that may hold it.
+    /// Returns the fingerprint of a hash, and the two buckets that may hold it.
     #[inline(always)]
     fn locate(&self, hash: u64, spread: SpreadSalt) -> (u64, [u64; 2]) {
         // The top bits choose the bucket, the low half the fingerprint.
@@ -115,7 +118,7 @@ impl Shape {
         (fingerprint, [first, self.other(first, fingerprint, spread)])
     }
 
-    /// The other bucket of a fingerprint in bucket `bucket`; at times the same one.
+    /// Returns the other bucket of a fingerprint in bucket `bucket`; it may be the same one.
     #[inline(always)]
     fn other(&self, bucket: u64, fingerprint: u64, spread: SpreadSalt) -> u64 {
         let sum = reduce(self::hash(Digest::from_u64(fingerprint), spread), self.buckets);
@@ -134,9 +137,9 @@ impl Shape {
         first | self.any_equal(field(&word, at + u64::from(bits), bits), fingerprint)
     }
 
-    /// Whether one of the lowest [`Shape::lanes`] fields equals `fingerprint`, whatever is above them: whether one is
-    /// zero after an exclusive or. Subtracting one from every field borrows from the top bit of a field that is zero;
-    /// a field above that one may then be taken for zero, too, but the answer is right already.
+    /// Returns whether one of the lowest [`Shape::lanes`] fields equals `fingerprint`, whatever is above them: after
+    /// an exclusive or, whether one is zero. Subtracting one from every field borrows from the top bit of a zero
+    /// field; a field above it may then wrongly look like zero, too, but the answer is already right.
     #[inline(always)]
     fn any_equal(&self, fields: u64, fingerprint: u64) -> bool {
         let diff = fields ^ (fingerprint * self.ones);
@@ -145,12 +148,12 @@ impl Shape {
 }
 
 impl Cuckoo {
-    /// Builds a filter of all digests, in any order; duplicates count once. Sorts the digests unless they are in
-    /// ascending order, then expected linear time, with 16 bytes per bucket in passing.
+    /// Builds a filter of all digests, in any order; duplicates count once. Sorts the digests unless they are already
+    /// in ascending order, then takes expected linear time and 16 bytes of temporary memory per bucket.
     ///
     /// # Errors
-    /// [`FilterError::BitsPerKey`] for what is not in `(0, 64]`, [`FilterError::TooLarge`] beyond 2^31 keys,
-    /// [`FilterError::Construction`] if no salt and no width lets every key be placed, which has not been seen.
+    /// [`FilterError::BitsPerKey`] for values outside `(0, 64]`, [`FilterError::TooLarge`] beyond 2^31 keys,
+    /// [`FilterError::Construction`] if no salt and no width lets every key be placed, which has not been observed.
     pub fn build(digests: &[Digest], bits_per_key: f64, salt: u64) -> Result<Self, FilterError> {
         let digests = distinct(digests);
         let keys = digests.len() as u64;
@@ -159,7 +162,7 @@ impl Cuckoo {
             return Err(FilterError::TooLarge { keys });
         }
         let fits = |&width: &u32| Shape::new(width, units).load(keys) <= MAX_LOAD;
-        // The narrowest always fit: there are fewer of them for a bucket than it has slots.
+        // The narrowest always fit: there are fewer distinct fingerprints than a bucket has slots.
         let widest = (MIN_WIDTH..=MAX_WIDTH).rev().find(fits).unwrap_or(MIN_WIDTH);
         for width in (MIN_WIDTH..=widest).rev().take(WIDTHS as usize) {
             let shape = Shape::new(width, units);
@@ -175,7 +178,7 @@ impl Cuckoo {
     }
 }
 
-/// A bucket while building; zeros are free, and come last.
+/// A bucket under construction; zeros are free, and come last.
 type Bucket = [u32; BUCKET as usize];
 
 /// Places a fingerprint for every digest, or gives up.
@@ -189,7 +192,7 @@ fn place(digests: &[Digest], shape: Shape, salt: u64) -> Option<Vec<Bucket>> {
         if buckets.iter().any(|&bucket| table[bucket].contains(&fingerprint)) {
             continue;
         }
-        // The emptier of the two: that puts off the moves.
+        // Choose the emptier of the two, which delays the moves.
         let free = |table: &[Bucket], bucket: usize| table[bucket].iter().filter(|slot| **slot == 0).count();
         let mut bucket = buckets[usize::from(free(&table, buckets[1]) > free(&table, buckets[0]))];
         let mut moves = 0;
@@ -257,13 +260,13 @@ impl<W: Words> Cuckoo<W> {
     pub fn contains(&self, digest: Digest) -> bool {
         let shape = self.shape;
         let (fingerprint, [a, b]) = shape.locate(hash(digest, self.spread), self.spread);
-        // `from_parts` saw to it that the words hold all buckets.
+        // `from_parts` checked that the words hold all buckets.
         let word = |at| self.words.word_within(at);
-        // Both are tested whatever the first says: a branch on it would be mispredicted.
+        // Both are tested regardless of the first result: a branch on it would be mispredicted.
         shape.holds(word, a, fingerprint) | shape.holds(word, b, fingerprint)
     }
 
-    /// Asks the cache for the two lines [`Cuckoo::contains`] will read.
+    /// Prefetches the two lines that [`Cuckoo::contains`] will read.
     #[inline]
     pub fn prefetch(&self, digest: Digest) {
         let (_, buckets) = self.shape.locate(hash(digest, self.spread), self.spread);
@@ -289,9 +292,9 @@ impl<W: Words> Cuckoo<W> {
 
     /// False-positive rate theory promises; 0 for no keys.
     ///
-    /// A stranger is let in exactly if some key has its fingerprint and its pair of buckets. There are `m/2` pairs of
-    /// `m` buckets for each of `2^f - 1` fingerprints, hence `1 - (1 - 2/(m (2^f - 1)))^keys`. In a lightly loaded
-    /// table of many values that is the paper's `8 * load / 2^f`.
+    /// An absent key is a false positive exactly if some key has its fingerprint and its pair of buckets. There are
+    /// `m/2` pairs of `m` buckets for each of `2^f - 1` fingerprints, hence `1 - (1 - 2/(m (2^f - 1)))^keys`. In a
+    /// lightly loaded table with many fingerprint values that is the paper's `8 * load / 2^f`.
     pub fn expected_rate(&self) -> f64 {
         self.shape.any_collision(self.head.keys)
     }
@@ -332,8 +335,8 @@ mod tests {
     }
 
     #[test]
-    fn full_tables_are_refused() {
-        // One bucket takes four fingerprints, and there are no more than that many keys of different ones.
+    fn full_tables_are_rejected() {
+        // One bucket takes four fingerprints, so at most four keys with distinct ones.
         let digests: Vec<_> = (0..5).map(Digest::from_u64).collect();
         let shape = Shape { buckets: 1, ..Shape::new(32, 2) };
         assert!(place(&digests[..4], shape, 0).is_some());

@@ -1,4 +1,4 @@
-//! Filters as bytes: the payload, then a trailer of 40 bytes. All integers are little-endian.
+//! The serialized form of filters: the payload, then a trailer of 40 bytes. All integers are little-endian.
 //!
 //! | offset in trailer | bytes | field |
 //! | --- | --- | --- |
@@ -16,8 +16,8 @@
 //! they are). `docs/filter-format.md` gives the kinds, the hash functions and the bit positions.
 //!
 //! # Invariants
-//! Bytes are hostile until proven: opening never panics, checks every length against the bytes it has before it
-//! allocates, and allocates no more than the payload.
+//! Bytes are hostile until proven otherwise: opening never panics, checks every length against the available bytes
+//! before it allocates, and allocates no more than the payload.
 
 use crate::bloom::MAX_UNITS;
 use crate::error::FilterError;
@@ -49,7 +49,7 @@ pub enum FilterKind {
     Xor = 5,
     /// [`Cuckoo`](crate::Cuckoo).
     Cuckoo = 6,
-    /// [`ElasticUnit`](crate::ElasticUnit): a part of a filter, opened by itself only.
+    /// [`ElasticUnit`](crate::ElasticUnit), a part of a filter; it is opened only as a unit.
     ElasticUnit = 7,
     /// [`Surf`](crate::Surf).
     Surf = 16,
@@ -98,23 +98,23 @@ impl FilterKind {
         }
     }
 
-    /// The kind of this name.
+    /// Returns the kind with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|kind| kind.name() == name)
     }
 
-    /// Whether the filter keeps the order of keys, so that it can tell where the next key lies at the earliest.
+    /// Reports whether the filter preserves key order, so that it can bound the next key from below.
     pub fn is_ordered(self) -> bool {
         matches!(self, FilterKind::Surf | FilterKind::Snarf)
     }
 
-    /// Whether the filter answers for ranges of keys, and not for digests alone.
+    /// Reports whether the filter answers for key ranges rather than for digests only.
     pub fn is_range(self) -> bool {
         self as u8 >= FilterKind::Surf as u8
     }
 }
 
-/// What every filter can say of itself.
+/// What every filter reports about itself.
 pub trait FilterInfo {
     /// What the filter is.
     fn kind(&self) -> FilterKind;
@@ -132,9 +132,9 @@ pub trait FilterInfo {
 /// A filter of any kind. Cloning shares its memory.
 #[derive(Clone, Debug)]
 pub enum Filter {
-    /// One that answers for a digest.
+    /// A filter that answers for a digest.
     Point(PointFilter),
-    /// One that answers for ranges of keys.
+    /// A filter that answers for key ranges.
     Range(RangeFilter),
 }
 
@@ -183,7 +183,7 @@ impl Filter {
         }
     }
 
-    /// Rate of false positives for absent keys that theory promises; `None` where no formula says.
+    /// Returns the theoretical false-positive rate for absent keys; `None` where no formula gives it.
     pub fn expected_rate(&self) -> Option<f64> {
         match self {
             Self::Point(filter) => Some(filter.expected_rate()),
@@ -212,14 +212,14 @@ impl From<RangeFilter> for Filter {
     }
 }
 
-/// Whether building a filter asks it for every key afterwards.
+/// Whether building a filter probes it for every key afterwards.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Verify {
-    /// Ask: one more probe per key; a key denied is [`FilterError::SelfCheck`]. Guards against faulty memory and
-    /// processors as much as against faulty code.
+    /// Probe: one more probe per key; a rejected key is [`FilterError::SelfCheck`]. Guards against faulty memory and
+    /// processors as much as against bugs.
     #[default]
     Yes,
-    /// Do not ask.
+    /// Do not probe.
     No,
 }
 
@@ -228,7 +228,7 @@ pub enum Verify {
 pub(crate) struct Head {
     pub(crate) salt: u64,
     pub(crate) keys: u64,
-    /// First and second parameter; the kind says what they mean.
+    /// First and second parameter; their meaning depends on the kind.
     pub(crate) params: [u8; 2],
 }
 
@@ -237,8 +237,9 @@ pub(crate) trait WordFilter<W: Words>: Sized {
     /// What it is.
     const KIND: FilterKind;
 
-    /// The filter over `words`, after checking that the parameters make sense with their number: in O(1), or at
-    /// least without reading most of the words. Whatever the words hold, probes must not panic and must end.
+    /// Returns the filter over `words`, after checking that the parameters are consistent with the number of words:
+    /// in O(1), or at least without reading most of the words. Whatever the words hold, probes must neither panic nor
+    /// loop forever.
     fn from_parts(head: Head, words: W) -> Result<Self, FilterError>;
 
     /// What [`WordFilter::from_parts`] was given.
@@ -274,7 +275,7 @@ pub(crate) fn write(
     out.extend_from_slice(&checksum.to_le_bytes());
 }
 
-/// Compares the last eight bytes with the checksum of the others. Linear.
+/// Checks the last eight bytes against the checksum of the others. Linear.
 pub(crate) fn verify_checksum(bytes: &[u8]) -> Result<(), FilterError> {
     let (body, checksum) =
         bytes.split_last_chunk::<8>().ok_or(FilterError::Truncated { len: bytes.len() })?;
@@ -284,16 +285,16 @@ pub(crate) fn verify_checksum(bytes: &[u8]) -> Result<(), FilterError> {
     Ok(())
 }
 
-/// What the trailer says, and the payload.
+/// The fields of the trailer, and the payload.
 pub(crate) struct Envelope<'a> {
     pub(crate) kind: FilterKind,
     pub(crate) head: Head,
-    /// As many 8-byte words or 64-byte lines as the kind counts in, exactly.
+    /// The payload: a whole number of 8-byte words or 64-byte lines, whichever the kind counts in.
     pub(crate) payload: &'a [u8],
 }
 
 impl<'a> Envelope<'a> {
-    /// Takes `bytes` apart and checks all that is the same for every kind. O(1).
+    /// Splits `bytes` and performs the checks common to every kind. O(1).
     pub(crate) fn read(bytes: &'a [u8]) -> Result<Self, FilterError> {
         let cut = FilterError::Truncated { len: bytes.len() };
         let (payload, trailer) = bytes.split_last_chunk::<TRAILER_LEN>().ok_or(cut.clone())?;

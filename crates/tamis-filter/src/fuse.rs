@@ -3,20 +3,21 @@
 //!
 //! The slots form segments of equal length, a power of two. A key has one slot in each of three neighbouring
 //! segments, and its fingerprint is the exclusive or of the three. Because the keys are spread over windows, peeling
-//! starts at both ends and works inwards, and 1.13 slots per key are enough for many keys. Smaller and faster than a
-//! Bloom filter of the same rate, but it takes all keys at once: right for runs that live long.
+//! starts at both ends and works inwards, and 1.13 slots per key suffice for large sets. Smaller and faster than a
+//! Bloom filter of the same rate, but it needs all keys at once: suited to long-lived runs.
 //!
 //! # Invariants
-//! * A rate of `2^-width`, whatever the keys; `width` bits are the widest that the bits per key pay for, 32 at most. A
-//!   width of 8, 16 or 32 is probed with three plain loads.
-//! * Slots per key by the paper's formula (section 4), rounded up to segments: 1.92 for 100 keys, 1.41 for 1,000, 1.28
-//!   for 10,000, 1.19 for 100,000, 1.13 from a million on. So 8-bit fingerprints want 9.1 bits per key of a large run and
-//!   11.3 of one of 1,000 keys.
-//! * Never more bits than asked for, but for rounding up to whole words. If not even fingerprints of one bit fit (four
-//!   bits per key are always enough for that) the filter has none, takes one word and lets everyone in.
+//! * The rate is `2^-width`, whatever the keys; `width` is the widest that the bits per key pay for, at most 32 bits.
+//!   A width of 8, 16 or 32 is probed with three plain loads.
+//! * Slots per key follow the paper's formula (section 4), rounded up to segments: 1.92 for 100 keys, 1.41 for 1,000,
+//!   1.28 for 10,000, 1.19 for 100,000, 1.13 from a million on. So 8-bit fingerprints need 9.1 bits per key in a
+//!   large run and 11.3 in one of 1,000 keys.
+//! * The filter never takes more bits than requested, except to round up to whole words. If not even one-bit
+//!   fingerprints fit (four bits per key are always enough for them), the filter has none, takes one word and accepts
+//!   everything.
 //!
-//! Unlike the paper's code, fingerprints have any width, and are the top bits of a further product instead of the
-//! folded hash: the fold shares its low bits with two of the three slots.
+//! Unlike in the paper's code, fingerprints may have any width, and are the top bits of a further product instead of
+//! the folded hash: the fold shares its low bits with two of the three slots.
 //!
 //! # Threads
 //! Immutable after building. Cloning shares the words.
@@ -32,7 +33,7 @@ use crate::fingerprints::{Slots, XorTable, hash};
 use crate::format::{FilterKind, Head, WordFilter};
 use crate::words::{Owned, Words};
 
-/// Longest segments, as a power of two: the second and third slot take that many bits of the hash each.
+/// Longest segments, as a power of two: the second and third slot each take that many bits of the hash.
 const MAX_SEGMENT_BITS: u32 = 18;
 
 /// A binary fuse filter over a run's digests. Cloning shares the words.
@@ -46,18 +47,18 @@ pub struct BinaryFuse<W: Words = Owned> {
 }
 
 impl BinaryFuse {
-    /// Builds a filter of all digests, in any order; duplicates count once. Expected linear time, with some 20 bytes
-    /// per key in passing.
+    /// Builds a filter of all digests, in any order; duplicates count once. Takes expected linear time and about 20
+    /// bytes of temporary memory per key.
     ///
     /// # Errors
-    /// [`FilterError::BitsPerKey`] for what is not in `(0, 64]`, [`FilterError::TooLarge`] beyond 2^31 keys,
+    /// [`FilterError::BitsPerKey`] for values outside `(0, 64]`, [`FilterError::TooLarge`] beyond 2^31 keys,
     /// [`FilterError::Construction`] if 64 salts fail, which no set of keys is known to make likely.
     pub fn build(digests: &[Digest], bits_per_key: f64, salt: u64) -> Result<Self, FilterError> {
         peel::build(digests, bits_per_key, salt)
     }
 }
 
-/// The windows of three segments.
+/// The number of windows of three segments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Segments {
     /// Slots in which a window may start: those of all segments but the last two.
@@ -83,7 +84,7 @@ impl Slots for Segments {
     }
 
     fn order_bits(&self) -> u32 {
-        // More parts than that cost more in writing to them than the order saves.
+        // With more parts, scattering into them costs more than the order saves.
         (self.starts / self.length).ilog2().min(10)
     }
 }
@@ -144,7 +145,7 @@ impl<W: Words> BinaryFuse<W> {
         self.table.contains(&self.words, self.segments.of(hash), hash)
     }
 
-    /// Asks the cache for the three lines [`BinaryFuse::contains`] will read.
+    /// Prefetches the three lines that [`BinaryFuse::contains`] will read.
     #[inline]
     pub fn prefetch(&self, digest: Digest) {
         self.table.prefetch(&self.words, self.segments.of(hash(digest, self.spread)));

@@ -1,12 +1,13 @@
-//! Keys and ranges of keys as range filters take them, and the order-preserving map from byte strings to integers.
+//! Keys and key ranges as range filters take them, and the order-preserving map from byte strings to integers.
 //!
 //! # The map
 //! A filter over integers sees a key as eight bytes, big-endian: those that follow the prefix common to all keys of
-//! the run, padded with zeros. If the longest key has fewer, it sees only as many: so neighbours have neighbouring
-//! numbers, be they 32-bit integers or dense 64-bit ones, whose first bytes are all the same. The map is monotone but
-//! not one to one: keys that differ only after those bytes share a number, and so does a key with itself followed by
-//! zero bytes. Bounds are therefore widened to whole numbers; only where the lengths of the run's keys prove that
-//! nothing hides behind a number is an excluded bound kept out.
+//! the run, padded with zeros. If even the longest key has fewer than eight, the filter sees only that many.
+//! Neighbouring keys thus have neighbouring numbers, whether they are 32-bit integers or dense 64-bit ones whose
+//! first bytes are all the same. The map is monotone but not one to one: keys that differ only after those bytes
+//! share a number, and so do a key and the same key followed by zero bytes. Bounds are therefore widened to whole
+//! numbers; an excluded bound is kept out only where the lengths of the run's keys prove that no other key shares its
+//! number.
 
 use std::borrow::Cow;
 use std::ops::Bound;
@@ -18,9 +19,9 @@ use crate::words::Words;
 /// A range of keys, in byte order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KeyRange<'a> {
-    /// Where it starts.
+    /// The lower bound.
     pub start: Bound<&'a [u8]>,
-    /// Where it ends.
+    /// The upper bound.
     pub end: Bound<&'a [u8]>,
 }
 

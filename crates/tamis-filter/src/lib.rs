@@ -1,14 +1,14 @@
-//! Filters for sorted runs, as plain data structures: build, probe, turn into bytes.
+//! Filters for sorted runs, as plain data structures: build, probe, serialize.
 //!
-//! A filter answers "may this run hold this key, or a key in this range?" without reading the run. It may say yes wrongly
-//! (a false positive, at a rate set by its size) and never says no wrongly.
+//! A filter answers "may this run hold this key, or a key in this range?" without reading the run. It may wrongly say
+//! yes (a false positive, at a rate set by its size) and never wrongly says no.
 //!
-//! | kind | takes | is |
+//! | kind | takes | description |
 //! | --- | --- | --- |
-//! | [`Bloom`] | digests | the standard filter, with the textbook's rate |
+//! | [`Bloom`] | digests | the standard filter, with the textbook rate |
 //! | [`BlockedBloom`] | digests | the same within one cache line: slightly more false positives, one cache miss |
 //! | [`Ribbon`] | digests | a linear system; a third smaller, slower to build |
-//! | [`BinaryFuse`], [`Xor`] | digests | three fingerprints combined; small, quick to ask |
+//! | [`BinaryFuse`], [`Xor`] | digests | three fingerprints combined; small, fast to probe |
 //! | [`Cuckoo`] | digests | fingerprints in one of two buckets |
 //! | [`ElasticGroup`] | digests | a Bloom filter in units that can be loaded one by one |
 //! | [`Surf`] | byte strings, ranges | a succinct trie |
@@ -16,16 +16,16 @@
 //! | [`Rosetta`], [`REncoder`] | integers, short ranges | Bloom filters over prefixes |
 //! | [`Grafite`] | integers, ranges | a locality-preserving hash; the rate holds for every query |
 //!
-//! [`PointFilter`] and [`RangeFilter`] hold any of them, [`Filter`] either; `docs/filters.md` says which to take for what.
+//! [`PointFilter`] and [`RangeFilter`] hold any of them, [`Filter`] holds either; `docs/filters.md` says which one to choose.
 //!
 //! # Invariants
-//! * A point filter ([`PointProbe`]) never takes a key. It takes a [`Digest`], computed once per operation and handed by value to
-//!   every filter of every run. Each filter remixes the digest with its own salt, a few cycles, so that a key that
-//!   fools one run is not more likely to fool the next.
-//! * A range filter ([`RangeProbe`]) takes bounds. Those over integers see byte strings through a [`KeyMap`].
+//! * A point filter ([`PointProbe`]) never takes a key. It takes a [`Digest`], computed once per operation and passed
+//!   by value to every filter of every run. Each filter remixes the digest with its own salt, which costs a few
+//!   cycles, so a key that fools one run is no more likely to fool the next.
+//! * A range filter ([`RangeProbe`]) takes bounds. Integer filters see byte strings through a [`KeyMap`].
 //! * The digest function, the remix, and the bit positions derived from them are part of the file format
 //!   (`docs/filter-format.md`). Changing any of them needs a new format version.
-//! * Opening bytes never panics and never allocates more than the bytes' own length, whatever they hold.
+//! * Opening bytes never panics and never allocates more than the bytes' own length, whatever they contain.
 //!
 //! # Threads
 //! No I/O, no engine, no threads. Every filter is immutable once built, `Send + Sync` and (where it owns memory)

@@ -19,7 +19,7 @@ pub trait PointProbe: FilterInfo {
     /// Whether the run may hold the key. `false` is certain.
     fn contains(&self, digest: Digest) -> bool;
 
-    /// False-positive rate theory promises; 0 for no keys.
+    /// Returns the theoretical false-positive rate; 0 for no keys.
     fn expected_rate(&self) -> f64;
 }
 
@@ -76,7 +76,7 @@ pub enum PointFilterRef<'a> {
     Cuckoo(Cuckoo<Borrowed<'a>>),
 }
 
-/// The same expression for each kind.
+/// Expands to the same expression for each kind.
 macro_rules! each {
     ($self:expr, $filter:ident => $body:expr) => {
         match $self {
@@ -113,13 +113,14 @@ macro_rules! from_kinds {
 from_kinds!(Bloom, BlockedBloom, Ribbon, BinaryFuse, Xor, Cuckoo);
 
 impl PointFilter {
-    /// Builds a filter over `digests`, in any order; duplicates are allowed. `bits_per_key` is what is asked for:
-    /// [`PointFilter::bits_per_key`] tells what was spent, which never is more but for rounding up small filters.
+    /// Builds a filter over `digests`, in any order; duplicates are allowed. `bits_per_key` is the requested size;
+    /// [`PointFilter::bits_per_key`] returns the actual one, which exceeds it only where small filters are rounded
+    /// up.
     ///
     /// # Errors
-    /// [`FilterError::BitsPerKey`], [`FilterError::TooLarge`] and [`FilterError::Parameter`] for sizes that make no
-    /// sense, [`FilterError::Construction`] when no arrangement was found, [`FilterError::SelfCheck`], and
-    /// [`FilterError::WrongScheme`] for [`BloomScheme::Independent`], which takes other digests
+    /// [`FilterError::BitsPerKey`], [`FilterError::TooLarge`] and [`FilterError::Parameter`] for invalid sizes,
+    /// [`FilterError::Construction`] when no arrangement was found, [`FilterError::SelfCheck`], and
+    /// [`FilterError::WrongScheme`] for [`BloomScheme::Independent`], which needs other digests
     /// ([`Bloom::build_independent`]).
     pub fn build(
         spec: PointSpec,
@@ -142,10 +143,10 @@ impl PointFilter {
         Ok(filter)
     }
 
-    /// Asks for every one of `digests`.
+    /// Probes the filter for each of `digests`.
     ///
     /// # Errors
-    /// [`FilterError::SelfCheck`] if one is denied.
+    /// [`FilterError::SelfCheck`] if one is rejected.
     pub fn check(&self, digests: &[Digest]) -> Result<(), FilterError> {
         let held = each!(self, filter => digests.iter().all(|&digest| filter.contains(digest)));
         if held { Ok(()) } else { Err(FilterError::SelfCheck) }
@@ -171,7 +172,7 @@ impl PointFilter {
             }
     }
 
-    /// Appends the filter's bytes to `out`. To probe it in place later, let it start at a multiple of 64.
+    /// Appends the filter's bytes to `out`. To probe it in place later, start it at a multiple of 64.
     pub fn write_to(&self, out: &mut Vec<u8>) {
         out.reserve(self.encoded_len());
         match self {
@@ -203,7 +204,7 @@ impl PointFilter {
         Ok(PointFilterRef::open(bytes)?.to_owned())
     }
 
-    /// A view of bytes written by [`PointFilter::write_to`], without copying. As [`PointFilterRef::open`].
+    /// Returns a view of bytes written by [`PointFilter::write_to`], without copying. See [`PointFilterRef::open`].
     ///
     /// # Errors
     /// As [`PointFilter::open`].
@@ -217,7 +218,7 @@ impl PointFilter {
         each!(self, filter => filter.contains(digest))
     }
 
-    /// Asks the cache for what [`PointFilter::contains`] will read first, where that is known without reading.
+    /// Prefetches what [`PointFilter::contains`] will read first, where that is known without reading.
     #[inline]
     pub fn prefetch(&self, digest: Digest) {
         match self {
@@ -296,11 +297,11 @@ impl<'a> PointFilterRef<'a> {
         Ok(filter)
     }
 
-    /// As [`PointFilterRef::open`] without verifying the checksum: O(1), for bytes that were verified before, such
-    /// as those of a cached block. On damaged bytes this or a probe may answer wrongly; neither panics.
+    /// Like [`PointFilterRef::open`] without verifying the checksum: O(1), for bytes that were verified before, such
+    /// as those of a cached block. On damaged bytes a probe may answer wrongly; neither this nor a probe panics.
     ///
     /// # Errors
-    /// As [`PointFilter::open`], but for [`FilterError::Checksum`].
+    /// As [`PointFilter::open`], except [`FilterError::Checksum`].
     pub fn open_unverified(bytes: &'a [u8]) -> Result<Self, FilterError> {
         let envelope = Envelope::read(bytes)?;
         let (head, words) = (envelope.head, envelope.words());
@@ -371,7 +372,7 @@ fn check_probes(probes: u8, most: u32) -> Result<(), FilterError> {
     if (1..=most).contains(&u32::from(probes)) { Ok(()) } else { Err(FilterError::Probes(probes)) }
 }
 
-/// The digests in ascending order without duplicates, for the kinds that cannot hold one twice.
+/// Returns the digests in ascending order without duplicates, for the kinds that cannot hold one twice.
 pub(crate) fn distinct(digests: &[Digest]) -> Cow<'_, [Digest]> {
     if digests.is_sorted_by(|a, b| a.get() < b.get()) {
         return Cow::Borrowed(digests);

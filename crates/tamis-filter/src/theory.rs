@@ -1,11 +1,11 @@
-//! Expected false-positive rates: what the filters are sized by and what their tests measure against.
+//! Expected false-positive rates: the basis for sizing the filters and for their tests.
 //!
 //! Pure arithmetic on `f64`; no allocation. Sources: B. Bloom, "Space/time trade-offs in hash coding with allowable
 //! errors" (CACM 1970) for the standard filter; F. Putze, P. Sanders, J. Singler, "Cache-, Hash- and Space-Efficient
 //! Bloom Filters" (WEA 2007), section 3, for the blocked one as a Poisson mixture of small standard filters. Here the
 //! small filters get a second-order term, since at 512 bits the spread of the number of set bits is worth about 1 %.
 
-/// Bits in one cache line of a blocked filter.
+/// Bits per one cache line of a blocked filter.
 pub const LINE_BITS: u32 = 512;
 
 /// Largest number of probes in a standard filter.
@@ -21,7 +21,7 @@ const BLOCKED_STEPS: [f64; 15] = [
     31.129, 35.313,
 ];
 
-/// Rate of a standard filter of `bits_per_key` with `k` probes: `(1 - e^(-k/b))^k`. 1 for a filter without bits.
+/// Returns the rate of a standard filter of `bits_per_key` with `k` probes: `(1 - e^(-k/b))^k`. 1 for a filter without bits.
 pub fn bloom_rate(bits_per_key: f64, k: u32) -> f64 {
     if bits_per_key.is_nan() || bits_per_key <= 0.0 {
         return 1.0;
@@ -29,20 +29,21 @@ pub fn bloom_rate(bits_per_key: f64, k: u32) -> f64 {
     (-(-f64::from(k) / bits_per_key).exp_m1()).powi(k as i32)
 }
 
-/// Probes that minimise [`bloom_rate`]: `b ln 2` rounded, within `1..=`[`MAX_PROBES`].
+/// Returns the number of probes that minimises [`bloom_rate`]: `b ln 2` rounded, within `1..=`[`MAX_PROBES`].
 pub fn optimal_probes(bits_per_key: f64) -> u32 {
     // A float-to-integer cast saturates and maps NaN to 0, so the clamp sees every input.
     ((bits_per_key * std::f64::consts::LN_2).round() as u32).clamp(1, MAX_PROBES)
 }
 
-/// Probes that minimise [`blocked_bloom_rate`], within `1..=`[`MAX_BLOCKED_PROBES`]; 6 at 10 bits per key. Fewer than
-/// a standard filter's, because crowded lines, which make most of the false positives, want fewer.
+/// Returns the number of probes that minimises [`blocked_bloom_rate`], within `1..=`[`MAX_BLOCKED_PROBES`]; 6 at 10
+/// bits per key. Fewer than in a standard filter, because crowded lines, which cause most of the false positives,
+/// favour fewer.
 pub fn optimal_blocked_probes(bits_per_key: f64) -> u32 {
     1 + BLOCKED_STEPS.iter().filter(|step| bits_per_key >= **step).count() as u32
 }
 
-/// Rate of a blocked filter of `bits_per_key` with `k` probes and many lines: the rate of one line, averaged over
-/// the Poisson-distributed number of keys in it. Cost: some `512/b` steps.
+/// Returns the rate of a blocked filter of `bits_per_key` with `k` probes and many lines: the rate of one line,
+/// averaged over the Poisson-distributed number of keys in it. Costs about `512/b` steps.
 pub fn blocked_bloom_rate(bits_per_key: f64, k: u32) -> f64 {
     if bits_per_key.is_nan() || bits_per_key <= 0.0 {
         return 1.0;
@@ -51,7 +52,7 @@ pub fn blocked_bloom_rate(bits_per_key: f64, k: u32) -> f64 {
     mixture(load, k, |j| load / j)
 }
 
-/// As [`blocked_bloom_rate`] for exactly `keys` keys over `lines` lines: the load of a line is binomial, which
+/// Like [`blocked_bloom_rate`] for exactly `keys` keys over `lines` lines: the load of a line is binomial, which
 /// matters when there are few lines.
 pub fn blocked_bloom_rate_of(keys: u64, lines: u64, k: u32) -> f64 {
     match (keys, lines) {
@@ -109,11 +110,11 @@ fn line_rate(keys: f64, k: u32) -> f64 {
     (fill.powi(k as i32) * (1.0 + pairs * variance.max(0.0) / (fill * fill))).min(1.0)
 }
 
-/// Bits per key for each of several runs of `keys` keys, so that the expected false positives of asking all of them
-/// are fewest while the sum of bits is that of `bits_per_key` everywhere: the rate of a run becomes proportional to
-/// its size (N. Dayan, M. Athanassoulis, S. Idreos, "Monkey: Optimal Navigable Key-Value Store", SIGMOD 2017,
-/// section 4, there for whole levels). A run for which that rate would reach 1 gets nothing, and its bits go to the
-/// others; nobody gets more than 64. Runs without keys get 0. O(n log n).
+/// Returns the bits per key for each of several runs with `keys` keys that minimise the expected false positives of
+/// probing all of them, with the same total size as `bits_per_key` everywhere. The rate of a run becomes proportional
+/// to its size (N. Dayan, M. Athanassoulis, S. Idreos, "Monkey: Optimal Navigable Key-Value Store", SIGMOD 2017,
+/// section 4, there for whole levels). A run whose rate would reach 1 gets no filter and its bits go to the others;
+/// no run gets more than 64. Runs without keys get 0. O(n log n).
 pub fn monkey(keys: &[u64], bits_per_key: f64) -> Vec<f64> {
     const LN2_SQUARED: f64 = std::f64::consts::LN_2 * std::f64::consts::LN_2;
     let mut bits = vec![0.0; keys.len()];
@@ -212,7 +213,7 @@ mod tests {
             let spent: f64 = keys.iter().zip(&bits).map(|(&n, b)| n as f64 * b).sum();
             let all = budget * keys.iter().sum::<u64>() as f64;
             assert!(spent <= all * (1.0 + 1e-9), "{keys:?}: {bits:?}");
-            // What the largest did not get because of the cap of 64 bits is not spent; otherwise all is.
+            // What the cap of 64 bits takes from the largest is not spent; otherwise all is.
             assert!(bits.contains(&64.0) || spent >= all * (1.0 - 1e-9), "{keys:?}: {bits:?}");
             let sum = |bits: &[f64]| -> f64 {
                 keys.iter().zip(bits).filter(|(n, _)| **n > 0).map(|(_, &b)| rate(b)).sum()

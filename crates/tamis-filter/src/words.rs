@@ -1,8 +1,8 @@
-//! The payload of a filter as 64-bit words, owned or borrowed: one probe routine serves both.
+//! The payload of a filter as 64-bit words, owned or borrowed; one probe routine serves both.
 //!
 //! # Invariants
-//! A word beyond the end reads as 0. Filters whose structure decides where to look next (a trie, a coded sequence)
-//! thus stay within bounds whatever hostile bytes say, at the price of a comparison that a checked index costs, too.
+//! A word beyond the end reads as 0. Filters whose contents decide where to look next (a trie, a coded sequence) thus
+//! stay within bounds even for hostile bytes, at the price of a comparison that a checked index costs, too.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ mod sealed {
     impl Sealed for super::Borrowed<'_> {}
 }
 
-/// Words in memory of their own. Cloning shares them.
+/// Words in owned memory. Cloning shares them.
 pub type Owned = Arc<[u64]>;
 
-/// Words within bytes that someone else holds, little-endian. Needs no alignment.
+/// Words within borrowed bytes, little-endian. Needs no alignment.
 #[derive(Clone, Copy)]
 pub struct Borrowed<'a>(pub(crate) &'a [[u8; 8]]);
 
@@ -26,7 +26,7 @@ impl Debug for Borrowed<'_> {
     }
 }
 
-/// Where a filter's words are: [`Owned`] or [`Borrowed`]. Nobody else can implement it.
+/// Where a filter's words are: [`Owned`] or [`Borrowed`]. The trait is sealed.
 pub trait Words: sealed::Sealed + Clone + Debug + Send + Sync {
     /// Number of words.
     fn count(&self) -> usize;
@@ -34,16 +34,16 @@ pub trait Words: sealed::Sealed + Clone + Debug + Send + Sync {
     /// Word `at`; 0 beyond the end.
     fn word(&self, at: usize) -> u64;
 
-    /// Word `at` of an index that the caller has reduced to `..count()`.
+    /// Word `at`, an index that the caller has reduced to `..count()`.
     ///
     /// # Panics
     /// If `at` is not below [`Words::count`].
     fn word_within(&self, at: usize) -> u64;
 
-    /// All words as bytes, little-endian, for loads of other widths; `None` where memory holds them otherwise.
+    /// All words as little-endian bytes, for loads of other widths; `None` where memory holds them otherwise.
     fn bytes(&self) -> Option<&[u8]>;
 
-    /// The four words from `at` on; zeros if they are not all there. One check of the bounds for the four.
+    /// The four words from `at` on; zeros unless all four exist. One bounds check for the four.
     fn four(&self, at: usize) -> [u64; 4];
 
     /// A copy that owns its words.
@@ -51,7 +51,7 @@ pub trait Words: sealed::Sealed + Clone + Debug + Send + Sync {
         (0..self.count()).map(|at| self.word(at)).collect()
     }
 
-    /// Asks the cache for word `at`, if there is one. Does nothing where the platform has no stable prefetch.
+    /// Prefetches word `at`, if it exists. Does nothing where the platform has no stable prefetch.
     fn prefetch(&self, at: usize);
 }
 
@@ -131,7 +131,7 @@ impl Words for Borrowed<'_> {
     }
 }
 
-/// The prefetch of this platform; nothing where there is none.
+/// The prefetch of this platform; a no-op where there is none.
 #[inline(always)]
 pub(crate) fn prefetch<T>(place: &T) {
     #[cfg(target_arch = "x86_64")]

@@ -1,8 +1,8 @@
 //! Building a blocked filter: collect digests, size the filter once their number is known, set the bits.
 //!
-//! A filter beyond the cache is built at the pace of its cache misses, so the writes run [`AHEAD`] keys behind the
-//! prefetches of their lines. Partitioning the digests by line first would touch each of them twice more and pays
-//! only where the misses of the prefetches themselves saturate the machine.
+//! A filter larger than the cache is built at the pace of its cache misses, so the writes run [`AHEAD`] keys behind
+//! the prefetches of their lines. Partitioning the digests by line first would touch each of them twice more, and
+//! pays off only where the prefetch misses themselves saturate the machine.
 
 use std::sync::Arc;
 
@@ -24,17 +24,17 @@ pub struct BlockedBloomBuilder {
 }
 
 impl BlockedBloomBuilder {
-    /// An empty builder.
+    /// Creates an empty builder.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// An empty builder with room for `keys` keys.
+    /// Creates an empty builder with room for `keys` keys.
     pub fn with_capacity(keys: usize) -> Self {
         Self { digests: Vec::with_capacity(keys) }
     }
 
-    /// Adds a key. A key equal to the one before (another version of it) is not counted again.
+    /// Adds a key. A key equal to the previous one (another version of it) is not counted again.
     #[inline]
     pub fn add(&mut self, digest: Digest) {
         if self.digests.last() != Some(&digest) {
@@ -42,30 +42,30 @@ impl BlockedBloomBuilder {
         }
     }
 
-    /// Keys so far, consecutive duplicates counted once.
+    /// Returns the number of keys so far, consecutive duplicates counted once.
     pub fn len(&self) -> usize {
         self.digests.len()
     }
 
-    /// Whether no key was added.
+    /// Returns whether no key was added.
     pub fn is_empty(&self) -> bool {
         self.digests.is_empty()
     }
 
-    /// The digests so far, for building something else over the same keys.
+    /// Returns the digests so far, for building other structures over the same keys.
     pub fn digests(&self) -> &[Digest] {
         &self.digests
     }
 
-    /// Forgets the keys and keeps the memory, for the next filter.
+    /// Removes the keys and keeps the memory, for the next filter.
     pub fn clear(&mut self) {
         self.digests.clear();
     }
 
-    /// The filter over the keys added; the builder keeps them until [`BlockedBloomBuilder::clear`].
+    /// Builds the filter over the keys added; the builder keeps them until [`BlockedBloomBuilder::clear`].
     ///
     /// # Errors
-    /// As [`BlockedBloom::build`].
+    /// Same as [`BlockedBloom::build`].
     pub fn finish(&self, bits_per_key: f64, salt: u64) -> Result<BlockedBloom, FilterError> {
         build(&self.digests, self.digests.len() as u64, bits_per_key, salt)
     }
@@ -86,7 +86,7 @@ impl BlockedBloom {
 fn build(digests: &[Digest], keys: u64, bits_per_key: f64, salt: u64) -> Result<BlockedBloom, FilterError> {
     let count = units_for(keys, bits_per_key, f64::from(theory::LINE_BITS))?;
     let probes = theory::optimal_blocked_probes(bits_per_key) as u8;
-    // Collecting an iterator of known length writes straight into the shared allocation: no copy of the filter.
+    // Collecting an iterator of known length, which writes straight into the shared allocation: no copy of the filter.
     let mut lines: Arc<[Line]> = std::iter::repeat_n(Line::ZERO, count as usize).collect();
     if let Some(lines) = Arc::get_mut(&mut lines) {
         fill(lines, digests, probes, salt);

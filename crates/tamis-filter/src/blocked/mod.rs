@@ -29,14 +29,14 @@ use crate::words::prefetch;
 pub use build::BlockedBloomBuilder;
 pub use view::BlockedBloomRef;
 
-/// Most filters, or keys, in one batch: a result is one bit of a `u64`.
+/// Maximum number of filters, or keys, in one batch: a result is one bit of a `u64`.
 pub const BATCH: usize = 64;
 
-/// Lines prefetched before the first is tested. Some cores track no more misses than this at once, and the arrays
-/// it sizes live on the stack.
+/// Lines prefetched before the first is tested. Some cores track no more misses than this at once, and the arrays of
+/// this size live on the stack.
 const GROUP: usize = 32;
 
-/// One 512-bit line: sixteen words, bit `p` being bit `p % 32` of word `p / 32`.
+/// One 512-bit line of sixteen words, with bit `p` being bit `p % 32` of word `p / 32`.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Line(pub(crate) [u32; 16]);
@@ -65,7 +65,7 @@ impl BlockedShape {
     }
 }
 
-/// Line number among `lines` and low half for the positions, of a remixed digest.
+/// Returns the line number among `lines` and low half for the positions, of a remixed digest.
 #[inline(always)]
 pub(crate) fn locate(hash: u64, lines: usize) -> (usize, u32) {
     (reduce(hash, lines as u64) as usize, hash as u32)
@@ -108,14 +108,14 @@ impl BlockedBloom {
         line_contains(line, low, self.probes)
     }
 
-    /// Asks the cache for the line [`BlockedBloom::contains`] will read. Does nothing where the platform has no
+    /// Prefetches the line that [`BlockedBloom::contains`] will read. Does nothing where the platform has no
     /// stable prefetch.
     #[inline]
     pub fn prefetch(&self, digest: Digest) {
         prefetch(self.line_of(digest).0);
     }
 
-    /// Bytes of filter lines: the payload's size on disk.
+    /// Returns the bytes of filter lines: the payload's size on disk.
     pub fn line_bytes(&self) -> usize {
         size_of_val(&*self.lines)
     }
@@ -160,7 +160,7 @@ impl fmt::Debug for BlockedBloom {
     }
 }
 
-/// Asks many runs for one key: bit `j` of the result is set if `filters[chosen[j]]` may contain it.
+/// Probes many runs for one key: bit `j` of the result is set if `filters[chosen[j]]` may contain it.
 ///
 /// All lines are located and prefetched before any is tested, so the cache misses of up to 32 filters overlap
 /// instead of following each other; the tests then do not branch on their outcome.
@@ -172,8 +172,8 @@ pub fn probe_selected(filters: &[BlockedBloom], chosen: &[u32], digest: Digest) 
     probe_batch(chosen, |&i| (&filters[i as usize], digest))
 }
 
-/// Asks one run for many keys: bit `j` of the result is set if `filter` may contain `digests[j]`. Overlaps the
-/// cache misses as [`probe_selected`] does.
+/// Probes one run for many keys: bit `j` of the result is set if `filter` may contain `digests[j]`. Overlaps the
+/// cache misses like [`probe_selected`].
 ///
 /// # Panics
 /// If there are more than [`BATCH`] digests.
@@ -182,11 +182,11 @@ pub fn probe_many_keys(filter: &BlockedBloom, digests: &[Digest]) -> u64 {
     probe_batch(digests, |&digest| (filter, digest))
 }
 
-/// Asks each run for a key of its own: bit `j` of the result is set if `filters[pairs[j].0]` may contain `pairs[j].1`.
-/// Overlaps the cache misses as [`probe_selected`] does.
+/// Probes each run for its own key: bit `j` of the result is set if `filters[pairs[j].0]` may contain `pairs[j].1`.
+/// Overlaps the cache misses like [`probe_selected`].
 ///
 /// # Panics
-/// If there are more than [`BATCH`] pairs, or one names no filter.
+/// If there are more than [`BATCH`] pairs, or one is not an index of `filters`.
 #[inline]
 pub fn probe_pairs(filters: &[BlockedBloom], pairs: &[(u32, Digest)]) -> u64 {
     probe_batch(pairs, |&(i, digest)| (&filters[i as usize], digest))
@@ -206,7 +206,7 @@ fn probe_batch<'a, T>(items: &[T], resolve: impl Fn(&T) -> (&'a BlockedBloom, Di
     found
 }
 
-/// The located lines of up to `N` probes, on their way into the cache.
+/// The located lines of up to `N` probes, being prefetched.
 pub(crate) struct Batch<'a, const N: usize> {
     lines: [&'a Line; N],
     lows: [u32; N],
@@ -246,7 +246,7 @@ impl<'a, const N: usize> Batch<'a, N> {
     }
 }
 
-/// The kernel of this platform.
+/// Returns the kernel of this platform.
 #[inline]
 fn line_contains<L: portable::CacheLine>(line: &L, low: u32, probes: u8) -> bool {
     #[cfg(target_arch = "x86_64")]

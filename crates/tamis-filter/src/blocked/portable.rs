@@ -1,4 +1,4 @@
-//! The bit positions of a key within its line, and the kernel every platform has. This file defines what the
+//! The bit positions of a key within its line, and the portable kernel. This file defines what the
 //! vector kernels must compute.
 
 use super::Line;
@@ -28,7 +28,7 @@ pub(crate) static LANES: [u32; MAX_BLOCKED_PROBES as usize] = [
 /// A 512-bit line as sixteen little-endian 32-bit words: owned memory or borrowed bytes. An implementor is 64 bytes
 /// of plain integers in exactly that layout (on a little-endian machine).
 pub(crate) trait CacheLine {
-    /// Word `i < 16`.
+    /// Returns word `i < 16`.
     fn word(&self, i: usize) -> u32;
 }
 
@@ -47,13 +47,13 @@ impl CacheLine for [u8; 64] {
     }
 }
 
-/// Position, below 512, of probe `i < 16` for the low hash half `low`.
+/// Returns the position, below 512, of probe `i < 16` for the low hash half `low`.
 #[inline(always)]
 pub(crate) fn position(low: u32, i: usize) -> usize {
     (low.wrapping_mul(LANES[i]) >> 23) as usize
 }
 
-/// Whether all `probes <= 16` bits are set. No early exit: a branch per probe mispredicts more than it saves.
+/// Whether all `probes <= 16` bits are set. No early exit: a branch per probe costs more in mispredictions than it saves.
 #[inline]
 pub(crate) fn line_contains<L: CacheLine>(line: &L, low: u32, probes: u8) -> bool {
     let mut all = 1;

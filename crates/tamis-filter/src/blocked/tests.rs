@@ -16,7 +16,7 @@ fn vector_and_portable_kernels_agree_on_random_lines() {
     let mut seen = [0u32; 2];
     for i in 0..40_000u64 {
         let hash = Digest::from_u64(i).remix(1);
-        // Dense lines, or random hashes would hardly ever match and only the negative side would be compared.
+        // Dense lines: otherwise random hashes would hardly ever match and only negatives would be compared.
         let density = 1 + i % 7;
         let line = Line(std::array::from_fn(|w| {
             (0..density).fold(0, |acc, d| acc | Digest::from_u64(i * 64 + w as u64 * 4).remix(d + 2) as u32)
@@ -61,7 +61,7 @@ fn vector_kernel_sees_every_single_missing_bit() {
 }
 
 #[test]
-fn nonsense_sizes_are_refused() {
+fn invalid_sizes_are_rejected() {
     for bits in [0.0, -3.0, 64.5, f64::NAN, f64::NEG_INFINITY] {
         assert!(matches!(BlockedBloom::build(&[], bits, 0), Err(FilterError::BitsPerKey(_))));
     }
@@ -120,7 +120,7 @@ fn batches_agree_with_single_probes() {
 
 #[test]
 #[should_panic(expected = "at most 64")]
-fn a_batch_of_65_is_a_bug_of_the_caller() {
+fn a_batch_of_65_panics() {
     let filter = BlockedBloom::build(&digests(0..1), 10.0, 0).unwrap();
     probe_many_keys(&filter, &digests(0..65));
 }

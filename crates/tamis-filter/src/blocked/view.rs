@@ -1,4 +1,4 @@
-//! A blocked filter probed in place, over bytes that someone else (a cached block, a mapped file) holds.
+//! A blocked filter probed in place, over borrowed bytes (a cached block, a mapped file).
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ pub struct BlockedBloomRef<'a> {
 }
 
 impl<'a> BlockedBloomRef<'a> {
-    /// `lines` must not be empty: the format checks it.
+    /// `lines` must not be empty; the format checks this.
     pub(crate) fn new(shape: BlockedShape, lines: &'a [[u8; 64]]) -> Self {
         debug_assert!(!lines.is_empty());
         Self { lines, shape }
@@ -50,12 +50,12 @@ impl<'a> BlockedBloomRef<'a> {
         prefetch(self.line_of(digest).0);
     }
 
-    /// Whether every line of the filter is one cache line of the machine.
+    /// Returns whether every line of the filter is one cache line of the machine.
     pub fn is_aligned(&self) -> bool {
         self.lines.as_ptr().addr().is_multiple_of(align_of::<Line>())
     }
 
-    /// A copy in aligned memory of its own.
+    /// Copies the filter into aligned memory of its own.
     pub fn to_owned(&self) -> BlockedBloom {
         let line = |bytes: &[u8; 64]| {
             let (words, _) = bytes.as_chunks::<4>();

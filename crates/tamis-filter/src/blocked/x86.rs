@@ -8,7 +8,7 @@ use core::arch::x86_64::*;
 use super::portable::{CacheLine, LANES};
 use super::{Batch, Line};
 
-/// Whether this machine has AVX2. Cached by the standard library: one load.
+/// Returns whether this machine has AVX2. Cached by the standard library: one load.
 #[inline(always)]
 pub(crate) fn available() -> bool {
     is_x86_feature_detected!("avx2")
@@ -34,7 +34,7 @@ pub(crate) fn line_contains<L: CacheLine>(line: &L, low: u32, probes: u8) -> boo
     first & all_set(lower, upper, hash, 8, _mm256_cmpgt_epi32(wanted, lane))
 }
 
-/// Whether the bits of probes `from..from + 8` whose lane is `active` are all set in the line.
+/// Returns whether the bits of probes `from..from + 8` whose lane is `active` are all set in the line.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn all_set(lower: __m256i, upper: __m256i, hash: __m256i, from: usize, active: __m256i) -> bool {
@@ -42,8 +42,9 @@ fn all_set(lower: __m256i, upper: __m256i, hash: __m256i, from: usize, active: _
     // SAFETY: the slice above is eight `u32`, 32 bytes; `loadu` asks for no alignment.
     let lanes = unsafe { _mm256_loadu_si256(lanes.as_ptr().cast()) };
     let product = _mm256_mullo_epi32(hash, lanes);
-    // Position = top nine bits: one for the half of the line, three for the word in it, five for the bit in that.
-    // The permutation looks at three bits of the word number only, and the blend at the sign bit, which is the half.
+    // Position = top nine bits: one for the half of the line, three for the word in it, five for the bit in the word.
+    // The permutation looks only at the three bits of the word number, and the blend at the sign bit, which selects
+    // the half.
     let word = _mm256_srli_epi32::<28>(product);
     let in_lower = _mm256_castsi256_ps(_mm256_permutevar8x32_epi32(lower, word));
     let in_upper = _mm256_castsi256_ps(_mm256_permutevar8x32_epi32(upper, word));
@@ -53,7 +54,7 @@ fn all_set(lower: __m256i, upper: __m256i, hash: __m256i, from: usize, active: _
     _mm256_testc_si256(words, bits) == 1
 }
 
-/// Bit `j` of the result: line `j` of the batch may contain its digest.
+/// Bit `j` of the result is set if line `j` of the batch may contain its digest.
 #[target_feature(enable = "avx2")]
 pub(crate) fn test_batch<const N: usize>(batch: &Batch<'_, N>) -> u64 {
     let mut found = 0;

@@ -1,23 +1,23 @@
-//! A filter in several units, of which any may be in memory: more units for what is asked often.
+//! A filter in several units, any of which may be in memory: hotter filters load more units.
 //!
 //! Y. Li et al., "ElasticBF: Elastic Bloom Filter with Hotness Awareness for Boosting Read Performance in Large
 //! Key-Value Stores" (ATC 2019), section 3.2: a *group* of `n` Bloom filters of few bits per key over the same keys.
-//! They err independently, so the loaded ones together are as good as one filter of all their bits.
+//! Their false positives are independent, so the loaded ones together are as good as one filter of all their bits.
 //!
 //! # One digest for all units
-//! The paper gives every unit hash functions of its own. Hash sharing (Zhu et al., DaMoN 2021, section 4.2) takes all
-//! from one digest, and so does this: the digest is remixed once per group, and probe `i` of unit `u`, of `k` each,
-//! is number `u * k + i` of one arithmetic sequence. The units' probes are those of one Bloom filter of `n * k`
-//! probes, dealt out; measured, rates of 1 to 6 units of 4 bits are within 2 % of theory in both schemes and layouts.
-//! A salt per unit would be as good and cost a remix per unit asked. The step of [`BloomScheme::Rotation`] is the
-//! hash rotated by 33 bits: `x + (x rotated by 32)` has only 32 bits of `x` left, which is harmless to the position
-//! of a bit but not to unit 1 as a whole where a unit takes all its positions from that one number
+//! The paper gives every unit its own hash functions. Hash sharing (Zhu et al., DaMoN 2021, section 4.2) derives all
+//! from one digest, and so does this module: the digest is remixed once per group, and probe `i` of unit `u`, of `k`
+//! each, is number `u * k + i` of one arithmetic sequence. The units' probes are those of one Bloom filter of `n * k`
+//! probes, dealt out; measured rates of 1 to 6 units of 4 bits are within 2 % of theory in both schemes and layouts.
+//! A salt per unit would be as good but cost a remix per unit probed. The step of [`BloomScheme::Rotation`] is the
+//! hash rotated by 33 bits: `x + (x rotated by 32)` keeps only 32 bits of `x`, which is harmless for the position of
+//! a single bit but not for unit 1 as a whole where a unit derives all its positions from that one number
 //! ([`ElasticLayout::Blocked`]).
 //!
 //! # Invariants
-//! * All units of a group have the same keys, size, probes and salt; the salt names the group. A unit of another
-//!   group is refused.
-//! * Any subset of a group's units never denies one of its keys. No units deny nothing.
+//! * All units of a group have the same keys, size, probes and salt; the salt identifies the group. A unit of another
+//!   group is rejected.
+//! * No subset of a group's units ever rejects one of its keys. The empty subset rejects nothing.
 //!
 //! # Threads
 //! Units are immutable and cheap to clone. An [`ElasticSet`] is a value: to change what readers use, clone it, load
@@ -53,28 +53,28 @@ use crate::words::{Owned, Words};
 pub use unit::{ElasticUnit, ElasticUnitRef};
 use unit::{LINE_WORDS, Shape};
 
-/// Most units in a group.
+/// Maximum number of units in a group.
 pub const MAX_ELASTIC_UNITS: u32 = 16;
 
 /// Where a unit's bits for one key are. The numbers are part of the format.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum ElasticLayout {
-    /// Anywhere in the unit, as in [`Bloom`](crate::Bloom): the textbook rate, a cache miss per probe.
+    /// Anywhere in the unit, as in [`Bloom`](crate::Bloom): the textbook rate, one cache miss per probe.
     Standard = 0,
-    /// In one cache line, as in [`BlockedBloom`](crate::BlockedBloom): one cache miss per unit asked, and a rate that
-    /// is 1 % higher per unit at 4 bits per key.
+    /// In one cache line, as in [`BlockedBloom`](crate::BlockedBloom): one cache miss per unit probed, and a rate
+    /// that is 1 % higher per unit at 4 bits per key.
     Blocked = 1,
 }
 
-/// What a group of units is made like.
+/// The parameters of a group of units.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct ElasticSpec {
     /// Units in the group, 1 to [`MAX_ELASTIC_UNITS`].
     pub units: u32,
     /// Bits per key of one unit, in `(0, 64]`; 4 in the paper.
     pub bits_per_key: f64,
-    /// Where the probes come from. [`BloomScheme::Independent`] is for measuring what sharing saves: it needs
+    /// How probes are derived. [`BloomScheme::Independent`] is for measuring what sharing saves: it needs
     /// [`ElasticGroup::build_independent`] and the standard layout.
     pub scheme: BloomScheme,
     /// Where the bits are.
@@ -90,8 +90,8 @@ impl ElasticSpec {
         }
     }
 
-    /// Rate of false positives of `loaded` units of any large group; 1 for none. For deciding what to load before
-    /// anything is.
+    /// Returns the false-positive rate of `loaded` units of any large group; 1 for none. For deciding what to load
+    /// before anything is loaded.
     pub fn expected_rate(&self, loaded: u32) -> f64 {
         let unit = match self.layout {
             ElasticLayout::Standard => theory::bloom_rate(self.bits_per_key, self.probes()),
@@ -126,7 +126,7 @@ impl ElasticSpec {
     }
 }
 
-/// All units over one set of keys, as they are built.
+/// All units over one set of keys, as built.
 #[derive(Clone, Debug)]
 pub struct ElasticGroup {
     units: Vec<ElasticUnit>,
@@ -134,12 +134,12 @@ pub struct ElasticGroup {
 
 impl ElasticGroup {
     /// Builds all units over `digests`, in any order; duplicates are allowed. Each takes `bits_per_key`, rounded up
-    /// to whole words (cache lines if blocked). O(units * keys * probes) random writes, key after key: each is remixed
-    /// once, and the units of a group of some thousand keys stay in the processor's nearest cache.
+    /// to whole words (cache lines if blocked). O(units * keys * probes) random writes, key by key: each key is
+    /// remixed once, and the units of a group of a few thousand keys stay in the nearest cache.
     ///
     /// # Errors
-    /// [`FilterError::BitsPerKey`], [`FilterError::TooLarge`] and [`FilterError::Parameter`] for sizes that make no
-    /// sense, [`FilterError::WrongScheme`] for independent hashing, [`FilterError::SelfCheck`].
+    /// [`FilterError::BitsPerKey`], [`FilterError::TooLarge`] and [`FilterError::Parameter`] for invalid sizes,
+    /// [`FilterError::WrongScheme`] for independent hashing, [`FilterError::SelfCheck`].
     pub fn build(
         spec: ElasticSpec,
         digests: &[Digest],
@@ -168,11 +168,11 @@ impl ElasticGroup {
         Ok(group)
     }
 
-    /// As [`ElasticGroup::build`] for [`BloomScheme::Independent`]: from at least `units * probes` digests per key,
+    /// Like [`ElasticGroup::build`], for [`BloomScheme::Independent`]: from at least `units * probes` digests per key,
     /// which cannot be more than [`theory::MAX_PROBES`].
     ///
     /// # Errors
-    /// As [`ElasticGroup::build`], and [`FilterError::TooFewDigests`].
+    /// Same as [`ElasticGroup::build`], and [`FilterError::TooFewDigests`].
     pub fn build_independent(
         spec: ElasticSpec,
         keys: &[IndependentDigests],
@@ -191,18 +191,18 @@ impl ElasticGroup {
         Ok(Self { units })
     }
 
-    /// The units, number 0 first.
+    /// Returns the units in order of their numbers.
     pub fn units(&self) -> &[ElasticUnit] {
         &self.units
     }
 
-    /// A set of the first `loaded` units (all, if there are not that many).
+    /// Returns a set of the first `loaded` units (all, if there are fewer).
     pub fn set(&self, loaded: u32) -> ElasticSet {
         let units: Vec<_> = self.units.iter().take(loaded as usize).cloned().collect();
         ElasticSet { salt: self.units[0].salt(), shape: Some(self.units[0].shape()), units }
     }
 
-    /// Rate of false positives that theory promises for `loaded` units; 1 for none, 0 for no keys.
+    /// Returns the theoretical false-positive rate of `loaded` units; 1 for none, 0 for no keys.
     pub fn expected_rate(&self, loaded: u32) -> f64 {
         self.units[0].expected_rate().powi(loaded as i32)
     }
@@ -212,14 +212,14 @@ impl ElasticGroup {
 #[derive(Clone, Debug)]
 pub struct ElasticSet<W: Words = Owned> {
     salt: u64,
-    /// That of the first unit loaded; all others must agree.
+    /// The shape of the first unit loaded; all others must match.
     shape: Option<Shape>,
     /// By index.
     units: Vec<ElasticUnit<W>>,
 }
 
 impl<W: Words> ElasticSet<W> {
-    /// No units yet of the group that was built with `salt`.
+    /// Returns an empty set for the group that was built with `salt`.
     pub fn new(salt: u64) -> Self {
         Self { salt, shape: None, units: Vec::new() }
     }
@@ -227,15 +227,15 @@ impl<W: Words> ElasticSet<W> {
     /// Adds a unit. Units may come in any order.
     ///
     /// # Errors
-    /// [`FilterError::Parameter`] if the unit belongs to another group or is loaded already.
+    /// [`FilterError::Parameter`] if the unit belongs to another group or is already loaded.
     pub fn load(&mut self, unit: ElasticUnit<W>) -> Result<(), FilterError> {
         if unit.salt() != self.salt || *self.shape.get_or_insert(unit.shape()) != unit.shape() {
             return Err(FilterError::Parameter("the unit belongs to another group"));
         }
         match self.units.binary_search_by_key(&unit.index(), ElasticUnit::index) {
-            Ok(_) => Err(FilterError::Parameter("the unit is loaded already")),
+            Ok(_) => Err(FilterError::Parameter("the unit is already loaded")),
             Err(at) => {
-                // A set changes rarely and there are many: no room for units that may come.
+                // Sets change rarely and there are many of them, so no capacity is reserved for later units.
                 self.units.reserve_exact(1);
                 self.units.insert(at, unit);
                 Ok(())
@@ -243,20 +243,20 @@ impl<W: Words> ElasticSet<W> {
         }
     }
 
-    /// Takes unit `index` out, if it is loaded.
+    /// Removes unit `index`, if it is loaded.
     pub fn unload(&mut self, index: u32) -> Option<ElasticUnit<W>> {
         let at = self.units.binary_search_by_key(&index, ElasticUnit::index).ok()?;
         Some(self.units.remove(at))
     }
 
-    /// The loaded units, by index.
+    /// Returns the loaded units in index order.
     pub fn loaded(&self) -> &[ElasticUnit<W>] {
         &self.units
     }
 
-    /// Whether the run may hold the key: whether all loaded units say so. Remixes the digest once. Stops at the first
-    /// unit that denies, which is the first for 85 % of absent keys at 4 bits per key. A group of scheme
-    /// [`BloomScheme::Independent`] cannot tell from one digest and says `true`.
+    /// Returns whether the run may hold the key, that is, whether all loaded units accept it. Remixes the digest
+    /// once. Stops at the first unit that rejects, which is the very first for 85 % of absent keys at 4 bits per key.
+    /// A group of scheme [`BloomScheme::Independent`] cannot answer from one digest and returns `true`.
     #[inline]
     pub fn contains(&self, digest: Digest) -> bool {
         let Some(shape) = &self.shape else { return true };
@@ -280,7 +280,7 @@ impl<W: Words> ElasticSet<W> {
         Ok(self.units.iter().all(|unit| unit.holds_independent(digests)))
     }
 
-    /// Asks the cache for what the first unit of a blocked group will read.
+    /// Prefetches what the first unit of a blocked group will read.
     #[inline]
     pub fn prefetch(&self, digest: Digest) {
         if let (Some(shape), Some(unit)) = (self.shape, self.units.first()) {
@@ -288,7 +288,7 @@ impl<W: Words> ElasticSet<W> {
         }
     }
 
-    /// Rate of false positives that theory promises for the loaded units; 1 for none, 0 for no keys.
+    /// Returns the theoretical false-positive rate of the loaded units; 1 for none, 0 for no keys.
     pub fn expected_rate(&self) -> f64 {
         self.units.first().map_or(1.0, |unit| unit.expected_rate().powi(self.units.len() as i32))
     }

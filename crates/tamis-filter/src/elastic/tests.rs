@@ -16,7 +16,7 @@ fn members(n: u64) -> Vec<Digest> {
     (0..n).map(|i| Digest::of(&i.to_le_bytes())).collect()
 }
 
-/// Digests of absent keys: uniform, from a mixer of their own, because hashing would be most of the tests' time.
+/// Returns digests of absent keys: uniform, from their own mixer, because hashing would dominate the tests' time.
 fn stranger(i: u64) -> Digest {
     let x = (i + 1).wrapping_mul(0x6eed_0e9d_a4d9_4a4f);
     let x = (x ^ (x >> 32)).wrapping_mul(0x6eed_0e9d_a4d9_4a4f);
@@ -27,10 +27,10 @@ fn choose(n: usize, k: usize) -> f64 {
     (0..k).map(|i| (n as f64 - i as f64) / (i + 1) as f64).product()
 }
 
-/// What separability is: `j` units of 4 bits are a filter of `4 j` bits. Measured as the mean over all sets of `j` of
-/// 8 units, which needs a tenth of the queries that one set of 6 would need for the same certainty.
+/// Separability: `j` units of 4 bits are equivalent to a filter of `4 j` bits. Measured as the mean over all sets of
+/// `j` of 8 units, which needs a tenth of the queries that one set of 6 would need for the same certainty.
 #[test]
-fn any_units_together_are_as_good_as_theory() {
+fn any_units_together_match_theory() {
     let digests = members(100_000);
     for layout in LAYOUTS {
         for scheme in SHARED {
@@ -44,7 +44,7 @@ fn any_units_together_are_as_good_as_theory() {
                 let sets: f64 =
                     by_count.iter().enumerate().map(|(n, &hits)| hits as f64 * choose(n, j)).sum();
                 let rate = sets / choose(8, j) / QUERIES as f64;
-                // Equal to that of one filter with three probes per unit and all their bits.
+                // Equal to the rate of one filter with three probes per unit and all their bits.
                 let theory = match layout {
                     ElasticLayout::Standard => theory::bloom_rate(4.0 * j as f64, 3 * j as u32),
                     ElasticLayout::Blocked => theory::blocked_bloom_rate(4.0, 3).powi(j as i32),
@@ -114,7 +114,7 @@ fn a_spec_knows_the_rates_before_anything_is_built() {
 }
 
 #[test]
-fn units_of_other_groups_are_refused() {
+fn units_of_other_groups_are_rejected() {
     let digests = members(1000);
     let base = spec(4, 4.0, BloomScheme::Rotation, ElasticLayout::Standard);
     let build =
@@ -135,7 +135,7 @@ fn units_of_other_groups_are_refused() {
         assert_eq!(set.load(foreign.units()[0].clone()), Err(other.clone()));
     }
     assert_eq!(ElasticSet::new(4).load(group.units()[0].clone()), Err(other));
-    assert_eq!(set.load(group.units()[2].clone()), Err(FilterError::Parameter("the unit is loaded already")));
+    assert_eq!(set.load(group.units()[2].clone()), Err(FilterError::Parameter("the unit is already loaded")));
     set.load(group.units()[0].clone()).unwrap();
     assert_eq!(set.loaded().iter().map(ElasticUnit::index).collect::<Vec<_>>(), [0, 2]);
     assert!(set.unload(1).is_none());
@@ -144,7 +144,7 @@ fn units_of_other_groups_are_refused() {
 }
 
 #[test]
-fn nonsense_is_refused() {
+fn invalid_parameters_are_rejected() {
     let base = spec(4, 4.0, BloomScheme::Rotation, ElasticLayout::Standard);
     let build = |spec| ElasticGroup::build(spec, &[], 0, Verify::Yes).map(|_| ());
     for units in [0, 17, u32::MAX] {
@@ -180,7 +180,7 @@ fn owned_lines_are_cache_lines() {
 }
 
 #[test]
-fn every_cut_and_every_flipped_bit_is_refused() {
+fn every_truncation_and_every_flipped_bit_is_rejected() {
     for layout in LAYOUTS {
         let spec = spec(3, 9.0, BloomScheme::DoubleHashing, layout);
         let group = ElasticGroup::build(spec, &members(20), 7, Verify::Yes).unwrap();
@@ -211,7 +211,7 @@ fn a_unit_is_no_filter_of_another_kind() {
     assert_eq!(ElasticUnit::open(&bloom).err(), Some(FilterError::WrongKind(FilterKind::Bloom)));
 }
 
-/// Opens without the checksum, which would hide most of the parser, and asks everything.
+/// Opens without the checksum, which would hide most of the parser, and probes everything.
 fn exercise(bytes: &[u8]) {
     let Ok(view) = ElasticUnitRef::open_unverified(bytes) else { return };
     assert!((0.0..=1.0).contains(&view.expected_rate()));
@@ -227,7 +227,7 @@ fn exercise(bytes: &[u8]) {
     let _ = (set.contains(stranger(9)), set.contains_independent(&digests));
 }
 
-/// Computed from the format's page by a script that shares no code with this crate.
+/// Computed from the format's description by a script that shares no code with this crate.
 #[test]
 fn bits_are_those_of_the_format() {
     let digests = [0, u64::MAX, 0x0123_4567_89ab_cdef].map(Digest::from_u64);
@@ -281,7 +281,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
     #[test]
-    fn no_subset_denies_a_key(
+    fn no_subset_rejects_a_key(
         seeds in prop::collection::vec(prop_oneof![any::<u64>(), Just(0), Just(u64::MAX)], 0..200),
         units in 1u32..=16, bits in prop_oneof![0.1f64..64.0, Just(64.0)], salt: u64,
         loaded: u16, scheme in 0usize..2, layout in 0usize..2, offset in 0usize..64,

@@ -16,7 +16,7 @@ use crate::words::{Borrowed, Owned, Words};
 pub(super) const LINE_WORDS: usize = 8;
 
 /// Rotation whose sums `x + i * rotated(x)` keep all but a few bits of `x`, for every `i` that occurs: as a
-/// multiplication modulo 2^64 - 1 it shares no large factor with the modulus.
+/// multiplication modulo 2^64 - 1, it shares no large factor with the modulus.
 const ROTATION: u32 = 33;
 
 /// Turns a term of the sequence into the positions in a line: an odd constant, drawn at random.
@@ -35,7 +35,7 @@ pub(super) struct Shape {
     pub(super) layout: ElasticLayout,
 }
 
-/// The numbers that a key's positions come from: a first one and a step.
+/// The first term and the step from which a key's positions are derived.
 #[derive(Clone, Copy)]
 pub(super) struct Sequence {
     first: u64,
@@ -50,7 +50,7 @@ impl Sequence {
 }
 
 impl Shape {
-    /// What holds of every shape, built or read.
+    /// Invariants of every shape, built or read.
     pub(super) fn check(&self) -> Result<(), FilterError> {
         let (most, blocked) = match self.layout {
             ElasticLayout::Standard => (theory::MAX_PROBES, false),
@@ -83,13 +83,13 @@ impl Shape {
         Sequence { first, step: step | 1 }
     }
 
-    /// First term of unit `index` of the standard layout.
+    /// Returns the first term of unit `index` of the standard layout.
     #[inline(always)]
     fn first_term(&self, index: u8, sequence: Sequence) -> u64 {
         sequence.term(u64::from(index) * u64::from(self.probes))
     }
 
-    /// Line of a key in unit `index` of the blocked layout, and what its positions there come from.
+    /// Returns the line of a key in unit `index` of the blocked layout, and the seed of its positions there.
     #[inline(always)]
     fn line(&self, index: u8, sequence: Sequence) -> (usize, u32) {
         let term = sequence.term(index.into());
@@ -137,7 +137,7 @@ impl Shape {
         self.independent(index, digests).for_each(|(word, bit)| words[word] |= bit);
     }
 
-    /// Whether scheme and number of the digests fit.
+    /// Checks that scheme and number of digests fit.
     pub(super) fn check_independent(&self, digests: &IndependentDigests) -> Result<(), FilterError> {
         if self.scheme != BloomScheme::Independent {
             return Err(FilterError::WrongScheme(self.scheme));
@@ -147,7 +147,7 @@ impl Shape {
     }
 }
 
-/// Word and bit of a bit number.
+/// Splits a bit number into word and bit.
 #[inline(always)]
 fn split(bit: u64) -> (usize, u64) {
     ((bit / 64) as usize, 1 << (bit % 64))
@@ -160,7 +160,7 @@ pub struct ElasticUnit<W: Words = Owned> {
     shape: Shape,
     index: u8,
     words: W,
-    /// Where the payload starts in `words`: at a cache line, where the layout wants that and the words are ours.
+    /// Where the payload starts in `words`: at a cache line, if the layout wants that and the words are owned.
     start: usize,
 }
 
@@ -169,35 +169,35 @@ pub struct ElasticUnit<W: Words = Owned> {
 pub type ElasticUnitRef<'a> = ElasticUnit<Borrowed<'a>>;
 
 impl ElasticUnit {
-    /// A unit without keys.
+    /// Creates a unit without keys.
     pub(super) fn zeroed(shape: Shape, index: u8) -> Self {
         let spare = Self::spare(shape.layout);
         let len = shape.words as usize;
         let words: Owned = std::iter::repeat_n(0, len + spare).collect();
-        // Words are multiples of 8 bytes off a line; `spare` of them reach the next one.
+        // Allocations may start any multiple of 8 bytes into a line; `spare` words reach the next line.
         let start = (words.as_ptr().addr().wrapping_neg() % 64 / 8).min(spare);
         Self { shape, index, words, start }
     }
 
-    /// The payload of a unit that was just made.
+    /// The payload of a newly created unit.
     pub(super) fn payload_mut(&mut self) -> &mut [u64] {
-        let words = Arc::get_mut(&mut self.words).expect("nobody shares a new unit");
+        let words = Arc::get_mut(&mut self.words).expect("a new unit is not shared");
         &mut words[self.start..self.start + self.shape.words as usize]
     }
 
-    /// Where the payload is in memory.
+    /// The payload's position in memory.
     #[cfg(test)]
     pub(super) fn address(&self) -> usize {
         self.words[self.start..].as_ptr().addr()
     }
 
-    /// What [`ElasticUnit::memory_bytes`] says of a unit that is opened from `encoded_len` bytes: for planning before
-    /// anything is read.
+    /// Returns what [`ElasticUnit::memory_bytes`] will be for a unit opened from `encoded_len` bytes, for planning
+    /// before anything is read.
     pub fn memory_of(layout: ElasticLayout, encoded_len: usize) -> usize {
         size_of::<Self>() + encoded_len.saturating_sub(format::TRAILER_LEN) + Self::spare(layout) * 8
     }
 
-    /// Words more than the payload has, so that it can start at a cache line.
+    /// Extra words that let the payload start at a cache line.
     fn spare(layout: ElasticLayout) -> usize {
         match layout {
             ElasticLayout::Standard => 0,
@@ -228,11 +228,11 @@ impl ElasticUnit {
 }
 
 impl<'a> ElasticUnitRef<'a> {
-    /// As [`ElasticUnit::open_ref`] without verifying the checksum: O(1), for bytes that were verified before. On
-    /// damaged bytes this or a probe may answer wrongly; neither panics.
+    /// Like [`ElasticUnit::open_ref`] without verifying the checksum: O(1), for bytes that were verified before. On
+    /// damaged bytes a probe may answer wrongly; neither this nor a probe panics.
     ///
     /// # Errors
-    /// As [`ElasticUnit::open`], but for [`FilterError::Checksum`].
+    /// As [`ElasticUnit::open`], except [`FilterError::Checksum`].
     pub fn open_unverified(bytes: &'a [u8]) -> Result<Self, FilterError> {
         let envelope = Envelope::read(bytes)?;
         if envelope.kind != FilterKind::ElasticUnit {
@@ -262,8 +262,8 @@ impl<W: Words> ElasticUnit<W> {
         self.shape
     }
 
-    /// Whether all bits of a key are set, for the standard layout. Stops at the first that is not: each may be a cache
-    /// miss. `shape` is that of the unit; whoever asks many units passes one for all.
+    /// Returns whether all bits of a key are set, for the standard layout. Stops at the first clear bit: each may be
+    /// a cache miss. `shape` is that of the unit; a caller probing many units passes one for all.
     #[inline(always)]
     pub(super) fn holds_anywhere(&self, shape: &Shape, sequence: Sequence) -> bool {
         let mut term = shape.first_term(self.index, sequence);
@@ -277,7 +277,8 @@ impl<W: Words> ElasticUnit<W> {
         true
     }
 
-    /// The same for the blocked layout. Asks for every bit: a branch per probe mispredicts more than it saves.
+    /// The same for the blocked layout. Tests every bit: a branch per probe costs more in mispredictions than it
+    /// saves.
     #[inline(always)]
     pub(super) fn holds_in_line(&self, shape: &Shape, sequence: Sequence) -> bool {
         let (line, low) = shape.line(self.index, sequence);
@@ -304,9 +305,9 @@ impl<W: Words> ElasticUnit<W> {
         }
     }
 
-    /// Whether the run may hold the key, as far as this unit knows. For several units of a group,
+    /// Returns whether the run may hold the key, according to this unit. For several units of a group,
     /// [`ElasticSet::contains`](crate::ElasticSet::contains) remixes the digest only once. A unit of scheme
-    /// [`BloomScheme::Independent`] cannot tell from one digest and says `true`.
+    /// [`BloomScheme::Independent`] cannot answer from one digest and returns `true`.
     #[inline]
     pub fn contains(&self, digest: Digest) -> bool {
         let (shape, sequence) = (&self.shape, self.shape.sequence(digest));
@@ -327,7 +328,7 @@ impl<W: Words> ElasticUnit<W> {
         self.shape.units.into()
     }
 
-    /// The salt of the group, which names it.
+    /// The salt of the group, which identifies it.
     pub fn salt(&self) -> u64 {
         self.shape.salt
     }
@@ -357,7 +358,7 @@ impl<W: Words> ElasticUnit<W> {
         (self.shape.words * 64) as f64 / self.shape.keys as f64
     }
 
-    /// Rate of false positives that theory promises for this unit alone; 0 for no keys.
+    /// Returns the theoretical false-positive rate of this unit alone; 0 for no keys.
     pub fn expected_rate(&self) -> f64 {
         let Shape { keys, words, layout, .. } = self.shape;
         match layout {
@@ -386,7 +387,7 @@ impl<W: Words> ElasticUnit<W> {
         format::TRAILER_LEN + self.shape.words as usize * 8
     }
 
-    /// Appends the unit's bytes to `out`. To probe a blocked one in place later, let it start at a multiple of 64.
+    /// Appends the unit's bytes to `out`. To probe a blocked one in place later, start it at a multiple of 64.
     pub fn write_to(&self, out: &mut Vec<u8>) {
         out.reserve(self.encoded_len());
         let Shape { salt, keys, words, units, probes, scheme, layout } = self.shape;

@@ -1,10 +1,10 @@
-//! Where a bucket of a long sequence starts, in constant time for values spread evenly and in logarithmic time for
-//! any: keys in sequence hash to values in sequence, which crowd a few buckets and leave long gaps.
+//! Finds where a bucket of a long sequence starts, in constant time for evenly spread values and in logarithmic time
+//! for any: sequential keys hash to sequential values, which crowd a few buckets and leave long gaps.
 //!
-//! The unary part is cut into blocks of 512 bits. Every block has the zeros before it counted, in 16 bits relative to
-//! those before its superblock of 128 blocks, which has 64. Every 2048th zero has a *hint*: its block. The blocks
-//! between two hints, six or seven for even values, are searched by their counts, then the words of one block. About
-//! 0.05 bits per bit of the unary part in all.
+//! The unary part is cut into blocks of 512 bits. Every block stores the number of zeros before it: 16 bits relative
+//! to its superblock of 128 blocks, which stores 64. Every 2048th zero has a *hint*: its block. The blocks between
+//! two hints, six or seven for evenly spread values, are searched by their counts, then the words of one block. In
+//! all, the directory takes about 0.05 bits per bit of the unary part.
 //!
 //! A unary part of two blocks or less has no directory.
 
@@ -27,14 +27,14 @@ pub(crate) struct Directory {
     blocks: u64,
     /// Word where the hints start, two to a word: one per 2048 zeros, and the last block.
     hints: u64,
-    /// Its first word beyond.
+    /// First word past the end.
     end: u64,
-    /// Whether there is none.
+    /// Whether the directory is empty.
     absent: bool,
 }
 
 impl Directory {
-    /// The directory, from word `at` on, of a sequence of `count` values in `buckets` buckets, at least one.
+    /// Returns the directory, from word `at` on, of a sequence of `count` values in `buckets` buckets, at least one.
     pub(crate) const fn new(at: u64, count: u64, buckets: u64) -> Self {
         let all = (count + buckets).div_ceil(BLOCK);
         if count + buckets <= Self::LEAST {
@@ -46,15 +46,15 @@ impl Directory {
         Self { supers: at, blocks, hints, end, absent: false }
     }
 
-    /// Unary parts of no more bits have no directory: a few words are counted as fast.
+    /// Unary parts up to this size have no directory: counting a few words is as fast.
     pub(crate) const LEAST: u64 = 2 * BLOCK;
 
-    /// The first word after it.
+    /// Returns the first word after the directory.
     pub(crate) const fn end(&self) -> u64 {
         self.end
     }
 
-    /// Bits of directory per bit of the unary part, and more per zero.
+    /// Returns the bits of directory per bit of the unary part, and more per zero.
     pub(crate) const SHARES: (f64, f64) =
         (16.0 / BLOCK as f64 + 64.0 / (BLOCK * SUPER) as f64, 32.0 / HINT as f64);
 
@@ -82,14 +82,14 @@ impl Directory {
         bits::write(words, self.hints * 64 + hints * 32, 32, blocks - 1);
     }
 
-    /// Zeros before block `block`.
+    /// Returns the zeros before block `block`.
     #[inline(always)]
     fn zeros_before<W: Words>(&self, words: &W, block: u64) -> u64 {
         let before = words.word((self.supers + block / SUPER) as usize);
         before.wrapping_add(bits::read(words, self.blocks * 64 + block * 16, 16))
     }
 
-    /// Where bucket `bucket` starts in the unary part of `sequence`.
+    /// Returns where bucket `bucket` starts in the unary part of `sequence`.
     #[inline]
     pub(crate) fn start_of<W: Words>(&self, words: &W, sequence: &Sequence, bucket: u64) -> u64 {
         let Some(rank) = bucket.checked_sub(1) else { return 0 };
@@ -111,7 +111,7 @@ impl Directory {
     }
 }
 
-/// Ones from bit `from` to before bit `to`.
+/// Counts the ones in bits `from..to`.
 fn ones(words: &[u64], from: u64, to: u64) -> u64 {
     let word = |at: u64| {
         let cut_low = u64::MAX << from.saturating_sub(at * 64).min(63);

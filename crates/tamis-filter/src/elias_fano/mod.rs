@@ -1,18 +1,18 @@
 //! Elias–Fano coding of ascending integers, searched without decoding it (P. Elias, J. ACM 21, 1974; R. Fano, 1971).
 //!
-//! A value is cut into a *bucket* (its high part) and `width` low bits. The buckets are one bit string, `unary`: for
-//! each bucket in turn a one per value in it, then a zero. The low bits follow, packed. `n` values below
-//! `buckets << width` take `n * (width + 1) + buckets` bits, two above `log2(universe / n)` per value at most, and in
-//! any bucket they can be found by its number alone: where the bucket starts is a `select` of a zero, and the zeros
-//! before that place tell how many ones, hence values, are.
+//! A value is split into a *bucket* (its high part) and `width` low bits. The buckets form one bit string, `unary`:
+//! for each bucket in turn, a one per value in it, then a zero. The low bits follow, packed. `n` values below
+//! `buckets << width` take `n * (width + 1) + buckets` bits, at most two above `log2(universe / n)` per value. The
+//! values of a bucket can be found from its number alone: the bucket's start is a `select` of a zero, and the zeros
+//! before it determine how many ones, hence values, precede it.
 //!
-//! Golomb or Rice coding of the gaps takes 0.45 bits per value less, but can only be read from the start of a block,
-//! value by value, each waiting for the one before. Here a probe of a block of some hundred values counts ones in a
-//! handful of words.
+//! Golomb or Rice coding of the gaps takes 0.45 bits per value less, but can only be decoded from the start of a
+//! block, value by value, each waiting for the previous one. Here a probe of a block of a hundred values or so counts
+//! ones in a handful of words.
 //!
 //! # Invariants
-//! * Nothing here trusts the words: places beyond the end read as zeros, every loop is bounded by the sizes the
-//!   caller has checked (or by 64), and differences of what the words say wrap.
+//! * Nothing here trusts the words: positions beyond the end read as zeros, every loop is bounded by the sizes the
+//!   caller has checked (or by 64), and differences between values read from the words wrap.
 //! * Values may repeat.
 //!
 //! # Threads
@@ -37,19 +37,20 @@ pub(crate) struct Sequence {
 }
 
 impl Sequence {
-    /// Up to `count` values below `buckets << width`, coded from bit `at` on. The caller sees to it that
-    /// [`Sequence::bits_for`] these fits, and for opened filters that it ends within the words.
+    /// A sequence of up to `count` values below `buckets << width`, coded from bit `at` on. The caller ensures that
+    /// [`Sequence::bits_for`] these fits, and for opened filters that the sequence ends within the words.
     #[inline]
     pub(crate) const fn new(at: u64, count: u64, buckets: u64, width: u32) -> Self {
         Self { at, unary: count + buckets, width }
     }
 
-    /// Bits that `count` values below `buckets << width` take; beyond `u64` only for sizes that fit no memory.
+    /// Returns the bits that `count` values below `buckets << width` take; exceeds `u64` only for sizes that fit no
+    /// memory.
     pub(crate) const fn bits_for(count: u64, buckets: u64, width: u32) -> u128 {
         count as u128 * (width as u128 + 1) + buckets as u128
     }
 
-    /// Writes `values`, which ascend and are at most as many as the sequence was made for, into bits that are zero.
+    /// Writes `values`, which ascend and are at most `count`, into bits that are zero.
     ///
     /// # Panics
     /// If they do not fit.
@@ -76,15 +77,15 @@ impl Sequence {
         bits::read(words, self.low_at(rank), self.width)
     }
 
-    /// 64 bits of the unary part from its bit `place` on. Beyond its end they are low bits, never needed: the last
-    /// bit of the unary part is a zero, and a one found after it belongs to no bucket that can be asked for.
+    /// Returns 64 bits of the unary part from its bit `place` on. Beyond its end these are low bits, which are never
+    /// needed: the last bit of the unary part is a zero, and a one found after it belongs to no valid bucket.
     #[inline(always)]
     fn window<W: Words>(&self, words: &W, place: u64) -> u64 {
         bits::read(words, self.at.wrapping_add(place), 64)
     }
 
-    /// Where bucket `bucket` starts in the unary part, by counting zeros from its beginning: for blocks of some
-    /// hundred values.
+    /// Returns where bucket `bucket` starts in the unary part, by counting zeros from its beginning: for blocks of a
+    /// few hundred values.
     #[inline]
     pub(crate) fn scan<W: Words>(&self, words: &W, bucket: u64) -> u64 {
         match bucket.checked_sub(1) {
@@ -93,16 +94,16 @@ impl Sequence {
         }
     }
 
-    /// The bucket that starts at `start`.
+    /// Returns the bucket that starts at `start`.
     #[inline(always)]
     fn run<W: Words>(&self, words: &W, bucket: u64, start: u64, start_of: impl Fn(u64) -> u64) -> Run {
         let ones = u64::from(self.window(words, start).trailing_ones());
-        // A bucket that fills the window is rare, and it may be long: its end is where the next one starts.
+        // A bucket that fills the window is rare and may be long: it ends where the next one starts.
         let end = if ones < 64 { start.wrapping_add(ones) } else { start_of(bucket + 1).wrapping_sub(1) };
         Run { rank: start.wrapping_sub(bucket), end, len: end.wrapping_sub(start) }
     }
 
-    /// Rank of the first value in `run` whose low bits are at least `low`.
+    /// Returns the rank of the first value in `run` whose low bits are at least `low`.
     #[inline]
     fn seek<W: Words>(&self, words: &W, run: &Run, low: u64) -> Option<u64> {
         let (mut at, mut len) = (run.rank, run.len);
@@ -115,11 +116,11 @@ impl Sequence {
                 len = half;
             }
         }
-        // Either the run ends here, or a value that is large enough does.
+        // Either the run ends here, or a large enough value does.
         (0..len).map(|i| at.wrapping_add(i)).find(|&rank| self.low(words, rank) >= low)
     }
 
-    /// Where in the sequence `value`, which is below the universe, stands: its rank, and how often it is there.
+    /// Returns the rank of `value`, which is below the universe, and the number of times it occurs.
     #[inline]
     pub(crate) fn equal<W: Words>(&self, words: &W, value: u64) -> (u64, u64) {
         let bucket = value >> self.width;
@@ -131,7 +132,7 @@ impl Sequence {
         (first, same as u64)
     }
 
-    /// Calls `each` with every value in turn. A word of the unary part at a time.
+    /// Calls `each` with every value in turn, reading the unary part a word at a time.
     #[inline]
     pub(crate) fn for_each<W: Words>(&self, words: &W, mut each: impl FnMut(u64)) {
         let (mut start, mut rank) = (0, 0);
@@ -147,8 +148,8 @@ impl Sequence {
         }
     }
 
-    /// Calls `each` with the rank of every value from `first` on and with the value, until it gives `false`. `first` is below
-    /// the universe. Costs a look at the words of the unary part before it, none at the values.
+    /// Calls `each` with rank and value of every value from `first` on, until it returns `false`. `first` is below
+    /// the universe. Scans the words of the unary part before it, but none of the values.
     #[inline]
     pub(crate) fn for_each_from<W: Words>(
         &self,
@@ -173,8 +174,8 @@ impl Sequence {
         }
     }
 
-    /// Whether a value lies in `first..=last`, both below the universe and in this order. `start_of(b)` is where
-    /// bucket `b` starts, for `b` up to the number of buckets; it is asked once, and seldom twice.
+    /// Returns whether a value lies in `first..=last`, both below the universe and in this order. `start_of(b)`
+    /// returns where bucket `b` starts, for `b` up to the number of buckets; it is called once, and rarely twice.
     #[inline]
     pub(crate) fn any_within<W: Words>(
         &self,
@@ -200,7 +201,7 @@ impl Sequence {
         let next_bucket = if window != 0 {
             run.end.wrapping_add(u64::from(window.trailing_zeros())).wrapping_sub(next)
         } else {
-            // A long gap: rather than to walk through it, see whether a value lies before the last bucket.
+            // A long gap: instead of walking through it, check whether a value lies before the last bucket.
             let start = start_of(last_bucket);
             if start.wrapping_sub(last_bucket) != next {
                 return true;
@@ -210,7 +211,7 @@ impl Sequence {
         next_bucket < last_bucket || next_bucket == last_bucket && self.low(words, next) <= last_low
     }
 
-    /// The smallest value at or above `first`, which is below the universe. Linear in the unary part: for blocks.
+    /// Returns the smallest value at or above `first`, which is below the universe. Linear in the unary part: for blocks.
     pub(crate) fn successor<W: Words>(&self, words: &W, first: u64) -> Option<u64> {
         let bucket = first >> self.width;
         let start_of = |bucket| self.scan(words, bucket);
@@ -241,16 +242,17 @@ impl Sequence {
 
 /// The values of one bucket.
 struct Run {
-    /// Rank of its first value: how many lie in the buckets before.
+    /// Rank of its first value: the number of values in earlier buckets.
     rank: u64,
-    /// Place of the zero that ends it.
+    /// Position of the zero that ends it.
     end: u64,
-    /// How many they are.
+    /// Number of values in it.
     len: u64,
 }
 
-/// How far from bit `from` the zero is that has `rank` zeros between `from` and itself; `within` if there is none in
-/// that many bits. Word by word: a word's count of ones is a dozen instructions, and no word waits for another.
+/// Returns the distance from bit `from` to the zero that has `rank` zeros between `from` and itself; `within` if
+/// there is none in that many bits. Works word by word: a word's count of ones takes a dozen instructions, and no
+/// word waits for another.
 #[inline]
 fn select_zero<W: Words>(words: &W, from: u64, within: u64, rank: u64) -> u64 {
     let (mut at, end) = (from / 64, from + within);

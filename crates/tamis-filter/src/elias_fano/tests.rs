@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// `values` coded behind `lead` bits, with their directory.
+/// Encodes `values` behind `lead` bits, with their directory.
 fn coded(values: &[u64], buckets: u64, width: u32, lead: u64) -> (Arc<[u64]>, Sequence, Directory) {
     let count = values.len() as u64;
     let directory = Directory::new(1, count, buckets);
@@ -16,7 +16,7 @@ fn coded(values: &[u64], buckets: u64, width: u32, lead: u64) -> (Arc<[u64]>, Se
     (words.into(), sequence, directory)
 }
 
-/// Compares every kind of search with the plain answer.
+/// Compares every kind of search with a linear one.
 fn same_as_plain(values: &[u64], buckets: u64, width: u32, lead: u64, queries: &[(u64, u64)]) {
     let (words, sequence, directory) = coded(values, buckets, width, lead);
     let universe = buckets << width;
@@ -65,7 +65,7 @@ fn around(values: &[u64], universe: u64) -> Vec<(u64, u64)> {
 }
 
 #[test]
-fn shapes_of_all_densities_are_searched_rightly() {
+fn shapes_of_all_densities_are_searched_correctly() {
     // Full buckets, long gaps, runs of ones across windows, repeated values, and empty sequences.
     let crowd: Vec<u64> = (0..5000).map(|i| 700_000 + i).collect();
     let ends: Vec<u64> = [0; 70].into_iter().chain([(1 << 20) - 1; 70]).collect();
@@ -94,7 +94,7 @@ fn shapes_of_all_densities_are_searched_rightly() {
 }
 
 #[test]
-fn the_widest_universe_is_searched_rightly() {
+fn the_widest_universe_is_searched_correctly() {
     let values = [0, 1, u64::MAX / 2, u64::MAX - 1, u64::MAX];
     for width in [58, 61, 63] {
         let (words, sequence, directory) = coded(&values, 1 << (64 - width), width, 1);
@@ -110,9 +110,9 @@ fn the_widest_universe_is_searched_rightly() {
     }
 }
 
-/// Reads the sequence bit by bit, as its layout is described.
+/// Reads the sequence bit by bit, following the description of its layout.
 #[test]
-fn a_plain_reader_finds_the_values() {
+fn a_bit_by_bit_reader_finds_the_values() {
     let values: Vec<u64> = (0..3000u64).map(|i| i * i / 7).collect();
     for (width, lead) in [(0, 0), (3, 17), (9, 63)] {
         let buckets = (values[values.len() - 1] >> width) + 3;
@@ -134,14 +134,14 @@ fn a_plain_reader_finds_the_values() {
 
 #[test]
 #[should_panic = "beyond the universe"]
-fn a_value_beyond_the_universe_is_refused() {
+fn a_value_beyond_the_universe_is_rejected() {
     coded(&[3, 68], 16, 2, 0);
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
     #[test]
-    fn searches_agree_with_plain_ones(
+    fn searches_agree_with_linear_ones(
         steps in prop::collection::vec(prop_oneof![Just(0u64), 0u64..5, 0u64..2000, 0u64..200_000], 0..400),
         width in 3u32..18,
         lead in 0u64..64,
@@ -156,7 +156,7 @@ proptest! {
     }
 
     #[test]
-    fn random_words_end_every_search(
+    fn every_search_terminates_on_random_words(
         words in prop::collection::vec(any::<u64>(), 0..60),
         count in 0u64..2000,
         buckets in 1u64..3000,

@@ -2,17 +2,17 @@
 //! F. C. Botelho, R. Pagh, N. Ziviani, "Simple and Space-Efficient Minimal Perfect Hash Functions" (WADS 2007) and
 //! the two papers by T. M. Graf and D. Lemire that `xor.rs` and `fuse.rs` name.
 //!
-//! A slot that only one key has can be given to that key, whatever the other two hold; the key then no longer counts
-//! for its other slots, where one of them may now be alone. Once all keys are gone, they take their values in the
-//! opposite order: each writes a slot that no key written before it reads.
+//! A slot used by only one key can be assigned to that key, whatever the other two hold; the key then no longer
+//! counts for its other slots, one of which may now have a single key left. Once all keys are removed, they get their
+//! values in the reverse order: each writes a slot that no key written before it reads.
 //!
 //! # Invariants
-//! * A slot knows its keys by their number and the exclusive or of their hashes: alone, that *is* the hash.
-//! * Two equal hashes never become alone: a success proves that the digests were distinct.
+//! * A slot keeps the number of its keys and the exclusive or of their hashes: for a single key, that *is* its hash.
+//! * Two equal hashes are never peeled: success proves that the digests were distinct.
 //! * The count of a slot cannot overflow unnoticed.
 //!
 //! # Threads
-//! One, its caller's.
+//! Single-threaded, on the caller's thread.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -26,14 +26,14 @@ use crate::format::{Head, WordFilter};
 use crate::point::distinct;
 use crate::words::Owned;
 
-/// Up to so many digests duplicates are removed beforehand: it costs nothing, and small sets need all their space.
+/// Up to this many digests, duplicates are removed beforehand: it costs nothing, and small sets need all their space.
 const SMALL: usize = 1024;
 
-/// From so many keys on, the tables of the peeling outgrow the nearer caches and the order of the hashes matters.
+/// From this many keys on, the peeling tables outgrow the nearer caches and the order of the hashes matters.
 const LARGE: usize = 1 << 16;
 
-/// Head and number of words for `keys` keys on `slots` slots: the widest fingerprints that `bits_per_key` pays for.
-/// `parameter` is the second one of the head.
+/// Returns the head and the number of words for `keys` keys on `slots` slots, with the widest fingerprints that
+/// `bits_per_key` pays for. `parameter` is the second parameter of the head.
 fn widest(keys: u64, slots: u64, bits_per_key: f64, parameter: u8) -> Result<(Head, u64), FilterError> {
     let units = units_for(keys, bits_per_key, 64.0)?;
     if keys > MAX_KEYS {
@@ -46,19 +46,20 @@ fn widest(keys: u64, slots: u64, bits_per_key: f64, parameter: u8) -> Result<(He
     Ok((Head { salt: 0, keys, params: [width as u8, parameter] }, bits::words_for(slots * width)))
 }
 
-/// What a filter that is filled by peeling tells the builder.
+/// What a filter filled by peeling provides to the builder.
 pub(crate) trait Peeled: WordFilter<Owned> {
-    /// Where its slots are.
+    /// The mapping from hashes to slots.
     type Slots: Slots;
 
-    /// Slots that `keys >= 1` keys need, and the second parameter of the head.
+    /// Returns the slots that `keys >= 1` keys need, and the second parameter of the head.
     fn slots_for(keys: u64) -> (u64, u8);
 
-    /// The slots and the table of an (unfilled) filter.
+    /// Returns the slots and the (unfilled) table of a filter.
     fn parts(&self) -> (Self::Slots, XorTable);
 }
 
-/// Builds a filter over `digests`, duplicates allowed. Expected linear time; some 20 bytes per key in passing.
+/// Builds a filter over `digests`, duplicates allowed. Expected linear time; about 20 bytes of temporary memory per
+/// key.
 pub(crate) fn build<F: Peeled>(digests: &[Digest], bits_per_key: f64, salt: u64) -> Result<F, FilterError> {
     let mut known_distinct = digests.len() <= SMALL;
     let mut keys = if known_distinct { distinct(digests) } else { Cow::Borrowed(digests) };
@@ -69,7 +70,7 @@ pub(crate) fn build<F: Peeled>(digests: &[Digest], bits_per_key: f64, salt: u64)
         let (head, units) = widest(count, slots, bits_per_key, parameter)?;
         let head = Head { salt: salt_of(salt, attempt), ..head };
         let mut words: Owned = std::iter::repeat_n(0, units as usize).collect();
-        // The very function that opening goes through derives the slots: building and probing cannot differ.
+        // Slots are derived by the function that opening uses, so building and probing cannot differ.
         let (slots, table) = F::from_parts(head, Arc::clone(&words))?.parts();
         let filled = if table.width() == 0 {
             known_distinct
@@ -88,7 +89,7 @@ pub(crate) fn build<F: Peeled>(digests: &[Digest], bits_per_key: f64, salt: u64)
         known_distinct = true;
         let unique = distinct(&keys);
         if unique.len() < keys.len() {
-            // The failure says nothing about the salt: a set and a multiset of the same keys yield the same filter.
+            // Keep the salt, so that a set and a multiset of the same keys yield the same filter.
             keys = Cow::Owned(unique.into_owned());
         } else {
             attempt += u64::from(table.width() > 0);
@@ -97,7 +98,7 @@ pub(crate) fn build<F: Peeled>(digests: &[Digest], bits_per_key: f64, salt: u64)
     Err(FilterError::Construction { keys: keys.len() as u64 })
 }
 
-/// Hashes in the order in which they were peeled, and which of its three slots each was alone in.
+/// Hashes in the order in which they were peeled, each with the index of the slot it was alone in.
 struct Order {
     hashes: Vec<u64>,
     which: Vec<u8>,
@@ -106,7 +107,7 @@ struct Order {
 fn peel(digests: &[Digest], spread: SpreadSalt, slots: impl Slots) -> Option<Order> {
     let mut hashes = ordered(digests, spread, slots.order_bits());
     let keys = hashes.len();
-    // Four times the number of keys, plus the exclusive or of which of its slots this is to each.
+    // Four times the number of keys, plus the exclusive or of the slot index (0 to 2) of each.
     let mut counts = vec![0u8; slots.count() as usize];
     let mut sums = vec![0u64; slots.count() as usize];
     let mut overflow = false;
@@ -121,7 +122,7 @@ fn peel(digests: &[Digest], spread: SpreadSalt, slots: impl Slots) -> Option<Ord
     if overflow {
         return None;
     }
-    // The sums know all that is still needed: the memory of the hashes takes them up again in the new order.
+    // The sums hold everything still needed, so the memory of the hashes is reused for the new order.
     hashes.clear();
     let mut which_slots = Vec::with_capacity(keys);
     let mut alone = Vec::new();
@@ -148,7 +149,7 @@ fn peel(digests: &[Digest], spread: SpreadSalt, slots: impl Slots) -> Option<Ord
     (hashes.len() == keys).then_some(Order { hashes, which: which_slots })
 }
 
-/// The hashes of `digests`; if there are many, in the order of their top `order_bits` bits.
+/// Returns the hashes of `digests`; if there are many, ordered by of their top `order_bits` bits.
 fn ordered(digests: &[Digest], spread: SpreadSalt, order_bits: u32) -> Vec<u64> {
     let hashed = digests.iter().map(|&digest| hash(digest, spread));
     if order_bits == 0 || digests.len() < LARGE {
@@ -169,7 +170,7 @@ fn ordered(digests: &[Digest], spread: SpreadSalt, order_bits: u32) -> Vec<u64> 
     out
 }
 
-/// Gives every key its slot, the last peeled first; `words` are zero.
+/// Assigns every key its slot, the last peeled first; `words` are zero.
 fn fill(words: &mut [u64], order: &Order, slots: impl Slots, table: XorTable) {
     let width = table.width();
     for (&hash, &which) in order.hashes.iter().zip(&order.which).rev() {
@@ -187,7 +188,7 @@ mod tests {
     use crate::Xor;
 
     #[test]
-    fn what_cannot_be_peeled_is_refused() {
+    fn unpeelable_sets_are_rejected() {
         let head = Head { salt: 0, keys: 1, params: [8, 0] };
         let (blocks, _) = Xor::from_parts(head, vec![0; 200].into()).unwrap().parts();
         let spread = SpreadSalt::new(0);
@@ -195,7 +196,7 @@ mod tests {
         for copies in [2, 3, 63, 64, 65, 128, 129, 1000] {
             assert!(peel(&vec![one; copies], spread, blocks).is_none(), "{copies}");
         }
-        // Counts that wrap to one make a sum look like a hash that is none.
+        // Counts that wrap to one make a sum look like a hash.
         let others: Vec<_> = (100..400).map(Digest::from_u64).collect();
         for copies in 50..70 {
             let digests = [&vec![one; copies][..], &others].concat();
@@ -223,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn more_keys_than_can_be_counted_are_refused() {
+    fn more_keys_than_can_be_counted_are_rejected() {
         let keys = MAX_KEYS + 1;
         assert_eq!(widest(keys, 10, 1.0, 0).unwrap_err(), FilterError::TooLarge { keys });
         assert_eq!(widest(u64::MAX, 10, 1.0, 0).unwrap_err(), FilterError::TooLarge { keys: u64::MAX });

@@ -1,4 +1,4 @@
-//! What holds for all filters of fingerprints.
+//! Tests common to all fingerprint filters.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ fn digests(range: Range<u64>) -> Vec<Digest> {
     range.map(|i| Digest::of(&i.to_le_bytes())).collect()
 }
 
-/// Digests that none of `digests` holds.
+/// Returns digests that are not among `digests`.
 fn strangers(n: u64) -> impl Iterator<Item = Digest> {
     (0..n).map(|i| Digest::of(&(i + (1 << 40)).to_le_bytes()))
 }
@@ -31,11 +31,11 @@ fn head_and_width(filter: &PointFilter) -> (Head, u32) {
         PointFilter::BinaryFuse(filter) => (filter.head(), filter.fingerprint_bits()),
         PointFilter::Xor(filter) => (filter.head(), filter.fingerprint_bits()),
         PointFilter::Cuckoo(filter) => (filter.head(), filter.fingerprint_bits()),
-        _ => panic!("not a filter of fingerprints"),
+        _ => panic!("not a fingerprint filter"),
     }
 }
 
-/// Share of `n` strangers that are let in.
+/// Returns the share of `n` absent keys that are accepted.
 fn rate(filter: &PointFilter, n: u64) -> f64 {
     strangers(n).filter(|&digest| filter.contains(digest)).count() as f64 / n as f64
 }
@@ -57,7 +57,7 @@ fn numbered() -> Vec<Digest> {
 }
 
 #[test]
-fn filters_that_were_made_from_the_format_description_hold_their_keys() {
+fn filters_built_from_the_format_description_hold_their_keys() {
     for (fixture, spec) in [FUSE, XOR, CUCKOO].into_iter().zip(SPECS) {
         let digit = |i| u8::from_str_radix(&fixture[i..i + 2], 16).unwrap();
         let bytes: Vec<u8> = (0..fixture.len()).step_by(2).map(digit).collect();
@@ -71,13 +71,13 @@ fn filters_that_were_made_from_the_format_description_hold_their_keys() {
 }
 
 #[test]
-fn rates_are_what_theory_says() {
+fn rates_match_theory() {
     for (keys, widths) in [(10_000, [3.9, 6.5, 9.9, 11.6]), (200_000, [5.0, 6.3, 8.4, 9.6])] {
         let digests = digests(0..keys);
         for spec in SPECS {
             for bits in widths {
                 let filter = build(spec, &digests, bits, keys);
-                // Some 2,500 are let in, of which 10 % are five standard deviations.
+                // Some 2,500 false positives, of which 10 % is five standard deviations.
                 let theory = filter.expected_rate();
                 let got = rate(&filter, (2500.0 / theory) as u64);
                 assert!((got / theory - 1.0).abs() < 0.1, "{spec:?} {keys} {bits}: {got} against {theory}");
@@ -113,7 +113,7 @@ fn every_width_is_used_and_holds_its_keys_owned_and_borrowed() {
 }
 
 #[test]
-fn bits_are_never_more_than_asked_for_and_nearly_as_many() {
+fn bits_are_at_most_and_nearly_the_requested_number() {
     for keys in (1..100).chain([128, 333, 1000, 3001, 20_000]) {
         let digests = digests(0..keys);
         for spec in SPECS {
@@ -130,9 +130,9 @@ fn bits_are_never_more_than_asked_for_and_nearly_as_many() {
     }
 }
 
-/// Whoever divides a budget over runs may give the largest next to nothing. Such a filter helps nobody but is one.
+/// A budget divided over runs may leave the largest next to nothing. Such a filter is useless but valid.
 #[test]
-fn next_to_no_bits_let_everyone_in() {
+fn next_to_no_bits_accept_everything() {
     let mut digests = digests(0..3000);
     for spec in SPECS {
         for (bits, least) in [(0.02, 0.99), (0.5, 0.9), (1.0, 0.9), (1.2, 0.4)] {
@@ -155,7 +155,7 @@ fn next_to_no_bits_let_everyone_in() {
 }
 
 #[test]
-fn absurd_sizes_are_refused() {
+fn absurd_sizes_are_rejected() {
     let digests = digests(0..10);
     for (spec, bits) in SPECS.into_iter().flat_map(|s| [0.0, -1.0, 64.1, f64::NAN].map(|bits| (s, bits))) {
         let error = PointFilter::build(spec, &digests, bits, 0, Verify::Yes).unwrap_err();
@@ -175,7 +175,7 @@ fn a_filter_without_keys_holds_nothing() {
     }
 }
 
-/// Duplicates make peeling impossible: they must be found, also where so many fall on a slot that its count wraps.
+/// Duplicates make peeling impossible, so they must be found, even where a slot gets so many that its count wraps.
 #[test]
 fn versions_of_a_key_count_once() {
     for keys in [1, 2, 50, 1200] {
@@ -200,10 +200,10 @@ fn versions_of_a_key_count_once() {
     }
 }
 
-/// Digests are hashes, so these do not occur; but nothing must break if they do, and strangers of the same make should
-/// be told apart.
+/// Digests are hashes, so these do not occur in practice; but nothing must break if they do, and similar absent keys
+/// should be told apart.
 #[test]
-fn digests_with_little_in_them_are_held_and_told_apart() {
+fn low_entropy_digests_are_held_and_told_apart() {
     let makes: [fn(u64) -> u64; 7] = [
         |i| i,
         |i| !i,
@@ -244,7 +244,8 @@ fn another_salt_is_found_when_the_first_fails() {
     }
 }
 
-/// Runs share a digest per key: under neighbouring salts a key that fools one must not be likelier to fool the other.
+/// Runs share a digest per key: under neighbouring salts, a key that fools one must not be likelier to fool the
+/// other.
 #[test]
 fn filters_of_neighbouring_salts_err_independently() {
     let digests = digests(0..30_000);
@@ -261,7 +262,7 @@ fn filters_of_neighbouring_salts_err_independently() {
 fn a_run_large_enough_to_be_ordered_is_held() {
     let digests = digests(0..70_000);
     for spec in SPECS {
-        // `build` asks for all.
+        // `build` probes all keys.
         assert_eq!(build(spec, &digests, 9.5, 1).keys(), 70_000);
     }
 }
@@ -271,7 +272,7 @@ fn three_slots_within_bounds(slots: impl Slots, hash: u64) {
     assert!(a < b && b < c && c < slots.count(), "{hash:x}: {a} {b} {c} of {}", slots.count());
 }
 
-/// Opens a filter over `words`, borrowed; if that works, asks it and its owned copy. Whether it did.
+/// Opens a filter over `words`, borrowed; if that works, probes it and its owned copy. Returns whether it worked.
 macro_rules! exercise {
     ($kind:ident, $head:expr, $words:expr) => {{
         let head: Head = $head;
@@ -293,7 +294,7 @@ macro_rules! exercise {
 }
 
 #[test]
-fn any_head_over_any_words_is_refused_or_answers() {
+fn any_head_over_any_words_is_rejected_or_answers() {
     let mut opened = [0; 3];
     let mut words = Vec::new();
     for i in 0..90u64 {
@@ -320,7 +321,7 @@ fn any_head_over_any_words_is_refused_or_answers() {
 }
 
 #[test]
-fn words_that_no_slot_needs_are_refused() {
+fn words_that_no_slot_needs_are_rejected() {
     let opens = |spec, count: usize, params| {
         let (head, words) = (Head { salt: 0, keys: 1, params }, Owned::from(vec![0; count]));
         match spec {
@@ -330,7 +331,7 @@ fn words_that_no_slot_needs_are_refused() {
         }
     };
     let counts = |spec, params| (0..70).filter(|&count| opens(spec, count, params)).collect::<Vec<_>>();
-    // Segments of 128 bytes, three at least.
+    // Segments of 128 bytes, at least three.
     assert_eq!(counts(PointSpec::BinaryFuse, [8, 7]), [48, 64]);
     // Three blocks of half words: four words would be two halves too many.
     assert_eq!(counts(PointSpec::Xor, [32, 0])[..6], [2, 3, 5, 6, 8, 9]);
@@ -357,16 +358,16 @@ proptest! {
     }
 
     #[test]
-    fn damaged_bytes_are_refused_or_answer(
+    fn damaged_bytes_are_rejected_or_answer(
         keys in 0u64..200, bits in 4.0f64..=64.0, hits in prop::collection::vec((any::<usize>(), any::<u8>()), 1..6),
     ) {
         for spec in SPECS {
             let mut bytes = build(spec, &digests(0..keys), bits, 1).to_bytes();
             let len = bytes.len();
-            // Half of the hits go to the trailer, which is what opening believes.
+            // Half of the mutations hit the trailer, which opening relies on.
             for (i, &(at, byte)) in hits.iter().enumerate() {
                 let at = if i % 2 == 0 { at % len } else { len - 1 - at % TRAILER_LEN };
-                // Another kind is not what is tested here.
+                // A different kind is not under test here.
                 if at != len - TRAILER_LEN + 25 {
                     bytes[at] ^= byte;
                 }
@@ -384,7 +385,7 @@ proptest! {
     }
 
     #[test]
-    fn slots_differ_and_lie_within(first: u64, words in 1usize..400, width in 1u8..=32, segment_bits in 0u8..=18) {
+    fn slots_are_distinct_and_in_bounds(first: u64, words in 1usize..400, width in 1u8..=32, segment_bits in 0u8..=18) {
         let words: Owned = vec![0; words].into();
         let head = Head { salt: 0, keys: 1, params: [width, segment_bits] };
         let hashes = [first, 0, u64::MAX, first | u64::MAX << 32, first & 0xffff_ffff];
@@ -396,7 +397,7 @@ proptest! {
         }
     }
 
-    /// The loads of a probe are those of the definition, to the last slot.
+    /// The loads of a probe match the definition, up to the last slot.
     #[test]
     fn loads_of_all_sizes_agree(words in prop::collection::vec(any::<u64>(), 1..20)) {
         let words: Owned = words.into();

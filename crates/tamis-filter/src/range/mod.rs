@@ -1,4 +1,4 @@
-//! Range filters: they take bounds and say whether a run may hold a key between them.
+//! Range filters: they take bounds and report whether a run may hold a key between them.
 //!
 //! [`Surf`] takes keys as byte strings. The others are filters over integers, usable as such; for byte strings they
 //! are combined with the [`KeyMap`] of the run ([`Mapped`]).
@@ -30,20 +30,20 @@ pub trait RangeProbe: FilterInfo {
     /// Whether the run may hold `key`, whose digest is `digest`. `false` is certain.
     fn contains_key(&self, key: &[u8], digest: Digest) -> bool;
 
-    /// What the filter knows of the first key of the run at or after `from`.
+    /// Returns what the filter knows of the run's first key at or after `from`.
     fn next(&self, from: &[u8]) -> Next<Vec<u8>>;
 
-    /// Rate of false positives that theory promises for ranges of `keys` neighbouring integers (1: a point) that hold
-    /// no key; `None` where it depends on the keys in ways that no formula says.
+    /// Returns the theoretical false-positive rate for ranges of `keys` consecutive integers (1: a point) that hold
+    /// no key; `None` where the rate depends on the keys in ways that no formula captures.
     fn expected_rate(&self, keys: u64) -> Option<f64>;
 }
 
-/// The first key of a run from some key on, as far as a filter can tell.
+/// The first key of a run at or after some key, as far as a filter can tell.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Next<K> {
-    /// There is none.
+    /// There is no such key.
     Nothing,
-    /// It is not below this one. (It may be far above it, or there may be none.)
+    /// The key is not below this one. (It may be far above it, or there may be none.)
     NotBelow(K),
     /// The filter cannot tell.
     Unknown,
@@ -58,7 +58,7 @@ pub trait IntegerProbe {
     /// to a reversed range.
     fn contains_range(&self, first: u64, last: u64) -> bool;
 
-    /// What the filter knows of the first number at or after `from`.
+    /// Returns what the filter knows of the first number at or after `from`.
     fn next(&self, _from: u64) -> Next<u64> {
         Next::Unknown
     }
@@ -76,7 +76,7 @@ pub enum RangeSpec {
     Snarf,
     /// [`Rosetta`], for ranges of up to this many integers.
     Rosetta {
-        /// Wider ranges are asked as several.
+        /// Wider ranges are split into several queries.
         max_range: u64,
     },
     /// [`REncoder`].
@@ -85,7 +85,7 @@ pub enum RangeSpec {
     Grafite,
 }
 
-/// An integer filter together with the map from the byte strings of its run.
+/// An integer filter with the map from the byte strings of its run.
 #[derive(Clone, Debug)]
 pub struct Mapped<F> {
     map: KeyMap,
@@ -93,17 +93,17 @@ pub struct Mapped<F> {
 }
 
 impl<F> Mapped<F> {
-    /// How keys become integers.
+    /// Returns the map from keys to integers.
     pub fn map(&self) -> &KeyMap {
         &self.map
     }
 
-    /// The filter over the integers.
+    /// Returns the filter over the integers.
     pub fn filter(&self) -> &F {
         &self.filter
     }
 
-    /// The filter whose own words and the map's lie in `words`.
+    /// Opens the filter whose own words, followed by the map's, lie in `words`.
     fn open<W: Words>(head: Head, words: W) -> Result<Self, FilterError>
     where
         F: WordFilter<W>,
@@ -133,7 +133,7 @@ impl<F: IntegerProbe> Mapped<F> {
         };
         match self.filter.next(at) {
             Next::Nothing => Next::Nothing,
-            // The number of `from` itself says nothing about what follows it under the same number.
+            // The number of `from` itself says nothing about later keys that share this number.
             Next::NotBelow(next) => Next::NotBelow(self.map.key_at(next).max(from.to_vec())),
             Next::Unknown => Next::Unknown,
         }
@@ -163,7 +163,7 @@ pub enum RangeFilter<W: Words = Owned> {
 /// A range filter of any kind over borrowed bytes.
 pub type RangeFilterRef<'a> = RangeFilter<Borrowed<'a>>;
 
-/// The same expression for each kind; `$words` is the filter that has the words.
+/// Expands to the same expression for each kind; `$words` binds the inner filter that owns the words.
 macro_rules! each {
     ($self:expr, $filter:ident => $body:expr) => {
         match $self {
@@ -186,13 +186,13 @@ macro_rules! each {
 }
 
 impl RangeFilter {
-    /// Builds a filter over `keys`, in any order; duplicates are allowed. `bits_per_key` is what is asked for;
-    /// [`RangeFilter::bits_per_key`] tells what was spent. (The trie of [`Surf`] takes what it takes; the rest goes
-    /// to its suffixes.)
+    /// Builds a filter over `keys`, in any order; duplicates are allowed. `bits_per_key` is the requested size;
+    /// [`RangeFilter::bits_per_key`] returns the actual one. (The trie of [`Surf`] takes the space it needs; its
+    /// suffixes get the rest.)
     ///
     /// # Errors
-    /// [`FilterError::BitsPerKey`], [`FilterError::TooLarge`] and [`FilterError::Parameter`] for sizes that make no
-    /// sense, [`FilterError::Construction`], [`FilterError::SelfCheck`].
+    /// [`FilterError::BitsPerKey`], [`FilterError::TooLarge`] and [`FilterError::Parameter`] for invalid sizes,
+    /// [`FilterError::Construction`], [`FilterError::SelfCheck`].
     pub fn build(
         spec: RangeSpec,
         keys: &KeyList,
@@ -220,10 +220,10 @@ impl RangeFilter {
         Ok(filter)
     }
 
-    /// Asks for every one of `keys`, as a point and as a range.
+    /// Probes the filter for each of `keys`, as a point and as a range.
     ///
     /// # Errors
-    /// [`FilterError::SelfCheck`] if one is denied.
+    /// [`FilterError::SelfCheck`] if one is rejected.
     pub fn check(&self, keys: &KeyList) -> Result<(), FilterError> {
         let held = keys.iter().all(|key| {
             self.contains_range(KeyRange::closed(key, key)) && self.contains_key(key, Digest::of(key))
@@ -242,7 +242,8 @@ impl RangeFilter {
         Ok(filter)
     }
 
-    /// A view of bytes written by [`RangeFilter::write_to`], without copying. As [`RangeFilterRef::open_ref`].
+    /// Returns a view of bytes written by [`RangeFilter::write_to`], without copying. See
+    /// [`RangeFilterRef::open_ref`].
     ///
     /// # Errors
     /// As [`RangeFilter::open`].
@@ -251,7 +252,7 @@ impl RangeFilter {
     }
 }
 
-/// The words of an integer filter over the numbers of `keys` (sorted), with the map behind them, and the filter.
+/// Returns the words of an integer filter over the numbers of `keys` (sorted), followed by the map's, and the filter.
 fn mapped<F: WordFilter<Owned>>(
     keys: &KeyList,
     encode: impl FnOnce(&[u64]) -> Result<(Head, Vec<u64>), FilterError>,
@@ -282,11 +283,11 @@ impl<'a> RangeFilterRef<'a> {
         Ok(filter)
     }
 
-    /// As [`RangeFilterRef::open_ref`] without verifying the checksum: O(1), for bytes that were verified before. On
-    /// damaged bytes this or a probe may answer wrongly; neither panics, and both end.
+    /// Like [`RangeFilterRef::open_ref`] without verifying the checksum: O(1), for bytes that were verified before.
+    /// On damaged bytes a probe may answer wrongly; neither this nor a probe panics, and both terminate.
     ///
     /// # Errors
-    /// As [`RangeFilter::open`], but for [`FilterError::Checksum`].
+    /// As [`RangeFilter::open`], except [`FilterError::Checksum`].
     pub fn open_unverified(bytes: &'a [u8]) -> Result<Self, FilterError> {
         let envelope = Envelope::read(bytes)?;
         Self::from_parts(envelope.kind, envelope.head, envelope.words())
@@ -317,7 +318,7 @@ impl<W: Words> RangeFilter<W> {
         each!(self, filter => filter.contains_key(key, digest))
     }
 
-    /// What the filter knows of the first key of the run at or after `from`.
+    /// Returns what the filter knows of the first key of the run at or after `from`.
     pub fn next(&self, from: &[u8]) -> Next<Vec<u8>> {
         each!(self, filter => filter.next(from))
     }

@@ -1,14 +1,14 @@
 //! Building a ribbon filter: banding, then back-substitution.
 //!
-//! Banding is Gaussian elimination on the fly. A key's equation goes to the slot of its first coefficient; if an
-//! equation is there, the two are added, which clears that coefficient, and the sum moves on to its next. As nothing
-//! moves to the left, the rows from any slot on determine the slots from there on: that is what lets upper blocks
-//! have a column of their own. Back-substitution then goes from the last slot to the first and keeps the 128 slots
-//! last solved, per column, in two words.
+//! Banding is Gaussian elimination on the fly. A key's equation goes to the slot of its first coefficient; if that
+//! slot is taken, the two equations are added, which clears that coefficient, and the sum moves on to its next one.
+//! As nothing moves to the left, the rows from any slot on determine the slots from there on: this is what lets upper
+//! blocks have an extra column. Back-substitution then goes from the last slot to the first and keeps the last 128
+//! solved slots, per column, in two words.
 //!
 //! # Memory
-//! 20 bytes per slot, thus some 21 per key, beside the filter; freed at the end. Banding writes at the pace of its
-//! cache misses, of which [`AHEAD`] are under way at once.
+//! 20 bytes per slot, so about 21 per key, in addition to the filter; freed at the end. Banding writes at the pace of
+//! its cache misses, [`AHEAD`] of which are outstanding at once.
 
 use std::sync::Arc;
 
@@ -25,24 +25,24 @@ use super::{GROUP, MAX_COLUMNS, Ribbon, WANTED, halves, seeded};
 /// Keys between the prefetch of a row and its use.
 const AHEAD: usize = 16;
 
-/// Seeds tried; the first [`PATIENCE`] with the same number of slots, each later one with 1/64 more.
+/// Seeds tried; the first [`PATIENCE`] with the same number of slots, each later one with 1/64 more slots.
 const ATTEMPTS: u32 = 96;
 const PATIENCE: u32 = 4;
 
 impl Ribbon {
-    /// Builds a filter over `digests`, of which consecutive duplicates count once (others are held, too, but take
-    /// their share of the space). It takes `bits_per_key` rounded up to whole words, at least two words; fewer only
-    /// where no probe could gain from more: beyond 32 bits per slot, and in filters of up to some 190 keys, which take
-    /// a whole number of bits per slot. Below one bit per key a share of all keys, strangers too, is let through
-    /// unseen.
+    /// Builds a filter over `digests`, of which consecutive duplicates count once (others work, too, but take their
+    /// share of the space). It takes `bits_per_key` rounded up to whole words, at least two words. It takes fewer
+    /// only where no probe could gain from more: beyond 32 bits per slot, and in filters of up to about 190 keys,
+    /// which take a whole number of bits per slot. Below one bit per key, a share of all keys, absent ones included,
+    /// is accepted untested.
     ///
-    /// Two passes over the slots, a cache miss per key in large filters, overlapped; 21 bytes of memory per key
-    /// beside the filter.
+    /// Two passes over the slots; in large filters one cache miss per key, overlapped; 21 bytes of temporary memory
+    /// per key.
     ///
     /// # Errors
     /// [`FilterError::BitsPerKey`] unless `0 < bits_per_key <= 64`; [`FilterError::TooLarge`] beyond 2^32 slots
-    /// (some 3.9 billion keys), 2^32 words, or the memory there is. [`FilterError::Construction`] after 96 attempts
-    /// with up to four times the slots: not for digests of distinct keys.
+    /// (about 3.9 billion keys), 2^32 words, or the available memory. [`FilterError::Construction`] after 96 attempts
+    /// with up to four times the slots, which does not happen for digests of distinct keys.
     pub fn build(digests: &[Digest], bits_per_key: f64, salt: u64) -> Result<Self, FilterError> {
         let repeats = digests.windows(2).filter(|pair| pair[0] == pair[1]).count();
         let keys = (digests.len() - repeats) as u64;
@@ -72,18 +72,18 @@ impl Ribbon {
     }
 }
 
-/// Slots for the equations of `keys >= 1` keys at attempt `attempt`.
+/// Returns the slots for the equations of `keys >= 1` keys at attempt `attempt`.
 pub(super) fn slots_for(keys: u64, attempt: u32) -> u64 {
     let slots = keys.saturating_add(spare_slots(keys));
     let steps = u64::from(attempt.saturating_sub(PATIENCE - 1));
     slots.saturating_add(steps.saturating_mul(slots / 64 + 1))
 }
 
-/// Slots beyond one per key with which about four seeds in five succeed, and three in five of a filter below a few
-/// hundred keys, where seeds are cheap and slots dear.
+/// Returns the slots beyond one per key with which about four seeds in five succeed, or three in five for a filter
+/// below a few hundred keys, where seeds are cheap and slots dear.
 ///
-/// By simulation with random equations: up to some 10,000 keys, 1 % succeeds every other time and 1.5 % in four of
-/// five. From there the longest backlog within the filter decides, so that each doubling asks for the same again.
+/// By simulation with random equations: up to about 10,000 keys, 1 % succeeds every other time and 1.5 % four times
+/// in five. Beyond that the longest backlog within the filter decides, so each doubling costs the same again.
 fn spare_slots(keys: u64) -> u64 {
     const SHARE: f64 = 0.015;
     const SHARE_PER_DOUBLING: f64 = 0.004;
@@ -101,7 +101,7 @@ struct Band {
 }
 
 impl Band {
-    /// Makes room for `slots` empty rows; `None` if there is no memory.
+    /// Allocates `slots` empty rows; `None` if there is not enough memory.
     fn clear(&mut self, slots: u64) -> Option<()> {
         let slots = usize::try_from(slots).ok()?;
         self.rows.clear();
@@ -115,7 +115,7 @@ impl Band {
 
     /// Adds the equations of all digests. `false` if they contradict each other.
     fn fill(&mut self, layout: &Layout, digests: &[Digest], spread: SpreadSalt) -> bool {
-        // Coefficients behind the last slot of a filter narrower than the ribbon count for nothing.
+        // Coefficients behind the last slot of a filter narrower than the ribbon are ignored.
         let mask = if layout.slots() < WIDTH { (1 << layout.slots()) - 1 } else { u128::MAX };
         let mut pending = [Equation::default(); AHEAD];
         for (i, digest) in digests.iter().enumerate() {
@@ -130,11 +130,11 @@ impl Band {
         pending.iter().take(digests.len()).all(|equation| self.add(layout, mask, equation))
     }
 
-    /// Adds one equation; `false` if it contradicts those there.
+    /// Adds one equation; `false` if it contradicts existing ones.
     fn add(&mut self, layout: &Layout, mask: u128, equation: &Equation) -> bool {
         let columns = layout.columns(equation.block());
         if columns == 0 {
-            return true; // nothing is asked of this key
+            return true; // this key has no equations
         }
         let mut slot = equation.start as usize;
         let mut row = equation.coefficients() & mask;
@@ -149,7 +149,7 @@ impl Band {
             row ^= *there;
             result ^= self.results[slot];
             if row == 0 {
-                // The same equation again, or one that follows from others, in the columns that ask for it or not.
+                // The same equation again, or one that follows from others, in the relevant columns or not.
                 return result >> (MAX_COLUMNS - columns) == 0;
             }
             let zeros = row.trailing_zeros();
@@ -158,7 +158,7 @@ impl Band {
         }
     }
 
-    /// The words of a filter that fulfils all equations. Slots without a row are 0.
+    /// Returns the words of a filter that satisfies all equations. Slots without a row are 0.
     fn solve(&self, layout: &Layout) -> Owned {
         // Collecting an iterator of known length writes straight into the shared allocation: no copy of the filter.
         let mut shared: Owned = std::iter::repeat_n(0, layout.words() as usize).collect();
@@ -169,7 +169,7 @@ impl Band {
         shared
     }
 
-    /// As [`Band::solve`], into words of zeros.
+    /// Same as [`Band::solve`], into words of zeros.
     fn solve_into(&self, layout: &Layout, words: &mut [u64]) {
         let mut window = [Window::default(); MAX_COLUMNS as usize / GROUP];
         let window = &mut window[..(layout.most_columns() as usize).div_ceil(GROUP)];
@@ -203,8 +203,8 @@ struct Window {
 }
 
 impl Window {
-    /// Moves down by a slot and solves it from the slot's row, for the four top bits of `result`. Over arrays, for
-    /// vectors.
+    /// Moves down by a slot and solves it from the slot's row, for the four top bits of `result`. Written over arrays
+    /// so that compilers vectorise it.
     #[inline(always)]
     fn step(&mut self, row: u128, result: u32) {
         let (row_low, row_high) = (row as u64, (row >> 64) as u64);
@@ -221,7 +221,7 @@ impl Window {
     }
 }
 
-/// Whether the equations of all digests can be fulfilled at once.
+/// Returns whether the equations of all digests can be satisfied at once.
 #[cfg(test)]
 pub(super) fn solvable(layout: &Layout, digests: &[Digest], spread: SpreadSalt) -> bool {
     let mut band = Band::default();

@@ -1,4 +1,4 @@
-//! Where the slots of a ribbon filter are, and what a key's equation is. Shared by building and probing.
+//! The positions of a ribbon filter's slots, and the equation of a key. Shared by building and probing.
 
 use crate::bits;
 use crate::bloom::reduce;
@@ -13,17 +13,17 @@ pub(super) const WIDTH: u64 = 128;
 /// Slots of a block: the bits of a word.
 pub(super) const BLOCK: u64 = 64;
 
-/// Most slots. Beyond, starts and coefficients would share more of a 64-bit hash than they should.
+/// Maximum number of slots. Beyond, starts and coefficients would share more of a 64-bit hash than they should.
 pub(super) const MAX_SLOTS: u64 = 1 << 32;
 
-/// Words before the first block.
+/// Number of words before the first block.
 pub(super) const HEADER: u64 = 1;
 
 /// Bits of the header word that hold the number of slots; the others hold the first upper block.
 const SLOT_BITS: u32 = 36;
 
-// Odd, half of their bits set. Products of one hash by different constants: folded they show no linear relation, which
-// their low halves do.
+// Odd, half of their bits set. Products of one hash by different constants show no linear relation when folded,
+// unlike their low halves.
 const LOW: u64 = 0xdd2d_8167_82f2_681f;
 const HIGH: u64 = 0xa63a_de4f_9013_6cc3;
 const RESULT: u64 = 0x9ced_8f42_c62a_2f51;
@@ -35,7 +35,7 @@ const RESULT: u64 = 0x9ced_8f42_c62a_2f51;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Layout {
     slots: u64,
-    /// Places where an equation can start, at least 1; fixed by `slots`.
+    /// Positions where an equation can start, at least 1; fixed by `slots`.
     starts: u64,
     lower_columns: u32,
     upper: u64,
@@ -46,11 +46,11 @@ impl Layout {
         Self { slots, starts: slots.saturating_sub(WIDTH - 1).max(1), lower_columns, upper }
     }
 
-    /// The layout of no slots.
+    /// The layout without slots.
     pub(super) const EMPTY: Self = Self { slots: 0, starts: 1, lower_columns: 0, upper: 0 };
 
-    /// The layout that gives `1..=MAX_SLOTS` slots as much of `words` words (the header not counted) as can be put to
-    /// use: all, but for a filter narrower than some 192 slots or wider than [`MAX_COLUMNS`].
+    /// Returns the layout that gives `1..=MAX_SLOTS` slots as much of `words` words (excluding the header) as is
+    /// useful: all, except for filters narrower than about 192 slots or wider than [`MAX_COLUMNS`].
     pub(super) fn fitting(slots: u64, words: u64) -> Self {
         let columns = (words * BLOCK / slots).min(u64::from(MAX_COLUMNS)) as u32;
         let mut layout = Self::new(slots, columns, 0);
@@ -59,13 +59,13 @@ impl Layout {
             let tail = (layout.tail() * u64::from(columns + 1)).div_ceil(BLOCK);
             let least = layout.whole() * u64::from(columns) + tail;
             let upper = words.checked_sub(least).map(|spare| layout.whole().saturating_sub(spare));
-            // Blocks in which nothing starts would have a column more for nobody.
+            // Blocks in which no equation starts would have an unused extra column.
             layout.upper = upper.filter(|upper| upper * BLOCK < layout.starts).unwrap_or(layout.upper);
         }
         layout
     }
 
-    /// The layout of a filter whose first parameter, word 0 and number of words these are. O(1).
+    /// Returns the layout of a filter with this first parameter, word 0 and number of words. O(1).
     pub(super) fn open(columns: u8, header: u64, words: u64) -> Result<Self, FilterError> {
         let (slots, upper) = (header & bits::mask(SLOT_BITS), header >> SLOT_BITS);
         if slots > MAX_SLOTS {
@@ -84,7 +84,7 @@ impl Layout {
         Ok(layout)
     }
 
-    /// Word 0.
+    /// Returns word 0.
     pub(super) fn header(&self) -> u64 {
         self.slots | self.upper << SLOT_BITS
     }
@@ -97,7 +97,7 @@ impl Layout {
         self.lower_columns
     }
 
-    /// The first block with one column more than [`Layout::lower_columns`]; the number of blocks if there is none.
+    /// Returns the first block with one column more than [`Layout::lower_columns`]; the number of blocks if there is none.
     #[cfg(test)]
     pub(super) fn upper(&self) -> u64 {
         self.upper
@@ -114,13 +114,13 @@ impl Layout {
         self.slots / BLOCK
     }
 
-    /// Slots of the block behind the whole ones.
+    /// Slots of the block after the whole ones.
     #[inline(always)]
     pub(super) fn tail(&self) -> u64 {
         self.slots % BLOCK
     }
 
-    /// All blocks, the cut one included.
+    /// Number of blocks, including the cut one.
     pub(super) fn blocks(&self) -> u64 {
         self.slots.div_ceil(BLOCK)
     }
@@ -149,7 +149,7 @@ impl Layout {
         self.base(self.whole()) * BLOCK + column * self.tail()
     }
 
-    /// The slots of column `column` of block `block`; zeros behind the last slot.
+    /// The slots of column `column` of block `block`; zeros after the last slot.
     #[inline]
     pub(super) fn read<W: Words>(&self, words: &W, block: u64, column: u64) -> u64 {
         match block.cmp(&self.whole()) {
@@ -159,7 +159,7 @@ impl Layout {
         }
     }
 
-    /// The equation of a remixed digest.
+    /// Returns the equation of a remixed digest.
     #[inline(always)]
     pub(super) fn locate(&self, hash: u64) -> Equation {
         Equation {
@@ -170,7 +170,7 @@ impl Layout {
         }
     }
 
-    /// Share of strangers that fulfil the equations of their start.
+    /// Returns the share of absent keys that satisfy the equations of their start.
     pub(super) fn rate(&self) -> f64 {
         let lower = (self.upper * BLOCK).min(self.starts) as f64 / self.starts as f64;
         let rate = 0.5f64.powi(self.lower_columns as i32);
@@ -178,14 +178,14 @@ impl Layout {
     }
 }
 
-/// Both halves of a product, added without carry.
+/// Both halves of a product, XORed.
 #[inline(always)]
 fn fold(hash: u64, factor: u64) -> u64 {
     let product = u128::from(hash) * u128::from(factor);
     product as u64 ^ (product >> 64) as u64
 }
 
-/// What a key demands of the slots.
+/// The equations of a key.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Equation {
     /// The slot of the first coefficient.
@@ -194,12 +194,12 @@ pub(super) struct Equation {
     low: u64,
     /// Coefficients of the other 64.
     high: u64,
-    /// The parity wanted of column `i` is bit `31 - i`.
+    /// The required parity of column `i` is bit `31 - i`.
     pub(super) result: u32,
 }
 
 impl Equation {
-    /// The block of the start.
+    /// Returns the block of the start.
     #[inline(always)]
     pub(super) fn block(&self) -> u64 {
         self.start / BLOCK

@@ -14,7 +14,7 @@ fn members(n: u64) -> Vec<Digest> {
     (0..n).map(member).collect()
 }
 
-/// Digests of absent keys: as random as digests are, and cheaper.
+/// Returns digests of absent keys: as random as real digests, and cheaper.
 fn stranger(i: u64) -> Digest {
     Digest::from_u64(Digest::from_u64(i).remix(0xfeed))
 }
@@ -27,7 +27,7 @@ fn bytes_of(words: &[u64]) -> Vec<[u8; 8]> {
     words.iter().map(|word| word.to_le_bytes()).collect()
 }
 
-/// What the filter format says, slot by slot.
+/// The answer according to the filter format, slot by slot.
 fn reference(filter: &Ribbon, digest: Digest) -> bool {
     let words = filter.words();
     let (slots, upper) = (words[0] & ((1 << 36) - 1), words[0] >> 36);
@@ -58,7 +58,8 @@ fn reference(filter: &Ribbon, digest: Digest) -> bool {
     })
 }
 
-/// Holds its keys and answers for strangers as the format says, over words of both sorts.
+/// Checks that the filter holds its keys and answers for absent keys as the format says, over owned and borrowed
+/// words.
 fn answers_as_the_format_says(filter: &Ribbon, digests: &[Digest]) {
     let bytes = bytes_of(filter.words());
     let view = Ribbon::from_parts(filter.head(), Borrowed(&bytes)).unwrap();
@@ -74,7 +75,7 @@ fn answers_as_the_format_says(filter: &Ribbon, digests: &[Digest]) {
     }
 }
 
-/// The words asked for, to the word, unless no column can be added to any start.
+/// The filter takes exactly the requested words, unless no column can be added to any start.
 fn spends_what_is_asked(filter: &Ribbon, asked: f64) {
     let budget = ((filter.keys() as f64 * asked / 64.0).ceil() as u64).max(2);
     spends(&filter.layout, budget);
@@ -84,7 +85,7 @@ fn spends(layout: &Layout, budget: u64) {
     let (words, slots, columns) = (layout.words(), layout.slots(), layout.lower_columns());
     assert!(words <= budget, "{layout:?}: {words} of {budget}");
     if words < budget && columns < MAX_COLUMNS {
-        // One more column in the blocks from that of the last start on would be too much.
+        // One more column in the blocks from that of the last start on would exceed the budget.
         let from = slots.saturating_sub(128) / 64;
         let more = Layout::new(slots, columns, from).words();
         assert!(layout.upper() == layout.blocks() && more > budget, "{layout:?}: {words} of {budget}");
@@ -119,7 +120,7 @@ fn every_number_of_columns_works() {
 }
 
 #[test]
-fn no_keys_deny_everything() {
+fn a_filter_without_keys_rejects_everything() {
     let filter = Ribbon::build(&[], 10.0, 3).unwrap();
     assert_eq!(hits(&filter, 0, 1000), 0);
     assert_eq!((filter.expected_rate(), filter.words().len(), filter.keys()), (0.0, 1, 0));
@@ -129,7 +130,7 @@ fn no_keys_deny_everything() {
 }
 
 #[test]
-fn nonsense_sizes_are_refused() {
+fn invalid_sizes_are_rejected() {
     for bits in [0.0, -1.0, 64.1, f64::NAN, f64::INFINITY] {
         assert!(matches!(Ribbon::build(&members(3), bits, 0), Err(FilterError::BitsPerKey(_))));
     }
@@ -147,7 +148,7 @@ fn a_key_may_come_more_than_once() {
     }
 }
 
-/// Digests with a structure that the hash must not hand on to the equations.
+/// Digests with a structure that the hash must not pass on to the equations.
 #[test]
 fn structured_digests_work_at_the_first_seeds() {
     let patterns: [fn(u64) -> u64; 6] =
@@ -167,8 +168,8 @@ fn structured_digests_work_at_the_first_seeds() {
     }
 }
 
-/// As many equations as slots are solvable in 29 % of all cases, if coefficients are random; one linear relation
-/// among them makes it 0.
+/// If coefficients are random, as many equations as slots are solvable in 29 % of all cases; one linear relation
+/// among the coefficients makes it 0.
 #[test]
 fn coefficients_have_full_rank() {
     let trials = 2000;
@@ -212,7 +213,8 @@ fn later_attempts_take_more_slots() {
     assert_eq!(slots_for(u64::MAX, 95), u64::MAX);
 }
 
-/// Rates of fractional columns, of the share of keys that is let through below one bit, and of narrow filters.
+/// Rates with fractional columns, with less than one bit per key (some keys accepted untested), and in narrow
+/// filters.
 #[test]
 fn rates_meet_theory() {
     for n in [40, 150, 30_000] {
@@ -271,13 +273,13 @@ fn runs_with_neighbouring_salts_err_independently() {
     assert!((both as f64 / expected - 1.0).abs() < 4.0 / expected.sqrt(), "{both} {expected}");
 }
 
-// Read by a script that shares no code with the crate: it holds its keys and denies most strangers.
+// Verified by a script that shares no code with the crate: the filter holds its keys and rejects most absent ones.
 const FIXTURE: &str = "\
     0d00000010000000ad65bb3c0a1f547cd8de47694482e5cd8c2beec519781d0007000000000000000c00000000000000\
     04000000000000000e03000154464c312b06d9e8151a98cf";
 
 #[test]
-fn the_fixture_is_what_is_built_today() {
+fn the_fixture_matches_a_fresh_build() {
     let hex = |digests: &[Digest], asked| -> String {
         let bytes = PointFilter::from(Ribbon::build(digests, asked, 7).unwrap()).to_bytes();
         bytes.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -289,7 +291,7 @@ fn the_fixture_is_what_is_built_today() {
 }
 
 #[test]
-fn four_words_are_all_there_or_zero() {
+fn four_words_are_read_whole_or_as_zeros() {
     let words = Owned::from([1, 2, 3, 4, 5]);
     let bytes = bytes_of(&words);
     for at in [0, 1, 2, 4, 5, usize::MAX] {
@@ -299,7 +301,7 @@ fn four_words_are_all_there_or_zero() {
 }
 
 #[test]
-fn contradicting_parameters_are_refused() {
+fn contradictory_parameters_are_rejected() {
     let filter = Ribbon::build(&members(1000), 6.5, 0).unwrap();
     let (head, words) = (filter.head(), filter.words().clone());
     let [columns, seed] = head.params;
@@ -319,13 +321,13 @@ fn contradicting_parameters_are_refused() {
     assert_eq!(open(columns, 0, &words[..1]), Err(FilterError::Corrupt("blocks")));
     assert_eq!(open(0, 0, &words[..1]), Ok(()));
     assert_eq!(open(0, 0, &words[..2]), Err(FilterError::Corrupt("size")));
-    // One slot, one column more than results have bits.
+    // One slot, and one column more than results have bits.
     assert_eq!(open(32, 1, &words[..2]), Err(FilterError::Corrupt("columns")));
     assert_eq!(open(32, 1 | 1 << 36, &words[..2]), Ok(()));
     assert_eq!(open(255, 1 | 1 << 36, &words[..2]), Err(FilterError::Corrupt("columns")));
 }
 
-/// A header of few enough slots that words can match it, and now and then of any.
+/// A header with few enough slots that words can match it, and occasionally any header.
 fn header() -> impl Strategy<Value = u64> {
     let some = (0u64..1000, 0u64..12).prop_map(|(slots, upper)| slots | upper << 36);
     prop_oneof![4 => some, 1 => any::<u64>()]
@@ -382,7 +384,7 @@ proptest! {
     ) {
         words[0] = header;
         if fit {
-            // Cut to the length that the header asks for, where that is possible.
+            // Truncate to the length that the header asks for, where possible.
             let upper = header >> 36;
             let slots = header & ((1 << 36) - 1);
             let least = (slots / 64).saturating_mul(u64::from(columns)) + (slots / 64).saturating_sub(upper);
