@@ -29,28 +29,28 @@ impl<'a> KeyRange<'a> {
     /// The whole key space.
     pub const ALL: KeyRange<'static> = KeyRange { start: Bound::Unbounded, end: Bound::Unbounded };
 
-    /// The range between two bounds. A reversed range is an empty one.
+    /// Creates the range between two bounds. A reversed range is an empty one.
     pub const fn new(start: Bound<&'a [u8]>, end: Bound<&'a [u8]>) -> Self {
         Self { start, end }
     }
 
-    /// The keys from `first` to `last`, both included.
+    /// Creates the range of keys from `first` to `last`, both included.
     pub const fn closed(first: &'a [u8], last: &'a [u8]) -> Self {
         Self { start: Bound::Included(first), end: Bound::Included(last) }
     }
 
-    /// All keys from `first` on.
+    /// Creates the range of all keys from `first` on.
     pub const fn from(first: &'a [u8]) -> Self {
         Self { start: Bound::Included(first), end: Bound::Unbounded }
     }
 
-    /// Whether no key can lie in the range: it is reversed, or its bounds exclude the only keys there are.
+    /// Returns whether no key can lie in the range: it is reversed, or its bounds exclude the only candidates.
     pub fn is_empty(&self) -> bool {
         match (self.start, self.end) {
             (Bound::Unbounded, Bound::Excluded(end)) => end.is_empty(),
             (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
             (Bound::Included(a), Bound::Included(b)) => a > b,
-            // Nothing lies between a key and the same with a zero byte behind it.
+            // Nothing lies between a key and the same key with a zero byte appended.
             (Bound::Excluded(a), Bound::Excluded(b)) => a >= b || b.strip_suffix(&[0]) == Some(a),
             (Bound::Included(a) | Bound::Excluded(a), Bound::Included(b) | Bound::Excluded(b)) => a >= b,
         }
@@ -72,8 +72,8 @@ impl<'a> KeyRange<'a> {
     }
 }
 
-/// The smallest byte string above all that start with `prefix`: the excluded end of a prefix scan. `None` if there is
-/// none (the prefix is empty or all `ff`): the scan is unbounded.
+/// Returns the smallest byte string above all that start with `prefix`: the excluded end of a prefix scan. `None` if
+/// there is none (the prefix is empty or all `ff`) and the scan is unbounded.
 pub fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|&byte| byte != u8::MAX)?;
     let mut end = prefix[..=last].to_vec();
@@ -81,7 +81,7 @@ pub fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
     Some(end)
 }
 
-/// Keys collected for a range filter, one after the other in one buffer. In any order; ascending is cheapest.
+/// Keys collected for a range filter, back to back in one buffer. Any order is allowed; ascending is cheapest.
 #[derive(Clone, Default)]
 pub struct KeyList {
     bytes: Vec<u8>,
@@ -90,7 +90,7 @@ pub struct KeyList {
 }
 
 impl KeyList {
-    /// No keys.
+    /// Creates an empty list.
     pub fn new() -> Self {
         Self::default()
     }
@@ -115,7 +115,7 @@ impl KeyList {
     /// Key `at`.
     ///
     /// # Panics
-    /// If there are not that many.
+    /// If `at` is out of range.
     pub fn get(&self, at: usize) -> &[u8] {
         let start = if at == 0 { 0 } else { self.ends[at - 1] };
         &self.bytes[start..self.ends[at]]
@@ -131,7 +131,7 @@ impl KeyList {
         self.len().checked_sub(1).map(|at| self.get(at))
     }
 
-    /// All keys as they were pushed.
+    /// Returns all keys in insertion order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> + Clone {
         (0..self.len()).map(|at| self.get(at))
     }
@@ -141,7 +141,7 @@ impl KeyList {
         self.bytes.capacity() + self.ends.capacity() * size_of::<usize>()
     }
 
-    /// The keys in strictly ascending order, without duplicates. Free if they were pushed so.
+    /// Returns the keys in strictly ascending order, without duplicates. Free if they were pushed in that order.
     pub fn sorted(&self) -> Cow<'_, KeyList> {
         if !self.unsorted {
             return Cow::Borrowed(self);
@@ -167,12 +167,12 @@ impl std::fmt::Debug for KeyList {
     }
 }
 
-/// Lengths beyond this are all alike to the map: more than the eight bytes it sees.
+/// Lengths from this on are indistinguishable to the map: more than the eight bytes it sees.
 const LONG: usize = 9;
-/// A longer common prefix is cut here: it must fit a byte string of reasonable size in every filter.
+/// A longer common prefix is truncated to this, so that it fits a reasonably sized byte string in every filter.
 const MAX_PREFIX: usize = 1024;
 
-/// The map from the byte strings of one run to integers. See the module.
+/// The map from the byte strings of one run to integers. See the module documentation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct KeyMap {
     prefix: Box<[u8]>,
@@ -181,28 +181,28 @@ pub struct KeyMap {
     longest: u8,
 }
 
-/// Where a key lies as seen from a run.
+/// Where a key lies relative to a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Place {
     /// Before every key that starts with the run's common prefix.
     Below,
-    /// Among them, at this number.
+    /// Among them, with this number.
     At(u64),
-    /// After them.
+    /// After all of them.
     Above,
 }
 
 impl KeyMap {
-    /// The map for integers written as eight big-endian bytes: every key is its own number.
+    /// Creates the map for integers written as eight big-endian bytes: every key is its own number.
     pub fn integers() -> Self {
         KeyMap { prefix: Box::default(), shortest: 8, longest: 8 }
     }
 
-    /// The map for `keys`, which must be in ascending order.
+    /// Creates the map for `keys`, which must be in ascending order.
     pub fn of(keys: &KeyList) -> Self {
         let (Some(first), Some(last)) = (keys.first(), keys.last()) else { return Self::integers() };
         let common = first.iter().zip(last).take_while(|(a, b)| a == b).count();
-        // Of a single key the last eight bytes stay for the number, or it would tell nothing.
+        // A single key keeps its last eight bytes for the number, which would otherwise carry no information.
         let common = if keys.len() == 1 { common.saturating_sub(8) } else { common };
         let common = common.min(MAX_PREFIX);
         let lengths = keys.iter().map(|key| key.len().saturating_sub(common).min(LONG) as u8);
@@ -211,12 +211,12 @@ impl KeyMap {
         KeyMap { prefix: first[..common].into(), shortest, longest }
     }
 
-    /// A map for `keys`, which must be in ascending order, and for others that come later and may be longer or shorter.
-    /// It strips no more of a common prefix than it must to see all bytes of these keys: the next keys of a series may
-    /// differ from them in the byte before.
+    /// Creates a map for `keys`, which must be in ascending order, and for later keys, which may be longer or
+    /// shorter. It strips no more of a common prefix than it must to see all bytes of these keys: the next keys of a
+    /// series may differ from them in the byte before.
     pub(crate) fn growing(keys: &KeyList) -> Self {
         let (Some(first), Some(last)) = (keys.first(), keys.last()) else {
-            // Nothing is known of the keys to come, how long they are neither.
+            // Nothing is known of later keys, not even their lengths.
             return KeyMap { shortest: 0, ..Self::integers() };
         };
         let common = first.iter().zip(last).take_while(|(a, b)| a == b).count();
@@ -229,7 +229,7 @@ impl KeyMap {
         }
     }
 
-    /// The number of `key`. Keys before all that start with the prefix have number 0, those after them the largest.
+    /// Returns the number of `key`. Keys before all that start with the prefix have number 0, those after them the largest.
     #[inline]
     pub(crate) fn clamped(&self, key: &[u8]) -> u64 {
         match self.place(key) {
@@ -239,33 +239,33 @@ impl KeyMap {
         }
     }
 
-    /// Bytes held beside itself.
+    /// Returns the bytes held outside the struct itself.
     pub(crate) fn heap_bytes(&self) -> usize {
         self.prefix.len()
     }
 
-    /// Bytes of a number: those after them are zero in every key of the run, and left out.
+    /// Returns the bytes in a number: later ones are zero in every key of the run, and omitted.
     fn bytes(&self) -> usize {
         usize::from(self.longest.min(8))
     }
 
-    /// Bits of a number that are left out.
+    /// Returns the bits of a number that are omitted.
     #[inline]
     fn shift(&self) -> u32 {
         64 - 8 * self.bytes() as u32
     }
 
-    /// The largest number.
+    /// Returns the largest number.
     #[inline]
     pub(crate) fn max(&self) -> u64 {
         u64::MAX.checked_shr(self.shift()).unwrap_or(0)
     }
 
-    /// Where `key` lies.
+    /// Returns where `key` lies.
     #[inline]
     pub fn place(&self, key: &[u8]) -> Place {
         // An empty prefix is not compared: some processors take a hundred nanoseconds for a masked load of no bytes
-        // at an address that is not mapped, which is what comparing with an empty box can come to.
+        // at an unmapped address, which a comparison with an empty box can turn into.
         let rest = if self.prefix.is_empty() { Some(key) } else { key.strip_prefix(&*self.prefix) };
         match rest {
             Some(rest) => Place::At(number(rest).checked_shr(self.shift()).unwrap_or(0)),
@@ -274,7 +274,7 @@ impl KeyMap {
         }
     }
 
-    /// The numbers that a key in `range` can have, both ends included; `None` if no key of the run can lie in it.
+    /// Returns the numbers that a key in `range` can have, both ends included; `None` if no key of the run can lie in it.
     #[inline]
     pub fn numbers(&self, range: KeyRange<'_>) -> Option<(u64, u64)> {
         if range.is_empty() {
@@ -285,7 +285,7 @@ impl KeyMap {
             Bound::Included(key) | Bound::Excluded(key) => match self.place(key) {
                 Place::Below => 0,
                 Place::Above => return None,
-                // Only the excluded key itself has its number: it has as many bytes as every key of the run.
+                // Only the excluded key itself has its number: it is as long as every key of the run.
                 Place::At(at) if matches!(range.start, Bound::Excluded(_)) && self.owns(key) => {
                     at.checked_add(1)?
                 }
@@ -297,8 +297,8 @@ impl KeyMap {
             Bound::Included(key) | Bound::Excluded(key) => match self.place(key) {
                 Place::Below => return None,
                 Place::Above => self.max(),
-                // No key below the bound has its number: one that had would start with the bound's bytes, which are
-                // no more than each key has, and no more than the number holds.
+                // No key below the bound has its number: such a key would start with the bound's bytes, of which
+                // there are no more than each key has and no more than the number holds.
                 Place::At(at)
                     if matches!(range.end, Bound::Excluded(_))
                         && usize::from(self.shortest) >= self.bytes()
@@ -312,12 +312,12 @@ impl KeyMap {
         (first <= last).then_some((first, last))
     }
 
-    /// Whether `key`, which has the prefix, is the only key with its number that the run may hold.
+    /// Returns whether `key`, which has the prefix, is the only key with its number that the run may hold.
     fn owns(&self, key: &[u8]) -> bool {
         self.shortest == self.longest && self.longest <= 8 && key.len() == self.prefix.len() + self.bytes()
     }
 
-    /// The smallest byte string whose number is `at` and that starts with the run's prefix: no key of the run with
+    /// Returns the smallest byte string whose number is `at` and that starts with the run's prefix: no key of the run with
     /// this number or a higher one is below it.
     pub fn key_at(&self, at: u64) -> Vec<u8> {
         let mut key = Vec::new();
@@ -325,7 +325,7 @@ impl KeyMap {
         key
     }
 
-    /// [`KeyMap::key_at`] into a buffer, which is overwritten.
+    /// Writes [`KeyMap::key_at`] into a buffer, which is overwritten.
     pub(crate) fn write_key_at(&self, at: u64, key: &mut Vec<u8>) {
         key.clear();
         key.extend_from_slice(&self.prefix);
@@ -336,13 +336,13 @@ impl KeyMap {
         key.extend_from_slice(&bytes[..(8 - zeros.min(8)).max(usize::from(self.shortest.min(8)))]);
     }
 
-    /// Words that [`KeyMap::write_to`] appends.
+    /// Returns the words that [`KeyMap::write_to`] appends.
     pub(crate) fn encoded_words(&self) -> usize {
         self.prefix.len().div_ceil(8) + 1
     }
 
-    /// Appends the prefix, padded with zeros, and one word: its length, and in bytes 4 and 5 the shortest and longest
-    /// rest. At the end of the payload, so that the filter's own words start at 0.
+    /// Appends the prefix, padded with zeros, and one word: the prefix length, and in bytes 4 and 5 the shortest and
+    /// longest remaining length. Written at the end of the payload, so that the filter's own words start at 0.
     pub(crate) fn write_to(&self, words: &mut Vec<u64>) {
         for chunk in self.prefix.chunks(8) {
             let mut bytes = [0; 8];
@@ -353,7 +353,7 @@ impl KeyMap {
         words.push(self.prefix.len() as u64 | lengths);
     }
 
-    /// Reads what [`KeyMap::write_to`] appended.
+    /// Reads what [`KeyMap::write_to`] appends.
     pub(crate) fn read<W: Words>(words: &W) -> Result<Self, FilterError> {
         let bad = FilterError::Corrupt("key map");
         let at = words.count().checked_sub(1).ok_or(bad.clone())?;
@@ -370,7 +370,7 @@ impl KeyMap {
     }
 }
 
-/// The first eight bytes, big-endian, padded with zeros.
+/// Returns the first eight bytes, big-endian, padded with zeros.
 #[inline]
 fn number(rest: &[u8]) -> u64 {
     match rest.first_chunk::<8>() {
@@ -426,7 +426,7 @@ mod tests {
             let map = KeyMap::of(&list);
             let mut last = None;
             for key in list.iter() {
-                let Place::At(at) = map.place(key) else { panic!("a key of the run is outside of it") };
+                let Place::At(at) = map.place(key) else { panic!("a key of the run is placed outside it") };
                 prop_assert!(last <= Some(at));
                 last = Some(at);
                 prop_assert!(map.key_at(at) <= key.to_vec());
@@ -459,7 +459,7 @@ mod tests {
         }
 
         #[test]
-        fn the_end_of_a_prefix_parts_it_from_what_follows(prefix in key(), key in key()) {
+        fn the_end_of_a_prefix_separates_it_from_what_follows(prefix in key(), key in key()) {
             match prefix_end(&prefix) {
                 Some(end) => prop_assert_eq!(key.starts_with(&prefix), key >= prefix && key < end),
                 None => prop_assert!(key < prefix || key.starts_with(&prefix)),
@@ -508,7 +508,7 @@ mod tests {
             assert_eq!(range(Bound::Excluded(&run[0][..]), Bound::Included(&after[..])), Some((8, 8)));
             assert_eq!(range(Bound::Included(&run[0][..]), Bound::Excluded(&after[..])), Some((7, 7)));
             assert_eq!(map.key_at(7), run[0]);
-            // A bound that is longer than all keys lies behind the key that it starts with.
+            // A bound longer than all keys lies after the key that it starts with.
             assert_eq!(
                 range(Bound::Included(&longer[..]), Bound::Unbounded).map(|(first, _)| first),
                 Some(8)
@@ -517,10 +517,10 @@ mod tests {
         }
     }
 
-    /// The map of no keys took those to come for integers of eight bytes, so a walk said that the key `a` could not come
-    /// before `a` with seven zeros.
+    /// The map of no keys used to take later keys for integers of eight bytes, so a walk concluded that key `a` could
+    /// not come before `a` with seven zeros.
     #[test]
-    fn a_map_that_grows_from_nothing_knows_no_lengths() {
+    fn a_map_of_no_keys_assumes_no_lengths() {
         let (map, mut lowest) = (KeyMap::growing(&KeyList::new()), Vec::new());
         for key in [&b"a"[..], b"", b"abcdefgh", b"abcdefghi"] {
             map.write_key_at(map.clamped(key), &mut lowest);
@@ -529,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_maps_are_refused() {
+    fn hostile_maps_are_rejected() {
         for words in [vec![], vec![u64::MAX], vec![9], vec![1 << 47], vec![5_000; 2000]] {
             let words: Owned = words.into();
             assert!(KeyMap::read(&words).is_err());

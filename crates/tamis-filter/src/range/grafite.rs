@@ -1,22 +1,22 @@
-//! Grafite: a range filter whose rate no choice of keys and queries can spoil (M. Costa, P. Ferragina, G. Vinciguerra,
-//! "Grafite: Taming Adversarial Queries with Optimal Range Filters", SIGMOD 2024).
+//! Grafite: a range filter whose rate no choice of keys and queries can degrade (M. Costa, P. Ferragina, G.
+//! Vinciguerra, "Grafite: Taming Adversarial Queries with Optimal Range Filters", SIGMOD 2024).
 //!
-//! Integers are cut into blocks of `r`; a block as a whole is rotated by a hash of its number:
-//! `h(x) = (q(x / r) + x) mod r`. Neighbours stay neighbours, so a range is at most a few intervals of hashes, and
-//! the keys' hashes, sorted, are searched for one within them. For a key of another block `h` is equal to a given hash
-//! with a chance of `1 / r`, so an empty range of `l` integers is answered wrongly with a chance of at most
-//! `l * n / r`, about `l / 2^(b - 2)` at `b` bits per key, whatever the keys and whoever asks: provided only that the
-//! salt is not known to him, and that queries do not depend on earlier answers.
+//! Integers are cut into blocks of `r`; a block as a whole is rotated by a hash of its number: `h(x) = (q(x / r) + x)
+//! mod r`. Neighbours stay neighbours, so a range maps to at most a few intervals of hashes, and the sorted hashes of
+//! the keys are searched for one within them. For a key of another block `h` equals a given hash with probability `1
+//! / r`, so an empty range of `l` integers is answered wrongly with probability at most `l * n / r`, about `l / 2^(b
+//! - 2)` at `b` bits per key, whatever the keys and the queries, provided that the salt is secret and that queries do
+//! not depend on earlier answers.
 //!
-//! # Where this differs from the paper
+//! # Differences from the paper
 //! * `q` is a multiply-shift with 128-bit coefficients (M. Dietzfelbinger, STACS 1996), pairwise independent on all
 //!   64-bit block numbers, instead of arithmetic modulo a prime: two multiplications and no division.
-//! * `r` is not a power of two times `n` but the largest universe whose coding fits the bits asked for.
+//! * `r` is not a power of two times `n` but the largest universe whose coding fits the requested bits.
 //! * If that universe reaches 2^64 the hash is the identity, and the filter is exact.
 //!
 //! # Invariants
 //! * Hashes lie below `r = buckets << width`, the universe of the [`Sequence`].
-//! * A query that spans `r` integers or more is `true` if there is any key: every hash is asked for.
+//! * A query that spans `r` integers or more is `true` if there is any key, because it covers every hash.
 //!
 //! # Threads
 //! Immutable after building; shared freely.
@@ -29,13 +29,13 @@ use crate::format::{FilterInfo, FilterKind, Head, WordFilter};
 use crate::range::{IntegerProbe, Next};
 use crate::words::{Owned, Words};
 
-/// Words before the directory: buckets, hashes.
+/// Number of words before the directory: buckets, hashes.
 const HEADER: u64 = 2;
 
 /// A filter over integers by a locality-preserving hash. Cloning shares its memory (with the default words).
 ///
 /// Best where queries lie close to keys, which defeats every filter that learns where keys are or stores their
-/// prefixes; see [`Snarf`](crate::Snarf) for queries that do not.
+/// prefixes; see [`Snarf`](crate::Snarf) for other queries.
 #[derive(Clone, Debug)]
 pub struct Grafite<W: Words = Owned> {
     head: Head,
@@ -46,12 +46,12 @@ pub struct Grafite<W: Words = Owned> {
     directory: Directory,
 }
 
-/// The hash.
+/// The hash function.
 #[derive(Clone, Copy, Debug)]
 struct Rotation {
     /// `r`; 0 stands for 2^64.
     modulus: u64,
-    /// `2^64 / r`, rounded down, or one less.
+    /// `2^64 / r` rounded down, or one less.
     reciprocal: u64,
     factor: u128,
     summand: u128,
@@ -65,7 +65,7 @@ impl Rotation {
         Self { modulus, reciprocal, factor: wide(0), summand: wide(2) }
     }
 
-    /// Number of the block of `key`, and its offset in it; `modulus` is not 0.
+    /// Returns the number of the block of `key`, and its offset in it; `modulus` is not 0.
     #[inline(always)]
     fn split(&self, key: u64) -> (u64, u64) {
         // The product is less than one below the true quotient, so at most one is missing.
@@ -74,14 +74,14 @@ impl Rotation {
         if offset >= self.modulus { (block + 1, offset - self.modulus) } else { (block, offset) }
     }
 
-    /// By how much a block is rotated: a number below `modulus`.
+    /// Returns the rotation of a block: a number below `modulus`.
     #[inline(always)]
     fn shift(&self, block: u64) -> u64 {
         let hash = (self.factor.wrapping_mul(u128::from(block)).wrapping_add(self.summand) >> 64) as u64;
         ((u128::from(hash) * u128::from(self.modulus)) >> 64) as u64
     }
 
-    /// `shift + offset` modulo `modulus`; both are below it.
+    /// Returns `shift + offset` modulo `modulus`; both are below it.
     #[inline(always)]
     fn rotate(&self, shift: u64, offset: u64) -> u64 {
         let room = self.modulus - shift;
@@ -99,12 +99,12 @@ impl Rotation {
 }
 
 impl Grafite {
-    /// Builds a filter over `keys`, in any order; duplicates are allowed. `bits_per_key` is what is spent, but for up
-    /// to three words more, and less where everything is known exactly. Below 3 bits per key it tells hardly anything.
-    /// Takes the time to sort the keys twice, and 16 bytes per key.
+    /// Builds a filter over `keys`, in any order; duplicates are allowed. It takes `bits_per_key`, plus up to three
+    /// words, and less where everything is known exactly. Below 3 bits per key it filters hardly anything. Takes the
+    /// time to sort the keys twice, and 16 bytes per key.
     ///
     /// # Errors
-    /// [`FilterError::BitsPerKey`] and [`FilterError::TooLarge`] for sizes that make no sense.
+    /// [`FilterError::BitsPerKey`] and [`FilterError::TooLarge`] for invalid sizes.
     pub fn build(keys: &[u64], bits_per_key: f64, salt: u64) -> Result<Self, FilterError> {
         let mut sorted = keys.to_vec();
         sorted.sort_unstable();
@@ -112,7 +112,7 @@ impl Grafite {
         Self::from_parts(head, words.into())
     }
 
-    /// Parameters and words of a filter over `keys`, which ascend (and may repeat).
+    /// Returns the parameters and words of a filter over `keys`, which ascend (and may repeat).
     pub(crate) fn encode(
         keys: &[u64],
         bits_per_key: f64,
@@ -122,8 +122,8 @@ impl Grafite {
         units_for(all, bits_per_key, 64.0)?;
         let bits = (all as f64 * bits_per_key).floor();
         let distinct = keys.chunk_by(|a, b| a == b).count() as u64;
-        // With few bits many hashes are equal, which leaves room for a larger universe. Keys in sequence hash to
-        // fewer equal ones than keys at large: if then they do not fit, room is made for all.
+        // With few bits many hashes are equal, which leaves room for a larger universe. Sequential keys collide less
+        // than random keys: if they then do not fit, the universe is sized for all.
         let (mut buckets, mut width) = crowded_universe(distinct, bits);
         let mut hashes = hashes_of(keys, Rotation::new(modulus(buckets, width), salt));
         if !Layout::new(hashes.len() as u64, buckets, width).fits(bits) {
@@ -143,7 +143,7 @@ impl Grafite {
     }
 }
 
-/// The hashes of `keys`, ascending and distinct.
+/// Returns the hashes of `keys`, ascending and distinct.
 fn hashes_of(keys: &[u64], rotation: Rotation) -> Vec<u64> {
     let mut hashes: Vec<u64> = keys.iter().map(|&key| rotation.hash(key)).collect();
     hashes.sort_unstable();
@@ -151,7 +151,7 @@ fn hashes_of(keys: &[u64], rotation: Rotation) -> Vec<u64> {
     hashes
 }
 
-/// Buckets and width of the largest universe in which `count` hashes can be coded in `bits` bits, directory included.
+/// Returns buckets and width of the largest universe in which `count` hashes can be coded in `bits` bits, directory included.
 fn universe(count: u64, bits: f64) -> (u64, u32) {
     let (per_bit, per_bucket) = Directory::SHARES;
     let values = count as f64;
@@ -159,12 +159,12 @@ fn universe(count: u64, bits: f64) -> (u64, u32) {
     let bits = if 3 * count > Directory::LEAST { bits - 192.0 } else { bits };
     let of_width = |width: u32| {
         let spare = bits - values * (f64::from(width) + 1.0 + per_bit);
-        // Without low bits equal hashes are stored once: there are no more than buckets.
+        // Without low bits equal hashes are stored once, so there are at most as many as buckets.
         let least = if width == 0 { bits / 2.0 } else { 0.0 };
         let buckets = spare.max(least) / (1.0 + per_bit + per_bucket);
         (buckets as u128).min(1 << (64 - width)) << width
     };
-    // Of equal universes the last is that of the widest low bits.
+    // Among equal universes the last has the widest low bits.
     let (universe, width) = (0..64).map(|width| (of_width(width), width)).max().unwrap_or_default();
     if universe == 0 {
         return (1, 0);
@@ -177,34 +177,34 @@ fn universe(count: u64, bits: f64) -> (u64, u32) {
     ((universe >> width) as u64, width)
 }
 
-/// As [`universe`] for as many hashes as will be distinct if they are spread at random.
+/// Like [`universe`], for the number of hashes expected to be distinct if they are random.
 fn crowded_universe(keys: u64, bits: f64) -> (u64, u32) {
     let (all, mut count) = (keys as f64, keys);
     for _ in 0..4 {
         let (buckets, width) = universe(count, bits);
         let places = buckets as f64 * f64::from(width).exp2();
-        // Three standard deviations above the mean, at least.
+        // At least three standard deviations above the mean.
         let distinct = places * -(-all / places).exp_m1() + 3.0 * all.sqrt();
         count = (distinct as u64).min(keys);
     }
     universe(count, bits)
 }
 
-/// `buckets << width`, at most 2^64, which is 0.
+/// Returns `buckets << width`, at most 2^64, which is represented as 0.
 fn modulus(buckets: u64, width: u32) -> u64 {
     (u128::from(buckets) << width) as u64
 }
 
-/// Where everything is.
+/// The layout of the words.
 struct Layout {
     sequence: Sequence,
     directory: Directory,
-    /// Words in all.
+    /// Total number of words.
     words: u128,
 }
 
 impl Layout {
-    /// For `count + buckets` below 2^63.
+    /// Requires `count + buckets` below 2^63.
     fn new(count: u64, buckets: u64, width: u32) -> Self {
         let directory = Directory::new(HEADER, count, buckets);
         let at = directory.end() * 64;
@@ -213,21 +213,21 @@ impl Layout {
         Self { sequence, directory, words: u128::from(directory.end()) + bits.div_ceil(64) }
     }
 
-    /// Whether all but the header and the last word's rest is within `bits`.
+    /// Returns whether everything except the header and the padding of the last word is within `bits`.
     fn fits(&self, bits: f64) -> bool {
         self.words as f64 * 64.0 <= bits + (HEADER as f64 + 1.0) * 64.0
     }
 }
 
 impl<W: Words> Grafite<W> {
-    /// Whether a hash lies in `first..=last`.
+    /// Returns whether a hash lies in `first..=last`.
     #[inline]
     fn any(&self, first: u64, last: u64) -> bool {
         let start_of = |bucket| self.directory.start_of(&self.words, &self.sequence, bucket);
         self.sequence.any_within(&self.words, first, last, start_of)
     }
 
-    /// Whether a key may lie at offsets `first..=last` of a block that is rotated by `shift`.
+    /// Returns whether a key may lie at offsets `first..=last` of a block that is rotated by `shift`.
     #[inline]
     fn any_in_block(&self, shift: u64, first: u64, last: u64) -> bool {
         let (from, to) = (self.rotation.rotate(shift, first), self.rotation.rotate(shift, last));
@@ -238,7 +238,7 @@ impl<W: Words> Grafite<W> {
         }
     }
 
-    /// The universe of the hashes, `r`; `None` if it is that of the keys, and the filter exact.
+    /// Returns `r`, the size of the universe of hashes; `None` if the hash is the identity and the filter exact.
     pub fn modulus(&self) -> Option<u64> {
         (self.rotation.modulus != 0).then_some(self.rotation.modulus)
     }
@@ -309,15 +309,15 @@ impl<W: Words> IntegerProbe for Grafite<W> {
         if self.hashes == 0 { Next::Nothing } else { Next::Unknown }
     }
 
-    /// The chance that one of the hashes lies among those of the range. What the paper bounds is their mean number,
-    /// `keys * hashes / r`, which for rates beyond a tenth is much higher.
+    /// The probability that one of the stored hashes lies among those of the range. The paper bounds their mean
+    /// number, `keys * hashes / r`, which is much higher for rates beyond a tenth.
     fn expected_rate(&self, keys: u64) -> Option<f64> {
         let Some(modulus) = self.modulus() else { return Some(0.0) };
         let (few, many) = (self.hashes.min(keys), self.hashes.max(keys));
         if few == 0 {
             return Some(0.0);
         }
-        // Each of the few falls upon none of the many, which are all different.
+        // Each of the few misses all of the many, which are distinct.
         let share = (many as f64 / modulus as f64).min(1.0);
         Some(-(few as f64 * (-share).ln_1p()).exp_m1())
     }

@@ -1,19 +1,19 @@
-//! What filters over dyadic intervals share: the walk that answers a range, its expected rate, and their hash.
+//! Shared parts of the filters over dyadic intervals: the walk that answers a range, its expected rate, and their hash.
 //!
 //! A *node* of height `h` is an aligned interval of `2^h` numbers; its *prefix* is any of them shifted right by `h`.
-//! A filter keeps a hint for nodes of some heights, 0 always among them, and knows no number in a node that it
+//! A filter keeps a hint for nodes of some heights, always including 0; a node that it rejects holds no number.
 //! denies.
 
 use crate::bits::mask;
 
-/// Most nodes asked for one range. A filter that is not full of false positives needs some tens; the bound is for
-/// wide ranges beside keys, and for hostile words.
+/// Maximum number of nodes probed for one range. A filter that is not full of false positives needs a few dozen; the
+/// bound is for wide ranges next to keys, and for hostile words.
 const MAX_ASKED: u32 = 1024;
 
-/// Whether a number from `first` to `last` may be held, by descending from the topmost of the `kept` heights (bit `h`
-/// for height `h`; bit 0 is set). Nodes are asked in ascending order and each at most once; a node is asked only if
-/// all its kept ancestors were affirmed. Says `true` when the range touches more than `most_top` nodes of the topmost
-/// height, or [`MAX_ASKED`] is reached.
+/// Returns whether a number from `first` to `last` may be held, by descending from the topmost of the `kept` heights
+/// (bit `h` for height `h`; bit 0 is set). Nodes are probed in ascending order and each at most once; a node is
+/// probed only if all its kept ancestors were accepted. Returns `true` when the range touches more than `most_top`
+/// nodes of the topmost height, or [`MAX_ASKED`] is reached.
 #[inline]
 pub(super) fn walk(
     (first, last): (u64, u64),
@@ -42,17 +42,17 @@ pub(super) fn walk(
                 return false;
             }
             at = end + 1;
-            // Higher nodes around `at` hold the number before it, too, and were affirmed on the way there.
+            // Higher nodes around `at` also hold the number before it, and were accepted on the way there.
             height = (kept & mask(at.trailing_zeros() + 1)).ilog2();
         }
     }
     true
 }
 
-/// Rate of false positives of [`walk`] for ranges of `len` numbers at any offset, if each node of height `h` is
-/// affirmed with probability `rates[h]` (1 where no hint is kept), independently. That holds for ranges so far from
-/// all keys that no node they touch holds one. The bound on the work is left out of account: where it is reached,
-/// a false positive was all but certain.
+/// Returns the false-positive rate of [`walk`] for ranges of `len` numbers at any offset, if each node of height `h`
+/// is accepted with probability `rates[h]` (1 where no hint is kept), independently. That holds for ranges so far
+/// from all keys that no node they touch holds one. The bound on the work is ignored: where it is reached, a false
+/// positive was all but certain.
 pub(super) fn expected_rate(rates: &[f64], most_top: u64, len: u64) -> f64 {
     let Some(top) = rates.len().checked_sub(1) else { return 1.0 };
     if len == 0 {
@@ -67,13 +67,13 @@ pub(super) fn expected_rate(rates: &[f64], most_top: u64, len: u64) -> f64 {
         below = if height == 0 { *rate } else { rate * either(below, below) };
         whole.push(below);
     }
-    // Offsets within the first node, evenly spread by the golden ratio.
+    // Offsets within the first node, spread evenly by the golden ratio.
     const OFFSETS: u32 = 64;
     let mut sum = 0.0;
     for i in 0..OFFSETS {
         let offset = 0x9e37_79b9_7f4a_7c15u64.wrapping_mul(u64::from(i) + 1) & mask(top as u32);
         let mut none = 1.0;
-        // In numbers relative to the first node; `u128` because `offset + len` may exceed 64 bits.
+        // Numbers relative to the first node; `u128` because `offset + len` may exceed 64 bits.
         let end = u128::from(offset) + u128::from(len);
         let last = (end - 1) >> top;
         if last >= most_top.into() {
@@ -91,16 +91,16 @@ pub(super) fn expected_rate(rates: &[f64], most_top: u64, len: u64) -> f64 {
     sum / f64::from(OFFSETS)
 }
 
-/// As [`expected_rate`] for ranges of `len` numbers before `shift` low bits are left out of them.
+/// Like [`expected_rate`], for ranges of `len` numbers before their `shift` low bits are dropped.
 pub(super) fn expected_rate_shifted(rates: &[f64], most_top: u64, len: u64, shift: u32) -> f64 {
-    // A number with other low bits than zeros is denied, so a range is asked as `whole` numbers or as one more.
+    // A number with nonzero low bits is rejected, so a range probes `whole` numbers or one more.
     let (whole, rest) = (len >> shift, len & mask(shift));
     let more = rest as f64 / 2.0f64.powi(shift as i32);
     let longer = if rest == 0 { 0.0 } else { expected_rate(rates, most_top, whole + 1) };
     expected_rate(rates, most_top, whole) * (1.0 - more) + longer * more
 }
 
-/// Rate for the numbers `from..=to` of one node of height `height`.
+/// Returns the rate for the numbers `from..=to` of one node of height `height`.
 fn partial(rates: &[f64], whole: &[f64], height: usize, from: u64, to: u64) -> f64 {
     let last = mask(height as u32);
     if from == 0 && to >= last {
@@ -121,7 +121,7 @@ fn either(a: f64, b: f64) -> f64 {
     a + b - a * b
 }
 
-/// A hash of a node: all of prefix, height and salt in every bit (the finaliser is Stafford's variant 13).
+/// Returns the hash of a node: every bit depends on all of prefix, height and salt (the finaliser is Stafford's variant 13).
 #[inline(always)]
 pub(super) fn hash(salt: u64, height: u32, prefix: u64) -> u64 {
     let mut x =
@@ -131,9 +131,9 @@ pub(super) fn hash(salt: u64, height: u32, prefix: u64) -> u64 {
     x ^ x >> 31
 }
 
-/// What building needs to know of the keys.
+/// What building a filter needs to know about the keys.
 pub(super) struct Nodes {
-    /// Low bits that are zero in every key, at most 63. Leaving them out loses nothing: `[a, b]` holds a key iff
+    /// Low bits that are zero in every key, at most 63. Dropping them loses nothing: `[a, b]` holds a key iff
     /// [`shifted`] does.
     pub(super) shift: u32,
     /// Distinct nodes of each height, over the shifted keys.
@@ -142,11 +142,11 @@ pub(super) struct Nodes {
     room: f64,
 }
 
-/// Keys that a node has on average to count as a neighbourhood.
+/// Average number of keys in a node for it to count as a neighbourhood.
 const NEIGHBOURS: u64 = 32;
 
 impl Nodes {
-    /// Of `keys`, which ascend. One pass.
+    /// Computes the statistics of `keys`, which ascend. One pass.
     pub(super) fn of(keys: &[u64]) -> Self {
         let shift = keys.iter().fold(0, |all, key| all | key).trailing_zeros().min(63);
         let mut lengths = [0u64; 65];
@@ -168,24 +168,24 @@ impl Nodes {
         Self { shift, counts, room }
     }
 
-    /// Whether nodes of height `top` are so much rarer than the room between the keys that [`expected_rate`] holds
-    /// for ranges that fall there evenly.
+    /// Returns whether nodes of height `top` are so rare compared to the space between the keys that
+    /// [`expected_rate`] holds for uniformly distributed ranges.
     pub(super) fn sparse(&self, keys: usize, top: u32) -> bool {
         let held = self.counts[top as usize] as f64;
         held >= 0.98 * keys as f64 && self.occupied(top) < 0.02
     }
 
-    /// Share of the neighbourhoods of keys that lies in nodes of height `height` that hold one: the chance that such
-    /// a node around a number between keys denies nothing. Neighbourhoods are the lowest nodes that hold
-    /// [`NEIGHBOURS`] keys on average, or what lies between the first and the last key: the space between clusters
+    /// Returns the share of the neighbourhoods of keys that lies in nonempty nodes of height `height`: the chance
+    /// that such a node around a number between keys rejects nothing. Neighbourhoods are the lowest nodes that hold
+    /// [`NEIGHBOURS`] keys on average, clipped to the span from the first to the last key: the space between clusters
     /// of keys does not make the nodes within them any emptier.
     pub(super) fn occupied(&self, height: u32) -> f64 {
         (self.counts[height as usize] as f64 * 2.0f64.powi(height as i32) / self.room).min(1.0)
     }
 }
 
-/// The bounds of a range after leaving out the `shift` low bits of every number; reversed if no number in the range
-/// has zeros there.
+/// Returns the bounds of a range after dropping the `shift` low bits of every number; reversed if no number in the
+/// range has zeros there.
 #[inline]
 pub(super) fn shifted(first: u64, last: u64, shift: u32) -> (u64, u64) {
     let up = first >> shift;
@@ -195,7 +195,7 @@ pub(super) fn shifted(first: u64, last: u64, shift: u32) -> (u64, u64) {
     }
 }
 
-/// A copy of `keys` in ascending order.
+/// Returns a copy of `keys` in ascending order.
 pub(super) fn ascending(keys: &[u64]) -> std::borrow::Cow<'_, [u64]> {
     if keys.is_sorted() {
         return std::borrow::Cow::Borrowed(keys);

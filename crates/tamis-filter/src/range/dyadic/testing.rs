@@ -1,4 +1,4 @@
-//! What every integer filter made of nodes must show.
+//! Test helpers common to all integer filters made of nodes.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::keys::{KeyList, KeyRange};
 use crate::range::{IntegerProbe, Next, RangeFilter, RangeSpec};
 use crate::words::Words;
 
-/// Key number `i` of a uniform set, and any other stream for another `stream`.
+/// Returns key number `i` of a uniform set; each `stream` is a different set.
 pub(crate) fn uniform(stream: u64, i: u64) -> u64 {
     super::hash(stream.wrapping_mul(0x5851_f42d_4c95_7f2d), 9, i)
 }
@@ -21,7 +21,7 @@ pub(crate) fn uniform_keys(n: u64) -> Vec<u64> {
     keys
 }
 
-/// Keys as adversaries give them: at both ends, dense, in clusters, with zeros at the end, repeated.
+/// Generates adversarial keys: at both ends, dense, clustered, with trailing zeros, repeated.
 pub(crate) fn key_sets() -> impl Strategy<Value = Vec<u64>> {
     let key = prop_oneof![any::<u64>(), 0..300u64, u64::MAX - 300..=u64::MAX, Just(0), Just(u64::MAX)];
     let loose = prop::collection::vec(key, 0..60);
@@ -38,7 +38,7 @@ pub(crate) fn key_sets() -> impl Strategy<Value = Vec<u64>> {
     })
 }
 
-/// No key is denied, alone or in any range; nothing is held by no keys or in a reversed range.
+/// Checks that no key is rejected, alone or in any range, and that empty filters and reversed ranges yield nothing.
 pub(crate) fn holds<W: Words, F: WordFilter<W> + IntegerProbe>(filter: &F, keys: &[u64]) {
     assert_eq!(filter.head().keys, keys.len() as u64);
     for (i, &key) in keys.iter().enumerate() {
@@ -64,7 +64,7 @@ pub(crate) fn holds<W: Words, F: WordFilter<W> + IntegerProbe>(filter: &F, keys:
     }
 }
 
-/// The filter of `spec` as bytes, opened both ways, answers as it did.
+/// Checks that the filter of `spec`, serialized and opened both ways, still gives the same answers.
 pub(crate) fn round_trips(spec: RangeSpec, keys: &[u64], bits_per_key: f64) -> Result<(), TestCaseError> {
     let bytes: Vec<[u8; 8]> = keys.iter().map(|key| key.to_be_bytes()).collect();
     let list: KeyList = bytes.iter().map(|key| &key[..]).collect();
@@ -92,12 +92,12 @@ pub(crate) fn round_trips(spec: RangeSpec, keys: &[u64], bits_per_key: f64) -> R
     Ok(())
 }
 
-/// Words as bytes.
+/// Returns words as bytes.
 pub(crate) fn bytes_of(words: &[u64]) -> Vec<[u8; 8]> {
     words.iter().map(|word| word.to_le_bytes()).collect()
 }
 
-/// Asks a filter, made of whatever words, everything.
+/// Probes a filter, made of arbitrary words, with everything.
 pub(crate) fn exercise<F: IntegerProbe>(filter: &F) {
     for i in 0..20u64 {
         let (at, len) = (uniform(6, i) >> (i * 3), uniform(7, i) >> (i * 3));
@@ -114,7 +114,7 @@ pub(crate) fn exercise<F: IntegerProbe>(filter: &F) {
     let _ = filter.next(3);
 }
 
-/// Rate of false positives for `queries` ranges of `len` numbers, drawn evenly.
+/// Returns the false-positive rate for `queries` uniformly drawn ranges of `len` numbers.
 pub(crate) fn rate_far(filter: &impl IntegerProbe, keys: &[u64], len: u64, queries: u64) -> f64 {
     rate_of(filter, keys, (0..queries).map(|i| (uniform(8, i).min(u64::MAX - len), len)))
 }
@@ -134,7 +134,7 @@ pub(crate) fn rate_near(
     rate_of(filter, keys, (0..queries).map(|i| (start(i), len)))
 }
 
-/// The same for ranges given by start and length; those that hold a key are left out.
+/// The same for ranges given by start and length; ranges that hold a key are excluded.
 pub(crate) fn rate_of(
     filter: &impl IntegerProbe,
     keys: &[u64],
@@ -152,7 +152,7 @@ pub(crate) fn rate_of(
     affirmed as f64 / asked as f64
 }
 
-/// Words to change, and the bits to change in them.
+/// Generates words to change, and the bits to change in them.
 pub(crate) fn damage() -> impl Strategy<Value = Vec<(usize, u64)>> {
     prop::collection::vec((0usize..24, prop_oneof![any::<u64>(), (0u32..64).prop_map(|b| 1 << b)]), 1..4)
 }

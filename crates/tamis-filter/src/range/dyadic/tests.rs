@@ -30,7 +30,7 @@ proptest! {
     }
 
     #[test]
-    fn shifting_keeps_what_a_range_holds(
+    fn shifting_preserves_what_a_range_holds(
         keys in prop::collection::vec(any::<u64>(), 1..5), shift in 0u32..64, first: u64, last: u64,
     ) {
         let mut keys: Vec<u64> = keys.iter().map(|key| key >> shift << shift).collect();
@@ -67,7 +67,7 @@ fn rates_of_ranges_follow_from_those_of_nodes() {
     close(expected_rate(&[0.01], 64, 1), 0.01);
     close(expected_rate(&[0.01], 64, 3), 1.0 - 0.99f64.powi(3));
     close(expected_rate(&[0.01, 0.5], 64, 1), 0.005);
-    // Two numbers: in one node or in two, as often.
+    // Two numbers: equally often in one node or in two.
     let (one, two) = (0.5 * (1.0 - 0.99 * 0.99), 1.0 - 0.995 * 0.995);
     close(expected_rate(&[0.01, 0.5], 64, 2), (one + two) / 2.0);
     assert_eq!(expected_rate(&[0.01], 64, 65), 1.0);

@@ -16,7 +16,7 @@ fn bytes(words: &[u64]) -> Vec<[u8; 8]> {
     words.iter().map(|word| word.to_le_bytes()).collect()
 }
 
-/// Every key and every range that holds one is affirmed.
+/// Every key and every range that holds one is accepted.
 fn holds(keys: &[u64], filter: &Grafite) {
     let room = filter.modulus().unwrap_or(u64::MAX);
     for &key in keys {
@@ -66,9 +66,9 @@ proptest! {
         }
     }
 
-    /// The hash, its blocks and its wrapping against the definition, word for word.
+    /// Checks the hash, its blocks and its wrapping against the definition, word for word.
     #[test]
-    fn ranges_are_answered_as_the_definition_says(
+    fn ranges_are_answered_according_to_the_definition(
         keys in prop::collection::vec(prop_oneof![any::<u64>(), 0u64..5000], 1..60),
         bits in 0.5f64..9.0,
         salt: u64,
@@ -140,7 +140,7 @@ proptest! {
 }
 
 #[test]
-fn nonsense_is_refused() {
+fn invalid_parameters_are_rejected() {
     for bits in [0.0, -1.0, 64.1, f64::NAN, f64::INFINITY] {
         assert!(matches!(Grafite::build(&[], bits, 0), Err(FilterError::BitsPerKey(_))));
     }
@@ -161,14 +161,14 @@ fn nonsense_is_refused() {
 }
 
 #[test]
-fn the_words_of_the_format_stay() {
+fn the_words_of_the_format_are_stable() {
     let keys: Vec<u64> = (0..5000).map(|i| random(i, 1) >> (i % 3)).collect();
     let filter = Grafite::build(&keys, 10.0, 7).unwrap();
     assert_eq!(xxhash_rust::xxh3::xxh3_64(bytes(&filter.words).as_flattened()), 0x876fb69a4ef3750e);
 }
 
 #[test]
-fn few_keys_and_none() {
+fn few_keys_and_no_keys() {
     let none = Grafite::build(&[], 10.0, 1).unwrap();
     assert!(!none.contains(0) && !none.contains_range(0, u64::MAX));
     assert_eq!((none.expected_rate(1), none.next(0)), (Some(0.0), Next::Nothing));
@@ -184,7 +184,7 @@ fn few_keys_and_none() {
 }
 
 #[test]
-fn enough_bits_make_it_exact() {
+fn enough_bits_make_the_filter_exact() {
     let keys: Vec<u64> = (0..500).map(|i| random(i, 2)).chain([0, u64::MAX]).collect();
     let filter = Grafite::build(&keys, 64.0, 5).unwrap();
     assert_eq!((filter.modulus(), filter.expected_rate(1 << 60)), (None, Some(0.0)));
@@ -197,7 +197,7 @@ fn enough_bits_make_it_exact() {
     assert!(filter.bits_per_key() < 60.0, "no more than the coding of the exact set takes");
 }
 
-/// Rate of false positives over empty ranges of `len` integers that start at what `start` gives.
+/// Returns the false-positive rate over empty ranges of `len` integers that start at the values `start` returns.
 fn rate(filter: &Grafite, set: &BTreeSet<u64>, queries: u64, len: u64, start: impl Fn(u64) -> u64) -> f64 {
     let ranges = (0..queries).map(|i| (start(i), start(i).saturating_add(len - 1)));
     let empty: Vec<_> = ranges.filter(|&(first, last)| set.range(first..=last).next().is_none()).collect();
@@ -221,7 +221,7 @@ fn the_bound_is_met_by_uniform_queries_and_by_queries_next_to_keys() {
             for len in [1, 4, 16, 64] {
                 let (found, expected) = (rate(&filter, &set, 30_000, len, start), filter.expected_rate(len));
                 let expected = expected.unwrap();
-                // Four standard deviations of the queries, and the luck of one salt.
+                // Four standard deviations of the queries, plus the variation between salts.
                 let noise = 4.0 * (expected / 30_000.0).sqrt() + 0.07 * expected;
                 assert!((found - expected).abs() < noise, "{what} {len} {bits}: {found} against {expected}");
             }
@@ -229,10 +229,10 @@ fn the_bound_is_met_by_uniform_queries_and_by_queries_next_to_keys() {
     }
 }
 
-/// Keys in sequence are few blocks to the hash, and what collides are whole stretches: one filter is lucky or not. The
-/// bound is that of the average over salts.
+/// Sequential keys fall into few blocks, and whole key ranges collide at once: a single filter may be lucky or not.
+/// The bound applies to the average over salts.
 #[test]
-fn the_bound_holds_on_average_for_keys_in_sequence() {
+fn the_bound_holds_on_average_for_sequential_keys() {
     let keys: Vec<u64> = (0..1000).map(|i| 5_000_000 + i).collect();
     let set: BTreeSet<u64> = keys.iter().copied().collect();
     let starts: [&dyn Fn(u64) -> u64; 3] =
@@ -258,9 +258,10 @@ fn salts_make_different_filters() {
     assert!((0.7..1.3).contains(&(both / expected)), "{both} against {expected}");
 }
 
-/// Byte strings, most of them longer than the eight bytes that become a number, through bytes and back.
+/// Round-trips byte strings, most of them longer than the eight bytes that become a number, through the serialized
+/// form.
 #[test]
-fn bytes_are_opened_as_what_they_were() {
+fn bytes_round_trip_to_the_same_filter() {
     for n in [0u64, 1, 2, 300, 3000] {
         let strings = (0..n).map(|i| format!("user/{:x}/{}", random(i, 1) >> (i % 40), i % 7).into_bytes());
         let keys: KeyList = strings.collect::<Vec<_>>().iter().map(Vec::as_slice).collect();

@@ -1,31 +1,31 @@
 //! REncoder: the prefixes of a key as the path through a small tree, stored whole in one cache line.
 //!
-//! Z. Wang et al., "REncoder: A Space-Time Efficient Range Filter with Local Encoder" (ICDE 2023). As in Rosetta
+//! Z. Wang et al., "REncoder: A Space-Time Efficient Range Filter with Local Encoder" (ICDE 2023). As in Rosetta,
 //! every key is inserted with its prefixes of several heights, but the prefixes of one group of heights share their
 //! hash: that of the group's root chooses where the group's *bitmap tree* goes, and the path to the key is set in it.
-//! A range is a walk through such trees: one hash and `rows` cache lines for all heights of a group.
+//! A range query walks such trees: one hash and `rows` cache lines for all heights of a group.
 //!
-//! # Against the paper and its public code
+//! # Differences from the paper and its public code
 //! * A group is 9 heights in 512 bits, the root included (the paper: 4 heights in 32 bits or 8 in 512, without). The
 //!   tree is in heap order: bit 1 is the root, the children of bit `i` are `2i` and `2i+1`. One cache line holds it
 //!   either way, and the number of keys in it varies less than in a word: 6 heights in 64 bits gave 1.1, 1.3, 1.8 and
 //!   3 times the rate at 10, 14, 18 and 22 bits per key.
-//! * Trees that share a line must not put their roots onto the same bits, or those would always be set. The paper
-//!   lets a tree start at any bit of the array; here it stays in its line, and its bit numbers are xored with 9
+//! * Trees that share a line must not map their roots to the same bits, or those bits would always be set. The paper
+//!   lets a tree start at any bit of the array; here it stays in its line, and its bit numbers are XORed with 9
 //!   hashed bits.
-//! * Heights are kept from the bottom up, as many as make the rate lowest, which is at about half of the bits
-//!   set, where the paper stops as well (0.435 to 0.5). Their number follows from the number of distinct nodes of
-//!   each height, known from one pass over the sorted keys: nothing is inserted to be measured. Heights count by the
-//!   chance that a node of them holds no key: over dense keys, high nodes cost few bits, but deny nothing either.
-//! * There are 3 rows, as in the paper. Far from keys 2 to 4 are alike; close to keys, where only the lowest heights
-//!   tell anything, more is better; each costs a cache line.
-//! * Of the paper's variants none is here: leaving out the lowest heights (SS) loses ranges close to keys, and taking
-//!   samples of queries (SE) needs queries. Only low bits that are zero in all keys are left out; nothing is lost by
-//!   that.
+//! * Heights are kept from the bottom up; their number is the one that minimises the rate, which happens with about
+//!   half of the bits set, where the paper stops as well (0.435 to 0.5). It follows from the number of distinct nodes
+//!   of each height, known from one pass over the sorted keys: no trial insertions are needed. Heights are weighted
+//!   by the chance that one of their nodes holds no key: over dense keys, high nodes cost few bits, but reject
+//!   nothing either.
+//! * There are 3 rows, as in the paper. Far from keys, 2 to 4 perform alike; close to keys, where only the lowest
+//!   heights are informative, more is better; each costs a cache line.
+//! * None of the paper's variants is implemented: omitting the lowest heights (SS) fails on ranges close to keys, and
+//!   sampling queries (SE) needs queries. Only low bits that are zero in all keys are dropped, which loses nothing.
 //!
 //! # Invariants
-//! * Words: 8 of parameters, 8 per line, then whatever the owner put behind them.
-//! * Work per range is bounded as Rosetta's ([`dyadic::walk`]).
+//! * Words: 8 of parameters, 8 per line, then whatever the owner appended.
+//! * Work per range is bounded like Rosetta's ([`dyadic::walk`]).
 //!
 //! # Threads
 //! Immutable; shared freely.
@@ -42,25 +42,25 @@ use crate::words::{Owned, Words};
 /// Heights of one group.
 const GROUP: u32 = 9;
 
-/// Lines each tree is put into.
+/// Lines that each tree is written to.
 const ROWS: u32 = 3;
 
-/// Logarithm (of base 2) of a rate from which on further heights are not worth their cache lines: those of dense keys
-/// have few nodes, and would lower the rate almost for free. Keys far apart do not get there with 64 bits per key.
+/// Logarithm (base 2) of a rate below which further heights are not worth their cache lines: those of dense keys have
+/// few nodes, and would lower the rate almost for free. Widely spaced keys do not get there with 64 bits per key.
 const LOW_ENOUGH: f64 = -48.0;
 
-/// Most nodes of the topmost height that a range may touch to be asked at all. More than Rosetta's, because those of
-/// 512 neighbouring numbers share their lines.
+/// Maximum number of nodes of the topmost height that a range may touch to be probed at all. More than Rosetta's,
+/// because those of 512 neighbouring numbers share their lines.
 const MAX_TOP_NODES: u64 = 512;
 
-/// Words of a line, and of the header: so that lines are cache lines where the payload is aligned to them.
+/// Words per line and of the header, so that lines are cache lines where the payload is aligned to them.
 const LINE: usize = 8;
 
-/// Most rows that the header can name and the offsets have bits for.
+/// Maximum number of rows that the header can name and the offsets have bits for.
 const MAX_ROWS: u32 = 7;
 
-/// REncoder over integers: false positives at a rate of about `len * 0.63^bits_per_key` for ranges of `len` numbers
-/// that lie far from all keys.
+/// REncoder over integers: a false-positive rate of about `len * 0.63^bits_per_key` for ranges of `len` numbers far
+/// from all keys.
 #[derive(Clone, Debug)]
 pub struct REncoder<W: Words = Owned> {
     head: Head,
@@ -71,12 +71,12 @@ pub struct REncoder<W: Words = Owned> {
     shift: u32,
 }
 
-/// Where the trees of one group root are.
+/// Where the trees of one group root are stored.
 #[derive(Clone, Copy)]
 struct Trees {
     /// The line of each row.
     at: [u32; MAX_ROWS as usize],
-    /// What its bit numbers are xored with, 9 bits each.
+    /// The 9-bit values that its bit numbers are XORed with.
     flips: u64,
 }
 
@@ -93,7 +93,7 @@ impl Trees {
         Self { at, flips }
     }
 
-    /// Word (of the payload) and bit of a heap index in row `row`.
+    /// Returns the word (of the payload) and bit of a heap index in row `row`.
     #[inline(always)]
     fn bit(&self, row: usize, heap: u32) -> (usize, u64) {
         let bit = (heap ^ (self.flips >> (row as u32 * GROUP)) as u32) & mask(GROUP) as u32;
@@ -104,7 +104,7 @@ impl Trees {
 /// An odd constant, drawn at random.
 const FLIP: u64 = 0xd6e8_feb8_6659_fd93;
 
-/// Group, root prefix and heap index of a node.
+/// Returns the group, root prefix and heap index of a node.
 #[inline(always)]
 fn place(height: u32, prefix: u64) -> (u32, u64, u32) {
     let group = height / GROUP;
@@ -113,8 +113,9 @@ fn place(height: u32, prefix: u64) -> (u32, u64, u32) {
 }
 
 impl REncoder {
-    /// Builds a filter over `keys`, in any order; duplicates are allowed. Takes what was asked, rounded up to whole
-    /// cache lines, and one line of header. O(keys * heights) writes, `rows` cache misses per group of 9 heights.
+    /// Builds a filter over `keys`, in any order; duplicates are allowed. Takes the requested size, rounded up to
+    /// whole cache lines, plus one line of header. O(keys * heights) writes, `rows` cache misses per group of 9
+    /// heights.
     ///
     /// # Errors
     /// [`FilterError::BitsPerKey`], [`FilterError::TooLarge`].
@@ -123,7 +124,7 @@ impl REncoder {
         Self::from_parts(head, words.into())
     }
 
-    /// Parameters and words of a filter over `keys`, which ascend (and may repeat).
+    /// Returns the parameters and words of a filter over `keys`, which ascend (and may repeat).
     pub(crate) fn encode(
         keys: &[u64],
         bits_per_key: f64,
@@ -143,7 +144,7 @@ impl REncoder {
         let mut last: Option<u64> = None;
         for &key in keys {
             let key = key >> nodes.shift;
-            // Heights from which on this key's path is the one before's.
+            // Heights from which on this key's path equals the previous key's.
             let new = last.map_or(64, |last| 64 - (last ^ key).leading_zeros()).min(levels);
             last = Some(key);
             let mut trees = Trees { at: [0; MAX_ROWS as usize], flips: 0 };
@@ -162,14 +163,14 @@ impl REncoder {
     }
 }
 
-/// Heights that make the rate of a filter of `lines` lines lowest, for ranges somewhere between the keys.
+/// Returns the heights that minimise the rate of a filter of `lines` lines, for ranges somewhere between the keys.
 fn heights(nodes: &Nodes, lines: u64) -> u32 {
     let bits = (lines * 512) as f64;
     let (mut best, mut levels) = (0.0, 1);
     let (mut set, mut denying) = (0.0, 0.0);
     for height in 0..64 - nodes.shift {
         set += f64::from(ROWS) * nodes.counts[height as usize] as f64;
-        // A node that holds a key denies nothing, however few bits its height costs.
+        // A node that holds a key rejects nothing, however few bits its height costs.
         denying += f64::from(ROWS) * (1.0 - nodes.occupied(height));
         let fill = -(-set / bits).exp_m1();
         let rate = denying * fill.log2();
@@ -184,7 +185,7 @@ fn heights(nodes: &Nodes, lines: u64) -> u32 {
 }
 
 impl<W: Words> REncoder<W> {
-    /// Asks for nodes, remembering the trees of the last root.
+    /// Probes nodes, remembering the trees of the last root.
     #[inline]
     fn asker(&self) -> impl FnMut(u32, u64) -> bool {
         let mut of = (u32::MAX, 0);
@@ -206,12 +207,12 @@ impl<W: Words> REncoder<W> {
         mask(self.levels)
     }
 
-    /// Heights kept: prefixes of a key that are in the filter, the key itself included.
+    /// Returns the number of kept heights: prefixes of a key that are in the filter, the key itself included.
     pub fn levels(&self) -> u32 {
         self.levels
     }
 
-    /// Places each tree is in: cache lines per group of 9 heights.
+    /// Returns the number of copies of each tree: cache lines per group of 9 heights.
     pub fn rows(&self) -> u32 {
         self.rows
     }
@@ -251,7 +252,7 @@ impl<W: Words> WordFilter<W> for REncoder<W> {
 }
 
 impl<W: Words> IntegerProbe for REncoder<W> {
-    /// Asks from the bottom up: one hash and up to `rows` cache misses per group of 9 heights.
+    /// Probes from the bottom up: one hash and up to `rows` cache misses per group of 9 heights.
     #[inline]
     fn contains(&self, key: u64) -> bool {
         if key & mask(self.shift) != 0 {
@@ -274,8 +275,8 @@ impl<W: Words> IntegerProbe for REncoder<W> {
         if self.head.keys == 0 { Next::Nothing } else { Next::Unknown }
     }
 
-    /// Known for keys that lie far apart, as Rosetta's, and up to 9 heights (some 38 bits per key). A row then is a
-    /// blocked Bloom filter: every key sets a bit per height in one line.
+    /// Known for widely spaced keys, as in Rosetta, and up to 9 heights (about 38 bits per key). A row is then a
+    /// blocked Bloom filter: every key sets one bit per height in one line.
     fn expected_rate(&self, keys: u64) -> Option<f64> {
         let held = self.head.keys;
         if held == 0 {

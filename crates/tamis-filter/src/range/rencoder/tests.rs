@@ -5,7 +5,7 @@ use crate::range::RangeSpec;
 use crate::range::dyadic::testing::*;
 use crate::words::Borrowed;
 
-/// Whatever the words are, owned or borrowed.
+/// Opens and exercises a filter over arbitrary words, owned and borrowed.
 fn survives(head: Head, words: &[u64]) {
     if let Ok(filter) = REncoder::<Owned>::from_parts(head, words.into()) {
         exercise(&filter);
@@ -19,7 +19,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
     #[test]
-    fn no_key_is_denied(keys in key_sets(), bits in prop_oneof![0.1f64..64.0, Just(64.0)], salt: u64) {
+    fn no_key_is_rejected(keys in key_sets(), bits in prop_oneof![0.1f64..64.0, Just(64.0)], salt: u64) {
         holds(&REncoder::build(&keys, bits, salt).unwrap(), &keys);
     }
 
@@ -66,14 +66,14 @@ fn one_and_two_keys_at_the_ends_are_held() {
 }
 
 #[test]
-fn nonsense_is_refused() {
+fn invalid_parameters_are_rejected() {
     for bits in [0.0, -3.0, 65.0, f64::NAN] {
         assert!(matches!(REncoder::build(&[1], bits, 0), Err(FilterError::BitsPerKey(_))));
     }
 }
 
 #[test]
-fn contradictory_headers_are_refused() {
+fn contradictory_headers_are_rejected() {
     let (head, words) = REncoder::encode(&uniform_keys(100), 18.0, 1).unwrap();
     let open = |head: Head, words: Vec<u64>| REncoder::<Owned>::from_parts(head, words.into()).map(|_| ());
     assert_eq!(open(head, words.clone()), Ok(()));
@@ -94,7 +94,7 @@ fn contradictory_headers_are_refused() {
     }
 }
 
-/// What the paper stops at is what the lowest rate wants.
+/// The fill at which the paper stops is also where the rate is lowest.
 #[test]
 fn about_half_of_the_bits_are_set() {
     let keys = uniform_keys(20_000);
@@ -108,10 +108,10 @@ fn about_half_of_the_bits_are_set() {
     }
 }
 
-/// Heights above clusters of keys have few nodes and cost few bits, but they deny nothing within a cluster, where
-/// they once were kept in their dozens: rates in a cluster were ten times as high.
+/// Heights above clusters of keys have few nodes and cost few bits, but they reject nothing within a cluster. Dozens
+/// of them used to be kept, which made rates within a cluster ten times as high.
 #[test]
-fn heights_that_deny_nothing_are_not_kept() {
+fn heights_that_reject_nothing_are_not_kept() {
     let number = |i: u64, stream| (uniform(1, i % 200) & !0xfff) + uniform(stream, i) % 4096;
     let mut keys: Vec<u64> = (0..20_000).map(|i| number(i, 2)).collect();
     keys.sort_unstable();
@@ -142,10 +142,10 @@ fn rates_meet_theory_far_from_keys() {
     }
 }
 
-/// Where order-preserving filters fail: beside keys. Beside at a distance of 1, half of the ranges differ from the
-/// key in nothing but the lowest height, of `ROWS` bits.
+/// Order-preserving filters fail next to keys. At a distance of 1, half of the ranges differ from the key in nothing
+/// but the lowest height, of `ROWS` bits.
 #[test]
-fn ranges_beside_keys_are_denied_too() {
+fn ranges_next_to_keys_are_rejected_too() {
     let keys = uniform_keys(20_000);
     let filter = REncoder::build(&keys, 22.0, 1).unwrap();
     for (distance, len, most) in [(1, 1, 0.09), (64, 1, 0.003), (16, 16, 0.012), (64, 64, 0.006)] {
@@ -155,15 +155,15 @@ fn ranges_beside_keys_are_denied_too() {
 }
 
 #[test]
-fn a_view_answers_for_borrowed_words() {
+fn a_view_answers_from_borrowed_words() {
     let (head, words) = REncoder::encode(&[5, 70], 16.0, 1).unwrap();
     let bytes = bytes_of(&words);
     holds(&REncoder::from_parts(head, Borrowed(&bytes)).unwrap(), &[5, 70]);
 }
 
-/// Computed from the format's page by a script that shares no code with this crate.
+/// Computed from the format's description by a script that shares no code with this crate.
 #[test]
-fn words_are_those_of_the_format() {
+fn words_match_the_format() {
     let keys: Vec<u64> = (1..=100u64).map(|i| (i * i * i).wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
     let filter = REncoder::build(&keys, 64.0, 5).unwrap();
     assert_eq!(filter.head(), Head { salt: 5, keys: 100, params: [0, 0] });

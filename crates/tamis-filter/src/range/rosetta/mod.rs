@@ -2,31 +2,31 @@
 //!
 //! S. Luo et al., "Rosetta: A Robust Space-Time Optimized Range Filter for Key-Value Stores" (SIGMOD 2020), sections
 //! 2 and 3. Every key is inserted as itself and as its prefixes: one Bloom filter for each *height* (number of bits
-//! cut off). A range is asked as nodes of these heights, and a node that is affirmed is doubted: its halves are
-//! asked, down to single numbers.
+//! cut off). A range is decomposed into nodes of these heights, and a node that is accepted is *doubted*: its halves
+//! are probed, down to single numbers.
 //!
-//! # Against the paper
-//! * The paper asks the canonical dyadic intervals that make up a range. Here all kept ancestors of a number are
-//!   asked before it, from the topmost kept height down: the rate becomes the product of the rates of all heights,
+//! # Differences from the paper
+//! * The paper probes the canonical dyadic intervals that make up a range. Here all kept ancestors of a number are
+//!   probed before it, from the topmost kept height down: the rate becomes the product of the rates of all heights,
 //!   for points as well, and far from all keys the first one or two answers end the walk.
-//! * *Allocation* is the paper's first cut: above the bottom a filter gets `1/ln 2` bits per node and one probe,
-//!   which errs half of the time, so that doubting meets one false node per height on average; the bottom gets the
-//!   rest. Heights are those that ranges of up to `max_range` numbers touch, lengths being equally likely: 0 to
-//!   `ceil(log2(max_range))`. The paper's optimised allocation, by how often each height is asked, is not followed:
-//!   with ancestors asked, every split of the bits has the same product of rates, and whatever is not at the bottom
-//!   is lost to ranges close to keys. For the same reason all upper heights together get half of the bits at most.
-//! * Where that is too little, the highest are left out, and a range is asked as up to 64 nodes of the topmost one
-//!   kept. Where the rate for ranges of `max_range` would then exceed a tenth, or the nodes be too many, the topmost
-//!   is kept after all and those below it are left out, `d + 1` of them if `d` are too many: errors at the top become
-//!   as rare as the gap below it makes them expensive. Wide ranges far from keys then still are denied.
+//! * *Allocation* is the paper's first-cut scheme: above the bottom a filter gets `1/ln 2` bits per node and one
+//!   probe, which errs half of the time, so that doubting meets one false node per height on average; the bottom gets
+//!   the rest. Heights are those that ranges of up to `max_range` numbers touch, with lengths equally likely: 0 to
+//!   `ceil(log2(max_range))`. The paper's optimised allocation, by how often each height is probed, is not used: with
+//!   ancestors probed, every split of the bits has the same product of rates, and bits that are not at the bottom do
+//!   not help ranges close to keys. For the same reason all upper heights together get at most half of the bits.
+//! * Where that is not enough, the highest are omitted, and a range is probed as up to 64 nodes of the topmost one
+//!   kept. Where the rate for ranges of `max_range` would then exceed a tenth, or there would be too many nodes, the
+//!   topmost is kept after all and those below it are omitted, `d + 1` of them if `d` are too many: errors at the top
+//!   become as rare as the gap below it makes them expensive. Wide ranges far from keys are then still rejected.
 //! * Filters are sized by the distinct nodes of their height, so dense keys pay less for the upper ones.
-//! * Low bits that are zero in all keys are left out of keys and bounds; nothing is lost by that.
+//! * Low bits that are zero in all keys are dropped from keys and bounds, which loses nothing.
 //!
 //! # Invariants
-//! * Words: one of parameters, `levels + 1` of where filters start, the filters, bottom first; then whatever the
-//!   owner put behind them. Starts ascend and lie within the words: checked on opening.
+//! * Words: one of parameters, `levels + 1` for the starts of the filters, the filters, bottom first; then whatever
+//!   the owner appended. Starts ascend and lie within the words, which is checked on opening.
 //! * Work per range is bounded ([`dyadic::walk`]): a range that touches more than 64 nodes of the topmost height, or
-//!   would ask more than 1024 nodes, is affirmed.
+//!   would probe more than 1024 nodes, is accepted.
 //!
 //! # Threads
 //! Immutable; shared freely.
@@ -43,37 +43,37 @@ use crate::words::{Owned, Words};
 /// Bits per node of a filter that errs half of the time with one probe.
 const HALF: f64 = std::f64::consts::LOG2_E;
 
-/// Most nodes of the topmost height that a range may touch to be asked at all: each is a cache miss.
+/// Maximum number of nodes of the topmost height that a range may touch to be probed at all: each is a cache miss.
 const MAX_TOP_NODES: u64 = 64;
 
-/// What one bit per key more multiplies the rate of a Bloom filter with.
+/// Factor by which each additional bit per key multiplies the rate of a Bloom filter.
 const RATE_OF_ONE_BIT: f64 = 0.6185;
 
-/// Most bits per key of any one height: beyond, a Bloom filter has more probes than it may.
+/// Maximum bits per key of any one height: beyond, a Bloom filter would exceed its maximum number of probes.
 const MOST_BITS: f64 = 40.0;
 
-/// Where the start of the bottom filter is given, in words. Word 0: bits 0 to 6 the shift, bit 8 whether the rate is
-/// known; the kept heights are the second header word.
+/// Index of the word with the start of the bottom filter. Word 0: bits 0 to 6 are the shift, bit 8 tells whether the
+/// rate is known; the kept heights are the second header word.
 const STARTS: usize = 2;
 
-/// Bits of a start word that are the start.
+/// Bits of a start word that hold the start.
 const START_BITS: u32 = 40;
 
-/// Where the number of probes is in it.
+/// Bit position of the number of probes in it.
 const PROBES_AT: u32 = 56;
 
-/// Rosetta over integers: false positives at a rate of about `len * 0.62^bits_per_key` for ranges of `len` numbers
-/// that lie far from all keys.
+/// Rosetta over integers: a false-positive rate of about `len * 0.62^bits_per_key` for ranges of `len` numbers far
+/// from all keys.
 #[derive(Clone, Debug)]
 pub struct Rosetta<W: Words = Owned> {
     head: Head,
     words: W,
-    /// Bit `h`: height `h` has a filter. Bit 0 always.
+    /// Bit `h`: height `h` has a filter. Bit 0 is always set.
     kept: u64,
     shift: u32,
 }
 
-/// One filter: where it lies and how it is asked.
+/// One filter: where it lies and how it is probed.
 #[derive(Clone, Copy)]
 struct Level {
     start: u64,
@@ -82,7 +82,7 @@ struct Level {
 }
 
 impl Level {
-    /// By the header words of the filter and of what follows it.
+    /// Parses the header words of the filter and of its successor.
     #[inline(always)]
     fn of(word: u64, next: u64) -> Self {
         let start = word & mask(START_BITS);
@@ -94,10 +94,10 @@ impl Level {
         self.words * 64
     }
 
-    /// Calls `each` with word and bit of every probe until it says `false`; whether it never did.
+    /// Calls `each` with word and bit of every probe until it returns `false`; returns whether it never did.
     #[inline(always)]
     fn all(&self, hash: u64, mut each: impl FnMut(usize, u64) -> bool) -> bool {
-        // As a Bloom filter's rotation scheme.
+        // Like a Bloom filter's rotation scheme.
         let (mut hash, step) = (hash, hash.rotate_left(32) | 1);
         for _ in 0..self.probes {
             let bit = reduce(hash, self.bits());
@@ -111,9 +111,9 @@ impl Level {
 }
 
 impl Rosetta {
-    /// Builds a filter over `keys`, in any order; duplicates are allowed. Takes what was asked, a header of at most
-    /// 66 words (some 10 for ranges of hundreds), and a word per height more at most, for rounding. O(keys * heights)
-    /// random writes.
+    /// Builds a filter over `keys`, in any order; duplicates are allowed. Takes the requested size, a header of at
+    /// most 66 words (about 10 for ranges of hundreds), and at most one more word per height for rounding. O(keys *
+    /// heights) random writes.
     ///
     /// # Errors
     /// [`FilterError::BitsPerKey`], [`FilterError::TooLarge`]; [`FilterError::Parameter`] if `max_range` is 0.
@@ -122,7 +122,7 @@ impl Rosetta {
         Self::from_parts(head, words.into())
     }
 
-    /// Parameters and words of a filter over `keys`, which ascend (and may repeat).
+    /// Returns the parameters and words of a filter over `keys`, which ascend (and may repeat).
     pub(crate) fn encode(
         keys: &[u64],
         bits_per_key: f64,
@@ -151,7 +151,7 @@ impl Rosetta {
         }
         words.push(start);
         words.resize(start as usize, 0);
-        // One height after the other, so that one filter at a time is in the cache.
+        // One height at a time, so that one filter at a time is in the cache.
         for (at, &(height, _)) in sizes.iter().enumerate() {
             let level = Level::of(words[STARTS + at], words[STARTS + at + 1]);
             let mut last = None;
@@ -170,7 +170,7 @@ impl Rosetta {
     }
 }
 
-/// Heights that get a filter, ascending, and its words; `total` words or (at least one for each) a few more.
+/// Returns the heights that get a filter, ascending, with its words; `total` words or (at least one for each) a few more.
 fn allocate(nodes: &Nodes, total: u64, max_range: u64) -> Vec<(u32, u64)> {
     let count = |height: u32| nodes.counts[height as usize].max(1) as f64;
     // Ranges of `max_range` touch at most two nodes of this height.
@@ -179,7 +179,7 @@ fn allocate(nodes: &Nodes, total: u64, max_range: u64) -> Vec<(u32, u64)> {
     let half = bits / 2.0;
     let mut upper: Vec<(u32, f64)> = (1..=top).map(|height| (height, HALF * count(height))).collect();
     if upper.iter().map(|(_, bits)| bits).sum::<f64>() > half {
-        // Lower heights have no fewer nodes, and at times many more: each is counted by its own.
+        // Lower heights have no fewer nodes, and sometimes many more: each uses its own count.
         let mut left = half;
         let paid = upper.iter().take_while(|(_, bits)| {
             left -= bits;
@@ -197,7 +197,7 @@ fn allocate(nodes: &Nodes, total: u64, max_range: u64) -> Vec<(u32, u64)> {
         }
     }
     let mut sizes = vec![(0, 1)];
-    // Up to whole words: one filter cannot have less, and the bottom pays for it.
+    // Rounded up to whole words, the minimum for a filter; the bottom pays for it.
     sizes.extend(upper.iter().map(|&(height, bits)| (height, ((bits / 64.0).round() as u64).max(1))));
     let spent: u64 = sizes[1..].iter().map(|(_, size)| size).sum();
     sizes[0].1 = total.saturating_sub(spent).max(1);
@@ -205,7 +205,7 @@ fn allocate(nodes: &Nodes, total: u64, max_range: u64) -> Vec<(u32, u64)> {
 }
 
 impl<W: Words> Rosetta<W> {
-    /// Whether the node may hold a key. `height` is a kept one.
+    /// Returns whether the node may hold a key. `height` is a kept one.
     #[inline]
     fn node(&self, height: u32, prefix: u64) -> bool {
         let at = (self.kept & mask(height)).count_ones() as usize;
@@ -213,7 +213,7 @@ impl<W: Words> Rosetta<W> {
         self.level(at).all(hash, |word, bit| self.words.word(word) & bit != 0)
     }
 
-    /// Filter number `at` from the bottom.
+    /// Returns filter number `at` from the bottom.
     #[inline(always)]
     fn level(&self, at: usize) -> Level {
         Level::of(self.words.word(STARTS + at), self.words.word(STARTS + at + 1))
@@ -224,8 +224,8 @@ impl<W: Words> Rosetta<W> {
         self.kept.count_ones() as usize
     }
 
-    /// Heights that have a filter, bit `h` for height `h`: a node of height `h` is `2^h` neighbouring numbers, after
-    /// the low bits that are zero in all keys were left out.
+    /// Returns the heights that have a filter, bit `h` for height `h`: a node of height `h` is `2^h` neighbouring
+    /// numbers, after the low bits that are zero in all keys were dropped.
     pub fn kept_heights(&self) -> u64 {
         self.kept
     }
@@ -276,7 +276,7 @@ impl<W: Words> WordFilter<W> for Rosetta<W> {
 }
 
 impl<W: Words> IntegerProbe for Rosetta<W> {
-    /// Asks the bottom first, which denies most, then the nodes around it. One cache miss per probe, about two for
+    /// Probes the bottom first, which rejects most, then the nodes around it. One cache miss per probe, about two for
     /// an absent key.
     #[inline]
     fn contains(&self, key: u64) -> bool {
@@ -310,8 +310,8 @@ impl<W: Words> IntegerProbe for Rosetta<W> {
         if self.head.keys == 0 { Next::Nothing } else { Next::Unknown }
     }
 
-    /// Known for keys that lie far apart: so far that random ranges rarely touch the topmost node of any. Holds for
-    /// ranges spread evenly; ranges beside keys are affirmed more often.
+    /// Known for widely spaced keys: so far apart that random ranges rarely touch the topmost node of any. Holds for
+    /// uniformly distributed ranges; ranges next to keys are accepted more often.
     fn expected_rate(&self, keys: u64) -> Option<f64> {
         if self.head.keys == 0 {
             return Some(0.0);

@@ -5,7 +5,7 @@ use crate::range::RangeSpec;
 use crate::range::dyadic::testing::*;
 use crate::words::Borrowed;
 
-/// Whatever the words are, owned or borrowed.
+/// Opens and exercises a filter over arbitrary words, owned and borrowed.
 fn survives(head: Head, words: &[u64]) {
     if let Ok(filter) = Rosetta::<Owned>::from_parts(head, words.into()) {
         exercise(&filter);
@@ -19,7 +19,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
     #[test]
-    fn no_key_is_denied(
+    fn no_key_is_rejected(
         keys in key_sets(), bits in prop_oneof![0.1f64..64.0, Just(64.0)], log in 0u32..64, salt: u64,
     ) {
         let filter = Rosetta::build(&keys, bits, 1 << log, salt).unwrap();
@@ -55,7 +55,7 @@ proptest! {
     ) {
         let (head, mut words) = Rosetta::encode(&crate::range::dyadic::ascending(&keys), 12.0, 1 << log, 3).unwrap();
         if set {
-            // Every node is affirmed but those of the bottom: as much work as there can be.
+            // Every node is accepted except those of the bottom: the maximum amount of work.
             let bottom = (words[STARTS] & mask(START_BITS)) as usize..(words[STARTS + 1] & mask(START_BITS)) as usize;
             (bottom.end..words.len()).for_each(|at| words[at] = u64::MAX);
             bottom.for_each(|at| words[at] = 0);
@@ -80,10 +80,10 @@ fn one_and_two_keys_at_the_ends_are_held() {
     }
 }
 
-/// Uniform keys have one node each at most heights and one in all at the topmost: heights were afforded by what the
-/// topmost costs, and a filter for wide ranges took some 70 bits per key where a quarter was asked for.
+/// Uniform keys have one node each at most heights and a single one at the topmost. Heights used to be chosen by what
+/// the topmost costs, so a filter for wide ranges took about 70 bits per key where a quarter of that was requested.
 #[test]
-fn wide_ranges_and_crowded_keys_take_no_more_than_was_asked() {
+fn wide_ranges_and_crowded_keys_stay_within_the_requested_size() {
     let crowded: Vec<u64> = (0..5000u64).map(|i| i * 3 + i % 2).collect();
     let clusters: Vec<u64> = (0..5000u64).map(|i| ((i % 5) << 60) | (i / 5)).collect();
     for keys in [uniform_keys(5000), crowded, clusters] {
@@ -106,7 +106,7 @@ fn wide_ranges_and_crowded_keys_take_no_more_than_was_asked() {
 }
 
 #[test]
-fn nonsense_is_refused() {
+fn invalid_parameters_are_rejected() {
     assert_eq!(Rosetta::build(&[], 10.0, 0, 0).unwrap_err(), FilterError::Parameter("ranges of no numbers"));
     for bits in [0.0, -3.0, 65.0, f64::NAN] {
         assert!(matches!(Rosetta::build(&[1], bits, 8, 0), Err(FilterError::BitsPerKey(_))));
@@ -114,7 +114,7 @@ fn nonsense_is_refused() {
 }
 
 #[test]
-fn contradictory_headers_are_refused() {
+fn contradictory_headers_are_rejected() {
     let (head, words) = Rosetta::encode(&uniform_keys(100), 18.0, 16, 1).unwrap();
     let open = |head: Head, words: Vec<u64>| Rosetta::<Owned>::from_parts(head, words.into()).map(|_| ());
     assert_eq!(open(head, words.clone()), Ok(()));
@@ -123,7 +123,7 @@ fn contradictory_headers_are_refused() {
         assert!(open(head, words[..len].to_vec()).is_err(), "cut to {len}");
     }
     assert!(open(Head { params: [0, 1], ..head }, words.clone()).is_err());
-    // Bits that the format leaves free are zero: the rest of word 0, and between starts and probes.
+    // Unused bits of the format are zero: the rest of word 0, and between starts and probes.
     let levels = words[1].count_ones() as usize;
     let free = (9..64)
         .map(|bit| (0, bit))
@@ -136,7 +136,7 @@ fn contradictory_headers_are_refused() {
 }
 
 #[test]
-fn what_is_asked_is_spent() {
+fn the_requested_size_is_used() {
     for (n, bits, max_range) in
         [(0, 10.0, 64), (1, 8.0, 64), (1000, 3.0, 1 << 30), (5000, 10.0, 64), (5000, 64.0, 1)]
     {
@@ -152,7 +152,7 @@ fn what_is_asked_is_spent() {
 }
 
 #[test]
-fn heights_follow_the_ranges_and_the_bits() {
+fn heights_follow_from_the_ranges_and_the_bits() {
     let keys = uniform_keys(5000);
     let kept = |bits, max_range| Rosetta::build(&keys, bits, max_range, 1).unwrap().kept_heights();
     assert_eq!(kept(10.0, 1), 1);
@@ -164,7 +164,7 @@ fn heights_follow_the_ranges_and_the_bits() {
     // Neighbours share their prefixes: many heights cost little.
     let dense: Vec<u64> = (0..5000).collect();
     assert_eq!(Rosetta::build(&dense, 10.0, 1024, 1).unwrap().kept_heights(), mask(11));
-    // Eight zero bits at the end leave ranges of 4 for those of 1024.
+    // Eight zero bits at the end turn ranges of 1024 into ranges of 4.
     let wide: Vec<u64> = (0..5000).map(|i| uniform(1, i) << 8).collect();
     assert_eq!(Rosetta::build(&wide, 18.0, 1024, 1).unwrap().kept_heights(), 0b111);
 }
@@ -192,14 +192,14 @@ fn rates_meet_theory_far_from_keys() {
 }
 
 #[test]
-fn theory_is_silent_where_it_does_not_hold() {
+fn no_rate_is_given_where_theory_does_not_hold() {
     let dense: Vec<u64> = (0..5000).map(|i| i * 3).collect();
     assert_eq!(Rosetta::build(&dense, 10.0, 64, 1).unwrap().expected_rate(1), None);
 }
 
-/// Where order-preserving filters fail: beside keys.
+/// Order-preserving filters fail next to keys.
 #[test]
-fn ranges_beside_keys_are_denied_too() {
+fn ranges_next_to_keys_are_rejected_too() {
     let keys = uniform_keys(20_000);
     let filter = Rosetta::build(&keys, 22.0, 64, 1).unwrap();
     for (distance, len, most) in [(1, 1, 0.0015), (64, 1, 0.0003), (16, 16, 0.003), (64, 64, 0.004)] {
@@ -209,16 +209,16 @@ fn ranges_beside_keys_are_denied_too() {
 }
 
 #[test]
-fn a_view_answers_for_borrowed_words() {
+fn a_view_answers_from_borrowed_words() {
     let (head, words) = Rosetta::encode(&[5, 70], 16.0, 16, 1).unwrap();
     let bytes = bytes_of(&words);
     let view = Rosetta::from_parts(head, Borrowed(&bytes)).unwrap();
     holds(&view, &[5, 70]);
 }
 
-/// Computed from the format's page by a script that shares no code with this crate.
+/// Computed from the format's description by a script that shares no code with this crate.
 #[test]
-fn words_are_those_of_the_format() {
+fn words_match_the_format() {
     let (head, words) = Rosetta::encode(&[0x40, 0x80, 0xffff_ffff_ffff_ffc0], 64.0, 4 * 64, 5).unwrap();
     assert_eq!(head, Head { salt: 5, keys: 3, params: [0, 0] });
     assert_eq!(

@@ -1,23 +1,23 @@
-//! The directory: every knot exactly, in order, and a tree above them.
+//! The directory: every knot in order, stored exactly, and a tree above them.
 //!
 //! Each level above the knots holds every sixteenth entry of the level below. A search goes from the top through two
-//! neighbouring cache lines a level, of which for a million keys all but the last are hot; a plain binary search of as
-//! many knots would touch ten lines far apart. The tree costs a fifteenth of the knots.
+//! neighbouring cache lines per level; for a million keys, all but the last are hot. A plain binary search of the
+//! same knots would touch ten lines far apart. The tree costs a fifteenth of the knots.
 
 use crate::words::Words;
 
 const FANOUT: u64 = 16;
-/// Levels that `2^36` knots have at most, more than a filter can hold.
+/// Maximum number of levels for `2^36` knots, more than a filter can hold.
 const MAX_LEVELS: usize = 9;
 
-/// Where the knots and the levels above them lie.
+/// Positions of the knots and of the levels above them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Knots {
     /// First word and number of entries of each level, the knots first.
     levels: [(u64, u64); MAX_LEVELS],
     /// Levels in use, at least 1.
     depth: usize,
-    /// The first word after them.
+    /// First word after them.
     end: u64,
 }
 
@@ -36,7 +36,7 @@ impl Knots {
         knots
     }
 
-    /// The first word after the knots and their tree.
+    /// Returns the first word after the knots and their tree.
     pub(super) fn end(&self) -> u64 {
         self.end
     }
@@ -56,13 +56,13 @@ impl Knots {
         }
     }
 
-    /// Knot `at`, of as many as there are.
+    /// Returns knot `at`, which must exist.
     #[inline(always)]
     pub(super) fn get<W: Words>(&self, words: &W, at: u64) -> u64 {
         words.word((self.levels[0].0 + at) as usize)
     }
 
-    /// The last knot that is not above `key`; the first if all are.
+    /// Returns the last knot not above `key`; the first if all are above it.
     #[inline]
     pub(super) fn locate<W: Words>(&self, words: &W, key: u64) -> u64 {
         let mut at = 0;
@@ -70,7 +70,7 @@ impl Knots {
             // The entry found above is the first of this group: the group is not empty.
             let group = at * FANOUT;
             let len = FANOUT.min(count - group);
-            // Counting all is faster than halving: the comparisons neither wait for each other nor branch.
+            // Counting all is faster than bisection: the comparisons neither wait for each other nor branch.
             let entries = (0..len).map(|i| words.word((start + group + i) as usize));
             let not_above: u64 = entries.map(|entry| u64::from(entry <= key)).sum();
             at = group + not_above.saturating_sub(1);

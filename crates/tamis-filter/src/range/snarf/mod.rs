@@ -1,33 +1,35 @@
 //! SNARF: a range filter that learns where keys are (K. Vaidya, S. Chatterjee, E. Knorr, M. Mitzenmacher, S. Idreos,
 //! T. Kraska, "SNARF: A Learning-Enhanced Range Filter", VLDB 2022).
 //!
-//! A monotone model of the keys' distribution maps every integer to a position, of which there are many times as
-//! many as keys. The positions of the keys are stored; a range is denied if none lies between the positions of its
-//! ends. The rate for queries that are spread as the keys are is about one in the number of positions per key.
-//! Queries that lie *close to keys* are another matter: neighbours share positions, and the rate goes to 1. See
-//! [`Grafite`](crate::Grafite) for those.
+//! A monotone model of the keys' distribution maps every integer to one of many times as many positions as there are
+//! keys. The positions of the keys are stored; a range is rejected if none lies between the positions of its ends.
+//! For queries distributed like the keys, the rate is about one in the number of positions per key. Queries *close to
+//! keys* are another matter: neighbours share positions, and the rate goes to 1. See [`Grafite`](crate::Grafite) for
+//! those.
 //!
 //! # Structure
-//! Every 64th to 256th key is a *knot*, stored exactly, and so are the keys at both ends of very wide gaps. Between two
-//! knots lies a *segment* with a line for a model (`line.rs`) and a block of positions in Elias–Fano coding
-//! ([`Sequence`]). The knots are the model, the directory of the blocks (`knots.rs`) and the smallest and largest key
-//! at once. All blocks have the same shape, hence no pointers. `shape.rs` chooses how many knots and positions.
+//! Every 64th to 256th key is a *knot*, stored exactly, and so are the keys at both ends of very wide gaps. Between
+//! two knots lies a *segment*, with a line as its model (`line.rs`) and a block of positions in Elias–Fano coding
+//! ([`Sequence`]). The knots serve as the model, as the directory of the blocks (`knots.rs`), and as the smallest and
+//! largest key. All blocks have the same shape, so there are no pointers. `shape.rs` chooses the number of knots and
+//! positions.
 //!
-//! # Where this differs from the paper
+//! # Differences from the paper
 //! * The paper has a spline with few knots and blocks of positions independent of them. Here a block is a segment:
 //!   a model that bends every hundred keys follows clusters closely, and no block border can fall inside a segment.
 //!   (Public code loses keys at both kinds of border.)
-//! * Knots are keys. A range that contains a knot is answered at once and certainly, one beyond the first or last
-//!   key is denied, and only ranges strictly between two knots are looked up, in one block.
-//! * Where a gap within a segment is so wide that the keys beside it would share a few positions, the gap becomes a
-//!   segment of its own. Otherwise the few segments between clusters set a floor to the rate of all.
+//! * Knots are keys. A range that contains a knot is answered at once and with certainty, one beyond the first or
+//!   last key is rejected, and only ranges strictly between two knots are looked up, in one block.
+//! * Where a gap within a segment is so wide that the keys next to it would share a few positions, the gap becomes a
+//!   segment of its own. Otherwise the few segments between clusters would set a floor under the overall rate.
 //! * Elias–Fano instead of Golomb coding: about 0.4 bits per key more, and no decoding.
-//! * The positions per key need not be a power of two: all bits asked for are used.
+//! * The positions per key need not be a power of two: all requested bits are used.
 //!
 //! # Invariants
-//! * Building and probing compute positions by the same [`Line`], which is monotone: no key is ever denied.
+//! * Building and probing compute positions by the same [`Line`], which is monotone: no key is ever rejected.
 //! * A segment with no more integers than positions is exact, and so is one without keys between its knots.
-//! * Whatever the words hold, a knot found is one of them, a position is within its block, and blocks within the words.
+//! * Whatever the words hold, a knot found is one of them, positions lie within their block, and blocks within the
+//!   words.
 //!
 //! # Threads
 //! Immutable after building; shared freely.
@@ -52,7 +54,7 @@ const HEADER: u64 = 2;
 
 /// A learned filter over integers. Cloning shares its memory (with the default words).
 ///
-/// Best for queries spread as the keys are, or anywhere else but close to keys.
+/// Best for queries distributed like the keys, or anywhere except close to keys.
 #[derive(Clone, Debug)]
 pub struct Snarf<W: Words = Owned> {
     head: Head,
@@ -61,7 +63,7 @@ pub struct Snarf<W: Words = Owned> {
     block: Block,
 }
 
-/// A segment that a query lies in, strictly between its knots.
+/// A segment that contains a query, strictly between its knots.
 struct Segment {
     lower: u64,
     upper: u64,
@@ -76,9 +78,9 @@ impl Segment {
     }
 }
 
-/// Where a query stands to the knots.
+/// Where a query lies relative to the knots.
 enum Located {
-    /// Below the first key, which is given.
+    /// Below the first key, which is included.
     Below(u64),
     /// At a key.
     Knot,
@@ -89,13 +91,13 @@ enum Located {
 }
 
 impl Snarf {
-    /// Builds a filter over `keys`, in any order; duplicates are allowed. `bits_per_key` is what is spent, knots
-    /// included, but for up to five words more, and less where everything is known exactly or positions run out
-    /// (beyond 40 bits per key). Below 3 bits per key it tells hardly anything. Sorts a copy of the keys; then linear,
-    /// some passes.
+    /// Builds a filter over `keys`, in any order; duplicates are allowed. It takes `bits_per_key`, knots included,
+    /// plus up to five words; less where everything is known exactly or positions run out (beyond 40 bits per key).
+    /// Below 3 bits per key it filters hardly anything. Sorts a copy of the keys; the rest is linear, in several
+    /// passes.
     ///
     /// # Errors
-    /// [`FilterError::BitsPerKey`] and [`FilterError::TooLarge`] for sizes that make no sense.
+    /// [`FilterError::BitsPerKey`] and [`FilterError::TooLarge`] for invalid sizes.
     pub fn build(keys: &[u64], bits_per_key: f64) -> Result<Self, FilterError> {
         let mut sorted = keys.to_vec();
         sorted.sort_unstable();
@@ -103,7 +105,7 @@ impl Snarf {
         Self::from_parts(head, words.into())
     }
 
-    /// Parameters and words of a filter over `keys`, which ascend (and may repeat).
+    /// Returns the parameters and words of a filter over `keys`, which ascend (and may repeat).
     pub(crate) fn encode(keys: &[u64], bits_per_key: f64) -> Result<(Head, Vec<u64>), FilterError> {
         let all = keys.len() as u64;
         units_for(all, bits_per_key, 64.0)?;
@@ -137,7 +139,7 @@ impl Snarf {
 }
 
 impl<W: Words> Snarf<W> {
-    /// Where `key` stands. The only search of a query.
+    /// Locates `key`. The only search of a query.
     #[inline]
     fn locate(&self, key: u64) -> Located {
         let Some(last) = self.knots.count().checked_sub(1) else { return Located::Above };
@@ -157,7 +159,7 @@ impl<W: Words> Snarf<W> {
         self.block.sequence(self.knots.end(), segment.at)
     }
 
-    /// Whether a key may lie in `first..=last`, which lies strictly within `segment`.
+    /// Returns whether a key may lie in `first..=last`, which lies strictly within `segment`.
     #[inline]
     fn any_within(&self, segment: &Segment, first: u64, last: u64) -> bool {
         if !self.block.has_positions() {
@@ -170,9 +172,9 @@ impl<W: Words> Snarf<W> {
         sequence.any_within(&self.words, from, to, |bucket| sequence.scan(&self.words, bucket))
     }
 
-    /// The rate for single integers drawn from the keys' own distribution, if that is smooth at the distance of
-    /// knots: the share of positions in use. Neither clusters smaller than a segment nor queries correlated with keys
-    /// are within its reach.
+    /// The rate for single integers drawn from the keys' own distribution, if it is smooth at the distance of knots:
+    /// the share of positions in use. It does not cover clusters smaller than a segment, nor queries correlated with
+    /// keys.
     pub fn smooth_rate(&self) -> f64 {
         match (self.block.keys, self.block.has_positions()) {
             (0, _) => 0.0,

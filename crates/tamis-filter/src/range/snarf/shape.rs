@@ -1,4 +1,4 @@
-//! How many knots, and how many positions between them: from the keys and the bits asked for.
+//! Chooses the number of knots, and of positions between them, from the keys and the requested bits.
 
 use super::HEADER;
 use super::knots::Knots;
@@ -7,17 +7,17 @@ use crate::elias_fano::Sequence;
 use crate::error::FilterError;
 use crate::line::MAX_POSITIONS;
 
-/// Keys per segment to choose from, unless there are very few or very many bits per key. Uniform keys want long
-/// segments, for the sake of bits; the more the density varies, the shorter.
+/// Candidate numbers of keys per segment, unless there are very few or very many bits per key. Uniform keys favour
+/// long segments, to save bits; the more the density varies, the shorter the segments should be.
 const SEGMENTS: [u64; 3] = [64, 128, 256];
-/// Segments of each shape that are looked at to choose one.
+/// Number of segments sampled per shape to choose one.
 const SAMPLE: usize = 128;
-/// Segments get no shorter than this for the sake of fine positions.
+/// Segments are not made shorter than this for finer positions.
 const SHORTEST: u64 = 4;
-/// Keys in a block that a reader accepts, so that no bytes make a probe slow.
+/// Maximum number of keys in a block that a reader accepts, so that no bytes can make a probe slow.
 const MAX_BLOCK: u64 = 1 << 13;
 
-/// The shape of every block: of the positions between two knots.
+/// The shape of every block, that is, of the positions between two knots.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Block {
     /// Keys between two knots, at most.
@@ -29,22 +29,22 @@ pub(super) struct Block {
 }
 
 impl Block {
-    /// Nothing is stored: either there is nothing between knots, or one cannot tell.
+    /// Nothing is stored: there is nothing between knots, or no way to tell.
     const fn without_positions(keys: u64) -> Self {
         Self { keys: if keys == 0 { 0 } else { 1 }, buckets: 0, width: 0 }
     }
 
-    /// A block of at most `bits` bits for `keys` keys.
+    /// Returns a block of at most `bits` bits for `keys` keys.
     fn within(bits: u64, keys: u64) -> Self {
         if keys == 0 || bits <= keys {
             return Self::without_positions(keys);
         }
-        // Between one and two buckets per key are best, if there are bits for as many.
+        // Between one and two buckets per key are best, if there are enough bits.
         let width = (bits / keys).saturating_sub(2).min(63) as u32;
         Self { keys, buckets: bits - keys * (u64::from(width) + 1), width }
     }
 
-    /// The block for `keys` keys in which `positions` (more than `keys`) are enough.
+    /// Returns the block for `keys` keys in which `positions` (more than `keys`) are enough.
     fn of_positions(positions: u64, keys: u64) -> Self {
         if keys == 0 {
             return Self::without_positions(0);
@@ -57,7 +57,7 @@ impl Block {
         self.keys | self.buckets << 32
     }
 
-    /// Reads what [`Block::header`] gave, and the parameters.
+    /// Parses what [`Block::header`] wrote, and the parameters.
     pub(super) fn read(header: u64, params: [u8; 2]) -> Result<Self, FilterError> {
         let [width, zero] = params;
         let block = Self { keys: header & 0xffff_ffff, buckets: header >> 32, width: u32::from(width) };
@@ -73,13 +73,13 @@ impl Block {
         self.buckets > 0
     }
 
-    /// Positions that the line of a segment may use, at most [`MAX_POSITIONS`].
+    /// Returns the positions that the line of a segment may use, at most [`MAX_POSITIONS`].
     #[inline(always)]
     pub(super) fn positions(&self) -> u64 {
         self.buckets << self.width
     }
 
-    /// As [`Block::positions`], of a shape that is not final.
+    /// Same as [`Block::positions`], for a shape that is not final.
     fn wanted_positions(&self) -> u128 {
         u128::from(self.buckets) << self.width
     }
@@ -90,7 +90,7 @@ impl Block {
         if self.buckets == 0 { 0 } else { self.keys * (u64::from(self.width) + 1) + self.buckets }
     }
 
-    /// Block `at` of those that start at word `start`.
+    /// Returns block `at` of those that start at word `start`.
     #[inline(always)]
     pub(super) fn sequence(&self, start: u64, at: u64) -> Sequence {
         Sequence::new(start * 64 + at * self.bits(), self.keys, self.buckets, self.width)
@@ -106,7 +106,7 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// The shape for `keys`, distinct and ascending, in `bits` bits.
+    /// Returns the shape for `keys`, distinct and ascending, in `bits` bits.
     pub(super) fn choose(keys: &[u64], bits: u64) -> Self {
         let count = keys.len() as u64;
         // Knots take a quarter of the bits at most.
@@ -117,20 +117,20 @@ impl Shape {
         let longer = SEGMENTS.into_iter().filter(|&length| length > shortest);
         let shapes =
             std::iter::once(shortest).chain(longer).map(|length| Self::of_length(keys, bits, length));
-        // Of equal ones, as sets known exactly, the last has the fewest knots.
+        // Among equals, such as sets known exactly, the last has the fewest knots.
         let best =
             shapes.map(|shape| (shape.rate_between(keys), shape)).rev().min_by(|a, b| a.0.total_cmp(&b.0));
         best.map_or_else(|| Self::of_length(keys, bits, shortest), |(_, shape)| shape)
     }
 
-    /// The shape with segments of up to `length` keys.
+    /// Returns the shape with segments of up to `length` keys.
     fn of_length(keys: &[u64], bits: u64, mut length: u64) -> Self {
         loop {
             let even = Self::over(keys, bits, evenly(keys.len(), length));
             if even.block.wanted_positions() <= u128::from(MAX_POSITIONS) {
                 return even.cut(keys, bits).limited();
             }
-            // More positions than the arithmetic has: more knots instead, as long as that is possible.
+            // More positions than the arithmetic supports: use more knots instead, as long as that is possible.
             if length == SHORTEST {
                 return even.limited();
             }
@@ -138,7 +138,7 @@ impl Shape {
         }
     }
 
-    /// The shape with no more positions than the arithmetic has.
+    /// Returns the shape limited to the positions that the arithmetic supports.
     fn limited(self) -> Self {
         if self.block.wanted_positions() <= u128::from(MAX_POSITIONS) {
             return self;
@@ -147,8 +147,8 @@ impl Shape {
         Self { block: Block::of_positions(MAX_POSITIONS / 2, self.block.keys), ..self }
     }
 
-    /// An estimate of the rate for queries that fall between keys as other keys would: each gap between neighbours
-    /// as often as any other, anywhere in it. From a sample of the segments.
+    /// Estimates the rate for queries that fall between keys as other keys would: each gap between neighbours equally
+    /// likely, anywhere in it. Uses a sample of the segments.
     fn rate_between(&self, keys: &[u64]) -> f64 {
         let (mut hits, mut asked) = (0.0, 0usize);
         let step = self.knots.len() / SAMPLE + 1;
@@ -159,7 +159,7 @@ impl Shape {
             if segment.len() < 3 || u128::from(span) <= self.block.wanted_positions() {
                 continue;
             }
-            // Of a gap, the part that has the position of the key at either end.
+            // The part of a gap that shares the position of the key at either end.
             let position = span as f64 / self.block.wanted_positions() as f64;
             hits +=
                 segment.windows(2).map(|pair| (position / (pair[1] - pair[0]) as f64).min(1.0)).sum::<f64>();
@@ -167,7 +167,7 @@ impl Shape {
         hits / asked.max(1) as f64
     }
 
-    /// The shape with these knots.
+    /// Returns the shape with these knots.
     fn over(keys: &[u64], bits: u64, knots: Vec<usize>) -> Self {
         let segments = knots.len().saturating_sub(1) as u64;
         let (mut inner, mut widest) = (0, 0);
@@ -176,20 +176,21 @@ impl Shape {
             widest = widest.max(keys[pair[1]] - keys[pair[0]]);
         }
         let block = Block::within(bits_of_blocks(bits, segments) / segments.max(1), inner as u64);
-        // Enough positions for every integer of every segment: more would tell nothing more.
+        // Enough positions for every integer of every segment: more would add no information.
         let exact = block.wanted_positions() >= u128::from(widest);
         Self { knots, block: if exact { Block::of_positions(widest, inner as u64) } else { block } }
     }
 
-    /// The shape with more knots, at both ends of gaps so wide that the line across them leaves hardly any positions
-    /// to the keys on either side. As many as promise the lowest rate to queries spread as the keys are: a cut segment
-    /// becomes two good ones and an empty one, but every knot and block takes bits from all the others.
+    /// Returns the shape with more knots, at both ends of gaps so wide that the line across them leaves hardly any
+    /// positions to the keys on either side. Their number is the one that promises the lowest rate to queries
+    /// distributed like the keys: a cut segment becomes two good ones and an empty one, but every knot and block
+    /// takes bits from all the others.
     fn cut(self, keys: &[u64], bits: u64) -> Self {
         let segments = self.knots.len().saturating_sub(1) as u64;
         if !self.block.has_positions() {
             return self;
         }
-        // By how much a segment's positions are too coarse, worst first, and where its widest gap is.
+        // How much too coarse each segment's positions are, worst first, and where its widest gap is.
         let mut gaps: Vec<(f64, usize)> = self.knots.windows(2).filter_map(|pair| gap(keys, pair)).collect();
         gaps.sort_unstable_by(|a, b| b.0.total_cmp(&a.0));
         let rate = |cuts: usize| {
@@ -217,7 +218,7 @@ impl Shape {
         Knots::new(HEADER, self.knots.len() as u64)
     }
 
-    /// Words of the payload of a filter over `keys` keys.
+    /// Returns the words of the payload of a filter over `keys` keys.
     pub(super) fn words(&self, keys: u64) -> Result<usize, FilterError> {
         let blocks = self.knots.len().saturating_sub(1) as u128 * u128::from(self.block.bits());
         let words = u128::from(self.directory().end()) + blocks.div_ceil(64);
@@ -225,22 +226,22 @@ impl Shape {
     }
 }
 
-/// Knots that cut `count` keys into the fewest segments of no more than `length`, equal but for one key.
+/// Returns the knots that cut `count` keys into the fewest segments of no more than `length`, equal but for one key.
 fn evenly(count: usize, length: u64) -> Vec<usize> {
     let Some(last) = count.checked_sub(1) else { return Vec::new() };
     let segments = (last as u64).div_ceil(length);
     (0..=segments).map(|at| (u128::from(at) * last as u128 / u128::from(segments.max(1))) as usize).collect()
 }
 
-/// Of `bits` bits, those that are left for the blocks of so many segments. The two outer knots, without which there
-/// is no filter, come on top.
+/// Returns the part of `bits` bits that is left for the blocks of this many segments. The two outer knots, without
+/// which there is no filter, come on top.
 fn bits_of_blocks(bits: u64, segments: u64) -> u64 {
     let directory = Knots::new(0, segments + 1).end().saturating_sub(2);
     bits.saturating_sub(directory * 64)
 }
 
-/// The key before the widest gap in the segment between two knots, and by how much the gap coarsens the segment's
-/// positions, if by more than half.
+/// Returns the key before the widest gap in the segment between two knots, and by how much the gap coarsens the
+/// segment's positions, if by more than half.
 fn gap(keys: &[u64], pair: &[usize]) -> Option<(f64, usize)> {
     let segment = &keys[pair[0]..=pair[1]];
     if segment.len() < 3 {

@@ -17,8 +17,8 @@ fn bytes(words: &[u64]) -> Vec<[u8; 8]> {
     words.iter().map(|word| word.to_le_bytes()).collect()
 }
 
-/// Every key, and ranges around it whose ends touch it, its neighbours and the knots, are affirmed; `next` never
-/// passes over a key.
+/// Checks that every key, and ranges around it whose ends touch it, its neighbours and the knots, are accepted, and
+/// that `next` never skips a key.
 fn holds(keys: &[u64], filter: &Snarf) {
     let mut sorted = keys.to_vec();
     sorted.sort_unstable();
@@ -58,7 +58,7 @@ fn within_budget(filter: &Snarf, bits_per_key: f64) {
     assert!(spent <= asked + 320.0, "{spent} bits spent, {asked} asked");
 }
 
-/// Keys in runs, clusters and gaps of all sizes, with both ends of the integers.
+/// Generates keys in runs, clusters and gaps of all sizes, with both ends of the integers.
 fn adversarial_keys() -> impl Strategy<Value = Vec<u64>> {
     let step = prop_oneof![Just(0u64), Just(1), 0u64..4, 0u64..1000, (0u32..60).prop_map(|log| 1 << log)];
     let runs = prop::collection::vec((step, 1usize..200), 0..12);
@@ -118,7 +118,7 @@ proptest! {
     }
 
     #[test]
-    fn knots_are_found_as_by_plain_search(
+    fn knot_search_matches_linear_search(
         mut knots in prop::collection::vec(any::<u64>(), 1..700), asked in prop::collection::vec(any::<u64>(), 0..40),
     ) {
         knots.sort_unstable();
@@ -187,7 +187,7 @@ proptest! {
 }
 
 #[test]
-fn nonsense_is_refused() {
+fn invalid_parameters_are_rejected() {
     for bits in [0.0, -1.0, 64.1, f64::NAN, f64::INFINITY] {
         assert!(matches!(Snarf::build(&[], bits), Err(FilterError::BitsPerKey(_))));
     }
@@ -208,9 +208,9 @@ fn nonsense_is_refused() {
     assert_eq!(open(head, &longer), Ok(()), "the words of a key map may follow");
 }
 
-/// Positions and places by the words of the format, without the code that reads them.
+/// Decodes positions following the description of the format, without the code that reads them.
 #[test]
-fn a_plain_reader_finds_the_positions() {
+fn a_straightforward_reader_finds_the_positions() {
     let key = |i| if i < 700 { i * 3 } else { random(i, 1).max(1 << 40) };
     let mut keys: Vec<u64> = (0..2000).map(key).collect();
     keys.sort_unstable();
@@ -247,14 +247,14 @@ fn a_plain_reader_finds_the_positions() {
 }
 
 #[test]
-fn the_words_of_the_format_stay() {
+fn the_words_of_the_format_are_stable() {
     let keys: Vec<u64> = (0..5000).map(|i| random(i, 1) >> (i % 3)).collect();
     let filter = Snarf::build(&keys, 10.0).unwrap();
     assert_eq!(xxhash_rust::xxh3::xxh3_64(bytes(&filter.words).as_flattened()), 0x223ab8acb4f9e3da);
 }
 
 #[test]
-fn few_keys_and_none() {
+fn few_keys_and_no_keys() {
     let none = Snarf::build(&[], 10.0).unwrap();
     assert!(!none.contains(0) && !none.contains_range(0, u64::MAX));
     assert_eq!((none.next(0), none.expected_rate(1), none.smooth_rate()), (Next::Nothing, Some(0.0), 0.0));
@@ -270,7 +270,7 @@ fn few_keys_and_none() {
     assert!(!two.contains_range(12, 11) && !two.contains_range(1 << 60, 10), "reversed ranges");
 }
 
-/// From bits that are too few for any position to bits for more positions than the arithmetic has.
+/// From too few bits for any position to bits for more positions than the arithmetic supports.
 #[test]
 fn few_keys_around_a_wide_gap_are_held_at_any_size() {
     for n in 3..20u64 {
@@ -287,7 +287,7 @@ fn few_keys_around_a_wide_gap_are_held_at_any_size() {
     }
 }
 
-/// The two faults of public code: a key that is a segment's border, and a range that starts at one.
+/// The two bugs of public code: a key that is a segment's border, and a range that starts at one.
 #[test]
 fn keys_at_borders_and_ranges_from_borders_are_held() {
     for keys in [
@@ -325,7 +325,7 @@ fn dense_keys_are_known_exactly_and_cost_little() {
     holds(&keys, &filter);
 }
 
-/// Rate over `queries` single integers that are no keys.
+/// Returns the rate over `queries` single integers that are not keys.
 fn rate(filter: &Snarf, set: &BTreeSet<u64>, query: impl Fn(u64) -> u64) -> f64 {
     let empty: Vec<u64> = (0..60_000).map(query).filter(|x| !set.contains(x)).collect();
     empty.iter().filter(|&&x| filter.contains(x)).count() as f64 / empty.len() as f64
@@ -339,10 +339,10 @@ fn meets_the_smooth_rate(sample: impl Fn(u64, u64) -> u64) {
         within_budget(&filter, bits);
         assert!(filter.bits_per_key() > bits - 0.02, "{} of {bits} bits used", filter.bits_per_key());
         let smooth = filter.smooth_rate();
-        // Knots and their tree take half a bit at most, the coding two.
+        // Knots and their tree take at most half a bit, the coding two.
         assert!(smooth < 1.1 / 2f64.powf(bits - 2.6), "{smooth} at {bits}");
         let found = rate(&filter, &set, |i| sample(i, 9));
-        // Some 300 hits at the least, hence three standard deviations, and knots whose segments are not quite even.
+        // At least 300 hits or so, hence three standard deviations, and knots whose segments are not quite even.
         assert!((0.8..1.25).contains(&(found / smooth)), "{found} against {smooth} at {bits}");
     }
 }
@@ -358,7 +358,7 @@ fn the_rate_is_met_on_keys_of_a_skewed_density() {
 }
 
 /// Five clusters, a hundred thousand times as dense as the whole: the rate between keys is that of smooth keys, and
-/// between clusters there is nothing to be found.
+/// ranges between clusters are never false positives.
 #[test]
 fn the_rate_is_met_in_tight_clusters() {
     let clustered =
@@ -369,9 +369,9 @@ fn the_rate_is_met_in_tight_clusters() {
     assert!((0..20_000).all(|i| !filter.contains((1 << 50) + random(i, 3) % (1 << 61))));
 }
 
-/// Uniform keys are better served with fewer knots and more positions, keys whose density wanders with more knots.
+/// Uniform keys are better served with fewer knots and more positions, keys of varying density with more knots.
 #[test]
-fn segments_are_as_long_as_the_keys_are_smooth() {
+fn segment_length_follows_the_smoothness_of_the_keys() {
     let uniform: Vec<u64> = (0..30_000).map(|i| random(i, 1)).collect();
     let (mut at, mut log) = (0.0, 0.0f64);
     let wandering = (0..30_000).map(|i| {
@@ -387,7 +387,7 @@ fn segments_are_as_long_as_the_keys_are_smooth() {
 }
 
 #[test]
-fn next_skips_what_is_empty() {
+fn next_skips_empty_space() {
     let keys: Vec<u64> = (0..10_000u64).map(|i| random(i, 1)).collect();
     let set: BTreeSet<u64> = keys.iter().copied().collect();
     let filter = Snarf::build(&keys, 10.0).unwrap();
@@ -403,9 +403,10 @@ fn next_skips_what_is_empty() {
     assert!(skipped * 100 > possible * 95, "{skipped} of {possible}");
 }
 
-/// Byte strings, most of them longer than the eight bytes that become a number, through bytes and back.
+/// Round-trips byte strings, most of them longer than the eight bytes that become a number, through the serialized
+/// form.
 #[test]
-fn bytes_are_opened_as_what_they_were() {
+fn bytes_round_trip_to_the_same_filter() {
     for n in [0u64, 1, 2, 300, 3000] {
         let strings = (0..n).map(|i| format!("user/{:x}/{}", random(i, 1) >> (i % 40), i % 7).into_bytes());
         let keys: KeyList = strings.collect::<Vec<_>>().iter().map(Vec::as_slice).collect();

@@ -1,13 +1,13 @@
-//! Two bit sequences over the same places, with rank for both and select for one.
+//! Two bit sequences over the same positions, with rank for both and select for one.
 //!
-//! A block of 19 words covers 512 places: the ones of each sequence before the block (two halves of a word); per
-//! sequence a word with seven 9-bit fields, field `j` the ones in the block's first `j + 1` words; then the words
-//! themselves, by turns one of each sequence, so that the two bits of a place share a cache line. The fields are those
-//! of S. Vigna, "Broadword implementation of rank/select queries", WEA 2008 (rank9): a rank counts the ones of one
-//! word, and a select finds the word by comparing all fields at once.
+//! A block of 19 words covers 512 places: the number of ones of each sequence before the block (two halves of a
+//! word); per sequence a word with seven 9-bit fields, field `j` counting the ones in the block's first `j + 1`
+//! words; then the words themselves, alternating between the sequences, so that the two bits of a place share a cache
+//! line. The fields are those of S. Vigna, "Broadword implementation of rank/select queries", WEA 2008 (rank9): a
+//! rank counts the ones of one word, and a select finds the word by comparing all fields at once.
 //!
 //! # Invariants
-//! Every function reads a bounded number of words, and any words will do.
+//! Every function reads a bounded number of words, whatever the words hold.
 
 use crate::bits;
 use crate::words::Words;
@@ -27,14 +27,14 @@ const COUNTS: usize = 3;
 const LOW: u64 = 0x0040_2010_0804_0201;
 const HIGH: u64 = LOW << 8;
 
-/// First word of the block of a place, and of its bits in a sequence.
+/// Returns the first word of the block of a place, and of its bits in a sequence.
 #[inline]
 fn places(sequences: usize, sequence: usize, at: u64) -> (usize, usize) {
     let block = sequences + (at / PLACES) as usize * BLOCK;
     (block, block + COUNTS + (at % PLACES / 64) as usize * 2 + sequence)
 }
 
-/// The bit of a place.
+/// Returns the bit of a place.
 #[inline]
 pub(super) fn bit<W: Words>(words: &W, sequences: usize, sequence: usize, at: u64) -> bool {
     words.word(places(sequences, sequence, at).1) >> (at % 64) & 1 == 1
@@ -45,7 +45,7 @@ pub(super) fn set(words: &mut [u64], sequences: usize, sequence: usize, at: u64)
     words[places(sequences, sequence, at).1] |= 1 << (at % 64);
 }
 
-/// The next mark in `at..end`. Reads a word for every 64 places.
+/// Returns the next set bit in `at..end`. Reads a word for every 64 places.
 #[inline]
 pub(super) fn next<W: Words>(words: &W, sequences: usize, mut at: u64, end: u64) -> Option<u64> {
     while at < end {
@@ -59,7 +59,7 @@ pub(super) fn next<W: Words>(words: &W, sequences: usize, mut at: u64, end: u64)
     None
 }
 
-/// Ones of a sequence before a place.
+/// Counts the ones of a sequence before a place.
 #[inline]
 pub(super) fn rank<W: Words>(words: &W, sequences: usize, sequence: usize, at: u64) -> u32 {
     let (block, word) = places(sequences, sequence, at);
@@ -69,19 +69,19 @@ pub(super) fn rank<W: Words>(words: &W, sequences: usize, sequence: usize, at: u
     before.wrapping_add(within + ones)
 }
 
-/// Ones in the first `word` words of a block. The field before the first is the top bit, which is zero.
+/// Counts the ones in the first `word` words of a block. The field before the first is the top bit, which is zero.
 #[inline]
 fn field(fields: u64, word: u64) -> u32 {
     (fields >> ((word.wrapping_sub(1) & 7) * 9) & 0x1ff) as u32
 }
 
-/// Marks before a block.
+/// Counts the marks before a block.
 #[inline]
 pub(super) fn marks_before<W: Words>(words: &W, sequences: usize, block: u64) -> u32 {
     (words.word(sequences + block as usize * BLOCK) >> 32) as u32
 }
 
-/// The place within `block` of the mark with `rank` marks before it in the block; `None` if there are not that many.
+/// Returns the place within `block` of the mark with `rank` marks before it in the block; `None` if there are fewer.
 #[inline]
 pub(super) fn select_mark<W: Words>(words: &W, sequences: usize, block: u64, rank: u32) -> Option<u64> {
     if u64::from(rank) >= PLACES {
@@ -89,7 +89,7 @@ pub(super) fn select_mark<W: Words>(words: &W, sequences: usize, block: u64, ran
     }
     let block = sequences + block as usize * BLOCK;
     let fields = words.word(block + 1 + MARKS);
-    // The mark lies behind as many whole words as have fields of at most `rank`.
+    // The mark lies after as many whole words as there are fields of at most `rank`.
     let ranks = u64::from(rank) * LOW;
     let at_most = ((ranks | HIGH).wrapping_sub(fields & !HIGH) | (fields ^ ranks)) ^ (fields & !ranks);
     let word = ((at_most & HIGH) >> 8).wrapping_mul(LOW) >> 54 & 7;
@@ -98,8 +98,8 @@ pub(super) fn select_mark<W: Words>(words: &W, sequences: usize, block: u64, ran
     (at < 64).then(|| word * 64 + u64::from(at))
 }
 
-/// Writes the counts of a sequence of blocks; tells `each` the number of every block, and the marks before and after
-/// it.
+/// Writes the counts of a sequence of blocks; passes to `each` the number of every block and the marks before and
+/// after it.
 pub(super) fn count(words: &mut [u64], mut each: impl FnMut(u64, u32, u32)) {
     let mut totals = [0u32; 2];
     for (i, block) in words.chunks_exact_mut(BLOCK).enumerate() {
@@ -170,7 +170,7 @@ mod tests {
         }
 
         #[test]
-        fn any_words_and_ranks_will_do(words in prop::collection::vec(any::<u64>(), 0..60), rank: u32, at in 0u64..3000) {
+        fn any_words_and_ranks_are_safe(words in prop::collection::vec(any::<u64>(), 0..60), rank: u32, at in 0u64..3000) {
             let words: Owned = words.into();
             for rank in [rank, rank % 600, u32::MAX] {
                 let found = select_mark(&words, 0, at / PLACES, rank);

@@ -1,4 +1,4 @@
-//! Building the trie: one pass over neighbouring keys tells every count, so that all words are allocated once; then
+//! Builds the trie: one pass over neighbouring keys yields every count, so that all words are allocated once; then
 //! the trie is written level by level.
 
 use super::blocks::{self, BLOCK, CHILDREN, MARKS, PLACES};
@@ -11,15 +11,15 @@ use crate::error::FilterError;
 use crate::format::{Head, WordFilter};
 use crate::keys::KeyList;
 
-/// Size of a place, with its share of the counts, in eighths of a bit.
+/// Size of a place, including its share of the counts, in eighths of a bit.
 const PLACE: u64 = BLOCK as u64 * 64 * 8 / PLACES;
-/// Sizes of a sparse label, with its share of the hints, and of a dense node.
+/// Sizes of a sparse label, including its share of the hints, and of a dense node.
 const SPARSE_LABEL: u64 = 8 * 8 + PLACE + 1;
 const DENSE_NODE: u64 = FANOUT * PLACE;
-/// The dense levels may cost more than sparse ones would by this part of the levels below them.
+/// Dense levels may exceed their sparse form by the size of the levels below divided by this.
 const DENSE_SHARE: u64 = 16;
 
-/// The keys without what all of them start with: what the trie is of.
+/// The keys without their common prefix: the content of the trie.
 #[derive(Clone, Copy)]
 struct Rests<'a> {
     keys: &'a KeyList,
@@ -27,7 +27,7 @@ struct Rests<'a> {
 }
 
 impl<'a> Rests<'a> {
-    /// `keys` must be sorted, without duplicates. Of a single key everything stays.
+    /// `keys` must be sorted, without duplicates. A single key is kept whole.
     fn of(keys: &'a KeyList) -> Self {
         let prefix_len = match (keys.first(), keys.last()) {
             (Some(first), Some(last)) if keys.len() > 1 => common_len(first, last),
@@ -61,7 +61,7 @@ struct Level {
     leaves: u64,
 }
 
-/// What one pass over the sorted keys tells.
+/// The results of one pass over the sorted keys.
 struct Survey {
     /// Bytes that rest `i` has in common with rest `i + 1`.
     common: Vec<u32>,
@@ -104,8 +104,8 @@ impl Survey {
         Ok(survey)
     }
 
-    /// Counts nodes, labels and leaves of each level. A key's path goes one byte beyond what it shares with either
-    /// neighbour; the labels beyond what it shares with the key before are new.
+    /// Counts the nodes, labels and leaves of each level. A key's path goes one byte beyond the prefix it shares with
+    /// either neighbour; its labels beyond the prefix shared with the previous key are new.
     fn count_levels(&mut self, keys: Rests<'_>) {
         let shared = |i: usize| {
             let before = if i == 0 { 0 } else { self.common[i - 1] };
@@ -141,7 +141,7 @@ impl Survey {
         (self.has_ends, self.shallowest) = (has_ends, shallowest);
     }
 
-    /// How many levels, from the root on, are dense.
+    /// Returns the number of dense levels, counted from the root.
     fn dense_levels(&self) -> usize {
         let mut rest = self.levels.iter().map(|level| level.labels * SPARSE_LABEL).sum::<u64>();
         if rest == 0 {
@@ -166,7 +166,7 @@ impl Survey {
         let sparse_nodes = sum(sparse, |level| level.nodes);
         let sparse_labels = sum(sparse, |level| level.labels);
         let dense_leaves = sum(dense, |level| level.leaves);
-        // None exceeds the number of labels by more than one: they all fit.
+        // No count exceeds the number of labels by more than one: they all fit.
         Counts {
             dense_nodes: dense_nodes as u32,
             nodes: (dense_nodes + sparse_nodes) as u32,
@@ -182,10 +182,10 @@ impl Survey {
         }
     }
 
-    /// Hash and real bits per leaf that `spare` bits allow.
+    /// Returns the hash and real bits per leaf that `spare` bits allow.
     fn suffix_bits(&self, suffix: SurfSuffix, leaves: u64, spare: u64) -> [u8; 2] {
         let each = spare.checked_div(leaves).unwrap_or(0).min(u64::from(2 * MAX_SUFFIX)) as u32;
-        // Bits beyond the end of the longest key would tell nothing.
+        // Bits beyond the end of the longest key would add no information.
         let rest = self.longest.saturating_sub(self.shallowest).saturating_mul(8).min(MAX_SUFFIX);
         let (hash, real) = match suffix {
             SurfSuffix::None => (0, 0),
@@ -205,11 +205,11 @@ fn common_len(a: &[u8], b: &[u8]) -> usize {
 }
 
 impl Surf {
-    /// Builds over `keys`, in any order; duplicates are allowed. The trie takes what it takes; what `bits_per_key`
-    /// leaves beyond it goes to the suffixes, at least one bit of each sort asked for (no real bits where no key
-    /// has any left), at most 32. So the filter is larger than asked for if the trie is, smaller if the suffixes are
-    /// full, and else smaller by less than a bit per key. O(bytes of the keys' paths), plus a digest per key for
-    /// hash suffixes.
+    /// Builds over `keys`, in any order; duplicates are allowed. The trie takes the space it needs; what
+    /// `bits_per_key` leaves goes to the suffixes: at least one bit of each requested sort (no real bits where no key
+    /// has any left), at most 32. The filter is therefore larger than requested if the trie is, smaller if the
+    /// suffixes are full, and otherwise smaller by less than a bit per key. O(bytes of the keys' paths), plus a
+    /// digest per key for hash suffixes.
     ///
     /// # Errors
     /// [`FilterError::BitsPerKey`]; [`FilterError::TooLarge`] beyond 2^32 labels or words;
@@ -247,7 +247,7 @@ struct Writer {
     shape: Shape,
     salt: u64,
     words: Vec<u64>,
-    /// Sparse labels and leaves written.
+    /// Number of sparse labels and leaves written so far.
     label: u64,
     leaf: u64,
 }
@@ -259,7 +259,7 @@ impl Writer {
             bits::write(&mut self.words[self.shape.prefix_at..], i * 8, 8, u64::from(*byte));
         }
         let mut node = 0;
-        // The keys below each node of the level: first, and one past the last. Nodes come in key order.
+        // The range of keys below each node of the level. Nodes come in key order.
         let mut level = vec![(0, keys.len() as u32)];
         let mut below = Vec::new();
         level.retain(|(first, end)| first < end);
@@ -318,7 +318,7 @@ impl Writer {
         self.label += 1;
     }
 
-    /// The suffix of a whole key whose prefix and path have `len` bytes.
+    /// Returns the suffix of a whole key whose prefix and path have `len` bytes.
     fn suffix(&mut self, key: &[u8], len: usize) {
         let Shape { hash_bits, real_bits, .. } = self.shape;
         let width = self.shape.suffix_bits();
@@ -334,7 +334,7 @@ impl Writer {
         blocks::count(&mut words[Shape::DENSE_AT..self.shape.sparse_at], |_, _, _| {});
         let shift = self.shape.hint_shift;
         blocks::count(&mut words[self.shape.sparse_at..], |block, from, to| {
-            // The hints of the nodes whose first label is in this block.
+            // The hints of nodes whose first label is in this block.
             let first = u64::from(from).div_ceil(1 << shift);
             for hint in first..u64::from(to).div_ceil(1 << shift) {
                 bits::write(hints, hint * 32, 32, block);

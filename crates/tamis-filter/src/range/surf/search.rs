@@ -1,8 +1,8 @@
 //! Points, ranges and successors.
 //!
-//! The published search keeps a stack of the path and steps to the next leaf. None is needed here: a range and the
-//! trie part ways where the bounds part, at one node. A label strictly between the bounds there proves a key; else
-//! only two paths are left, one along each bound, and both are walked without stepping back.
+//! The published search keeps a stack of the path and steps to the next leaf. None is needed here: a range diverges
+//! from the trie where its bounds diverge, at one node. A label strictly between the bounds there proves a key;
+//! otherwise only two paths are left, one along each bound, and both are walked without backtracking.
 
 use std::cmp::Ordering;
 use std::ops::Bound;
@@ -18,21 +18,22 @@ use crate::words::Words;
 /// Length of a path in bytes.
 type Depth = usize;
 
-/// Most bytes that a successor has beyond its path: damaged words must not ask for gigabytes of zeros.
+/// Maximum number of bytes of a successor beyond its path: damaged words must not ask for gigabytes of zeros.
 pub(super) const MOST_BEYOND: usize = 64;
 
-/// Where a key lies as seen from the keys of the run.
+/// Where a key lies relative to the keys of the run.
 enum Place<'k> {
-    /// Before all that start with the prefix.
+    /// Before all keys that start with the prefix.
     Below,
     /// Among them: the bytes after the prefix.
     At(&'k [u8]),
-    /// After them.
+    /// After all of them.
     Above,
 }
 
 impl<W: Words> Surf<W> {
-    /// Where `key` lies to the keys of the run, all of which start with the prefix: if it does, too, what follows.
+    /// Returns where `key` lies relative to the keys of the run, all of which start with the prefix, and its bytes
+    /// after the prefix if it shares it.
     #[inline]
     fn rest<'k>(&self, key: &'k [u8]) -> Place<'k> {
         let len = self.shape.prefix_len as usize;
@@ -73,7 +74,7 @@ impl<W: Words> Surf<W> {
         self.key_ends_at(node)
     }
 
-    /// Whether the suffix of a leaf is that of the key whose bytes after the path are `rest`.
+    /// Returns whether the suffix of a leaf is that of the key whose bytes after the path are `rest`.
     #[inline]
     fn suffix_matches(&self, leaf: Edge, rest: &[u8], digest: Digest) -> bool {
         let (hash_bits, real_bits) = (self.shape.hash_bits, self.shape.real_bits);
@@ -89,7 +90,7 @@ impl<W: Words> Surf<W> {
         stored >> hash_bits == real_bits_of(rest, real_bits)
     }
 
-    /// The hash bits of a leaf, and above them its real bits.
+    /// Returns the hash bits of a leaf, and above them its real bits.
     #[inline]
     fn suffix(&self, leaf: Edge) -> u64 {
         let width = self.shape.suffix_bits();
@@ -97,7 +98,7 @@ impl<W: Words> Surf<W> {
         bits::read(&self.words, at, width)
     }
 
-    /// The real bits of a leaf.
+    /// Returns the real bits of a leaf.
     #[inline]
     fn real(&self, leaf: Edge) -> u64 {
         if self.shape.real_bits == 0 { 0 } else { self.suffix(leaf) >> self.shape.hash_bits }
@@ -132,7 +133,7 @@ impl<W: Words> Surf<W> {
             (Some(a), Some(b)) => a > b,
             (Some(_), None) => true,
             (None, None) => !(low_in && high_in),
-            // Nothing lies between a key and the same with a zero byte behind it.
+            // Nothing lies between a key and the same key with a zero byte appended.
             (None, Some(_)) => !low_in && !high_in && high[common..] == [0],
         };
         if empty {
@@ -154,7 +155,7 @@ impl<W: Words> Surf<W> {
         self.parts(node, common, (low, low_in), (high, high_in))
     }
 
-    /// The search from `node` on, whose path of `depth` bytes is all that the bounds have in common.
+    /// Searches from `node` on, whose path of `depth` bytes is the common prefix of the bounds.
     #[inline]
     fn parts(
         &self,
@@ -172,7 +173,7 @@ impl<W: Words> Surf<W> {
             }
             Some(&label) => self.seek(node, label),
         };
-        // Without a byte here both bounds are this path, and all that goes on is above it.
+        // Without a byte here both bounds equal this path, and everything that continues it is above.
         let (Some(mut edge), Some(&last)) = (first, high.get(depth)) else { return false };
         if low.get(depth) == Some(&edge.label) {
             let after = self.after(edge);
@@ -197,7 +198,7 @@ impl<W: Words> Surf<W> {
         }
     }
 
-    /// Whether below `node`, whose path is the first `depth` bytes of `low`, a key may be at or after `low`.
+    /// Returns whether a key at or after `low` may lie below `node`, whose path is the first `depth` bytes of `low`.
     #[inline]
     fn reaches(&self, mut node: u32, mut depth: Depth, low: &[u8], low_in: bool) -> bool {
         loop {
@@ -217,7 +218,8 @@ impl<W: Words> Surf<W> {
         }
     }
 
-    /// Whether below `edge`, whose path is the first `depth + 1` bytes of `high`, a key may be at or before `high`.
+    /// Returns whether a key at or before `high` may lie below `edge`, whose path is the first `depth + 1` bytes of
+    /// `high`.
     #[inline]
     fn starts_by(&self, mut edge: Edge, mut depth: Depth, high: &[u8], high_in: bool) -> bool {
         loop {
@@ -242,7 +244,8 @@ impl<W: Words> Surf<W> {
         }
     }
 
-    /// Whether the leaf's key is known to the last byte, given the real bits: then it has the longest key's length.
+    /// Returns whether the leaf's key is known to the last byte, given the real bits: it then has the longest key's
+    /// length.
     #[inline]
     fn is_whole(&self, depth: Depth) -> bool {
         let shape = &self.shape;
@@ -251,7 +254,7 @@ impl<W: Words> Surf<W> {
             || shape.shortest == shape.longest && depth as u64 * 8 + u64::from(shape.real_bits) >= longest * 8
     }
 
-    /// Whether the key of a leaf, whose path is the first `depth` bytes of `low`, may be at or after `low`.
+    /// Returns whether the key of a leaf, whose path is the first `depth` bytes of `low`, may be at or after `low`.
     #[inline]
     fn leaf_reaches(&self, leaf: Edge, depth: Depth, low: &[u8], low_in: bool) -> bool {
         match self.real(leaf).cmp(&real_bits_of(&low[depth..], self.shape.real_bits)) {
@@ -268,7 +271,7 @@ impl<W: Words> Surf<W> {
         }
     }
 
-    /// Whether the key of a leaf, whose path is the first `depth` bytes of `high`, may be at or before `high`.
+    /// Returns whether the key of a leaf, whose path is the first `depth` bytes of `high`, may be at or before `high`.
     #[inline]
     fn leaf_starts_by(&self, leaf: Edge, depth: Depth, high: &[u8], high_in: bool) -> bool {
         let real_bits = self.shape.real_bits;
@@ -278,8 +281,8 @@ impl<W: Words> Surf<W> {
             Ordering::Greater => return false,
             Ordering::Equal => {}
         }
-        // `high` and the lowest key that the leaf can stand for agree in path and real bits; from there on that key
-        // has zeros only, as many as the shortest key asks for.
+        // `high` and the lowest key that the leaf can stand for agree in path and real bits; after those, that key
+        // has only zeros, up to the shortest key's length.
         let partial = rest.get((real_bits / 8) as usize).is_some_and(|byte| byte << (real_bits % 8) != 0);
         if partial || rest.iter().skip((real_bits / 8) as usize + 1).any(|byte| *byte != 0) {
             return true;
@@ -291,7 +294,7 @@ impl<W: Words> Surf<W> {
         }
     }
 
-    /// Length of the lowest key that a leaf can stand for.
+    /// Returns the length of the lowest key that a leaf can stand for.
     #[inline]
     fn lowest_len(&self, depth: Depth, real: u64) -> usize {
         let bits = if real == 0 { 0 } else { self.shape.real_bits.saturating_sub(real.trailing_zeros()) };
@@ -314,16 +317,16 @@ impl<W: Words> Surf<W> {
             next => next,
         };
         match next {
-            // The labels of a damaged node need not ascend; whoever goes on from the answer must not go back.
+            // The labels of a damaged node need not ascend; a caller that continues from the answer must not go back.
             Next::NotBelow(next) if *next < *from => Next::Unknown,
             next => next,
         }
     }
 
-    /// The next key from `from` on, both without the prefix.
+    /// Returns the next key from `from` on, both without the prefix.
     fn next_rest(&self, from: &[u8]) -> Next<Vec<u8>> {
         let (mut node, mut depth) = (0, 0);
-        // The deepest label beside the path that is above it.
+        // The deepest label above the path.
         let mut beside = None;
         loop {
             let Some(&label) = from.get(depth) else {
@@ -358,7 +361,7 @@ impl<W: Words> Surf<W> {
         self.lowest_below(from[..depth].to_vec(), edge).map_or(Next::Unknown, Next::NotBelow)
     }
 
-    /// The lowest key that may lie below `edge` of the node with this path.
+    /// Returns the lowest key that may lie below `edge` of the node with this path.
     fn lowest_below(&self, mut path: Vec<u8>, mut edge: Edge) -> Option<Vec<u8>> {
         // Child numbers rise, so the walk ends; damaged words may make it longer than any path of the trie.
         while path.len() < self.shape.height as usize {
@@ -372,7 +375,7 @@ impl<W: Words> Surf<W> {
         None
     }
 
-    /// The lowest key that a leaf with this path can stand for.
+    /// Returns the lowest key that a leaf with this path can stand for.
     fn lowest_of_leaf(&self, mut path: Vec<u8>, leaf: Edge) -> Vec<u8> {
         let real = self.real(leaf);
         let len = self.lowest_len(path.len(), real).min(path.len() + MOST_BEYOND);

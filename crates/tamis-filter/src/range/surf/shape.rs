@@ -1,4 +1,4 @@
-//! The sections of a trie's words: where each starts, how much it holds.
+//! The sections of a trie's words: where each starts and how much it holds.
 
 use super::blocks::{BLOCK, PLACES};
 use crate::bits;
@@ -8,14 +8,14 @@ use crate::words::Words;
 
 /// Words of the header.
 pub(super) const HEADER: usize = 5;
-/// Most labels of a node, and places of a dense one.
+/// Maximum number of labels of a node, and number of places of a dense one.
 pub(super) const FANOUT: u64 = 256;
-/// Most suffix bits of a kind.
+/// Maximum number of suffix bits of a kind.
 pub(super) const MAX_SUFFIX: u32 = 32;
-/// Most nodes per select hint, as a power of two.
+/// Maximum number of nodes per select hint, as a power of two.
 const MAX_HINT_SHIFT: u32 = 9;
 
-/// The counts that the header holds, and what follows from them. All sections start at a whole word.
+/// The counts that the header holds, and derived values. All sections start at a whole word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Shape {
     /// Nodes of the dense levels: numbers `0..dense_nodes`, 256 places each.
@@ -32,11 +32,11 @@ pub(super) struct Shape {
     /// Lengths of the shortest and longest key without the prefix.
     pub(super) shortest: u32,
     pub(super) longest: u32,
-    /// Bytes that all keys start with and the trie leaves out.
+    /// Length of the common prefix, which the trie omits.
     pub(super) prefix_len: u32,
     /// Every `2^hint_shift`-th sparse node has a select hint.
     pub(super) hint_shift: u32,
-    /// Whether some key is a prefix of another, so that nodes have a bit for "a key ends here".
+    /// Whether some key is a prefix of another; nodes then have a bit for "a key ends here".
     pub(super) has_ends: bool,
     /// Suffix bits per leaf.
     pub(super) hash_bits: u32,
@@ -48,11 +48,11 @@ pub(super) struct Shape {
     pub(super) ends_at: usize,
     pub(super) prefix_at: usize,
     pub(super) suffixes_at: usize,
-    /// Leaves: one suffix each.
+    /// Number of leaves, with one suffix each.
     pub(super) leaves: u32,
 }
 
-/// The counts of a shape, without what follows from them.
+/// The counts of a shape, without derived values.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Counts {
     pub(super) dense_nodes: u32,
@@ -69,15 +69,15 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// The hint distance at which neighbouring hints are about a block apart: a select then looks at one or two
+    /// Returns the hint distance at which neighbouring hints are about a block apart: a select then reads one or two
     /// blocks, and the hints take at most 1/8 bit per label.
     pub(super) fn hint_shift_for(sparse_nodes: u64, sparse_labels: u64) -> u32 {
         let nodes_per_block = (sparse_nodes * PLACES).checked_div(sparse_labels).unwrap_or(1).max(1);
         nodes_per_block.ilog2().min(MAX_HINT_SHIFT)
     }
 
-    /// The shape, and the words it takes; `None` if the counts contradict each other or the words cannot be counted.
-    /// O(1).
+    /// Returns the shape and the words it takes; `None` if the counts contradict each other or the words cannot be
+    /// counted. O(1).
     pub(super) fn shape(self, [hash_bits, real_bits]: [u8; 2]) -> Option<(Shape, u64)> {
         let Counts { dense_nodes, nodes, sparse_labels, dense_children, dense_leaves, .. } = self;
         let (hash_bits, real_bits) = (u32::from(hash_bits), u32::from(real_bits));
@@ -85,7 +85,8 @@ impl Counts {
             return None;
         }
         let sparse_nodes = nodes.checked_sub(dense_nodes)?;
-        // Every sparse node has a label, every node but the root is some label's child, and every level has a node.
+        // Every sparse node has a label, every node except the root is some label's child, and every level has a
+        // node.
         let sparse_children = nodes.saturating_sub(1).checked_sub(dense_children)?;
         let sparse_leaves = sparse_labels.checked_sub(sparse_children)?;
         if sparse_nodes > sparse_labels
@@ -137,10 +138,10 @@ impl Counts {
 }
 
 impl Shape {
-    /// First word of the dense node blocks.
+    /// Returns the first word of the dense node blocks.
     pub(super) const DENSE_AT: usize = HEADER;
 
-    /// The header.
+    /// Returns the header.
     pub(super) fn header(&self) -> [u64; HEADER] {
         let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
         [

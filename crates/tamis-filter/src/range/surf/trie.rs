@@ -1,8 +1,8 @@
-//! Steps in the trie: from a node by a label to a child or a leaf.
+//! Steps in the trie: from a node along a label to a child or a leaf.
 //!
 //! # Invariants
-//! Whatever the words hold, no step panics or reads out of bounds, each reads a bounded number of words, and a child's
-//! number is above its parent's.
+//! Whatever the words hold, no step panics or reads out of bounds, each step reads a bounded number of words, and a
+//! child's number is above its parent's.
 
 use super::Surf;
 use super::blocks::{self, CHILDREN, MARKS, PLACES};
@@ -16,7 +16,7 @@ pub(super) struct Edge {
     node: u32,
     /// The place of the label in the dense or sparse sequences.
     at: u64,
-    /// Sparse nodes: one past the place of the node's last label.
+    /// For sparse nodes, one past the place of the node's last label.
     end: u64,
 }
 
@@ -30,14 +30,14 @@ pub(super) enum Target {
 }
 
 impl<W: Words> Surf<W> {
-    /// Whether `node`'s path is itself a key.
+    /// Returns whether `node`'s path is itself a key.
     #[inline]
     pub(super) fn key_ends_at(&self, node: u32) -> bool {
         self.shape.has_ends
             && self.words.word(self.shape.ends_at + (node / 64) as usize) >> (node % 64) & 1 == 1
     }
 
-    /// The edge of `node` with this label.
+    /// Returns the edge of `node` with this label.
     #[inline(always)]
     pub(super) fn find(&self, node: u32, label: u8) -> Option<Edge> {
         if node < self.shape.dense_nodes {
@@ -48,7 +48,7 @@ impl<W: Words> Surf<W> {
         self.seek_sparse(node, label).filter(|edge| edge.label == label)
     }
 
-    /// The edge of `node` with the lowest label from `label` on.
+    /// Returns the edge of `node` with the lowest label from `label` on.
     #[inline]
     pub(super) fn seek(&self, node: u32, label: u8) -> Option<Edge> {
         if node < self.shape.dense_nodes {
@@ -59,7 +59,7 @@ impl<W: Words> Surf<W> {
         self.seek_sparse(node, label)
     }
 
-    /// As [`Surf::seek`] in a node that is not dense.
+    /// Like [`Surf::seek`], in a node that is not dense.
     #[inline(always)]
     fn seek_sparse(&self, node: u32, label: u8) -> Option<Edge> {
         let (start, end) = self.sparse_node(node - self.shape.dense_nodes)?;
@@ -67,7 +67,7 @@ impl<W: Words> Surf<W> {
         Some(Edge { label, node, at, end })
     }
 
-    /// The edge after `edge` in its node.
+    /// Returns the edge after `edge` in its node.
     #[inline]
     pub(super) fn after(&self, edge: Edge) -> Option<Edge> {
         if edge.node < self.shape.dense_nodes {
@@ -77,7 +77,7 @@ impl<W: Words> Surf<W> {
         (at < edge.end).then(|| Edge { label: self.sparse_label(at), at, ..edge })
     }
 
-    /// Where `edge` leads; `None` if the words are damaged.
+    /// Returns where `edge` leads; `None` if the words are damaged.
     #[inline]
     pub(super) fn target(&self, edge: Edge) -> Option<Target> {
         let (sequences, before) = self.sequences(edge);
@@ -90,7 +90,7 @@ impl<W: Words> Surf<W> {
         (edge.node < child && child < self.shape.nodes).then_some(Target::Child(child))
     }
 
-    /// The number of the leaf that `edge` leads to.
+    /// Returns the number of the leaf that `edge` leads to.
     #[inline]
     pub(super) fn leaf(&self, edge: Edge) -> u32 {
         let (sequences, _) = self.sequences(edge);
@@ -103,7 +103,7 @@ impl<W: Words> Surf<W> {
         labels.wrapping_sub(children)
     }
 
-    /// Where the sequences of the edge's node start, and how many children come before them.
+    /// Returns where the sequences of the edge's node start, and how many children come before them.
     #[inline]
     fn sequences(&self, edge: Edge) -> (usize, u32) {
         if edge.node < self.shape.dense_nodes {
@@ -118,15 +118,15 @@ impl<W: Words> Surf<W> {
         (self.words.word(self.shape.labels_at + (at / 8) as usize) >> (at % 8 * 8)) as u8
     }
 
-    /// The eight labels from place `at` on, the first lowest.
+    /// Returns the eight labels from place `at` on, the first in the lowest byte.
     #[inline]
     fn sparse_labels(&self, at: u64) -> u64 {
         let (word, shift) = (self.shape.labels_at + (at / 8) as usize, at % 8 * 8);
-        // Shifting by 64 in two steps is shifting everything out.
+        // Split in two, because a single shift by 64 would overflow.
         self.words.word(word) >> shift | self.words.word(word + 1) << 1 << (63 - shift)
     }
 
-    /// The places of the labels of sparse node `i`: the first, and one past the last.
+    /// Returns the places of the labels of sparse node `i`: the first, and one past the last.
     #[inline]
     fn sparse_node(&self, i: u32) -> Option<(u64, u64)> {
         let start = self.select(i)?;
@@ -137,7 +137,7 @@ impl<W: Words> Surf<W> {
         (start < labels).then_some((start, end))
     }
 
-    /// The place of the first label of sparse node `i`.
+    /// Returns the place of the first label of sparse node `i`.
     #[inline]
     fn select(&self, i: u32) -> Option<u64> {
         let last = self.shape.sparse_blocks().checked_sub(1)?;
@@ -147,8 +147,8 @@ impl<W: Words> Surf<W> {
         let more = u64::from(hint + 1) << shift < u64::from(self.shape.sparse_nodes());
         let mut high = if more { self.hint(hint + 1).clamp(low, last) } else { last };
         let before = |block| blocks::marks_before(&self.words, self.shape.sparse_at, block);
-        // The last block with no more than `i` marks before it. The last step, mostly the only one, goes either way as
-        // often: no branch.
+        // The last block with at most `i` marks before it. The last step, usually the only one, is a coin toss: no
+        // branch.
         while high - low > 1 {
             let middle = low + (high - low) / 2;
             if before(middle) <= i {
@@ -162,16 +162,16 @@ impl<W: Words> Surf<W> {
         Some(low * PLACES + blocks::select_mark(&self.words, self.shape.sparse_at, low, rank)?)
     }
 
-    /// The block that holds the first label of sparse node `hint << hint_shift`.
+    /// Returns the block that holds the first label of sparse node `hint << hint_shift`.
     #[inline]
     fn hint(&self, hint: u32) -> u64 {
         self.words.word(self.shape.hints_at + (hint / 2) as usize) >> (hint % 2 * 32) & 0xffff_ffff
     }
 
-    /// The first place in `start..end`, whose labels ascend, with a label of at least `label`, and that label.
+    /// Returns the first place in `start..end`, whose labels ascend, with a label of at least `label`, and that label.
     #[inline]
     fn lower_bound(&self, mut start: u64, end: u64, label: u8) -> Option<(u64, u8)> {
-        // Large nodes: halve until two words hold the answer.
+        // Large nodes: bisect until two words hold the answer.
         let mut most = end;
         while most - start > 16 {
             let middle = start + (most - start) / 2;
@@ -194,20 +194,20 @@ impl<W: Words> Surf<W> {
     }
 }
 
-/// The place of a label of a dense node.
+/// Returns the place of a label of a dense node.
 #[inline]
 fn dense_place(node: u32, label: u8) -> u64 {
     u64::from(node) * FANOUT + u64::from(label)
 }
 
-/// How many of the eight bytes of `labels`, from the lowest on, are below `label` before the first that is not.
+/// Counts the bytes of `labels`, from the lowest on, that are below `label`, up to the first that is not.
 #[inline]
 fn count_below(labels: u64, label: u8) -> u32 {
     const LOW: u64 = 0x0101_0101_0101_0101;
     const HIGH: u64 = 0x8080_8080_8080_8080;
     let label = u64::from(label) * LOW;
-    // Seven bits of each byte are compared by a subtraction that borrows from a bit set for it and not from the next
-    // byte; the top bits decide first.
+    // Seven bits of each byte are compared by a subtraction that borrows from a bit set for the purpose and not from
+    // the next byte; the top bits decide first.
     let seven = (labels | HIGH) - (label & !HIGH);
     let below = ((!labels & label) | (!(labels ^ label) & !seven)) & HIGH;
     (below ^ HIGH).trailing_zeros() / 8

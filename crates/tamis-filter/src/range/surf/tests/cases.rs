@@ -1,4 +1,4 @@
-//! Single cases: borders, faults known of other implementations, unusual shapes.
+//! Individual cases: borders, known bugs of other implementations, unusual shapes.
 
 use super::*;
 
@@ -14,7 +14,7 @@ fn bytes_that_others_use_as_terminators_are_ordinary() {
     let holds = |key: &[u8]| filter.contains_key(key, Digest::of(key));
     assert!(keys.iter().all(|key| holds(key)));
     assert!(!holds(b"k\x01") && !holds(b"k\xfe") && !holds(b"j") && !holds(b"\xfe"));
-    // Without the key itself, the same trie denies it.
+    // Without the key itself, the same trie rejects it.
     let keys: BTreeSet<Key> = keys.into_iter().filter(|key| key != b"k" && key != b"k\xff").collect();
     let filter = build(&keys, SurfSuffix::None, 1.0);
     assert!(!filter.contains_key(b"k", Digest::of(b"k")));
@@ -24,7 +24,7 @@ fn bytes_that_others_use_as_terminators_are_ordinary() {
 
 #[test]
 fn labels_at_the_end_of_a_section_are_found() {
-    // Label counts around every multiple of a word's eight: the public code read bytes behind its last label.
+    // Label counts around every multiple of a word's eight: the public code reads bytes past its last label.
     for n in 2..40u8 {
         for offset in [0, 255 - n] {
             let keys: BTreeSet<Key> =
@@ -85,14 +85,14 @@ fn deep_tries_of_long_keys() {
 }
 
 #[test]
-fn parameters_that_make_no_sense_are_refused() {
+fn invalid_parameters_are_rejected() {
     let keys = list(&BTreeSet::from([b"a".to_vec()]));
     for bits in [0.0, -1.0, f64::NAN, 64.5, f64::INFINITY] {
         assert!(matches!(Surf::build(&keys, SurfSuffix::None, bits, 0), Err(FilterError::BitsPerKey(_))));
     }
 }
 
-/// The sets that the fixtures are of: words that are prefixes of others, and pairs below each of 256 bytes.
+/// The sets in the fixtures: words that are prefixes of others, and pairs below each of 256 bytes.
 fn fixture_keys() -> BTreeSet<Key> {
     let squares = (0..400u32).map(|i| (i * i).to_string().into_bytes());
     let pairs = (0..=255u8).flat_map(|i| [0, 1].map(|j| vec![i, i.wrapping_mul(7).wrapping_add(j), i]));
@@ -100,7 +100,7 @@ fn fixture_keys() -> BTreeSet<Key> {
 }
 
 #[test]
-fn layout_is_that_of_the_fixtures() {
+fn layout_matches_the_fixtures() {
     // Computed from `docs/filter-format.md` by a separate script, not by this crate. All words, as a polynomial.
     for (prefix, suffix, params, len, sum) in [
         ("", SurfSuffix::None, [0, 0], 221, 0xaf3c_1744_4d52_7f77),
@@ -118,7 +118,7 @@ fn layout_is_that_of_the_fixtures() {
 }
 
 #[test]
-fn headers_that_do_not_fit_are_refused() {
+fn inconsistent_headers_are_rejected() {
     let filter = build(&fixture_keys(), SurfSuffix::Mixed, 30.0);
     let (head, words) = (filter.head(), filter.words().to_vec());
     let opens = |head: Head, words: &[u64]| Surf::from_parts(head, Owned::from(words)).is_ok();
@@ -129,7 +129,7 @@ fn headers_that_do_not_fit_are_refused() {
     for params in [[33, 0], [0, 33], [255, 255], [0, 0], [head.params[0] + 1, head.params[1]]] {
         assert!(!opens(Head { params, ..head }, &words), "{params:?}");
     }
-    // All words of the header, one field at a time: no count can be another one. Lengths only mislead.
+    // All words of the header, one field at a time: no count can be changed. Wrong lengths only mislead.
     for (word, shift) in [(0, 0), (0, 32), (1, 0), (1, 32), (2, 0), (4, 0), (4, 8), (4, 9), (4, 63)] {
         let mut words = words.clone();
         words[word] = words[word].wrapping_add(1001 << shift);

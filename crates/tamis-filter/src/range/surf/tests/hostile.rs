@@ -1,4 +1,4 @@
-//! Words that nobody built.
+//! Words that no builder produced.
 
 use super::*;
 
@@ -6,7 +6,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn hostile_words_end_quickly_and_do_not_panic(
+    fn hostile_words_terminate_quickly_and_do_not_panic(
         keys in key_set(),
         probes in prop::collection::vec(key(), 1..20),
         suffix in prop::sample::select(SUFFIXES.to_vec()),
@@ -20,7 +20,7 @@ proptest! {
         head.params = params.unwrap_or(head.params);
         for (at, value, how) in &damage {
             let at = at.index(words.len());
-            // Behind the header most damage opens; in it, nearly none.
+            // After the header, most damaged filters still open; with damage in it, almost none do.
             words[at] = match how {
                 0 => *value,
                 1 => words[at] ^ 1 << (value % 64),
@@ -67,7 +67,7 @@ proptest! {
             words[..shape::HEADER].copy_from_slice(&shape.header());
             let head = Head { salt: 1, keys: 1 << 40, params };
             let words: Owned = words.into();
-            // The header is one that opens: what follows is not skipped.
+            // This header opens, so the rest of the test is not skipped.
             prop_assert_eq!(Shape::read(head, &words).is_ok(), height <= dense_nodes + sparse_nodes);
             exercise(head, &words, &probes);
         }
@@ -75,7 +75,7 @@ proptest! {
 }
 
 /// Where the labels of a node do not ascend, the label after one is not above it: the fuzzer found a successor that
-/// was before the key it was to follow, which sends a loop over successors round for ever.
+/// was before its key, which sends a loop over successors round forever.
 #[test]
 fn labels_that_do_not_ascend_yield_no_successor_before_its_key() {
     let keys = [&b"b1"[..], b"b2", b"c"].map(<[u8]>::to_vec).into();
@@ -92,7 +92,7 @@ fn labels_that_do_not_ascend_yield_no_successor_before_its_key() {
     assert_eq!(damaged.next(b"b3"), Next::Unknown);
 }
 
-/// Probes whatever the words open as, owned and borrowed.
+/// Probes the filter that the words open as, owned and borrowed.
 fn exercise(head: Head, words: &[u64], probes: &[Key]) {
     let bytes: Vec<[u8; 8]> = words.iter().map(|word| word.to_le_bytes()).collect();
     let owned = Surf::from_parts(head, Owned::from(words));

@@ -1,4 +1,4 @@
-//! Answers against a model of the leaves, and against the keys themselves.
+//! Tests answers against a model of the leaves, and against the keys themselves.
 
 mod cases;
 mod hostile;
@@ -32,7 +32,7 @@ fn range((start, end): &Bounds) -> KeyRange<'_> {
     KeyRange::new(start.as_ref().map(|key| &key[..]), end.as_ref().map(|key| &key[..]))
 }
 
-/// Repeats like a generator, and is none of the crate's own mixers.
+/// A reproducible generator, independent of the crate's own mixers.
 fn random(i: u64) -> u64 {
     let x = (i + 1).wrapping_mul(0xd6e8_feb8_6659_fd93);
     let x = (x ^ (x >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
@@ -40,7 +40,7 @@ fn random(i: u64) -> u64 {
     x ^ (x >> 32)
 }
 
-/// Few bytes, among them those that implementations use as markers or that end carries.
+/// A small alphabet that includes the bytes that implementations use as markers or at which carries end.
 fn byte() -> impl Strategy<Value = u8> {
     prop::sample::select(vec![0, 1, 0xfe, 0xff, b'a'])
 }
@@ -56,12 +56,12 @@ fn key() -> impl Strategy<Value = Key> {
 fn key_set() -> impl Strategy<Value = BTreeSet<Key>> {
     let sets = prop_oneof![
         prop::collection::btree_set(key(), 0..40),
-        // All of one length: leaves may be known to the last byte.
+        // All of the same length: leaves may be known to the last byte.
         prop::collection::btree_set(prop::collection::vec(byte(), 3), 0..60),
-        // Wide nodes, of many words of labels.
+        // Wide nodes, with many words of labels.
         prop::collection::btree_set(prop::collection::vec(any::<u8>(), 1..3), 0..600),
     ];
-    // What all keys of a run start with.
+    // The common prefix of the run.
     let prefix = prop_oneof![Just(vec![]), prop::collection::vec(byte(), 0..20)];
     (sets, prefix).prop_map(|(keys, prefix)| keys.iter().map(|key| [&prefix[..], key].concat()).collect())
 }
@@ -76,11 +76,11 @@ fn bounds() -> impl Strategy<Value = Vec<Bounds>> {
     prop::collection::vec((bound(key()), bound(key())), 0..30)
 }
 
-/// Ranges that touch the keys of the set: borders, gaps, prefixes.
+/// Generates ranges that touch the keys of the set: borders, gaps, prefixes.
 fn near(keys: &BTreeSet<Key>) -> Vec<Bounds> {
     let mut ranges = vec![(Bound::Unbounded, Bound::Unbounded)];
     if let (Some(first), Some(last)) = (keys.first(), keys.last()) {
-        // Around the prefix of all keys: at each byte of it, below, above, and where it ends.
+        // Around the common prefix: at each of its bytes, below, above, and where it ends.
         let common = first.iter().zip(last).take_while(|(a, b)| a == b).count();
         for cut in 0..common {
             let place = |byte: u8| [&first[..cut], &[byte]].concat();
@@ -116,8 +116,8 @@ fn near(keys: &BTreeSet<Key>) -> Vec<Bounds> {
     ranges
 }
 
-/// What one leaf stands for, by definitions that have nothing in common with a trie: `lowest` may be the key, none
-/// before it may, and none from `beyond` on may.
+/// The keys one leaf stands for, by definitions that have nothing in common with a trie: `lowest` may be the key, no
+/// key before it may, and none from `beyond` on may.
 struct Leaf {
     path: usize,
     lowest: Key,
@@ -136,7 +136,7 @@ fn leaves(keys: &BTreeSet<Key>, real_bits: usize) -> Vec<Leaf> {
         if path > key.len() {
             return Leaf { path: key.len(), lowest: key.clone(), beyond: None, whole: true };
         }
-        // The bits kept, in whole bytes, and the place of the last of them.
+        // The bits kept, in whole bytes, and the position of the last of them.
         let bits = path * 8 + real_bits;
         let mut kept = key.clone();
         kept.resize(bits.div_ceil(8), 0);
@@ -190,7 +190,7 @@ fn model_next(leaves: &[Leaf], from: &Key) -> Next<Key> {
         (beyond, false) => beyond.as_ref().is_none_or(|end| from < end),
     };
     leaves.iter().find(reaches).map_or(Next::Nothing, |leaf| {
-        // A successor says no more than this of a key that is longer than the filter knows.
+        // A successor of a key longer than the filter knows guarantees no more than this.
         let most = leaf.lowest.len().min(leaf.path + search::MOST_BEYOND);
         Next::NotBelow(leaf.lowest[..most].to_vec().max(from.clone()))
     })
@@ -204,7 +204,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn answers_are_those_of_the_leaves_and_never_deny_a_key(
+    fn answers_match_the_leaves_and_never_reject_a_key(
         keys in key_set(),
         ranges in bounds(),
         from in prop::collection::vec(key(), 0..20),
@@ -237,7 +237,7 @@ proptest! {
         }
         for key in &keys {
             prop_assert!(filter.contains_key(key, Digest::of(key)));
-            // With another key's digest, the leaf's hash bits differ, but for keys known from the trie alone.
+            // With another key's digest, the leaf's hash bits differ, except for keys known from the trie alone.
             if hash_bits >= 20 && !leaves.iter().any(|leaf| leaf.whole && leaf.lowest == *key) {
                 prop_assert!(!filter.contains_key(key, Digest::from_u64(!Digest::of(key).get())));
             }
@@ -245,7 +245,7 @@ proptest! {
     }
 
     #[test]
-    fn a_filter_read_back_answers_as_the_one_written(
+    fn a_filter_read_back_answers_like_the_one_written(
         keys in key_set(),
         ranges in bounds(),
         suffix in prop::sample::select(SUFFIXES.to_vec()),
@@ -289,7 +289,7 @@ proptest! {
             let length = keys.iter().any(|k| k.len() <= key.len()) && keys.iter().any(|k| k.len() >= key.len());
             let path = model_holds(&leaves, KeyRange::closed(key, key));
             prop_assert_eq!(filter.contains_key(key, digest), length && path);
-            // 28 bits and more of suffix: no chance hit in these few probes.
+            // 28 or more suffix bits: no chance hit in these few probes.
             if mixed.suffix_bits().0 >= 28 {
                 prop_assert_eq!(mixed.contains_key(key, digest), keys.contains(key));
             }

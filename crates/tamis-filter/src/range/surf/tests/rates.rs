@@ -1,4 +1,4 @@
-//! Sizes and rates against theory; large tries of several forms.
+//! Sizes and rates against theory; large tries with mixed forms.
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn integers(n: u64) -> KeyList {
     keys
 }
 
-/// Size in bits per key, and the share of `probes` uniform points and of ranges of `width` that are answered "maybe".
+/// Returns the size in bits per key, and the share of `probes` uniform points and of ranges of `width` that are answered "maybe".
 fn rates(filter: &Surf, probes: u64, width: u64) -> (f64, f64, f64) {
     let bits = filter.words().len() as f64 * 64.0 / filter.head().keys as f64;
     let rate = |maybe: &dyn Fn(u64) -> bool| {
@@ -25,12 +25,12 @@ fn rates(filter: &Surf, probes: u64, width: u64) -> (f64, f64, f64) {
 }
 
 #[test]
-fn uniform_integers_cost_and_err_as_theory_says() {
+fn sizes_and_rates_of_uniform_integers_match_theory() {
     let n = 50_000;
     let keys = integers(n);
-    // By depth, with an expected load of n / 256^depth keys per cell: a node is a cell of two keys or more, a label a
-    // cell of the next depth with a key, unless that key was alone before; a leaf is one that is alone from there on.
-    // A uniform point meets a leaf if it falls into its cell.
+    // By depth, with an expected load of n / 256^depth keys per cell: a node is a cell of two keys or more; a label
+    // is a cell of the next depth with a key, unless that key was already alone; a leaf is a key that is alone from
+    // there on. A uniform point reaches a leaf if it falls into its cell.
     let (mut leaf_rate, mut expected) = (0.0, 0.0);
     for depth in 0..4 {
         let cells = 256f64.powi(depth);
@@ -64,7 +64,7 @@ fn uniform_integers_cost_and_err_as_theory_says() {
     let real = Surf::build(&keys, SurfSuffix::Real, bits + 4.0, 1).unwrap();
     let (_, point_real, range_real) = rates(&real, 200_000, 64);
     assert!((point_real * 16.0 / point - 1.0).abs() < 0.06, "{point_real} against {point} / 16");
-    // Ranges are tiny against the gaps between prefixes: they err as points do.
+    // Ranges are tiny compared to the gaps between prefixes: they err like points.
     assert!((range_real * 16.0 / point - 1.0).abs() < 0.06, "{range_real} against {point} / 16");
     let mixed = Surf::build(&keys, SurfSuffix::Mixed, bits + 8.0, 1).unwrap();
     assert_eq!(mixed.suffix_bits(), (4, 4));
@@ -113,7 +113,7 @@ fn mixed_keys() -> BTreeSet<Key> {
 }
 
 #[test]
-fn large_tries_of_several_forms_answer_as_their_leaves() {
+fn large_mixed_tries_answer_like_their_leaves() {
     let keys = mixed_keys();
     let numbered: Vec<&Key> = keys.iter().collect();
     for suffix in SUFFIXES {
