@@ -1,4 +1,4 @@
-//! tamis on real file systems that fail. `README.md` says what each suite does, needs and takes.
+//! Tests tamis on real failing file systems. `README.md` describes each suite, its requirements and its duration.
 
 mod inject;
 mod machine;
@@ -24,21 +24,21 @@ use suites::{Amount, Bench, Suite};
 struct Args {
     #[command(subcommand)]
     worker: Option<Hidden>,
-    /// Suites to run; all if none is named.
+    /// The suites to run [default: all].
     suites: Vec<Suite>,
     #[command(flatten)]
     amount: Amount,
-    /// Where databases and images are made and removed again; by default memory, if it has the space.
+    /// The directory for temporary databases and images [default: in memory, if there is space].
     #[arg(long)]
     work: Option<PathBuf>,
-    /// Where what belongs to failures is kept; by default a new directory among the temporary ones.
+    /// The directory for evidence of failures [default: a new temporary directory].
     #[arg(long)]
     evidence: Option<PathBuf>,
 }
 
 #[derive(Debug, clap::Subcommand)]
 enum Hidden {
-    /// What the suites start.
+    /// Runs a worker; started by the suites.
     #[command(hide = true)]
     Worker {
         #[command(subcommand)]

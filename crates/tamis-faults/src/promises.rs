@@ -1,13 +1,13 @@
-//! What the engine promises beyond "nothing wrong, nothing lost, no panic". A promise that is kept is `true` here, and
-//! a run that sees it broken fails; one that is `false` is only counted. To tighten the suites, change a word.
+//! The engine's promises beyond "nothing wrong, nothing lost, no panic". A run that sees a `true` promise broken fails;
+//! breaches of a `false` one are only counted.
 
-/// After a full file system has space again writes go on with the same handle.
+/// Writes resume with the same handle once a full file system has space again.
 pub(crate) const WRITES_RESUME_WITH_SPACE: bool = true;
 
 /// A database can be opened while its file system is full.
 pub(crate) const OPENS_WHILE_FULL: bool = true;
 
-/// When descriptors are to be had again writes go on with the same handle.
+/// Writes resume with the same handle once descriptors are available again.
 pub(crate) const WRITES_RESUME_WITH_DESCRIPTORS: bool = true;
 
 /// How many files of tables the suite of limits lets a database keep open: its `max_open_files`.

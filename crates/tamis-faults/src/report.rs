@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use crate::machine::copy_dir;
 
-/// Of one kind of failure evidence is kept of so many.
+/// The number of failures of one kind whose evidence is kept.
 const EVIDENCE_OF_A_KIND: u64 = 3;
 
-/// Something that must not be.
+/// A failure found by a suite.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
     pub(crate) suite: &'static str,
@@ -48,7 +48,7 @@ pub(crate) struct Report {
 
 static STOPPED: AtomicBool = AtomicBool::new(false);
 
-/// Whether somebody asked for an early end.
+/// Reports whether an interrupt was received.
 pub(crate) fn stopped() -> bool {
     STOPPED.load(SeqCst)
 }

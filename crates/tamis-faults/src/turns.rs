@@ -1,4 +1,4 @@
-//! Options by turns: every filter with every policy, sooner or later, and what else changes which calls are made.
+//! Rotating options: eventually every filter with every policy, and other options that change which calls are made.
 
 use tamis::{
     CompactionChoice, Durability, FilterAllocation, FilterChoice, KeyspaceOptions, MergeGranularity, Options,

@@ -1,5 +1,5 @@
-//! What a worker tells the process that started it: lines on its standard output, one system call each, so that a
-//! line is there whole as soon as what it reports is true. A last line without an end is what a kill left.
+//! The messages of a worker to its parent: lines on standard output, one system call each, so that a line arrives whole
+//! as soon as what it reports is true. A last line without a line end was cut by a kill.
 
 use std::io::Write as _;
 
@@ -137,7 +137,7 @@ impl Message {
     }
 }
 
-/// Says one thing. Ends the process if nobody listens any more.
+/// Sends one message. Ends the process if the pipe is closed.
 pub(crate) fn tell(message: &Message) {
     say(&format!("{message}\n"));
 }

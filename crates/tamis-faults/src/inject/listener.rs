@@ -23,8 +23,8 @@ pub(super) enum Answer {
     Kill,
 }
 
-/// Makes this thread, and those that it starts from now on, ask before the calls that `program` chooses. Gives the
-/// descriptor of the listener.
+/// Hands the calls that `program` chooses, of this thread and of those that it starts from now on, to a listener. Returns
+/// the listener's descriptor.
 pub(super) fn install(program: &[libc::sock_filter]) -> io::Result<i32> {
     let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
     // SAFETY: the first call takes numbers only. The second takes a pointer to `filter`, which lives until it returns
@@ -50,7 +50,7 @@ impl Listener {
         Listener { descriptor }
     }
 
-    /// Answers every call as `decide` says. Does not return before the last thread that asks has ended.
+    /// Answers every call as `decide` says. Returns only after the last caught thread has ended.
     pub(super) fn serve(&self, decide: impl Fn(&Call) -> Answer) {
         loop {
             // SAFETY: all bytes zero is a value of this struct of numbers, and what the kernel asks for here.

@@ -1,10 +1,10 @@
-//! System calls that fail by number, in this very process, without its code knowing.
+//! Transparent injection of failures into numbered system calls of this process.
 //!
-//! A seccomp filter hands every call on files of the threads that work with the engine to a thread that does not
-//! work with it (`SECCOMP_RET_USER_NOTIF`). That thread counts the calls by kind, and lets them go on, or answers with an error in
-//! the kernel's place, or ends the process. So calls are caught wherever they come from: part of the engine's calls are
+//! A seccomp filter hands every file call of the engine's threads to a separate thread (`SECCOMP_RET_USER_NOTIF`).
+//! That thread counts the calls by kind and continues them, answers with an error in the kernel's
+//! place, or ends the process. So calls are caught whatever their origin: some of the engine's calls are
 //! made without the C library (`fallocate`, `flock`), where `LD_PRELOAD` does not see them, and a call costs microseconds
-//! instead of the tracing stops of strace. No right is needed for it.
+//! instead of the tracing stops of strace. It needs no privileges.
 //!
 //! The deciding thread must never wait for the others: it allocates nothing and takes no lock, since a thread that is
 //! stopped in a call may hold the allocator's.
@@ -43,7 +43,7 @@ struct Desk {
 
 static DESK: OnceLock<Desk> = OnceLock::new();
 
-/// Where the threads that this one starts from now on have their calls decided.
+/// The injector of the calling thread and of the threads that it starts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Injector {
     desk: &'static Desk,
@@ -51,8 +51,8 @@ pub(crate) struct Injector {
 }
 
 impl Injector {
-    /// Catches the calls of this thread and of those that it starts later. Once for a process. Nothing fails before
-    /// [`arm`](Self::arm).
+    /// Catches the calls of this thread and of those that it starts later. May be called once per process. No call fails
+    /// before [`arm`](Self::arm).
     pub(crate) fn install(plan: Option<Plan>, kill: Option<Kill>) -> io::Result<Injector> {
         let desk = DESK.get_or_init(|| Desk {
             armed: AtomicBool::new(false),
@@ -88,7 +88,7 @@ impl Injector {
         self.desk.armed.store(false, SeqCst);
     }
 
-    /// A part of the session begins: calls that change files are counted from one again.
+    /// Begins a part of the session: calls that change files are counted from one again.
     pub(crate) fn phase(&self, name: &str) {
         self.desk.kill_at.store(u64::MAX, SeqCst);
         self.desk.changes.store(0, SeqCst);
@@ -99,23 +99,23 @@ impl Injector {
         }
     }
 
-    /// Calls that change files since the phase began.
+    /// Returns the number of calls that change files since the phase began.
     pub(crate) fn changes(&self) -> u64 {
         self.desk.changes.load(SeqCst)
     }
 
-    /// How often the plan came true.
+    /// Returns the number of injected failures.
     pub(crate) fn fired(&self) -> u64 {
         self.desk.fired.load(SeqCst)
     }
 
-    /// Whether the plan came true and no later call fails.
+    /// Reports whether the plan was carried out and no later call will fail.
     pub(crate) fn is_over(&self) -> bool {
         let last = self.desk.plan.as_ref().and_then(|plan| Some((plan.site, plan.last()?)));
         last.is_some_and(|(site, last)| self.desk.calls[site].load(SeqCst) >= last)
     }
 
-    /// Calls while armed, by name.
+    /// Returns the number of calls while armed, by name.
     pub(crate) fn calls(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         SITES.iter().zip(&self.desk.calls).map(|(site, calls)| (site.name, calls.load(SeqCst)))
     }

@@ -143,7 +143,7 @@ impl Mounted {
         mount_remount(&self.point, flags, c"").map_err(|error| format!("remounting: {error}"))
     }
 
-    /// Shuts it down under whoever works with it: from now on every call is an error.
+    /// Shuts it down while in use: from now on every call is an error.
     pub(crate) fn shut_down(&self, how: Shutdown) -> Result<(), String> {
         let root = File::open(&self.point).map_err(|e| format!("opening {}: {e}", self.point.display()))?;
         let flags = how as u32;

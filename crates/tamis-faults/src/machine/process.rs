@@ -91,7 +91,7 @@ impl Worker {
             while let Ok(1..) = lines.read_line(&mut line) {
                 // A line without an end is what a kill left of one.
                 let Some(whole) = line.strip_suffix('\n') else { break };
-                let strange = || Message::Wrong(format!("a report that nobody understands: {whole}"));
+                let strange = || Message::Wrong(format!("an unknown report: {whole}"));
                 let message = Message::parse(whole).unwrap_or_else(strange);
                 if !matches!(message, Message::Entry { .. } | Message::Done(_)) {
                     kept.extend_from_slice(line.as_bytes());
@@ -173,7 +173,7 @@ fn threads_of(process: u32) -> String {
     tasks.map(|task| one(task.path())).collect::<Vec<_>>().join(", ")
 }
 
-/// Lets a worker do its work to the end, and gives what it reported.
+/// Runs a worker to its end and returns its messages.
 pub(crate) fn collect(setup: &Setup, patience: Duration) -> std::io::Result<(Ended, Vec<Message>)> {
     let messages = Arc::new(Mutex::new(Vec::new()));
     let heard = messages.clone();

@@ -1,12 +1,12 @@
-//! The oracle of power cuts: several threads, whose writes may be lost from the end on, but not those that were
-//! acknowledged as synced before the cut.
+//! The oracle of power cuts: the last writes of each of several threads may be lost, but none that was acknowledged as
+//! synced before the cut.
 //!
 //! # What is checked
 //!
 //! * A thread's counter is at least the number of its last synced write that was acknowledged before the cut, and at
 //!   most one more than its last acknowledged write.
-//! * What is found is exactly what each thread's writes up to its counter make: no write is there in part, none before
-//!   the counter is missing.
+//! * The contents are exactly the result of each thread's writes up to its counter: no write is partial, none before the
+//!   counter is missing.
 //! * All threads' writes together are a prefix of one order: a write carries what its thread had seen acknowledged to
 //!   others when it began, and these must be there if it is.
 
@@ -72,7 +72,7 @@ impl Cuts {
         self.accounts.iter_mut().for_each(|account| account.safe = account.synced);
     }
 
-    /// Judges what was found after a cut, and goes on from there with writes of `epoch`.
+    /// Judges the contents after a cut, and continues from there with writes of `epoch`.
     pub(crate) fn judge(&mut self, found: &State, epoch: u64) -> Result<Judged, String> {
         let judged = self.look_at(found, None)?;
         for (thread, account) in self.accounts.iter_mut().enumerate() {

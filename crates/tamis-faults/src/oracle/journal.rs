@@ -1,8 +1,8 @@
-//! The oracle of sessions in which calls fail or that are killed: one thread, no power cut, so whatever was
-//! acknowledged must be there, in whatever way it was written.
+//! The oracle of sessions with failing calls or kills: one thread and no power cut, so every acknowledged write must be
+//! there, however it was written.
 //!
-//! A write that failed may be there all the same if nothing was acknowledged after it: the error left it unknown what
-//! is on disk. One that was followed by an acknowledged write, and that no reader saw, must not come back.
+//! A failed write may still be there if nothing was acknowledged after it: the error leaves the state of the disk
+//! unknown. One that was followed by an acknowledged write, and that no reader saw, must not come back.
 
 use std::collections::BTreeSet;
 
@@ -34,7 +34,7 @@ impl Journal {
         Write { way, ..write }
     }
 
-    /// The write begins: until it is acknowledged nobody knows whether it is there.
+    /// Begins a write, which is in doubt until it is acknowledged.
     pub(crate) fn begin(&mut self, number: u64, way: Way) {
         self.doubtful.push((number, way));
     }

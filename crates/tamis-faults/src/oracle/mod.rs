@@ -1,8 +1,8 @@
-//! What was written, what was promised, and what must therefore be found.
+//! The oracles: what was written and promised, and hence must be found.
 //!
-//! Every write has a number and follows from it: the process that writes and the one that judges generate the same
-//! operations and send each other numbers only. A database names the writes that it holds itself (a counter for each
-//! thread, or a list of numbers), so that what it should contain is known without a guess.
+//! Every write is a function of its number: the writing process and the judging one generate the same operations and
+//! exchange only numbers. A database itself names the writes it holds (a counter per thread, or a list of numbers), so
+//! its expected contents are known exactly.
 
 mod cuts;
 mod journal;

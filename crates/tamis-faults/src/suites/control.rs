@@ -1,5 +1,5 @@
-//! The control of the cuts: the same, with plain files that are appended to and synced, and no engine. It tells what
-//! the test itself loses, and shows that what it counts as promised is kept by the file systems.
+//! The control of the cuts: the same with plain files that are appended to and synced, without the engine. It shows what
+//! the test itself loses, and that the file systems keep what the test counts as promised.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

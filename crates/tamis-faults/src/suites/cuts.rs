@@ -32,7 +32,7 @@ pub(super) fn run(bench: &Bench<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// How many of `all` fall to the one with this number of `parts`.
+/// Returns the share of `all` of the part with this number among `parts`.
 pub(super) fn share_of(all: u64, parts: usize, number: usize) -> u64 {
     let (parts, number) = (parts.max(1) as u64, number as u64);
     all / parts + u64::from(number < all % parts)
@@ -91,7 +91,7 @@ impl<'a> Database<'a> {
         Ok(())
     }
 
-    /// One session, and the cut at its end. Whether the database may go on.
+    /// Runs one session and the cut at its end. Reports whether the database may continue.
     fn session(&mut self, mounted: &mut Mounted, epoch: u64, cut: Option<Shutdown>) -> Result<bool, String> {
         let turn = self.seed.wrapping_add(epoch * 17) % 100_000;
         let setup = self.setup(epoch, turn);

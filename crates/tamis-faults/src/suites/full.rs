@@ -1,4 +1,4 @@
-//! File systems that are full, and then have space again; and one that takes no writes at all.
+//! File systems that are filled and then freed, and one that is read-only.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -21,7 +21,7 @@ const SPACE_BYTES: u64 = 16 << 20;
 /// The same where memtables and logs have their default sizes.
 const DEFAULT_SPACE_BYTES: u64 = 250 << 20;
 
-/// One way to come to a full file system.
+/// A way to fill a file system.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     name: &'static str,
@@ -110,7 +110,7 @@ fn fill(bench: &Bench<'_>, kind: Kind, mounted: &Mounted, turn: u64, case: &Case
     Ok(())
 }
 
-/// Counts what became of it. What was promised and not kept.
+/// Counts the results and returns the broken promises.
 fn tally(bench: &Bench<'_>, kind: Kind, case: &Case, space: u64, account: &Account) -> Vec<String> {
     let name = format!("{} {}", kind.name(), case.name);
     let written = account.counted("writes until full");

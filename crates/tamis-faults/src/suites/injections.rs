@@ -8,7 +8,7 @@ use crate::inject::{Errno, How, Plan, SITES, When};
 use crate::report::Failure;
 
 const SUITE: &str = "injections";
-/// Sets of options that sessions go through by turns: every filter, each with some policies.
+/// The number of option sets through which sessions rotate: every filter, each with some policies.
 const TURNS: u64 = 48;
 /// Calls whose failure the engine has most to do about come up so many times as often. Syncs first: few of them belong to the
 /// manifest, and what they interrupt lies open only while another job is about to end.
@@ -67,7 +67,7 @@ pub(super) fn run(bench: &Bench<'_>) -> Result<(), String> {
     })
 }
 
-/// How often a session of each turn makes each call.
+/// Counts each call of a session of each turn.
 fn count_calls(bench: &Bench<'_>) -> Result<BTreeMap<u64, BTreeMap<String, u64>>, String> {
     let seen = std::sync::Mutex::new(BTreeMap::new());
     let turns = TURNS.min(bench.amount.injections.max(1));

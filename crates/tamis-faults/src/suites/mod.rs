@@ -19,7 +19,7 @@ use crate::report::{Report, stopped};
 /// What to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Suite {
-    /// Power cuts on file systems of its own.
+    /// Power cuts on dedicated file systems.
     Cuts,
     /// The same without an engine.
     Control,
@@ -36,35 +36,35 @@ pub(crate) enum Suite {
 /// How much of it.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Amount {
-    /// Decides everything that is drawn.
+    /// The seed of all random choices.
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Power cuts, on all kinds of file systems together.
+    /// The number of power cuts over all kinds of file systems.
     #[arg(long, default_value_t = 400)]
     pub(crate) cuts: u64,
     /// Kinds of file systems to cut.
     #[arg(long, value_delimiter = ',', default_value = "xfs,ext4")]
     pub(crate) on: Vec<Kind>,
-    /// Cuts after which a new database is begun.
+    /// The number of cuts per database.
     #[arg(long, default_value_t = 50)]
     pub(crate) cuts_per_database: u64,
-    /// Sessions in which a call fails.
+    /// The number of sessions with a failing call.
     #[arg(long, default_value_t = 1000)]
     pub(crate) injections: u64,
-    /// Sets of options that are killed at every boundary.
+    /// The number of option sets that are killed at every boundary.
     #[arg(long, default_value_t = 2)]
     pub(crate) kill_turns: u64,
-    /// Workers at a time, where they do not share a file system.
+    /// The number of concurrent workers that do not share a file system.
     #[arg(long, default_value_t = std::thread::available_parallelism().map_or(1, usize::from))]
     pub(crate) jobs: usize,
 }
 
-/// What a suite works with.
+/// The context of a suite.
 #[derive(Debug)]
 pub(crate) struct Bench<'a> {
     pub(crate) amount: &'a Amount,
     pub(crate) report: &'a Report,
-    /// For databases, images and mount points. Removed at the end.
+    /// The directory for databases, images and mount points; removed at the end.
     pub(crate) work: PathBuf,
 }
 
@@ -83,7 +83,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// A file system of its own, or `None` with the reason noted.
+    /// Mounts a dedicated file system; `None`, with the reason noted, if that is impossible.
     fn mount(&self, kind: Kind, bytes: u64) -> Result<Option<Mounted>, String> {
         match kind.missing() {
             Some(why) => {
@@ -94,7 +94,7 @@ impl Bench<'_> {
         }
     }
 
-    /// Does `work` for every number below `count`, by several threads, each number once. Ends early when it is stopped.
+    /// Runs `work` once for every number below `count` on several threads. Ends early on an interrupt.
     fn share(&self, count: usize, work: impl Fn(usize) -> Result<(), String> + Sync) -> Result<(), String> {
         let next = AtomicUsize::new(0);
         let one = || -> Result<(), String> {
@@ -113,7 +113,7 @@ impl Bench<'_> {
         })
     }
 
-    /// A new directory with a name of its own.
+    /// Creates a new directory with a unique name.
     fn fresh_dir(&self, name: &str) -> Result<PathBuf, String> {
         let dir = self.work.join(name);
         let _ = std::fs::remove_dir_all(&dir);

@@ -1,4 +1,4 @@
-//! Sessions of one worker, and what their reports and what they left come to.
+//! Sessions of one worker, and the judgement of their reports and of the files they leave.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::worker::session_stream;
 /// A session that takes longer hangs: it takes a second at most.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Where a session works, and from what it follows.
+/// The place and the parameters of a session.
 #[derive(Clone, Debug)]
 pub(super) struct Ground {
     /// The directory around the database.
@@ -80,7 +80,7 @@ impl Ground {
         account
     }
 
-    /// Opens what a session left in a new process, and judges it. What is wrong, in words.
+    /// Opens the files left by a session in a new process and judges them. Returns descriptions of what is wrong.
     pub(super) fn judge(&self, left: &Account) -> Result<Vec<String>, String> {
         let copies: Vec<String> = left
             .copies

@@ -1,4 +1,4 @@
-//! What is known of one database that is cut again and again: the account, and what was seen of the session under way.
+//! The state of one database that is cut again and again: its account, and the observations of the current session.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! The control: plain files that are appended to and synced, and no engine. What is lost here the test itself loses.
+//! The control: plain files that are appended to and synced, without the engine. Losses here are the test's own.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -14,7 +14,7 @@ pub(crate) struct Args {
     /// Where the files are.
     #[arg(long)]
     dir: PathBuf,
-    /// How many threads write, each to its own file.
+    /// The number of writing threads, each with its own file.
     #[arg(long)]
     threads: u32,
 }

@@ -1,4 +1,4 @@
-//! The load under power cuts: several threads that write, one that asks for work, one that reads.
+//! The load under power cuts: several writing threads, one that requests background work, one that reads.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub(crate) struct Args {
     /// The session's number.
     #[arg(long)]
     epoch: u64,
-    /// How many threads write.
+    /// The number of writing threads.
     #[arg(long)]
     threads: u32,
     /// Some keys are long.

@@ -17,7 +17,7 @@ pub(crate) const BALLAST: usize = 4000;
 const MOST_WRITES: u64 = 80_000;
 /// The same where memtables are flushed again and again: a small part of the space, which must be enough for them.
 pub(crate) const MOST_FLUSHED_WRITES: u64 = 2000;
-/// Where memtables are flushed, copies are made as well, after so many writes each.
+/// Where memtables are flushed, a copy is also made after this many writes.
 const COPY_EVERY: u64 = 200;
 /// A write that takes longer waits for space: for a compaction that has no room, on which writers wait.
 const STALLED: Duration = Duration::from_secs(8);
@@ -32,7 +32,7 @@ pub(crate) struct Args {
     /// Close on the full file system and open there, instead of going on with the same handle.
     #[arg(long)]
     reopen: bool,
-    /// Memtables and logs as they are by default, and a flush after so many writes.
+    /// Use default memtables and logs, and flush after this many writes.
     #[arg(long)]
     flush_every: Option<u64>,
 }

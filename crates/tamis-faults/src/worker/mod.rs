@@ -1,4 +1,4 @@
-//! What runs in processes of its own: everything that works with an engine that may be killed, hang or panic.
+//! The code of worker processes: everything that uses an engine that may be killed, hang or panic.
 
 mod control;
 mod cuts;
@@ -205,7 +205,7 @@ fn read_state(db: &Db) -> Result<State, Unreadable> {
 /// Puts an entry where it belongs: data, or what a thread says of itself.
 fn file(state: &mut State, space: Space, key: &[u8], value: &[u8]) -> Result<(), Unreadable> {
     let text = if space == Space::Default { std::str::from_utf8(key).unwrap_or("") } else { "" };
-    let strange = || Unreadable::Wrong(format!("a key that nobody wrote: `{}`", key.escape_ascii()));
+    let strange = || Unreadable::Wrong(format!("a key that was never written: `{}`", key.escape_ascii()));
     if let Some(number) = text.strip_prefix(layout::DONE) {
         state.done.insert(number.parse().map_err(|_| strange())?);
     } else if let Some(thread) = text.strip_prefix(layout::COUNTERS) {

@@ -117,7 +117,7 @@ impl Session {
         }
     }
 
-    /// Opens the database if it is closed. Whether it is open now.
+    /// Opens the database if it is closed. Reports whether it is open now.
     pub(super) fn open(&mut self) -> bool {
         if self.spaces.is_none() {
             self.settled = false;
@@ -142,7 +142,7 @@ impl Session {
         db.close().map_err(|error| self.failed("close", &error)).is_ok()
     }
 
-    /// Tries so many writes. Whether all were acknowledged.
+    /// Tries `count` writes. Reports whether all were acknowledged.
     pub(super) fn write(&mut self, count: u64, way: Way) -> bool {
         // While it is open what is in doubt, the next writes would make it unknown for good.
         if !self.open() || !self.settled {
@@ -185,7 +185,7 @@ impl Session {
         spaces.db.flush().map_err(|error| self.failed("flush", &error)).is_ok()
     }
 
-    /// Deletes something that nobody counts, as who wants to free space would. Whether that was taken.
+    /// Deletes uncounted data, as a user would to free space. Reports whether that succeeded.
     pub(super) fn delete_ballast(&mut self) -> bool {
         let Some(spaces) = &self.spaces else { return false };
         spaces.db.delete_range("z".."zz").map_err(|error| self.failed("delete", &error)).is_ok()
@@ -205,7 +205,7 @@ impl Session {
         }
     }
 
-    /// Reads everything and judges it. Whether it could be read.
+    /// Reads everything and judges it. Reports whether it could be read.
     pub(super) fn look(&mut self) -> bool {
         let Some(spaces) = &self.spaces else { return false };
         let over = matches!(self.cause, Cause::Calls(injector) if injector.is_over());

@@ -291,7 +291,7 @@ fn entries_and_range_deletes_with_sequence_numbers_are_refused() {
     refused(&pretender(&[("a", 7), ("a", 6)], None, 1), "sequence numbers");
     refused(&pretender(&[("a", 0)], None, 0), "a table of a database");
     refused(&pretender(&[("a", 0)], None, 2), "newer version");
-    refused(&pretender(&[], None, 1), "hold nothing");
+    refused(&pretender(&[], None, 1), "would be empty");
     let ranges = |list: &[(&[u8], &[u8], u64)]| {
         let list = list
             .iter()
