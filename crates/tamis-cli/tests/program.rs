@@ -658,7 +658,7 @@ fn invalid_tables_are_wrong_input() {
     build_table(&["--out", &bad, "-"], b"b\na\n").fails(2, "line 2: key \"a\" comes after \"b\"");
     build_table(&["--out", &bad, "-"], b"a\na\n").fails(2, "--sort");
     build_table(&["--out", &bad, "--hex", "-"], b"00\nxx\n").fails(2, "line 2: ");
-    build_table(&["--out", &bad, "-"], b"").fails(2, "nothing");
+    build_table(&["--out", &bad, "-"], b"").fails(2, "would be empty");
     build_table(&["--out", &bad, "-o", "no_such_option=1", "-"], b"a\n").fails(2, "no_such_option");
     build_table(&["--out", &bad, "/no/such/file"], b"").fails(2, "/no/such/file");
     assert!(!Path::new(&bad).exists(), "a rejected build leaves no file");
