@@ -1,9 +1,9 @@
-//! Execution of a plan: merges what the plan names, knows nothing of policies.
+//! Executes plans: merges the inputs that a plan names. Independent of the policies.
 //!
-//! A large merge is done in [parts](crate::compaction::parts) by several threads. Each has a cursor, a list of older
-//! tables and a piece of the range tombstones of its own; they share what does not change, and the list of results
-//! behind a mutex. If one fails, the others notice at the next question to their control, and what any of them had
-//! finished is removed.
+//! A large merge is split into [parts](crate::compaction::parts), which several threads execute. Each part has its own
+//! cursor, its own list of older tables and its own piece of the range tombstones; the parts share the immutable inputs
+//! and, behind a mutex, the list of results. If one part fails, the others stop at their next check of the job control,
+//! and every table that any part had finished is removed.
 
 use crate::collections::HashSet;
 use crate::sync::{Mutex, thread};
@@ -27,7 +27,7 @@ use crate::tree::version::Version;
 /// How far a merge reads ahead in files that are not mapped, in bytes.
 const READAHEAD_BYTES: u64 = 1 << 20;
 
-/// The tables that a plan names, per run, newest run first.
+/// The tables named by a plan, per run, newest run first.
 pub(crate) fn input_tables(version: &Version, plan: &Plan) -> Vec<Vec<Arc<OpenTable>>> {
     let named: HashSet<TableId> = plan.tables().collect();
     let of_run = |tables: &[Arc<OpenTable>]| -> Vec<_> {
@@ -41,13 +41,13 @@ pub(crate) fn input_tables(version: &Version, plan: &Plan) -> Vec<Vec<Arc<OpenTa
         .collect()
 }
 
-/// Merges the plan's inputs into new tables, in the parts that [`cuts`](crate::compaction::parts::cuts) make; `None`
-/// if cancelled. All or nothing: unless all parts come to their end, nothing is left of any.
+/// Merges the plan's inputs into new tables, in the parts given by [`cuts`](crate::compaction::parts::cuts). Returns
+/// `None` if cancelled. All or nothing: unless every part completes, no output of any part remains.
 ///
 /// # Invariant
 ///
-/// The inputs are neighbours in age wherever they overlap: no table outside the plan is both newer than one
-/// input and older than another and shares keys with them. Policies guarantee it; debug builds check it.
+/// The inputs are adjacent in age wherever they overlap: no table outside the plan is newer than one input, older than
+/// another, and shares keys with both. The policies guarantee this; debug builds check it.
 pub(crate) fn merge(
     version: &Version,
     plan: &Plan,
@@ -67,8 +67,8 @@ pub(crate) fn merge(
     }
 }
 
-/// Threads that may help with merges besides the one that has the job: so many for all jobs of a database together.
-/// A job that finds none merges its parts one after the other.
+/// Threads that may help with merges, besides each job's own thread; the pool is shared by all jobs of a database. A
+/// job that finds no free helper merges its parts one after the other.
 #[derive(Debug)]
 pub(crate) struct Helpers {
     free: AtomicUsize,
@@ -79,7 +79,7 @@ impl Helpers {
         Helpers { free: AtomicUsize::new(count) }
     }
 
-    /// Takes up to `wanted`. The counter guards nothing but itself.
+    /// Takes up to `wanted` helpers. The counter guards no other memory.
     fn take(&self, wanted: usize) -> TakenHelpers<'_> {
         let take = |free: usize| Some(free - free.min(wanted));
         let before = self.free.fetch_update(Relaxed, Relaxed, take).expect("always some");
@@ -98,10 +98,10 @@ impl Drop for TakenHelpers<'_> {
     }
 }
 
-/// Holds the parts of a merge up with the whole of it, and ends them when one of them failed.
+/// Applies the job's control to each of its parts, and stops the parts once one of them has failed.
 struct Together<'c> {
     whole: &'c dyn JobControl,
-    /// Set once and never unset; says nothing of other memory.
+    /// Set once and never cleared; orders no other memory.
     failed: &'c AtomicBool,
 }
 
@@ -111,7 +111,7 @@ impl JobControl for Together<'_> {
     }
 }
 
-/// Ends the other parts if this one ends in a panic.
+/// Stops the other parts if this one panics.
 struct TellOfPanic<'f>(&'f AtomicBool);
 
 impl Drop for TellOfPanic<'_> {
@@ -124,14 +124,14 @@ impl Drop for TellOfPanic<'_> {
 
 type PartResult = Result<Option<MergeOutput>, StorageError>;
 
-/// What all parts of a merge have in common.
+/// The state shared by all parts of a merge.
 struct Merge<'m> {
     version: &'m Version,
     plan: &'m Plan,
-    /// By run, newest first.
+    /// Per run, newest first.
     runs: Vec<Vec<Arc<OpenTable>>>,
     inputs: Vec<Arc<OpenTable>>,
-    /// Of all inputs.
+    /// The range tombstones of all inputs.
     tombstones: Tombstones,
 }
 
@@ -161,7 +161,7 @@ impl Merge<'_> {
         write_tables(sink, &mut cursor, tombstones, &mut older, &epochs)
     }
 
-    /// The calling thread and its helpers each take the next part that nobody has, until there is none.
+    /// The calling thread and its helpers each take the next unclaimed part until none is left.
     fn in_parts(&self, parts: &[Part], sink: &TableSink<'_>, helpers: &Helpers) -> PartResult {
         let failed = AtomicBool::new(false);
         let control = Together { whole: sink.control, failed: &failed };
@@ -182,7 +182,7 @@ impl Merge<'_> {
         let helping = helpers.take(parts.len() - 1);
         let panicked = thread::scope(|scope| {
             let start = |i| {
-                // Fewer threads are slower, and nothing worse.
+                // Failing to spawn a thread costs only speed.
                 scope.spawn(format!("tamis-merge-{i}"), work).ok()
             };
             let started: Vec<_> = (0..helping.count).filter_map(start).collect();
@@ -203,7 +203,7 @@ impl Merge<'_> {
                     output.tables.extend(part.tables);
                 }
                 Ok(None) => {}
-                // A full disk is the mildest of errors.
+                // A full disk is the mildest error: any other one replaces it.
                 Err(e) if error.as_ref().is_none_or(|known| known.is_out_of_space()) => error = Some(e),
                 Err(_) => {}
             }
@@ -214,7 +214,7 @@ impl Merge<'_> {
         for table in &output.tables {
             let path = table_path(sink.dir, table.id);
             if let Err(e) = sink.fs.remove(&path) {
-                log::warn!("could not remove {} of a merge that failed: {e}", path.display());
+                log::warn!("could not remove {} of a failed merge: {e}", path.display());
             }
         }
         if let Some(panic) = panicked {
@@ -224,9 +224,9 @@ impl Merge<'_> {
     }
 }
 
-/// The tables older than the inputs of a merge that overlap a part of it: where an old version may still lie hidden.
+/// The tables that are older than a merge's inputs and overlap one of its parts: older versions may be in them.
 struct OlderTables {
-    /// Per run, the tables that overlap the merge, and how far the ascending questions have come.
+    /// Per run: the tables that overlap the merge, and the position that the ascending lookups have reached.
     runs: Vec<(Vec<Arc<OpenTable>>, usize)>,
 }
 
@@ -234,7 +234,7 @@ impl OlderTables {
     fn of(version: &Version, inputs: &[Arc<OpenTable>], part: &Part) -> Self {
         let ids: HashSet<TableId> = inputs.iter().map(|t| t.meta.id).collect();
         let is_input = |t: &Arc<OpenTable>| ids.contains(&t.meta.id);
-        // Runs are listed newest first: what is older than every input comes after the first run that has one.
+        // Runs are listed newest first, so whatever is older than every input comes after the first run that has one.
         let newest =
             version.runs.iter().position(|run| version.tables[run.tables.clone()].iter().any(is_input));
         let runs = version.runs[newest.unwrap_or(0)..].iter().map(|run| {
@@ -285,7 +285,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_merges_together_have_no_more_helpers_than_there_are() {
+    fn all_merges_together_share_one_pool_of_helpers() {
         let helpers = Helpers::new(3);
         let first = helpers.take(2);
         let second = helpers.take(2);

@@ -1,5 +1,5 @@
-//! From the keys of a table to its filter, or to the list of them where the tree has a global filter, and how many bits
-//! a filter may have.
+//! Builds the filter of a table from its keys (or the key list, if the tree has a global filter), and chooses the bits
+//! per key of new filters.
 
 use tamis_filter::{
     BlockedBloomBuilder, Bloom, BloomScheme, Digest, Filter, FilterError, IndependentDigests, KeyList,
@@ -11,10 +11,11 @@ use crate::options::{BloomHashing, FilterAllocation, FilterChoice, KeyspaceOptio
 use crate::table::{ELASTIC, ElasticBuilder, FilterBuildError, KEY_LIST, KeyListBuilder, KeyListReader};
 use crate::tree::version::Version;
 
-/// Below this a filter costs more to ask than it saves: by theory 98 of 100 absent keys pass it.
+/// Below this, a filter costs more to check than it saves: in theory 98 of 100 absent keys pass it.
 const FEWEST_BITS: f64 = 0.25;
 
-/// What a filter needs of a table's keys, collected as they come: its size is known only when the table ends.
+/// What a filter needs from a table's keys, collected as they arrive: its size is known only when the table is
+/// complete.
 #[derive(Debug)]
 pub(crate) struct FilterBuilder {
     choice: FilterChoice,
@@ -27,24 +28,24 @@ enum Collected {
     Nothing,
     Digests(BlockedBloomBuilder),
     Independent(Vec<IndependentDigests>),
-    /// A range filter is made of the keys themselves.
+    /// A range filter is built from the keys themselves.
     Keys(KeyList),
-    /// A global filter needs the keys whenever it is made again. The second is a hash of their digests in order.
+    /// A global filter needs the keys each time it is rebuilt. The second field is a hash of their digests in order.
     List(KeyListBuilder, u64),
-    /// Built in part before the last key is known. Boxed: it is much larger than the others.
+    /// Partly built before the last key is known. Boxed because it is much larger than the other variants.
     Elastic(Box<ElasticBuilder>),
 }
 
-/// What a table stores in the place of a filter.
+/// What a table stores in place of a filter.
 #[derive(Debug)]
 pub(crate) struct FilterBlock {
-    /// The kind, as the table's properties name it.
+    /// The kind, as written to the table's properties.
     pub(crate) kind: &'static str,
     pub(crate) bytes: Vec<u8>,
 }
 
 impl FilterBuilder {
-    /// For a table at `level` whose filter may have `bits_per_key`.
+    /// Creates a builder for a table at `level` whose filter may use `bits_per_key`.
     pub(crate) fn new(options: &KeyspaceOptions, level: usize, bits_per_key: f64) -> Self {
         let choice = options.filter.at(level);
         let collected = match choice {
@@ -70,8 +71,8 @@ impl FilterBuilder {
         FilterBuilder { choice, bits_per_key, collected }
     }
 
-    /// Gives the salt before the first key, for filters that are built while keys come; without it they take one from
-    /// the keys. What [`FilterBuilder::finish`] is given comes too late for them.
+    /// Sets the salt before the first key, for filters that are built as keys arrive; without it they derive one from
+    /// the keys. The salt passed to [`FilterBuilder::finish`] comes too late for them.
     pub(crate) fn with_salt(mut self, salt: u64) -> Self {
         if let Collected::Elastic(units) = &mut self.collected {
             units.set_salt(salt);
@@ -79,7 +80,7 @@ impl FilterBuilder {
         self
     }
 
-    /// Adds a key; keys come in ascending order, once for each of their versions.
+    /// Adds a key. Keys come in ascending order, once for each of their versions.
     #[inline]
     pub(crate) fn add(&mut self, key: &[u8], digest: Digest) {
         match &mut self.collected {
@@ -102,8 +103,8 @@ impl FilterBuilder {
         }
     }
 
-    /// The filter's bytes. Each table has a salt of its own, so that false positives of tables asked with one digest
-    /// are independent.
+    /// Returns the filter's bytes. Each table has its own salt, so that the false positives of tables probed with the
+    /// same digest are independent.
     pub(crate) fn finish(
         self,
         options: &KeyspaceOptions,
@@ -181,12 +182,12 @@ fn verify(options: &KeyspaceOptions) -> Verify {
     if options.verify_filters { Verify::Yes } else { Verify::No }
 }
 
-/// Tells lists of keys apart, also those of the same keys in another order.
+/// A hash that distinguishes lists of keys, including lists of the same keys in another order.
 fn hash_in_order(hash: u64, digest: Digest) -> u64 {
     (hash.rotate_left(23) ^ digest.get()).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
-/// The same of the keys that a list gives; `None` if it does not decode.
+/// The same hash over the keys of an encoded list; `None` if it does not decode.
 fn hash_of_list(bytes: &[u8]) -> Option<u64> {
     let mut keys = KeyListReader::open(bytes).ok()?.range(&[], None);
     let mut hash = 0;
@@ -196,7 +197,7 @@ fn hash_of_list(bytes: &[u8]) -> Option<u64> {
     Some(hash)
 }
 
-/// Bits per key for the filter of a new table of `entries` entries in a run of its own: what a flush makes.
+/// Bits per key for the filter of a new table of `entries` entries that forms a run of its own, as a flush writes it.
 pub(crate) fn bits_for_flush(options: &KeyspaceOptions, version: &Version, entries: u64) -> f64 {
     match options.filter_allocation {
         FilterAllocation::Uniform => options.bits_per_key,
@@ -208,7 +209,7 @@ pub(crate) fn bits_for_flush(options: &KeyspaceOptions, version: &Version, entri
     }
 }
 
-/// Bits per key for the filters of the tables that `plan` makes, from the runs as they will be after it.
+/// Bits per key for the filters of the tables that `plan` writes, computed from the runs as they will be after it.
 pub(crate) fn bits_for_plan(options: &KeyspaceOptions, version: &Version, plan: &Plan) -> f64 {
     if options.filter_allocation == FilterAllocation::Uniform {
         return options.bits_per_key;

@@ -1,5 +1,5 @@
-//! Compaction in three separate parts: a *policy* is a pure function from the tree's shape to a *plan*; the
-//! *execution* merges what a plan names and knows nothing of policies.
+//! Compaction in two separate parts: a *policy* is a pure function from the tree's shape to a *plan*; the *executor*
+//! merges what a plan names and knows nothing of policies.
 
 pub(crate) mod execute;
 pub(crate) mod filters;

@@ -1,12 +1,12 @@
-//! Where a large merge is cut into parts that several threads merge side by side.
+//! Cuts a large merge into parts that several threads merge in parallel.
 //!
-//! A part is a range of keys; parts are disjoint and together they are everything. All versions of a key are in one
-//! part, so what is dropped is decided as in one piece; range tombstones are clipped to each part.
+//! A part is a key range; parts are disjoint and together cover all keys. All versions of a key are in one part, so the
+//! decisions about what to drop are the same as in an undivided merge; range tombstones are clipped to each part.
 //!
-//! Cuts depend on the inputs and on how many parts are asked for, and on nothing else: not on how many threads happen
-//! to be free. So the tables that a merge makes are the same whoever makes them.
+//! Cuts depend only on the inputs and on the number of parts requested, not on the number of threads that happen to be
+//! free. The tables that a merge writes are therefore the same whatever threads write them.
 //!
-//! Costs, for a merge of `n` tables: up to 32 keys from the index of each, and one sort of them.
+//! Cost, for a merge of `n` tables: up to 32 keys from the index of each, and one sort of these keys.
 
 use std::sync::Arc;
 
@@ -17,47 +17,47 @@ use crate::key::KeyBytes;
 use crate::tree::meta::TableMeta;
 use crate::tree::open_table::OpenTable;
 
-/// Keys that are taken from the index of one table.
+/// Keys sampled from the index of one table.
 const KEYS_OF_A_TABLE: usize = 32;
 
-/// A merge is cut only if each part has so many times `max_table_bytes` of input at least: every cut ends a table
-/// early, which should stay the exception.
+/// Each part must have at least this many times `max_table_bytes` of input: every cut ends a table early, which should
+/// remain the exception.
 const LEAST_TABLES_OF_A_PART: u64 = 2;
 
-/// A range of keys.
+/// A key range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
     /// The first key.
     pub(crate) start: KeyBytes,
-    /// The first key behind; `None` if there is no end.
+    /// The exclusive end; `None` if unbounded.
     pub(crate) end: Option<KeyBytes>,
 }
 
 impl Part {
-    /// The parts between cuts, which ascend.
+    /// Returns the parts between the given cuts, which ascend.
     pub(crate) fn between(cuts: &[KeyBytes]) -> Vec<Part> {
         let starts = std::iter::once(KeyBytes::from(&[][..])).chain(cuts.iter().cloned());
         let ends = cuts.iter().cloned().map(Some).chain([None]);
         starts.zip(ends).map(|(start, end)| Part { start, end }).collect()
     }
 
-    /// Whether a table may hold a key of the part.
+    /// Reports whether a table may hold a key of the part.
     pub(crate) fn overlaps(&self, meta: &TableMeta) -> bool {
         meta.largest.reaches(&self.start) && self.end.as_ref().is_none_or(|end| meta.smallest < *end)
     }
 }
 
-/// A key, and how many bytes of input lie between it and the one before.
+/// A key, and the number of input bytes between it and the previous anchor.
 struct Anchor {
     key: KeyBytes,
     bytes: u64,
-    /// An output table is ended here in any case.
+    /// An output table ends here in any case.
     border: bool,
 }
 
-/// The keys before which the merge of `inputs` is cut, ascending: for up to `parts` parts of about equal bytes. Where
-/// an output must be ended near a cut anyway (the plan's borders, guards) the cut is there, and no table is made
-/// small for it.
+/// Returns the keys before which the merge of `inputs` is cut, ascending, for up to `parts` parts of about equal bytes.
+/// Where an output must end near a cut anyway (at one of the plan's borders or guards), the cut moves there, so that no
+/// extra small table results.
 pub(crate) fn cuts(inputs: &[Arc<OpenTable>], plan: &Plan, parts: usize) -> Vec<KeyBytes> {
     let total: u64 = inputs.iter().map(|t| t.meta.file_bytes).sum();
     let least = plan.max_table_bytes.saturating_mul(LEAST_TABLES_OF_A_PART).max(1);
@@ -76,8 +76,8 @@ pub(crate) fn cuts(inputs: &[Arc<OpenTable>], plan: &Plan, parts: usize) -> Vec<
     choose(&anchors, total, parts)
 }
 
-/// The table's ends, and keys from its index if it is larger than `step` bytes. An index that cannot be read is for
-/// the merge to complain about.
+/// Collects the table's end keys, and keys from its index if it is larger than `step` bytes. An unreadable index is
+/// left for the merge to report.
 fn anchors_of(table: &OpenTable, step: u64, anchors: &mut Vec<Anchor>) {
     let meta = &table.meta;
     anchors.push(Anchor { key: meta.smallest.clone(), bytes: 0, border: false });
@@ -94,7 +94,8 @@ fn anchors_of(table: &OpenTable, step: u64, anchors: &mut Vec<Anchor>) {
     }
 }
 
-/// Picks the anchors nearest to the ends of equal parts; of those within a quarter of a part rather a border.
+/// Picks the anchors nearest to the ends of equal parts; within a quarter of a part of such an end, it prefers a
+/// border.
 fn choose(anchors: &[Anchor], total: u64, parts: u64) -> Vec<KeyBytes> {
     let mut before = 0u64;
     let places: Vec<u64> = anchors
@@ -114,7 +115,7 @@ fn choose(anchors: &[Anchor], total: u64, parts: u64) -> Vec<KeyBytes> {
         let border = (from..to).filter(|&at| anchors[at].border).min_by_key(|&at| distance(at));
         let at = border.or_else(|| (0..anchors.len()).min_by_key(|&at| distance(at)));
         let key = at.map(|at| &anchors[at].key);
-        // Not before the first key, where nothing would be left of it, and each once.
+        // Never before the first key, which would make an empty part, and never twice at one key.
         let after = cuts.last().unwrap_or(&first.key);
         if let Some(key) = key.filter(|key| *key > after) {
             cuts.push(key.clone());
@@ -146,7 +147,7 @@ mod tests {
         let list: Vec<_> = even.iter().map(|(key, bytes)| (&key[..], *bytes, false)).collect();
         assert_eq!(chosen(&list, 2), ["k49"]);
         assert_eq!(chosen(&list, 3), ["k33", "k66"]);
-        // All the bytes are in the first tenth.
+        // All bytes are in the first tenth.
         let uneven: Vec<_> =
             even.iter().enumerate().map(|(i, (k, b))| (&k[..], b * u64::from(i < 10), false)).collect();
         assert!(chosen(&uneven, 2)[0].as_str() < "k10");
@@ -168,14 +169,14 @@ mod tests {
     }
 
     #[test]
-    fn one_key_is_never_cut() {
+    fn a_single_key_is_never_split() {
         assert!(chosen(&[("a", 0, false), ("a", 100, false), ("a", 100, true)], 8).is_empty());
         let cuts = chosen(&[("a", 0, false), ("b", 1000, false), ("c", 10, false)], 8);
         assert!(cuts.is_sorted_by(|a, b| a < b) && !cuts.contains(&"a".to_owned()), "{cuts:?}");
     }
 
     #[test]
-    fn parts_are_everything_and_disjoint() {
+    fn parts_are_disjoint_and_cover_all_keys() {
         let key = |s: &str| KeyBytes::from(s.as_bytes());
         let parts = Part::between(&[key("f"), key("m")]);
         assert_eq!(parts.len(), 3);

@@ -1,4 +1,4 @@
-//! What a compaction is to do.
+//! Compaction plans.
 
 use tamis_filter::Digest;
 
@@ -15,87 +15,86 @@ pub(crate) struct PlanInput {
     pub(crate) tables: Vec<TableId>,
 }
 
-/// The run that the outputs join. All of its tables within the plan's range must be inputs, or the outputs must lie
-/// between them.
+/// The run that the outputs join. Every table of it within the plan's range must be an input, or the outputs must fit
+/// between such tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OutputRun {
-    /// A run of the output level. If it lost its last table to another job meanwhile, it comes back under this
-    /// number, and so in its place by age. A merge of runs of one level joins one of them, with nothing that overlaps
-    /// it between that one and the inputs.
+    /// An existing run of the output level. If it has lost its last table to another job meanwhile, it is recreated
+    /// under the same number, and so in its place by age. A merge of runs of one level joins one of them; nothing that
+    /// overlaps it lies between that run and the inputs.
     Into(RunId),
     /// A new run, the newest of its level.
     New,
 }
 
-/// What becomes of the inputs.
+/// What happens to the inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Work {
-    /// They are merged into new tables.
+    /// The inputs are merged into new tables.
     Merge,
-    /// They go to the output level as they are, without being read.
+    /// The inputs move to the output level unchanged, without being read.
     Move,
-    /// They are dropped with all that they hold, unread: nobody may see any of it.
+    /// The inputs are dropped unread: no reader may see any of their contents.
     Drop,
 }
 
 /// Why a plan was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Reason {
-    /// Level 0 has as many runs as are allowed, or more.
+    /// Level 0 has as many runs as allowed, or more.
     Level0Runs,
     /// The input level holds more bytes than its target.
     LevelSize,
-    /// The input level has as many runs as make one of the next level.
+    /// The input level has as many runs as are merged into one run of the next level.
     RunCount,
-    /// So many flushes have come since that it is the input level's turn.
+    /// The input level's turn has come by the number of flushes.
     FlushCount,
-    /// A level that should be one run has several: the tree was made under another policy.
+    /// A level that should be one run has several: another policy wrote the tree.
     Joining,
-    /// A group of tables between two borders is on its way into the last level.
+    /// A group of tables between two borders is being merged into the last level.
     Partition,
-    /// A guard holds as many tables as are allowed.
+    /// A guard holds as many tables as allowed.
     Guard,
-    /// A window of time has come to its end.
+    /// A time window has ended.
     Window,
-    /// Everything in the inputs has outlived its time.
+    /// Everything in the inputs has expired.
     Expired,
     /// Newer range deletes hide everything in the inputs.
     Covered,
-    /// The tree holds more bytes than are to be kept.
+    /// The tree holds more bytes than should be retained.
     Retention,
-    /// Snapshots that kept versions alive are gone.
+    /// The snapshots that pinned versions in the inputs are gone.
     Released,
-    /// Reads have lost as much to the runs as merging them costs.
+    /// Reads have lost as much to the extra runs as merging them costs.
     Reads,
-    /// Somebody asked.
+    /// A manual compaction was requested.
     Manual,
 }
 
 /// One compaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
-    /// Newest first: runs of level 0 from the newest on, then deeper levels.
+    /// Newest first: runs of level 0 from the newest, then deeper levels.
     pub(crate) inputs: Vec<PlanInput>,
     pub(crate) output_level: usize,
     pub(crate) output: OutputRun,
     /// The hull of the inputs.
     pub(crate) range: KeyRange,
-    /// Size at which an output table is ended.
+    /// Size in bytes at which an output table ends.
     pub(crate) max_table_bytes: u64,
-    /// Ascending: an output table is also ended before each of these keys, so that no output overlaps too
-    /// much of the level below.
+    /// Ascending keys before which an output table also ends, so that no output overlaps too much of the level below.
     pub(crate) borders: Vec<KeyBytes>,
     pub(crate) reason: Reason,
     pub(crate) work: Work,
-    /// For levels with guards: an output table is also ended before each key whose digest ends in so many zero bits.
+    /// For levels with guards: an output table also ends before each key whose digest ends in this many zero bits.
     pub(crate) guard_bits: Option<u32>,
-    /// No older data overlaps the inputs' range: deletes that every reader sees may go, and the outputs'
-    /// epochs may [reach down](crate::tree::epochs::EpochMap::reaching_down).
+    /// No older data overlaps the inputs' range: deletes that every reader sees may be dropped, and the outputs' epochs
+    /// may [reach down](crate::tree::epochs::EpochMap::reaching_down).
     pub(crate) bottommost: bool,
 }
 
 impl Plan {
-    /// Drops the tables of which `gone` holds, wherever they lie, without reading them; `None` if there are none.
+    /// Returns a plan that drops, unread, every free table for which `gone` holds; `None` if there is none.
     pub(crate) fn drop_of(shape: &Shape, reason: Reason, gone: impl Fn(&TableShape) -> bool) -> Option<Plan> {
         let mut inputs = Vec::new();
         let mut range: Option<KeyRange> = None;
@@ -126,14 +125,14 @@ impl Plan {
         })
     }
 
-    /// All input tables.
+    /// Returns the ids of all input tables.
     pub(crate) fn tables(&self) -> impl Iterator<Item = TableId> + '_ {
         self.inputs.iter().flat_map(|input| input.tables.iter().copied())
     }
 }
 
-/// Whether a key with this digest is a guard of a level whose guards have digests that end in `bits` zero bits
-/// (PebblesDB, section 3.2). Levels with fewer bits have the guards of those with more, and others besides.
+/// Reports whether a key with this digest is a guard of a level whose guards have digests that end in `bits` zero bits
+/// (PebblesDB, section 3.2). A level with fewer bits has all guards of the levels with more bits, and others besides.
 pub(crate) fn is_guard(digest: Digest, bits: u32) -> bool {
     digest.get().trailing_zeros() >= bits
 }

@@ -1,21 +1,22 @@
-//! Space that snapshots held and hold no more.
+//! Reclaims space that released snapshots had pinned.
 //!
-//! A merge keeps what a live snapshot sees and nobody else. When the snapshot goes, that stays in the table until a
-//! merge comes by, which in a quiet part of the last level may be never. So tables record what they hold for which
-//! snapshot ([`TableExtra::pinned`](crate::tree::meta::TableExtra::pinned)), and once enough of it is needed no more
-//! the table is rewritten where it is.
+//! A merge keeps the versions that only a live snapshot sees. When the snapshot is released, they stay in the table
+//! until the next merge, which may never come in a cold part of the last level. Tables therefore record how many bytes
+//! they hold for which snapshot ([`TableExtra::pinned`](crate::tree::meta::TableExtra::pinned)), and once enough of
+//! them are no longer needed the table is rewritten in place.
 //!
-//! This comes to an end: the new table records only what it holds for snapshots that live, and while they do, they do
+//! This terminates: the new table records only bytes pinned by live snapshots, and these do not count while their
+//! snapshots live.
 //! not count.
 
 use crate::compaction::plan::{OutputRun, Plan, PlanInput, Reason, Work};
 use crate::compaction::shape::{KeyRange, Shape, TableShape};
 
-/// A table is rewritten once one part in so many of its keys and values is held for nobody.
+/// A table is rewritten once more than one part in `PART` of its keys and values is pinned by no live snapshot.
 const PART: u64 = 5;
 
-/// The rewrite of the table that holds the largest part of its bytes for snapshots that are gone, if it is more than a
-/// fifth and the table is free. O(tables · their snapshots).
+/// Plans the rewrite of the free table with the largest share of bytes pinned by released snapshots, if that share
+/// exceeds a fifth. O(tables · their snapshots).
 pub(crate) fn plan(shape: &Shape, max_table_bytes: u64) -> Option<Plan> {
     let mut best: Option<(f64, usize, usize, &TableShape)> = None;
     for (level, runs) in shape.levels.iter().enumerate() {
@@ -48,14 +49,14 @@ pub(crate) fn plan(shape: &Shape, max_table_bytes: u64) -> Option<Plan> {
     })
 }
 
-/// Bytes of keys and values that the table holds for snapshots that are gone.
+/// Bytes of keys and values that the table holds for released snapshots.
 fn released_bytes(shape: &Shape, table: &TableShape) -> u64 {
     let pinned = table.meta.extra.pinned.iter();
     let gone = pinned.filter(|(snapshot, _)| shape.snapshots.binary_search(snapshot).is_err());
     gone.fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes))
 }
 
-/// Whether a running job may put something between the table and its neighbours in age.
+/// Reports whether a running job may put data between the table and its neighbours in age.
 fn conflicts(shape: &Shape, level: usize, range: &KeyRange) -> bool {
     let near = |job: &&crate::compaction::shape::RunningJob| {
         job.output_level == level || (job.input_levels.0..=job.input_levels.1).contains(&level)
@@ -63,7 +64,7 @@ fn conflicts(shape: &Shape, level: usize, range: &KeyRange) -> bool {
     shape.running.iter().filter(near).any(|job| job.range.overlaps(range))
 }
 
-/// Whether no older run holds anything in `range`.
+/// Reports whether no older run holds anything in `range`.
 fn nothing_older(shape: &Shape, level: usize, place: usize, range: &KeyRange) -> bool {
     let in_level = shape.levels[level].runs[place + 1..].iter();
     let below = shape.levels[level + 1..].iter().flat_map(|level| &level.runs);
@@ -108,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_is_rewritten_once_more_than_a_fifth_is_held_for_nobody() {
+    fn a_table_is_rewritten_once_more_than_a_fifth_is_unpinned() {
         let lower = || vec![table(1, "a", "f", &[(10, 150), (20, 60)]), table(2, "g", "m", &[(10, 150)])];
         assert_eq!(plan(&shape(Vec::new(), lower(), &[10, 20]), 1), None, "both snapshots live");
         assert_eq!(plan(&shape(Vec::new(), lower(), &[20]), 1), None, "15 % is not enough");
@@ -119,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_that_holds_most_for_nobody_comes_first_and_what_lies_below_counts() {
+    fn the_table_with_the_largest_unpinned_share_comes_first_and_older_tables_below_count() {
         let upper = || vec![table(1, "a", "f", &[(10, 900)]), table(2, "p", "z", &[(10, 300)])];
         let lower = || vec![table(3, "c", "d", &[(10, 500)])];
         let found = plan(&shape(upper(), lower(), &[]), 1).unwrap();
@@ -133,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_rewritten_where_a_job_is_putting_its_tables() {
+    fn nothing_is_rewritten_where_a_running_job_writes() {
         let mut shape = shape(Vec::new(), vec![table(1, "a", "f", &[(10, 900)])], &[]);
         let range = |from: &str, to: &str| KeyRange {
             smallest: from.as_bytes().into(),

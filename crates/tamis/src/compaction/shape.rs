@@ -1,13 +1,13 @@
-//! The shape of a keyspace's tree: all that a compaction policy may know.
+//! The shape of a keyspace's tree: everything that a compaction policy may know.
 //!
 //! Invariants:
 //! * A level holds any number of runs, newest first.
 //! * The tables of a run are sorted by key and have no key in common.
-//! * Age: what a level holds of a key is newer than what any deeper level holds of it.
-//! * `busy` tables are the inputs of running jobs, which [`Shape::running`] lists, or damaged: no job may read them.
+//! * Age: the versions of a key in one level are newer than those in any deeper level.
+//! * `busy` tables are damaged, or are inputs of running jobs (see [`Shape::running`]): no job may read them.
 //!
-//! A shape is a value built from one version of the tree and the list of running jobs, both read under the
-//! lock that guards the list: a few words and a reference count for each table.
+//! A shape is a value built from one version of the tree and the list of running jobs, both read under the lock that
+//! guards the list. It costs a few words and a reference count for each table.
 
 use std::sync::Arc;
 
@@ -16,13 +16,13 @@ use crate::ids::{RunId, TableId};
 use crate::key::{KeyBytes, KeyEnd, SeqNo};
 use crate::tree::meta::TableMeta;
 
-/// One table and whether it may be compacted.
+/// A table, and whether it may be compacted.
 #[derive(Clone, Debug)]
 pub(crate) struct TableShape {
     pub(crate) meta: Arc<TableMeta>,
-    /// No job may have it: it is an input of a running one, or damaged.
+    /// No job may take it: it is an input of a running job, or damaged.
     pub(crate) busy: bool,
-    /// No running job has it: it may be dropped unread, even if it is damaged.
+    /// No running job has it: it may be dropped unread, even if damaged.
     pub(crate) free: bool,
 }
 
@@ -31,7 +31,7 @@ impl TableShape {
         self.meta.id
     }
 
-    /// The file's length in bytes; never 0, so that it may be divided by.
+    /// The file's length in bytes; never 0, so that callers may divide by it.
     pub(crate) fn bytes(&self) -> u64 {
         self.meta.file_bytes.max(1)
     }
@@ -40,7 +40,7 @@ impl TableShape {
         KeyRange { smallest: self.meta.smallest.clone(), largest: self.meta.largest.clone() }
     }
 
-    /// Whether a compaction into the deepest data could drop something of it.
+    /// Reports whether a compaction into the deepest data could drop any of its entries.
     pub(crate) fn holds_deletes(&self) -> bool {
         self.meta.deletes > 0 || self.meta.range_tombstones > 0
     }
@@ -76,52 +76,52 @@ impl LevelShape {
         self.runs.iter().all(|run| run.tables.is_empty())
     }
 
-    /// The tables of all runs.
+    /// Returns the tables of all runs.
     pub(crate) fn tables(&self) -> impl Iterator<Item = &TableShape> {
         self.runs.iter().flat_map(|run| &run.tables)
     }
 }
 
-/// A compaction or trivial move that runs now.
+/// A running compaction or trivial move.
 #[derive(Clone, Debug)]
 pub(crate) struct RunningJob {
-    /// The levels of its inputs, from the first to the last.
+    /// The first and the last level of its inputs.
     pub(crate) input_levels: (usize, usize),
     pub(crate) output_level: usize,
     pub(crate) output: OutputRun,
-    /// The hull of its inputs: its outputs will lie within.
+    /// The hull of its inputs; its outputs stay within.
     pub(crate) range: KeyRange,
 }
 
-/// The tree's shape.
+/// The shape of a tree.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shape {
-    /// From level 0 on; levels beyond the end are empty.
+    /// From level 0; levels beyond the end are empty.
     pub(crate) levels: Vec<LevelShape>,
     pub(crate) running: Vec<RunningJob>,
-    /// Bytes that new tables may take on the device; `None`: not known, or no limit.
+    /// Bytes that new tables may take on the device; `None` if unknown or unlimited.
     pub(crate) room: Option<u64>,
     /// Seconds since 1970.
     pub(crate) now: u64,
-    /// Everything with this sequence number or a smaller one has outlived the keyspace's time to live.
+    /// Everything up to and including this sequence number has outlived the keyspace's time to live.
     pub(crate) expired: SeqNo,
     /// Live snapshots, ascending.
     pub(crate) snapshots: Vec<SeqNo>,
 }
 
 impl Shape {
-    /// The runs of a level, newest first.
+    /// Returns the runs of a level, newest first.
     pub(crate) fn runs(&self, level: usize) -> &[RunShape] {
         self.levels.get(level).map_or(&[], |level| &level.runs[..])
     }
 
-    /// The deepest level that holds a table.
+    /// Returns the deepest level that holds a table.
     pub(crate) fn deepest(&self) -> Option<usize> {
         self.levels.iter().rposition(|level| !level.is_empty())
     }
 }
 
-/// A range of keys, its start included.
+/// A key range, including its start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeyRange {
     pub(crate) smallest: KeyBytes,
@@ -137,7 +137,7 @@ impl KeyRange {
         self.largest.reaches(&table.meta.smallest) && table.meta.largest.reaches(&self.smallest)
     }
 
-    /// Grows to hold a table.
+    /// Extends the range to include a table.
     pub(crate) fn extend(&mut self, table: &TableShape) {
         if table.meta.smallest < self.smallest {
             self.smallest = table.meta.smallest.clone();
@@ -147,7 +147,7 @@ impl KeyRange {
         }
     }
 
-    /// The smallest range that holds all of `tables`; `None` if there is none.
+    /// Returns the smallest range that includes all of `tables`; `None` if there are none.
     pub(crate) fn hull<'a>(tables: impl IntoIterator<Item = &'a TableShape>) -> Option<KeyRange> {
         let mut tables = tables.into_iter();
         let mut hull = tables.next()?.range();
@@ -155,7 +155,7 @@ impl KeyRange {
         Some(hull)
     }
 
-    /// Where in a sorted run the tables lie that have keys in this range. O(log n).
+    /// Returns the positions in a sorted run of the tables that overlap this range. O(log n).
     pub(crate) fn overlap(&self, run: &[TableShape]) -> std::ops::Range<usize> {
         let from = run.partition_point(|t| !t.meta.largest.reaches(&self.smallest));
         let len = run[from..].partition_point(|t| self.largest.reaches(&t.meta.smallest));

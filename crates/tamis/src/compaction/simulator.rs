@@ -1,6 +1,6 @@
-//! A simulated tree to try policies on: real merges of real keys, but in memory, with jobs that run side by side and
-//! end in any order. The tree checks after every step that no two jobs conflict and that runs stay sorted, and when
-//! asked that every key reads back and that epochs are disjoint.
+//! A simulated tree for testing policies: real merges of real keys, in memory, with jobs that run in parallel and end
+//! in any order. After every step it checks that no two jobs conflict and that runs stay sorted; on request, it checks
+//! that every key reads back and that epochs are disjoint.
 
 use crate::collections::{HashMap, HashSet};
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ pub(crate) const ENTRY: u64 = 10;
 /// Keys in a flush.
 pub(crate) const FLUSH: usize = 32;
 
-/// What a key's newest version says: when it was written, and whether it is a delete.
+/// A key's newest version: when it was written, and whether it is a delete.
 pub(crate) type Version = (u64, bool);
 pub(crate) type Entries = Vec<(u16, Version)>;
 
@@ -33,11 +33,11 @@ pub(crate) struct Job {
 
 pub(crate) struct Sim<P> {
     pub(crate) policy: P,
-    /// By level the runs, newest first, each with its tables by key.
+    /// Per level the runs, newest first, each with its tables in key order.
     pub(crate) levels: Vec<Vec<(RunId, Vec<Arc<TableMeta>>)>>,
     pub(crate) content: HashMap<TableId, Entries>,
     pub(crate) jobs: Vec<Job>,
-    /// What every key should read as.
+    /// The expected result of reading each key.
     pub(crate) expected: BTreeMap<u16, Version>,
     pub(crate) next_id: u64,
     pub(crate) seq: u64,
@@ -45,9 +45,9 @@ pub(crate) struct Sim<P> {
     pub(crate) flushed_bytes: u64,
     pub(crate) compacted_bytes: u64,
     pub(crate) moves: usize,
-    /// The newest version that was dropped for its age or for want of room: what was written up to then may be gone.
+    /// The newest version dropped for its age or for lack of space: anything written up to then may be gone.
     pub(crate) dropped: u64,
-    /// The time that shapes show.
+    /// The time that shapes report.
     pub(crate) now: u64,
     pub(crate) expired: u64,
     pub(crate) room: Option<u64>,
@@ -74,7 +74,7 @@ impl<P: CompactionPolicy> Sim<P> {
         }
     }
 
-    /// The same tree, its running jobs included, under another policy.
+    /// Puts the same tree, including its running jobs, under another policy.
     pub(crate) fn under<Q: CompactionPolicy>(self, policy: Q) -> Sim<Q> {
         Sim {
             policy,
@@ -95,7 +95,7 @@ impl<P: CompactionPolicy> Sim<P> {
         }
     }
 
-    /// By level the greatest number of tables over one of the keys that were ever written: what a read may have to ask.
+    /// The greatest number of tables over any key ever written, per level: what a read may have to check.
     pub(crate) fn depths(&self) -> Vec<usize> {
         let over = |runs: &[(RunId, Vec<Arc<TableMeta>>)], key: u16| {
             let bytes = key.to_be_bytes();
@@ -198,7 +198,7 @@ impl<P: CompactionPolicy> Sim<P> {
         }
     }
 
-    /// Starts the most urgent job, after checking the plan.
+    /// Starts the most urgent job after checking its plan.
     pub(crate) fn start(&mut self) -> bool {
         let shape = self.shape();
         let Some(plan) = self.policy.plan(&shape) else { return false };
@@ -259,8 +259,8 @@ impl<P: CompactionPolicy> Sim<P> {
         assert!(tables.windows(2).all(|pair| !pair[0].overlaps(&pair[1])), "outputs overlap: {plan:?}");
     }
 
-    /// Wherever a table outside a plan shares keys with an input, it is newer than all such inputs or older than all,
-    /// and the outputs go to a place between.
+    /// Checks that every table outside the plan that shares keys with inputs is newer than all of them or older than
+    /// all of them, and that the outputs go between.
     pub(crate) fn check_age(&self, plan: &Plan) {
         let inputs: HashSet<TableId> = plan.tables().collect();
         let is_input = |t: &Arc<TableMeta>| inputs.contains(&t.id);
@@ -268,7 +268,7 @@ impl<P: CompactionPolicy> Sim<P> {
             OutputRun::Into(id) => id,
             OutputRun::New => u64::MAX,
         };
-        // Ages as they are ordered: level, then run descending.
+        // Places in age order: by level, then by run number, descending.
         let place = |level: usize, run: RunId| (level, std::cmp::Reverse(run));
         let output = place(plan.output_level, id);
         let all = || {
@@ -280,9 +280,9 @@ impl<P: CompactionPolicy> Sim<P> {
         for (outside_at, outside) in all().filter(|(_, t)| !is_input(t)) {
             for &(input_at, input) in inside.iter().filter(|(_, t)| t.overlaps(outside)) {
                 if plan.work == Work::Drop {
-                    assert!(outside_at < input_at, "something older than what is dropped stays: {plan:?}");
+                    assert!(outside_at < input_at, "a table older than the dropped ones remains: {plan:?}");
                 } else {
-                    assert_ne!(outside_at, output, "the output run keeps a table that overlaps: {plan:?}");
+                    assert_ne!(outside_at, output, "the output run keeps an overlapping table: {plan:?}");
                     let (before, after) = (outside_at < input_at, outside_at < output);
                     assert_eq!(before, after, "{input:?} passes {outside:?}: {plan:?}");
                 }
@@ -326,12 +326,12 @@ impl<P: CompactionPolicy> Sim<P> {
         outputs
     }
 
-    /// Runs jobs until none is due.
+    /// Runs jobs until the tree is idle.
     pub(crate) fn settle(&mut self) {
         for job in 0.. {
             assert!(
                 job < 10_000,
-                "a plan that leads nowhere is made again and again: {:?}",
+                "a plan without progress is repeated forever: {:?}",
                 self.policy.plan(&self.shape())
             );
             while self.start() {}
@@ -343,7 +343,7 @@ impl<P: CompactionPolicy> Sim<P> {
         }
     }
 
-    /// Between two flushes: up to `threads` jobs run, some end.
+    /// Simulates the time between two flushes: up to `threads` jobs run, and some end.
     pub(crate) fn work(&mut self, threads: usize) {
         for _ in 0..4 {
             while self.jobs.len() < threads && self.start() {}
@@ -354,13 +354,13 @@ impl<P: CompactionPolicy> Sim<P> {
         }
         while self.policy.write_pressure(&self.shape()) == Pressure::Stop {
             while self.jobs.len() < threads && self.start() {}
-            assert!(!self.jobs.is_empty(), "writes wait, and nothing is done about it");
+            assert!(!self.jobs.is_empty(), "writes wait, but no job is running");
             let i = self.random(self.jobs.len());
             self.finish(i);
         }
     }
 
-    /// Tables from the newest data to the oldest.
+    /// Returns the tables from the newest data to the oldest.
     pub(crate) fn tables(&self) -> impl Iterator<Item = &Arc<TableMeta>> {
         self.levels.iter().flatten().flat_map(|(_, tables)| tables)
     }
@@ -369,7 +369,7 @@ impl<P: CompactionPolicy> Sim<P> {
         self.levels[level].iter().flat_map(|(_, tables)| tables).map(|t| t.file_bytes).sum()
     }
 
-    /// Every key reads as it was written last, and the tables over it have disjoint epochs.
+    /// Checks that every key reads as last written and that the tables over it have disjoint epochs.
     pub(crate) fn check_reads(&self) {
         for (&key, &expected) in &self.expected {
             let bytes = key.to_be_bytes();
@@ -396,7 +396,7 @@ impl<P: CompactionPolicy> Sim<P> {
     }
 }
 
-/// Leveling with memtables and tables of `batch` bytes: what made the tree that another policy takes over.
+/// Leveling with memtables and tables of `batch` bytes, for building a tree that another policy takes over.
 pub(crate) fn small_leveling(batch: u64, levels: usize) -> Layered {
     Layered::new(&KeyspaceOptions {
         memtable_bytes: batch,

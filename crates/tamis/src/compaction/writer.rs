@@ -1,5 +1,5 @@
-//! From a sequence of versions to tables: drops what nobody can see, cuts at size and borders, builds filters.
-//! Flush and compaction share it.
+//! Turns a sequence of versions into tables: drops invisible versions, cuts at size and borders, builds filters. Shared
+//! by flush and compaction.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -26,10 +26,10 @@ use crate::tree::meta::{TableExtra, TableMeta};
 use crate::tree::open_table::OpenTable;
 use crate::tree::tombstones::Tombstones;
 
-/// Keys and values are written in stretches of about so many bytes between two questions to the [`JobControl`].
+/// Bytes of keys and values written between two calls to the [`JobControl`], approximately.
 const STRETCH_BYTES: u64 = 128 << 10;
 
-/// Where tables go and how they are made.
+/// Where tables are written, and how.
 #[derive(Clone, Copy)]
 pub(crate) struct TableSink<'a> {
     pub(crate) fs: &'a dyn FileSystem,
@@ -37,34 +37,34 @@ pub(crate) struct TableSink<'a> {
     pub(crate) next_file: &'a AtomicU64,
     pub(crate) options: &'a KeyspaceOptions,
     pub(crate) level: usize,
-    /// Bits for each key in the filters.
+    /// Bits per key in the filters.
     pub(crate) filter_bits: f64,
-    /// Tables are cut at the first new key after this many bytes.
+    /// A table ends at the first new key after this many bytes.
     pub(crate) max_table_bytes: u64,
-    /// Keys before which a table is ended, ascending.
+    /// Keys before which a table ends, ascending.
     pub(crate) borders: &'a [KeyBytes],
     /// Sequence numbers of live snapshots, ascending.
     pub(crate) snapshots: &'a [SeqNo],
-    /// The newest sequence number that readers see.
+    /// The newest sequence number visible to readers.
     pub(crate) visible: SeqNo,
-    /// Cuts tables before keys whose digest ends in so many zero bits.
+    /// A table ends before each key whose digest ends in this many zero bits.
     pub(crate) guard_bits: Option<u32>,
-    /// When the oldest and the newest data that is written here was flushed, in seconds since 1970.
+    /// When the oldest and the newest of the written data was flushed, in seconds since 1970.
     pub(crate) written: (u64, u64),
-    /// What the keyspace wants done with its versions.
+    /// The keyspace's rules for versions.
     pub(crate) rules: Rules<'a>,
-    /// What the tables are to say of where they come from.
+    /// What the tables record about their origin.
     pub(crate) lineage: Lineage<'a>,
-    /// Asked now and then.
+    /// Consulted at intervals.
     pub(crate) control: &'a dyn JobControl,
 }
 
-/// Where tables come from that are being written.
+/// The origin of tables being written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lineage<'a> {
     pub(crate) keyspace: KeyspaceId,
     pub(crate) keyspace_name: &'a str,
-    /// What is merged; `None` for a flush.
+    /// The merge; `None` for a flush.
     pub(crate) merge: Option<MergeLineage<'a>>,
 }
 
@@ -77,7 +77,7 @@ pub(crate) struct MergeLineage<'a> {
 }
 
 impl Lineage<'_> {
-    /// What a table says that holds all there is of the keys [`from`, `to`).
+    /// The origin recorded by a table that holds the entire key range [`from`, `to`).
     fn origin(
         &self,
         from: &[u8],
@@ -110,7 +110,7 @@ impl Lineage<'_> {
     }
 }
 
-/// The record of epochs in a table's properties.
+/// Encodes the record of epochs for a table's properties.
 fn encode_epochs(epochs: &EpochMap) -> Vec<u8> {
     let mut bytes = Vec::new();
     for segment in epochs.segments() {
@@ -121,22 +121,22 @@ fn encode_epochs(epochs: &EpochMap) -> Vec<u8> {
     bytes
 }
 
-/// Who may hold a job up, or end it.
+/// A control that may pause or cancel a job.
 pub(crate) trait JobControl: Sync {
-    /// Called after every few thousand versions and every few blocks with the bytes written since the last call: waits
-    /// as long as the job is to wait (a rate limit, a pause); `false` if it is to give up.
+    /// Called after every few thousand versions and every few blocks with the bytes written since the last call. Blocks
+    /// while the job has to wait (rate limit, pause); returns `false` to cancel the job.
     fn go_on(&self, written: u64) -> bool;
 }
 
-/// What the writer needs to know of the data that stays outside the merge.
+/// What the writer needs to know about data outside the merge.
 pub(crate) trait Older {
-    /// Whether older versions of `key` may exist outside the merge. Keys are asked in ascending order.
+    /// Reports whether older versions of `key` may exist outside the merge. Keys are passed in ascending order.
     fn may_hold(&mut self, key: &[u8]) -> bool;
-    /// Whether anything older may exist anywhere in the merge's range.
+    /// Reports whether anything older may exist anywhere in the merge's range.
     fn any(&self) -> bool;
 }
 
-/// For a flush: nothing is known about what lies below.
+/// Assumes older data everywhere: a flush knows nothing about the levels below.
 pub(crate) struct Everything;
 
 impl Older for Everything {
@@ -155,7 +155,7 @@ pub(crate) struct MergeOutput {
     pub(crate) written_bytes: u64,
 }
 
-/// One table being written.
+/// A table being written.
 struct Open {
     id: TableId,
     builder: TableBuilder,
@@ -166,15 +166,15 @@ struct Open {
     min_seq: SeqNo,
     max_seq: SeqNo,
     raw_bytes: u64,
-    /// Bytes kept for snapshots alone, by snapshot.
+    /// Bytes kept for snapshots only, by snapshot.
     pinned: BTreeMap<SeqNo, u64>,
 }
 
-/// Writes everything that `input` gives within its bounds to tables, and of `tombstones` what lies within them: no
-/// table says anything about a key outside. On an error or when cancelled the files made so far are
-/// removed again (as far as that works; the next opening removes the rest).
+/// Writes to tables everything that `input` returns within its bounds, and the parts of `tombstones` within them: no
+/// table covers a key outside. On an error or cancellation the files written so far are removed (best effort; the next
+/// open removes the rest).
 ///
-/// `epochs` gives the epochs of an output table from its key range.
+/// `epochs` maps the key range of an output table to its epochs.
 pub(crate) fn write_tables(
     sink: &TableSink<'_>,
     input: &mut MergeCursor,
@@ -201,12 +201,12 @@ struct Writer<'a, 's> {
     epochs: &'a dyn Fn(&KeyBytes, &KeyEnd) -> EpochMap,
     output: MergeOutput,
     made: Vec<PathBuf>,
-    /// Bytes that the job's control was told of.
+    /// Bytes already reported to the job's control.
     reported: u64,
 }
 
 impl Writer<'_, '_> {
-    /// Gives `false` when cancelled.
+    /// Returns `false` when cancelled.
     fn run(
         &mut self,
         input: &mut MergeCursor,
@@ -222,7 +222,7 @@ impl Writer<'_, '_> {
         let around = Surroundings { snapshots, tombstones, kept: &kept_tombstones, level };
         let mut versions = Versions::new(self.sink.rules, around);
         let mut open: Option<Open> = None;
-        // The key at which the table being written starts; everything before it is in earlier tables.
+        // The start key of the table being written; everything before it is in earlier tables.
         let mut lower: Vec<u8> = start.clone();
         let mut key: Option<Vec<u8>> = None;
         let mut digest = Digest::from_u64(0);
@@ -273,7 +273,7 @@ impl Writer<'_, '_> {
         Ok(self.go_on(None))
     }
 
-    /// Tells the job's control how far the writing has come; `false` if the job is to give up.
+    /// Reports progress to the job's control; returns `false` if the job is cancelled.
     fn go_on(&mut self, open: Option<&Open>) -> bool {
         let written = self.output.written_bytes + open.map_or(0, |table| table.builder.estimated_bytes());
         let new = written.saturating_sub(self.reported);
@@ -324,8 +324,8 @@ impl Writer<'_, '_> {
         })
     }
 
-    /// Closes a table that holds the keys of [`lower`, `upper`), with the range tombstones of that stretch;
-    /// makes one for these alone if there are no keys.
+    /// Finishes the table that holds the key range [`lower`, `upper`), including its range tombstones; creates a table
+    /// for the tombstones alone if there are no keys.
     fn finish(
         &mut self,
         open: Option<Open>,

@@ -1,8 +1,8 @@
-//! Millions of flushes on shapes alone: what policies promise, asserted of trees without entries.
+//! Millions of flushes on shapes alone: asserts what policies promise, on trees without entries.
 //!
-//! A table is a range of keys and how many entries it may be expected to have; a merge gives what is to be expected
-//! of inputs whose keys are independent and evenly spread. The shape is changed in place, so a flush costs microseconds.
-//! Order by age and what reads find are the simulator's to check.
+//! A table is a key range with an expected number of entries; a merge computes the expected number for inputs whose
+//! keys are independent and uniformly distributed. The shape is changed in place, so a flush costs microseconds. Order
+//! by age and the results of reads are checked by the simulator.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::tree::meta::{TableExtra, TableMeta};
 /// Bytes of an entry.
 const ENTRY: f64 = 16.0;
 
-/// Entries of a flush or a table, evenly spread over the keys `from..to`.
+/// Entries of a flush or a table, uniformly distributed over the keys `from..to`.
 #[derive(Clone, Copy, Debug)]
 struct Spread {
     from: u32,
@@ -94,7 +94,7 @@ impl<P: CompactionPolicy> Tree<P> {
             let Some(plan) = self.policy.plan(&self.shape) else { return };
             self.apply(&plan);
         }
-        panic!("there is always something due");
+        panic!("the tree never becomes idle");
     }
 
     fn apply(&mut self, plan: &Plan) {
@@ -153,7 +153,7 @@ impl<P: CompactionPolicy> Tree<P> {
             let absent: f64 =
                 over.iter().map(|s| 1.0 - (s.entries / f64::from(s.to - s.from)).min(1.0)).product();
             let density = 1.0 - absent;
-            // Pieces of the part in which the table may end: at guards that are met, at borders, when it is full.
+            // Pieces of the part at whose ends the table may end: at known guards, at borders, or when it is full.
             let mut at = part[0];
             while at < part[1] {
                 let is_border = borders.binary_search(&at).is_ok()
@@ -165,7 +165,7 @@ impl<P: CompactionPolicy> Tree<P> {
                 if is_border || is_full {
                     outputs.extend(open.take());
                 }
-                // Keys are taken in steps; a guard is met at the start of one.
+                // Keys are taken in steps; a guard can only be at the start of a step.
                 let step = if plan.guard_bits.is_some() { STEP } else { u32::MAX / 2 };
                 let next = (at / step * step + step).min(part[1]);
                 let table = open.get_or_insert(Spread { from: at, to: at, entries: 0.0 });
@@ -188,7 +188,7 @@ impl<P: CompactionPolicy> Tree<P> {
         (self.flushed + self.compacted) / self.flushed
     }
 
-    /// By level the greatest number of tables over one key.
+    /// The greatest number of tables over one key, per level.
     fn depths(&self) -> Vec<usize> {
         let depth = |level: &LevelShape| {
             let over = |key: &[u8]| level.tables().filter(|table| table.meta.covers(key)).count();
@@ -197,8 +197,8 @@ impl<P: CompactionPolicy> Tree<P> {
         self.shape.levels.iter().map(depth).collect()
     }
 
-    /// What is promised of runs (and of space, if so many keys live); gives the fullest level's depth by its bound, and the
-    /// space by its bound.
+    /// Checks the promised number of runs (and the promised space, if `live` keys live). Returns the depth of the
+    /// fullest level relative to its bound, and the space relative to its bound.
     fn check(&self, live: Option<u32>) -> (f64, f64) {
         let promise = self.policy.promise(&self.shape);
         let mut fullest = 0f64;
@@ -215,7 +215,7 @@ impl<P: CompactionPolicy> Tree<P> {
         (fullest, space)
     }
 
-    #[expect(clippy::print_stdout, reason = "measurements for whoever asks with --nocapture")]
+    #[expect(clippy::print_stdout, reason = "measurements, visible with --nocapture")]
     fn report(&self, what: &str, flushes: u64, fullest: f64, space: f64) {
         let written = self.write_amplification();
         let promised = self.policy.promise(&self.shape).write_amplification.expect("a bound");
@@ -230,7 +230,7 @@ impl<P: CompactionPolicy> Tree<P> {
     }
 }
 
-/// Keys that the merge of this simulation takes at once.
+/// Keys that a merge of this simulation takes at once.
 const STEP: u32 = 64;
 
 mod runs {
@@ -267,14 +267,14 @@ mod runs {
             let (mut fullest, mut space) = (0f64, 0f64);
             let flushes = 350_000u64;
             for i in 0..flushes {
-                // Thousands of flushes all over the keys, then as many in a narrow range that moves.
+                // Thousands of flushes over all keys, then as many in a narrow moving range.
                 let hot = (i / 20_000) % 3 == 2;
                 let (from, width) = if hot { (tree.random(KEYS - 2048), 2048) } else { (0, KEYS) };
                 tree.flush(Spread { from, to: from + width, entries: f64::from(FLUSH) });
                 if (i + 1) % level0_runs as u64 == 0 {
                     tree.settle();
                     if (i / level0_runs as u64).is_multiple_of(20) {
-                        // After 20,000 flushes hardly a key has not been written.
+                        // After 20,000 flushes nearly every key has been written.
                         let reached = tree.check((i > 20_000).then_some(KEYS));
                         (fullest, space) = (fullest.max(reached.0), space.max(reached.1));
                     }
@@ -303,7 +303,7 @@ mod runs {
     }
 
     #[test]
-    fn windows_of_time_keep_their_promises_over_a_million_flushes() {
+    fn time_windows_keep_their_promises_over_a_million_flushes() {
         let policy = TimeWindow::new(&KeyspaceOptions {
             retain_bytes: 1000 * u64::from(FLUSH) * ENTRY as u64,
             time_window: Some(Duration::from_secs(200)),

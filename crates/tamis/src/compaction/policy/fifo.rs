@@ -1,30 +1,30 @@
-//! First in, first out: every flush stays the run that it is, and the oldest runs are dropped when the tree holds more
-//! than `retain_bytes` or they have outlived `time_to_live`.
+//! First in, first out: every flush remains a run of its own, and the oldest runs are dropped when the tree holds more than
+//! `retain_bytes` or when they have outlived `time_to_live`.
 //!
 //! # Dropping
 //!
-//! Runs are dropped whole and from the oldest on, so nothing that a newer version or a delete hid comes back. What
-//! other policies left in deeper levels is older than level 0 and goes first: run by run, however large a run is. By size
-//! everything is dropped until the rest fits, except for the newest run: a tree that is asked to keep less than one
-//! memtable keeps the last one. By age a run goes with all older ones when the whole of it has expired.
+//! Runs are dropped whole, from the oldest, so that nothing hidden by a newer version or a delete reappears. Data that other
+//! policies left in deeper levels is older than level 0 and is dropped first, one run at a time, however large the run is.
+//! By size, runs are dropped until the rest fits, except for the newest run: a tree limited to less than one memtable keeps
+//! the last one. By age, a run is dropped together with all older ones when the whole run has expired.
 //!
 //! # Joining
 //!
-//! Nothing is merged until level 0 has more than `slowdown_runs` runs. Then neighbours in age are joined from the oldest
-//! on, each time as many as make up one run of C bytes, so that a byte is joined once: C is the geometric mean of what
-//! is kept and a memtable, which makes about as many joined runs as runs that wait to be joined. Runs with disjoint
-//! keys (a log, keys by time) are joined without being read. A group also ends before its data would span more than an
-//! eighth of `time_to_live`: a run expires as a whole, and may live so much longer than it should.
+//! Nothing is merged until level 0 has more than `slowdown_runs` runs. Then runs that are adjacent in age are joined,
+//! starting with the oldest, each time as many as make up one run of C bytes, so that each byte is joined once. C is the
+//! geometric mean of the retained bytes and a memtable, which makes joined runs about as numerous as runs waiting to be
+//! joined. Runs with disjoint keys (a log, keys by time) are joined without being read. A group also ends before its data
+//! would span more than an eighth of `time_to_live`: a run expires as a whole, up to that much later than it should.
 //!
-//! So with R bytes of tables, and runs counted as at least a quarter of a memtable M, there are at most
-//! 2R / (C − M/2) + 4C / M + 3 runs (and 18 more with a time to live): of two neighbours that may not be joined, both
-//! together are larger than C.
+//! With R bytes of tables, and runs counted as at least a quarter of a memtable M, there are thus at most
+//! 2R / (C − M/2) + 4C / M + 3 runs (and 18 more with a time to live): two neighbours that may not be joined are together
+//! larger than C.
 //!
-//! # What it costs
+//! # Cost
 //!
-//! A byte is written by its flush and at most once more, as long as C stays; each time R grows fourfold (without
-//! `retain_bytes`) joined runs may be joined again in pairs. A read may ask every run there is, and space is whatever was
-//! written: superseded versions stay until they are dropped with their run.
+//! A byte is written by its flush and at most once more, as long as C stays the same; each time R grows fourfold (without
+//! `retain_bytes`) joined runs may be joined again in pairs. A read may have to check every run, and the space is whatever
+//! was written: superseded versions stay until their run is dropped.
 
 use crate::compaction::plan::{Plan, Reason, Work};
 use crate::compaction::policy::retention::{Aged, Retention, by_age, fits, join};
@@ -36,18 +36,18 @@ use crate::options::KeyspaceOptions;
 #[derive(Clone, Debug)]
 pub(crate) struct Fifo {
     retention: Retention,
-    /// Runs in level 0 beyond which neighbours are joined.
+    /// Runs in level 0 above which neighbours are joined.
     joined_beyond: usize,
-    /// Bytes of a memtable.
+    /// Size of a memtable, in bytes.
     memtable_bytes: u64,
-    /// Size at which an output table is ended, in bytes.
+    /// Size at which an output table ends, in bytes.
     table_bytes: u64,
-    /// Debt in bytes from which on writes slow down, and at which they wait.
+    /// Debt in bytes at which writes slow down, and at which they stall.
     debt_limits: (u64, u64),
 }
 
 impl Fifo {
-    /// The policy that a keyspace's options ask for.
+    /// Creates the policy from a keyspace's options.
     pub(crate) fn new(options: &KeyspaceOptions) -> Self {
         Fifo {
             retention: Retention::new(options),
@@ -58,19 +58,19 @@ impl Fifo {
         }
     }
 
-    /// The size of joined runs when `total` bytes are there.
+    /// The size of joined runs when the tree holds `total` bytes.
     fn joined_bytes(&self, total: u64) -> u64 {
         let kept = if self.retention.retain_bytes < u64::MAX { self.retention.retain_bytes } else { total };
         let mean = (kept as f64 * self.memtable_bytes as f64).sqrt() as u64;
         mean.max(self.memtable_bytes.saturating_mul(4))
     }
 
-    /// What a run counts: tiny ones as a quarter of a memtable, so that there are never many.
+    /// The bytes that a run counts for: at least a quarter of a memtable, so that there are never many tiny runs.
     fn weight(&self, bytes: u64) -> u64 {
         bytes.max(self.memtable_bytes / 4)
     }
 
-    /// The groups of level 0 that are to be joined, from the oldest on, as ranges of `runs`.
+    /// Returns the groups of level 0 to be joined, from the oldest, as ranges of `runs`.
     fn due(&self, runs: &[Aged<'_>]) -> Vec<std::ops::Range<usize>> {
         let first = runs.iter().position(|aged| aged.level == 0).unwrap_or(runs.len());
         if runs.len() - first <= self.joined_beyond {
@@ -86,7 +86,8 @@ impl Fifo {
                 let (from, to) = (other.written.0.min(aged.written.0), other.written.1.max(aged.written.1));
                 from > 0 && to.saturating_sub(from) > span
             };
-            // A job that joins a run ends the group; so does what would make it too large or span too much time.
+            // A run that a job is joining ends the group, as does one that would make it too large or span too much
+            // time.
             if i > start && (aged.busy() || weight.saturating_add(own) > limit || is_old(&runs[start])) {
                 if i - start > 1 {
                     groups.push(start..i);
@@ -113,7 +114,7 @@ impl CompactionPolicy for Fifo {
         })
     }
 
-    /// Only what waits to be joined counts: a level 0 of many runs is what this policy makes.
+    /// Only runs waiting to be joined count: a level 0 of many runs is normal for this policy.
     fn write_pressure(&self, shape: &Shape) -> Pressure {
         Pressure::of(self.debt(shape), self.debt_limits.0, self.debt_limits.1)
     }
@@ -123,14 +124,14 @@ impl CompactionPolicy for Fifo {
         self.due(&runs).into_iter().flat_map(|group| &runs[group]).map(|aged| aged.bytes).sum()
     }
 
-    /// Level 0 holds what is kept; the others are to be empty in the end.
+    /// Level 0 holds what is retained; the other levels are to be empty eventually.
     fn level_targets(&self, shape: &Shape) -> Vec<u64> {
         let mut targets = vec![0; shape.levels.len().max(1)];
         targets[0] = if self.retention.retain_bytes < u64::MAX { self.retention.retain_bytes } else { 0 };
         targets
     }
 
-    /// The module says how the bounds follow. Deeper levels, which other policies filled, keep the runs they have.
+    /// The module documentation derives the bounds. Deeper levels, filled by other policies, keep their runs.
     fn promise(&self, shape: &Shape) -> Promise {
         let total: u64 = shape.levels.iter().map(|level| level.bytes()).sum();
         let (limit, memtable) = (self.joined_bytes(total), self.memtable_bytes.max(1));
@@ -148,7 +149,8 @@ impl CompactionPolicy for Fifo {
         }
     }
 
-    /// What [`plan`](Self::plan) says: there is no better shape to go to, and a range cannot be dropped by itself.
+    /// The same as [`plan`](Self::plan): there is no better shape to reach, and a key range cannot be dropped by
+    /// itself.
     fn manual(&self, shape: &Shape, _range: Option<&KeyRange>) -> Option<Plan> {
         self.plan(shape)
     }

@@ -1,8 +1,8 @@
 //! Compaction policies: pure functions from a [`Shape`] to a [`Plan`].
 //!
-//! A policy holds no state, does no I/O and may be asked from any thread. The caller marks a plan's inputs busy and
-//! adds it to the running jobs before it asks again. Every policy takes any shape, also one that another policy left
-//! behind, and leads it step by step to one of its own.
+//! A policy holds no state, does no I/O and may be called from any thread. The caller marks a plan's inputs busy and
+//! adds the plan to the running jobs before the next call. Every policy accepts any shape, including one left by
+//! another policy, and leads it step by step to one of its own.
 
 use crate::collections::HashSet;
 use std::fmt::Debug;
@@ -22,19 +22,19 @@ mod promise;
 mod retention;
 pub(crate) mod time_window;
 
-/// What writers must do so that compaction keeps up.
+/// How writers must be throttled so that compaction keeps up.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Pressure {
-    /// Go on.
+    /// No throttling.
     None,
     /// Write more slowly: from 0 (hardly) to 1 (nearly stopped).
     Slowdown(f64),
-    /// Wait.
+    /// Writes stall.
     Stop,
 }
 
 impl Pressure {
-    /// The pressure of a quantity that should stay below `slow` and must stay below `stop`.
+    /// Returns the pressure of a quantity that should stay below `slow` and must stay below `stop`.
     pub(crate) fn of(value: u64, slow: u64, stop: u64) -> Pressure {
         match value {
             _ if value >= stop => Pressure::Stop,
@@ -43,7 +43,7 @@ impl Pressure {
         }
     }
 
-    /// The stronger of two.
+    /// Returns the stronger of two pressures.
     pub(crate) fn max(self, other: Pressure) -> Pressure {
         let strength = |pressure: Pressure| match pressure {
             Pressure::None => -1.0,
@@ -56,12 +56,12 @@ impl Pressure {
 
 /// Decides what to compact.
 pub(crate) trait CompactionPolicy: Send + Sync + Debug {
-    /// The most urgent compaction that conflicts with no running one, if any is due.
+    /// Returns the most urgent compaction that conflicts with no running one, if any is due.
     fn plan(&self, shape: &Shape) -> Option<Plan>;
 
-    /// If something is due, but the shape has no room for any plan that would further it: how many bytes the
-    /// plan that the policy would make with room enough may write. `None` if it is not the room that is missing (a
-    /// plan may still wait for running jobs). Costs up to twice what [`plan`](Self::plan) does.
+    /// If something is due but the shape has too little room for any plan towards it, returns the number of bytes that
+    /// the plan made with enough room may write. `None` if room is not what is missing (a plan may still wait for
+    /// running jobs). Costs up to twice as much as [`plan`](Self::plan).
     fn needs(&self, shape: &Shape) -> Option<u64> {
         shape.room?;
         if self.plan(shape).is_some() {
@@ -73,39 +73,39 @@ pub(crate) trait CompactionPolicy: Send + Sync + Debug {
         Some(inputs.filter(|table| named.contains(&table.id())).map(TableShape::bytes).sum())
     }
 
-    /// How writers must behave with this shape. Means nothing if nobody carries out the plans.
+    /// Returns the write pressure of this shape. Meaningless if no one executes the plans.
     fn write_pressure(&self, shape: &Shape) -> Pressure;
 
-    /// Roughly how many bytes must be read and written again before nothing is due.
+    /// Returns roughly how many bytes must be read and rewritten before nothing is due.
     fn debt(&self, shape: &Shape) -> u64;
 
-    /// The size in bytes that each level should have at most, from level 0 on; 0 where the level should be
-    /// empty or is not measured in bytes.
+    /// Returns the target size in bytes of each level, from level 0: its maximum, or 0 where the level should be empty
+    /// or is not measured in bytes.
     fn level_targets(&self, shape: &Shape) -> Vec<u64>;
 
-    /// The number of runs that each level may have at most when nothing is due, and what else can be promised of a
-    /// tree of this shape.
+    /// Returns the maximum number of runs in each level when nothing is due, and what else is promised for a tree of
+    /// this shape.
     fn promise(&self, shape: &Shape) -> Promise;
 
-    /// The next step of compacting what overlaps `range` (everything if `None`) into one run of the last level that
-    /// holds data. `None` while nothing is running: it is done. `None` with running jobs: ask again when one
-    /// ended.
+    /// Returns the next step of compacting everything that overlaps `range` (all keys if `None`) into one run of the
+    /// last level that holds data. `None` while nothing is running means done; `None` with running jobs means that the
+    /// caller should ask again when one has ended.
     fn manual(&self, shape: &Shape, range: Option<&KeyRange>) -> Option<Plan>;
 
-    /// Whether another policy may take over once `plan` is done: it ends a compaction round, or the shape depends
-    /// on no round.
+    /// Reports whether another policy may take over once `plan` is done: it ends a compaction round, or the shape does
+    /// not depend on rounds.
     fn ends_round(&self, shape: &Shape, plan: &Plan) -> bool;
 
-    /// Whether the policy drops data that nobody deleted. Snapshots then hold on to the tables themselves.
+    /// Reports whether the policy drops data that was never deleted. Snapshots then hold on to the tables themselves.
     fn drops_data(&self) -> bool {
         false
     }
 
-    /// The policy's name in statistics and options.
+    /// Returns the policy's name in statistics and options.
     fn name(&self) -> String;
 }
 
-/// The policy that a keyspace's options ask for.
+/// Creates the policy that a keyspace's options name.
 pub(crate) fn policy_for(options: &KeyspaceOptions) -> Box<dyn CompactionPolicy> {
     match options.compaction {
         CompactionChoice::Fragmented => Box::new(fragmented::Fragmented::new(options)),

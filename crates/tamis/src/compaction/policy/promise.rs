@@ -1,19 +1,19 @@
-//! What policies promise.
+//! Bounds promised by compaction policies.
 
-/// What a compaction policy promises of every tree that it has shaped, as soon as nothing is due; `None` where it
-/// promises nothing. `docs/compaction.md` has the formulas, and what simulations measured.
+/// The bounds that a compaction policy promises for every tree it has shaped, once no compaction is due; `None` where
+/// it promises nothing. `docs/compaction.md` has the formulas and the results of simulations.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Promise {
-    /// Runs that a read may have to ask, by level from 0 on.
+    /// Maximum number of runs that a read may have to check, per level from level 0.
     pub runs_per_level: Vec<Option<usize>>,
-    /// Bytes of all tables by bytes of what is live.
+    /// Bytes of all tables divided by live bytes.
     pub space_amplification: Option<f64>,
-    /// Bytes written by flushes and compactions by bytes flushed, over long times.
+    /// Bytes written by flushes and compactions divided by bytes flushed, over long periods.
     pub write_amplification: Option<f64>,
 }
 
 impl Promise {
-    /// Runs of all levels together; `None` if any level may have any number.
+    /// Returns the total number of runs in all levels; `None` if some level is unbounded.
     pub fn runs(&self) -> Option<usize> {
         self.runs_per_level.iter().copied().sum()
     }

@@ -1,10 +1,10 @@
-//! What the policies have in common that keep the newest data only: runs by age, dropping from the oldest on, and
-//! merging neighbours in age.
+//! What the policies that keep only the newest data have in common: runs by age, dropping from the oldest, and merging
+//! neighbours in age.
 //!
 //! Invariants of every plan:
-//! * A drop takes whole runs, the oldest of the tree, with everything that is older: nothing hidden can come back.
-//! * A merge takes whole runs of level 0 that are neighbours in age, and its outputs join the newest of them: nothing
-//!   passes anything else, whatever clocks say.
+//! * A drop takes whole runs, the oldest of the tree, with everything that is older: nothing hidden can reappear.
+//! * A merge takes whole runs of level 0 that are adjacent in age, and its outputs join the newest of them: no run passes
+//!   another, whatever the clocks say.
 //! * No input is busy. Two jobs never share a run, so their outputs never meet in one.
 
 use std::time::Duration;
@@ -13,23 +13,23 @@ use crate::compaction::plan::{OutputRun, Plan, PlanInput, Reason, Work};
 use crate::compaction::shape::{KeyRange, RunShape, Shape, TableShape};
 use crate::options::KeyspaceOptions;
 
-/// How much is kept.
+/// How much data is kept.
 #[derive(Clone, Debug)]
 pub(super) struct Retention {
-    /// Bytes of tables; the oldest beyond that are dropped.
+    /// Limit on the bytes of tables; the oldest beyond it are dropped.
     pub(super) retain_bytes: u64,
-    /// How long entries live. Needed besides [`Shape::expired`] for tables in which merges have set all sequence
-    /// numbers to 0: only the time at which they were flushed tells their age.
+    /// How long entries live. Needed besides [`Shape::expired`] for tables in which merges have reset all sequence
+    /// numbers to 0: only their flush time tells their age.
     pub(super) time_to_live: Option<Duration>,
 }
 
-/// A run as these policies see it.
+/// A run as seen by these policies.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Aged<'a> {
     pub(super) level: usize,
     pub(super) run: &'a RunShape,
     pub(super) bytes: u64,
-    /// When its oldest and its newest data was flushed, in seconds since 1970; 0: not known.
+    /// When its oldest and its newest data was flushed, in seconds since 1970; 0 if unknown.
     pub(super) written: (u64, u64),
 }
 
@@ -43,7 +43,7 @@ impl Aged<'_> {
     }
 }
 
-/// All runs, the oldest first: the deepest level's oldest run, at last level 0's newest. O(tables).
+/// Returns all runs, oldest first: from the deepest level's oldest run to level 0's newest. O(tables).
 pub(super) fn by_age(shape: &Shape) -> Vec<Aged<'_>> {
     let levels = shape.levels.iter().enumerate().rev();
     levels
@@ -72,12 +72,12 @@ impl Retention {
         written > 0 && self.time_to_live.is_some_and(|ttl| lives_until(ttl) <= shape.now)
     }
 
-    /// Drops the oldest runs as long as all of a run has outlived its time; more of them until the rest fits, but never
-    /// the newest run for that. Waits while a job reads one of them.
+    /// Drops the oldest runs for as long as each has expired as a whole, then more of them until the rest fits, but
+    /// never the newest run for that. Waits while a job reads one of them.
     ///
-    /// A run whose writes came after those of newer runs is not dropped before its time: what was ingested while a
-    /// memtable waited, or what leveling carried deep down, shares no key with these. Newer ones wait for it unread, as
-    /// the horizon hides them.
+    /// A run whose writes came after those of newer runs is not dropped early: data that was ingested while a memtable
+    /// waited, or that leveling carried deep down, shares no key with these. Newer runs wait for it unread, as the
+    /// horizon hides them.
     pub(super) fn plan(&self, shape: &Shape, runs: &[Aged<'_>]) -> Option<Plan> {
         let expired = |aged: &Aged<'_>| aged.run.tables.iter().all(|table| self.is_expired(shape, table));
         let by_time = runs.iter().take_while(|aged| expired(aged)).count();
@@ -93,14 +93,14 @@ impl Retention {
             .count();
         let (count, reason) =
             if by_time >= by_size { (by_time, Reason::Expired) } else { (by_size, Reason::Retention) };
-        // Older ones that no job reads may go, newer ones must wait for them.
+        // Older runs that no job reads may be dropped; newer ones must wait for the others.
         let free = runs[..count].iter().take_while(|aged| aged.may_be_dropped()).count();
         join(shape, &runs[..free], Work::Drop, u64::MAX, reason)
     }
 }
 
-/// A plan for runs that are neighbours in age, listed from the oldest on, and none of which is busy; `None` if there
-/// are none. Runs to be merged that are disjoint are joined as they are.
+/// Returns a plan for runs that are adjacent in age, listed from the oldest, none of which is busy; `None` if there are
+/// none. Disjoint runs are joined without being rewritten.
 pub(super) fn join(
     shape: &Shape,
     runs: &[Aged<'_>],
@@ -143,7 +143,7 @@ pub(super) fn join(
     })
 }
 
-/// The bytes that `runs` take, as far as a merge of them needs room; `false` if there is not enough.
+/// Reports whether the device has room for a merge of `bytes` bytes.
 pub(super) fn fits(shape: &Shape, bytes: u64) -> bool {
     shape.room.is_none_or(|room| bytes <= room)
 }

@@ -1,28 +1,27 @@
-//! Compaction by windows of time (Cassandra's time window compaction strategy), for data that is written in order of
-//! time and read by time: what was written in one window ends up in one run, and whole windows are dropped when they
-//! are too old or too many.
+//! Compaction by time windows (Cassandra's time window compaction strategy), for data that is written in time order and
+//! read by time: data written in one window ends up in one run, and whole windows are dropped when they are too old or too
+//! many.
 //!
 //! # Windows
 //!
-//! A window is a multiple of `time_window` since 1970. A run belongs to the window in which its newest data was flushed,
-//! or to that of an older run if that one is later: from the oldest run to the newest, windows never go back. So a
-//! clock that went back makes windows hold more than they should, until it has caught up, and never an
-//! order by time that differs from the order by age. Runs whose time is not known belong to the first window.
+//! A window is a multiple of `time_window` since 1970. A run belongs to the window in which its newest data was flushed, or
+//! to that of an older run if that one is later: from the oldest run to the newest, windows never decrease. A clock that
+//! jumps back therefore makes windows hold more than they should until it has caught up, but never makes the order by time
+//! differ from the order by age. Runs of unknown time belong to the first window.
 //!
-//! * When a window is over its runs are merged into one.
-//! * Within the window that is not over, neighbours of similar size are merged, `level0_runs` or more at a time. If sizes
-//!   are so mixed that there are no such neighbours, and too many runs (more than `slowdown_runs`, and than
-//!   `level0_runs` − 1 of each size would be), the `level0_runs` smallest neighbours are.
+//! * When a window has ended, its runs are merged into one.
+//! * Within the open window, neighbours of similar size are merged, `level0_runs` or more at a time. If sizes are too mixed
+//!   for that and there are too many runs (more than `slowdown_runs`, and more than `level0_runs` − 1 of each size would
+//!   be), the `level0_runs` smallest neighbours are merged.
 //!
-//! All runs are in level 0. What another policy left in deeper levels counts as oldest, is not merged, and is dropped
-//! first. How runs are dropped is said in [`retention`](crate::compaction::policy::retention).
+//! All runs are in level 0. Data that another policy left in deeper levels counts as the oldest, is not merged, and is
+//! dropped first. [`retention`](crate::compaction::policy::retention) documents how runs are dropped.
 //!
-//! # What it costs
+//! # Cost
 //!
-//! In a window of n flushes of one size each byte is written by its flush, about log n to the base of `level0_runs` times
-//! within the window, and once at its end. There are no more runs than windows, and those of the one that is
-//! not over. Versions that
-//! later windows supersede stay until they are dropped.
+//! In a window of n flushes of equal size, each byte is written by its flush, about log n to the base of `level0_runs` times
+//! within the window, and once at its end. There is at most one run per ended window, plus those of the open window. Versions
+//! that later windows supersede stay until they are dropped.
 
 use std::ops::Range;
 
@@ -40,15 +39,15 @@ pub(crate) struct TimeWindow {
     window: u64,
     /// Runs of similar size that are merged within a window.
     fan_in: usize,
-    /// Runs of a window that is not over beyond which runs of any size may be merged.
+    /// Runs of the open window above which runs of any size may be merged.
     slowdown_runs: usize,
-    /// Runs that wait to be merged at which writes wait.
+    /// Runs waiting to be merged at which writes stall.
     stop_runs: usize,
-    /// Bytes of a memtable.
+    /// Size of a memtable, in bytes.
     memtable_bytes: u64,
-    /// Size at which an output table is ended, in bytes.
+    /// Size at which an output table ends, in bytes.
     table_bytes: u64,
-    /// Debt in bytes from which on writes slow down, and at which they wait.
+    /// Debt in bytes at which writes slow down, and at which they stall.
     debt_limits: (u64, u64),
 }
 
@@ -56,12 +55,12 @@ pub(crate) struct TimeWindow {
 #[derive(Debug)]
 struct Window {
     number: u64,
-    /// Where they are in the list of runs by age.
+    /// Their positions in the list of runs by age.
     runs: Range<usize>,
 }
 
 impl TimeWindow {
-    /// The policy that a keyspace's options ask for.
+    /// Creates the policy from a keyspace's options.
     pub(crate) fn new(options: &KeyspaceOptions) -> Self {
         TimeWindow {
             retention: Retention::new(options),
@@ -75,7 +74,7 @@ impl TimeWindow {
         }
     }
 
-    /// The windows of level 0, oldest first.
+    /// Returns the windows of level 0, oldest first.
     fn windows(&self, runs: &[Aged<'_>]) -> Vec<Window> {
         let first = runs.iter().position(|aged| aged.level == 0).unwrap_or(runs.len());
         let mut windows: Vec<Window> = Vec::new();
@@ -93,35 +92,36 @@ impl TimeWindow {
         window.number < shape.now / self.window
     }
 
-    /// The runs that a window may have which is not over: `slowdown_runs`, and more if it takes more to merge its bytes
-    /// a logarithmic number of times.
+    /// The number of runs allowed in an open window: `slowdown_runs`, or more if it takes more to merge its bytes a
+    /// logarithmic number of times.
     fn allowed(&self, runs: &[Aged<'_>], window: &Window) -> usize {
         let bytes: u64 = runs[window.runs.clone()].iter().map(|aged| aged.bytes).sum();
         self.slowdown_runs.max((self.fan_in - 1) * (self.merges(bytes) as usize + 1))
     }
 
-    /// How often each byte of a window of so many bytes is merged before the window is over. A run may be smaller than
-    /// a memtable by its encoding.
+    /// How often each byte of a window of `bytes` bytes is merged before the window ends. Encoding may make a run
+    /// smaller than a memtable.
     fn merges(&self, bytes: u64) -> f64 {
         let flushes = (4.0 * bytes as f64 / self.memtable_bytes.max(1) as f64).max(1.0);
         (flushes.ln() / (self.fan_in as f64).ln()).ceil()
     }
 
-    /// The runs of a window beyond those that it may have.
+    /// The number of runs of a window beyond the allowed number.
     fn surplus(&self, shape: &Shape, runs: &[Aged<'_>], window: &Window) -> usize {
         let allowed = if self.is_over(shape, window) { 1 } else { self.allowed(runs, window) };
         window.runs.len().saturating_sub(allowed)
     }
 
-    /// How much the sizes of runs may differ that are merged within a window: less than a merge makes them differ.
+    /// The greatest ratio between the sizes of runs that are merged within a window: less than a merge makes them
+    /// differ.
     fn similarity(&self) -> f64 {
         (self.fan_in as f64).sqrt().max(1.5)
     }
 
-    /// The first stretch of neighbours of similar size in the window that is not over, as a range of `runs`; then the
+    /// Returns the first sequence of neighbours of similar size in the open window, as a range of `runs`, or the
     /// smallest neighbours if there are too many runs.
     fn within(&self, runs: &[Aged<'_>], window: &Window) -> Option<Range<usize>> {
-        // Tiny runs count alike.
+        // Tiny runs count as equal.
         let weight = |i: usize| runs[i].bytes.max(self.memtable_bytes / 4).max(1) as f64;
         let mut start = window.runs.start;
         while start + self.fan_in <= window.runs.end {
@@ -148,7 +148,7 @@ impl TimeWindow {
             .min_by_key(|stretch| runs[stretch.clone()].iter().map(|aged| aged.bytes).sum::<u64>())
     }
 
-    /// The first `runs` that there is room to merge.
+    /// Returns the longest prefix of `stretch` that there is room to merge.
     fn fitting(shape: &Shape, runs: &[Aged<'_>], stretch: Range<usize>) -> Range<usize> {
         let mut bytes = 0u64;
         let count = runs[stretch.clone()].iter().take_while(|aged| {
@@ -158,16 +158,16 @@ impl TimeWindow {
         stretch.start..stretch.start + count.count()
     }
 
-    /// The stretches that are due, the most urgent first.
+    /// Returns the groups of runs that are due, the most urgent first.
     fn due(&self, shape: &Shape, runs: &[Aged<'_>]) -> Vec<(Range<usize>, Reason)> {
         let mut due = Vec::new();
         for window in self.windows(runs) {
             if !self.is_over(shape, &window) {
-                // Reads of what is newest come first, and writes may be waiting.
+                // Reads of the newest data come first, and writes may be waiting.
                 due.splice(0..0, self.within(runs, &window).map(|stretch| (stretch, Reason::RunCount)));
                 continue;
             }
-            // Around what a job merges already.
+            // Skip the runs that a job is merging already.
             let mut start = window.runs.start;
             for i in window.runs.clone() {
                 if runs[i].busy() {
@@ -195,10 +195,10 @@ impl CompactionPolicy for TimeWindow {
         })
     }
 
-    /// By the runs beyond those that windows may have, and by debt.
+    /// From the number of runs beyond the allowed number, and from the debt.
     fn write_pressure(&self, shape: &Shape) -> Pressure {
         let runs = by_age(shape);
-        // Only what is due counts, or writes would wait for nothing.
+        // Only what is due counts, or writes would wait in vain.
         let surplus: usize =
             self.windows(&runs).iter().map(|window| self.surplus(shape, &runs, window)).sum();
         let value = if surplus > 0 { surplus + self.fan_in } else { 0 };
@@ -215,15 +215,15 @@ impl CompactionPolicy for TimeWindow {
             .sum()
     }
 
-    /// Level 0 holds what is kept; the others are to be empty in the end.
+    /// Level 0 holds what is retained; the other levels are to be empty eventually.
     fn level_targets(&self, shape: &Shape) -> Vec<u64> {
         let mut targets = vec![0; shape.levels.len().max(1)];
         targets[0] = if self.retention.retain_bytes < u64::MAX { self.retention.retain_bytes } else { 0 };
         targets
     }
 
-    /// A run for each window, and those that are allowed in one that is not over. Writes: the flush, the merges within
-    /// the largest window, and the one at its end; for flushes of similar size.
+    /// One run per window, plus those allowed in the open one. Writes: the flush, the merges within the largest window,
+    /// and the one at its end, for flushes of similar size.
     fn promise(&self, shape: &Shape) -> Promise {
         let runs = by_age(shape);
         let windows = self.windows(&runs);
@@ -239,7 +239,7 @@ impl CompactionPolicy for TimeWindow {
         }
     }
 
-    /// What [`plan`](Self::plan) says: windows that are not over stay open, and a range cannot be dropped by itself.
+    /// The same as [`plan`](Self::plan): open windows stay open, and a key range cannot be dropped by itself.
     fn manual(&self, shape: &Shape, _range: Option<&KeyRange>) -> Option<Plan> {
         self.plan(shape)
     }

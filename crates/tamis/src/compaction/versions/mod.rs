@@ -1,39 +1,38 @@
-//! The fate of the versions of a key in a flush or compaction: which are written, as what, and which are gone.
+//! Decides the fate of a key's versions in a flush or compaction: which are written, in which form, and which are dropped.
 //!
-//! [`Versions`] takes the versions of one key after the other, newest first, and gives those that stay, in the same
-//! order. It knows nothing of files.
+//! [`Versions`] takes the versions of one key at a time, newest first, and passes on those that stay, in the same order.
+//! It knows nothing of files.
 //!
 //! # Stripes
 //!
-//! Live snapshots cut the order of writes into stripes: stripe `i` holds the numbers that snapshot `i` sees and snapshot
-//! `i - 1` does not; those that no snapshot sees are the last stripe. Nobody can tell the versions within a stripe
-//! apart but for the last word of it: the newest version, or, if that is an operand, the operands down to their base.
-//! Snapshots that are taken while the merge runs see everything in it, as readers without a snapshot do.
+//! Live snapshots divide the order of writes into stripes: stripe `i` holds the numbers that snapshot `i` sees and snapshot
+//! `i - 1` does not; the numbers that no snapshot sees form the last stripe. Within a stripe, readers can see only the final
+//! state: the newest version or, if that is a merge operand, the operands down to their base. Snapshots taken while the merge
+//! runs see everything in it, as do readers without a snapshot.
 //!
 //! # Rules
 //!
-//! * A version behind a put or delete of its stripe, or under a range tombstone that its stripe sees, is gone.
-//! * **Operands** of a stripe become one put where their base is known: a put of the same stripe; or nothing, which is a
-//!   delete in any stripe, a range tombstone, or the end of the key if nothing older lies outside the merge.
-//!   (A base in an older stripe would be written twice.) Otherwise they become one operand where the operator can do that,
-//!   and stay as they are where it cannot. Their result has the newest one's number: all of the stripe's readers see it,
-//!   and no others.
-//! * Where the operator fails, operands and base stay as they are: reads say what is wrong, a later write heals it.
-//! * A delete is dropped, and the number of a put forgotten (0), where every snapshot sees it and nothing older lies
-//!   outside. An operand keeps its number: two of them need an order.
+//! * A version older than a put or delete of its stripe, or under a range tombstone that its stripe sees, is dropped.
+//! * **Operands** of a stripe are folded into one put where their base is known: a put of the same stripe, or nothing. Nothing
+//!   means a delete in any stripe, a range tombstone, or the end of the key if nothing older lies outside the merge. (A base in
+//!   an older stripe would be written twice.) Otherwise they are folded into one operand if the operator can do that, and stay
+//!   unchanged if it cannot. The result has the newest operand's number: all of the stripe's readers see it, and no others.
+//! * Where the operator fails, operands and base stay unchanged: reads report the error, and a later write heals it.
+//! * A delete is dropped, and the number of a put is reset to 0, where every snapshot sees it and nothing older lies outside.
+//!   An operand keeps its number: two of them need an order.
 //! * **Expiry**: if the newest version of a key in the merge is at or below the horizon and no snapshot sees it, the key is
-//!   deleted at that number. So what is older stays hidden, wherever it lies. Operands above the horizon are not put
-//!   together with what a snapshot keeps below it, or readers of now would see that again.
+//!   deleted at that number, so that older versions stay hidden, wherever they are. Operands above the horizon are not folded
+//!   with what a snapshot keeps below it, or current readers would see that again.
 //! * A **filter** decides about the put that is a key's newest version, if no snapshot sees it. What it removes becomes a
-//!   delete, by the rules of deletes.
+//!   delete, under the rules for deletes.
 //!
-//! # Costs
+//! # Cost
 //!
-//! A key without operands: a binary search among the snapshots and one among the range tombstones for each version, no
-//! allocation. Operands are copied, into memory that is used again, and put together in groups on the way; of one key
-//! about [`MAX_BYTES`] wait. Beyond that they go out as they are.
+//! A key without operands: one binary search among the snapshots and one among the range tombstones for each version, and no
+//! allocation. Operands are copied into reused memory and folded in groups as they come; about [`MAX_BYTES`] of one key are
+//! buffered. Beyond that they are written unchanged.
 //!
-//! One thread at a time.
+//! Used by one thread at a time.
 
 #[cfg(test)]
 mod tests;
@@ -43,25 +42,25 @@ use crate::key::{Kind, MAX_SEQNO, MAX_VALUE_BYTES, SeqNo};
 use crate::operators::{CompactionFilter, Decision, MergeOperator, merge, partial_merge};
 use crate::tree::tombstones::Tombstones;
 
-/// So many operands are put together into one while their base is not known.
+/// Operands folded into one while their base is not known.
 const GROUP_OPERANDS: usize = 1024;
 
-/// Or so many bytes of them.
+/// Bytes of operands that make up a group.
 const GROUP_BYTES: usize = 1 << 20;
 
-/// How many bytes wait for a base.
+/// Bytes buffered while waiting for a base.
 const MAX_BYTES: usize = if cfg!(test) { 2 << 20 } else { 64 << 20 };
 
-/// What a keyspace wants done with its versions.
+/// A keyspace's rules for its versions.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rules<'a> {
-    /// Makes values of operands.
+    /// Folds operands into values.
     pub(crate) operator: Option<&'a dyn MergeOperator>,
-    /// Decides about values.
+    /// Filters values.
     pub(crate) filter: Option<&'a dyn CompactionFilter>,
-    /// The horizon: everything up to this write has expired (0: nothing), and readers of now and later do not see it,
-    /// here or anywhere else. So it is dropped without a trace unless a live snapshot sees it. If there is a horizon,
-    /// numbers tell ages and are never forgotten.
+    /// The horizon: everything up to this write has expired (0: nothing), and current and later readers do not see it,
+    /// here or anywhere else. It is dropped without a trace unless a live snapshot sees it. If there is a horizon,
+    /// sequence numbers indicate age and are never reset.
     pub(crate) expired: Option<SeqNo>,
 }
 
@@ -71,42 +70,43 @@ pub(crate) struct Kept<'v> {
     pub(crate) seq: SeqNo,
     pub(crate) kind: Kind,
     pub(crate) value: &'v [u8],
-    /// The snapshot that bounds its stripe, if it is kept for snapshots alone: readers of now need something newer.
+    /// The snapshot that bounds its stripe, if the version is kept only for snapshots: current readers need something
+    /// newer.
     pub(crate) pinned: Option<SeqNo>,
 }
 
-/// What the merge knows of the world.
+/// The context of a merge.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Surroundings<'a> {
     /// Live snapshots, ascending.
     pub(crate) snapshots: &'a [SeqNo],
     /// The range tombstones of the merge.
     pub(crate) tombstones: &'a Tombstones,
-    /// Those that are written again.
+    /// The range tombstones that are written again.
     pub(crate) kept: &'a Tombstones,
-    /// Where the versions go.
+    /// The output level.
     pub(crate) level: usize,
 }
 
-/// What the operands that wait apply to.
+/// What the buffered operands apply to.
 #[derive(Clone, Copy)]
 enum Base<'v> {
     Value(&'v [u8]),
     Nothing,
-    /// It lies elsewhere.
+    /// The base lies elsewhere.
     Unknown,
 }
 
 /// Operands of one stripe, newest first.
 #[derive(Debug, Default)]
 struct Waiting {
-    /// The number of each, and its length.
+    /// The number and length of each.
     operands: Vec<(SeqNo, usize)>,
     bytes: Vec<u8>,
-    /// How many at the front were tried to be put together; they are not tried again before the base is met.
+    /// Operands at the front that folding was tried on; they are not tried again before the base is met.
     folded: usize,
     folded_bytes: usize,
-    /// Whether the first is the newest version of the key.
+    /// Whether the first operand is the newest version of the key.
     newest: bool,
 }
 
@@ -115,7 +115,7 @@ impl Waiting {
         self.operands.clear();
         self.bytes.clear();
         (self.folded, self.folded_bytes, self.newest) = (0, 0, false);
-        // One key with much to wait for must not cost all others that memory.
+        // One key with many buffered operands must not cost all others that memory.
         self.operands.shrink_to(GROUP_OPERANDS);
         self.bytes.shrink_to(GROUP_BYTES);
     }
@@ -125,7 +125,7 @@ impl Waiting {
         self.bytes.extend_from_slice(operand);
     }
 
-    /// Number and bytes of each, newest first.
+    /// Iterates over the number and bytes of each operand, newest first.
     fn iter(&self) -> impl Iterator<Item = (SeqNo, &[u8])> {
         let mut rest = &self.bytes[..];
         self.operands.iter().map(move |&(seq, len)| {
@@ -141,7 +141,7 @@ impl Waiting {
         operands
     }
 
-    /// Whether there is a group to put together.
+    /// Reports whether there is a group to fold.
     fn is_group(&self) -> bool {
         self.operands.len() - self.folded >= GROUP_OPERANDS
             || self.bytes.len() - self.folded_bytes >= GROUP_BYTES
@@ -151,7 +151,7 @@ impl Waiting {
         self.bytes.len() + self.operands.len() * size_of::<(SeqNo, usize)>() >= MAX_BYTES
     }
 
-    /// Puts all from number `first` on together, if that can be done.
+    /// Folds all operands from index `first` on into one, if the operator can do that.
     fn fold(&mut self, first: usize, key: &[u8], operator: &dyn MergeOperator) {
         let newer: usize = self.operands[..first].iter().map(|(_, len)| len).sum();
         if self.operands.len() - first > 1
@@ -166,27 +166,27 @@ impl Waiting {
     }
 }
 
-/// See the module.
+/// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Versions<'a> {
     rules: Rules<'a>,
     around: Surroundings<'a>,
     /// Whether versions of the key older than those of the merge may lie outside it.
     has_older: bool,
-    /// Whether a version of the key came already.
+    /// Whether a version of the key has been seen.
     begun: bool,
     /// The stripe of the last version.
     stripe: usize,
     /// The newest range tombstone over the key that the stripe sees.
     cover: SeqNo,
-    /// Whether what comes in this stripe is hidden.
+    /// Whether later versions of this stripe are hidden.
     decided: bool,
-    /// Whether a put or delete stays that is newer than what comes: readers of now do not need that.
+    /// Whether a newer put or delete stays: current readers do not need older versions.
     superseded: bool,
-    /// Whether operands of this stripe were given out that still need what comes.
+    /// Whether operands of this stripe were passed on that still need older versions.
     given: bool,
     waiting: Waiting,
-    /// An operator that fails once may fail a million times: it is told once.
+    /// An operator that fails once may fail a million times: the failure is logged once.
     complained: bool,
 }
 
@@ -209,7 +209,7 @@ impl<'a> Versions<'a> {
         }
     }
 
-    /// Starts with the next key. The one before must have been [ended](Self::end).
+    /// Starts the next key. The previous key must have been [ended](Self::end).
     #[inline]
     pub(crate) fn start(&mut self, has_older: bool) {
         debug_assert!(self.waiting.operands.is_empty(), "the last key was not ended");
@@ -217,7 +217,7 @@ impl<'a> Versions<'a> {
         (self.begun, self.superseded) = (false, false);
     }
 
-    /// Takes the next older version of `key` and gives to `keep` what is certain to stay by now.
+    /// Takes the next older version of `key` and passes to `keep` whatever is now certain to stay.
     #[inline]
     pub(crate) fn version(
         &mut self,
@@ -261,23 +261,23 @@ impl<'a> Versions<'a> {
         if self.waiting.operands.is_empty() {
             return Ok(());
         }
-        // What lies outside and is older than the merge is older than its range tombstones.
+        // Anything older outside the merge is also older than the merge's range tombstones.
         let base = if self.has_older && self.cover == 0 { Base::Unknown } else { Base::Nothing };
         self.settle(key, base, keep)
     }
 
-    /// Whether no live snapshot sees the versions of the current stripe.
+    /// Reports whether no live snapshot sees the versions of the current stripe.
     fn seen_by_nobody(&self) -> bool {
         self.stripe == self.around.snapshots.len()
     }
 
-    /// Whether readers of now do not see a version for its age.
+    /// Reports whether a version has expired for current readers.
     #[inline]
     fn has_expired(&self, seq: SeqNo) -> bool {
         self.rules.expired.is_some_and(|horizon| horizon > 0 && seq <= horizon)
     }
 
-    /// Operands wait, and a version comes that need not belong to their stripe: what does it tell of their base?
+    /// Operands are buffered and a version arrives that may belong to another stripe: determines their base from it.
     #[cold]
     fn meet(
         &mut self,
@@ -287,7 +287,7 @@ impl<'a> Versions<'a> {
         stripe: usize,
         keep: &mut Keep<'_>,
     ) -> Result<(), StorageError> {
-        // Operands wait only where all readers have one horizon: see `operand`.
+        // Operands are buffered only where all readers have one horizon: see `operand`.
         let expired = stripe == self.stripe && self.has_expired(seq);
         if self.cover > seq || expired || (stripe != self.stripe && kind == Kind::Delete) {
             self.settle(key, Base::Nothing, keep)
@@ -307,7 +307,7 @@ impl<'a> Versions<'a> {
         newest: bool,
         keep: &mut Keep<'_>,
     ) -> Result<(), StorageError> {
-        // Snapshots and readers of now may have horizons between an operand and its base: then they read different
+        // Snapshots and current readers may have horizons between an operand and its base. They then read different
         // values, and both must stay.
         let one_horizon = self.seen_by_nobody() || self.rules.expired.unwrap_or(0) == 0;
         let Some(operator) = self.rules.operator.filter(|_| !self.given && one_horizon) else {
@@ -325,7 +325,7 @@ impl<'a> Versions<'a> {
         Ok(())
     }
 
-    /// Makes of the operands that wait what can be made of them on this base.
+    /// Folds the buffered operands onto this base, as far as possible.
     fn settle(&mut self, key: &[u8], base: Base<'_>, keep: &mut Keep<'_>) -> Result<(), StorageError> {
         let Some(operator) = self.rules.operator else { return self.give_all(key, keep) };
         let base = match base {
@@ -352,7 +352,7 @@ impl<'a> Versions<'a> {
         }
     }
 
-    /// Gives the operands that wait as they are: what comes next in their stripe must stay, too.
+    /// Passes on the buffered operands unchanged: older versions in their stripe must stay, too.
     fn give_all(&mut self, key: &[u8], keep: &mut Keep<'_>) -> Result<(), StorageError> {
         self.given = true;
         let mut waiting = std::mem::take(&mut self.waiting);
@@ -364,12 +364,13 @@ impl<'a> Versions<'a> {
         Ok(())
     }
 
-    /// Gives one operand.
+    /// Passes on one operand.
     fn give(&self, key: &[u8], seq: SeqNo, operand: &[u8], keep: &mut Keep<'_>) -> Result<(), StorageError> {
         keep(Kept { seq, kind: Kind::Merge, value: operand, pinned: self.pinned(key, seq) })
     }
 
-    /// A put or delete that hides what comes after it in its stripe; `newest` if it is all that readers of now see.
+    /// Handles a put or delete that hides all older versions in its stripe; `newest` if it is all that current readers
+    /// see.
     #[inline]
     fn last_word(
         &mut self,
@@ -391,12 +392,12 @@ impl<'a> Versions<'a> {
         }
         let pinned = self.pinned(key, seq);
         (self.decided, self.superseded) = (true, true);
-        // Everybody sees it, and nothing older lies outside the merge.
+        // Every reader sees it, and nothing older lies outside the merge.
         if self.stripe == 0 && !self.has_older {
             if kind == Kind::Delete {
                 return Ok(());
             }
-            // Under a range tombstone that stays, the number tells that this version is the newer one.
+            // Under a range tombstone that stays, the number tells that this version is newer.
             if self.rules.expired.is_none() && self.around.kept.cover(key, MAX_SEQNO) == 0 {
                 seq = 0;
             }

@@ -1,5 +1,5 @@
-//! The fate of versions against a brute-force reader: whatever is flushed and merged, in any pieces, every live snapshot
-//! and every reader of now reads the same before and after.
+//! Checks the fate of versions against a brute-force reader: whatever is flushed and merged, in any pieces, every live
+//! snapshot and every current reader reads the same before and after.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ const KEY: &[u8] = b"key";
 
 type Version = (SeqNo, Kind, Vec<u8>);
 
-/// What a memtable or a table knows of the key.
+/// The versions of the key in a memtable or a table.
 #[derive(Clone, Debug, Default)]
 struct Run {
     /// Newest first.
@@ -21,7 +21,7 @@ struct Run {
     tombstones: Tombstones,
 }
 
-/// Joins base and operands with bars and knows no partial merges; fails on operands that say so.
+/// Joins base and operands with bars and does not support partial merges; fails on operands that ask for it.
 #[derive(Debug)]
 struct Bars;
 
@@ -45,12 +45,12 @@ fn operator(name: &str) -> Arc<dyn MergeOperator> {
     operators.resolve(Some(name), None).expect("known").merge.expect("named")
 }
 
-/// What a reader at `snapshot` reads; an error if the operator fails.
+/// Returns the value read at `snapshot`; an error if the operator fails.
 fn read(runs: &[Run], snapshot: SeqNo, operator: &dyn MergeOperator) -> Result<Option<Vec<u8>>, MergeError> {
     read_from(runs, snapshot, 0, operator)
 }
 
-/// The same for a reader who sees nothing below `live_from`.
+/// The same for a reader that sees nothing below `live_from`.
 fn read_from(
     runs: &[Run],
     snapshot: SeqNo,
@@ -73,7 +73,7 @@ fn read_from(
     }
 }
 
-/// The newest visible version and, if that is an operand, all down to its base.
+/// Returns the newest visible version and, if that is an operand, all versions down to its base.
 fn chain(runs: &[Run], snapshot: SeqNo, cover: SeqNo) -> Vec<&Version> {
     let all = runs.iter().flat_map(|run| &run.versions);
     let mut chain = Vec::new();
@@ -86,7 +86,7 @@ fn chain(runs: &[Run], snapshot: SeqNo, cover: SeqNo) -> Vec<&Version> {
     chain
 }
 
-/// Flushes or merges `inputs` into one run; gives what is pinned of it, too.
+/// Flushes or merges `inputs` into one run; also returns what it pins.
 fn rewrite(
     inputs: &[Run],
     snapshots: &[SeqNo],
@@ -122,7 +122,7 @@ enum Event {
     Take,
     Release(usize),
     Flush,
-    /// Merges so many runs from this one on.
+    /// Merges this many runs, starting at this index.
     Merge(usize, usize),
 }
 
@@ -139,10 +139,10 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// A tree of one key: runs newest first, the first one the memtable.
+/// A tree of one key: runs newest first, starting with the memtable.
 struct World {
     operator: Arc<dyn MergeOperator>,
-    /// Everything that was ever written.
+    /// Everything ever written.
     all: Run,
     runs: Vec<Run>,
     snapshots: Vec<SeqNo>,
@@ -159,7 +159,7 @@ impl World {
         Rules { operator: Some(&*self.operator), ..Rules::default() }
     }
 
-    /// Some operands and values are ones that `add` and `bars` fail at.
+    /// Some operands and values make `add` and `bars` fail.
     fn value(&self, n: u8) -> Vec<u8> {
         match n {
             0..8 => b"fail".to_vec(),
@@ -225,14 +225,14 @@ impl World {
         self.runs.splice(first..end, [run]);
     }
 
-    /// Nothing stays that nobody can tell from what stays.
+    /// Checks that no two versions remain that no reader can tell apart.
     fn check_stripes(&self, run: &Run) {
         if self.operator.name() != "append" {
             return;
         }
         let stripe = |version: &Version| self.snapshots.partition_point(|&snapshot| snapshot < version.0);
         let alone = run.versions.windows(2).all(|pair| stripe(&pair[0]) != stripe(&pair[1]));
-        assert!(alone, "two versions in a stripe of {:?}: {run:?}", self.snapshots);
+        assert!(alone, "two versions share a stripe of {:?}: {run:?}", self.snapshots);
     }
 
     fn check(&self) {
@@ -264,7 +264,7 @@ proptest! {
         world.snapshots.clear();
         world.merge(0, world.runs.len());
         world.check();
-        // Without snapshots and with nothing older, a key that can be read is one put without a number.
+        // Without snapshots and older data, a readable key is a single put without a number.
         if let Ok(value) = world.read(MAX_SEQNO) {
             let expected: Vec<Version> = value.into_iter().map(|value| (0, Kind::Put, value)).collect();
             prop_assert_eq!(&world.runs[0].versions, &expected);
@@ -273,7 +273,7 @@ proptest! {
     }
 
     #[test]
-    fn what_has_expired_goes_and_readers_that_hide_it_do_not_notice(
+    fn dropping_expired_versions_is_invisible_to_readers(
         events in prop::collection::vec(event(), 1..40),
         kept_outside in 0..3usize,
         horizon in 0..40u64,
@@ -290,7 +290,7 @@ proptest! {
         let before: Vec<_> = world.snapshots.iter().map(|&s| world.read(s)).collect();
         world.runs.splice(..end, [run]);
         let after: Vec<_> = world.snapshots.iter().map(|&s| world.read(s)).collect();
-        prop_assert_eq!(before, after, "snapshots do not notice");
+        prop_assert_eq!(before, after, "snapshots read the same");
         let left = read_from(&world.runs, MAX_SEQNO, live_from, &*world.operator).expect("append does not fail");
         prop_assert_eq!(left, now, "{:?}", world.runs);
         let gone = |seq: SeqNo| seq > snapshot && seq < live_from;
@@ -298,7 +298,7 @@ proptest! {
     }
 
     #[test]
-    fn a_filter_decides_about_what_no_snapshot_sees(
+    fn a_filter_decides_only_about_versions_that_no_snapshot_sees(
         events in prop::collection::vec(event(), 1..40),
         kept_outside in 0..3usize,
     ) {
@@ -312,7 +312,7 @@ proptest! {
         let (run, _) = rewrite(&world.runs[..end], &world.snapshots, world.seq, has_older, rules);
         world.runs.splice(..end, [run]);
         let after: Vec<_> = world.snapshots.iter().map(|&s| world.read(s)).collect();
-        prop_assert_eq!(before, after, "snapshots do not notice");
+        prop_assert_eq!(before, after, "snapshots read the same");
         let found = world.read(MAX_SEQNO).expect("append does not fail");
         let filtered = now.as_ref().and_then(|value| match Parity.filter(1, KEY, value) {
             Decision::Keep => Some(value.clone()),
@@ -326,7 +326,7 @@ proptest! {
     }
 }
 
-/// Goes by the eighth byte: keeps, removes, or replaces.
+/// Decides by the eighth byte: keeps, removes or replaces.
 #[derive(Debug)]
 struct Parity;
 
@@ -361,7 +361,7 @@ fn rewritten(
 }
 
 #[test]
-fn operands_become_one_where_their_base_is_elsewhere_and_a_put_where_it_is_not() {
+fn operands_are_folded_into_an_operand_or_with_their_base_into_a_put() {
     let append = operator("append");
     let rules = Rules { operator: Some(&*append), ..Rules::default() };
     let operands: [(SeqNo, Kind, &[u8]); 2] = [(9, Kind::Merge, b"b"), (8, Kind::Merge, b"a")];
@@ -380,24 +380,24 @@ fn operands_become_one_where_their_base_is_elsewhere_and_a_put_where_it_is_not()
 }
 
 #[test]
-fn numbers_that_tell_ages_are_not_forgotten() {
+fn sequence_numbers_that_indicate_age_are_not_reset() {
     let versions: [(SeqNo, Kind, &[u8]); 2] = [(9, Kind::Put, b"new"), (8, Kind::Put, b"hidden")];
     let rules = |horizon| Rules { expired: Some(horizon), ..Rules::default() };
     let newest = run(&versions[..1]).versions;
     assert_eq!(rewritten(&versions, &[], false, rules(8)), newest);
     assert_eq!(rewritten(&versions, &[9], false, rules(9)), newest);
     assert_eq!(rewritten(&versions, &[], false, rules(9)), []);
-    // No trace is needed: what is older has expired as well, wherever it lies.
+    // No trace is needed: all older data has expired as well, wherever it lies.
     assert_eq!(rewritten(&versions, &[], true, rules(9)), []);
-    // What lost its number before ages were counted is older than the first horizon that hides anything.
+    // A version whose number was reset before ages were tracked is older than the first effective horizon.
     let forgotten = [(0, Kind::Put, &b"value"[..])];
     assert_eq!(rewritten(&forgotten, &[], false, rules(0)), run(&forgotten).versions);
     assert_eq!(rewritten(&forgotten, &[], false, rules(9)), []);
 }
 
-/// An operand was put together with a base that readers no longer saw, and the expired value came back.
+/// Regression: an operand was folded with a base that readers no longer saw, and the expired value reappeared.
 #[test]
-fn an_expired_base_does_not_come_back_with_a_young_operand() {
+fn an_expired_base_does_not_reappear_with_a_young_operand() {
     let append = operator("append");
     let rules = Rules { operator: Some(&*append), expired: Some(7), ..Rules::default() };
     let versions: [(SeqNo, Kind, &[u8]); 2] = [(9, Kind::Merge, b"young"), (7, Kind::Put, b"expired")];
@@ -406,7 +406,7 @@ fn an_expired_base_does_not_come_back_with_a_young_operand() {
 }
 
 #[test]
-fn without_an_operator_operands_stay_as_they_are() {
+fn without_an_operator_operands_stay_unchanged() {
     let versions: [(SeqNo, Kind, &[u8]); 4] =
         [(9, Kind::Merge, b"b"), (8, Kind::Merge, b"a"), (7, Kind::Put, b"base"), (6, Kind::Put, b"hidden")];
     let expected: Vec<_> = run(&versions[..3]).versions;
@@ -414,7 +414,7 @@ fn without_an_operator_operands_stay_as_they_are() {
 }
 
 #[test]
-fn an_operator_that_fails_costs_nothing_but_the_merge() {
+fn a_failing_operator_only_prevents_the_merge() {
     let bars = operator("bars");
     let rules = Rules { operator: Some(&*bars), ..Rules::default() };
     let versions: [(SeqNo, Kind, &[u8]); 4] = [
@@ -434,7 +434,7 @@ fn an_operator_that_fails_costs_nothing_but_the_merge() {
 }
 
 #[test]
-fn a_long_chain_is_put_together_in_pieces_and_an_endless_one_goes_out_as_it_is() {
+fn many_operands_are_folded_in_groups_and_too_many_are_written_unchanged() {
     let count = 3 * GROUP_OPERANDS as u64 + 5;
     let operands = |len: usize| -> Vec<Version> {
         (1..=count).rev().map(|seq| (seq, Kind::Merge, vec![seq as u8; len])).collect()
@@ -448,17 +448,17 @@ fn a_long_chain_is_put_together_in_pieces_and_an_endless_one_goes_out_as_it_is()
     let appended: Vec<u8> = (1..=count).map(|seq| seq as u8).collect();
     assert_eq!(rewritten("append", operands(1), true), [(count, Kind::Merge, appended.clone())]);
     assert_eq!(rewritten("append", operands(1), false), [(0, Kind::Put, appended)]);
-    // Without partial merges the base is waited for, up to a limit.
+    // Without partial merges the operands wait for their base, up to a limit.
     assert_eq!(rewritten("bars", operands(1), true), operands(1));
     assert_eq!(rewritten("bars", operands(1), false).len(), 1);
     let large = operands(MAX_BYTES / 1000);
     assert_eq!(rewritten("bars", large.clone(), false), large);
 }
 
-/// A snapshot kept an operand that had expired, and the merge put it together with a younger one, under that one's
-/// number: readers of now saw again what was gone.
+/// Regression: a snapshot kept an expired operand, and the merge folded it with a younger one, under the younger
+/// number: current readers saw the expired operand again.
 #[test]
-fn what_a_snapshot_keeps_below_the_horizon_is_not_put_together_with_what_lies_above() {
+fn versions_pinned_below_the_horizon_are_not_folded_with_those_above() {
     for oldest in [Kind::Merge, Kind::Put, Kind::Delete] {
         let mut world = World::new("append");
         for kind in [oldest, Kind::Merge, Kind::Merge, Kind::Merge] {

@@ -42,7 +42,7 @@ fn the_oldest_runs_are_dropped_until_the_rest_fits() {
 }
 
 #[test]
-fn the_newest_run_stays_even_if_it_is_larger_than_all_that_is_to_be_kept() {
+fn the_newest_run_stays_even_if_it_exceeds_retain_bytes() {
     let mut sim = Sim::new(policy(BATCH / 4, 100), 1, 1);
     for _ in 0..3 {
         sim.flush(0..32, 0);
@@ -51,11 +51,11 @@ fn the_newest_run_stays_even_if_it_is_larger_than_all_that_is_to_be_kept() {
     }
     sim.expired = 3;
     sim.settle();
-    assert!(sim.levels[0].is_empty(), "by age everything goes");
+    assert!(sim.levels[0].is_empty(), "by age everything is dropped");
 }
 
 #[test]
-fn an_expired_run_goes_with_all_older_ones_and_a_newer_one_holds_nothing_up() {
+fn an_expired_run_is_dropped_with_all_older_ones_and_independently_of_newer_ones() {
     let mut sim = Sim::new(policy(u64::MAX, 100), 1, 1);
     for i in 0..6u16 {
         sim.flush(i * 32..i * 32 + 32, 0);
@@ -69,7 +69,7 @@ fn an_expired_run_goes_with_all_older_ones_and_a_newer_one_holds_nothing_up() {
 }
 
 #[test]
-fn a_run_without_sequence_numbers_expires_by_the_time_it_was_flushed() {
+fn a_run_without_sequence_numbers_expires_by_its_flush_time() {
     let mut sim = Sim::new(policy(u64::MAX, 100), 1, 1);
     sim.policy.retention.time_to_live = Some(Duration::from_secs(100));
     sim.now = 1000;
@@ -80,7 +80,7 @@ fn a_run_without_sequence_numbers_expires_by_the_time_it_was_flushed() {
     let table = without_numbers(&sim.levels[0][0].1[0]);
     sim.levels[0][0].1[0] = table;
     sim.expired = 50;
-    assert!(!sim.start(), "what merges made 0 does not make new data old");
+    assert!(!sim.start(), "sequence numbers reset by merges do not make new data old");
     sim.now = 1100;
     assert!(!sim.start());
     sim.now = 1101;
@@ -88,7 +88,7 @@ fn a_run_without_sequence_numbers_expires_by_the_time_it_was_flushed() {
 }
 
 #[test]
-fn a_drop_waits_for_jobs_that_read_what_is_to_go_and_takes_what_is_older() {
+fn a_drop_waits_for_jobs_that_read_its_inputs_and_includes_older_runs() {
     let mut sim = Sim::new(policy(u64::MAX, 3), 1, 1);
     for _ in 0..20 {
         sim.flush(0..8, 0);
@@ -103,7 +103,7 @@ fn a_drop_waits_for_jobs_that_read_what_is_to_go_and_takes_what_is_older() {
 }
 
 #[test]
-fn runs_by_time_are_joined_without_being_read() {
+fn runs_in_key_order_are_joined_without_being_read() {
     let mut sim = Sim::new(policy(u64::MAX, 4), 1, 1);
     for i in 0..400u16 {
         sim.flush(i * 32..i * 32 + 32, 0);
@@ -134,7 +134,7 @@ fn joined_runs_span_no_more_than_an_eighth_of_the_time_to_live() {
 }
 
 #[test]
-fn a_tree_that_leveling_made_goes_from_the_deepest_level_on() {
+fn a_leveled_tree_is_dropped_from_the_deepest_level_up() {
     let leveled = small_leveling(BATCH, 5);
     let mut sim = Sim::new(leveled, 5, 3);
     for _ in 0..300 {
@@ -159,7 +159,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
     #[test]
-    fn nothing_dropped_comes_back_and_the_rest_reads_as_written(
+    fn nothing_dropped_reappears_and_the_rest_reads_as_written(
         seed: u64,
         retain in prop::sample::select(vec![1, 7, 40, 1 << 40]),
         joined_beyond in 1usize..20,
@@ -171,7 +171,7 @@ proptest! {
     ) {
         let mut sim = Sim::new(policy(retain * BATCH, joined_beyond), 1, seed);
         for i in 0..flushes {
-            // Of ascending keys now and then, so that joins are moves.
+            // Sometimes with ascending keys, so that joins are moves.
             if i % 20 > 14 {
                 let from = (i % 60) * 32;
                 sim.flush((from..from + 32).map(|key| key as u16), deletes);

@@ -1,4 +1,4 @@
-//! From what is due to a plan: what must go along, where it goes, and whether it has to wait.
+//! Turns what is due into a plan: what must be included, where it goes, and whether it has to wait.
 
 use super::Fragmented;
 use super::layout::Layout;
@@ -6,7 +6,7 @@ use crate::compaction::plan::{OutputRun, Plan, PlanInput, Reason, Work};
 use crate::compaction::shape::{KeyRange, Shape, TableShape};
 
 impl Fragmented {
-    /// Everything that level 0 holds, into `output_level`.
+    /// Plans the merge of all of level 0 into `output_level`.
     pub(super) fn plan_level0(
         &self,
         shape: &Shape,
@@ -19,8 +19,8 @@ impl Fragmented {
         self.build(shape, layout, &seed, 0, output_level, reason)
     }
 
-    /// The plan that takes what overlaps `seed` at `level`, and what must go with it, to `output_level`. If it has to
-    /// wait for a running job, the range that it would take.
+    /// Plans the merge of everything at `level` that overlaps `seed`, and of what must be included with it, into
+    /// `output_level`. If the plan has to wait for a running job, returns the range that it would take.
     pub(super) fn build(
         &self,
         shape: &Shape,
@@ -30,7 +30,7 @@ impl Fragmented {
         output_level: usize,
         reason: Reason,
     ) -> Result<Plan, Option<KeyRange>> {
-        // From the newest run to the oldest: what is older than an input and overlaps it comes later.
+        // From the newest run to the oldest: data that is older than an input and overlaps it comes later.
         let mut closure = seed.clone();
         let mut inputs = Vec::new();
         let mut tables: Vec<&TableShape> = Vec::new();
@@ -78,8 +78,8 @@ impl Fragmented {
         })
     }
 
-    /// Whether tables may go to a level as they are: they are disjoint and not crumbs, no deletes are to be dropped,
-    /// and none lies across a guard there with something below it.
+    /// Reports whether tables may move to a level unchanged: they are disjoint and not tiny, no deletes are to be
+    /// dropped, and none straddles a guard there with data below it.
     pub(super) fn may_move(
         &self,
         shape: &Shape,
@@ -103,9 +103,9 @@ impl Fragmented {
         })
     }
 
-    /// Moves tables of one run of a level with many runs into the next older run where that is free. A merge joins one
-    /// run with all of its outputs, above everything in its range: where less lies below, they float. Costs an edit of
-    /// the manifest, and each one lowers the number of runs below a table.
+    /// Moves tables of one run of a level with many runs into the next older run where that is free. A merge puts all
+    /// of its outputs into one run, above everything in its range; where less lies below, they float. Each move costs a
+    /// manifest edit and lowers the number of runs below a table.
     pub(super) fn sink(&self, shape: &Shape, layout: &Layout<'_>, level: usize) -> Option<Plan> {
         let runs = shape.runs(level);
         if runs.len() <= self.most_runs(level) {
@@ -142,13 +142,13 @@ impl Fragmented {
         })
     }
 
-    /// Runs of a level beyond which tables sink.
+    /// The number of runs in a level above which tables sink.
     pub(super) fn most_runs(&self, level: usize) -> usize {
         2 * self.ratio(level) as usize
     }
 }
 
-/// The runs of a level by number, newest first, with the tables there are; with those that running jobs will bring back.
+/// The runs of a level by number, newest first, with their tables; includes runs that running jobs will recreate.
 pub(super) fn runs_to_be(shape: &Shape, level: usize) -> Vec<(u64, &[TableShape])> {
     let mut runs: Vec<(u64, &[TableShape])> =
         shape.runs(level).iter().map(|run| (run.id, &run.tables[..])).collect();
@@ -162,13 +162,13 @@ pub(super) fn runs_to_be(shape: &Shape, level: usize) -> Vec<(u64, &[TableShape]
     runs
 }
 
-/// The run of a level that is older than all others, or will be.
+/// The run of a level that is, or will be, older than all others.
 pub(super) fn oldest_run(shape: &Shape, level: usize) -> Option<u64> {
     runs_to_be(shape, level).last().map(|(id, _)| *id)
 }
 
-/// The oldest run of `level` such that neither it nor a newer one has a table in `range`. No running job that writes to
-/// the level may overlap the range.
+/// Returns the oldest run of `level` such that neither it nor a newer one has a table in `range`. No running job that
+/// writes to the level may overlap the range.
 pub(super) fn place(shape: &Shape, level: usize, range: &KeyRange) -> OutputRun {
     let runs = runs_to_be(shape, level);
     let free = runs.iter().take_while(|(_, tables)| range.overlap(tables).is_empty());

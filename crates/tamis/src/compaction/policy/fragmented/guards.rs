@@ -1,25 +1,25 @@
-//! The guards of a tree and what lies between them.
+//! The guards of a tree, and the groups between them.
 //!
-//! A guard of a level is a key whose digest ends in at least the level's number of zero bits. Which of these keys are in
-//! the tree is known from where tables start: a merge cuts its output before every guard that it meets, so a guard that
-//! was ever met starts a table, at its own level or deeper. Nothing is recorded besides, and a guard whose key was
-//! deleted everywhere is forgotten.
+//! A guard of a level is a key whose digest ends in at least the level's number of zero bits. The known guards follow
+//! from where tables start: a merge cuts its output before every guard that it meets, so every known guard starts a
+//! table, at its own level or deeper. Nothing else is recorded, and a guard whose key was deleted everywhere is
+//! forgotten.
 //!
-//! Between two neighbouring guards of a level lies a [`Group`]: the unit of compaction. What another policy left, or what
-//! was moved here as it is, may lie across guards; such a table belongs to the group it starts in, and counts as one
-//! more table in those it reaches into.
+//! Between two adjacent guards of a level lies a [`Group`], the unit of compaction. Tables left by another policy, or
+//! moved here unchanged, may straddle guards; such a table belongs to the group it starts in, and counts as one more
+//! table in the groups it reaches into.
 
 use tamis_filter::Digest;
 
 use crate::compaction::shape::{KeyRange, LevelShape, Shape, TableShape};
 use crate::key::{KeyBytes, KeyEnd};
 
-/// The starts of tables that are guards of some level, by key.
+/// The table starts that are guards of some level, by key.
 #[derive(Debug)]
 pub(super) struct Guards<'a> {
-    /// Key, number of zero bits its digest ends in, level of the table.
+    /// Key, number of zero bits at the end of its digest, and level of the table.
     starts: Vec<(&'a KeyBytes, u32, usize)>,
-    /// By level the bits that make a guard.
+    /// The number of bits that make a guard, per level.
     bits: Vec<u32>,
 }
 
@@ -36,24 +36,24 @@ impl<'a> Guards<'a> {
             .map(|(n, key)| (key, Digest::of(key).get().trailing_zeros(), n))
             .filter(|(_, zeros, _)| *zeros >= fewest)
             .collect();
-        // Of tables that start alike the deepest stands for all: it makes a guard at every level above, too.
+        // Of tables with the same start, the deepest represents all: it makes a guard at every level above, too.
         starts.sort_unstable_by(|a, b| a.0.cmp(b.0).then(b.2.cmp(&a.2)));
         starts.dedup_by(|a, b| a.0 == b.0);
         Guards { starts, bits }
     }
 
-    /// The number of zero bits that make a guard of `level`.
+    /// Returns the number of zero bits that make a guard of `level`.
     pub(super) fn bits(&self, level: usize) -> u32 {
         self.bits.get(level).or(self.bits.last()).copied().unwrap_or(0)
     }
 
-    /// The known guards of `level`, ascending: those with tables there or deeper.
+    /// Returns the known guards of `level`, ascending: those with tables there or deeper.
     pub(super) fn at(&self, level: usize) -> impl Iterator<Item = &'a KeyBytes> + '_ {
         let bits = self.bits(level);
         self.starts.iter().filter(move |(_, zeros, n)| *zeros >= bits && *n >= level).map(|(key, _, _)| *key)
     }
 
-    /// The known guards of `level` that cut `range` in two.
+    /// Returns the known guards of `level` that split `range`.
     pub(super) fn within(&self, level: usize, range: &KeyRange) -> Vec<KeyBytes> {
         let bits = self.bits(level);
         let from = self.starts.partition_point(|(key, _, _)| **key <= range.smallest);
@@ -69,30 +69,30 @@ impl<'a> Guards<'a> {
 /// The tables of a level that start between two borders.
 #[derive(Debug)]
 pub(super) struct Group {
-    /// Where the first of them starts.
+    /// The start of the first table.
     pub(super) from: KeyBytes,
-    /// Where the next group starts; `None`: this is the last one.
+    /// The start of the next group; `None` in the last one.
     pub(super) until: Option<KeyBytes>,
     /// Bytes of the tables that start here.
     pub(super) bytes: u64,
     /// The greatest number of tables over one key.
     pub(super) depth: usize,
-    /// The runs that have tables here, tables that reach in among them, and how many bytes: by their place in the
-    /// level, newest first.
+    /// The runs that have tables here, including tables that reach in, and their bytes. Runs are given as positions in
+    /// the level, newest first.
     pub(super) runs: Vec<(usize, u64)>,
     /// A running job reads a table that starts here.
     pub(super) busy: bool,
 }
 
 impl Group {
-    /// The keys from this group's start to the next one's.
+    /// Returns the keys from this group's start to the start of the next.
     pub(super) fn range(&self) -> KeyRange {
         let largest = self.until.clone().map_or(KeyEnd::Unbounded, KeyEnd::Excluded);
         KeyRange { smallest: self.from.clone(), largest }
     }
 
-    /// All bytes by those of the run that has most. As a run holds a key once, so many times at most is the live data
-    /// of the group stored (deletes aside).
+    /// All bytes divided by those of the largest run. A run holds each key once, so this bounds how many times the
+    /// group's live data is stored (deletes aside).
     pub(super) fn amplification(&self) -> f64 {
         let total: u64 = self.runs.iter().map(|(_, bytes)| bytes).sum();
         let largest = self.runs.iter().map(|(_, bytes)| *bytes).max().unwrap_or(1);
@@ -107,8 +107,8 @@ impl Group {
     }
 }
 
-/// The groups of a level between `borders` (ascending), and cut further where one would hold more than `limit` bytes: a
-/// level that another policy left knows no guards yet. O(tables · (runs + log tables)).
+/// Returns the groups of a level between `borders` (ascending), split further where one would hold more than `limit`
+/// bytes: a level left by another policy has no known guards yet. O(tables · (runs + log tables)).
 pub(super) fn groups<'a>(
     level: &LevelShape,
     borders: impl Iterator<Item = &'a KeyBytes>,
@@ -119,7 +119,7 @@ pub(super) fn groups<'a>(
     tables.sort_by(|a, b| a.0.meta.smallest.cmp(&b.0.meta.smallest));
     let mut borders = borders.peekable();
     let mut groups: Vec<Group> = Vec::new();
-    // The tables over the key that the sweep has come to: one of a run at most.
+    // The tables over the key that the sweep has reached: at most one per run.
     let mut open: Vec<(&TableShape, usize)> = Vec::new();
     for (table, run) in tables {
         let start = &table.meta.smallest;
@@ -128,7 +128,7 @@ pub(super) fn groups<'a>(
         while borders.next_if(|border| *border <= start).is_some() {
             cut = true;
         }
-        // Two tables with one start stay together, whatever their size.
+        // Two tables with the same start stay together, whatever their size.
         let last = groups.last();
         cut |= last.is_some_and(|group| {
             let full = group.bytes >= limit && (open.is_empty() || group.bytes >= 2 * limit);

@@ -1,4 +1,4 @@
-//! Where the data of a fragmented tree should be, how it is cut, and what is due.
+//! The layout of a fragmented tree: where the data should be, how it is divided into groups, and what is due.
 
 use std::cmp::Ordering;
 
@@ -7,9 +7,9 @@ use super::{Fragmented, LAST_LEVEL_AMPLIFICATION};
 use crate::compaction::plan::Reason;
 use crate::compaction::shape::{Shape, TableShape};
 
-/// Where the data should be, and how it is cut.
+/// Where the data should be, and how it is divided.
 pub(super) struct Layout<'a> {
-    /// By level; 0 above the first level that is used.
+    /// Per level; 0 above the first used level.
     pub(super) targets: Vec<u64>,
     /// The deepest level to fill.
     pub(super) last: usize,
@@ -28,7 +28,7 @@ pub(super) struct Due {
 }
 
 impl Due {
-    /// The most urgent first.
+    /// Compares by urgency, the most urgent first.
     pub(super) fn urgency(&self, other: &Due) -> Ordering {
         other.score.total_cmp(&self.score)
     }
@@ -42,7 +42,7 @@ impl Fragmented {
             None | Some(0) => self.levels - 1,
             Some(deepest) => deepest,
         };
-        // What the last level will hold once the levels above are as small as they should be.
+        // The expected size of the last level once the levels above have shrunk to their targets.
         let total: u64 = bytes.iter().skip(1).sum();
         let goal =
             bytes.get(last).copied().unwrap_or(0).max(total - total / self.ratio(last.saturating_sub(1)));
@@ -54,7 +54,7 @@ impl Fragmented {
                 first -= 1;
                 target = (target / self.ratio(first)).max(1);
             }
-            // Options may have been given more levels than the tree was made with.
+            // The options may specify more levels than the tree was created with.
             if target > self.first_level_bytes(first) && last + 1 < self.levels {
                 last += 1;
                 continue;
@@ -71,7 +71,7 @@ impl Fragmented {
         }
     }
 
-    /// By level, the number of zero bits of a guard's digest: the fewer, the deeper the level.
+    /// The number of zero bits of a guard's digest, per level: the deeper the level, the fewer.
     pub(super) fn guard_bits(&self, shape: &Shape, count: usize, last: usize) -> Vec<u32> {
         let tables = || shape.levels.iter().flat_map(|level| level.tables());
         let bytes: u64 = tables().map(TableShape::bytes).sum();
@@ -96,7 +96,7 @@ impl Fragmented {
         groups(tables, layout.guards.at(level), self.group_bytes(level).saturating_mul(2))
     }
 
-    /// The groups of a level that are due, in any order.
+    /// Returns the groups of a level that are due, in any order.
     pub(super) fn due(&self, shape: &Shape, layout: &Layout<'_>, level: usize, groups: &[Group]) -> Vec<Due> {
         let allowed = self.ratio(level) as f64;
         let due = |group: usize, score: f64, reason| Due { level, group, score, reason };
@@ -116,7 +116,7 @@ impl Fragmented {
         let tables = shape.levels.get(level).into_iter().flat_map(|level| level.tables());
         let waiting: u64 = tables.filter(|t| !t.busy).map(TableShape::bytes).sum();
         let score = match layout.targets[level] {
-            // Above the first level to be used: to be emptied, the sooner the fuller it is.
+            // Above the first level to be used: to be emptied, and more urgent the fuller it is.
             0 => (waiting as f64 * allowed / self.first_level_bytes(level) as f64).max(1.0),
             target => waiting as f64 / target as f64,
         };

@@ -1,57 +1,57 @@
 //! Fragmented compaction: the fragmented log-structured merge tree of PebblesDB (Raju, Kadekodi, Chidambaram, Abraham,
 //! SOSP 2017), on sorted runs.
 //!
-//! A level is cut by *guards*, keys chosen by their digest alone, into [groups](guards::Group), and a group is a stack of
-//! *fragments*: tables that overlap, the newer ones in newer runs. A compaction takes a group of level n, merges its
-//! fragments, cuts the result at the guards of level n+1 and lays the pieces on top of the groups there, without reading
-//! or rewriting anything of level n+1. Only in the last level a group is merged in place. Deeper levels have more
-//! guards, and every guard of a level is one of all deeper ones (PebblesDB, section 3.2), so fragments of one level do
-//! not lie across the guards of the same level.
+//! A level is divided by *guards*, keys chosen by their digest alone, into [groups](guards::Group), and a group is a stack
+//! of *fragments*: tables that overlap, the newer ones in newer runs. A compaction takes a group of level n, merges its
+//! fragments, cuts the result at the guards of level n+1 and lays the pieces on top of the groups there, without reading or
+//! rewriting anything of level n+1. Only in the last level is a group merged in place. Deeper levels have more guards, and
+//! every guard of a level is also a guard of all deeper ones (PebblesDB, section 3.2), so fragments of a level do not
+//! straddle the guards of that level.
 //!
-//! # Which guards
+//! # Choice of guards
 //!
-//! A group should hold as much as `size_ratio` tables when its level is full; then a compaction, which gives something
-//! to about `size_ratio` groups of the next level, makes tables of about `table_bytes`. From this and the average size of
-//! an entry follows the number of zero bits of a guard's digest: it changes by one when the average doubles, by the
-//! logarithm of the size ratio from level to level, and not with the amount of data.
+//! A group should hold as much as `size_ratio` tables when its level is full; a compaction, which adds to about `size_ratio`
+//! groups of the next level, then writes tables of about `table_bytes`. This and the average size of an entry determine the
+//! number of zero bits of a guard's digest: it changes by one when the average doubles and by the logarithm of the size ratio
+//! from level to level, and does not depend on the amount of data.
 //!
 //! # When a group is due
 //!
-//! * Level 0 is merged as a whole into the first level that is used once it has `level0_runs` runs.
-//! * In the levels between, a group is due when more than `size_ratio` tables lie over one key; and when the level
-//!   is larger than its target, the group with most bytes is. Targets follow the last level, as in leveling, but the
-//!   first level is used up to the size of `size_ratio` merges of level 0: so many it collects.
-//! * In the last level a group is due when more than `size_ratio` tables lie over one key, or when all its tables
-//!   together are more than twice as large as those of its largest run.
+//! * Level 0 is merged as a whole into the first used level once it has `level0_runs` runs.
+//! * In the levels between, a group is due when more than `size_ratio` tables lie over one key; when the level is larger
+//!   than its target, so is the group with the most bytes. Targets follow the last level, as in leveling, but the first level
+//!   is used up to the size of `size_ratio` merges of level 0: that is the number it collects.
+//! * In the last level a group is due when more than `size_ratio` tables lie over one key, or when all its tables together
+//!   are more than twice as large as those of its largest run.
 //!
 //! # Where a fragment goes
 //!
-//! Into the oldest run of its level that has no table over the range of the plan, nor has any newer run: so a level has
-//! about as many runs as tables over one key, not as many as there were merges. Else it starts a new run. A merge in place
-//! goes into the oldest run of all. When a level has more than twice `size_ratio` runs all the same, tables sink into
-//! older runs where these are free, without being read.
+//! A fragment goes into the oldest run of its level such that neither this run nor any newer one has a table over the range
+//! of the plan. The number of runs of a level is therefore about the number of tables over one key, not the number of merges.
+//! Without such a run, the fragment starts a new one. A merge in place goes into the oldest run. If a level has more than
+//! twice `size_ratio` runs all the same, tables sink, unread, into older runs where these are free.
 //!
 //! # Invariants of every plan
 //!
-//! * No input is busy, and no running job that writes to the same level overlaps the plan's range. A level gets one
-//!   new run at a time.
-//! * Inputs are a suffix by age: with a table go all tables of its level that are older and share keys with it. What
-//!   stays of the level is newer wherever it overlaps an input; nothing passes anything older.
-//! * Everything at the output level that overlaps the range lies in older runs than the one the outputs join. Between
-//!   plan and commit tables may leave the output level for a deeper one, and runs with them; nothing that overlaps the
-//!   range comes in, as only this job writes to it there. So the place remains right, also when the run has vanished and
-//!   comes back under its number, and when a new run gets the largest number of all.
-//! * A table sinks by one run at a time, past nothing, as no other run lies between.
-//! * Merges in place: nothing older than an input remains at the level, so any run that is as old as the oldest input
-//!   or older is a right place; the oldest run of the level is.
+//! * No input is busy, and no running job that writes to the same level overlaps the plan's range. A level gets one new run
+//!   at a time.
+//! * Inputs are a suffix by age: a table is included with all tables of its level that are older and share keys with it.
+//!   Whatever stays in the level is newer wherever it overlaps an input; nothing passes older data.
+//! * Everything at the output level that overlaps the range lies in older runs than the one the outputs join. Between plan
+//!   and commit, tables may leave the output level for a deeper one, and runs with them; nothing that overlaps the range
+//!   comes in, as only this job writes there. The place therefore remains right even if the run has vanished and is recreated
+//!   under its number, or if a new run gets the largest number of all.
+//! * A table sinks by one run at a time and passes nothing, as no other run lies between.
+//! * Merges in place: nothing older than an input remains at the level, so any run at least as old as the oldest input is a
+//!   valid place; the oldest run of the level is one.
 //!
-//! # What it costs
+//! # Cost
 //!
-//! Each byte is written by its flush, once for each level from the first used one to the last, and at most about four
-//! times by merges in place: a group whose tables are twice as large as its largest run was filled by as many bytes as
-//! were there before, and of the merges that are due by depth there are no more than one a group for `size_ratio` merges
-//! of the parent group, which brought about as many bytes. A read may have to ask `size_ratio` tables at each level. Space:
-//! the last level holds at most twice what is live (deletes aside), the others as much as leveling's.
+//! Each byte is written by its flush, once for each level from the first used one to the last, and at most about four times
+//! by merges in place. A group whose tables are twice as large as its largest run has received as many bytes as were there
+//! before. Merges due by depth number at most one per group for `size_ratio` merges of the parent group, which added about as
+//! many bytes. A read may have to check `size_ratio` tables at each level. Space: the last level holds at most twice the live
+//! data (deletes aside), the others as much as with leveling.
 
 mod build;
 mod guards;
@@ -65,30 +65,30 @@ use build::oldest_run;
 use guards::Group;
 use layout::Due;
 
-/// Bytes of a group in the last level by those of its largest run: beyond, it is merged.
+/// Bytes of a group in the last level divided by those of its largest run, above which it is merged.
 const LAST_LEVEL_AMPLIFICATION: f64 = 2.0;
 
 /// The fragmented policy and its parameters.
 #[derive(Clone, Debug)]
 pub(crate) struct Fragmented {
-    /// How many times larger each level is than the one above, and how many tables of it may lie over one key.
+    /// Size ratio of each level to the one above, and the maximum number of its tables over one key.
     pub(crate) size_ratio: PerLevel<u64>,
     /// Runs in level 0 that start a compaction.
     pub(crate) level0_runs: usize,
-    /// Bytes of a memtable.
+    /// Size of a memtable, in bytes.
     pub(crate) memtable_bytes: u64,
-    /// Levels, level 0 among them.
+    /// Number of levels, including level 0.
     pub(crate) levels: usize,
-    /// Size at which an output table is ended, in bytes.
+    /// Size at which an output table ends, in bytes.
     pub(crate) table_bytes: u64,
-    /// Runs in level 0 from which on writes slow down, and at which they wait.
+    /// Runs in level 0 at which writes slow down, and at which they stall.
     pub(crate) runs_limits: (u64, u64),
-    /// Debt in bytes from which on writes slow down, and at which they wait.
+    /// Debt in bytes at which writes slow down, and at which they stall.
     pub(crate) debt_limits: (u64, u64),
 }
 
 impl Fragmented {
-    /// The policy that a keyspace's options ask for.
+    /// Creates the policy from a keyspace's options.
     pub(crate) fn new(options: &KeyspaceOptions) -> Self {
         Fragmented {
             size_ratio: options.size_ratio.clone(),
@@ -105,18 +105,19 @@ impl Fragmented {
         self.size_ratio.at(level).max(2)
     }
 
-    /// What a full group holds, in bytes.
+    /// The bytes held by a full group.
     fn group_bytes(&self, level: usize) -> u64 {
         self.table_bytes.saturating_mul(self.ratio(level))
     }
 
-    /// The largest size of the first level that is used, if it is `level`.
+    /// The largest size of `level` if it is the first used level.
     fn first_level_bytes(&self, level: usize) -> u64 {
         let batch = self.memtable_bytes.saturating_mul(self.level0_runs as u64);
         batch.saturating_mul(self.ratio(level)).max(1)
     }
 
-    /// A group and those after it that are due as well, as long as together they are no larger than a full one.
+    /// The range of a group and the groups after it that are also due, as long as together they do not exceed a full
+    /// group.
     fn stretch(&self, level: usize, groups: &[Group], due: &[bool], first: usize) -> KeyRange {
         let mut range = groups[first].range();
         let mut bytes = groups[first].bytes;
@@ -147,14 +148,14 @@ impl CompactionPolicy for Fragmented {
         if runs >= self.level0_runs {
             due.push(Due { level: 0, group: 0, score: level0, reason: Reason::Level0Runs });
         }
-        // Stable: of a level that is too large the fullest groups stay first.
+        // Stable, so that in a level that is too large the fullest groups stay first.
         due.sort_by(Due::urgency);
         let mut is_deep: Vec<Vec<bool>> = by_level.iter().map(|groups| vec![false; groups.len()]).collect();
         for due in due.iter().filter(|due| due.reason == Reason::Guard) {
             is_deep[due.level][due.group] = true;
         }
-        // What had to wait for running jobs keeps what is less urgent from taking its place, or it would wait for
-        // ever. One of a level: the fullest group must not hold up all others.
+        // A plan that waits for running jobs keeps less urgent ones out of its range, or it would wait forever. One per
+        // level: the fullest group must not hold up all others.
         let mut waiting: Vec<(usize, usize, KeyRange)> = Vec::new();
         for Due { level, group, reason, .. } in due {
             let plan = if level == 0 {
@@ -188,7 +189,8 @@ impl CompactionPolicy for Fragmented {
         runs.max(Pressure::of(self.debt(shape), self.debt_limits.0, self.debt_limits.1))
     }
 
-    /// Level 0 and what levels have in excess, once for each level they have to pass, and the groups that are too deep.
+    /// Level 0 and the excess of each level, once for each level they still have to pass, plus the groups that are too
+    /// deep.
     fn debt(&self, shape: &Shape) -> u64 {
         let layout = self.layout(shape);
         let steps = |level: usize| (layout.last.saturating_sub(level) as u64).max(1);
@@ -220,9 +222,9 @@ impl CompactionPolicy for Fragmented {
         self.layout(shape).targets
     }
 
-    /// Tables over one key: below `level0_runs` in level 0, and `size_ratio` in each level that is used. Space: at most
-    /// twice in the last level, and what the levels above may hold; nothing is promised of data that deletes hide. Writes:
-    /// the flush, each level once, and four times for the merges of the last level.
+    /// Tables over one key: below `level0_runs` in level 0, and `size_ratio` in each used level. Space: at most twice
+    /// the live data in the last level, plus what the levels above may hold; no promise for data hidden by deletes.
+    /// Writes: the flush, each level once, and four times for the merges of the last level.
     fn promise(&self, shape: &Shape) -> Promise {
         let layout = self.layout(shape);
         let first = layout.targets.iter().position(|target| *target > 0).unwrap_or(layout.last);
@@ -243,8 +245,8 @@ impl CompactionPolicy for Fragmented {
         }
     }
 
-    /// Level 0 as a whole; then the uppermost level that holds something, group by group, into the next one that does;
-    /// then the groups of the last level that are not in its oldest run alone, in place.
+    /// Level 0 as a whole; then the uppermost nonempty level, group by group, into the next nonempty one; then, in
+    /// place, the groups of the last level that are not only in its oldest run.
     fn manual(&self, shape: &Shape, range: Option<&KeyRange>) -> Option<Plan> {
         let concerns = |table: &TableShape| range.is_none_or(|range| range.overlaps_table(table));
         let layout = self.layout(shape);
@@ -252,7 +254,7 @@ impl CompactionPolicy for Fragmented {
             return self.plan_level0(shape, &layout, layout.level0_output, Reason::Manual).ok();
         }
         let deepest = shape.deepest().filter(|deepest| *deepest > 0)?;
-        // Where the deepest level that holds data is too small for it, it would be due at once.
+        // If the deepest level that holds data is too small for all of it, it would be due at once.
         let deepest = if range.is_none() { deepest.max(layout.last) } else { deepest };
         let level = (1..=deepest).find(|&n| shape.levels[n].tables().any(concerns))?;
         let output_level = (level + 1..deepest).find(|&n| !shape.levels[n].is_empty()).unwrap_or(deepest);

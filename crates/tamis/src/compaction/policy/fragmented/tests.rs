@@ -27,7 +27,7 @@ fn leveled(levels: usize) -> Layered {
     small_leveling(BATCH, levels)
 }
 
-/// What is promised of a tree for which nothing is due; `live` bytes count as such.
+/// Checks the promise for a tree in which nothing is due, with `live` live bytes.
 fn check_promise(sim: &Sim<Fragmented>, live: Option<u64>) {
     let shape = sim.shape();
     let promise = sim.policy.promise(&shape);
@@ -80,12 +80,12 @@ fn run_manual(sim: &mut Sim<Fragmented>, range: Option<&KeyRange>) {
         let i = sim.random(sim.jobs.len());
         sim.finish(i);
     }
-    panic!("a manual compaction does not end");
+    panic!("a manual compaction does not terminate");
 }
 
 #[test]
-#[expect(clippy::print_stdout, reason = "measurements for whoever asks with --nocapture")]
-fn what_is_promised_holds_over_thousands_of_flushes_all_over_the_keys() {
+#[expect(clippy::print_stdout, reason = "measurements, visible with --nocapture")]
+fn promises_hold_over_thousands_of_random_flushes() {
     for (size_ratio, levels) in [(2, 7), (4, 7), (10, 7)] {
         let mut sim = Sim::new(policy(size_ratio, levels), levels, 11);
         for _ in 0..3 {
@@ -114,7 +114,7 @@ fn what_is_promised_holds_over_thousands_of_flushes_all_over_the_keys() {
 }
 
 #[test]
-fn less_is_rewritten_than_by_leveling() {
+fn fragments_rewrite_less_than_leveling() {
     let mut fragmented = Sim::new(policy(4, 6), 6, 5);
     let mut leveling = Sim::new(leveled(6), 6, 5);
     for _ in 0..600 {
@@ -147,7 +147,7 @@ fn ascending_keys_are_moved_and_never_rewritten() {
 }
 
 #[test]
-fn fragments_are_laid_on_top_and_the_level_below_is_not_read_except_the_last() {
+fn fragments_go_on_top_and_only_the_last_level_is_read() {
     let mut sim = Sim::new(policy(4, 6), 6, 3);
     let mut in_place = 0;
     for _ in 0..800 {
@@ -170,9 +170,9 @@ fn fragments_are_laid_on_top_and_the_level_below_is_not_read_except_the_last() {
 }
 
 #[test]
-fn tables_of_one_level_do_not_lie_across_the_guards_that_all_of_them_knew() {
+fn tables_do_not_straddle_guards_known_when_they_were_written() {
     let mut sim = Sim::new(policy(4, 6), 6, 3);
-    // Every key is there before, so every guard is known.
+    // Every key exists already, so every guard is known.
     for from in 0..625u16 {
         sim.flush((0..32).map(|i| from + i * 625), 0);
     }
@@ -193,7 +193,7 @@ fn tables_of_one_level_do_not_lie_across_the_guards_that_all_of_them_knew() {
 }
 
 #[test]
-fn many_groups_are_compacted_at_once() {
+fn many_groups_are_compacted_concurrently() {
     let mut sim = Sim::new(policy(4, 6), 6, 3);
     let mut most = 0;
     for _ in 0..800 {
@@ -233,7 +233,11 @@ fn a_manual_compaction_ends_with_one_run_in_the_last_level_and_no_deletes() {
         assert!(sim.tables().all(|table| table.deletes == 0));
         let (moves, written) = (sim.moves, sim.compacted_bytes);
         run_manual(&mut sim, None);
-        assert_eq!((moves, written), (sim.moves, sim.compacted_bytes), "a second one has nothing to do");
+        assert_eq!(
+            (moves, written),
+            (sim.moves, sim.compacted_bytes),
+            "a second compaction has nothing to do"
+        );
     }
 }
 
@@ -254,7 +258,7 @@ fn a_manual_compaction_of_a_range_leaves_the_rest_alone() {
         .filter(|(_, runs)| *runs > 0)
         .collect();
     assert_eq!(concerned, [(4, 1)]);
-    assert!((1..4).any(|n| sim.bytes(n) > 0), "what does not overlap stays");
+    assert!((1..4).any(|n| sim.bytes(n) > 0), "data outside the range stays");
 }
 
 #[test]
@@ -299,13 +303,13 @@ fn a_job_that_overlaps_a_running_one_at_its_output_waits() {
     for _ in 0..4 {
         sim.flush(0..200, 0);
     }
-    assert!(!sim.start(), "the older runs are still on their way");
+    assert!(!sim.start(), "the older runs are still being merged");
     sim.finish(0);
     assert!(sim.start());
 }
 
 #[test]
-fn writers_feel_level_0_and_the_debt() {
+fn write_pressure_follows_level_0_and_the_debt() {
     let mut sim = Sim::new(policy(4, 4), 4, 1);
     let mut felt = Vec::new();
     for _ in 0..12 {
@@ -325,7 +329,7 @@ fn writers_feel_level_0_and_the_debt() {
 }
 
 #[test]
-fn nothing_is_merged_for_which_there_is_no_room() {
+fn merges_without_room_are_not_planned() {
     let mut sim = Sim::new(policy(4, 4), 4, 1);
     for _ in 0..4 {
         sim.flush(0..50, 0);
@@ -344,7 +348,7 @@ proptest! {
         seed: u64,
         (size_ratio, levels) in prop::sample::select(vec![(2, 3), (2, 8), (3, 5), (4, 4), (10, 3)]),
         threads in 1usize..6,
-        // Flushes by kind: all over the keys, in a window, one key after the other; and how many are deletes.
+        // Flushes by kind (all over the keys, in a window, ascending), and the share of deletes.
         phases in prop::collection::vec((0usize..3, 0usize..17, 5usize..40), 1..6),
     ) {
         let mut sim = Sim::new(policy(size_ratio, levels), levels, seed);
@@ -363,7 +367,7 @@ proptest! {
     }
 
     #[test]
-    fn a_tree_that_leveling_made_is_led_to_fragments_with_jobs_of_both_running(
+    fn a_leveled_tree_becomes_fragmented_with_jobs_of_both_policies_running(
         seed: u64,
         levels in 3usize..7,
         threads in 1usize..6,

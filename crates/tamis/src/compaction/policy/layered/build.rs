@@ -1,12 +1,12 @@
-//! From chosen tables to a plan: what joins at the output level, whether a running job is in the way, whether a
-//! move will do.
+//! Turns chosen tables into a plan: which tables of the output level join, whether a running job conflicts, and whether
+//! a move is enough.
 
 use super::*;
 use crate::compaction::plan::{PlanInput, Work};
 use crate::compaction::shape::RunningJob;
 use crate::key::KeyBytes;
 
-/// Tables of one run that are to be compacted.
+/// Tables of one run to be compacted.
 #[derive(Clone)]
 pub(super) struct Selected<'a> {
     pub(super) level: usize,
@@ -27,24 +27,24 @@ impl<'a> Selected<'a> {
 /// Where a plan's outputs go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// Into the one run of the output level, whose overlapping tables are inputs.
+    /// Into the only run of the output level, whose overlapping tables are inputs.
     Joined,
-    /// Into the one run of the output level, all of which is input unless nothing overlaps and a move will do.
+    /// Into the only run of the output level; the whole run is input unless nothing overlaps and a move is enough.
     JoinedWhole,
     /// A new run on top of the output level.
     Stacked,
-    /// Into the newest of the selected runs that lie in the output level.
+    /// Into the newest of the selected runs in the output level.
     NewestInput,
 }
 
-/// A plan in the making.
+/// A plan under construction.
 pub(super) struct Draft<'a> {
     /// Newest run first.
     pub(super) selected: Vec<Selected<'a>>,
     pub(super) output_level: usize,
     pub(super) place: Place,
     pub(super) reason: Reason,
-    /// Tables of the output run that take part even if nothing overlaps them.
+    /// Tables of the output run that are included even if nothing overlaps them.
     pub(super) besides: Range<usize>,
     pub(super) max_table_bytes: u64,
 }
@@ -61,7 +61,7 @@ impl Layered {
         Draft { selected, output_level, place, reason, besides: 0..0, max_table_bytes }
     }
 
-    /// Completes a plan; `None` if it would conflict with a running job, or if the device has no room for it.
+    /// Completes a plan; `None` if it would conflict with a running job or if the device has no room for it.
     pub(super) fn build(&self, shape: &Shape, layout: &Layout, draft: &Draft<'_>) -> Option<Plan> {
         let Draft { selected, output_level, place, .. } = draft;
         let output_level = *output_level;
@@ -89,7 +89,7 @@ impl Layered {
         if own().chain(&target[joined.clone()]).any(|table| table.busy) {
             return None;
         }
-        // An empty level is filled by one job, a stack by one after the other.
+        // An empty level is filled by one job at a time, and so is a stack.
         let alone = !joins || target.is_empty();
         let first = selected.iter().map(|s| s.level).min()?;
         if shape.running.iter().any(|job| is_in_the_way(job, first, output_level, &range, alone)) {
@@ -133,9 +133,9 @@ impl Layered {
         fits.then_some(plan)
     }
 
-    /// Whether a table that overlaps nothing in `output_level` may go there as it is: it must not overlap too much
-    /// further down, and a table with deletes that nothing older lies below is worth rewriting, as nothing later
-    /// would drop them. What goes to the last level in groups must not straddle its tables.
+    /// Reports whether a table that overlaps nothing in `output_level` may move there unchanged. It must not overlap
+    /// too much further down; and a table with deletes above no older data is worth rewriting, as nothing would drop
+    /// them later. Tables that move to the last level in groups must not straddle its tables.
     pub(super) fn may_move(
         &self,
         shape: &Shape,
@@ -157,8 +157,9 @@ impl Layered {
         bytes <= self.max_overlap(output_level) && !(table.holds_deletes() && is_bottommost())
     }
 
-    /// Where outputs must be cut: into a level that goes on in groups at every table of the last level, elsewhere so
-    /// that none overlaps much more than [`max_overlap`](Self::max_overlap) bytes of the next level in use.
+    /// The keys at which outputs must be cut: in a level that is later merged down in groups, at every table of the
+    /// last level; elsewhere, so that no output overlaps much more than [`max_overlap`](Self::max_overlap) bytes of the
+    /// next level in use.
     fn borders(
         &self,
         shape: &Shape,
@@ -173,7 +174,7 @@ impl Layered {
         }
         let mut borders = Vec::new();
         let mut overlapped = 0u64;
-        // Of several runs the oldest: a whole level is merged at once, whatever its tables overlap.
+        // Of several runs, the oldest: a whole level is merged at once, whatever its tables overlap.
         let run = below(shape, output_level).last();
         for table in run.map_or(&[][..], |run| &run.tables[range.overlap(&run.tables)]) {
             if overlapped > 0 && overlapped + table.bytes() > self.max_overlap(output_level) {
@@ -185,7 +186,7 @@ impl Layered {
         borders
     }
 
-    /// Merges runs of one level (newest first, neighbours in age) into one, in the place of the newest.
+    /// Merges runs of one level (newest first, adjacent in age) into one, in place of the newest.
     pub(super) fn in_place(
         &self,
         shape: &Shape,
@@ -198,8 +199,8 @@ impl Layered {
         self.build(shape, layout, &self.draft(selected, level, Place::NewestInput, reason))
     }
 
-    /// The two oldest neighbouring runs of a level that can be made into one in the room that is left; `None` if there
-    /// is room without limit, or the shape must not depend on it.
+    /// Merges the two oldest adjacent runs of a level that fit into the remaining room; `None` if room is unlimited, or
+    /// if the shape must not depend on it.
     pub(super) fn merge_neighbours(
         &self,
         shape: &Shape,
@@ -215,11 +216,11 @@ impl Layered {
     }
 }
 
-/// Whether a running job forbids a plan that takes tables from level `first` on to `output_level` within `range`.
+/// Reports whether a running job forbids a plan that takes tables from level `first` to `output_level` within `range`.
 ///
-/// What a running job brings to a level below `first`, down to the output level, is older than the plan's newest
-/// inputs, and they must not pass it. What it writes in level `first` itself is newer if it came from above, but its
-/// age is unknown if it was there before.
+/// Data that a running job brings to a level below `first`, down to the output level, is older than the plan's newest
+/// inputs, and they must not pass it. Data that it writes to level `first` itself is newer if it came from above, but
+/// of unknown age if it was there before.
 fn is_in_the_way(job: &RunningJob, first: usize, output_level: usize, range: &KeyRange, alone: bool) -> bool {
     let overlaps = || job.range.overlaps(range);
     let at = job.output_level;
@@ -231,7 +232,7 @@ fn is_in_the_way(job: &RunningJob, first: usize, output_level: usize, range: &Ke
     (passes || joins_first) && overlaps()
 }
 
-/// Runs whose data is older than what is written to `output` of `level`.
+/// The runs whose data is older than data written to `output` of `level`.
 fn older<'a>(
     shape: &'a Shape,
     level: usize,
@@ -245,7 +246,7 @@ fn older<'a>(
     at[from..].iter().chain((level + 1..shape.levels.len()).flat_map(|n| shape.runs(n)))
 }
 
-/// The runs of the first level below `level` that has tables.
+/// The runs of the first nonempty level below `level`.
 fn below(shape: &Shape, level: usize) -> std::slice::Iter<'_, RunShape> {
     let next = (level + 1..shape.levels.len()).find(|&n| !shape.levels[n].is_empty());
     next.map_or(&[][..], |n| shape.runs(n)).iter()

@@ -1,39 +1,39 @@
 //! Deterministic shapes: what is due follows from the number of flushes.
 //!
-//! Flush number f of a keyspace has epoch f (they are given out from 1 on without a gap). Level 0 sends down blocks of
-//! C₀ = `level0_runs` flushes, the base level blocks of C = C₀·T, the level below it C·T, and so on: level n sends
-//! down the block (k−1)·Cₙ < f ≤ k·Cₙ when flush k·Cₙ has landed, and it goes at once to the first level whose own
-//! block does not end there, too. After F flushes the shape is the number F in the mixed radix (C₀, T, T, …): digit n
-//! is the runs of level n if it is tiering, the merges that its one run has seen if it is leveling (GRF, SIGMOD
-//! 2024, sections 4.2 and 5). A level that deletes and updates have kept small is forced down all the same; a
-//! `size_ratio` that is larger there (the paper's T′) lets it fill up.
+//! Flush number f of a keyspace has epoch f (epochs are assigned from 1 without gaps). Level 0 passes down blocks of
+//! C₀ = `level0_runs` flushes, the base level blocks of C = C₀·T, the level below it C·T, and so on. Level n passes down the
+//! block (k−1)·Cₙ < f ≤ k·Cₙ when flush k·Cₙ has arrived, and the block goes at once to the first level whose own block does
+//! not end there, too. After F flushes the shape is the number F in the mixed radix (C₀, T, T, …): digit n is the number of
+//! runs of level n if it is tiering, and the number of merges that its only run has seen if it is leveling (GRF, SIGMOD 2024,
+//! sections 4.2 and 5). A level kept small by deletes and updates is forced down all the same; a larger `size_ratio` there
+//! (the paper's T′) lets it fill up.
 //!
-//! Counting whole blocks of the one counter, and not flushes since the level below was written, has two reasons: the
-//! newest epoch that is left of a merge may be lower than the newest that went in (deletes are dropped with their
-//! epochs), but never leaves its block; and blocks that wait in a row, as nobody had the time to merge them, stay
-//! apart. Only the upper ends of epoch maps are used: the lower ones may reach down.
+//! Whole blocks of the one counter are counted, and not flushes since the level below was written, for two reasons. The newest
+//! epoch in the result of a merge may be lower than the newest of the inputs (deletes are dropped with their epochs), but
+//! never leaves its block; and blocks that queue up because no thread had time to merge them stay apart. Only the upper ends
+//! of epoch maps are used: the lower ends may reach down.
 //!
-//! The price: when the base level moves, blocks change their lengths, and digits of the first round after it may be
-//! smaller than the counter's (that round is shorter). A run that would be empty is not there.
+//! The price: when the base level moves, blocks change their lengths, and the digits of the first round after it may be
+//! smaller than the counter's (that round is shorter). Empty runs do not exist.
 //!
-//! The last level of pure tiering has no next level: its first run and every T − 1 runs that come on top become one.
+//! The last level of pure tiering has no next level: its first run and every T − 1 runs on top of it are merged into one.
 
 use super::*;
 use crate::tree::epochs::Epoch;
 
-/// The number of the newest flush in some tables, 0 if there are none.
+/// The number of the newest flush in the given tables; 0 if there are none.
 fn newest<'a>(tables: impl IntoIterator<Item = &'a TableShape>) -> Epoch {
     tables.into_iter().map(|table| table.meta.epochs.hull().1.saturating_sub(1)).max().unwrap_or(0)
 }
 
-/// Where the block that holds flush `flush` ends, for blocks of `flushes`.
+/// The last flush of the block that holds flush `flush`, for blocks of `flushes`.
 fn block_end(flush: Epoch, flushes: u64) -> Epoch {
     flush.div_ceil(flushes).saturating_mul(flushes)
 }
 
 impl Layered {
-    /// Flushes in a block of each level. Levels above the base, which should be empty, send down what they have with
-    /// level 0's blocks.
+    /// The number of flushes in a block of each level. Levels above the base, which should be empty, pass down their
+    /// data with level 0's blocks.
     pub(super) fn block_flushes(&self, layout: &Layout) -> Vec<u64> {
         let mut blocks = vec![(self.level0_runs as u64).max(1)];
         for level in 1..=layout.last {
@@ -44,7 +44,7 @@ impl Layered {
         blocks
     }
 
-    /// Bytes of `level` whose block has ended.
+    /// The bytes of `level` whose block has ended.
     pub(super) fn overdue_bytes(&self, shape: &Shape, layout: &Layout, level: usize) -> u64 {
         let flushed = newest(shape.levels.iter().flat_map(|level| level.tables()));
         let flushes = self.block_flushes(layout)[level];
@@ -53,8 +53,8 @@ impl Layered {
         overdue.map(RunShape::bytes).sum()
     }
 
-    /// The oldest block that has ended, of the deepest level first: what is deeper must be out of the way, or what
-    /// follows must stop above it.
+    /// Plans the oldest block that has ended, the deepest level first: deeper blocks must make way, or later ones have
+    /// to stop above them.
     pub(super) fn plan_counted(&self, shape: &Shape, layout: &Layout) -> Option<Plan> {
         let flushed = newest(shape.levels.iter().flat_map(|level| level.tables()));
         let blocks = self.block_flushes(layout);
@@ -65,10 +65,10 @@ impl Layered {
             let end = block_end(newest(&oldest.tables), blocks[level]);
             let stacks = self.kind(level, layout.last) == Kind::Tiering;
             let in_groups = self.is_partitioned(layout, level);
-            // Groups that have gone may have moved the base level, and so the ends of blocks: the rest follows.
+            // Groups merged earlier may have moved the base level, and so the ends of blocks; the rest follows.
             let drains = in_groups && self.mixes_epochs(shape, level, layout.last);
             if !drains && (end > flushed || level == layout.last) {
-                // Only another policy, or other blocks, can have left so many runs in one block.
+                // Only another policy, or other block lengths, can have left this many runs in one block.
                 let is_foreign = level > 0 && stacks && runs.len() as u64 >= self.ratio(level);
                 if let Some(plan) =
                     self.in_place(shape, layout, level, runs, Reason::Joining).filter(|_| is_foreign)
@@ -78,7 +78,7 @@ impl Layered {
                 continue;
             }
             let in_block = |run: &RunShape| newest(&run.tables) <= end;
-            // The end of the block comes in first, and then groups leave.
+            // The end of the block comes in first; groups leave after that.
             if in_groups && !drains && (0..level).any(|n| shape.runs(n).iter().any(in_block)) {
                 continue;
             }
@@ -89,13 +89,14 @@ impl Layered {
             if plan.is_some() {
                 return plan;
             }
-            // It waits: runs may be put on top of its own, but nothing into a run that should have left.
+            // This block waits: runs may be stacked on top of it, but nothing may join a run that should have left.
             limit = limit.min(if stacks && !in_groups { level } else { level.saturating_sub(1) });
         }
         None
     }
 
-    /// The block of `level` that ends with flush `end`, with what is on its way to it, down to `limit` at most.
+    /// Plans the block of `level` that ends with flush `end`, including its parts in the levels above, down to `limit`
+    /// at most.
     fn plan_block(
         &self,
         shape: &Shape,
@@ -107,7 +108,7 @@ impl Layered {
     ) -> Option<Plan> {
         let next = match level {
             0 => layout.level0_output,
-            // Left behind above the base level: over the empty levels at once.
+            // Left behind above the base level: skips the empty levels.
             _ => (level + 1..layout.base)
                 .find(|&n| !shape.runs(n).is_empty())
                 .unwrap_or(layout.base.max(level + 1)),
@@ -117,7 +118,7 @@ impl Layered {
         }
         let to = (next..limit).find(|&n| n >= layout.base && !end.is_multiple_of(blocks[n])).unwrap_or(limit);
         let in_block = |run: &&RunShape| newest(&run.tables) <= end;
-        // By level from the deepest up, each without what is newer than the block; nothing passes what stays.
+        // By level from the deepest up, each without data newer than the block; nothing passes data that stays.
         let mut parts: Vec<Vec<Selected<'_>>> = Vec::new();
         for from in (0..=level).rev() {
             let runs = shape.runs(from);
@@ -146,7 +147,7 @@ impl Layered {
         self.build(shape, layout, &self.draft(selected, to, place, Reason::FlushCount))
     }
 
-    /// Whether the run that ends with flush `end` makes the last level of pure tiering one run again.
+    /// Reports whether the run that ends with flush `end` completes the stack in the last level of pure tiering.
     fn closes_stack(&self, last: usize, end: Epoch, blocks: &[u64]) -> bool {
         let number = end / blocks[last - 1];
         (number.saturating_sub(1)).is_multiple_of(self.ratio(last) - 1)

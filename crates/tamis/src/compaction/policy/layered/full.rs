@@ -3,8 +3,8 @@
 use super::*;
 
 impl Layered {
-    /// All of `from` one or more levels down, with all of the levels between that would be due at once. If the device
-    /// has no room for that, some tables into a leveling level, or two runs of the level made into one.
+    /// Merges all of `from` one or more levels down, including all levels between that would be due at once. If the
+    /// device has no room for that, merges some tables into a leveling level, or two runs of the level into one.
     pub(super) fn plan_full(
         &self,
         shape: &Shape,
@@ -16,7 +16,7 @@ impl Layered {
         if from == to && shape.runs(from).len() < 2 {
             return None;
         }
-        // A level that goes down in groups takes nothing in until it is empty.
+        // A level that is merged down in groups takes nothing in until it is empty.
         if self.is_partitioned(layout, to)
             && (self.is_draining(shape, layout) || self.is_full(shape, layout, to))
         {
@@ -44,7 +44,7 @@ impl Layered {
         pieces.or_else(|| self.merge_neighbours(shape, layout, from, reason))
     }
 
-    /// The levels that a full merge of `from` takes whole, and the one that it writes to. The two overlap at the last
+    /// The levels that a full merge of `from` takes whole, and the level it writes to. The two overlap at the last
     /// level of pure tiering, which is merged in place.
     fn levels_of_full(
         &self,
@@ -58,7 +58,7 @@ impl Layered {
         }
         let mut to = if from == 0 { layout.level0_output } else { from + 1 };
         if from > 0 && to < layout.base {
-            // Left behind above the base level: over the empty levels at once.
+            // Left behind above the base level: skips the empty levels.
             to = (to..layout.base).find(|&n| !shape.runs(n).is_empty()).unwrap_or(layout.base);
         }
         let mut incoming: u64 = shape.levels[from].bytes();
@@ -75,7 +75,7 @@ impl Layered {
                 let in_place = to == layout.last && !layout.counts_bytes;
                 return (from..=if in_place { to } else { end }, to);
             }
-            // From here on the level goes down piece by piece.
+            // From here on the level is merged down piece by piece.
             let by_pieces = self.granularity == MergeGranularity::Partial
                 && self.kind(to + 1, layout.last) == Kind::Leveling;
             if by_pieces {

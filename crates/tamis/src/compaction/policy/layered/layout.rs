@@ -2,57 +2,57 @@
 //!
 //! # Targets follow the last level
 //!
-//! If the last level is leveling, its size is what the data takes. The levels above get that divided by the ratio
+//! If the last level is leveling, its size is that of the data. The levels above get that size divided by the ratio
 //! once, twice, and so on, up to the *base level*, the first whose target would not exceed its [cap](Layered::cap).
-//! Level 0 compacts into the base level; the levels between them stay empty. An empty tree fills its last level
-//! first, and the base moves up as the data grows.
+//! Level 0 compacts into the base level; the levels between them stay empty. An empty tree fills its last level first,
+//! and the base moves up as the data grows.
 //!
 //! The alternative, fixed targets `base · T^(n−1)` counted from the top, is simpler and rewrites a little less while
 //! the last level is young. But then the last level may be hardly larger than the one above, and nearly every key may
 //! be stored twice. With targets that follow the last level, superseded versions take at most about 1/T + 1/T² + … of
-//! the data (11 % for T = 10) at any time, the number of levels in use is the same, and the last level, most of the
-//! data, is compressed as the last level from the first byte on.
+//! the data (11 % for T = 10) at any time, the number of levels in use is the same, and the last level, which holds
+//! most of the data, uses its own compression from the first byte.
 //!
-//! Pure tiering has no last level of that kind: every level takes part and is measured in runs.
+//! Pure tiering has no such last level: every level takes part and is measured in runs.
 //!
-//! With `deterministic` the base level follows from the bytes of the last level alone (and of the level that is on
-//! its way into it in groups), so it changes at the end of a round only.
+//! With `deterministic`, the base level depends only on the bytes of the last level (and of the level being merged into
+//! it in groups), so it changes only at the end of a round.
 
 use super::*;
 
-/// What becomes of a level.
+/// How a level is compacted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Its runs are merged together into one run of the next level.
     Tiering,
-    /// It is one run, and grows.
+    /// It is a single, growing run.
     Leveling,
 }
 
 /// Where the data should be.
 #[derive(Debug)]
 pub(super) struct Layout {
-    /// By level; 0 above the base level, and everywhere if only runs count.
+    /// Per level; 0 above the base level, and everywhere if only runs count.
     pub(super) targets: Vec<u64>,
-    /// Whether targets count; otherwise only runs do.
+    /// Whether targets count; otherwise only the numbers of runs do.
     pub(super) counts_bytes: bool,
-    /// The first level below level 0 to be used.
+    /// The first used level below level 0.
     pub(super) base: usize,
     /// The deepest level to fill.
     pub(super) last: usize,
-    /// The level that level 0 compacts into: the base level, or one above that is still in use.
+    /// The level that level 0 compacts into: the base level, or a level above it that is still in use.
     pub(super) level0_output: usize,
 }
 
 impl Layout {
-    /// The level that goes into the last one in groups, if merges are partitioned.
+    /// Returns the level that is merged into the last one in groups, if merges are partitioned.
     pub(super) fn partitioned(&self) -> Option<usize> {
         (self.last > 1).then(|| self.last - 1)
     }
 }
 
 impl Layered {
-    /// What becomes of a level in a tree with this last level.
+    /// Returns the kind of a level in a tree with this last level.
     pub(super) fn kind(&self, level: usize, last: usize) -> Kind {
         match level > 0 && level.saturating_add(self.leveling) > last {
             true => Kind::Leveling,
@@ -60,9 +60,9 @@ impl Layered {
         }
     }
 
-    /// The largest target that the base level may have. A leveling base level takes one batch of level 0 at a time
-    /// and should not be much larger; one that counts T batches, or one whose rewriting a tiering level above would
-    /// save, may hold T.
+    /// The largest target that the base level may have. A leveling base level takes one batch of level 0 at a time and
+    /// should not be much larger; one that counts T batches, or one whose rewriting a tiering level above would save,
+    /// may hold T.
     fn cap(&self, level: usize, last: usize) -> u64 {
         let stacks = |n: usize| n > 0 && self.kind(n, last) == Kind::Tiering;
         match self.deterministic || stacks(level) || stacks(level - 1) {
@@ -91,7 +91,7 @@ impl Layered {
                 && self.mixes_epochs(shape, last - 1, last);
             at(last) + if draining { at(last - 1) } else { 0 }
         } else {
-            // What the last level will hold once the levels above are as small as they should be.
+            // The expected size of the last level once the levels above have shrunk to their targets.
             let total: u64 = bytes.iter().skip(1).sum();
             at(last).max(total - total / self.ratio(last - 1))
         };
@@ -103,7 +103,7 @@ impl Layered {
                 base -= 1;
                 target = (target / self.ratio(base)).max(1);
             }
-            // Options may have been given more levels than the tree was made with.
+            // The options may specify more levels than the tree was created with.
             if target > self.cap(base, last) && last + 1 < self.levels {
                 last += 1;
                 continue;

@@ -1,8 +1,8 @@
-//! Compaction because somebody asked: step by step to one run of the deepest level.
+//! Manual compaction: step by step to one run in the deepest level.
 //!
-//! Where a level holds several runs, they and all that is newer are merged together, once. Then level 0 as a
-//! whole, and deeper levels piece by piece, so that no step needs much free space and pieces can run at once. Tables
-//! that are alone in the last level already are left alone.
+//! Where a level holds several runs, they are merged once, together with all newer data. Then level 0 is merged as a
+//! whole, and deeper levels piece by piece, so that no step needs much free space and pieces can run concurrently.
+//! Tables that overlap nothing and are already in the last level stay untouched.
 
 use super::*;
 
@@ -36,7 +36,7 @@ impl Layered {
             };
         }
         let deepest = shape.deepest().filter(|deepest| *deepest > 0)?;
-        // Where the deepest level that holds data is too small for it, it would be due at once.
+        // If the deepest level that holds data is too small for all of it, it would be due at once.
         let deepest = match self.kind(layout.last, layout.last) {
             Kind::Leveling if range.is_none() => deepest.max(layout.last),
             _ => deepest,
@@ -44,10 +44,10 @@ impl Layered {
         let level = (1..deepest).find(|&n| shape.runs(n).iter().any(|run| is_concerned(&run)))?;
         let output_level = (level + 1..deepest).find(|&n| !shape.levels[n].is_empty()).unwrap_or(deepest);
         let run = shape.runs(level).iter().find(is_concerned)?;
-        // Other runs of the next level must not be passed: they hold nothing of the range, but may of its pieces.
+        // Other runs of the next level must not be passed: they hold nothing of the range, but may overlap its pieces.
         let several = shape.runs(output_level).len() > 1 || shape.runs(level).len() > 1;
         if several {
-            // What overlaps nothing there goes on to the first level where it does.
+            // Tables that overlap nothing there continue to the first level where they do.
             let mut levels = (output_level..=deepest).filter(|&n| !shape.levels[n].is_empty());
             return levels.find_map(|n| self.plan_closed(shape, &layout, n, concerns));
         }
@@ -64,8 +64,8 @@ impl Layered {
         })
     }
 
-    /// All tables from level 0 to `deepest` that are concerned or overlap such a table, directly or through others, made
-    /// into one run in the place of the newest of them in `deepest`.
+    /// Merges all tables from level 0 to `deepest` that overlap the range or such a table, directly or through others,
+    /// into one run in place of the newest of them in `deepest`.
     fn plan_closed(
         &self,
         shape: &Shape,

@@ -1,6 +1,6 @@
 //! The layered policies: every level is either *tiering*, a stack of runs that are merged together into one run of the
-//! next level, or *leveling*, one run that grows by what is merged into it. Which is which tells the four policies
-//! apart, and nothing else does:
+//! next level, or *leveling*, one run that grows by merging data into it. The four policies differ only in the kind of
+//! each level:
 //!
 //! | policy | level 0 | between | last level |
 //! | --- | --- | --- | --- |
@@ -11,35 +11,34 @@
 //!
 //! # Sizes
 //!
-//! [`layout`] says how large levels may be: targets follow the last level where that one is leveling, and pure
-//! tiering counts runs only. A leveling level is *due* when it holds more bytes than its target; a tiering level
-//! when it holds T runs, or more bytes than its target, so that both its runs and its space are bounded.
+//! [`layout`] determines how large levels may be: targets follow the last level if it is leveling, and pure tiering
+//! counts only runs. A leveling level is *due* when it holds more bytes than its target; a tiering level when it holds
+//! T runs or more bytes than its target, so that both its runs and its space are bounded.
 //!
-//! # How much a merge takes
+//! # Merge granularity
 //!
-//! * [`full`]: whole levels, and at once into the first level that is not due when it has received them (GRF, SIGMOD
-//!   2024, section 2), so that nothing is written only to be read again. With `deterministic`, the same by the
-//!   number of flushes ([`counted`]).
-//! * [`pieces`]: some tables and what they overlap in the next level, which is leveling. A [`pick`]er
-//!   chooses them. Into a tiering level only whole levels are merged: a run made of a part would stand beside the
-//!   rest of its level for ever.
-//! * [`partition`]: full down to the last level but one; from there in groups of tables that overlap perfectly
-//!   (Spooky, VLDB 2022).
+//! * [`full`]: whole levels, directly into the first level that is not due after receiving them (GRF, SIGMOD 2024, section
+//!   2), so that nothing is written only to be read again. With `deterministic`, the same by the number of flushes
+//!   ([`counted`]).
+//! * [`pieces`]: some tables and those they overlap in the next level, which is leveling. A [`pick`]er chooses them. Only
+//!   whole levels are merged into a tiering level: a run made of a part would stay beside the rest of its level forever.
+//! * [`partition`]: full merges down to the last level but one; from there in groups of tables that overlap perfectly (Spooky,
+//!   VLDB 2022).
 //!
 //! # Invariants of every plan
 //!
-//! * No input is busy, and no running job's output comes to lie between the plan's inputs and its output, or over its
-//!   range at the output level.
-//! * Inputs hold all tables of a leveling output level that overlap the plan's range, and all tables of the
-//!   input run that share a key with an input.
-//! * Age: of what overlaps in the levels between (first input level included), an older table is an input if
-//!   a newer one is. At most one job reads level 0, or a tiering level that is merged whole.
-//! * A level that is empty is filled by one job at a time, and so is a tiering level: its runs come in order of age.
+//! * No input is busy, and no running job's output falls between the plan's inputs and its output, or over its range at the
+//!   output level.
+//! * Inputs include all tables of a leveling output level that overlap the plan's range, and all tables of the input run
+//!   that share a key with an input.
+//! * Age: where data of the levels between (first input level included) overlaps, an older table is an input if a newer one
+//!   is. At most one job reads level 0, or a tiering level that is merged whole.
+//! * An empty level is filled by one job at a time, and so is a tiering level: its runs arrive in order of age.
 //!
 //! # Shapes of other policies
 //!
-//! Several runs in a leveling level are joined first ([`Reason::Joining`]). Levels above the base level, and what
-//! lies too deep, are due until they are empty or the last.
+//! Several runs in a leveling level are joined first ([`Reason::Joining`]). Levels above the base level, and levels
+//! that are too deep, are due until they are empty or the last.
 //!
 //! All functions are pure; a plan costs O(tables · log tables).
 
@@ -69,52 +68,52 @@ use layout::{Kind, Layout};
 #[derive(Clone, Debug)]
 pub(crate) struct Layered {
     pub(crate) choice: CompactionChoice,
-    /// How many levels at the bottom are leveling: 0 for tiering, `usize::MAX` for leveling.
+    /// The number of leveling levels at the bottom: 0 for tiering, `usize::MAX` for leveling.
     pub(crate) leveling: usize,
     /// Never `Auto`.
     pub(crate) granularity: MergeGranularity,
     pub(crate) picker: FilePicker,
     pub(crate) deterministic: bool,
-    /// How many times larger than level n level n + 1 is, or how many runs of level n make one of level n + 1 (T).
+    /// The size ratio T: level n + 1 is T times larger than level n, or T runs of level n make one run of level n + 1.
     pub(crate) size_ratio: PerLevel<u64>,
     /// Runs in level 0 that start a compaction.
     pub(crate) level0_runs: usize,
-    /// What one run made of level 0 holds, in bytes; the largest size of a base level that is leveling.
+    /// Bytes in a run merged from level 0; the largest size of a leveling base level.
     pub(crate) base_bytes: u64,
-    /// Levels, level 0 among them.
+    /// Number of levels, including level 0.
     pub(crate) levels: usize,
-    /// Size at which an output table is ended, in bytes.
+    /// Size at which an output table ends, in bytes.
     pub(crate) table_bytes: u64,
-    /// Runs in level 0 from which on writes slow down.
+    /// Runs in level 0 at which writes slow down.
     pub(crate) slowdown_runs: usize,
-    /// Runs in level 0 at which writes wait.
+    /// Runs in level 0 at which writes stall.
     pub(crate) stop_runs: usize,
-    /// Bytes to be rewritten from which on writes slow down.
+    /// Debt in bytes at which writes slow down.
     pub(crate) slowdown_debt: u64,
-    /// Bytes to be rewritten at which writes wait.
+    /// Debt in bytes at which writes stall.
     pub(crate) stop_debt: u64,
 }
 
-/// A level that is due, by urgency.
+/// A level that is due, with its urgency.
 struct Due {
     level: usize,
-    /// Above 1: over what is allowed by that factor.
+    /// The factor by which it exceeds its limit; above 1.
     score: f64,
     reason: Reason,
 }
 
-/// Bytes of the tables that no running job takes away.
+/// Bytes of the tables that no running job is moving away.
 fn waiting(level: &LevelShape) -> u64 {
     level.tables().filter(|table| !table.busy).map(TableShape::bytes).sum()
 }
 
-/// Whether some of the run is not on its way elsewhere.
+/// Reports whether part of the run is not being moved away.
 fn is_waiting(run: &RunShape) -> bool {
     run.tables.iter().any(|table| !table.busy)
 }
 
 impl Layered {
-    /// The policy that a keyspace's options ask for: leveling if they name none of this family.
+    /// Creates the policy from a keyspace's options; leveling if they name no policy of this family.
     pub(crate) fn new(options: &KeyspaceOptions) -> Self {
         Layered {
             choice: options.compaction,
@@ -139,19 +138,19 @@ impl Layered {
         }
     }
 
-    /// The ratio between level `level` and the next, at least 2.
+    /// Returns the size ratio between `level` and the next, at least 2.
     fn ratio(&self, level: usize) -> u64 {
         self.size_ratio.at(level).max(2)
     }
 
-    /// How many bytes of the next level a table of `level` may overlap before it is cut: twice the average of a
-    /// full table, so that cutting is the exception.
+    /// The bytes of the next level that a table of `level` may overlap before it is cut: twice the average of a full
+    /// table, so that cutting is the exception.
     fn max_overlap(&self, level: usize) -> u64 {
         self.table_bytes.saturating_mul(self.ratio(level)).saturating_mul(2)
     }
 
-    /// The deepest level that full merges reach; below it groups take over. A tree that is so small that level 0
-    /// compacts right into the last level has no groups.
+    /// The deepest level that full merges reach; groups take over below it. A tree so small that level 0 compacts
+    /// directly into the last level has no groups.
     fn full_limit(&self, layout: &Layout) -> usize {
         let partitioned = layout.partitioned().filter(|level| layout.base <= *level);
         match self.granularity {
@@ -160,12 +159,12 @@ impl Layered {
         }
     }
 
-    /// Whether `level` goes down in groups.
+    /// Reports whether `level` is merged down in groups.
     fn is_partitioned(&self, layout: &Layout, level: usize) -> bool {
         self.granularity == MergeGranularity::Partitioned && layout.partitioned() == Some(level)
     }
 
-    /// Whether `level` holds more than it may if `runs` runs of `bytes` bytes are in it.
+    /// Reports whether `level` would exceed its limits with `runs` runs of `bytes` bytes.
     fn is_over(&self, layout: &Layout, level: usize, runs: usize, bytes: u64) -> bool {
         let too_large = layout.counts_bytes && bytes > layout.targets[level];
         match self.kind(level, layout.last) {
@@ -175,12 +174,12 @@ impl Layered {
         }
     }
 
-    /// Whether `level` holds more than it may.
+    /// Reports whether `level` exceeds its limits.
     fn is_full(&self, shape: &Shape, layout: &Layout, level: usize) -> bool {
         shape.levels.get(level).is_some_and(|at| self.is_over(layout, level, at.runs.len(), at.bytes()))
     }
 
-    /// The levels that are due, most urgent first; level 0 before others of the same urgency.
+    /// Returns the levels that are due, most urgent first; level 0 before others of the same urgency.
     fn due(&self, shape: &Shape, layout: &Layout) -> Vec<Due> {
         let mut due = Vec::new();
         let runs = shape.runs(0).len();
@@ -188,10 +187,10 @@ impl Layered {
             let score = runs as f64 / self.level0_runs as f64;
             due.push(Due { level: 0, score, reason: Reason::Level0Runs });
         }
-        // Pure tiering has nothing below its last level to be led to: that one merges in place.
+        // Pure tiering has no level below its last one to move data to: that one is merged in place.
         let end = if layout.counts_bytes { layout.last } else { layout.last + 1 };
         for level in 1..end.min(shape.levels.len()) {
-            // Busy tables are on their way down, or as large a part of the level as they were before.
+            // Busy tables are on their way down, or make up as large a part of the level as before.
             let waiting = waiting(&shape.levels[level]);
             let runs = shape.runs(level).iter().filter(|run| is_waiting(run)).count();
             let target = layout.targets[level];
@@ -200,7 +199,7 @@ impl Layered {
                 continue;
             }
             if layout.counts_bytes && target == 0 {
-                // Above the base level: to be emptied, the sooner the fuller it is.
+                // Above the base level: to be emptied, and more urgent the fuller it is.
                 let relative = waiting as f64 * self.ratio(level) as f64 / self.base_bytes as f64;
                 due.push(Due { level, score: relative.max(1.0), reason: Reason::LevelSize });
             } else if self.is_over(layout, level, runs, waiting) {
@@ -217,7 +216,7 @@ impl Layered {
         due
     }
 
-    /// One step for a level that is due.
+    /// Plans one step for a level that is due.
     fn plan_due(&self, shape: &Shape, layout: &Layout, due: &Due) -> Option<Plan> {
         let Due { level, reason, .. } = *due;
         if self.is_partitioned(layout, level) {
@@ -236,7 +235,7 @@ impl Layered {
         self.plan_full(shape, layout, level, reason)
     }
 
-    /// A leveling level with several runs, made into one.
+    /// Plans the merge of a leveling level's several runs into one.
     fn plan_joining(&self, shape: &Shape, layout: &Layout) -> Option<Plan> {
         let several =
             |level: &usize| shape.runs(*level).len() > 1 && self.kind(*level, layout.last) == Kind::Leveling;
@@ -250,9 +249,9 @@ impl Layered {
         let reads_level0 = shape.levels.first().is_some_and(|level| level.tables().any(|table| table.busy));
         let mut level0_waits = false;
         for due in self.due(shape, layout) {
-            // Level 0 needs nearly all of its output level at once: if short jobs there kept coming, it would
-            // wait for ever. Jobs of levels that are more urgent came first. Groups are never held up: level 0
-            // may be waiting for them.
+            // Level 0 needs nearly all of its output level at once; a steady supply of short jobs there would make it
+            // wait forever. Jobs of more urgent levels came first. Groups are never held up: level 0 may be waiting for
+            // them.
             let competes = due.level == layout.level0_output || due.level + 1 == layout.level0_output;
             if level0_waits && competes && !self.is_partitioned(layout, due.level) {
                 continue;
@@ -286,8 +285,8 @@ impl CompactionPolicy for Layered {
         runs.max(Pressure::of(self.debt(shape), self.slowdown_debt, self.stop_debt))
     }
 
-    /// The bytes that are due, each level's excess carried down as far as it makes further levels due; what joins a
-    /// leveling level counts that level's bytes in proportion, too.
+    /// The bytes that are due; each level's excess is carried down as far as it makes further levels due. Data that
+    /// joins a leveling level counts the bytes it rewrites there in proportion, too.
     fn debt(&self, shape: &Shape) -> u64 {
         let layout = self.layout(shape);
         let (mut debt, mut carried) = (0u64, 0u64);
@@ -337,7 +336,7 @@ impl CompactionPolicy for Layered {
         self.plan_manual(shape, range)
     }
 
-    /// Counted by flushes, a round ends with the merge that leaves nothing between level 0 and the run it writes.
+    /// With `deterministic`, a round ends with the merge that leaves nothing between level 0 and the run it writes.
     fn ends_round(&self, shape: &Shape, plan: &Plan) -> bool {
         let named: HashSet<TableId> = plan.tables().collect();
         let grows = |level: usize, run: &RunShape| {
@@ -353,7 +352,7 @@ impl CompactionPolicy for Layered {
     }
 }
 
-/// Widens a stretch of a run by the neighbours that share a user key with it. In a sound tree there are none.
+/// Extends a range of a run by the neighbours that share a user key with it. A sound tree has none.
 fn with_shared_keys(run: &[TableShape], mut tables: Range<usize>) -> Range<usize> {
     if tables.is_empty() {
         return tables;

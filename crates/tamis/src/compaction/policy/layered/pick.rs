@@ -1,15 +1,14 @@
-//! Pickers: in which order a level's tables have their turn in partial merges.
+//! Pickers: the order in which partial merges take the tables of a level.
 //!
-//! All follow from the shape alone. *Round robin* keeps no cursor: files are numbered in the order in which they are
-//! written, so the table with the greatest number in the output level was written last, and the turn goes on
-//! behind its largest key. Tables that were moved there kept their numbers, but they are gone from the level above,
-//! so their neighbours are next anyway. Side by side, jobs may skip or repeat a stretch; the next time round it has
-//! its turn.
+//! All depend on the shape alone. *Round robin* keeps no cursor: files are numbered in the order in which they are
+//! written, so the table with the greatest number in the output level was written last, and the next turn starts after
+//! its largest key. Tables that were moved there kept their numbers, but they are gone from the level above, so their
+//! neighbours are next anyway. Concurrent jobs may skip or repeat a key range; it has its turn in the next round.
 
 use super::*;
 
 impl Layered {
-    /// The tables of `run` that no job reads, in the order in which they should go to `output_level`.
+    /// Returns the tables of `run` that no job reads, in the order in which they should be merged into `output_level`.
     pub(super) fn order(&self, shape: &Shape, run: &RunShape, output_level: usize) -> Vec<usize> {
         let below: &[TableShape] = shape.runs(output_level).first().map_or(&[], |run| &run.tables);
         let mut order: Vec<usize> = (0..run.tables.len()).filter(|&i| !run.tables[i].busy).collect();
@@ -43,7 +42,7 @@ impl Layered {
     }
 }
 
-/// Sorts ascending by a number that is computed once for each.
+/// Sorts ascending by a key that is computed once per element.
 fn sort_by_number(order: &mut [usize], number: impl Fn(&usize) -> f64) {
     let mut numbered: Vec<(f64, usize)> = order.iter().map(|i| (number(i), *i)).collect();
     numbered.sort_by(|a, b| a.0.total_cmp(&b.0));

@@ -1,11 +1,11 @@
-//! Partial merges: some tables of a level and what they overlap in the next one, which is leveling.
+//! Partial merges: some tables of a level and those they overlap in the next level, which is leveling.
 
 use super::*;
 
 impl Layered {
-    /// Some tables of `level`, which is `excess` bytes too large, into `output_level`, chosen by the picker. Of several
-    /// runs the oldest gives the tables, so that nothing passes what is older; tables of newer runs within
-    /// their range come along if all that is older under them does.
+    /// Plans a merge of some tables of `level`, which is `excess` bytes too large, into `output_level`, chosen by the
+    /// picker. Of several runs the tables come from the oldest, so that nothing passes older data; tables of newer runs
+    /// within their range are included if all older tables under them are.
     pub(super) fn plan_pieces(
         &self,
         shape: &Shape,
@@ -31,9 +31,9 @@ impl Layered {
         })
     }
 
-    /// Adds neighbours that cost nothing: they overlap no table of the next level that is not an input already (up to
-    /// a size), or none at all and can be moved as they are (up to what the level has in excess).
-    #[expect(clippy::too_many_arguments, reason = "the one caller above has them all at hand")]
+    /// Adds neighbours that cost nothing: tables that overlap no table of the next level that is not already an input
+    /// (up to a size), or that overlap none at all and can be moved unchanged (up to the level's excess).
+    #[expect(clippy::too_many_arguments, reason = "the only caller has them all at hand")]
     fn grow(
         &self,
         shape: &Shape,
@@ -77,8 +77,8 @@ impl Layered {
     }
 }
 
-/// The tables of newer runs that lie within the range of `chosen` and under which every older table of the level is
-/// taken, too; newest run first, `chosen` last.
+/// Returns the tables of newer runs that lie within the range of `chosen` and under which every older table of the
+/// level is included as well; newest run first, `chosen` last.
 fn with_newer<'a>(shape: &'a Shape, level: usize, chosen: Selected<'a>) -> Vec<Selected<'a>> {
     let runs = shape.runs(level);
     let Some(range) = KeyRange::hull(chosen.tables()) else { return vec![chosen] };
@@ -95,9 +95,9 @@ fn with_newer<'a>(shape: &'a Shape, level: usize, chosen: Selected<'a>) -> Vec<S
                     .all(|s: &Selected<'_>| t.range().overlap(&s.run.tables).all(|i| s.tables.contains(&i)))
         };
         let overlapped = range.overlap(&newer.tables);
-        // One stretch of the run: the first one of such tables.
+        // One contiguous range of the run: the first such tables.
         let Some(start) = overlapped.clone().find(|&i| within(&newer.tables[i])) else {
-            // What is newer still must not pass this run's tables.
+            // Newer data must still not pass this run's tables.
             if overlapped.is_empty() {
                 continue;
             }

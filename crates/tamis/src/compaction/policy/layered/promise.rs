@@ -1,22 +1,23 @@
-//! What the layered policies promise when nothing is due. T is each level's own ratio, B what level 0 holds when it is
-//! due (`level0_runs` memtables), G the size that the last level grows towards.
+//! The promises of the layered policies when nothing is due. T is each level's own ratio, B the size of level 0 when it
+//! is due (`level0_runs` memtables), and G the size that the last level grows towards.
 //!
-//! **Runs.** Level 0 holds `level0_runs` − 1 at most, a tiering level T − 1, a leveling level one: a level that would
-//! have more is merged before. Levels between level 0 and the base level hold none.
+//! **Runs.** Level 0 holds at most `level0_runs` − 1, a tiering level T − 1, a leveling level one: a level that would
+//! have more is merged first. Levels between level 0 and the base level hold none.
 //!
-//! **Space**, as bytes of all tables by live bytes, without deletes. With a leveling last level, that level holds
-//! every key once, and what lies above may be superseded altogether: no more than the targets, G/T + G/T² + …, and
-//! level 0's B. So 1 + Σ targets/G + B/G; tiering between costs nothing in space. Counted by flushes, the levels above
-//! hold what came since the round began, B·ΠT ≤ G at most, however large: 2 + B/G. Pure tiering may hold every key
-//! in each of its runs: as many times the live bytes as there can be runs.
+//! **Space**, as bytes of all tables divided by live bytes, without deletes. A leveling last level holds every key
+//! once, and the levels above may be superseded entirely: at most the targets, G/T + G/T² + …, and level 0's B. So 1 +
+//! Σ targets/G + B/G; tiering levels between cost no space. With `deterministic`, the levels above hold the data
+//! written since the round began, at most B·ΠT ≤ G, however large: 2 + B/G. Pure tiering may hold every key in each of
+//! its runs: space amplification is at most the maximum number of runs.
 //!
-//! **Writes**, as bytes written by flushes and compactions by bytes flushed. One for the flush. A tiering level adds 1: a byte
-//! is written once when it gets there, and not again before it leaves. A full merge into a leveling level rewrites
-//! what T merges into it have brought, at most (T + 1)/2 times each on average where a level is emptied every T
-//! merges, T + 1 for the last level, which stays: it is rewritten once for every G/T bytes that come. The base
-//! level of a leveling tree meets batches as large as itself: 2. Partial merges add one for tables that overlap
-//! only in part, as Leveled trees are known for: T + 2. Skipping levels only saves. Pure tiering: one for every level
-//! in use, and the last allowed one, which is merged in place, is rewritten for every T − 1 runs that come.
+//! **Writes**, as bytes written by flushes and compactions divided by bytes flushed. One for the flush. A tiering level
+//! adds 1: a byte is written once when it arrives, and not again before it leaves. A full merge into a leveling level
+//! rewrites what up to T earlier merges have added: at most (T + 1)/2 times each on average where a level is emptied
+//! every T merges, and T + 1 for the last level, which is never emptied: it is rewritten once for every G/T incoming
+//! bytes. The base level of a leveling tree receives batches as large as itself: 2. Partial merges add one for tables
+//! that overlap only in part, as leveled trees are known for: T + 2. Skipping levels only saves writes. Pure tiering:
+//! one for every level in use; and the last allowed level, which is merged in place, is rewritten for every T − 1
+//! incoming runs.
 
 use super::*;
 
@@ -53,7 +54,7 @@ impl Layered {
                 Kind::Leveling if partial && is_base && level == layout.last => self.fill(&layout) + 1.0,
                 Kind::Leveling if partial && is_base => 2.0,
                 Kind::Leveling if partial => above + 2.0,
-                // Full merges into it until it is due: by its own ratio.
+                // Full merges into the level until it is due, by its own ratio.
                 Kind::Leveling if level < layout.last => (self.ratio(level) as f64 + 1.0) / 2.0 + 1.0,
                 Kind::Leveling if is_base => self.fill(&layout) + 1.0,
                 Kind::Leveling => above + 1.0,
@@ -66,7 +67,7 @@ impl Layered {
         }
     }
 
-    /// How often the last level of pure tiering is rewritten for each byte that comes: as a whole for every T − 1 runs.
+    /// How often the last level of pure tiering is rewritten per incoming byte: as a whole for every T − 1 runs.
     fn closing(&self, shape: &Shape, layout: &Layout) -> f64 {
         let run =
             (1..layout.last).map(|level| self.ratio(level) as f64).product::<f64>() * self.base_bytes as f64;
@@ -74,7 +75,7 @@ impl Layered {
         bytes as f64 / (run * (self.ratio(layout.last) - 1) as f64).max(1.0)
     }
 
-    /// How many batches of level 0 the last level holds when level 0 compacts right into it.
+    /// The number of batches of level 0 in the last level when level 0 compacts directly into it.
     fn fill(&self, layout: &Layout) -> f64 {
         layout.targets[layout.last] as f64 / self.base_bytes.max(1) as f64
     }

@@ -7,7 +7,7 @@ use crate::compaction::simulator::{ENTRY, Entries, FLUSH, Sim};
 use crate::key::KeyEnd;
 use crate::tree::epochs::EpochMap;
 
-/// Leveling by partial merges, as tables of one flush's size.
+/// Leveling by partial merges, with tables of one flush's size.
 fn policy(size_ratio: u64, levels: usize) -> Layered {
     Layered {
         size_ratio: size_ratio.into(),
@@ -42,7 +42,7 @@ fn uniform_flushes(sim: &mut Sim<Layered>, flushes: usize, keys: usize, threads:
 
 #[test]
 fn write_amplification_and_space_stay_within_the_documented_bounds_over_thousands_of_flushes() {
-    // The last number is what the policy did when this was written, and a tenth more.
+    // The last number is the value measured when this test was written, plus ten percent.
     for (size_ratio, levels, usual) in [(4, 7, 11.2), (10, 7, 12.7)] {
         let mut sim = Sim::new(policy(size_ratio, levels), levels, 11);
         for _ in 0..6 {
@@ -78,7 +78,7 @@ fn ascending_keys_are_moved_and_never_rewritten() {
 }
 
 #[test]
-fn deletes_are_not_moved_below_everything_but_dropped_there() {
+fn deletes_are_dropped_at_the_bottom_instead_of_moved_there() {
     let mut sim = Sim::new(policy(10, 5), 5, 3);
     for i in 0..200u16 {
         sim.flush(i * 32..i * 32 + 32, 4);
@@ -92,7 +92,7 @@ fn deletes_are_not_moved_below_everything_but_dropped_there() {
 }
 
 #[test]
-fn more_levels_are_used_when_the_options_allow_them() {
+fn added_levels_are_used_when_the_options_allow_them() {
     let mut sim = Sim::new(policy(4, 3), 3, 5);
     uniform_flushes(&mut sim, 600, 20_000, 1);
     sim.settle();
@@ -147,11 +147,11 @@ fn a_manual_compaction_of_a_range_leaves_the_rest_alone() {
     let concerned: Vec<usize> =
         (0..5).filter(|&n| shape.levels[n].tables().any(|t| range.overlaps_table(t))).collect();
     assert_eq!(concerned, [4]);
-    assert!(sim.bytes(3) > 0, "what does not overlap stays");
+    assert!(sim.bytes(3) > 0, "data outside the range stays");
 }
 
 #[test]
-fn writers_feel_the_pressure_of_level_0() {
+fn write_pressure_follows_level_0() {
     let mut sim = Sim::new(policy(4, 4), 4, 1);
     let mut felt = Vec::new();
     for _ in 0..12 {
@@ -192,7 +192,7 @@ proptest! {
         seed: u64,
         (size_ratio, levels) in prop::sample::select(vec![(2, 3), (2, 8), (3, 5), (4, 4), (10, 3)]),
         threads in 1usize..6,
-        // Flushes by kind: all over the keys, in a window, one key after the other; and how many are deletes.
+        // Flushes by kind (all over the keys, in a window, ascending), and the share of deletes.
         phases in prop::collection::vec((0usize..3, 0usize..17, 5usize..40), 1..6),
     ) {
         let mut sim = Sim::new(policy(size_ratio, levels), levels, seed);

@@ -33,7 +33,7 @@ fn windows(sim: &Sim<TimeWindow>) -> Vec<(u64, usize)> {
 }
 
 #[test]
-fn a_window_that_is_over_is_one_run_and_others_are_not_touched() {
+fn an_ended_window_becomes_one_run_and_others_stay_untouched() {
     let mut sim = Sim::new(policy(u64::MAX, 4), 1, 1);
     for i in 0..50 {
         sim.now = 1000 + 10 * i;
@@ -73,7 +73,7 @@ fn a_window_is_written_a_logarithmic_number_of_times() {
 }
 
 #[test]
-fn a_clock_that_goes_back_makes_a_window_larger_and_changes_no_order() {
+fn a_clock_that_jumps_back_enlarges_a_window_and_keeps_the_order() {
     let mut sim = Sim::new(policy(u64::MAX, 4), 1, 1);
     for now in [1000, 1050, 5000, 1010, 1120, 900, 5010, 5100] {
         sim.now = now;
@@ -87,7 +87,7 @@ fn a_clock_that_goes_back_makes_a_window_larger_and_changes_no_order() {
 }
 
 #[test]
-fn windows_that_the_clock_has_not_reached_do_not_stop_writes_for_ever() {
+fn windows_in_the_future_do_not_stall_writes_forever() {
     let mut sim = Sim::new(policy(u64::MAX, 4), 1, 1);
     sim.policy.fan_in = 8;
     for now in [1000, 2000, 3000] {
@@ -95,7 +95,7 @@ fn windows_that_the_clock_has_not_reached_do_not_stop_writes_for_ever() {
         (0..7).for_each(|_| random_flush(&mut sim, 500, 0));
     }
     sim.now = 500;
-    assert!(!sim.start(), "three windows of seven runs, none of them over");
+    assert!(!sim.start(), "three windows of seven runs, all of them open");
     assert_ne!(sim.policy.write_pressure(&sim.shape()), Pressure::Stop);
 }
 
@@ -115,7 +115,7 @@ fn mixed_sizes_are_merged_when_there_are_too_many_runs() {
 }
 
 #[test]
-fn a_merge_takes_no_more_than_there_is_room_for() {
+fn a_merge_takes_only_what_there_is_room_for() {
     let mut sim = Sim::new(policy(u64::MAX, 4), 1, 1);
     for _ in 0..6 {
         sim.flush(0..32, 0);
@@ -129,7 +129,7 @@ fn a_merge_takes_no_more_than_there_is_room_for() {
 }
 
 #[test]
-fn what_leveling_left_is_older_and_dropped_first() {
+fn data_left_by_leveling_is_oldest_and_dropped_first() {
     let leveled = small_leveling(BATCH, 4);
     let mut sim = Sim::new(leveled, 4, 3);
     for _ in 0..100 {
@@ -152,7 +152,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
     #[test]
-    fn nothing_dropped_comes_back_and_the_rest_reads_as_written_whatever_the_clock_does(
+    fn nothing_dropped_reappears_and_the_rest_reads_as_written_whatever_the_clock_does(
         seed: u64,
         retain in prop::sample::select(vec![1, 7, 40, 1 << 40]),
         fan_in in 2usize..6,
@@ -160,7 +160,7 @@ proptest! {
         keys in prop::sample::select(vec![20usize, 400, 2200]),
         deletes in 0usize..17,
         lag in prop::option::of(5u64..60),
-        // How far the clock goes forward at each flush, and how often it jumps anywhere.
+        // How far the clock advances at each flush, and how often it jumps to a random time.
         step in 0u64..60,
         jumps in 0usize..3,
         flushes in 1usize..150,

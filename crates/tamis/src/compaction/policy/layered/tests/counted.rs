@@ -1,20 +1,20 @@
-//! Deterministic shapes are the digits of the number of flushes.
+//! In deterministic shapes, the levels are the digits of the number of flushes.
 
 use super::family::{Way, layered, ways};
 use super::*;
 use crate::compaction::policy::layered::layout::Kind;
 use crate::options::CompactionChoice;
 
-/// What flush number `flush` holds.
+/// The contents of flush number `flush`.
 #[derive(Clone, Copy, Debug)]
 enum Load {
-    /// New keys all over.
+    /// New keys over the whole key space.
     Random,
     /// The same few keys again and again.
     Updates,
-    /// Deletes of everything, now and then a key.
+    /// Deletes of everything, with an occasional put.
     Deletes,
-    /// Often nothing at all: a number, but no run.
+    /// Often no entries at all: a number, but no run.
     Empty,
 }
 
@@ -33,7 +33,7 @@ fn load(sim: &mut Sim<Layered>, load: Load) {
     }
 }
 
-/// The number of flushes in the mixed radix of the levels: the digit of each level from 0 to the one before the last.
+/// The number of flushes in the mixed radix of the levels: the digit of each level from 0 to the last but one.
 fn digits(sim: &Sim<Layered>, layout: &Layout) -> Vec<u64> {
     let mut rest = sim.seq;
     let mut digits = vec![rest % sim.policy.level0_runs as u64];
@@ -46,8 +46,8 @@ fn digits(sim: &Sim<Layered>, layout: &Layout) -> Vec<u64> {
     digits
 }
 
-/// With a base level that does not move and no run that is empty, every level's runs are its digit; a leveling level has
-/// one unless its digit is 0.
+/// With a fixed base level and no empty run, every level's number of runs is its digit; a leveling level has one unless
+/// its digit is 0.
 fn check_digits(sim: &Sim<Layered>) {
     let shape = sim.shape();
     let layout = sim.policy.layout(&shape);
@@ -80,7 +80,7 @@ fn the_shape_is_the_number_of_flushes_in_the_radix_of_the_levels() {
             for kind in [Load::Random, Load::Updates] {
                 let mut sim = filled(Way { size_ratio, ..way }, levels, 5);
                 sim.policy.table_bytes = 5000;
-                // A round of every tree, and into the next.
+                // A full round of every tree, and into the next.
                 for _ in 0..200 {
                     load(&mut sim, kind);
                     sim.settle();
@@ -94,7 +94,7 @@ fn the_shape_is_the_number_of_flushes_in_the_radix_of_the_levels() {
 
 #[test]
 fn the_shape_depends_neither_on_keys_nor_on_how_jobs_overlap() {
-    // The same number of flushes gives the same runs by level, whatever is in them and however jobs overlap, as
+    // The same number of flushes gives the same runs per level, whatever their contents and however jobs overlap, as
     // long as no run is empty.
     for way in ways().into_iter().filter(|way| way.deterministic) {
         let shapes: Vec<Vec<usize>> = [(Load::Random, 1), (Load::Random, 4), (Load::Updates, 3)]
@@ -118,10 +118,10 @@ fn the_shape_depends_neither_on_keys_nor_on_how_jobs_overlap() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
-    /// Where runs or whole blocks come to nothing, a level holds fewer runs than its digit, never more, and nothing
-    /// newer than its block or older than it: epochs tell.
+    /// Where runs or whole blocks turn out empty, a level holds fewer runs than its digit, never more, and nothing
+    /// newer or older than its block, according to the epochs.
     #[test]
-    fn blocks_stay_apart_whatever_is_deleted(
+    fn blocks_stay_separate_whatever_is_deleted(
         seed: u64,
         way in prop::sample::select(ways().into_iter().filter(|way| way.deterministic).collect::<Vec<_>>()),
         size_ratio in 2u64..5,
@@ -133,7 +133,7 @@ proptest! {
             load(&mut sim, [Load::Empty, Load::Deletes, Load::Random][i / 7 % 3]);
             sim.work(threads);
         }
-        // A flush that leaves something, so that the count is seen.
+        // A flush that leaves an entry, so that the count is visible.
         sim.flush([1, 2, 3], 0);
         sim.settle();
         sim.check_reads();
@@ -166,7 +166,7 @@ fn a_small_tree_moves_its_base_up_at_the_end_of_a_round() {
             if now != base {
                 assert!(now < base, "the base moves up as the data grows");
                 let levels_between = (1..4).filter(|&n| sim.bytes(n) > 0).count();
-                assert_eq!(levels_between, 0, "the base moves in the midst of a round: {way:?}");
+                assert_eq!(levels_between, 0, "the base moves in the middle of a round: {way:?}");
                 base = now;
             }
         }

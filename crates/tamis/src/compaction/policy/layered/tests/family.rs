@@ -1,4 +1,4 @@
-//! All policies of the family in all their ways: random histories, switches, manual compactions.
+//! All policies of the family with all parameters: random histories, policy switches, manual compactions.
 
 use super::*;
 use crate::compaction::plan::Work;
@@ -6,7 +6,7 @@ use crate::compaction::shape::RunShape;
 use crate::options::{CompactionChoice, FilePicker, MergeGranularity};
 use crate::tree::meta::TableMeta;
 
-/// What tells policies of the family apart.
+/// The parameters that distinguish the policies of the family.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Way {
     pub(super) choice: CompactionChoice,
@@ -30,7 +30,7 @@ pub(super) fn layered(way: Way, levels: usize) -> Layered {
     Layered { choice, leveling, granularity, picker, deterministic, ..policy(way.size_ratio, levels) }
 }
 
-/// Every policy with every granularity that its options take, by size and by flushes.
+/// Every policy with every granularity that its options allow, by size and by flush count.
 pub(super) fn ways() -> Vec<Way> {
     use CompactionChoice::*;
     let mut ways = Vec::new();
@@ -64,7 +64,7 @@ fn any_way() -> impl Strategy<Value = Way> {
         .prop_map(|(way, picker, size_ratio)| Way { picker, size_ratio, ..way })
 }
 
-/// What every policy promises of a tree in which nothing is due.
+/// Checks what every policy promises for a tree in which nothing is due.
 pub(super) fn check_promise(sim: &Sim<Layered>) {
     let shape = sim.shape();
     let promise = sim.policy.promise(&shape);
@@ -98,7 +98,7 @@ fn random_keys(sim: &mut Sim<Layered>, kind: usize, cursor: usize) -> Vec<u16> {
 
 type Phase = (Way, usize, usize, usize);
 
-/// Flushes and merges of several phases, then manual compactions of a range and of everything.
+/// Flushes and merges in several phases, then manual compactions of a range and of everything.
 fn history(seed: u64, levels: usize, threads: usize, phases: Vec<Phase>) -> Result<(), TestCaseError> {
     let mut sim = Sim::new(layered(phases[0].0, levels), levels, seed);
     let mut cursor = 0;
@@ -131,16 +131,16 @@ fn history(seed: u64, levels: usize, threads: usize, phases: Vec<Phase>) -> Resu
     sim.check_reads();
     let runs: usize = sim.levels.iter().map(Vec::len).sum();
     prop_assert!(runs <= 1, "a manual compaction leaves {} runs", runs);
-    // What was left alone below what the range took away may hold deletes that nothing needs any more: policies do not
-    // ask for its rewriting, callers do.
+    // Tables that were left alone below the range's old data may hold deletes that are no longer needed: rewriting
+    // those is up to the callers, not the policies.
     let is_clean = |table: &TableMeta| table.deletes == 0 || sim.moves > 0 || before.contains(&table.id);
     prop_assert!(sim.tables().all(|table| is_clean(table)));
     Ok(())
 }
 
-/// The next level down held two runs and none of the range, and the range was left where it was.
+/// Regression: the next level down held two runs and none of the range, and the range stayed where it was.
 #[test]
-fn a_range_goes_on_below_a_stack_that_holds_nothing_of_it() {
+fn a_range_continues_below_a_stack_that_holds_none_of_it() {
     let full = |choice, size_ratio| Way {
         choice,
         merge: MergeGranularity::Full,
@@ -156,9 +156,9 @@ fn a_range_goes_on_below_a_stack_that_holds_nothing_of_it() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(120))]
 
-    /// Every phase has a policy of its own; what one leaves, the next leads to its own shape.
+    /// Every phase has its own policy, which leads the shape left by the previous one to its own.
     #[test]
-    fn every_way_and_every_switch_reads_back_and_keeps_its_promise(
+    fn every_policy_and_every_switch_reads_back_and_keeps_its_promise(
         seed: u64,
         levels in 2usize..7,
         threads in 1usize..6,
@@ -167,9 +167,9 @@ proptest! {
         history(seed, levels, threads, phases)?;
     }
 
-    /// A device that is nearly full makes plans smaller or none, never wrong ones.
+    /// A nearly full device makes plans smaller or impossible, never wrong.
     #[test]
-    fn plans_fit_the_room_that_is_left(seed: u64, way in any_way(), room in 1u64..60, flushes in 5usize..80) {
+    fn plans_fit_the_remaining_room(seed: u64, way in any_way(), room in 1u64..60, flushes in 5usize..80) {
         let mut sim = Sim::new(layered(way, 5), 5, seed);
         sim.policy.slowdown_runs = 1000;
         sim.policy.stop_runs = 1000;
@@ -187,12 +187,12 @@ proptest! {
             }
             let mut shape = sim.shape();
             if let Some(needs) = sim.policy.needs(&shape) {
-                prop_assert!(Some(needs) > shape.room, "what fits is planned");
+                prop_assert!(Some(needs) > shape.room, "a plan that fits is made");
                 shape.room = Some(needs);
-                prop_assert!(sim.policy.plan(&shape).is_some(), "with that much room something is done");
+                prop_assert!(sim.policy.plan(&shape).is_some(), "a plan is made with that much room");
             } else {
                 shape.room = None;
-                prop_assert!(sim.policy.plan(&shape).is_none(), "what is due and has no room says what it needs");
+                prop_assert!(sim.policy.plan(&shape).is_none(), "a blocked plan reports the room it needs");
             }
         }
         sim.check_reads();

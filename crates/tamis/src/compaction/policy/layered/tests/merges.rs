@@ -1,11 +1,11 @@
-//! What single merges take: levels that are full are skipped, groups overlap perfectly, pickers pick.
+//! What single merges take: full levels are skipped, groups overlap perfectly, pickers choose as documented.
 
 use super::family::{Way, check_promise, layered, ways};
 use super::*;
 use crate::compaction::plan::{OutputRun, Work};
 use crate::options::{CompactionChoice, FilePicker, MergeGranularity};
 
-/// Starts and ends what is due, one job at a time, and shows each plan and the shape that it was made for.
+/// Executes what is due, one job at a time, and passes each plan and its shape to `see`.
 fn watch(sim: &mut Sim<Layered>, mut see: impl FnMut(&Sim<Layered>, &Shape, &Plan)) {
     loop {
         let shape = sim.shape();
@@ -46,7 +46,7 @@ fn a_full_merge_takes_every_level_that_would_be_due_and_writes_nothing_twice() {
 }
 
 #[test]
-fn a_tiering_tree_counts_like_a_number() {
+fn a_tiering_tree_counts_like_an_odometer() {
     let mut sim = Sim::new(layered(way(CompactionChoice::Tiering, MergeGranularity::Full), 4), 4, 1);
     let shape_after = |sim: &mut Sim<Layered>, flushes: u64| {
         while sim.seq < flushes {
@@ -65,7 +65,7 @@ fn a_tiering_tree_counts_like_a_number() {
 }
 
 #[test]
-fn groups_overlap_perfectly_and_nothing_comes_into_a_level_that_drains() {
+fn groups_overlap_perfectly_and_nothing_enters_a_draining_level() {
     for way in ways().into_iter().filter(|way| way.merge == MergeGranularity::Partitioned) {
         let mut sim = Sim::new(layered(way, 4), 4, 17);
         let (mut groups, mut moved, mut group_bytes, mut whole_bytes) = (0, 0, 0u64, 0u64);
@@ -75,7 +75,7 @@ fn groups_overlap_perfectly_and_nothing_comes_into_a_level_that_drains() {
             watch(&mut sim, |sim, shape, plan| {
                 let named: Vec<u64> = plan.tables().collect();
                 if plan.reason != Reason::Partition {
-                    assert!(left.is_none() || plan.output_level < 2, "{plan:?} into a level that drains");
+                    assert!(left.is_none() || plan.output_level < 2, "{plan:?} into a draining level");
                     return;
                 }
                 groups += 1;
@@ -94,7 +94,7 @@ fn groups_overlap_perfectly_and_nothing_comes_into_a_level_that_drains() {
                 left = (stays > 0).then_some(stays);
                 assert!(!sim.policy.is_partitioned(&sim.policy.layout(shape), 3));
             });
-            assert!(left.is_none(), "a level that began to drain is left half full: {way:?}");
+            assert!(left.is_none(), "a draining level is left half full: {way:?}");
         }
         assert!(groups > 30 && moved < groups, "{groups} groups, {moved} moved: {way:?}");
         assert!(group_bytes < whole_bytes / 4, "groups are small parts of the last level: {way:?}");
@@ -140,7 +140,7 @@ fn a_level_is_draining_from_its_first_merged_group_to_its_last() {
         let shape = sim.shape();
         sim.policy.is_draining(&shape, &sim.policy.layout(&shape))
     };
-    assert!(!is_draining(&sim), "nothing has left");
+    assert!(!is_draining(&sim), "no group has left yet");
     let shape = sim.shape();
     let layout = sim.policy.layout(&shape);
     let group = sim.policy.plan_group(&shape, &layout).unwrap();
@@ -148,7 +148,7 @@ fn a_level_is_draining_from_its_first_merged_group_to_its_last() {
     sim.begin(&shape, group);
     sim.finish(0);
     assert!(is_draining(&sim), "a group is in the last level");
-    // Level 0 is due and wants into level 2, or a level above it: not before level 2 is empty.
+    // Level 0 is due, into level 2 or a level above it: not before level 2 is empty.
     for _ in 0..4 {
         random_flush(&mut sim, 6000);
     }
@@ -164,7 +164,7 @@ fn a_level_is_draining_from_its_first_merged_group_to_its_last() {
 }
 
 #[test]
-fn a_table_ingested_below_does_not_make_a_level_drain() {
+fn a_table_ingested_below_does_not_start_draining() {
     let mut sim = two_levels(way(CompactionChoice::LazyLeveling, MergeGranularity::Partitioned));
     sim.seq = 9;
     let entries: Entries = (0..8).map(|key| (60_000 + key, (9, false))).collect();
@@ -176,7 +176,7 @@ fn a_table_ingested_below_does_not_make_a_level_drain() {
 }
 
 #[test]
-fn pieces_of_a_stack_come_from_its_oldest_run_and_bring_along_what_lies_over_them() {
+fn pieces_of_a_stack_come_from_its_oldest_run_and_include_newer_tables_over_them() {
     let mut sim = two_levels(way(CompactionChoice::LazyLeveling, MergeGranularity::Partial));
     let shape = sim.shape();
     let layout = sim.policy.layout(&shape);
@@ -200,7 +200,7 @@ fn pieces_of_a_stack_come_from_its_oldest_run_and_bring_along_what_lies_over_the
 }
 
 #[test]
-fn pickers_pick_what_their_names_say() {
+fn pickers_choose_as_their_names_say() {
     let order = |picker: FilePicker, sim: &Sim<Layered>| {
         let policy = Layered { picker, ..sim.policy.clone() };
         let shape = sim.shape();
@@ -220,8 +220,8 @@ fn pickers_pick_what_their_names_say() {
                 }
             }
         };
-    // Level 2: four tables. Level 3 lies under the first (much), the third (little) and the fourth (some); its last
-    // table was written last.
+    // Level 2: four tables. Level 3 overlaps the first (much), the third (little) and the fourth (some); its last table
+    // was written last.
     for (i, (epoch, deletes)) in [(7, 1), (5, 3), (8, 0), (6, 2)].into_iter().enumerate() {
         let from = i as u16 * 100;
         table(&mut sim, 2, from..from + 50, epoch, deletes);
@@ -231,7 +231,7 @@ fn pickers_pick_what_their_names_say() {
     table(&mut sim, 3, 0..90, 1, 0);
     sim.levels[3][0].1.sort_by(|a, b| a.smallest.cmp(&b.smallest));
     assert_eq!(order(FilePicker::LeastOverlap, &sim), [1, 2, 3, 0]);
-    assert_eq!(order(FilePicker::RoundRobin, &sim), [1, 2, 3, 0], "behind the table written last");
+    assert_eq!(order(FilePicker::RoundRobin, &sim), [1, 2, 3, 0], "after the table written last");
     assert_eq!(order(FilePicker::MostTombstones, &sim), [1, 3, 0, 2]);
     assert_eq!(order(FilePicker::Oldest, &sim), [1, 3, 0, 2]);
 }
@@ -257,7 +257,7 @@ fn round_robin_takes_every_part_of_the_key_space_in_turn() {
 }
 
 #[test]
-fn debt_grows_with_what_is_due_and_stops_writers() {
+fn debt_grows_with_the_work_due_and_stalls_writers() {
     for way in ways() {
         let mut sim = Sim::new(layered(way, 4), 4, 2);
         sim.policy.stop_runs = 1000;

@@ -1,8 +1,8 @@
 //! Promises over a million flushes, on shapes alone: tables are ranges of an abstract key space with a share of its
-//! keys, and a merge computes what the union of uniformly random sets holds. No entries, no files: a flush costs
+//! keys, and a merge computes the size of the union of uniformly random sets. No entries, no files: a flush costs
 //! microseconds.
 //!
-//! `cargo test -p tamis --lib shapes_only -- --nocapture` prints what was measured beside what is promised.
+//! `cargo test -p tamis --lib shapes_only -- --nocapture` prints the measurements beside the promises.
 
 use std::sync::Arc;
 
@@ -18,21 +18,21 @@ use crate::tree::meta::{TableExtra, TableMeta};
 const KEYS: f64 = 100.0;
 const SPACE: f64 = (1u64 << 32) as f64;
 
-/// A tree whose keys are drawn from `universe` at random, as sizes.
+/// The sizes of a tree whose keys are drawn from `universe` at random.
 struct Sizes {
     policy: Layered,
     shape: Shape,
     next_epoch: u64,
     universe: f64,
     next_id: u64,
-    /// Share of the universe that was ever written.
+    /// Share of the universe ever written.
     live: f64,
     total: u64,
     flushed: u64,
     written: u64,
 }
 
-/// A stretch of a run: from, to, and the share of all keys there that it holds.
+/// A key range of a run: from, to, and the share of all keys there that it holds.
 type Stretch = (f64, f64, f64);
 
 fn position(key: &[u8]) -> f64 {
@@ -97,11 +97,11 @@ impl Sizes {
         self.shape.levels[0].runs.insert(0, RunShape { id: self.next_id, tables: vec![table] });
     }
 
-    /// Carries out what is due until nothing is.
+    /// Executes what is due until nothing is.
     fn settle(&mut self) {
         for steps in 0.. {
             let Some(plan) = self.policy.plan(&self.shape) else { return };
-            assert!(steps < 100_000, "no end: {plan:?}");
+            assert!(steps < 100_000, "compaction does not terminate: {plan:?}");
             self.apply(&plan);
         }
     }
@@ -192,7 +192,7 @@ impl Sizes {
     }
 }
 
-/// What was measured and what was promised.
+/// Measurements and promises.
 #[derive(Debug, Default)]
 struct Measured {
     runs: usize,
@@ -203,7 +203,7 @@ struct Measured {
     promised_writes: f64,
 }
 
-/// `flushes` flushes, the first part of them to fill the tree; checks every level's runs, space and writes.
+/// Runs `flushes` flushes, the first part of them to fill the tree; checks every level's runs, space and writes.
 fn measure(way: Way, universe: f64, warm: usize, flushes: usize) -> Measured {
     let mut policy = layered(way, 7);
     policy.base_bytes = 4 * KEYS as u64 * ENTRY;
@@ -217,7 +217,7 @@ fn measure(way: Way, universe: f64, warm: usize, flushes: usize) -> Measured {
         if flush == warm {
             start = (sizes.flushed, sizes.written);
         }
-        // Not a divisor of any block of flushes: every phase of a round is seen.
+        // Not a divisor of any block of flushes, so that every phase of a round is seen.
         if flush % 7 == 0 || flush + 1 == flushes {
             let promise = sizes.policy.promise(&sizes.shape);
             for (level, bound) in promise.runs_per_level.iter().enumerate() {
@@ -242,7 +242,7 @@ fn measure(way: Way, universe: f64, warm: usize, flushes: usize) -> Measured {
 }
 
 #[test]
-fn a_million_flushes_keep_what_is_promised() {
+fn promises_hold_over_a_million_flushes() {
     use CompactionChoice::*;
     use MergeGranularity::*;
     let ways = [
@@ -276,14 +276,14 @@ fn a_million_flushes_keep_what_is_promised() {
         }
     }
     assert!(flushes > 1_000_000);
-    #[expect(clippy::print_stdout, reason = "what this test is run by hand for")]
+    #[expect(clippy::print_stdout, reason = "measurements, visible with --nocapture")]
     {
         println!("{table}");
     }
 }
 
 #[test]
-fn a_tree_that_only_grows_keeps_what_is_promised_at_every_size() {
+fn promises_hold_at_every_size_of_a_growing_tree() {
     use CompactionChoice::*;
     for way in super::family::ways().into_iter().filter(|way| way.choice != Hybrid(3)) {
         measure(Way { size_ratio: 4, ..way }, 1e9, 100, 6_000);
