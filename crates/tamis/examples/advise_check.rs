@@ -1,4 +1,5 @@
-//! Predictions beside measurements, for some configurations: `cargo run --release -p tamis --example advise_check [keys]`.
+//! Predictions beside measurements for some configurations: `cargo run --release -p tamis --example advise_check
+//! [keys]`.
 #![allow(clippy::print_stdout)]
 
 use std::hint::black_box;
@@ -19,7 +20,7 @@ fn random(i: u64, salt: u64) -> u64 {
     x ^ (x >> 32)
 }
 
-/// What a quarter of the passes beat: the rest is what else the machine does.
+/// The lower quartile of the passes: the rest includes noise from other processes.
 fn quiet(mut times: Vec<f64>) -> f64 {
     times.sort_unstable_by(f64::total_cmp);
     times[times.len() / 4]

@@ -1,5 +1,5 @@
-//! How often filters of the whole tree name a run for an absent key, in the engine: with room for what is still to come, the same
-//! bits leave less for each entry than in a filter that is full. The table of `docs/cost-model.md`.
+//! How often global filters name a run for an absent key, in the engine. With room reserved for future entries, the
+//! same bits leave less for each entry than in a full filter. Prints the table of `docs/cost-model.md`.
 //!
 //! ```sh
 //! cargo run --release -p tamis --example global_rates
@@ -14,13 +14,13 @@ use tamis::{Db, Error, Options};
 const KEYS: u64 = 100_000;
 const GETS: u64 = 20_000;
 
-/// Key `i` of all: anywhere, and no two alike.
+/// Key number `i`: pseudo-random, and no two keys are equal.
 fn key(i: u64) -> [u8; 8] {
     let mixed = (i ^ (i >> 31)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9).to_be_bytes()
 }
 
-/// Runs searched in vain by a get of an absent key, with so many runs of like size.
+/// Runs searched in vain by a get of an absent key, with this many runs of similar size.
 fn searched(filter: &str, bits: f64, runs: u64) -> Result<f64, Error> {
     let mut options = Options { file_system: Some(Arc::new(MemFs::new())), ..Options::default() };
     options.set("keyspace.filter", filter)?;

@@ -1,4 +1,4 @@
-//! Options that choose themselves: what is decided when, what is kept, and that no answer depends on it.
+//! Self-tuned options: when decisions are made, what is kept, and that no answer depends on it.
 
 use std::sync::Arc;
 
@@ -35,9 +35,9 @@ fn chosen(decision: &TuningDecision, name: &str) -> Option<String> {
     decision.changes.iter().find(|(changed, _)| changed == name).map(|(_, value)| value.clone())
 }
 
-/// Without memory for filters none is kept, and with it again they come back: both at opening, both stored.
+/// Without memory for filters none is kept, and with memory they come back: both at opening, both stored.
 #[test]
-fn a_declared_workload_is_decided_on_at_opening() {
+fn a_declared_workload_leads_to_a_decision_at_opening() {
     let fs = MemFs::new();
     let absent = Some(Workload { empty_gets: 1.0, ..Workload::default() });
     {
@@ -56,8 +56,8 @@ fn a_declared_workload_is_decided_on_at_opening() {
     check(&db, KEYS);
     db.close().unwrap();
     let db = Db::open("/db", poor).unwrap();
-    assert!(db.stats().tuning.is_empty(), "it was decided before: {:?}", db.stats().tuning);
-    assert_eq!(db.options().keyspace.filter, FilterChoice::None.into(), "what was decided is stored");
+    assert!(db.stats().tuning.is_empty(), "it was already decided: {:?}", db.stats().tuning);
+    assert_eq!(db.options().keyspace.filter, FilterChoice::None.into(), "the decision is stored");
     db.close().unwrap();
     let mut rich = auto(&fs, 64 << 20);
     rich.keyspace.workload = absent;
@@ -67,9 +67,10 @@ fn a_declared_workload_is_decided_on_at_opening() {
     assert!(db.verify().unwrap().problems.is_empty());
 }
 
-/// Nothing is known at first. What was seen is stored when the database is closed, and decided on when it is opened again.
+/// Nothing is known at first. Observations are stored when the database is closed and used for a decision when it is
+/// reopened.
 #[test]
-fn what_was_seen_is_known_at_the_next_opening() {
+fn observations_are_known_at_the_next_opening() {
     let fs = MemFs::new();
     let db = Db::open("/db", auto(&fs, 64 << 20)).unwrap();
     assert!(db.stats().tuning.is_empty());
@@ -79,10 +80,10 @@ fn what_was_seen_is_known_at_the_next_opening() {
     }
     db.close().unwrap();
     let db = Db::open("/db", auto(&fs, 64 << 20)).unwrap();
-    assert_eq!(db.options().keyspace.workload, None, "it was seen, not declared");
+    assert_eq!(db.options().keyspace.workload, None, "it was observed, not declared");
     check(&db, KEYS);
     db.close().unwrap();
-    // Under a budget of nothing a decision must follow at once: so the workload is known.
+    // Under a zero budget, a decision at once means that the workload is known.
     let db = Db::open("/db", auto(&fs, 1)).unwrap();
     let decisions = db.stats().tuning;
     assert_eq!(decisions.len(), 1, "{decisions:?}");
@@ -90,18 +91,18 @@ fn what_was_seen_is_known_at_the_next_opening() {
     assert_eq!(chosen(&decisions[0], "filter").as_deref(), Some("none"), "{decisions:?}");
 }
 
-/// Round after round of the same: two borders must agree before anything changes, and then it stays.
+/// The same workload in every round: two round ends must agree before anything changes, and then it stays.
 #[test]
-fn round_borders_decide_with_hysteresis() {
+fn decisions_at_round_ends_have_hysteresis() {
     let fs = MemFs::new();
     let mut options = auto(&fs, 64 << 20);
-    // Hardly any absent key is told by half a bit.
+    // Half a bit per key rejects hardly any absent key.
     options.keyspace.bits_per_key = 0.5;
     options.keyspace.workload = Some(Workload { empty_gets: 0.99, puts: 0.01, ..Workload::default() });
     let db = Db::open("/db", options).unwrap();
     fill(&db, 0..KEYS);
     let (mut rounds, mut first) = (0, None);
-    // A look goes on behind the merge that was its border, and looks for a while at the machine first.
+    // An inspection continues after the merge that ended its round, and measures the machine first.
     while rounds < 40 && first.is_none_or(|first| rounds < first + 5) {
         fill(&db, KEYS + rounds * 11_000..KEYS + (rounds + 1) * 11_000);
         db.compact().unwrap();
@@ -116,18 +117,18 @@ fn round_borders_decide_with_hysteresis() {
     assert_eq!(
         decisions.len(),
         1,
-        "half a bit a key was kept, or it flaps: {decisions:?}, {:?}",
+        "half a bit per key was kept, or the choice flaps: {decisions:?}, {:?}",
         db.stats().warnings
     );
     assert!(decisions[0].gain > 0.15, "{decisions:?}");
-    assert_ne!(first, Some(1), "one border is chance");
+    assert_ne!(first, Some(1), "a single round end may be chance");
     check(&db, KEYS + rounds * 11_000);
     assert!(db.verify().unwrap().problems.is_empty());
 }
 
-/// Each keyspace has its own workload and its part of the memory.
+/// Each keyspace has its own workload and its share of the memory.
 #[test]
-fn every_keyspace_is_decided_on_by_itself() {
+fn every_keyspace_is_tuned_independently() {
     let fs = MemFs::new();
     {
         let db = Db::open("/db", auto(&fs, 64 << 20)).unwrap();
@@ -153,7 +154,7 @@ fn every_keyspace_is_decided_on_by_itself() {
 
 /// Without a budget nothing is measured and nothing changes, whatever is stored.
 #[test]
-fn nothing_happens_unasked() {
+fn nothing_is_tuned_without_a_budget() {
     let fs = MemFs::new();
     let mut options = auto(&fs, 64 << 20);
     options.auto_memory_bytes = 0;
@@ -169,18 +170,19 @@ fn nothing_happens_unasked() {
     }
 }
 
-/// Every cost was measured with entries as long as the database's: values of a gibibyte took all memory at opening.
+/// Regression: every cost was measured with entries as long as the database's; values of one gibibyte took all memory
+/// at opening.
 #[test]
-fn entries_of_any_length_can_be_measured_for() {
+fn costs_can_be_measured_for_entries_of_any_length() {
     use tamis::advise::{Calibration, Effort, Setup};
     let calibration = Calibration::measure(&Setup::new(1 << 16, 1 << 40).effort(Effort::Quick)).unwrap();
     assert!(calibration.machine.get_ns > 0.0);
 }
 
-/// The model never chooses a policy that drops data, so a stored one is not its choice: it once was taken up, and went on
-/// dropping what the opener wanted to keep.
+/// Regression: the model never chooses a policy that drops data, so a stored one is not its choice. It was once resumed
+/// and went on dropping data that the opener wanted to keep.
 #[test]
-fn a_policy_that_drops_data_is_never_taken_up() {
+fn a_stored_policy_that_drops_data_is_never_resumed() {
     let fs = MemFs::new();
     let mut fifo = auto(&fs, 64 << 20);
     fifo.set("keyspace.compaction", "fifo").unwrap();
@@ -196,10 +198,10 @@ fn a_policy_that_drops_data_is_never_taken_up() {
     assert_eq!(db.options().keyspace.compaction, tamis::CompactionChoice::Fifo);
 }
 
-/// What waits for the end of a round is stored. Closing stored the workload beside the options that still held, and so took
-/// it back.
+/// Options that wait for the end of a round are stored. Regression: closing stored the workload beside the options
+/// still in effect, and so reverted them.
 #[test]
-fn options_that_wait_for_a_round_outlast_closing() {
+fn options_waiting_for_a_round_survive_closing() {
     let fs = MemFs::new();
     let db = Db::open("/db", auto(&fs, 64 << 20)).unwrap();
     let options = KeyspaceOptions { deterministic: true, ..auto(&fs, 1).keyspace };
@@ -216,10 +218,10 @@ fn options_that_wait_for_a_round_outlast_closing() {
     plain.auto_memory_bytes = 0;
     let db = Db::open("/db", plain).unwrap();
     assert_eq!(db.keyspace("other").unwrap().options().size_ratio.at(1), 4);
-    assert!(db.stats().keyspaces[1].workload.is_some(), "what was seen is stored, too");
+    assert!(db.stats().keyspaces[1].workload.is_some(), "the observed workload is stored, too");
 }
 
-/// An empty iterator that is asked at both ends counts as two scans that came to nothing, and one that gave something as none.
+/// An empty iterator polled at both ends counts as two empty scans, and one that returned an item as none.
 #[test]
 fn empty_scans_are_counted_at_each_end() {
     let fs = MemFs::new();

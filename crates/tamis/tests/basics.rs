@@ -22,7 +22,7 @@ fn value(i: u32) -> Vec<u8> {
 }
 
 #[test]
-fn what_was_written_is_read_back_through_flush_compaction_and_reopening() {
+fn writes_read_back_through_flush_compaction_and_reopening() {
     let dir = tempfile::tempdir().unwrap();
     let count = 20_000u32;
     {
@@ -67,7 +67,7 @@ fn check(db: &Db, count: u32) {
 }
 
 #[test]
-fn a_get_computes_one_digest_at_any_number_of_runs_and_without_sharing_one_per_filter() {
+fn a_get_computes_one_digest_for_all_runs_or_one_per_filter_without_sharing() {
     let dir = tempfile::tempdir().unwrap();
     let mut options = small();
     options.keyspace.auto_compaction = false;
@@ -103,7 +103,7 @@ fn a_get_computes_one_digest_at_any_number_of_runs_and_without_sharing_one_per_f
 }
 
 #[test]
-fn snapshots_and_iterators_see_their_moment() {
+fn snapshots_and_iterators_see_the_state_at_their_creation() {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::open(dir.path(), small()).unwrap();
     for i in 0..3000 {
@@ -130,7 +130,7 @@ fn snapshots_and_iterators_see_their_moment() {
 }
 
 #[test]
-fn bounds_of_all_kinds_from_both_ends() {
+fn ranges_with_all_kinds_of_bounds_work_from_both_ends() {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::open(dir.path(), small()).unwrap();
     for k in ["a", "b", "b\0", "c", "d"] {
@@ -194,7 +194,7 @@ fn batches_are_atomic_across_keyspaces_and_limits_are_errors() {
 }
 
 #[test]
-fn a_second_opening_is_refused_and_a_read_only_one_shows_the_log() {
+fn a_second_open_is_refused_and_a_read_only_one_shows_the_log() {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::open(dir.path(), small()).unwrap();
     db.put("in the log", "yes").unwrap();
@@ -246,9 +246,9 @@ fn explain_shows_the_path_of_a_get() {
     );
 }
 
-/// Verifying an open database used to leave out the log that is being written, which is where the newest writes are.
+/// Regression: verifying an open database left out the active log, which holds the newest writes.
 #[test]
-fn verifying_reads_the_log_that_is_being_written() {
+fn verifying_reads_the_active_log() {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::open(dir.path(), small()).unwrap();
     for i in 0..10 {
@@ -268,7 +268,7 @@ fn verifying_reads_the_log_that_is_being_written() {
 }
 
 #[test]
-fn options_of_the_shape_change_while_the_keyspace_is_in_use() {
+fn shape_options_change_while_the_keyspace_is_in_use() {
     let dir = tempfile::tempdir().unwrap();
     let other = {
         let db = Db::open(dir.path(), small()).unwrap();
@@ -280,7 +280,7 @@ fn options_of_the_shape_change_while_the_keyspace_is_in_use() {
         for i in 5_000..10_000 {
             other.put(key(i), value(i)).unwrap();
         }
-        // All or none.
+        // All or nothing.
         let refused = other.set_options(&[("level0_runs", "3"), ("block_bytes", "8 KiB")]).unwrap_err();
         assert!(matches!(refused, AdminError::Options(OptionsError::Fixed { .. })), "{refused}");
         let refused = other.set_options(&[("slowdown_runs", "1"), ("stop_runs", "1")]).unwrap_err();
@@ -299,7 +299,7 @@ fn options_of_the_shape_change_while_the_keyspace_is_in_use() {
     assert!(db.verify().unwrap().problems.is_empty());
 }
 
-/// Tables keep the filter that they were made with, new ones get the new one; one filter for the whole tree is for the
+/// Tables keep the filter that they were written with, and new tables get the new one; a global filter applies at the
 /// next opening.
 #[test]
 fn the_filter_of_new_tables_changes_while_the_keyspace_is_in_use() {
@@ -314,7 +314,7 @@ fn the_filter_of_new_tables_changes_while_the_keyspace_is_in_use() {
     db.compact().unwrap();
     let old = kinds();
     keyspace.set_options(&[("filter", "ribbon"), ("bits_per_key", "12")]).unwrap();
-    assert_eq!(kinds(), old, "nothing is rewritten for it");
+    assert_eq!(kinds(), old, "no table is rewritten for it");
     (5_000..6_000).for_each(|i| db.put(key(i), value(i)).unwrap());
     db.flush().unwrap();
     assert!(kinds().contains("ribbon"), "{:?}", kinds());
@@ -322,7 +322,7 @@ fn the_filter_of_new_tables_changes_while_the_keyspace_is_in_use() {
         let refused = keyspace.set_options(&[("filter", global)]).unwrap_err();
         assert!(matches!(refused, AdminError::Options(OptionsError::Fixed { .. })), "{refused}");
     }
-    // Tables without anything newer above them would only be moved.
+    // Tables below no newer data would only be moved.
     (0..6_000).for_each(|i| db.put(key(i), value(i)).unwrap());
     db.compact().unwrap();
     assert_eq!(kinds(), ["ribbon".to_owned()].into());

@@ -1,10 +1,10 @@
-//! How many descriptors a database holds, and what happens where there are no more.
+//! The number of file descriptors a database holds, and its behaviour when the process runs out of them.
 //!
-//! Descriptors belong to the process, so each test runs in one of its own: this program once more, with that test alone and with a
-//! limit that a shell sets.
+//! Descriptors belong to the process, so each test runs in its own process: this program again, with that test only and
+//! with a limit set by a shell.
 
 #![cfg(target_os = "linux")]
-#![allow(missing_docs, clippy::print_stderr, reason = "tests, which tell what they saw")]
+#![allow(missing_docs, clippy::print_stderr, reason = "tests, which print what they measured")]
 
 use std::fs::File;
 use std::path::Path;
@@ -18,16 +18,16 @@ const TABLES: u64 = 220;
 const KEYS_PER_TABLE: u64 = 20;
 const KEYS: u64 = TABLES * KEYS_PER_TABLE;
 
-/// Open in a database whatever its options: lock, log, the log prepared to be next, manifest and the next manifest.
+/// Open in every database: lock, log, the prepared next log, manifest and the next manifest.
 const FIXED: usize = 5;
 
-/// At a time in one background job or one caller's compaction: an output, a directory that is synced, inputs.
+/// Per background job or manual compaction: an output, a directory being synced, inputs.
 const PER_JOB: usize = 4;
 
-/// How many blocks are read at a time, each of them of another table.
+/// Blocks read at a time, each from a different table.
 const DEPTH: usize = 4;
 
-/// At a time in one reading thread: the files that are read, one that was just opened, and what overlaps the reads.
+/// Per reading thread: the files being read, one that was just opened, and those used for overlapping reads.
 const PER_READER: usize = DEPTH + 2;
 
 /// Runs a test in a process of its own.
@@ -48,7 +48,7 @@ fn alone(name: &str, limit: usize, test: impl FnOnce()) {
 }
 
 fn descriptors() -> usize {
-    // One of them is that of the directory itself.
+    // One of them belongs to the directory itself.
     std::fs::read_dir("/proc/self/fd").unwrap().count() - 1
 }
 
@@ -60,7 +60,7 @@ fn options(read_mode: ReadMode, max_open_files: usize) -> Options {
 }
 
 fn key(number: u64) -> String {
-    // Every table reaches over all of them.
+    // Every table spans all keys.
     format!("key{:06}", (number % KEYS_PER_TABLE) * TABLES + number / KEYS_PER_TABLE)
 }
 
@@ -97,7 +97,7 @@ fn check_all(db: &Db) {
     assert!(values.eq((0..KEYS).step_by(7).map(|number| Some(value(number).into_bytes()))));
 }
 
-/// Keys from the `from`th on, as they are sorted. An iterator stands in all tables at once.
+/// Scans from the `from`th key in sorted order. An iterator is positioned in all tables at once.
 fn check_scan(db: &Db, from: u64, most: usize) {
     let keys = db.range(format!("key{from:06}").."l".to_owned()).take(most);
     let keys: Vec<_> =
@@ -106,7 +106,7 @@ fn check_scan(db: &Db, from: u64, most: usize) {
     assert!(keys.iter().map(|key| &key[..]).eq(wanted), "scan from {from}");
 }
 
-/// Numbers that look random.
+/// Pseudo-random numbers.
 fn scatter(state: &mut u64) -> u64 {
     *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     *state >> 33
@@ -172,7 +172,7 @@ fn files_beyond_the_limit_are_closed_while_all_is_read_and_written() {
                 });
             }
             let _ends = Ends(&done);
-            // Behind all keys that are looked at.
+            // After all keys that are checked.
             for round in 0..60u64 {
                 for number in 0..10 {
                     db.put(format!("more{:06}", round * 10 + number), value(number)).unwrap();
@@ -196,7 +196,7 @@ fn files_beyond_the_limit_are_closed_while_all_is_read_and_written() {
         assert!(most <= MOST + slack, "{most} descriptors");
         assert!(most_tables > MOST / 2, "the limit was never reached: {most_tables}");
         check_all(&db);
-        // At rest, those alone, and what overlaps reads, for each thread that has read.
+        // When idle, only those, plus what overlapping reads use, for each thread that has read.
         let (open, of_tables) = (descriptors() - before, db.stats().open_table_files);
         assert!(of_tables <= MOST && open <= of_tables + FIXED + READERS + 1, "{open} and {of_tables}");
         db.close().unwrap();
@@ -214,7 +214,7 @@ fn files_of_idle_tables_are_closed_where_the_process_may_open_no_more() {
         let open = db.stats().open_table_files;
         eprintln!("descriptors: {open} of tables, {} in all", descriptors());
         assert!(open > 10 && open < 40, "{open} files of tables");
-        // Reads take what there is; writes, flushes and compactions need some, too.
+        // Reads take all that are available; writes, flushes and compactions need some, too.
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {
             for reader in 0..4 {
@@ -246,7 +246,7 @@ fn files_of_idle_tables_are_closed_where_the_process_may_open_no_more() {
     });
 }
 
-/// Tells other threads to end, also when this one panics.
+/// Stops other threads, even if this one panics.
 struct Ends<'a>(&'a AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -255,7 +255,7 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// Takes every descriptor that the process may have.
+/// Takes every descriptor available to the process.
 fn take_all(taken: &mut Vec<File>) {
     while let Ok(file) = File::open("/dev/null") {
         taken.push(file);
@@ -280,7 +280,7 @@ fn starve(dir: &Path, read_mode: ReadMode) {
     for _ in 0..3 {
         let mut taken = Vec::new();
         let mut errors = Vec::new();
-        // Far more than the memtables hold; what is freed meanwhile goes, too.
+        // Far more than the memtables hold; descriptors freed meanwhile are taken, too.
         for _ in 0..400 {
             take_all(&mut taken);
             if read_mode == ReadMode::Mapped {
@@ -307,9 +307,9 @@ fn starve(dir: &Path, read_mode: ReadMode) {
             refused.len(),
             errors.last()
         );
-        // Where tables have files open, closing them may give just what was needed.
+        // If tables have files open, closing them may free just enough.
         let none_to_close = read_mode == ReadMode::Mapped;
-        assert!(!none_to_close || !errors.is_empty(), "writes and a flush went on without a descriptor");
+        assert!(!none_to_close || !errors.is_empty(), "writes and a flush succeeded without a descriptor");
         assert!(errors.iter().all(|error| error.contains("Too many open files")), "{errors:?}");
         assert!(taken.len() > 30, "{} descriptors", taken.len());
         drop(taken);

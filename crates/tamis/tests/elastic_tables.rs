@@ -1,5 +1,5 @@
-//! Tables with elastic filters in a database and outside of one: written by flushes, compactions and external builders,
-//! read, verified, shown, damaged.
+//! Tables with elastic filters, inside and outside a database: written by flushes, compactions and external builders,
+//! read, verified, dumped, damaged.
 
 #![allow(missing_docs, reason = "tests")]
 
@@ -70,7 +70,7 @@ fn tables(fs: &dyn FileSystem) -> Vec<PathBuf> {
 }
 
 #[test]
-fn flushes_and_compactions_write_them() {
+fn flushes_and_compactions_write_elastic_filters() {
     for hashing in HASHINGS {
         for pin_metadata in [true, false] {
             let fs = MemFs::new();
@@ -94,7 +94,7 @@ fn flushes_and_compactions_write_them() {
 
 /// A table of range deletes alone has no keys, and no filter.
 #[test]
-fn a_table_without_keys_has_none() {
+fn a_table_without_keys_has_no_filter() {
     let fs = MemFs::new();
     let db = Db::open("/db", options(fs, BloomHashing::Rotation)).unwrap();
     db.put("k", "v").unwrap();
@@ -107,7 +107,7 @@ fn a_table_without_keys_has_none() {
 }
 
 #[test]
-fn a_dump_says_segments_and_units() {
+fn a_dump_shows_segments_and_units() {
     let fs = MemFs::new();
     let db = Db::open("/db", options(fs.clone(), BloomHashing::Double)).unwrap();
     (0..300).for_each(|i| db.put(key(i), "value").unwrap());
@@ -115,7 +115,7 @@ fn a_dump_says_segments_and_units() {
     let mut shown = Vec::new();
     inspect::dump_table(&fs, &tables(&fs)[0], &mut shown).unwrap();
     let shown = String::from_utf8(shown).unwrap();
-    // The last 44 keys are a segment of their own, being more than a quarter of one.
+    // The last 44 keys form their own segment, as they are more than a quarter of one.
     for expected in [
         "filter elastic-double, 5 segments of 3 units of 8 bits per key, 300 keys, ",
         "expected false-positive rate 2.3",
@@ -128,7 +128,7 @@ fn a_dump_says_segments_and_units() {
 }
 
 #[test]
-fn external_tables_have_them() {
+fn external_tables_have_elastic_filters() {
     for hashing in HASHINGS {
         let fs = MemFs::new();
         let db = Db::open("/db", options(fs.clone(), hashing)).unwrap();
@@ -149,9 +149,9 @@ fn external_tables_have_them() {
     }
 }
 
-/// Every byte is damaged once, in steps: `verify` sees it, and no answer is wrong.
+/// Damages each of a series of bytes: `verify` finds the damage, and no answer is wrong.
 #[test]
-fn damage_costs_no_answers_and_verify_finds_it() {
+fn damage_causes_no_wrong_answers_and_verify_finds_it() {
     let fs = FaultyFs::new(1);
     let db = Db::open("/db", options(fs.clone(), BloomHashing::Rotation)).unwrap();
     (0..300).for_each(|i| db.put(key(i), "value").unwrap());

@@ -1,5 +1,5 @@
-//! Time to live against a model: an entry is never gone early, never long after its time, and never gives way to an
-//! older one, whatever flushes, merges, snapshots, crashes, changes of the option and a wrong clock do meanwhile.
+//! Time to live against a model: an entry never expires early, never much too late, and never gives way to an older
+//! one, whatever flushes, merges, snapshots, crashes, option changes and a wrong clock happen meanwhile.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -52,18 +52,18 @@ fn an_op() -> impl Strategy<Value = Op> {
 #[derive(Clone, Debug)]
 struct Write {
     value: Option<u64>,
-    /// The clock at the time, or the lowest that it was set back to since: the write is as old as what it counted from
-    /// there on.
+    /// The clock at the time of the write, or the lowest value it was set back to since: the write's age counts from
+    /// there.
     at: u64,
-    /// The latest time that the database may take it to be written at, up to the precision of its samples.
+    /// The latest time at which the database may assume it was written, up to the precision of its samples.
     latest: u64,
     /// Whether it may have expired at some time.
     may_be_gone: bool,
-    /// Whether it was seen to be gone, and must stay so.
+    /// Whether it was observed to be gone, and must stay so.
     gone: bool,
 }
 
-/// What a snapshot saw when it was taken.
+/// The contents of a snapshot when it was taken.
 type Seen = BTreeMap<Vec<u8>, Vec<u8>>;
 
 struct Bench {
@@ -73,7 +73,7 @@ struct Bench {
     db: Option<Db>,
     model: BTreeMap<u8, Write>,
     snapshots: Vec<(Snapshot, Seen)>,
-    /// The latest time that the clock has shown.
+    /// The latest time the clock has shown.
     furthest: u64,
     counter: u64,
 }
@@ -128,7 +128,7 @@ impl Bench {
         self.model.insert(key, write);
     }
 
-    /// What is known of ages may have been lost: all may count as written now.
+    /// The recorded ages may have been lost: everything may count as written now.
     fn forget_ages(&mut self) {
         let now = self.furthest;
         self.model.values_mut().for_each(|write| (write.latest, write.gone) = (now, false));
@@ -158,7 +158,7 @@ impl Bench {
             Op::Back(seconds) => {
                 let now = self.clock.now() - seconds;
                 self.clock.set(now);
-                // Time passes from here on once more: nothing is younger than that.
+                // Time passes again from here on: nothing is younger than that.
                 self.model.values_mut().for_each(|write| write.at = write.at.min(now));
             }
             Op::Flush => self.db().flush().unwrap(),
@@ -210,7 +210,7 @@ impl Bench {
             };
         let db = self.db.as_ref().unwrap();
         let seen = items(&mut db.iter());
-        assert_eq!(items(&mut db.iter().rev()), seen, "from the back");
+        assert_eq!(items(&mut db.iter().rev()), seen, "backwards");
         let keys: Vec<[u8; 1]> = (0..KEYS).map(|key| [key]).collect();
         let many = db.multi_get(&keys).unwrap();
         for key in 0..KEYS {
@@ -265,7 +265,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn entries_live_their_time_and_hardly_longer(
+    fn entries_live_for_their_time_and_hardly_longer(
         seed in any::<u64>(),
         ttl in prop_oneof![Just(None), (1..30u64).prop_map(Some), (100..2000u64).prop_map(Some)],
         ops in prop::collection::vec(an_op(), 1..80),
@@ -279,9 +279,9 @@ proptest! {
     }
 }
 
-/// Where the time to live of each of two keyspaces is kept by one map of samples.
+/// One map of samples serves two keyspaces with different times to live.
 #[test]
-fn keyspaces_have_times_of_their_own() {
+fn keyspaces_have_independent_times_to_live() {
     let (fs, clock) = (FaultyFs::new(1), Arc::new(ManualClock::new(START)));
     let db = Db::open("/db", options(&fs, &clock, None)).unwrap();
     let with = |ttl: u64| KeyspaceOptions {
@@ -297,7 +297,7 @@ fn keyspaces_have_times_of_their_own() {
     assert_eq!(seen(), [true; 3]);
     clock.advance(1);
     assert_eq!(seen(), [false, true, true]);
-    // So many writes that the old samples are thinned out.
+    // Enough writes that the old samples are thinned out.
     for _ in 0..3000 {
         clock.advance(33);
         short.put("other", "value").unwrap();
@@ -310,7 +310,7 @@ fn keyspaces_have_times_of_their_own() {
 }
 
 #[test]
-fn an_iterator_sees_the_moment_it_was_made() {
+fn an_iterator_sees_the_state_at_its_creation() {
     let (fs, clock) = (FaultyFs::new(1), Arc::new(ManualClock::new(START)));
     let db = Db::open("/db", options(&fs, &clock, Some(10))).unwrap();
     for key in ["a", "b", "c", "d"] {
@@ -322,13 +322,13 @@ fn an_iterator_sees_the_moment_it_was_made() {
     clock.advance(20);
     assert_eq!(db.iter().count(), 0);
     db.settle().unwrap();
-    assert_eq!(db.stats().keyspaces[0].runs, 0, "everything has expired and nobody holds on to it");
+    assert_eq!(db.stats().keyspaces[0].runs, 0, "everything has expired and nothing pins it");
     assert_eq!(iter.next_back().unwrap().unwrap().0, "d");
     assert_eq!(iter.map(|item| item.unwrap().0.to_vec()).collect::<Vec<_>>(), [b"b", b"c"]);
 }
 
 #[test]
-fn explain_tells_expired_from_absent() {
+fn explain_distinguishes_expired_from_absent() {
     let (fs, clock) = (FaultyFs::new(1), Arc::new(ManualClock::new(START)));
     let db = Db::open("/db", options(&fs, &clock, Some(10))).unwrap();
     db.put("key", "value").unwrap();
@@ -343,8 +343,8 @@ fn explain_tells_expired_from_absent() {
     assert_eq!(outcome("m"), ExplainOutcome::DeletedByRange { seq: 3 });
 }
 
-/// A key that is written again before it expires is always there: a reader that takes the horizon of a later moment
-/// than the number up to which it sees writes would miss it.
+/// A key that is written again before it expires is always present: a reader whose horizon is later than the sequence
+/// number up to which it sees writes would miss it.
 #[test]
 fn a_key_that_is_renewed_in_time_is_never_missed() {
     let (fs, clock) = (FaultyFs::new(1), Arc::new(ManualClock::new(START)));

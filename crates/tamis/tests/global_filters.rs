@@ -1,7 +1,7 @@
-//! One filter for the whole tree, under everything that a tree goes through: every answer against a model.
+//! Global filters under everything that a tree goes through: every answer is compared with a model.
 //!
-//! Debug builds compare every rejection with the data, so a key that a filter denies fails the test even where a newer
-//! version of it would hide the mistake. `TAMIS_TEST_SCALE=10` runs ten times as many histories.
+//! Debug builds compare every rejection with the data, so a key that a filter wrongly rejects fails the test even where
+//! a newer version of it would hide the mistake. `TAMIS_TEST_SCALE=10` runs ten times as many histories.
 
 #![allow(missing_docs, reason = "tests")]
 
@@ -28,18 +28,18 @@ fn scale() -> u64 {
     std::env::var("TAMIS_TEST_SCALE").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
 }
 
-/// What keys look like.
+/// The distribution of keys.
 #[derive(Clone, Copy, Debug)]
 enum Keys {
     /// Neighbouring integers.
     Dense,
-    /// Integers all over their range.
+    /// Integers over their whole range.
     Spread,
-    /// Words with a delimiter, of which some are prefixes of others.
+    /// Words with a delimiter, some of them prefixes of others.
     Words,
-    /// From no byte at all to forty, of three values, so that common prefixes come and go.
+    /// Zero to forty bytes of three values, so that common prefixes come and go.
     Ragged,
-    /// Ever larger, ever smaller.
+    /// Ever larger or ever smaller.
     Rising,
     Falling,
     /// All of these in one tree.
@@ -50,7 +50,7 @@ impl Keys {
     const ALL: [Keys; 7] =
         [Keys::Dense, Keys::Spread, Keys::Words, Keys::Ragged, Keys::Rising, Keys::Falling, Keys::Mixed];
 
-    /// A key of a history that has come to `now`.
+    /// A key of a history at step `now`.
     fn pick(self, rng: &mut Rng, now: u64) -> Vec<u8> {
         match self {
             Keys::Dense => (1_000_000 + rng.below(900)).to_be_bytes().to_vec(),
@@ -85,7 +85,7 @@ impl Keys {
         }
     }
 
-    /// A key that is rather not there.
+    /// A key that is probably absent.
     fn near(self, rng: &mut Rng, now: u64) -> Vec<u8> {
         let now = if rng.one_in(4) { now } else { rng.below(now + 1) };
         let mut key = self.pick(rng, now);
@@ -112,7 +112,7 @@ fn pair((key, value): (&Vec<u8>, &Vec<u8>)) -> Pair {
     (key.clone(), value.clone())
 }
 
-/// The same questions to a database and to a snapshot.
+/// The same queries to a database and to a snapshot.
 trait Reads {
     fn value(&self, key: &[u8]) -> Option<Vec<u8>>;
     fn values(&self, keys: &[Vec<u8>]) -> Vec<Option<Vec<u8>>>;
@@ -146,7 +146,7 @@ macro_rules! reads {
 reads!(Keyspace);
 reads!(Snapshot);
 
-/// Some questions of each kind.
+/// Makes some queries of each kind.
 fn ask(from: &dyn Reads, model: &Model, keys: Keys, rng: &mut Rng, now: u64, context: &str) {
     let some = |rng: &mut Rng| keys.near(rng, now);
     for _ in 0..12 {
@@ -195,7 +195,7 @@ fn ask(from: &dyn Reads, model: &Model, keys: Keys, rng: &mut Rng, now: u64, con
     assert!(backward.iter().rev().eq(&expected), "{context}: prefix {prefix:?}, backwards");
 }
 
-/// An iterator of some older version, and what it has yet to give.
+/// An iterator over an older version, and the items it has yet to return.
 struct Walk {
     iter: Iter,
     left: std::collections::VecDeque<Pair>,
@@ -277,14 +277,14 @@ fn database(rng: &mut Rng, fs: &Arc<MemFs>, keyspace: KeyspaceOptions) -> Option
     }
 }
 
-/// Writes a table of its own and takes it in.
+/// Writes an external table and ingests it.
 fn ingest(db: &Keyspace, model: &mut Model, fs: &Arc<MemFs>, keys: Keys, rng: &mut Rng, now: u64) {
     let mut entries = Model::new();
     for _ in 0..1 + rng.below(60) {
         entries.insert(keys.pick(rng, now), format!("ingested {now}").into());
     }
     if rng.one_in(2) {
-        // A file over a short stretch, which overlaps little.
+        // A file over a short key range, which overlaps little.
         let few = entries.into_iter().take(5).collect();
         entries = few;
     }
@@ -303,7 +303,7 @@ fn ingest(db: &Keyspace, model: &mut Model, fs: &Arc<MemFs>, keys: Keys, rng: &m
     db.ingest(&[path], IngestOptions { move_files: true, verify: true }).expect("an ingestion");
 }
 
-/// One keyspace of a history with what it should hold.
+/// One keyspace of a history with its expected contents.
 struct Space {
     db: Keyspace,
     model: Model,
@@ -341,7 +341,7 @@ impl Space {
     }
 }
 
-/// A history that follows from its seed.
+/// Runs a history determined by its seed.
 fn history(seed: u64, filter: FilterChoice, steps: u64) {
     let rng = &mut Rng::new(seed);
     let keys = Keys::ALL[(seed % 7) as usize];
@@ -363,7 +363,7 @@ fn history(seed: u64, filter: FilterChoice, steps: u64) {
             68..72 => db.settle().expect("settling"),
             72..76 => db.settle_filters().expect("settling"),
             76..80 if space.snapshots.len() < 3 => {
-                // Of the default keyspace: views of others are asked through it.
+                // Only for the default keyspace: views of others are read through it.
                 if at == 0 {
                     space.snapshots.push((db.snapshot(), space.model.clone()));
                 }
@@ -376,7 +376,7 @@ fn history(seed: u64, filter: FilterChoice, steps: u64) {
                 spaces.push(Space::new(space));
             }
             92 if at > 0 => {
-                // Perhaps while its filter is built.
+                // Possibly while its filter is being built.
                 let gone = spaces.swap_remove(at);
                 db.drop_keyspace(gone.db.name()).expect("dropping");
                 assert!(gone.db.put("x", "").is_err(), "{context}");
@@ -389,7 +389,7 @@ fn history(seed: u64, filter: FilterChoice, steps: u64) {
                 } else {
                     drop(db);
                 }
-                // With whatever filter: tables of all kinds come together.
+                // With any filter: tables of all kinds come together.
                 let other = match rng.below(3) {
                     0 => filter,
                     1 => FilterChoice::BlockedBloom,
@@ -404,8 +404,8 @@ fn history(seed: u64, filter: FilterChoice, steps: u64) {
             }
             _ => {
                 let options = small(rng, filter);
-                // What the writer removes while a reader opens the database makes that fail.
-                db.settle().expect("settling");
+                // Opening a reader fails if the writer removes files at the same time.
+                db.settle().expect("waiting until idle");
                 let reader = Db::open_read_only("/db", database(rng, &fs, options))
                     .expect("reading beside the writer");
                 reader.settle_filters().expect("settling");
@@ -444,22 +444,22 @@ fn histories(filter: FilterChoice, first: u64) {
 }
 
 #[test]
-fn grf_denies_nothing_whatever_the_tree_goes_through() {
+fn grf_never_rejects_a_present_key() {
     histories(FilterChoice::Grf, 0);
 }
 
 #[test]
-fn chucky_denies_nothing_whatever_the_tree_goes_through() {
+fn chucky_never_rejects_a_present_key() {
     histories(FilterChoice::Chucky, 1_000);
 }
 
 #[test]
-fn remix_denies_nothing_whatever_the_tree_goes_through() {
+fn remix_never_rejects_a_present_key() {
     histories(FilterChoice::Remix, 2_000);
 }
 
 #[test]
-fn grf_with_run_numbers_denies_nothing_whatever_the_tree_goes_through() {
+fn grf_with_run_numbers_never_rejects_a_present_key() {
     histories(FilterChoice::GrfHuffman, 3_000);
 }
 
@@ -494,7 +494,7 @@ fn report(db: &Db) -> GlobalFilterStats {
     db.default_keyspace().stats().global_filter.expect("a global filter")
 }
 
-/// A run of all keys below seven of some.
+/// A run of all keys below seven runs of some keys.
 fn filled(db: &Db, keys: u64) {
     for round in 0..8u64 {
         for n in 0..keys {
@@ -511,9 +511,9 @@ fn filled(db: &Db, keys: u64) {
     assert_eq!(db.default_keyspace().stats().runs, 8);
 }
 
-/// REMIX names all runs of some thirty keys, here nearly all there are.
+/// REMIX names all runs for groups of about thirty keys, here nearly all there are.
 #[test]
-fn a_complete_filter_is_asked_once_and_names_one_run() {
+fn a_complete_filter_is_probed_once_and_names_one_run() {
     for filter in [FilterChoice::Grf, FilterChoice::Chucky, FilterChoice::Remix] {
         let mut options = options(filter);
         options.keyspace.auto_compaction = false;
@@ -536,9 +536,10 @@ fn a_complete_filter_is_asked_once_and_names_one_run() {
     }
 }
 
-/// Fewer deletes than make a stretch due by growth: with `eager_filter_rebuild` their entries go with the next compaction.
+/// Fewer deletes than make a partition due by growth: with `eager_filter_rebuild` their entries go with the next
+/// compaction.
 #[test]
-fn entries_of_deleted_keys_go_at_once_or_later() {
+fn filter_entries_of_deleted_keys_are_removed_at_once_or_later() {
     let entries = [false, true].map(|eager| {
         let mut options = options(FilterChoice::Grf);
         options.keyspace.compaction = CompactionChoice::Leveling;
@@ -582,9 +583,9 @@ fn a_range_without_keys_opens_hardly_any_run() {
     assert!(asked > 3900 && used.seeks < 200, "{asked} ranges, {used:?}");
 }
 
-/// Keys that are written again and again in a large tree: their codes must go on telling runs apart.
+/// Keys written again and again in a large tree: their codes must continue to distinguish runs.
 #[test]
-fn keys_that_are_written_for_ever_are_found_in_one_run() {
+fn keys_rewritten_forever_are_found_in_one_run() {
     for compaction in [CompactionChoice::Leveling, CompactionChoice::LazyLeveling, CompactionChoice::Tiering]
     {
         let mut options = options(FilterChoice::Grf);
@@ -612,10 +613,10 @@ fn keys_that_are_written_for_ever_are_found_in_one_run() {
     }
 }
 
-/// Stretches of the key space whose tables were dropped kept their partitions for ever: a time series of which only the
-/// newest part is kept made the filter grow without end.
+/// Regression: key ranges whose tables were dropped kept their partitions forever; a time series that retains only its
+/// newest part made the filter grow without bound.
 #[test]
-fn stretches_without_tables_give_their_memory_back() {
+fn partitions_without_tables_release_their_memory() {
     let mut options = options(FilterChoice::Grf);
     options.keyspace.compaction = CompactionChoice::Fifo;
     options.keyspace.retain_bytes = 512 << 10;
@@ -639,10 +640,10 @@ fn stretches_without_tables_give_their_memory_back() {
     );
 }
 
-/// Digits of seven levels of ratio 1000 are more bits than a code has: no stretch of such a tree could be built. A policy
-/// without sizes of levels takes all levels for used ones.
+/// Regression: the digits of seven levels with ratio 1000 need more bits than a code has, so no partition of such a
+/// tree could be built. A policy without level sizes treats all levels as used.
 #[test]
-fn a_deep_tree_of_a_large_ratio_gets_its_filter() {
+fn a_deep_tree_with_a_large_ratio_gets_its_filter() {
     for ratio in [2, 300, 1000] {
         let mut options = options(FilterChoice::Grf);
         let fs: Arc<dyn FileSystem> = options.file_system.clone().expect("one");
@@ -684,7 +685,7 @@ fn closed(filter: FilterChoice) -> (FaultyFs, Options, Vec<PathBuf>) {
     options.keyspace.auto_compaction = false;
     let db = Db::open("/db", options.clone()).expect("opening");
     for run in 0..5u64 {
-        // Each run has a stretch of its own, and some keys of all.
+        // Each run has its own key range, plus some keys in all ranges.
         for n in 0..400 {
             let n = if n % 4 == 0 { n * 5 } else { run * 400 + n };
             db.put((n * 1000).to_be_bytes(), [run as u8; 20]).expect("a write");
@@ -700,7 +701,7 @@ fn on(options: &Options, fs: &FaultyFs) -> Options {
     Options { file_system: Some(Arc::new(fs.clone())), ..options.clone() }
 }
 
-/// Where in a table a damaged byte hurts: its key list, or a data block.
+/// The offsets in a table where a damaged byte hits its key list or a data block.
 fn weak_points(filter: FilterChoice) -> (FaultyFs, Options, PathBuf, u64, u64) {
     let (fs, options, tables) = closed(filter);
     let path = tables[2].clone();
@@ -722,9 +723,10 @@ fn weak_points(filter: FilterChoice) -> (FaultyFs, Options, PathBuf, u64, u64) {
     (fs, options, path, list.expect("a byte of the key list"), data.expect("a byte of the data"))
 }
 
-/// The warning came anew with every rebuild of a stretch, and under Chucky and REMIX not at all.
+/// Regression: the warning was repeated with every rebuild of a partition, and was missing entirely under Chucky and
+/// REMIX.
 #[test]
-fn a_damaged_key_list_costs_one_warning_and_no_answer() {
+fn a_damaged_key_list_causes_one_warning_and_no_wrong_answer() {
     for filter in [FilterChoice::Grf, FilterChoice::Chucky, FilterChoice::Remix] {
         let (fs, options, path, list, _) = weak_points(filter);
         fs.corrupt(&path, list, 4).expect("a byte");
@@ -750,10 +752,10 @@ fn a_damaged_key_list_costs_one_warning_and_no_answer() {
     }
 }
 
-/// One table whose keys could not be had, neither from its list nor from its data, kept every stretch from being built,
-/// and the attempt was made anew after each flush.
+/// Regression: one table whose keys could not be read, neither from its list nor from its data, kept every partition
+/// from being built, and the attempt was repeated after each flush.
 #[test]
-fn a_table_that_cannot_be_read_costs_the_others_nothing() {
+fn an_unreadable_table_does_not_affect_the_others() {
     for filter in [FilterChoice::Grf, FilterChoice::Chucky, FilterChoice::Remix] {
         let (fs, options, path, list, data) = weak_points(filter);
         fs.corrupt(&path, list, 4).expect("a byte");
@@ -780,7 +782,7 @@ fn a_table_that_cannot_be_read_costs_the_others_nothing() {
                 }
             }
         });
-        // A block of it is gone; all other keys are found, and only that table is searched in vain.
+        // One of its blocks is lost; all other keys are found, and only that table is searched in vain.
         assert!(
             failed > 0 && failed < 400 && right + failed >= 1600,
             "{filter:?}: {right} right, {failed} failed"
@@ -793,7 +795,7 @@ fn a_table_that_cannot_be_read_costs_the_others_nothing() {
 
 /// Reads fail while filters are built, from the n-th on, until the disk works again.
 #[test]
-fn reads_that_fail_leave_stretches_out_until_the_tree_has_changed() {
+fn failed_reads_leave_partitions_unbuilt_until_the_tree_changes() {
     for filter in [FilterChoice::Grf, FilterChoice::Chucky, FilterChoice::Remix] {
         let (fs, mut options, _) = closed(filter);
         options.read_mode = ReadMode::Buffered;

@@ -1,4 +1,4 @@
-//! Ingesting external tables: what readers, snapshots, compactions and reopening make of them, against a model.
+//! Ingestion of external tables: readers, snapshots, compactions and reopening against a model.
 
 #![allow(missing_docs, reason = "tests")]
 
@@ -17,7 +17,7 @@ use tamis::{
 const MOVE: IngestOptions = IngestOptions { move_files: true, verify: true };
 const COPY: IngestOptions = IngestOptions { move_files: false, verify: true };
 
-/// A machine in memory with a place for files beside the database.
+/// An in-memory machine with a place for files beside the database.
 #[derive(Clone)]
 struct Machine {
     fs: Arc<MemFs>,
@@ -25,7 +25,7 @@ struct Machine {
     keyspace: KeyspaceOptions,
 }
 
-/// What a table is built of.
+/// The contents of a table to build.
 #[derive(Clone, Debug)]
 enum Entry {
     Put(Vec<u8>, Vec<u8>),
@@ -47,7 +47,7 @@ fn delete_range(start: &str, end: &str) -> Entry {
 
 impl Machine {
     fn new() -> Machine {
-        // A few dozen writes flush and compact.
+        // A few dozen writes trigger flushes and compactions.
         Machine::with(KeyspaceOptions {
             memtable_bytes: 4 << 10,
             table_bytes: 4 << 10,
@@ -113,7 +113,7 @@ fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
 }
 
 #[test]
-fn an_ingested_table_is_newer_than_what_was_and_older_than_what_comes() {
+fn an_ingested_table_is_newer_than_earlier_and_older_than_later_writes() {
     let machine = Machine::new();
     let db = machine.open();
     for (key, value) in [("a", "old"), ("b", "old"), ("c", "old"), ("d", "old"), ("e", "old")] {
@@ -156,7 +156,7 @@ fn an_ingested_table_is_newer_than_what_was_and_older_than_what_comes() {
     check();
     db.compact().unwrap();
     check();
-    assert!(machine.fs.exists(&file).unwrap(), "the source stays");
+    assert!(machine.fs.exists(&file).unwrap(), "the source file stays");
     drop((before, after));
     db.compact().unwrap();
     assert_eq!(contents(&db), newest);
@@ -165,7 +165,7 @@ fn an_ingested_table_is_newer_than_what_was_and_older_than_what_comes() {
 }
 
 #[test]
-fn a_range_delete_of_a_table_spares_the_table_itself() {
+fn a_range_delete_in_a_table_does_not_cover_the_table_itself() {
     let machine = Machine::new();
     let db = machine.open();
     db.put("b", "old").unwrap();
@@ -178,7 +178,7 @@ fn a_range_delete_of_a_table_spares_the_table_itself() {
 }
 
 #[test]
-fn tables_go_as_deep_as_they_fit() {
+fn tables_go_to_the_deepest_level_that_fits() {
     let machine = Machine::new();
     let db = machine.open();
     let keyspace = db.default_keyspace();
@@ -186,8 +186,8 @@ fn tables_go_as_deep_as_they_fit() {
         let report = keyspace.ingest(&[machine.build(entries)], COPY).unwrap();
         report.tables[0].level
     };
-    assert_eq!(ingest(&[put("b", "1"), put("d", "1")]), 3, "the last level of an empty tree");
-    assert_eq!(ingest(&[put("e", "1"), put("g", "1")]), 3, "beside the first");
+    assert_eq!(ingest(&[put("b", "1"), put("d", "1")]), 3, "an empty tree takes it in its last level");
+    assert_eq!(ingest(&[put("e", "1"), put("g", "1")]), 3, "next to the first");
     assert_eq!(db.default_keyspace().stats().levels[3].runs.len(), 1, "they are one run");
     assert_eq!(ingest(&[put("d", "2")]), 0);
     assert_eq!(ingest(&[delete_range("x", "z")]), 3);
@@ -217,11 +217,11 @@ fn tables_go_as_deep_as_they_fit() {
     assert_eq!(db.default_keyspace().ingest(&[file], COPY).unwrap().tables[0].level, 0);
 }
 
-/// A range delete that is still in a memtable is older than the table that is ingested under it. Had the table gone to
-/// the last level with the memtable still above it, a compaction there would have forgotten its number, and the delete
-/// would have come over it.
+/// A range delete that is still in a memtable is older than a table ingested under it. If the table went to the last
+/// level with the memtable still above it, a compaction there would reset its number, and the delete would then cover
+/// it.
 #[test]
-fn a_range_delete_in_memory_does_not_reach_what_is_ingested_later() {
+fn a_range_delete_in_memory_does_not_cover_tables_ingested_later() {
     let machine = Machine::new();
     let db = machine.open();
     db.delete_range("a".."z").unwrap();
@@ -234,7 +234,7 @@ fn a_range_delete_in_memory_does_not_reach_what_is_ingested_later() {
 }
 
 #[test]
-fn several_files_and_keyspaces_are_one_moment() {
+fn several_files_and_keyspaces_are_ingested_atomically() {
     let machine = Machine::new();
     let db = machine.open();
     let other = db.create_keyspace("other", machine.keyspace.clone()).unwrap();
@@ -248,14 +248,14 @@ fn several_files_and_keyspaces_are_one_moment() {
     assert_eq!(db.snapshot().seq(), report.seq);
     assert_eq!(contents(&db), pairs(&[("a", "1"), ("c", "1"), ("m", "1")]));
     assert_eq!(other.get("b").unwrap().unwrap(), "1");
-    assert!(!machine.fs.exists(&first).unwrap(), "it was moved");
+    assert!(!machine.fs.exists(&first).unwrap(), "the file was moved");
     assert_eq!(report.left, [""; 0].map(PathBuf::from));
     let stats = db.stats();
     assert_eq!((stats.write.ingested_tables, stats.write.ingested_bytes), (3, report.bytes));
 }
 
 #[test]
-fn nothing_happens_when_one_file_is_refused() {
+fn one_refused_file_cancels_the_whole_ingestion() {
     let machine = Machine::new();
     let db = machine.open();
     db.put("x", "1").unwrap();
@@ -276,14 +276,14 @@ fn nothing_happens_when_one_file_is_refused() {
     let error = keyspace.ingest(&[good.clone(), Path::new("/db").join(own)], MOVE).unwrap_err();
     assert!(matches!(error, AdminError::External(ExternalTableError::NotExternal { .. })), "{error}");
     assert_eq!((contents(&db), db.snapshot().seq()), (pairs(&[("x", "1")]), seq));
-    assert_eq!(machine.tables(), 1, "only what was flushed");
+    assert_eq!(machine.tables(), 1, "only the flushed table");
     assert!(machine.fs.exists(&good).unwrap());
     assert_eq!(keyspace.ingest::<&str>(&[], MOVE).unwrap().tables, []);
     keyspace.ingest(&[good], MOVE).unwrap();
 }
 
 #[test]
-fn who_may_not_write_may_not_ingest() {
+fn ingestion_requires_write_access() {
     let machine = Machine::new();
     let file = machine.build(&[put("a", "1")]);
     let db = machine.open();
@@ -304,10 +304,10 @@ fn who_may_not_write_may_not_ingest() {
     assert!(machine.fs.exists(&file).unwrap());
 }
 
-/// The number of an ingestion lives in the manifest alone. Whatever copies or rereads the manifest must keep it: with
-/// another number the older snapshot's data, or the later write, would be the wrong one.
+/// The number of an ingestion is stored only in the manifest. Anything that copies or rereads the manifest must keep
+/// it: with another number, the older snapshot or the later write would read the wrong data.
 #[test]
-fn checkpoints_reopening_and_salvage_keep_the_number() {
+fn checkpoints_reopening_and_salvage_keep_the_sequence_number() {
     let mut machine = Machine::new();
     machine.keyspace.auto_compaction = false;
     let db = machine.open();
@@ -341,10 +341,10 @@ fn checkpoints_reopening_and_salvage_keep_the_number() {
     }
 }
 
-/// Between an ingestion and the next write the log holds the ingestion's number and nothing else. Closing then compares
-/// the ends of log and manifest.
+/// Between an ingestion and the next write the log holds only the ingestion's number. Closing then compares the ends of
+/// log and manifest.
 #[test]
-fn an_ingestion_may_be_the_last_thing_before_closing_and_the_first_after_opening() {
+fn an_ingestion_may_be_the_last_step_before_closing_and_the_first_after_opening() {
     let machine = Machine::new();
     for round in 0..4 {
         let db = machine.open();
@@ -360,7 +360,7 @@ enum Step {
     Put(u8, u8),
     Delete(u8),
     DeleteRange(u8, u8),
-    /// Entries by key (a value, or none for a delete) and ranges, cut into so many files.
+    /// Entries by key (a value, or none for a delete) and ranges, split into this many files.
     Ingest {
         entries: BTreeMap<u8, Option<u8>>,
         ranges: Vec<(u8, u8)>,
@@ -410,7 +410,7 @@ fn value(n: u8) -> Vec<u8> {
     vec![n; 40 + n as usize]
 }
 
-/// Deletes the ranges first: what a table holds besides is not deleted by them.
+/// Deletes the ranges first: they do not cover the other entries of their table.
 fn ingest_into(model: &mut Model, entries: &BTreeMap<u8, Option<u8>>, ranges: &[(u8, u8)]) {
     for (from, to) in ranges {
         model.retain(|k, _| !(key(*from)..key(*to)).contains(k));
@@ -476,7 +476,7 @@ impl Run {
                 model.retain(|k, _| !(key(*from)..key(*to)).contains(k));
             }
             Step::Ingest { entries, ranges, files, moved } => {
-                // Each file takes a stretch of the keys, and of the ranges what lies within.
+                // Each file takes a key range, and the parts of the ranges within it.
                 let width = 80_u8.div_ceil(*files as u8);
                 let mut paths = Vec::new();
                 for n in 0..*files as u8 {
@@ -547,7 +547,7 @@ proptest! {
     }
 
     #[test]
-    fn so_they_do_whatever_the_shape_and_the_filter(
+    fn histories_with_ingestions_agree_under_any_shape_and_filter(
         steps in prop::collection::vec(step(), 1..60),
         shape in prop::sample::select(vec!["leveling", "tiering", "lazy-leveling", "fragmented", "fifo"]),
         filter in prop::sample::select(vec!["blocked-bloom", "grafite", "surf", "none"]),
@@ -561,10 +561,10 @@ proptest! {
     }
 }
 
-/// Writers that give all keys of a table one value in a batch, ingestions that do the same with a table, and readers
-/// that must never see two values at once. A clock in another key tells which came later.
+/// Writers set all keys of a table to one value in a batch, ingestions do the same with a table, and readers must never
+/// see two values at once. A clock in another key tells which came later.
 #[test]
-fn readers_see_all_of_an_ingestion_or_nothing() {
+fn readers_see_an_ingestion_entirely_or_not_at_all() {
     const KEYS: u8 = 20;
     let machine = Machine::new();
     let db = machine.open();
@@ -576,7 +576,7 @@ fn readers_see_all_of_an_ingestion_or_nothing() {
     };
     write(0);
     db.put("key~clock", 0u64.to_be_bytes()).unwrap();
-    // Whoever writes next takes the number and the turn, so that values never go back.
+    // Each writer takes the number and its turn together, so that values never go back.
     let turn = std::sync::Mutex::new(());
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -585,7 +585,7 @@ fn readers_see_all_of_an_ingestion_or_nothing() {
                 write(next.fetch_add(1, Ordering::Relaxed));
             }
         });
-        // One who writes elsewhere at any time.
+        // A writer to other keys, at any time.
         scope.spawn(|| {
             let mut n = 0u64;
             while !done.load(Ordering::Relaxed) {
@@ -616,10 +616,13 @@ fn readers_see_all_of_an_ingestion_or_nothing() {
                                 keys.iter().map(|k| number(&snapshot.get(k).unwrap().unwrap())).collect()
                             }
                         };
-                        // Written after every ingestion: nobody sees it and not what came before.
+                        // Written after every ingestion: a reader that sees it must see the data before it.
                         let clock = values.pop().unwrap();
                         assert_eq!(values.len(), usize::from(KEYS));
-                        assert!(clock <= values[0], "{clock} came after what is not there: {values:?}");
+                        assert!(
+                            clock <= values[0],
+                            "clock {clock} is newer than the visible values: {values:?}"
+                        );
                         assert!(values.iter().all(|v| *v == values[0]), "half of an ingestion: {values:?}");
                         assert!(values[0] >= last, "back from {last} to {}", values[0]);
                         last = values[0];

@@ -1,4 +1,4 @@
-//! What logs take on disk: reserved in steps, bounded, given back.
+//! Disk space of logs: reserved in steps, bounded, released.
 
 #![allow(missing_docs, reason = "tests")]
 
@@ -14,7 +14,7 @@ use tamis_testkit::FaultyFs;
 
 const MIB: u64 = 1 << 20;
 
-/// Notes what is asked of log files beside appends, and refuses some of it.
+/// Records the calls on log files other than appends, and fails some of them.
 #[derive(Clone, Debug)]
 struct Watched {
     fs: MemFs,
@@ -25,7 +25,7 @@ struct Watched {
 struct Seen {
     preallocations: AtomicU64,
     truncations: AtomicU64,
-    /// Which of both together fail: this one, counted from 0, and the later ones if `sticky`.
+    /// The index of the reservation or truncation to fail, counted from 0; later ones fail as well if `sticky`.
     fail: AtomicU64,
     sticky: AtomicBool,
 }
@@ -137,7 +137,7 @@ fn log_bytes(fs: &dyn FileSystem, dir: &Path) -> u64 {
     logs.map(|path| fs.file_len(&path).unwrap_or(0)).sum()
 }
 
-/// What the log files below a directory take on the disk, each once however many names it has.
+/// The disk space of the log files below a directory; each file counts once, however many names it has.
 #[cfg(unix)]
 fn blocks(dir: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt as _;
@@ -173,9 +173,10 @@ fn flush_and_copy(db: &Db, home: &Path) {
     db.settle().unwrap();
 }
 
-/// Every log reserved what a full memtable may need, 72 MiB, and kept it: ten of them took 650 MB for 0.2 MB of records.
+/// Regression: every log reserved and kept what a full memtable may need, 72 MiB; ten of them took 650 MB for 0.2 MB of
+/// records.
 #[test]
-fn small_flushes_and_checkpoints_take_little_room_for_logs() {
+fn small_flushes_and_checkpoints_need_little_log_space() {
     let fs = FaultyFs::new(1);
     let home = PathBuf::from("/home");
     fs.create_dir_all(&home).unwrap();
@@ -192,7 +193,7 @@ fn small_flushes_and_checkpoints_take_little_room_for_logs() {
 
 #[cfg(unix)]
 #[test]
-fn small_flushes_and_checkpoints_take_few_blocks_for_logs() {
+fn small_flushes_and_checkpoints_need_few_log_blocks() {
     let home = tempfile::tempdir().unwrap();
     let db = Db::open(home.path().join("db"), with(None)).unwrap();
     flush_and_copy(&db, home.path());
@@ -208,9 +209,9 @@ fn small_flushes_and_checkpoints_take_few_blocks_for_logs() {
     }
 }
 
-/// A log is longer than its records by a step at most, and steps are few.
+/// A log is at most one step longer than its records, and steps are few.
 #[test]
-fn room_is_reserved_in_steps_that_grow() {
+fn space_is_reserved_in_growing_steps() {
     let fs = Watched::new();
     let db = Db::open("/db", with(Some(Arc::new(fs.clone())))).unwrap();
     let mut most = 0;
@@ -228,9 +229,9 @@ fn room_is_reserved_in_steps_that_grow() {
     assert!((5..40).contains(&steps), "{steps} steps for 40 MB");
 }
 
-/// Only bytes of records were counted, and only those of rolled logs beside the current one's.
+/// Regression: only bytes of records were counted, and besides the current log only rolled logs.
 #[test]
-fn logs_take_no_more_than_their_limit_and_a_step() {
+fn logs_exceed_their_limit_by_at_most_one_step() {
     for (max, memtable, keyspaces, size) in [
         (MIB, 64 * MIB, 1, 4000),
         (MIB, 256 << 10, 1, 1000),
@@ -247,7 +248,7 @@ fn logs_take_no_more_than_their_limit_and_a_step() {
         spaces.extend((1..keyspaces).map(|i| db.create_keyspace(&format!("{i}"), others.clone()).unwrap()));
         let step = (max / 8).min(256 << 10);
         for i in 0..8 * max / size as u64 {
-            // The others hold back logs by a write now and then.
+            // The other keyspaces hold back logs with an occasional write.
             let space = if i % 50 == 49 { i as usize / 50 % spaces.len() } else { 0 };
             spaces[space].put(i.to_be_bytes(), vec![7; size]).unwrap();
             let stats = db.stats();
@@ -262,9 +263,9 @@ fn logs_take_no_more_than_their_limit_and_a_step() {
     }
 }
 
-/// Obsolete logs are kept to be overwritten only as long as there is plenty of room.
+/// Obsolete logs are kept for reuse only as long as there is plenty of room.
 #[test]
-fn a_disk_that_fills_up_gets_the_kept_logs_back() {
+fn kept_logs_are_released_when_the_disk_fills_up() {
     let fs = FaultyFs::new(1);
     let mut options = with(Some(Arc::new(fs.clone())));
     options.keyspace.memtable_bytes = MIB;
@@ -281,7 +282,7 @@ fn a_disk_that_fills_up_gets_the_kept_logs_back() {
     db.flush().unwrap();
     assert!(kept() > MIB / 2, "logs are kept: {}", kept());
     let before = kept();
-    // Room for a part of the next memtable beside those that are kept: writes go on into what these took.
+    // Room for part of the next memtable besides the kept logs: writes continue in the space these took.
     fs.set_capacity(Some(used() + 200_000));
     for i in 0..700u64 {
         db.put((i % 100).to_be_bytes(), vec![8; 1000]).unwrap();
@@ -290,9 +291,9 @@ fn a_disk_that_fills_up_gets_the_kept_logs_back() {
     assert_eq!(db.get(5u64.to_be_bytes()).unwrap().unwrap(), vec![8; 1000]);
 }
 
-/// Reserving room and giving it back are a matter of speed and space: where they fail, everything goes on.
+/// Reserving and releasing space only affect speed and space: if they fail, everything continues.
 #[test]
-fn a_reservation_that_fails_and_room_that_is_not_given_back_harm_nothing() {
+fn failed_reservations_and_truncations_do_no_harm() {
     let run = |fail: u64, sticky: bool| -> u64 {
         let fs = Watched::new();
         fs.seen.fail.store(fail, SeqCst);

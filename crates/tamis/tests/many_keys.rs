@@ -1,4 +1,4 @@
-//! `multi_get` gives what single gets give, and costs what they cost, whatever tables and memtables hold.
+//! `multi_get` returns the same as single gets, at the same cost, whatever tables and memtables hold.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,14 +7,14 @@ use tamis::io::MemFs;
 use tamis::{AsyncReads, ChecksumMode, Db, Options, ReadCost, ReadMode, Slice};
 use tamis_testkit::Rng;
 
-/// A database whose tree keeps every flush as a run of its own.
+/// A database whose tree keeps every flush as a separate run.
 fn open(seed: u64, bits_per_key: f64) -> Db {
     let mut options = Options {
         file_system: Some(Arc::new(MemFs::new())),
         read_mode: if seed.is_multiple_of(3) { ReadMode::Buffered } else { ReadMode::Mapped },
         async_reads: AsyncReads::Off,
         cache_bytes: 0,
-        // Else the first touch of a block costs more than the others.
+        // Otherwise the first access to a block would cost more than the others.
         verify_checksums: ChecksumMode::Always,
         ..Options::default()
     };
@@ -33,7 +33,7 @@ fn open(seed: u64, bits_per_key: f64) -> Db {
 }
 
 fn key(i: u64) -> Vec<u8> {
-    // The empty key, keys that are prefixes of others, keys that are alike for eight bytes.
+    // The empty key, keys that are prefixes of others, keys that share their first eight bytes.
     match i % 4 {
         _ if i == 0 => Vec::new(),
         0 => vec![b'a'; i as usize % 20],
@@ -65,7 +65,7 @@ fn cost<T>(db: &Db, work: impl FnOnce() -> T) -> (T, ReadCost) {
 }
 
 #[test]
-fn many_keys_are_answered_as_each_alone_at_the_same_cost() {
+fn multi_get_returns_the_same_as_single_gets_at_the_same_cost() {
     for (seed, runs, bits) in [
         (1, 1, 10.0),
         (2, 7, 1.0),

@@ -1,4 +1,4 @@
-//! Merge operators and compaction filters, seen from outside.
+//! Merge operators and compaction filters through the public API.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use tamis::{
 };
 use tamis_testkit::{FaultPlan, FaultyFs, OpClass};
 
-/// An empty database in memory whose tree changes only on request.
+/// Options of an empty in-memory database whose tree changes only on request.
 fn options(operator: &str) -> Options {
     let mut options = Options { file_system: Some(Arc::new(MemFs::new())), ..Options::default() };
     options.keyspace = keyspace(operator);
@@ -54,7 +54,7 @@ fn a_counter_counts_across_memtables_runs_and_sessions() {
         assert!(db.contains("visits").expect("a get"));
         db.flush().expect("a flush");
     }
-    assert_eq!((count_of(&db, "visits"), entries(&db)), (Some(35), 5), "a flush adds up what it can");
+    assert_eq!((count_of(&db, "visits"), entries(&db)), (Some(35), 5), "a flush folds the operands it can");
     db.merge("visits", number(1)).expect("a merge");
     db.close().expect("closing");
     let db = open(&options);
@@ -65,7 +65,7 @@ fn a_counter_counts_across_memtables_runs_and_sessions() {
 }
 
 #[test]
-fn a_put_a_delete_and_a_range_delete_are_where_operands_start() {
+fn a_put_a_delete_and_a_range_delete_are_bases_of_operands() {
     let db = open(&options("append"));
     let check = |key: &str, expected: &str| {
         let value = db.get(key).expect("a get").expect("there");
@@ -110,9 +110,9 @@ fn a_put_a_delete_and_a_range_delete_are_where_operands_start() {
     }
 }
 
-/// Each source of the chain is asked once, with the one digest of the key; explaining shows the way down to the base.
+/// Each source of operands is checked once, with the key's only digest; explain shows the path down to the base.
 #[test]
-fn a_chain_is_read_with_one_digest_and_stops_at_its_base() {
+fn operands_are_read_with_one_digest_down_to_their_base() {
     let db = open(&options("append"));
     for value in ["hidden", "base"] {
         db.put("key", value).expect("a put");
@@ -166,12 +166,12 @@ fn a_merge_without_an_operator_is_refused_and_changes_nothing() {
     batch.put("key", "value").merge_in(&counters, "n", number(1)).merge("key", "1");
     refused(db.write(batch));
     assert_eq!((db.iter().count(), counters.iter().count()), (0, 0));
-    db.put("key", "value").expect("writes go on");
+    db.put("key", "value").expect("writes continue");
 }
 
-/// The operator cannot add what was put: reads say so, compactions keep it, and writes go on.
+/// The operator cannot add to the value that was put: reads return an error, compactions keep it, and writes continue.
 #[test]
-fn what_cannot_be_merged_is_an_error_of_its_reads_until_it_is_written_anew() {
+fn a_failing_merge_is_a_read_error_until_the_key_is_rewritten() {
     let options = options("add");
     let db = open(&options);
     db.put("bad", "three").expect("a put");
@@ -195,7 +195,7 @@ fn what_cannot_be_merged_is_an_error_of_its_reads_until_it_is_written_anew() {
             named(db.range(key..=key).next_back().expect("an item").unwrap_err());
         }
         assert_eq!(count_of(db, "good"), Some(1));
-        // Each end stops at what it cannot give; what lies between is left to the other.
+        // Each end stops at the key it cannot read; the items between are left to the other end.
         let mut iter = db.iter();
         assert!(iter.next().expect("an item").is_err() && iter.next().is_none());
         assert!(iter.next_back().expect("an item").is_err() && iter.next_back().is_none());
@@ -204,8 +204,8 @@ fn what_cannot_be_merged_is_an_error_of_its_reads_until_it_is_written_anew() {
     check(&db);
     db.flush().expect("a flush");
     check(&db);
-    db.compact().expect("a compaction comes to its end");
-    db.compact().expect("and the next");
+    db.compact().expect("a compaction ends");
+    db.compact().expect("a second compaction ends");
     check(&db);
     assert_eq!(db.verify().expect("verifying").problems, Vec::<String>::new());
     db.close().expect("closing");
@@ -233,7 +233,7 @@ impl MergeOperator for First {
 }
 
 #[test]
-fn an_operator_of_the_program_must_be_brought_along_at_every_opening() {
+fn a_custom_operator_must_be_passed_at_every_opening() {
     let mut options = options("keep-first");
     let unknown = |result: Result<Db, OpenError>, expected: &str| match result.unwrap_err() {
         OpenError::Unregistered { keyspace, option: "merge_operator", name } => {
@@ -268,7 +268,7 @@ fn an_operator_of_the_program_must_be_brought_along_at_every_opening() {
 }
 
 #[test]
-fn a_keyspace_may_get_an_operator_and_keeps_it() {
+fn a_keyspace_may_be_given_an_operator_and_keeps_it() {
     let mut options = options("none");
     open(&options).put("key", number(1)).expect("a put");
     options.keyspace.merge_operator = Some("add".into());
@@ -288,7 +288,7 @@ fn a_keyspace_may_get_an_operator_and_keeps_it() {
 }
 
 #[test]
-fn names_that_the_options_text_could_not_hold_are_refused() {
+fn names_that_the_options_text_cannot_represent_are_refused() {
     let long = "x".repeat(65);
     for name in ["", "none", "a b", "a#b", "a\nlevels = 2", "ä", &long] {
         let options = KeyspaceOptions { merge_operator: Some(name.into()), ..KeyspaceOptions::default() };
@@ -302,7 +302,7 @@ fn names_that_the_options_text_could_not_hold_are_refused() {
     assert_eq!(KeyspaceOptions::from_text(&named.to_text()), Ok(named));
 }
 
-/// Removes what starts with `-`, replaces what starts with `~`, and notes what it was shown.
+/// Removes values that start with `-`, replaces those that start with `~`, and records the values it was called with.
 #[derive(Debug, Default)]
 struct Sieve(std::sync::Mutex<Vec<(usize, String)>>);
 
@@ -328,7 +328,7 @@ impl CompactionFilter for Sieve {
 }
 
 #[test]
-fn a_filter_removes_and_replaces_and_nothing_older_comes_back() {
+fn a_filter_removes_and_replaces_and_nothing_older_reappears() {
     let sieve = Arc::new(Sieve::default());
     let mut options = options("append");
     let db = open(&options);
@@ -354,7 +354,7 @@ fn a_filter_removes_and_replaces_and_nothing_older_comes_back() {
     assert_eq!(sieve.shown(), [], "a snapshot sees all of it");
     assert_eq!(all(&db), ["a-", "b~", "ckept", "dold"]);
     drop(snapshot);
-    // Operands are shown when their base is met, and not before.
+    // Operands are passed to the filter only when their base is met.
     db.merge("d", "er").expect("a merge");
     db.put("e", "-").expect("a put");
     db.flush().expect("a flush");
@@ -368,9 +368,9 @@ fn a_filter_removes_and_replaces_and_nothing_older_comes_back() {
     assert_eq!((entries(&db), db.stats().keyspaces[0].deletes), (3, 0));
 }
 
-/// What a snapshot alone keeps is told to the manifest, and comes back from it.
+/// The bytes pinned by a snapshot alone are recorded in the manifest, and read back from it.
 #[test]
-fn a_flush_with_a_snapshot_keeps_both_sides_of_a_chain() {
+fn a_flush_with_a_snapshot_keeps_the_operands_on_both_sides_of_it() {
     let options = options("add");
     let db = open(&options);
     db.merge("n", number(1)).expect("a merge");
@@ -391,10 +391,10 @@ fn a_flush_with_a_snapshot_keeps_both_sides_of_a_chain() {
     assert_eq!((entries(&db), count_of(&db, "n")), (1, Some(6)));
 }
 
-/// The front of an iterator noted a key as given before all of its operands were read: when a read failed on the way,
-/// neither end gave the key any more.
+/// Regression: the front of an iterator marked a key as returned before all of its operands were read; when a read
+/// failed in between, neither end returned the key.
 #[test]
-fn a_read_that_fails_within_a_chain_takes_no_item_with_it() {
+fn a_failed_read_of_operands_loses_no_item() {
     let fs = FaultyFs::new(1);
     let mut options = options("append");
     options.file_system = Some(Arc::new(fs.clone()));

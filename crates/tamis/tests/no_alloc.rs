@@ -1,5 +1,5 @@
-//! A get allocates nothing: counted in the allocator. The test is alone in its program, because other threads'
-//! allocations would be counted too.
+//! A get allocates nothing, as counted in the allocator. The test is alone in its program, because the allocations of
+//! other threads would count too.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -10,18 +10,18 @@ thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// The system's allocator, counting for each thread.
+/// The system allocator, with a counter per thread.
 struct Counting;
 
 fn count() {
     ALLOCATIONS.with(|n| n.set(n.get() + 1));
 }
 
-// SAFETY: every call is passed on to the system's allocator as it is.
+// SAFETY: every call is passed on unchanged to the system allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
-        // SAFETY: the caller's promises are those that `System` asks for.
+        // SAFETY: the caller's promises are those that `System` requires.
         unsafe { System.alloc(layout) }
     }
 
@@ -60,9 +60,9 @@ fn key(i: u32, run: u32) -> String {
     format!("key{i:04}-{run:02}")
 }
 
-/// Twelve runs in mapped tables, one memtable that is not empty, range tombstones in both.
+/// Twelve runs in mapped tables, a nonempty memtable, range tombstones in both.
 fn filled(dir: &std::path::Path, filter: FilterChoice, with_tombstones: bool) -> Db {
-    // What a get asks of elastic filters is kept for the few that are counted.
+    // What a get checks in elastic filters is recorded only for the sampled gets.
     let mut options = Options { heat_sampling: Some(1 << 16), ..Options::default() };
     options.keyspace.auto_compaction = false;
     options.keyspace.filter = filter.into();
@@ -85,10 +85,11 @@ fn filled(dir: &std::path::Path, filter: FilterChoice, with_tombstones: bool) ->
 #[test]
 fn a_get_allocates_nothing() {
     assert!(allocations(|| vec![1u8; 10]) > 0, "the counter counts");
-    // Digests of their own take memory.
+    // Separate digests need memory.
     let how = BloomHashing::Independent;
     let independent = [FilterChoice::Bloom(how), FilterChoice::Elastic(how)];
-    // These name all runs here, as the keys differ behind their first eight bytes; more than eight candidates take memory.
+    // These name all runs here, as the keys differ only after their first eight bytes; more than eight candidates need
+    // memory.
     let blunt = [FilterChoice::GrfHuffman, FilterChoice::Remix];
     let apart = [independent, blunt].concat();
     let filters = FilterChoice::all().filter(|filter| !apart.contains(filter));
@@ -103,7 +104,8 @@ fn a_get_allocates_nothing() {
             for (keys, what) in
                 [(&in_tables, "table"), (&in_memory, "memory"), (&absent, "nowhere"), (&deleted, "deleted")]
             {
-                // The first get of a thread makes its counters, the first of a block checks its sum.
+                // The first get of a thread creates its counters, and the first access to a block verifies its
+                // checksum.
                 keys.iter().for_each(|key| drop(db.get(key).expect("a get")));
                 for key in keys {
                     let found = allocations(|| db.get(key).expect("a get"));

@@ -1,5 +1,5 @@
-//! Reads that overlap: `multi_get`, seeks and scans over tables that are not mapped give what single reads give, and
-//! read no more than they have to.
+//! Overlapping reads: `multi_get`, seeks and scans over unmapped tables return the same as single reads, and read no
+//! more than necessary.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -62,7 +62,7 @@ fn items(iter: impl Iterator<Item = Result<(Slice, Slice), tamis::ReadError>>) -
     iter.map(|item| item.map(|(key, value)| (key.to_vec(), value.to_vec())).unwrap()).collect()
 }
 
-/// All that is read of a database in one way of reading, to be compared with another.
+/// Reads everything in a database in one read mode, for comparison with another.
 fn answers(db: &Db, seed: u64, keys: u64) -> (Vec<Vec<Option<Slice>>>, Vec<Items>) {
     let mut rng = Rng::new(seed);
     let mut gets = Vec::new();
@@ -78,7 +78,7 @@ fn answers(db: &Db, seed: u64, keys: u64) -> (Vec<Vec<Option<Slice>>>, Vec<Items
         let range = key(from)..key(from + rng.below(200));
         scans.push(items(db.range(range.clone())));
         scans.push(items(db.range(range).rev()));
-        // One iterator from both ends, sought again in between.
+        // One iterator from both ends, with seeks in between.
         let mut iter = db.iter();
         let mut mixed = Vec::new();
         for _ in 0..8 {
@@ -92,7 +92,7 @@ fn answers(db: &Db, seed: u64, keys: u64) -> (Vec<Vec<Option<Slice>>>, Vec<Items
 }
 
 #[test]
-fn every_way_of_reading_gives_the_same() {
+fn every_read_mode_returns_the_same() {
     for seed in 0..2 {
         let dir = tempfile::tempdir().unwrap();
         let keys = 400;
@@ -141,11 +141,11 @@ fn six_runs(depth: usize, cache_bytes: u64) -> Db {
     db
 }
 
-/// A cache that keeps nothing must not make a block of a batch to be read for each key in it.
+/// A cache that keeps nothing must not make a batch read the same block once per key.
 #[test]
 fn a_batch_reads_no_block_twice_even_without_a_cache() {
     let db = six_runs(32, 0);
-    // Four neighbours of each run: about as many blocks as runs, far fewer than keys.
+    // Four adjacent keys in each run: about as many blocks as runs, far fewer than keys.
     let asked: Vec<_> = (240..264).map(key).collect();
     let (values, many) = cost(&db, || db.multi_get(&asked).unwrap());
     assert!(values.iter().all(Option::is_some));
@@ -153,12 +153,12 @@ fn a_batch_reads_no_block_twice_even_without_a_cache() {
     assert_eq!(many.runs_searched, one_by_one.runs_searched);
     assert_eq!(many.block_reads, one_by_one.block_reads);
     assert_eq!(one_by_one.io_reads, one_by_one.block_reads);
-    // A round for each run of as many blocks as the keys lie in: two or three here.
+    // One round for each run, with as many blocks as the keys are in: two or three here.
     assert!(many.io_reads <= 18, "{many:?}");
     assert_eq!(many.io_reads, many.checksums_verified);
     assert_eq!(many.io_reads, many.cache_misses);
     assert_eq!(many.block_reads, many.cache_misses + many.cache_hits);
-    // What the cache holds is not read again.
+    // Cached blocks are not read again.
     let db = six_runs(32, 1 << 20);
     db.multi_get(&asked).unwrap();
     let (_, again) = cost(&db, || db.multi_get(&asked).unwrap());
@@ -183,7 +183,7 @@ fn a_seek_reads_the_first_blocks_of_all_runs_together() {
         let ((first, together), (same, single)) = (seek(&db), seek(&alone));
         assert_eq!(first, same);
         assert_eq!(single.batched_reads, 0);
-        // A seek into a gap between two blocks may open the next one as well, alone.
+        // A seek into a gap between two blocks may read the next one as well, separately.
         assert!(
             together.batched_reads == 6 && together.io_reads <= single.io_reads,
             "{together:?} {single:?}"
@@ -204,7 +204,7 @@ fn one_run(depth: usize, cache_bytes: u64) -> Db {
 }
 
 #[test]
-fn a_scan_reads_ahead_more_and_more_and_backwards_too() {
+fn a_scan_reads_ahead_progressively_in_both_directions() {
     for rev in [false, true] {
         let scan = |db: &Db| {
             cost(db, || {
@@ -229,7 +229,7 @@ fn a_scan_reads_ahead_more_and_more_and_backwards_too() {
 }
 
 #[test]
-fn a_scan_reads_ahead_no_further_than_its_bounds() {
+fn a_scan_does_not_read_ahead_beyond_its_bounds() {
     let (db, alone) = (one_run(32, 0), one_run(1, 0));
     for (from, to) in [(0, 30), (100, 160), (2500, 2600), (2900, 2999)] {
         for rev in [false, true] {
@@ -241,16 +241,16 @@ fn a_scan_reads_ahead_no_further_than_its_bounds() {
             };
             let ((found, ahead), (same, single)) = (scan(&db), scan(&alone));
             assert_eq!(found, same);
-            // The block that the bound lies in, and that before a start on a block's edge, may be read in vain.
+            // The block that holds the bound, and the one before a start on a block's edge, may be read in vain.
             assert!(ahead.io_bytes <= single.io_bytes + 2 * 700, "{from}..{to}: {ahead:?} {single:?}");
             assert!(ahead.io_reads < single.io_reads, "{from}..{to}: {ahead:?} {single:?}");
         }
     }
 }
 
-/// What was read ahead is in the cache when the scan has passed, block by block, and is not read ahead again.
+/// Blocks read ahead are in the cache after the scan has passed them, one by one, and are not read ahead again.
 #[test]
-fn a_scan_leaves_blocks_in_the_cache_and_takes_them_from_it() {
+fn a_scan_fills_the_cache_and_reads_from_it() {
     let db = one_run(32, 4 << 20);
     let (all, first) = cost(&db, || items(db.iter()));
     assert!(db.stats().cache_used_bytes <= 4 << 20);
@@ -264,7 +264,7 @@ fn a_scan_leaves_blocks_in_the_cache_and_takes_them_from_it() {
 }
 
 #[test]
-fn an_iterator_that_jumps_reads_nothing_ahead() {
+fn an_iterator_that_seeks_around_reads_nothing_ahead() {
     let (db, alone) = (one_run(32, 0), one_run(1, 0));
     let jump = |db: &Db| {
         cost(db, || {
@@ -278,9 +278,10 @@ fn an_iterator_that_jumps_reads_nothing_ahead() {
     assert_eq!(jump(&db).1, jump(&alone).1);
 }
 
-/// Each read of each operation fails once: that operation is an error or right, and the next one is right.
+/// Each read of each operation fails once: that operation returns an error or the right result, and the next one is
+/// right.
 #[test]
-fn a_failed_read_of_a_batch_is_an_error_of_the_call_and_leaves_nothing_behind() {
+fn a_failed_read_in_a_batch_fails_the_call_and_leaves_nothing_behind() {
     let fs = FaultyFs::new(1);
     let mut options = options(Some(Arc::new(fs.clone())), 8, 0);
     options.pin_metadata = false;

@@ -1,4 +1,4 @@
-//! A database of which one table is lost: the rest works, and nothing of the lost part is answered wrongly.
+//! A database with one lost table: the rest works, and no read of the lost part returns a wrong answer.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -37,8 +37,8 @@ fn key(i: u32) -> String {
     format!("key {i:05}")
 }
 
-/// Several tables in the last level, and above them a run with every tenth key; another keyspace beside them. Gives the file of a
-/// table in the middle of the last level, and the keys that lie in it.
+/// Creates several tables in the last level, a run with every tenth key above them, and another keyspace. Returns the
+/// file of a table in the middle of the last level, and the keys in it.
 fn filled(fs: &MemFs, filter: FilterChoice) -> (PathBuf, std::ops::Range<u32>) {
     let db = Db::open(DIR, options(fs, filter)).unwrap();
     let other = db.create_keyspace("other", keyspace_options(filter)).unwrap();
@@ -74,18 +74,18 @@ fn value_of(i: u32) -> String {
     if i.is_multiple_of(10) { format!("new {i}") } else { format!("old {i} {:0>40}", i * 7919) }
 }
 
-/// Keys outside of `lost` are right, in every way of reading; those in it are errors, but where a newer run answers.
+/// Keys outside `lost` read correctly in every way; reads of keys in it fail, except where a newer run holds the key.
 fn look(keyspace: &Keyspace, lost: &std::ops::Range<u32>) {
     for i in 0..KEYS {
         match keyspace.get(key(i)) {
             Ok(value) => {
-                assert!(!lost.contains(&i) || i.is_multiple_of(10), "{i} was read of a table that is lost");
+                assert!(!lost.contains(&i) || i.is_multiple_of(10), "{i} was read from a lost table");
                 assert_eq!(value.as_deref(), Some(value_of(i).as_bytes()), "{i}");
             }
             Err(error) => assert!(lost.contains(&i), "{i}: {error}"),
         }
     }
-    // Absent keys: in the lost range nobody can say so.
+    // Nobody can tell whether keys in the lost range exist.
     assert!(keyspace.get(key(lost.start) + "x").is_err());
     assert_eq!(keyspace.get(key(lost.end) + "x").unwrap(), None);
     let pairs = |iter: &mut dyn Iterator<Item = Result<(tamis::Slice, tamis::Slice), tamis::ReadError>>| {
@@ -101,7 +101,7 @@ fn look(keyspace: &Keyspace, lost: &std::ops::Range<u32>) {
     let expected = |range: std::ops::Range<u32>| range.map(|i| key(i).into_bytes()).collect::<Vec<_>>();
     assert_eq!(pairs(&mut keyspace.iter()), (expected(0..lost.start), false));
     let backwards: Vec<_> = expected(lost.end..KEYS).into_iter().rev().collect();
-    // Backwards the newest version of a key comes last: whether there is another one is in the next table.
+    // Backwards, the newest version of a key comes last: only the next table shows whether there is another one.
     let (found, whole) = pairs(&mut keyspace.iter().rev());
     assert!(
         !whole && backwards.starts_with(&found) && found.len() + 1 >= backwards.len(),
@@ -115,7 +115,7 @@ fn look(keyspace: &Keyspace, lost: &std::ops::Range<u32>) {
 }
 
 #[test]
-fn one_lost_table_takes_nothing_with_it_whatever_the_filter() {
+fn one_lost_table_affects_nothing_else_whatever_the_filter() {
     for filter in FilterChoice::all() {
         let fs = MemFs::new();
         let (path, lost) = filled(&fs, filter);
@@ -143,13 +143,13 @@ fn one_lost_table_takes_nothing_with_it_whatever_the_filter() {
                 problems.iter().any(|what| what.contains(path.to_str().unwrap())),
                 "{filter:?}: {problems:?}"
             );
-            // The other keyspace is as it was.
+            // The other keyspace is unchanged.
             let other = db.keyspace("other").unwrap();
             other.put("a", "b").unwrap();
             other.compact().unwrap();
             assert_eq!(other.iter().count(), KEYS as usize + 1);
             other.delete("a").unwrap();
-            // This one takes writes and flushes them, and refuses to be compacted.
+            // This keyspace takes writes and flushes them, but refuses compaction.
             db.put("zzz", how).unwrap();
             db.flush().unwrap();
             let error = db.compact().unwrap_err().to_string();
@@ -168,9 +168,9 @@ fn one_lost_table_takes_nothing_with_it_whatever_the_filter() {
     }
 }
 
-/// What is written over a lost table hides it: no read asks for what is below.
+/// Data written over a lost table hides it: no read needs the table below.
 #[test]
-fn a_lost_range_that_is_written_anew_is_readable() {
+fn a_rewritten_lost_range_is_readable() {
     let fs = MemFs::new();
     let filter = FilterChoice::BlockedBloom;
     let (path, lost) = filled(&fs, filter);
@@ -183,9 +183,9 @@ fn a_lost_range_that_is_written_anew_is_readable() {
     }
 }
 
-/// Compactions go on around a lost table, whatever the policy, and writes with them.
+/// Compactions and writes continue around a lost table, whatever the policy.
 #[test]
-fn writes_and_compactions_go_on_around_a_lost_table() {
+fn writes_and_compactions_continue_around_a_lost_table() {
     use CompactionChoice::*;
     for compaction in [Leveling, Tiering, LazyLeveling, Hybrid(2), Fragmented, Fifo, TimeWindow] {
         let fs = MemFs::new();
@@ -209,7 +209,7 @@ fn writes_and_compactions_go_on_around_a_lost_table() {
         let db = Db::open(DIR, options.clone()).unwrap();
         (3..12).for_each(|round| write(&db, round));
         db.settle().unwrap();
-        // All was written after the loss.
+        // Everything was written after the loss.
         for i in 0..800 {
             assert_eq!(
                 db.get(key(i)).unwrap().as_deref(),
@@ -223,10 +223,10 @@ fn writes_and_compactions_go_on_around_a_lost_table() {
     }
 }
 
-/// A block that is damaged within a table that opens: the first to meet it is told, and compactions leave the table alone from
-/// then on instead of failing for ever.
+/// A damaged block within a table that opens: the first reader to meet it gets the error, and compactions then leave
+/// the table alone instead of failing forever.
 #[test]
-fn a_table_in_which_damage_is_met_is_left_alone_by_compactions() {
+fn compactions_leave_a_table_with_known_damage_alone() {
     let fs = MemFs::new();
     let filter = FilterChoice::BlockedBloom;
     let (path, lost) = filled(&fs, filter);
@@ -234,7 +234,7 @@ fn a_table_in_which_damage_is_met_is_left_alone_by_compactions() {
     bytes[300] ^= 1;
     overwrite(&fs, &path, &bytes);
     let db = Db::open(DIR, options(&fs, filter)).unwrap();
-    assert!(db.stats().damaged_tables.is_empty(), "nobody has met it yet");
+    assert!(db.stats().damaged_tables.is_empty(), "no read has met the damage yet");
     let errors = lost.clone().filter(|i| db.get(key(*i)).is_err()).count();
     assert!(0 < errors && errors < lost.len(), "one block of several: {errors} of {}", lost.len());
     let named = db.stats().damaged_tables;
@@ -248,6 +248,6 @@ fn a_table_in_which_damage_is_met_is_left_alone_by_compactions() {
     }
     db.settle().unwrap();
     let failed = db.stats().write.set_aside;
-    assert!(failed <= 1, "{failed} compactions met the damage that was known");
+    assert!(failed <= 1, "{failed} compactions met the known damage");
     assert_eq!(db.get(key(0)).unwrap().as_deref(), Some(&b"19 0"[..]));
 }

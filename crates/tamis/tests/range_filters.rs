@@ -1,4 +1,4 @@
-//! What filters do for iterators: runs that have nothing to give stay closed, and nothing else changes.
+//! Range filters for iterators: runs without matching keys stay closed, and nothing else changes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,13 +18,13 @@ fn options(filter: FilterChoice) -> Options {
     options
 }
 
-/// Spread over all of the 64-bit numbers, the same on every machine; the last byte is the run's.
+/// Spread over all 64-bit numbers, the same on every machine; the last byte is the run's.
 fn key(i: u64, run: u64) -> [u8; 8] {
     let spread = (i * RUNS + run).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (spread & !0xff | run).to_be_bytes()
 }
 
-/// Twelve runs over the same stretch of keys, and what they hold.
+/// Twelve runs over the same key range, and their contents.
 fn filled(options: Options) -> (Db, BTreeMap<[u8; 8], u64>) {
     let db = Db::open("/db", options).expect("opening");
     let mut model = BTreeMap::new();
@@ -50,7 +50,7 @@ fn range_filters() -> impl Iterator<Item = FilterChoice> {
 }
 
 #[test]
-fn a_short_range_opens_only_runs_that_may_hold_something_in_it() {
+fn a_short_range_opens_only_runs_that_may_hold_a_key_in_it() {
     for filter in range_filters() {
         let (db, model) = filled(options(filter));
         let (mut asked, mut opened, mut denied) = (0, 0, 0);
@@ -71,7 +71,7 @@ fn a_short_range_opens_only_runs_that_may_hold_something_in_it() {
                 asked += cost.range_probes;
                 denied += cost.range_negatives;
                 opened += cost.seeks;
-                // A run that begins or ends beyond the range is not even asked about.
+                // A run that starts or ends outside the range is not even probed.
                 assert!(cost.range_probes <= RUNS && cost.seeks <= RUNS, "{filter:?}: {cost:?}");
                 assert!(cost.seeks >= expected.len() as u64, "{filter:?}: {cost:?}");
                 assert!(
@@ -88,9 +88,8 @@ fn a_short_range_opens_only_runs_that_may_hold_something_in_it() {
     }
 }
 
-/// Every run that is opened for a range in which nothing lies was let pass by its filter: a false positive, also
-/// where the filter only said how far the next key lies at least, and the run was opened when the iteration came
-/// there. (Those were not counted once.)
+/// Every run opened for an empty range passed its filter: a false positive, even if the filter only returned a lower
+/// bound for the next key and the run was opened when the iteration reached it. (Regression: those were not counted.)
 #[test]
 fn every_run_opened_for_an_empty_range_is_a_false_positive() {
     for filter in range_filters() {
@@ -98,7 +97,7 @@ fn every_run_opened_for_an_empty_range_is_a_false_positive() {
         let (mut opened, mut ranges) = (0, 0);
         for (key, _) in model.iter().step_by(37) {
             let key = u64::from_be_bytes(*key);
-            // Up to the key, from near it and from farther.
+            // Up to the key, from nearby and from farther away.
             for width in [1u64, 1 << 8, 1 << 24, 1 << 40] {
                 let (low, high) = (key.saturating_sub(width).to_be_bytes(), key.to_be_bytes());
                 if low >= high || model.range(low..high).next().is_some() {
@@ -123,8 +122,8 @@ fn every_run_opened_for_an_empty_range_is_a_false_positive() {
     }
 }
 
-/// Filters that keep the order of keys tell where the next key lies at the earliest: a seek without an end opens a
-/// run only when the iteration has come there.
+/// Order-preserving filters return a lower bound for the next key: an open-ended seek opens a run only when the
+/// iteration reaches it.
 #[test]
 fn an_open_ended_seek_opens_runs_one_after_the_other() {
     for filter in range_filters() {
@@ -161,7 +160,7 @@ fn prefixes_of_strings_are_filtered() {
             for i in 0..500 {
                 db.put(format!("country/{run:02}/city/{i:04}"), "x").expect("a write");
             }
-            // So that every run spans the whole stretch.
+            // So that every run spans the whole range.
             db.put("country", "").expect("a write");
             db.put("country/zz", "").expect("a write");
             db.flush().expect("a flush");
@@ -178,7 +177,7 @@ fn prefixes_of_strings_are_filtered() {
     }
 }
 
-/// Even without range filters: a run whose tables all lie beyond the range is not opened.
+/// Even without range filters, a run whose tables are all outside the range is not opened.
 #[test]
 fn a_run_beyond_the_range_is_not_opened() {
     let (mut options, fs) = (options(FilterChoice::BlockedBloom), Arc::new(MemFs::new()));
@@ -224,7 +223,7 @@ fn each_level_has_its_own_filter() {
     assert!(model.keys().all(|key| db.contains(key).expect("a get")));
 }
 
-/// Monkey's rule: the same memory, divided so that the small runs are hardly ever searched in vain.
+/// Monkey's rule: the same memory, divided so that small runs are hardly ever searched in vain.
 #[test]
 fn monkey_gives_small_runs_more_bits_and_all_runs_fewer_false_positives() {
     let build = |allocation| {
@@ -255,25 +254,25 @@ fn monkey_gives_small_runs_more_bits_and_all_runs_fewer_false_positives() {
     };
     let (uniform, monkey) = (build(FilterAllocation::Uniform), build(FilterAllocation::Monkey));
     let bytes = |db: &Db| db.stats().keyspaces[0].filter_bytes as f64;
-    // The last level got its bits when it was all there was; the next compaction takes some of them back.
+    // The last level got its bits when it was the only one; the next compaction takes some of them back.
     assert!(bytes(&monkey) < bytes(&uniform) * 1.12, "{} against {}", bytes(&monkey), bytes(&uniform));
     let (plain, optimal) = (measure(&uniform), measure(&monkey));
     assert!(optimal * 2 < plain, "{optimal} false positives with Monkey, {plain} without");
 }
 
-/// A read that fails while a parked run is opened is reported by the end that wanted it, and ends that end; what was
-/// given before is right, and after the fault a seek finds everything again.
+/// A read that fails while a lazy run is opened is reported by the end that needed it, and ends that end. All items
+/// returned before are right, and after the fault a seek finds everything again.
 #[test]
 fn a_failing_read_is_an_error_and_never_a_gap() {
     let choices = range_filters().chain([FilterChoice::None, FilterChoice::BlockedBloom]);
-    // Each read alone; and with reads together and ahead, of which there are fewer.
+    // Single reads; and combined and ahead, of which there are fewer.
     let ways = [(false, 1, 20), (true, 1, 20), (true, 32, 8), (false, 32, 8)];
     let all = choices.flat_map(|filter| ways.map(|(sticky, depth, least)| (filter, sticky, depth, least)));
     for (filter, sticky, depth, least) in all {
         let fs = FaultyFs::new(1);
         let mut options = options(filter);
         options.file_system = Some(Arc::new(fs.clone()));
-        // Every block and, without pinning, every filter is read anew.
+        // Every block and, without pinning, every filter is read again.
         (options.read_mode, options.cache_bytes, options.pin_metadata) = (ReadMode::Buffered, 4 << 10, false);
         options.read_queue_depth = depth;
         options.keyspace.block_bytes = 256;
@@ -316,13 +315,13 @@ fn a_failing_read_is_an_error_and_never_a_gap() {
                 let context = format!("{filter:?}, read {at} fails, sticky: {sticky}, backwards: {rev}");
                 assert_eq!(given[..], expected[..given.len()], "{context}");
                 let failed = fs.failures() > failed_before;
-                // A filter that cannot be read is done without.
+                // An unreadable filter is skipped.
                 assert!(failed || !error, "{context}: an error without a fault");
                 assert!(error || given.len() == expected.len(), "{context}: a gap");
                 assert!(!error || next().is_none(), "{context}: an error is the end");
                 fs.plan(FaultPlan::none());
                 failures += u64::from(error);
-                // The front may be moved; the back stays at its end after an error.
+                // The front may be repositioned; the back stays at its end after an error.
                 iter.seek(&keys[30]).expect("a seek");
                 let after: Vec<_> = iter.by_ref().map(|i| item(i).expect("an item")).collect();
                 let left = if rev { 200 - given.len() } else { 200 };
@@ -336,9 +335,9 @@ fn a_failing_read_is_an_error_and_never_a_gap() {
     }
 }
 
-/// A seek that fails leaves some runs prepared for it and others not. The seek after it starts from nothing.
+/// A failed seek leaves some runs prepared for it and others not. The next seek starts from scratch.
 #[test]
-fn a_seek_after_a_failed_seek_finds_what_is_there() {
+fn a_seek_after_a_failed_seek_finds_everything() {
     for filter in range_filters().chain([FilterChoice::BlockedBloom]) {
         let fs = FaultyFs::new(1);
         let mut options = options(filter);

@@ -1,7 +1,7 @@
-//! Arrows point down: a file of the engine names nothing of a room above its own.
+//! Dependencies point down: a file of the engine names nothing in a room above its own.
 //!
-//! [`ROOMS`] is the order, from the bottom up; `ARCHITECTURE.md` shows the same. What keeps to it has no circle between rooms.
-//! Unit tests may look wherever they like.
+//! [`ROOMS`] lists the rooms from the bottom up, in the same order as `ARCHITECTURE.md`. This rules out cycles between
+//! rooms. Unit tests may use any room.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -51,24 +51,24 @@ fn files(dir: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The room that a file belongs to: the first part of its path.
+/// Returns the room of a file: the first component of its path.
 fn room_of(file: &Path) -> String {
     let first = file.components().next().expect("a path has parts").as_os_str().to_string_lossy();
     first.trim_end_matches(".rs").to_owned()
 }
 
-/// Whether all of a file is test code.
+/// Reports whether a file is test code only.
 fn is_test(file: &Path) -> bool {
     file.components().any(|part| matches!(part.as_os_str().to_str(), Some("tests" | "tests.rs" | "model.rs")))
 }
 
-/// The code of a file: without comments, strings stay; without the module of tests at its end.
+/// Returns the code of a file without comments (strings stay) and without the test module at its end.
 fn code(text: &str) -> String {
     let body = text.find("#[cfg(test)]\nmod tests {").map_or(text, |end| &text[..end]);
     body.lines().map(|line| line.split("//").next().unwrap_or("")).collect::<Vec<_>>().join("\n")
 }
 
-/// The rooms that `code` names by a path from the root of the crate, `use` lists included.
+/// Returns the rooms that `code` names by a path from the crate root, `use` lists included.
 fn named(code: &str) -> Vec<String> {
     let mut rooms = Vec::new();
     for (at, _) in code.match_indices("crate::") {
@@ -107,7 +107,7 @@ fn named(code: &str) -> Vec<String> {
     rooms
 }
 
-/// The arrows that run up, as `file -> room`, of files given by their path below the root of the crate.
+/// Returns the upward dependencies, as `file -> room`, of files given by their path below the crate root.
 fn wrong_arrows<'f>(files: impl Iterator<Item = (PathBuf, &'f str)>) -> Vec<String> {
     let place: BTreeMap<&str, usize> = ROOMS.iter().enumerate().map(|(place, room)| (*room, place)).collect();
     let mut wrong = Vec::new();
@@ -124,7 +124,7 @@ fn wrong_arrows<'f>(files: impl Iterator<Item = (PathBuf, &'f str)>) -> Vec<Stri
             match place.get(&*other) {
                 Some(&place) if place <= own => {}
                 None if ENVIRONMENT.contains(&&*other) => {}
-                // The advisor is asked by the code that applies what it says, until it has left.
+                // The code that applies the advisor's results calls it, until the advisor has left.
                 None if LEAVING.contains(&&*other) && room == "db" => {}
                 _ => wrong.push(format!("{} -> {other}", file.display())),
             }
@@ -136,7 +136,7 @@ fn wrong_arrows<'f>(files: impl Iterator<Item = (PathBuf, &'f str)>) -> Vec<Stri
 }
 
 #[test]
-fn no_arrow_runs_up() {
+fn no_dependency_points_up() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let found = files(&root);
     assert!(found.len() > 150, "{} files", found.len());
@@ -148,11 +148,11 @@ fn no_arrow_runs_up() {
         })
         .collect();
     let wrong = wrong_arrows(texts.iter().map(|(file, text)| (file.clone(), &**text)));
-    assert!(wrong.is_empty(), "these name what lies above them:\n{}", wrong.join("\n"));
+    assert!(wrong.is_empty(), "these depend on rooms above their own:\n{}", wrong.join("\n"));
 }
 
 #[test]
-fn an_arrow_that_runs_up_is_seen() {
+fn an_upward_dependency_is_detected() {
     let wrong = |file: &str, text: &str| wrong_arrows([(PathBuf::from(file), text)].into_iter());
     assert_eq!(wrong("table/cursor.rs", "use crate::tree::version::Version;"), ["table/cursor.rs -> tree"]);
     assert_eq!(wrong("table.rs", "fn f() { crate::read::get() }"), ["table.rs -> read"]);
@@ -160,7 +160,7 @@ fn an_arrow_that_runs_up_is_seen() {
     assert_eq!(
         wrong("wal/mod.rs", "use crate::Slice;"),
         ["wal/mod.rs -> Slice"],
-        "the root re-exports what lies above"
+        "the root re-exports items of rooms above"
     );
     assert_eq!(wrong("parlour/mod.rs", ""), ["parlour/mod.rs: `parlour` is not among the rooms"]);
     let fine = "//! [`crate::db`]\nuse crate::key::Kind; // crate::db\n#[cfg(test)]\nmod tests {\n    use crate::db::Db;\n}\n";
@@ -169,7 +169,7 @@ fn an_arrow_that_runs_up_is_seen() {
 }
 
 #[test]
-fn the_page_on_architecture_shows_the_same_order() {
+fn architecture_md_lists_the_rooms_in_the_same_order() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ARCHITECTURE.md");
     let page = fs::read_to_string(page).expect("ARCHITECTURE.md");
     let listed = page.split_once("<!-- rooms, from the bottom up -->").expect("the list of rooms").1;

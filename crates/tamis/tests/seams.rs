@@ -1,4 +1,4 @@
-//! Parts of the engine that meet, by the options that bring them together.
+//! Interactions between parts of the engine, triggered by combinations of options.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -56,10 +56,10 @@ impl Machine {
     }
 }
 
-/// A memtable that waits gets a newer run than a file that is ingested meanwhile, though what it holds is older. When
-/// it expired, the file went with it as one of the older runs, long before its time.
+/// Regression: a waiting memtable becomes a newer run than a file ingested meanwhile, though its data is older. When it
+/// expired, the file was dropped with it as one of the older runs, long before its time.
 #[test]
-fn what_was_ingested_outlives_an_older_write_that_was_flushed_later() {
+fn an_ingested_file_outlives_an_older_write_that_was_flushed_later() {
     for policy in [CompactionChoice::Fifo, CompactionChoice::TimeWindow] {
         let machine = Machine::new(policy, 1000);
         let db = machine.open();
@@ -91,7 +91,7 @@ fn some_key(rng: &mut Rng) -> Vec<u8> {
     format!("key{:02}", rng.below(60)).into_bytes()
 }
 
-/// All ways to read say what the model says.
+/// Checks all kinds of reads against the model.
 fn check(db: &Db, content: &Content, snapshots: &[(Snapshot, Content)], when: &str) {
     let keys: Vec<Vec<u8>> = (0..60).map(|i| format!("key{i:02}").into_bytes()).collect();
     let now = |content: &Content| content.clone().into_iter().collect::<Vec<_>>();
@@ -118,7 +118,7 @@ fn check(db: &Db, content: &Content, snapshots: &[(Snapshot, Content)], when: &s
 
 /// Everything that changes a tree at once, while the policy changes again and again.
 #[test]
-fn operands_files_deletes_and_snapshots_survive_one_policy_after_the_other() {
+fn operands_files_deletes_and_snapshots_survive_policy_changes() {
     const SHAPES: [[&str; 3]; 9] = [
         ["leveling", "auto", "false"],
         ["tiering", "auto", "false"],
@@ -232,8 +232,8 @@ fn operands_files_deletes_and_snapshots_survive_one_policy_after_the_other() {
     }
 }
 
-/// The smallest and oddest values that options take, all policies, a clock that jumps, and one after the other on the
-/// same tree: writes of now are read now.
+/// The smallest and oddest option values, all policies, and a jumping clock, one after the other on the same tree:
+/// every write can be read at once.
 #[test]
 fn the_oddest_options_open_write_merge_and_close() {
     const TEXTS: [&[(&str, &str)]; 7] = [

@@ -1,4 +1,4 @@
-//! An iterator whose front is moved by `seek` while its back is in use.
+//! Iterators whose front is moved by `seek` while their back is in use.
 
 use tamis::{Db, Iter, Options};
 
@@ -15,10 +15,11 @@ fn back(iter: &mut Iter) -> Option<String> {
     iter.next_back().map(|item| String::from_utf8(item.unwrap().0.to_vec()).unwrap())
 }
 
-/// `seek` forgot the last key given from the front, which was also all that kept the back from passing the front:
-/// after `seek("c")` an iteration from the back went on to "b" and "a". The place sought is a bound of its own now.
+/// Regression: `seek` forgot the last key returned from the front, which was also all that kept the back from passing
+/// the front: after `seek("c")` an iteration from the back continued with "b" and "a". The sought position is now a
+/// separate bound.
 #[test]
-fn the_back_does_not_pass_a_front_that_was_sought() {
+fn the_back_does_not_pass_a_front_moved_by_seek() {
     let (_dir, db) = abcd();
     for flushed in [false, true] {
         let mut iter = db.iter();
@@ -29,9 +30,9 @@ fn the_back_does_not_pass_a_front_that_was_sought() {
     }
 }
 
-/// A back that came to its end because it met the front stayed at its end when the front was moved away.
+/// Regression: a back that ended because it met the front stayed at its end when the front was moved away.
 #[test]
-fn a_back_that_met_the_front_goes_on_when_the_front_moves_away() {
+fn a_back_that_met_the_front_continues_when_the_front_moves_away() {
     let (_dir, db) = abcd();
     let mut iter = db.iter();
     iter.seek("c").unwrap();

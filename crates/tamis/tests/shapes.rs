@@ -1,4 +1,4 @@
-//! Databases whose trees other policies than leveling shape.
+//! Databases whose trees are shaped by policies other than leveling.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ fn options(compaction: CompactionChoice) -> Options {
     Options { keyspace, ..Options::default() }
 }
 
-/// Writes with overwrites and deletes; gives what must be there.
+/// Writes with overwrites and deletes; returns the expected contents in `expected`.
 fn write(db: &Db, expected: &mut BTreeMap<Vec<u8>, Vec<u8>>, rounds: u64, seed: u64) {
     let mut random = seed;
     for i in 0..rounds {
@@ -68,7 +68,7 @@ fn a_tree_of_fragments_reads_back_after_many_merges_reopening_and_a_manual_compa
 }
 
 #[test]
-fn a_leveled_tree_goes_on_as_fragments_and_back() {
+fn a_leveled_tree_becomes_fragmented_and_leveled_again() {
     let dir = tempfile::tempdir().unwrap();
     let mut expected = BTreeMap::new();
     for (round, policy) in
@@ -77,7 +77,7 @@ fn a_leveled_tree_goes_on_as_fragments_and_back() {
             .enumerate()
     {
         if round == 2 {
-            // Leveling takes a tree whose levels are single runs.
+            // Leveling takes over a tree whose levels are single runs.
             let db = Db::open(dir.path(), options(CompactionChoice::Fragmented)).unwrap();
             db.compact().unwrap();
             db.close().unwrap();
@@ -91,7 +91,7 @@ fn a_leveled_tree_goes_on_as_fragments_and_back() {
 }
 
 #[test]
-fn first_in_first_out_keeps_the_newest_and_never_shows_what_was_overwritten() {
+fn first_in_first_out_keeps_the_newest_data_and_never_shows_overwritten_values() {
     for policy in [CompactionChoice::Fifo, CompactionChoice::TimeWindow] {
         let dir = tempfile::tempdir().unwrap();
         let mut options = options(policy);
@@ -104,7 +104,7 @@ fn first_in_first_out_keeps_the_newest_and_never_shows_what_was_overwritten() {
         let mut found = 0;
         for item in db.range::<&[u8]>(..) {
             let (key, value) = item.unwrap();
-            assert_eq!(expected.get(&key.to_vec()), Some(&value.to_vec()), "an old version came back");
+            assert_eq!(expected.get(&key.to_vec()), Some(&value.to_vec()), "an old version reappeared");
             found += 1;
         }
         assert!((100..expected.len()).contains(&found), "{found} of {}", expected.len());

@@ -1,9 +1,9 @@
-//! A stored database of format version 1: what was written once must be read for ever.
+//! A stored database of format version 1: every later release must be able to read it.
 //!
-//! `tests/fixtures/db-v1` is a whole directory as a crash would leave it: tables without compression and with LZ4,
-//! with and without filters, range tombstones, two keyspaces, a log with writes that are in no table, a manifest of
-//! several edits. It was made by [`write_history`]; `TAMIS_WRITE_FIXTURES=1 cargo test -p tamis --test
-//! stored_database` makes it anew, which is right only for a new format version, and then under a new name.
+//! `tests/fixtures/db-v1` is a complete directory as a crash would leave it: tables without compression and with LZ4,
+//! with and without filters, range tombstones, two keyspaces, a log with writes that are in no table, a manifest with
+//! several edits. It was written by [`write_history`]; `TAMIS_WRITE_FIXTURES=1 cargo test -p tamis --test
+//! stored_database` writes it again, which is right only for a new format version, and then under a new name.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -79,7 +79,7 @@ fn write_history(db: &Db) {
     db.sync().unwrap();
 }
 
-/// What the history leaves in the default keyspace and in the second one.
+/// The contents of the default keyspace and of the second one after the history.
 fn content() -> (Content, Content) {
     let mut default: Content = (0..200).map(|i| (city(i), population(i))).collect();
     default.insert(Vec::new(), b"the empty key".to_vec());
@@ -99,12 +99,12 @@ fn content() -> (Content, Content) {
 
 fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap());
-    // On some systems nobody can read a lock file that is held.
+    // On some systems a locked lock file cannot be read.
     let entries = entries.filter(|entry| entry.file_name() != "LOCK");
     entries.map(|entry| (entry.file_name().into(), fs::read(entry.path()).unwrap())).collect()
 }
 
-/// The fixture, made anew if asked for.
+/// The fixture, rewritten if requested.
 fn fixture() -> BTreeMap<PathBuf, Vec<u8>> {
     if std::env::var_os("TAMIS_WRITE_FIXTURES").is_some() {
         static ONCE: std::sync::Once = std::sync::Once::new();
@@ -112,7 +112,7 @@ fn fixture() -> BTreeMap<PathBuf, Vec<u8>> {
             let dir = tempfile::tempdir().unwrap();
             let db = Db::open(dir.path(), options()).unwrap();
             write_history(&db);
-            // Taken while the database is open, as a crash would leave it.
+            // Copied while the database is open, as a crash would leave it.
             let _ = fs::remove_dir_all(FIXTURE);
             fs::create_dir_all(FIXTURE).unwrap();
             for (name, bytes) in files(dir.path()) {
@@ -160,13 +160,13 @@ fn check(db: &Db) {
 }
 
 #[test]
-fn the_fixture_holds_what_it_is_for_and_stays_small() {
+fn the_fixture_covers_its_cases_and_stays_small() {
     let files = fixture();
     let of_kind = |suffix: &str| files.keys().filter(|name| name.to_string_lossy().ends_with(suffix)).count();
     assert!(of_kind(".tam") >= 4, "tables of both keyspaces and two levels");
     assert!(of_kind(".log") >= 1, "a log");
     assert!(files.values().map(Vec::len).sum::<usize>() < 100_000);
-    // A database that was opened read-only did not count its logs among its files, and `verify` read none of them.
+    // Regression: a database opened read-only did not count its logs among its files, and `verify` read none of them.
     let db = Db::open_read_only(FIXTURE, options()).unwrap();
     let stats = db.stats();
     assert!(stats.log_files >= 1 && stats.log_bytes > 0);
@@ -183,7 +183,7 @@ fn the_stored_database_of_version_1_is_read_without_being_changed() {
         let db = Db::open_read_only(dir.path(), Options { read_mode, ..options() }).unwrap();
         check(&db);
         drop(db);
-        assert!(files(dir.path()) == before, "a database that is open read-only is not touched");
+        assert!(files(dir.path()) == before, "a read-only open changes nothing");
     }
 }
 
@@ -209,7 +209,7 @@ fn the_stored_database_of_version_1_is_opened_written_and_compacted() {
 
 #[test]
 fn the_stored_options_of_version_1_are_read() {
-    // Not compared as a whole: defaults may change, what is stored may not.
+    // Not compared as a whole: defaults may change, stored values may not.
     let stored = Options::stored_in(FIXTURE).unwrap().unwrap();
     assert_eq!((stored.max_log_bytes, stored.keyspace.block_bytes), (8 << 10, 1024));
     assert_eq!(stored.keyspace.compression, options().keyspace.compression);

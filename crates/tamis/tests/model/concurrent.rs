@@ -1,8 +1,8 @@
-//! Writers, readers and background work at once: every reader's view must be one moment.
+//! Writers, readers and background work at once: every reader's view must be consistent.
 //!
-//! Each writer owns some pairs of keys and writes both halves of a pair in one batch, always with equal values
-//! (or deletes both). So in every view, whatever else happens, the halves of every pair are equal, and a
-//! writer's counters never run backwards from an older view to a newer one.
+//! Each writer owns some pairs of keys and writes both halves of a pair in one batch, always with equal values (or
+//! deletes both). In every view, whatever else happens, the halves of every pair are therefore equal, and a writer's
+//! counters never run backwards from an older view to a newer one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,7 +19,7 @@ const WRITERS: u64 = 3;
 const PAIRS: u64 = 12;
 const BATCHES: u64 = 1500;
 
-/// The halves of a pair lie at the two ends of the key space, in different tables.
+/// The halves of a pair are at the two ends of the key space, in different tables.
 fn half(end: char, writer: u64, pair: u64) -> Vec<u8> {
     format!("{end}-writer{writer}-pair{pair:02}").into_bytes()
 }
@@ -56,14 +56,14 @@ fn write(db: &Db, writer: u64, dice: &mut Dice) {
                 }
             }
         }
-        // Every batch ends with the writer's own clock: also one of a pair.
+        // Every batch ends with the writer's own clock, which is also one of a pair.
         let clock = format!("{number:08}");
         batch.put(half('a', writer, 99), &clock).put(half('z', writer, 99), &clock);
         db.write(batch).expect("a write");
     }
 }
 
-/// The halves of each pair as three ways of reading give them, and the clocks.
+/// Checks the halves of each pair as three kinds of reads return them; returns the clocks.
 fn check(snapshot: &Snapshot) -> Vec<u64> {
     let pairs = || (0..WRITERS).flat_map(|w| (0..PAIRS).chain([99]).map(move |p| (w, p)));
     let keys: Vec<_> = pairs().flat_map(|(w, p)| [half('a', w, p), half('z', w, p)]).collect();
@@ -91,11 +91,11 @@ fn check(snapshot: &Snapshot) -> Vec<u64> {
     (0..WRITERS).map(|w| clock(w).map_or(0, number)).collect()
 }
 
-/// Without a snapshot, one multi_get and one iterator are each of one moment.
+/// Even without a snapshot, each multi_get and each iterator is consistent.
 fn check_live(db: &Db) {
     let pair = [half('a', 1, 3), half('z', 1, 3)];
     let values = db.multi_get(&pair).expect("a multi_get");
-    assert_eq!(values[0], values[1], "a multi_get is of one moment");
+    assert_eq!(values[0], values[1], "a multi_get is consistent");
     let items: Vec<_> = db.iter().map(|item| item.expect("an item")).collect();
     let middle = items.partition_point(|(key, _)| key[0] == b'a');
     let (low, high) = items.split_at(middle);
@@ -115,7 +115,7 @@ fn read(db: &Db, done: &AtomicU64, dice: &mut Dice) {
         if held.len() > 4 {
             held.remove(dice.roll(4) as usize);
         }
-        // What was seen once is seen again, however much was written and compacted since.
+        // Held snapshots read the same, however much was written and compacted since.
         for (snapshot, clocks) in &held {
             assert_eq!(&check(snapshot), clocks);
         }
@@ -159,12 +159,12 @@ fn run(options: Options, seed: u64) {
 }
 
 #[test]
-fn every_view_is_one_moment_while_others_write_flush_and_compact() {
+fn every_view_is_consistent_during_writes_flushes_and_compactions() {
     abort_when_the_engine_panics();
     let mut runner = TestRunner::deterministic();
     for seed in 0..12 * scale() {
         let mut options = options(2 + seed as usize % 4).new_tree(&mut runner).expect("options").current();
-        // A tree that nobody compacts while three write has more runs than a test has time for.
+        // Without compaction, three writers would make more runs than a test has time for.
         options.keyspace.auto_compaction = true;
         options.file_system = Some(Arc::new(MemFs::new()));
         let what = format!("{options:#?}");

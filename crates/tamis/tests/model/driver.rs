@@ -1,4 +1,4 @@
-//! Carries out a history on the engine and on the model at once, and compares all that they say.
+//! Executes a history on the engine and on the model at once, and compares all results.
 
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use crate::settings::{Settings, value_for};
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Place {
     Memory,
-    /// In memory, on a machine of which a process crash leaves a copy.
+    /// In memory, on a machine that a process crash leaves a copy of.
     Crashable,
     Disk(ReadMode),
 }
@@ -67,7 +67,7 @@ struct Pair {
     model: Contents,
 }
 
-/// A snapshot with all keyspaces of its moment.
+/// A snapshot, with all keyspaces at its creation.
 struct Held {
     snapshot: Snapshot,
     keyspaces: [Option<Pair>; KEYSPACES],
@@ -82,12 +82,12 @@ pub(crate) struct Driver {
     /// Iterators, and whether each keeps a snapshot (and with it the database) alive.
     walks: Vec<(Walk, bool)>,
     keys: Vec<Vec<u8>>,
-    /// Values written so far: numbers make each one unlike all others.
+    /// The number of values written: it makes each value unique.
     written: u64,
-    /// What the reads of databases that were closed have cost.
+    /// The cost of all reads of databases that were closed.
     cost: ReadCost,
     copies: u64,
-    /// A checkpoint that is opened only after much has happened to the original.
+    /// A checkpoint that is opened only after many changes to the original.
     old_copy: Option<(PathBuf, [Option<Contents>; KEYSPACES])>,
 }
 
@@ -96,8 +96,8 @@ fn name(slot: usize) -> &'static str {
 }
 
 impl Driver {
-    /// Carries out a history and, at its end, checks everything again: before and after closing and compacting. Gives
-    /// what reading cost.
+    /// Executes a history and, at its end, checks everything again: before and after closing and compacting. Returns
+    /// the cost of the reads.
     pub(crate) fn run(place: Place, settings: &Settings, history: &[Op]) -> ReadCost {
         let mut driver = Driver {
             home: Home::new(place),
@@ -148,7 +148,7 @@ impl Driver {
     fn add_cost(&mut self) {
         let cost = self.db().stats().read;
         assert!(cost.filter_negatives <= cost.filter_probes, "{cost:?}");
-        // A global filter names several runs at once, and an elastic one of which no unit is in memory lets all pass.
+        // A global filter names several runs at once, and an elastic one without loaded units rejects nothing.
         let keyspaces = self.settings.options.iter().map(|options| &options.keyspace);
         let keyspaces = keyspaces.chain([&self.settings.keyspace]);
         let any = |is: fn(FilterChoice) -> bool| {
@@ -166,7 +166,7 @@ impl Driver {
         self.cost = self.cost + cost;
     }
 
-    /// What every keyspace holds now.
+    /// The current contents of every keyspace.
     fn contents(&self) -> [Option<Contents>; KEYSPACES] {
         self.keyspaces.each_ref().map(|pair| pair.as_ref().map(|pair| pair.model.clone()))
     }
@@ -192,7 +192,7 @@ impl Driver {
 
     fn reopen(&mut self, close: bool, settings: usize) {
         if !close {
-            // The last handle must go: whatever holds one goes too.
+            // The last handle must be dropped, and everything that holds one.
             self.snapshots.clear();
             self.walks.retain(|(_, pinned)| !pinned);
         }
@@ -275,8 +275,8 @@ impl Driver {
             Op::Reshape(slot, settings) => self.reshape(*slot, *settings),
             Op::Reopen { close, settings } => self.reopen(*close, *settings),
             Op::ReadOnly => {
-                // What a reader opens must not be compacted away in the middle of it.
-                self.db().settle().expect("settling");
+                // Files that a reader is opening must not be compacted away meanwhile.
+                self.db().settle().expect("waiting until idle");
                 self.compare_copy(
                     &Db::open_read_only(self.path(), self.options(0)).expect("opening to read"),
                 );
@@ -381,7 +381,7 @@ impl Driver {
         }
     }
 
-    /// What lies between neighbours, and what a seek finds: this is what range filters are asked for.
+    /// Ranges between neighbouring keys, and results of seeks: these are what range filters are probed for.
     fn short_ranges(&self, slot: usize) {
         let Some(pair) = &self.keyspaces[slot] else { return };
         for (i, key) in self.keys.iter().enumerate() {
@@ -389,7 +389,7 @@ impl Driver {
             let end = behind.map_or(Bound::Unbounded, |key| Bound::Excluded(key.clone()));
             self.scan(slot, &Range(Bound::Excluded(key.clone()), end));
         }
-        // To and fro, in all and within bounds.
+        // Back and forth, over all keys and within bounds.
         let bounded = Range(Bound::Included(self.keys[9].clone()), Bound::Excluded(self.keys[30].clone()));
         for range in [Range::all(), bounded] {
             let iter = pair.engine.range(range.clone());
@@ -408,7 +408,7 @@ impl Driver {
 
     fn read_snapshot(&self, snapshot: &Snapshot, pair: &Pair, range: &Range) {
         let view = snapshot.of(&pair.engine);
-        // Dropped since.
+        // Dropped since then.
         if matches!(view.get(""), Err(tamis::ReadError::Dropped { .. })) {
             return;
         }
@@ -479,7 +479,7 @@ impl Driver {
         self.compare(copy, &self.contents());
     }
 
-    /// Whether a copy holds these keyspaces and nothing else.
+    /// Checks that a copy holds exactly these keyspaces.
     fn compare(&self, copy: &Db, keyspaces: &[Option<Contents>; KEYSPACES]) {
         assert_eq!(copy.stats().warnings, Vec::<String>::new());
         let names: Vec<_> = (0..KEYSPACES).filter(|slot| keyspaces[*slot].is_some()).map(name).collect();
@@ -508,7 +508,7 @@ impl Driver {
         self.compare_copy(&db);
     }
 
-    /// A checkpoint is what the database was, whatever is done to either afterwards.
+    /// A checkpoint keeps the state of the database, whatever is done to either afterwards.
     fn checkpoint(&mut self) {
         self.open_old_copy();
         self.copies += 1;

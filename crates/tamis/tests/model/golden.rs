@@ -1,7 +1,7 @@
-//! Scripts: one command a line, and behind each what it says, on lines that start with `|`.
+//! Scripts: one command per line, followed by its output, on lines that start with `|`.
 //!
-//! `TAMIS_GOLDEN=write` writes what the engine says now into the scripts; read the difference before you commit
-//! it. Commands:
+//! `TAMIS_GOLDEN=write` writes the engine's current output into the scripts; read the difference before you commit it.
+//! Commands:
 //!
 //! * `open NAME=VALUE…` opens a new database with these options; `reopen` closes it and opens it again.
 //! * `put KEY VALUE`, `delete KEY`, `delete-range FROM..TO` (either may be missing), `fill FROM..TO BYTES`
@@ -32,14 +32,14 @@ impl Stage {
         self.db.as_ref().expect("the script opens a database first")
     }
 
-    /// Carries out one command and gives what it says.
+    /// Executes one command and returns its output.
     fn carry_out(&mut self, line: &str) -> String {
         let words: Vec<&str> = line.split_whitespace().collect();
         let mut said = String::new();
         match words[..] {
             ["open", ref settings @ ..] => {
                 self.options = Options { file_system: Some(Arc::new(MemFs::new())), ..Options::default() };
-                // One thread, so that there is one order of events.
+                // A single thread, so that the order of events is deterministic.
                 self.options.background_threads = 1;
                 for setting in settings {
                     let (name, value) = setting.split_once('=').expect("NAME=VALUE");
@@ -117,7 +117,7 @@ impl Stage {
     }
 }
 
-/// The script with what the engine says now.
+/// The script with the engine's current output.
 fn play(script: &str) -> String {
     let mut stage = Stage { options: Options::default(), db: None, snapshots: BTreeMap::new() };
     let mut played = String::new();
@@ -143,7 +143,7 @@ fn scripts() -> Vec<PathBuf> {
 }
 
 #[test]
-fn the_engine_says_what_the_scripts_expect() {
+fn the_engine_matches_the_scripts() {
     abort_when_the_engine_panics();
     let scripts = scripts();
     assert!(scripts.len() >= 5, "{scripts:?}");

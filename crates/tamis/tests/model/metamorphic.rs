@@ -12,7 +12,7 @@ use crate::ops::{Change, KEYS, Op, Universe, change, span, value_of};
 use crate::settings::{options, universe};
 use crate::support::for_all;
 
-/// Everything that a history answers, in words.
+/// All answers to a history, as text.
 fn answers(options: &Options, path: &std::path::Path, universe: Universe, history: &[Op]) -> Vec<String> {
     let keys = universe.keys();
     let mut answers = Vec::new();

@@ -9,11 +9,11 @@ use crate::oracle::Cursor;
 pub(crate) enum Move {
     Next,
     Back,
-    /// To a key of the universe.
+    /// Seeks to a key of the universe.
     Seek(usize),
 }
 
-/// An iterator and what it should give.
+/// An iterator and its expected items.
 pub(crate) struct Walk {
     pub(crate) iter: Iter,
     pub(crate) model: Cursor,
@@ -36,7 +36,7 @@ impl Walk {
         assert_eq!(found, expected, "{step:?} (found, then expected)");
     }
 
-    /// Takes what is left, from both ends in turn.
+    /// Takes the remaining items, alternating between the ends.
     pub(crate) fn finish(mut self, keys: &[Vec<u8>]) {
         while self.model.clone().next().is_some() {
             self.step(Move::Next, keys);
@@ -47,7 +47,7 @@ impl Walk {
     }
 }
 
-/// A key or value short enough to print; its length and sum tell long ones apart.
+/// A key or value short enough to print; length and checksum distinguish long ones.
 pub(crate) fn show(bytes: &[u8]) -> String {
     let sum = bytes.iter().fold(0u32, |sum, &byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
     format!("{} ({} bytes, {sum:x})", bytes[..bytes.len().min(24)].escape_ascii(), bytes.len())

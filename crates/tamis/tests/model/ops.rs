@@ -1,4 +1,4 @@
-//! Histories: the operations, the few keys they are about, and how they are made up.
+//! Histories: the operations, the few keys they use, and how they are generated.
 
 use std::ops::Bound;
 
@@ -8,29 +8,29 @@ use proptest::prelude::*;
 use crate::moves::Move;
 use crate::oracle::Range;
 
-/// How many keyspaces there may be; number 0 is the default one and always exists.
+/// The maximum number of keyspaces; number 0 is the default one and always exists.
 pub(crate) const KEYSPACES: usize = 3;
 
-/// Which keys a history is about. Range filters see other things in each: in dense numbers hardly a gap, in sparse
-/// ones hardly anything else, in strings prefixes of each other.
+/// The keys of a history. Each universe is different for range filters: dense numbers have hardly a gap, sparse ones
+/// hardly anything else, and strings are prefixes of each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Universe {
     Strings,
-    /// Numbers of eight bytes, one after the other.
+    /// Consecutive eight-byte numbers.
     Dense,
-    /// Numbers of eight bytes: a few close together, then nothing for long.
+    /// Eight-byte numbers: a few close together, then a large gap.
     Sparse,
-    /// Sparse numbers behind a common prefix, with longer and shorter relatives.
+    /// Sparse numbers after a common prefix, with longer and shorter relatives.
     Prefixed,
 }
 
-/// How many keys each universe has.
+/// The number of keys in each universe.
 pub(crate) const KEYS: usize = 45;
 
 impl Universe {
     pub(crate) fn keys(self) -> Vec<Vec<u8>> {
         const START: u64 = 5_000_000_000;
-        // Fifteen places over all of the numbers, from the first on.
+        // Fifteen positions over all numbers, starting with the first.
         let spread = |i: usize| (i as u64 / 3 * (u64::MAX / 15)).saturating_add([0, 1, 40][i % 3]);
         let mut keys: Vec<Vec<u8>> = match self {
             Universe::Strings => strings(),
@@ -60,8 +60,7 @@ impl Universe {
     }
 }
 
-/// Few, so that they meet often; close relatives, so that prefixes, cuts between tables and bounds are put to the
-/// test.
+/// Few, so that they meet often; closely related, to test prefixes, cuts between tables and bounds.
 fn strings() -> Vec<Vec<u8>> {
     let mut keys: Vec<Vec<u8>> = [
         &b""[..],
@@ -125,7 +124,7 @@ pub(crate) enum Change {
 pub(crate) enum Op {
     Change(usize, Change),
     Batch(Vec<(usize, Change)>),
-    /// Puts of neighbouring keys, to fill a memtable.
+    /// Puts of adjacent keys, to fill a memtable.
     Fill {
         keyspace: usize,
         from: usize,
@@ -155,7 +154,7 @@ pub(crate) enum Op {
     Flush(Option<usize>),
     Compact(usize),
     Settle,
-    /// Gives a keyspace the shape options of the settings of this number while it is in use.
+    /// Sets a keyspace's shape options to those of the settings of this number while it is in use.
     Reshape(usize, usize),
     /// Closes (or only drops) all handles and opens with the settings of this number.
     Reopen {
@@ -202,7 +201,7 @@ fn value_len() -> impl Strategy<Value = usize> {
 pub(crate) fn change() -> impl Strategy<Value = Change> {
     prop_oneof![
         10 => (key(), value_len()).prop_map(|(key, len)| Change::Put(key, len)),
-        // Chains are long where keys are few, and what is appended adds up.
+        // Operands are many where keys are few, and appended values grow.
         8 => (key(), 0..30usize).prop_map(|(key, len)| Change::Merge(key % 10, len)),
         3 => (key(), 0..60usize).prop_map(|(key, len)| Change::Merge(key, len)),
         3 => key().prop_map(Change::Delete),

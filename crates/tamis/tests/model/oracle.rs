@@ -1,4 +1,4 @@
-//! The model: what a database of maps would say.
+//! The model: how a database of maps would answer.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, RangeBounds};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 pub(crate) type Key = Arc<[u8]>;
 pub(crate) type Value = Arc<[u8]>;
 
-/// One keyspace at one moment. Cloning is a snapshot and costs nothing.
+/// One keyspace at one moment. Cloning it is a snapshot and costs nothing.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Contents(Arc<BTreeMap<Key, Value>>);
 
@@ -16,7 +16,7 @@ impl Contents {
         Arc::make_mut(&mut self.0).insert(key.into(), value);
     }
 
-    /// What the operator of this name makes of the key's value and the operand.
+    /// Applies the operator of this name to the key's value and the operand.
     pub(crate) fn merge(&mut self, operator: &str, key: &[u8], operand: &[u8]) {
         let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
         let value = match (operator, self.get(key)) {
@@ -63,7 +63,7 @@ impl Contents {
     }
 }
 
-/// A range of keys with bounds of any kind.
+/// A key range with bounds of any kind.
 #[derive(Clone, Debug)]
 pub(crate) struct Range(pub(crate) Bound<Vec<u8>>, pub(crate) Bound<Vec<u8>>);
 
@@ -86,7 +86,7 @@ impl Range {
             }
     }
 
-    /// Whether the end lies before the start, which a delete refuses.
+    /// Reports whether the end lies before the start, which a delete refuses.
     pub(crate) fn is_reversed(&self) -> bool {
         use Bound::{Excluded, Included};
         match (&self.0, &self.1) {
@@ -95,7 +95,7 @@ impl Range {
         }
     }
 
-    /// The first key that the range may hold, and the first one behind it.
+    /// The first key that the range may hold, and its exclusive end.
     pub(crate) fn half_open(&self) -> (Vec<u8>, Option<Vec<u8>>) {
         let after = |key: &[u8]| [key, &[0]].concat();
         let start = match &self.0 {
@@ -122,7 +122,7 @@ impl RangeBounds<Vec<u8>> for Range {
     }
 }
 
-/// What an iterator has left: an interval that its ends eat up.
+/// The remaining items of an iterator: an interval that shrinks at both ends.
 #[derive(Clone, Debug)]
 pub(crate) struct Cursor {
     contents: Contents,

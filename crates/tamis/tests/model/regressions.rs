@@ -1,4 +1,4 @@
-//! Bugs that the other tests of this directory found, each as the shortest way to it.
+//! Bugs found by the other tests of this directory, each with a minimal reproduction.
 
 use std::sync::Arc;
 
@@ -18,10 +18,10 @@ fn keys(iter: impl Iterator<Item = Result<(tamis::Slice, tamis::Slice), tamis::R
     iter.map(|item| item.expect("an item").0.to_vec()).collect()
 }
 
-/// `seek` forgot the last key given from the front and put nothing in its place: `next_back` went on below the
-/// key sought, and gave what lay before the front.
+/// `seek` forgot the last key returned from the front and put nothing in its place: `next_back` continued below the
+/// sought key, and returned items before the front.
 #[test]
-fn the_back_of_an_iterator_stops_where_a_seek_put_the_front() {
+fn the_back_of_an_iterator_stops_at_a_front_moved_by_seek() {
     let db = Db::open("/db", tiny()).expect("opening");
     for key in ["a", "b", "c", "d"] {
         db.put(key, "").expect("a write");
@@ -32,7 +32,7 @@ fn the_back_of_an_iterator_stops_where_a_seek_put_the_front() {
     assert!(iter.next().is_none());
 }
 
-/// An end that had come to its end stayed there when a seek backwards put items between the ends again.
+/// An exhausted end stayed exhausted when a seek backwards put items between the ends again.
 #[test]
 fn a_seek_backwards_leaves_items_for_the_back_too() {
     let db = Db::open("/db", tiny()).expect("opening");
@@ -47,8 +47,8 @@ fn a_seek_backwards_leaves_items_for_the_back_too() {
     assert_eq!(keys(iter.by_ref().rev()), [b"c", b"b"]);
 }
 
-/// A checkpoint linked the logs that had been rolled. The current one is not rolled while it is empty, but the
-/// manifest names it as the first log needed, so the copy could not be opened: "the log is missing".
+/// A checkpoint linked the rolled logs. The current one is not rolled while it is empty, but the manifest names it as
+/// the first log needed, so the copy could not be opened: "the log is missing".
 #[test]
 fn a_checkpoint_right_after_opening_or_flushing_can_be_opened() {
     let options = tiny();
@@ -61,9 +61,9 @@ fn a_checkpoint_right_after_opening_or_flushing_can_be_opened() {
     assert_eq!(Db::open("/flushed", options).expect("opening").iter().count(), 1);
 }
 
-/// A compaction made the sequence number of a version 0 when no older table held the version's key, but kept a
-/// range tombstone over it (older than the version) because an older table held other keys of its range. The
-/// tombstone then hid the version: what was put after a `delete_range` was lost.
+/// A compaction reset the sequence number of a version to 0 when no older table held the version's key, but kept a
+/// range tombstone over it (older than the version) because an older table held other keys of its range. The tombstone
+/// then hid the version: a put after a `delete_range` was lost.
 #[test]
 fn a_put_after_a_delete_range_survives_a_compaction_above_older_data_beside_it() {
     let mut options = tiny();
@@ -71,7 +71,7 @@ fn a_put_after_a_delete_range_survives_a_compaction_above_older_data_beside_it()
     options.keyspace.size_ratio = 2.into();
     options.keyspace.level0_runs = 1;
     let db = Db::open("/db", options.clone()).expect("opening");
-    // Enough in the last level that level 0 compacts into the one above it.
+    // Enough data in the last level that level 0 compacts into the one above it.
     for i in 0..200 {
         db.put(format!("m{i:03}"), [b'x'; 200]).expect("a write");
     }
@@ -83,7 +83,7 @@ fn a_put_after_a_delete_range_survives_a_compaction_above_older_data_beside_it()
     let below = || db.stats().keyspaces[0].levels[2].runs.clone();
     let untouched = below();
     assert_eq!(untouched.len(), 1);
-    // No table lies whole under it, or it would be dropped.
+    // No table is entirely covered by it, or it would be dropped.
     db.delete_range("a".."m001").expect("a write");
     db.put("k", "after").expect("a write");
     db.flush().expect("a flush");
@@ -95,11 +95,11 @@ fn a_put_after_a_delete_range_survives_a_compaction_above_older_data_beside_it()
     assert_eq!(db.iter().count(), 201);
 }
 
-/// The front moved on before it gave an item: when that failed, the error came in the item's place and neither end
-/// gave the item any more. The back had the same with a key whose older version could not be read.
+/// The front advanced before it returned an item: when that failed, the error replaced the item, and neither end
+/// returned it any more. The same happened at the back for a key whose older version could not be read.
 #[test]
-fn an_error_takes_no_item_with_it() {
-    // Each read alone; and with reads together and ahead, of which there are fewer.
+fn an_error_loses_no_item() {
+    // Single reads; and combined and ahead, of which there are fewer.
     for (depth, least) in [(1, 20), (32, 8)] {
         let fs = FaultyFs::new(1);
         let mut options = tiny();

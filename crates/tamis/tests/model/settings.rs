@@ -1,4 +1,4 @@
-//! Options that make trees deep and tables many after a few writes.
+//! Options under which a few writes make deep trees and many tables.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use tamis::{
 
 use crate::ops::{Universe, value_of};
 
-/// An operator of the program's own, without partial merges: base and operands with bars between them.
+/// A custom operator without partial merges: joins base and operands with bars.
 #[derive(Debug)]
 struct Bars;
 
@@ -28,7 +28,7 @@ impl MergeOperator for Bars {
     }
 }
 
-/// A value or operand that this operator takes.
+/// A value or operand that this operator accepts.
 pub(crate) fn value_for(operator: &str, number: u64, len: usize) -> Vec<u8> {
     match operator {
         "add" => (number << (len % 50)).to_le_bytes().to_vec(),
@@ -58,7 +58,7 @@ fn all_filters() -> Vec<FilterChoice> {
     FilterChoice::all().collect()
 }
 
-/// How a global filter finds the places of keys; no other asks.
+/// How a global filter locates keys; other filters ignore it.
 fn key_map() -> impl Strategy<Value = KeyMapChoice> {
     select(vec![KeyMapChoice::Auto, KeyMapChoice::Learned, KeyMapChoice::Digest, KeyMapChoice::Mixed])
 }
@@ -78,7 +78,7 @@ fn compression() -> impl Strategy<Value = CompressionPerLevel> {
     ]
 }
 
-/// A shape of the tree that the engine takes: policy, granularity, picker, whether it is deterministic.
+/// A tree shape that the engine accepts: policy, granularity, picker, and whether it is deterministic.
 fn shape() -> impl Strategy<Value = (CompactionChoice, MergeGranularity, FilePicker, bool)> {
     use CompactionChoice::*;
     use MergeGranularity::*;
@@ -145,7 +145,7 @@ pub(crate) fn keyspace(levels: usize) -> impl Strategy<Value = KeyspaceOptions> 
             memtable_filter,
             block_hash_index,
             compression,
-            // Nothing is divided between levels that share a filter, or have one that follows the heat.
+            // Memory is not divided between levels that share a filter or have one that follows hotness.
             filter_allocation: match filter.as_slice().iter().any(|f| f.is_global() || f.is_elastic()) {
                 true => FilterAllocation::Uniform,
                 false => filter_allocation,
@@ -200,8 +200,8 @@ pub(crate) fn options(levels: usize) -> impl Strategy<Value = Options> {
     })
 }
 
-/// What one history runs with: options to open and reopen with (any number of them is meant modulo their
-/// count), and options for further keyspaces.
+/// The options of one history: those to open and reopen with (indices are taken modulo their number), and those for
+/// further keyspaces.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) options: Vec<Options>,

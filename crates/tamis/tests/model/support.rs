@@ -1,4 +1,4 @@
-//! Running random cases: seeds, scale, and what to do when a background thread dies.
+//! Running random cases: seeds, scale, and handling of panics in background threads.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -9,14 +9,14 @@ use std::thread::ThreadId;
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
-/// What each thread is testing, for the report of a panic in a thread of the engine.
+/// The case each thread is testing, for the report of a panic in an engine thread.
 static RUNNING: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
 
 fn number(variable: &str, otherwise: u64) -> u64 {
     std::env::var(variable).map_or(otherwise, |text| text.parse().expect(variable))
 }
 
-/// How many times longer than usual the tests are to run.
+/// How many times longer than usual the tests run.
 pub(crate) fn scale() -> u64 {
     number("TAMIS_TEST_SCALE", 1)
 }
@@ -44,7 +44,7 @@ pub(crate) fn for_all<T: Debug>(cases: u32, strategy: impl Strategy<Value = T>, 
     }
 }
 
-/// Says what the current thread is testing as long as it lives.
+/// Records what the current thread is testing, until dropped.
 struct Note(ThreadId);
 
 impl Note {
@@ -61,7 +61,7 @@ impl Drop for Note {
     }
 }
 
-/// A panic in a background thread fails no test by itself and may leave the tests waiting for ever.
+/// A panic in a background thread fails no test by itself and may leave the tests waiting forever.
 pub(crate) fn abort_when_the_engine_panics() {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
