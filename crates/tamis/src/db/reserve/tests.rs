@@ -106,18 +106,15 @@ fn on_a_full_disk_deletes_and_compactions_make_room_by_themselves() {
     let db = filled(&fs, 5000);
     until(&db, "a reserve", |db| db.stats().reserve_bytes > 0);
     let taken = fill_up(&fs, &db, 5000, 400 << 10);
-    assert!(
-        db.stats().reserve_bytes == 0 && db.stats().write.reserves_spent == 1,
-        "{:?}",
-        db.stats().troubles
-    );
-    assert!(
-        db.stats().troubles.iter().any(|what| what.contains("only deletes")),
-        "{:?}",
-        db.stats().troubles
-    );
-    let refused = db.put("key", "value").unwrap_err().to_string();
-    assert!(refused.contains("only deletes"), "{refused}");
+    // On a slow machine a compaction may have freed enough for another reserve meanwhile, which the next writes spend.
+    until(&db, "only deletes are accepted", |db| {
+        let refused = db.put(key(0), value(0)).map_err(|error| error.to_string());
+        let stats = db.stats();
+        refused.is_err_and(|refused| refused.contains("only deletes"))
+            && stats.reserve_bytes == 0
+            && stats.write.reserves_spent >= 1
+            && stats.troubles.iter().any(|what| what.contains("only deletes"))
+    });
     // Half of the data is deleted, first key by key, then by a range.
     until(&db, "deletes", |db| db.delete(key(0)).is_ok());
     for i in (1..taken / 2).step_by(2) {
