@@ -19,7 +19,8 @@ fn members(n: u64) -> Vec<Digest> {
     (0..n).map(member).collect()
 }
 
-/// Returns the number of queries after which a rate of `p` is known within `tolerance` at four standard deviations (three for the lowest).
+/// Returns the number of queries after which a rate of `p` is known within `tolerance` at four standard deviations (three
+/// for the lowest).
 fn queries(p: f64, tolerance: f64) -> u64 {
     let deviations: f64 = if p < 4e-4 { 3.0 } else { 4.0 };
     ((deviations / tolerance).powi(2) / p).ceil() as u64

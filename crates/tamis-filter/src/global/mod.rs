@@ -75,12 +75,12 @@ impl Batch {
         self.epochs.push(epochs);
     }
 
-    /// Number of entries.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.digests.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.digests.is_empty()
     }

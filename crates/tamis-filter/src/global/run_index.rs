@@ -93,7 +93,7 @@ pub trait RunIndex: Debug + Send + Sync {
     /// no room, or if an entry to remove was never there; the caller then rebuilds the index.
     fn change(&self, removed: &[Tagged<'_>], added: &[Tagged<'_>]) -> Option<Arc<dyn RunIndex>>;
 
-    /// Bytes held in memory.
+    /// Returns the bytes held in memory.
     fn memory_bytes(&self) -> usize;
 
     /// Returns the number of entries, pairs of a key and a run.

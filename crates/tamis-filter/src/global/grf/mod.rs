@@ -121,7 +121,7 @@ struct Inner {
 }
 
 impl Partition {
-    /// Whether entries of the last level are omitted: any key may be there.
+    /// Returns whether entries of the last level are omitted: any key may be there.
     pub fn last_is_unknown(&self) -> bool {
         self.inner.last_is_unknown
     }
