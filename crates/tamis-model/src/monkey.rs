@@ -111,8 +111,8 @@ pub fn sum_by_entropy(keys: &[u64], bits_per_key: f64) -> f64 {
 /// The rates fall by T from each level to the one above. With filters everywhere, the last level's rate is
 /// `T^(1/(T-1)) e^(-b (ln 2)^2)`, and the sum is `runs · T^(T/(T-1))/(T-1) · e^(-b (ln 2)^2)`. Where that rate would
 /// be 1 or more, the last level has no filter and the others, with T times fewer keys, get all its bits; and so on.
-/// Ratios below 2 are treated as 2, runs below 1 as 1. For a real tree of L levels the relative error is about `L /
-/// T^L`.
+/// Ratios below 2 are treated as 2, runs below 1 as 1. For a real tree of L levels the relative error is about
+/// `L / T^L`.
 ///
 /// Infinite without bits, as the number of levels is unlimited.
 pub fn limit_sum(size_ratio: u32, runs: u32, bits_per_key: f64) -> f64 {

@@ -10,18 +10,18 @@
 //! newest first, until it finds its key: a hash (T_H) and a probe (T_P) each. When a filter says yes, a page is read
 //! (T_D); the filter of a run without the key says yes with probability f_p. With hash sharing a lookup hashes once.
 //!
-//! Everything follows from one number, the expected probes P: `L - D` with leveling, where `D = (1-α)/(T-1) · (1 -
-//! L(T-1)/(T^L-1))` (Equation 13) is what early ends save, and `R(L - D) - (1-α)(R-1)/2` with R runs per level. The
-//! cost is
+//! Everything follows from one number, the expected probes P: `L - D` with leveling, where
+//! `D = (1-α)/(T-1) · (1 - L(T-1)/(T^L-1))` (Equation 13) is what early ends save, and `R(L - D) - (1-α)(R-1)/2` with
+//! R runs per level. The cost is
 //!
 //! ```text
 //! H·T_H + P·T_P + ((1-α) + (P - (1-α))·f_p)·T_D      H = P, or 1 if shared
 //! ```
 //!
-//! because all but `1-α` of the P probes are in a run that does not have the key. Hence for both policies `gain =
-//! (P-1)T_H / (P(T_H+T_P+f_p T_D) + (1-α)(1-f_p)T_D)`, which grows with P: with levels, with α, with runs. That
-//! tiering gains more is no accident of the constants: its P is greater by `(R-1)((L-D) - (1-α)/2)`, which is never
-//! negative.
+//! because all but `1-α` of the P probes are in a run that does not have the key. Hence for both policies
+//! `gain = (P-1)T_H / (P(T_H+T_P+f_p T_D) + (1-α)(1-f_p)T_D)`, which grows with P: with levels, with α, with runs.
+//! That tiering gains more is no accident of the constants: its P is greater by `(R-1)((L-D) - (1-α)/2)`, which is
+//! never negative.
 //!
 //! # Where the paper errs or rounds, and which [`Form`] to use
 //! * **Equation 13** drops `L(T-1)/(T^L-1)` "for T > 3 or L > 3". Both would have to be large, rather than either:
@@ -33,9 +33,9 @@
 //!   `(1-α_i)(R-1)/2·f_p·T_D` is missing, and `(1-α)(R-1)/2·f_p·T_D` in Equations 14, 15 and 6. Section 3 has lookups
 //!   go "from the oldest to the newest" run; it is the reverse, as section 2 says. The averages are the same.
 //! * **Equation 15**, in the middle, lacks the factor `(T+1)/2` before `T_H+T_P` in the sum from 2 on. Its end has it.
-//! * **Equation 6** does not follow from 15 and 13, which give `T·L - (1-α)·T²/(T-1)`, and `T²/(T-1)` is `T + 1 +
-//!   1/(T-1)`. The printed `T + 1` makes it too high by `(1-α)/(T-1)` filters: one at T = 2, 0.11 at T = 10. With
-//!   `T-1` runs per level (section 2 gives that number, section 3 calculates with T), "runs + 1" would be right.
+//! * **Equation 6** does not follow from 15 and 13, which give `T·L - (1-α)·T²/(T-1)`, and `T²/(T-1)` is
+//!   `T + 1 + 1/(T-1)`. The printed `T + 1` makes it too high by `(1-α)/(T-1)` filters: one at T = 2, 0.11 at T = 10.
+//!   With `T-1` runs per level (section 2 gives that number, section 3 calculates with T), "runs + 1" would be right.
 //! * **Equation 9**'s constant is `T_H + T_P + f_p·T_D`; the text below it omits T_P. In section 5 the second term is
 //!   printed over `1-α`; it should be over `L-1-(1-α)/(T-1)`, as in Equation 9, and the share of hashing grows with
 //!   α.

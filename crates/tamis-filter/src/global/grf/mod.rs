@@ -14,11 +14,11 @@
 //!   bits.
 //!
 //! # Codes
-//! Let `W(i)` be the number of flushes that a run of level `i` holds (the product of the radices below). `f = epoch -
-//! base` is written in the mixed radix: Shape Encoding (`shape.rs`), with flush numbers that never repeat. A code of
-//! `a` digits has the `a` highest of them and stands for all epochs that begin with these: an aligned interval of `W`
-//! epochs. The code without digits is "last" and stands for `[0, base)`. The greatest code of each length stands for
-//! all later epochs, too.
+//! Let `W(i)` be the number of flushes that a run of level `i` holds (the product of the radices below).
+//! `f = epoch - base` is written in the mixed radix: Shape Encoding (`shape.rs`), with flush numbers that never
+//! repeat. A code of `a` digits has the `a` highest of them and stands for all epochs that begin with these: an
+//! aligned interval of `W` epochs. The code without digits is "last" and stands for `[0, base)`. The greatest code of
+//! each length stands for all later epochs, too.
 //!
 //! # Why no key is ever rejected
 //! Let a *table* be one of a version that has this partition, or one derived from it by insertion or collection. The
@@ -30,10 +30,10 @@
 //!    `E.lo < base`. Tables only merge, and the epochs of a merged one contain those of each of its parts. So the invariant
 //!    holds until the code is changed.
 //! 2. Collection changes a code only if everything it stands for lies in one gap between neighbouring cuts, closed on
-//! both sides. By the definition of [`Cuts`](super::Cuts), the table that holds the entry's key has an epoch of the
-//! gap and therefore all of it, in all live versions and all versions derived from them. The new code stands only for
-//! epochs of the gap, or is "last" while the gap begins before the base: then `[0, base)` has the gap's first epoch.
-//! Either way the invariant holds.
+//!    both sides. By the definition of [`Cuts`](super::Cuts), the table that holds the entry's key has an epoch of the
+//!    gap and therefore all of it, in all live versions and all versions derived from them. The new code stands only for
+//!    epochs of the gap, or is "last" while the gap begins before the base: then `[0, base)` has the gap's first epoch.
+//!    Either way the invariant holds.
 //! 3. An entry is dropped only if no table holds its gap.
 //! 4. Two entries with the same known bits and the same code answer alike: one is enough.
 //!

@@ -1,10 +1,10 @@
 //! Shape Encoding as in the paper (section 4.2): where a key of a tree with a deterministic schedule is.
 //!
 //! A tree's *shape* is its number of runs per level, level 0 first. A key's code is the shape of the tree when the
-//! key was flushed; a version's code is its own shape. Under tiering, a full level `i` becomes one run of level `i +
-//! 1`, so the shape after some flushes is their number in a mixed radix, and a key's code is the number of flushes
-//! before its own. The highest digit in which a key's and a version's code differ is the key's level, and the key's
-//! digit there is its run: the paper's longest common suffix.
+//! key was flushed; a version's code is its own shape. Under tiering, a full level `i` becomes one run of level
+//! `i + 1`, so the shape after some flushes is their number in a mixed radix, and a key's code is the number of
+//! flushes before its own. The highest digit in which a key's and a version's code differ is the key's level, and the
+//! key's digit there is its run: the paper's longest common suffix.
 //!
 //! [`Partition`](super::Partition) stores the same digits, but reads them as intervals of flushes, which are correct
 //! for any schedule. For the schedules of the paper both agree, which a test checks.
