@@ -1,5 +1,5 @@
-//! Prints what a partition of a global filter costs: rate, bits for codes, ns per probe and per key inserted. Run with
-//! `cargo run --release -p tamis-filter --example grf_figures`; some seconds.
+//! Prints the costs of a partition of a global filter: rate, code bits, ns per probe and per inserted key. Run with
+//! `cargo run --release -p tamis-filter --example grf_figures`; takes a few seconds.
 #![allow(clippy::print_stdout)]
 
 use std::hint::black_box;
@@ -11,7 +11,7 @@ use tamis_filter::global::{Batch, Cuts, Epochs, MapChoice, Partition, PartitionS
 const KEYS: u64 = 1 << 16;
 const PROBES: usize = 1 << 16;
 const ROUND: usize = 1 << 11;
-/// The epoch in which the round begins.
+/// The epoch at which the round begins.
 const BASE: u64 = 1000;
 
 fn random(i: u64, salt: u64) -> u64 {
@@ -27,7 +27,7 @@ fn batch(mut entries: Vec<([u8; 8], Epochs)>) -> Batch {
     batch
 }
 
-/// The median of `rounds` runs, in ns per item.
+/// Returns the median of `rounds` runs, in ns per item.
 fn median(rounds: usize, items: usize, mut run: impl FnMut()) -> f64 {
     let mut times: Vec<f64> = (0..rounds)
         .map(|_| {
@@ -45,7 +45,7 @@ fn figures(name: &str, map: MapChoice, key: impl Fn(u64, u64) -> u64) {
     let last = Epochs { lo: 0, hi: BASE };
     let built = batch((0..KEYS).map(|i| (key(i, 1).to_be_bytes(), last)).collect());
     let start = Instant::now();
-    let partition = Partition::build(&built, BASE, &spec).expect("a sound specification");
+    let partition = Partition::build(&built, BASE, &spec).expect("a valid specification");
     let build = start.elapsed().as_nanos() as f64 / KEYS as f64;
     let absent: Vec<([u8; 8], Digest)> =
         (0..PROBES as u64).map(|i| key(i, 7).to_be_bytes()).map(|key| (key, Digest::of(&key))).collect();

@@ -1,6 +1,6 @@
-//! Prints nanoseconds per probe of blocked filters that fit the cache and of filters that do not, one probe at a
-//! time and in batches. Run with `cargo run --release -p tamis-filter --example probe_speed`;
-//! the argument `hot` leaves out the large ones, which take 4 GB and half a minute to build.
+//! Prints nanoseconds per probe of blocked filters that fit the cache and of filters that do not, one probe at a time
+//! and in batches. Run with `cargo run --release -p tamis-filter --example probe_speed`; the argument `hot` skips the
+//! large ones, which take 4 GB and half a minute to build.
 #![allow(clippy::print_stdout)]
 
 use std::hint::black_box;
@@ -10,11 +10,11 @@ use tamis_filter::{
     AtomicBlockedBloom, BlockedBloom, Bloom, BloomScheme, Digest, probe_many_keys, probe_selected,
 };
 
-/// Runs of a tree, as in a ten-way tiered one.
+/// Number of runs, as in a ten-way tiered tree.
 const RUNS: u64 = 18;
 const PROBES: u64 = 4_000_000;
 
-/// Digests of absent keys, cheap enough not to be what is measured.
+/// Digests of absent keys, cheap enough not to distort the measurement.
 fn stranger(i: u64) -> Digest {
     Digest::from_u64(Digest::from_u64(i).remix(0xfeed))
 }
@@ -23,7 +23,7 @@ fn members(from: u64, n: u64) -> Vec<Digest> {
     (from..from + n).map(|i| Digest::of(&i.to_le_bytes())).collect()
 }
 
-/// The best of five rounds of `probes` probes, in ns per probe.
+/// Returns the best of five rounds of `probes` probes, in ns per probe.
 fn time(what: &str, probes: u64, mut run: impl FnMut() -> u64) {
     let round = |_| {
         let start = Instant::now();
@@ -37,7 +37,7 @@ fn time(what: &str, probes: u64, mut run: impl FnMut() -> u64) {
 fn over_runs(name: &str, filters: &[BlockedBloom]) {
     let chosen: Vec<u32> = (0..filters.len() as u32).collect();
     let gets = PROBES / RUNS;
-    // Each get depends on the answer of the one before, as one reader's gets do; else the processor overlaps gets.
+    // Each get depends on the previous answer, like the gets of one reader; otherwise the processor overlaps gets.
     time(&format!("{name}: 18 filters, one after the other"), gets * RUNS, || {
         (0..gets).fold(0, |last: u64, i| {
             let d = stranger(i ^ (last & 1) << 40);
@@ -73,10 +73,10 @@ fn one(name: &str, filter: &BlockedBloom) {
 
 fn main() {
     println!("10 bits per key, absent keys; ns per single filter probe, best of five\n");
-    let hot = BlockedBloom::build(&members(0, 10_000), 10.0, 1).expect("a sound size");
+    let hot = BlockedBloom::build(&members(0, 10_000), 10.0, 1).expect("a valid size");
     one("12 KiB", &hot);
     let hot: Vec<_> = (0..RUNS)
-        .map(|i| BlockedBloom::build(&members(i << 32, 10_000), 10.0, i).expect("a sound size"))
+        .map(|i| BlockedBloom::build(&members(i << 32, 10_000), 10.0, i).expect("a valid size"))
         .collect();
     over_runs("18 x 12 KiB", &hot);
     schemes();
@@ -86,27 +86,27 @@ fn main() {
 
     let keys = members(0, 80_000_000);
     let start = Instant::now();
-    let cold = BlockedBloom::build(&keys, 10.0, 1).expect("a sound size");
+    let cold = BlockedBloom::build(&keys, 10.0, 1).expect("a valid size");
     let built = start.elapsed().as_nanos() as f64 / keys.len() as f64;
     println!("\n{:<64} {built:8.2} ns", "100 MB: build, per key");
     one("100 MB", &cold);
     drop((cold, keys));
     let cold: Vec<_> = (0..RUNS)
-        .map(|i| BlockedBloom::build(&members(i << 32, 80_000_000), 10.0, i).expect("a sound size"))
+        .map(|i| BlockedBloom::build(&members(i << 32, 80_000_000), 10.0, i).expect("a valid size"))
         .collect();
     over_runs("18 x 100 MB", &cold);
 }
 
-/// The other filters of the crate, in the cache.
+/// Measures the other filters of the crate, in the cache.
 fn schemes() {
     let digests = members(0, 10_000);
     for scheme in [BloomScheme::Rotation, BloomScheme::DoubleHashing] {
-        let bloom = Bloom::build(&digests, 10.0, scheme, 1).expect("a sound size");
+        let bloom = Bloom::build(&digests, 10.0, scheme, 1).expect("a valid size");
         time(&format!("12 KiB: standard Bloom, {scheme:?}"), PROBES, || {
             (0..PROBES).map(|i| u64::from(bloom.contains(stranger(i)))).sum()
         });
     }
-    let atomic = AtomicBlockedBloom::for_keys(10_000, 10.0, 1).expect("a sound size");
+    let atomic = AtomicBlockedBloom::for_keys(10_000, 10.0, 1).expect("a valid size");
     digests.iter().for_each(|d| atomic.insert(*d));
     time("12 KiB: concurrent, contains", PROBES, || {
         (0..PROBES).map(|i| u64::from(atomic.contains(stranger(i)))).sum()

@@ -1,10 +1,11 @@
-//! Figures of the filters that name current runs: memory, rates, and what a probe and a change cost.
+//! Prints figures of the filters that name current runs: memory, rates, and the cost of a probe and of a change.
 //!
 //! ```sh
 //! cargo run --release -p tamis-filter --example run_index_figures [keys]
 //! ```
-//! The keys are random integers, spread over the runs of a full tree of three levels (size ratio 10, one run in the last). A
-//! change is a merge of the ten runs of level 0 into one of level 1. Times are the least of five rounds, in nanoseconds.
+//! The keys are random integers, spread over the runs of a full tree of three levels (size ratio 10, one run in the
+//! last). A change is a merge of the ten runs of level 0 into one of level 1. Times are the minimum of five rounds,
+//! in nanoseconds.
 
 #![allow(clippy::print_stdout)]
 
@@ -25,7 +26,7 @@ fn batch(mut keys: Vec<u64>) -> Batch {
     batch
 }
 
-/// The least time of five rounds, for each of `count` things, and what the last round gave.
+/// Returns the minimum time of five rounds per item, for `count` items, and the result of the last round.
 fn least<R>(count: usize, mut round: impl FnMut() -> R) -> (f64, R) {
     let mut times = Vec::new();
     let mut last = None;
@@ -49,7 +50,7 @@ fn main() {
         ratio: 10.0,
         segment: RunIndexSpec::SEGMENT,
     };
-    // The eleventh run of level 1 is that of the merge.
+    // The eleventh run of level 1 is the output of the merge.
     let target = RunTag { level: 1, slot: 10 };
     let mut lists = Vec::new();
     for (tag, share) in spec(10.0).shares() {
@@ -90,7 +91,7 @@ fn main() {
         }
     }
     println!(
-        "\nChucky: bits/key asked, load, bits of a bucket, fingerprint bits on average, 8 * 2^-F in %, set aside"
+        "\nChucky: bits/key requested, load, bits per bucket, average fingerprint bits, 8 * 2^-F in %, set aside"
     );
     for bits in [8.0, 10.0, 12.0, 14.0, 16.0] {
         let filter = Chucky::build(&items, &spec(bits)).expect("a filter");
@@ -105,7 +106,7 @@ fn main() {
     }
 }
 
-/// How many strangers name any run, and how many runs they name.
+/// Returns how many absent keys name any run, and how many runs they name.
 fn ask(index: &dyn RunIndex, keys: &[[u8; 8]], digests: &[Digest]) -> (u32, u32) {
     let (mut hits, mut named) = (0, 0);
     for (key, digest) in keys.iter().zip(digests) {

@@ -273,7 +273,7 @@ impl Bloom {
         self.shape.contains(digest, |i| self.words[i])
     }
 
-    /// As [`Bloom::contains`] for [`BloomScheme::Independent`].
+    /// Same as [`Bloom::contains`] for [`BloomScheme::Independent`].
     ///
     /// # Errors
     /// [`FilterError::WrongScheme`] for another scheme, [`FilterError::TooFewDigests`].
@@ -286,22 +286,22 @@ impl Bloom {
         self.shape.scheme
     }
 
-    /// Keys the filter was built over.
+    /// Returns the number of keys the filter was built over.
     pub fn keys(&self) -> u64 {
         self.shape.keys
     }
 
-    /// Bits set and tested per key.
+    /// Returns the number of bits set and tested per key.
     pub fn probes(&self) -> u32 {
         u32::from(self.shape.probes)
     }
 
-    /// The salt digests are remixed with.
+    /// Returns the salt digests are remixed with.
     pub fn salt(&self) -> u64 {
         self.shape.salt
     }
 
-    /// Bits spent per key, rounding included; infinite for no keys.
+    /// Returns the bits used per key, rounding included; infinite for no keys.
     pub fn bits_per_key(&self) -> f64 {
         self.shape.bits_per_key()
     }
@@ -313,7 +313,7 @@ impl Bloom {
         self.shape.expected_rate()
     }
 
-    /// Bytes held in memory.
+    /// Returns the bytes held in memory.
     pub fn memory_bytes(&self) -> usize {
         size_of::<Self>() + size_of_val(&*self.words)
     }
@@ -341,23 +341,23 @@ impl<'a> BloomRef<'a> {
         Self { words, shape }
     }
 
-    /// As [`Bloom::bits_per_key`].
+    /// Same as [`Bloom::bits_per_key`].
     pub fn bits_per_key(&self) -> f64 {
         self.shape.bits_per_key()
     }
 
-    /// As [`Bloom::expected_rate`].
+    /// Same as [`Bloom::expected_rate`].
     pub fn expected_rate(&self) -> f64 {
         self.shape.expected_rate()
     }
 
-    /// As [`Bloom::contains`].
+    /// Same as [`Bloom::contains`].
     #[inline]
     pub fn contains(&self, digest: Digest) -> bool {
         self.shape.contains(digest, |i| u64::from_le_bytes(self.words[i]))
     }
 
-    /// As [`Bloom::contains_independent`].
+    /// Same as [`Bloom::contains_independent`].
     ///
     /// # Errors
     /// As [`Bloom::contains_independent`].
@@ -365,7 +365,7 @@ impl<'a> BloomRef<'a> {
         self.shape.contains_independent(digests, |i| u64::from_le_bytes(self.words[i]))
     }
 
-    /// A copy that owns its bits.
+    /// Copies the filter into owned memory.
     pub fn to_owned(&self) -> Bloom {
         Bloom::from_payload(self.shape, self.words)
     }

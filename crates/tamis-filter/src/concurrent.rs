@@ -92,12 +92,12 @@ impl AtomicBlockedBloom {
         all & 1 == 1
     }
 
-    /// Bits set and tested per key.
+    /// Returns the number of bits set and tested per key.
     pub fn probes(&self) -> u32 {
         u32::from(self.probes)
     }
 
-    /// Bytes held in memory.
+    /// Returns the bytes held in memory.
     pub fn memory_bytes(&self) -> usize {
         size_of::<Self>() + size_of_val(&*self.lines)
     }

@@ -125,7 +125,7 @@ impl Shape {
         if sum >= bucket { sum - bucket } else { sum + self.buckets - bucket }
     }
 
-    /// Whether a bucket holds a fingerprint.
+    /// Returns whether a bucket holds a fingerprint.
     #[inline(always)]
     fn holds(&self, word: impl Fn(usize) -> u64, bucket: u64, fingerprint: u64) -> bool {
         let at = bucket * u64::from(BUCKET * self.width);
@@ -255,7 +255,7 @@ impl<W: Words> WordFilter<W> for Cuckoo<W> {
 }
 
 impl<W: Words> Cuckoo<W> {
-    /// Whether the run may hold the key. Two cache misses, which overlap.
+    /// Returns whether the run may hold the key. Two cache misses, which overlap.
     #[inline]
     pub fn contains(&self, digest: Digest) -> bool {
         let shape = self.shape;
@@ -275,22 +275,22 @@ impl<W: Words> Cuckoo<W> {
         }
     }
 
-    /// Distinct keys the filter was built over.
+    /// Returns the number of distinct keys the filter was built over.
     pub fn keys(&self) -> u64 {
         self.head.keys
     }
 
-    /// Bits in a fingerprint: 2 to 32.
+    /// Returns the bits in a fingerprint: 2 to 32.
     pub fn fingerprint_bits(&self) -> u32 {
         self.shape.width
     }
 
-    /// Bits spent per key, rounding included; infinite for no keys.
+    /// Returns the bits used per key, rounding included; infinite for no keys.
     pub fn bits_per_key(&self) -> f64 {
         (self.words.count() * 64) as f64 / self.head.keys as f64
     }
 
-    /// False-positive rate theory promises; 0 for no keys.
+    /// Returns the theoretical false-positive rate; 0 for no keys.
     ///
     /// An absent key is a false positive exactly if some key has its fingerprint and its pair of buckets. There are
     /// `m/2` pairs of `m` buckets for each of `2^f - 1` fingerprints, hence `1 - (1 - 2/(m (2^f - 1)))^keys`. In a
@@ -299,12 +299,12 @@ impl<W: Words> Cuckoo<W> {
         self.shape.any_collision(self.head.keys)
     }
 
-    /// Bytes held in memory.
+    /// Returns the bytes held in memory.
     pub fn memory_bytes(&self) -> usize {
         size_of::<Self>() + self.words.count() * 8
     }
 
-    /// A copy that owns its words.
+    /// Copies the filter into owned memory.
     pub fn to_owned(&self) -> Cuckoo {
         Cuckoo { head: self.head, spread: self.spread, shape: self.shape, words: self.words.to_owned_words() }
     }

@@ -116,16 +116,16 @@ impl FilterKind {
 
 /// What every filter reports about itself.
 pub trait FilterInfo {
-    /// What the filter is.
+    /// Returns the kind of the filter.
     fn kind(&self) -> FilterKind;
 
-    /// Keys the filter was built over.
+    /// Returns the number of keys the filter was built over.
     fn keys(&self) -> u64;
 
-    /// Bits spent per key, rounding and auxiliary data included; infinite for no keys.
+    /// Returns the bits used per key, rounding and auxiliary data included; infinite for no keys.
     fn bits_per_key(&self) -> f64;
 
-    /// Bytes held in memory.
+    /// Returns the bytes held in memory.
     fn memory_bytes(&self) -> usize;
 }
 
@@ -151,7 +151,7 @@ impl Filter {
         }
     }
 
-    /// The filter as bytes.
+    /// Serializes the filter.
     pub fn to_bytes(&self) -> Vec<u8> {
         match self {
             Self::Point(filter) => filter.to_bytes(),
@@ -159,7 +159,7 @@ impl Filter {
         }
     }
 
-    /// What the filter is.
+    /// Returns the kind of the filter.
     pub fn kind(&self) -> FilterKind {
         match self {
             Self::Point(filter) => filter.kind(),
@@ -167,7 +167,7 @@ impl Filter {
         }
     }
 
-    /// Keys the filter was built over.
+    /// Returns the number of keys the filter was built over.
     pub fn keys(&self) -> u64 {
         match self {
             Self::Point(filter) => filter.keys(),
@@ -175,7 +175,7 @@ impl Filter {
         }
     }
 
-    /// Bits spent per key, everything included; infinite for no keys.
+    /// Returns the bits used per key, everything included; infinite for no keys.
     pub fn bits_per_key(&self) -> f64 {
         match self {
             Self::Point(filter) => filter.bits_per_key(),
@@ -191,7 +191,7 @@ impl Filter {
         }
     }
 
-    /// Bytes held in memory.
+    /// Returns the bytes held in memory.
     pub fn memory_bytes(&self) -> usize {
         match self {
             Self::Point(filter) => filter.memory_bytes(),

@@ -138,7 +138,7 @@ impl<W: Words> WordFilter<W> for BinaryFuse<W> {
 }
 
 impl<W: Words> BinaryFuse<W> {
-    /// Whether the run may hold the key. Up to three cache misses, which overlap.
+    /// Returns whether the run may hold the key. Up to three cache misses, which overlap.
     #[inline]
     pub fn contains(&self, digest: Digest) -> bool {
         let hash = hash(digest, self.spread);
@@ -151,32 +151,32 @@ impl<W: Words> BinaryFuse<W> {
         self.table.prefetch(&self.words, self.segments.of(hash(digest, self.spread)));
     }
 
-    /// Distinct keys the filter was built over.
+    /// Returns the number of distinct keys the filter was built over.
     pub fn keys(&self) -> u64 {
         self.head.keys
     }
 
-    /// Bits in a fingerprint: 1 to 32; 0 without keys, or without room for one bit.
+    /// Returns the bits in a fingerprint: 1 to 32; 0 without keys, or without room for one bit.
     pub fn fingerprint_bits(&self) -> u32 {
         self.table.width()
     }
 
-    /// Bits spent per key, rounding included; infinite for no keys.
+    /// Returns the bits used per key, rounding included; infinite for no keys.
     pub fn bits_per_key(&self) -> f64 {
         (self.words.count() * 64) as f64 / self.head.keys as f64
     }
 
-    /// False-positive rate theory promises: `2^-fingerprint_bits`; 0 for no keys.
+    /// Returns the theoretical false-positive rate: `2^-fingerprint_bits`; 0 for no keys.
     pub fn expected_rate(&self) -> f64 {
         self.table.expected_rate()
     }
 
-    /// Bytes held in memory.
+    /// Returns the bytes held in memory.
     pub fn memory_bytes(&self) -> usize {
         size_of::<Self>() + self.words.count() * 8
     }
 
-    /// A copy that owns its words.
+    /// Copies the filter into owned memory.
     pub fn to_owned(&self) -> BinaryFuse {
         BinaryFuse {
             head: self.head,

@@ -56,7 +56,7 @@ impl<'a> KeyRange<'a> {
         }
     }
 
-    /// Whether `key` lies in the range.
+    /// Returns whether `key` lies in the range.
     pub fn contains(&self, key: &[u8]) -> bool {
         let after = match self.start {
             Bound::Unbounded => true,
@@ -102,12 +102,12 @@ impl KeyList {
         self.ends.push(self.bytes.len());
     }
 
-    /// Number of keys.
+    /// Returns the number of keys.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }

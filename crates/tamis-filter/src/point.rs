@@ -16,7 +16,7 @@ use crate::xor::Xor;
 
 /// A filter that answers for one key, given the key's digest.
 pub trait PointProbe: FilterInfo {
-    /// Whether the run may hold the key. `false` is certain.
+    /// Returns whether the run may hold the key. `false` is certain.
     fn contains(&self, digest: Digest) -> bool;
 
     /// Returns the theoretical false-positive rate; 0 for no keys.
@@ -152,14 +152,14 @@ impl PointFilter {
         if held { Ok(()) } else { Err(FilterError::SelfCheck) }
     }
 
-    /// The filter as bytes.
+    /// Serializes the filter.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();
         self.write_to(&mut out);
         out
     }
 
-    /// Bytes [`PointFilter::write_to`] appends.
+    /// Returns the number of bytes [`PointFilter::write_to`] appends.
     pub fn encoded_len(&self) -> usize {
         format::TRAILER_LEN
             + match self {
@@ -212,7 +212,7 @@ impl PointFilter {
         PointFilterRef::open(bytes)
     }
 
-    /// Whether the run may hold the key. See [`Bloom::contains`] on the independent scheme.
+    /// Returns whether the run may hold the key. See [`Bloom::contains`] on the independent scheme.
     #[inline]
     pub fn contains(&self, digest: Digest) -> bool {
         each!(self, filter => filter.contains(digest))
@@ -231,27 +231,27 @@ impl PointFilter {
         }
     }
 
-    /// What the filter is.
+    /// Returns the kind of the filter.
     pub fn kind(&self) -> FilterKind {
         each!(kind of self)
     }
 
-    /// Keys the filter was built over.
+    /// Returns the number of keys the filter was built over.
     pub fn keys(&self) -> u64 {
         each!(self, filter => filter.keys())
     }
 
-    /// Bits spent per key, rounding included; infinite for no keys.
+    /// Returns the bits used per key, rounding included; infinite for no keys.
     pub fn bits_per_key(&self) -> f64 {
         each!(self, filter => filter.bits_per_key())
     }
 
-    /// False-positive rate theory promises; 0 for no keys.
+    /// Returns the theoretical false-positive rate; 0 for no keys.
     pub fn expected_rate(&self) -> f64 {
         each!(self, filter => filter.expected_rate())
     }
 
-    /// Bytes held in memory.
+    /// Returns the bytes held in memory.
     pub fn memory_bytes(&self) -> usize {
         each!(self, filter => filter.memory_bytes())
     }
@@ -287,7 +287,7 @@ impl PointProbe for PointFilter {
 }
 
 impl<'a> PointFilterRef<'a> {
-    /// A view of `bytes`, which must be exactly one filter. Linear, because the checksum is verified.
+    /// Returns a view of `bytes`, which must be exactly one filter. Linear, because the checksum is verified.
     ///
     /// # Errors
     /// As [`PointFilter::open`].
@@ -334,28 +334,28 @@ impl<'a> PointFilterRef<'a> {
         })
     }
 
-    /// As [`PointFilter::contains`].
+    /// Same as [`PointFilter::contains`].
     #[inline]
     pub fn contains(&self, digest: Digest) -> bool {
         each!(self, filter => filter.contains(digest))
     }
 
-    /// What the filter is.
+    /// Returns the kind of the filter.
     pub fn kind(&self) -> FilterKind {
         each!(kind of self)
     }
 
-    /// As [`PointFilter::bits_per_key`].
+    /// Same as [`PointFilter::bits_per_key`].
     pub fn bits_per_key(&self) -> f64 {
         each!(self, filter => filter.bits_per_key())
     }
 
-    /// As [`PointFilter::expected_rate`].
+    /// Same as [`PointFilter::expected_rate`].
     pub fn expected_rate(&self) -> f64 {
         each!(self, filter => filter.expected_rate())
     }
 
-    /// A copy that owns its memory.
+    /// Copies the filter into owned memory.
     pub fn to_owned(&self) -> PointFilter {
         match self {
             Self::Bloom(filter) => filter.to_owned().into(),

@@ -28,7 +28,7 @@ impl Debug for Borrowed<'_> {
 
 /// Where a filter's words are: [`Owned`] or [`Borrowed`]. The trait is sealed.
 pub trait Words: sealed::Sealed + Clone + Debug + Send + Sync {
-    /// Number of words.
+    /// Returns the number of words.
     fn count(&self) -> usize;
 
     /// Word `at`; 0 beyond the end.
@@ -46,7 +46,7 @@ pub trait Words: sealed::Sealed + Clone + Debug + Send + Sync {
     /// The four words from `at` on; zeros unless all four exist. One bounds check for the four.
     fn four(&self, at: usize) -> [u64; 4];
 
-    /// A copy that owns its words.
+    /// Copies the filter into owned memory.
     fn to_owned_words(&self) -> Owned {
         (0..self.count()).map(|at| self.word(at)).collect()
     }

@@ -1,5 +1,5 @@
-//! What every filter owes, whatever its kind: no false negative, one byte form that opens for ever, no panic on
-//! hostile bytes, and about the rate it promises.
+//! What every filter guarantees, whatever its kind: no false negatives, one serialized form that opens forever, no
+//! panic on hostile bytes, and about the theoretical rate.
 
 use std::collections::BTreeSet;
 use std::ops::Bound::{self, Excluded, Included, Unbounded};
@@ -41,7 +41,7 @@ fn bytes_of(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
     bound.as_ref().map(|key| &key[..])
 }
 
-/// Keys that stand next to each other, on borders, and share everything but the end.
+/// Generates keys next to each other, at borders, and keys that share everything except the end.
 fn keys() -> impl Strategy<Value = Vec<Vec<u8>>> {
     let letter = || prop_oneof![Just(0u8), Just(1), Just(b'a'), Just(0xfe), Just(0xff)];
     let short = prop::collection::vec(letter(), 0..6);
@@ -67,7 +67,7 @@ fn bits() -> impl Strategy<Value = f64> {
     prop_oneof![Just(1.0), Just(3.5), Just(8.0), Just(10.0), Just(16.0), Just(22.3), Just(64.0)]
 }
 
-/// Ends worth asking for: the keys themselves, their neighbours, and anything.
+/// Generates range ends worth probing: the keys themselves, their neighbours, and arbitrary ones.
 fn ends_around(keys: &[Vec<u8>], other: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let mut ends: Vec<Vec<u8>> = other.to_vec();
     for key in keys.iter().step_by(1 + keys.len() / 8) {
@@ -87,7 +87,7 @@ fn ends_around(keys: &[Vec<u8>], other: &[Vec<u8>]) -> Vec<Vec<u8>> {
     ends
 }
 
-/// Everything that a filter over `keys` must not deny, and what it must know of empty ranges.
+/// Checks everything that a filter over `keys` must not reject, and what it must know of empty ranges.
 fn check_range_filter(
     filter: &dyn RangeProbe,
     keys: &BTreeSet<Vec<u8>>,
@@ -144,7 +144,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(120))]
 
     #[test]
-    fn range_filters_deny_no_key(keys in keys(), bits in bits(), salt: u64, other in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..10), 0..4)) {
+    fn range_filters_reject_no_key(keys in keys(), bits in bits(), salt: u64, other in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..10), 0..4)) {
         let ends = ends_around(&keys, &other);
         let set: BTreeSet<Vec<u8>> = keys.iter().cloned().collect();
         for spec in RANGES {
@@ -167,7 +167,7 @@ proptest! {
     }
 
     #[test]
-    fn point_filters_deny_no_key(
+    fn point_filters_reject_no_key(
         digests in prop_oneof![
             prop::collection::vec(any::<u64>(), 0..2000),
             prop::collection::vec(0u64..50, 0..200),
@@ -208,10 +208,10 @@ fn fixture(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(format!("{name}.tfl"))
 }
 
-/// Filters written by earlier versions open and answer as those of today, which have the same bytes.
-/// `TAMIS_WRITE_FIXTURES=1` writes those that are missing.
+/// Filters written by earlier versions open and answer like today's, which have the same bytes.
+/// `TAMIS_WRITE_FIXTURES=1` writes missing ones.
 #[test]
-fn fixtures_open_for_ever() {
+fn fixtures_open_forever() {
     let numbers = fixture_keys(true);
     let mut made: Vec<(String, Filter, Vec<Vec<u8>>)> = Vec::new();
     for spec in POINTS {
@@ -257,7 +257,7 @@ fn fixtures_open_for_ever() {
     }
 }
 
-/// Filters of every kind, small.
+/// Builds small filters of every kind.
 fn samples() -> Vec<Filter> {
     let keys = fixture_keys(true);
     let digests: Vec<Digest> = keys.iter().map(|key| Digest::of(key)).collect();
@@ -267,7 +267,7 @@ fn samples() -> Vec<Filter> {
     points.into_iter().chain(ranges).collect()
 }
 
-/// Asks whatever can be asked of bytes that were not verified.
+/// Probes unverified bytes in every possible way.
 fn exercise(bytes: &[u8]) {
     if let Ok(filter) = PointFilterRef::open_unverified(bytes) {
         (0..32u64).for_each(|i| _ = filter.contains(Digest::of(&i.to_le_bytes())));
@@ -289,7 +289,7 @@ fn exercise(bytes: &[u8]) {
 }
 
 #[test]
-fn every_cut_and_every_flipped_bit_is_refused() {
+fn every_truncation_and_every_flipped_bit_is_rejected() {
     for filter in samples() {
         let bytes = filter.to_bytes();
         for len in (0..bytes.len()).step_by(7) {
@@ -334,7 +334,7 @@ proptest! {
 }
 
 #[test]
-fn absurd_parameters_are_refused() {
+fn absurd_parameters_are_rejected() {
     let digests: Vec<Digest> = (0..10u64).map(Digest::from_u64).collect();
     for bits in [0.0, -3.0, 65.0, f64::NAN, f64::INFINITY] {
         for spec in POINTS {
@@ -350,7 +350,7 @@ fn absurd_parameters_are_refused() {
     assert!(matches!(zero, Err(FilterError::Parameter(_))), "{zero:?}");
 }
 
-/// The check after building is one that can fail.
+/// The check after building can actually fail.
 #[test]
 fn a_filter_that_lacks_a_key_fails_its_check() {
     let keys = fixture_keys(true);
@@ -385,10 +385,10 @@ fn kinds_are_not_mixed_up() {
     }
 }
 
-/// Measured rates of point filters over many keys, against their own theory. The tolerance is four standard errors
-/// of the measurement and ten percent.
+/// Measured rates of point filters over many keys, against their own theory. The tolerance is four standard errors of
+/// the measurement plus ten percent.
 #[test]
-fn point_rates_are_those_of_theory() {
+fn point_rates_match_theory() {
     let digests: Vec<Digest> = (0..60_000u64).map(|i| Digest::of(&i.to_le_bytes())).collect();
     for spec in POINTS {
         for bits in [5.0, 9.0, 13.0] {

@@ -1,4 +1,4 @@
-//! The byte format: fixtures that must open for ever, and hostile bytes that must not hurt.
+//! The byte format: fixtures that must open forever, and hostile bytes that must do no harm.
 
 use proptest::prelude::*;
 use tamis_filter::format::TRAILER_LEN;
@@ -49,7 +49,7 @@ fn samples() -> Vec<PointFilter> {
 }
 
 #[test]
-fn filters_of_today_are_the_fixtures_byte_for_byte() {
+fn new_filters_match_the_fixtures_byte_for_byte() {
     for (filter, fixture) in samples().iter().zip([BLOCKED, ROTATION, DOUBLE, INDEPENDENT]) {
         assert_eq!(filter.to_bytes(), unhex(fixture), "{filter:?}");
         assert_eq!(filter.encoded_len(), fixture.len() / 2);
@@ -82,7 +82,7 @@ fn fixtures_open_and_hold_their_keys() {
 }
 
 #[test]
-fn views_answer_as_owners_at_every_alignment() {
+fn views_answer_like_owners_at_every_alignment() {
     let digests: Vec<_> = (0..3000u64).map(|i| Digest::of(&i.to_le_bytes())).collect();
     for filter in [
         PointFilter::from(BlockedBloom::build(&digests[..1000], 4.0, 1).unwrap()),
@@ -105,7 +105,7 @@ fn views_answer_as_owners_at_every_alignment() {
 }
 
 #[test]
-fn every_cut_and_every_flipped_bit_is_refused() {
+fn every_truncation_and_every_flipped_bit_is_rejected() {
     for filter in samples() {
         let bytes = filter.to_bytes();
         for len in 0..bytes.len() {
@@ -143,7 +143,7 @@ fn unknown_versions_and_kinds_are_named() {
     assert_eq!(with(32, bytes[trailer + 32] ^ 1), FilterError::Checksum);
 }
 
-/// Opens without the checksum, which would hide most of the parser from random bytes, and asks everything.
+/// Opens without the checksum, which would hide most of the parser from random bytes, and probes everything.
 fn exercise(bytes: &[u8]) {
     let Ok(view) = PointFilterRef::open_unverified(bytes) else { return };
     for i in 0..8u64 {

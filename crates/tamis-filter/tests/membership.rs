@@ -1,4 +1,4 @@
-//! A filter never says no to a key it was built over.
+//! A filter never rejects a key it was built over.
 
 use proptest::prelude::*;
 use tamis_filter::{

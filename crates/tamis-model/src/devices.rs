@@ -1,12 +1,12 @@
-//! How long things take on the machine of the hash-sharing paper (DAMON 2021, Table 1), in nanoseconds.
+//! Latencies on the machine of the hash-sharing paper (DAMON 2021, Table 1), in nanoseconds.
 //!
-//! The introduction has rounder numbers for the same machine (2 ms for a disk, 100 µs for an SSD); the table is what
-//! its figures are drawn from, and what is here. Section 1 calls both the 10 µs and the SPDK device "PCIe SSD".
+//! The introduction has rounder numbers for the same machine (2 ms for a disk, 100 µs for an SSD); the table is the
+//! source of its figures, and of the values here. Section 1 calls both the 10 µs and the SPDK device "PCIe SSD".
 
-/// A place for data, and the time to get 4 KiB of it.
+/// A storage device, and the time to read 4 KiB from it.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Device {
-    /// As in Table 1.
+    /// Name as in Table 1.
     pub name: &'static str,
     /// Time to read a page of 4 KiB, T_D, in nanoseconds.
     pub access_ns: f64,
@@ -15,7 +15,7 @@ pub struct Device {
 /// A hash function, and its time for a long key.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct HashFunction {
-    /// As in Table 1.
+    /// Name as in Table 1.
     pub name: &'static str,
     /// Time to hash a key of 1 KiB, T_H, in nanoseconds.
     pub hash_ns: f64,
@@ -23,7 +23,7 @@ pub struct HashFunction {
 
 /// A hard disk: 4.6 ms.
 pub const HDD: Device = Device { name: "HDD", access_ns: 4_600_000.0 };
-/// An SSD off the shelf: 113 µs.
+/// An off-the-shelf SSD: 113 µs.
 pub const SSD: Device = Device { name: "SSD", access_ns: 113_000.0 };
 /// A fast SSD on PCIe: 10 µs.
 pub const PCIE_SSD: Device = Device { name: "PCIe SSD", access_ns: 10_000.0 };
@@ -34,7 +34,7 @@ pub const NVM: Device = Device { name: "NVM", access_ns: 250.0 };
 /// Main memory: 160 ns.
 pub const MEMORY: Device = Device { name: "memory", access_ns: 160.0 };
 
-/// All of them, the slowest first.
+/// All devices, slowest first.
 pub const DEVICES: [Device; 6] = [HDD, SSD, PCIE_SSD, PCIE_SSD_SPDK, NVM, MEMORY];
 
 /// CityHash64: 176 ns.
@@ -50,10 +50,10 @@ pub const MD5: HashFunction = HashFunction { name: "MD5", hash_ns: 2_850.0 };
 /// SHA-256: 5.17 µs.
 pub const SHA256: HashFunction = HashFunction { name: "SHA-256", hash_ns: 5_170.0 };
 
-/// All of them, the fastest first.
+/// All hash functions, fastest first.
 pub const HASH_FUNCTIONS: [HashFunction; 6] = [CITY, MURMUR64, CRC, XXHASH, MD5, SHA256];
 
-/// How many memory accesses a time is worth: Table 1's last column.
+/// Converts a time to memory accesses: Table 1's last column.
 pub fn normalized(ns: f64) -> f64 {
     ns / MEMORY.access_ns
 }
@@ -72,7 +72,7 @@ mod tests {
         for (hash, printed) in HASH_FUNCTIONS.iter().zip(printed) {
             assert!((normalized(hash.hash_ns) / printed - 1.0).abs() < 0.01, "{}", hash.name);
         }
-        // Section 1: storage is 480, 42 and 30 times dearer than hashing.
+        // Section 1: storage is 480, 42 and 30 times more expensive than hashing.
         for (device, printed) in [(SSD, 480.0), (PCIE_SSD, 42.0), (PCIE_SSD_SPDK, 30.0)] {
             assert!((device.access_ns / MURMUR64.hash_ns / printed - 1.0).abs() < 0.02, "{}", device.name);
         }

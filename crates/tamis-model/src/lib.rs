@@ -1,22 +1,22 @@
-//! What filters and lookups in an LSM-tree cost, as arithmetic: the models of the papers that this project follows.
+//! Costs of filters and lookups in an LSM-tree, as arithmetic: the models of the papers that this project follows.
 //!
-//! | module | of | has |
+//! | module | source | content |
 //! | --- | --- | --- |
 //! | [`bloom`] | hash sharing, Equation 1 | rates of standard filters, and bits for rates |
 //! | [`devices`] | hash sharing, Table 1 | latencies of devices and hash functions |
-//! | [`lookup`] | hash sharing, Equations 2 to 15 | what a point lookup costs, and what hash sharing gains |
-//! | [`elastic`] | ElasticBF, section 3, Equations 1 to 3 | reads saved by filter units, and which to move |
-//! | [`monkey`] | Monkey, section 4 | how to divide the bits of filters among runs |
-//! | [`engine`] | none: this engine | what its reads and writes cost, for every filter and shape; a ranking |
+//! | [`lookup`] | hash sharing, Equations 2 to 15 | the cost of a point lookup, and the gain of hash sharing |
+//! | [`elastic`] | ElasticBF, section 3, Equations 1 to 3 | reads saved by filter units, and which units to move |
+//! | [`monkey`] | Monkey, section 4 | how to divide filter memory among runs |
+//! | [`engine`] | none: this engine | the cost of its reads and writes, for every filter and shape; a ranking |
 //! | [`grf`] | GRF, sections 2, 4 and 5 | rates of a global filter, and sizes of its codes |
 //!
 //! # Invariants
 //! * Pure functions of numbers: no I/O, no clock, no engine, no dependencies.
-//! * Times are nanoseconds, rates and shares fractions in `0..=1`, filters sized in bits per key. Each item says so.
-//! * Nothing panics, and NaN never comes out: arguments out of range are taken as the nearest that is in range, as said
-//!   at each item.
-//! * Where a paper's formula is approximate or wrong, it is here as printed *and* as it should be, the docs say which
-//!   is which and by how much they differ, and a test holds both to an exact enumeration of small cases.
+//! * Times are nanoseconds, rates and shares fractions in `0..=1`, filters sized in bits per key. Each item states its units.
+//! * Nothing panics, and NaN is never returned: arguments out of range are clamped to the nearest valid value, as
+//!   documented at each item.
+//! * Where a paper's formula is approximate or wrong, both the printed and the corrected form are here; the docs say
+//!   which is which and by how much they differ, and a test holds both to an exact enumeration of small cases.
 //!
 //! ```
 //! use tamis_model::{bloom, devices, lookup::*};
@@ -32,7 +32,7 @@
 
 #![forbid(unsafe_code)]
 
-// Its example must run.
+// Runs the README's example as a doc test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

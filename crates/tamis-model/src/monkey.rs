@@ -1,20 +1,20 @@
-//! Monkey: how to divide the bits of filters among runs of different sizes.
+//! Monkey: how to divide filter memory among runs of different sizes.
 //!
-//! N. Dayan, M. Athanassoulis, S. Idreos, "Monkey: Optimal Navigable Key-Value Store" (SIGMOD 2017), section 4: the
-//! filters of all runs together err least often, for a given memory, if the rate of each is proportional to its size.
-//! ElasticBF (ATC 2019) and GRF (SIGMOD 2024) compare themselves with it. The engine does it by
+//! N. Dayan, M. Athanassoulis, S. Idreos, "Monkey: Optimal Navigable Key-Value Store" (SIGMOD 2017), section 4: for a
+//! given memory, the filters of all runs together have the fewest false positives if the rate of each is proportional
+//! to its size. ElasticBF (ATC 2019) and GRF (SIGMOD 2024) compare themselves with it. The engine uses
 //! `tamis_filter::theory::monkey`; a test holds the two to the same numbers.
 //!
 //! # The solution
-//! With n_i keys and b_i bits per key, run i errs with `r_i = e^(-b_i (ln 2)^2)`. Minimise `Σ w_i r_i` (w_i: how
-//! often a run is asked for what it does not have; 1 each for keys that are nowhere) subject to `Σ n_i b_i = B`. By
-//! Lagrange `w_i r_i (ln 2)^2 = λ n_i`, so `r_i = s·n_i/w_i`; a run for which that is 1 or more gets no filter, and
-//! the others share its bits. [`allocate`] finds s exactly: the memory that a given s takes falls with s.
+//! With n_i keys and b_i bits per key, run i has the rate `r_i = e^(-b_i (ln 2)^2)`. Minimise `Σ w_i r_i` (w_i: how
+//! often a run is probed for a key it does not have; 1 each for absent keys) subject to `Σ n_i b_i = B`. By Lagrange
+//! `w_i r_i (ln 2)^2 = λ n_i`, so `r_i = s·n_i/w_i`; a run for which that is 1 or more gets no filter, and the others
+//! share its bits. [`allocate`] finds s exactly: the memory for a given s decreases with s.
 //!
 //! # As an entropy
-//! If all runs have filters, `Σ r_i` is `e^(-b (ln 2)^2 + H ln 2)` with H the entropy in bits of the run of a random
-//! key: Monkey pays for what a *global* filter pays that stores a compressed run number with each key. That is what
-//! GRF's section 2.1 means by "fundamentally the same"; [`sum_by_entropy`] has it.
+//! If all runs have filters, `Σ r_i` is `e^(-b (ln 2)^2 + H ln 2)`, where H is the entropy in bits of the run of a
+//! random key: Monkey pays the same price as a *global* filter that stores a compressed run number with each key.
+//! That is what GRF's section 2.1 means by "fundamentally the same"; see [`sum_by_entropy`].
 
 use crate::bloom::{self, LN2_SQUARED};
 use crate::grf;
@@ -22,42 +22,43 @@ use crate::grf;
 /// A run whose filter is to be sized.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Run {
-    /// Keys in it.
+    /// Number of keys.
     pub keys: u64,
-    /// How often it is asked for a key that it does not have, in any unit: only the ratios count. Negative, infinite
-    /// and NaN as 0; such a run gets no filter.
+    /// How often it is probed for a key that it does not have, in any unit: only the ratios count. Negative, infinite
+    /// and NaN are treated as 0; such a run gets no filter.
     pub weight: f64,
 }
 
-/// A division of bits, in the order of the runs.
+/// A division of filter memory, in the order of the runs.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Allocation {
     /// Bits per key of each run.
     pub bits: Vec<f64>,
-    /// Rate of false positives of each run: 1 without bits, 0 without keys.
+    /// False-positive rate of each run: 1 without bits, 0 without keys.
     pub rates: Vec<f64>,
 }
 
 impl Allocation {
-    /// The pages that a lookup of a key that is nowhere reads: the sum of the rates.
+    /// Returns the expected number of pages read by a lookup of an absent key: the sum of the rates.
     pub fn sum(&self) -> f64 {
         self.rates.iter().sum()
     }
 }
 
-/// The sum of rates with as many bits per key everywhere: what Monkey is compared with.
+/// Returns the sum of rates with the same bits per key everywhere: Monkey's baseline.
 pub fn uniform_sum(keys: &[u64], bits_per_key: f64) -> f64 {
     keys.iter().filter(|&&keys| keys > 0).map(|_| bloom::ideal_rate(bits_per_key)).sum()
 }
 
-/// The best division of `bits_per_key` times the number of keys, if all runs are asked alike. Runs without keys get
-/// nothing and err never. A budget of NaN or below 0 counts as 0, above 4096 bits per key as that. O(n log n).
+/// Returns the best division of `bits_per_key` times the number of keys, if all runs are probed equally often. Runs
+/// without keys get nothing and have rate 0. A budget that is NaN or below 0 is treated as 0, above 4096 bits per key
+/// as 4096. O(n log n).
 pub fn allocate(keys: &[u64], bits_per_key: f64) -> Allocation {
     allocate_weighted(&keys.iter().map(|&keys| Run { keys, weight: 1.0 }).collect::<Vec<_>>(), bits_per_key)
 }
 
-/// The same if runs are asked unequally often: the least `Σ w_i r_i`. With tables for runs, the bound that ElasticBF's
-/// units (its Equation 2) can approach.
+/// The same if runs are probed unequally often: minimises `Σ w_i r_i`. With tables as runs, this is the bound that
+/// ElasticBF's units (its Equation 2) can approach.
 pub fn allocate_weighted(runs: &[Run], bits_per_key: f64) -> Allocation {
     let budget = if bits_per_key > 0.0 { bits_per_key.min(4096.0) } else { 0.0 };
     let mut allocation = Allocation {
@@ -65,7 +66,7 @@ pub fn allocate_weighted(runs: &[Run], bits_per_key: f64) -> Allocation {
         rates: runs.iter().map(|run| if run.keys > 0 { 1.0 } else { 0.0 }).collect(),
     };
     let all: f64 = runs.iter().map(|run| run.keys as f64).sum();
-    // Runs that may get a filter, with ln(n/w); the least demanding, which get one first, first.
+    // Runs that may get a filter, with ln(n/w), in the order in which they qualify for one.
     let mut order: Vec<(usize, f64, f64)> = (0..runs.len())
         .filter(|&at| runs[at].keys > 0 && runs[at].weight > 0.0 && runs[at].weight.is_finite())
         .map(|at| (at, runs[at].keys as f64, (runs[at].keys as f64).ln() - runs[at].weight.ln()))
@@ -75,11 +76,11 @@ pub fn allocate_weighted(runs: &[Run], bits_per_key: f64) -> Allocation {
         return allocation;
     }
     // With the first m runs filtered, ln s = -(B (ln 2)^2 + Σ n ln(n/w)) / Σ n. More runs join while their rate s·n/w
-    // would still be below 1; that lowers the rate of nobody, so the first that would not ends it.
+    // would still be below 1; that raises no other rate, so the first that would not ends the loop.
     let nats = budget * all * LN2_SQUARED;
     let (mut sum, mut weighted, mut ln_s, mut filtered) = (0.0, 0.0, 0.0, 0);
     for &(_, n, demand) in &order {
-        // Before the first run any s will do.
+        // Before the first run any s works.
         if filtered > 0 && ln_s + demand >= 0.0 {
             break;
         }
@@ -96,23 +97,24 @@ pub fn allocate_weighted(runs: &[Run], bits_per_key: f64) -> Allocation {
     allocation
 }
 
-/// The sum of rates of the best division if all runs get filters, from the entropy of the runs' shares: see the module.
-/// A lower bound of [`Allocation::sum`] otherwise.
+/// Returns the sum of rates of the best division if all runs get filters, from the entropy of the runs' shares: see
+/// the module documentation. Otherwise a lower bound of [`Allocation::sum`].
 pub fn sum_by_entropy(keys: &[u64], bits_per_key: f64) -> f64 {
     let shares: Vec<f64> = keys.iter().map(|&keys| keys as f64).collect();
     let bits = if bits_per_key > 0.0 { bits_per_key.min(4096.0) } else { 0.0 };
     (grf::entropy_bits(&shares) * std::f64::consts::LN_2 - bits * LN2_SQUARED).exp()
 }
 
-/// Monkey's closed form (section 4.2 there), for a tree of many levels of ratio `size_ratio` and `runs` equal runs a
-/// level: the sum of rates at `bits_per_key`.
+/// Returns Monkey's closed form (section 4.2 there), for a tree of many levels of ratio `size_ratio` and `runs` equal
+/// runs per level: the sum of rates at `bits_per_key`.
 ///
-/// The rates fall by T from each level to the one above. With filters everywhere the last level's is `T^(1/(T-1))
-/// e^(-b (ln 2)^2)`, the sum `runs · T^(T/(T-1))/(T-1) · e^(-b (ln 2)^2)`. Where that rate would be 1 or more the
-/// last level has no filter and the others, T times fewer keys, all its bits; and so on. Ratios below 2 count as 2,
-/// runs below 1 as 1. Of a real tree of L levels it is off by a part in `T^L` or so times L.
+/// The rates fall by T from each level to the one above. With filters everywhere, the last level's rate is
+/// `T^(1/(T-1)) e^(-b (ln 2)^2)`, and the sum is `runs · T^(T/(T-1))/(T-1) · e^(-b (ln 2)^2)`. Where that rate would
+/// be 1 or more, the last level has no filter and the others, with T times fewer keys, get all its bits; and so on.
+/// Ratios below 2 are treated as 2, runs below 1 as 1. For a real tree of L levels the relative error is about
+/// `L / T^L`.
 ///
-/// Infinite if there are no bits, as there are no end of levels.
+/// Infinite without bits, as the number of levels is unlimited.
 pub fn limit_sum(size_ratio: u32, runs: u32, bits_per_key: f64) -> f64 {
     let (t, runs) = (f64::from(size_ratio.max(2)), f64::from(runs.max(1)));
     let mut bits = bits_per_key;
@@ -135,7 +137,7 @@ mod tests {
     use tamis_filter::theory;
 
     #[test]
-    fn the_engine_divides_the_same() {
+    fn the_engine_divides_the_same_way() {
         for (keys, bits) in [
             (vec![1_000, 10_000, 100_000, 1_000_000], 10.0),
             (vec![1_000_000, 7, 7, 40_000], 2.0),
@@ -149,13 +151,13 @@ mod tests {
             let (ours, engine) = (allocate(&keys, bits).bits, theory::monkey(&keys, bits));
             assert_eq!(ours.len(), engine.len());
             for (ours, engine) in ours.iter().zip(&engine) {
-                // The engine gives nobody more than 64.
+                // The engine gives no run more than 64.
                 assert!((ours.min(64.0) - engine).abs() < 1e-9, "{keys:?} at {bits}: {ours} {engine}");
             }
         }
     }
 
-    /// All divisions of the bits among three runs in steps of 1/400.
+    /// Tries all divisions of the bits among three runs in steps of 1/400.
     #[test]
     fn no_division_on_a_fine_grid_is_better() {
         for (keys, weights) in [
@@ -188,14 +190,14 @@ mod tests {
                 }
                 let ours = reads(&ours.rates);
                 assert!(ours <= least * (1.0 + 1e-12), "{keys:?} {weights:?} {bits}: {ours}, grid {least}");
-                // The grid has a point near the best: it is not just any bound.
+                // The grid has a point near the optimum, so the bound is tight.
                 assert!(least <= ours * 1.2, "{keys:?} {weights:?} {bits}: {ours}, grid {least}");
             }
         }
     }
 
     #[test]
-    fn the_sum_falls_and_is_that_of_the_entropy() {
+    fn the_sum_falls_and_matches_the_entropy() {
         let keys = [1_000, 10_000, 100_000, 1_000_000];
         let (before, after) = (uniform_sum(&keys, 10.0), allocate(&keys, 10.0).sum());
         assert!((before - 4.0 * 0.008_19).abs() < 1e-4, "{before}");
@@ -208,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn many_levels_tend_to_the_closed_form() {
+    fn many_levels_converge_to_the_closed_form() {
         for (t, levels) in [(2u64, 30u32), (4, 16), (10, 10)] {
             for runs in [1, t - 1, t] {
                 for bits in [0.02, 0.3, 1.0, 3.0, 10.0] {
@@ -228,7 +230,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_budget_is_spent_and_no_run_errs_more_than_always(
+        fn every_budget_is_spent_and_no_rate_exceeds_one(
             keys in prop::collection::vec(0u64..1 << 40, 0..12), bits in 0.001..40.0f64,
         ) {
             let allocation = allocate(&keys, bits);

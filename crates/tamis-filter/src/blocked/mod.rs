@@ -101,7 +101,7 @@ impl BlockedBloom {
         (&self.lines[at], low)
     }
 
-    /// Whether the run may hold the key. At most one cache miss.
+    /// Returns whether the run may hold the key. At most one cache miss.
     #[inline]
     pub fn contains(&self, digest: Digest) -> bool {
         let (line, low) = self.line_of(digest);
@@ -120,32 +120,32 @@ impl BlockedBloom {
         size_of_val(&*self.lines)
     }
 
-    /// Bytes held in memory.
+    /// Returns the bytes held in memory.
     pub fn memory_bytes(&self) -> usize {
         size_of::<Self>() + self.line_bytes()
     }
 
-    /// Keys the filter was built over.
+    /// Returns the number of keys the filter was built over.
     pub fn keys(&self) -> u64 {
         self.keys
     }
 
-    /// Bits set and tested per key.
+    /// Returns the number of bits set and tested per key.
     pub fn probes(&self) -> u32 {
         u32::from(self.probes)
     }
 
-    /// The salt digests are remixed with.
+    /// Returns the salt digests are remixed with.
     pub fn salt(&self) -> u64 {
         self.salt
     }
 
-    /// Bits spent per key, rounding included; infinite for no keys.
+    /// Returns the bits used per key, rounding included; infinite for no keys.
     pub fn bits_per_key(&self) -> f64 {
         self.shape().bits_per_key(self.lines.len())
     }
 
-    /// False-positive rate theory promises; 0 for no keys.
+    /// Returns the theoretical false-positive rate; 0 for no keys.
     pub fn expected_rate(&self) -> f64 {
         self.shape().expected_rate(self.lines.len())
     }

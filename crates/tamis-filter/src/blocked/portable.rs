@@ -53,7 +53,7 @@ pub(crate) fn position(low: u32, i: usize) -> usize {
     (low.wrapping_mul(LANES[i]) >> 23) as usize
 }
 
-/// Whether all `probes <= 16` bits are set. No early exit: a branch per probe costs more in mispredictions than it saves.
+/// Returns whether all `probes <= 16` bits are set. No early exit: a branch per probe costs more in mispredictions than it saves.
 #[inline]
 pub(crate) fn line_contains<L: CacheLine>(line: &L, low: u32, probes: u8) -> bool {
     let mut all = 1;

@@ -21,12 +21,12 @@ impl<'a> BlockedBloomRef<'a> {
         Self { lines, shape }
     }
 
-    /// As [`BlockedBloom::bits_per_key`].
+    /// Same as [`BlockedBloom::bits_per_key`].
     pub fn bits_per_key(&self) -> f64 {
         self.shape.bits_per_key(self.lines.len())
     }
 
-    /// As [`BlockedBloom::expected_rate`].
+    /// Same as [`BlockedBloom::expected_rate`].
     pub fn expected_rate(&self) -> f64 {
         self.shape.expected_rate(self.lines.len())
     }
@@ -37,14 +37,14 @@ impl<'a> BlockedBloomRef<'a> {
         (&self.lines[at], low)
     }
 
-    /// As [`BlockedBloom::contains`].
+    /// Same as [`BlockedBloom::contains`].
     #[inline]
     pub fn contains(&self, digest: Digest) -> bool {
         let (line, low) = self.line_of(digest);
         line_contains(line, low, self.shape.probes)
     }
 
-    /// As [`BlockedBloom::prefetch`].
+    /// Same as [`BlockedBloom::prefetch`].
     #[inline]
     pub fn prefetch(&self, digest: Digest) {
         prefetch(self.line_of(digest).0);

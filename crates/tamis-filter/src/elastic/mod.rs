@@ -270,7 +270,7 @@ impl<W: Words> ElasticSet<W> {
         }
     }
 
-    /// As [`ElasticSet::contains`] for [`BloomScheme::Independent`].
+    /// Same as [`ElasticSet::contains`] for [`BloomScheme::Independent`].
     ///
     /// # Errors
     /// [`FilterError::WrongScheme`] for another scheme, [`FilterError::TooFewDigests`].
@@ -293,7 +293,7 @@ impl<W: Words> ElasticSet<W> {
         self.units.first().map_or(1.0, |unit| unit.expected_rate().powi(self.units.len() as i32))
     }
 
-    /// Bytes held in memory.
+    /// Returns the bytes held in memory.
     pub fn memory_bytes(&self) -> usize {
         size_of::<Self>() + self.units.iter().map(ElasticUnit::memory_bytes).sum::<usize>()
     }

@@ -216,7 +216,7 @@ impl ElasticUnit {
         Ok(unit)
     }
 
-    /// A view of `bytes`, which must be exactly one unit. Linear, because the checksum is verified.
+    /// Returns a view of `bytes`, which must be exactly one unit. Linear, because the checksum is verified.
     ///
     /// # Errors
     /// As [`ElasticUnit::open`].
@@ -328,7 +328,7 @@ impl<W: Words> ElasticUnit<W> {
         self.shape.units.into()
     }
 
-    /// The salt of the group, which identifies it.
+    /// Returns the salt of the group, which identifies it.
     pub fn salt(&self) -> u64 {
         self.shape.salt
     }
@@ -343,7 +343,7 @@ impl<W: Words> ElasticUnit<W> {
         self.shape.layout
     }
 
-    /// Bits set and tested per key.
+    /// Returns the number of bits set and tested per key.
     pub fn probes(&self) -> u32 {
         self.shape.probes.into()
     }
@@ -370,19 +370,19 @@ impl<W: Words> ElasticUnit<W> {
         }
     }
 
-    /// Bytes held in memory.
+    /// Returns the bytes held in memory.
     pub fn memory_bytes(&self) -> usize {
         size_of::<Self>() + self.words.count() * 8
     }
 
-    /// The unit as bytes.
+    /// Serializes the unit.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();
         self.write_to(&mut out);
         out
     }
 
-    /// Bytes [`ElasticUnit::write_to`] appends.
+    /// Returns the number of bytes [`ElasticUnit::write_to`] appends.
     pub fn encoded_len(&self) -> usize {
         format::TRAILER_LEN + self.shape.words as usize * 8
     }

@@ -1,8 +1,8 @@
-//! One filter for a whole tree: where in the tree may a key, or a key of a range, be?
+//! Filters for a whole tree: where in the tree may a key, or a key of a range, be?
 //!
-//! Local filters are asked once per sorted run. A global one is asked once per lookup and names the runs (GRF: H. Wang,
-//! T. Guo, J. Yang, H. Zhang, "GRF: A Global Range Filter for LSM-Trees with Shape Encoding", SIGMOD 2024; Chucky: N. Dayan,
-//! M. Twitto, SIGMOD 2021; REMIX: W. Zhong et al., FAST 2021).
+//! Local filters are probed once per sorted run. A global filter is probed once per lookup and names the runs (GRF:
+//! H. Wang, T. Guo, J. Yang, H. Zhang, "GRF: A Global Range Filter for LSM-Trees with Shape Encoding", SIGMOD 2024;
+//! Chucky: N. Dayan, M. Twitto, SIGMOD 2021; REMIX: W. Zhong et al., FAST 2021).
 
 mod chucky;
 pub mod grf;
@@ -21,36 +21,36 @@ use crate::keys::KeyList;
 
 pub use grf::{GrfHuffman, MapReason, NO_BOUND, Partition, PartitionSpec, shape};
 
-/// The number of a flush within a tree; the order of flushes in time.
+/// The number of a flush within a tree; orders flushes in time.
 pub type Epoch = u64;
 
-/// Epochs from `lo` up to `hi` (excluded; [`u64::MAX`]: no end).
+/// Epochs from `lo` (included) to `hi` (excluded; [`u64::MAX`]: no end).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Epochs {
-    /// The first.
+    /// The first epoch.
     pub lo: Epoch,
-    /// The first behind.
+    /// The first epoch after the range.
     pub hi: Epoch,
 }
 
 impl Epochs {
-    /// All there are.
+    /// All epochs.
     pub const ALL: Epochs = Epochs { lo: 0, hi: Epoch::MAX };
 
-    /// Whether the two have an epoch in common.
+    /// Returns whether the two have an epoch in common.
     #[inline]
     pub const fn intersects(self, other: Epochs) -> bool {
         self.lo < other.hi && other.lo < self.hi
     }
 
-    /// Whether all of `other` is in it.
+    /// Returns whether all of `other` is in `self`.
     #[inline]
     pub const fn contains(self, other: Epochs) -> bool {
         self.lo <= other.lo && other.hi <= self.hi
     }
 }
 
-/// Keys for a global filter, ascending; a key that several runs hold comes once for each.
+/// Keys for a global filter, ascending; a key held by several runs appears once for each.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     keys: KeyList,
@@ -59,7 +59,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// No keys.
+    /// Creates an empty batch.
     pub fn new() -> Self {
         Self::default()
     }
@@ -67,7 +67,7 @@ impl Batch {
     /// Adds a key that a table of these epochs holds.
     ///
     /// # Panics
-    /// If it is smaller than the one before.
+    /// If it is smaller than the previous one.
     pub fn push(&mut self, key: &[u8], digest: Digest, epochs: Epochs) {
         assert!(self.keys.last().is_none_or(|last| last <= key), "keys of a batch ascend");
         self.keys.push(key);
@@ -75,12 +75,12 @@ impl Batch {
         self.epochs.push(epochs);
     }
 
-    /// Number of entries.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.digests.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.digests.is_empty()
     }
@@ -88,36 +88,37 @@ impl Batch {
     /// Entry `at`.
     ///
     /// # Panics
-    /// If there are not that many.
+    /// If `at` is out of range.
     pub fn get(&self, at: usize) -> (&[u8], Digest, Epochs) {
         (self.keys.get(at), self.digests[at], self.epochs[at])
     }
 
-    /// The keys.
+    /// Returns the keys.
     pub fn keys(&self) -> &KeyList {
         &self.keys
     }
 
-    /// All entries.
+    /// Returns all entries.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&[u8], Digest, Epochs)> + Clone {
         (0..self.len()).map(|at| self.get(at))
     }
 }
 
-/// Where the epochs of a tree's tables begin and end, in all versions of the tree that can still be read.
+/// Where the epochs of a tree's tables begin and end, in all versions of the tree that are still readable.
 ///
-/// Two epochs between which no cut lies are *alike*: no table of any of these versions holds the one and not the other. Since
-/// merges only join neighbours, they stay alike in all versions to come. A code may therefore name either.
+/// Two epochs with no cut between them are *alike*: no table of any of these versions holds one and not the other.
+/// Since merges only join neighbours, they stay alike in all later versions. A code may therefore name either.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Cuts {
-    /// Ascending.
+    /// Ascending cuts.
     bounds: Vec<Epoch>,
-    /// Whether the epochs from `bounds[i]` to the next bound are in some table.
+    /// For each `i`, whether the epochs from `bounds[i]` to the next bound are in some table.
     held: Vec<bool>,
 }
 
 impl Cuts {
-    /// The cuts of these tables. Epochs behind all of them count as held: they may be on their way.
+    /// Returns the cuts of these tables. Epochs after all of them count as held: their tables may be under
+    /// construction.
     pub fn of(tables: impl IntoIterator<Item = Epochs>) -> Self {
         let mut spans: Vec<Epochs> = tables.into_iter().filter(|span| span.lo < span.hi).collect();
         spans.sort_unstable();
@@ -137,7 +138,7 @@ impl Cuts {
         Cuts { bounds, held }
     }
 
-    /// The epochs that are alike with `epoch`, and whether any table may hold them.
+    /// Returns the epochs that are alike with `epoch`, and whether any table may hold them.
     pub fn around(&self, epoch: Epoch) -> (Epochs, bool) {
         let next = self.bounds.partition_point(|&bound| bound <= epoch);
         let lo = next.checked_sub(1).map_or(0, |at| self.bounds[at]);
@@ -149,28 +150,29 @@ impl Cuts {
 /// How a partition maps keys to positions.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum MapChoice {
-    /// Whichever keeps the rate on a hold-out; order if possible.
+    /// Chooses the map that keeps the rate on a hold-out set, preferring one that preserves order.
     #[default]
     Auto,
-    /// A learned, monotone map: serves points and ranges, where keys are integers or nearly so.
+    /// A learned, monotone map: serves points and ranges, for integer or near-integer keys.
     Learned,
     /// The digest: serves points, for any keys.
     Digest,
-    /// Order to the segment, digest within: serves points for any keys, and ranges as far as segments tell.
+    /// Preserves order between segments and uses the digest within: serves points for any keys, and ranges at segment
+    /// granularity.
     Mixed,
 }
 
-/// What a stretch of the key space may hold: as much as a walk from its start has found.
+/// What a walk from some key on has found about a key range.
 #[derive(Clone, Debug, Default)]
 pub struct Ahead {
-    /// Epochs that may have a key in the stretch, each with the number of its first (backwards: last) possible key, for
-    /// [`Partition::lower_key`] (backwards: the number behind it, or [`NO_BOUND`]). In the order in which the walk met them; epochs may
-    /// overlap and repeat.
+    /// Epochs that may have a key in the range, each with the number of its first (backwards: last) possible key, for
+    /// [`Partition::lower_key`] (backwards: the number after it, or [`NO_BOUND`]). In the order in which the walk met
+    /// them; epochs may overlap and repeat.
     pub found: Vec<(Epochs, u64)>,
-    /// The number at which the stretch ends; `None` if it ends where the partition ends.
+    /// The number at which the range ends; `None` if it ends where the partition ends.
     pub until: Option<u64>,
-    /// Asked for: after so many entries the walk may end within a segment, where it has one; 0 stands for no such wish. A
-    /// caller that wants one key pays for a few entries then, not for a segment.
+    /// Input: after this many entries the walk may end within a segment, if it has found one; 0 means no limit. A
+    /// caller that wants one key then pays for a few entries rather than for a segment.
     pub most: usize,
 }
 

@@ -1,4 +1,4 @@
-//! A model of what run indexes are told, for their tests: keys with the tags of their runs, through random changes.
+//! A model of the input of run indexes, for their tests: keys with the tags of their runs, through random changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,11 +10,11 @@ use crate::global::{Batch, Epochs, RunIndex, RunIndexSpec, RunTag, Tagged, TagsA
 /// What the tree does next.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
-    /// A new run of these keys at level 0.
+    /// Creates a new run of these keys at level 0.
     Flush(Vec<Vec<u8>>),
-    /// All runs of a level become one of the next level; with the keys that `drop` picks left out.
+    /// Merges all runs of a level into one of the next level, without the keys that `drop` selects.
     Merge { level: u8, drop: u8 },
-    /// Some keys of a run of the level go to a run of the next level.
+    /// Moves some keys of a run of the level to a run of the next level.
     Partial { level: u8, from: Vec<u8>, to: Vec<u8> },
 }
 
@@ -55,7 +55,7 @@ pub(super) fn refs(lists: &Lists) -> Vec<Tagged<'_>> {
 }
 
 impl Tree {
-    /// Takes a step, and says which entries went and came.
+    /// Takes a step and returns the removed and added entries.
     pub(super) fn step(&mut self, step: &Step) -> (Lists, Lists) {
         match step {
             Step::Flush(keys) => {
@@ -99,7 +99,7 @@ impl Tree {
         }
     }
 
-    /// The lowest name of a level that is not taken.
+    /// Returns the lowest free name of a level.
     fn free(&self, level: u8) -> RunTag {
         let free = |slot: &u32| !self.runs.contains_key(&RunTag { level, slot: *slot });
         RunTag { level, slot: (0..).find(free).unwrap_or(0) }
@@ -113,7 +113,7 @@ impl Tree {
         self.runs.values().map(|keys| keys.len() as u64).sum()
     }
 
-    /// No key is denied in any of its runs.
+    /// Checks that no key is rejected in any of its runs.
     pub(super) fn check(&self, index: &dyn RunIndex) {
         assert_eq!(index.entries(), self.entries());
         for (tag, keys) in &self.runs {
@@ -137,14 +137,14 @@ pub(super) fn spec(capacity: u64) -> RunIndexSpec {
     RunIndexSpec { bits_per_key: 10.0, capacity, slots: vec![4, 4, 1], ratio: 10.0, segment: 4 }
 }
 
-/// The smallest key of a number.
+/// Returns the smallest key of a number.
 pub(super) fn lower(filter: &dyn RunIndex, number: u64) -> Vec<u8> {
     let mut key = vec![9; 3];
     filter.lower_key(number, &mut key);
     key
 }
 
-/// What a walk says of `[from, until)` or, if it ends where the question does, `[from, end)`.
+/// Checks what a walk returns for `[from, until)` or, if it covers the whole query, `[from, end)`.
 fn check_ahead(filter: &dyn RunIndex, tree: &Tree, from: &[u8], end: Option<&[u8]>) {
     let mut out = TagsAhead { found: vec![(RunTag::LAST, None)], until: Some(3) };
     assert!(filter.ahead(from, end, &mut out));
@@ -180,11 +180,11 @@ fn check_behind(filter: &dyn RunIndex, tree: &Tree, before: Option<&[u8]>, start
     }
 }
 
-/// Walks from keys of the tree and others, both ways, tell of all keys they pass.
+/// Checks that walks from keys of the tree and from others, both ways, report all keys they pass.
 pub(super) fn check_walks(filter: &dyn RunIndex, tree: &Tree, bounds: &[(Vec<u8>, Option<Vec<u8>>)]) {
     let held: Vec<&Vec<u8>> = tree.runs.values().flatten().take(200).collect();
     for (i, (key, end)) in bounds.iter().enumerate() {
-        // Random keys are seldom those of the tree.
+        // Random keys are rarely those of the tree.
         let known = held.get(i * 17).map_or(key, |key| *key);
         for key in [key, known, &vec![]] {
             let end = end.as_deref().filter(|end| *end > &key[..]);

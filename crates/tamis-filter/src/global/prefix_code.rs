@@ -1,10 +1,10 @@
-//! Huffman codes in canonical order, for the filters that code names of runs.
+//! Huffman codes in canonical order, for the filters that encode names of runs.
 
 use std::collections::BinaryHeap;
 
-/// Lengths of Huffman codes (D. A. Huffman, "A Method for the Construction of Minimum-Redundancy Codes", 1952).
+/// Returns the lengths of Huffman codes (D. A. Huffman, "A Method for the Construction of Minimum-Redundancy Codes", 1952).
 pub(super) fn code_lengths(probabilities: &[f64]) -> Vec<u8> {
-    // Parents by node; leaves first. The heap gives the least first; bits of positive numbers order as they do.
+    // Parents by node; leaves first. The heap pops the smallest first; the bits of positive floats order like the floats.
     let mut parents = vec![usize::MAX; probabilities.len()];
     let mut heap: BinaryHeap<std::cmp::Reverse<(u64, usize)>> =
         probabilities.iter().enumerate().map(|(at, p)| std::cmp::Reverse((p.to_bits(), at))).collect();
@@ -27,7 +27,8 @@ pub(super) fn code_lengths(probabilities: &[f64]) -> Vec<u8> {
     depths
 }
 
-/// The codes of these lengths (at most 32), the first bit lowest: of one length in order, shorter ones before.
+/// Returns the codes of these lengths (at most 32), first bit lowest; shorter codes come first, equal lengths in
+/// order.
 pub(super) fn canonical(lens: &[u8]) -> Vec<u32> {
     let mut order: Vec<usize> = (0..lens.len()).collect();
     order.sort_by_key(|&at| lens[at]);
@@ -49,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_are_those_of_huffman() {
+    fn codes_match_huffman() {
         assert_eq!(code_lengths(&[0.4, 0.3, 0.2, 0.1]), [1, 2, 3, 3]);
         assert_eq!(code_lengths(&[1.0]), [0]);
         assert_eq!(canonical(&[1, 2, 3, 3]), [0, 0b01, 0b011, 0b111]);

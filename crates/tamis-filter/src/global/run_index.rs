@@ -1,22 +1,23 @@
-//! Global filters that name a key's *current* run: what they are asked and told.
+//! The interface of global filters that name a key's *current* run.
 //!
-//! GRF stores when a key was flushed and finds out where it is now; Chucky, REMIX and GRF_H (section 6.1 of the GRF paper)
-//! store where it is. So each merge has to tell them of each of its keys: that is the update cost which the paper holds
-//! against them, and it is paid here in full, key by key.
+//! GRF stores when a key was flushed and derives where it is now; Chucky, REMIX and GRF_H (section 6.1 of the GRF
+//! paper) store where it is. So each merge has to report each of its keys to them. That is the update cost which the
+//! paper criticizes, and it is paid here in full, key by key.
 //!
-//! A run has a [`RunTag`]: a small number that the tree gives it for as long as it lives, and may give to another run
-//! afterwards. Entries are pairs of a key and a tag. A key in several runs is several entries; the same key twice in one
-//! run (two tables, two epochs of a [`Batch`]) is one.
+//! A run has a [`RunTag`]: a small number that the tree assigns to it for as long as it lives, and may reuse for
+//! another run afterwards. Entries are pairs of a key and a tag. A key in several runs makes several entries; the
+//! same key twice in one run (two tables, two epochs of a [`Batch`]) makes one.
 //!
 //! # Invariants
-//! * No false negative: the tags named for a key contain those of all runs that hold it, if [`RunIndex::change`] was
-//!   told of every change of runs.
-//! * `change` must be told the truth: an entry is removed only if it is held. An index that notices otherwise gives
-//!   `None`, as one that is full does, and has to be built anew.
+//! * No false negatives: the tags reported for a key contain those of all runs that hold it, if [`RunIndex::change`]
+//!   was called for every change of runs.
+//! * The input of `change` must be accurate: an entry may be removed only if it is held. An index that detects a
+//!   violation returns `None`, as a full one does, and has to be rebuilt.
 //!
 //! # Threads
-//! A [`RunIndex`] is an immutable value that any thread may ask. A change makes another one, so that each version of a tree
-//! has the index that fits its runs, at the price of a copy (section 3.1 of the paper says why nothing less is right).
+//! A [`RunIndex`] is an immutable value that any thread may probe. A change makes a new one, so that each version of
+//! a tree has the index that fits its runs, at the price of a copy (section 3.1 of the paper explains why nothing
+//! less is correct).
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -26,79 +27,79 @@ use crate::digest::Digest;
 use crate::error::FilterError;
 use crate::global::{Batch, Chucky, GrfHuffman, Remix};
 
-/// The name of a run for as long as it lives.
+/// The name of a run during its lifetime.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct RunTag {
     /// Its level. Deeper ones have more keys.
     pub level: u8,
-    /// Tells it from the other runs of its level; the smaller the numbers in use, the cheaper the names.
+    /// Distinguishes it from the other runs of its level; the smaller the numbers in use, the shorter the codes.
     pub slot: u32,
 }
 
 impl RunTag {
-    /// The greatest there can be.
+    /// The greatest possible tag.
     pub(crate) const LAST: RunTag = RunTag { level: u8::MAX, slot: u32::MAX };
 }
 
-/// Keys that came to a run, or went from it.
+/// Keys added to a run, or removed from it.
 pub type Tagged<'b> = (&'b Batch, RunTag);
 
-/// What a stretch of the key space may hold, for an index that keeps the order of keys.
+/// What an order-preserving index has found about a key range.
 ///
 /// Numbers stand for keys: see [`RunIndex::lower_key`].
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TagsAhead {
-    /// Runs that may have a key in the stretch. Forwards none of their keys in the stretch lies before the number, or
-    /// before `from` for `None`; backwards none lies at or behind the number, or at or behind `before` for `None`.
+    /// Runs that may have a key in the range. Forwards, none of a run's keys in the range lies before its number, or
+    /// before `from` for `None`; backwards, none lies at or after the number, or at or after `before` for `None`.
     pub found: Vec<(RunTag, Option<u64>)>,
-    /// The number at which the stretch ends; `None` if it ends where the question ended.
+    /// The number at which the range ends; `None` if it ends where the query ended.
     pub until: Option<u64>,
 }
 
 impl TagsAhead {
-    /// Nothing, up to where the question ends.
+    /// The result that no run has keys in the query range.
     pub fn clear(&mut self) {
         self.found.clear();
         self.until = None;
     }
 }
 
-/// Which runs may hold a key. See the module.
+/// Which runs may hold a key. See the module documentation.
 pub trait RunIndex: Debug + Send + Sync {
     /// Calls `found` with the tag of every run that may hold the key, in any order; tags may repeat.
     fn probe(&self, key: &[u8], digest: Digest, found: &mut dyn FnMut(RunTag));
 
-    /// Asks the cache for what [`probe`](RunIndex::probe) will look at.
+    /// Prefetches what [`probe`](RunIndex::probe) will read.
     fn prefetch(&self, key: &[u8], digest: Digest);
 
-    /// Whether [`ahead`](RunIndex::ahead) and [`behind`](RunIndex::behind) can tell anything.
+    /// Returns whether [`ahead`](RunIndex::ahead) and [`behind`](RunIndex::behind) can return anything.
     fn answers_ranges(&self) -> bool;
 
-    /// Which runs may have a key in a stretch that begins with `from` and ends at `out.until`, at the latest at `end`
-    /// (excluded); a stretch consists of whole segments. `false`: nothing is known, and `out` says nothing. Makes
-    /// progress: the key of `out.until` lies behind `from`.
+    /// Finds the runs that may have a key in a key range that begins with `from` and ends at `out.until`, at the
+    /// latest at `end` (excluded); the range consists of whole segments. Returns `false` if nothing is known, in
+    /// which case `out` is meaningless. Makes progress: the key of `out.until` lies after `from`.
     fn ahead(&self, from: &[u8], end: Option<&[u8]>, out: &mut TagsAhead) -> bool;
 
-    /// The same backwards: keys below `before` (`None`: all), down to `out.until` (included), at least to `start`. The key
-    /// of `out.until` lies below `before`.
+    /// The same backwards: keys below `before` (`None`: all), down to `out.until` (included), at least to `start`.
+    /// The key of `out.until` lies below `before`.
     fn behind(&self, before: Option<&[u8]>, start: &[u8], out: &mut TagsAhead) -> bool;
 
-    /// Replaces `key` by the smallest key that the number `at` can stand for: exactly the keys from it on have `at` or a
-    /// greater number. Of use only for numbers that this index gave.
+    /// Replaces `key` by the smallest key that the number `at` can stand for: exactly the keys at or above it have
+    /// the number `at` or a greater one. Only valid for numbers that this index returned.
     fn lower_key(&self, at: u64, key: &mut Vec<u8>);
 
-    /// The index after a change of runs: a flush adds entries; a merge removes those of its inputs and adds those of its
-    /// output. A key that is both removed and added has its entry tagged anew. `None` if there is no room, or if an entry
-    /// to remove was never there: the caller then builds anew.
+    /// Returns the index after a change of runs: a flush adds entries; a merge removes those of its inputs and adds
+    /// those of its output. A key that is both removed and added has its entry retagged. Returns `None` if there is
+    /// no room, or if an entry to remove was never there; the caller then rebuilds the index.
     fn change(&self, removed: &[Tagged<'_>], added: &[Tagged<'_>]) -> Option<Arc<dyn RunIndex>>;
 
-    /// Bytes held in memory.
+    /// Returns the bytes held in memory.
     fn memory_bytes(&self) -> usize;
 
-    /// Pairs of a key and a run that it knows of.
+    /// Returns the number of entries, pairs of a key and a run.
     fn entries(&self) -> u64;
 
-    /// Entries for which it was built; somewhat behind it changes become impossible.
+    /// Returns the entries it was built for; not far beyond them, changes become impossible.
     fn capacity(&self) -> u64;
 }
 
@@ -107,32 +108,33 @@ pub trait RunIndex: Debug + Send + Sync {
 pub enum RunIndexKind {
     /// [`Chucky`]: points, for any keys.
     Chucky,
-    /// [`Remix`]: points and ranges, as far as segments tell.
+    /// [`Remix`]: points and ranges, at segment granularity.
     Remix,
-    /// [`GrfHuffman`]: points, and ranges where keys are integers or nearly so.
+    /// [`GrfHuffman`]: points, and ranges where keys are integers or near-integers.
     GrfHuffman,
 }
 
-/// What a [`RunIndex`] is to be.
+/// The parameters of a [`RunIndex`].
 #[derive(Clone, PartialEq, Debug)]
 pub struct RunIndexSpec {
-    /// All memory per entry once there are `capacity` of them; [`Remix`] has its own from `segment`.
+    /// Total memory per entry once there are `capacity` of them; [`Remix`] has its own from `segment`.
     pub bits_per_key: f64,
-    /// Entries there will be before the index is built anew; at least those given to build it are made room for.
+    /// Entries expected before the index is rebuilt; there is always room for the entries it is built from.
     pub capacity: u64,
-    /// Runs that each level has at most, level 0 first. Tags beyond this are right but costly.
+    /// Maximum number of runs of each level, level 0 first. Tags beyond this are correct but costly.
     pub slots: Vec<u32>,
-    /// How many times more keys a level has than the one above it (T).
+    /// The ratio of the number of keys of a level to that of the level above (T).
     pub ratio: f64,
-    /// Keys in a segment of [`Remix`], which then takes `128 / segment` bits a key.
+    /// Keys per segment of [`Remix`], which then takes `128 / segment` bits per key.
     pub segment: u32,
 }
 
 impl RunIndexSpec {
-    /// Keys in a segment of [`Remix`] where nothing else is asked for, as in its paper.
+    /// Default number of keys per segment of [`Remix`], as in its paper.
     pub const SEGMENT: u32 = 32;
 
-    /// The tags of a full tree, each with the share of the entries that its run is expected to have. They add up to 1.
+    /// Returns the tags of a full tree, each with the expected share of the entries in its run. The shares add up to
+    /// 1.
     pub fn shares(&self) -> Vec<(RunTag, f64)> {
         let ratio = if self.ratio > 1.0 { self.ratio.min(1e6) } else { 1.0 };
         let deepest = self.slots.iter().rposition(|&slots| slots > 0).unwrap_or(0);
@@ -148,14 +150,14 @@ impl RunIndexSpec {
     }
 }
 
-/// Most runs of a level that shares are worked out for.
+/// Maximum number of runs per level for which shares are computed.
 const MAX_SLOTS: u32 = 1024;
 
 /// Builds an index over the keys of runs.
 ///
 /// # Errors
-/// [`FilterError::BitsPerKey`], [`FilterError::Parameter`] for numbers that make no sense, [`FilterError::TooLarge`], and
-/// [`FilterError::Construction`] if there is no arrangement even with more room than was asked for.
+/// [`FilterError::BitsPerKey`], [`FilterError::Parameter`] for invalid parameters, [`FilterError::TooLarge`], and
+/// [`FilterError::Construction`] if no arrangement is found even with more room than requested.
 pub fn build(
     kind: RunIndexKind,
     items: &[Tagged<'_>],
@@ -168,10 +170,10 @@ pub fn build(
     })
 }
 
-/// The shares that runs will have when the filter is full: what they hold now, and new entries as the levels above the
-/// deepest one are expected to have them, a quarter of the new ones evenly by level, since a level may be full when those
-/// below it are nearly empty. One tenth follows what is expected of the whole tree. Of what a level above the deepest one has
-/// half is spread over its names evenly.
+/// Returns the shares that runs will have when the filter is full: what they hold now, plus the new entries as
+/// expected of the levels above the deepest one; a quarter of the new entries is spread evenly over levels, since a
+/// level may be full when those below it are nearly empty. One tenth follows the expectation for the whole tree. Half
+/// of the share of a level above the deepest one is spread evenly over its names.
 pub(crate) fn expected_shares(
     counts: &BTreeMap<RunTag, u64>,
     capacity: u64,
@@ -199,7 +201,7 @@ pub(crate) fn expected_shares(
         };
         *shares.entry(tag).or_default() += 0.9 * new + 0.1 * capacity as f64 * share;
     }
-    // A run that ends takes its name along, and the next has one that nobody has now.
+    // A run that ends releases its name, and the next run gets a name that is unused now.
     let mut totals: BTreeMap<u8, (f64, f64)> = BTreeMap::new();
     for (tag, share) in &shares {
         let (sum, count) = totals.entry(tag.level).or_default();
@@ -213,7 +215,7 @@ pub(crate) fn expected_shares(
     shares.into_iter().collect()
 }
 
-/// What happens to one key: the tags that it loses and those that it gets, each once. No tag is in both.
+/// The change of one key: the tags that it loses and those that it gets, each once. No tag is in both.
 #[derive(Debug, Default)]
 pub(crate) struct KeyChange<'b> {
     pub(crate) key: &'b [u8],
@@ -222,8 +224,8 @@ pub(crate) struct KeyChange<'b> {
     pub(crate) added: Vec<RunTag>,
 }
 
-/// Brings together what happens to each key, and calls `each` once per key, in the order of keys. Stops at the first
-/// `None`. Costs a sort of all entries, which is a merge as the batches are ascending.
+/// Collects the changes of each key and calls `each` once per key, in key order. Stops at the first `None`. Costs a
+/// sort of all entries, which is a merge because the batches are ascending.
 pub(crate) fn for_each_key<'b>(
     removed: &[Tagged<'b>],
     added: &[Tagged<'b>],
@@ -241,7 +243,7 @@ pub(crate) fn for_each_key<'b>(
             }
         }
     }
-    // Stable sorts find the ascending stretches and merge them.
+    // Stable sorts find the ascending sequences and merge them.
     entries.sort_by(|a, b| a.0.cmp(b.0));
     let mut change = KeyChange::default();
     for entries in entries.chunk_by(|a, b| a.0 == b.0) {
@@ -285,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_happens_to_a_key_comes_together() {
+    fn changes_of_one_key_are_collected() {
         let batch = |keys: &[&str]| {
             let mut batch = Batch::new();
             keys.iter().for_each(|k| batch.push(k.as_bytes(), Digest::of(k.as_bytes()), Epochs::ALL));

@@ -1,12 +1,12 @@
 //! Grafite: a range filter whose rate no choice of keys and queries can degrade (M. Costa, P. Ferragina, G.
 //! Vinciguerra, "Grafite: Taming Adversarial Queries with Optimal Range Filters", SIGMOD 2024).
 //!
-//! Integers are cut into blocks of `r`; a block as a whole is rotated by a hash of its number: `h(x) = (q(x / r) + x)
-//! mod r`. Neighbours stay neighbours, so a range maps to at most a few intervals of hashes, and the sorted hashes of
-//! the keys are searched for one within them. For a key of another block `h` equals a given hash with probability `1
-//! / r`, so an empty range of `l` integers is answered wrongly with probability at most `l * n / r`, about
-//! `l / 2^(b - 2)` at `b` bits per key, whatever the keys and the queries, provided that the salt is secret and that
-//! queries do not depend on earlier answers.
+//! Integers are cut into blocks of `r`; a block as a whole is rotated by a hash of its number:
+//! `h(x) = (q(x / r) + x) mod r`. Neighbours stay neighbours, so a range maps to at most a few intervals of hashes,
+//! and the sorted hashes of the keys are searched for one within them. For a key of another block `h` equals a given
+//! hash with probability `1 / r`, so an empty range of `l` integers is answered wrongly with probability at most
+//! `l * n / r`, about `l / 2^(b - 2)` at `b` bits per key, whatever the keys and the queries, provided that the salt
+//! is secret and that queries do not depend on earlier answers.
 //!
 //! # Differences from the paper
 //! * `q` is a multiply-shift with 128-bit coefficients (M. Dietzfelbinger, STACS 1996), pairwise independent on all

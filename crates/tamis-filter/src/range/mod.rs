@@ -24,10 +24,10 @@ pub use surf::{Surf, SurfSuffix};
 
 /// A filter that answers for ranges of keys.
 pub trait RangeProbe: FilterInfo {
-    /// Whether the run may hold a key in `range`. `false` is certain; it is the answer to every empty range.
+    /// Returns whether the run may hold a key in `range`. `false` is certain; it is the answer to every empty range.
     fn contains_range(&self, range: KeyRange<'_>) -> bool;
 
-    /// Whether the run may hold `key`, whose digest is `digest`. `false` is certain.
+    /// Returns whether the run may hold `key`, whose digest is `digest`. `false` is certain.
     fn contains_key(&self, key: &[u8], digest: Digest) -> bool;
 
     /// Returns what the filter knows of the run's first key at or after `from`.
@@ -51,10 +51,10 @@ pub enum Next<K> {
 
 /// A filter over integers.
 pub trait IntegerProbe {
-    /// Whether the set may hold `key`. `false` is certain.
+    /// Returns whether the set may hold `key`. `false` is certain.
     fn contains(&self, key: u64) -> bool;
 
-    /// Whether the set may hold a number from `first` to `last`, both included. `false` is certain; it is the answer
+    /// Returns whether the set may hold a number from `first` to `last`, both included. `false` is certain; it is the answer
     /// to a reversed range.
     fn contains_range(&self, first: u64, last: u64) -> bool;
 
@@ -63,7 +63,7 @@ pub trait IntegerProbe {
         Next::Unknown
     }
 
-    /// As [`RangeProbe::expected_rate`].
+    /// Same as [`RangeProbe::expected_rate`].
     fn expected_rate(&self, keys: u64) -> Option<f64>;
 }
 
@@ -273,7 +273,7 @@ fn mapped<F: WordFilter<Owned>>(
 }
 
 impl<'a> RangeFilterRef<'a> {
-    /// A view of `bytes`, which must be exactly one filter. Linear, because the checksum is verified.
+    /// Returns a view of `bytes`, which must be exactly one filter. Linear, because the checksum is verified.
     ///
     /// # Errors
     /// As [`RangeFilter::open`].
@@ -306,13 +306,13 @@ impl<W: Words> RangeFilter<W> {
         })
     }
 
-    /// Whether the run may hold a key in `range`. `false` is certain; it is the answer to every empty range.
+    /// Returns whether the run may hold a key in `range`. `false` is certain; it is the answer to every empty range.
     #[inline]
     pub fn contains_range(&self, range: KeyRange<'_>) -> bool {
         !range.is_empty() && each!(self, filter => filter.contains_range(range))
     }
 
-    /// Whether the run may hold `key`, whose digest is `digest`. `false` is certain.
+    /// Returns whether the run may hold `key`, whose digest is `digest`. `false` is certain.
     #[inline]
     pub fn contains_key(&self, key: &[u8], digest: Digest) -> bool {
         each!(self, filter => filter.contains_key(key, digest))
@@ -323,12 +323,12 @@ impl<W: Words> RangeFilter<W> {
         each!(self, filter => filter.next(from))
     }
 
-    /// As [`RangeProbe::expected_rate`].
+    /// Same as [`RangeProbe::expected_rate`].
     pub fn expected_rate(&self, keys: u64) -> Option<f64> {
         each!(self, filter => filter.expected_rate(keys))
     }
 
-    /// What the filter is.
+    /// Returns the kind of the filter.
     pub fn kind(&self) -> FilterKind {
         match self {
             Self::Surf(_) => FilterKind::Surf,
@@ -339,17 +339,17 @@ impl<W: Words> RangeFilter<W> {
         }
     }
 
-    /// Keys the filter was built over.
+    /// Returns the number of keys the filter was built over.
     pub fn keys(&self) -> u64 {
         each!(words of self, filter => filter.head().keys)
     }
 
-    /// Bits spent per key, everything included; infinite for no keys.
+    /// Returns the bits used per key, everything included; infinite for no keys.
     pub fn bits_per_key(&self) -> f64 {
         (self.word_count() * 64) as f64 / self.keys() as f64
     }
 
-    /// Bytes held in memory.
+    /// Returns the bytes held in memory.
     pub fn memory_bytes(&self) -> usize {
         size_of::<Self>() + self.word_count() * 8
     }
@@ -358,14 +358,14 @@ impl<W: Words> RangeFilter<W> {
         each!(words of self, filter => filter.words().count())
     }
 
-    /// The filter as bytes.
+    /// Serializes the filter.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();
         self.write_to(&mut out);
         out
     }
 
-    /// Bytes [`RangeFilter::write_to`] appends.
+    /// Returns the number of bytes [`RangeFilter::write_to`] appends.
     pub fn encoded_len(&self) -> usize {
         format::TRAILER_LEN + self.word_count() * 8
     }

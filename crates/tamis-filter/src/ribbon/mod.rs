@@ -162,12 +162,12 @@ impl<W: Words> Ribbon<W> {
         }
     }
 
-    /// Keys the filter was built over.
+    /// Returns the number of keys the filter was built over.
     pub fn keys(&self) -> u64 {
         self.head.keys
     }
 
-    /// Bits spent per key, rounding included; infinite for no keys.
+    /// Returns the bits used per key, rounding included; infinite for no keys.
     pub fn bits_per_key(&self) -> f64 {
         (self.words.count() * 64) as f64 / self.head.keys as f64
     }
@@ -178,12 +178,12 @@ impl<W: Words> Ribbon<W> {
         if self.head.keys == 0 { 0.0 } else { self.layout.rate() }
     }
 
-    /// Bytes held in memory.
+    /// Returns the bytes held in memory.
     pub fn memory_bytes(&self) -> usize {
         size_of::<Self>() + self.words.count() * 8
     }
 
-    /// A copy that owns its words.
+    /// Copies the filter into owned memory.
     pub fn to_owned(&self) -> Ribbon {
         Ribbon {
             head: self.head,

@@ -1,8 +1,8 @@
-//! How often each thing happens in one operation: filters asked, runs searched in vain, cursors opened. The same counters
-//! that the engine keeps (`ReadCost`), so that a prediction can be held to them without a clock.
+//! How often each event happens in one operation: filters probed, runs searched in vain, cursors opened. These are
+//! the same counters that the engine keeps (`ReadCost`), so that predictions can be checked without a clock.
 //!
-//! A key's place is drawn by the runs' shares of the entries; filters of different runs err independently (each has a salt of
-//! its own). Costs: O(runs) a state; of `elastic` O(runs · units · log).
+//! A key's run is drawn by the runs' shares of the entries; filters of different runs err independently (each has its
+//! own salt). Costs O(runs) per state; for `elastic`, O(runs · units · log).
 
 use std::sync::OnceLock;
 
@@ -10,29 +10,29 @@ use super::inputs::{Allocation, Class, Configuration, Data, Workload};
 use super::selector::{REMIX_SEGMENT, Rates, Selector, blocked_rate};
 use super::shape::{State, Tree};
 
-/// What one operation is expected to count.
+/// The expected counts of one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Default)]
 #[non_exhaustive]
 pub struct Counts {
-    /// Digests of keys.
+    /// Digests of keys computed.
     pub digests: f64,
     /// Runs that cover the key or the range.
     pub runs: f64,
-    /// Filters asked about a key; a global one counts one.
+    /// Filters probed for a key; a global filter counts once.
     pub filter_probes: f64,
-    /// Filters that said "maybe" of a key that was not there.
+    /// Filters that answered "maybe" for an absent key.
     pub false_positives: f64,
     /// Runs searched by a get.
     pub runs_searched: f64,
-    /// Filters asked about a range; a global one counts one for each stretch.
+    /// Filters probed for a range; a global filter counts once per step of its walk.
     pub range_probes: f64,
     /// Cursors positioned in runs.
     pub cursors: f64,
-    /// Those of them that are positioned while the iterator is on its way, one by one.
+    /// Cursors of those that are positioned one by one while the iterator advances.
     pub late_cursors: f64,
     /// Blocks touched.
     pub blocks: f64,
-    /// Entries that an iterator reads.
+    /// Entries read by an iterator.
     pub entries: f64,
 }
 
@@ -51,8 +51,8 @@ impl Counts {
     }
 }
 
-/// What one operation of each class counts in a tree, averaged over its states. In the order of [`Class::ALL`]; a put counts
-/// nothing.
+/// Returns the counts of one operation of each class in a tree, averaged over its states. In the order of
+/// [`Class::ALL`]; a put counts nothing.
 pub fn counts(tree: &Tree, data: &Data, workload: &Workload, configuration: &Configuration) -> [Counts; 6] {
     let mut sums = [Counts::default(); 6];
     let weight = 1.0 / tree.states.len().max(1) as f64;
@@ -65,21 +65,21 @@ pub fn counts(tree: &Tree, data: &Data, workload: &Workload, configuration: &Con
     sums
 }
 
-/// One state of the tree, with what filters let pass in each run.
+/// One state of the tree, with the false-positive rate of each run's filter.
 struct Asked<'a> {
     data: &'a Data,
     workload: &'a Workload,
     configuration: &'a Configuration,
-    /// Shares of the entries, newest run first.
+    /// Shares of entries, newest run first.
     shares: Vec<f64>,
     coverage: f64,
-    /// What the filter of each run lets pass. Empty for global filters.
+    /// False-positive rate of each run's filter. Empty for global filters.
     rates: Vec<Rates>,
     /// Whether the run has a filter at all.
     has_filter: Vec<bool>,
 }
 
-/// Runs asked in one step, the newest first: as `select::next_step`.
+/// Runs probed in one step, the newest first: as `select::next_step`.
 const STEPS: (usize, usize) = (8, 32);
 
 impl<'a> Asked<'a> {
@@ -127,7 +127,7 @@ impl<'a> Asked<'a> {
     }
 
     fn runs(&self) -> f64 {
-        // The oldest run covers what any does.
+        // The oldest run covers everything that any run covers.
         let runs = self.shares.len() as f64;
         if runs <= 1.0 { runs } else { 1.0 + (runs - 1.0) * self.coverage }
     }
@@ -135,7 +135,7 @@ impl<'a> Asked<'a> {
     fn named(&self, near: f64) -> Rates {
         let Configuration { selector, bits_per_key, .. } = *self.configuration;
         let named = selector.named_runs(bits_per_key, self.data.keys, near, &self.shares);
-        // What is named and does not cover the key is not searched.
+        // Named runs that do not cover the key are not searched.
         Rates { point: named.point.min(self.runs()), range: named.range.min(self.runs()) }
     }
 
@@ -182,7 +182,7 @@ impl<'a> Asked<'a> {
                 }
                 sum
             };
-            // A false name is of a run in proportion to its entries; of a segment it is of every run that has some there.
+            // Runs are named falsely in proportion to their entries; a segment names every run that has some there.
             let newer = match self.configuration.selector {
                 Selector::Remix => newer_of(&|share| 1.0 - (1.0 - share).max(0.0).powf(REMIX_SEGMENT)),
                 _ => self.named(0.0).point * newer_of(&|share| share),
@@ -234,7 +234,7 @@ impl<'a> Asked<'a> {
         Counts { runs, range_probes: probes, cursors, blocks: cursors, ..Counts::default() }
     }
 
-    /// An iterator without an end that reads `entries` entries.
+    /// Counts for an iterator without an end that reads `entries` entries.
     fn iteration(&self, entries: f64) -> Counts {
         let selector = self.configuration.selector;
         let runs = self.runs();
@@ -271,10 +271,10 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// A filter of fewer bits is not made: it would cost more to ask than it saves.
+/// Filters with fewer bits are not built: probing them would cost more than they save.
 const FEWEST_BITS: f64 = 0.25;
 
-/// [`blocked_rate`] from a table of quarter bits: what Monkey asks for each run of each state.
+/// [`blocked_rate`] from a table of quarter bits: Monkey needs it for each run of each state.
 pub(crate) fn blocked_rate_of(bits: f64) -> f64 {
     static TABLE: OnceLock<Vec<f64>> = OnceLock::new();
     let table = TABLE.get_or_init(|| (0..=256).map(|i| blocked_rate(f64::from(i) / 4.0)).collect());
@@ -283,8 +283,9 @@ pub(crate) fn blocked_rate_of(bits: f64) -> f64 {
     (table[low].ln() * (1.0 - part) + table[low + 1].ln() * part).exp()
 }
 
-/// Bits for each of several runs so that they let the fewest absent keys pass together for `bits` each on average: rates in
-/// proportion to sizes, runs whose rate would reach 1 get none (Monkey, SIGMOD 2017, section 4), nobody more than 64.
+/// Returns bits for each of several runs that minimise the total false positives with `bits` each on average: rates
+/// are proportional to sizes, runs whose rate would reach 1 get none (Monkey, SIGMOD 2017, section 4), no run more
+/// than 64.
 pub(crate) fn monkey(runs: &[f64], bits: f64) -> Vec<f64> {
     const LN2_SQUARED: f64 = std::f64::consts::LN_2 * std::f64::consts::LN_2;
     let mut given = vec![0.0; runs.len()];
@@ -312,10 +313,11 @@ pub(crate) fn monkey(runs: &[f64], bits: f64) -> Vec<f64> {
 /// Bits of a unit, units of a segment, keys of a segment: the defaults of `filter_unit_bits`, `filter_units` and
 /// `filter_unit_bytes`.
 const UNIT: (f64, usize, f64) = (4.0, 6, 8064.0);
-/// What a unit takes in memory for each of its bits.
+/// Memory that a unit takes per bit of its own.
 const UNIT_MEMORY: f64 = 1.03;
 
-/// The share of a Zipf law over `items` items that the `top` first of them have. By the integral of the law.
+/// Returns the share of a Zipf law over `items` items that falls on the first `top` of them. Uses the integral of the
+/// law.
 pub(crate) fn zipf_share(top: f64, items: f64, exponent: f64) -> f64 {
     let (items, exponent) = (items.max(1.0), if exponent.is_finite() { exponent.max(0.0) } else { 0.0 });
     let sum = |x: f64| match (1.0 - exponent).abs() < 1e-6 {
@@ -328,20 +330,21 @@ pub(crate) fn zipf_share(top: f64, items: f64, exponent: f64) -> f64 {
     (sum(top.min(items)) / sum(items)).min(1.0)
 }
 
-/// Rates of elastic filters in each run, as lookups meet them, when units of `bits` a key in all are where they save most: a
-/// fractional knapsack over units, in the order of what a bit saves (ElasticBF, ATC 2019, section 3.3, in equilibrium). Hot
-/// keys that are scattered leave segments alike; where they lie together segments follow Zipf's law.
+/// Returns the rates of elastic filters in each run, as lookups meet them, when units totalling `bits` per key are
+/// where they save most: a fractional knapsack over units, ordered by savings per bit (ElasticBF, ATC 2019, section
+/// 3.3, in equilibrium). Scattered hot keys leave segments alike; where hot keys are clustered, segments follow
+/// Zipf's law.
 fn elastic_rates(state: &State, workload: &Workload, bits: f64) -> Vec<f64> {
     let pass = blocked_rate_of(UNIT.0);
     let entries = state.entries().max(1.0);
     let (absent, present) = (workload.share(Class::EmptyGet), workload.share(Class::ExistingGet));
-    // Of a segment class: run, its keys, the share of the run's lookups, units given (a fraction at the end).
+    // Per segment class: run, number of keys, share of the run's lookups, units assigned (finally a fraction).
     let mut classes: Vec<(usize, f64, f64, f64)> = Vec::new();
     let mut weights = Vec::new();
     let mut older = 1.0;
     for (run, &keys) in state.runs.iter().enumerate() {
         older -= keys / entries;
-        // Misses of a get: those of absent keys, and of keys that are in older runs.
+        // Misses of a get: those for absent keys, and for keys in older runs.
         weights.push(absent + present * older.max(0.0));
         let segments = (keys / UNIT.2).max(1.0);
         let mut below = 1.0;

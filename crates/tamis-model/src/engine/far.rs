@@ -1,23 +1,23 @@
-//! How far from the processor lies what is read.
+//! How far from the processor the data being read lies.
 //!
-//! A cache holds a line until so much else was touched that it is the oldest. Between two reads of a line of a run every other line
-//! of that run is read, of a run that is asked as often as much again, of a small run all there is, and meanwhile writes
-//! stream through the same caches: log, memtable, what merges read and write. The bytes of all this are the line's distance, and the
-//! machine's latency at that many bytes is what it costs. So a small run that every iterator opens is near, and a database
-//! that is mostly written is far, however small.
+//! A cache holds a line until so much else has been touched that the line is the oldest. Between two reads of a line
+//! of a run, every other line of that run is read, more of a run that is read more often, and all of a small run;
+//! meanwhile writes stream through the same caches: log, memtable, and the input and output of merges. The total of
+//! these bytes is the line's distance, and its cost is the machine's latency at that many bytes. So a small run that
+//! every iterator opens is near, and a database that is mostly written is far, however small.
 //!
-//! Pure; O(runs²) a state.
+//! Pure; O(runs²) per state.
 
 use super::counts::{Counts, zipf_share};
 use super::inputs::{Class, Configuration, Data, Machine, Workload};
 use super::shape::{State, Tree};
 
-/// What a miss of memory costs beyond those that were measured, in ns.
+/// Cost of cache misses beyond the measured ones, in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Far {
-    /// In the run that has what is looked for.
+    /// In the run that has the key.
     pub(super) keyed_ns: f64,
-    /// In another run, on average.
+    /// In any other run, on average.
     pub(super) other_ns: f64,
     /// In a filter, beyond one in the processor's cache.
     pub(super) filter_ns: f64,
@@ -26,7 +26,7 @@ pub(super) struct Far {
 /// Bytes of a run that one search touches: lines of index, fingerprints and entries.
 const SEARCHED_BYTES: f64 = 256.0;
 const LINE: f64 = 64.0;
-/// States that are looked at: distances differ less between them than counts do.
+/// Number of states examined: distances differ less between them than counts do.
 const MOST_STATES: usize = 8;
 
 impl Far {
@@ -42,7 +42,7 @@ impl Far {
         let hot = hot_part((data.entries as f64).max(1.0), workload.skew);
         let near = machine.latency_ns(machine.measured_bytes.min(data.bytes()));
         let in_cache = machine.latency.first().map_or(0.0, |(_, ns)| *ns);
-        // A put is written to log and memtable, and then by flush and merges. What merges read is tables, and counted there.
+        // A put is written to the log and the memtable, then by flush and merges. Merges read tables, which are counted there.
         let written = workload.share(Class::Put) * data.entry_bytes() * (2.0 + tree.write_amplification);
         let (keyed_searches, other_searches) = searches(workload, counts);
         let filters = Filters::new(data, workload, configuration, hot);
@@ -89,18 +89,19 @@ impl Mean {
     }
 }
 
-/// The part of a table or a filter that is read, and the bytes of it that an operation touches.
+/// The part of a table or filter that is read, and the bytes of it that one operation touches.
 #[derive(Clone, Copy)]
 struct Part {
     bytes: f64,
     touched: f64,
 }
 
-/// Bytes that are touched between two reads of a line of `parts[at]`; `streamed` bytes pass with each operation besides.
+/// Returns the bytes touched between two reads of a line of `parts[at]`, with `streamed` additional bytes per
+/// operation.
 fn distance(parts: &[Part], at: usize, streamed: f64) -> f64 {
     let Part { bytes, touched } = parts[at];
     if touched <= 0.0 {
-        // Nobody waits for it.
+        // Nothing waits for it.
         return parts.iter().map(|part| part.bytes).sum();
     }
     let operations = bytes / touched;
@@ -108,7 +109,7 @@ fn distance(parts: &[Part], at: usize, streamed: f64) -> f64 {
     parts.iter().map(read).sum::<f64>() + operations * streamed
 }
 
-/// How often an operation searches the run that has what is looked for, and how often others.
+/// Returns how often an operation searches the run that has the key, and how often it searches others.
 fn searches(workload: &Workload, counts: &[Counts; 6]) -> (f64, f64) {
     let (mut keyed, mut others) = (0.0, 0.0);
     for (class, counts) in Class::ALL.into_iter().zip(counts) {
@@ -128,9 +129,9 @@ fn searches(workload: &Workload, counts: &[Counts; 6]) -> (f64, f64) {
 /// The filters of a tree.
 struct Filters {
     is_global: bool,
-    /// Bytes that are read, for each entry.
+    /// Bytes read, per entry.
     bytes: f64,
-    /// Bytes of each that an operation touches.
+    /// Bytes of each filter that an operation touches.
     touched: f64,
 }
 
@@ -164,7 +165,7 @@ impl Filters {
     }
 }
 
-/// The part of the entries that nine of ten reads go to.
+/// Returns the fraction of the entries that receives nine of ten reads.
 fn hot_part(entries: f64, skew: f64) -> f64 {
     let (mut low, mut high) = (1.0f64, entries);
     for _ in 0..40 {
@@ -199,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn of_runs_that_are_asked_alike_the_small_ones_are_near() {
+    fn among_equally_read_runs_the_small_ones_are_near() {
         let seeks = Workload { seeks: 1.0, ..Workload::default() };
         let of = far(Selector::None, &seeks, &[2_000.0, 98_000.0]);
         assert!(of.other_ns < of.keyed_ns / 10.0, "{of:?}");
@@ -209,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_push_what_is_seldom_read_out_of_the_caches() {
+    fn writes_evict_rarely_read_lines() {
         let of = |puts: f64| {
             let workload = Workload { existing_gets: 1.0 - puts, puts, ..Workload::default() };
             far(Selector::BlockedBloom, &workload, &[10_000.0, 90_000.0])
@@ -221,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn small_databases_are_near_whatever_is_asked_of_them() {
+    fn small_databases_are_always_near() {
         for selector in Selector::ALL {
             for workload in [
                 Workload { empty_gets: 1.0, ..Workload::default() },
@@ -239,8 +240,8 @@ mod tests {
     }
 
     #[test]
-    fn filters_are_as_far_as_what_is_read_of_tables_makes_them() {
-        // 1.2 MiB of filters; hot tables of less than a MiB, and tables of 110 MiB that are read all over.
+    fn the_distance_of_filters_depends_on_table_reads() {
+        // 1.2 MiB of filters; hot tables of less than a MiB, and tables of 110 MiB that are read everywhere.
         let of = |skew: f64| {
             let workload = Workload { existing_gets: 1.0, skew, ..Workload::default() };
             far(Selector::BlockedBloom, &workload, &[1_000_000.0])

@@ -1,95 +1,95 @@
-//! What predictions are made from: the machine, the data, the operations, the configuration. Plain values with units; all
+//! The inputs of predictions: the machine, the data, the operations, the configuration. Plain values with units; all
 //! times are in nanoseconds, sizes in bytes, shares from 0 to 1. Nothing here is measured: `tamis::advise` does that.
 
 use super::selector::{Keys, Selector};
 use super::shape::Shape;
 
-/// What one filter costs.
+/// The costs of one filter.
 #[derive(Clone, Copy, Debug, PartialEq, Default)]
 #[non_exhaustive]
 pub struct ProbeCost {
-    /// One question about an absent key, filter in the processor's cache, with finding the run's table. Of a global filter:
-    /// one for all runs, without `run_ns`.
+    /// One probe for an absent key, filter in the processor's cache, including finding the run's table. For a global
+    /// filter: one probe for all runs, without `run_ns`.
     pub point_ns: f64,
-    /// Of a global filter: telling of one run whether it is named; besides `point_ns`, `range_ns` and `seek_ns`.
+    /// For a global filter: checking whether it names one given run; added to `point_ns`, `range_ns` and `seek_ns`.
     pub run_ns: f64,
-    /// One question about an empty short range; as `point_ns` where the filter has no answer.
+    /// One probe for an empty short range; same as `point_ns` where the filter has no answer.
     pub range_ns: f64,
-    /// The same where an iterator has no end and goes on from the answer; 0 where it is not asked then.
+    /// The same for an iterator without an end that continues from the answer; 0 if the filter is not probed then.
     pub seek_ns: f64,
-    /// Building, for each key that is written. Of a global filter: its part of a key list, and of changing the filter.
+    /// Building, per written key. For a global filter: its part of a key list, and of changing the filter.
     pub build_ns: f64,
-    /// For each entry of the whole filter at each flush: what is copied where keys fall all over. Of global filters only.
+    /// Per entry of the whole filter at each flush: what is copied when keys fall everywhere. Global filters only.
     pub copy_ns: f64,
-    /// For each flush and merge, whatever its keys: codes made anew, threads woken. Of global filters only.
+    /// Per flush and merge, whatever its keys: rebuilding codes, waking threads. Global filters only.
     pub change_ns: f64,
 }
 
 impl ProbeCost {
-    /// A filter with these costs; iterators without an end ask at `range_ns`, and changes cost nothing of their own.
+    /// Creates a filter with these costs; iterators without an end probe at `range_ns`, and changes have no cost of
+    /// their own.
     pub fn new(point_ns: f64, range_ns: f64, build_ns: f64, copy_ns: f64) -> ProbeCost {
         ProbeCost { point_ns, run_ns: 0.0, range_ns, seek_ns: range_ns, build_ns, copy_ns, change_ns: 0.0 }
     }
 }
 
-/// What the parts of operations cost on one machine, with its processor's caches warm unless said.
+/// Costs of the parts of operations on one machine, with warm processor caches unless noted.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Machine {
-    /// T_H: the digest of one key of the length that `Data` says.
+    /// T_H: the digest of one key of the length given by `Data`.
     pub digest_ns: f64,
-    /// The fixed part of a get, digest and memtables included.
+    /// The fixed part of a get, including digest and memtables.
     pub get_ns: f64,
     /// T_D in memory: searching one run for a key: finding its table, index and block.
     pub search_ns: f64,
-    /// The same of a run that does not have the key: its block's fingerprints deny it, no entry is read.
+    /// The same for a run that does not have the key: its block's fingerprints reject it, and no entry is read.
     pub vain_ns: f64,
-    /// Bytes of tables in the database that `search_ns`, `cursor_ns` and `next_ns` were measured in; larger ones miss more
-    /// caches.
+    /// Bytes of tables in the database in which `search_ns`, `cursor_ns` and `next_ns` were measured; larger ones
+    /// miss more caches.
     pub measured_bytes: f64,
-    /// Misses of memory that such a search waits for, where the tables are larger than `measured_bytes`.
+    /// Cache misses that such a search waits for, where the tables are larger than `measured_bytes`.
     pub search_misses: f64,
-    /// The same of a search in vain; those of one get overlap.
+    /// The same for a search in vain; those of one get overlap.
     pub vain_misses: f64,
-    /// The same of positioning a cursor; of several they overlap.
+    /// The same for positioning a cursor; those of several cursors overlap.
     pub cursor_misses: f64,
-    /// The fixed part of an iterator: making it, and its end.
+    /// The fixed part of an iterator: creating and dropping it.
     pub iterator_ns: f64,
     /// Opening and positioning a cursor in one run.
     pub cursor_ns: f64,
-    /// What a run costs more if it is opened while an iterator is on its way: its misses overlap with no other's.
+    /// Additional cost of a run opened while an iterator advances: its misses overlap with no other's.
     pub late_open_ns: f64,
     /// One step of an iterator over a single run, blocks in memory.
     pub next_ns: f64,
-    /// What a step takes longer each time the runs that are open double.
+    /// Additional cost of a step each time the number of open runs doubles.
     pub merge_step_ns: f64,
-    /// A block from the page cache beyond a mapped access: a system call and a copy; 0 where tables are mapped.
+    /// A block from the page cache, beyond a mapped access: a system call and a copy; 0 where tables are mapped.
     pub page_ns: f64,
     /// T_D of the device: one random block.
     pub device_ns: f64,
-    /// Unpacking one compressed block.
+    /// Decompressing one block.
     pub unpack_ns: f64,
     /// A put with a log in memory: the record, the memtable.
     pub put_ns: f64,
-    /// What handing that record to the file system takes besides, with a sync where every write is synced.
+    /// Additional cost of handing that record to the file system, with a sync where every write is synced.
     pub log_ns: f64,
     /// Flushing or merging one entry, without its bytes and filter.
     pub merge_entry_ns: f64,
     /// Flushing or merging one byte.
     pub merge_byte_ns: f64,
-    /// How much of the time of flushes and merges operations feel: 1 on one core, less where threads have cores of their
-    /// own.
+    /// Share of flush and merge time that operations feel: 1 on one core, less where threads have their own cores.
     pub background_share: f64,
-    /// Bytes that the page cache may take.
+    /// Bytes that the page cache may use.
     pub page_cache_bytes: f64,
     /// Latency of memory by bytes of the working set, smallest first: `(bytes, ns)`.
     pub latency: Vec<(f64, f64)>,
-    /// Costs of filters. Selectors that are missing are not feasible.
+    /// Costs of filters. Missing selectors are not feasible.
     pub probes: Vec<(Selector, ProbeCost)>,
 }
 
 impl Default for Machine {
-    /// All zero, but for misses that were seen on one machine: a start.
+    /// All zero, except for cache misses observed on one machine: a starting point.
     fn default() -> Self {
         Machine {
             digest_ns: 0.0,
@@ -121,13 +121,13 @@ impl Default for Machine {
 }
 
 impl Machine {
-    /// What a filter costs here, if it was measured.
+    /// Returns the costs of a filter here, if it was measured.
     pub fn probe(&self, selector: Selector) -> Option<ProbeCost> {
         self.probes.iter().find(|(known, _)| *known == selector).map(|(_, cost)| *cost)
     }
 
-    /// Latency of a random access in a working set of `bytes`: straight lines between the measured sizes over the logarithm
-    /// of the size.
+    /// Returns the latency of a random access in a working set of `bytes`, interpolated linearly between the measured
+    /// sizes over the logarithm of the size.
     pub fn latency_ns(&self, bytes: f64) -> f64 {
         let Some(&(first, ns)) = self.latency.first() else { return 0.0 };
         if bytes <= first {
@@ -147,39 +147,40 @@ impl Machine {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum ReadPath {
-    /// Mapped: the page cache is the only copy of what is not compressed.
+    /// Mapped: the page cache holds the only copy of uncompressed blocks.
     #[default]
     Mapped,
     /// System calls through the page cache, and the block cache.
     Buffered,
-    /// Past the page cache: the block cache is all there is.
+    /// Bypassing the page cache: the block cache is the only cache.
     Direct,
 }
 
-/// What is stored.
+/// The stored data.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Data {
-    /// Versions of keys on disk.
+    /// Number of key versions on disk.
     pub entries: u64,
-    /// Bytes of a key, on average.
+    /// Average bytes of a key.
     pub key_bytes: f64,
-    /// Bytes of a value, on average.
+    /// Average bytes of a value.
     pub value_bytes: f64,
-    /// What keys look like.
+    /// Structure of the keys.
     pub keys: Keys,
-    /// Bytes at which a memtable is flushed.
+    /// Memtable size, in bytes, that triggers a flush.
     pub memtable_bytes: u64,
     /// Bytes of a block.
     pub block_bytes: u64,
     /// How blocks reach readers.
     pub read_path: ReadPath,
-    /// Whether blocks of the deeper levels are compressed, and must be unpacked into the block cache.
+    /// Whether blocks of the deeper levels are compressed, and must be decompressed into the block cache.
     pub compressed: bool,
 }
 
 impl Data {
-    /// So many entries of these sizes, integers for keys, everything else as the options' defaults are (not compressed).
+    /// Creates data with this many entries of these sizes, integer keys, and otherwise the options' defaults (not
+    /// compressed).
     pub fn new(entries: u64, key_bytes: f64, value_bytes: f64) -> Data {
         Data {
             entries,
@@ -193,7 +194,8 @@ impl Data {
         }
     }
 
-    /// Bytes that an entry takes on disk: a few for lengths, sequence number, fingerprint and its part of the index.
+    /// Returns the bytes that an entry takes on disk: a few for lengths, sequence number, fingerprint and its part of
+    /// the index.
     pub fn entry_bytes(&self) -> f64 {
         self.key_bytes + self.value_bytes + 8.0
     }
@@ -203,20 +205,21 @@ impl Data {
         self.entries as f64 * self.entry_bytes()
     }
 
-    /// Entries that a memtable holds when it is flushed: a node has a header, a tower and an offset besides.
+    /// Returns the entries that a memtable holds when it is flushed: a node has a header, a tower and an offset in
+    /// addition.
     pub fn flush_entries(&self) -> f64 {
         (self.memtable_bytes as f64 / (self.key_bytes + self.value_bytes + 44.0)).max(1.0)
     }
 }
 
-/// Which operations, how many of each, and where they fall. Shares need not sum to 1; they are taken relative to their sum.
+/// The mix of operations, and where they fall. Shares need not sum to 1; they are relative to their sum.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Workload {
-    /// Share of gets of keys that are not there.
+    /// Share of gets of absent keys.
     pub empty_gets: f64,
-    /// Share of gets of keys that are there.
+    /// Share of gets of present keys.
     pub existing_gets: f64,
-    /// Share of ranges with an end, in which there is nothing.
+    /// Share of ranges with an end, that are empty.
     pub empty_ranges: f64,
     /// Share of iterators positioned without an end, for one entry.
     pub seeks: f64,
@@ -224,20 +227,20 @@ pub struct Workload {
     pub scans: f64,
     /// Share of puts.
     pub puts: f64,
-    /// Width of empty ranges, in neighbouring integers.
+    /// Width of empty ranges, in consecutive integers.
     pub range_width: f64,
     /// Entries that a scan reads.
     pub scan_entries: f64,
-    /// Exponent of Zipf's law that reads follow; 0: all keys alike.
+    /// Exponent of the Zipf distribution of reads; 0 is uniform.
     pub skew: f64,
     /// Whether hot keys lie together in the key space, rather than anywhere.
     pub clustered: bool,
-    /// Share of absent keys and empty ranges that lie right behind keys that exist.
+    /// Share of absent keys and empty ranges right after existing keys.
     pub near: f64,
 }
 
 impl Default for Workload {
-    /// No operation at all; ranges of 64 integers, scans of 50 entries, no skew.
+    /// No operations; ranges of 64 integers, scans of 50 entries, no skew.
     fn default() -> Self {
         Workload {
             empty_gets: 0.0,
@@ -258,26 +261,26 @@ impl Default for Workload {
 /// Kinds of operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
-    /// A get of a key that is not there.
+    /// A get of an absent key.
     EmptyGet,
-    /// A get of a key that is there.
+    /// A get of a present key.
     ExistingGet,
-    /// A range with an end and nothing in it.
+    /// An empty range with an end.
     EmptyRange,
     /// An iterator positioned, and one entry read.
     Seek,
     /// An iterator positioned, and many entries read.
     Scan,
-    /// A put, with its part of flushes and merges.
+    /// A put, including its share of flushes and merges.
     Put,
 }
 
 impl Class {
-    /// Every class once.
+    /// All classes.
     pub const ALL: [Class; 6] =
         [Class::EmptyGet, Class::ExistingGet, Class::EmptyRange, Class::Seek, Class::Scan, Class::Put];
 
-    /// In words.
+    /// Returns the class in words.
     pub fn name(self) -> &'static str {
         match self {
             Class::EmptyGet => "empty get",
@@ -291,8 +294,8 @@ impl Class {
 }
 
 impl Workload {
-    /// The share of a class, relative to the sum of all; 0 for all if there are no operations. What is negative or no number
-    /// counts as 0.
+    /// Returns the share of a class, relative to the sum of all; 0 for all if there are no operations. Negative and
+    /// non-finite values are treated as 0.
     pub fn share(&self, class: Class) -> f64 {
         let of = |class| {
             let share: f64 = match class {
@@ -310,26 +313,26 @@ impl Workload {
     }
 }
 
-/// How filter memory is divided between runs.
+/// How filter memory is divided among runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Allocation {
-    /// The same for every key.
+    /// The same number of bits for every key.
     #[default]
     Uniform,
-    /// More for the keys of small runs.
+    /// More bits for the keys of small runs.
     Monkey,
 }
 
-/// What can be chosen.
+/// A configuration to choose.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Configuration {
-    /// Which filter.
+    /// The filter.
     pub selector: Selector,
-    /// How its memory is divided; other than uniform for filters of tables only, and not for elastic ones.
+    /// How its memory is divided; nonuniform only for table filters, and not for elastic ones.
     pub allocation: Allocation,
-    /// Bits for each entry. Of elastic filters: what the budget gives on average.
+    /// Bits per entry. For elastic filters: the average that the budget allows.
     pub bits_per_key: f64,
     /// The tree.
     pub shape: Shape,
@@ -340,7 +343,7 @@ pub struct Configuration {
 }
 
 impl Configuration {
-    /// A selector of so many bits over a tree, uniform, with hash sharing and without a block cache.
+    /// Creates a selector with this many bits over a tree, uniform, with hash sharing and without a block cache.
     pub fn new(selector: Selector, bits_per_key: f64, shape: Shape) -> Configuration {
         Configuration {
             selector,
@@ -352,9 +355,9 @@ impl Configuration {
         }
     }
 
-    /// In a few words: `blocked-bloom, 10 bits a key, leveling T=10`.
+    /// Returns a short description: `blocked-bloom 10.0 bits, leveling T=10`.
     pub fn describe(&self) -> String {
-        let monkey = if self.allocation == Allocation::Monkey { " by monkey" } else { "" };
+        let monkey = if self.allocation == Allocation::Monkey { " by Monkey" } else { "" };
         let bits = match self.selector {
             Selector::None => String::new(),
             _ => format!(" {:.1} bits{monkey}", self.bits_per_key),

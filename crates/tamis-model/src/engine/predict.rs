@@ -1,59 +1,61 @@
 //! From counts to nanoseconds: every term with its formula, the numbers in it, and its value.
 //!
-//! An operation is a sum of products: how often something happens ([`Counts`]) times what it costs on this machine
-//! ([`Machine`]). The papers' T_H is `digest_ns`, T_P the probe of a selector, T_D a block: hash sharing (DAMON 2021, section 3)
-//! has the same sum with all levels alike. Pure; a prediction grows a tree, which costs O(flushes · levels).
+//! An operation is a sum of products: how often an event happens ([`Counts`]) times its cost on this machine
+//! ([`Machine`]). The papers' T_H is `digest_ns`, T_P the probe of a selector, T_D a block: hash sharing (DAMON 2021,
+//! section 3) has the same sum with all levels alike. Pure functions; a prediction grows a tree, which costs
+//! O(flushes · levels).
 
 use super::counts::{Counts, counts, zipf_share};
 use super::far::Far;
 use super::inputs::{Class, Configuration, Data, Machine, ReadPath, Workload};
 use super::shape::{Tree, grow};
 
-/// One product of a sum.
+/// One term of the sum.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Term {
-    /// Of which operation it is a part.
+    /// The operation it belongs to.
     pub class: Class,
-    /// What it is, in words.
+    /// The name of the term.
     pub name: &'static str,
-    /// With symbols: `filters · (T_probe + T_far)`.
+    /// The formula with symbols: `filters · (T_probe + T_far)`.
     pub formula: String,
-    /// The same with numbers in.
+    /// The formula with numbers.
     pub numbers: String,
-    /// In nanoseconds for one operation of its class.
+    /// Nanoseconds per operation of its class.
     pub value_ns: f64,
 }
 
-/// What a configuration is expected to cost.
+/// The expected costs of a configuration.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Prediction {
-    /// Nanoseconds for one operation of each class, in the order of [`Class::ALL`].
+    /// Nanoseconds per operation of each class, in the order of [`Class::ALL`].
     pub class_ns: [f64; 6],
-    /// What one operation of each class counts, in the same order.
+    /// The counts of one operation of each class, in the same order.
     pub counts: [Counts; 6],
-    /// Nanoseconds for one operation, by the workload's shares.
+    /// Nanoseconds per operation, weighted by the workload's shares.
     pub mean_ns: f64,
     /// Bytes of filters in memory.
     pub filter_bytes: f64,
     /// Bytes of filters and block cache.
     pub memory_bytes: f64,
-    /// Bytes written to tables by bytes flushed.
+    /// Bytes written to tables per byte flushed.
     pub write_amplification: f64,
-    /// Runs, on average.
+    /// Average number of runs.
     pub runs: f64,
     /// Every term of every class; those of one class sum to its `class_ns`.
     pub terms: Vec<Term>,
 }
 
 impl Prediction {
-    /// Nanoseconds for one operation of a class.
+    /// Returns the nanoseconds per operation of a class.
     pub fn ns(&self, class: Class) -> f64 {
         self.class_ns[class as usize]
     }
 
-    /// The terms, those first that the workload spends most in: with what each adds to the mean, in ns.
+    /// Returns the terms, those that the workload spends most on first, each with its contribution to the mean, in
+    /// ns.
     pub fn dominant<'a>(&'a self, workload: &Workload) -> Vec<(&'a Term, f64)> {
         let mut terms: Vec<(&Term, f64)> =
             self.terms.iter().map(|term| (term, term.value_ns * workload.share(term.class))).collect();
@@ -63,11 +65,11 @@ impl Prediction {
     }
 }
 
-/// Misses of filters of different runs that are under way at once.
+/// Number of concurrent cache misses on filters of different runs.
 const OVERLAP: f64 = 4.0;
 
-/// What `configuration` costs in a tree that its shape makes of so many entries. A workload without puts is taken to come
-/// after all writing.
+/// Predicts the costs of `configuration` in a tree grown by its shape from this many entries. A workload without puts
+/// is assumed to run after all writing.
 pub fn predict(
     machine: &Machine,
     data: &Data,
@@ -79,7 +81,7 @@ pub fn predict(
     predict_tree(machine, data, workload, configuration, &tree)
 }
 
-/// The same in a tree that is known, whatever the configuration's shape says.
+/// The same in a known tree, whatever the configuration's shape says.
 pub fn predict_tree(
     machine: &Machine,
     data: &Data,
@@ -123,7 +125,7 @@ struct Sum {
     terms: Vec<Term>,
 }
 
-/// A number of a formula: few digits, enough to check it.
+/// Formats a number of a formula: few digits, enough to check it.
 fn number(value: f64) -> String {
     match value.abs() {
         v if v >= 100.0 => format!("{value:.0}"),
@@ -134,7 +136,7 @@ fn number(value: f64) -> String {
 }
 
 impl Sum {
-    /// Adds `count · (a + b + …)`, each with its symbol; factors of zero are left out, and terms of nothing.
+    /// Adds `count · (a + b + …)`, each with its symbol; zero factors and zero terms are omitted.
     fn add(&mut self, class: Class, name: &'static str, count: (&str, f64), costs: &[(&str, f64)]) {
         let costs: Vec<_> = costs.iter().filter(|(_, ns)| *ns != 0.0).collect();
         let each: f64 = costs.iter().map(|(_, ns)| ns).sum();
@@ -155,13 +157,13 @@ impl Sum {
     }
 }
 
-/// What things cost in this configuration.
+/// Unit costs in this configuration.
 struct Costs<'a> {
     machine: &'a Machine,
     data: &'a Data,
     configuration: &'a Configuration,
     far: Far,
-    /// A block that may have to come from further away than memory.
+    /// A block that may have to be fetched from beyond memory.
     block_ns: f64,
     probe: super::inputs::ProbeCost,
 }
@@ -198,12 +200,12 @@ impl<'a> Costs<'a> {
         sum.add(class, "fixed part, one digest", ("", 1.0), &[("T_get", machine.get_ns)]);
         sum.add(
             class,
-            "further digests",
+            "additional digests",
             ("(digests − 1)", (counts.digests - 1.0).max(0.0)),
             &[("T_H", machine.digest_ns)],
         );
         let asked_about = if self.configuration.selector.is_global() { counts.runs } else { 0.0 };
-        sum.add(class, "runs asked about", ("runs", asked_about), &[("T_run", self.probe.run_ns)]);
+        sum.add(class, "runs checked", ("runs", asked_about), &[("T_run", self.probe.run_ns)]);
         self.filter(class, ("filters", counts.filter_probes), ("T_P", self.probe.point_ns), sum);
         let found = if class == Class::ExistingGet { 1.0 } else { 0.0 };
         let block = ("T_block", self.block_ns);
@@ -223,10 +225,10 @@ impl<'a> Costs<'a> {
             true => counts.runs,
             false => 0.0,
         };
-        sum.add(class, "runs asked about", ("runs", asked_about), &[("T_run", self.probe.run_ns)]);
+        sum.add(class, "runs checked", ("runs", asked_about), &[("T_run", self.probe.run_ns)]);
         let asked = if class == Class::EmptyRange { self.probe.range_ns } else { self.probe.seek_ns };
         self.filter(class, ("filters", counts.range_probes), ("T_P", asked), sum);
-        // Of several cursors one is where the first entry is.
+        // One of the cursors is at the first entry.
         let other = 1.0 - 1.0 / counts.cursors.max(1.0);
         let far = machine.cursor_misses * (self.far.keyed_ns * (1.0 - other) + self.far.other_ns * other);
         let costs = [("T_cursor", machine.cursor_ns), ("T_far", far), ("T_block", self.block_ns)];
@@ -245,7 +247,7 @@ impl<'a> Costs<'a> {
             &[("T_next", machine.next_ns), ("T_merge", step)],
         );
         let further = (counts.blocks - counts.cursors).max(0.0);
-        sum.add(class, "further blocks", ("blocks", further), &[("T_block", self.block_ns)]);
+        sum.add(class, "additional blocks", ("blocks", further), &[("T_block", self.block_ns)]);
     }
 
     fn put(&self, tree: &Tree, sum: &mut Sum) {
@@ -276,8 +278,8 @@ impl<'a> Costs<'a> {
     }
 }
 
-/// What a block access costs beyond memory: unpacking, system calls, the device, each as often as no cache has the block.
-/// The caches are taken to hold the blocks that are asked most.
+/// Returns the cost of a block access beyond memory: decompression, system calls, the device, each as often as no
+/// cache has the block. The caches are assumed to hold the most frequently read blocks.
 fn block_ns(machine: &Machine, data: &Data, workload: &Workload, configuration: &Configuration) -> f64 {
     let entries = (data.entries as f64).max(1.0);
     let block = data.block_bytes.max(1) as f64;
@@ -286,7 +288,7 @@ fn block_ns(machine: &Machine, data: &Data, workload: &Workload, configuration: 
     let hits = |bytes: f64| {
         let kept = (bytes / block).min(blocks);
         match workload.skew > 0.0 && !workload.clustered {
-            // A block is as hot as its hottest key; the others come along.
+            // A block is as hot as its hottest key; the others come with it.
             true => zipf_share(kept, entries, workload.skew).max(kept / blocks),
             false if workload.skew > 0.0 => zipf_share(kept * in_block, entries, workload.skew),
             false => kept / blocks,

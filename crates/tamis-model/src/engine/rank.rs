@@ -1,22 +1,22 @@
-//! All configurations that fit a budget, best first, and why.
+//! All configurations that fit a budget, best first, with reasons.
 //!
-//! Every selector, uniform and by Monkey's rule, over every shape that is asked about, with the number of bits that is best of
-//! a few that fit. Costs: one tree a shape and some hundred predictions, some tens of milliseconds.
+//! Ranks every selector, uniform and by Monkey's rule, over every requested shape, each with the best of a few
+//! numbers of bits that fit. Costs one tree per shape and hundreds of predictions, some tens of milliseconds.
 
 use super::inputs::{Allocation, Class, Configuration, Data, Machine, ReadPath, Workload};
 use super::predict::{Prediction, filter_bytes, predict_tree};
 use super::selector::Selector;
 use super::shape::{Policy, Shape, Tree, grow};
 
-/// What may be chosen from.
+/// The choices.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Space {
     /// Bytes for filters and block cache together.
     pub budget_bytes: u64,
-    /// The trees that may be.
+    /// The candidate shapes.
     pub shapes: Vec<Shape>,
-    /// What there is now; ranked with the others whatever its size.
+    /// The present configuration; ranked with the others whatever its size.
     pub current: Option<Configuration>,
 }
 
@@ -29,13 +29,13 @@ impl Space {
         Space { budget_bytes, shapes, current: None }
     }
 
-    /// Only trees of one shape.
+    /// Restricts the choice to trees of one shape.
     pub fn of_shape(budget_bytes: u64, shape: Shape) -> Space {
         Space { budget_bytes, shapes: vec![shape], current: None }
     }
 }
 
-/// One configuration with what it is expected to cost.
+/// One configuration with its expected costs.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Ranked {
@@ -43,59 +43,59 @@ pub struct Ranked {
     pub configuration: Configuration,
     /// Its costs.
     pub prediction: Prediction,
-    /// Whether it is what there is now.
+    /// Whether this is the present configuration.
     pub is_current: bool,
-    /// In words: what most of its time goes to, and against the best one what it loses by.
+    /// In words: where most of its time goes, and for the others where they lose to the best one.
     pub reasons: Vec<String>,
 }
 
-/// A selector that cannot be had.
+/// A selector that is not available.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Refused {
-    /// Which one.
+    /// The selector.
     pub selector: Selector,
-    /// Why not.
+    /// The reason.
     pub reason: String,
 }
 
-/// All configurations that fit, and what does not.
+/// All configurations that fit, and the rejected selectors.
 #[derive(Clone, Debug, PartialEq, Default)]
 #[non_exhaustive]
 pub struct Ranking {
-    /// Best first. The present configuration is among them if it is known.
+    /// Best first. Includes the present configuration if it is known.
     pub ranked: Vec<Ranked>,
     /// In the order of [`Selector::ALL`].
     pub refused: Vec<Refused>,
 }
 
 impl Ranking {
-    /// The best one that fits the budget.
+    /// Returns the best configuration that fits the budget.
     pub fn best(&self) -> Option<&Ranked> {
         self.ranked.first()
     }
 
-    /// The present configuration.
+    /// Returns the present configuration.
     pub fn current(&self) -> Option<&Ranked> {
         self.ranked.iter().find(|ranked| ranked.is_current)
     }
 }
 
-/// Bits for each entry that are tried; and what the budget gives, if that is less than the second.
+/// Bits per entry to try; the budget's own number is tried, too, if it is less than the second.
 const BITS: [f64; 9] = [4.0, 6.0, 8.0, 10.0, 12.0, 14.0, 16.0, 20.0, 24.0];
-/// What tables take for their filters at least.
+/// Minimum bits that tables use for their filters.
 const FEWEST_BITS: f64 = 0.5;
-/// Means within a step of this part are alike: the smaller filter goes first.
+/// Means within a relative step of this size count as equal: the smaller filter goes first.
 const ALIKE: f64 = 1e-6;
 
-/// On which step a mean stands. Comparing means by their distance would be no order: of three, each may be alike the next and the
-/// ends differ.
+/// Returns the step that a mean falls on. Comparing means by their distance would not be an order: each of three may
+/// equal the next while the ends differ.
 fn step(mean_ns: f64) -> i64 {
     (mean_ns.max(1e-9).ln() / ALIKE).round() as i64
 }
 
-/// Ranks all configurations of `space`. Nothing that does not fit the budget is recommended; `Ranking::ranked` begins with what
-/// fits.
+/// Ranks all configurations of `space`. Nothing over budget is recommended; `Ranking::ranked` begins with the
+/// configurations that fit.
 pub fn rank(machine: &Machine, data: &Data, workload: &Workload, space: &Space) -> Ranking {
     let settled = workload.share(Class::Put) == 0.0;
     let tree_of = |shape: &Shape| grow(shape, data, settled);
@@ -132,7 +132,7 @@ pub fn rank(machine: &Machine, data: &Data, workload: &Workload, space: &Space) 
         ranked.retain(|other| !is_same(other));
         let now = Ranked { configuration: current, prediction, is_current: true, reasons: Vec::new() };
         let at = ranked.partition_point(|other| other.prediction.mean_ns < now.prediction.mean_ns);
-        // What does not fit is not recommended, however fast it is.
+        // Configurations that do not fit are not recommended, however fast it is.
         let at = if fits(&now) { at } else { at.max(1).min(ranked.len()) };
         ranked.insert(at, now);
     }
@@ -140,7 +140,7 @@ pub fn rank(machine: &Machine, data: &Data, workload: &Workload, space: &Space) 
     Ranking { ranked, refused: refused(machine, data, space) }
 }
 
-/// The best number of bits for a selector, if any fits.
+/// Returns the best number of bits for a selector, if any fits.
 fn best_bits(
     machine: &Machine,
     data: &Data,
@@ -152,7 +152,7 @@ fn best_bits(
     if selector != Selector::None && machine.probe(selector).is_none() {
         return None;
     }
-    // To half a bit, so that a tree that grows a little does not want another filter each time.
+    // Rounded to half a bit, so that a tree that grows a little does not need a different filter each time.
     let most = (space.budget_bytes as f64 * 16.0 / (data.entries as f64).max(1.0)).floor() / 2.0;
     let through_cache = data.compressed || data.read_path != ReadPath::Mapped;
     let candidates: Vec<f64> = match selector {
@@ -176,7 +176,7 @@ fn best_bits(
         let prediction = predict_tree(machine, data, workload, &configuration, tree);
         Some(Ranked { configuration, prediction, is_current: false, reasons: Vec::new() })
     });
-    // Of equals the smallest, which comes first.
+    // Among equals the smallest, which comes first.
     configurations.reduce(|best, next| {
         if next.prediction.mean_ns < best.prediction.mean_ns * (1.0 - ALIKE) { next } else { best }
     })
@@ -192,13 +192,13 @@ fn refused(machine: &Machine, data: &Data, space: &Space) -> Vec<Refused> {
             return Some("was not measured on this machine".to_owned());
         }
         let least = selector.spent_bits(FEWEST_BITS, data.keys);
-        (least > most).then(|| format!("takes {least:.1} bits a key, and the budget has {most:.1}"))
+        (least > most).then(|| format!("takes {least:.1} bits per key, but the budget allows {most:.1}"))
     };
     let all = Selector::ALL.into_iter();
     all.filter_map(|selector| why(selector).map(|reason| Refused { selector, reason })).collect()
 }
 
-/// Says what most of the time of the first goes to, and what the others lose to it by.
+/// Describes where most of the best one's time goes, and where the others lose to it.
 fn explain(ranked: &mut [Ranked], workload: &Workload) {
     let Some((best, others)) = ranked.split_first_mut() else { return };
     best.reasons = best
@@ -208,12 +208,16 @@ fn explain(ranked: &mut [Ranked], workload: &Workload) {
         .take(3)
         .map(|(term, ns)| {
             let part = 100.0 * ns / best.prediction.mean_ns.max(f64::MIN_POSITIVE);
-            format!("{part:.0} % of the time: {}, {} ({ns:.0} ns an operation)", term.class.name(), term.name)
+            format!(
+                "{part:.0} % of the time: {}, {} ({ns:.0} ns per operation)",
+                term.class.name(),
+                term.name
+            )
         })
         .collect();
     for other in others {
         let (mine, theirs) = (&other.prediction, &best.prediction);
-        let mut reasons = vec![format!("{:.0} against {:.0} ns an operation", mine.mean_ns, theirs.mean_ns)];
+        let mut reasons = vec![format!("{:.0} against {:.0} ns per operation", mine.mean_ns, theirs.mean_ns)];
         let mut differences: Vec<(f64, Class, &'static str)> = Vec::new();
         for term in &mine.terms {
             let same = theirs.terms.iter().filter(|t| (t.class, t.name) == (term.class, term.name));

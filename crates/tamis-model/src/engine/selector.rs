@@ -1,19 +1,19 @@
-//! Which filters there are, and what each lets pass.
+//! The available filters, and their false-positive rates.
 //!
-//! Rates of point filters are the textbook's, as `tamis-filter` documents and tests them. Those of range filters and of
-//! global ones are closed forms that fit what ours reach (`docs/filter-tables.md`, `docs/global-filters.md`); each function
-//! says which. Bits are of memory per entry, rates are shares from 0 to 1. Pure; a rate of a blocked filter costs some
-//! `512/b` steps, everything else a few operations.
+//! Rates of point filters are the textbook's, as `tamis-filter` documents and tests them. Those of range filters and
+//! of global filters are closed forms fitted to what this implementation achieves (`docs/filter-tables.md`,
+//! `docs/global-filters.md`); each function says which. Bits are of memory per entry, rates are shares from 0 to 1.
+//! Pure functions; a rate of a blocked filter costs about `512/b` steps, everything else a few operations.
 
 use super::counts::blocked_rate_of;
 
-/// What tells a reader which runs may hold a key: the words of `keyspace.filter`.
+/// The mechanism that tells a reader which runs may hold a key: the values of `keyspace.filter`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Selector {
-    /// Nothing: every run that covers the key is searched.
+    /// No filter: every run that covers the key is searched.
     None,
-    /// A standard Bloom filter a table.
+    /// A standard Bloom filter per table.
     Bloom,
     /// A Bloom filter within cache lines: the default.
     BlockedBloom,
@@ -25,7 +25,7 @@ pub enum Selector {
     Xor,
     /// A cuckoo filter.
     Cuckoo,
-    /// Bloom filters in units, of which those that pay most are in memory.
+    /// Bloom filters in units, of which the most useful are in memory.
     Elastic,
     /// A trie.
     SurfBase,
@@ -35,11 +35,11 @@ pub enum Selector {
     SurfReal,
     /// A trie with both.
     SurfMixed,
-    /// A learned filter of ranges.
+    /// A learned range filter.
     Snarf,
-    /// Bloom filters of prefixes.
+    /// Bloom filters over prefixes.
     Rosetta,
-    /// Bitmaps of prefixes.
+    /// Bitmaps over prefixes.
     REncoder,
     /// A locality-preserving hash.
     Grafite,
@@ -49,14 +49,14 @@ pub enum Selector {
     GrfHuffman,
     /// One cuckoo filter for the tree.
     Chucky,
-    /// For every 32 keys the runs that have some of them.
+    /// For every 32 keys, the set of runs that have some of them.
     Remix,
 }
 
 use Selector::*;
 
 impl Selector {
-    /// Every selector once.
+    /// All selectors.
     pub const ALL: [Selector; 20] = [
         None,
         Bloom,
@@ -80,7 +80,7 @@ impl Selector {
         Remix,
     ];
 
-    /// The word that `keyspace.filter` takes.
+    /// Returns the value that `keyspace.filter` takes.
     pub fn word(self) -> &'static str {
         match self {
             None => "none",
@@ -106,35 +106,37 @@ impl Selector {
         }
     }
 
-    /// The selector with this word.
+    /// Returns the selector with this name.
     pub fn from_word(word: &str) -> Option<Selector> {
         Self::ALL.into_iter().find(|selector| selector.word() == word)
     }
 
-    /// Whether it is one filter for the whole tree, asked once for all runs.
+    /// Returns whether it is one filter for the whole tree, probed once for all runs.
     pub fn is_global(self) -> bool {
         matches!(self, Grf | GrfHuffman | Chucky | Remix)
     }
 
-    /// Whether iterators ask it about ranges with an end.
+    /// Returns whether iterators probe it for ranges with an end.
     pub fn answers_ranges(self) -> bool {
         self.keeps_order() || matches!(self, Rosetta | REncoder | Grafite)
     }
 
-    /// Whether it tells iterators where the next key of a run is, so that runs open as an iterator comes to them.
+    /// Returns whether it tells iterators where the next key of a run is, so that runs are opened only when an
+    /// iterator reaches them.
     pub fn keeps_order(self) -> bool {
         matches!(self, SurfBase | SurfHash | SurfReal | SurfMixed | Snarf | Grf | GrfHuffman | Remix)
     }
 
-    /// Whether `bits_per_key` says how large it is.
+    /// Returns whether `bits_per_key` determines its size.
     pub fn is_sized(self) -> bool {
         !matches!(self, None | Remix | SurfBase | Elastic)
     }
 
-    /// Misses of memory that a question to one filter waits for where filters do not fit into the processor's cache, about an absent
-    /// key or an empty short range: by the times of filters that no cache holds, in those of a blocked Bloom filter
-    /// (`docs/filter-tables.md`). Lines whose places follow from the digest alone are fetched side by side, so it is fewer than lines. Those
-    /// of filters of the whole tree, which the table does not have, and of elastic ones are estimates.
+    /// Returns the cache misses that a probe of one filter waits for where filters do not fit into the processor's
+    /// cache, for an absent key or an empty short range. Derived from the times of uncached filters, relative to
+    /// those of a blocked Bloom filter (`docs/filter-tables.md`). Lines whose positions follow from the digest alone
+    /// are fetched in parallel, so there are fewer misses than lines. The values for whole-tree filters, which that
+    /// table does not cover, and for elastic ones are estimates.
     pub fn misses(self, range: bool) -> f64 {
         match self {
             None => 0.0,
@@ -154,30 +156,30 @@ impl Selector {
     }
 }
 
-/// Keys of a segment of a REMIX: 32 when it is built, up to twice as many before it is built anew.
+/// Keys per segment of a REMIX: 32 when it is built, up to twice as many before it is rebuilt.
 pub(crate) const REMIX_SEGMENT: f64 = 48.0;
 
-/// What keys look like to filters that see their order.
+/// Structure of the keys, as order-preserving filters see them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Keys {
-    /// Integers, or keys that eight bytes behind what all have in common tell apart.
+    /// Integers, or keys distinguished by the eight bytes after their common prefix.
     #[default]
     Integers,
     /// Longer keys whose neighbours have much in common: words, names, paths.
     Strings,
 }
 
-/// How often filters of one table (or all of one kind) let absent keys and empty ranges through.
+/// False-positive rates of the filters of one table (or of all of one kind).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Rates {
-    /// Of an absent key.
+    /// For an absent key.
     pub(crate) point: f64,
-    /// Of an empty range.
+    /// For an empty range.
     pub(crate) range: f64,
 }
 
-/// `(1 − e^(−k/b))^k` with the best whole number of probes.
+/// `(1 − e^(−k/b))^k` with the best integer number of probes.
 pub fn bloom_rate(bits: f64) -> f64 {
     if bits <= 0.0 {
         return 1.0;
@@ -186,8 +188,8 @@ pub fn bloom_rate(bits: f64) -> f64 {
     (-(-k / bits).exp_m1()).powf(k)
 }
 
-/// A Bloom filter within lines of 512 bits: the standard rate of one line, averaged over the Poisson number of its keys
-/// (Putze, Sanders, Singler, WEA 2007), with the number of probes that is best.
+/// Returns the rate of a Bloom filter within lines of 512 bits: the standard rate of one line, averaged over the
+/// Poisson number of its keys (Putze, Sanders, Singler, WEA 2007), with the best number of probes.
 pub fn blocked_rate(bits: f64) -> f64 {
     if bits <= 0.0 {
         return 1.0;
@@ -211,7 +213,8 @@ pub fn blocked_rate(bits: f64) -> f64 {
     (1..=most).map(rate).fold(1.0, f64::min)
 }
 
-/// Bits that a SuRF trie takes by itself: 11 of uniform integers, some 22 of strings (16 to 43 were seen).
+/// Returns the bits that a SuRF trie takes by itself: 11 for uniform integers, about 22 for strings (16 to 43 were
+/// observed).
 fn trie_bits(keys: Keys) -> f64 {
     match keys {
         Keys::Integers => 11.0,
@@ -220,7 +223,8 @@ fn trie_bits(keys: Keys) -> f64 {
 }
 
 impl Selector {
-    /// Bits of memory for each entry when `bits` are asked for: whole fingerprints, tries and segments take what they take.
+    /// Returns the memory bits per entry when `bits` are requested: fingerprints, tries and segments only come in
+    /// certain sizes.
     pub fn spent_bits(self, bits: f64, keys: Keys) -> f64 {
         match self {
             None => 0.0,
@@ -228,17 +232,17 @@ impl Selector {
             Xor => (bits / 1.23).floor().max(1.0) * 1.23,
             SurfBase => trie_bits(keys),
             SurfHash | SurfReal | SurfMixed => bits.max(trie_bits(keys) + 1.0),
-            // Fingerprints of five bits and codes, with room.
+            // Fingerprints of five bits, plus codes and spare room.
             Chucky => bits.max(12.0),
-            // Four bits a key when built, fewer as it grows.
+            // Four bits per key when built, fewer as it grows.
             Remix => 4.0,
             _ => bits,
         }
     }
 
-    /// What one filter of `bits` a key lets through. `near` is the share of questions right behind existing keys, `width`
-    /// of a range in neighbouring integers. Global selectors: runs *named*, of all runs together, by way of
-    /// [`named_runs`](Self::named_runs).
+    /// Returns the rates of one filter with `bits` per key. `near` is the share of probes right after existing keys,
+    /// `width` the width of a range in consecutive integers. For global selectors: runs *named*, of all runs
+    /// together, by way of [`named_runs`](Self::named_runs).
     pub(super) fn rates(self, bits: f64, keys: Keys, near: f64, width: f64) -> Rates {
         let anywhere = self.rates_of(bits, keys, false, width);
         let behind = self.rates_of(bits, keys, true, width);
@@ -250,13 +254,13 @@ impl Selector {
         let strings = keys == Keys::Strings;
         let points = |point: f64| Rates { point: point.min(1.0), range: 1.0 };
         let trie = |hash: f64, real: f64| {
-            // A trie alone: held-out strings meet a neighbour's path in four cases of ten.
+            // A trie alone: held-out strings reach a neighbour's path in four cases of ten.
             let base = match (strings, near) {
                 (_, true) => 1.0,
                 (true, false) => 0.4,
                 (false, false) => 0.065,
             };
-            // Further bits of the key tell nothing of a key right behind it, and little of a string's neighbours.
+            // Further bits of the key do not exclude a key right after it, and rarely a string's neighbours.
             let real = if near {
                 1.0
             } else if strings {
@@ -282,7 +286,7 @@ impl Selector {
             SurfHash => trie(suffix, 0.0),
             SurfReal => trie(0.0, suffix),
             SurfMixed => trie((suffix / 2.0).ceil(), (suffix / 2.0).floor()),
-            // Eight bytes behind the common prefix hardly tell strings apart.
+            // The eight bytes after the common prefix hardly distinguish strings.
             Snarf if strings => {
                 Rates { point: if near { 0.8 } else { 0.6 }, range: if near { 0.8 } else { 0.6 } }
             }
@@ -306,12 +310,13 @@ impl Selector {
         }
     }
 
-    /// Runs that one question to a global filter names besides those that hold something: for an absent key and for an empty
-    /// range. `shares` are the parts of all entries that the runs hold, newest first. Closed forms for filters as the engine has them, with
-    /// room for what is still to come: of the same bits each entry has fewer than in a filter that is full.
+    /// Returns the runs that one probe of a global filter names besides those that hold something, for an absent key
+    /// and for an empty range. `shares` are the runs' fractions of all entries, newest first. Closed forms for
+    /// filters as the engine builds them, with room for future entries: for the same total, each entry has fewer bits
+    /// than in a full filter.
     pub(crate) fn named_runs(self, bits: f64, keys: Keys, near: f64, shares: &[f64]) -> Rates {
         let runs = shares.len() as f64;
-        // A segment of so many keys names every run that has one of them.
+        // A segment of this many keys names every run that has one of them.
         let segment =
             |keys: f64| shares.iter().map(|share| 1.0 - (1.0 - share).max(0.0).powf(keys)).sum::<f64>();
         let oldest = shares.last().copied().unwrap_or(1.0);
@@ -319,8 +324,8 @@ impl Selector {
             -shares.iter().filter(|share| **share > 0.0).map(|share| share * share.log2()).sum::<f64>();
         let rates = match self {
             Grf => {
-                // Bits of codes: one for the oldest run's entries, two and two digits of some three bits for the others, and room for
-                // more of them.
+                // Code bits: one for the oldest run's entries, two plus two digits of about three bits for the
+                // others, and room for more of them.
                 let codes = 2.2 + (1.0 - oldest) * 4.5;
                 let spare = if keys == Keys::Strings { 2.0 } else { 2.5 };
                 let rate = (-(bits - 1.0 - 0.8 * (codes - 1.0) - spare)).exp2();
@@ -332,7 +337,8 @@ impl Selector {
                 }
             }
             GrfHuffman => {
-                // At 10 bits 2.8 % were seen in one run and 25 % in eight of like size, at 14 bits 0.25 and 1.7 %.
+                // At 10 bits, 2.8 % were observed in one run and 25 % in eight of similar size, at 14 bits 0.25 and
+                // 1.7 %.
                 let rate = (-(bits - entropy - 4.9)).exp2();
                 match keys {
                     Keys::Integers => {
@@ -342,9 +348,9 @@ impl Selector {
                 }
             }
             Chucky => {
-                // Fingerprints have five bits at least, eight of which are looked at, and whole bits: up to eleven bits 0.18 to 0.22
-                // are named. One run: 0.095 at 12 bits, 0.006 at 13, 0.003 at 14 and at 16; eight of like size: 0.055 at 13,
-                // 0.028 at 14, 0.007 at 16.
+                // Fingerprints have at least five bits, eight of them are compared, and widths are whole bits: up to
+                // eleven bits, 0.18 to 0.22 are named. One run: 0.095 at 12 bits, 0.006 at 13, 0.003 at 14 and at 16;
+                // eight of similar size: 0.055 at 13, 0.028 at 14, 0.007 at 16.
                 let codes = 1.3 * (entropy - 0.8).max(0.0);
                 let seen = [(11.0, 2.35), (12.0, 3.4), (13.0, 7.2), (14.0, 8.2), (16.0, 8.2), (20.0, 11.5)];
                 let of_one = seen.windows(2).rev().find(|pair| bits >= pair[0].0).map_or(2.35, |pair| {

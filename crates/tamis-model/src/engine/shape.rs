@@ -1,13 +1,13 @@
-//! Which runs a tree has: the compaction policies as arithmetic on sizes.
+//! The runs of a tree: the compaction policies as arithmetic on sizes.
 //!
-//! A tree is grown flush by flush with keys that are spread evenly, and the policies of the engine (`compaction/policy`, and
-//! `docs/compaction.md`) are applied to sizes instead of tables: targets that follow the last level, a base level that moves
-//! up, full merges that cascade, partial ones that move what is too much. What comes out is a series of states, one for each
-//! flush of the last round, over which costs are averaged, and the write amplification of the whole growth.
+//! A tree is grown flush by flush with evenly spread keys, and the policies of the engine (`compaction/policy`, and
+//! `docs/compaction.md`) are applied to sizes instead of tables: targets that follow the last level, a base level
+//! that moves up, full merges that cascade, partial ones that move the excess. The result is a series of states, one
+//! for each flush of the last round, over which costs are averaged, and the write amplification of the whole growth.
 //!
-//! What is left out: which tables a partial merge picks (the average overlap is taken), merges that run side by side, room,
-//! time. A fragmented tree is taken for one of tiering whose runs cover a part of the keys each. Costs: O(levels) a flush; very
-//! long histories are shortened by growing the first part in larger flushes.
+//! Not modelled: which tables a partial merge picks (the average overlap is assumed), concurrent merges, disk space,
+//! time. A fragmented tree is approximated by a tiered one whose runs each cover a part of the keys. Costs O(levels)
+//! per flush; very long histories are shortened by growing the first part in larger flushes.
 
 use super::inputs::Data;
 
@@ -21,48 +21,48 @@ pub enum Policy {
     Tiering,
     /// Stacks, and one run in the last level.
     LazyLeveling,
-    /// Stacks, and so many levels of one run at the bottom.
+    /// Stacks, and this many levels of one run at the bottom.
     Hybrid(u32),
     /// Stacks of fragments between guards.
     Fragmented,
-    /// Nothing is merged but neighbours in a long level 0. Drops data; never recommended.
+    /// Only neighbours in a long level 0 are merged. Drops data; never recommended.
     Fifo,
-    /// Neighbours in age are merged within windows. Drops data; never recommended.
+    /// Runs adjacent in age are merged within windows. Drops data; never recommended.
     TimeWindow,
 }
 
-/// How much one merge takes.
+/// The scope of one merge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Merge {
     /// Whole levels.
     Full,
-    /// Some tables and what they overlap.
+    /// Some tables and the tables they overlap.
     Partial,
-    /// Whole levels, and into the last one in groups (Spooky).
+    /// Whole levels, and, into the last one, in groups (Spooky).
     Partitioned,
 }
 
-/// What `keyspace.compaction` and its neighbours say.
+/// The settings of `keyspace.compaction` and related options.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Shape {
     /// The policy.
     pub policy: Policy,
-    /// How much one merge takes.
+    /// The scope of one merge.
     pub merge: Merge,
     /// T, at least 2.
     pub size_ratio: u64,
     /// Runs in level 0 that start a compaction.
     pub level0_runs: u64,
-    /// Levels that there may be, level 0 among them.
+    /// Maximum number of levels, including level 0.
     pub levels: usize,
-    /// Whether reads have runs merged when nobody writes: a tree that is only read then ends as one run.
+    /// Whether reads trigger merges when there are no writes: a tree that is only read then ends as one run.
     pub read_compaction: bool,
 }
 
 impl Shape {
-    /// A policy with its usual merges, four runs in level 0, seven levels.
+    /// Creates a shape for a policy with its usual merges, four runs in level 0, seven levels.
     pub fn new(policy: Policy, size_ratio: u64) -> Shape {
         let merge = match policy {
             Policy::LazyLeveling | Policy::Hybrid(0 | 1) => Merge::Partitioned,
@@ -79,7 +79,7 @@ impl Shape {
         }
     }
 
-    /// Levels at the bottom that are one run.
+    /// Returns the number of single-run levels at the bottom.
     fn leveling(&self) -> usize {
         match self.policy {
             Policy::Leveling => usize::MAX,
@@ -89,13 +89,13 @@ impl Shape {
         }
     }
 
-    /// Whether reads may have it merged into one run.
+    /// Returns whether reads may merge it into one run.
     pub fn merges_for_reads(&self) -> bool {
         self.read_compaction
             && matches!(self.policy, Policy::Leveling | Policy::LazyLeveling | Policy::Hybrid(_))
     }
 
-    /// The share of runs that have a table over a given key: 1 where runs span the key space.
+    /// Returns the share of runs that have a table over a given key: 1 where runs span the key space.
     fn coverage(&self) -> f64 {
         if self.policy == Policy::Fragmented { 0.5 } else { 1.0 }
     }
@@ -106,52 +106,53 @@ impl Shape {
 pub struct State {
     /// Entries of each run, newest first.
     pub runs: Vec<f64>,
-    /// The part of the runs that covers a given key.
+    /// The fraction of the runs that covers a given key.
     pub coverage: f64,
 }
 
 impl State {
-    /// A tree of these runs, newest first, all of which span the key space.
+    /// Creates a tree of these runs, newest first, all of which span the key space.
     pub fn of(runs: Vec<f64>) -> State {
         State { runs, coverage: 1.0 }
     }
 
-    /// All entries.
+    /// Returns the total number of entries.
     pub fn entries(&self) -> f64 {
         self.runs.iter().sum()
     }
 }
 
-/// What a policy makes of so many entries.
+/// The result of growing a tree under a policy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tree {
-    /// The states that costs are averaged over; never none.
+    /// The states that costs are averaged over; never empty.
     pub states: Vec<State>,
-    /// Bytes written by flushes and compactions by bytes flushed, over the whole growth.
+    /// Bytes written by flushes and compactions per byte flushed, over the whole growth.
     pub write_amplification: f64,
 }
 
 impl Tree {
-    /// Runs, on average.
+    /// Returns the average number of runs.
     pub fn mean_runs(&self) -> f64 {
         self.states.iter().map(|state| state.runs.len() as f64).sum::<f64>() / self.states.len() as f64
     }
 }
 
-/// Flushes that are carried out one by one.
+/// Maximum number of flushes simulated one by one.
 const MOST_FLUSHES: f64 = 60_000.0;
-/// States that are averaged over.
+/// Maximum number of states averaged over.
 const MOST_STATES: usize = 256;
 
-/// The tree that `shape` makes of `data`. `settled_by_reads`: nobody writes any more, so a tree that merges for reads is one
-/// run.
+/// Grows the tree that `shape` makes of `data`. `settled_by_reads`: there are no more writes, so a tree that merges
+/// for reads is one run.
 pub fn grow(shape: &Shape, data: &Data, settled_by_reads: bool) -> Tree {
     let base = data.memtable_bytes as f64 / data.entry_bytes() * shape.level0_runs as f64;
     grow_from(shape, data.entries as f64, data.flush_entries(), base, settled_by_reads)
 }
 
-/// The same of so many entries, of which each flush has `flush_entries`. A base level that takes level 0 may hold `base_entries`
-/// before the level above it is put to use: what `level0_runs` memtables would hold if they held nothing but entries.
+/// The same for this many entries, of which each flush has `flush_entries`. A base level that takes level 0 may hold
+/// `base_entries` before the level above it is used: what `level0_runs` memtables would hold if they held only
+/// entries.
 pub fn grow_from(
     shape: &Shape,
     entries: f64,
@@ -170,14 +171,14 @@ pub fn grow_from(
     };
     let mut flushes = (entries / flush).floor().max(1.0);
     if flushes > MOST_FLUSHES {
-        // What lies deep was written long ago: as one run, in the last level.
+        // Deep data was written long ago: as one run, in the last level.
         let early = (flushes - MOST_FLUSHES) * flush;
         if let Some(last) = tree.levels.last_mut() {
             last.push(early);
         }
         flushes = MOST_FLUSHES;
     }
-    // A round of what lies above the last level, at least.
+    // At least one round of the levels above the last.
     let window = (flushes / 4.0).max((shape.level0_runs * shape.size_ratio) as f64).min(flushes) as usize;
     let every = window.div_ceil(MOST_STATES).max(1);
     let mut states = Vec::new();
@@ -192,7 +193,7 @@ pub fn grow_from(
     if settled_by_reads && shape.merges_for_reads() {
         states = vec![State::of(vec![entries])];
     } else {
-        // The states differ in size; what costs depend on is how the runs share the entries.
+        // The states differ in size; costs depend on how the runs share the entries.
         for state in &mut states {
             let factor = entries / state.entries().max(1.0);
             state.runs.iter_mut().for_each(|run| *run *= factor);
@@ -203,7 +204,7 @@ pub fn grow_from(
 
 struct Growing {
     shape: Shape,
-    /// Entries of runs by level, newest first.
+    /// Entries per run by level, newest first.
     levels: Vec<Vec<f64>>,
     base: f64,
     written: f64,
@@ -230,7 +231,7 @@ impl Growing {
         level > 0 && level.saturating_add(self.shape.leveling()) > last
     }
 
-    /// The largest target of a base level, as the engine has it.
+    /// Returns the largest target of a base level, as the engine has it.
     fn cap(&self, level: usize, last: usize) -> f64 {
         let stacks = |n: usize| n > 0 && !self.is_leveling(n, last);
         if stacks(level) || stacks(level - 1) { self.base * self.ratio() } else { self.base }
@@ -258,7 +259,7 @@ impl Growing {
 
     fn is_over(&self, layout: &Layout, level: usize, runs: usize, bytes: f64) -> bool {
         let counts_bytes = !layout.targets.is_empty();
-        // A hair more than the target, or sums of fractions decide.
+        // Slightly above the target, so that rounding does not decide.
         let too_large = counts_bytes && bytes > layout.targets[level] * (1.0 + 1e-9);
         match self.is_leveling(level, layout.last) {
             true => too_large,
@@ -294,7 +295,7 @@ impl Growing {
         }
     }
 
-    /// One merge out of `from`.
+    /// Performs one merge out of `from`.
     fn merge(&mut self, layout: &Layout, from: usize) {
         let counts_bytes = !layout.targets.is_empty();
         let next =
@@ -315,7 +316,7 @@ impl Growing {
             self.add(next, excess, layout.last);
             return;
         }
-        // All of it, with every level between that would be due on receiving it.
+        // All of it, with every intermediate level that would become due on receiving it.
         let limit = match self.shape.merge {
             Merge::Partitioned
                 if counts_bytes && layout.last > 1 && layout.base < layout.last && from < layout.last - 1 =>
@@ -359,14 +360,14 @@ impl Growing {
         }
     }
 
-    /// Runs of about √(all · memtable), once there are more than 20.
+    /// Aims at runs of about √(all · memtable), once there are more than 20.
     fn join_fifo(&mut self, flush: f64) {
         let runs = &mut self.levels[0];
         if runs.len() <= 20 {
             return;
         }
         let goal = (runs.iter().sum::<f64>() * flush).sqrt().max(4.0 * flush);
-        // The oldest neighbours that are small.
+        // The oldest small neighbours.
         let Some(end) = runs.iter().rposition(|run| *run < goal / 2.0) else { return };
         let (mut start, mut sum) = (end, runs[end]);
         while start > 0 && sum < goal {
@@ -377,7 +378,7 @@ impl Growing {
         self.written += sum;
     }
 
-    /// Neighbours of similar size, `level0_runs` at a time.
+    /// Merges neighbours of similar size, `level0_runs` at a time.
     fn join_window(&mut self) {
         let take = self.shape.level0_runs.max(2) as usize;
         while let Some(start) = self.levels[0].windows(take).position(|runs| runs[take - 1] < 2.0 * runs[0]) {
@@ -393,7 +394,7 @@ impl Growing {
 }
 
 impl Shape {
-    /// In a few words: `leveling T=10 partial`.
+    /// Returns a short description: `leveling T=10 partial`.
     pub fn describe(&self) -> String {
         let policy = match self.policy {
             Policy::Leveling => "leveling".to_owned(),

@@ -1,15 +1,15 @@
-//! How skewed reads are, from how often two of them are for the same key.
+//! How skewed reads are, estimated from how often two of them are for the same key.
 //!
-//! Under Zipf's law with exponent s over n keys the key of rank i is asked for with probability i^−s / H(n, s), so two
-//! gets are for the same key with probability Σ p² = H(n, 2s) / H(n, s)². That grows with s from 1/n to nearly 1, and is
-//! inverted by bisection.
+//! Under Zipf's law with exponent s over n keys, the key of rank i is read with probability i^−s / H(n, s), so two
+//! gets are for the same key with probability Σ p² = H(n, 2s) / H(n, s)². That grows with s from 1/n to nearly 1, and
+//! is inverted by bisection.
 
-/// Ranks that are summed one by one; beyond them the sum is an integral (Euler–Maclaurin, two terms).
+/// Number of ranks summed one by one; beyond them the sum is an integral (Euler–Maclaurin, two terms).
 const EXACT: u64 = 256;
-/// The steepest law that is told apart.
+/// The largest exponent that is distinguished.
 const STEEPEST: f64 = 4.0;
 
-/// H(n, s): the sum of i^−s for i from 1 to n. Relative error below 1e-6 for s from 0 to 8.
+/// Returns H(n, s), the sum of i^−s for i from 1 to n. Relative error below 1e-6 for s from 0 to 8.
 fn harmonic(n: f64, s: f64) -> f64 {
     let exact = n.min(EXACT as f64) as u64;
     let head: f64 = (1..=exact).map(|i| (i as f64).powf(-s)).sum();
@@ -24,15 +24,15 @@ fn harmonic(n: f64, s: f64) -> f64 {
     head + area + (b.powf(-s) - a.powf(-s)) / 2.0
 }
 
-/// The probability that two reads under Zipf's law with exponent `skew` over `keys` keys are for the same one.
+/// Returns the probability that two reads under Zipf's law with exponent `skew` over `keys` keys are for the same one.
 pub fn zipf_collisions(skew: f64, keys: f64) -> f64 {
     let keys = if keys.is_finite() { keys.max(1.0) } else { 1.0 };
     let skew = if skew.is_finite() { skew.clamp(0.0, STEEPEST) } else { 0.0 };
     harmonic(keys, 2.0 * skew) / harmonic(keys, skew).powi(2)
 }
 
-/// The exponent of Zipf's law over `keys` keys under which two reads are for the same one with probability `collisions`:
-/// 0 where that is no more than chance, at most 4. About 50 evaluations of two sums.
+/// Returns the exponent of Zipf's law over `keys` keys under which two reads are for the same key with probability
+/// `collisions`: 0 where that is no more than chance, at most 4. About 50 evaluations of two sums.
 pub fn zipf_exponent(collisions: f64, keys: f64) -> f64 {
     let (mut low, mut high) = (0.0, STEEPEST);
     if !collisions.is_finite() || collisions <= zipf_collisions(low, keys) {
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sums_are_those_of_all_ranks() {
+    fn sums_match_those_over_all_ranks() {
         for n in [1u64, 2, 255, 256, 257, 100_000] {
             for s in [0.0, 0.5, 0.99, 1.0, 1.2, 2.0, 4.0] {
                 let exact: f64 = (1..=n).map(|i| (i as f64).powf(-s)).sum();
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn the_exponent_comes_back() {
+    fn the_exponent_is_recovered() {
         for keys in [100.0, 1e4, 1e6, 1e9] {
             for skew in [0.3, 0.6, 0.99, 1.2, 2.0] {
                 let back = zipf_exponent(zipf_collisions(skew, keys), keys);

@@ -1,10 +1,10 @@
-//! The model against exact small cases, and what must hold of any ranking.
+//! Checks the model against exact small cases, and properties of every ranking.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// A machine whose numbers are near those of a small server.
+/// Returns a machine whose numbers are close to those of a small server.
 fn machine() -> Machine {
     let probe = |point, range, build, copy| ProbeCost::new(point, range, build, copy);
     let probes = Selector::ALL.into_iter().filter(|selector| *selector != Selector::None).map(|selector| {
@@ -68,9 +68,10 @@ fn without_filters_every_run_is_searched() {
     assert_eq!(counted[Class::Seek as usize].cursors, 3.0);
 }
 
-/// Every key of a tree with eleven runs, and every step that a get of it makes: eight runs at first, then the others.
+/// Enumerates every key of a tree with eleven runs, and every step of a get for it: eight runs at first, then the
+/// others.
 #[test]
-fn gets_of_present_keys_are_counted_as_they_are_made() {
+fn gets_of_present_keys_are_counted_exactly() {
     let runs: Vec<f64> = (1..=11).map(f64::from).collect();
     let configuration = Configuration::new(Selector::BlockedBloom, 10.0, Shape::new(Policy::Tiering, 10));
     let rate = blocked_rate(10.0);
@@ -95,7 +96,7 @@ fn gets_of_present_keys_are_counted_as_they_are_made() {
 }
 
 #[test]
-fn rates_are_those_of_the_tables() {
+fn rates_match_the_tables() {
     let near =
         |value: f64, printed: f64| assert!((value / printed - 1.0).abs() < 0.1, "{value} for {printed}");
     near(bloom_rate(10.0), 0.00819);
@@ -112,7 +113,7 @@ fn rates_are_those_of_the_tables() {
     near(of(Selector::Snarf, 1.0, 64.0).range, 1.0);
     assert!(of(Selector::Snarf, 0.0, 64.0).range < 0.0004);
     assert_eq!(of(Selector::BlockedBloom, 0.0, 64.0).range, 1.0);
-    // Runs searched in vain by gets of absent keys, by the engine's counters, under one filter for the whole tree.
+    // Runs searched in vain by gets of absent keys, from the engine's counters, with one filter for the whole tree.
     let about = |selector: Selector, bits: f64, shares: &[f64], seen: f64| {
         let value = selector.named_runs(bits, Keys::Integers, 0.0, shares).point;
         assert!(
@@ -143,7 +144,7 @@ fn rates_are_those_of_the_tables() {
 
 /// Monkey's closed form against a fine grid over two runs.
 #[test]
-fn monkey_is_the_best_division() {
+fn monkey_is_the_optimal_division() {
     let runs = [100.0, 1000.0];
     for bits in [1.0, 4.0, 10.0] {
         let sum = |given: &[f64]| given.iter().map(|bits| (-bits * 0.480453f64).exp()).sum::<f64>();
@@ -160,7 +161,7 @@ fn monkey_is_the_best_division() {
     }
 }
 
-/// Shares of a Zipf law, summed item by item.
+/// Compares shares of a Zipf law with sums over items.
 #[test]
 fn shares_of_skewed_items() {
     for exponent in [0.0, 0.5, 0.99, 1.0, 1.3] {
@@ -193,7 +194,7 @@ fn elastic_memory_goes_where_it_saves_most() {
 }
 
 #[test]
-fn trees_hold_what_their_policies_promise() {
+fn trees_match_their_policies() {
     for ratio in [2, 4, 10] {
         for (policy, merges) in [
             (Policy::Leveling, &[Merge::Full, Merge::Partial, Merge::Partitioned][..]),
@@ -230,7 +231,7 @@ fn trees_hold_what_their_policies_promise() {
 }
 
 #[test]
-fn terms_sum_to_what_is_predicted() {
+fn terms_sum_to_the_prediction() {
     let machine = machine();
     let workload = Workload {
         empty_gets: 0.2,
@@ -266,7 +267,7 @@ fn a_budget_of_nothing_buys_nothing() {
 }
 
 #[test]
-fn nothing_beyond_the_budget_is_recommended() {
+fn nothing_over_budget_is_recommended() {
     let workload = Workload { empty_gets: 0.9, puts: 0.1, ..Workload::default() };
     let shape = Shape::new(Policy::Tiering, 10);
     let mut space = Space::of_shape(50_000, shape);
@@ -277,9 +278,9 @@ fn nothing_beyond_the_budget_is_recommended() {
     assert!(ranking.current().is_some());
 }
 
-/// Many filters that cost nearly the same: alike by distance is no order, and sorting by it panicked.
+/// Many filters cost nearly the same. "Equal within a distance" is not an order, and sorting by it used to panic.
 #[test]
-fn configurations_that_are_nearly_alike_have_an_order() {
+fn nearly_equal_configurations_have_an_order() {
     let mut machine = machine();
     for (at, (_, cost)) in machine.probes.iter_mut().enumerate() {
         *cost = ProbeCost::new(15.0 + at as f64 * 1e-5, 15.0, 30.0, 0.0);
@@ -304,7 +305,7 @@ fn scans_pay_for_no_point_filter() {
 }
 
 #[test]
-fn many_runs_and_absent_keys_want_a_filter_and_puts_want_tiering() {
+fn many_runs_and_absent_keys_favour_filters_and_puts_favour_tiering() {
     let machine = machine();
     let absent = Workload { empty_gets: 0.9, puts: 0.1, ..Workload::default() };
     let best = rank(&machine, &data(1_000_000), &absent, &Space::new(4 << 20));
@@ -318,7 +319,7 @@ fn many_runs_and_absent_keys_want_a_filter_and_puts_want_tiering() {
 }
 
 #[test]
-fn a_slow_device_wants_the_fewest_reads() {
+fn a_slow_device_favours_the_fewest_reads() {
     let device = Data { read_path: ReadPath::Direct, ..data(1_000_000) };
     let workload = Workload { empty_gets: 1.0, puts: 0.01, ..Workload::default() };
     let shape = Shape::new(Policy::Tiering, 10);
@@ -348,7 +349,7 @@ fn policy() -> impl Strategy<Value = Policy> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever is put in, numbers come out, and none is negative.
+    /// Whatever the input, the outputs are numbers, and none is negative.
     #[test]
     fn predictions_are_numbers(
         selector in selector(), policy in policy(), ratio in 2u64..20, entries in 0u64..3_000_000, bits in 0.0f64..70.0,
@@ -374,9 +375,9 @@ proptest! {
         }
     }
 
-    /// More gets of absent keys never make no filter look better beside a filter.
+    /// More gets of absent keys never make having no filter look better compared to a filter.
     #[test]
-    fn absent_keys_never_speak_for_no_filter(
+    fn absent_keys_never_favour_no_filter(
         selector in selector(), policy in policy(), part in 0.0f64..0.9, more in 0.0f64..0.1, entries in 10_000u64..1_000_000,
     ) {
         prop_assume!(selector != Selector::None && selector != Selector::Remix);
@@ -386,14 +387,14 @@ proptest! {
             let mean = |selector| predict(&machine(), &data(entries), &workload, &Configuration::new(selector, 12.0, shape)).mean_ns;
             mean(Selector::None) - mean(selector)
         };
-        // A get of a present key needs its run searched in any case, so a filter saves at most what it saves of an absent key.
+        // A get of a present key has to search its run in any case, so a filter saves at most what it saves for an absent key.
         let (before, after) = (gain(part), gain(part + more));
         prop_assert!(after >= before - 1e-6 * before.abs() - 0.5, "{before} {after}");
     }
 
     /// A better device or more memory never makes anything slower.
     #[test]
-    fn more_is_never_worse(selector in selector(), cache in 0u64..(64 << 20), bits in 1.0f64..20.0, slow in 0.0f64..1e6) {
+    fn more_resources_are_never_worse(selector in selector(), cache in 0u64..(64 << 20), bits in 1.0f64..20.0, slow in 0.0f64..1e6) {
         let workload = Workload { empty_gets: 0.5, existing_gets: 0.5, ..Workload::default() };
         let data = Data { read_path: ReadPath::Direct, ..data(500_000) };
         let ns = |cache_bytes, device_ns| {

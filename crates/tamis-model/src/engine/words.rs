@@ -1,14 +1,15 @@
-//! A workload as text: what people declare, and what a database remembers of what it has seen.
+//! A workload as text: as people declare it, and as a database records what it has observed.
 //!
-//! `get 60, empty-get 30, put 10, skew 0.99`: parts separated by commas, each a name and a number, in any order. Shares
-//! are relative to their sum; what is not named is as in [`Workload::default`]. A name is given once.
+//! `get 60, empty-get 30, put 10, skew 0.99`: parts separated by commas, each a name and a number, in any order.
+//! Shares are relative to their sum; parts that are not named are as in [`Workload::default`]. A name may be given
+//! only once.
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::inputs::Workload;
 
-/// Names of the numbers, the way to them, and the largest that each takes.
+/// Names of the numbers, their fields, and the maximum of each.
 type Part = (&'static str, fn(&mut Workload) -> &mut f64, f64);
 
 /// Shares first.
@@ -30,18 +31,18 @@ const SHARES: usize = 6;
 
 const CLUSTERED: &str = "clustered";
 
-/// The longest text that is read.
+/// Maximum length of the text, in bytes.
 const MAX_BYTES: usize = 400;
 
 impl fmt::Display for Workload {
-    /// The text that [`FromStr`] reads back as the same workload, if it [is one](Workload::is_sound).
+    /// Writes the text that [`FromStr`] reads back as the same workload, if it is [valid](Workload::is_sound).
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (mut here, mut usual) = (*self, Workload::default());
         let mut words = Vec::new();
         for (name, of, _) in PARTS {
             let number = *of(&mut here);
             if number != *of(&mut usual) {
-                // As short as it can be: there are texts for people, and limits to their length.
+                // As short as possible: some texts are for people, and some have a length limit.
                 words.push(match number {
                     1e-6..1e15 | 0.0 => format!("{name} {number}"),
                     _ => format!("{name} {number:e}"),
@@ -56,14 +57,14 @@ impl fmt::Display for Workload {
 }
 
 impl Workload {
-    /// Whether every number is within its range and some operation has a share.
+    /// Returns whether every number is within its range and some operation has a share.
     pub fn is_sound(&self) -> bool {
         let mut here = *self;
         let in_range = PARTS.iter().all(|(_, of, most)| (0.0..=*most).contains(of(&mut here)));
         in_range && PARTS[..SHARES].iter().any(|part| *part.1(&mut here) > 0.0)
     }
 
-    /// Half of this and half of another, shares relative to their sums.
+    /// Returns the average of this and another workload, shares relative to their sums.
     #[must_use]
     pub fn blended(&self, other: &Workload) -> Workload {
         let (mut a, mut b) = (self.in_percent(), other.in_percent());
@@ -75,7 +76,8 @@ impl Workload {
         a
     }
 
-    /// The same with shares in percent, and every number to four digits: for people, and for what is only an estimate.
+    /// Returns the same workload with shares in percent, and every number to four digits: for people, and for
+    /// estimates.
     #[must_use]
     pub fn in_percent(&self) -> Workload {
         let mut here = *self;
@@ -89,15 +91,15 @@ impl Workload {
     }
 }
 
-/// To four digits.
+/// Rounds to four digits.
 fn rounded(number: f64) -> f64 {
     format!("{number:.3e}").parse().unwrap_or(number)
 }
 
-/// A text that is no workload.
+/// A text that is not a workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownWorkload {
-    /// What is wrong with it.
+    /// The reason.
     pub why: String,
 }
 
@@ -106,7 +108,7 @@ impl fmt::Display for UnknownWorkload {
         let names: Vec<&str> = PARTS.iter().map(|part| part.0).collect();
         write!(
             f,
-            "{}; a workload is parts like `get 60, empty-get 30, put 10, skew 0.99`, of {} and {CLUSTERED}",
+            "{}; a workload is a list of parts like `get 60, empty-get 30, put 10, skew 0.99`; the names are {} and {CLUSTERED}",
             self.why,
             names.join(", ")
         )
@@ -121,14 +123,14 @@ impl FromStr for Workload {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let fail = |why: String| Err(UnknownWorkload { why });
         if text.len() > MAX_BYTES {
-            return fail(format!("more than {MAX_BYTES} bytes are no workload"));
+            return fail(format!("a workload has at most {MAX_BYTES} bytes"));
         }
         let mut workload = Workload::default();
         let mut seen: Vec<&str> = Vec::new();
         for part in text.split(',').map(str::trim) {
             let (name, number) = part.split_once([' ', '=']).unwrap_or((part, ""));
             if seen.contains(&name) {
-                return fail(format!("`{name}` is there twice"));
+                return fail(format!("`{name}` appears twice"));
             }
             seen.push(name);
             if name == CLUSTERED && number.is_empty() {
@@ -136,11 +138,11 @@ impl FromStr for Workload {
                 continue;
             }
             let Some((_, of, most)) = PARTS.iter().find(|part| part.0 == name) else {
-                return fail(format!("there is no `{name}`"));
+                return fail(format!("unknown name `{name}`"));
             };
             match number.trim().trim_end_matches('%').trim_end().parse::<f64>() {
                 Ok(number) if (0.0..=*most).contains(&number) => *of(&mut workload) = number,
-                _ => return fail(format!("`{name}` takes a number from 0 to {most}, not `{number}`")),
+                _ => return fail(format!("`{name}` must be a number from 0 to {most}, not `{number}`")),
             }
         }
         let sum: f64 = PARTS[..SHARES].iter().map(|part| *part.1(&mut workload)).sum();
@@ -156,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn written_workloads_are_read_back() {
         let w = Workload {
             empty_gets: 0.5,
             existing_gets: 0.25,
@@ -194,16 +196,16 @@ mod tests {
     }
 
     #[test]
-    fn spaces_signs_and_percents_are_taken_as_people_write_them() {
+    fn spaces_equals_signs_and_percent_signs_are_accepted() {
         let read: Workload = " get=60 % ,empty-get 40,skew  1".parse().unwrap();
         assert_eq!((read.existing_gets, read.empty_gets, read.skew), (60.0, 40.0, 1.0));
     }
 
     #[test]
-    fn what_is_no_workload_is_refused_in_words() {
+    fn invalid_workloads_are_rejected_with_a_reason() {
         for (text, why) in [
-            ("", "there is no ``"),
-            ("got 5", "there is no `got`"),
+            ("", "unknown name ``"),
+            ("got 5", "unknown name `got`"),
             ("get many", "not `many`"),
             ("get -1", "from 0"),
             ("get NaN", "from 0"),

@@ -1,4 +1,5 @@
-//! Sizes against trees whose every key has its code written out, and codes that are really built.
+//! Checks sizes against trees in which the code of every key is written out, and against codes that are actually
+//! built.
 
 use proptest::prelude::*;
 
@@ -10,7 +11,7 @@ fn small_trees() -> impl Iterator<Item = Tree> {
     [2, 3, 4, 10].into_iter().flat_map(|size_ratio| (1..=5).map(move |levels| Tree { levels, size_ratio }))
 }
 
-/// Lengths of a Huffman code, by merging sets of symbols: slow and plain.
+/// Returns the lengths of a Huffman code, by merging sets of symbols: slow and simple.
 fn huffman_lengths(shares: &[f64]) -> Vec<u32> {
     let mut lengths = vec![0; shares.len()];
     let mut sets: Vec<(f64, Vec<usize>)> =
@@ -35,7 +36,7 @@ fn published_rates() {
     // Section 4: 2^-(b-3), 2^-(b-5).
     assert_eq!((snarf_rate(10.0), rate(10.0)), (1.0 / 128.0, 1.0 / 32.0));
     assert_eq!((rate(5.0), rate(0.0), rate(f64::NAN)), (1.0, 1.0, 1.0));
-    // 1.12 is what the logarithm makes; the sum is 1.16.
+    // 1.12 is the logarithm's value; the sum is 1.16.
     assert!((paper_average_factor(10) - 1.12).abs() < 0.005);
     assert!((average_factor(10) - 1.157).abs() < 0.0005);
     assert_eq!((average_factor(2), paper_average_factor(2)), (1.5, 1.0));
@@ -44,16 +45,17 @@ fn published_rates() {
     assert!((position_rate(6.0) - 0.0156).abs() < 1e-4 && (position_rate(10.0) - 0.001).abs() < 3e-5);
 }
 
-/// Rounds played out: B keys a flush, a filter of M slots made at each last-level merge, the rate N/M after each flush.
+/// Simulates rounds: B keys per flush, a filter of M slots made at each last-level merge, the rate N/M after each
+/// flush.
 #[test]
-fn the_average_rate_is_that_of_all_flushes_of_all_rounds() {
+fn the_average_rate_matches_all_flushes_of_all_rounds() {
     for t in [2u32, 3, 4, 10] {
-        // Flushes a round; many, so that the mean over them is that over time.
+        // Flushes per round; many, so that the mean over them is the mean over time.
         let flushes = 10_000u32;
         let mut factors = Vec::new();
         for z in 1..t {
             let last = f64::from(z) * f64::from(flushes);
-            // Its rate was 1 at the beginning, with `last` keys; the middle of each flush.
+            // Relative to the rate at the beginning, with `last` keys; taken at the middle of each flush.
             let sum: f64 = (0..flushes).map(|f| (last + f64::from(f) + 0.5) / last).sum();
             factors.push(sum / f64::from(flushes));
             assert!((factors[factors.len() - 1] - round_factor(z)).abs() < 1e-9);
@@ -63,7 +65,7 @@ fn the_average_rate_is_that_of_all_flushes_of_all_rounds() {
         let below = average_factor(t) - paper_average_factor(t);
         assert!(below > 0.0 && below <= 0.5 / f64::from(t - 1), "{t}: {below}");
     }
-    // Where the sum gives way to the series.
+    // Where the sum is replaced by the series.
     for t in 995u32..1010 {
         let sum: f64 = (1..t).rev().map(round_factor).sum::<f64>() / f64::from(t - 1);
         assert!((average_factor(t) - sum).abs() < 1e-14, "{t}");
@@ -74,7 +76,7 @@ fn the_average_rate_is_that_of_all_flushes_of_all_rounds() {
 fn published_sizes() {
     let tree = |levels| Tree { levels, size_ratio: 10 };
     let log = 10f64.log2();
-    // "approximately 1.6 bits": with shares that sum to 1; the formula as printed makes 1.77.
+    // "approximately 1.6 bits": with shares that sum to 1; the formula as printed gives 1.77.
     assert!((limit_code_bits(10, log) - 1.591).abs() < 0.001);
     assert!((paper_code_bits(10, log) - 1.768).abs() < 0.001);
     assert!((mean_code_bits(tree(4), Policy::TieringAtRest, Digits::Fractional) - 1.6).abs() < 0.02);
@@ -89,23 +91,24 @@ fn published_sizes() {
     assert!((waiting_buffer_bits(10, 64.0) - 0.64).abs() < 1e-12);
     assert!((waiting_buffer_bits(10, 80.0) - 0.8).abs() < 1e-12);
     assert!((shrunk_share(tree(5)) - 0.1).abs() < 1e-4);
-    // Section 2: Chucky's run numbers take less than a bit a key.
+    // Section 2: Chucky's run numbers take less than a bit per key.
     for policy in [Policy::Leveling, Policy::TieringAtRest] {
         assert!(entropy_bits(&run_shares(tree(5), policy)) < 1.0);
     }
 }
 
-/// A full tree, flush by flush: each flush's keys have the digits of its number, of which the last level needs none.
+/// A full tree, flush by flush: each flush's keys have the digits of its number, except the last level's, which needs
+/// none.
 #[test]
-fn mean_sizes_are_those_of_every_key_of_a_full_tree() {
+fn mean_sizes_match_every_key_of_a_full_tree() {
     for tree in small_trees() {
         let (t, levels) = (u64::from(tree.size_ratio), tree.levels);
         for policy in POLICIES {
             for digits in [Digits::Fractional, Digits::Whole] {
                 let digit = digits.bits(radix(tree, policy));
-                // T^L - 1 flushes: all levels as full as they get. Flush f is in the level of the highest digit in
-                // which f and their number differ; as the number has all digits T - 1, that is the highest that is
-                // not T - 1.
+                // T^L - 1 flushes: all levels as full as possible. Flush f is in the level of the highest digit in
+                // which f and their number differ; as the number has all digits T - 1, that is the highest digit that
+                // is not T - 1.
                 let flushes = t.pow(levels) - 1;
                 let (mut sum, mut uncollected, mut counts) = (0.0, 0.0, vec![0u64; levels as usize]);
                 for f in 0..flushes {
@@ -134,10 +137,10 @@ fn mean_sizes_are_those_of_every_key_of_a_full_tree() {
 }
 
 #[test]
-fn shapes_are_as_many_as_can_be_listed() {
+fn the_number_of_shapes_matches_an_enumeration() {
     for tree in small_trees() {
         let (levels, t) = (tree.levels - 1, tree.size_ratio);
-        // All trees of a round, by playing it: tiering, merged as soon as there are T.
+        // All trees of a round, by simulation: tiering, merged as soon as there are T runs.
         let mut seen = std::collections::BTreeSet::new();
         let mut shape = vec![0; levels as usize];
         'round: loop {
@@ -172,7 +175,7 @@ fn shapes_are_as_many_as_can_be_listed() {
 }
 
 #[test]
-fn huffman_sizes_are_those_of_codes_that_are_built() {
+fn huffman_sizes_match_those_of_built_codes() {
     for tree in small_trees() {
         for policy in POLICIES {
             let shares = run_shares(tree, policy);
@@ -186,7 +189,7 @@ fn huffman_sizes_are_those_of_codes_that_are_built() {
             let entropy = entropy_bits(&shares);
             assert!(entropy <= bits + 1e-12 && bits < entropy + 1.0);
             assert!(bits <= f64::from(fixed_bits(shares.len() as u64)) + 1e-12);
-            // As GRF_H writes it: a bit that says "the most frequent run", the last; a code of the others behind it.
+            // As GRF_H writes it: a bit for the most frequent run, the last; a code of the others after it.
             if shares.len() > 1 {
                 let (last, others) = shares.split_last().unwrap();
                 let flagged = 1.0 + (1.0 - last) * huffman_bits(others);
@@ -198,9 +201,9 @@ fn huffman_sizes_are_those_of_codes_that_are_built() {
     assert_eq!(huffman_bits(&[4.0, 2.0, 1.0, 1.0]), 1.75);
 }
 
-/// Chucky: codes of combinations of four keys get below the bit that each key takes by itself.
+/// Chucky: codes of combinations of four keys get below the one bit that each key takes by itself.
 #[test]
-fn combinations_come_near_the_entropy() {
+fn combinations_come_close_to_the_entropy() {
     let shares = run_shares(Tree { levels: 4, size_ratio: 10 }, Policy::Leveling);
     let four: Vec<f64> = (0..shares.len().pow(4))
         .map(|n| (0..4).map(|at| shares[n / shares.len().pow(at) % shares.len()]).product())
@@ -211,12 +214,12 @@ fn combinations_come_near_the_entropy() {
     assert!(entropy <= block && block < entropy + 0.25, "{entropy} {block}");
 }
 
-/// Without the deterministic schedule of a round a digit may have a level's merge under way: a key's code still names
-/// the level by the highest digit in which key and tree differ. What is here relies on that for "above".
+/// Without the deterministic schedule of a round, a digit may have a level's merge in progress: a key's code still
+/// names the level by the highest digit in which key and tree differ. The definition of "above" relies on this.
 #[test]
-fn the_level_of_a_key_is_that_of_the_highest_differing_digit() {
+fn the_level_of_a_key_is_its_highest_differing_digit() {
     let (t, levels) = (3u64, 3u32);
-    // Play tiering: runs of each level as lists of flush numbers.
+    // Simulate tiering: runs of each level as lists of flush numbers.
     let mut tree: Vec<Vec<Vec<u64>>> = vec![vec![]; levels as usize + 1];
     for now in 0..t.pow(levels) {
         for level in 0..levels {

@@ -1,12 +1,13 @@
-//! The equations of the hash-sharing paper (DAMON 2021) as they are printed, by number: for who reads beside it.
+//! The equations of the hash-sharing paper (DAMON 2021) as printed, by number, for reading alongside it.
 //!
-//! Costs in nanoseconds, fractions in `0..=1`; arguments out of range as in the module above. What is wrong or
-//! approximate is said there, and here in one line each. For use take [`counts`](super::counts) and its neighbours.
+//! Costs are in nanoseconds, fractions in `0..=1`; arguments out of range are treated as in the parent module. Errors
+//! and approximations are explained there, and here in one line each. For actual use take [`counts`](super::counts)
+//! and its siblings.
 
 use super::{Costs, Tree, Workload};
 use crate::numbers::{fraction, share, time};
 
-/// Equation 2: a level with one run, of whose lookups `empty_here` (α_i) do not have their key there.
+/// Equation 2: a level with one run, where `empty_here` (α_i) of the lookups do not have their key.
 /// `T_BF + (1-α_i)T_D + α_i f_p T_D`. `filter_ns` is T_BF, `access_ns` T_D.
 pub fn eq2(filter_ns: f64, access_ns: f64, empty_here: f64, false_positive: f64) -> f64 {
     let (empty, rate) = (fraction(empty_here), fraction(false_positive));
@@ -20,7 +21,7 @@ pub fn eq3(here: Workload, costs: Costs) -> f64 {
     c.hash_ns + c.probe_ns + (1.0 - empty) * c.access_ns + empty * false_positive * c.access_ns
 }
 
-/// Equation 5: a level of `runs` runs (T in the paper). Leaves out that the runs asked before the right one err, too;
+/// Equation 5: a level of `runs` runs (T in the paper). Ignores false positives of the runs probed before the right one;
 /// [`eq5_complete`] does not.
 pub fn eq5(runs: u32, here: Workload, costs: Costs) -> f64 {
     let Workload { empty, false_positive } = here.clamped();
@@ -31,7 +32,7 @@ pub fn eq5(runs: u32, here: Workload, costs: Costs) -> f64 {
         + empty * runs * (c.hash_ns + c.probe_ns + false_positive * c.access_ns)
 }
 
-/// Equation 5 with the false positives of lookups that find their key in the level: `(1-α_i)(R-1)/2 f_p T_D` more. Of
+/// Equation 5 with the false positives of lookups that find their key in the level: `(1-α_i)(R-1)/2 f_p T_D` more. For
 /// one run it is Equation 3.
 pub fn eq5_complete(runs: u32, here: Workload, costs: Costs) -> f64 {
     let Workload { empty, false_positive } = here.clamped();
@@ -94,9 +95,9 @@ pub fn eq13_sum(tree: Tree, empty: f64) -> f64 {
 pub fn eq13_exact(tree: Tree, empty: f64) -> f64 {
     let (l, t) = tree.numbers();
     let (found, levels) = (1.0 - fraction(empty), tree.clamped().levels);
-    // The rest, L(T-1)/(T^L-1), with the power below 1.
+    // The remainder, L(T-1)/(T^L-1), with the power below 1.
     let power = t.powi(-(levels as i32));
-    // One level saves nothing, to the last digit.
+    // One level saves exactly nothing.
     if levels == 1 { 0.0 } else { found / (t - 1.0) * (1.0 - l * (t - 1.0) * power / (1.0 - power)) }
 }
 
@@ -155,8 +156,8 @@ pub fn eq15(tree: Tree, workload: Workload, costs: Costs) -> f64 {
         + elsewhere * t * (c.hash_ns + c.probe_ns + false_positive * c.access_ns)
 }
 
-/// Equation 15, its middle form, as printed: without `(T+1)/2` before the `T_H + T_P` of all levels but the first. Too
-/// low by `(T-1)/2 · (β_2 + … + β_L) · (T_H + T_P)`; of no use but to see that.
+/// Equation 15, its middle form, as printed: without `(T+1)/2` before the `T_H + T_P` of all levels but the first.
+/// Too low by `(T-1)/2 · (β_2 + … + β_L) · (T_H + T_P)`; useful only to show that.
 pub fn eq15_middle(tree: Tree, workload: Workload, costs: Costs) -> f64 {
     let Workload { empty, false_positive } = workload.clamped();
     let c = costs.clamped();
@@ -172,7 +173,7 @@ pub fn eq15_middle(tree: Tree, workload: Workload, costs: Costs) -> f64 {
     levels.enumerate().map(level).sum()
 }
 
-/// Equation 6, tiering with T runs. Too high by `(1-α)/(T-1)` filters against what follows from 15 and 13
+/// Equation 6, tiering with T runs. Too high by `(1-α)/(T-1)` filters compared to what follows from 15 and 13
 /// ([`eq6_corrected`]).
 pub fn eq6(tree: Tree, workload: Workload, costs: Costs) -> f64 {
     let t = tree.numbers().1;
@@ -203,8 +204,8 @@ fn tiering(tree: Tree, workload: Workload, costs: Costs, less: f64, hashing: f64
         + (t * l - found * less) * (filter + false_positive * c.access_ns)
 }
 
-/// Equation 8, leveling, in its second line; a fraction. With one level the closed form counts less than one probe, and
-/// this is negative.
+/// Equation 8, leveling, second line; a fraction. With one level the closed form counts less than one probe, and the
+/// result is negative.
 pub fn eq8(tree: Tree, workload: Workload, costs: Costs) -> f64 {
     share(saved_hashes(tree, workload) * costs.clamped().hash_ns, eq4(tree, workload, costs))
 }

@@ -1,16 +1,17 @@
-//! What the bits of a bucket mean: which combination of runs its slots belong to, and how long their fingerprints are.
+//! The meaning of a bucket's bits: the combination of runs its slots belong to, and the lengths of their
+//! fingerprints.
 //!
-//! A bucket of four slots begins with the code of its *combination*: the four symbols of its slots, sorted. A symbol is a
-//! run, or "empty", or "other" for all runs without a symbol of their own. Probable combinations have Huffman codes of
-//! their own; the others share an escape code for each number of entries, behind which the combination stands as its
-//! number among all of so many entries. (That is up to four bits less than plain numbers of runs, as the order of slots
-//! means nothing; and the emptier a bucket is, the less it costs to say what is in it.) What is left is fingerprints,
-//! each as long as its level says (`plan.rs`).
+//! A bucket of four slots begins with the code of its *combination*: the four symbols of its slots, sorted. A symbol
+//! is a run, or "empty", or "other" for all runs without a symbol of their own. Probable combinations have their own
+//! Huffman codes; the others share an escape code for each number of entries, followed by the combination's number
+//! among all with that many entries. (That is up to four bits less than plain run numbers, as the order of slots is
+//! irrelevant; and the emptier a bucket is, the less its combination costs.) The remaining bits are fingerprints,
+//! whose lengths depend on the level (`plan.rs`).
 //!
 //! # Invariants
 //! * Symbols are numbered by falling probability. A combination is written in ascending order of symbols.
-//! * Every bucket with one entry fits, and with two: else a rare run that comes to a bucket first would keep it for itself.
-//! * Codes have at most [`MAX_CODE`] bits, so one look into a table decodes them.
+//! * Every bucket with one or two entries fits: otherwise a rare run that reaches a bucket first would block it.
+//! * Codes have at most [`MAX_CODE`] bits, so one table lookup decodes them.
 
 use std::collections::HashMap;
 
@@ -21,16 +22,16 @@ use super::plan::{Alphabet, Costs};
 
 /// Slots in a bucket.
 pub(super) const SLOTS: usize = 4;
-/// Shortest fingerprints: the other bucket of an entry follows from these bits, and with fewer there would be too few
-/// buckets to go to.
+/// Shortest fingerprint: the other bucket of an entry is derived from these bits, and with fewer there would be too
+/// few candidate buckets.
 pub(super) const MIN_WIDTH: u32 = 5;
-/// Longest fingerprints.
+/// Longest fingerprint.
 pub(super) const MAX_WIDTH: u32 = 26;
-/// Most bits of a bucket.
+/// Maximum bits of a bucket.
 pub(super) const MAX_BUCKET: u32 = 128;
-/// Share of slots that are in use when the filter is full.
+/// Share of slots in use when the filter is full.
 pub(super) const LOAD: f64 = 0.95;
-/// Most bits of a code.
+/// Maximum bits of a code.
 pub(super) const MAX_CODE: u32 = 12;
 
 /// Four symbols, ascending.
@@ -40,15 +41,15 @@ pub(super) type Symbols = [u8; SLOTS];
 pub(super) struct Combination {
     pub(super) symbols: Symbols,
     pub(super) widths: [u8; SLOTS],
-    /// The lowest bit comes first.
+    /// The code, first bit lowest.
     pub(super) code: u16,
     pub(super) len: u8,
 }
 
-/// See the module. Immutable; shared by all filters that follow from one build.
+/// See the module documentation. Immutable; shared by all filters derived from one build.
 #[derive(Debug)]
 pub(super) struct Codebook {
-    /// Ascending.
+    /// Ascending tags.
     symbols: Vec<(RunTag, u8)>,
     /// The run of each symbol; `None` for "empty" and "other".
     tags: Vec<Option<RunTag>>,
@@ -58,14 +59,14 @@ pub(super) struct Codebook {
     /// The last are the escapes for one, two, three and four entries.
     combinations: Vec<Combination>,
     codes: HashMap<Symbols, u16>,
-    /// By the lowest bits of a bucket: which combination.
+    /// The combination, by the lowest bits of a bucket.
     table: Vec<u16>,
-    /// Bits of the number of an escaped combination of so many entries, less one.
+    /// Bits of the number of an escaped combination, by its number of entries less one.
     rank_bits: [u32; SLOTS],
     bucket_bits: u32,
 }
 
-/// What a bucket holds, in ascending order of symbols.
+/// The contents of a bucket, in ascending order of symbols.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Bucket {
     pub(super) symbols: Symbols,
@@ -74,8 +75,8 @@ pub(super) struct Bucket {
 }
 
 impl Codebook {
-    /// A codebook for runs with these shares of the entries (positive; a tag comes once), whose buckets have
-    /// `bucket_bits` or, if that is too few for the shortest fingerprints, as many as it takes.
+    /// Creates a codebook for runs with these shares of the entries (positive; each tag occurs once), for buckets of
+    /// `bucket_bits` or, if that is too few for the shortest fingerprints, as many bits as necessary.
     pub(super) fn new(shares: &[(RunTag, f64)], bucket_bits: u32) -> Self {
         let alphabet = Alphabet::new(shares);
         let (combinations, probabilities) = alphabet.code();
@@ -85,7 +86,7 @@ impl Codebook {
         let costs = Costs::new(&alphabet, &combinations, &probabilities, rank_bits);
         let (bucket_bits, by_group) = (bucket_bits.clamp(4 * MIN_WIDTH, MAX_BUCKET)..=MAX_BUCKET)
             .find_map(|bits| costs.best_widths(bits).map(|widths| (bits, widths)))
-            // Code, number and four of the shortest fingerprints have no more than 60 bits, so this is not reached.
+            // Code, number and four of the shortest fingerprints take at most 60 bits, so this is not reached.
             .unwrap_or_else(|| (MAX_BUCKET, costs.shortest()));
         let widths: Vec<u8> = alphabet.groups.iter().map(|&group| by_group[usize::from(group)]).collect();
         let mut combinations = combinations;
@@ -130,14 +131,14 @@ impl Codebook {
         self.tags.len()
     }
 
-    /// The symbol of a run.
+    /// Returns the symbol of a run.
     #[inline]
     pub(super) fn symbol(&self, tag: RunTag) -> u8 {
         let at = self.symbols.binary_search_by_key(&tag, |(tag, _)| *tag);
         at.map_or(self.other, |at| self.symbols[at].1)
     }
 
-    /// The run of a symbol, if it is that of one run.
+    /// Returns the run of a symbol, if it stands for a single run.
     #[inline]
     pub(super) fn tag(&self, symbol: u8) -> Option<RunTag> {
         self.tags[usize::from(symbol)]
@@ -155,7 +156,7 @@ impl Codebook {
         widths.min().unwrap_or(MIN_WIDTH)
     }
 
-    /// The symbols of a bucket, the lengths of its fingerprints and where they begin.
+    /// Returns the symbols of a bucket, the lengths of its fingerprints and where they begin.
     #[inline]
     fn open(&self, bucket: u128) -> (Symbols, [u8; SLOTS], u32) {
         let code = bucket as usize & (self.table.len() - 1);
@@ -173,7 +174,7 @@ impl Codebook {
     fn open_escape(&self, bucket: u128, i: usize, len: u32) -> (Symbols, [u8; SLOTS], u32) {
         let mut rank = (bucket >> len) as u64 & bits::mask(self.rank_bits[i]);
         let mut symbols = [self.empty; SLOTS];
-        // Among runs the symbols behind "empty" are one less.
+        // Among runs, the symbols after "empty" are one less.
         let mut above = self.len() as u64 - 1;
         for i in (0..=i as u64).rev() {
             let (mut lo, mut hi) = (0, above);
@@ -189,8 +190,8 @@ impl Codebook {
         (symbols, symbols.map(|symbol| self.widths[usize::from(symbol)]), len + self.rank_bits[i])
     }
 
-    /// The number of a combination among all with so many entries (the combinatorial number system, for multisets), and
-    /// how many there are, less one. A bucket of nothing is none of them.
+    /// Returns the number of a combination among all with the same number of entries (the combinatorial number
+    /// system, for multisets), and the number of such combinations, less one. The empty bucket is not one of them.
     fn rank(&self, symbols: Symbols) -> Option<(usize, u64)> {
         let runs = symbols.into_iter().filter(|&symbol| symbol != self.empty);
         let runs = runs.map(|symbol| u64::from(symbol) - u64::from(symbol > self.empty));
@@ -206,7 +207,7 @@ impl Codebook {
         let (symbols, widths, mut at) = self.open(bucket);
         for (symbol, width) in symbols.into_iter().zip(widths.map(u32::from)) {
             let held = (bucket >> at) as u64 & bits::mask(width);
-            // No bits at all: an empty slot.
+            // No bits: an empty slot.
             if width != 0 && held == u64::from(print) >> (32 - width) {
                 found(symbol);
             }
@@ -214,7 +215,7 @@ impl Codebook {
         }
     }
 
-    /// What a bucket holds.
+    /// Decodes the contents of a bucket.
     pub(super) fn decode(&self, bucket: u128) -> Bucket {
         let (symbols, widths, mut at) = self.open(bucket);
         let prints = widths.map(u32::from).map(|width| {
@@ -225,7 +226,7 @@ impl Codebook {
         Bucket { symbols, prints }
     }
 
-    /// The bits of a bucket; `None` if there are not enough. The symbols must ascend.
+    /// Returns the bits of a bucket; `None` if there are too few. The symbols must ascend.
     pub(super) fn encode(&self, bucket: &Bucket) -> Option<u128> {
         let (mut code, mut at) = match self.codes.get(&bucket.symbols) {
             Some(&known) => {
@@ -253,7 +254,7 @@ impl Codebook {
         Some(code)
     }
 
-    /// A bucket of empty slots.
+    /// Returns a bucket of empty slots.
     pub(super) fn nothing(&self) -> Bucket {
         Bucket { symbols: [self.empty; SLOTS], prints: [0; SLOTS] }
     }
@@ -266,7 +267,7 @@ impl Codebook {
     }
 }
 
-/// Ways to choose `k` of `n`.
+/// Returns the number of ways to choose `k` of `n`.
 pub(super) fn choose(n: u64, k: u64) -> u64 {
     (0..k).fold(1, |product, i| product * n.saturating_sub(i) / (i + 1))
 }
@@ -285,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_combinations_come_back() {
+    fn combination_numbers_round_trip() {
         for runs in [1, 2, 7, 20] {
             let book = Codebook::new(&shares(&[(0, runs, 1.0)]), 64);
             let n = book.len() as u8;
@@ -303,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn every_combination_that_fits_comes_back() {
+    fn every_combination_that_fits_round_trips() {
         let trees = [
             shares(&[(0, 1, 1.0)]),
             shares(&[(0, 4, 0.01), (1, 4, 0.09), (2, 1, 0.9)]),

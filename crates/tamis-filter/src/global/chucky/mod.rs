@@ -1,27 +1,29 @@
-//! Chucky: N. Dayan, M. Twitto, "Chucky: A Succinct Cuckoo Filter for LSM-Tree" (SIGMOD 2021): one cuckoo filter for a whole
-//! tree, whose entries say in which run their key is.
+//! Chucky (N. Dayan, M. Twitto, "Chucky: A Succinct Cuckoo Filter for LSM-Tree", SIGMOD 2021): one cuckoo filter for
+//! a whole tree, whose entries name the run of their key.
 //!
-//! An entry lies in one of two buckets of four slots, as in [`Cuckoo`](crate::Cuckoo), but its fingerprint comes with its
-//! run. The runs of a bucket are coded together, since nearly all of them are the last level's: with ten times more keys
-//! in each level that costs some 1.5 bits an entry rather than five. `codebook.rs` says how.
+//! An entry lies in one of two buckets of four slots, as in [`Cuckoo`](crate::Cuckoo), but its fingerprint comes with
+//! its run. The runs of a bucket are encoded together, since nearly all of them are the last level's: with ten times
+//! more keys in each level this costs about 1.5 bits per entry rather than five. `codebook.rs` describes the
+//! encoding.
 //!
-//! # Where this is not the paper's
+//! # Differences from the paper
 //! * Any number of buckets, not only a power of two (which costs up to twice the memory): the other bucket of `i` is
-//!   `c - i` modulo their number, `c` being a hash of the first bits of the fingerprint.
-//! * Lengths of fingerprints follow from the level alone and are searched for; see `plan.rs`.
-//! * An empty slot is a symbol of its own that has no fingerprint, so a bucket whose runs have a long code may hold three.
-//! * What finds no place is set aside by its full digest: versions of a key in more runs than two buckets have slots, which
-//!   no size would cure (the paper keeps these aside, too), and a few others, up to one in a thousand; more only if a
-//!   filter of twice the size has no room for them, either.
+//!   `c - i` modulo their number, where `c` is a hash of the first bits of the fingerprint.
+//! * Fingerprint lengths depend on the level alone and are found by a search; see `plan.rs`.
+//! * An empty slot has its own symbol and no fingerprint, so a bucket whose runs have a long code may hold three
+//!   entries.
+//! * An entry that finds no slot is set aside by its full digest: versions of a key in more runs than two buckets
+//!   have slots, which no size would cure (the paper sets these aside, too), and a few others, up to one in a
+//!   thousand; more only if a filter of twice the size has no room for them, either.
 //!
 //! # Invariants
-//! * The entries are a multiset of (pair of buckets, run, fingerprint), one for each pair of a key and a run. So an entry is
-//!   removed by taking away any that looks the same.
-//! * An entry that is set aside counts once for each time it was put there.
+//! * The entries are a multiset of (pair of buckets, run, fingerprint), one for each pair of a key and a run. So an
+//!   entry is removed by removing any that looks the same.
+//! * An entry that is set aside counts once for each time it was set aside.
 //!
 //! # Threads
-//! Immutable. A change copies the filter: two cache misses per key concerned, plus one copy of all words. The codebook is
-//! shared.
+//! Immutable. A change copies the filter: two cache misses per affected key, plus one copy of all words. The codebook
+//! is shared.
 
 mod codebook;
 mod plan;
@@ -45,20 +47,20 @@ use codebook::{Bucket, Codebook, LOAD, MAX_BUCKET, SLOTS};
 /// Moves before an entry is set aside. At 95 % full a few hundred are rare.
 const MAX_MOVES: usize = 500;
 
-/// Versions of one key that two buckets take. With more of them hardly anything else would find room there.
+/// Versions of one key that two buckets take. With more of them there would be almost no room for anything else.
 const MAX_COPIES: usize = 6;
 
-/// How much more room building tries when what was asked for does not do.
+/// Factors of extra room that building tries when the requested size does not suffice.
 const ATTEMPTS: [f64; 7] = [1.0, 1.02, 1.05, 1.1, 1.25, 1.5, LARGEST_ATTEMPT];
 const LARGEST_ATTEMPT: f64 = 2.0;
 
-/// Most bits of a fingerprint that the other bucket follows from.
+/// Maximum number of fingerprint bits from which the other bucket is derived.
 const MAX_SUM_BITS: u32 = 12;
 
-/// Salts the hash that places entries.
+/// Salt of the hash that places entries.
 const SALT: u64 = 0x6368_7563_6b79;
 
-/// One cuckoo filter for all runs. See the module.
+/// One cuckoo filter for all runs. See the module documentation.
 #[derive(Clone)]
 pub struct Chucky {
     book: Arc<Codebook>,
@@ -68,18 +70,18 @@ pub struct Chucky {
     words: Vec<u64>,
     buckets: u64,
     capacity: u64,
-    /// Entries by symbol, those set aside left out.
+    /// Entries by symbol, excluding those set aside.
     counts: Vec<u64>,
-    /// Runs that have no symbol of their own, with their entries in the buckets.
+    /// Runs without a symbol of their own, with their entries in the buckets.
     others: Vec<(RunTag, u64)>,
-    /// What found no place, by digest, and how many times.
+    /// Entries that found no slot: digests, with counts.
     aside: BTreeMap<(u64, RunTag), u32>,
     aside_entries: u64,
-    /// Those of them that would find a place in a larger filter.
+    /// Those of them that would find a slot in a larger filter.
     crowded_out: u64,
-    /// Entries that were moved to make room, since it was built.
+    /// Entries moved to make room since the filter was built.
     moves: u64,
-    /// How many of these there may be.
+    /// Maximum number of these.
     most_aside: u64,
     /// State of the sequence that chooses victims.
     random: u64,
@@ -93,14 +95,14 @@ struct Entry {
 }
 
 impl Chucky {
-    /// Builds a filter of all keys of these runs, with room for `spec.capacity` entries: those that will come are thought
-    /// to belong to the levels above the deepest one. Expected linear time after a merge of the keys.
+    /// Builds a filter of all keys of these runs, with room for `spec.capacity` entries; future entries are expected
+    /// in the levels above the deepest one. Expected linear time after a merge of the keys.
     ///
-    /// For small `bits_per_key` (below 8 or so) the shortest fingerprints need more than was asked for, and get it.
+    /// For small `bits_per_key` (below 8 or so) the shortest fingerprints need, and get, more than requested.
     ///
     /// # Errors
-    /// [`FilterError::BitsPerKey`] for what is not in `(0, 64]`, [`FilterError::TooLarge`] beyond 2^31 entries,
-    /// [`FilterError::Construction`] if not even twice the room does.
+    /// [`FilterError::BitsPerKey`] for values outside `(0, 64]`, [`FilterError::TooLarge`] beyond 2^31 entries,
+    /// [`FilterError::Construction`] if even twice the room does not suffice.
     pub fn build(items: &[Tagged<'_>], spec: &RunIndexSpec) -> Result<Self, FilterError> {
         if !(spec.bits_per_key > 0.0 && spec.bits_per_key <= 64.0) {
             return Err(FilterError::BitsPerKey(spec.bits_per_key));
@@ -119,8 +121,8 @@ impl Chucky {
             let buckets = (capacity as f64 * room / (LOAD * SLOTS as f64)).ceil() as u64;
             let mut filter = Self::empty(&book, buckets.max(1), capacity);
             if room == LARGEST_ATTEMPT {
-                // Many keys with a version in each of many runs stand in each other's way in a filter of any size. What
-                // is set aside costs memory; no filter at all costs every read.
+                // Many keys with versions in many runs each get in each other's way in a filter of any size. Setting
+                // entries aside costs memory; having no filter costs every read.
                 filter.most_aside = capacity;
             }
             if for_each_key(&[], items, |change| filter.apply(change)).is_some() {
@@ -134,7 +136,7 @@ impl Chucky {
         let spread = SpreadSalt::new(SALT);
         let sum_bits = book.shortest_width().min(MAX_SUM_BITS);
         let sums = (0..1u64 << sum_bits).map(|bits| reduce(hash(Digest::from_u64(bits), spread), buckets));
-        // The last bucket is read as if there were words behind it.
+        // The last bucket is read as if there were words after it.
         let words = bits::words_for(buckets * u64::from(book.bucket_bits())) as usize + 2;
         let mut filter = Chucky {
             book: book.clone(),
@@ -152,15 +154,15 @@ impl Chucky {
             most_aside: 16 + capacity / 1024,
             random: SALT,
         };
-        // A bucket of nothing is not a bucket of zeros. It always has a code.
+        // An empty bucket is not all zeros. It always has a code.
         if let Some(nothing) = book.encode(&book.nothing()) {
             (0..buckets).for_each(|bucket| filter.write(bucket, nothing));
         }
         filter
     }
 
-    /// The filter after a change of runs, in which every key concerned is dealt with one by one. `None` if it became too
-    /// full, or if an entry to remove is not there.
+    /// Returns the filter after a change of runs, in which every affected key is processed individually. `None` if it
+    /// became too full, or if an entry to remove is not there.
     pub fn change(&self, removed: &[Tagged<'_>], added: &[Tagged<'_>]) -> Option<Self> {
         let mut changed = self.clone();
         for_each_key(removed, added, |change| changed.apply(change))?;
@@ -168,17 +170,17 @@ impl Chucky {
         Some(changed)
     }
 
-    /// Entries that were set aside.
+    /// Returns the number of entries set aside.
     pub fn set_aside(&self) -> u64 {
         self.aside_entries
     }
 
-    /// How many entries were moved to make room for others, since the filter was built.
+    /// Returns the number of entries moved to make room for others since the filter was built.
     pub fn moves(&self) -> u64 {
         self.moves
     }
 
-    /// Share of the slots that are in use.
+    /// Returns the share of slots in use.
     pub fn load(&self) -> f64 {
         self.counts.iter().sum::<u64>() as f64 / (self.buckets * SLOTS as u64) as f64
     }
@@ -188,7 +190,7 @@ impl Chucky {
         self.book.bucket_bits()
     }
 
-    /// Bits of a fingerprint, on average over the entries there are.
+    /// Returns the average number of fingerprint bits over the present entries.
     pub fn fingerprint_bits(&self) -> f64 {
         let (entries, bits) = (0u8..).zip(&self.counts).fold((0, 0), |(entries, bits), (symbol, &count)| {
             (entries + count, bits + count * u64::from(self.book.width(symbol)))
@@ -196,17 +198,17 @@ impl Chucky {
         bits as f64 / entries.max(1) as f64
     }
 
-    /// How many entries match a random key that is nowhere, on average.
+    /// Returns the average number of entries that match a random absent key.
     pub fn expected_rate(&self) -> f64 {
         let matches = (0u8..).zip(&self.counts).map(|(symbol, &count)| {
-            // In one of two buckets, which in a filter of one are the same.
+            // In one of two buckets, which coincide in a filter of one bucket.
             let met = (2.0 / self.buckets as f64).min(1.0);
             count as f64 * met * 0.5f64.powi(self.book.width(symbol) as i32)
         });
         matches.sum()
     }
 
-    /// All 32 bits of a key's fingerprint, and its buckets.
+    /// Returns all 32 bits of a key's fingerprint, and its buckets.
     #[inline]
     fn locate(&self, digest: u64) -> (u32, [u64; 2]) {
         let hash = hash(Digest::from_u64(digest), self.spread);
@@ -215,14 +217,14 @@ impl Chucky {
         (print, [first, self.other(first, print)])
     }
 
-    /// The other bucket of a fingerprint, given with all of its 32 bits or as many as are known; at times the same one.
+    /// Returns the other bucket of a fingerprint, given all 32 bits or as many as are known; it may be the same one.
     #[inline]
     fn other(&self, bucket: u64, print: u32) -> u64 {
         let sum = self.sums[(u64::from(print) >> (32 - self.sums.len().trailing_zeros())) as usize];
         if sum >= bucket { sum - bucket } else { sum + self.buckets - bucket }
     }
 
-    /// A stored fingerprint with zeros for the bits that are not known.
+    /// Returns a stored fingerprint with zeros for the unknown bits.
     fn widened(&self, entry: Entry) -> u32 {
         entry.print << (32 - self.book.width(entry.symbol))
     }
@@ -260,7 +262,7 @@ impl Chucky {
         Entry { symbol, print: print >> (32 - self.book.width(symbol)) }
     }
 
-    /// Counts an entry that came to a bucket for good, or went.
+    /// Counts an entry that was placed in a bucket for good, or removed.
     fn count(&mut self, tag: RunTag, symbol: u8, came: bool) {
         let step = |count: &mut u64| *count = if came { *count + 1 } else { count.saturating_sub(1) };
         step(&mut self.counts[usize::from(symbol)]);
@@ -273,9 +275,9 @@ impl Chucky {
         }
     }
 
-    /// What happens to one key. `None`: too full, or the key never was there.
+    /// Applies the change of one key. `None` if the filter is too full or the key was never there.
     fn apply(&mut self, change: &KeyChange<'_>) -> Option<()> {
-        // All that goes goes first, to make room. An entry that is tagged anew stays in its bucket if that has the bits.
+        // All removals come first, to make room. A retagged entry stays in its bucket if that has the bits.
         let mut freed = [None; SLOTS];
         for (i, &tag) in change.removed.iter().enumerate() {
             let bucket = self.remove(change.digest, tag)?;
@@ -287,7 +289,7 @@ impl Chucky {
         Some(())
     }
 
-    /// Removes an entry, and says from which bucket (`Some(None)`: it had been set aside). `None` if it is not there.
+    /// Removes an entry and returns its bucket (`Some(None)`: it had been set aside). `None` if it is not there.
     fn remove(&mut self, digest: u64, tag: RunTag) -> Option<Option<u64>> {
         if !self.aside.is_empty()
             && let Some(times) = self.aside.get_mut(&(digest, tag))
@@ -302,7 +304,7 @@ impl Chucky {
         }
         let (print, buckets) = self.locate(digest);
         let entry = self.entry(tag, print);
-        // Runs that share a symbol look the same: of those only such are there as came.
+        // Runs that share a symbol look the same; only added entries of such runs are counted.
         if entry.symbol == self.book.other
             && !self.others.iter().any(|(t, entries)| *t == tag && *entries > 0)
         {
@@ -313,20 +315,21 @@ impl Chucky {
             if let Some(at) = slots.entries(&self.book).iter().position(|held| *held == Some(entry)) {
                 slots.clear(at, &self.book);
                 self.count(tag, entry.symbol, false);
-                // A rarer combination may have a code that is longer by more than the fingerprint was.
+                // A rarer combination may have a code that is longer by more than the length of the fingerprint.
                 return self.spill(bucket, slots, Vec::new(), &mut Vec::new()).then_some(Some(bucket));
             }
         }
         None
     }
 
-    /// Adds an entry, if possible to the bucket that is `preferred`; if nowhere, it is set aside. `None` if too many are.
+    /// Adds an entry, if possible to the `preferred` bucket; if there is no slot, it is set aside. `None` if too many
+    /// are.
     fn insert(&mut self, digest: u64, tag: RunTag, preferred: Option<u64>) -> Option<()> {
         let (print, [a, b]) = self.locate(digest);
         let entry = self.entry(tag, print);
         let first = match preferred {
             Some(bucket) => bucket,
-            // The emptier of the two: that puts off the moves.
+            // Choose the emptier of the two, which delays the moves.
             None if self.free(b) > self.free(a) => b,
             None => a,
         };
@@ -353,7 +356,7 @@ impl Chucky {
         symbols.into_iter().filter(|&symbol| symbol == self.book.empty).count()
     }
 
-    /// Entries in two buckets that can be nowhere else and look like a key's.
+    /// Counts the entries in two buckets that can be nowhere else and look like a key's.
     fn copies(&self, a: u64, b: u64, print: u32) -> usize {
         let unknown = 32 - self.sums.len().trailing_zeros();
         let count = |bucket: u64| {
@@ -364,8 +367,8 @@ impl Chucky {
         count(a) + if a == b { 0 } else { count(b) }
     }
 
-    /// Finds places for entries, each in the bucket it comes with or its other one, by moving others. `false` if that took
-    /// too many moves; then what was written is to be undone, last first: `undo` has what was there.
+    /// Finds slots for entries, each in its current or its other bucket, by moving others. Returns `false` if that
+    /// took too many moves; the writes must then be undone, last first: `undo` has the old contents.
     fn place(&mut self, mut homeless: Vec<(Entry, u64)>, undo: &mut Vec<(u64, u128)>) -> bool {
         while let Some((entry, bucket)) = homeless.pop() {
             let other = self.other(bucket, self.widened(entry));
@@ -384,7 +387,7 @@ impl Chucky {
                 homeless.push(self.evict(bucket, &mut slots));
             }
             slots.add(entry, &self.book);
-            // The new entry goes last: it would at once be at home where it was put.
+            // Last, because the new entry could be moved straight back to where it was put.
             while self.book.encode(&slots).is_none() {
                 let evicted = self.evict(bucket, &mut slots);
                 homeless.push(evicted);
@@ -394,8 +397,8 @@ impl Chucky {
         true
     }
 
-    /// Adds an entry to a bucket by moving another one of the bucket to where there is room for it. Near the full load a
-    /// walk that looks one step ahead is several times shorter than a blind one.
+    /// Adds an entry to a bucket by moving another entry of the bucket to where there is room for it. Near full load,
+    /// a walk that looks one step ahead is several times shorter than a blind one.
     fn put_by_move(&mut self, bucket: u64, entry: Entry, undo: &mut Vec<(u64, u128)>) -> bool {
         let slots = self.book.decode(self.read(bucket));
         for (at, moved) in slots.entries(&self.book).into_iter().enumerate() {
@@ -413,7 +416,7 @@ impl Chucky {
         false
     }
 
-    /// Writes what a bucket is to hold, and finds other places for what it lacks the bits for.
+    /// Writes the new contents of a bucket, and finds other slots for entries that no longer fit.
     fn spill(
         &mut self,
         bucket: u64,
@@ -429,13 +432,13 @@ impl Chucky {
         self.place(homeless, undo)
     }
 
-    /// Takes some entry out of a bucket (which has one), and gives it with its other bucket.
+    /// Removes some entry from a bucket (which has one), and returns it with its other bucket.
     fn evict(&mut self, bucket: u64, slots: &mut Bucket) -> (Entry, u64) {
         let start = self.next_random() as usize;
         let entries = slots.entries(&self.book);
         self.moves += 1;
         let found = (0..SLOTS).map(|i| (start + i) % SLOTS).find_map(|at| Some((at, entries[at]?)));
-        let (at, entry) = found.expect("a bucket of nothing has a code");
+        let (at, entry) = found.expect("an empty bucket has a code");
         slots.clear(at, &self.book);
         (entry, self.other(bucket, self.widened(entry)))
     }
@@ -465,7 +468,7 @@ impl Chucky {
 }
 
 impl Bucket {
-    /// The slots in order; `None` for empty ones.
+    /// Returns the slots in order; `None` for empty ones.
     fn entries(&self, book: &Codebook) -> [Option<Entry>; SLOTS] {
         std::array::from_fn(|at| {
             let (symbol, print) = (self.symbols[at], self.prints[at]);
@@ -479,7 +482,7 @@ impl Bucket {
         self.sort();
     }
 
-    /// Puts an entry into an empty slot, if there is one.
+    /// Puts an entry into an empty slot, if any.
     fn add(&mut self, entry: Entry, book: &Codebook) -> bool {
         let Some(at) = self.symbols.iter().position(|&symbol| symbol == book.empty) else { return false };
         (self.symbols[at], self.prints[at]) = (entry.symbol, entry.print);
@@ -497,7 +500,7 @@ impl Bucket {
 impl RunIndex for Chucky {
     fn probe(&self, _: &[u8], digest: Digest, found: &mut dyn FnMut(RunTag)) {
         let (print, [a, b]) = self.locate(digest.get());
-        // Both are read before either is looked at: the two misses overlap.
+        // Both are read before either is examined, so the two misses overlap.
         let (first, second) = (self.read(a), self.read(b));
         let mut name = |symbol: u8| match self.book.tag(symbol) {
             Some(tag) => found(tag),
@@ -534,7 +537,7 @@ impl RunIndex for Chucky {
     }
 
     fn lower_key(&self, _: u64, key: &mut Vec<u8>) {
-        // It gives no numbers, and the empty key is never too great.
+        // No numbers are ever returned, and the empty key is never too great.
         key.clear();
     }
 
@@ -543,7 +546,7 @@ impl RunIndex for Chucky {
     }
 
     fn memory_bytes(&self) -> usize {
-        // An entry of the tree of those set aside costs about half as much again as what it holds.
+        // An entry in the tree of set-aside entries takes about half as much again as its contents.
         let aside = self.aside.len() * size_of::<((u64, RunTag), u32)>() * 3 / 2;
         size_of::<Self>() + self.words.len() * 8 + self.sums.len() * 8 + self.book.memory_bytes() + aside
     }

@@ -1,12 +1,12 @@
-//! Decided when a filter is built: which combinations have codes of their own, and how long fingerprints are.
+//! Decided when a filter is built: which combinations have their own codes, and the lengths of fingerprints.
 //!
 //! # Lengths
-//! A level's length must not depend on the bucket: an entry moves between buckets, and its key is then unknown. So what
-//! is decided when the filter is built is one length per level, at least [`MIN_WIDTH`]. A deep level has nearly all entries
-//! and short codes, so it can have long ones; a small level gets what the codes of its combinations leave over. Of all
-//! choices by which at most [`MISFITS`] of the buckets of four lack the bits the one with the lowest rate is taken.
-//! (Malleable fingerprints are the paper's; how their lengths are found is not.) A combination that
-//! has not enough bits is not wrong: such a bucket holds fewer entries, and the others go elsewhere.
+//! A level's length must not depend on the bucket: an entry moves between buckets, and its key is then unknown. So
+//! building decides on one length per level, at least [`MIN_WIDTH`]. A deep level has nearly all entries and short
+//! codes, so it can have long fingerprints; a small level gets what the codes of its combinations leave over. Among
+//! all choices for which at most [`MISFITS`] of the buckets of four lack the bits, the one with the lowest rate is
+//! taken. (Malleable fingerprints are the paper's; the method for finding their lengths is not.) A combination
+//! without enough bits is not an error: such a bucket holds fewer entries, and the others go elsewhere.
 
 use std::collections::BTreeMap;
 
@@ -17,11 +17,11 @@ use super::codebook::{Combination, LOAD, MAX_CODE, MAX_WIDTH, MIN_WIDTH, SLOTS, 
 
 /// Share of buckets of a full filter that may lack the bits for their four entries.
 const MISFITS: f64 = 0.05;
-/// Most runs with a symbol of their own.
+/// Maximum number of runs with a symbol of their own.
 const MAX_SYMBOLS: usize = 240;
-/// Share of the entries that are thought to belong to runs nobody expected.
+/// Share of the entries attributed to unexpected runs.
 const OTHERS: f64 = 1e-4;
-/// Least probability of an escape code: it will be needed, whatever is expected.
+/// Minimum probability of an escape code: it will be needed whatever the expectations.
 const ESCAPE: f64 = 1.0 / 64.0;
 
 /// The symbols with their probabilities.
@@ -44,7 +44,7 @@ enum Symbol {
 impl Alphabet {
     pub(super) fn new(shares: &[(RunTag, f64)]) -> Self {
         let mut shares = shares.to_vec();
-        // Ties by tag: one order for one set of shares.
+        // Ties are broken by tag, for a deterministic order.
         shares.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
         let sum: f64 = shares.iter().map(|(_, share)| share).sum::<f64>().max(f64::MIN_POSITIVE);
         let rest = shares.split_off(shares.len().min(MAX_SYMBOLS));
@@ -80,14 +80,14 @@ impl Alphabet {
         self.tags.len()
     }
 
-    /// Codes, the last of which are the escapes, with their probabilities. Lengths of fingerprints are left open.
+    /// Codes, the last of which are the escapes, with their probabilities. Fingerprint lengths are not decided yet.
     pub(super) fn code(&self) -> (Vec<Combination>, Vec<f64>) {
         let mut cutoff = 2f64.powi(-(MAX_CODE as i32));
         loop {
             let mut combinations = self.probable(cutoff);
             let nothing = [self.empty; SLOTS];
             if combinations.iter().all(|(symbols, _)| *symbols != nothing) {
-                // It has no entries that an escape could count.
+                // It has no entries for an escape to count.
                 combinations.push((nothing, cutoff));
             }
             for (i, escaped) in self.escaped(&combinations).into_iter().enumerate() {
@@ -109,7 +109,7 @@ impl Alphabet {
         }
     }
 
-    /// How probable are combinations of one to four entries that are not among these.
+    /// Returns the total probability of the combinations of one to four entries that are not among these.
     fn escaped(&self, known: &[(Symbols, f64)]) -> [f64; SLOTS] {
         let empty = self.probabilities[usize::from(self.empty)];
         let mut escaped = std::array::from_fn(|i| {
@@ -124,7 +124,7 @@ impl Alphabet {
         escaped
     }
 
-    /// All combinations of at least this probability.
+    /// Returns all combinations of at least this probability.
     fn probable(&self, cutoff: f64) -> Vec<(Symbols, f64)> {
         let p = &self.probabilities;
         let mut found = Vec::new();
@@ -157,7 +157,7 @@ impl Alphabet {
     }
 }
 
-/// In how many orders four sorted symbols can come.
+/// Returns the number of orders of four sorted symbols.
 fn orders(symbols: Symbols) -> f64 {
     let (mut orders, mut alike) = (24.0, 1.0);
     for pair in symbols.windows(2) {
@@ -167,7 +167,7 @@ fn orders(symbols: Symbols) -> f64 {
     orders
 }
 
-/// What buckets cost in bits, symbols of one group being alike.
+/// The bit costs of buckets, symbols of one group being alike.
 pub(super) struct Costs {
     /// Bits of the code, groups of the slots, probability.
     buckets: Vec<(u32, [u8; SLOTS], f64)>,
@@ -216,14 +216,15 @@ impl Costs {
         widths
     }
 
-    /// Share of the buckets of a full filter that lack the bits for their entries; all if one of two entries does.
+    /// Returns the share of buckets of a full filter that lack the bits for their entries; 1 if a bucket of two
+    /// entries does.
     fn misfits(&self, widths: &[u8], bits: u32) -> f64 {
         let longest = widths.iter().copied().max().unwrap_or(0);
         if self.escapes[0].max(self.escapes[1] + u32::from(longest)) + u32::from(longest) > bits {
             return 1.0;
         }
-        // How many buckets of all have so many entries, whose fingerprints have so many bits in all; less those with
-        // codes of their own these are the escaped ones.
+        // The share of all buckets by number of entries and total fingerprint bits; after subtracting those with
+        // their own codes, this leaves the escaped ones.
         let sums = SLOTS * usize::from(longest) + 1;
         let mut shares = vec![vec![0.0; sums]; SLOTS + 1];
         shares[0][0] = 1.0;
@@ -259,8 +260,8 @@ impl Costs {
         self.shares.iter().zip(widths).skip(1).map(|(share, &width)| share * 0.5f64.powi(width.into())).sum()
     }
 
-    /// Lengths by group for buckets of so many bits. For each length of the largest group the others are lengthened as
-    /// long as that fits, always where it helps most.
+    /// Returns the lengths by group for buckets of this many bits. For each length of the largest group the others
+    /// are lengthened as long as they fit, always where it helps most.
     pub(super) fn best_widths(&self, bits: u32) -> Option<Vec<u8>> {
         let groups = self.shares.len();
         let largest = (1..groups).max_by(|&a, &b| self.shares[a].total_cmp(&self.shares[b]))?;

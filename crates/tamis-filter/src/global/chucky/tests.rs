@@ -8,13 +8,13 @@ fn tag(level: u8, slot: u32) -> RunTag {
     RunTag { level, slot }
 }
 
-/// Keys `from..to`, as a batch.
+/// Returns the keys `from..to` as a batch.
 fn numbers(from: u64, to: u64) -> Batch {
     let keys: Vec<Vec<u8>> = (from..to).map(|n| n.to_be_bytes().to_vec()).collect();
     batch(&keys)
 }
 
-/// `n` keys spread over the runs of a full tree as is expected of it.
+/// Returns `n` keys spread over the runs of a full tree as expected.
 fn full_tree(n: u64, spec: &RunIndexSpec) -> Lists {
     let mut from = 0;
     let mut lists = Lists::new();
@@ -34,7 +34,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn no_key_is_denied_through_random_changes(steps in steps(), bits in 5.0f64..40.0, own_tags: bool) {
+    fn no_key_is_rejected_through_random_changes(steps in steps(), bits in 5.0f64..40.0, own_tags: bool) {
         let mut tree = Tree::default();
         let slots = if own_tags { vec![4, 4, 1] } else { vec![] };
         let spec = RunIndexSpec { bits_per_key: bits, slots, ..spec(400) };
@@ -42,7 +42,7 @@ proptest! {
         for step in &steps {
             let (removed, added) = tree.step(step);
             let changed = index.change(&refs(&removed), &refs(&added));
-            // Too full: built anew for as many as there are and half as many again.
+            // Too full: rebuild for half as many again as there are.
             index = changed.unwrap_or_else(|| {
                 let lists = tree.lists();
                 let spec = RunIndexSpec { capacity: tree.entries() * 3 / 2, ..spec.clone() };
@@ -50,7 +50,7 @@ proptest! {
             });
             tree.check(&index);
         }
-        // With all runs gone nothing is left, not even by mistake.
+        // With all runs gone nothing is left, not even false positives.
         let lists = tree.lists();
         let emptied = index.change(&refs(&lists), &[]).unwrap();
         prop_assert_eq!(emptied.entries(), 0);
@@ -65,7 +65,7 @@ fn bits_of(filter: &Chucky) -> f64 {
 }
 
 #[test]
-fn rates_are_near_those_of_the_average_fingerprint() {
+fn rates_are_close_to_those_of_the_average_fingerprint() {
     let n = 200_000;
     for bits in [8.0, 10.0, 12.0, 16.0] {
         let spec = ten_times(bits, n);
@@ -82,13 +82,13 @@ fn rates_are_near_those_of_the_average_fingerprint() {
         assert!((0.85..1.15).contains(&(rate / expected)), "{rate} is not {expected}");
         assert!(rate < 1.3 * average, "{rate} of {average}");
         assert!(filter.load() > 0.94, "{}", filter.load());
-        // Tables of codes and what was set aside come on top: some twenty kilobytes, however many keys there are.
+        // Code tables and set-aside entries come on top: about twenty kilobytes, whatever the number of keys.
         assert!(bits_of(&filter) < bits + 1.0, "{}", bits_of(&filter));
     }
 }
 
 #[test]
-fn keys_in_more_runs_than_two_buckets_have_slots_are_all_named() {
+fn keys_in_more_runs_than_slots_are_all_named() {
     let spec = RunIndexSpec { slots: vec![20], ..spec(400) };
     let lists: Lists = (0..20).map(|slot| (numbers(0, 20), tag(0, slot))).collect();
     let filter = Chucky::build(&refs(&lists), &spec).unwrap();
@@ -101,19 +101,19 @@ fn keys_in_more_runs_than_two_buckets_have_slots_are_all_named() {
         );
     };
     (0..20).for_each(|key| check(&filter, key, 0..20));
-    // They are merged into one run, and leave nothing behind.
+    // Merging them into one run leaves nothing behind.
     let merged = filter.change(&refs(&lists), &[(&numbers(0, 20), tag(0, 3))]).unwrap();
     assert_eq!(merged.entries(), 20);
-    // The keys are dealt with one by one: what the first ones need others still have.
+    // Keys are processed one by one: later keys still hold the room that the first ones need.
     assert!(merged.set_aside() < 3, "{}", merged.set_aside());
     (0..20).for_each(|key| check(&merged, key, 3..4));
     (0..20).for_each(|key| check(&filter, key, 0..20));
 }
 
-/// Six versions of a key fill most of two buckets, so that such keys crowd each other out of a filter of any size.
-/// Building one was given up, and the tree was read without a filter.
+/// Six versions of a key fill most of two buckets, so such keys crowd each other out of a filter of any size.
+/// Building used to fail, and the tree was read without a filter.
 #[test]
-fn many_keys_in_many_runs_do_not_keep_a_filter_from_being_built() {
+fn many_keys_in_many_runs_do_not_prevent_building() {
     let spec = RunIndexSpec { slots: vec![12, 1], ..spec(6720) };
     let mut lists: Lists = vec![(numbers(0, 2000), tag(1, 0))];
     lists.extend((0..6).map(|slot| (numbers(1000, 1600), tag(0, slot))));
@@ -132,14 +132,14 @@ fn many_keys_in_many_runs_do_not_keep_a_filter_from_being_built() {
 }
 
 #[test]
-fn runs_that_nobody_expected_share_a_symbol() {
+fn unexpected_runs_share_a_symbol() {
     let mut lists: Lists =
         (0..500).map(|slot| (numbers(u64::from(slot) * 4, u64::from(slot) * 4 + 4), tag(1, slot))).collect();
     let mut filter = Chucky::build(&refs(&lists), &spec(0)).unwrap();
     for (batch, tag) in &lists {
         batch.keys().iter().for_each(|key| assert!(probe(&filter, key).contains(tag)));
     }
-    // One by one they go, those without a symbol of their own first; nobody else's entry is taken.
+    // They are removed one by one, those without a symbol of their own first; no other entry is lost.
     while let Some((batch, tag)) = lists.pop() {
         let strange = (tag.slot + 1000, batch.clone());
         let strange: Lists = vec![(strange.1, RunTag { level: 9, slot: strange.0 })];
@@ -153,7 +153,7 @@ fn runs_that_nobody_expected_share_a_symbol() {
 }
 
 #[test]
-fn a_full_filter_says_so_and_so_does_one_that_lacks_what_is_to_go() {
+fn a_full_filter_and_a_missing_entry_are_reported() {
     let spec = spec(1000);
     let filter = Chucky::build(&[(&numbers(0, 900), tag(2, 0))], &spec).unwrap();
     assert!(filter.change(&[], &[(&numbers(900, 1000), tag(0, 0))]).is_some());
@@ -163,7 +163,7 @@ fn a_full_filter_says_so_and_so_does_one_that_lacks_what_is_to_go() {
 }
 
 #[test]
-fn sizes_that_make_no_sense_are_refused() {
+fn invalid_sizes_are_rejected() {
     let build = |bits_per_key, capacity| Chucky::build(&[], &RunIndexSpec { bits_per_key, ..spec(capacity) });
     for bits in [0.0, -1.0, 65.0, f64::NAN, f64::INFINITY] {
         assert!(matches!(build(bits, 10), Err(FilterError::BitsPerKey(_))));
@@ -180,10 +180,10 @@ fn sizes_that_make_no_sense_are_refused() {
 }
 
 #[test]
-fn a_tree_that_grows_to_its_capacity_keeps_its_filter() {
-    // A last level and what comes on top of it until it is merged again, flush by flush.
+fn a_tree_growing_to_its_capacity_keeps_its_filter() {
+    // A last level and what accumulates above it until the next merge, flush by flush.
     let (base, flush) = (50_000, 500);
-    // Half of what is new is in level 0 at the end, five times more than is expected of it: hence room for one flush more.
+    // Half of the new entries end up in level 0, five times more than expected: hence room for one more flush.
     let spec = ten_times(10.0, base + 21 * flush);
     let mut filter = Chucky::build(&[(&numbers(0, base), tag(2, 0))], &spec).unwrap();
     let mut level0: Lists = Vec::new();
@@ -207,9 +207,9 @@ fn a_tree_that_grows_to_its_capacity_keeps_its_filter() {
     }
 }
 
-/// A name that nobody had when the filter was built had a code so long that three entries of the last level and one of this
-/// run did not fit into a bucket: in a full filter a merge into a fresh name then moved some hundred entries per key, and
-/// set others aside, though no entry came.
+/// A name that was unused when the filter was built had such a long code that three entries of the last level and one
+/// of this run did not fit into a bucket. In a full filter, a merge into a fresh name then moved hundreds of entries
+/// per key, and set others aside, although no entry was added.
 #[test]
 fn a_merge_into_a_fresh_name_finds_room_in_a_full_filter() {
     let n = 100_000;
@@ -225,7 +225,7 @@ fn a_merge_into_a_fresh_name_finds_room_in_a_full_filter() {
     );
     let changed = filter.change(&refs(&level0), &[(&merged, fresh)]).unwrap();
     assert_eq!((changed.entries(), changed.set_aside()), (filter.entries(), 0));
-    // Those that could not stay in their bucket moved others: a few moves for each key, not hundreds.
+    // Entries that could not stay in their bucket moved others: a few moves per key, not hundreds.
     let moves = changed.moves() - filter.moves();
     assert!(moves < 2 * merged.len() as u64, "{moves} for {}", merged.len());
 }

@@ -1,4 +1,4 @@
-//! Blocks: the entries of a stretch of positions, coded, and searched without decoding them.
+//! Blocks: the encoded entries of a range of positions, searched without decoding them.
 //!
 //! ```text
 //! block: top parts of the positions in Elias–Fano coding (unary, then low bits)
@@ -6,11 +6,12 @@
 //!        for each that has, in order: ones fewer than digits as zeros and a one (unless they are the most there can be),
 //!        the digits, the extra bits of the position
 //! ```
-//! The paper's cumulative Golomb coding with a power of two for K is Elias–Fano coding; the indicators, digits and suffixes
-//! of the paper's Figure 9 stand behind the quotients rather than between them. So a probe that finds no position reads
-//! neither, and one that finds only entries of the last level reads no digits.
+//! The paper's cumulative Golomb coding with a power of two for K is Elias–Fano coding; the indicators, digits and
+//! suffixes of the paper's Figure 9 follow the quotients instead of being interleaved with them. So a probe that
+//! finds no position reads neither, and one that finds only entries of the last level reads no digits.
 //!
-//! All blocks lie in one array of words without gaps. The directory has a word for each, and one more for the end.
+//! All blocks lie in one array of words without gaps. The directory has a word for each block, and one more for the
+//! end.
 
 use crate::bits;
 use crate::elias_fano::Sequence;
@@ -18,12 +19,12 @@ use crate::words::{Owned, Words};
 
 use super::code::{Code, Coder, Collector};
 
-/// Bits of a directory word for the place of the block; the rest is its number of entries.
+/// Bits of a directory word for the offset of the block; the rest is its number of entries.
 const PLACE_BITS: u32 = 36;
-/// Entries that a block can have.
+/// Maximum number of entries in a block.
 const MAX_ENTRIES: u64 = 1 << (64 - PLACE_BITS);
 
-/// An entry by itself.
+/// A decoded entry.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Entry {
     /// Its position at the finest resolution; zeros below the bits that are known.
@@ -34,28 +35,28 @@ pub(super) struct Entry {
 /// The shape that all blocks of a partition share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Layout {
-    /// Bits of a position that only entries with all digits have.
+    /// Bits of a position present only in entries with all digits.
     pub(super) extra: u32,
     /// Low bits of a top part.
     pub(super) width: u32,
-    /// Values of its high bits.
+    /// Number of values of its high bits.
     pub(super) buckets: u64,
 }
 
 impl Layout {
-    /// The last position that shares the known bits of an entry's.
+    /// Returns the last position that shares the known bits of an entry's.
     #[inline(always)]
     pub(super) fn last_of(&self, entry: &Entry) -> u64 {
         entry.position | bits::mask(self.extra - entry.code.digits())
     }
 
-    /// Bits of the tops of `count` entries.
+    /// Returns the bits of the tops of `count` entries.
     fn tops(&self, count: u64) -> u64 {
         count * (u64::from(self.width) + 1) + self.buckets
     }
 }
 
-/// Where a block is.
+/// Extent of a block.
 #[derive(Clone, Copy)]
 struct Block {
     at: u64,
@@ -89,13 +90,13 @@ impl Blocks {
         self.block(at).count
     }
 
-    /// Bits beyond those of the tops: all codes.
+    /// Returns the bits beyond those of the tops: all codes.
     pub(super) fn code_bits(&self, layout: &Layout) -> u64 {
         let blocks = (0..self.count()).map(|at| self.entries(at)).filter(|&count| count > 0);
         self.block(self.count()).at - blocks.map(|count| layout.tops(count)).sum::<u64>()
     }
 
-    /// Starts fetching what a probe of block `at` reads first.
+    /// Prefetches what a probe of block `at` reads first.
     #[inline]
     pub(super) fn prefetch(&self, at: usize) {
         let word = (self.block(at).at / 64) as usize;
@@ -125,7 +126,7 @@ impl Blocks {
         }
     }
 
-    /// As [`Blocks::probe`] for the `same` entries from `rank` on, whose tops are right.
+    /// Same as [`Blocks::probe`], for the `same` entries from `rank` on, whose tops match.
     fn matches(
         &self,
         layout: &Layout,
@@ -136,7 +137,7 @@ impl Blocks {
         mut found: impl FnMut(Code),
     ) {
         let flags = block.at + layout.tops(block.count);
-        // Where the codes are is known by decoding those before them, hence only if it must.
+        // Locating the codes means decoding those before them, so it is done only if needed.
         let mut codes = None;
         for rank in rank..rank + same {
             if bits::read(&self.words, flags + rank, 1) == 0 {
@@ -153,7 +154,7 @@ impl Blocks {
         }
     }
 
-    /// The bit at which the code of the first entry from `rank` on that has one begins.
+    /// Returns the bit at which the code of the first entry at or after `rank` with a code begins.
     fn codes_from(&self, coder: &Coder, flags: u64, count: u64, rank: u64) -> u64 {
         let before = (0..rank).step_by(64).map(|start| {
             let width = (rank - start).min(64) as u32;
@@ -162,7 +163,7 @@ impl Blocks {
         (0..before.sum::<u32>()).fold(flags + count, |at, _| self.code(coder, at).2)
     }
 
-    /// The code at a bit, the extra bits of the position, and the bit behind.
+    /// Decodes the code at a bit and the extra bits of the position; also returns the bit after them.
     #[inline]
     fn code(&self, coder: &Coder, mut at: u64) -> (Code, u64, u64) {
         let indicator = bits::read(&self.words, at, coder.depth());
@@ -174,8 +175,8 @@ impl Blocks {
         (code, both >> width, at + u64::from(width + digits))
     }
 
-    /// Calls `each` with the entries of block `at` in order, those from the position `first` on, until it gives `false`.
-    /// Perhaps with some before that, which share the known bits of `first`.
+    /// Calls `each` with the entries of block `at` in order, from the position `first` on, until it returns `false`.
+    /// May include some earlier entries that share the known bits of `first`.
     pub(super) fn each_from(
         &self,
         layout: &Layout,
@@ -232,7 +233,7 @@ impl Blocks {
     }
 }
 
-/// Writes blocks, one after the other.
+/// Writes blocks sequentially.
 pub(super) struct Writer<'a> {
     layout: Layout,
     coder: &'a Coder,
@@ -245,7 +246,7 @@ pub(super) struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// For so many blocks and about so many words.
+    /// Creates a writer for this many blocks and about this many words.
     pub(super) fn new(layout: Layout, coder: &'a Coder, blocks: usize, words: usize) -> Self {
         Self {
             layout,
@@ -265,7 +266,7 @@ impl<'a> Writer<'a> {
         self.entries += count;
     }
 
-    /// The next block: `entries`, which ascend and are all different.
+    /// Writes the next block: `entries`, which ascend and are all different.
     ///
     /// # Panics
     /// If the partition outgrows the directory: 8 GiB, or 2^28 entries in a block.
@@ -300,7 +301,7 @@ impl<'a> Writer<'a> {
         self.end += self.layout.tops(count) + codes;
     }
 
-    /// The next block: a copy of block `at` of `blocks`, which have the same layout and coder.
+    /// Writes the next block as a copy of block `at` of `blocks`, which have the same layout and coder.
     pub(super) fn copy(&mut self, blocks: &Blocks, at: usize) {
         let (block, end) = (blocks.block(at), blocks.block(at + 1).at);
         self.start(block.count, end - block.at);
@@ -322,7 +323,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// The blocks; how many entries they have, and how many of these are of the last level.
+    /// Finishes the blocks; also returns the number of entries and how many of these are of the last level.
     pub(super) fn finish(mut self) -> (Blocks, u64, u64) {
         self.directory.push(self.end);
         let blocks = Blocks { directory: self.directory.into(), words: self.words.into() };
@@ -330,7 +331,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Both, which ascend, in order, and of those that are equal one; into `out`, which is overwritten.
+/// Merges both ascending inputs into `out`, which is overwritten, keeping one of each set of equal entries.
 pub(super) fn merge(old: &[Entry], new: impl Iterator<Item = Entry>, out: &mut Vec<Entry>) {
     out.clear();
     let mut at = 0;
@@ -345,8 +346,8 @@ pub(super) fn merge(old: &[Entry], new: impl Iterator<Item = Entry>, out: &mut V
     out.extend_from_slice(&old[at..]);
 }
 
-/// Garbage collection of `entries`, some of a block. Those of shorter codes get shorter positions, too. `last`: whether to
-/// keep entries of the last level.
+/// Garbage-collects `entries`, some of a block. Those with shorter codes get shorter positions, too. `last`: whether
+/// to keep entries of the last level.
 pub(super) fn collect(entries: &mut Vec<Entry>, layout: &Layout, collector: &mut Collector<'_>, last: bool) {
     let mut moved = false;
     entries.retain_mut(|entry| {
@@ -361,7 +362,7 @@ pub(super) fn collect(entries: &mut Vec<Entry>, layout: &Layout, collector: &mut
         last || code != Code::LAST
     });
     if moved {
-        // Nearly in order still: bits were cut off within equal tops.
+        // Nearly sorted: bits were only dropped within equal tops.
         entries.sort();
         entries.dedup();
     }

@@ -1,4 +1,4 @@
-//! Building a partition: how many blocks, positions and knots, and which map.
+//! Builds a partition: chooses the number of blocks, positions and knots, and the map.
 
 use std::sync::Arc;
 
@@ -13,27 +13,28 @@ use super::code::{Code, Coder};
 use super::map::{Guide, Kind, Map, Spot};
 use super::{Inner, MapReason, Partition, PartitionSpec};
 
-/// Entries that a block shall have when the partition has grown as expected.
+/// Target number of entries per block when the partition has grown as expected.
 const PER_BLOCK: f64 = 128.0;
-/// Fewer than these: a block gets positions as if it had so many, as more may come.
+/// Blocks with fewer keys get positions as if they had this many, as more may come.
 const FEWEST: f64 = 64.0;
-/// Bits per key that knots and directory are counted for at most. Small partitions take more.
+/// Maximum bits per key that knots and directory are accounted for. Small partitions take more.
 const MOST_FIXED: f64 = 2.0;
-/// Growth beyond this is not provided for: blocks would be all but empty for too long.
+/// Growth beyond this is not provided for: blocks would be nearly empty for too long.
 const MOST_GROWTH: f64 = 32.0;
-/// Every so many keys one is held out to measure the learned map.
+/// One key in this many is held out to measure the learned map.
 const HOLD_OUT: usize = 16;
-/// By how much the learned map may be worse than an ideal one, and keys by which it may be so by chance.
+/// Factor by which the learned map may be worse than an ideal one, and the number of keys by which it may be so by
+/// chance.
 const TOLERANCE: (f64, f64) = (1.5, 2.0);
-/// Keys that a partition can be built of.
+/// Maximum number of keys of a new partition.
 const MAX_KEYS: usize = 1 << 28;
 
-/// Sizes: everything that follows from numbers of keys alone.
+/// Sizes that depend only on numbers of keys.
 struct Plan {
     segments: usize,
     per_block: usize,
     layout: Layout,
-    /// Positions at the resolution of all entries.
+    /// Number of positions at the resolution of all entries.
     tops: u64,
 }
 
@@ -43,7 +44,7 @@ impl Plan {
         let growth = spec.growth.min(MOST_GROWTH);
         let grown = now * growth;
         let segments = (grown / PER_BLOCK).ceil();
-        // Entries to come have digits, those of the last level stay there.
+        // New entries have digits; those of the last level stay there.
         let share = 1.0 - (1.0 - with_digits as f64 / now) / growth;
         let codes = 1.0 - share + share * coder.expected_bits();
         // The directory; knots, and a guide half as long.
@@ -51,7 +52,7 @@ impl Plan {
         let fixed = segments * f64::from(words) / grown;
         let bits = spec.bits_per_key - codes - fixed.min(MOST_FIXED);
         let per_block = (grown / segments).max(FEWEST);
-        // The most positions that the bits allow: of each entry one bit and `width` are spent, the rest are buckets.
+        // The most positions that the bits allow: each entry takes one bit and `width`; the rest are buckets.
         let extra = coder.depth();
         let most = MAX_POSITIONS >> extra;
         let shapes = (0..most.ilog2()).filter_map(|width| {
@@ -68,7 +69,7 @@ impl Plan {
         }
     }
 
-    /// Rate of false positives if positions are spread evenly.
+    /// Returns the false-positive rate if positions are spread evenly.
     fn ideal_rate(&self, keys: usize) -> f64 {
         1.0 - (-(keys as f64) / self.segments as f64 / self.tops as f64).exp()
     }
@@ -94,7 +95,8 @@ impl Plan {
     }
 }
 
-/// Knots that cut numbers (ascending) into segments of about as many keys each; the last lies behind them all, if it can.
+/// Returns knots that cut numbers (ascending) into segments of about as many keys each; the last lies after them all,
+/// if possible.
 fn knots(numbers: &[u64], segments: usize, max: u64) -> Vec<u64> {
     let Some(&last) = numbers.last() else { return Vec::new() };
     let mut knots: Vec<u64> = (0..segments).map(|at| numbers[at * numbers.len() / segments]).collect();
@@ -104,7 +106,7 @@ fn knots(numbers: &[u64], segments: usize, max: u64) -> Vec<u64> {
     knots
 }
 
-/// Numbers that a segment between knots has, on average.
+/// Returns the average number of numbers in a segment between knots.
 fn span(knots: &[u64]) -> u64 {
     match knots {
         [first, .., last] => ((last - first) / (knots.len() as u64 - 1)).max(1),
@@ -112,7 +114,8 @@ fn span(knots: &[u64]) -> u64 {
     }
 }
 
-/// The first block of each segment, with blocks by the number of keys; nothing if each has one.
+/// Returns the first block of each segment, with blocks allotted by the number of keys; empty if each segment has
+/// one.
 fn firsts(map: &Map, numbers: &[u64]) -> Vec<u32> {
     let mut firsts = vec![0u32];
     for segment in 0..map.segments() {
@@ -125,7 +128,8 @@ fn firsts(map: &Map, numbers: &[u64]) -> Vec<u32> {
     if firsts.last() == Some(&(map.segments() as u32)) { Vec::new() } else { firsts }
 }
 
-/// Of the numbers held out, how many a learned map without them would not tell from the others; and how many they are.
+/// Returns how many of the held-out numbers a learned map without them would not distinguish from the others, and
+/// their total.
 fn hold_out(plan: &Plan, keys: &KeyMap, numbers: &[u64]) -> (usize, usize) {
     let held = |at: usize| at % HOLD_OUT == HOLD_OUT / 2;
     let kept: Vec<u64> = (0..).zip(numbers).filter(|(at, _)| !held(*at)).map(|(_, &number)| number).collect();
@@ -141,7 +145,7 @@ fn hold_out(plan: &Plan, keys: &KeyMap, numbers: &[u64]) -> (usize, usize) {
     })
 }
 
-/// Which map, of these numbers, which are of different keys and ascend.
+/// Chooses the map for these numbers, which belong to different keys and ascend.
 fn choose(plan: &Plan, keys: &KeyMap, numbers: &[u64], wanted: MapChoice) -> MapReason {
     let ideal_rate = plan.ideal_rate(numbers.len());
     let reason = |chosen, holdout_rate| MapReason { chosen, holdout_rate, ideal_rate };
@@ -150,7 +154,7 @@ fn choose(plan: &Plan, keys: &KeyMap, numbers: &[u64], wanted: MapChoice) -> Map
     }
     let (hits, asked) = hold_out(plan, keys, numbers);
     let rate = (asked > 0).then(|| hits as f64 / asked as f64);
-    // Of a small sample chance alone may take more than the tolerance: three deviations of its number of hits, besides.
+    // In a small sample chance alone may exceed the tolerance, so three deviations of its number of hits are added.
     let expected = ideal_rate * asked as f64;
     if hits as f64 <= TOLERANCE.0 * expected + 3.0 * expected.sqrt() + TOLERANCE.1 {
         return reason(MapChoice::Learned, rate);
@@ -161,14 +165,14 @@ fn choose(plan: &Plan, keys: &KeyMap, numbers: &[u64], wanted: MapChoice) -> Map
 }
 
 impl Partition {
-    /// Builds the filter of `batch`. Entries of tables that hold epochs before `base` get the code "last". For readers of
-    /// the versions of the tree from the one that the batch was taken of.
+    /// Builds the filter of `batch`. Entries of tables that hold epochs before `base` get the code "last". Valid for
+    /// readers of the version that the batch was taken from and of later ones.
     ///
-    /// Some passes over the keys, and a sort of the positions.
+    /// Several passes over the keys, and a sort of the positions.
     ///
     /// # Errors
-    /// [`FilterError::BitsPerKey`], [`FilterError::Parameter`] and [`FilterError::TooLarge`] for a specification that makes
-    /// no sense.
+    /// [`FilterError::BitsPerKey`], [`FilterError::Parameter`] and [`FilterError::TooLarge`] for an invalid
+    /// specification.
     pub fn build(batch: &Batch, base: Epoch, spec: &PartitionSpec) -> Result<Partition, FilterError> {
         if !(spec.bits_per_key > 0.0 && spec.bits_per_key <= 64.0) {
             return Err(FilterError::BitsPerKey(spec.bits_per_key));
@@ -225,7 +229,7 @@ impl Partition {
     }
 }
 
-/// Entries with their blocks, in order of both. Those of a learned map come in order already.
+/// Returns the entries with their blocks, in order of both. Those of a learned map are already in order.
 pub(super) fn sorted(places: impl Iterator<Item = (Spot, Code)>, layout: &Layout) -> Vec<(usize, Entry)> {
     let known = |code: Code| !bits::mask(layout.extra - code.digits());
     let mut entries: Vec<(usize, Entry)> = places

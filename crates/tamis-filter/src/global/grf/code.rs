@@ -1,23 +1,23 @@
-//! Codes: intervals of epochs in few bits. What they mean and why they are right is in the module above.
+//! Codes: compact intervals of epochs. The parent module documents their meaning and correctness.
 
 use crate::bits::mask;
 use crate::error::FilterError;
 use crate::global::{Cuts, Epoch, Epochs};
 
-/// Levels above the last that a tree may have.
+/// Maximum number of levels above the last.
 pub(super) const MAX_LEVELS: usize = 16;
-/// Bits of all digits together.
+/// Maximum bits of all digits together.
 const MAX_BITS: u32 = 48;
 
-/// The code of an entry: how many digits it has (0: "last"), and these, the highest level's first.
+/// The code of an entry: its number of digits (0: "last"), and the digits, the highest level's first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Code(u64);
 
 impl Code {
-    /// The last level: all epochs before the base.
+    /// The code of the last level: all epochs before the base.
     pub(super) const LAST: Code = Code(0);
 
-    /// Number of digits, and of extra bits of position.
+    /// Returns the number of digits, and of extra bits of position.
     #[inline(always)]
     pub(super) fn digits(self) -> u32 {
         (self.0 >> 56) as u32
@@ -34,22 +34,22 @@ impl Code {
         self.0 & mask(56)
     }
 
-    /// A number that spreads codes over small tables.
+    /// Returns a number that spreads codes over small tables.
     #[inline(always)]
     fn hash(self) -> usize {
         (self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize
     }
 }
 
-/// What codes with one more digit than those before it are.
+/// Properties of the codes with one more digit than those before.
 #[derive(Clone, Copy, Debug)]
 struct Level {
     radix: u64,
     /// Bits of the digit.
     width: u32,
-    /// Bits of the digits from the highest level's to this one.
+    /// Bits of the digits from the highest level's down to this one.
     bits: u32,
-    /// Epochs that a code which ends with this digit stands for.
+    /// Number of epochs that a code ending with this digit stands for.
     unit: u64,
     /// The greatest such code: it stands for all later epochs, too.
     greatest: u64,
@@ -59,7 +59,7 @@ struct Level {
 #[derive(Clone, Debug)]
 pub(super) struct Coder {
     base: Epoch,
-    /// The highest first.
+    /// The levels, highest first.
     levels: Vec<Level>,
 }
 
@@ -73,7 +73,7 @@ impl Coder {
             return Err(FilterError::Parameter("the digits of a code take more than 48 bits"));
         }
         let mut unit: u64 = radices[..radices.len() - 1].iter().map(|&radix| u64::from(radix)).product();
-        // The highest digit has no level above it to carry to, so all that its bits can say is of use.
+        // The highest digit has no level above it to carry to, so every value its bits can hold is useful.
         let tops = mask(width(radices[radices.len() - 1])) + 1;
         let end = tops * unit;
         let mut bits = 0;
@@ -91,7 +91,7 @@ impl Coder {
         self.base
     }
 
-    /// Digits of the longest codes.
+    /// Returns the number of digits of the longest codes.
     #[inline(always)]
     pub(super) fn depth(&self) -> u32 {
         self.levels.len() as u32
@@ -103,19 +103,19 @@ impl Coder {
         self.levels[digits as usize - 1].bits
     }
 
-    /// Bits that tell the number of digits, at least one, beyond the bit that says that there are any. All but the
-    /// longest are ended by a one.
+    /// Returns the bits that encode the number of digits, at least one, after the bit that says whether there are
+    /// any. All except the longest are terminated by a one.
     #[inline(always)]
     pub(super) fn indicator_bits(&self, digits: u32) -> u32 {
         digits.min(self.depth() - 1)
     }
 
-    /// Bits of an entry of this code: indicator, digits, extra bits of the position.
+    /// Returns the bits of an entry with this code: indicator, digits, extra bits of the position.
     pub(super) fn bits(&self, digits: u32) -> u32 {
         if digits == 0 { 1 } else { 1 + self.indicator_bits(digits) + self.field_bits(digits) + digits }
     }
 
-    /// Bits of a code, expected of entries of which none is in the last level: each level holds as many as all those
+    /// Returns the expected bits of a code for entries outside the last level: each level holds as many as all those
     /// above it, times its radix.
     pub(super) fn expected_bits(&self) -> f64 {
         let (mut bits, mut share) = (0.0, 1.0);
@@ -127,7 +127,7 @@ impl Coder {
         bits
     }
 
-    /// The epochs that a code stands for.
+    /// Returns the epochs that a code stands for.
     #[inline]
     pub(super) fn epochs(&self, code: Code) -> Epochs {
         let digits = code.digits() as usize;
@@ -142,7 +142,7 @@ impl Coder {
         Epochs { lo, hi }
     }
 
-    /// The code of `digits` digits with this number.
+    /// Returns the code of `digits` digits with this number.
     fn encode(&self, digits: u32, mut number: u64) -> Code {
         let levels = &self.levels[..digits as usize];
         let (mut fields, mut at) = (0, 0);
@@ -154,8 +154,8 @@ impl Coder {
         Code::new(digits, fields | number << at)
     }
 
-    /// The shortest code that stands for epochs of `gap` only; "last" if the gap begins before the base. Of a gap so late
-    /// that no code stands for it only, the greatest code.
+    /// Returns the shortest code that stands only for epochs of `gap`; "last" if the gap begins before the base. For
+    /// a gap so late that no code stands only for it, returns the greatest code.
     pub(super) fn choose(&self, gap: Epochs) -> Code {
         if gap.lo < self.base {
             return Code::LAST;
@@ -171,8 +171,8 @@ impl Coder {
         self.encode(self.depth(), self.levels[self.levels.len() - 1].greatest)
     }
 
-    /// The code of a new entry, of a table with these epochs. Its table is a cut of the versions that will see the entry,
-    /// whether or not `cuts` has it, so the code keeps within the table, too.
+    /// Returns the code of a new entry, of a table with these epochs. Its table is a cut of the versions that will
+    /// see the entry, whether or not `cuts` contains it, so the code stays within the table, too.
     pub(super) fn assign(&self, table: Epochs, cuts: &Cuts) -> Code {
         if table.lo < self.base {
             return Code::LAST;
@@ -182,14 +182,15 @@ impl Coder {
         self.choose(Epochs { lo: table.lo, hi })
     }
 
-    /// The code that an entry of code `code` gets by garbage collection; `None`: no table holds the entry any more.
+    /// Returns the code that an entry with code `code` gets by garbage collection; `None` if no table holds the entry
+    /// any more.
     pub(super) fn collect(&self, code: Code, cuts: &Cuts) -> Option<Code> {
         if code == Code::LAST {
             return Some(code);
         }
         let own = self.epochs(code);
         let (gap, held) = cuts.around(own.lo);
-        // Nothing is known of epochs behind all cuts: tables to come will cut them.
+        // Nothing is known of epochs after all cuts: future tables will cut them.
         if gap.hi == Epoch::MAX || !gap.contains(own) {
             return Some(code);
         }
@@ -197,16 +198,16 @@ impl Coder {
             return None;
         }
         let chosen = self.choose(gap);
-        // It is never longer, since the old code fits the gap; the extra bits of the position rely on that.
+        // It is never longer, since the old code fits the gap; the extra position bits rely on that.
         Some(if chosen.digits() <= code.digits() { chosen } else { code })
     }
 }
 
-/// Garbage collection of many entries, which have few different codes.
+/// Garbage collection of many entries with few different codes.
 pub(super) struct Collector<'a> {
     coder: &'a Coder,
     cuts: &'a Cuts,
-    /// What was found out, by [`Code::hash`]; "last" where nothing was.
+    /// Memoized results, by [`Code::hash`]; "last" where there is none.
     known: [(Code, Option<Code>); 64],
 }
 
@@ -215,7 +216,7 @@ impl<'a> Collector<'a> {
         Self { coder, cuts, known: [(Code::LAST, Some(Code::LAST)); 64] }
     }
 
-    /// As [`Coder::collect`].
+    /// Same as [`Coder::collect`].
     #[inline]
     pub(super) fn collect(&mut self, code: Code) -> Option<Code> {
         let known = &mut self.known[code.hash()];
@@ -237,7 +238,7 @@ mod tests {
     #[test]
     fn codes_are_aligned_and_within_the_gap() {
         for radices in [vec![10, 10], vec![3, 4, 5], vec![4, 4, 4], vec![1, 2, 1, 3], vec![1], vec![7]] {
-            let coder = Coder::new(100, &radices).expect("sound radices");
+            let coder = Coder::new(100, &radices).expect("valid radices");
             let end = 100 + coder.levels[radices.len() - 1].greatest;
             for lo in 90..end + 5 {
                 for hi in lo + 1..end + 7 {
@@ -261,9 +262,9 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_of_a_flush_under_way_is_not_given_epochs_to_come() {
-        // Behind the last cut all epochs are in one gap, but the next flushes will cut it.
-        let coder = Coder::new(0, &[4, 4]).expect("sound radices");
+    fn an_entry_of_an_ongoing_flush_gets_no_future_epochs() {
+        // After the last cut all epochs are in one gap, but the next flushes will cut it.
+        let coder = Coder::new(0, &[4, 4]).expect("valid radices");
         let cuts = Cuts::of([epochs(0, 4)]);
         let code = coder.assign(epochs(4, 5), &cuts);
         assert_eq!(coder.epochs(code), epochs(4, 5));
@@ -273,14 +274,14 @@ mod tests {
     }
 
     #[test]
-    fn entries_of_epochs_that_nobody_holds_go() {
-        let coder = Coder::new(0, &[4, 4]).expect("sound radices");
+    fn entries_of_unheld_epochs_are_dropped() {
+        let coder = Coder::new(0, &[4, 4]).expect("valid radices");
         let code = coder.choose(epochs(5, 6));
         assert_eq!(coder.collect(code, &Cuts::of([epochs(0, 4), epochs(8, 9)])), None);
     }
 
     #[test]
-    fn foolish_radices_are_refused() {
+    fn invalid_radices_are_rejected() {
         for radices in [vec![], vec![3, 0], vec![2; 17], vec![u32::MAX, 1 << 17]] {
             assert!(Coder::new(0, &radices).is_err());
         }

@@ -1,9 +1,10 @@
-//! GRF_H: GRF's structure with the current run of each key in place of its shape (section 6.1 of the paper). The paper has it
-//! to show what Shape Encoding saves: here every merge must find and change the entry of each of its keys.
+//! GRF_H: GRF's structure with the current run of each key in place of its shape (section 6.1 of the paper). The
+//! paper uses it to show what Shape Encoding saves: here every merge must find and change the entry of each of its
+//! keys.
 //!
-//! Keys are mapped to blocks and positions as in a [`Partition`], by the same maps; one for the whole tree. An entry is a
-//! position with a tag. The run of most keys has a flag of one bit for its tag; the others a Huffman code behind it, by the
-//! share of the entries that each run is expected to have.
+//! Keys are mapped to blocks and positions as in a [`Partition`], by the same maps, with one map for the whole tree.
+//! An entry is a position with a tag. The run of most keys takes a one-bit flag as its tag; the others a Huffman code
+//! after the flag, based on each run's expected share of the entries.
 //!
 //! ```text
 //! block: positions in Elias–Fano coding
@@ -12,13 +13,13 @@
 //! ```
 //!
 //! # Invariants
-//! * The entries are a multiset of (position, symbol), one for each pair of a key and a run. Which of some equal ones is
-//!   removed makes no difference.
-//! * All runs that have no symbol of their own share one.
+//! * The entries are a multiset of (position, symbol), one for each pair of a key and a run. It makes no difference
+//!   which of several equal ones is removed.
+//! * All runs without a symbol of their own share one.
 //!
 //! # Threads
-//! Immutable. A change copies the filter, and decodes and codes anew each block that it comes to: with keys spread over the
-//! tree, all of them. No run has extra bits of position (section 4.3.2): these depend on the level.
+//! Immutable. A change copies the filter, and decodes and re-encodes each affected block: with keys spread over the
+//! tree, all of them. No run has extra bits of position (section 4.3.2), because these depend on the level.
 
 mod coder;
 #[cfg(test)]
@@ -40,36 +41,36 @@ use super::map::{Kind, Map};
 use super::{Partition, PartitionSpec};
 use coder::TagCoder;
 
-/// Bits of a directory word for the place of a block; the rest is its number of entries.
+/// Bits of a directory word for the offset of a block; the rest is its number of entries.
 const PLACE_BITS: u32 = 36;
 /// Segments without entries that a walk passes before it ends.
 const EMPTY_SEGMENTS: usize = 8;
-/// Times the capacity that entries may become.
+/// Maximum ratio of entries to capacity.
 const MAX_GROWTH: u64 = 2;
-/// Most entries.
+/// Maximum number of entries.
 const MAX_ENTRIES: u64 = 1 << 28;
 
-/// The filter of a whole tree, with a tag for each key. See the module.
+/// The filter of a whole tree, with a tag for each key. See the module documentation.
 #[derive(Clone)]
 pub struct GrfHuffman {
     map: Arc<Map>,
     coder: Arc<TagCoder>,
     shape: Shape,
-    /// Place and number of entries of each block, and the end.
+    /// Offset and number of entries of each block, and the end.
     directory: Arc<[u64]>,
     words: Owned,
     entries: u64,
     capacity: u64,
-    /// Runs that have no symbol of their own, with their entries.
+    /// Runs without a symbol of their own, with their entries.
     others: Vec<(RunTag, u64)>,
 }
 
-/// What is the same for all blocks.
+/// The parameters shared by all blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Shape {
     /// Low bits of the map's positions that are not kept.
     dropped: u32,
-    /// Of Elias–Fano coding.
+    /// Parameters of the Elias–Fano coding.
     width: u32,
     buckets: u64,
 }
@@ -80,7 +81,7 @@ struct Entry {
     symbol: u8,
 }
 
-/// Entries that come to a block, and those that go.
+/// Entries added to a block, and those removed.
 struct Step {
     block: usize,
     entry: Entry,
@@ -91,7 +92,7 @@ impl GrfHuffman {
     /// Builds a filter of all keys of these runs, with room for `spec.capacity` entries.
     ///
     /// # Errors
-    /// [`FilterError::BitsPerKey`] for what is not in `(0, 64]`, [`FilterError::TooLarge`] beyond 2^28 entries.
+    /// [`FilterError::BitsPerKey`] for values outside `(0, 64]`, [`FilterError::TooLarge`] beyond 2^28 entries.
     pub fn build(items: &[Tagged<'_>], spec: &RunIndexSpec) -> Result<Self, FilterError> {
         if !(spec.bits_per_key > 0.0 && spec.bits_per_key <= 64.0) {
             return Err(FilterError::BitsPerKey(spec.bits_per_key));
@@ -105,7 +106,8 @@ impl GrfHuffman {
         }
         let shares = expected_shares(&counts, capacity, spec);
         let coder = TagCoder::new(&shares);
-        // The map of a partition in which all is of the last level, one bit each; the rest of the codes is put by.
+        // The map of a partition whose entries are all of the last level, one bit each; the remaining code bits are
+        // set aside.
         let mut distinct = Batch::new();
         for_each_key(&[], items, |change| {
             distinct.push(change.key, Digest::from_u64(change.digest), Epochs { lo: 0, hi: 1 });
@@ -131,8 +133,8 @@ impl GrfHuffman {
         empty.apply(&[], items, 0).ok_or(FilterError::Construction { keys: entries })
     }
 
-    /// The filter after a change of runs. `None` if entries are more than twice the capacity, or if an entry to remove is
-    /// not there.
+    /// Returns the filter after a change of runs. `None` if there are more entries than twice the capacity, or if an
+    /// entry to remove is not there.
     pub fn change(&self, removed: &[Tagged<'_>], added: &[Tagged<'_>]) -> Option<Self> {
         let mut changed = self.clone();
         let shift = changed.extend(added);
@@ -140,14 +142,14 @@ impl GrfHuffman {
         (changed.entries / MAX_GROWTH <= changed.capacity).then_some(changed)
     }
 
-    /// Bits per entry that are codes of runs. Linear in the blocks.
+    /// Returns the code bits per entry. Linear in the number of blocks.
     pub fn code_bits(&self) -> f64 {
         let blocks = (0..self.blocks()).map(|at| self.block(at).1).filter(|&count| count > 0);
         let codes = self.end() - blocks.map(|count| self.shape.positions(count)).sum::<u64>();
         codes as f64 / self.entries.max(1) as f64
     }
 
-    /// How keys are mapped to positions; never [`MapChoice::Auto`].
+    /// Returns how keys are mapped to positions; never [`MapChoice::Auto`].
     pub fn map_choice(&self) -> MapChoice {
         match self.map.kind {
             Kind::Learned => MapChoice::Learned,
@@ -165,14 +167,15 @@ impl GrfHuffman {
         self.directory[self.blocks()] & bits::mask(PLACE_BITS)
     }
 
-    /// Place and number of entries of a block.
+    /// Returns offset and number of entries of a block.
     #[inline]
     fn block(&self, at: usize) -> (u64, u64) {
         let word = self.directory[at];
         (word & bits::mask(PLACE_BITS), word >> PLACE_BITS)
     }
 
-    /// Makes segments in empty edges for keys that come there; by how many blocks those there are will have moved.
+    /// Creates segments in empty edges for keys added there; returns the number of blocks by which the existing ones
+    /// move.
     fn extend(&mut self, added: &[Tagged<'_>]) -> usize {
         if self.map.kind == Kind::Digest {
             return 0;
@@ -190,8 +193,8 @@ impl GrfHuffman {
         })
     }
 
-    /// What is left of it after `removed` went and `added` came, by the map it has, which put `shift` blocks before those
-    /// there are.
+    /// Returns the filter after removing `removed` and adding `added`, with its current map, which put `shift` blocks
+    /// before the existing ones.
     fn apply(&self, removed: &[Tagged<'_>], added: &[Tagged<'_>], shift: usize) -> Option<Self> {
         let mut steps = Vec::new();
         let mut others: BTreeMap<RunTag, u64> = self.others.iter().copied().collect();
@@ -269,7 +272,7 @@ impl GrfHuffman {
         let positions = Sequence::new(place, count, self.shape.buckets, self.shape.width);
         let (rank, same) = positions.equal(&self.words, position);
         let flags = place + self.shape.positions(count);
-        // Where the codes are is known by decoding those before them, hence only if it must.
+        // Locating the codes means decoding those before them, so it is done only if needed.
         let mut codes = None;
         for rank in rank..rank + same {
             if bits::read(&self.words, flags + rank, 1) == 0 {
@@ -297,18 +300,18 @@ impl GrfHuffman {
         }
     }
 
-    /// The largest number that a key below `end` can have; `None` if there is no such key.
+    /// Returns the largest number that a key below `end` can have; `None` if there is no such key.
     fn last_before(&self, end: Option<&[u8]>) -> Option<u64> {
         let Some(end) = end else { return Some(u64::MAX) };
         let number = self.map.keys.clamped(end);
         let mut lower = Vec::new();
         self.lower_key(number, &mut lower);
-        // Of the keys with the number of `end`, none is smaller than the smallest.
+        // The lower key is the smallest key with the number of `end`.
         if lower == end { number.checked_sub(1) } else { Some(number) }
     }
 
-    /// Tells of the runs of a segment that may have a key with one of these numbers: the lowest number that such a key
-    /// can have, and the one behind the highest (`None`: no bound).
+    /// Reports the runs of a segment that may have a key with one of these numbers, each with the lowest number that
+    /// such a key can have and the one after the highest (`None`: no bound).
     fn find(
         &self,
         segment: usize,
@@ -334,7 +337,7 @@ impl GrfHuffman {
             let next = (entry.position + 1) << dropped;
             let behind = if next < self.map.positions {
                 let behind = lower.saturating_add(line.first_at(next));
-                // Behind the greatest number that keys have there is none to be a bound.
+                // No number after the greatest possible one can serve as a bound.
                 let behind = upper.map_or(behind, |upper| behind.min(upper));
                 Some(behind).filter(|&behind| behind < u64::MAX && behind <= self.map.keys.max())
             } else {
@@ -352,7 +355,7 @@ impl Shape {
     }
 }
 
-/// The entries of a block after some steps, all in order. `None` if one to remove is not there.
+/// Returns the entries of a block after several steps, all in order. `None` if one to remove is not there.
 fn merge(entries: &[Entry], steps: &[Step], out: &mut Vec<Entry>) -> Option<()> {
     out.clear();
     let mut at = 0;
@@ -372,7 +375,7 @@ fn merge(entries: &[Entry], steps: &[Step], out: &mut Vec<Entry>) -> Option<()> 
     Some(())
 }
 
-/// Writes blocks, one after the other. `None` for what the directory cannot hold.
+/// Writes blocks sequentially. Returns `None` for what the directory cannot hold.
 struct Writer<'f> {
     filter: &'f GrfHuffman,
     directory: Vec<u64>,
@@ -417,7 +420,7 @@ impl Writer<'_> {
         Some(())
     }
 
-    /// The next block: as it is in the filter before.
+    /// Copies the next block from the previous filter.
     fn copy(&mut self, at: usize) -> Option<()> {
         let ((mut from, count), end) = (self.filter.block(at), self.filter.block(at + 1).0);
         self.start(count, end - from)?;

@@ -1,50 +1,50 @@
-//! From keys to blocks and positions.
+//! The map from keys to blocks and positions.
 //!
 //! # Segments
-//! A key has a number ([`KeyMap`]), and *knots* cut the numbers into segments: number `n` is in the segment whose lower
-//! knot is the last one at or below `n`. Before the first knot and from the last on are segments, too, the *edges*. A knot
-//! is a border and no more; no key need have its number.
+//! A key has a number ([`KeyMap`]), and *knots* cut the numbers into segments: number `n` is in the segment whose
+//! lower knot is the last one at or below `n`. The ranges before the first knot and from the last one on are
+//! segments, too, the *edges*. A knot is only a border; no key need have its number.
 //!
 //! # Edges
-//! An edge has far too many numbers for its positions. If keys were left there, those of a time series would soon all have
-//! one position. So whenever keys come to an edge that holds nothing, [`Map::extend`] makes segments over them, and the
-//! edge beyond stays empty. Two kinds of keys cannot be helped: those outside the common prefix, which have the smallest or
-//! the largest number, and those that come after the knots have become too many.
+//! An edge has far too many numbers for its positions. If keys were left there, those of a time series would soon all
+//! share one position. So whenever keys arrive in an empty edge, [`Map::extend`] creates segments over them, and the
+//! edge beyond stays empty. Two kinds of keys remain in an edge: those outside the common prefix, which have the
+//! smallest or the largest number, and those that arrive after the knots have become too many.
 
 use crate::digest::Digest;
 use crate::keys::KeyMap;
 use crate::line::Line;
 
-/// Salt of the digest of keys, so that places in the filter tell nothing of those in another.
+/// Salt of the digest of keys, so that positions in this filter are independent of those in others.
 const SALT: u64 = 0x0067_7266;
-/// New keys in an edge from which on they get segments as those of a build do, rather than one for all.
+/// From this many new keys in an edge on, they get segments like those of a build, rather than a single one.
 const MANY: usize = 32;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     /// A segment is a block; the position follows the line from knot to knot.
     Learned,
-    /// No segments: block and position by the digest.
+    /// No segments: the digest determines block and position.
     Digest,
-    /// A segment has one or more blocks; block and position in it by the digest.
+    /// A segment has one or more blocks; the digest determines block and position within it.
     Mixed,
 }
 
-/// A key's place.
+/// The location of a key.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Spot {
     pub(super) block: usize,
-    /// At the finest resolution.
+    /// The position at the finest resolution.
     pub(super) position: u64,
 }
 
-/// Where to look for a number among the knots: the numbers from the first knot to the last are cut into equal parts, about
-/// half as many as there are knots. If knots are spread evenly, this leaves few to look at; else it does no harm.
+/// A guide for searching the knots: the numbers from the first knot to the last are cut into equal parts, about half
+/// as many as there are knots. If knots are spread evenly, few are left to examine; otherwise the guide does no harm.
 #[derive(Clone, Debug)]
 pub(super) struct Guide {
     first: u64,
     line: Line,
-    /// Knots in the parts before each, and all of them.
+    /// Number of knots in the parts before each, and in total.
     starts: Vec<u32>,
 }
 
@@ -63,7 +63,7 @@ impl Guide {
         Self { first, line, starts }
     }
 
-    /// The knots that may be next to a number: it is above all before them and below all behind.
+    /// Returns the knots that may be next to a number: it is above all before them and below all after.
     #[inline(always)]
     fn around(&self, number: u64) -> std::ops::Range<usize> {
         let Some(offset) = number.checked_sub(self.first) else { return 0..0 };
@@ -76,30 +76,30 @@ impl Guide {
     }
 }
 
-/// See the module. Immutable.
+/// See the module documentation. Immutable.
 #[derive(Clone, Debug)]
 pub(super) struct Map {
     pub(super) keys: KeyMap,
     pub(super) kind: Kind,
-    /// Ascending, all different. None if the digest decides alone.
+    /// Ascending, all different. Empty if the digest alone decides.
     pub(super) knots: Vec<u64>,
     pub(super) guide: Guide,
     /// The first block of each segment, and the number of blocks; empty if each has one or there are no segments.
     pub(super) firsts: Vec<u32>,
-    /// Blocks, if the digest decides alone.
+    /// Number of blocks, if the digest alone decides.
     pub(super) hashed: usize,
-    /// Positions of a block, at the finest resolution.
+    /// Positions per block, at the finest resolution.
     pub(super) positions: u64,
-    /// Entries that a block should have, at the time of building.
+    /// Target number of entries per block when built.
     pub(super) per_block: usize,
-    /// Numbers that a segment has, on average; what a new segment for few keys gets.
+    /// Average number of numbers per segment, used for a new segment with few keys.
     pub(super) span: u64,
-    /// Knots at the time of building.
+    /// Number of knots when built.
     pub(super) built: usize,
 }
 
 impl Map {
-    /// Number of segments, edges included.
+    /// Returns the number of segments, edges included.
     pub(super) fn segments(&self) -> usize {
         self.knots.len() + 1
     }
@@ -111,12 +111,12 @@ impl Map {
         }
     }
 
-    /// The segment of a number.
+    /// Returns the segment of a number.
     #[inline(always)]
     pub(super) fn segment(&self, number: u64) -> usize {
         let knots = self.guide.around(number);
         let near = &self.knots[knots.clone()];
-        // Counted rather than searched where they are few, as no processor can guess how many are below.
+        // Few knots are counted rather than searched, as no processor can predict how many are below.
         let below = if near.len() <= 16 {
             near.iter().map(|&knot| usize::from(knot <= number)).sum()
         } else {
@@ -125,19 +125,19 @@ impl Map {
         knots.start + below
     }
 
-    /// The lowest number of a segment.
+    /// Returns the lowest number of a segment.
     #[inline(always)]
     pub(super) fn lower(&self, segment: usize) -> u64 {
         segment.checked_sub(1).map_or(0, |at| self.knots[at])
     }
 
-    /// The number behind a segment's last; `None`: it goes on to the end.
+    /// Returns the number after a segment's last; `None`: the segment is unbounded.
     #[inline(always)]
     pub(super) fn upper(&self, segment: usize) -> Option<u64> {
         self.knots.get(segment).copied()
     }
 
-    /// The blocks of a segment.
+    /// Returns the blocks of a segment.
     #[inline(always)]
     pub(super) fn blocks_of(&self, segment: usize) -> std::ops::Range<usize> {
         match self.firsts.get(segment..segment + 2) {
@@ -146,14 +146,14 @@ impl Map {
         }
     }
 
-    /// The line of a segment, from its lowest number on.
+    /// Returns the line of a segment, from its lowest number on.
     #[inline(always)]
     pub(super) fn line(&self, segment: usize) -> Line {
         let lower = self.lower(segment);
         Line::spread(self.upper(segment).unwrap_or(u64::MAX) - lower, self.positions)
     }
 
-    /// Where a key is.
+    /// Returns the location of a key.
     #[inline(always)]
     pub(super) fn spot(&self, key: &[u8], digest: Digest) -> Spot {
         match self.kind {
@@ -167,7 +167,8 @@ impl Map {
         }
     }
 
-    /// Where the digest puts a key within some blocks: its high bits choose the block, the next the position.
+    /// Returns where the digest puts a key within some blocks: its high bits choose the block, the next ones the
+    /// position.
     #[inline(always)]
     fn hashed_spot(&self, blocks: std::ops::Range<usize>, digest: Digest) -> Spot {
         let product = u128::from(digest.remix(SALT)) * blocks.len() as u128;
@@ -182,16 +183,16 @@ impl Map {
             + self.keys.heap_bytes()
     }
 
-    /// The map with segments over those of `numbers` (ascending) that lie in an edge, and how many blocks were put before
-    /// the others; `None` if it can stay as it is. `empty` says whether a block holds nothing. Entries elsewhere keep
-    /// their positions, and but for that number of blocks their blocks.
+    /// Returns the map with segments over those of `numbers` (ascending) that lie in an edge, and the number of
+    /// blocks inserted before the others; `None` if the map can stay as it is. `empty` returns whether a block is
+    /// empty. Other entries keep their positions and, apart from that number of blocks, their blocks.
     pub(super) fn extend(&self, numbers: &[u64], empty: impl Fn(usize) -> bool) -> Option<(Map, usize)> {
-        // Knots in proportion to keys, and some for stragglers; beyond that the edges take them.
+        // The number of knots is proportional to keys, and some for stragglers; beyond that the edges take them.
         let room = (2 * self.built + 64).saturating_sub(self.knots.len()) + numbers.len() / 8;
         let is_edge_empty = |segment| self.blocks_of(segment).all(&empty);
         let max = self.keys.max();
         let (first, last) = (self.knots.first().copied(), self.knots.last().copied());
-        // Numbers that a knot can be put behind.
+        // Numbers that a knot can be put after.
         let above = &numbers[numbers.partition_point(|&number| last.is_some_and(|last| number < last))..];
         let mut after = Vec::new();
         if room > 0 && !above.is_empty() && last != Some(max) && is_edge_empty(self.segments() - 1) {
@@ -214,7 +215,7 @@ impl Map {
             if below.len() >= MANY {
                 before.extend(self.over(below));
             }
-            // Keys before the common prefix have number 0; that one is left alone in the edge.
+            // Keys before the common prefix have number 0; that number is left in the edge.
             let lowest = below[0].min(first.saturating_sub(self.span));
             before.push(lowest.max(1));
             before.retain(|&knot| (1..first).contains(&knot));
@@ -227,7 +228,7 @@ impl Map {
         Some(self.with(before, after, numbers))
     }
 
-    /// The map with more knots at its ends, for these numbers.
+    /// Returns the map with more knots at its ends, for these numbers.
     fn with(&self, before: Vec<u64>, after: Vec<u64>, numbers: &[u64]) -> (Map, usize) {
         let mut map = self.clone();
         let added = before.len();
@@ -238,7 +239,7 @@ impl Map {
         if self.kind != Kind::Mixed {
             return (map, added);
         }
-        // The old segments but the edges keep their blocks; what was an edge is the edge still, one block and empty.
+        // The old segments except the edges keep their blocks; each edge stays one empty block.
         let old = added + 1..added + self.segments() - 1;
         let mut firsts = vec![0u32];
         for segment in 0..map.segments() {
@@ -254,14 +255,14 @@ impl Map {
             };
             firsts.push(firsts[segment] + blocks as u32);
         }
-        // The old segments begin behind the last new one before them; they did behind the edge's one block.
+        // The old segments now begin after the last new one before them instead of after the edge's single block.
         let shift = firsts[added + 1] as usize - 1;
         firsts.shrink_to_fit();
         map.firsts = firsts;
         (map, shift)
     }
 
-    /// Knots over numbers, each with about as many keys as those of a build.
+    /// Returns knots over numbers, each with about as many keys as those of a build.
     fn over<'n>(&self, numbers: &'n [u64]) -> impl Iterator<Item = u64> + use<'n> {
         let segments = numbers.len().div_ceil(self.per_block.max(1));
         (0..segments).map(move |at| numbers[at * numbers.len() / segments])

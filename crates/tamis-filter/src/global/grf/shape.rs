@@ -1,24 +1,24 @@
-//! Shape Encoding, as the paper has it (section 4.2): where a key of a tree with a deterministic schedule is.
+//! Shape Encoding as in the paper (section 4.2): where a key of a tree with a deterministic schedule is.
 //!
-//! A tree's *shape* is its number of runs per level, level 0 first. A key's code is the shape of the tree when it was
-//! flushed, a version's the shape it has. Under tiering, a level `i` that is full becomes one run of level `i + 1`, so the
-//! shape after some flushes is their number in a mixed radix, and a key's code is the number of flushes before its own.
-//! The highest digit in which a key's and a version's code differ is the key's level, and the key's digit there is its
-//! run: the paper's longest common suffix.
+//! A tree's *shape* is its number of runs per level, level 0 first. A key's code is the shape of the tree when the
+//! key was flushed; a version's code is its own shape. Under tiering, a full level `i` becomes one run of level
+//! `i + 1`, so the shape after some flushes is their number in a mixed radix, and a key's code is the number of
+//! flushes before its own. The highest digit in which a key's and a version's code differ is the key's level, and the
+//! key's digit there is its run: the paper's longest common suffix.
 //!
-//! [`Partition`](super::Partition) stores the same digits, but reads them as intervals of flushes, which are right for
-//! any schedule. For the schedules of the paper both say the same; a test holds them to it.
+//! [`Partition`](super::Partition) stores the same digits, but reads them as intervals of flushes, which are correct
+//! for any schedule. For the schedules of the paper both agree, which a test checks.
 
 /// The schedule of the levels above the last.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Shape {
-    /// Runs of level `i` that make one of level `i + 1`, level 0 first, without the last level. None is 0.
+    /// Runs of level `i` that make one of level `i + 1`, level 0 first, without the last level. All nonzero.
     pub radices: Vec<u32>,
 }
 
 impl Shape {
-    /// The code of a key that was flushed after `flush` other flushes (since the last compaction of the last level):
-    /// one digit per level, level 0 first. The highest digit takes all that is left.
+    /// Returns the code of a key that was flushed after `flush` other flushes (since the last compaction of the last
+    /// level): one digit per level, level 0 first. The highest digit takes the whole remainder.
     ///
     /// # Panics
     /// If a radix is 0.
@@ -33,7 +33,7 @@ impl Shape {
         digits.collect()
     }
 
-    /// The code of the version after `flushes` flushes: its runs per level.
+    /// Returns the code of the version after `flushes` flushes: its runs per level.
     ///
     /// # Panics
     /// If a radix is 0.
@@ -41,8 +41,9 @@ impl Shape {
         self.kse(flushes)
     }
 
-    /// Level and run of a key in a version, by their codes; `None` if the key is newer than the version. Digits that
-    /// garbage collection has dropped may be missing from the key's lower end: [`Shape::kept`] is enough.
+    /// Returns the level and run of a key in a version, from their codes; `None` if the key is newer than the
+    /// version. The low digits that garbage collection has dropped may be missing from the key: [`Shape::kept`] are
+    /// enough.
     pub fn locate(kse: &[u64], vse: &[u64]) -> Option<(usize, u64)> {
         let dropped = vse.len().saturating_sub(kse.len());
         let (at, (&key, &version)) = kse
@@ -54,8 +55,8 @@ impl Shape {
         (key < version).then_some((dropped + at, key))
     }
 
-    /// How many of a key's highest digits are needed while `oldest` is the oldest version alive: those that the two
-    /// have in common, and one more. Of a key that is newer than `oldest`, all.
+    /// Returns how many of a key's highest digits are needed while `oldest` is the oldest live version: those that
+    /// the two have in common, and one more. For a key newer than `oldest`, all.
     pub fn kept(kse: &[u64], oldest: &[u64]) -> usize {
         if Shape::locate(kse, oldest).is_none() {
             return kse.len();
@@ -71,14 +72,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_example_of_the_paper() {
+    fn the_example_in_the_paper() {
         let shape = Shape { radices: vec![4, 4, 4] };
         assert_eq!(shape.kse(25), [1, 2, 1]);
         assert_eq!(shape.vse(31), [3, 3, 1]);
-        // Figure 8, with the digit of the last level behind: run 2 of level 1.
+        // Figure 8, followed by the digit of the last level: run 2 of level 1.
         let (kse, vse) = ([1, 2, 1, 1], [3, 3, 1, 1]);
         assert_eq!(Shape::locate(&kse, &vse), Some((1, 2)));
-        // The common suffix is two long, so three digits are kept, and they tell the same.
+        // The common suffix has two digits, so three are kept, and they give the same answer.
         assert_eq!(Shape::kept(&kse, &vse), 3);
         assert_eq!(Shape::locate(&kse[1..], &vse), Some((1, 2)));
         assert_eq!(Shape::kept(&vse, &kse), 4, "newer than the version");
@@ -86,7 +87,7 @@ mod tests {
         assert_eq!(Shape::locate(&kse, &kse), None, "flushed next");
     }
 
-    /// Runs of a tree under tiering, level by level, oldest first: which flushes each holds.
+    /// Returns the runs of a tree under tiering, level by level, oldest first: which flushes each holds.
     fn tree(radices: &[u32], flushes: u64) -> Vec<Vec<Vec<u64>>> {
         let mut levels = vec![Vec::<Vec<u64>>::new(); radices.len()];
         for flush in 0..flushes {

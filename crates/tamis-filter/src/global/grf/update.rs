@@ -1,4 +1,4 @@
-//! Insertion, garbage collection, and the snapshot that is left of a partition after the next was built.
+//! Insertion, garbage collection, and the snapshot kept of a partition after its successor was built.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use super::map::{Kind, Map};
 use super::{Inner, Partition};
 
 impl Partition {
-    /// The partition with the entries of `batch` as well; garbage collection, by `cuts`, of the blocks that they come to.
+    /// Returns the partition with the entries of `batch` added; the affected blocks are garbage-collected by `cuts`.
     ///
-    /// For the version that has the tables of the batch, and later ones. `cuts` are of all versions that can still be read
-    /// with what comes of this partition; whether the batch's own tables are among them makes no difference. They must not
-    /// be blind (see the module) to tables that were inserted before.
+    /// Valid for the version that has the tables of the batch, and later ones. `cuts` cover all versions that can
+    /// still be read with the result; whether they include the batch's own tables makes no difference. They must not
+    /// be blind (see the module documentation) to tables that were inserted before.
     ///
     /// # Panics
     /// If the partition outgrows 8 GiB.
@@ -53,8 +53,8 @@ impl Partition {
         self.with(map, writer.finish())
     }
 
-    /// The partition after garbage collection, by `cuts`, of all blocks with at least so many entries. `cuts` as for
-    /// [`Partition::insert`].
+    /// Returns the partition after garbage collection, by `cuts`, of all blocks with at least this many entries.
+    /// `cuts` as for [`Partition::insert`].
     pub fn collect(&self, cuts: &Cuts, at_least: usize) -> Partition {
         let inner = &*self.inner;
         let mut collector = Collector::new(&inner.coder, cuts);
@@ -74,8 +74,9 @@ impl Partition {
         self.with(inner.map.clone(), writer.finish())
     }
 
-    /// What readers of older versions need beside the next partition (section 4.2, cross-round snapshots): the entries
-    /// that are not in the last level. Of the last level nothing is told any more: any key may be there.
+    /// Returns what readers of older versions need in addition to the next partition (section 4.2, cross-round
+    /// snapshots): the entries outside the last level. The result knows nothing about the last level: any key may be
+    /// there.
     pub fn shrink(&self) -> Partition {
         let inner = &*self.inner;
         let kept = inner.entries - inner.last;
@@ -102,7 +103,8 @@ impl Partition {
         Partition { inner: Arc::new(inner) }
     }
 
-    /// The map, with new segments if keys come to an empty edge; and by how many blocks those there are move.
+    /// Extends the map with new segments if keys arrive in an empty edge; also returns by how many blocks the
+    /// existing ones move.
     fn map_for(&self, batch: &Batch) -> (Arc<Map>, usize) {
         let inner = &*self.inner;
         let keys = batch.keys();

@@ -1,19 +1,19 @@
-//! Walks along the entries in the order of keys, for iterators.
+//! Walks over the entries in key order, for iterators.
 //!
-//! A walk ends with the first segment that had something to tell, or when a few had nothing, so that an iterator that goes
-//! on asks again from there; forwards it may end within a segment, after as many entries as were asked for
-//! ([`Ahead::most`]). Of a segment of a learned map the entries are told whose positions a key of
-//! the stretch may have; of one of a mixed map, in which order ends, all.
+//! A walk ends with the first segment that has entries to report, or after a few empty ones, and an iterator that
+//! continues starts another walk from there. Forwards it may end within a segment, after the requested number of
+//! entries ([`Ahead::most`]). In a segment of a learned map it reports the entries whose positions a key of the range
+//! may have; in a segment of a mixed map, which has no order, all entries.
 
 use crate::global::{Ahead, Epochs};
 
 use super::map::Kind;
 use super::{NO_BOUND, Partition};
 
-/// Segments without entries that a walk passes before it ends.
+/// Segments without entries that a walk passes before it stops.
 const EMPTY_SEGMENTS: usize = 8;
 
-/// Numbers of the keys that a walk goes through, both included.
+/// Numbers of the keys that a walk covers, both included.
 #[derive(Clone, Copy)]
 struct Numbers {
     first: u64,
@@ -21,12 +21,12 @@ struct Numbers {
 }
 
 impl Partition {
-    /// Walks the entries from `from` on (keys >= `from`), not beyond `end` (excluded), to the end of the segment in which
-    /// some are found or to the [`Ahead::most`] entries that are enough, or past a few segments that are empty. Says in `out`, which is overwritten, what was found: each code once,
-    /// with the lowest number. Every key from `from` up to the lower key of [`Ahead::until`] was spoken of, and that
-    /// number's lower key is behind `from`.
+    /// Walks the entries from `from` on (keys >= `from`), up to `end` (excluded): to the end of the segment in which
+    /// some are found, to the [`Ahead::most`] entries that suffice, or past a few empty segments. Writes to `out`,
+    /// which is overwritten, what was found: each code once, with the lowest number. Every key from `from` up to the
+    /// lower key of [`Ahead::until`] is covered, and that lower key is after `from`.
     ///
-    /// `false` if the map cannot tell, being of digests; then `out` is empty.
+    /// Returns `false` if the map has no order, being based on digests; `out` is then empty.
     pub fn ahead(&self, from: &[u8], end: Option<&[u8]>, out: &mut Ahead) -> bool {
         out.found.clear();
         out.until = None;
@@ -53,9 +53,10 @@ impl Partition {
         true
     }
 
-    /// The same backwards: keys below `before` (`None`: all), not below `start`. Each code has the highest number: all its
-    /// keys in the stretch lie below that number's lower key, or anywhere in the stretch if it is [`NO_BOUND`]. Every key
-    /// below `before` and not below the lower key of [`Ahead::until`] was spoken of, and that key is below `before`.
+    /// The same backwards: keys below `before` (`None`: all), not below `start`. Each code has the highest number:
+    /// all its keys in the range lie below that number's lower key, or anywhere in the range if it is [`NO_BOUND`].
+    /// Every key below `before` and not below the lower key of [`Ahead::until`] is covered, and that key is below
+    /// `before`.
     pub fn behind(&self, before: Option<&[u8]>, start: &[u8], out: &mut Ahead) -> bool {
         out.found.clear();
         out.until = None;
@@ -82,19 +83,19 @@ impl Partition {
         true
     }
 
-    /// The largest number that a key below `end` can have; `None` if there is no such key.
+    /// Returns the largest number that a key below `end` can have; `None` if there is no such key.
     fn last_before(&self, end: Option<&[u8]>) -> Option<u64> {
         let Some(end) = end else { return Some(u64::MAX) };
         let number = self.inner.map.keys.clamped(end);
         let mut lower = Vec::new();
         self.lower_key(number, &mut lower);
-        // Of the keys with the number of `end`, none is smaller than the smallest.
+        // The lower key is the smallest key with the number of `end`.
         if lower == end { number.checked_sub(1) } else { Some(number) }
     }
 
-    /// Adds to `found` the codes of the entries of a segment that a key with one of these numbers may match, each once: forwards
-    /// with the lowest number that such a key can have, backwards with the number behind the highest. Gives the number
-    /// at which it ended if that is within the segment.
+    /// Adds to `found` the codes of the entries of a segment that a key with one of these numbers may match, each
+    /// once: forwards with the lowest number that such a key can have, backwards with the number after the highest.
+    /// Returns the number at which it ended if that is within the segment.
     fn find(&self, walk: Stretch, found: &mut Vec<(Epochs, u64)>) -> Option<u64> {
         let inner = &*self.inner;
         let map = &*inner.map;
@@ -118,11 +119,11 @@ impl Partition {
         let first = line.position(numbers.first.saturating_sub(lower));
         let last = line.position(numbers.last.min(upper.map_or(u64::MAX, |upper| upper - 1)) - lower);
         let number_of = |position: u64| lower.saturating_add(line.first_at(position));
-        // The first (backwards: last) position of each code; positions become numbers at the end, as that takes a division.
+        // The first (backwards: last) position of each code; converted to numbers at the end, as that takes a division.
         let mut positions: Vec<(Epochs, u64)> = Vec::new();
         let (mut count, mut cut) = (0, None);
         let block = map.blocks_of(segment).start;
-        // Entries ascend by where they begin.
+        // Entries ascend by their first position.
         inner.blocks.each_from(&inner.layout, &inner.coder, block, first, |entry| {
             let end = inner.layout.last_of(&entry);
             if end < first {
@@ -142,10 +143,10 @@ impl Partition {
             count += 1;
             let epochs = inner.coder.epochs(entry.code);
             match positions.iter_mut().find(|(met, _)| *met == epochs) {
-                // Where entries end does not quite ascend.
+                // The last positions of entries do not quite ascend.
                 Some((_, known)) if backward => *known = end.max(*known),
                 Some(_) => {}
-                // What an earlier segment has is nearer.
+                // Results of an earlier segment are nearer.
                 None if found[..known].iter().any(|(met, _)| *met == epochs) => {}
                 None => positions.push((epochs, if backward { end } else { entry.position })),
             }
@@ -155,7 +156,7 @@ impl Partition {
             false => number_of(position),
             true if position + 1 < map.positions => {
                 let behind = number_of(position + 1).min(upper.unwrap_or(NO_BOUND));
-                // Numbers greater than keys have stand for no key.
+                // Numbers above the greatest possible one stand for no key.
                 if behind <= map.keys.max() { behind } else { NO_BOUND }
             }
             true => upper.unwrap_or(NO_BOUND),
@@ -165,12 +166,12 @@ impl Partition {
     }
 }
 
-/// A part of a walk: what of a segment is wanted.
+/// The part of a segment that a walk needs.
 #[derive(Clone, Copy)]
 struct Stretch {
     segment: usize,
     numbers: Numbers,
-    /// Entries after which it may end, if not 0; forwards only.
+    /// Number of entries after which it may end, if not 0; forwards only.
     most: usize,
     backward: bool,
 }

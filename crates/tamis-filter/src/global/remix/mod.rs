@@ -1,23 +1,23 @@
-//! REMIX, semi-sorted: W. Zhong, C. Chen, X. Wu, S. Jiang, "REMIX: Efficient Range Query for LSM-trees" (FAST 2021), as
-//! section 6.1 of the GRF paper has it.
+//! REMIX, semi-sorted: W. Zhong, C. Chen, X. Wu, S. Jiang, "REMIX: Efficient Range Query for LSM-trees" (FAST 2021),
+//! as used in section 6.1 of the GRF paper.
 //!
-//! All keys of a tree in order are cut into segments of so many keys. REMIX itself keeps the segment's first key and,
-//! for each of its keys, the run. Here a segment keeps the *set* of its runs, so that a flush needs no sorted keys of the
-//! segments that it meets, and the border between segments is a number of 64 bits (see [`KeyMap`]). So a point lookup
-//! gets all runs of a segment of 32 keys: nearly all runs, unless they are local in key space. That is what the paper
-//! compares with, and it is right for long scans only.
+//! All keys of a tree in order are cut into segments of equally many keys. REMIX itself keeps the segment's first key
+//! and, for each of its keys, the run. Here a segment keeps the *set* of its runs, so that a flush does not need the
+//! sorted keys of the affected segments, and the border between segments is a 64-bit number (see [`KeyMap`]). A point
+//! lookup therefore gets all runs of a segment of 32 keys: nearly all runs, unless they are local in key space. That
+//! is the paper's baseline, and it suits only long scans.
 //!
 //! # Invariants
 //! * Segment `i` has the keys whose number is at least `borders[i]` and below `borders[i + 1]`; the first has all below, and
 //!   the last has no end. Borders ascend strictly. Keys outside the common prefix have number 0 or the greatest number.
 //! * For every number `b > 0` that is a border: a key has a number of at least `b` if and only if it is not below
-//!   `lower_key(b)`. (The number is the key's bytes behind the prefix, cut or padded with zeros, and `lower_key` is
-//!   these bytes without zeros at the end.)
-//! * Bit `i` of a segment is set if run `tags[i]` has a key in it, or had one and still has keys elsewhere. The last bit
-//!   stands for all runs that came when the others were taken.
+//!   `lower_key(b)`. (The number is the key's bytes after the prefix, truncated or padded with zeros, and `lower_key`
+//!   is these bytes without trailing zeros.)
+//! * Bit `i` of a segment is set if run `tags[i]` has a key in it, or had one and still has keys elsewhere. The last
+//!   bit stands for all runs that were added when the other bits were taken.
 //!
 //! # Threads
-//! Immutable. A change copies the filter and then looks up the segment of each key that is added; keys that go are only
+//! Immutable. A change copies the filter and then looks up the segment of each added key; removed keys are only
 //! counted, until their run is gone and its bit can be cleared everywhere.
 
 #[cfg(test)]
@@ -33,16 +33,16 @@ use crate::global::{RunIndex, RunIndexSpec, RunTag, Tagged, TagsAhead};
 use crate::keys::{KeyList, KeyMap};
 use crate::words::prefetch;
 
-/// Runs with a bit of their own. The bit behind them is shared by all others.
+/// Number of runs with their own bit. The bit after them is shared by all others.
 const OWN: usize = 63;
 
-/// Empty segments that one walk passes at most.
+/// Maximum number of empty segments that one walk passes.
 const MAX_EMPTY: usize = 64;
 
-/// Times the capacity that entries may become. Beyond that segments are too long to tell anything.
+/// Maximum ratio of entries to capacity. Beyond it segments are too long to be useful.
 const MAX_GROWTH: u64 = 2;
 
-/// Sets of runs by segment. See the module.
+/// Sets of runs by segment. See the module documentation.
 #[derive(Clone, Debug)]
 pub struct Remix {
     map: Arc<KeyMap>,
@@ -50,7 +50,7 @@ pub struct Remix {
     segments: Vec<u64>,
     /// The run of each bit.
     tags: Vec<Option<RunTag>>,
-    /// Runs behind the shared bit.
+    /// Runs that use the shared bit.
     others: Vec<RunTag>,
     /// Entries of each run.
     counts: BTreeMap<RunTag, u64>,
@@ -58,10 +58,10 @@ pub struct Remix {
 }
 
 impl Remix {
-    /// Builds a filter of all keys of these runs, in segments of `spec.segment` different keys.
+    /// Builds a filter of all keys of these runs, in segments of `spec.segment` distinct keys.
     ///
     /// # Errors
-    /// [`FilterError::Parameter`] if a segment is to have no keys.
+    /// [`FilterError::Parameter`] if a segment would have no keys.
     pub fn build(items: &[Tagged<'_>], spec: &RunIndexSpec) -> Result<Self, FilterError> {
         if spec.segment == 0 {
             return Err(FilterError::Parameter("a segment has at least one key"));
@@ -75,7 +75,7 @@ impl Remix {
         let mut borders = vec![0];
         for key in keys.iter().step_by(spec.segment as usize).skip(1) {
             let border = map.clamped(key);
-            // Keys of one number are never in two segments.
+            // Keys with the same number are never in two segments.
             if borders.last().is_none_or(|last| *last < border) {
                 borders.push(border);
             }
@@ -89,7 +89,7 @@ impl Remix {
             counts: BTreeMap::new(),
             capacity: 0,
         };
-        // The runs of most keys get the bits.
+        // The runs with the most keys get the bits.
         let mut sizes: BTreeMap<RunTag, u64> = BTreeMap::new();
         items.iter().for_each(|(batch, tag)| *sizes.entry(*tag).or_default() += batch.len() as u64);
         let mut largest: Vec<(RunTag, u64)> = sizes.into_iter().collect();
@@ -100,8 +100,8 @@ impl Remix {
         Ok(filter)
     }
 
-    /// The filter after a change of runs. `None` if entries are more than twice the capacity, or if more went than
-    /// ever came.
+    /// Returns the filter after a change of runs. `None` if there are more entries than twice the capacity, or if
+    /// more were removed than ever added.
     pub fn change(&self, removed: &[Tagged<'_>], added: &[Tagged<'_>]) -> Option<Self> {
         let mut changed = self.clone();
         for &(batch, tag) in removed {
@@ -111,7 +111,7 @@ impl Remix {
                 *entries = entries.checked_sub(gone)?;
             }
         }
-        // First what is gone: its name may be given again at once.
+        // Removals first: a name may be reused in the same change.
         changed.forget();
         changed.add(added);
         (changed.entries() / MAX_GROWTH <= changed.capacity).then_some(changed)
@@ -131,7 +131,7 @@ impl Remix {
             let bit = 1 << self.bit(tag);
             let (mut entries, mut at) = (0, 0);
             for key in keys {
-                // Keys ascend, so segments do, and mostly it is the same or the next.
+                // Keys ascend, so segments do, and usually it is the same or the next one.
                 let number = self.map.clamped(key);
                 if self.borders.get(at + 1).is_some_and(|next| *next <= number) {
                     at += 1;
@@ -146,7 +146,7 @@ impl Remix {
         }
     }
 
-    /// The bit of a run, a new one if it has none.
+    /// Returns the bit of a run, allocating one if it has none.
     fn bit(&mut self, tag: RunTag) -> usize {
         if let Some(bit) = self.tags.iter().position(|held| *held == Some(tag)) {
             return bit;
@@ -182,14 +182,14 @@ impl Remix {
         }
     }
 
-    /// The segment of a number.
+    /// Returns the segment of a number.
     #[inline]
     fn segment(&self, number: u64) -> usize {
         // The first border is 0.
         self.borders.partition_point(|border| *border <= number).saturating_sub(1)
     }
 
-    /// The runs of a set.
+    /// Returns the runs of a set.
     #[inline]
     fn runs(&self, mut set: u64, found: &mut dyn FnMut(RunTag)) {
         while set != 0 {
@@ -202,7 +202,7 @@ impl Remix {
     }
 }
 
-/// The keys of a batch, each once.
+/// Returns the keys of a batch, each once.
 fn distinct(batch: &crate::global::Batch) -> impl Iterator<Item = &[u8]> {
     let mut last = None;
     batch.keys().iter().filter(move |key| last.replace(*key) != Some(*key))
@@ -214,8 +214,8 @@ impl RunIndex for Remix {
     }
 
     fn prefetch(&self, key: &[u8], _: Digest) {
-        // Finding the segment is most of the work, and a miss for each of its last steps, which does not pay to do twice.
-        // About where it would be if numbers were spread evenly:
+        // Finding the segment is most of the work, with a miss for each of its last steps, which should not be paid
+        // twice. Start where the segment would be if numbers were spread evenly:
         let number = self.map.clamped(key);
         let (Some(first), Some(last)) = (self.borders.get(1), self.borders.last()) else { return };
         let share = number.saturating_sub(*first) as f64 / (last - first).max(1) as f64;
@@ -236,7 +236,7 @@ impl RunIndex for Remix {
             let set = self.segments[at];
             let bound = (at > first).then(|| self.borders[at]);
             self.runs(set, &mut |tag| out.found.push((tag, bound)));
-            // A border behind the number of `end` has its lower key behind `end`.
+            // A border after the number of `end` has its lower key after `end`.
             out.until = self.borders.get(at + 1).copied().filter(|next| *next <= end);
             if set != 0 || out.until.is_none() {
                 break;
@@ -252,7 +252,7 @@ impl RunIndex for Remix {
             last = self.segment(self.map.clamped(before));
             let mut lowest = Vec::new();
             self.lower_key(self.borders[last], &mut lowest);
-            // Keys below the lowest one of a segment are of the one before.
+            // Keys below the lowest one of a segment belong to the previous one.
             if lowest == before {
                 let Some(previous) = last.checked_sub(1) else { return true };
                 last = previous;

@@ -11,13 +11,13 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn no_key_is_denied_through_random_changes(
+    fn no_key_is_rejected_through_random_changes(
         steps in steps(),
         bounds in prop::collection::vec((key(), prop::option::of(key())), 12),
         segment in 1u32..20, start_at in 0usize..8,
     ) {
         let mut tree = Tree::default();
-        // Built over what some steps have left: else all keys come to one segment.
+        // Built over the result of some steps; otherwise all keys would fall into one segment.
         for step in &steps[..start_at.min(steps.len())] {
             tree.step(step);
         }
@@ -44,7 +44,7 @@ proptest! {
     }
 
     #[test]
-    fn walks_come_through_all_of_the_key_space(keys in prop::collection::btree_set(key(), 0..200), segment in 1u32..9) {
+    fn walks_cover_the_whole_key_space(keys in prop::collection::btree_set(key(), 0..200), segment in 1u32..9) {
         let lists: Lists = vec![(batch(&keys), tag(0, 0))];
         let filter = Remix::build(&refs(&lists), &RunIndexSpec { segment, ..spec(0) }).unwrap();
         let (mut out, mut from, mut steps) = (TagsAhead::default(), Vec::new(), 0);
@@ -66,7 +66,7 @@ proptest! {
     }
 }
 
-/// Big-endian numbers.
+/// Returns big-endian numbers.
 fn numbers(numbers: impl IntoIterator<Item = u64>) -> crate::global::Batch {
     let keys: Vec<Vec<u8>> = numbers.into_iter().map(|n| n.to_be_bytes().to_vec()).collect();
     batch(&keys)
@@ -86,7 +86,7 @@ fn a_segment_names_the_runs_of_its_keys_and_no_others() {
 }
 
 #[test]
-fn what_a_run_leaves_behind_goes_when_the_run_is_gone() {
+fn bits_of_a_run_are_cleared_when_the_run_is_gone() {
     let spec = RunIndexSpec { segment: 10, ..spec(0) };
     let (old, new) = (numbers(0..100), numbers((0..100).step_by(2)));
     let filter = Remix::build(&[(&old, tag(1, 0))], &spec).unwrap();
@@ -97,7 +97,7 @@ fn what_a_run_leaves_behind_goes_when_the_run_is_gone() {
     assert_eq!(count(&filter), 100, "a part of the run is left");
     assert!(filter.change(&[(&old, tag(1, 0))], &[]).is_none(), "more than there is");
     assert!(filter.change(&[(&half, tag(1, 1))], &[]).is_none(), "no such run");
-    // The name is given again in the change that takes it away.
+    // The name is reused in the change that releases it.
     let rest = numbers(50..100);
     let filter =
         filter.change(&[(&rest, tag(1, 0))], &[(&numbers([3, 4]), tag(1, 0)), (&new, tag(0, 0))]).unwrap();
@@ -106,7 +106,7 @@ fn what_a_run_leaves_behind_goes_when_the_run_is_gone() {
 }
 
 #[test]
-fn runs_beyond_the_bits_share_one() {
+fn runs_without_their_own_bit_share_one() {
     let spec = RunIndexSpec { segment: 2, ..spec(10_000) };
     let lists: Lists = (0..100)
         .map(|slot| (numbers(u64::from(slot) * 10..u64::from(slot) * 10 + 10), tag(0, slot)))
@@ -120,7 +120,7 @@ fn runs_beyond_the_bits_share_one() {
     check(&filter, &lists);
     let filter = filter.change(&refs(&lists)[..50], &[]).unwrap();
     check(&filter, &lists[50..]);
-    // New runs get the bits of those that went; runs behind the shared bit stay there.
+    // New runs get the bits of removed ones; runs on the shared bit stay there.
     let again: Lists = lists[..50].iter().map(|(batch, t)| (batch.clone(), tag(1, t.slot))).collect();
     let filter = filter.change(&[], &refs(&again)).unwrap();
     check(&filter, &lists[50..]);
@@ -131,7 +131,7 @@ fn runs_beyond_the_bits_share_one() {
 }
 
 #[test]
-fn sizes_that_make_no_sense_are_refused() {
+fn invalid_sizes_are_rejected() {
     assert!(Remix::build(&[], &RunIndexSpec { segment: 0, ..spec(0) }).is_err());
     let filter = Remix::build(&[], &RunIndexSpec { segment: u32::MAX, ..spec(0) }).unwrap();
     assert_eq!((filter.segments(), filter.entries()), (1, 0));

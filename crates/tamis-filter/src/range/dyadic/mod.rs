@@ -2,7 +2,6 @@
 //!
 //! A *node* of height `h` is an aligned interval of `2^h` numbers; its *prefix* is any of them shifted right by `h`.
 //! A filter keeps a hint for nodes of some heights, always including 0; a node that it rejects holds no number.
-//! denies.
 
 use crate::bits::mask;
 

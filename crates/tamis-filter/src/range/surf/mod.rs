@@ -90,12 +90,12 @@ impl<W: Words> WordFilter<W> for Surf<W> {
 }
 
 impl<W: Words> Surf<W> {
-    /// As [`RangeProbe::contains_range`](crate::RangeProbe::contains_range). Allocates nothing.
+    /// Same as [`RangeProbe::contains_range`](crate::RangeProbe::contains_range). Allocates nothing.
     pub fn contains_range(&self, range: KeyRange<'_>) -> bool {
         self.search_range(range)
     }
 
-    /// As [`RangeProbe::contains_key`](crate::RangeProbe::contains_key).
+    /// Same as [`RangeProbe::contains_key`](crate::RangeProbe::contains_key).
     pub fn contains_key(&self, key: &[u8], digest: Digest) -> bool {
         self.search_key(key, digest)
     }

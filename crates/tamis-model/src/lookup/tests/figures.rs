@@ -1,4 +1,4 @@
-//! What the paper publishes, by the model.
+//! The paper's published figures, from the model.
 
 use super::*;
 use crate::bloom;
@@ -18,7 +18,7 @@ fn of(empty: f64) -> Workload {
 /// Figure 6: nothing on disks, little on SSDs, more than 40 % on NVM, more with tiering.
 #[test]
 fn figure_6() {
-    // Whatever a probe costs between nothing and a memory access.
+    // For any probe cost between nothing and a memory access.
     for probe_ns in [0.0, devices::MEMORY.access_ns] {
         for tenths in 0..=10 {
             let workload = of(f64::from(tenths) / 10.0);
@@ -49,7 +49,7 @@ fn figure_6() {
     near(gain(devices::HDD, 0.0, 1.0), 0.005);
 }
 
-/// Figures 1 and 2, as far as the model goes: see the module for how far that is.
+/// Figures 1 and 2, as far as the model goes: the module documentation says how far that is.
 #[test]
 fn figures_1_and_2() {
     let share = |policy, device, probe_ns, empty| {
@@ -77,7 +77,7 @@ fn figures_1_and_2() {
                 let here = share(policy, *slower, 20.0, empty);
                 assert!(here > last, "the share grows with α");
                 assert!(share(policy, *faster, 20.0, empty) > here, "and with the speed of the device");
-                // Figure 2 beside Figure 1.
+                // Figure 2 compared with Figure 1.
                 assert!(share(Policy::Tiering, *slower, 20.0, empty) >= here);
                 last = here;
             }
@@ -85,7 +85,7 @@ fn figures_1_and_2() {
     }
 }
 
-/// Section 5: the benefit rises with the bits of a key (Figure 12) and with the levels at T = 2 (Figure 8b).
+/// Section 5: the benefit rises with the bits per key (Figure 12) and with the levels at T = 2 (Figure 8b).
 #[test]
 fn figures_8_and_12() {
     let costs = on(devices::PCIE_SSD, 20.0);

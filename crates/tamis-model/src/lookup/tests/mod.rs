@@ -1,4 +1,4 @@
-//! The model against trees small enough to ask for every key.
+//! Checks the model against trees small enough to look up every key.
 
 mod figures;
 mod properties;
@@ -36,7 +36,7 @@ impl Placed {
         Placed { levels: (0..tree.levels).map(|level| vec![run(level); runs as usize]).collect() }
     }
 
-    /// Walks the lookup of one key that is in run `at` of all runs, or nowhere.
+    /// Simulates the lookup of one key that is in run `at` of all runs, or nowhere.
     fn walk(&self, at: Option<usize>, sharing: Sharing, false_positive: f64) -> Counts {
         let mut counts = Counts::default();
         if sharing == Sharing::Shared {
@@ -56,7 +56,7 @@ impl Placed {
         counts
     }
 
-    /// The mean over all lookups: of each entry in turn, and of a key that is nowhere.
+    /// Returns the mean over all lookups: of each entry in turn, and of an absent key.
     fn mean(&self, sharing: Sharing, workload: Workload) -> Counts {
         let entries = || {
             let runs = self.levels.iter().flatten().enumerate();
@@ -110,7 +110,7 @@ fn the_exact_form_is_the_mean_over_every_lookup() {
     }
 }
 
-/// Means of sums may be taken apart only if that is so when filters err in all combinations: here are all.
+/// Means of sums may be separated only if that holds for all combinations of filter errors: here are all.
 #[test]
 fn the_mean_over_all_outcomes_of_all_filters_is_the_same() {
     for (tree, policy) in [
@@ -187,10 +187,10 @@ fn levels_fractions_and_the_steps_of_the_appendix_agree() {
 }
 
 #[test]
-fn a_level_costs_what_its_lookups_do() {
+fn a_level_costs_the_sum_of_its_lookups() {
     for runs in [1u32, 2, 3, 4, 10] {
         for here in workloads() {
-            // A level alone is a tree of one level: all its lookups, walked.
+            // A level alone is a tree of one level: all its lookups, simulated.
             let level = Placed { levels: vec![vec![5; runs as usize]] };
             let walked = level.mean(Sharing::PerFilter, here).cost(COSTS).total_ns();
             same(eq5_complete(runs, here, COSTS), walked, (runs, here));
@@ -206,10 +206,10 @@ fn a_level_costs_what_its_lookups_do() {
     }
 }
 
-/// Equations 13 and 4 drop `L/(T^L-1)` probes of each lookup that finds its key; 13's condition "T > 3 or L > 3" is not
-/// enough to call that little.
+/// Equations 13 and 4 drop `L/(T^L-1)` probes of each lookup that finds its key; 13's condition "T > 3 or L > 3" is
+/// not enough to call that negligible.
 #[test]
-fn the_closed_form_is_low_by_what_equation_13_drops() {
+fn the_closed_form_is_low_by_the_term_equation_13_drops() {
     for tree in small_trees() {
         let (l, t) = tree.numbers();
         let dropped = l / (t.powi(tree.levels as i32) - 1.0);
@@ -231,7 +231,7 @@ fn the_closed_form_is_low_by_what_equation_13_drops() {
     assert!(share(5, 10) < 5e-4);
 }
 
-/// Equation 6 has T + 1 where T²/(T-1) follows, so counts 1/(T-1) filters too many of each lookup that finds its key.
+/// Equation 6 has T + 1 where T²/(T-1) follows, so counts 1/(T-1) filters too many for each lookup that finds its key.
 #[test]
 fn equation_6_does_not_follow_from_15_and_13() {
     for tree in small_trees() {
@@ -241,7 +241,7 @@ fn equation_6_does_not_follow_from_15_and_13() {
             let filter = COSTS.hash_ns + COSTS.probe_ns + workload.false_positive * COSTS.access_ns;
             let high = found / (t - 1.0) * filter;
             same(eq6(tree, workload, COSTS) - eq6_corrected(tree, workload, COSTS), high, (tree, workload));
-            // The corrected one is Equation 15 but for what 13 drops.
+            // The corrected one is Equation 15 except for the term that 13 drops.
             let dropped = t * found * l / (t.powi(tree.levels as i32) - 1.0) * filter;
             let sum = eq15(tree, workload, COSTS);
             same(eq6_corrected(tree, workload, COSTS) + dropped, sum, (tree, workload));
@@ -253,7 +253,7 @@ fn equation_6_does_not_follow_from_15_and_13() {
     }
 }
 
-/// The runs asked before the right one in its level err like any other; Equations 5, 14, 15 and 6 leave that out.
+/// The runs probed before the right one in its level err like any other; Equations 5, 14, 15 and 6 ignore that.
 #[test]
 fn the_papers_tiering_misses_false_positives_in_the_level_of_the_key() {
     let mut worst: f64 = 0.0;
@@ -295,8 +295,8 @@ fn equation_9_is_equation_8_is_the_gain() {
 }
 
 #[test]
-fn unequal_runs_are_walked_alike() {
-    // Sizes and rates of three runs; the walk done by hand.
+fn unequal_runs_match_a_simulation() {
+    // Sizes and rates of three runs; simulated by hand.
     let run = |entries, false_positive| RunShare { entries, false_positive };
     let runs = [run(1.0, 0.5), run(3.0, 0.1), run(12.0, 1.0)];
     let counts = counts_of_runs(&runs, Sharing::PerFilter, 0.2);

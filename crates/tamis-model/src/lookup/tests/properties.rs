@@ -1,4 +1,4 @@
-//! What holds for all arguments.
+//! Properties for all arguments.
 
 use proptest::prelude::*;
 
@@ -31,7 +31,7 @@ fn wild() -> impl Strategy<Value = f64> {
 
 proptest! {
     #[test]
-    fn the_gain_is_a_fraction_and_grows_as_the_paper_says(
+    fn the_gain_is_a_fraction_and_grows_as_in_the_paper(
         tree in any_tree(), workload in any_workload(), costs in any_costs(), by in 0.0..1.0f64,
     ) {
         for policy in POLICIES {
@@ -65,7 +65,7 @@ proptest! {
 
     /// Equation 9: as levels grow the gain tends to a constant, and the distance falls as one over the hashes saved.
     #[test]
-    fn the_gain_converges_as_equation_9_says(
+    fn the_gain_converges_as_in_equation_9(
         workload in any_workload(), costs in any_costs(), size_ratio in 2u32..20, levels in 3u32..=64,
     ) {
         let tree = Tree { levels, size_ratio };
@@ -82,7 +82,7 @@ proptest! {
     }
 
     #[test]
-    fn the_list_of_runs_and_the_closed_sum_are_one(
+    fn the_list_of_runs_and_the_closed_sum_agree(
         tree in any_tree(), workload in any_workload(),
     ) {
         for policy in POLICIES {
@@ -94,7 +94,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_in_makes_nan_come_out(
+    fn no_input_yields_nan(
         (levels, size_ratio) in (any::<u32>(), any::<u32>()),
         (empty, false_positive) in (wild(), wild()),
         (hash_ns, probe_ns, access_ns) in (wild(), wild(), wild()),

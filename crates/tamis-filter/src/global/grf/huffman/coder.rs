@@ -1,13 +1,13 @@
-//! Codes of runs, one by one.
+//! Codes of individual runs.
 
 use crate::bits;
 use crate::global::RunTag;
 use crate::global::prefix_code::{canonical, code_lengths};
 use crate::words::Owned;
 
-/// Share of the entries that a run is thought to have at least: bounds the length of its code.
+/// Minimum assumed share of a run, which bounds the length of its code.
 const LEAST_SHARE: f64 = 1e-4;
-/// Most runs with a symbol of their own.
+/// Maximum number of runs with their own symbol.
 const MAX_SYMBOLS: usize = 250;
 
 /// Codes of runs.
@@ -18,9 +18,9 @@ pub(super) struct TagCoder {
     /// Ascending.
     symbols: Vec<(RunTag, u8)>,
     pub(super) other: u8,
-    /// Code and length of each symbol but the first, the first bit lowest.
+    /// Code and length of each symbol except the first, first bit lowest.
     pub(super) codes: Vec<(u32, u8)>,
-    /// By length: the first code with the first bit highest, how many there are, and where they begin in `order`.
+    /// By length: the first code (first bit highest), the number of codes, and where they begin in `order`.
     lengths: Vec<(u32, u32, u32)>,
     /// Symbols in the order of their codes.
     order: Vec<u8>,
@@ -66,18 +66,18 @@ impl TagCoder {
         at.map_or(self.other, |at| self.symbols[at].1)
     }
 
-    /// Bits of a symbol's code, without the flag.
+    /// Returns the bits of a symbol's code, without the flag.
     pub(super) fn bits(&self, symbol: u8) -> u64 {
         usize::from(symbol).checked_sub(1).map_or(0, |at| u64::from(self.codes[at].1))
     }
 
-    /// Bits that an entry takes on average.
+    /// Returns the average bits per entry.
     pub(super) fn expected_bits(&self, shares: &[(RunTag, f64)]) -> f64 {
         let sum: f64 = shares.iter().map(|(_, share)| share).sum::<f64>().max(f64::MIN_POSITIVE);
         1.0 + shares.iter().map(|(tag, share)| share / sum * self.bits(self.symbol(*tag)) as f64).sum::<f64>()
     }
 
-    /// The symbol whose code is at a bit, and the bit behind.
+    /// Decodes the symbol whose code is at a bit, and returns it with the bit after it.
     pub(super) fn decode(&self, words: &Owned, at: u64) -> (u8, u64) {
         let (window, mut code) = (bits::read(words, at, 32), 0);
         for (len, &(first, count, start)) in (0u64..).zip(&self.lengths) {
@@ -88,7 +88,7 @@ impl TagCoder {
                 return (self.order[(start + nth) as usize], at + len);
             }
         }
-        // Codes are complete, and written by this coder.
+        // Codes are complete, and this coder wrote them.
         (self.other, at)
     }
 

@@ -7,7 +7,7 @@ fn tag(level: u8, slot: u32) -> RunTag {
     RunTag { level, slot }
 }
 
-/// Big-endian numbers.
+/// Returns big-endian numbers.
 fn numbers(numbers: impl IntoIterator<Item = u64>) -> Batch {
     let keys: Vec<Vec<u8>> = numbers.into_iter().map(|n| n.to_be_bytes().to_vec()).collect();
     batch(&keys)
@@ -17,7 +17,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn no_key_is_denied_through_random_changes(
+    fn no_key_is_rejected_through_random_changes(
         steps in steps(),
         bounds in prop::collection::vec((key(), prop::option::of(key())), 12),
         bits in 3.0f64..20.0, start_at in 0usize..8, own_tags: bool,
@@ -54,7 +54,7 @@ proptest! {
     }
 }
 
-/// `n` keys of a full tree, spread over its runs as is expected of it, at random places of the key space.
+/// Returns `n` keys of a full tree, spread over its runs as expected, at random positions in the key space.
 fn full_tree(n: u64, spec: &RunIndexSpec) -> Lists {
     let mut keys: Vec<u64> = (0..n).map(|n| Digest::from_u64(n).remix(1)).collect();
     let mut lists = Lists::new();
@@ -67,7 +67,7 @@ fn full_tree(n: u64, spec: &RunIndexSpec) -> Lists {
 }
 
 #[test]
-fn codes_take_little_more_than_one_bit_and_the_rate_is_that_of_the_rest() {
+fn codes_take_little_more_than_one_bit() {
     let n = 100_000;
     let spec = RunIndexSpec { bits_per_key: 10.0, slots: vec![10, 10, 1], ..spec(n) };
     let lists = full_tree(n, &spec);
@@ -83,12 +83,12 @@ fn codes_take_little_more_than_one_bit_and_the_rate_is_that_of_the_rest() {
     let rate = f64::from(named) / strangers as f64;
     assert!(filter.code_bits() < 1.7, "{} bits", filter.code_bits());
     assert!(bits < 10.1, "{bits} bits per key");
-    // One bit per key is for knots and directory, two and a bit are what Elias-Fano coding takes beyond the rate.
+    // One bit per key is for knots and directory, a little more than two is the overhead of Elias-Fano coding.
     assert!(rate < 0.5f64.powf(10.0 - 3.25 - filter.code_bits()), "{rate} with {bits} bits per key");
 }
 
 #[test]
-fn keys_in_the_order_of_time_get_blocks_of_their_own() {
+fn keys_in_time_order_get_their_own_blocks() {
     let spec = spec(4000);
     let mut filter = GrfHuffman::build(&[(&numbers(0..2000), tag(2, 0))], &spec).unwrap();
     for flush in 0..4 {
@@ -101,7 +101,7 @@ fn keys_in_the_order_of_time_get_blocks_of_their_own() {
 }
 
 #[test]
-fn runs_that_nobody_expected_share_a_symbol() {
+fn unexpected_runs_share_a_symbol() {
     let lists: Lists =
         (0..400).map(|slot| (numbers(u64::from(slot) * 4..u64::from(slot) * 4 + 4), tag(1, slot))).collect();
     let filter = GrfHuffman::build(&refs(&lists), &spec(0)).unwrap();
@@ -118,7 +118,7 @@ fn runs_that_nobody_expected_share_a_symbol() {
 }
 
 #[test]
-fn sizes_that_make_no_sense_are_refused() {
+fn invalid_sizes_are_rejected() {
     let build =
         |bits_per_key, capacity| GrfHuffman::build(&[], &RunIndexSpec { bits_per_key, ..spec(capacity) });
     for bits in [0.0, -1.0, 65.0, f64::NAN] {
@@ -133,10 +133,10 @@ fn sizes_that_make_no_sense_are_refused() {
     assert!(one.change(&[], &[(&numbers(0..9), tag(0, 1))]).is_none(), "ten keys, and it was made for one");
 }
 
-/// The number behind the greatest one came out as the greatest, and the key of that number was denied.
+/// The number after the greatest one came out as the greatest, and the key with that number was rejected.
 #[test]
-fn the_greatest_key_is_found_from_behind() {
-    // Of short keys numbers have fewer bits; one with more was taken for a small number.
+fn the_greatest_key_is_found_backwards() {
+    // Numbers of short keys have fewer bits; one with more was taken for a small number.
     (1..9).for_each(greatest_from_behind);
 }
 

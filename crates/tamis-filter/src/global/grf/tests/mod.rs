@@ -1,4 +1,4 @@
-//! Tests of partitions: what keys and batches look like.
+//! Tests of partitions: helpers that generate keys and batches.
 
 mod schedules;
 mod sizes;
@@ -26,7 +26,7 @@ pub(super) fn spec(map: MapChoice) -> PartitionSpec {
 /// Kinds of keys.
 pub(super) const KINDS: usize = 7;
 
-/// Key number `i` of a kind. `i` grows with time.
+/// Returns key number `i` of a kind. `i` grows with time.
 pub(super) fn key(kind: usize, i: u64) -> Key {
     let r = random(i, 1);
     match kind {
@@ -43,13 +43,13 @@ pub(super) fn key(kind: usize, i: u64) -> Key {
             key.extend_from_slice(&r.to_be_bytes()[..(r >> 20) as usize % 8]);
             key
         }
-        // Four bytes; then, as time goes on, longer ones and ones before and behind.
+        // Four bytes; then, over time, longer ones and ones before and after.
         _ if i % 7 < 5 => (r as u32).to_be_bytes().to_vec(),
         _ => [&b"common prefix"[..], &r.to_be_bytes()].concat()[r as usize % 3..].to_vec(),
     }
 }
 
-/// A batch of tables' keys.
+/// Returns a batch of tables' keys.
 pub(super) fn batch<'k>(entries: impl IntoIterator<Item = (&'k Key, Epochs)>) -> Batch {
     let sorted: BTreeSet<(&Key, Epochs)> = entries.into_iter().collect();
     let mut batch = Batch::new();
@@ -67,7 +67,7 @@ pub(super) fn named(partition: &Partition, key: &[u8]) -> Vec<Epochs> {
     all
 }
 
-/// Everything that a partition holds, block by block.
+/// Returns the contents of a partition, block by block.
 pub(super) fn contents(partition: &Partition) -> Vec<Vec<blocks::Entry>> {
     let inner = &*partition.inner;
     let decode = |at| {
@@ -78,7 +78,7 @@ pub(super) fn contents(partition: &Partition) -> Vec<Vec<blocks::Entry>> {
     (0..inner.blocks.count()).map(decode).collect()
 }
 
-/// The counters agree with what is there.
+/// Checks that the counters agree with the contents.
 pub(super) fn consistent(partition: &Partition) {
     let contents = contents(partition);
     let all: Vec<_> = contents.iter().flatten().collect();

@@ -1,4 +1,5 @@
-//! No key of any version is denied, whatever the tree does; on the schedules of the paper exactly one table is named.
+//! No key of any version is rejected, whatever the tree does; on the schedules of the paper exactly one table is
+//! named.
 
 use proptest::prelude::*;
 
@@ -6,17 +7,17 @@ use super::*;
 
 #[derive(Clone, Debug)]
 enum Op {
-    /// So many new keys are flushed; whether the cuts know of their table already.
+    /// Flushes this many new keys; the flag says whether the cuts already include their table.
     Flush(u64, bool),
-    /// In one of the two stripes, tables that follow each other in age become one.
+    /// Merges tables adjacent in age within one of the two stripes.
     Merge(bool, usize, usize),
     Drop(bool, usize),
-    /// Garbage collection of blocks with at least so many entries.
+    /// Garbage-collects blocks with at least this many entries.
     Collect(usize),
-    /// A version stays alive.
+    /// Keeps a version alive.
     Hold,
     Release(usize),
-    /// A new partition is built, and the old one shrunk.
+    /// Builds a new partition and shrinks the old one.
     Rebuild,
 }
 
@@ -53,7 +54,8 @@ impl Version {
         self.tables().flat_map(|table| table.keys.iter().map(|key| (key, table.epochs)))
     }
 
-    /// Every key is named by one of these partitions, or may be in a last level that one of them does not know.
+    /// Checks that every key is named by one of these partitions, or may be in a last level that one of them does not
+    /// know.
     fn is_covered_by(&self, partitions: &[&Partition]) {
         for (key, table) in self.keys() {
             let covered = partitions.iter().any(|partition| {
@@ -70,7 +72,8 @@ struct Tree {
     now: Version,
     partition: Partition,
     spec: PartitionSpec,
-    /// Versions alive, with what they were published with and, if that round is over, the rest of its last partition.
+    /// Live versions, with the partition they were published with and, if that round is over, the snapshot of its
+    /// last one.
     held: Vec<(Version, Partition, bool)>,
     rest: Option<Partition>,
     next_epoch: u64,
@@ -79,13 +82,13 @@ struct Tree {
 
 impl Tree {
     fn new(kind: usize, spec: PartitionSpec) -> Self {
-        let partition = Partition::build(&Batch::new(), 0, &spec).expect("a sound specification");
+        let partition = Partition::build(&Batch::new(), 0, &spec).expect("a valid specification");
         let (now, held) = (Version::default(), Vec::new());
         Tree { kind, now, partition, spec, held, rest: None, next_epoch: 0, next_key: 0 }
     }
 
     fn cuts(&self, more: Option<Epochs>) -> Cuts {
-        // Versions of the round before have their own partition, but to know more cuts does no harm.
+        // Versions of the previous round have their own partition, but additional cuts do no harm.
         let held = self.held.iter().map(|(version, ..)| version);
         Cuts::of(held.chain([&self.now]).flat_map(Version::tables).map(|table| table.epochs).chain(more))
     }
@@ -160,7 +163,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn no_key_of_any_version_is_denied(
+    fn no_key_of_any_version_is_rejected(
         kind in 0..KINDS,
         map in prop::sample::select(&[MapChoice::Auto, MapChoice::Learned, MapChoice::Digest, MapChoice::Mixed][..]),
         radices in prop::sample::select(vec![vec![10, 10], vec![2, 2, 2], vec![3], vec![4, 4, 4]]),
@@ -197,16 +200,16 @@ fn deterministic(t: u64, levels: u32, flushes: u64) -> Vec<Epochs> {
     tables
 }
 
-/// The paper's rule and the intervals name the same run, after every flush, for every flush of the round, with garbage
-/// collection by the oldest of three versions alive.
+/// The paper's rule and the intervals name the same run, after every flush, for every flush of the round, with
+/// garbage collection by the oldest of three live versions.
 #[test]
-fn codes_name_the_runs_of_the_paper() {
+fn codes_name_the_same_runs_as_the_paper() {
     for (t, levels) in [(3u64, 3u32), (4, 4), (5, 3), (10, 3)] {
         let radices = vec![t as u32; levels as usize - 1];
         let shape = shape::Shape { radices: radices.clone() };
         let round = t.pow(levels - 1);
         let base = 2 * round;
-        let coder = code::Coder::new(base, &radices).expect("sound radices");
+        let coder = code::Coder::new(base, &radices).expect("valid radices");
         let mut codes: Vec<code::Code> = Vec::new();
         for flushes in 0..round {
             let now = deterministic(t, levels, base + flushes);
@@ -222,7 +225,7 @@ fn codes_name_the_runs_of_the_paper() {
                 assert_eq!(named.len(), 1, "T {t}: flush {flush} of {flushes}, {:?}", coder.epochs(code));
                 let (kse, vse) = (shape.kse(flush), shape.vse(flushes));
                 let (level, run) = shape::Shape::locate(&kse, &vse).expect("older");
-                // Runs by level, oldest first, as the digits count them.
+                // Runs by level, oldest first, in the digits' order.
                 let size = t.pow(level as u32);
                 let of_level: Vec<&Epochs> =
                     now.iter().filter(|table| table.lo >= base && table.hi - table.lo == size).collect();

@@ -1,4 +1,4 @@
-//! Sizes, rates, choices of map, and what grows where.
+//! Sizes, rates, choices of map, and growth.
 
 use super::*;
 use proptest::prelude::*;
@@ -20,10 +20,10 @@ fn measured(partition: &Partition, absent: impl Iterator<Item = Key>) -> f64 {
 }
 
 #[test]
-fn ten_bits_a_key_are_a_rate_below_one_in_thirty_two() {
+fn ten_bits_per_key_keep_the_rate_below_one_in_thirty_two() {
     for map in [MapChoice::Learned, MapChoice::Digest, MapChoice::Mixed] {
         let mut partition = build(0, 1 << 15, map);
-        // Nine runs each of a hundred flushes, ten and one: a tenth more keys in all.
+        // Nine runs each of a hundred flushes, ten and one: a tenth more keys in total.
         let (mut tables, mut next) = (vec![LAST], 1000);
         for flushes in [100u64, 10, 1].into_iter().flat_map(|flushes| [flushes; 9]) {
             let table = epochs(next, next + flushes);
@@ -44,7 +44,7 @@ fn ten_bits_a_key_are_a_rate_below_one_in_thirty_two() {
         assert!(expected < 1.0 / 32.0, "{map:?}: {expected}");
         assert!((rate / expected - 1.0).abs() < 0.2, "{map:?}: expected {expected}, measured {rate}");
         assert!(partition.code_bits() < 1.7, "{map:?}: {}", partition.code_bits());
-        // Readers of the round before need about a tenth of the entries.
+        // Readers of the previous round need about a tenth of the entries.
         let rest = partition.shrink();
         assert_eq!(rest.entries(), partition.entries() - partition.last_entries());
         assert!(rest.last_is_unknown() && rest.last_entries() == 0);
@@ -53,7 +53,7 @@ fn ten_bits_a_key_are_a_rate_below_one_in_thirty_two() {
 }
 
 #[test]
-fn the_map_is_chosen_by_what_it_does_to_keys_held_out() {
+fn the_map_is_chosen_by_its_rate_on_held_out_keys() {
     let uniform = build(0, 20_000, MapChoice::Auto).reason();
     assert_eq!(uniform.chosen, MapChoice::Learned);
     assert!(uniform.holdout_rate.is_some_and(|rate| rate < 1.5 * uniform.ideal_rate));
@@ -76,7 +76,7 @@ fn the_map_is_chosen_by_what_it_does_to_keys_held_out() {
 }
 
 #[test]
-fn one_number_for_many_keys_is_many_blocks_of_a_mixed_map() {
+fn a_number_shared_by_many_keys_gets_many_blocks_of_a_mixed_map() {
     let keys: Vec<Key> =
         (0..10_000u64).map(|i| [&(i % 50 / 49 * i).to_be_bytes()[..], &i.to_be_bytes()].concat()).collect();
     let partition =
@@ -86,10 +86,10 @@ fn one_number_for_many_keys_is_many_blocks_of_a_mixed_map() {
     assert!(keys.iter().all(|key| named(&partition, key) == [epochs(0, 1000)]));
 }
 
-/// New keys of a series all come behind the last knot. They once all had the edge's last position, so that every probe
-/// for a new key hit every new table.
+/// New keys of a series all come after the last knot. They used to share the edge's last position, so every probe for
+/// a new key hit every new table.
 #[test]
-fn a_series_that_grows_keeps_its_rate() {
+fn a_growing_series_keeps_its_rate() {
     for (map, per_flush) in [(MapChoice::Learned, 700), (MapChoice::Learned, 5), (MapChoice::Mixed, 700)] {
         let number = |i: u64| i * 1000 + random(i, 4) % 900;
         for sign in [false, true] {
@@ -126,7 +126,7 @@ fn a_series_that_grows_keeps_its_rate() {
 }
 
 #[test]
-fn keys_outside_the_prefix_clamp_and_stay_findable() {
+fn keys_outside_the_prefix_are_clamped_and_stay_findable() {
     let name = |i: u64| format!("a long common prefix/{:08}", random(i, 8) % 100_000_000).into_bytes();
     let keys: Vec<Key> = (0..3000).map(name).collect();
     for map in [MapChoice::Learned, MapChoice::Mixed] {
@@ -170,13 +170,13 @@ fn equal_entries_become_one() {
     assert_eq!(named(&merged, &one[0]).len(), 2);
     let all = merged.collect(&Cuts::of([epochs(0, 1002), epochs(1002, 1003)]), 0);
     assert_eq!((all.entries(), all.last_entries()), (n, n), "all in the last level");
-    // An entry whose table nobody has goes.
+    // An entry whose table is gone is dropped.
     let gone = twice.collect(&Cuts::of([LAST, epochs(1001, 1002)]), 0);
     assert_eq!(gone.entries(), n + 1);
 }
 
 #[test]
-fn foolish_specifications_are_refused() {
+fn invalid_specifications_are_rejected() {
     let wrong = |change: fn(&mut PartitionSpec)| {
         let mut spec = spec(MapChoice::Auto);
         change(&mut spec);
@@ -192,7 +192,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn one_batch_or_many_give_the_same(
+    fn one_batch_or_many_give_the_same_result(
         kind in 0..KINDS,
         map in prop::sample::select(&[MapChoice::Learned, MapChoice::Digest, MapChoice::Mixed][..]),
         built in 1u64..500,
@@ -202,7 +202,7 @@ proptest! {
         let partition = build(kind, built, map);
         let tables = [LAST, epochs(1000, 1004), epochs(1004, 1005), epochs(1005, 1006)];
         let cuts = Cuts::of(tables);
-        // No key in an edge: knots over one batch are others than over many.
+        // No key in an edge: knots over one batch differ from those over many.
         let inner = &partition.inner.map;
         let new: Vec<(Key, Epochs)> = new.iter().map(|&i| (key(kind, i), tables[1 + i as usize % 3]))
             .filter(|(key, _)| (1..inner.segments().max(2) - 1).contains(&inner.segment(inner.keys.clamped(key))))

@@ -1,11 +1,12 @@
-//! Walks against a sorted list of all keys: none is passed over, no bound is too late, and every walk gets on.
+//! Compares walks with a sorted list of all keys: none is skipped, no bound is too late, and every walk makes
+//! progress.
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::global::Ahead;
 
-/// A partition with keys of some tables, most of them in the last level, and what is in it.
+/// Returns a partition with keys of some tables, most of them in the last level, and its contents.
 fn filled(kind: usize, map: MapChoice, built: u64, flushes: &[u64]) -> (Partition, BTreeSet<(Key, Epochs)>) {
     let last = epochs(0, 100);
     let mut all: BTreeSet<(Key, Epochs)> = (0..built).map(|i| (key(kind, i), last)).collect();
@@ -29,7 +30,7 @@ fn lower(partition: &Partition, number: u64) -> Key {
     key
 }
 
-/// From `from` to `end`: all keys are found, with bounds that are right. The number of stretches.
+/// Checks that a walk from `from` to `end` finds all keys, with correct bounds. Returns the number of steps.
 fn forwards(
     partition: &Partition,
     all: &BTreeSet<(Key, Epochs)>,
@@ -91,7 +92,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn walks_pass_over_nothing(
+    fn walks_skip_nothing(
         kind in 0..KINDS,
         map in prop::sample::select(&[MapChoice::Learned, MapChoice::Mixed][..]),
         built in 0u64..700,
@@ -121,7 +122,7 @@ proptest! {
 }
 
 #[test]
-fn short_empty_ranges_name_nothing_for_the_most_part() {
+fn short_empty_ranges_mostly_name_nothing() {
     let (partition, all) = filled(0, MapChoice::Learned, 20_000, &[500, 500]);
     let mut out = Ahead::default();
     let (mut empty, mut denied) = (0, 0);
@@ -144,7 +145,7 @@ fn short_empty_ranges_name_nothing_for_the_most_part() {
 }
 
 #[test]
-fn a_walk_takes_the_stretches_of_the_map_and_no_more() {
+fn a_walk_takes_one_step_per_segment() {
     let (partition, all) = filled(0, MapChoice::Learned, 20_000, &[]);
     let segments = partition.inner.map.segments();
     assert!(segments > 100);
@@ -153,7 +154,7 @@ fn a_walk_takes_the_stretches_of_the_map_and_no_more() {
 }
 
 #[test]
-fn digests_tell_nothing_of_order() {
+fn digests_carry_no_order() {
     let (partition, _) = filled(0, MapChoice::Digest, 100, &[]);
     let mut out = Ahead { found: vec![(epochs(0, 1), 0)], until: Some(1), ..Ahead::default() };
     assert!(!partition.ahead(b"", None, &mut out));
@@ -161,11 +162,11 @@ fn digests_tell_nothing_of_order() {
     assert!(!partition.behind(None, b"", &mut out));
 }
 
-/// A partition of no keys took those to come for integers of eight bytes, and zeros at the end of a number for bytes of
-/// theirs. The lower key of a number was then behind a shorter key, and a walk that ended there told of nothing: an iterator
-/// passed the key over.
+/// A partition of no keys used to take later keys for integers of eight bytes, and the trailing zeros of a number for
+/// bytes of the key. The lower key of a number then came after a shorter key, and a walk that ended there missed that
+/// key: an iterator skipped it.
 #[test]
-fn a_partition_of_no_keys_takes_keys_of_any_length() {
+fn a_partition_of_no_keys_accepts_keys_of_any_length() {
     for map in [MapChoice::Learned, MapChoice::Mixed] {
         let built = Partition::build(&Batch::new(), 1, &spec(map)).unwrap();
         let keys: BTreeSet<Key> =
@@ -185,9 +186,9 @@ fn a_partition_of_no_keys_takes_keys_of_any_length() {
     }
 }
 
-/// Of short keys numbers have fewer bits than the line of an edge goes through.
+/// Numbers of short keys have fewer bits than the line of an edge covers.
 #[test]
-fn the_greatest_key_is_found_from_behind() {
+fn the_greatest_key_is_found_backwards() {
     for len in 1..9usize {
         for map in [MapChoice::Learned, MapChoice::Mixed] {
             let last = epochs(0, 100);
