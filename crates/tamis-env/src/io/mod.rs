@@ -56,10 +56,7 @@ pub trait WriteFile: Send + Sync + Debug {
 }
 
 /// A file opened for reading at any offset.
-#[allow(
-    clippy::len_without_is_empty,
-    reason = "asking for the length can fail, and nobody asks for emptiness"
-)]
+#[allow(clippy::len_without_is_empty, reason = "reading the length can fail, and no caller needs is_empty")]
 pub trait ReadFile: Send + Sync + Debug {
     /// Fills `buf` from `offset`; fails with `UnexpectedEof` if the file ends before.
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()>;

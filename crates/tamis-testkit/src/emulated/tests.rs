@@ -151,7 +151,7 @@ fn all_reads_share_the_bus() {
     assert_eq!(queue.admit(&deep, u64::MAX - 5, usize::MAX), u64::MAX, "no overflow");
 }
 
-/// No read is lost or counted twice, whoever reads; the sums are those of a device that overlaps them.
+/// No read is lost or counted twice with several readers; the sums are those of a device that overlaps them.
 #[test]
 fn threads_add_up() {
     let (fs, path) = file_behind(Arc::new(MemFs::new()), SLOW);

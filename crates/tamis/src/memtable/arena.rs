@@ -133,7 +133,7 @@ mod tests {
             let (bytes, align) = ((i * 37) % 1500, 1 << (i % 7));
             let piece = arena.alloc(bytes, align);
             assert_eq!(piece.addr().get() % align, 0, "piece {i}");
-            // SAFETY: the piece has `bytes` bytes that nobody else uses.
+            // SAFETY: the piece has `bytes` bytes, and nothing else uses them.
             unsafe { piece.as_ptr().write_bytes(i as u8, bytes) };
             pieces.push((piece.addr().get(), bytes));
             asked += bytes;

@@ -110,7 +110,7 @@ pub(super) fn write_node(
         height_key_len: (height as u32) << HEIGHT_SHIFT | key.len() as u32,
     };
     let node = piece.cast::<Node>();
-    // SAFETY: the piece is aligned for a node, holds header, `height` links and the key, and nobody else knows
+    // SAFETY: the piece is aligned for a node, holds header, `height` links and the key, and nothing else refers to
     // it yet; `value_ptr` has room for the value. Sources and pieces cannot overlap: the pieces are new.
     unsafe {
         (&raw mut (*node.as_ptr()).header).write(Published::new(header));

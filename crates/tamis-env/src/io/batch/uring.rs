@@ -186,12 +186,12 @@ impl Ring {
             .offset(stretch.offset - skip as u64)
             .build()
             .user_data(slot as u64 | (place as u64) << 32);
-        // SAFETY: the kernel writes at most `span` bytes to the buffer, which is as long and lies on the heap. The slot is
-        // not in `free` now, and so neither read, grown nor dropped before its completion was taken: `take_completed`
-        // alone gives slots back, `shrink` runs when none is in flight, and `Drop` waits, or leaks them. Moving the
-        // ring moves no heap memory. The descriptor is open when the kernel takes the read up, as `stretches` borrows
-        // the file; should the call fail before, and the read be taken up later, it reads whatever has the number by
-        // then, into the same slot, and nobody looks at it.
+        // SAFETY: the kernel writes at most `span` bytes to the buffer, which is as long and lies on the heap. The
+        // slot is not in `free` now, and so neither read, grown nor dropped before its completion was taken:
+        // `take_completed` alone gives slots back, `shrink` runs when none is in flight, and `Drop` waits, or leaks
+        // them. Moving the ring moves no heap memory. The descriptor is open when the kernel takes the read up, as
+        // `stretches` borrows the file; should the call fail before, and the read be taken up later, it reads
+        // whatever has the number by then, into the same slot, and nothing reads it.
         let pushed = unsafe { self.ring.submission().push(&read) };
         if pushed.is_err() {
             // The queue has an entry per slot, so this does not happen; if it did, a plain call would read the range.
