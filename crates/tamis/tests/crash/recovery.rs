@@ -97,7 +97,7 @@ fn a_failed_recovery_can_be_retried() {
 
 /// A read-only open of a crashed database shows the state that a recovery will find.
 #[test]
-fn a_read_only_opening_of_a_wreck_shows_its_state_and_changes_nothing() {
+fn a_read_only_open_of_a_crashed_database_shows_its_state_and_changes_nothing() {
     for (context, wreck, ledger, promised) in wrecks(4 + 4 * scale()) {
         let before = wreck.files();
         let reader =

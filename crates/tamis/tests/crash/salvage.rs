@@ -67,7 +67,7 @@ fn a_torn_tail_is_cut_with_a_warning_at_any_length() {
         put(&db, 99, Durability::Synced);
         drop(db);
         let db = Db::open(lab::DIR, roomy(&fs)).unwrap();
-        assert_eq!(keys(&db), names((0..whole).chain([99])), "writes go on behind the cut");
+        assert_eq!(keys(&db), names((0..whole).chain([99])), "writes continue after the cut");
         assert_eq!(db.stats().warnings, Vec::<String>::new());
     }
 }
