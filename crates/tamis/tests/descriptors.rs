@@ -139,8 +139,8 @@ fn a_mapped_database_of_many_tables_holds_a_handful_of_descriptors() {
 }
 
 #[test]
-fn files_beyond_the_limit_are_closed_while_all_is_read_and_written() {
-    alone("files_beyond_the_limit_are_closed_while_all_is_read_and_written", 1024, || {
+fn files_beyond_the_limit_are_closed_while_everything_is_read_and_written() {
+    alone("files_beyond_the_limit_are_closed_while_everything_is_read_and_written", 1024, || {
         const MOST: usize = 16;
         const READERS: usize = 4;
         let dir = tempfile::tempdir().unwrap();
@@ -205,8 +205,8 @@ fn files_beyond_the_limit_are_closed_while_all_is_read_and_written() {
 }
 
 #[test]
-fn files_of_idle_tables_are_closed_where_the_process_may_open_no_more() {
-    alone("files_of_idle_tables_are_closed_where_the_process_may_open_no_more", 40, || {
+fn files_of_idle_tables_are_closed_when_the_process_reaches_its_limit() {
+    alone("files_of_idle_tables_are_closed_when_the_process_reaches_its_limit", 40, || {
         let dir = tempfile::tempdir().unwrap();
         let db = Db::open(dir.path(), options(ReadMode::Buffered, 1000)).unwrap();
         fill(&db);
@@ -263,8 +263,8 @@ fn take_all(taken: &mut Vec<File>) {
 }
 
 #[test]
-fn writes_go_on_when_descriptors_that_others_took_are_given_back() {
-    alone("writes_go_on_when_descriptors_that_others_took_are_given_back", 64, || {
+fn writes_resume_when_other_descriptors_are_released() {
+    alone("writes_resume_when_other_descriptors_are_released", 64, || {
         let dir = tempfile::tempdir().unwrap();
         for read_mode in [ReadMode::Buffered, ReadMode::Mapped] {
             starve(&dir.path().join(format!("{read_mode:?}")), read_mode);

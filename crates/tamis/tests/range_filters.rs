@@ -265,7 +265,7 @@ fn monkey_gives_small_runs_more_bits_and_all_runs_fewer_false_positives() {
 #[test]
 fn a_failing_read_is_an_error_and_never_a_gap() {
     let choices = range_filters().chain([FilterChoice::None, FilterChoice::BlockedBloom]);
-    // Single reads; and combined and ahead, of which there are fewer.
+    // First one read at a time; then combined reads and readahead, which make fewer reads.
     let ways = [(false, 1, 20), (true, 1, 20), (true, 32, 8), (false, 32, 8)];
     let all = choices.flat_map(|filter| ways.map(|(sticky, depth, least)| (filter, sticky, depth, least)));
     for (filter, sticky, depth, least) in all {

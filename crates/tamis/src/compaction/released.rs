@@ -7,7 +7,6 @@
 //!
 //! This terminates: the new table records only bytes pinned by live snapshots, and these do not count while their
 //! snapshots live.
-//! not count.
 
 use crate::compaction::plan::{OutputRun, Plan, PlanInput, Reason, Work};
 use crate::compaction::shape::{KeyRange, Shape, TableShape};

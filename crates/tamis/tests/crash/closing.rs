@@ -11,7 +11,7 @@ use crate::lab::{self, scale};
 use crate::ledger::read_all;
 
 #[test]
-fn a_directory_is_open_once_until_it_is_closed() {
+fn a_directory_can_be_open_only_once_at_a_time() {
     let fs = FaultyFs::new(1);
     let db = lab::open(&fs).unwrap();
     assert!(matches!(lab::open(&fs), Err(OpenError::Locked { .. })));
@@ -28,9 +28,9 @@ fn a_directory_is_open_once_until_it_is_closed() {
     lab::open(&fs).unwrap();
 }
 
-/// An opening that fails lets go of the lock.
+/// A failed opening releases the lock.
 #[test]
-fn a_failed_opening_leaves_the_directory_unlocked() {
+fn a_failed_opening_releases_the_directory_lock() {
     let fs = FaultyFs::new(1);
     drop(lab::open(&fs).unwrap());
     fs.corrupt("/db/CURRENT", 0, 1).unwrap();
@@ -39,9 +39,9 @@ fn a_failed_opening_leaves_the_directory_unlocked() {
     lab::open(&fs).unwrap();
 }
 
-/// Whatever was going on, closing makes everything durable, and the next opening has nothing to warn of.
+/// Whatever was running, closing makes everything durable, and the next opening has nothing to warn about.
 #[test]
-fn after_a_clean_close_a_power_cut_takes_nothing_and_opening_warns_of_nothing() {
+fn a_power_cut_after_a_clean_close_loses_nothing_and_causes_no_warning() {
     for seed in 0..30 * scale() as u64 {
         let history = lab::sample(&steps(40), seed);
         let fs = FaultyFs::new(seed);
@@ -61,9 +61,9 @@ fn after_a_clean_close_a_power_cut_takes_nothing_and_opening_warns_of_nothing() 
     }
 }
 
-/// An iterator that outlives the database still reads its tables, whatever became of their names.
+/// An iterator that outlives the database still reads its tables, even if their names are gone.
 #[test]
-fn an_iterator_that_outlives_the_database_reads_on() {
+fn an_iterator_that_outlives_the_database_keeps_reading() {
     let fs = FaultyFs::new(5);
     let db = lab::open(&fs).unwrap();
     for i in 0..200u32 {
@@ -81,10 +81,10 @@ fn an_iterator_that_outlives_the_database_reads_on() {
     assert_eq!(iter.filter(|item| item.is_ok()).count(), 199);
 }
 
-/// Closing waits for compactions that run in callers' threads: they would otherwise find the manifest gone, or
-/// write their tables into a directory that is somebody else's by then.
+/// Closing waits for compactions in callers' threads: otherwise they would find the manifest gone, or write their
+/// tables into a directory that has another owner by then.
 #[test]
-fn closing_during_a_manual_compaction_is_no_panic_and_does_no_harm() {
+fn closing_during_a_manual_compaction_neither_panics_nor_does_harm() {
     for seed in 0..30 * scale() as u64 {
         let fs = FaultyFs::new(seed);
         let options = Options { durability: Durability::Every(Duration::from_millis(1)), ..lab::tiny(&fs) };

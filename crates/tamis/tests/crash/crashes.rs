@@ -1,4 +1,4 @@
-//! Crashes: at every operation of a short history, at every step of long ones, twice and three times.
+//! Crashes: at every operation of a short history, at every step of long ones, and repeatedly.
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError};
@@ -9,7 +9,7 @@ use crate::history::{Session, Step, steps, tour};
 use crate::lab::{self, MODES, scale};
 use crate::ledger::Ledger;
 
-/// Takes a machine that crashed in `mode` through recovery, judges it, works on and crashes it again, `depth`
+/// Takes a machine that crashed in `mode` through recovery, judges it, continues the work and crashes it again, `depth`
 /// times. Consumes the machine.
 fn survive(
     fs: &FaultyFs,
@@ -35,8 +35,8 @@ fn survive(
     Ok(())
 }
 
-/// The world stops at operation `stop`: nothing that comes later reaches the disk. Gives the machine as it was
-/// and the ledger, or `None` if the history ended before.
+/// Stops the world at operation `stop`: nothing later reaches the disk. Returns the machine at that point and the
+/// ledger, or `None` if the history ended before.
 fn stopped_at(steps: &[Step], stop: u64, seed: u64) -> Result<Option<(FaultyFs, Ledger)>, String> {
     let fs = FaultyFs::stopping_at(seed, stop);
     let Ok(mut session) = Session::open(&fs) else { return Ok(Some((fs, Ledger::default()))) };
@@ -56,7 +56,7 @@ fn stopped_at(steps: &[Step], stop: u64, seed: u64) -> Result<Option<(FaultyFs, 
 }
 
 #[test]
-fn a_crash_at_any_operation_leaves_a_prefix_that_holds_what_was_promised() {
+fn a_crash_at_any_operation_leaves_a_prefix_with_all_promised_writes() {
     let steps = tour();
     let mut stop = 0;
     loop {
@@ -78,9 +78,9 @@ fn a_crash_at_any_operation_leaves_a_prefix_that_holds_what_was_promised() {
     assert!(stop > 300, "the history had only {stop} operations");
 }
 
-/// The same under every other shape of the tree, at some of the operations; recovery is under yet another shape.
+/// The same under every other tree shape, at some of the operations; recovery uses yet another shape.
 #[test]
-fn a_crash_under_any_shape_leaves_a_prefix_that_holds_what_was_promised() {
+fn a_crash_under_any_shape_leaves_a_prefix_with_all_promised_writes() {
     let steps = tour();
     for shape in 1..lab::SHAPES.len() {
         let mut stops = 0;
@@ -104,9 +104,9 @@ fn a_crash_under_any_shape_leaves_a_prefix_that_holds_what_was_promised() {
     lab::set_shape(0);
 }
 
-/// The same with a filter for the whole tree, or with units; recovery is at times under another one.
+/// The same with a global or an elastic filter; recovery sometimes uses another one.
 #[test]
-fn a_crash_under_another_filter_leaves_a_prefix_that_holds_what_was_promised() {
+fn a_crash_under_another_filter_leaves_a_prefix_with_all_promised_writes() {
     let steps = tour();
     for (number, filter) in lab::FILTERS.into_iter().enumerate() {
         let mut stops = 0;
@@ -134,8 +134,8 @@ fn a_crash_under_another_filter_leaves_a_prefix_that_holds_what_was_promised() {
     lab::set_filter(FilterChoice::BlockedBloom);
 }
 
-/// Runs a history and looks at a crash after each step: background work is anywhere at that moment. Every opening has
-/// another shape.
+/// Runs a history and examines a crash after each step, at whatever point background work has reached. Every opening
+/// has another shape.
 fn crash_after_each_step(history: &[Step], more: &[Step], seed: u64) -> Result<(), String> {
     lab::set_shape(seed as usize % 64);
     let fs = FaultyFs::new(seed);
@@ -153,7 +153,7 @@ fn crash_after_each_step(history: &[Step], more: &[Step], seed: u64) -> Result<(
 }
 
 #[test]
-fn random_histories_survive_crashes_of_all_kinds_over_and_over() {
+fn random_histories_survive_repeated_crashes_of_all_kinds() {
     lab::listen_for_panics();
     let config = Config { cases: 12 * scale() as u32, max_shrink_iters: 200, ..Config::default() };
     let strategy = (steps(70), steps(5), any::<u64>());
@@ -180,9 +180,9 @@ fn random_histories_under_other_filters_survive_crashes() {
     lab::assert_no_background_panics(&"random histories under other filters");
 }
 
-/// Buffered writes only, and the process dies: nothing that was acknowledged may be lost, not even one write.
+/// With buffered writes only, the process dies: not one acknowledged write may be lost.
 #[test]
-fn a_killed_process_loses_nothing_that_was_acknowledged() {
+fn a_killed_process_loses_no_acknowledged_write() {
     for seed in 0..20 * scale() as u64 {
         let mut history = lab::sample(&steps(60), seed);
         history.retain(|step| {
@@ -206,8 +206,8 @@ fn a_killed_process_loses_nothing_that_was_acknowledged() {
     }
 }
 
-/// Many writers at once: group commit may put their batches into one record in any order, but each writer's
-/// own order holds, a batch is whole, and what was synced is there.
+/// Many writers at once: group commit may put their batches into one record in any order, but each writer's own order
+/// holds, a batch is atomic, and synced writes are present.
 #[test]
 fn concurrent_writers_each_find_their_own_prefix_after_a_crash() {
     use std::sync::Mutex;
@@ -216,8 +216,8 @@ fn concurrent_writers_each_find_their_own_prefix_after_a_crash() {
         let fs = FaultyFs::new(seed);
         let db = lab::open(&fs).unwrap();
         let side = db.create_keyspace("side", lab::tiny_keyspace()).unwrap();
-        // The crash happens while nobody is between "acknowledged" and "noted": notes are made under the lock
-        // that the crash takes, and are read only from before it.
+        // The crash happens while no thread is between "acknowledged" and "noted": notes are made under the lock that
+        // the crash takes, and only those from before it are read.
         let noted = Mutex::new([0u32; 4]);
         let mut images = Vec::new();
         std::thread::scope(|scope| {
@@ -258,9 +258,9 @@ fn concurrent_writers_each_find_their_own_prefix_after_a_crash() {
     lab::assert_no_background_panics(&"concurrent writers");
 }
 
-/// A batch of more than a MiB goes to the log in several writes, and so does a crash fall between them.
+/// A batch of more than 1 MiB is written to the log in several writes, so a crash may fall between them.
 #[test]
-fn a_crash_within_a_large_batch_leaves_all_of_it_or_nothing() {
+fn a_crash_within_a_large_batch_leaves_it_whole_or_absent() {
     let put = |space, key, len| crate::history::Write::Put { space, key, len };
     let steps = [
         Step::Create(1),

@@ -1,4 +1,4 @@
-//! Damaged bytes: flipped and cut ones, in databases that were closed and in such that crashed.
+//! Damaged bytes: flips and cuts, in closed and in crashed databases.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ fn put(space: usize, key: u8, len: usize) -> Step {
     Step::Write { writes: vec![Write::Put { space, key, len }], synced: false }
 }
 
-/// Room for more than one log, since one keyspace holds the first.
+/// Room for more than one log, since one keyspace holds back the first.
 fn options(fs: &FaultyFs) -> Options {
     Options { max_log_bytes: 1 << 20, recycled_logs: 0, create_if_missing: false, ..lab::tiny(fs) }
 }
@@ -49,23 +49,23 @@ pub(crate) fn closed() -> (FaultyFs, Ledger) {
     (left, session.ledger)
 }
 
-/// The process died: all bytes are there, but not all of them were synced.
+/// The process was killed: all bytes are there, but not all of them were synced.
 pub(crate) fn crashed() -> (FaultyFs, Ledger) {
     let session = specimen();
     (session.fs.crash(CrashMode::KeepAll), session.ledger)
 }
 
-/// Opens and reads everything. Whatever comes back must be right or an error that names a file; `verify` must
-/// find what neither found. Gives the error, if there was one.
+/// Opens and reads everything. Each result must be right or an error that names a file; `verify` must find damage that
+/// neither opening nor reading found. Returns the error, if there was one.
 pub(crate) fn right_or_error(fs: &FaultyFs, ledger: &Ledger, hurt: &Path, context: &str) -> Option<String> {
     let gone = fs.files().iter().all(|(path, _)| path != hurt);
     let named = |error: &dyn std::fmt::Display| {
         let text = error.to_string();
         let name = hurt.file_name().unwrap().to_str().unwrap();
-        // What CURRENT names instead of the manifest cannot be found, nor can what an older manifest names.
+        // Whatever file CURRENT or an older manifest wrongly names is missing.
         let missing = text.contains("missing") || text.contains("not found");
         let ok = text.contains(name) || (missing && (name == "CURRENT" || name.starts_with("MANIFEST")));
-        // A log whose name nobody knows is missed by its neighbours.
+        // A log under an unknown name is missed by its neighbours.
         let ok = ok || (gone && name.ends_with(".log") && text.contains(".log"));
         assert!(ok, "{context}: the error does not name the file: {text}");
         text
@@ -76,7 +76,7 @@ pub(crate) fn right_or_error(fs: &FaultyFs, ledger: &Ledger, hurt: &Path, contex
         Err(OpenError::NotFound { .. }) if hurt.ends_with("CURRENT") => return Some(String::new()),
         Err(error) => panic!("{context}: {error}"),
     };
-    // So that global filters are asked; what keeps them from being built is found below.
+    // So that global filters are used; whatever prevents their construction is found below.
     let _ = db.settle_filters();
     if let Err(error) = read_all_or_errors(&db, ledger, context) {
         assert_ne!(db.verify().unwrap().problems, Vec::<String>::new(), "{context}: verify finds nothing");
@@ -91,7 +91,7 @@ pub(crate) fn right_or_error(fs: &FaultyFs, ledger: &Ledger, hurt: &Path, contex
     None
 }
 
-/// Reads key by key, and by an iterator, since one may fail where the other does not.
+/// Reads key by key and by an iterator, since one may fail where the other does not.
 fn read_all_or_errors(db: &Db, ledger: &Ledger, context: &str) -> Result<(), tamis::Error> {
     let mut first = Ok(());
     let states: Vec<_> =
@@ -117,7 +117,7 @@ fn files(fs: &FaultyFs) -> Vec<(std::path::PathBuf, u64)> {
     fs.files().into_iter().filter(|(path, _)| path.starts_with(lab::DIR) && !path.ends_with("LOCK")).collect()
 }
 
-/// Positions in a file of `len` bytes: all of a small one, and about `many` of a larger one.
+/// Positions in a file of `len` bytes: all of a small one, about `many` of a larger one.
 fn positions(len: u64, many: u64) -> impl Iterator<Item = u64> {
     (0..len).step_by((len / (many * scale() as u64)).max(1) as usize)
 }
@@ -149,11 +149,11 @@ fn a_flipped_byte_in_a_closed_database_is_an_error_or_harmless() {
 }
 
 #[test]
-fn a_flipped_byte_in_a_crashed_database_is_an_error_or_costs_unsynced_writes_at_most() {
+fn a_flipped_byte_in_a_crashed_database_is_an_error_or_loses_only_unsynced_writes() {
     flip_everywhere(crashed);
 }
 
-/// Tables with a list of their keys, from which the filter is built when the database is opened; or with units.
+/// Tables with key lists, from which the filter is built at opening; or with units.
 #[test]
 fn a_flipped_byte_under_another_filter_is_an_error_or_harmless() {
     for filter in lab::FILTERS {
@@ -185,9 +185,9 @@ fn a_file_cut_short_in_a_closed_database_is_an_error_or_harmless() {
     cut_everywhere(closed);
 }
 
-/// A file cut short in a crashed database: only what a crash may take may be gone, except where nothing that is
-/// left can tell (see the end of "Torn or damaged" in `docs/log-format.md`): the end of the last log and of the
-/// manifest, which are left out here.
+/// A file cut short in a crashed database may lose only what a crash may lose, except where nothing else can tell (see
+/// the end of "Torn or damaged" in `docs/log-format.md`): the end of the last log and of the manifest, which are left
+/// out here.
 #[test]
 fn a_table_or_finished_log_cut_short_in_a_crashed_database_is_an_error_or_harmless() {
     let (fs, ledger) = crashed();
@@ -224,23 +224,23 @@ fn cut_manifest(session: Session) {
     }
 }
 
-/// A new database's manifest begins with a record that knows of nothing. Cut back to that, the database opened
-/// as an empty one, and its tables were removed as if an unfinished flush had left them.
+/// Regression: a new database's manifest begins with a record that names nothing. Cut back to that, the database opened
+/// as an empty one, and its tables were removed like those of an unfinished flush.
 #[test]
 fn a_new_manifest_that_lost_its_edits_is_not_an_empty_database() {
     let fs = FaultyFs::new(2);
     let mut session = Session::open(&fs).unwrap();
     session.run(&put(0, 1, 100), false).unwrap();
     session.run(&Step::Flush, false).unwrap();
-    // Nothing needs it any more; it waits to be overwritten.
+    // Obsolete; it is kept for reuse.
     tamis::io::FileSystem::remove(&fs, "/db/000001.log".as_ref()).unwrap();
     cut_manifest(session);
 }
 
-/// Writes to a keyspace are replayed into it. Where the manifest had lost the edit that made the keyspace, they
-/// were skipped like those to a dropped one.
+/// Writes to a keyspace are replayed into it. Regression: if the manifest had lost the edit that created the keyspace,
+/// they were skipped like those to a dropped one.
 #[test]
-fn writes_to_a_keyspace_that_the_manifest_lost_are_not_dropped_in_silence() {
+fn writes_to_a_keyspace_lost_from_the_manifest_are_not_dropped_silently() {
     let fs = FaultyFs::new(2);
     let mut session = Session::open(&fs).unwrap();
     for step in [put(0, 1, 10), Step::Reopen, put(0, 2, 10), Step::Create(1), put(1, 1, 10), Step::Sync] {

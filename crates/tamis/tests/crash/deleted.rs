@@ -1,4 +1,4 @@
-//! Files that are gone.
+//! Deleted files.
 
 use tamis::io::FileSystem;
 use tamis::{Db, Durability, WriteBatch};
@@ -8,8 +8,8 @@ use crate::damage::{closed, crashed, right_or_error};
 use crate::lab;
 use crate::ledger::Ledger;
 
-/// Deletes each file in turn. Files that nobody needs any more and that were not removed yet may go unnoticed;
-/// how many tables are needed, a reader knows.
+/// Deletes each file in turn. Obsolete files that were not removed yet may go unnoticed; a reader knows which tables
+/// are needed.
 fn delete_each(database: fn() -> (FaultyFs, Ledger)) {
     let (fs, ledger) = database();
     let needed = Db::open_read_only(lab::DIR, lab::tiny(&fs)).unwrap().verify().unwrap().tables;
@@ -42,9 +42,9 @@ fn a_deleted_file_of_a_crashed_database_is_an_error() {
     delete_each(crashed);
 }
 
-/// Otherwise a lost `CURRENT` would let a new database be made over the old one's data, and remove it.
+/// Otherwise a new database could be created over the old one's data after `CURRENT` is lost, and remove that data.
 #[test]
-fn without_current_no_new_database_is_made_over_the_data() {
+fn without_current_no_new_database_is_created_over_the_data() {
     for (fs, _) in [closed(), crashed()] {
         fs.remove("/db/CURRENT".as_ref()).unwrap();
         let before = fs.files();
@@ -54,8 +54,8 @@ fn without_current_no_new_database_is_made_over_the_data() {
     }
 }
 
-/// A database that was killed with several logs: `writes` synced writes in each, the last of which may be empty. Gives its files
-/// and the number of writes.
+/// A database killed with several logs: `writes` synced writes in each, the last of which may be empty. Returns its
+/// files and the number of writes.
 fn logs_with(writes: &[usize], closed: bool) -> (FaultyFs, usize) {
     let fs = FaultyFs::new(7);
     let mut options = lab::tiny(&fs);
@@ -83,12 +83,13 @@ fn logs_with(writes: &[usize], closed: bool) -> (FaultyFs, usize) {
     (fs.crash(CrashMode::DropUnsynced), written)
 }
 
-/// Every log but the last was rolled. Without one, or without the last few, an opening is an error unless all writes are there.
+/// Every log but the last was rolled. If one of them, or the last few, are missing, an opening is an error unless all
+/// writes are there.
 ///
-/// A missing log used to go unnoticed if all later ones were empty: six acknowledged writes were gone, and verification found
-/// nothing. Now a rolled log names its successor.
+/// Regression: a missing log went unnoticed if all later ones were empty; six acknowledged writes were lost, and
+/// verification found nothing. Now a rolled log names its successor.
 #[test]
-fn a_missing_log_is_an_error_whatever_comes_behind_it() {
+fn a_missing_log_is_an_error_whatever_follows_it() {
     let histories: [&[usize]; 8] =
         [&[3], &[3, 0], &[3, 6, 0], &[0, 3], &[2, 2, 2], &[1, 0, 1], &[4, 1, 0], &[1, 1, 1, 1]];
     let mut refused = 0;

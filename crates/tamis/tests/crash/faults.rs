@@ -1,4 +1,4 @@
-//! Devices that fail: every operation of a history in turn, once and from then on, by class of operation.
+//! Failing devices: each operation of a history fails in turn, once or permanently, by class of operation.
 
 use std::io::ErrorKind;
 
@@ -8,8 +8,8 @@ use tamis_testkit::{CrashMode, FaultPlan, FaultyFs, OpClass};
 use crate::history::{Session, Step, tour};
 use crate::lab::{self, MODES, scale};
 
-/// Runs the tour with a plan, then clears the fault and checks what is there: after closing and reopening, and
-/// after crashes at the end. Gives how many operations failed.
+/// Runs the tour with a plan, then clears the fault and checks the contents: after closing and reopening, and after
+/// crashes at the end. Returns the number of failed operations.
 fn run_with(plan: FaultPlan, context: &str) -> u64 {
     let fs = FaultyFs::new(7);
     fs.plan(plan);
@@ -28,7 +28,7 @@ fn run_with(plan: FaultPlan, context: &str) -> u64 {
     fs.plan(FaultPlan::none());
     session.run(&Step::Read, false).unwrap_or_else(|e| panic!("{context}: at the end: {e}"));
     judge_crashes(&session, &fs, context);
-    // Without opening it again.
+    // Without reopening.
     session.write_until_it_goes_on().unwrap_or_else(|e| panic!("{context}: {e}"));
     session.run(&Step::Read, false).unwrap_or_else(|e| panic!("{context}: after going on: {e}"));
     judge_crashes(&session, &fs, &format!("{context}, after going on"));
@@ -49,7 +49,7 @@ fn run_with(plan: FaultPlan, context: &str) -> u64 {
     failures
 }
 
-/// Opens what crashes of each kind would leave now, and looks whether the promises hold.
+/// Opens what crashes of each kind would leave now, and checks the promises.
 fn judge_crashes(session: &Session, fs: &FaultyFs, context: &str) {
     for mode in MODES {
         let after = fs.after_crash(mode);
@@ -61,7 +61,7 @@ fn judge_crashes(session: &Session, fs: &FaultyFs, context: &str) {
     }
 }
 
-/// Every `stride`-th operation fails until the history ends before it.
+/// Fails every `stride`-th operation until the history ends before it.
 fn sweep(first: u64, stride: u64, plan: FaultPlan) {
     let mut at = first;
     loop {
@@ -80,12 +80,12 @@ fn stride(of: u64) -> u64 {
 }
 
 #[test]
-fn one_failing_operation_makes_no_wrong_answer_and_no_lost_write() {
+fn one_failing_operation_causes_no_wrong_answer_and_no_lost_write() {
     sweep(0, stride(4), FaultPlan { partial_append: true, ..FaultPlan::none() });
 }
 
 #[test]
-fn one_failing_operation_under_any_shape_makes_no_wrong_answer_and_no_lost_write() {
+fn one_failing_operation_under_any_shape_causes_no_wrong_answer_and_no_lost_write() {
     for shape in 1..lab::SHAPES.len() {
         lab::set_shape(shape);
         sweep(shape as u64, stride(31), FaultPlan { partial_append: true, ..FaultPlan::none() });
@@ -94,7 +94,7 @@ fn one_failing_operation_under_any_shape_makes_no_wrong_answer_and_no_lost_write
 }
 
 #[test]
-fn one_failing_operation_under_another_filter_makes_no_wrong_answer_and_no_lost_write() {
+fn one_failing_operation_under_another_filter_causes_no_wrong_answer_and_no_lost_write() {
     for (number, filter) in lab::FILTERS.into_iter().enumerate() {
         lab::set_filter(filter);
         sweep(number as u64, stride(13), FaultPlan { partial_append: true, ..FaultPlan::none() });
@@ -108,31 +108,31 @@ fn one_failing_operation_under_another_filter_makes_no_wrong_answer_and_no_lost_
 }
 
 #[test]
-fn a_device_that_stays_broken_makes_no_wrong_answer_and_no_lost_write() {
+fn a_permanently_failing_device_causes_no_wrong_answer_and_no_lost_write() {
     sweep(0, stride(6), FaultPlan { sticky: true, ..FaultPlan::none() });
 }
 
 #[test]
-fn a_sync_that_fails_makes_no_wrong_answer_and_no_lost_write() {
+fn a_failing_sync_causes_no_wrong_answer_and_no_lost_write() {
     sweep(1, stride(6), FaultPlan { only: Some(OpClass::Sync), ..FaultPlan::none() });
 }
 
 #[test]
-fn a_device_that_takes_no_more_data_is_an_error_and_nothing_worse() {
+fn a_device_that_rejects_writes_causes_errors_and_nothing_worse() {
     let full = FaultPlan { error: ErrorKind::StorageFull, partial_append: true, ..FaultPlan::none() };
     sweep(2, stride(8), FaultPlan { only: Some(OpClass::Write), sticky: true, ..full.clone() });
     sweep(5, stride(8), FaultPlan { only: Some(OpClass::Name), sticky: true, ..full });
 }
 
 #[test]
-fn reads_that_fail_are_errors_and_work_again_afterwards() {
+fn failed_reads_are_errors_and_work_again_afterwards() {
     sweep(0, stride(8), FaultPlan { only: Some(OpClass::Read), sticky: true, ..FaultPlan::none() });
 }
 
-/// A sync that fails once may not be repaired by one that succeeds later: the operating system has forgotten
-/// the pages by then. So nothing may be acknowledged until the database is opened again.
+/// A failed sync cannot be repaired by a later successful one: the operating system has discarded the pages by then. So
+/// nothing may be acknowledged until the database is reopened.
 #[test]
-fn while_syncs_fail_nothing_is_acknowledged_and_reads_go_on() {
+fn while_syncs_fail_nothing_is_acknowledged_and_reads_continue() {
     let fs = FaultyFs::new(3);
     let db = lab::open(&fs).unwrap();
     db.put("before", "1").unwrap();

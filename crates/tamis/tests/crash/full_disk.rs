@@ -1,4 +1,4 @@
-//! Disks that fill up.
+//! Full disks.
 
 use std::io::ErrorKind;
 
@@ -13,7 +13,7 @@ fn total(fs: &FaultyFs) -> u64 {
     fs.files().iter().map(|(_, len)| len).sum()
 }
 
-/// Runs `history` on a disk of `capacity` bytes, then makes room and opens again.
+/// Runs `history` on a disk of `capacity` bytes, then frees space and reopens.
 fn fill_and_free(history: &[Step], capacity: u64, seed: u64) {
     let context = format!("capacity {capacity}, seed {seed}");
     let fs = FaultyFs::new(seed);
@@ -35,7 +35,7 @@ fn fill_and_free(history: &[Step], capacity: u64, seed: u64) {
         let db = lab::open(&after).unwrap_or_else(|e| panic!("{context}, {mode:?}: {e}"));
         ledger.judge(&db, promised).unwrap_or_else(|e| panic!("{context}, {mode:?}: {e}"));
     }
-    // With room again, writes go on by themselves.
+    // With room again, writes resume by themselves.
     fs.set_capacity(None);
     session.write_until_it_goes_on().unwrap_or_else(|e| panic!("{context}: {e}"));
     session.run(&Step::Read, false).unwrap_or_else(|e| panic!("{context}: {e}"));
@@ -55,7 +55,7 @@ fn fill_and_free(history: &[Step], capacity: u64, seed: u64) {
 }
 
 #[test]
-fn a_full_disk_is_an_error_and_freeing_space_is_all_it_takes() {
+fn a_full_disk_is_an_error_that_freeing_space_resolves() {
     let needed = {
         let fs = FaultyFs::new(0);
         let mut session = Session::open(&fs).unwrap();
@@ -84,19 +84,19 @@ fn the_error_says_that_the_disk_is_full() {
     assert!(error.to_string().contains("storage") || error.to_string().contains("space"), "{error}");
 }
 
-/// How a session ended before its disk was full.
+/// The end of a session before its disk was full.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum End {
     Closed,
-    /// With everything in tables, so that no log held anything.
+    /// Closed with everything in tables, so that no log held anything.
     ClosedEmpty,
-    /// The process died.
+    /// The process was killed.
     Killed,
-    /// The power went.
+    /// The power was cut.
     Cut,
 }
 
-/// A database with tables, two keyspaces and more in its logs than a memtable takes, as the end of a session leaves it.
+/// A database with tables, two keyspaces and more in its logs than a memtable holds, as the end of a session leaves it.
 fn left_behind(seed: u64, end: End) -> (FaultyFs, Ledger) {
     let fs = FaultyFs::new(seed);
     let mut session = Session::open(&fs).unwrap();
@@ -130,15 +130,15 @@ fn is_full(error: &WriteError) -> bool {
     matches!(error, WriteError::Suspended { cause } if cause.contains("no storage space"))
 }
 
-/// Whether the session has no log, and so takes no writes.
+/// Reports whether the session has no log, and so takes no writes.
 fn waits(db: &tamis::Db) -> bool {
     db.stats().warnings.iter().any(|warning| warning.contains("without room to write"))
 }
 
-/// Opening wrote tables, a log, a manifest and `CURRENT`, and failed where there was no room for one of them: what was there could
-/// be read read-only only, and nothing deleted.
+/// Regression: opening wrote tables, a log, a manifest and `CURRENT`, and failed if there was no room for one of them;
+/// the data was then only readable read-only, and nothing could be deleted.
 #[test]
-fn a_database_opens_on_a_full_disk_and_takes_writes_when_there_is_room() {
+fn a_database_opens_on_a_full_disk_and_takes_writes_once_there_is_room() {
     for (seed, end) in ENDS.into_iter().enumerate() {
         let (mut free, mut waited, mut began) = (0, 0, 0);
         while began < 3 {
@@ -197,18 +197,18 @@ fn a_database_opens_on_a_full_disk_and_takes_writes_when_there_is_room() {
             let _ = fs.crash(CrashMode::KeepAll);
             free += 37 + 400 / scale() as u64;
         }
-        // What the session before left behind and nobody needs is room enough where nothing is to be flushed.
+        // Obsolete files of the previous session are room enough where nothing has to be flushed.
         assert!(waited > 1 || end == End::ClosedEmpty, "{end:?}: it waited {waited} times");
     }
     lab::assert_no_background_panics(&"opening on a full disk");
 }
 
-/// Each opening that got no further than its first log left that behind, empty. With two of them the next opening took the
-/// first for a log whose end was missing, and refused a database that had been closed in order.
+/// Regression: each opening that got no further than its first log left that log behind, empty. After two of them the
+/// next opening took the first log for one with a missing end, and refused a database that had been closed cleanly.
 #[test]
-fn any_number_of_openings_that_come_to_nothing_leave_a_database_that_opens() {
+fn any_number_of_failed_openings_leave_a_database_that_opens() {
     for (seed, end) in ENDS.into_iter().enumerate() {
-        // At each operation of an opening, each time.
+        // At each operation of an opening, several times.
         let mut stop = 0;
         loop {
             let (mut fs, ledger) = left_behind(seed as u64, end);
@@ -235,11 +235,11 @@ fn any_number_of_openings_that_come_to_nothing_leave_a_database_that_opens() {
 }
 
 #[test]
-fn openings_on_a_full_disk_one_after_the_other_leave_one_log() {
+fn successive_openings_on_a_full_disk_leave_one_log() {
     for (seed, end) in ENDS.into_iter().enumerate() {
         let (mut fs, mut ledger) = left_behind(seed as u64, end);
         for round in 0..4 {
-            // Room for an empty log, for none, and for that and a manifest.
+            // Room for an empty log, for none, and for a log and a manifest.
             fs.set_capacity(Some(total(&fs) + [60, 0, 900, 60][round]));
             let acked = ledger.order.acknowledged();
             let session =
@@ -263,9 +263,10 @@ fn openings_on_a_full_disk_one_after_the_other_leave_one_log() {
     }
 }
 
-/// A session that begins late does what an opening does, beside readers: the world stops at each of its operations, or one fails.
+/// A late session start does the work of an opening, beside readers: the world stops at each of its operations, or one
+/// of them fails.
 #[test]
-fn a_session_that_begins_late_may_fail_or_crash_anywhere() {
+fn a_late_session_start_may_fail_or_crash_anywhere() {
     let put = Step::Write { writes: vec![Write::Put { space: 0, key: 2, len: 300 }], synced: true };
     for (kind, sticky) in
         [(ErrorKind::Other, true), (ErrorKind::Other, false), (ErrorKind::StorageFull, false)]

@@ -1,5 +1,5 @@
-//! A file system that does something of ours just before it answers a certain question: what happens between two
-//! steps of the engine is then no matter of luck.
+//! A file system that runs a test's action just before it answers a certain call: events between two steps of the
+//! engine are then deterministic.
 
 use std::fmt;
 use std::io;
@@ -11,13 +11,13 @@ use tamis_testkit::FaultyFs;
 
 type Action = Box<dyn FnOnce() + Send>;
 
-/// Calls an action before the first time that somebody asks whether a path exists.
+/// Runs an action before the first call that checks whether a path exists.
 #[derive(Clone)]
 pub(crate) struct Gate {
     fs: FaultyFs,
     path: PathBuf,
     action: Arc<Mutex<Option<Action>>>,
-    /// Whether new tables have to wait, and how many do.
+    /// Whether new tables have to wait, and how many are waiting.
     held: Arc<(Mutex<(bool, usize)>, Condvar)>,
 }
 
@@ -26,13 +26,13 @@ impl Gate {
         Gate { fs: fs.clone(), path: path.into(), action: Arc::default(), held: Arc::default() }
     }
 
-    /// Whoever makes a table waits until this is called with `false`.
+    /// Makes every creation of a table wait until this is called with `false`.
     pub(crate) fn hold_tables(&self, hold: bool) {
         self.held.0.lock().unwrap().0 = hold;
         self.held.1.notify_all();
     }
 
-    /// Returns when somebody waits to make a table.
+    /// Returns once a thread waits to create a table.
     pub(crate) fn wait_for_a_table(&self) {
         let held = self.held.0.lock().unwrap();
         drop(self.held.1.wait_while(held, |held| held.1 == 0).unwrap());

@@ -1,4 +1,4 @@
-//! Histories: sequences of steps, and a session that carries them out and keeps the ledger.
+//! Histories: sequences of steps, and a session that executes them and keeps the ledger.
 
 use std::path::PathBuf;
 
@@ -17,7 +17,7 @@ pub(crate) fn key(i: u8) -> Vec<u8> {
     format!("key{i:02}").into_bytes()
 }
 
-/// One write of a batch. Keyspaces that are not there are replaced by the default one.
+/// One write of a batch. Missing keyspaces are replaced by the default one.
 #[derive(Clone, Debug)]
 pub(crate) enum Write {
     Put { space: usize, key: u8, len: usize },
@@ -40,7 +40,7 @@ pub(crate) enum Step {
     Drop(usize),
     Checkpoint,
     Reopen,
-    /// All of the content is read and compared.
+    /// Reads and compares all contents.
     Read,
 }
 
@@ -75,7 +75,7 @@ pub(crate) fn steps(count: usize) -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step(), count)
 }
 
-/// A short history in which everything occurs.
+/// A short history in which every kind of step occurs.
 pub(crate) fn tour() -> Vec<Step> {
     let put = |space, key, len| Write::Put { space, key, len };
     let mut steps = vec![Step::Create(1)];
@@ -108,7 +108,7 @@ pub(crate) fn tour() -> Vec<Step> {
     steps
 }
 
-/// A database being worked on, with its ledger. `db` is `None` where it could not be reopened.
+/// A database in use, with its ledger. `db` is `None` where it could not be reopened.
 pub(crate) struct Session {
     pub(crate) fs: FaultyFs,
     pub(crate) db: Option<Db>,
@@ -122,15 +122,15 @@ impl Session {
         Ok(Session { db: Some(lab::open(fs)?), fs: fs.clone(), ledger: Ledger::default(), serial: 0 })
     }
 
-    /// Opens what a crash left, judges it, and goes on from there.
+    /// Opens what a crash left, judges it, and continues from there.
     pub(crate) fn recover(fs: &FaultyFs, mut ledger: Ledger, promised: usize) -> Result<Session, String> {
         let db = lab::open(fs).map_err(|e| format!("opening after a crash: {e}"))?;
         ledger.judge(&db, promised)?;
         Ok(Session { fs: fs.clone(), db: Some(db), ledger, serial: 1_000_000 })
     }
 
-    /// Carries out one step. `Err` is a broken promise; that a step failed is none if `failing` says that the
-    /// device may fail.
+    /// Executes one step. `Err` means a broken promise; a failed step is not one if `failing` says that the device may
+    /// fail.
     pub(crate) fn run(&mut self, step: &Step, failing: bool) -> Result<(), String> {
         let Some(db) = self.db.clone() else { return Ok(()) };
         let failures = self.fs.failures();
@@ -160,7 +160,8 @@ impl Session {
         }
     }
 
-    /// Writes until it is acknowledged, as whoever made room or mended the device may do without opening anew.
+    /// Writes until a write is acknowledged, as a caller may do after freeing space or repairing the device, without
+    /// reopening.
     pub(crate) fn write_until_it_goes_on(&mut self) -> Result<(), String> {
         let Some(db) = self.db.clone() else { return Ok(()) };
         let writes = [Write::Put { space: 0, key: 1, len: 9 }];
@@ -168,7 +169,7 @@ impl Session {
         while let Err(error) = self.write(&db, &writes, true) {
             let refused = matches!(&error, Error::Write(WriteError::Suspended { .. }));
             if !refused || std::time::Instant::now() > deadline {
-                return Err(format!("writes do not go on: {error}; {:?}", db.stats().troubles));
+                return Err(format!("writes do not resume: {error}; {:?}", db.stats().troubles));
             }
             std::thread::sleep(std::time::Duration::from_millis(2));
         }
@@ -219,8 +220,8 @@ impl Session {
                 Ok(())
             }
             Err(error) => {
-                // It may be in the log, or was refused before it got there. One that failed before is gone for good if this one
-                // was tried at all.
+                // It may be in the log, or was refused before it got there. If this write was tried at all, one that
+                // failed before it is lost for good.
                 if matches!(error, WriteError::Storage(_)) {
                     ledger.order.doubt(noted);
                 }
@@ -273,7 +274,7 @@ impl Session {
         Ok(())
     }
 
-    /// Closes and opens. What the operating system has been given is there again, whatever failed.
+    /// Closes and reopens. Everything that the operating system received is there again, whatever failed.
     fn reopen(&mut self, failing: bool) -> Result<(), String> {
         let closed = self.db.take().expect("checked by the caller").close();
         match closed {
@@ -288,7 +289,7 @@ impl Session {
                 let mut judged = self.ledger.clone();
                 match judged.judge(self.db.as_ref().expect("just opened"), self.ledger.order.acknowledged()) {
                     Ok(_) => self.ledger = judged,
-                    // A read that failed says nothing.
+                    // A failed read proves nothing.
                     Err(_) if self.fs.failures() > failures => {
                         let db = self.db.as_ref().expect("just opened");
                         match judged_quietly(&mut self.ledger, db) {
@@ -325,7 +326,7 @@ impl Session {
     }
 }
 
-/// Judges again after a judgement that a failing device disturbed.
+/// Judges again after a failing device disturbed the first attempt.
 fn judged_quietly(ledger: &mut Ledger, db: &Db) -> Result<(), String> {
     let acked = ledger.order.acknowledged();
     ledger.judge(db, acked).map(drop)

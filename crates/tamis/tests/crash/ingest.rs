@@ -1,4 +1,4 @@
-//! Ingestions that are interrupted, or whose device fails: all of the files are in or none, what was acknowledged
+//! Interrupted ingestions and failing devices: either all of the files are ingested or none, everything acknowledged
 //! before is there with them, and no source is lost.
 
 use std::path::Path;
@@ -12,8 +12,8 @@ use crate::lab::{self, MODES};
 
 const FILES: [&str; 3] = ["/out/first.tam", "/out/second.tam", "/out/other.tam"];
 
-/// A machine with a database of two keyspaces, some of whose writes are in tables and some in memory, and three files
-/// to be ingested. Everything so far is durable, files and their names too.
+/// A machine with a database of two keyspaces, with writes both in tables and in memory, and three files to be
+/// ingested. Everything so far is durable, including files and their names.
 fn machine(seed: u64) -> (FaultyFs, Db) {
     let fs = FaultyFs::new(seed);
     fs.create_dir_all(Path::new("/out")).unwrap();
@@ -52,7 +52,7 @@ fn contents(db: &Db, keyspace: &str) -> Vec<(String, String)> {
     keyspace.iter().map(|item| item.map(|(k, v)| (text(k), text(v))).unwrap()).collect()
 }
 
-/// What must be there of the default keyspace and of the other, with the files or without.
+/// The expected contents of the default keyspace and of the other, with or without the files.
 fn expected(ingested: bool) -> [Vec<(String, String)>; 2] {
     let pairs = |list: &[(&str, &str)]| list.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
     match ingested {
@@ -67,7 +67,8 @@ fn expected(ingested: bool) -> [Vec<(String, String)>; 2] {
     }
 }
 
-/// Whether the files are in: all, or none. `early` and `late` are writes without a sync before and after.
+/// Reports whether all of the files are ingested, as opposed to none. `early` and `late` are unsynced writes before and
+/// after.
 fn judge(db: &Db, context: &str) -> bool {
     let take = |list: &mut Vec<(String, String)>, key: &str| {
         let at = list.iter().position(|(k, _)| k == key);
@@ -77,27 +78,27 @@ fn judge(db: &Db, context: &str) -> bool {
     let (early, late) = (take(&mut default, "early"), take(&mut default, "late"));
     let ingested = default.iter().any(|(k, v)| k == "b" && v == "new");
     assert_eq!([default, other], expected(ingested), "{context}");
-    assert!(early || !ingested, "{context}: a write that came before the files is missing");
-    assert!(ingested || !late, "{context}: a write that came after the files is there without them");
-    // A read that fails while a background thread opens a table costs its filter, as long as it is open.
+    assert!(early || !ingested, "{context}: a write made before the ingestion is missing");
+    assert!(ingested || !late, "{context}: a write made after the ingestion is there without the files");
+    // If a read fails while a background thread opens a table, the table has no filter until it is reopened.
     let mut problems = db.verify().unwrap().problems;
     problems.retain(|problem| !problem.contains("unusable when the database was opened"));
     assert_eq!(problems, [""; 0], "{context}");
     ingested
 }
 
-/// Opens after a crash or failure, with nothing failing any more.
+/// Opens after a crash or failure; nothing fails any more.
 fn reopen(fs: &FaultyFs, ingested: Option<bool>, moved: bool, context: &str) {
     let db = lab::open_existing(fs, lab::DIR).unwrap_or_else(|e| panic!("{context}: opening: {e}"));
     let is_in = judge(&db, context);
     assert!(ingested.is_none_or(|known| known == is_in), "{context}: {is_in}, but reported {ingested:?}");
-    // A file goes only when its contents are in the database for good.
+    // A file is removed only once its contents are durable in the database.
     for path in FILES {
         if !(is_in && moved) || fs.exists(Path::new(path)).unwrap() {
             ExternalTableInfo::read_on(fs, path).unwrap_or_else(|e| panic!("{context}: {e}"));
         }
     }
-    // Compactions may go on at the same time: wait for a moment of rest.
+    // Compactions may be running: wait until idle.
     db.settle().unwrap();
     let named: usize = db
         .stats()
@@ -110,7 +111,7 @@ fn reopen(fs: &FaultyFs, ingested: Option<bool>, moved: bool, context: &str) {
     let tables =
         || fs.list(Path::new(lab::DIR)).unwrap().iter().filter(|name| name.ends_with(".tam")).count();
     for _ in 0..1000 {
-        // What a compaction replaced is removed by a background thread.
+        // The inputs of a compaction are removed by a background thread.
         if tables() == named {
             break;
         }
@@ -125,7 +126,7 @@ fn reopen(fs: &FaultyFs, ingested: Option<bool>, moved: bool, context: &str) {
 }
 
 #[test]
-fn a_crash_at_any_operation_leaves_all_files_in_or_none() {
+fn a_crash_at_any_operation_leaves_all_files_ingested_or_none() {
     for moved in [false, true] {
         let (mut stop, mut outcomes) = (0, [0, 0]);
         loop {
@@ -159,7 +160,7 @@ fn a_crash_at_any_operation_leaves_all_files_in_or_none() {
 }
 
 #[test]
-fn one_failing_operation_is_an_error_that_changes_nothing_or_is_told_at_the_next_opening() {
+fn one_failing_operation_changes_nothing_or_is_reported_at_the_next_opening() {
     for (moved, only) in
         [(false, None), (true, None), (true, Some(OpClass::Sync)), (false, Some(OpClass::Write))]
     {
@@ -173,7 +174,7 @@ fn one_failing_operation_is_an_error_that_changes_nothing_or_is_told_at_the_next
             let result = ingest(&db, moved);
             let failures = fs.failures();
             fs.plan(FaultPlan::none());
-            // The operation may have been a compaction's, which tells of it when it ends.
+            // The failed operation may have been a compaction's, which reports it when it ends.
             let _ = db.settle();
             assert_eq!(db.stats().poisoned, None, "{context}");
             if at % 2 == 0 && result.is_err() {
@@ -186,7 +187,7 @@ fn one_failing_operation_is_an_error_that_changes_nothing_or_is_told_at_the_next
             while db.stats().suspended.is_some() {
                 std::thread::sleep(std::time::Duration::from_millis(1));
             }
-            // Whoever was told of success finds the files, and whoever was told of a failure may try again.
+            // After a reported success the files are there; after a reported failure the caller may try again.
             assert_eq!(judge(&db, &context), result.is_ok(), "{context}: {result:?}");
             if result.is_err() {
                 refused += 1;
@@ -207,7 +208,7 @@ fn one_failing_operation_is_an_error_that_changes_nothing_or_is_told_at_the_next
 }
 
 #[test]
-fn a_disk_that_is_full_refuses_the_files_and_nothing_else() {
+fn a_full_disk_refuses_the_files_and_nothing_else() {
     let (fs, db) = machine(1);
     db.put("early", "1").unwrap();
     let used: u64 = fs.files().iter().map(|(_, len)| len).sum();
@@ -221,9 +222,9 @@ fn a_disk_that_is_full_refuses_the_files_and_nothing_else() {
     assert!(judge(&db, "after room was made"));
 }
 
-/// A file that its writer did not sync may be ingested by a second name: it is synced then.
+/// An unsynced file may be ingested as a second name for it: it is synced then.
 #[test]
-fn a_file_that_was_not_synced_survives_once_it_is_moved_in() {
+fn an_unsynced_file_survives_once_it_is_ingested() {
     let (fs, db) = machine(1);
     let bytes = tamis::io::read_file(&fs, Path::new(FILES[0])).unwrap();
     let mut copy = fs.create(Path::new("/out/copy.tam"), tamis::io::Usage::Table).unwrap();
@@ -236,8 +237,8 @@ fn a_file_that_was_not_synced_survives_once_it_is_moved_in() {
     assert_eq!(db.get("d").unwrap().unwrap(), "new");
 }
 
-/// Log and manifest are compared when a database is opened. The number of an ingestion is in both, and a manifest that
-/// knows it beside a log that lost it would be damage.
+/// Opening compares log and manifest. The number of an ingestion is in both; a manifest that has it beside a log that
+/// lost it would be damage.
 #[test]
 fn the_number_of_an_ingestion_is_in_the_log_before_it_is_in_the_manifest() {
     for mode in MODES {

@@ -1,4 +1,4 @@
-//! Compactions that are paused, cancelled, held up by a full disk or by a rate limit.
+//! Compactions that are paused, cancelled, or delayed by a full disk or a rate limit.
 
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use tamis_testkit::{FaultPlan, FaultyFs, OpClass};
 use crate::gate::Gate;
 use crate::lab;
 
-/// Waits for what must come sooner or later.
+/// Waits for an event that must happen eventually.
 fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let started = Instant::now();
     while !condition() {
-        assert!(started.elapsed() < Duration::from_secs(60), "it never came: {what}");
+        assert!(started.elapsed() < Duration::from_secs(60), "timed out waiting for {what}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -47,15 +47,15 @@ fn level0_runs(db: &Db) -> usize {
     db.stats().keyspaces[0].levels[0].runs.len()
 }
 
-/// Every table file belongs to the tree, once what is obsolete was removed.
+/// Checks that every table file belongs to the tree once obsolete files are removed.
 fn assert_no_leftovers(fs: &FaultyFs, db: &Db) {
     let files = || fs.files().iter().filter(|(path, _)| path.extension().is_some_and(|e| e == "tam")).count();
     let levels = |db: &Db| db.stats().keyspaces.into_iter().flat_map(|k| k.levels).collect::<Vec<_>>();
     let tables = || levels(db).iter().flat_map(|l| &l.runs).map(|r| r.tables).sum::<usize>();
-    until("leftovers go", || files() == tables());
+    until("removal of obsolete files", || files() == tables());
 }
 
-/// A database whose tables have to wait when the gate says so.
+/// A database whose table writes wait when the gate says so.
 fn gated(fs: &FaultyFs, change: impl FnOnce(&mut Options)) -> (Gate, Options) {
     lab::listen_for_panics();
     let gate = Gate::new(fs, "/nowhere");
@@ -65,16 +65,16 @@ fn gated(fs: &FaultyFs, change: impl FnOnce(&mut Options)) -> (Gate, Options) {
 }
 
 #[test]
-fn while_a_pause_lives_no_compaction_starts_and_flushes_go_on() {
+fn during_a_pause_no_compaction_starts_and_flushes_continue() {
     let fs = FaultyFs::new(1);
     let db = open(&fs);
     let (first, second) = (db.pause_compaction(), db.pause_compaction());
     fill(&db, 6);
     assert_eq!((level0_runs(&db), db.stats().write.compactions), (6, 0));
-    db.settle().expect("what is paused does not count");
+    db.settle().expect("paused work does not count");
     let before = content(&db);
     drop(first);
-    assert_eq!(level0_runs(&db), 6, "another guard lives");
+    assert_eq!(level0_runs(&db), 6, "another guard is still held");
     drop(second);
     until("compactions", || db.stats().write.compactions > 0);
     db.settle().unwrap();
@@ -82,7 +82,7 @@ fn while_a_pause_lives_no_compaction_starts_and_flushes_go_on() {
     assert_eq!(content(&db), before);
 }
 
-/// Starts a merge that is held in the middle by a pause, with bytes written.
+/// Starts a merge and holds it in the middle with a pause, after some bytes were written.
 fn held_merge(db: &Db, gate: &Gate, runs: u8) -> tamis::CompactionPause {
     let pause = db.pause_compaction();
     fill(db, runs);
@@ -96,7 +96,7 @@ fn held_merge(db: &Db, gate: &Gate, runs: u8) -> tamis::CompactionPause {
 }
 
 #[test]
-fn a_merge_that_runs_waits_for_the_end_of_a_pause_and_can_be_cancelled_meanwhile() {
+fn a_running_merge_waits_for_the_end_of_a_pause_and_can_be_cancelled_meanwhile() {
     let fs = FaultyFs::new(2);
     let (gate, options) = gated(&fs, |options| options.sub_jobs = 3);
     let db = Db::open(lab::DIR, options).unwrap();
@@ -136,7 +136,7 @@ fn closing_does_not_wait_for_a_pause() {
     lab::assert_no_background_panics(&"closed while paused");
 }
 
-/// A writer that stalls holds the log, which closing needs: it used to wait for the end of the stall.
+/// Regression: a stalled writer holds the log, which closing needs, so closing waited for the end of the stall.
 #[test]
 fn closing_ends_a_stall_and_the_write_is_refused() {
     let fs = FaultyFs::new(4);
@@ -156,7 +156,7 @@ fn closing_ends_a_stall_and_the_write_is_refused() {
     assert_eq!(open(&fs).get("stalled").unwrap(), None);
 }
 
-/// Writers that wait for level 0 to become smaller go on as soon as it is.
+/// Writers that wait for level 0 to shrink resume as soon as it does.
 #[test]
 fn a_stall_for_compactions_ends_with_them() {
     let fs = FaultyFs::new(5);
@@ -181,7 +181,7 @@ fn a_stall_for_compactions_ends_with_them() {
 }
 
 #[test]
-fn a_compaction_that_was_asked_for_can_be_cancelled() {
+fn a_manual_compaction_can_be_cancelled() {
     let fs = FaultyFs::new(6);
     let (gate, options) = gated(&fs, |options| options.keyspace.auto_compaction = false);
     let db = Db::open(lab::DIR, options).unwrap();
@@ -202,7 +202,7 @@ fn a_compaction_that_was_asked_for_can_be_cancelled() {
         } else {
             let db = db.clone();
             let canceller = std::thread::spawn(move || db.cancel_compactions());
-            // The merge stands still in the file system until the gate opens; give the canceller its time to ask.
+            // The merge is blocked in the file system until the gate opens; give the canceller time to call.
             std::thread::sleep(Duration::from_millis(20));
             gate.hold_tables(false);
             canceller.join().unwrap();
@@ -225,7 +225,7 @@ fn a_compaction_that_was_asked_for_can_be_cancelled() {
 }
 
 #[test]
-fn compacting_a_range_leaves_what_lies_outside_alone() {
+fn compacting_a_range_leaves_other_keys_alone() {
     let fs = FaultyFs::new(7);
     let keyspace = KeyspaceOptions { auto_compaction: false, ..tiny(&fs).keyspace };
     let db = Db::open(lab::DIR, Options { keyspace, ..tiny(&fs) }).unwrap();
@@ -238,7 +238,7 @@ fn compacting_a_range_leaves_what_lies_outside_alone() {
     assert_eq!(level0_runs(&db), 0);
 }
 
-/// Pauses and cancels all the time while others write and read.
+/// Pauses and cancels continuously while other threads write and read.
 #[test]
 fn pausing_and_cancelling_under_load_does_no_harm() {
     let fs = FaultyFs::new(8);
@@ -272,7 +272,7 @@ fn pausing_and_cancelling_under_load_does_no_harm() {
 }
 
 #[test]
-fn a_merge_that_may_not_fit_is_not_started_until_there_is_room() {
+fn a_merge_that_may_not_fit_starts_only_when_there_is_room() {
     let fs = FaultyFs::new(9);
     let db = open(&fs);
     let pause = db.pause_compaction();
@@ -280,7 +280,7 @@ fn a_merge_that_may_not_fit_is_not_started_until_there_is_room() {
     let before = content(&db);
     let used: u64 = fs.files().iter().map(|(_, len)| len).sum();
     fs.set_capacity(Some(used + 12_000));
-    // What was known of the room is a second old at most.
+    // The cached free space is at most one second old.
     std::thread::sleep(Duration::from_millis(1100));
     drop(pause);
     until("a warning", || !db.stats().warnings.is_empty());
@@ -297,9 +297,9 @@ fn a_merge_that_may_not_fit_is_not_started_until_there_is_room() {
     assert_eq!(content(&db), before);
 }
 
-/// The file system did not say that it would be full: the merge is undone, set aside, and tried again.
+/// The file system did not report that it would be full: the merge is undone, backs off, and is retried.
 #[test]
-fn a_merge_that_meets_a_full_disk_is_tried_again_and_stops_nobody() {
+fn a_merge_that_meets_a_full_disk_is_retried_and_blocks_nothing_else() {
     let fs = FaultyFs::new(10);
     let db = open(&fs);
     let pause = db.pause_compaction();
@@ -313,7 +313,7 @@ fn a_merge_that_meets_a_full_disk_is_tried_again_and_stops_nobody() {
         ..FaultPlan::none()
     });
     drop(pause);
-    until("set aside", || db.stats().write.set_aside > 0);
+    until("a backoff", || db.stats().write.set_aside > 0);
     assert_eq!(content(&db), before);
     fs.plan(FaultPlan::none());
     db.put("written", "meanwhile").unwrap();
@@ -326,9 +326,9 @@ fn a_merge_that_meets_a_full_disk_is_tried_again_and_stops_nobody() {
     assert_no_leftovers(&fs, &db);
 }
 
-/// The first flush takes more than a burst may, so the second has to wait for most of a second.
+/// The first flush exceeds the allowed burst, so the second has to wait for most of a second.
 #[test]
-fn flushes_wait_for_their_rate_and_come_to_their_end() {
+fn flushes_obey_their_rate_limit_and_complete() {
     let fs = FaultyFs::new(11);
     let mut options = Options { background_bytes_per_second: 64 << 10, ..tiny(&fs) };
     (options.keyspace.memtable_bytes, options.max_log_bytes) = (256 << 10, 1 << 20);
@@ -343,13 +343,13 @@ fn flushes_wait_for_their_rate_and_come_to_their_end() {
     assert!(write.flush_bytes > 100_000 && write.pace_nanos > 0, "{write:?}");
     db.settle().unwrap();
     assert_eq!(db.get("key7").unwrap().unwrap(), vec![1; 1000]);
-    // Closing does not wait for what was not granted yet.
+    // Closing does not wait for the rate limiter.
     db.put("last", vec![1; 60_000]).unwrap();
     db.close().unwrap();
     assert!(open(&fs).contains("last").unwrap());
 }
 
-/// Flushes keep to a slow rate, so memtables pile up: writers are slowed down before they stall.
+/// Flushes are rate-limited, so memtables pile up: writers are slowed down before they stall.
 #[test]
 fn writers_are_slowed_down_while_the_last_memtable_fills() {
     let fs = FaultyFs::new(12);
@@ -367,9 +367,9 @@ fn writers_are_slowed_down_while_the_last_memtable_fills() {
     db.close().unwrap();
 }
 
-/// A keyspace that is no longer compacted by itself would never come out of its stall.
+/// A keyspace without automatic compaction would never come out of its stall.
 #[test]
-fn a_stall_ends_when_the_keyspace_is_no_longer_compacted_by_itself() {
+fn a_stall_ends_when_automatic_compaction_is_disabled() {
     let fs = FaultyFs::new(13);
     let mut options = tiny(&fs);
     (options.keyspace.slowdown_runs, options.keyspace.stop_runs) = (3, 4);

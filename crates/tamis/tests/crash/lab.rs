@@ -1,4 +1,4 @@
-//! The bench: options that make everything happen often, seeds, and an ear for panics in background threads.
+//! The test bench: options that make everything happen often, seeds, and detection of panics in background threads.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -17,12 +17,12 @@ pub(crate) const DIR: &str = "/db";
 
 pub(crate) const MODES: [CrashMode; 3] = [CrashMode::KeepAll, CrashMode::DropUnsynced, CrashMode::Random];
 
-/// How many times more cases than by default.
+/// Multiplier for the default number of cases.
 pub(crate) fn scale() -> usize {
     std::env::var("TAMIS_TEST_SCALE").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
 }
 
-/// The shapes that the suite goes through.
+/// The tree shapes that the suite covers.
 pub(crate) const SHAPES: [(CompactionChoice, MergeGranularity, bool); 12] = {
     use CompactionChoice::*;
     use MergeGranularity::*;
@@ -42,8 +42,8 @@ pub(crate) const SHAPES: [(CompactionChoice, MergeGranularity, bool); 12] = {
     ]
 };
 
-/// The filters that the suite goes through beside the one by default: those for the whole tree, which keep lists of keys
-/// in tables, and are built while everything else goes on; and one of units, which are loaded meanwhile.
+/// The filters that the suite covers besides the default: global ones, which keep key lists in tables and are built
+/// while everything else continues; and an elastic one, whose units are loaded meanwhile.
 pub(crate) const FILTERS: [FilterChoice; 4] = [
     FilterChoice::Grf,
     FilterChoice::Chucky,
@@ -56,12 +56,13 @@ std::thread_local! {
     static FILTER: Cell<FilterChoice> = const { Cell::new(FilterChoice::BlockedBloom) };
 }
 
-/// What this thread opens and creates from now on has this filter.
+/// Sets the filter of whatever this thread opens and creates from now on.
 pub(crate) fn set_filter(filter: FilterChoice) {
     FILTER.set(filter);
 }
 
-/// What this thread opens and creates from now on has this one of [`SHAPES`] (counted round and round).
+/// Sets the shape of whatever this thread opens and creates from now on to this one of [`SHAPES`] (modulo their
+/// number).
 pub(crate) fn set_shape(shape: usize) {
     SHAPE.set(shape % SHAPES.len());
 }
@@ -89,7 +90,7 @@ pub(crate) fn tiny(fs: &FaultyFs) -> Options {
     Options {
         background_threads: 1,
         cache_bytes: 64 << 10,
-        // Not for all units.
+        // Not enough for all units.
         filter_budget_bytes: 2000,
         heat_sampling: Some(1),
         max_log_bytes: 16 << 10,
@@ -103,12 +104,12 @@ pub(crate) fn open(fs: &FaultyFs) -> Result<Db, OpenError> {
     Db::open(DIR, tiny(fs))
 }
 
-/// Opens what must exist.
+/// Opens a database that must exist.
 pub(crate) fn open_existing(fs: &FaultyFs, dir: impl AsRef<Path>) -> Result<Db, OpenError> {
     Db::open(dir, Options { create_if_missing: false, ..tiny(fs) })
 }
 
-/// A runner whose random numbers follow from `seed` alone.
+/// A runner whose random numbers depend on `seed` alone.
 pub(crate) fn runner(seed: u64, config: Config) -> TestRunner {
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
@@ -116,20 +117,20 @@ pub(crate) fn runner(seed: u64, config: Config) -> TestRunner {
     TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes))
 }
 
-/// One value of a strategy.
+/// Returns one value of a strategy.
 pub(crate) fn sample<S: Strategy>(strategy: &S, seed: u64) -> S::Value {
     strategy.new_tree(&mut runner(seed, Config::default())).expect("a value").current()
 }
 
-/// More memory in one piece than anything here may need, whatever a damaged length says.
+/// More memory in one allocation than anything here may need, whatever a damaged length says.
 const HUGE_BYTES: usize = 64 << 20;
 
 static LARGEST: AtomicUsize = AtomicUsize::new(0);
 
-/// The system's allocator, which remembers the largest piece asked for.
+/// The system allocator, which remembers the largest allocation.
 struct Watched;
 
-// SAFETY: every call is passed on unchanged to the system's allocator, which keeps the contract.
+// SAFETY: every call is passed on unchanged to the system allocator, which upholds the contract.
 unsafe impl GlobalAlloc for Watched {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         LARGEST.fetch_max(layout.size(), Relaxed);
@@ -158,15 +159,15 @@ unsafe impl GlobalAlloc for Watched {
 #[global_allocator]
 static ALLOCATOR: Watched = Watched;
 
-/// Fails if anything asked for a huge piece of memory.
+/// Fails if anything requested a huge allocation.
 pub(crate) fn assert_no_huge_allocation() {
     let largest = LARGEST.load(Relaxed);
-    assert!(largest < HUGE_BYTES, "something asked for {largest} bytes in one piece");
+    assert!(largest < HUGE_BYTES, "an allocation of {largest} bytes was requested");
 }
 
 static BACKGROUND_PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// From the first call on, panics in the engine's own threads are remembered.
+/// From the first call on, records panics in the engine's own threads.
 pub(crate) fn listen_for_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -9,7 +9,7 @@ use tamis_testkit::FaultyFs;
 
 use crate::lab::open_existing;
 
-/// The n-th keyspace ever made. Keyspaces of one name one after the other are different ones.
+/// The n-th keyspace ever created. Successive keyspaces of one name are different ones.
 pub(crate) type Incarnation = u32;
 
 pub(crate) type Content = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -27,27 +27,27 @@ pub(crate) enum Op {
 /// One batch.
 pub(crate) type Batch = Vec<Op>;
 
-/// Whether a keyspace must be found.
+/// Whether a keyspace must exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Presence {
     There,
-    /// Its creation or its drop failed: either is fine.
+    /// Its creation or its drop failed: both are allowed.
     Unknown,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Checkpoint {
     pub(crate) path: PathBuf,
-    /// What it holds.
+    /// The contents at its creation.
     pub(crate) state: State,
     pub(crate) names: BTreeMap<String, (Incarnation, Presence)>,
-    /// Whether it was reported done.
+    /// Whether it was reported as done.
     pub(crate) done: bool,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Ledger {
-    /// The batches, and how many of them were promised.
+    /// The batches, and the number of promised ones.
     pub(crate) order: tamis_testkit::Ledger<State, Batch>,
     pub(crate) names: BTreeMap<String, (Incarnation, Presence)>,
     pub(crate) next: Incarnation,
@@ -82,8 +82,8 @@ fn apply(state: &mut State, batch: &Batch) {
 }
 
 impl Ledger {
-    /// Checks that `db` holds the state after some prefix of at least `promised` writes, and goes on from there:
-    /// what was found now counts as safe. Gives the length of the prefix.
+    /// Checks that `db` holds the state after some prefix of at least `promised` writes, and continues from there: the
+    /// state found now counts as safe. Returns the length of the prefix.
     pub(crate) fn judge(&mut self, db: &Db, promised: usize) -> Result<usize, String> {
         let found = read_all(db).map_err(|e| format!("reading after recovery: {e}"))?;
         self.judge_names(found.keys())?;
@@ -135,7 +135,7 @@ impl Ledger {
         text
     }
 
-    /// Checks the checkpoints: one that was reported done holds its moment, another is whole or no database.
+    /// Checks the checkpoints: one that was reported as done holds its state; any other is complete or not a database.
     pub(crate) fn judge_checkpoints(&self, fs: &FaultyFs) -> Result<(), String> {
         for checkpoint in &self.checkpoints {
             let at = checkpoint.path.display();
@@ -163,7 +163,7 @@ impl Ledger {
     }
 }
 
-/// Whether the keyspaces found hold what `state` says.
+/// Reports whether the keyspaces found match `state`.
 fn agree(state: &State, found: &State) -> bool {
     let empty = Content::new();
     found.iter().all(|(ks, content)| state.get(ks).unwrap_or(&empty) == content)
@@ -184,7 +184,7 @@ pub(crate) fn differences(expected: Option<&Content>, found: &Content, ks: Incar
         .collect()
 }
 
-/// Everything in the database, by iterators forwards and by gets, which must agree.
+/// Reads everything in the database, by forward iterators and by gets, which must agree.
 pub(crate) fn read_all(db: &Db) -> Result<BTreeMap<String, Content>, tamis::Error> {
     let mut all = BTreeMap::new();
     for name in db.keyspaces() {

@@ -1,8 +1,8 @@
-//! What survives: crashes at any moment, failing devices, full disks and damaged files.
+//! Durability: crashes at any moment, failing devices, full disks and damaged files.
 //!
-//! Everything here runs on [`FaultyFs`](tamis_testkit::FaultyFs), and is judged by one oracle: the [`ledger`] of all
-//! writes in the one order in which they were acknowledged. After a crash the database must hold the state
-//! after some prefix of them, and the prefix must reach what was promised.
+//! Everything here runs on [`FaultyFs`](tamis_testkit::FaultyFs) and is judged by one oracle: the [`ledger`] of all
+//! writes in the order in which they were acknowledged. After a crash the database must hold the state after some
+//! prefix of them, and the prefix must include everything promised.
 //!
 //! `TAMIS_TEST_SCALE=10` runs ten times as many cases.
 

@@ -1,5 +1,5 @@
-//! Salvage where the manifest is damaged, cut short or gone: the tree is made anew from what is there, nothing that was there is
-//! gone from the directory, and a salvage that is interrupted is done again.
+//! Salvage where the manifest is damaged, cut short or missing: the tree is rebuilt from the remaining files, no file's
+//! contents disappear from the directory, and an interrupted salvage is repeated.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ fn is_data(path: &Path) -> bool {
     ["MANIFEST", ".tam", ".log"].iter().any(|part| name.contains(part))
 }
 
-/// Fails unless every byte of tables, logs and manifests that was there is there under some name.
+/// Fails unless the contents of every table, log and manifest still exist under some name.
 fn nothing_is_gone(before: &Files, fs: &FaultyFs, context: &str) {
     let after = bytes(fs);
     for (path, bytes) in before.iter().filter(|(path, _)| is_data(path)) {
@@ -47,7 +47,7 @@ fn nothing_is_gone(before: &Files, fs: &FaultyFs, context: &str) {
     }
 }
 
-/// A dry run, which changes nothing, and then the salvage, which does what that said.
+/// Makes a dry run, which must change nothing, and then the salvage, which must do what the dry run reported.
 fn salvage(fs: &FaultyFs, context: &str) -> SalvageReport {
     let before = bytes(fs);
     let told = Db::salvage(lab::DIR, lab::tiny(fs), true).unwrap_or_else(|e| panic!("{context}: {e}"));
@@ -65,7 +65,7 @@ fn contents(fs: &FaultyFs, context: &str) -> BTreeMap<String, Content> {
     read_all(&db).unwrap()
 }
 
-/// Whether everything of `state` is there: keyspaces by name, or, where nothing tells that, by what they hold.
+/// Reports whether all of `state` is there: keyspaces by name or, where names are lost, by their contents.
 fn holds(found: &BTreeMap<String, Content>, ledger: &Ledger, state: &State) -> bool {
     ledger.names.iter().all(|(name, (id, _))| {
         let expected = state.get(id).cloned().unwrap_or_default();
@@ -77,7 +77,7 @@ fn holds(found: &BTreeMap<String, Content>, ledger: &Ledger, state: &State) -> b
     })
 }
 
-/// Fails unless the database holds what it did after some number of writes, all acknowledged ones included.
+/// Fails unless the database holds its state after some number of writes, including all acknowledged ones.
 fn judge(fs: &FaultyFs, ledger: &Ledger, report: &SalvageReport, context: &str) {
     let found = contents(fs, context);
     let acknowledged = ledger.order.acknowledged();
@@ -102,7 +102,7 @@ fn stopped_at(stop: u64) -> Option<(FaultyFs, Ledger)> {
         return Some((fs.after_crash(CrashMode::KeepAll), Ledger::default()));
     };
     for step in &tour() {
-        // What a reader gets wrong is not of interest here.
+        // Wrong reads do not matter here.
         let _ = session.run(step, true);
         if fs.failures() > 0 {
             break;
@@ -116,7 +116,8 @@ fn stopped_at(stop: u64) -> Option<(FaultyFs, Ledger)> {
     Some((machine, session.ledger))
 }
 
-/// Whatever a session was doing when it was killed, flushes and merges included: without any manifest the same comes back.
+/// Whatever a session was doing when it was killed, including flushes and merges, its contents are recovered without
+/// any manifest.
 #[test]
 fn a_killed_database_without_a_manifest_is_rebuilt_from_tables_and_logs() {
     let mut stops = 0;
@@ -145,7 +146,7 @@ fn a_killed_database_without_a_manifest_is_rebuilt_from_tables_and_logs() {
     assert!(stops > 300, "{stops} stops");
 }
 
-/// A database of two keyspaces with some two dozen tables and logs: deletes of keys and of ranges, flushes and merges.
+/// A database of two keyspaces with about two dozen tables and logs: deletes of keys and of ranges, flushes and merges.
 fn filled(close: bool) -> (FaultyFs, Ledger) {
     let fs = FaultyFs::new(5);
     let mut session = Session::open(&fs).unwrap();
@@ -186,9 +187,9 @@ fn filled(close: bool) -> (FaultyFs, Ledger) {
     (after, session.ledger)
 }
 
-/// The manifest was cut to 60 %, and of 1,347 keys 93 were left.
+/// Regression: the manifest was cut to 60 %, and of 1,347 keys 93 were left.
 #[test]
-fn a_manifest_cut_anywhere_costs_no_key() {
+fn a_manifest_cut_anywhere_loses_no_key() {
     for close in [false, true] {
         let (fs, ledger) = filled(close);
         let path = named(&fs, "MANIFEST").pop().unwrap();
@@ -205,14 +206,14 @@ fn a_manifest_cut_anywhere_costs_no_key() {
             told += u32::from(refused.is_some_and(|text| text.contains("lost its last edits")));
             judge(&hurt, &ledger, &report, &context);
         }
-        assert!(rebuilt > 10 && told > 0, "{rebuilt} rebuilt, {told} told what they are");
+        assert!(rebuilt > 10 && told > 0, "{rebuilt} rebuilt, {told} reported the loss");
     }
 }
 
-/// A `CURRENT` that is damaged, gone, or names what is not there, beside a manifest that is whole: the error says so, and which
-/// manifest that is, and salvage takes it.
+/// A `CURRENT` that is damaged, missing, or names a missing file, beside an intact manifest: the error says so and
+/// names that manifest, and salvage uses it.
 #[test]
-fn a_damaged_current_beside_a_whole_manifest_is_told_and_mended() {
+fn a_damaged_current_beside_an_intact_manifest_is_reported_and_repaired() {
     let (fs, ledger) = filled(true);
     let manifest = named(&fs, "MANIFEST").pop().unwrap();
     let name = manifest.file_name().unwrap().to_str().unwrap();
@@ -243,10 +244,10 @@ fn a_damaged_current_beside_a_whole_manifest_is_told_and_mended() {
     }
 }
 
-/// An iterator holds what a merge has replaced. Its files beside those of the merge are no second truth, nor beside those of merges
-/// of what that merge made, of which nothing is left.
+/// An iterator pins the inputs of a merge. Their files do not conflict with the merge's outputs, nor with those of
+/// later merges of these outputs, even when the first outputs are gone.
 #[test]
-fn inputs_of_merges_beside_their_outputs_bring_nothing_back() {
+fn inputs_of_merges_beside_their_outputs_revive_nothing() {
     for holding in 0..1 << 6 {
         let fs = FaultyFs::new(9);
         let mut options = lab::tiny(&fs);
@@ -276,7 +277,7 @@ fn inputs_of_merges_beside_their_outputs_bring_nothing_back() {
         }
         hold(5);
         let expected = read_all(&db).unwrap();
-        // Removing is the work of a thread in the background.
+        // Files are removed by a background thread.
         db.settle().unwrap();
         let fs = fs.after_crash(CrashMode::KeepAll);
         remove(&fs, "MANIFEST");
@@ -287,8 +288,8 @@ fn inputs_of_merges_beside_their_outputs_bring_nothing_back() {
     }
 }
 
-/// Tables of which the manifest alone knows the number: as long as that can be read they are what they were, after that they are
-/// set aside, with what to do about it. Once they are merged nothing is missing.
+/// Tables whose number is recorded only in the manifest: while it is readable they are unchanged; after that they are
+/// set aside, with advice on what to do. Once they are merged nothing is missing.
 #[test]
 fn an_ingested_table_is_never_given_a_guessed_number() {
     let fs = FaultyFs::new(3);
@@ -312,7 +313,7 @@ fn an_ingested_table_is_never_given_a_guessed_number() {
     };
     let all = |fs: &FaultyFs| ["a", "b", "c"].map(|key| get(fs, key).unwrap_or_default());
 
-    // The last edit is cut off: the flush.
+    // The last edit, that of the flush, is cut off.
     let cut = fs.after_crash(CrashMode::KeepAll);
     let path = named(&cut, "MANIFEST").pop().unwrap();
     cut.truncate(&path, cut.file_len(&path).unwrap() - 1).unwrap();
@@ -332,9 +333,9 @@ fn an_ingested_table_is_never_given_a_guessed_number() {
     assert_eq!(all(&merged), ["old", "ingested", "new"]);
 }
 
-/// A table whose bytes are damaged, and whose manifest is gone, is left out and told, with all others there.
+/// A table with damaged bytes and no manifest is left out and reported; all others are there.
 #[test]
-fn damaged_tables_do_not_keep_the_others_from_being_found() {
+fn damaged_tables_do_not_prevent_recovery_of_the_others() {
     let (fs, _) = filled(true);
     remove(&fs, "MANIFEST");
     let mut told = 0;
@@ -356,9 +357,9 @@ fn damaged_tables_do_not_keep_the_others_from_being_found() {
     lab::assert_no_huge_allocation();
 }
 
-/// A salvage stops at any operation, by a crash or by an error. The next one gives the same.
+/// A salvage stops at any operation, by a crash or by an error. The next one has the same result.
 #[test]
-fn a_salvage_that_is_interrupted_is_done_again() {
+fn an_interrupted_salvage_can_be_repeated() {
     let (fs, ledger) = filled(false);
     let path = named(&fs, "MANIFEST").pop().unwrap();
     let len = fs.file_len(&path).unwrap();
@@ -392,7 +393,7 @@ fn a_salvage_that_is_interrupted_is_done_again() {
     }
 }
 
-/// Each kind of filter opens on a tree that was made anew, read-only too.
+/// Databases with each kind of filter open on a rebuilt tree, read-only too.
 #[test]
 fn a_rebuilt_tree_opens_with_every_filter() {
     for filter in lab::FILTERS {

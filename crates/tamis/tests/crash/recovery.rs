@@ -7,7 +7,7 @@ use crate::history::{Session, Step, steps, tour};
 use crate::lab::{self, MODES, scale};
 use crate::ledger::Ledger;
 
-/// Databases that crashed at interesting moments.
+/// Databases that crashed at various moments.
 fn wrecks(count: usize) -> Vec<(String, FaultyFs, Ledger, usize)> {
     let mut wrecks = Vec::new();
     for seed in 0..count as u64 {
@@ -34,11 +34,12 @@ fn wrecks(count: usize) -> Vec<(String, FaultyFs, Ledger, usize)> {
     wrecks
 }
 
-/// Crashes recovery at each of its operations, then recovers again, and lets that one work.
+/// Crashes recovery at each of its operations, then recovers again, which must succeed.
 #[test]
 fn a_crash_at_any_operation_of_a_recovery_changes_nothing() {
     for (context, wreck, ledger, promised) in wrecks(2 + 4 * scale()) {
-        // What survived the first crash is settled; a recovery may not lose more of it than of a first one.
+        // The state that survived the first crash is fixed; an interrupted recovery may not lose more of it than the
+        // first one.
         let settled = {
             let mut ledger = ledger.clone();
             let db = lab::open(&wreck.after_crash(CrashMode::KeepAll)).unwrap();
@@ -53,8 +54,8 @@ fn a_crash_at_any_operation_of_a_recovery_changes_nothing() {
                 let context = format!("{context}, recovery stopped at {stop}, then {mode:?}");
                 let again = fs.after_crash(mode);
                 let db = lab::open(&again).unwrap_or_else(|e| panic!("{context}: {e}"));
-                // An opening that was reported done has made durable what it found, and so has any crash
-                // that left the first wreck's content on the medium.
+                // An opening that was reported as done has made its state durable, and so has any crash that left the
+                // first wreck's contents on the medium.
                 let least = match (opened.is_ok(), mode, context.contains("KeepAll, recovery")) {
                     (true, ..) | (_, CrashMode::KeepAll, _) | (_, _, false) => settled,
                     _ => ledger.order.safe(),
@@ -72,9 +73,9 @@ fn a_crash_at_any_operation_of_a_recovery_changes_nothing() {
     lab::assert_no_background_panics(&"crashes during recovery");
 }
 
-/// One operation of a recovery fails, and the next attempt, without a crash in between, must work.
+/// One operation of a recovery fails, and the next attempt, without a crash in between, must succeed.
 #[test]
-fn a_recovery_that_failed_can_be_tried_again() {
+fn a_failed_recovery_can_be_retried() {
     for (context, wreck, ledger, promised) in wrecks(3) {
         for stop in 0.. {
             let fs = wreck.after_crash(CrashMode::KeepAll);
@@ -94,9 +95,9 @@ fn a_recovery_that_failed_can_be_tried_again() {
     lab::assert_no_background_panics(&"failures during recovery");
 }
 
-/// Looking at what a crash left, without the right to change it, shows what a recovery will find.
+/// A read-only open of a crashed database shows the state that a recovery will find.
 #[test]
-fn a_read_only_opening_of_a_wreck_shows_its_state_and_changes_nothing() {
+fn a_read_only_open_of_a_crashed_database_shows_its_state_and_changes_nothing() {
     for (context, wreck, ledger, promised) in wrecks(4 + 4 * scale()) {
         let before = wreck.files();
         let reader =
@@ -106,7 +107,7 @@ fn a_read_only_opening_of_a_wreck_shows_its_state_and_changes_nothing() {
         let db = lab::open(&wreck).unwrap();
         let found = ledger.clone().judge(&db, promised).unwrap();
         assert_eq!(seen, found, "{context}");
-        // What the reader has open stays as it was, although the logs and tables are gone by now.
+        // The reader's open files are unchanged, although the logs and tables have been removed.
         db.compact().unwrap();
         drop(db);
         ledger.clone().judge(&reader, promised).unwrap_or_else(|e| panic!("{context}, afterwards: {e}"));

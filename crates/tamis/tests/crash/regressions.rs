@@ -1,4 +1,4 @@
-//! Bugs that were found here, each with its story.
+//! Bugs found by this suite, each with its story.
 
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -10,9 +10,9 @@ use tamis_testkit::{CrashMode, FaultPlan, FaultyFs, OpClass};
 use crate::gate::Gate;
 use crate::lab;
 
-/// A checkpoint could not be opened when nothing had been written since the log was last rolled: the manifest
-/// of the copy said that the logs start with the current one, which is empty and was not linked, and opening
-/// took it for lost. The copy now has an empty log of that name.
+/// A checkpoint could not be opened when nothing had been written since the log was last rolled: the copy's manifest
+/// said that the logs start with the current one, which is empty and was not linked, and opening reported it as lost.
+/// The copy now has an empty log of that name.
 #[test]
 fn a_checkpoint_of_a_database_with_an_empty_log_can_be_opened() {
     let fs = FaultyFs::new(1);
@@ -25,8 +25,8 @@ fn a_checkpoint_of_a_database_with_an_empty_log_can_be_opened() {
     assert_eq!(lab::open_existing(&fs, "/flushed").unwrap().iter().count(), 1);
 }
 
-/// `close` said that all was well when an earlier failure had stopped writes: it skipped the sync of the
-/// log and told nobody, so that a caller had reason to believe that its writes were safe.
+/// `close` reported success when an earlier failure had suspended writes: it silently skipped the sync of the log, so
+/// that a caller had reason to believe that its writes were safe.
 #[test]
 fn closing_while_writes_are_suspended_is_an_error() {
     let fs = FaultyFs::new(1);
@@ -38,9 +38,9 @@ fn closing_while_writes_are_suspended_is_an_error() {
     assert!(error.contains("suspended"), "{error}");
 }
 
-/// Opening a database in a directory whose parent did not exist either made only the last directory's name
-/// durable. A power cut took the parent's name, and with it every write that had been acknowledged as synced.
-/// Now each directory that was made is synced into its parent.
+/// Opening a database in a directory whose parent did not exist either made only the last directory's name durable. A
+/// power cut removed the parent's name, and with it every write acknowledged as synced. Now each created directory is
+/// synced into its parent.
 #[test]
 fn directories_above_a_new_database_survive_a_power_cut() {
     let fs = FaultyFs::new(1);
@@ -55,11 +55,11 @@ fn directories_above_a_new_database_survive_a_power_cut() {
     assert_eq!(lab::open_existing(&fs, "/other/place/copy").unwrap().get("key").unwrap().unwrap(), "value");
 }
 
-/// The synchronising thread of a database with periodic durability could wake between the moment when closing
-/// took the log away and the moment when it was told to end. It then found writes to sync and no log, panicked
-/// with the log locked, and from then on every question for statistics panicked too.
+/// The sync thread of a database with periodic durability could wake up after closing had taken the log away and before
+/// the thread was told to end. It then found writes to sync but no log, panicked with the log locked, and from then on
+/// every call for statistics panicked too.
 #[test]
-fn periodic_syncs_and_closing_do_not_meet() {
+fn periodic_syncs_do_not_race_with_closing() {
     let options = |fs: &FaultyFs| Options {
         durability: Durability::Every(std::time::Duration::from_millis(1)),
         ..lab::tiny(fs)
@@ -76,9 +76,9 @@ fn periodic_syncs_and_closing_do_not_meet() {
     lab::assert_no_background_panics(&"periodic syncs");
 }
 
-/// A flush that failed to make its edit durable left the edit in the tree in memory, in no view. A checkpoint that
-/// had begun before copied that tree with the tables of the view, said that it was done, and could not be opened.
-/// It now looks once more, under the locks, whether the database still accepts writes.
+/// A flush that failed to make its edit durable left the edit in the in-memory tree, in no view. A checkpoint already
+/// in progress copied that tree with the tables of the view, reported success, and could not be opened. It now checks
+/// once more, under the locks, whether the database still accepts writes.
 #[test]
 fn a_checkpoint_beside_a_failing_flush_is_whole_or_an_error() {
     let mut refused = 0;
@@ -88,7 +88,7 @@ fn a_checkpoint_beside_a_failing_flush_is_whole_or_an_error() {
         let db = Db::open(lab::DIR, Options { file_system: Some(Arc::new(gate.clone())), ..lab::tiny(&fs) })
             .unwrap();
         db.put("key", "value").unwrap();
-        // The checkpoint has seen that all is well. Now the flush fails.
+        // The checkpoint has seen no error. Now the flush fails.
         gate.before_it_answers({
             let (db, fs) = (db.clone(), fs.clone());
             move || {
@@ -109,8 +109,8 @@ fn a_checkpoint_beside_a_failing_flush_is_whole_or_an_error() {
     assert!(refused < 40, "{refused} checkpoints were refused");
 }
 
-/// Closing between a checkpoint's first look and its taking the log took the log away: the checkpoint had nothing
-/// to roll, linked the older logs only, and said that it was done, without the newest writes.
+/// Closing between a checkpoint's first check and its locking of the log took the log away: the checkpoint had nothing
+/// to roll, linked only the older logs, and reported success, without the newest writes.
 #[test]
 fn a_checkpoint_beside_a_close_is_whole_or_an_error() {
     let fs = FaultyFs::new(1);
@@ -126,10 +126,10 @@ fn a_checkpoint_beside_a_close_is_whole_or_an_error() {
     assert!(error.contains("closed"), "{error}");
 }
 
-/// `stats` used to take the log's lock, which a stalled writer holds: whoever wanted to see why writes stand still had
-/// to wait until they no longer did. Here flushes stand still until `stats` has told of the stall.
+/// `stats` used to take the log's lock, which a stalled writer holds, so that the reason for a stall could be seen only
+/// after its end. Here flushes are held until `stats` has reported the stall.
 #[test]
-fn stats_tell_of_a_stall_while_it_lasts() {
+fn stats_report_a_stall_while_it_lasts() {
     let fs = FaultyFs::new(5);
     let gate = Gate::new(&fs, "/nothing");
     let mut options = lab::tiny(&fs);
@@ -150,7 +150,7 @@ fn stats_tell_of_a_stall_while_it_lasts() {
             }
             let _ = told.send(db.stats().write);
         });
-        // Without an answer the flushes go on all the same, so that the test fails instead of standing still.
+        // Without an answer the flushes resume anyway, so that the test fails instead of hanging.
         let write = stalled.recv_timeout(Duration::from_secs(30));
         let was_stalled = !writer.is_finished();
         gate.hold_tables(false);

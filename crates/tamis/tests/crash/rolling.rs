@@ -1,11 +1,11 @@
-//! Files that follow one another: manifests that are replaced, logs that are recycled.
+//! Files that succeed one another: replaced manifests, recycled logs.
 
 use tamis_testkit::{CrashMode, FaultPlan, FaultyFs};
 
 use crate::history::{Session, Step, Write};
 use crate::lab::{self, MODES, scale};
 
-/// Brings the manifest to just below the size at which it is replaced: keyspaces come and go.
+/// Grows the manifest to just below the size at which it is replaced, by creating and dropping keyspaces.
 fn grown(seed: u64) -> Session {
     let fs = FaultyFs::new(seed);
     let session = Session::open(&fs).unwrap();
@@ -26,7 +26,7 @@ fn grown(seed: u64) -> Session {
     session
 }
 
-/// Work that makes edits, more than fit before the manifest is replaced.
+/// Work that makes more edits than fit before the manifest is replaced.
 fn work() -> Vec<Step> {
     let mut steps = Vec::new();
     for i in 0..15 {
@@ -50,7 +50,7 @@ fn a_crash_at_any_operation_while_the_manifest_is_replaced_is_survived() {
     let old = manifests(&before.fs);
     let (mut stop, mut replaced) = (0, 0);
     loop {
-        // Opening would replace the manifest: the same work, again and again, on a machine grown anew.
+        // Opening would replace the manifest: the same work is repeated on a newly grown machine.
         let mut session = grown(stop);
         let fs = session.fs.clone();
         let stop_at = fs.operations() + stop;
@@ -86,9 +86,9 @@ fn a_crash_at_any_operation_while_the_manifest_is_replaced_is_survived() {
     lab::assert_no_background_panics(&"replacing the manifest");
 }
 
-/// Logs are overwritten by their successors: what the old ones held must not come back, in any crash.
+/// Logs are overwritten by their successors: their old contents must not reappear, in any crash.
 #[test]
-fn a_recycled_log_shows_nothing_of_its_former_life() {
+fn a_recycled_log_shows_none_of_its_old_contents() {
     for seed in 0..10 * scale() as u64 {
         let fs = FaultyFs::new(seed);
         let mut session = Session::open(&fs).unwrap();
@@ -116,14 +116,14 @@ fn a_recycled_log_shows_nothing_of_its_former_life() {
     }
 }
 
-/// Logs that are overwritten, short ones in files of long ones too, give back what lies behind their end: whatever of that reaches
-/// the disk, wherever the world stops.
+/// Overwritten logs, including short ones in the files of long ones, are truncated at their end: whatever part of that
+/// reaches the disk, wherever the world stops.
 #[test]
-fn a_crash_at_any_operation_while_logs_are_rolled_and_cut_is_survived() {
+fn a_crash_at_any_operation_while_logs_are_rolled_and_truncated_is_survived() {
     let put = |key, len, synced| Step::Write { writes: vec![Write::Put { space: 0, key, len }], synced };
     let mut steps = Vec::new();
     for round in 0..5u8 {
-        // Some reserve more than once, some leave most of what they found.
+        // Some reserve space more than once, some leave most of the file unused.
         let writes = [4, 1, 5, 1, 2][usize::from(round)];
         steps.extend((0..writes).map(|i| put(round + i, 850, i % 2 == 0)));
         steps.push(Step::FlushOne(0));

@@ -1,4 +1,4 @@
-//! What a torn or damaged log gives: cut tails, salvage, and filters that are read around.
+//! Torn and damaged logs: cut tails, salvage, and reads without damaged filters.
 
 use tamis::{Db, Durability, Options, WriteBatch};
 use tamis_testkit::{CrashMode, FaultPlan, FaultyFs};
@@ -26,7 +26,7 @@ fn roomy(fs: &FaultyFs) -> Options {
     options
 }
 
-/// A crashed database with ten writes in its log, and where each ends in it. The first `synced` are.
+/// A crashed database with ten writes in its log, and the end offset of each. The first `synced` of them are synced.
 fn ten_writes(synced: u32) -> (FaultyFs, Vec<u64>) {
     let fs = FaultyFs::new(1);
     let db = Db::open(lab::DIR, roomy(&fs)).unwrap();
@@ -67,14 +67,14 @@ fn a_torn_tail_is_cut_with_a_warning_at_any_length() {
         put(&db, 99, Durability::Synced);
         drop(db);
         let db = Db::open(lab::DIR, roomy(&fs)).unwrap();
-        assert_eq!(keys(&db), names((0..whole).chain([99])), "writes go on behind the cut");
+        assert_eq!(keys(&db), names((0..whole).chain([99])), "writes continue after the cut");
         assert_eq!(db.stats().warnings, Vec::<String>::new());
     }
 }
 
-/// Damage before what had been synced is refused by default. Salvage takes what is intact on both sides.
+/// Damage before the synced end is refused by default. Salvage recovers the intact records on both sides.
 #[test]
-fn salvage_takes_what_lies_behind_the_damage_and_warns() {
+fn salvage_recovers_writes_after_the_damage_and_warns() {
     let (fs, ends) = ten_writes(10);
     for broken in 0..9u32 {
         for offset in [ends[broken as usize], ends[broken as usize] + 40, ends[broken as usize + 1] - 1] {
@@ -99,8 +99,8 @@ fn salvage_takes_what_lies_behind_the_damage_and_warns() {
     }
 }
 
-/// A salvaged database that crashes again is in order: the numbers of the lost writes are not given out twice,
-/// and their absence is no new damage.
+/// A salvaged database that crashes again is consistent: the numbers of the lost writes are not reused, and their
+/// absence is not new damage.
 #[test]
 fn a_salvaged_database_survives_a_crash() {
     let (fs, ends) = ten_writes(10);
@@ -116,9 +116,9 @@ fn a_salvaged_database_survives_a_crash() {
     }
 }
 
-/// Deleting the newest log and salvaging gives the older ones, with a warning.
+/// Salvaging without the newest log recovers the older ones, with a warning.
 #[test]
-fn salvage_goes_on_without_a_missing_log() {
+fn salvage_continues_without_a_missing_log() {
     let (fs, ledger) = crate::damage::closed();
     let path = log(&fs);
     tamis::io::FileSystem::remove(&fs, &path).unwrap();
@@ -129,9 +129,9 @@ fn salvage_goes_on_without_a_missing_log() {
     assert!(found > 0 && found <= ledger.order.visible()[&0].len());
 }
 
-/// A damaged filter costs blocks, not answers: the table is read without it, and that is to be seen.
+/// A damaged filter costs block reads, but no answers: the table is read without it, and a warning says so.
 #[test]
-fn a_table_whose_filter_is_damaged_is_read_without_it() {
+fn a_table_with_a_damaged_filter_is_read_without_it() {
     let fs = FaultyFs::new(1);
     let db = lab::open(&fs).unwrap();
     for i in 0..300 {
@@ -161,9 +161,10 @@ fn a_table_whose_filter_is_damaged_is_read_without_it() {
     assert!(without_filter > 0);
 }
 
-/// A damaged key list is no damaged filter: reads do not touch it, `verify` names it, and a compaction writes a new one.
+/// A damaged key list is not a damaged filter: reads do not touch it, `verify` reports it, and a compaction writes a
+/// new one.
 #[test]
-fn a_damaged_key_list_costs_no_answers_and_verify_finds_it() {
+fn a_damaged_key_list_causes_no_wrong_answers_and_verify_finds_it() {
     let fs = FaultyFs::new(1);
     let with_list = |fs: &FaultyFs| {
         let mut options = lab::tiny(fs);
@@ -199,10 +200,10 @@ fn a_damaged_key_list_costs_no_answers_and_verify_finds_it() {
     assert!(damaged_lists > 0);
 }
 
-/// A table that cannot be opened keeps the whole database closed, unless salvage is asked for: then it is set aside
-/// with a warning, everything else is there, and the next opening needs no salvage.
+/// An unreadable table keeps the whole database closed, unless salvage is requested: then it is set aside with a
+/// warning, everything else is there, and the next opening needs no salvage.
 #[test]
-fn salvage_sets_aside_a_table_that_cannot_be_opened() {
+fn salvage_sets_aside_an_unreadable_table() {
     let fs = FaultyFs::new(2);
     let mut options = roomy(&fs);
     options.keyspace.auto_compaction = false;
@@ -245,7 +246,7 @@ fn put_if(db: &Db, writable: bool) {
     }
 }
 
-/// A checkpoint that failed half way left its directory, and trying again was refused: "exists already".
+/// Regression: a checkpoint that failed half-way left its directory, and trying again was refused: "exists already".
 #[test]
 fn a_failed_checkpoint_leaves_nothing_and_can_be_repeated() {
     let (fs, _) = ten_writes(10);
@@ -267,7 +268,8 @@ fn a_failed_checkpoint_leaves_nothing_and_can_be_repeated() {
     assert_eq!(keys(&Db::open("/copy", options).unwrap()), names(0..10));
 }
 
-/// A manifest that was cut short no longer named most tables, and salvage removed them: of 1,347 keys 93 were left.
+/// Regression: a manifest that was cut short no longer named most tables, and salvage removed them: of 1,347 keys 93
+/// were left.
 #[test]
 fn salvage_removes_no_table_and_no_log() {
     let fs = FaultyFs::new(11);

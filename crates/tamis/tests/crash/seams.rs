@@ -1,4 +1,4 @@
-//! Parts of the engine that meet: a step of one comes between two steps of another.
+//! Interactions between parts of the engine: a step of one comes between two steps of another.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -24,8 +24,8 @@ fn external(fs: &FaultyFs, path: &str, keyspace: &KeyspaceOptions, keys: &[&str]
     table.finish().unwrap();
 }
 
-/// A run took its number when its flush began. A file that was ingested meanwhile got a larger one and was joined with
-/// an older run: what that run held of a key then came before what the flush brought.
+/// Regression: a run got its number when its flush began. A file ingested meanwhile got a larger one and was joined
+/// with an older run, whose versions then hid newer ones from the flush.
 #[test]
 fn an_ingestion_during_a_flush_does_not_carry_older_runs_past_it() {
     let fs = FaultyFs::new(1);
@@ -48,7 +48,7 @@ fn an_ingestion_during_a_flush_does_not_carry_older_runs_past_it() {
     gate.wait_for_a_table();
     let options = IngestOptions { move_files: true, verify: true };
     db.ingest(&[(db.default_keyspace(), &["/out/m.tam"])], options).unwrap();
-    // They have no key in common, and are joined without being read, so without a new table.
+    // They have no key in common, so they are joined unread, without a new table.
     while runs(&db).first().map(|run| run.0) != runs(&db).last().map(|run| run.0) {
         std::thread::yield_now();
     }

@@ -1,4 +1,4 @@
-//! Merges in several parts at once: crashes and failing devices at every operation of one.
+//! Merges in several concurrent parts: crashes and failing devices at every operation.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -19,7 +19,7 @@ fn read(db: &Db) -> Content {
     db.iter().map(|item| item.map(|(key, value)| (key.to_vec(), value.to_vec())).unwrap()).collect()
 }
 
-/// A closed database with overlapping runs and a range tombstone that reaches over every cut.
+/// A closed database with overlapping runs and a range tombstone that spans every cut.
 fn prepared() -> (FaultyFs, Content) {
     let fs = FaultyFs::new(11);
     let db = Db::open(lab::DIR, options(&fs, 1)).unwrap();
@@ -38,7 +38,7 @@ fn prepared() -> (FaultyFs, Content) {
     (fs, content)
 }
 
-/// Every table file belongs to the tree.
+/// Checks that every table file belongs to the tree.
 fn assert_no_leftovers(fs: &FaultyFs, db: &Db, context: &str) {
     let files = fs.files().iter().filter(|(path, _)| path.extension().is_some_and(|e| e == "tam")).count();
     let stats = db.stats();
@@ -49,14 +49,14 @@ fn assert_no_leftovers(fs: &FaultyFs, db: &Db, context: &str) {
 
 fn judge(fs: &FaultyFs, expected: &Content, context: &str) {
     let db = Db::open(lab::DIR, options(fs, 4)).unwrap_or_else(|e| panic!("{context}: {e}"));
-    assert!(read(&db) == *expected, "{context}: the content is another one");
+    assert!(read(&db) == *expected, "{context}: the contents differ");
     assert_eq!(db.verify().unwrap().problems, Vec::<String>::new(), "{context}");
     assert_no_leftovers(fs, &db, context);
     db.compact().unwrap_or_else(|e| panic!("{context}: compacting again: {e}"));
-    assert!(read(&db) == *expected, "{context}: the content is another one after compacting again");
+    assert!(read(&db) == *expected, "{context}: the contents differ after compacting again");
 }
 
-/// Compacts in four parts with a plan for the device; gives whether anything failed.
+/// Compacts in four parts under a fault plan; reports whether anything failed.
 fn compact_with(base: &FaultyFs, expected: &Content, plan: FaultPlan) -> bool {
     let context = format!("{plan:?}");
     let fs = base.after_crash(CrashMode::KeepAll);
@@ -67,7 +67,7 @@ fn compact_with(base: &FaultyFs, expected: &Content, plan: FaultPlan) -> bool {
     let failed = fs.failures() > 0;
     if !failed {
         result.unwrap_or_else(|e| panic!("{context}: {e}"));
-        assert!(db.stats().write.sub_jobs >= 4, "{context}: it was no merge in parts");
+        assert!(db.stats().write.sub_jobs >= 4, "{context}: the merge was not split into parts");
     }
     let machines: Vec<_> = MODES.iter().map(|mode| (mode, fs.after_crash(*mode))).collect();
     fs.plan(FaultPlan::none());
@@ -95,20 +95,20 @@ fn sweep(stride: u64, plan: FaultPlan) {
 }
 
 #[test]
-fn a_crash_at_any_operation_of_a_merge_in_parts_loses_nothing_and_leaves_nothing_behind() {
+fn a_crash_at_any_operation_of_a_split_merge_loses_nothing_and_leaves_nothing_behind() {
     let stride = (4 / scale() as u64).max(1);
     sweep(stride, FaultPlan { sticky: true, partial_append: true, ..FaultPlan::none() });
 }
 
 #[test]
-fn one_failing_operation_of_a_merge_in_parts_loses_nothing_and_leaves_nothing_behind() {
+fn one_failing_operation_of_a_split_merge_loses_nothing_and_leaves_nothing_behind() {
     let stride = (4 / scale() as u64).max(1);
     sweep(stride, FaultPlan { partial_append: true, ..FaultPlan::none() });
 }
 
-/// A part that meets a full disk takes the others with it, and writes go on.
+/// A part that meets a full disk aborts the others, and writes continue.
 #[test]
-fn a_part_that_finds_no_room_undoes_the_merge_and_stops_nobody() {
+fn a_part_without_room_undoes_the_merge_and_blocks_nothing_else() {
     let (base, expected) = prepared();
     let full = FaultPlan { error: ErrorKind::StorageFull, only: Some(OpClass::Write), ..FaultPlan::none() };
     for at in 0..4 {

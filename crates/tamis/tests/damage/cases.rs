@@ -1,17 +1,17 @@
-//! What is done to the files, one thing at a time.
+//! The cases: one change to the files at a time.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use crate::specimen::{Files, Specimen};
 
-/// The files of a database to which something was done.
+/// The files of a database after one change.
 pub(crate) struct Case {
     pub(crate) what: String,
     pub(crate) files: Files,
-    /// Whether the last log ends earlier than it did, is not the last one any more, or has lost every record that says
-    /// how far it had been synced. What was synced there cannot be missed then: a killed database's log ends wherever
-    /// the power went.
+    /// Whether the last log ends earlier than it did, is no longer the last one, or has lost every record that tells
+    /// how far it had been synced. Missing synced writes cannot be noticed then: a killed database's log ends wherever
+    /// the power was cut.
     pub(crate) end_is_gone: bool,
 }
 
@@ -39,21 +39,21 @@ impl Case {
     }
 }
 
-/// Whether the last byte that says something lies earlier.
+/// Reports whether the last nonzero byte lies earlier.
 fn ends_before(bytes: &[u8], than: &[u8]) -> bool {
     let end = |bytes: &[u8]| bytes.iter().rposition(|byte| *byte != 0);
     end(bytes) < end(than)
 }
 
-/// Steps through `len` places, all of them or about `most`.
+/// Steps through `len` positions: all of them or about `most`.
 fn steps(len: usize, most: Option<usize>) -> impl Iterator<Item = usize> {
     let step = most.map_or(1, |most| (len / most).max(1));
-    // Not always the first byte of a step: other files, other places.
+    // Not always the first byte of a step: other files, other positions.
     let first = if step > 1 { len % step } else { 0 };
     (first..len).step_by(step)
 }
 
-/// Every case, or a sample of about so many places a file.
+/// Every case, or a sample of about this many positions per file.
 pub(crate) fn all(specimen: &Specimen, most: Option<usize>) -> impl Iterator<Item = Case> {
     let places =
         specimen.files.iter().flat_map(move |(name, bytes)| in_one_file(specimen, name, bytes, most));
@@ -72,7 +72,7 @@ fn in_one_file<'a>(
         Case::new(specimen, name, what, Some(bytes))
     };
     let len = bytes.len();
-    // Logs are made long in advance: of the zeros behind what was written, a few stand for all.
+    // Logs are preallocated: of the zeros after the written part, a few represent all.
     let written = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |at| at + 1);
     let reach = len.min(written + 64);
     let flipped = steps(reach, most).map(move |at| {
@@ -94,7 +94,7 @@ fn kind(name: &str) -> &str {
     name.rsplit_once('.').map_or("manifest", |(_, extension)| extension)
 }
 
-/// What can happen to whole files.
+/// Changes to whole files.
 fn names(specimen: &Specimen) -> impl Iterator<Item = Case> {
     let files = &specimen.files;
     let mut cases = Vec::new();
@@ -102,7 +102,7 @@ fn names(specimen: &Specimen) -> impl Iterator<Item = Case> {
         cases.push(Case::new(specimen, name, "deleted".into(), None));
         cases.push(Case::new(specimen, name, "emptied".into(), Some(Vec::new())));
         cases.push(Case::new(specimen, name, "zeroed".into(), Some(vec![0; bytes.len()])));
-        // Twice, and under another number: one that was never used, and one of its neighbours'.
+        // Duplicated, and under another number: an unused one, and a neighbour's.
         let others = files.keys().filter(|other| kind(other) == kind(name) && *other != name);
         for other in others {
             let mut case =
@@ -129,7 +129,7 @@ fn names(specimen: &Specimen) -> impl Iterator<Item = Case> {
             }
         }
     }
-    // What was there earlier comes back, beside or in place of what is there now.
+    // Earlier versions of files reappear, beside or in place of the current ones.
     for (name, bytes) in &specimen.earlier {
         if specimen.files.get(name) != Some(bytes) {
             let mut case = Case::none(specimen);

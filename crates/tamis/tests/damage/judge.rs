@@ -1,5 +1,5 @@
-//! What is right: every answer is that of one state, the same for all answers of one opening, and no earlier than what
-//! was synced; or it is an error, and then `verify` has something to say.
+//! Decides what is right: every answer is that of one state, the same for all answers of one opening, and no earlier
+//! than the last sync; or it is an error, and then `verify` reports a problem.
 
 use std::fmt;
 use std::ops::AddAssign;
@@ -10,14 +10,14 @@ use tamis::{Db, OnDamage, Options, ReadError, ReadMode, Slice};
 use crate::cases::Case;
 use crate::specimen::{DIR, SECOND, Specimen, State, options, restored};
 
-/// How cases ended.
+/// The outcomes of cases.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Ends {
-    /// It could not be opened.
+    /// The database could not be opened.
     pub(crate) refused: u64,
-    /// Some read was an error.
+    /// Some read returned an error.
     pub(crate) failed: u64,
-    /// All was read, and right.
+    /// Everything could be read, and was right.
     pub(crate) right: u64,
 }
 
@@ -42,8 +42,8 @@ impl fmt::Display for Ends {
     }
 }
 
-/// Opens without the right to change anything, which is fast, and every fourth time (and wherever no one place in a file
-/// was hurt) with it. What is wrong is an error in words.
+/// Opens read-only, which is fast, and every fourth time (and whenever the change affects more than one position in a
+/// file) writable. Returns an error that describes what is wrong.
 pub(crate) fn judge(specimen: &Specimen, case: &Case, number: usize) -> Result<Ends, String> {
     let judged = catch_unwind(AssertUnwindSafe(|| {
         let ends = read_only(specimen, case, number);
@@ -64,7 +64,7 @@ fn states<'a>(specimen: &'a Specimen, case: &Case) -> Vec<&'a State> {
     specimen.states[first..].iter().collect()
 }
 
-/// Every third case with damaged tables in quarantine.
+/// Quarantines damaged tables in every third case.
 fn on_damage(number: usize) -> OnDamage {
     if number.is_multiple_of(3) { OnDamage::Quarantine } else { OnDamage::Refuse }
 }
@@ -80,25 +80,25 @@ fn read_only(specimen: &Specimen, case: &Case, number: usize) -> Ends {
     Ends { failed: u64::from(!sound), right: u64::from(sound), refused: 0 }
 }
 
-/// What opens takes a write; and what is there then is there at the next opening.
+/// A database that opens takes a write, and the next opening shows it.
 fn writable(specimen: &Specimen, case: &Case, number: usize) {
     let fs = restored(&case.files);
     let options = || Options { on_damage: on_damage(number / 4), ..options(specimen.filter, &fs) };
     let Ok(db) = Db::open(DIR, options()) else { return };
-    // So that global filters are asked.
+    // So that global filters are used.
     let _ = db.settle_filters();
     let (mut states, sound) = examine(&db, states(specimen, case));
     if db.put("new", "value").is_err() || db.close().is_err() {
         return;
     }
-    let db = Db::open(DIR, options()).expect("what was opened and closed opens again");
+    let db = Db::open(DIR, options()).expect("a database that was opened and closed opens again");
     let mut with_new: Vec<State> = states.drain(..).cloned().collect();
     with_new.iter_mut().for_each(|state| _ = state[0].insert(b"new".to_vec(), b"value".to_vec()));
     let sound_again = examine(&db, with_new.iter().collect()).1;
-    assert!(sound_again || !sound, "what was sound is not, after a close");
+    assert!(sound_again || !sound, "a sound database is not sound after a close");
 }
 
-/// Reads everything, in every way. Gives the states that agree with all answers, and whether there was no error.
+/// Reads everything, in every way. Returns the states that agree with all answers, and whether there was no error.
 fn examine<'a>(db: &Db, mut states: Vec<&'a State>) -> (Vec<&'a State>, bool) {
     let mut sound = true;
     let all: Vec<Vec<u8>> = {
@@ -130,13 +130,13 @@ fn examine<'a>(db: &Db, mut states: Vec<&'a State>) -> (Vec<&'a State>, bool) {
             }),
             Err(_) => sound = false,
         }
-        assert!(!states.is_empty(), "keyspace {n}: many keys at once are wrong");
+        assert!(!states.is_empty(), "keyspace {n}: a multi_get is wrong");
         let (pairs, whole) = scanned(keyspace.iter());
         states.retain(|state| agrees(state[n].iter(), &pairs, whole));
         assert!(!states.is_empty(), "keyspace {n}: a scan is wrong");
         let (back, whole_back) = scanned(keyspace.iter().rev());
         states.retain(|state| agrees(state[n].iter().rev(), &back, whole_back));
-        assert!(!states.is_empty(), "keyspace {n}: a scan backwards is wrong");
+        assert!(!states.is_empty(), "keyspace {n}: a backward scan is wrong");
         let (range, whole_range) = scanned(keyspace.range("key 015".."key 045"));
         let bounds = b"key 015".to_vec()..b"key 045".to_vec();
         states.retain(|state| agrees(state[n].range(bounds.clone()), &range, whole_range));
@@ -144,7 +144,7 @@ fn examine<'a>(db: &Db, mut states: Vec<&'a State>) -> (Vec<&'a State>, bool) {
         sound &= whole && whole_back && whole_range;
     }
     let verified = db.verify().is_ok_and(|report| report.problems.is_empty());
-    assert!(sound || !verified, "a read failed, and `verify` has nothing to say");
+    assert!(sound || !verified, "a read failed, but `verify` found nothing");
     (states, sound)
 }
 
@@ -158,7 +158,7 @@ fn scanned(iter: impl Iterator<Item = Result<(Slice, Slice), ReadError>>) -> (Pa
             Ok((key, value)) => pairs.push((key.to_vec(), value.to_vec())),
             Err(_) => return (pairs, false),
         }
-        assert!(pairs.len() < 1000, "an iteration without an end");
+        assert!(pairs.len() < 1000, "an endless iteration");
     }
     (pairs, true)
 }

@@ -1,17 +1,17 @@
-//! Damage to every file of a small database, for every kind of filter, closed in order and killed.
+//! Damage to every file of a small database, for every kind of filter, closed cleanly and killed.
 //!
-//! Each case hurts one thing: a byte is flipped, a file cut, a stretch zeroed, a file deleted, emptied, made longer,
-//! renamed, exchanged with another of its kind, or replaced by what it was earlier. Then the database is opened and all
-//! of it read, in every way there is. What must come is an error or the right answer; never a panic, never a value that
-//! no state had, never two answers of different states. `judge.rs` says what is right.
+//! Each case makes one change: a byte is flipped, a file cut, a byte range zeroed, a file deleted, emptied, extended,
+//! renamed, exchanged with another of its kind, or replaced by an earlier version. Then the database is opened and read
+//! completely, in every possible way. The result must be an error or the right answer; never a panic, never a value
+//! that no state had, never two answers from different states. `judge.rs` decides what is right.
 //!
-//! An ordinary run takes a sample of the places (a step through each file, so that the same cases come every time).
-//! `TAMIS_DAMAGE=all` takes every byte and every length of every file, some two million cases, `TAMIS_DAMAGE=400` about so
-//! many of each file:
+//! An ordinary run takes a sample of the positions (a step through each file, so that the same cases run every time).
+//! `TAMIS_DAMAGE=all` takes every byte and every length of every file, some two million cases; `TAMIS_DAMAGE=400` takes
+//! about that many of each file:
 //!
 //!     TAMIS_DAMAGE=all cargo test --release -p tamis --test damage -- --nocapture
 //!
-//! Each test prints how many cases it ran, and how they ended.
+//! Each test prints the number of cases it ran and their outcomes.
 
 #![allow(clippy::print_stdout)]
 
@@ -24,11 +24,11 @@ use tamis::FilterChoice;
 use judge::{Ends, judge};
 use specimen::Specimen;
 
-/// How many places of each file are taken, and how many lengths; `None`: all.
+/// The number of positions, and of lengths, per file; `None` for all.
 fn places() -> Option<usize> {
     match std::env::var("TAMIS_DAMAGE") {
         Ok(all) if all == "all" => None,
-        Ok(many) => Some(many.parse().expect("`all`, or how many places of a file")),
+        Ok(many) => Some(many.parse().expect("`all`, or the number of positions per file")),
         Err(_) => Some(24),
     }
 }
@@ -48,7 +48,10 @@ fn run(killed: bool, family: fn(FilterChoice) -> bool) {
             }
         }
         println!("{filter:?}, {}: {ends}", if killed { "killed" } else { "closed" });
-        assert!(ends.refused > 0 && ends.failed + ends.right > 0, "{filter:?}: all cases end alike: {ends}");
+        assert!(
+            ends.refused > 0 && ends.failed + ends.right > 0,
+            "{filter:?}: all cases have the same outcome: {ends}"
+        );
         total += ends.cases();
     }
     println!("{total} cases");
@@ -68,31 +71,31 @@ fn of_points(filter: FilterChoice) -> bool {
 }
 
 #[test]
-fn closed_databases_with_point_filters_answer_rightly_or_not_at_all() {
+fn closed_databases_with_point_filters_answer_correctly_or_not_at_all() {
     run(false, of_points);
 }
 
 #[test]
-fn closed_databases_with_range_filters_answer_rightly_or_not_at_all() {
+fn closed_databases_with_range_filters_answer_correctly_or_not_at_all() {
     run(false, of_ranges);
 }
 
 #[test]
-fn closed_databases_with_elastic_and_global_filters_answer_rightly_or_not_at_all() {
+fn closed_databases_with_elastic_and_global_filters_answer_correctly_or_not_at_all() {
     run(false, of_the_tree);
 }
 
 #[test]
-fn killed_databases_with_point_filters_answer_rightly_or_not_at_all() {
+fn killed_databases_with_point_filters_answer_correctly_or_not_at_all() {
     run(true, of_points);
 }
 
 #[test]
-fn killed_databases_with_range_filters_answer_rightly_or_not_at_all() {
+fn killed_databases_with_range_filters_answer_correctly_or_not_at_all() {
     run(true, of_ranges);
 }
 
 #[test]
-fn killed_databases_with_elastic_and_global_filters_answer_rightly_or_not_at_all() {
+fn killed_databases_with_elastic_and_global_filters_answer_correctly_or_not_at_all() {
     run(true, of_the_tree);
 }

@@ -1,4 +1,4 @@
-//! The database that is hurt, as files in memory, with every state that it went through.
+//! The database to be damaged, as files in memory, with every state that it went through.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -10,7 +10,7 @@ use tamis::{Db, FilterChoice, Keyspace, KeyspaceOptions, Options};
 
 pub(crate) type Files = BTreeMap<String, Arc<[u8]>>;
 
-/// What is in the two keyspaces after some write.
+/// The contents of the two keyspaces after some write.
 pub(crate) type State = [BTreeMap<Vec<u8>, Vec<u8>>; 2];
 
 pub(crate) const DIR: &str = "db";
@@ -19,18 +19,18 @@ pub(crate) const SECOND: &str = "second";
 pub(crate) struct Specimen {
     pub(crate) filter: FilterChoice,
     pub(crate) files: Files,
-    /// What the files were some writes earlier.
+    /// The files as they were some writes earlier.
     pub(crate) earlier: Files,
     /// The states after each write, first to last; the last is what an undamaged database shows.
     pub(crate) states: Vec<State>,
-    /// The first of the states that may be shown: what is before it was synced.
+    /// The first state that may be shown: everything before it was synced.
     pub(crate) synced: usize,
-    /// Where the records lie in the last log that were written behind the last sync. Nothing else there says that the
+    /// The byte ranges of the records in the last log written after the last sync. Nothing else there tells that the
     /// records before them were synced.
     pub(crate) unsynced: Vec<Range<usize>>,
 }
 
-/// Small blocks, units and tables, so that every part of every format is there in few bytes.
+/// Small blocks, units and tables, so that every part of every format occurs within few bytes.
 fn keyspace_options(filter: FilterChoice) -> KeyspaceOptions {
     KeyspaceOptions {
         filter: filter.into(),
@@ -38,7 +38,7 @@ fn keyspace_options(filter: FilterChoice) -> KeyspaceOptions {
         memtable_bytes: 16 << 10,
         block_bytes: 256,
         table_bytes: 4 << 10,
-        // What is hurt must not change meanwhile.
+        // The damaged files must not change meanwhile.
         auto_compaction: false,
         ..KeyspaceOptions::default()
     }
@@ -55,7 +55,7 @@ pub(crate) fn options(filter: FilterChoice, fs: &MemFs) -> Options {
     }
 }
 
-/// The files as a file system of their own.
+/// Copies the files into a new file system.
 pub(crate) fn restored(files: &Files) -> MemFs {
     let fs = MemFs::new();
     fs.create_dir_all(Path::new(DIR)).expect("a directory in memory");
@@ -68,9 +68,9 @@ pub(crate) fn restored(files: &Files) -> MemFs {
 
 fn taken(fs: &MemFs) -> Files {
     let names = fs.list(Path::new(DIR)).expect("it is there");
-    // Nothing is ever in the lock file, and nobody reads OPTIONS but people.
+    // The lock file is always empty, and OPTIONS is read only by people.
     let names = names.into_iter().filter(|name| name != "LOCK" && name != "OPTIONS");
-    // What is of no use any more is removed in the background, perhaps right now.
+    // Obsolete files are removed in the background, perhaps right now.
     let read = |name: String| {
         let bytes = read_file(fs, &Path::new(DIR).join(&name)).ok()?;
         Some((name, bytes.into()))
@@ -78,7 +78,7 @@ fn taken(fs: &MemFs) -> Files {
     names.filter_map(read).collect()
 }
 
-/// A database on its way, and the states it went through.
+/// A database under construction, and the states it went through.
 struct Making {
     fs: MemFs,
     db: Db,
@@ -117,7 +117,7 @@ impl Making {
         self.states.push(state);
     }
 
-    /// Two levels in one keyspace; in the other a table, and writes that two logs hold.
+    /// Two levels in one keyspace; in the other a table, and writes in two logs.
     fn fill(filter: FilterChoice) -> (Making, Files) {
         let mut made = Making::new(filter);
         (0..24).for_each(|i| made.put(0, i * 7 % 60));
@@ -135,7 +135,7 @@ impl Making {
 }
 
 impl Specimen {
-    /// All is in the files, and the files say so.
+    /// All writes are in the files, and the files record that.
     pub(crate) fn closed(filter: FilterChoice) -> Specimen {
         let (made, earlier) = Making::fill(filter);
         let Making { fs, db, keyspaces, states } = made;
@@ -145,7 +145,7 @@ impl Specimen {
         Specimen { filter, files: taken(&fs), earlier, states, synced, unsynced: Vec::new() }
     }
 
-    /// The process ended in the middle; the last three writes were never synced.
+    /// The process was killed in the middle; the last three writes were never synced.
     pub(crate) fn killed(filter: FilterChoice) -> Specimen {
         let (mut made, earlier) = Making::fill(filter);
         made.db.sync().unwrap();
@@ -160,7 +160,7 @@ impl Specimen {
         Specimen { filter, files, earlier, states: std::mem::take(&mut made.states), synced, unsynced }
     }
 
-    /// The name of the last log, which nothing follows.
+    /// The name of the last log.
     pub(crate) fn last_log(&self) -> &str {
         last_log(&self.files)
     }
@@ -170,7 +170,7 @@ fn last_log(files: &Files) -> &str {
     files.keys().rfind(|name| name.ends_with(".log")).expect("there is a log")
 }
 
-/// Where `after` differs from what was there before: a log may lie in the file of an earlier one.
+/// The range in which `after` differs from `before`: a log may reuse the file of an earlier one.
 fn written(before: &[u8], after: &[u8]) -> Range<usize> {
     let differs = |at: &usize| before.get(*at) != Some(&after[*at]);
     let first = (0..after.len()).find(differs).expect("a record was written");

@@ -1,4 +1,4 @@
-//! Heat, and what follows from it.
+//! Hotness and its effects.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::{
 
 const KEYS: u64 = 20_000;
 
-/// A database with the budget of one unit for every segment.
+/// A database with a budget of one unit per segment.
 fn filled(fs: &Arc<MemFs>) -> (Db, u64) {
     let fs: Arc<dyn FileSystem> = fs.clone();
     let db = open(&small(fs.clone(), u64::MAX));
@@ -23,7 +23,7 @@ fn filled(fs: &Arc<MemFs>) -> (Db, u64) {
     (open(&small(fs, budget)), budget)
 }
 
-/// Reads until the background thread has taken account of so many gets.
+/// Reads until the background thread has counted this many gets.
 fn read(db: &Db, hot: std::ops::Range<u64>, gets: u64) {
     let mut rng = Rng::new(gets);
     let before = stats(db).gets;
@@ -53,21 +53,21 @@ fn units_within(db: &Db, hot: &std::ops::Range<u64>) -> (f64, f64) {
 }
 
 #[test]
-fn memory_follows_the_heat_and_follows_it_when_it_moves() {
+fn memory_follows_hotness_and_its_changes() {
     let (db, budget) = filled(&Arc::default());
     assert!(stats(&db).used_bytes <= budget);
     let hot = 4000..5000;
     let cold = false_positives(&db, hot.clone());
     read(&db, hot.clone(), 40_000);
     let (within, outside) = units_within(&db, &hot);
-    assert!(within >= 2.0 && within > outside + 1.0, "{within} units where it is hot, {outside} elsewhere");
+    assert!(within >= 2.0 && within > outside + 1.0, "{within} units in the hot range, {outside} elsewhere");
     let warm = false_positives(&db, hot.clone());
     assert!(warm < cold / 2.0, "false positives per get: {cold} at first, {warm} when hot");
     let other = 12_000..13_000;
     read(&db, other.clone(), 60_000);
     let (within, _) = units_within(&db, &other);
     let (left, _) = units_within(&db, &hot);
-    assert!(within >= 2.0 && within > left, "{within} units where it is hot now, {left} where it was");
+    assert!(within >= 2.0 && within > left, "{within} units in the hot range, {left} in the former one");
     let stats = stats(&db);
     assert!(stats.evictions > 0 && stats.loads > 0 && stats.used_bytes <= budget, "{stats:?}");
     assert_eq!(stats.by_units.iter().sum::<u64>(), stats.segments);
@@ -75,7 +75,7 @@ fn memory_follows_the_heat_and_follows_it_when_it_moves() {
 }
 
 #[test]
-fn heat_is_known_again_after_closing() {
+fn hotness_survives_closing() {
     let fs: Arc<MemFs> = Arc::default();
     let (db, budget) = filled(&fs);
     let hot = 7000..8000;
@@ -88,7 +88,7 @@ fn heat_is_known_again_after_closing() {
     assert_eq!(before.len(), after.len());
     for (was, is) in before.iter().zip(&after) {
         assert_eq!((was.table, was.segment, &was.smallest), (is.table, is.segment, &is.smallest));
-        // A byte each: steps of 9 %.
+        // One byte each: steps of 9 %.
         let near = |a: f64, b: f64| (a - b).abs() <= 0.1 * a.max(b) + 1e-9;
         assert!(near(was.heat, is.heat) && near(was.asked, is.asked), "{was:?} {is:?}");
     }
@@ -96,7 +96,7 @@ fn heat_is_known_again_after_closing() {
     assert!(within > outside + 0.5, "{within} {outside}");
 }
 
-/// What is asked of the lower levels for each get, by whether it is hot.
+/// Probes of the lower levels per get, inside and outside the hot range.
 fn heat_of_the_last_level(db: &Db, hot: &std::ops::Range<u64>) -> (f64, f64) {
     let (from, to) = (key(hot.start).to_vec(), key(hot.end).to_vec());
     let segments = db.segments();
@@ -109,7 +109,7 @@ fn heat_of_the_last_level(db: &Db, hot: &std::ops::Range<u64>) -> (f64, f64) {
 }
 
 #[test]
-fn merged_tables_inherit_heat_unless_they_are_not_to() {
+fn merged_tables_inherit_hotness_if_enabled() {
     for inheritance in [true, false] {
         let fs: Arc<MemFs> = Arc::default();
         let (db, budget) = filled(&fs);
@@ -125,7 +125,7 @@ fn merged_tables_inherit_heat_unless_they_are_not_to() {
         (0..KEYS).step_by(7).for_each(|i| db.put(key(i), value(i)).expect("a put"));
         db.compact().expect("a compaction");
         db.settle_filters().expect("settling");
-        assert!(db.segments().iter().all(|s| !old.contains(&s.table)), "all is rewritten");
+        assert!(db.segments().iter().all(|s| !old.contains(&s.table)), "every table is rewritten");
         let (within, outside) = heat_of_the_last_level(&db, &hot);
         if inheritance {
             assert!(
@@ -141,7 +141,7 @@ fn merged_tables_inherit_heat_unless_they_are_not_to() {
 }
 
 #[test]
-fn a_flushed_table_is_taken_to_be_asked_as_the_run_below_it() {
+fn a_flushed_table_starts_with_the_hotness_of_the_run_below() {
     let (db, _) = filled(&Arc::default());
     read(&db, 0..1000, 30_000);
     let _pause = db.pause_compaction();
@@ -156,9 +156,9 @@ fn a_flushed_table_is_taken_to_be_asked_as_the_run_below_it() {
     assert!(hottest.heat > 2.0 * others && hottest.heat > 0.5, "{newest:#?}");
 }
 
-/// A table that only changes its level keeps its number, and with it what is known of it.
+/// A table that only changes its level keeps its number, and with it its recorded hotness.
 #[test]
-fn moved_tables_keep_heat_and_units() {
+fn moved_tables_keep_hotness_and_units() {
     let fs: Arc<dyn FileSystem> = Arc::new(MemFs::new());
     let mut options = small(fs.clone(), u64::MAX);
     options.keyspace.auto_compaction = false;
@@ -178,19 +178,19 @@ fn moved_tables_keep_heat_and_units() {
     let db = open(&options);
     settle(&db);
     let after = db.segments();
-    assert!(after[0].level > 0, "it was moved");
+    assert!(after[0].level > 0, "the table was moved");
     for (was, is) in before.iter().zip(&after) {
         assert_eq!((was.table, was.enabled), (is.table, is.enabled));
         assert!((was.heat - is.heat).abs() <= 0.1 * was.heat + 1e-9, "{was:?} {is:?}");
     }
-    // And what the manifest says of it, too.
+    // And the hotness recorded in the manifest, too.
     db.close().expect("closing");
     let again = open(&options).segments();
     assert!(again.iter().zip(&after).all(|(a, b)| (a.heat - b.heat).abs() <= 0.2 * b.heat + 1e-9));
 }
 
 #[test]
-fn explain_says_which_units_were_asked() {
+fn explain_shows_which_units_were_probed() {
     let (db, _) = filled(&Arc::default());
     read(&db, 3000..4000, 20_000);
     let explanation = db.explain_get(absent(3500)).expect("an explanation");
@@ -207,9 +207,10 @@ fn explain_says_which_units_were_asked() {
     assert!(elastic > 0, "{explanation:?}");
 }
 
-/// One digest a get, however many units of however many runs it asks; independent hashing takes what it says.
+/// One digest per get, however many units of however many runs it probes; independent hashing costs as many as
+/// documented.
 #[test]
-fn all_units_of_all_runs_are_asked_with_one_digest() {
+fn all_units_of_all_runs_are_probed_with_one_digest() {
     for hashing in [BloomHashing::Rotation, BloomHashing::Double, BloomHashing::Independent] {
         let mut options = small(Arc::new(MemFs::new()), u64::MAX);
         options.keyspace.filter = FilterChoice::Elastic(hashing).into();
@@ -226,10 +227,10 @@ fn all_units_of_all_runs_are_asked_with_one_digest() {
         let cost = db.stats().read - before;
         let (digests, gets) = (cost.digests, cost.gets);
         match hashing {
-            // Units have three probes each; block indexes take a digest of their own.
+            // Each unit has three probes; block indexes take one digest of their own.
             BloomHashing::Independent => assert!((18 * gets..=20 * gets).contains(&digests), "{digests}"),
             _ => assert_eq!(digests, gets),
         }
-        assert!(cost.false_positives * 200 < gets, "24 bits a key: {cost:?}");
+        assert!(cost.false_positives * 200 < gets, "24 bits per key: {cost:?}");
     }
 }

@@ -1,6 +1,6 @@
-//! Random histories of what is rare: shapes of units, several keyspaces that come and go, ingested tables, operands,
+//! Random histories of rare cases: shapes of units, several keyspaces that come and go, ingested tables, operands,
 //! tables of deletes alone, keys of all lengths, snapshots and iterators that outlive their tables, checkpoints, and
-//! reading without the right to write.
+//! read-only opens.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -17,7 +17,8 @@ use crate::{open, scale, small, small_keyspace};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Empty ones, ones that differ only in zeros at their end, ones that share more than any directory looks at, and long ones.
+/// Empty keys, keys that differ only in trailing zeros, keys whose common prefix is longer than any directory compares,
+/// and long keys.
 fn some_key(rng: &mut Rng) -> Vec<u8> {
     let i = rng.below(600);
     match rng.below(16) {
@@ -211,7 +212,7 @@ impl History {
         assert_eq!(db.verify().expect("verifying").problems, [""; 0], "{}", self.context);
     }
 
-    /// All keys, found by a database that is opened there by someone who may or may not write.
+    /// Checks that a database opened at `dir`, read-only or not, finds all keys.
     fn same_elsewhere(&mut self, dir: &str, read_only: bool) {
         let options = some_options(&self.fs, &mut self.rng);
         let db = match read_only {
@@ -251,6 +252,6 @@ fn history(seed: u64) {
 }
 
 #[test]
-fn what_is_rare_gives_the_answers_of_a_map_too() {
+fn rare_cases_match_a_map() {
     (0..6 * scale()).for_each(history);
 }

@@ -1,4 +1,4 @@
-//! Failing reads, damaged units, crashes: they cost reads, and no answers.
+//! Failing reads, damaged units, crashes: they cost reads, but cause no wrong answers.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,9 +22,9 @@ fn database(seed: u64, keys: u64) -> (FaultyFs, Options) {
     (fs, options)
 }
 
-/// One read after the other fails, of opening, of loading units and of gets: an error is given, or the right answer.
+/// Each read in turn fails, while opening, loading units or getting keys: the result is an error or the right answer.
 #[test]
-fn a_failing_read_costs_an_error_or_nothing() {
+fn a_failing_read_causes_at_most_an_error() {
     let (fs, options) = database(1, 1500);
     for nth in 0..60 {
         fs.plan(FaultPlan {
@@ -51,14 +51,14 @@ fn a_failing_read_costs_an_error_or_nothing() {
     assert!(fs.failures() > 20);
 }
 
-/// From here on no read of a unit succeeds, but the device is well again when gets come.
+/// From here on every read of a unit fails, but the device works again when the gets come.
 #[test]
-fn units_that_cannot_be_read_are_done_without() {
+fn unreadable_units_are_skipped() {
     let (fs, options) = database(2, 1500);
     let db = tamis::Db::open("/db", options).expect("opening");
     drop(db);
     let options = small(Arc::new(fs.clone()), u64::MAX);
-    // Opening reads the directories; what comes after them are units.
+    // Opening reads the directories; the reads after that are of units.
     let reads_of_opening = {
         let none = small(Arc::new(fs.clone()), 0);
         let before = fs.operations();
@@ -81,9 +81,9 @@ fn units_that_cannot_be_read_are_done_without() {
     (0..1500).for_each(|i| assert_eq!(db.get(absent(i)).expect("a get"), None));
 }
 
-/// Every byte of the filter parts is damaged once, in steps: no wrong answer, no panic, and `verify` sees it.
+/// Damages each of a series of bytes of the filter parts: no wrong answer, no panic, and `verify` finds the damage.
 #[test]
-fn damaged_filters_cost_no_answers() {
+fn damaged_filters_cause_no_wrong_answers() {
     let (fs, options) = database(3, 700);
     let mut noticed = 0;
     for (path, len) in tables(&fs) {
@@ -112,9 +112,9 @@ fn damaged_filters_cost_no_answers() {
     assert_eq!(stats(&db).failed_loads, 0);
 }
 
-/// Heat that the manifest was not told of is lost with a crash, and nothing else is.
+/// Hotness not yet recorded in the manifest is lost in a crash, and nothing else is.
 #[test]
-fn a_crash_loses_no_data_and_at_most_what_was_learned() {
+fn a_crash_loses_no_data_and_at_most_recent_hotness() {
     for seed in 0..8 {
         let fs = FaultyFs::new(seed);
         let options = small(Arc::new(fs.clone()), 4000);

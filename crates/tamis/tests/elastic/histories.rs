@@ -37,7 +37,7 @@ fn some_options(fs: &Arc<dyn FileSystem>, rng: &mut Rng) -> Options {
     keyspace.filter = match rng.below(6) {
         0 => FilterPolicy::split(1, FilterChoice::BlockedBloom, FilterChoice::Elastic(hashing)),
         1 => FilterPolicy::split(1, FilterChoice::Elastic(hashing), FilterChoice::Ribbon),
-        // Tables of a life before, with a filter that others ask.
+        // Tables from an earlier life, with a filter of another kind.
         2 => FilterChoice::Chucky.into(),
         _ => FilterChoice::Elastic(hashing).into(),
     };
@@ -107,6 +107,6 @@ fn history(seed: u64) {
 }
 
 #[test]
-fn histories_give_the_answers_of_a_map() {
+fn histories_match_a_map() {
     (0..16 * scale()).for_each(history);
 }

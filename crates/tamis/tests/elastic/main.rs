@@ -1,7 +1,7 @@
-//! Elastic filters: their memory follows the reads, stays within its budget, and never costs an answer.
+//! Elastic filters: their memory follows the reads, stays within its budget, and never causes a wrong answer.
 //!
-//! Debug builds compare every rejection with the data. Nothing here is timed; what a background thread is to do is waited
-//! for. `TAMIS_TEST_SCALE=10` runs ten times as many histories.
+//! Debug builds compare every rejection with the data. Nothing here is timed; the tests wait for background threads.
+//! `TAMIS_TEST_SCALE=10` runs ten times as many histories.
 
 #![allow(missing_docs, reason = "tests")]
 
@@ -37,7 +37,7 @@ fn small_keyspace() -> KeyspaceOptions {
     }
 }
 
-/// A database of such, where every get is counted and every block is read from a file.
+/// Options of a database of such keyspaces, in which every get is counted and every block is read from a file.
 fn small(fs: Arc<dyn FileSystem>, budget: u64) -> Options {
     Options {
         file_system: Some(fs),
@@ -70,7 +70,7 @@ fn value(i: u64) -> Vec<u8> {
     (0..10).flat_map(|j| (i * 10 + j).to_le_bytes()).collect()
 }
 
-/// Puts keys 0 to `count` in random order and lets compaction end.
+/// Puts keys 0 to `count` in random order and waits for compactions.
 fn fill(db: &Db, count: u64) {
     let mut order: Vec<u64> = (0..count).collect();
     Rng::new(count).shuffle(&mut order);
@@ -88,7 +88,7 @@ fn stats(db: &Db) -> ElasticStats {
     db.stats().elastic.expect("elastic filters")
 }
 
-/// Gets an absent key and, rarely, an existing one, nine of ten times within `hot` of `count`.
+/// Gets an absent key or, rarely, an existing one; nine times out of ten within `hot`, otherwise below `count`.
 fn get_one(db: &Db, rng: &mut Rng, hot: &std::ops::Range<u64>, count: u64) {
     let i = match rng.below(10) {
         0 => rng.below(count),
@@ -100,11 +100,11 @@ fn get_one(db: &Db, rng: &mut Rng, hot: &std::ops::Range<u64>, count: u64) {
     }
 }
 
-/// Waits for what the background thread is about to do.
+/// Waits for a background thread to do something.
 fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     let started = Instant::now();
     while !done() {
-        assert!(started.elapsed() < Duration::from_secs(60), "waited a minute for {what}");
+        assert!(started.elapsed() < Duration::from_secs(60), "timed out after a minute waiting for {what}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -117,16 +117,16 @@ fn false_positives(db: &Db, range: std::ops::Range<u64>) -> f64 {
     (db.stats().read - before).false_positives as f64 / count as f64
 }
 
-/// Bytes that one unit for every segment takes, and the segments.
+/// Bytes of one unit for every segment, and the segments.
 fn one_each(db: &Db) -> (u64, Vec<SegmentStats>) {
     let segments = db.segments();
     (segments.iter().map(|segment| segment.unit_bytes).sum(), segments)
 }
 
-/// Waits until everything that was counted has been taken account of.
+/// Waits until every counted get has been processed.
 fn quiet(db: &Db) {
     let mut before = 0;
-    wait_until("the background thread to come to rest", || {
+    wait_until("the background thread to be idle", || {
         std::thread::sleep(Duration::from_millis(20));
         std::mem::replace(&mut before, stats(db).gets) == stats(db).gets
     });

@@ -1,4 +1,4 @@
-//! The budget, and the limit that is shared with the block cache.
+//! The memory budget, and the limit shared with the block cache.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -9,7 +9,7 @@ use tamis_testkit::Rng;
 
 use crate::{fill, get_one, key, one_each, open, settle, small, stats, value};
 
-/// Looks at the database all the time while `work` is done.
+/// Checks the database continuously while `work` runs.
 fn watched(db: &Db, look: impl Fn(&Db) + Sync, work: impl FnOnce()) {
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -23,7 +23,7 @@ fn watched(db: &Db, look: impl Fn(&Db) + Sync, work: impl FnOnce()) {
     });
 }
 
-/// With readers, a writer and compactions side by side.
+/// Runs readers, a writer and compactions concurrently.
 fn busy(db: &Db, keys: u64, gets: u64) {
     std::thread::scope(|scope| {
         for thread in 0..2u64 {
@@ -46,7 +46,7 @@ fn busy(db: &Db, keys: u64, gets: u64) {
 }
 
 #[test]
-fn the_budget_holds_at_every_moment() {
+fn the_budget_is_never_exceeded() {
     let fs: Arc<dyn FileSystem> = Arc::new(MemFs::new());
     let db = open(&small(fs.clone(), u64::MAX));
     fill(&db, 6000);
@@ -68,7 +68,7 @@ fn the_budget_holds_at_every_moment() {
 }
 
 #[test]
-fn without_a_budget_every_block_is_looked_into() {
+fn without_a_budget_every_block_is_read() {
     let db = open(&small(Arc::new(MemFs::new()), 0));
     fill(&db, 2000);
     let before = db.stats().read;
@@ -79,9 +79,9 @@ fn without_a_budget_every_block_is_looked_into() {
     assert_eq!((stats(&db).used_bytes, stats(&db).loads), (0, 0));
 }
 
-/// Tables of a life before kept the whole budget busy, and nobody asked them.
+/// Regression: tables from an earlier life kept the whole budget in use, although none of them was probed.
 #[test]
-fn tables_that_a_global_filter_answers_for_take_no_memory() {
+fn tables_behind_a_global_filter_take_no_unit_memory() {
     let fs: Arc<dyn FileSystem> = Arc::new(MemFs::new());
     let mut options = small(fs.clone(), u64::MAX);
     options.keyspace.auto_compaction = false;
@@ -97,16 +97,16 @@ fn tables_that_a_global_filter_answers_for_take_no_memory() {
     settle(&db);
     assert_eq!(db.stats().elastic, None);
     db.close().expect("closing");
-    // Some of the tables come back to where they are asked.
+    // Some of the tables are probed again.
     options.keyspace.filter = tamis::FilterPolicy::elastic();
     let db = open(&options);
     assert!(stats(&db).used_bytes > 0);
     (0..=2000).for_each(|i| assert_eq!(db.get(key(i)).expect("a get").unwrap(), value(i)));
 }
 
-/// Whoever gives 1 MiB for reads gets no more used, however it is divided.
+/// A limit of 1 MiB for reads is never exceeded, however it is divided.
 #[test]
-fn one_limit_for_cache_and_units_holds_and_is_divided() {
+fn a_limit_shared_by_cache_and_units_holds_and_is_divided() {
     const LIMIT: u64 = 1 << 20;
     let mut options = small(Arc::new(MemFs::new()), 0);
     (options.read_memory_bytes, options.durability) = (LIMIT, Durability::Buffered);
@@ -125,7 +125,7 @@ fn one_limit_for_cache_and_units_holds_and_is_divided() {
 }
 
 #[test]
-fn options_that_cannot_be_are_refused() {
+fn impossible_options_are_refused() {
     let refused = |text: &str| Options::from_text(text).unwrap_err().to_string();
     let why = refused("keyspace.filter = elastic\nkeyspace.filter_allocation = monkey");
     assert!(why.contains("filter_allocation") && why.contains("elastic"), "{why}");

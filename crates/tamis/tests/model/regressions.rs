@@ -99,7 +99,7 @@ fn a_put_after_a_delete_range_survives_a_compaction_above_older_data_beside_it()
 /// returned it any more. The same happened at the back for a key whose older version could not be read.
 #[test]
 fn an_error_loses_no_item() {
-    // Single reads; and combined and ahead, of which there are fewer.
+    // First one read at a time; then combined reads and readahead, which make fewer reads.
     for (depth, least) in [(1, 20), (32, 8)] {
         let fs = FaultyFs::new(1);
         let mut options = tiny();
