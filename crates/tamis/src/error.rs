@@ -389,7 +389,7 @@ pub enum ExternalTableError {
         path: PathBuf,
     },
     /// A table without entries or range deletes.
-    #[error("{} would be empty", path.display())]
+    #[error("{} would be empty: an external table needs an entry or a range delete", path.display())]
     Empty {
         /// The file.
         path: PathBuf,

@@ -5,8 +5,8 @@ use std::path::Path;
 use tamis_filter::Digest;
 
 use super::{empty_fs, put, reseal};
-use crate::Db;
 use crate::batch::BatchOp;
+use crate::db::Db;
 use crate::db::inspect::{dump_log, dump_manifest};
 use crate::db::replay::replay;
 use crate::error::{OpenError, StorageError};

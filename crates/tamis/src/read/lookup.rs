@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use tamis_filter::Digest;
 
-use crate::error::{ReadError, StorageError};
+use crate::error::ReadError;
 use crate::key::{Entry, Kind, SeqNo};
 use crate::read::chain::{Base, Chain, Order};
 use crate::read::{Counted, FilterAnswer, MemtableSlot, ReadAt};
@@ -304,13 +304,9 @@ impl<'k> KeyLookup<'k> {
         }
         let (key, operator, seen) = (self.probe.key, at.operator(), (seq, self.cover));
         self.operands.push(key, value, operator);
-        let base: Option<Base> = match place {
+        let base = match place {
             Place::Memtable(slot) => self.operands.follow_memtable(slot, key, seen, operator),
-            Place::Table(table) => {
-                let followed: Result<_, StorageError> =
-                    self.operands.follow_table(table, key, seen, operator, recorder.cost());
-                followed?
-            }
+            Place::Table(table) => self.operands.follow_table(table, key, seen, operator, recorder.cost())?,
         };
         base.map(|base| self.resolve(at, &base, recorder)).transpose()
     }

@@ -11,6 +11,8 @@
 //!
 //! A batch belongs to one call, and so to one thread.
 
+use std::ops::Range;
+
 use smallvec::SmallVec;
 
 use crate::error::ReadError;
@@ -136,7 +138,7 @@ impl<'a, 'k> Batch<'a, 'k> {
     }
 
     /// Probes the filters for the candidates of every open key; in mapped tables also prefetches the block of the first one.
-    fn ask_for_open(&mut self, runs: &std::ops::Range<usize>) -> Result<(), ReadError> {
+    fn ask_for_open(&mut self, runs: &Range<usize>) -> Result<(), ReadError> {
         let (version, selector) = (&*self.at.view.version, &*self.at.view.selector);
         for key in &mut self.open {
             let digest = key.lookup.probe.digest_for_filter(self.cost);
@@ -172,7 +174,7 @@ impl<'a, 'k> Batch<'a, 'k> {
 
     /// Probes the filters for the waiting keys and searches their candidates. Answered keys are removed; keys for which
     /// a merge operand was found become open.
-    fn search_waiting(&mut self, runs: &std::ops::Range<usize>) -> Result<(), ReadError> {
+    fn search_waiting(&mut self, runs: &Range<usize>) -> Result<(), ReadError> {
         let Batch { at, waiting, open, values, cost, .. } = self;
         if waiting.keys.is_empty() {
             return Ok(());
