@@ -270,11 +270,12 @@ impl Pass<'_> {
     }
 }
 
-/// Returns the logs that are no longer written to and that the next opening would read. None while writes are suspended: logs
-/// that could not be written are about to be replaced.
+/// Returns the logs that were finished and that the next opening would read. None while writes are suspended, since logs that
+/// could not be written are about to be replaced; and none before the session has begun, since the last one of the session
+/// before may end anywhere.
 fn finished_logs(db: &DbInner) -> Vec<LogId> {
     let state = db.state();
-    if db.health.check().is_err() {
+    if db.health.check().is_err() || db.is_waiting() {
         return Vec::new();
     }
     let floor = state.tree.log_floor();

@@ -3,8 +3,10 @@
 use std::path::Path;
 use std::time::Instant;
 
+use tamis_testkit::{CrashMode, FaultyFs};
+
 use crate::io::{FileSystem, MemFs, Usage, read_file};
-use crate::{Db, Options};
+use crate::{Db, Options, WriteError};
 
 use super::*;
 use crate::tree::files::table_path;
@@ -143,4 +145,25 @@ fn a_slow_scrub_keeps_to_its_rate_and_does_not_delay_closing() {
     let stats = until(&db, "something", |stats| stats.bytes > 0);
     assert_eq!(stats.tables, 0, "one step takes a minute: {stats:?}");
     drop(db.close());
+}
+
+/// The simulation's seed 3572: a database opened on a full disk still has the log that was in use when the power failed. The
+/// scrub took it for a finished log, and its end for damage.
+#[test]
+fn the_last_log_of_a_crashed_session_is_not_damage_while_the_disk_is_full() {
+    let fs = FaultyFs::new(1);
+    let on = |fs: &FaultyFs| Options { file_system: Some(Arc::new(fs.clone())), ..options(&MemFs::new()) };
+    let db = Db::open(DIR, on(&fs)).unwrap();
+    db.put("key", "value").unwrap();
+    let full = fs.crash(CrashMode::KeepAll);
+    full.set_capacity(Some(full.files().iter().map(|file| file.1).sum()));
+    let db = Db::open(DIR, on(&full)).unwrap();
+    assert!(matches!(db.put("key", "newer"), Err(WriteError::Suspended { .. })), "the session has not begun");
+    let stats = until(&db, "two passes", |stats| stats.passes >= 2);
+    assert_eq!(stats.problems, Vec::<String>::new());
+    full.set_capacity(None);
+    while db.put("key", "newer").is_err() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(db.get("key").unwrap().unwrap(), "newer");
 }
