@@ -334,7 +334,6 @@ impl Client {
                 }
                 Err(error) => self.shared.excuse("a read-only opening", &error, None),
             },
-            Err(_) if std::env::var("LAX").is_ok() => Ok(()),
             Err(error) => self.shared.excuse("a read-only opening", &error, None),
         }
     }

@@ -9,8 +9,8 @@
 //! * together they are a prefix of all operations: with each operation, they include every one that ended before it began.
 //!
 //! After a crash the lower bound is the durable prefix; see [`Oracle::recover`]. Failed operations are in no prefix, since
-//! they must not become visible; but the last ones of a client may reappear after the next opening, because their records
-//! may have reached the disk.
+//! they must not become visible; but another opening of the files may show those that no acknowledged write of the client
+//! follows, because their records may have reached the disk.
 
 use std::collections::BTreeMap;
 
@@ -232,14 +232,15 @@ impl Oracle {
         self.check_further(seen, within, &self.window(began, ended))
     }
 
-    /// Checks the observation of another opening of the files. As after the next opening, it may include records of failed
-    /// writes: clients whose failed writes explain the observation are not checked further.
+    /// Checks the observation of another opening of the files. As after the next opening, it may include the records of failed
+    /// writes, as long as no later write was acknowledged at the moment that it shows: writes resume only once those records
+    /// no longer count. Clients whose failed writes explain the observation are not checked further.
     pub fn check_files(&self, seen: &Seen, began: Stamp, ended: Stamp) -> Result<(), String> {
         let window = self.window(began, ended);
         let mut settled = true;
         for (number, (client, prefixes)) in self.clients.iter().zip(&window.0).enumerate() {
             if !prefixes.iter().any(|prefix| client.fits(seen, &Within::ALL, *prefix)) {
-                if client.with_failed(seen).is_none() {
+                if !prefixes.iter().any(|prefix| client.with_failed(*prefix, seen).is_some()) {
                     return Err(self.explain(seen, &Within::ALL, number, prefixes));
                 }
                 settled = false;
@@ -341,7 +342,7 @@ impl Oracle {
                 fitting.push(fits);
                 continue;
             }
-            let Some(with) = client.with_failed(seen) else {
+            let Some(with) = client.with_failed(client.acknowledged, seen) else {
                 let explained = self.explain(seen, &Within::ALL, number, &prefixes);
                 return Err(format!("after the next opening: {explained}"));
             };
@@ -398,15 +399,16 @@ impl Client {
         prefix > 0 && self.operations[prefix - 1].failed
     }
 
-    /// Returns the client with some of the failed operations after its last acknowledged one (one of them, or the first few),
-    /// if that explains the observation.
-    fn with_failed(&self, seen: &Seen) -> Option<Client> {
-        let tail = self.acknowledged + 1..=self.operations.len();
+    /// Returns the client with some of the failed operations between `prefix` and its next acknowledged one (one of them, or
+    /// the first few), if that explains the observation.
+    fn with_failed(&self, prefix: usize, seen: &Seen) -> Option<Client> {
+        let unanswered = |operation: &&Operation| operation.failed || operation.ended.is_none();
+        let tail = prefix + 1..=prefix + self.operations[prefix..].iter().take_while(unanswered).count();
         let singles = tail.clone().map(|number| vec![number]);
-        let firsts = tail.clone().map(|last| (self.acknowledged + 1..=last).collect());
+        let firsts = tail.clone().map(|last| (prefix + 1..=last).collect());
         for numbers in singles.chain(firsts) {
             let mut with = self.clone();
-            with.cut(self.acknowledged);
+            with.cut(prefix);
             for &number in &numbers {
                 let effects = with.operations[number - 1].effects.clone();
                 with.operations[number - 1].failed = false;

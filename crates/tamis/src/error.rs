@@ -272,7 +272,8 @@ pub enum WriteError {
     },
     /// A file could not be written: a full disk, a failed sync, a limit. No acknowledged write is lost. The failed
     /// work is retried in the background, and writes resume once it succeeds; until then every write that depends on
-    /// it is refused. `docs/operations.md` has the rule.
+    /// it is refused. A write that failed before may be found by a read-only opening, or after a crash, until writes resume,
+    /// and never from then on. `docs/operations.md` has the rule.
     #[error("writes are suspended until a retry succeeds: {cause}")]
     Suspended {
         /// The last failure.

@@ -22,6 +22,11 @@
 //! The data read from tables and logs together is a prefix of all writes that ended before *v*, and includes all that ended
 //! before *m*.
 //!
+//! The prefix ends with the last record in the logs, which a crash at *v* might preserve; so it may include a write that is not
+//! answered yet. It may also include one that was answered with an error, if the sync of its record failed: its fate is open
+//! until writes resume, with an edit that drops the log. An opening cannot tell these records from acknowledged ones, and the
+//! writer, whose device just failed, cannot reliably remove them first.
+//!
 //! Any other problem of an opening (a missing file, an overwritten log, a missing closing record) is an error of that attempt
 //! only. It is believed once it occurs several times with the same manifest. A writer that begins one log after another
 //! without a flush causes a different error each time: a log that is named but was not listed yet.

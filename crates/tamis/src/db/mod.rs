@@ -193,6 +193,10 @@ impl Db {
 
     /// Opens the database in `path` without changing anything there and without taking its lock. The log is replayed into
     /// memory, and the handle keeps showing the state at that moment. Writes are refused.
+    ///
+    /// Alongside a writer, that is a state which a crash of the writer might have left during the call: everything acknowledged
+    /// before, and possibly writes that are not acknowledged yet, or that failed while the writer's
+    /// [suspension](WriteError::Suspended) lasts.
     pub fn open_read_only(path: impl AsRef<Path>, options: Options) -> Result<Db, OpenError> {
         let inner = beside::open(path.as_ref(), &options)?;
         let workers = Workers::start_reading(&inner)

@@ -71,6 +71,27 @@ fn after_a_failed_sync_acknowledged_writes_are_flushed_and_writes_resume() {
     assert_eq!(open(&fs).iter().count(), 3);
 }
 
+/// The simulation's seed 502: an opening alongside the writer shows a write whose sync failed, which the writer never shows. That
+/// is what a crash at that moment might leave; once writes have resumed, no opening shows it.
+#[test]
+fn an_opening_shows_a_failed_write_only_until_writes_resume() {
+    let fs = FaultyFs::new(7);
+    let db = open(&fs);
+    put(&db, "synced", "1", Durability::Synced).unwrap();
+    fail(&fs, OpClass::Sync, ErrorKind::Other);
+    assert!(matches!(put(&db, "failed", "1", Durability::Synced), Err(WriteError::Storage(_))));
+    let beside = || {
+        let options = Options { file_system: Some(Arc::new(fs.clone())), ..Options::default() };
+        let db = Db::open_read_only("/db", options).unwrap();
+        db.iter().map(|item| item.unwrap().0.to_vec()).collect::<Vec<_>>()
+    };
+    assert_eq!(beside(), [&b"failed"[..], b"synced"], "the record is in the log");
+    assert_eq!(db.get("failed").unwrap(), None);
+    fs.plan(FaultPlan::none());
+    put_at_last(&db, "after", "1");
+    assert_eq!(beside(), [&b"after"[..], b"synced"]);
+}
+
 /// A full disk ended writing for good, even after space was freed.
 #[test]
 fn writes_resume_once_there_is_room_again() {
