@@ -1,7 +1,16 @@
-//! The code shared by all command-line programs of the project: printing ([`output`]), progress reports ([`progress`]),
-//! exit codes ([`failure`], [`end`]), and common arguments ([`values`]).
+//! The `tamis` program ([`program`]), and the code that it shares with the laboratory's programs (`lab/`): printing ([`output`]),
+//! progress reports ([`progress`]), exit codes ([`failure`], [`end`]), common arguments ([`values`]), the benchmark ([`bench`]).
 //!
-//! The program `tamis` adds its subcommands; the laboratory's programs (`lab/`) use this library as well.
+//! Each subcommand is a file of `commands/`: its arguments and one `run`. Without a subcommand the program runs the main job: it
+//! loads the sample, reads it back and shows what the reads cost. Subcommands print only through [`output::Out`] and fail with a
+//! [`failure::Failure`], which determines the exit code.
+
+mod args;
+mod commands;
+mod input;
+mod json;
+mod records;
+mod text;
 
 pub mod failure;
 pub mod output;
@@ -11,8 +20,59 @@ pub mod values;
 use std::io::Write;
 use std::process::ExitCode;
 
+use clap::Parser;
+
+use crate::args::{Cli, Command};
 use crate::failure::{Failure, Outcome};
 use crate::output::Out;
+
+pub mod bench {
+    //! The command `bench`, for programs that have filters of their own.
+
+    pub use crate::commands::bench::{BenchArgs, SetFilter, run};
+}
+
+/// Runs the program `tamis`.
+pub fn program() -> ExitCode {
+    let cli = Cli::parse();
+    let mut out = Out::stdout();
+    let result = dispatch(cli, &mut out);
+    end("tamis", out, result)
+}
+
+fn dispatch(cli: Cli, out: &mut Out) -> Result<Outcome, Failure> {
+    use commands::*;
+    match cli.command {
+        None => demo::run(cli.demo, out),
+        Some(Command::Load(args)) => load::run(args, out),
+        Some(Command::BuildTable(args)) => build_table::run(args, out),
+        Some(Command::Ingest(args)) => ingest::run(args, out),
+        Some(Command::Get(args)) => get::run(args, out),
+        Some(Command::Put(args)) => put::run(args),
+        Some(Command::Del(args)) => del::run(args),
+        Some(Command::Scan(args)) => scan::run(args, out),
+        Some(Command::Explain(args)) => explain::run(args, out),
+        Some(Command::Stats(args)) => stats::run(args, out),
+        Some(Command::Heatmap(args)) => heatmap::run(args, out),
+        Some(Command::Dump(args)) => dump::run(args, out),
+        Some(Command::Verify(args)) => verify::run(args, out),
+        Some(Command::Salvage(args)) => salvage::run(args, out),
+        Some(Command::Checkpoint(args)) => checkpoint::run(args),
+        Some(Command::Compact(args)) => compact::run(args, out),
+        Some(Command::Options(args)) => options::run(args, out),
+        Some(Command::Advise(args)) => advise::run(&args, out),
+        Some(Command::Bench(args)) => bench::run(*args, set_filter, out),
+        Some(Command::Experiment(args)) => experiment::run(&args),
+        Some(Command::Stress(args)) => stress::run(args, out),
+        Some(Command::Soak(args)) => soak::run(args, out),
+        Some(Command::StressChild(args)) => stress::child::run(args, out),
+    }
+}
+
+/// Sets a filter by its text.
+fn set_filter(options: &mut tamis::Options, filter: &str) -> Result<(), tamis::OptionsError> {
+    options.set("keyspace.filter", filter)
+}
 
 /// Ends a program: writes buffered output and reports a failure on standard error, prefixed with the program's name.
 pub fn end(program: &str, mut out: Out, result: Result<Outcome, Failure>) -> ExitCode {

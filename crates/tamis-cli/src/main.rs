@@ -1,57 +1,7 @@
-//! The `tamis` program. Without a subcommand it runs the main job: it loads the sample, reads it back and shows what
-//! the reads cost.
-//!
-//! Each subcommand is a file of `commands/`: its arguments and one `run`. Subcommands print only through
-//! [`output::Out`] and fail with a [`failure::Failure`], which determines the exit code.
-
-mod args;
-mod commands;
-mod input;
-mod json;
-mod records;
-mod text;
+//! The `tamis` program.
 
 use std::process::ExitCode;
 
-use clap::Parser;
-use tamis_cli::{failure, output, progress, values};
-
-use crate::args::{Cli, Command};
-use crate::failure::{Failure, Outcome};
-use crate::output::Out;
-
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    let mut out = Out::stdout();
-    let result = dispatch(cli, &mut out);
-    tamis_cli::end("tamis", out, result)
-}
-
-fn dispatch(cli: Cli, out: &mut Out) -> Result<Outcome, Failure> {
-    use commands::*;
-    match cli.command {
-        None => demo::run(cli.demo, out),
-        Some(Command::Load(args)) => load::run(args, out),
-        Some(Command::BuildTable(args)) => build_table::run(args, out),
-        Some(Command::Ingest(args)) => ingest::run(args, out),
-        Some(Command::Get(args)) => get::run(args, out),
-        Some(Command::Put(args)) => put::run(args),
-        Some(Command::Del(args)) => del::run(args),
-        Some(Command::Scan(args)) => scan::run(args, out),
-        Some(Command::Explain(args)) => explain::run(args, out),
-        Some(Command::Stats(args)) => stats::run(args, out),
-        Some(Command::Heatmap(args)) => heatmap::run(args, out),
-        Some(Command::Dump(args)) => dump::run(args, out),
-        Some(Command::Verify(args)) => verify::run(args, out),
-        Some(Command::Salvage(args)) => salvage::run(args, out),
-        Some(Command::Checkpoint(args)) => checkpoint::run(args),
-        Some(Command::Compact(args)) => compact::run(args, out),
-        Some(Command::Options(args)) => options::run(args, out),
-        Some(Command::Advise(args)) => advise::run(&args, out),
-        Some(Command::Bench(args)) => bench::run(*args, out),
-        Some(Command::Experiment(args)) => experiment::run(&args),
-        Some(Command::Stress(args)) => stress::run(args, out),
-        Some(Command::Soak(args)) => soak::run(args, out),
-        Some(Command::StressChild(args)) => stress::child::run(args, out),
-    }
+    tamis_cli::program()
 }

@@ -1,7 +1,10 @@
 //! Arguments shared by several programs: database options, numbers of threads and of bytes.
 
+use std::sync::Arc;
+
 use clap::Args;
 use tamis::Options;
+use tamis_advisor::Advisor;
 
 use crate::failure::Failure;
 
@@ -22,6 +25,9 @@ impl OptionArgs {
     pub fn apply(&self, options: &mut Options) -> Result<(), Failure> {
         for (name, value) in &self.set {
             options.set(name, value)?;
+        }
+        if options.auto_memory_bytes > 0 {
+            options.tuner = Some(Arc::new(Advisor::default()));
         }
         Ok(())
     }

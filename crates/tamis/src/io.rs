@@ -6,8 +6,8 @@
 //!
 //! [`Options::file_system`]: crate::Options::file_system
 
+pub(crate) use tamis_env::io::batch;
 pub use tamis_env::io::{
-    Access, DirLock, DirectFs, DiskFs, FileSystem, Mapping, MemFs, Overlap, ReadFile, Usage, WriteFile,
-    read_file, write_file_atomically,
+    Access, DirLock, DirectFs, DiskFs, FileSystem, Mapping, MemFs, Overlap, ReadFile, SCRATCH_PREFIX, Usage,
+    WriteFile, memory_bytes, read_file, write_file_atomically,
 };
-pub(crate) use tamis_env::io::{batch, memory_bytes};

@@ -36,9 +36,9 @@
 //! Handles are `Send + Sync` and cheap to clone. Reads take no lock and never wait for writers.
 //!
 //! Features: `zstd` adds Zstandard compression and compiles its C library; the default build is Rust only.
-//! `simulation` and `fuzzing` are for programs that test the engine, not for releases.
+//! `unstable-selector` lets the program supply a filter for the whole tree. `simulation` and `fuzzing` are for programs
+//! that test the engine, not for releases.
 
-pub mod advise;
 mod batch;
 mod codec;
 mod collections;
@@ -65,6 +65,11 @@ mod operators;
 mod options;
 mod read;
 mod select;
+#[cfg(feature = "unstable-selector")]
+pub mod selector;
+#[cfg(not(feature = "unstable-selector"))]
+#[allow(unreachable_pub)]
+mod selector;
 mod slice;
 mod table;
 mod tree;
@@ -91,8 +96,8 @@ pub use operators::{CompactionFilter, Decision, MergeError, MergeOperator, Opera
 pub use options::{
     AsyncReads, BloomHashing, ChecksumMode, CompactionChoice, Compression, CompressionPerLevel, Durability,
     FilePicker, FilterAllocation, FilterChoice, FilterPolicy, KeyMapChoice, KeyspaceOptions,
-    MergeGranularity, OnDamage, OptionClass, OptionInfo, Options, PerLevel, PrefixFilter, ReadMode,
-    SurfSuffix,
+    MergeGranularity, OnDamage, OptionClass, OptionInfo, Options, PerLevel, PrefixFilter, Proposal, ReadMode,
+    SelectorName, SurfSuffix, Tuner, TuningCase,
 };
 pub use read::{ExplainBlock, ExplainOutcome, ExplainStep, ExplainUnits, Explanation, FilterAnswer, Iter};
 pub use select::{GlobalFilterStats, KeyMapStats};

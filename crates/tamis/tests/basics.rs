@@ -318,7 +318,7 @@ fn the_filter_of_new_tables_changes_while_the_keyspace_is_in_use() {
     (5_000..6_000).for_each(|i| db.put(key(i), value(i)).unwrap());
     db.flush().unwrap();
     assert!(kinds().contains("ribbon"), "{:?}", kinds());
-    for global in ["grf", "remix"] {
+    for global in ["grf", "external:mine"] {
         let refused = keyspace.set_options(&[("filter", global)]).unwrap_err();
         assert!(matches!(refused, AdminError::Options(OptionsError::Fixed { .. })), "{refused}");
     }

@@ -23,11 +23,15 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Experiment(Box<experiment::ExperimentArgs>),
+    /// Measure a workload of your own, as `tamis bench` does; --filter also takes chucky, remix and grf-huffman
+    Bench(Box<tamis_cli::bench::BenchArgs>),
 }
 
 fn main() -> ExitCode {
-    let Cli { command: Command::Experiment(args) } = Cli::parse();
     let mut out = Out::stdout();
-    let result = experiment::run(*args, &mut out);
+    let result = match Cli::parse().command {
+        Command::Experiment(args) => experiment::run(*args, &mut out),
+        Command::Bench(args) => tamis_cli::bench::run(*args, tamis_rivals::set_filter, &mut out),
+    };
     tamis_cli::end("tamis-lab", out, result)
 }

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::{Value, json};
-use tamis::advise::{
+use tamis::{Db, Options};
+use tamis_advisor::{
     Advice, Calibration, Class, Data, Effort, Keys, Observed, Ranked, Setup, Workload, advise,
 };
-use tamis::{Db, Options};
 use tamis_bench::report::{Align, Table, bytes, grouped, mean};
 
 use crate::failure::{Failure, Outcome};
@@ -160,7 +160,7 @@ impl AdviseArgs {
                 ));
             }
         };
-        let cached = data.compressed || data.read_path != tamis::advise::ReadPath::Mapped;
+        let cached = data.compressed || data.read_path != tamis_advisor::ReadPath::Mapped;
         let usual = data.entries.saturating_mul(10) / 8 + if cached { options.cache_bytes } else { 0 };
         Ok(Case { options, data, workload, known, memory: self.memory.unwrap_or(usual) })
     }
@@ -203,7 +203,7 @@ fn page(case: &Case, calibration: &Calibration, advice: &Advice, args: &AdviseAr
 }
 
 /// Returns the best configurations and the current one as a table.
-fn table(advice: &Advice, machine: &tamis::advise::Machine, top: usize) -> String {
+fn table(advice: &Advice, machine: &tamis_advisor::Machine, top: usize) -> String {
     use Align::{Left, Right};
     let classes: Vec<Class> =
         Class::ALL.into_iter().filter(|class| advice.workload.share(*class) > 0.0).collect();

@@ -5,7 +5,7 @@ use std::io::{BufReader, Write};
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use tamis::{Durability, Options, ReadMode};
+use tamis::{Durability, Options, OptionsError, ReadMode};
 use tamis_bench::bench::{Bench, BenchConfig};
 use tamis_bench::report::{bench_table, grouped};
 use tamis_bench::sample::Sample;
@@ -70,7 +70,7 @@ enum KeySource {
 /// Measure the time and read cost of workloads
 #[derive(Args)]
 #[command(after_help = HELP)]
-pub(crate) struct BenchArgs {
+pub struct BenchArgs {
     /// Workloads to run in order, separated by commas (listed below)
     #[arg(
         long,
@@ -107,8 +107,8 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "DIR")]
     db: Option<PathBuf>,
     /// The tables' filter: none, bloom, blocked-bloom, ribbon, fuse, xor, cuckoo, elastic, surf, snarf, rosetta, rencoder or
-    /// grafite; or one per level from level 0 down, separated by commas; or one for the whole tree: grf, grf-huffman,
-    /// chucky or remix (`tamis options filter` lists the variants)
+    /// grafite; or one per level from level 0 down, separated by commas; or one for the whole tree: grf
+    /// (`tamis options filter` lists the variants)
     #[arg(long, value_name = "NAMES")]
     filter: Option<String>,
     /// How filter memory is divided among the levels: uniform or monkey
@@ -179,8 +179,16 @@ fn value_sizes(text: &str) -> Result<ValueSizes, String> {
     }
 }
 
-pub(crate) fn run(args: BenchArgs, out: &mut Out) -> Result<Outcome, Failure> {
-    let mut options = args.database_options()?;
+/// Sets the default keyspace's filter by its name.
+pub type SetFilter = fn(&mut Options, &str) -> Result<(), OptionsError>;
+
+/// Runs the benchmark.
+///
+/// # Errors
+///
+/// For arguments that contradict each other, and whatever the database reports.
+pub fn run(args: BenchArgs, set_filter: SetFilter, out: &mut Out) -> Result<Outcome, Failure> {
+    let mut options = args.database_options(set_filter)?;
     let grid = args.shapes(&mut options)?;
     let keys = args.key_set()?;
     let values = args.value_bytes;
@@ -314,11 +322,13 @@ impl BenchArgs {
         Ok(Vec::new())
     }
 
-    fn database_options(&self) -> Result<Options, Failure> {
+    fn database_options(&self, set_filter: SetFilter) -> Result<Options, Failure> {
         let mut options = Options::default();
         self.options.apply(&mut options)?;
+        if let Some(filter) = &self.filter {
+            set_filter(&mut options, filter)?;
+        }
         let named = [
-            ("keyspace.filter", &self.filter),
             ("keyspace.filter_allocation", &self.filter_allocation),
             ("keyspace.bits_per_key", &self.bits_per_key),
             ("cache_bytes", &self.cache),

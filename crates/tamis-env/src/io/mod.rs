@@ -33,6 +33,10 @@ mod direct;
 mod disk;
 mod memory;
 
+/// Files of this prefix, followed by anything and `.tmp`, are scratch files in a database's directory: programs that time its device
+/// may create them, and the next opening removes what is left.
+pub const SCRATCH_PREFIX: &str = "calibration-";
+
 pub use direct::DirectFs;
 pub use disk::{DiskFs, memory_bytes};
 pub use memory::{MemFs, slice_at};

@@ -4,22 +4,31 @@
 //! H. Wang, T. Guo, J. Yang, H. Zhang, "GRF: A Global Range Filter for LSM-Trees with Shape Encoding", SIGMOD 2024;
 //! Chucky: N. Dayan, M. Twitto, SIGMOD 2021; REMIX: W. Zhong et al., FAST 2021).
 
+#[cfg(any(test, feature = "run-index"))]
 mod chucky;
 pub mod grf;
 #[cfg(test)]
 mod model;
+#[cfg(any(test, feature = "run-index"))]
 mod prefix_code;
+#[cfg(any(test, feature = "run-index"))]
 mod remix;
+#[cfg(any(test, feature = "run-index"))]
 pub mod run_index;
 
+#[cfg(any(test, feature = "run-index"))]
 pub use chucky::Chucky;
+#[cfg(any(test, feature = "run-index"))]
 pub use remix::Remix;
+#[cfg(any(test, feature = "run-index"))]
 pub use run_index::{RunIndex, RunIndexKind, RunIndexSpec, RunTag, Tagged, TagsAhead, build};
 
 use crate::digest::Digest;
 use crate::keys::KeyList;
 
-pub use grf::{GrfHuffman, MapReason, NO_BOUND, Partition, PartitionSpec, shape};
+#[cfg(any(test, feature = "run-index"))]
+pub use grf::GrfHuffman;
+pub use grf::{MapReason, NO_BOUND, Partition, PartitionSpec, shape};
 
 /// The number of a flush within a tree; orders flushes in time.
 pub type Epoch = u64;

@@ -1,5 +1,5 @@
 //! The inputs of predictions: the machine, the data, the operations, the configuration. Plain values with units; all
-//! times are in nanoseconds, sizes in bytes, shares from 0 to 1. Nothing here is measured: `tamis::advise` does that.
+//! times are in nanoseconds, sizes in bytes, shares from 0 to 1. Nothing here is measured: `tamis_advisor` does that.
 
 use super::selector::{Keys, Selector};
 use super::shape::Shape;

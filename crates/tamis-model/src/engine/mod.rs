@@ -7,6 +7,7 @@
 //! | [`Machine`], [`Data`], [`Workload`], [`Configuration`] | the inputs, with units |
 //! | [`counts`] | how often each event happens in one operation: the engine's own counters, predicted |
 //! | [`predict`] | counts times unit costs, every term with its formula |
+//! | [`Operations`] | the workload that counters show |
 //! | [`zipf_exponent`] | the skew of reads, from how often two of them are for the same key |
 //! | [`rank`] | all configurations within a budget, best first, with reasons |
 //!
@@ -27,6 +28,7 @@
 mod counts;
 mod far;
 mod inputs;
+mod observed;
 mod predict;
 mod rank;
 mod selector;
@@ -38,6 +40,7 @@ mod words;
 
 pub use counts::{Counts, counts};
 pub use inputs::{Allocation, Class, Configuration, Data, Machine, ProbeCost, ReadPath, Workload};
+pub use observed::Operations;
 pub use predict::{Prediction, Term, filter_bytes, predict, predict_tree};
 pub use rank::{Ranked, Ranking, Refused, Space, rank};
 pub use selector::{Keys, Selector, blocked_rate, bloom_rate};

@@ -50,9 +50,7 @@ impl FilterBuilder {
         let choice = options.filter.at(level);
         let collected = match choice {
             FilterChoice::None => Collected::Nothing,
-            FilterChoice::Grf | FilterChoice::GrfHuffman | FilterChoice::Chucky | FilterChoice::Remix => {
-                Collected::List(KeyListBuilder::new(), 0)
-            }
+            FilterChoice::Grf | FilterChoice::External(_) => Collected::List(KeyListBuilder::new(), 0),
             FilterChoice::Elastic(hashing) => Collected::Elastic(Box::new(elastic(options, hashing))),
             _ if bits_per_key < FEWEST_BITS => Collected::Nothing,
             FilterChoice::Bloom(BloomHashing::Independent) => Collected::Independent(Vec::new()),

@@ -34,8 +34,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use tamis_model::engine::Workload;
 
-use crate::advise::Workload;
 use crate::clock::{Clock, SystemClock};
 use crate::compaction::shape::{LevelShape, RunShape, Shape, TableShape};
 use crate::compaction::versions::Rules;
@@ -53,7 +53,7 @@ use crate::db::reshape::Shaping;
 use crate::db::salvage::SalvageReport;
 use crate::db::scrub::Scrub;
 use crate::db::snapshot::Held;
-use crate::db::tune::{Decisions, Measured, Tuning};
+use crate::db::tune::{Decisions, Tuning};
 use crate::error::{StorageError, WriteError};
 use crate::heat::Sampler;
 use crate::ids::{KeyspaceId, LogId, TableId};
@@ -110,7 +110,7 @@ impl KeyspaceInner {
     ) -> KeyspaceInner {
         let state = crate::tree::state::KeyspaceState::default();
         let none = |_| unreachable!("a new keyspace has no tables");
-        let filter = TreeFilter::new(&options, sampler);
+        let filter = TreeFilter::new(&options, sampler, &operators);
         let version = Version::build(&state, none);
         KeyspaceInner::with_version(id, name, options, operators, filter, version, reads)
     }
@@ -283,10 +283,8 @@ pub(crate) struct DbInner {
     pub(crate) health: Health,
     pub(crate) closed: AtomicBool,
     pub(crate) warnings: Mutex<Vec<String>>,
-    /// The changes made by the cost model.
+    /// The changes made by the tuner.
     pub(crate) decisions: Mutex<Decisions>,
-    /// The measured costs of operations here, if they were needed.
-    pub(crate) measured: Measured,
     pub(crate) read_counters: Arc<AllReads>,
     pub(crate) write_counters: WriteCounters,
     pub(crate) background: Background,

@@ -603,8 +603,7 @@ impl DbInner {
         if name.is_empty() || name.len() > 255 || name.chars().any(char::is_control) {
             return Err(AdminError::BadName { name: name.to_owned() });
         }
-        let (merge, filter) = (options.merge_operator.as_deref(), options.compaction_filter.as_deref());
-        let operators = self.options.operators.resolve(merge, filter);
+        let operators = self.options.operators.resolve(options.operators());
         let operators =
             operators.map_err(|Unregistered { option, name }| AdminError::Unregistered { option, name })?;
         let mut state = self.state();

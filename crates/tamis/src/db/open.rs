@@ -26,7 +26,7 @@ use crate::ids::{DEFAULT_KEYSPACE, KeyspaceId, LogId, TableId};
 use crate::io::batch::BatchReader;
 use crate::io::{DirectFs, DiskFs, FileSystem};
 use crate::key::{MAX_SEQNO, SeqNo};
-use crate::operators::Unregistered;
+use crate::operators::{Names, Unregistered};
 use crate::options::{AsyncReads, Incompatible, KeyspaceOptions, OnDamage, Options, ReadMode, incompatible};
 use crate::read::AllReads;
 use crate::read::{MemtableSlot, Memtables};
@@ -126,8 +126,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
 
     let mut options = options;
     let declared = options.keyspace.workload;
-    let measured = tune::Measured::default();
-    let begun = tune::at_opening(dir, &mut options, &mut tree, &measured, read_only);
+    let begun = tune::at_opening(dir, &mut options, &mut tree, read_only);
     let read_counters = Arc::new(AllReads::default());
     let (elastic, cache) = Elastic::new(&options, &read_counters);
     let cache = Some(cache);
@@ -217,7 +216,6 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         closed: AtomicBool::new(false),
         warnings: Mutex::new(Vec::new()),
         decisions: Mutex::new(begun.decisions.into()),
-        measured,
         read_counters,
         write_counters: Default::default(),
         background: Background::new(&options),
@@ -289,7 +287,7 @@ fn open_keyspace(
     warnings: &mut Vec<String>,
 ) -> Result<KeyspaceInner, OpenError> {
     let &Opening { fs, dir, options: database, config, garbage, sampler, reads } = opening;
-    let stored_options = KeyspaceOptions::from_text(&stored.options)?;
+    let stored_options = KeyspaceOptions::from_stored(&stored.options)?;
     let options = if id == DEFAULT_KEYSPACE { database.keyspace.clone() } else { stored_options.clone() };
     let deepest = stored.runs.keys().map(|(level, _)| *level as usize).max().unwrap_or(0);
     if let Some(Incompatible { name, stored, asked, advice }) =
@@ -297,8 +295,17 @@ fn open_keyspace(
     {
         return Err(OpenError::Incompatible { name, stored, asked, advice });
     }
-    let operators =
-        database.operators.resolve(options.merge_operator.as_deref(), options.compaction_filter.as_deref());
+    let mut operators = database.operators.resolve(options.operators());
+    if let Err(Unregistered { option: "filter", name }) = &operators
+        && id != DEFAULT_KEYSPACE
+    {
+        // The opener has no say in these options, and reads are right without a filter.
+        let keyspace = &stored.name;
+        warnings.push(format!(
+            "keyspace `{keyspace}` is read without a filter: its filter `{name}` is not registered with the options"
+        ));
+        operators = database.operators.resolve(Names { selector: None, ..options.operators() });
+    }
     let operators = operators.map_err(|Unregistered { option, name }| OpenError::Unregistered {
         keyspace: stored.name.clone(),
         option,
@@ -317,7 +324,7 @@ fn open_keyspace(
         };
         tables.insert(meta.id, table);
     }
-    let filter = TreeFilter::new(&options, sampler);
+    let filter = TreeFilter::new(&options, sampler, &operators);
     let version = Version::build(stored, |id| tables[&id].clone());
     Ok(KeyspaceInner::with_version(id, &stored.name, options, operators, filter, version, reads.counters()))
 }

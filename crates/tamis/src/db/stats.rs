@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::advise::{Workload, zipf_exponent};
 use crate::compaction::Promise;
 use crate::db::counters::WriteCost;
 use crate::db::elastic::ElasticStats;
@@ -19,6 +18,7 @@ use crate::select::GlobalFilterStats;
 use crate::table::ReadCost;
 use crate::tree::open_table::TableFilter;
 use crate::tree::version::Version;
+use tamis_model::engine::{Workload, zipf_exponent};
 
 /// Counters and shape of a database at one moment. All sizes are in bytes.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -73,7 +73,7 @@ pub struct Stats {
     pub scrub: Option<ScrubStats>,
     /// The number of open table files: those that are not mapped, within `max_open_files`.
     pub open_table_files: usize,
-    /// The last 32 changes that [`Options::auto`](crate::Options::auto) has made since the database was opened.
+    /// The last 32 changes that the [tuner](crate::Options::tuner) has made since the database was opened.
     pub tuning: Vec<TuningDecision>,
     /// The running compactions.
     pub jobs: Vec<JobStats>,
@@ -157,7 +157,7 @@ pub struct KeyspaceStats {
     /// The exponent of the Zipf distribution that fits the recent gets that found a value (0: uniform), if enough were
     /// sampled. Each thread samples one get in 64; `multi_get` is not sampled.
     pub read_skew: Option<f64>,
-    /// The declared workload, or the one that [`Options::auto`](crate::Options::auto) saw last, possibly in an earlier session.
+    /// The declared workload, or the one that the engine observed last, possibly in an earlier session.
     pub workload: Option<Workload>,
     /// The number of tables built without a filter.
     pub tables_without_filter: usize,

@@ -1,7 +1,7 @@
-//! Self-tuning options: [`Options::auto`].
+//! Self-tuning options: when the [`Tuner`](crate::Tuner) is asked, and what becomes of its answers.
 //!
-//! With a budget in `auto_memory_bytes`, the cost model ([`advise`](crate::advise)) chooses filter, bits per key, their
-//! allocation and the compaction policy of every keyspace, for its declared (`workload`) or observed workload:
+//! With a budget in `auto_memory_bytes`, the tuner chooses filter, bits per key, their allocation and the compaction policy of
+//! every keyspace, for its declared (`workload`) or observed workload:
 //!
 //! * **At opening**, earlier choices are read from the stored options, and reconsidered if a workload is known.
 //! * **At round borders**, when a compaction has moved data to its final place in the last level. Memory and shape were
@@ -27,21 +27,18 @@
 //! # Locking
 //!
 //! [`Tuning`] is behind the `state` lock, among the [jobs](super::inner::Jobs). Compaction threads decide with no lock held,
-//! one at a time per keyspace. Measuring the machine takes a tenth of a second, once per open database, with entries like
-//! those of the first keyspace that needs it.
+//! one at a time per keyspace.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use crate::advise::{
-    Calibration, Change, Data, Effort, Selector, Setup, Workload, advise_among, data_of_tables, decide,
-    operations_of, selector_in, workload_of, zipf_exponent,
-};
+use tamis_model::engine::{Operations, Workload, zipf_exponent};
+
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::ids::{DEFAULT_KEYSPACE, KeyspaceId};
-use crate::options::{CompactionChoice, KeyspaceOptions, Options, ReadMode};
+use crate::options::{CompactionChoice, KeyspaceOptions, Options, Proposal, ReadMode, TuningCase};
 use crate::table::ReadCost;
 use crate::tree::meta::TableMeta;
 use crate::tree::state::ManifestState;
@@ -65,7 +62,7 @@ const CHOSEN: [&str; 6] =
 /// The number of filter options among them.
 const FILTER_OPTIONS: usize = 3;
 
-/// One change requested by the cost model.
+/// One change requested by the tuner.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct TuningDecision {
@@ -110,14 +107,14 @@ impl Tuning {
             return None;
         }
         let reads = keyspace.reads.read();
-        let (new, writes) = (reads - self.reads, self.flushed - self.writes);
-        if operations_of(new, writes) < FEWEST_OPERATIONS {
+        let new = operations(reads - self.reads, self.flushed - self.writes);
+        if new.total() < FEWEST_OPERATIONS {
             return None;
         }
         (self.reads, self.writes) = (reads, self.flushed);
         let entries: u64 = keyspace.view.load().version.tables.iter().map(|table| table.meta.entries).sum();
         let skew = keyspace.reads.collisions().map(|rate| zipf_exponent(rate, entries as f64));
-        let seen = workload_of(new, writes, skew).0.in_percent();
+        let seen = Workload::observed(&new, skew).0.in_percent();
         if keyspace.declared.is_none() && seen.is_sound() {
             // Half the weight is on earlier observations, so that one session of pure loading does not make the database
             // write-only.
@@ -171,13 +168,12 @@ pub(crate) fn at_opening(
     dir: &Path,
     options: &mut Options,
     tree: &mut ManifestState,
-    measured: &Measured,
     read_only: bool,
 ) -> Begun {
     let mut begun = Begun::default();
     let declared = options.keyspace.workload;
     for (&id, stored) in &tree.keyspaces {
-        let before = KeyspaceOptions::from_text(&stored.options).ok().and_then(|options| options.workload);
+        let before = KeyspaceOptions::from_stored(&stored.options).ok().and_then(|options| options.workload);
         let is_declared = id == DEFAULT_KEYSPACE && declared.is_some();
         begun.seen.extend(before.filter(|_| !is_declared).map(|workload| (id, workload)));
     }
@@ -187,7 +183,7 @@ pub(crate) fn at_opening(
     let all: u64 = tree.keyspaces.values().flat_map(|keyspace| keyspace.tables()).map(|t| t.entries).sum();
     for (&id, stored) in &mut tree.keyspaces {
         // Unreadable options are reported when the keyspace is opened.
-        let Ok(before) = KeyspaceOptions::from_text(&stored.options) else { continue };
+        let Ok(before) = KeyspaceOptions::from_stored(&stored.options) else { continue };
         let mut keyspace = if id == DEFAULT_KEYSPACE { options.keyspace.clone() } else { before.clone() };
         let declared = keyspace.workload.filter(|_| id == DEFAULT_KEYSPACE);
         let has_tables = stored.tables().next().is_some();
@@ -203,8 +199,8 @@ pub(crate) fn at_opening(
             let metas: Vec<&TableMeta> = stored.tables().collect();
             let mut current = options.clone();
             current.keyspace = keyspace.clone();
-            if let Some((change, changes)) = ask(measured, dir, &current, &metas, &workload, budget, true)
-                && copy(&change.options.keyspace, &mut keyspace, &CHOSEN)
+            if let Some((change, changes)) = ask(dir, &current, &metas, &workload, budget, true)
+                && copy(&change.options, &mut keyspace, &CHOSEN)
             {
                 begun.decisions.push(decision(&stored.name, &workload, changes, &change));
             }
@@ -218,48 +214,42 @@ pub(crate) fn at_opening(
     begun
 }
 
-/// Returns what the model would change for one keyspace with the options in `current`, and the options that differ.
+fn operations(reads: ReadCost, writes: u64) -> Operations {
+    Operations {
+        gets: reads.gets,
+        found: reads.found,
+        scans: reads.scans,
+        empty_scans: reads.empty_scans,
+        entries: reads.entries,
+        writes,
+    }
+}
+
+/// Asks the tuner about one keyspace with the options in `current`. Returns its proposal and the options that differ.
 fn ask(
-    measured: &Measured,
     dir: &Path,
     current: &Options,
     tables: &[&TableMeta],
     workload: &Workload,
-    budget: u64,
+    budget_bytes: u64,
     opening: bool,
-) -> Option<(Change, Vec<(String, String)>)> {
-    let data = data_of_tables(tables, current);
-    let calibration = measured.get(dir, &data, current)?;
-    // A global filter is added, removed or replaced only at opening.
-    let present = selector_in(&current.keyspace);
-    let may = |selector: Selector| match opening {
-        true => true,
-        false => selector == present || !(selector.is_global() || present.is_global()),
+) -> Option<(Proposal, Vec<(String, String)>)> {
+    let entries: u64 = tables.iter().map(|table| table.entries).sum();
+    let key_bytes = tables.iter().map(|table| table.smallest.len()).sum::<usize>() as f64;
+    let case = TuningCase {
+        dir,
+        options: current,
+        entries,
+        key_bytes: key_bytes / tables.len().max(1) as f64,
+        entry_bytes: tables.iter().map(|table| table.raw_bytes).sum::<u64>() as f64 / entries.max(1) as f64,
+        workload,
+        budget_bytes,
+        opening,
+        margin: MARGIN,
     };
-    let advice = advise_among(calibration, &data, workload, budget, current, may);
-    let change = decide(&advice, current, MARGIN)?;
-    let changes = difference(&current.keyspace, &change.options.keyspace);
-    // The rest of the advice concerns the memory of the whole database, which is divided at opening.
-    (!changes.is_empty()).then_some((change, changes))
-}
-
-/// The costs of operations on this machine and device, measured on first use. Any thread may ask; one measures, others wait
-/// for it.
-#[derive(Debug, Default)]
-pub(crate) struct Measured(OnceLock<Option<Calibration>>);
-
-impl Measured {
-    /// Returns `None` if measuring failed: then nothing is changed.
-    fn get(&self, dir: &Path, data: &Data, options: &Options) -> Option<&Calibration> {
-        let measure = || {
-            let mut setup =
-                Setup::new(data.key_bytes as usize, data.value_bytes as usize).effort(Effort::Quick);
-            setup.directory = Some(dir.to_owned());
-            setup.options = options.clone();
-            Calibration::measure(&setup).inspect_err(|error| log::warn!("nothing is tuned: {error}")).ok()
-        };
-        self.0.get_or_init(measure).as_ref()
-    }
+    let proposal = current.tuner.as_ref()?.propose(&case)?;
+    let changes = difference(&current.keyspace, &proposal.options);
+    (!changes.is_empty()).then_some((proposal, changes))
 }
 
 /// Returns the part of the memory that is for filters: the block cache keeps the size that it got at opening. If blocks are
@@ -322,7 +312,7 @@ impl DbInner {
             current.keyspace = keyspace.shaping.load().options.clone();
             let entries: u64 = metas.iter().map(|meta| meta.entries).sum();
             let budget = share(filter_memory(&self.options), entries, shared.max(entries));
-            let ask = || ask(&self.measured, &self.dir, &current, &metas, &workload, budget, false);
+            let ask = || ask(&self.dir, &current, &metas, &workload, budget, false);
             (entries >= FEWEST_ENTRIES).then(ask).flatten()
         });
         let asked = catch_unwind(think).unwrap_or_else(|_| {
@@ -382,7 +372,7 @@ impl DbInner {
         &self,
         keyspace: &KeyspaceInner,
         workload: &Workload,
-        change: &Change,
+        change: &Proposal,
         changes: Vec<(String, String)>,
     ) {
         let set: Vec<(&str, &str)> = changes.iter().map(|(name, value)| (&name[..], &value[..])).collect();
@@ -400,7 +390,7 @@ fn decision(
     keyspace: &str,
     workload: &Workload,
     changes: Vec<(String, String)>,
-    change: &Change,
+    change: &Proposal,
 ) -> TuningDecision {
     TuningDecision {
         keyspace: keyspace.to_owned(),

@@ -16,6 +16,9 @@ pub use filter::{CompactionFilter, Decision};
 pub use merge::{MergeError, MergeOperator};
 pub(crate) use merge::{merge, partial_merge};
 
+#[cfg(feature = "unstable-selector")]
+use crate::selector::SelectorKind;
+
 /// The operators that a program registers, by name.
 ///
 /// ```
@@ -48,6 +51,8 @@ pub(crate) use merge::{merge, partial_merge};
 pub struct Operators {
     merge: Vec<Arc<dyn MergeOperator>>,
     filters: Vec<Arc<dyn CompactionFilter>>,
+    #[cfg(feature = "unstable-selector")]
+    selectors: Vec<Arc<dyn SelectorKind>>,
 }
 
 /// An option that names an unregistered operator.
@@ -64,6 +69,16 @@ pub(crate) struct Unregistered {
 pub(crate) struct KeyspaceOperators {
     pub(crate) merge: Option<Arc<dyn MergeOperator>>,
     pub(crate) filter: Option<Arc<dyn CompactionFilter>>,
+    #[cfg(feature = "unstable-selector")]
+    pub(crate) selector: Option<Arc<dyn SelectorKind>>,
+}
+
+/// The operators that options name.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Names<'o> {
+    pub(crate) merge: Option<&'o str>,
+    pub(crate) filter: Option<&'o str>,
+    pub(crate) selector: Option<&'o str>,
 }
 
 impl Operators {
@@ -85,22 +100,44 @@ impl Operators {
         self
     }
 
+    /// Adds a filter for the whole tree. Of two with the same name the later one wins.
+    #[cfg(feature = "unstable-selector")]
+    pub fn with_selector(mut self, selector: Arc<dyn SelectorKind>) -> Operators {
+        self.selectors.push(selector);
+        self
+    }
+
+    #[cfg(feature = "unstable-selector")]
+    fn selector(&self, name: &str) -> Option<Arc<dyn SelectorKind>> {
+        self.selectors.iter().rev().find(|selector| selector.name() == name).cloned()
+    }
+
+    /// Without the feature `unstable-selector` none can be registered.
+    #[cfg(not(feature = "unstable-selector"))]
+    fn selector(&self, _name: &str) -> Option<()> {
+        None
+    }
+
     /// Looks up the operators with these names.
-    pub(crate) fn resolve(
-        &self,
-        merge: Option<&str>,
-        filter: Option<&str>,
-    ) -> Result<KeyspaceOperators, Unregistered> {
+    pub(crate) fn resolve(&self, names: Names<'_>) -> Result<KeyspaceOperators, Unregistered> {
         let unregistered = |option, name: &str| Unregistered { option, name: name.to_owned() };
-        let merge = merge.map(|name| {
+        let merge = names.merge.map(|name| {
             let own = || self.merge.iter().rev().find(|operator| operator.name() == name).cloned();
             builtin::find(name).or_else(own).ok_or_else(|| unregistered("merge_operator", name))
         });
-        let filter = filter.map(|name| {
+        let filter = names.filter.map(|name| {
             let own = self.filters.iter().rev().find(|filter| filter.name() == name);
             own.cloned().ok_or_else(|| unregistered("compaction_filter", name))
         });
-        Ok(KeyspaceOperators { merge: merge.transpose()?, filter: filter.transpose()? })
+        let selector =
+            names.selector.map(|name| self.selector(name).ok_or_else(|| unregistered("filter", name)));
+        let _selector = selector.transpose()?;
+        Ok(KeyspaceOperators {
+            merge: merge.transpose()?,
+            filter: filter.transpose()?,
+            #[cfg(feature = "unstable-selector")]
+            selector: _selector,
+        })
     }
 }
 
@@ -122,7 +159,7 @@ mod tests {
     }
 
     fn answer(operators: &Operators, name: &str) -> Result<Vec<u8>, Unregistered> {
-        let found = operators.resolve(Some(name), None)?.merge.expect("named");
+        let found = operators.resolve(Names { merge: Some(name), ..Names::default() })?.merge.expect("named");
         assert_eq!(found.name(), name);
         Ok(found.merge(b"", None, &[b"12345678"]).expect("well-formed"))
     }
@@ -144,9 +181,10 @@ mod tests {
         let operators = Operators::new().with_merge(Arc::new(Named("mine", 1)));
         let missing = |option, name: &str| Unregistered { option, name: name.into() };
         assert_eq!(answer(&operators, "yours"), Err(missing("merge_operator", "yours")));
-        let filter = operators.resolve(Some("mine"), Some("mine")).map(drop);
+        let filter =
+            operators.resolve(Names { merge: Some("mine"), filter: Some("mine"), selector: None }).map(drop);
         assert_eq!(filter, Err(missing("compaction_filter", "mine")));
-        let none = operators.resolve(None, None).expect("nothing is named");
+        let none = operators.resolve(Names::default()).expect("nothing is named");
         assert!(none.merge.is_none() && none.filter.is_none());
     }
 }

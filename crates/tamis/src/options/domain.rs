@@ -212,7 +212,7 @@ pub(super) trait Words: Copy + PartialEq + 'static {
 
     /// Returns the word printed for this value.
     fn word(self) -> &'static str {
-        Self::WORDS.iter().find(|(_, value)| *value == self).map_or("", |(word, _)| word)
+        word_of(self)
     }
 
     /// Explains why this build does not support the value, if it does not.
@@ -222,8 +222,18 @@ pub(super) trait Words: Copy + PartialEq + 'static {
 
     /// Returns the value of a word or alias.
     fn from_word(word: &str) -> Option<Self> {
-        Self::WORDS.iter().find(|(w, _)| *w == word).map(|(_, value)| *value)
+        value_of(word)
     }
+}
+
+/// Returns the first of the fixed words for `value`.
+pub(super) fn word_of<T: Words>(value: T) -> &'static str {
+    T::WORDS.iter().find(|(_, other)| *other == value).map_or("", |(word, _)| word)
+}
+
+/// Returns the value of one of the fixed words.
+pub(super) fn value_of<T: Words>(word: &str) -> Option<T> {
+    T::WORDS.iter().find(|(other, _)| *other == word).map(|(_, value)| *value)
 }
 
 /// One of the words of a type.

@@ -21,12 +21,13 @@ use tamis_filter::theory;
 use crate::clock::Clock;
 use crate::error::OptionsError;
 use crate::io::FileSystem;
-use crate::operators::Operators;
+use crate::operators::{Names, Operators};
 use tamis_model::engine::Workload;
 
 mod domain;
 mod prefixes;
 mod table;
+mod tuner;
 mod values;
 mod workload;
 
@@ -41,10 +42,11 @@ use workload::Operations;
 
 pub use prefixes::PrefixFilter;
 pub use table::{OptionClass, OptionInfo};
+pub use tuner::{Proposal, Tuner, TuningCase};
 pub use values::{
     AsyncReads, BloomHashing, ChecksumMode, CompactionChoice, Compression, CompressionPerLevel, Durability,
     FilePicker, FilterAllocation, FilterChoice, FilterPolicy, KeyMapChoice, MergeGranularity, OnDamage,
-    PerLevel, ReadMode, SurfSuffix,
+    PerLevel, ReadMode, SelectorName, SurfSuffix,
 };
 
 const KIB: u64 = 1 << 10;
@@ -106,7 +108,7 @@ options_table! {
             "One limit for the block cache and the units of `elastic` filters together, divided between them to \
              save the most block reads; 0: each has its own limit, `cache_bytes` and `filter_budget_bytes`.";
         Performance, auto_memory_bytes: u64 = "0", Bytes { min: 0, max: NO_LIMIT },
-            "Memory for filters and the block cache together, within which the cost model chooses `filter`, \
+            "Memory for filters and the block cache together, within which the options' tuner chooses `filter`, \
              `bits_per_key`, `filter_allocation`, `compaction`, `merge` and `size_ratio` of every keyspace for its \
              `workload`: at opening, and again whenever a compaction leaves the tree idle; 0: the options apply as \
              set.";
@@ -161,6 +163,9 @@ options_table! {
         /// The merge operators and compaction filters that keyspaces may name, besides the built-in ones. Not part of
         /// the text form, and ignored by `==`.
         operators: Operators = Operators::new();
+        /// Whoever chooses filters and tree shapes while the database is in use, within `auto_memory_bytes`; `None` leaves them as
+        /// they are stored. Not part of the text form, and ignored by `==`.
+        tuner: Option<Arc<dyn Tuner>> = None;
     }
 }
 
@@ -214,8 +219,8 @@ options_table! {
              `blocked-bloom` touches one cache line per lookup; `ribbon` and `fuse` are smaller and slower; \
              `elastic` filters come in units, and the units that save the most block reads are kept in memory, for \
              when not all filters fit; `surf`, `snarf`, `rosetta`, `rencoder` and `grafite` also let range reads \
-             skip runs that hold nothing in the range; `none` searches every run that covers the key. `grf`, \
-             `grf-huffman`, `chucky` and `remix` are one filter for the whole tree, and so for all levels.";
+             skip runs that hold nothing in the range; `none` searches every run that covers the key. `grf` \
+             is one filter for the whole tree, and so for all levels; so is `external:NAME`, which the program supplies.";
         Performance, bits_per_key: f64 = "10", Real { min: 0.5, max: 64.0, unit: "bits" },
             "Filter memory per key, whether in its table's filter or in a global one. With 10 bits about one absent \
              key in a hundred costs a block read.";
@@ -360,35 +365,6 @@ impl Options {
     }
 }
 
-impl Options {
-    /// Returns self-tuning options for `memory_bytes` of filters and block cache: a quarter for the cache, at most 1
-    /// GiB, the rest for filters. Filters and compaction policy follow the cost model ([`advise`](crate::advise)) for
-    /// the workload declared in `keyspace.workload` or, by default, the observed one. They are chosen at opening and
-    /// whenever a compaction leaves the tree idle, with hysteresis. [`Stats::tuning`](crate::Stats::tuning) lists the
-    /// decisions.
-    ///
-    /// A new database starts with the defaults. Everything else may be set as usual; the options named at
-    /// [`auto_memory_bytes`](Self::auto_memory_bytes) are only the starting point of the first decision.
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir()?;
-    /// let mut options = tamis::Options::auto(256 << 20);
-    /// options.set("keyspace.workload", "empty-get 50, get 30, put 20")?; // leave it out to have it observed
-    /// let db = tamis::Db::open(dir.path(), options)?;
-    /// assert!(db.stats().tuning.is_empty(), "nothing to decide on yet");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn auto(memory_bytes: u64) -> Options {
-        let cache_bytes = (memory_bytes / 4).min(GIB);
-        Options {
-            auto_memory_bytes: memory_bytes.max(1),
-            cache_bytes,
-            filter_budget_bytes: memory_bytes - cache_bytes,
-            ..Options::default()
-        }
-    }
-}
-
 impl KeyspaceOptions {
     /// Checks every option's range and that the options are consistent with each other.
     pub fn check(&self) -> Result<(), OptionsError> {
@@ -474,8 +450,8 @@ impl KeyspaceOptions {
         Err(OptionsError::Value { name, value, expected })
     }
 
-    /// Resolves `auto` for the chosen policy.
-    pub(crate) fn granularity(&self) -> MergeGranularity {
+    /// Returns how much of a level one merge takes: `merge`, with `auto` resolved for the policy.
+    pub fn granularity(&self) -> MergeGranularity {
         use CompactionChoice::*;
         match (self.merge, self.compaction) {
             (MergeGranularity::Auto, LazyLeveling | Hybrid(1)) => MergeGranularity::Partitioned,
@@ -589,6 +565,31 @@ impl KeyspaceOptions {
         }
         options.check()?;
         Ok(options)
+    }
+
+    /// Parses the text form as a database stores it. Filters that the engine once shipped, and that a program may supply now, are
+    /// stored without the prefix `external:`.
+    pub(crate) fn from_stored(text: &str) -> Result<Self, OptionsError> {
+        let now = |line: &str| match line.strip_prefix("filter = ").map(str::trim) {
+            Some(name) if FilterChoice::from_word(name).is_none() => match SelectorName::new(name) {
+                Some(name) => format!("filter = {}", FilterChoice::External(name).word()),
+                None => line.to_owned(),
+            },
+            _ => line.to_owned(),
+        };
+        Self::from_text(&text.lines().map(now).collect::<Vec<_>>().join("\n"))
+    }
+
+    /// Returns the names of the operators that these options refer to.
+    pub(crate) fn operators(&self) -> Names<'_> {
+        Names {
+            merge: self.merge_operator.as_deref(),
+            filter: self.compaction_filter.as_deref(),
+            selector: self.filter.global().and_then(|choice| match choice {
+                FilterChoice::External(name) => Some(name.as_str()),
+                _ => None,
+            }),
+        }
     }
 
     /// Describes all options with their defaults, ranges and consequences, in the order of the text form.

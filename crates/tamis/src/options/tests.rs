@@ -87,7 +87,7 @@ fn the_write_limits_must_be_in_order() {
 
 #[test]
 fn a_global_filter_excludes_all_others() {
-    for word in ["grf", "grf-huffman", "chucky", "remix"] {
+    for word in ["grf", "external:mine"] {
         let options = KeyspaceOptions::from_text(&format!("filter = {word}")).unwrap();
         let choice = options.filter.at(5);
         assert!(choice.is_global() && !choice.is_range());
@@ -109,16 +109,27 @@ fn a_global_filter_excludes_all_others() {
         assert!(matches!(&error, OptionsError::Value { name: "keyspace.filter_allocation", .. }));
         assert!(error.to_string().contains(&format!("`keyspace.filter` = {word}")), "{error}");
     }
-    let two = FilterPolicy::split(1, FilterChoice::Grf, FilterChoice::Remix);
+    let mine = FilterChoice::External(SelectorName::new("mine").unwrap());
+    let two = FilterPolicy::split(1, FilterChoice::Grf, mine);
     assert_eq!(two.global(), None);
     assert!(KeyspaceOptions { filter: two, ..Default::default() }.check().is_err(), "two global filters");
     for local in FilterChoice::all().filter(|choice| !choice.is_global()) {
         assert_eq!(FilterPolicy::uniform(local).global(), None);
     }
-    for policy in
-        [FilterPolicy::grf(), FilterPolicy::grf_huffman(), FilterPolicy::chucky(), FilterPolicy::remix()]
-    {
-        assert!(policy.global().is_some());
+    assert!(FilterPolicy::grf().global().is_some());
+}
+
+/// Databases of before name three filters that the engine no longer has: these are now the program's to supply.
+#[test]
+fn a_stored_filter_that_the_engine_does_not_ship_is_an_external_one() {
+    assert!(KeyspaceOptions::from_text("filter = mine").is_err());
+    let options = KeyspaceOptions::from_stored("bits_per_key = 12\nfilter = mine\n").unwrap();
+    assert_eq!((options.operators().selector, options.bits_per_key), (Some("mine"), 12.0));
+    assert!(options.to_text().contains("filter = external:mine\n"));
+    assert_eq!(KeyspaceOptions::from_stored(&options.to_text()).unwrap(), options);
+    for name in ["", "Mine", "my filter", "a,b", &"m".repeat(33)] {
+        assert!(KeyspaceOptions::from_stored(&format!("filter = {name}")).is_err(), "{name}");
+        assert_eq!(SelectorName::new(name), None, "{name}");
     }
 }
 
@@ -174,7 +185,7 @@ fn any_value() -> impl Strategy<Value = String> {
         "direct",
         "bloom",
         "grf",
-        "none,remix",
+        "none,external:mine",
         "monkey",
         "mixed",
         "delimiter =",

@@ -1,8 +1,10 @@
 //! The types of options that are neither numbers nor flags.
 
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use super::domain::Words;
+use super::domain::{Words, value_of, word_of};
 
 /// When an acknowledged write survives a power cut. (A crash of the process alone loses nothing in any mode.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -140,16 +142,57 @@ pub enum FilterChoice {
     Grafite,
     /// Global: a learned filter for points and ranges; its run codes need no change when runs are merged.
     Grf,
-    /// Global: the same with Huffman-coded run numbers in place of the codes.
-    GrfHuffman,
-    /// Global: a cuckoo filter of fingerprints and run numbers, for points.
-    Chucky,
-    /// Global: for every 32 keys, the runs that hold any of them, for points and iterators.
-    Remix,
+    /// Global: a filter that the program supplies under this name, as `external:NAME` in text. Needs the feature
+    /// `unstable-selector`; see [`external`](Self::external).
+    External(SelectorName),
+}
+
+/// The name of a filter that the program supplies: lower-case letters, digits and hyphens, at most 32 of them.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SelectorName(&'static str);
+
+impl SelectorName {
+    const PREFIX: &'static str = "external:";
+    const MAX_BYTES: usize = 32;
+
+    /// Returns `None` if `name` is not a name.
+    pub(crate) fn new(name: &str) -> Option<SelectorName> {
+        /// The texts of all names met in this process: a few, which are kept, so that choices are copied as they are.
+        static KNOWN: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+        let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        if name.is_empty() || name.len() > Self::MAX_BYTES || !name.bytes().all(allowed) {
+            return None;
+        }
+        let text = format!("{}{name}", Self::PREFIX);
+        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(SelectorName(known.get(&text[..]).copied().unwrap_or_else(|| {
+            let kept: &'static str = text.leak();
+            known.insert(kept);
+            kept
+        })))
+    }
+
+    /// Returns the name.
+    pub fn as_str(self) -> &'static str {
+        &self.0[Self::PREFIX.len()..]
+    }
+}
+
+impl std::fmt::Debug for SelectorName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}", self.as_str())
+    }
 }
 
 impl FilterChoice {
-    /// Returns every choice once.
+    /// Returns the filter that the program registers under `name` with `Operators::with_selector`; `None` if that is not a
+    /// [name](SelectorName).
+    #[cfg(feature = "unstable-selector")]
+    pub fn external(name: &str) -> Option<FilterChoice> {
+        SelectorName::new(name).map(FilterChoice::External)
+    }
+
+    /// Returns every choice that the engine ships, once.
     pub fn all() -> impl Iterator<Item = FilterChoice> {
         Self::WORDS.iter().filter(|(word, choice)| choice.word() == *word).map(|(_, choice)| *choice)
     }
@@ -167,8 +210,7 @@ impl FilterChoice {
 
     /// Reports whether this is one filter for the whole tree.
     pub fn is_global(self) -> bool {
-        use FilterChoice::*;
-        matches!(self, Grf | GrfHuffman | Chucky | Remix)
+        matches!(self, FilterChoice::Grf | FilterChoice::External(_))
     }
 }
 
@@ -195,13 +237,22 @@ impl Words for FilterChoice {
         ("rencoder", FilterChoice::REncoder),
         ("grafite", FilterChoice::Grafite),
         ("grf", FilterChoice::Grf),
-        ("grf-huffman", FilterChoice::GrfHuffman),
-        ("chucky", FilterChoice::Chucky),
-        ("remix", FilterChoice::Remix),
         ("bloom", FilterChoice::Bloom(BloomHashing::Rotation)),
         ("elastic", FilterChoice::Elastic(BloomHashing::Rotation)),
         ("surf", FilterChoice::Surf(SurfSuffix::Real)),
     ];
+
+    fn word(self) -> &'static str {
+        match self {
+            FilterChoice::External(name) => name.0,
+            shipped => word_of(shipped),
+        }
+    }
+
+    fn from_word(word: &str) -> Option<Self> {
+        let external = word.strip_prefix(SelectorName::PREFIX).and_then(SelectorName::new);
+        external.map(FilterChoice::External).or_else(|| value_of(word))
+    }
 }
 
 /// The shape that compaction gives to the tree: how many sorted runs each level may hold, and what happens to the
@@ -342,21 +393,6 @@ impl FilterPolicy {
     /// Returns one GRF for the whole tree.
     pub fn grf() -> Self {
         PerLevel::uniform(FilterChoice::Grf)
-    }
-
-    /// Returns one GRF with Huffman-coded run numbers for the whole tree.
-    pub fn grf_huffman() -> Self {
-        PerLevel::uniform(FilterChoice::GrfHuffman)
-    }
-
-    /// Returns one Chucky filter for the whole tree.
-    pub fn chucky() -> Self {
-        PerLevel::uniform(FilterChoice::Chucky)
-    }
-
-    /// Returns one REMIX for the whole tree.
-    pub fn remix() -> Self {
-        PerLevel::uniform(FilterChoice::Remix)
     }
 
     /// Returns the filter of the whole tree, if all levels name the same global one. Options that mix a global filter

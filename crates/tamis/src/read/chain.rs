@@ -171,11 +171,12 @@ fn oldest_first(order: Order, operands: &[Slice]) -> Vec<&[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operators::Operators;
+    use crate::operators::{Names, Operators};
 
     #[test]
     fn many_operands_are_folded_in_both_orders() {
-        let operators = Operators::new().resolve(Some("append"), None).expect("built in");
+        let operators =
+            Operators::new().resolve(Names { merge: Some("append"), ..Names::default() }).expect("built in");
         let operator = operators.merge.as_deref();
         let count = 5 * FOLD + 7;
         let expected: Vec<u8> = (0..count).flat_map(|i| format!("{i},").into_bytes()).collect();

@@ -230,7 +230,7 @@ impl MergeCursor {
     #[inline]
     fn unpark_top(&mut self) -> Result<(), StorageError> {
         loop {
-            if self.context.until.is_some() && self.stretch_is_over() {
+            if self.context.until.is_some() && self.listed_range_is_over() {
                 self.go_on()?;
                 continue;
             }

@@ -23,25 +23,26 @@ use tamis_filter::{Digest, IndependentDigests, KeyRange, Next};
 use crate::heat::Sampler;
 use crate::ids::TableId;
 use crate::key::prefix_of;
+use crate::operators::KeyspaceOperators;
 use crate::options::{FilterChoice, KeyspaceOptions};
+use crate::selector::RangeRuns;
 use crate::table::ReadCost;
 use crate::tree::open_table::OpenTable;
 use crate::tree::version::Version;
 
-mod current_runs;
 mod elastic;
+#[cfg(feature = "unstable-selector")]
+mod external;
 mod global;
 pub(crate) mod keys;
-mod run_ids;
 mod table_filters;
 
-use current_runs::CurrentRuns;
 use elastic::Asked;
 use elastic::Counting;
 pub use global::{GlobalFilterStats, KeyMapStats};
 pub(crate) use global::{Grf, Span, Task};
 pub(crate) use keys::key_list_problem;
-pub(crate) use table_filters::{TableFilters, Unchecked, ask_filter};
+pub(crate) use table_filters::{TableFilters, ask_filter};
 
 /// The state of a point read: the key, its first bytes as a number, and its digest.
 ///
@@ -171,53 +172,6 @@ pub(crate) struct Candidate {
     pub(crate) filtered: bool,
 }
 
-/// What a global filter knows about a key range of an iteration: which runs may have keys in it.
-///
-/// Forwards, the range goes from some key up to [`Stretch::until`] (excluded); backwards, from below some key down to
-/// `until` (included). A run that is not listed has no key in the range.
-#[derive(Debug, Default)]
-pub(crate) struct Stretch {
-    runs: SmallVec<[(usize, Range<usize>); 8]>,
-    keys: Vec<u8>,
-    until: Option<Vec<u8>>,
-    /// The requested number of keys, after which the range may end. Small at first, when perhaps one key is wanted;
-    /// larger as the iteration goes on.
-    pub(crate) wanted: usize,
-}
-
-impl Stretch {
-    /// Resets the answer: no runs, and the range extends to the end of the iteration.
-    pub(crate) fn clear(&mut self) {
-        self.runs.clear();
-        self.keys.clear();
-        self.until = None;
-    }
-
-    /// Lists a run (its place in [`Version::runs`]). Forwards, none of its keys in the range is less than `bound`.
-    /// Backwards, all of them are less than `bound`; an empty bound is then no bound, since there is no greatest key to
-    /// name. Each run is listed once.
-    pub(crate) fn push(&mut self, run: usize, bound: &[u8]) {
-        let start = self.keys.len();
-        self.keys.extend_from_slice(bound);
-        self.runs.push((run, start..self.keys.len()));
-    }
-
-    /// Ends the range.
-    pub(crate) fn end_at(&mut self, until: &[u8]) {
-        self.until = Some(until.to_vec());
-    }
-
-    /// Returns the runs with their bounds.
-    pub(crate) fn runs(&self) -> impl ExactSizeIterator<Item = (usize, &[u8])> {
-        self.runs.iter().map(|(run, bound)| (*run, &self.keys[bound.clone()]))
-    }
-
-    /// Returns the end of the range; `None` means the end of the iteration.
-    pub(crate) fn until(&self) -> Option<&[u8]> {
-        self.until.as_deref()
-    }
-}
-
 pub(crate) type Candidates = SmallVec<[Candidate; 8]>;
 
 /// The most runs that the read path probes at once.
@@ -290,7 +244,7 @@ pub(crate) trait RunSelector: Send + Sync + Debug {
         _version: &Version,
         _from: &[u8],
         _end: Option<&[u8]>,
-        _out: &mut Stretch,
+        _out: &mut RangeRuns,
         _cost: &mut ReadCost,
     ) -> bool {
         false
@@ -303,7 +257,7 @@ pub(crate) trait RunSelector: Send + Sync + Debug {
         _version: &Version,
         _before: Option<&[u8]>,
         _start: &[u8],
-        _out: &mut Stretch,
+        _out: &mut RangeRuns,
         _cost: &mut ReadCost,
     ) -> bool {
         false
@@ -368,19 +322,25 @@ pub(crate) enum TreeFilter {
     PerTable(Arc<Sampler>),
     /// One filter for all versions of the tree.
     Grf(Box<Grf>),
-    /// One filter for each version.
-    CurrentRuns(Box<CurrentRuns>),
+    /// A filter that the program supplies.
+    #[cfg(feature = "unstable-selector")]
+    External(Box<external::External>),
 }
 
 impl TreeFilter {
     /// Returns the filter that a keyspace's options ask for, for a tree about which nothing is known yet.
-    pub(crate) fn new(options: &KeyspaceOptions, sampler: &Arc<Sampler>) -> TreeFilter {
-        if options.filter.global() == Some(FilterChoice::Grf) {
-            return TreeFilter::Grf(Box::new(Grf::new(options)));
+    pub(crate) fn new(
+        options: &KeyspaceOptions,
+        sampler: &Arc<Sampler>,
+        _operators: &KeyspaceOperators,
+    ) -> TreeFilter {
+        #[cfg(feature = "unstable-selector")]
+        if let Some(kind) = &_operators.selector {
+            return TreeFilter::External(Box::new(external::External::new(&**kind, options)));
         }
-        match CurrentRuns::new(options) {
-            Some(runs) => TreeFilter::CurrentRuns(Box::new(runs)),
-            None => TreeFilter::PerTable(sampler.clone()),
+        match options.filter.global() {
+            Some(FilterChoice::Grf) => TreeFilter::Grf(Box::new(Grf::new(options))),
+            _ => TreeFilter::PerTable(sampler.clone()),
         }
     }
 
@@ -390,7 +350,8 @@ impl TreeFilter {
         match self {
             TreeFilter::PerTable(sampler) => Arc::new(TableFilters::new(tables, sampler)),
             TreeFilter::Grf(grf) => Arc::new(grf.selector(runs, tables)),
-            TreeFilter::CurrentRuns(filter) => filter.selector(runs, tables),
+            #[cfg(feature = "unstable-selector")]
+            TreeFilter::External(filter) => filter.selector(version),
         }
     }
 
@@ -415,7 +376,8 @@ impl TreeFilter {
         match self {
             TreeFilter::PerTable(_) => Vec::new(),
             TreeFilter::Grf(grf) => grf.take_warnings(),
-            TreeFilter::CurrentRuns(runs) => runs.take_warnings(),
+            #[cfg(feature = "unstable-selector")]
+            TreeFilter::External(filter) => filter.take_warnings(),
         }
     }
 
@@ -424,15 +386,14 @@ impl TreeFilter {
         match self {
             TreeFilter::PerTable(_) => None,
             TreeFilter::Grf(grf) => Some(grf.report()),
-            TreeFilter::CurrentRuns(runs) => Some(runs.report()),
+            #[cfg(feature = "unstable-selector")]
+            TreeFilter::External(filter) => Some(filter.report()),
         }
     }
 
     /// Returns the background work due for the filter.
     pub(crate) fn task(&self, version: &Version) -> Option<global::Task> {
-        match self {
-            TreeFilter::PerTable(_) | TreeFilter::CurrentRuns(_) => None,
-            TreeFilter::Grf(grf) => grf.task(version),
-        }
+        let TreeFilter::Grf(grf) = self else { return None };
+        grf.task(version)
     }
 }

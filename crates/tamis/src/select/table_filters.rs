@@ -1,6 +1,5 @@
 //! The default selector: one filter per table.
 
-use std::cell::Cell;
 use std::ops::{Bound, Range};
 use std::sync::Arc;
 
@@ -307,33 +306,10 @@ pub(crate) fn ask_filter(filter: &Filter, probe: &mut Probe<'_>, cost: &mut Read
     maybe
 }
 
-thread_local! {
-    /// Whether this thread's rejections go unchecked.
-    static UNCHECKED: Cell<bool> = const { Cell::new(false) };
-}
-
-/// While it lives, debug builds do not check this thread's rejections against the data: for measuring the cost of
-/// filters alone. Must not be nested.
-#[derive(Debug)]
-pub(crate) struct Unchecked(());
-
-impl Unchecked {
-    pub(crate) fn here() -> Unchecked {
-        UNCHECKED.set(true);
-        Unchecked(())
-    }
-}
-
-impl Drop for Unchecked {
-    fn drop(&mut self) {
-        UNCHECKED.set(false);
-    }
-}
-
 /// Checks, in debug builds, every rejection against the data: false negatives must never occur.
 #[inline]
 pub(crate) fn check_rejection(version: &Version, table: usize, key: &[u8]) {
-    if cfg!(debug_assertions) && !UNCHECKED.get() {
+    if cfg!(debug_assertions) {
         let table = &version.tables[table];
         // The reader reports a table that cannot be read; it is not the filter's error.
         if let Ok(found) = table.table.get(key, None, MAX_SEQNO, &mut ()) {
@@ -348,7 +324,7 @@ pub(crate) fn check_rejection(version: &Version, table: usize, key: &[u8]) {
 
 /// The same for ranges: checks that the table has nothing from `start` up to `end`.
 fn check_gap(table: &OpenTable, start: Bound<&[u8]>, end: Option<&[u8]>) {
-    if cfg!(debug_assertions) && !UNCHECKED.get() {
+    if cfg!(debug_assertions) {
         let start = match start {
             Bound::Included(key) | Bound::Excluded(key) => key,
             Bound::Unbounded => &[],

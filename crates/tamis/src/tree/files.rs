@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::ids::{LogId, TableId};
+use crate::io::SCRATCH_PREFIX;
 use crate::tree::edit::NUMBER_LIMIT;
 
 /// The kind of a file in a database directory, derived from its name.
@@ -88,9 +89,6 @@ pub(crate) fn reserve_path(dir: &Path) -> PathBuf {
     dir.join(RESERVE)
 }
 
-/// The name prefix of the files used to time a device. They have no other use.
-pub(crate) const CALIBRATION_PREFIX: &str = "calibration-";
-
 /// Parses a file name (without directory); `None` for a name that the engine does not create.
 pub(crate) fn parse(name: &str) -> Option<FileKind> {
     match name {
@@ -99,7 +97,7 @@ pub(crate) fn parse(name: &str) -> Option<FileKind> {
         OPTIONS => Some(FileKind::Options),
         RESERVE => Some(FileKind::Reserve),
         NEXT_CURRENT | "OPTIONS.tmp" | FIRST_LOG => Some(FileKind::Temporary),
-        _ if name.starts_with(CALIBRATION_PREFIX) && name.ends_with(".tmp") => Some(FileKind::Temporary),
+        _ if name.starts_with(SCRATCH_PREFIX) && name.ends_with(".tmp") => Some(FileKind::Temporary),
         _ => {
             if let Some(digits) = name.strip_prefix(MANIFEST_PREFIX) {
                 return number(digits).map(FileKind::Manifest);

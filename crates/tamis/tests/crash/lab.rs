@@ -42,14 +42,10 @@ pub(crate) const SHAPES: [(CompactionChoice, MergeGranularity, bool); 12] = {
     ]
 };
 
-/// The filters that the suite covers besides the default: global ones, which keep key lists in tables and are built
+/// The filters that the suite covers besides the default: a global one, which keeps key lists in tables and is built
 /// while everything else continues; and an elastic one, whose units are loaded meanwhile.
-pub(crate) const FILTERS: [FilterChoice; 4] = [
-    FilterChoice::Grf,
-    FilterChoice::Chucky,
-    FilterChoice::Remix,
-    FilterChoice::Elastic(BloomHashing::Rotation),
-];
+pub(crate) const FILTERS: [FilterChoice; 2] =
+    [FilterChoice::Grf, FilterChoice::Elastic(BloomHashing::Rotation)];
 
 std::thread_local! {
     static SHAPE: Cell<usize> = const { Cell::new(0) };

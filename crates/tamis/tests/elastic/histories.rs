@@ -38,7 +38,7 @@ fn some_options(fs: &Arc<dyn FileSystem>, rng: &mut Rng) -> Options {
         0 => FilterPolicy::split(1, FilterChoice::BlockedBloom, FilterChoice::Elastic(hashing)),
         1 => FilterPolicy::split(1, FilterChoice::Elastic(hashing), FilterChoice::Ribbon),
         // Tables from an earlier life, with a filter of another kind.
-        2 => FilterChoice::Chucky.into(),
+        2 => FilterChoice::Grf.into(),
         _ => FilterChoice::Elastic(hashing).into(),
     };
     keyspace.filter_units = 1 + rng.below(6);

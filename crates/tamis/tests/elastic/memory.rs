@@ -89,7 +89,7 @@ fn tables_behind_a_global_filter_take_no_unit_memory() {
     fill(&db, 2000);
     assert!(stats(&db).used_bytes > 0);
     db.close().expect("closing");
-    options.keyspace.filter = FilterChoice::Chucky.into();
+    options.keyspace.filter = FilterChoice::Grf.into();
     let db = open(&options);
     assert_eq!((db.stats().elastic, db.segments()), (None, Vec::new()));
     (0..2000).for_each(|i| assert_eq!(db.get(key(i)).expect("a get").unwrap(), value(i)));

@@ -2,7 +2,7 @@
 //!
 //! A step is one workload. Every candidate (a filter over a tree) is loaded with the same keys in the same order and asked the
 //! same operations in rounds that go round all candidates; every answer is checked. The advisor sees neither times nor counters
-//! of these databases: it has the unit costs that [`Calibration`](tamis::advise::Calibration) measures, the number and sizes of the entries, the
+//! of these databases: it has the unit costs that [`Calibration`](tamis_advisor::Calibration) measures, the number and sizes of the entries, the
 //! declared workload and the memory of ten bits a key. The first of its ranking among the candidates is what it advises.
 //!
 //! Trees grow between rounds, so that each round has another moment of a tree between two large merges: the mean is what the

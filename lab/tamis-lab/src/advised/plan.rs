@@ -2,11 +2,11 @@
 
 use std::time::Instant;
 
-use tamis::advise::{
+use tamis::{Db, Durability, Options};
+use tamis_advisor::{
     Allocation, Calibration, Class, Data, Effort, Keys, Merge, Policy, Ranked, Selector, Setup, Workload,
     advise, recommend,
 };
-use tamis::{Db, Durability, Options};
 use tamis_bench::BenchError;
 use tamis_bench::keys::KeySet;
 use tamis_bench::progress::Progress;
@@ -164,7 +164,7 @@ impl Job {
     fn options(&self, ranked: &Ranked) -> Result<Options, BenchError> {
         let mut options = self.common()?;
         let configuration = &ranked.configuration;
-        options.set("keyspace.filter", configuration.selector.word())?;
+        tamis_rivals::set_filter(&mut options, configuration.selector.word())?;
         if configuration.selector.is_sized() {
             options.keyspace.bits_per_key = configuration.bits_per_key;
         }

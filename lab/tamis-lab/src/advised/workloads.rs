@@ -1,6 +1,6 @@
 //! The ten workloads, and operations drawn from one.
 
-use tamis::advise::{Class, Workload};
+use tamis_advisor::{Class, Workload};
 use tamis_bench::keys::KeySet;
 use tamis_bench::random::Random;
 use tamis_bench::zipf::Ranks;

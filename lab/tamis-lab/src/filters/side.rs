@@ -51,6 +51,9 @@ impl Side {
 
     /// Sets the options of this filter.
     pub(crate) fn apply(&self, bits: f64, options: &mut Options) {
+        if let FilterChoice::External(_) = self.filter {
+            options.operators = tamis_rivals::operators(std::mem::take(&mut options.operators));
+        }
         let keyspace = &mut options.keyspace;
         keyspace.filter = self.filter.into();
         keyspace.bits_per_key = bits;
@@ -90,12 +93,13 @@ impl FromStr for Side {
 fn filter_of(word: &str) -> Option<FilterChoice> {
     let mut options = Options::default();
     let is_word = !word.is_empty() && word.bytes().all(|b| b.is_ascii_lowercase() || b == b'-');
-    (is_word && options.set("keyspace.filter", word).is_ok()).then(|| options.keyspace.filter.at(0))
+    (is_word && tamis_rivals::set_filter(&mut options, word).is_ok()).then(|| options.keyspace.filter.at(0))
 }
 
 fn filter_words() -> String {
     let info = Options::describe().into_iter().find(|info| info.name == "keyspace.filter");
-    info.map_or_else(String::new, |info| info.takes.to_string())
+    let rivals = tamis_rivals::ALL.map(|rival| rival.name()).join(", ");
+    format!("{}; and {rivals}", info.map_or_else(String::new, |info| info.takes.to_string()))
 }
 
 #[cfg(test)]

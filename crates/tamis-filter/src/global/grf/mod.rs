@@ -52,6 +52,7 @@
 mod blocks;
 mod build;
 mod code;
+#[cfg(any(test, feature = "run-index"))]
 mod huffman;
 mod map;
 pub mod shape;
@@ -60,6 +61,7 @@ mod walk;
 
 use std::sync::Arc;
 
+#[cfg(any(test, feature = "run-index"))]
 pub use huffman::GrfHuffman;
 
 use super::{Epoch, Epochs, MapChoice};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::*;
-use crate::operators::{MergeError, Operators};
+use crate::operators::{MergeError, Names, Operators};
 use crate::tree::tombstones::RangeTombstone;
 
 const KEY: &[u8] = b"key";
@@ -42,7 +42,7 @@ impl MergeOperator for Bars {
 
 fn operator(name: &str) -> Arc<dyn MergeOperator> {
     let operators = Operators::new().with_merge(Arc::new(Bars));
-    operators.resolve(Some(name), None).expect("known").merge.expect("named")
+    operators.resolve(Names { merge: Some(name), ..Names::default() }).expect("known").merge.expect("named")
 }
 
 /// Returns the value read at `snapshot`; an error if the operator fails.

@@ -127,7 +127,7 @@ impl Work<'_> {
                 }
             }
             let options = match keyspaces.tree.keyspaces.get(&keyspace) {
-                Some(state) if keyspace != DEFAULT_KEYSPACE => KeyspaceOptions::from_text(&state.options)?,
+                Some(state) if keyspace != DEFAULT_KEYSPACE => KeyspaceOptions::from_stored(&state.options)?,
                 _ => self.options.keyspace.clone(),
             };
             self.report.losses.extend(place(keyspace, &options, kept, &mut next_run, &mut added));

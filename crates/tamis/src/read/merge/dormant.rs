@@ -33,7 +33,7 @@ use super::{MergeCursor, Source, together};
 use crate::error::StorageError;
 use crate::key::{MAX_SEQNO, SeqNo, prefix_of};
 use crate::read::run_cursor::{RunContext, RunCursor, Tables, Until};
-use crate::select::Stretch;
+use crate::selector::RangeRuns;
 use crate::table::ReadCost;
 use crate::tree::version::Version;
 
@@ -56,7 +56,7 @@ pub(super) enum Start<'k> {
 pub(super) struct Dormant {
     /// For each run of the version, its number among the sources, if it is one of them.
     sources: Vec<Option<u32>>,
-    stretch: Stretch,
+    listed: RangeRuns,
     /// The sources activated last.
     woken: SmallVec<[u32; 8]>,
     cost: ReadCost,
@@ -68,7 +68,7 @@ impl Dormant {
         match tables {
             Tables::Of(view) if view.selector.is_global() => Some(Dormant {
                 sources: vec![None; view.version.runs.len()],
-                stretch: Stretch::default(),
+                listed: RangeRuns::default(),
                 woken: SmallVec::new(),
                 cost: ReadCost::default(),
             }),
@@ -87,11 +87,11 @@ impl Dormant {
         *cost = *cost + std::mem::take(&mut self.cost);
     }
 
-    /// Asks the filter about the range from `start` on. Returns whether it knows; if so, `self.stretch` holds its answer.
+    /// Asks the filter about the range from `start` on. Returns whether it knows; if so, `self.listed` holds its answer.
     fn ask(&mut self, start: Start<'_>, context: &RunContext) -> bool {
         let Tables::Of(view) = &context.tables else { return false };
         let mut cost = ReadCost::default();
-        let out = &mut self.stretch;
+        let out = &mut self.listed;
         out.clear();
         let known = match start {
             Start::At(from, _) => {
@@ -134,7 +134,7 @@ impl Dormant {
             Start::At(..) => !context.ends_before(until),
             Start::Before(_) => **until > context.start[..],
         };
-        let until = self.stretch.until().filter(within);
+        let until = self.listed.until().filter(within);
         context.until = until.map(|key| Until { prefix: prefix_of(key), key: key.to_vec() });
         match start {
             Start::At(from, seq) => self.wake_ahead(from, seq, context, sources),
@@ -150,7 +150,7 @@ impl Dormant {
         sources: &mut [Source],
     ) -> Result<(), StorageError> {
         let until = context.until.as_ref().map(|until| &until.key[..]).or(context.end.as_deref());
-        for (place, bound) in self.stretch.runs() {
+        for (place, bound) in self.listed.runs() {
             let Some((source, run)) = dormant(&self.sources, place, sources) else { continue };
             if until.is_some_and(|until| bound >= until) {
                 continue;
@@ -161,7 +161,7 @@ impl Dormant {
                 run.check_gap(context, from, Some(bound));
                 run.wake_from(context, bound);
                 // An iteration through a whole range will need it: its cache misses overlap with those of the others.
-                if self.stretch.wanted > FIRST_KEYS {
+                if self.listed.wanted() > FIRST_KEYS {
                     run.prepare_parked(context)?;
                 }
             }
@@ -186,7 +186,7 @@ impl Dormant {
         sources: &mut [Source],
     ) -> Result<(), StorageError> {
         let until = context.until.as_ref().map_or(&context.start[..], |until| &until.key);
-        for (place, bound) in self.stretch.runs() {
+        for (place, bound) in self.listed.runs() {
             let Some((source, run)) = dormant(&self.sources, place, sources) else { continue };
             let bound = if bound.is_empty() { None } else { Some(bound) };
             if bound.is_some_and(|bound| bound <= until) {
@@ -272,7 +272,7 @@ impl MergeCursor {
     /// Starts over, with all runs lazy except those needed first.
     pub(super) fn start(&mut self, start: Start<'_>) -> Result<(), StorageError> {
         if let Some(dormant) = &mut self.dormant {
-            dormant.stretch.wanted = FIRST_KEYS;
+            dormant.listed.set_wanted(FIRST_KEYS);
         }
         self.backward = matches!(start, Start::Before(_));
         self.heap.clear();
@@ -299,7 +299,7 @@ impl MergeCursor {
 
     /// Reports whether the next version lies at or beyond the end of the range.
     #[inline]
-    pub(super) fn stretch_is_over(&self) -> bool {
+    pub(super) fn listed_range_is_over(&self) -> bool {
         let Some(until) = &self.context.until else { return false };
         let Some(&top) = self.heap.first() else { return true };
         let prefix = self.prefixes[top as usize];
@@ -326,7 +326,7 @@ impl MergeCursor {
             if self.backward { Start::Before(Some(&until.key)) } else { Start::At(&until.key, MAX_SEQNO) };
         if let Some(dormant) = &mut self.dormant {
             // An iteration that has come this far may go on.
-            dormant.stretch.wanted = dormant.stretch.wanted.saturating_mul(MORE_KEYS);
+            dormant.listed.set_wanted(dormant.listed.wanted().saturating_mul(MORE_KEYS));
         }
         let woken = self.wake(start);
         if woken.is_err() {

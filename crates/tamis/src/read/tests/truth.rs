@@ -10,7 +10,8 @@ use tamis_filter::Digest;
 use crate::Db;
 use crate::key::MAX_SEQNO;
 use crate::read::View;
-use crate::select::{Candidate, Candidates, Probe, RunSelector, Stretch};
+use crate::select::{Candidate, Candidates, Probe, RunSelector};
+use crate::selector::RangeRuns;
 use crate::table::ReadCost;
 use crate::table::{CursorOptions, TableCursor};
 use crate::tree::version::Version;
@@ -124,7 +125,7 @@ impl RunSelector for Truth {
         _version: &Version,
         from: &[u8],
         end: Option<&[u8]>,
-        out: &mut Stretch,
+        out: &mut RangeRuns,
         _cost: &mut ReadCost,
     ) -> bool {
         self.asked.ranges.fetch_add(1, Relaxed);
@@ -173,7 +174,7 @@ impl RunSelector for Truth {
         _version: &Version,
         before: Option<&[u8]>,
         start: &[u8],
-        out: &mut Stretch,
+        out: &mut RangeRuns,
         _cost: &mut ReadCost,
     ) -> bool {
         self.asked.ranges.fetch_add(1, Relaxed);

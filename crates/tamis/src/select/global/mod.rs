@@ -55,6 +55,8 @@ use crate::tree::open_table::OpenTable;
 mod gather;
 mod report;
 mod selector;
+#[cfg(test)]
+mod tests;
 mod upkeep;
 
 pub(crate) use gather::Span;

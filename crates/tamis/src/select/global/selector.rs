@@ -11,7 +11,8 @@ use super::{Cell, Directory, spans_within};
 use crate::key::{KeyBytes, KeyEnd, prefix_of};
 use crate::options::PrefixFilter;
 use crate::select::table_filters::{ask_filter, check_rejection, take_answer};
-use crate::select::{Candidate, Candidates, Probe, RunSelector, Stretch};
+use crate::select::{Candidate, Candidates, Probe, RunSelector};
+use crate::selector::RangeRuns;
 use crate::table::ReadCost;
 use crate::tree::meta::TableMeta;
 use crate::tree::open_table::OpenTable;
@@ -191,7 +192,7 @@ impl GlobalSelector {
 
     /// Lists in `out` the runs that meet one of the codes found by the walk, each with the first of its bounds, and the
     /// runs about which the filter knows nothing.
-    fn list_runs(&self, version: &Version, walk: Walk<'_>, out: &mut Stretch) {
+    fn list_runs(&self, version: &Version, walk: Walk<'_>, out: &mut RangeRuns) {
         let Walk { partition, ahead, start, end, backward, prefix } = walk;
         let mut bound = Vec::new();
         for run in 0..version.runs.len() {
@@ -302,11 +303,11 @@ impl RunSelector for GlobalSelector {
         version: &Version,
         from: &[u8],
         end: Option<&[u8]>,
-        out: &mut Stretch,
+        out: &mut RangeRuns,
         cost: &mut ReadCost,
     ) -> bool {
         let (mut at, mut start) = (self.directory.find(from, prefix_of(from)), KeyBytes::from(from));
-        let mut ahead = Ahead { most: out.wanted, ..Ahead::default() };
+        let mut ahead = Ahead { most: out.wanted(), ..Ahead::default() };
         for _ in 0..EMPTY_STRETCHES {
             let guard = self.directory.cell(at).partition.load();
             let Some(partition) = &*guard else { break };
@@ -359,7 +360,7 @@ impl RunSelector for GlobalSelector {
         version: &Version,
         before: Option<&[u8]>,
         start: &[u8],
-        out: &mut Stretch,
+        out: &mut RangeRuns,
         cost: &mut ReadCost,
     ) -> bool {
         let end;

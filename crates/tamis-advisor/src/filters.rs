@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::hint::black_box;
 
-use tamis_filter::global::{
-    Batch, Cuts, Epochs, MapChoice, Partition, PartitionSpec, RunIndexKind, RunIndexSpec, RunTag, build,
-};
+use tamis_filter::global::{Batch, Cuts, Epochs, MapChoice, Partition, PartitionSpec};
+#[cfg(feature = "rivals")]
+use tamis_filter::global::{RunIndexKind, RunIndexSpec, RunTag, build};
 use tamis_filter::{
     BloomScheme, Digest, ElasticGroup, ElasticLayout, ElasticSpec, KeyList, PointFilter, PointSpec,
     RangeFilter, RangeSpec, SurfSuffix, Verify,
@@ -91,23 +91,36 @@ pub(super) fn copying(setup: &Setup, sizes: &Sizes, selector: Selector) -> f64 {
         let each = ((many_ns - few_ns) / (many.len() - few.len()).max(1) as f64).max(0.0);
         ((few_ns - each * few.len() as f64) / old.len() as f64).max(0.0)
     };
+    if selector == Selector::Grf {
+        let (last, next) = (Epochs { lo: 0, hi: 100 }, Epochs { lo: 100, hi: 101 });
+        let spec =
+            PartitionSpec { bits_per_key: BITS, growth: 1.3, radices: vec![4, 10, 10], map: MapChoice::Auto };
+        let Ok(partition) = Partition::build(&batch(&old, last), 100, &spec) else { return 0.0 };
+        let cuts = Cuts::of([last, next]);
+        let insert = |keys: &[Vec<u8>]| {
+            let keys = batch(keys, next);
+            quiet_ns(passes, 1, |_| drop(black_box(partition.insert(&keys, &cuts))))
+        };
+        return split(insert(&few), insert(&many));
+    }
+    #[cfg(feature = "rivals")]
+    return copying_runs(selector, &batch(&old, Epochs::ALL), passes, split, |keys| {
+        batch(if keys { &many } else { &few }, Epochs::ALL)
+    });
+    #[cfg(not(feature = "rivals"))]
+    0.0
+}
+
+/// The same for a filter that names runs. `added` returns many keys or few.
+#[cfg(feature = "rivals")]
+fn copying_runs(
+    selector: Selector,
+    old: &Batch,
+    passes: usize,
+    split: impl Fn(f64, f64) -> f64,
+    added: impl Fn(bool) -> Batch,
+) -> f64 {
     let kind = match selector {
-        Selector::Grf => {
-            let (last, next) = (Epochs { lo: 0, hi: 100 }, Epochs { lo: 100, hi: 101 });
-            let spec = PartitionSpec {
-                bits_per_key: BITS,
-                growth: 1.3,
-                radices: vec![4, 10, 10],
-                map: MapChoice::Auto,
-            };
-            let Ok(partition) = Partition::build(&batch(&old, last), 100, &spec) else { return 0.0 };
-            let cuts = Cuts::of([last, next]);
-            let insert = |keys: &[Vec<u8>]| {
-                let keys = batch(keys, next);
-                quiet_ns(passes, 1, |_| drop(black_box(partition.insert(&keys, &cuts))))
-            };
-            return split(insert(&few), insert(&many));
-        }
         Selector::GrfHuffman => RunIndexKind::GrfHuffman,
         Selector::Chucky => RunIndexKind::Chucky,
         _ => RunIndexKind::Remix,
@@ -119,11 +132,10 @@ pub(super) fn copying(setup: &Setup, sizes: &Sizes, selector: Selector) -> f64 {
         ratio: 10.0,
         segment: RunIndexSpec::SEGMENT,
     };
-    let built = batch(&old, Epochs::ALL);
-    let Ok(index) = build(kind, &[(&built, RunTag { level: 2, slot: 0 })], &spec) else { return 0.0 };
-    let change = |keys: &[Vec<u8>]| {
-        let (keys, tag) = (batch(keys, Epochs::ALL), RunTag { level: 0, slot: 0 });
+    let Ok(index) = build(kind, &[(old, RunTag { level: 2, slot: 0 })], &spec) else { return 0.0 };
+    let change = |many: bool| {
+        let (keys, tag) = (added(many), RunTag { level: 0, slot: 0 });
         quiet_ns(passes, 1, |_| drop(black_box(index.change(&[], &[(&keys, tag)]))))
     };
-    split(change(&few), change(&many))
+    split(change(false), change(true))
 }

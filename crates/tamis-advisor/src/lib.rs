@@ -6,10 +6,11 @@
 //! 3. [`advise`] ranks the configurations that fit a budget by the model of [`tamis_model::engine`]. [`Advice`]
 //!    explains the ranking and holds the options that apply it.
 //! 4. [`decide`] reports whether a change is worth it, with hysteresis, for callers that ask periodically.
+//! 5. [`auto`] returns options under which an open database asks by itself, through [`Advisor`].
 //!
 //! ```
 //! use tamis::Options;
-//! use tamis::advise::{Calibration, Data, Effort, Setup, Workload, advise};
+//! use tamis_advisor::{Calibration, Data, Effort, Setup, Workload, advise};
 //!
 //! let calibration = Calibration::measure(&Setup::new(8, 100).effort(Effort::Quick))?;
 //! let data = Data::new(1_000_000, 8.0, 100.0);
@@ -36,19 +37,20 @@ mod observe;
 mod reads;
 #[cfg(test)]
 mod tests;
+mod tuner;
 
 pub use tamis_model::engine::{
-    Allocation, Class, Configuration, Counts, Data, Keys, Machine, Merge, Policy, Prediction, ProbeCost,
-    Ranked, Ranking, ReadPath, Refused, Selector, Shape, Space, State, Term, Tree, UnknownWorkload, Workload,
-    counts, grow, grow_from, predict, predict_tree, rank, zipf_exponent,
+    Allocation, Class, Configuration, Counts, Data, Keys, Machine, Merge, Operations, Policy, Prediction,
+    ProbeCost, Ranked, Ranking, ReadPath, Refused, Selector, Shape, Space, State, Term, Tree,
+    UnknownWorkload, Workload, counts, grow, grow_from, predict, predict_tree, rank, zipf_exponent,
 };
 
 pub use calibrate::{Calibration, Effort, Setup};
 pub use decide::{Change, decide};
 pub use observe::Observed;
-pub(crate) use observe::{data_of_tables, operations_of, workload_of};
+pub use tuner::{Advisor, auto};
 
-use crate::options::Options;
+use tamis::Options;
 
 /// The least part of an operation's time that a change must save. The model's errors are larger, but mostly alike for all.
 const KEPT: f64 = 0.05;
@@ -79,7 +81,7 @@ pub fn recommend(ranked: &[Ranked], budget_bytes: u64) -> Option<&Ranked> {
 }
 
 /// The selector that a keyspace's options name for its last level.
-pub(crate) fn selector_in(options: &crate::KeyspaceOptions) -> Selector {
+fn selector_in(options: &tamis::KeyspaceOptions) -> Selector {
     apply::selector_of(options.filter.at(options.levels))
 }
 

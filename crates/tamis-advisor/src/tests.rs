@@ -5,10 +5,10 @@ use std::sync::Arc;
 use tamis_testkit::{FaultPlan, FaultyFs};
 
 use super::*;
-use crate::db::Db;
-use crate::io::MemFs;
-use crate::options::{CompactionChoice, Durability, FilterAllocation, FilterChoice, Options};
-use crate::table::ReadCost;
+use tamis::Db;
+use tamis::ReadCost;
+use tamis::io::MemFs;
+use tamis::{CompactionChoice, Durability, FilterAllocation, FilterChoice, Options};
 use tamis_filter::Digest;
 
 const KEYS: u64 = 60_000;
@@ -29,7 +29,7 @@ fn options(filter: FilterChoice, compaction: CompactionChoice) -> Options {
     keyspace.memtable_bytes = 128 << 10;
     keyspace.table_bytes = 128 << 10;
     keyspace.read_compaction = false;
-    keyspace.compression = crate::options::Compression::None.into();
+    keyspace.compression = tamis::Compression::None.into();
     options
 }
 
@@ -114,8 +114,6 @@ fn counters_per_operation_match_the_prediction() {
         (FilterChoice::Snarf, CompactionChoice::Tiering),
         (FilterChoice::Grafite, CompactionChoice::Tiering),
         (FilterChoice::Grf, CompactionChoice::Tiering),
-        (FilterChoice::GrfHuffman, CompactionChoice::Tiering),
-        (FilterChoice::Remix, CompactionChoice::Tiering),
     ] {
         let options = options(filter, compaction);
         let db = filled(&options);
@@ -378,7 +376,7 @@ fn measured(effort: Effort, durability: Durability) -> Machine {
     assert!(costs.iter().all(|ns| ns.is_finite() && *ns > 0.0), "{machine:?}");
     assert!(background_share <= 1.0, "{machine:?}");
     assert!(machine.latency.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 <= pair[1].1));
-    assert!(crate::io::FileSystem::list(&*fs, "/somewhere".as_ref()).expect("a directory").is_empty());
+    assert!(tamis::io::FileSystem::list(&*fs, "/somewhere".as_ref()).expect("a directory").is_empty());
     let ranking =
         rank(&machine, &data(), &Workload { puts: 1.0, ..Workload::default() }, &Space::new(1 << 20));
     assert!(ranking.best().expect("a ranking").prediction.mean_ns > 0.0);
@@ -418,9 +416,9 @@ fn device_failures_are_errors_not_measurements() {
             errors += u64::from(measure().is_err());
             fs.plan(FaultPlan::none());
             assert_eq!(fs.failures(), failures + 1, "operation {at} of {operations}");
-            for left in crate::io::FileSystem::list(&fs, "/somewhere".as_ref()).expect("a directory") {
+            for left in tamis::io::FileSystem::list(&fs, "/somewhere".as_ref()).expect("a directory") {
                 assert_eq!(at + 1, operations, "{left:?} stays after operation {at}");
-                crate::io::FileSystem::remove(&fs, &std::path::Path::new("/somewhere").join(left))
+                tamis::io::FileSystem::remove(&fs, &std::path::Path::new("/somewhere").join(left))
                     .expect("removing");
             }
         }

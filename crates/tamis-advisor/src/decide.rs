@@ -5,7 +5,7 @@
 //! the last answer; this function is pure.
 
 use super::{Advice, Ranked};
-use crate::options::Options;
+use tamis::Options;
 
 /// A worthwhile change.
 #[derive(Clone, Debug)]
@@ -19,7 +19,7 @@ pub struct Change {
     pub gain: f64,
     /// Whether some of it takes effect only at the next open: whatever concerns a filter for the whole tree, and
     /// memory. Filters of single tables and the compaction policy can be changed at once with
-    /// [`Keyspace::set_options`](crate::Keyspace::set_options).
+    /// [`Keyspace::set_options`](tamis::Keyspace::set_options).
     pub needs_reopening: bool,
     /// The gain, in words.
     pub reason: String,

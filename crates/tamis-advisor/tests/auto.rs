@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use tamis::advise::Workload;
 use tamis::io::MemFs;
 use tamis::{Db, FilterChoice, KeyspaceOptions, Options, TuningDecision};
+use tamis_advisor::Workload;
 
 const KEYS: u32 = 15_000;
 
@@ -13,7 +13,7 @@ fn key(i: u32) -> [u8; 8] {
 }
 
 fn auto(fs: &MemFs, budget: u64) -> Options {
-    let mut options = Options::auto(budget);
+    let mut options = tamis_advisor::auto(budget);
     options.file_system = Some(Arc::new(fs.clone()));
     options.keyspace.memtable_bytes = 256 << 10;
     options.keyspace.table_bytes = 256 << 10;
@@ -174,7 +174,7 @@ fn nothing_is_tuned_without_a_budget() {
 /// at opening.
 #[test]
 fn costs_can_be_measured_for_entries_of_any_length() {
-    use tamis::advise::{Calibration, Effort, Setup};
+    use tamis_advisor::{Calibration, Effort, Setup};
     let calibration = Calibration::measure(&Setup::new(1 << 16, 1 << 40).effort(Effort::Quick)).unwrap();
     assert!(calibration.machine.get_ns > 0.0);
 }

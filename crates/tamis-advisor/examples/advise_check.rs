@@ -1,4 +1,4 @@
-//! Predictions beside measurements for some configurations: `cargo run --release -p tamis --example advise_check
+//! Predictions beside measurements for some configurations: `cargo run --release -p tamis-advisor --example advise_check
 //! [keys]`.
 #![allow(clippy::print_stdout)]
 
@@ -6,12 +6,12 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 
-use tamis::advise::{
+use tamis::io::MemFs;
+use tamis::{CompactionChoice, Db, FilterChoice, Options};
+use tamis_advisor::{
     Calibration, Class, Configuration, Data, Machine, Policy, Selector, Setup, Shape, State, Tree, Workload,
     predict, predict_tree,
 };
-use tamis::io::MemFs;
-use tamis::{CompactionChoice, Db, FilterChoice, Options};
 
 fn random(i: u64, salt: u64) -> u64 {
     let mut x = i.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ salt.wrapping_mul(0xd6e8_feb8_6659_fd93);
@@ -47,8 +47,6 @@ fn main() -> Result<(), tamis::Error> {
         (FilterChoice::Snarf, CompactionChoice::Tiering, Selector::Snarf, Policy::Tiering),
         (FilterChoice::Grafite, CompactionChoice::Tiering, Selector::Grafite, Policy::Tiering),
         (FilterChoice::Grf, CompactionChoice::Tiering, Selector::Grf, Policy::Tiering),
-        (FilterChoice::Chucky, CompactionChoice::Tiering, Selector::Chucky, Policy::Tiering),
-        (FilterChoice::Remix, CompactionChoice::Tiering, Selector::Remix, Policy::Tiering),
     ];
     let mut data = Data::new(keys, 8.0, value.len() as f64);
     data.memtable_bytes = 512 << 10;

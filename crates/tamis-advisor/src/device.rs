@@ -10,10 +10,9 @@ use tamis_filter::Digest;
 use super::apply::read_path_of;
 use super::calibrate::{Setup, Sizes, key, quiet_ns};
 use super::{Machine, ReadPath};
-use crate::error::{Error, StorageError};
-use crate::io::{Access, DirectFs, DiskFs, FileSystem, Usage};
-use crate::options::Durability;
-use crate::tree::files::CALIBRATION_PREFIX;
+use tamis::Durability;
+use tamis::io::{Access, DirectFs, DiskFs, FileSystem, SCRATCH_PREFIX, Usage};
+use tamis::{Error, StorageError};
 
 /// Measures T_H.
 pub(super) fn digest(machine: &mut Machine, setup: &Setup, sizes: &Sizes) {
@@ -75,7 +74,7 @@ pub(super) fn device(machine: &mut Machine, setup: &Setup) -> Result<(), Error> 
     plain.create_dir_all(directory).map_err(|e| failed(directory, &e))?;
     static MEASUREMENTS: AtomicU64 = AtomicU64::new(0);
     let number = MEASUREMENTS.fetch_add(1, Ordering::Relaxed);
-    let name = format!("{CALIBRATION_PREFIX}{}-{number}.tmp", std::process::id());
+    let name = format!("{SCRATCH_PREFIX}{}-{number}.tmp", std::process::id());
     let scratch = Scratch { fs: &*plain, path: directory.join(name) };
     machine.log_ns = logging(&*plain, &scratch.path, setup).map_err(|e| failed(&scratch.path, &e))?;
     let path = &scratch.path;
@@ -156,7 +155,7 @@ fn piece_words() -> usize {
 
 /// Returns half of the machine's memory: the share the page cache can have.
 pub(super) fn half_of_memory() -> f64 {
-    match crate::io::memory_bytes() {
+    match tamis::io::memory_bytes() {
         0 => f64::MAX,
         bytes => bytes as f64 / 2.0,
     }

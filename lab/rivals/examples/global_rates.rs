@@ -2,7 +2,7 @@
 //! same bits leave less for each entry than in a full filter. Prints the table of `docs/cost-model.md`.
 //!
 //! ```sh
-//! cargo run --release -p tamis --example global_rates
+//! cargo run --release --manifest-path lab/Cargo.toml -p tamis-rivals --example global_rates
 //! ```
 #![allow(clippy::print_stdout)]
 
@@ -23,7 +23,7 @@ fn key(i: u64) -> [u8; 8] {
 /// Runs searched in vain by a get of an absent key, with this many runs of similar size.
 fn searched(filter: &str, bits: f64, runs: u64) -> Result<f64, Error> {
     let mut options = Options { file_system: Some(Arc::new(MemFs::new())), ..Options::default() };
-    options.set("keyspace.filter", filter)?;
+    tamis_rivals::set_filter(&mut options, filter)?;
     options.keyspace.bits_per_key = bits;
     options.keyspace.auto_compaction = false;
     options.keyspace.level0_runs = 8;

@@ -1,7 +1,7 @@
 //! Conversion between options and configurations. Pure.
 
 use super::{Allocation, Configuration, Data, Merge, Policy, ReadPath, Selector, Shape};
-use crate::options::{
+use tamis::{
     BloomHashing, CompactionChoice, FilterAllocation, FilterChoice, KeyspaceOptions, MergeGranularity,
     Options, ReadMode, SurfSuffix,
 };
@@ -26,14 +26,20 @@ pub(super) fn selector_of(choice: FilterChoice) -> Selector {
         FilterChoice::REncoder => Selector::REncoder,
         FilterChoice::Grafite => Selector::Grafite,
         FilterChoice::Grf => Selector::Grf,
-        FilterChoice::GrfHuffman => Selector::GrfHuffman,
-        FilterChoice::Chucky => Selector::Chucky,
-        FilterChoice::Remix => Selector::Remix,
+        // To the model, a filter that it does not know costs nothing and excludes nothing.
+        FilterChoice::External(name) => {
+            let known = Selector::ALL.into_iter().find(|selector| selector.word() == name.as_str());
+            known.unwrap_or(Selector::None)
+        }
     }
 }
 
 /// Returns the option for a selector; `None` for a selector that this version does not know.
 pub(super) fn choice_of(selector: Selector) -> Option<FilterChoice> {
+    #[cfg(feature = "rivals")]
+    if let Selector::GrfHuffman | Selector::Chucky | Selector::Remix = selector {
+        return FilterChoice::external(selector.word());
+    }
     FilterChoice::all().find(|choice| {
         let plain = !matches!(
             choice,

@@ -17,8 +17,8 @@ use tamis_filter::Digest;
 use super::Machine;
 use super::device;
 use super::reads::Bench;
-use crate::error::Error;
-use crate::options::Options;
+use tamis::Error;
+use tamis::Options;
 
 /// How thoroughly to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

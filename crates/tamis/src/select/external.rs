@@ -1,0 +1,198 @@
+//! A filter for the whole tree that the program supplies: see [`crate::selector`] for its contract.
+//!
+//! Probes count as one, whatever the number of runs, and as one negative if no run was named.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use smallvec::SmallVec;
+use tamis_filter::Digest;
+
+use super::keys::{Source, for_each_key};
+use super::table_filters::check_rejection;
+use super::{Candidate, Candidates, GlobalFilterStats, Probe, RunSelector, Warnings, damaged_list};
+use crate::error::StorageError;
+use crate::options::KeyspaceOptions;
+use crate::selector::{
+    KeysUnavailable, RangeRuns, SelectorKind, SelectorRun, SelectorSpec, SelectorTable, TreeSelector,
+    VersionSelector,
+};
+use crate::table::ReadCost;
+use crate::tree::open_table::OpenTable;
+use crate::tree::version::Version;
+
+/// The filter of one keyspace. Its methods are called under the `state` lock.
+#[derive(Debug)]
+pub(crate) struct External {
+    name: String,
+    filter: Box<dyn TreeSelector>,
+    notes: Arc<Notes>,
+}
+
+/// What reading key lists has come across.
+#[derive(Debug, Default)]
+struct Notes {
+    from_data: AtomicU64,
+    warnings: Warnings,
+}
+
+impl External {
+    pub(crate) fn new(kind: &dyn SelectorKind, options: &KeyspaceOptions) -> External {
+        let runs = |level: usize| match level {
+            0 => options.level0_runs as u32,
+            level if level + 1 < options.levels => options.size_ratio.at(level).min(64) as u32,
+            _ => 1,
+        };
+        let spec = SelectorSpec {
+            bits_per_key: options.bits_per_key,
+            runs_per_level: (0..options.levels).map(runs).collect(),
+            size_ratio: options.size_ratio.at(1) as f64,
+        };
+        External { name: kind.name().to_owned(), filter: kind.create(&spec), notes: Arc::default() }
+    }
+
+    /// Returns the selector of the version that follows the version of the previous call.
+    pub(crate) fn selector(&self, version: &Version) -> Arc<dyn RunSelector> {
+        let table = |table: &Arc<OpenTable>| -> Arc<dyn SelectorTable> {
+            Arc::new(Table { table: table.clone(), notes: self.notes.clone() })
+        };
+        let runs = version.runs.iter().map(|run| SelectorRun {
+            level: run.level,
+            id: run.id,
+            tables: version.tables[run.tables.clone()].iter().map(table).collect(),
+        });
+        Arc::new(Selector(self.filter.next_version(&runs.collect::<Vec<_>>())))
+    }
+
+    /// Returns the warnings since the last call.
+    pub(crate) fn take_warnings(&self) -> Vec<String> {
+        self.notes.warnings.take()
+    }
+
+    /// Returns the statistics of the filter.
+    pub(crate) fn report(&self) -> GlobalFilterStats {
+        let stats = self.filter.stats();
+        GlobalFilterStats {
+            kind: self.name.clone(),
+            entries: stats.entries,
+            bytes: stats.bytes,
+            inserted: stats.inserted,
+            rebuilt: stats.rebuilt,
+            tables_from_data: self.notes.from_data.load(Relaxed),
+            ..GlobalFilterStats::default()
+        }
+    }
+}
+
+/// A table as the filter sees it.
+#[derive(Debug)]
+struct Table {
+    table: Arc<OpenTable>,
+    notes: Arc<Notes>,
+}
+
+impl SelectorTable for Table {
+    fn id(&self) -> u64 {
+        self.table.meta.id
+    }
+
+    fn entries(&self) -> u64 {
+        self.table.meta.entries
+    }
+
+    fn for_each_key(&self, f: &mut dyn FnMut(&[u8])) -> Result<(), KeysUnavailable> {
+        let (id, notes) = (self.table.meta.id, &self.notes);
+        match for_each_key(&self.table, &[], None, f) {
+            Ok(Source::List) => Ok(()),
+            Ok(source) => {
+                notes.from_data.fetch_add(1, Relaxed);
+                if source == Source::DamagedList {
+                    notes.warnings.add(id, || damaged_list(id));
+                }
+                Ok(())
+            }
+            Err(why @ StorageError::Corrupt(_)) => {
+                notes.warnings.add(id, || {
+                    format!("table {id} is searched for every key, without the global filter: {why}")
+                });
+                Err(KeysUnavailable::Damaged)
+            }
+            Err(why) => {
+                log::warn!("table {id} is read without the global filter for now: {why}");
+                Err(KeysUnavailable::Now)
+            }
+        }
+    }
+}
+
+/// The selector of one version.
+#[derive(Debug)]
+struct Selector(Arc<dyn VersionSelector>);
+
+impl RunSelector for Selector {
+    fn select(
+        &self,
+        version: &Version,
+        probe: &mut Probe<'_>,
+        runs: Range<usize>,
+        out: &mut Candidates,
+        cost: &mut ReadCost,
+    ) {
+        let mut named: SmallVec<[(usize, bool); 8]> = SmallVec::new();
+        let digest = probe.digest_for_filter(cost);
+        self.0.probe(probe.key, digest, &mut |run| {
+            if runs.contains(&run) {
+                named.push((run, true));
+            }
+        });
+        cost.filter_probes += 1;
+        cost.filter_negatives += u64::from(named.is_empty());
+        named.extend(self.0.unknown_runs().iter().filter(|run| runs.contains(run)).map(|&run| (run, false)));
+        // Newest first; a false positive may name a run twice.
+        named.sort_unstable();
+        named.dedup();
+        for &(run, filtered) in &named {
+            if let Some(table) = version.table_for(&version.runs[run], probe.key, probe.prefix) {
+                out.push(Candidate { run, table, filtered });
+            }
+        }
+        if cfg!(debug_assertions) {
+            for run in runs.filter(|run| !named.iter().any(|(named, _)| named == run)) {
+                if let Some(table) = version.table_for(&version.runs[run], probe.key, probe.prefix) {
+                    check_rejection(version, table, probe.key);
+                }
+            }
+        }
+    }
+
+    fn prefetch(&self, _: &Version, probe: &Probe<'_>, digest: Digest, _: Range<usize>) {
+        self.0.prefetch(probe.key, digest);
+    }
+
+    fn is_global(&self) -> bool {
+        true
+    }
+
+    fn ahead(
+        &self,
+        _: &Version,
+        from: &[u8],
+        end: Option<&[u8]>,
+        out: &mut RangeRuns,
+        _: &mut ReadCost,
+    ) -> bool {
+        self.0.ahead(from, end, out)
+    }
+
+    fn behind(
+        &self,
+        _: &Version,
+        before: Option<&[u8]>,
+        start: &[u8],
+        out: &mut RangeRuns,
+        _: &mut ReadCost,
+    ) -> bool {
+        self.0.behind(before, start, out)
+    }
+}
