@@ -37,7 +37,8 @@ impl Layered {
             return plan;
         }
         let next = if from == 0 { layout.level0_output } else { from + 1 };
-        let leveling = self.kind(next, layout.last) == Kind::Leveling;
+        // The last level of pure tiering has none below it.
+        let leveling = next <= layout.last && self.kind(next, layout.last) == Kind::Leveling;
         let pieces = (leveling && from > 0)
             .then(|| self.plan_pieces(shape, layout, from, next, self.table_bytes, reason))
             .flatten();

@@ -224,3 +224,35 @@ mod counted;
 mod family;
 mod merges;
 mod shapes_only;
+
+/// The simulation's seed 8843: a last level of pure tiering, left behind by another policy with runs of disjoint tables, was to be
+/// merged without room for it, and its tables were moved to a level that the tree does not have.
+#[test]
+fn no_plan_leaves_the_last_level() {
+    use crate::compaction::shape::{LevelShape, RunShape, TableShape};
+    use crate::tree::edit::tests::table;
+
+    let mut options =
+        KeyspaceOptions { compaction: CompactionChoice::Tiering, levels: 2, ..Default::default() };
+    options.set("size_ratio", "2").unwrap();
+    let policy = Layered::new(&options);
+    let run = |id: u64, tables: &[(u64, &str, &str)]| {
+        let shape = |(id, from, to): &(u64, &str, &str)| {
+            // Without deletes they may be moved as they are.
+            let meta = crate::tree::meta::TableMeta { deletes: 0, ..table(*id, from, to) };
+            TableShape { meta: meta.into(), busy: false, free: true }
+        };
+        RunShape { id, tables: tables.iter().map(shape).collect() }
+    };
+    let mut shape = Shape { levels: vec![LevelShape::default(); 2], ..Shape::default() };
+    shape.levels[1].runs = vec![
+        run(26, &[(24, "a", "c"), (36, "p", "q")]),
+        run(14, &[(12, "b", "c"), (33, "r", "s")]),
+        run(11, &[(31, "d", "e"), (44, "f", "g"), (9, "h", "o")]),
+    ];
+    for room in [Some(0), Some(1), Some(1 << 40), None] {
+        shape.room = room;
+        let plan = policy.plan(&shape);
+        assert!(plan.as_ref().is_none_or(|plan| plan.output_level == 1), "with {room:?}: {plan:?}");
+    }
+}
