@@ -100,7 +100,7 @@ pub use options::{
     SelectorName, SurfSuffix, Tuner, TuningCase,
 };
 pub use read::{ExplainBlock, ExplainOutcome, ExplainStep, ExplainUnits, Explanation, FilterAnswer, Iter};
-pub use select::{GlobalFilterStats, KeyMapStats};
+pub use select::{GlobalFilterStats, KeyMapStats, without_rejection_checks};
 pub use slice::Slice;
 pub use table::ReadCost;
 pub use tamis_env::clock::{Clock, ManualClock};

@@ -42,6 +42,7 @@ use elastic::Counting;
 pub use global::{GlobalFilterStats, KeyMapStats};
 pub(crate) use global::{Grf, Span, Task};
 pub(crate) use keys::key_list_problem;
+pub use table_filters::without_rejection_checks;
 pub(crate) use table_filters::{TableFilters, ask_filter};
 
 /// The state of a point read: the key, its first bytes as a number, and its digest.
