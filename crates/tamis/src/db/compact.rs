@@ -116,7 +116,7 @@ impl DbInner {
     }
 
     fn holds_back(&self, aside: &Aside) -> bool {
-        !aside.is_over() && !aside.has_more_room(self.background.room.free())
+        !aside.is_over() && !aside.has_more_room(self.room.free())
     }
 
     /// Returns the bytes that a plan needs and those available, if they do not suffice.
@@ -163,7 +163,7 @@ impl DbInner {
                     self.warn_of_room(state, &keyspace, || what.clone());
                     if !waited {
                         // Waiting callers must be notified.
-                        self.changed.notify_all();
+                        self.monitor.notify();
                     }
                 }
             }
@@ -223,8 +223,8 @@ impl DbInner {
         let result = std::panic::catch_unwind(work);
         if matches!(&result, Ok(Ok(Ended::Undone(_)))) {
             // Its outputs are gone; the cached free space is out of date.
-            self.background.room.outdated();
-            self.background.room.refresh(&*self.fs, &self.dir);
+            self.room.outdated();
+            self.room.refresh(&*self.fs, &self.dir);
         }
         {
             let mut state = self.state();
@@ -240,7 +240,7 @@ impl DbInner {
                 Ok(Ok(Ended::Undone(error)) | Err(error)) => {
                     let aside = Aside::after(jobs.aside.take(), RETRY_COMPACTION, error);
                     jobs.aside = Some(match error.is_out_of_space() {
-                        true => aside.short_of_room(self.background.room.free()),
+                        true => aside.short_of_room(self.room.free()),
                         false => aside,
                     });
                     self.write_counters.set_aside.add(1);
@@ -257,10 +257,10 @@ impl DbInner {
                 }
                 _ => {}
             }
-            self.background.room.outdated();
+            self.room.outdated();
             self.update_pressure(&state, keyspace);
         }
-        self.changed.notify_all();
+        self.monitor.notify();
         let border = matches!(result, Ok(Ok(Ended::Done))) && plan.work == Work::Merge;
         if border && self.is_round_border(keyspace, plan.output_level) {
             self.reconsider(keyspace);

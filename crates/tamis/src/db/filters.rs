@@ -49,12 +49,12 @@ impl DbInner {
             }
             Err(panic) => {
                 drop(state);
-                self.changed.notify_all();
+                self.monitor.notify();
                 std::panic::resume_unwind(panic);
             }
         }
         drop(state);
-        self.changed.notify_all();
+        self.monitor.notify();
     }
 
     fn build_filter(
@@ -142,9 +142,9 @@ impl DbInner {
             match self.read_only {
                 true if state.closing => return Err(WriteError::Closed.into()),
                 true => {}
-                false => self.check_writable()?,
+                false => self.health.check_writable()?,
             }
-            state = self.wait(state);
+            state = self.monitor.wait(state);
         }
     }
 

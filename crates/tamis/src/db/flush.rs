@@ -7,8 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::compaction::{Lineage, TableSink, filters, writer};
+use crate::db::commit::new_memtable;
 use crate::db::inner::{DbInner, Jobs, KeyspaceInner, State};
 use crate::db::jobs::FlushControl;
+use crate::db::log::Current;
 use crate::error::StorageError;
 use crate::ids::{KeyspaceId, LogId};
 use crate::read::merge::{MergeCursor, Tables};
@@ -17,7 +19,7 @@ use crate::sync;
 use crate::table::CursorOptions;
 use crate::tree::edit::VersionEdit;
 use crate::tree::epochs::EpochMap;
-use crate::tree::files::{log_path, table_path};
+use crate::tree::files::table_path;
 use crate::tree::meta::TableMeta;
 use crate::tree::open_table::OpenTable;
 use crate::tree::tombstones::Tombstones;
@@ -39,6 +41,30 @@ pub(crate) fn next_flush(state: &State) -> Option<(Arc<KeyspaceInner>, Arc<Memta
 type Written = (Vec<Arc<OpenTable>>, u64);
 
 impl DbInner {
+    /// Rolls the log and replaces the non-empty memtables of `keyspaces` by fresh ones; the old ones are due for flushing
+    /// from now on.
+    pub(crate) fn seal(
+        &self,
+        log: &mut Current,
+        keyspaces: &[Arc<KeyspaceInner>],
+    ) -> Result<(), StorageError> {
+        self.log.roll(log)?;
+        let state = self.state();
+        let oldest = self.log.oldest_if_near_limit(&state.logs, 0);
+        let pinning = oldest.map_or_else(Vec::new, |oldest| state.holding_back(oldest));
+        for keyspace in keyspaces.iter().chain(&pinning) {
+            let old = keyspace.view.load_full();
+            if old.memtables.active.memtable.is_empty() || keyspace.is_dropped() {
+                continue;
+            }
+            let fresh = MemtableSlot::new(new_memtable(&keyspace.options), log.id());
+            keyspace.view.store(Arc::new(old.with_memtables(old.memtables.rotated(fresh))));
+        }
+        drop(state);
+        self.monitor.notify();
+        Ok(())
+    }
+
     /// Writes one sealed memtable to a new run in level 0 and publishes it.
     pub(crate) fn flush_memtable(
         &self,
@@ -52,7 +78,7 @@ impl DbInner {
         };
         // If this flush survives a crash, so must earlier writes in other keyspaces.
         if self.directory.load().len() > 1
-            && let Err(error) = self.sync_closed_logs()
+            && let Err(error) = self.log.sync_rolled()
         {
             opened.iter().for_each(|table| table.mark_obsolete());
             return Err(error);
@@ -81,13 +107,14 @@ impl DbInner {
         let jobs = state.jobs.entry(keyspace.id).or_default();
         jobs.tuning.flushed += slot.memtable.entries() as u64;
         jobs.flush_aside = None;
-        self.drop_obsolete_logs(&mut state);
+        let floor = state.tree.log_floor();
+        self.log.release(&mut state.logs, floor);
         // Under the lock, so that threads that waited for the flush find it counted.
-        self.background.note_flush(slot.memtable.memory_bytes() as u64, sync::since(started));
+        self.throttle.note_flush(slot.memtable.memory_bytes() as u64, sync::since(started));
         self.write_counters.flushes.add(1);
         self.write_counters.flush_bytes.add(bytes);
         drop(state);
-        self.changed.notify_all();
+        self.monitor.notify();
         Ok(())
     }
 
@@ -165,27 +192,8 @@ impl DbInner {
                     && !flushed.is_some_and(|(id, gone)| id == ks.id && Arc::ptr_eq(gone, slot))
             });
             let oldest = waiting.map(|slot| slot.first_log.load(Ordering::Relaxed)).min();
-            (ks.id, oldest.unwrap_or(state.current_log))
+            (ks.id, oldest.unwrap_or(state.logs.current()))
         };
         state.keyspaces.values().map(floor).collect()
-    }
-
-    /// Recycles or removes the logs below every keyspace's floor.
-    pub(crate) fn drop_obsolete_logs(&self, state: &mut State) {
-        let floor = state.tree.log_floor().min(state.current_log);
-        let obsolete: Vec<_> = state.logs.extract_if(.., |log| log.id < floor).collect();
-        if obsolete.is_empty() {
-            return;
-        }
-        // Closes the handles; the contents are in durable tables.
-        self.closed_logs.lock().retain(|(id, _)| *id >= floor);
-        self.note_closed_logs(state);
-        for log in obsolete {
-            if !log.linked && self.may_recycle(state, &log) {
-                state.recyclable.push(log);
-            } else {
-                self.garbage.push(log_path(&self.dir, log.id));
-            }
-        }
     }
 }

@@ -6,17 +6,18 @@
 //! ([`begin`](super::begin)) comes before all of them.
 //!
 //! 1. A keyspace's filter work ([`Grf::work`](crate::select::Grf::work)): held while keys are added to its global filter.
-//! 2. `log`: the write-ahead log and the next sequence number. Its holder is the only writer: only it appends to the log,
+//! 2. `log`: the current [log](Log) and the next sequence number. Its holder is the only writer: only it appends to the log,
 //!    inserts into memtables and advances `visible_seq`. Group commit leaders, sealing, checkpoints and periodic syncs take
 //!    it.
-//! 3. `state`: the durable tree, jobs and keyspaces. Every change of a keyspace's view is made under it.
-//! 4. `closed_logs`: rolled logs that are not synced yet.
+//! 3. `state` ([`Monitor`]): the durable tree, jobs, keyspaces and the list of log files. Every change of a keyspace's view is
+//!    made under it.
+//! 4. The log's `unsynced`: rolled logs that are not synced yet.
 //! 5. `snapshots`: live snapshots.
 //! 6. `expiry.times`: samples of when writes were made.
 //! 7. The in-memory state of elastic filters ([`Elastic`]).
 //!
-//! The mutexes within [`Background`] (free space, the budget of background writes) may be taken while any of these is held;
-//! no lock is taken while they are held.
+//! The mutexes within [`Background`], [`Room`] and [`Health`] (free space, the budget of background writes, why writes are
+//! suspended) may be taken while any of these is held; no lock is taken while they are held.
 //!
 //! # Publishing
 //!
@@ -26,12 +27,11 @@
 //! keyspace's expiry horizon, below which entries have expired ([`expiry`](super::expiry)).
 
 use crate::collections::{HashMap, HashSet};
-use crate::sync::{self, Condvar, Mutex, MutexGuard};
+use crate::sync::{self, Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
@@ -40,21 +40,24 @@ use crate::clock::{Clock, SystemClock};
 use crate::compaction::shape::{LevelShape, RunShape, Shape, TableShape};
 use crate::compaction::versions::Rules;
 use crate::db::begin::Beginning;
-use crate::db::commit::{CommitQueue, LogState, new_memtable};
+use crate::db::commit::{CommitQueue, new_memtable};
 use crate::db::counters::WriteCounters;
 use crate::db::elastic::Elastic;
 use crate::db::expiry::{Age, Expiry};
 use crate::db::for_reads::{Account, Quiet};
-use crate::db::health::{Health, RETRY};
+use crate::db::health::Health;
 use crate::db::jobs::{ActiveJob, Aside, Background};
-use crate::db::log_space::LogSpace;
+use crate::db::log::{Log, LogFiles};
+use crate::db::monitor::Monitor;
 use crate::db::pressure::KnownPressure;
 use crate::db::reshape::Shaping;
+use crate::db::room::Room;
 use crate::db::salvage::SalvageReport;
 use crate::db::scrub::Scrub;
 use crate::db::snapshot::Held;
+use crate::db::throttle::Throttle;
 use crate::db::tune::{Decisions, Measured, Tuning};
-use crate::error::{StorageError, WriteError};
+use crate::error::StorageError;
 use crate::heat::Sampler;
 use crate::ids::{KeyspaceId, LogId, TableId};
 use crate::io::{DirLock, FileSystem};
@@ -71,7 +74,6 @@ use crate::tree::manifest::{Manifest, set_current};
 use crate::tree::open_table::{Garbage, OpenTable};
 use crate::tree::state::ManifestState;
 use crate::tree::version::Version;
-use crate::wal::LogWriter;
 
 /// One keyspace of an open database.
 #[derive(Debug)]
@@ -202,17 +204,6 @@ impl Jobs {
     }
 }
 
-/// A log file that takes no more writes.
-#[derive(Debug)]
-pub(crate) struct ClosedLog {
-    pub(crate) id: LogId,
-    pub(crate) bytes: u64,
-    /// The size of the file on disk, in bytes.
-    pub(crate) allocated: u64,
-    /// Whether the file has another name (in a checkpoint), so that it must not be overwritten.
-    pub(crate) linked: bool,
-}
-
 /// The state after a failed edit: it is unknown whether the edit is on disk, and perhaps even which manifest is in force.
 /// Nothing that either may name is removed before a new manifest is in force.
 #[derive(Debug)]
@@ -235,16 +226,23 @@ pub(crate) struct State {
     pub(crate) keyspaces: BTreeMap<KeyspaceId, Arc<KeyspaceInner>>,
     pub(crate) jobs: HashMap<KeyspaceId, Jobs>,
     pub(crate) next_job: u64,
-    /// Rolled logs that are still needed, oldest first.
-    pub(crate) logs: Vec<ClosedLog>,
-    pub(crate) current_log: LogId,
-    /// Obsolete logs kept to be overwritten.
-    pub(crate) recyclable: Vec<ClosedLog>,
+    pub(crate) logs: LogFiles,
     pub(crate) closing: bool,
     /// Where the search for the next compaction starts, so that no keyspace starves.
     pub(crate) round_robin: usize,
     /// How long nothing has been written.
     pub(crate) quiet: Quiet,
+}
+
+impl State {
+    /// Returns the keyspaces whose active memtables hold back this log or an earlier one.
+    pub(crate) fn holding_back(&self, log: LogId) -> Vec<Arc<KeyspaceInner>> {
+        let holds = |ks: &&Arc<KeyspaceInner>| {
+            let active = &ks.view.load().memtables.active;
+            !active.memtable.is_empty() && active.first_log.load(Ordering::Relaxed) <= log
+        };
+        self.keyspaces.values().filter(holds).cloned().collect()
+    }
 }
 
 /// An open database.
@@ -261,11 +259,9 @@ pub(crate) struct DbInner {
     pub(crate) garbage: Arc<Garbage>,
 
     pub(crate) queue: CommitQueue,
-    pub(crate) log: Mutex<LogState>,
-    pub(crate) state: Mutex<State>,
-    /// Signalled after every change of `state` that a thread may wait for.
-    pub(crate) changed: Condvar,
-    pub(crate) closed_logs: Mutex<Vec<(LogId, LogWriter)>>,
+    pub(crate) throttle: Throttle,
+    pub(crate) log: Log,
+    pub(crate) monitor: Arc<Monitor>,
     pub(crate) snapshots: Mutex<BTreeMap<SeqNo, Vec<Arc<Held>>>>,
     /// The report if this opening was a salvage.
     pub(crate) salvaged: Mutex<Option<SalvageReport>>,
@@ -273,22 +269,20 @@ pub(crate) struct DbInner {
 
     /// The newest sequence number visible to readers.
     pub(crate) visible_seq: AtomicU64,
-    pub(crate) next_file: AtomicU64,
-    /// The length of the current log, for threads that must not wait for the log's owner (which may be stalled).
-    pub(crate) log_bytes: AtomicU64,
-    pub(crate) log_space: LogSpace,
+    /// The number of the next file or run. It publishes nothing (`Relaxed`).
+    pub(crate) next_file: Arc<AtomicU64>,
     pub(crate) beginning: Beginning,
     /// The keyspaces by id, for the write path (which does not take `state`).
     pub(crate) directory: ArcSwap<HashMap<KeyspaceId, Arc<KeyspaceInner>>>,
-    pub(crate) health: Health,
-    pub(crate) closed: AtomicBool,
+    pub(crate) health: Arc<Health>,
+    pub(crate) room: Arc<Room>,
     pub(crate) warnings: Mutex<Vec<String>>,
     /// The changes made by the cost model.
     pub(crate) decisions: Mutex<Decisions>,
     /// The measured costs of operations here, if they were needed.
     pub(crate) measured: Measured,
     pub(crate) read_counters: Arc<AllReads>,
-    pub(crate) write_counters: WriteCounters,
+    pub(crate) write_counters: Arc<WriteCounters>,
     pub(crate) background: Background,
     pub(crate) scrub: Scrub,
     pub(crate) elastic: Arc<Elastic>,
@@ -298,31 +292,7 @@ pub(crate) struct DbInner {
 
 impl DbInner {
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
-        let state = self.state.lock();
-        if self.state.was_poisoned() {
-            self.stop_writes("a panic while the database's state was being changed");
-        }
-        state
-    }
-
-    /// Waits for a change of the state, for at most a second.
-    pub(crate) fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        self.changed.wait_timeout(state, Duration::from_secs(1))
-    }
-
-    /// Waits for a change of the state, or until failed work may be retried.
-    pub(crate) fn wait_for_retry<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        let fails =
-            self.health.check().is_err() || state.jobs.values().any(|jobs| jobs.flush_aside.is_some());
-        if fails {
-            return self.changed.wait_timeout(state, RETRY.0);
-        }
-        self.wait(state)
-    }
-
-    /// Waits for a change of the state, but no longer than a flag that is set without a signal may go unnoticed.
-    pub(crate) fn wait_briefly<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        self.changed.wait_timeout(state, Duration::from_millis(20))
+        self.monitor.lock()
     }
 
     /// Returns the newest sequence number visible to readers. Load the view before this.
@@ -335,31 +305,6 @@ impl DbInner {
     pub(crate) fn warn(&self, message: String) {
         log::warn!("{}: {message}", self.dir.display());
         self.warnings.lock().push(message);
-    }
-
-    /// Records why writes stop, unless they have stopped already. For callers that hold the `state` lock.
-    #[cold]
-    fn stop_writes(&self, cause: impl std::fmt::Display) {
-        if self.health.stop(cause.to_string()) {
-            log::error!("{}: writes stop: {cause}", self.dir.display());
-        }
-    }
-
-    /// Stops all writes for good, after a panic.
-    pub(crate) fn poison(&self, cause: &dyn std::fmt::Display) {
-        self.stop_writes(cause);
-        let _state = self.state();
-        self.changed.notify_all();
-    }
-
-    pub(crate) fn check_writable(&self) -> Result<(), WriteError> {
-        if self.read_only {
-            return Err(WriteError::ReadOnly);
-        }
-        if self.closed.load(Ordering::Relaxed) || self.background.leaving.load(Ordering::Relaxed) {
-            return Err(WriteError::Closed);
-        }
-        self.health.check()
     }
 
     /// Returns the live snapshots, ascending. A snapshot taken later is at or above everything that is in a table or sealed
@@ -406,7 +351,7 @@ impl DbInner {
         let manifest = state.manifest.as_mut().expect("a writable database has a manifest");
         if let Err(error) = manifest.append(&edit) {
             self.unsettle(state, &error).tables.extend(added(&edit, opened));
-            self.changed.notify_all();
+            self.monitor.notify();
             return Err(error);
         }
         let rolls = manifest.should_roll();
@@ -456,7 +401,7 @@ impl DbInner {
             self.warn_of_filter(&keyspace);
             self.update_pressure(state, &keyspace);
         }
-        self.changed.notify_all();
+        self.monitor.notify();
     }
 
     /// Returns the version that the durable tree describes, built from tables that are already open.
@@ -557,18 +502,6 @@ impl DbInner {
     /// Returns the current time in seconds since 1970.
     pub(crate) fn now(&self) -> u64 {
         self.options.clock.as_ref().map_or_else(|| SystemClock.now(), |clock| clock.now())
-    }
-
-    /// Syncs the rolled logs, oldest first. Afterwards, every write before the first write of the current log survives a
-    /// power failure. If a sync fails, writes are suspended.
-    pub(crate) fn sync_closed_logs(&self) -> Result<(), StorageError> {
-        let mut closed = self.closed_logs.lock();
-        while let Some((_, writer)) = closed.first_mut() {
-            writer.sync().inspect_err(|error| self.suspend(error))?;
-            self.write_counters.log_syncs.add(1);
-            closed.remove(0);
-        }
-        Ok(())
     }
 
     pub(crate) fn dir(&self) -> &Path {

@@ -21,7 +21,6 @@ use crate::compaction::writer::JobControl;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::pace::{Pace, Urgency};
 use crate::db::reserve::Reserve;
-use crate::db::room::Room;
 use crate::error::StorageError;
 use crate::options::Options;
 use crate::sync;
@@ -30,44 +29,24 @@ use crate::sync;
 #[derive(Debug)]
 pub(crate) struct Background {
     pub(crate) pace: Pace,
-    pub(crate) room: Room,
     pub(crate) reserve: Reserve,
     pub(crate) helpers: Helpers,
     /// The number of live pause guards.
     pauses: AtomicUsize,
-    /// The recent rate at which flushes turn memtable bytes into tables, in bytes per second; 0: unknown.
-    pub(crate) flush_rate: AtomicU64,
-    /// The database is being closed: stalled writers must release the log.
-    pub(crate) leaving: AtomicBool,
 }
 
 impl Background {
     pub(crate) fn new(options: &Options) -> Background {
         Background {
             pace: Pace::new(options.background_bytes_per_second),
-            room: Room::default(),
             reserve: Reserve::default(),
             helpers: Helpers::new(options.sub_jobs.saturating_sub(1)),
             pauses: AtomicUsize::new(0),
-            flush_rate: AtomicU64::new(0),
-            leaving: AtomicBool::new(false),
         }
     }
 
     pub(crate) fn is_paused(&self) -> bool {
         self.pauses.load(Relaxed) > 0
-    }
-
-    /// Records that a memtable of `bytes` bytes was flushed. The cost per byte is averaged with equal weight on this flush: a
-    /// slow flush shows at once, and after it the rate at most doubles with each flush.
-    pub(crate) fn note_flush(&self, bytes: u64, took: Duration) {
-        let now = (bytes as f64 / took.as_secs_f64().max(1e-6)).max(1.0);
-        let rate = match self.flush_rate.load(Relaxed) {
-            0 => now,
-            before => 2.0 / (1.0 / before as f64 + 1.0 / now),
-        };
-        // Only the single flush thread writes it.
-        self.flush_rate.store((rate as u64).max(1), Relaxed);
     }
 }
 
@@ -245,7 +224,7 @@ impl CompactionControl<'_> {
         self.progress.is_cancelled()
             || self.cancel.is_some_and(CancelToken::is_cancelled)
             || self.keyspace.is_dropped()
-            || self.db.cancelled()
+            || self.db.health.cancels()
     }
 }
 
@@ -255,7 +234,7 @@ impl JobControl for CompactionControl<'_> {
         if self.db.background.is_paused() {
             let mut state = self.db.state();
             while self.db.background.is_paused() && !self.gives_up() {
-                state = self.db.wait_briefly(state);
+                state = self.db.monitor.wait_briefly(state);
             }
         }
         if self.gives_up() {
@@ -278,8 +257,8 @@ impl JobControl for FlushControl<'_> {
             // Opening waits for it, so it runs unthrottled.
             return true;
         }
-        self.db.pace(Urgency::Flush, written, &|| self.db.cancelled());
-        !self.db.cancelled()
+        self.db.pace(Urgency::Flush, written, &|| self.db.health.cancels());
+        !self.db.health.cancels()
     }
 }
 
@@ -301,11 +280,10 @@ impl CompactionPause {
 
 impl Drop for CompactionPause {
     fn drop(&mut self) {
-        // The pause must end even if the lock is poisoned.
-        let state = self.db.state.lock();
+        let state = self.db.monitor.lock();
         self.db.background.pauses.fetch_sub(1, Relaxed);
         drop(state);
-        self.db.changed.notify_all();
+        self.db.monitor.notify();
     }
 }
 
@@ -364,11 +342,6 @@ impl Aside {
 }
 
 impl DbInner {
-    /// Reports whether background work should end as soon as possible.
-    pub(crate) fn cancelled(&self) -> bool {
-        self.closed.load(Relaxed) || self.health.stopped().is_some()
-    }
-
     fn pace(&self, urgency: Urgency, bytes: u64, give_up: &dyn Fn() -> bool) {
         let waited = self.background.pace.wait(urgency, bytes, give_up);
         self.write_counters.pace_nanos.add(waited.as_nanos() as u64);
@@ -376,7 +349,7 @@ impl DbInner {
 
     /// Returns the number of bytes that a new compaction may write; see [`room`](crate::db::room). O(keyspaces + jobs).
     pub(crate) fn room(&self, state: &State) -> Option<u64> {
-        let free = self.background.room.free()?;
+        let free = self.room.free()?;
         let running = state.jobs.values().flat_map(|jobs| &jobs.running);
         let promised: u64 = running.map(|job| job.progress.may_write()).sum();
         let memtables = state.keyspaces.values().map(|keyspace| {
@@ -395,12 +368,12 @@ impl DbInner {
             job.progress.cancelled.store(true, Relaxed);
             ended.push(job.number);
         }
-        self.changed.notify_all();
+        self.monitor.notify();
         let runs = |state: &State| {
             state.jobs.values().flat_map(|jobs| &jobs.running).any(|job| ended.contains(&job.number))
         };
         while runs(&state) {
-            state = self.wait(state);
+            state = self.monitor.wait(state);
         }
     }
 }
@@ -409,18 +382,6 @@ impl DbInner {
 mod tests {
     use super::*;
     use std::path::Path;
-
-    #[test]
-    fn one_slow_flush_lowers_the_rate_at_once() {
-        let background = Background::new(&Options::default());
-        let rate = || background.flush_rate.load(Relaxed);
-        background.note_flush(1 << 20, Duration::from_millis(1));
-        assert_eq!(rate(), 1000 << 20);
-        background.note_flush(1 << 20, Duration::from_secs(1));
-        assert!(((1 << 20)..=(2 << 20)).contains(&rate()), "{}", rate());
-        background.note_flush(1 << 20, Duration::from_millis(1));
-        assert!(((2 << 20)..=(4 << 20)).contains(&rate()), "{}", rate());
-    }
 
     #[test]
     fn failed_work_backs_off_further_each_time_but_is_never_given_up() {

@@ -21,7 +21,7 @@ impl DbInner {
     pub(crate) fn flush(&self, keyspaces: &[Arc<KeyspaceInner>]) -> Result<(), AdminError> {
         self.check_ready()?;
         {
-            let mut log = self.lock_log();
+            let mut log = self.log.lock();
             if keyspaces.iter().any(|ks| !ks.view.load().memtables.active.memtable.is_empty()) {
                 self.seal(&mut log, keyspaces)?;
             }
@@ -33,11 +33,11 @@ impl DbInner {
         for keyspace in keyspaces {
             state.jobs.entry(keyspace.id).or_default().flush_aside = None;
         }
-        self.changed.notify_all();
+        self.monitor.notify();
         while keyspaces.iter().any(waiting) {
-            self.check_writable()?;
-            keyspaces.iter().try_for_each(|keyspace| self.check_flushes(&state, keyspace))?;
-            state = self.wait(state);
+            self.health.check_writable()?;
+            keyspaces.iter().try_for_each(|keyspace| state.check_flushes(keyspace))?;
+            state = self.monitor.wait(state);
         }
         Ok(())
     }
@@ -58,13 +58,13 @@ impl DbInner {
         };
         let mut state = self.state();
         while state.keyspaces.values().any(|ks| busy(&state, ks)) {
-            self.check_writable()?;
-            state.keyspaces.values().try_for_each(|keyspace| self.check_flushes(&state, keyspace))?;
-            state = self.wait(state);
+            self.health.check_writable()?;
+            state.keyspaces.values().try_for_each(|keyspace| state.check_flushes(keyspace))?;
+            state = self.monitor.wait(state);
         }
         drop(state);
         // Callers want to see the final set of files.
-        self.remove_garbage();
+        self.garbage.remove_all(&*self.fs);
         Ok(())
     }
 
@@ -123,11 +123,11 @@ impl DbInner {
         let mut state = self.state();
         // Exclusively: no automatic job and no other caller works on this keyspace meanwhile.
         while state.jobs.entry(keyspace.id).or_default().manual {
-            self.check_writable()?;
+            self.health.check_writable()?;
             if options.cancel.is_cancelled() {
                 return Err(AdminError::Cancelled);
             }
-            state = self.wait_briefly(state);
+            state = self.monitor.wait_briefly(state);
         }
         state.jobs.entry(keyspace.id).or_default().manual = true;
         drop(state);
@@ -143,9 +143,9 @@ impl DbInner {
     ) -> Result<(), AdminError> {
         let mut cleaned: Vec<Range<TableId>> = Vec::new();
         loop {
-            self.background.room.refresh(&*self.fs, &self.dir);
+            self.room.refresh(&*self.fs, &self.dir);
             let mut state = self.state();
-            self.check_writable()?;
+            self.health.check_writable()?;
             if cancel.is_cancelled() {
                 return Err(AdminError::Cancelled);
             }
@@ -154,7 +154,7 @@ impl DbInner {
             }
             let waits = !state.jobs.entry(keyspace.id).or_default().running.is_empty();
             if waits || self.background.is_paused() {
-                drop(self.wait_briefly(state));
+                drop(self.monitor.wait_briefly(state));
                 continue;
             }
             if let Some(damage) = self.damage_within(keyspace, range) {
@@ -194,7 +194,7 @@ impl DbInner {
             match result {
                 Ok(Ended::Done) => {}
                 // The next iteration detects closing and dropping.
-                Ok(Ended::Cancelled) if self.cancelled() || keyspace.is_dropped() => {}
+                Ok(Ended::Cancelled) if self.health.cancels() || keyspace.is_dropped() => {}
                 Ok(Ended::Cancelled) => return Err(AdminError::Cancelled),
                 Ok(Ended::Undone(error)) | Err(error) => return Err(error.into()),
             }
@@ -210,7 +210,7 @@ struct Manual<'d> {
 
 impl Drop for Manual<'_> {
     fn drop(&mut self) {
-        self.db.state.lock().jobs.entry(self.keyspace).or_default().manual = false;
-        self.db.changed.notify_all();
+        self.db.monitor.lock().jobs.entry(self.keyspace).or_default().manual = false;
+        self.db.monitor.notify();
     }
 }

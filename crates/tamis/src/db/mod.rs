@@ -20,8 +20,9 @@ pub mod inspect;
 mod jobs;
 mod keyspace;
 mod layout;
-mod log_space;
+mod log;
 mod maintain;
+mod monitor;
 mod open;
 mod pace;
 mod pressure;
@@ -34,6 +35,7 @@ mod salvage;
 mod scrub;
 mod snapshot;
 mod stats;
+mod throttle;
 mod tune;
 mod verify;
 
@@ -94,21 +96,21 @@ impl Handle {
         }
         let db = &self.inner;
         // A stalled writer holds the log lock; it gives up when it sees this flag.
-        db.background.leaving.store(true, Ordering::Relaxed);
+        db.health.leave();
         drop(db.state());
-        db.changed.notify_all();
+        db.monitor.notify();
         // Under the log lock, so that every write is either acknowledged before this point or refused.
-        let mut log = db.lock_log();
-        db.closed.store(true, Ordering::Relaxed);
+        let mut log = db.log.lock();
+        db.health.close();
         let mut last = None;
         let mut closed = Ok(());
         let healthy = db.health.check();
         if !db.read_only && healthy.is_ok() {
-            closed = db.end_log(&mut log).map(|writer| last = writer);
+            closed = db.log.end(&mut log).map(|writer| last = writer);
         }
         drop(log);
         db.state().closing = true;
-        db.changed.notify_all();
+        db.monitor.notify();
         if let Some(workers) = self.workers.lock().take() {
             workers.join();
         }
@@ -116,7 +118,7 @@ impl Handle {
         // Caller-started compactions give up when they see that the database is closed.
         let mut state = db.state();
         while state.jobs.values().any(|jobs| jobs.manual) {
-            state = db.wait(state);
+            state = db.monitor.wait(state);
         }
         let set_options = db.seen_workloads(&mut state);
         if closed.is_ok() && healthy.is_ok() && !db.read_only {
@@ -125,7 +127,7 @@ impl Handle {
         let manifest = state.manifest.take();
         let times = db.unsaved_times(&state.tree.times);
         drop(state);
-        db.remove_garbage();
+        db.garbage.remove_all(&*db.fs);
         let healthy = healthy.and_then(|()| db.health.check());
         if let (Some(mut manifest), Ok(()), Ok(())) = (manifest, &closed, &healthy) {
             closed = manifest
@@ -148,7 +150,7 @@ impl Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         if let Err(error) = self.shut_down() {
-            log::error!("closing {}: {error}", self.inner.dir.display());
+            ::log::error!("closing {}: {error}", self.inner.dir.display());
         }
     }
 }
@@ -614,7 +616,7 @@ impl DbInner {
         let id = state.tree.next_keyspace;
         let edit = VersionEdit {
             create_keyspaces: vec![(id, name.to_owned(), options.to_text())],
-            log_floor: vec![(id, state.current_log)],
+            log_floor: vec![(id, state.logs.current())],
             ages: Age::new(&options, None, 0).ages().map(|ages| (id, ages)).into_iter().collect(),
             ..VersionEdit::default()
         };
@@ -643,15 +645,16 @@ impl DbInner {
         let edit = VersionEdit { drop_keyspaces: vec![keyspace.id], ..VersionEdit::default() };
         let dropped = self.commit_edit(&mut state, edit, Vec::new(), |_, _| unreachable!("no tables change"));
         // If the drop took effect after all, later writes to the keyspace would be lost.
-        dropped.inspect_err(|error| self.suspend(error))?;
+        dropped.inspect_err(|error| self.health.suspend(error))?;
         keyspace.dropped.store(true, Ordering::Relaxed);
         self.elastic.dropped(&keyspace.view.load().version);
         keyspace.view.load().version.tables.iter().for_each(|table| table.mark_obsolete());
         state.keyspaces.remove(&keyspace.id);
         self.publish_directory(&state);
-        self.drop_obsolete_logs(&mut state);
+        let floor = state.tree.log_floor();
+        self.log.release(&mut state.logs, floor);
         drop(state);
-        self.changed.notify_all();
+        self.monitor.notify();
         Ok(())
     }
 

@@ -1,24 +1,29 @@
 //! Opening: lock, manifest, tables, logs, and the first commit of the new session.
 
 use crate::collections::{HashMap, HashSet};
-use crate::sync::{Condvar, Mutex};
+use crate::sync::Mutex;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 
 use crate::db::begin::{Flushed, NotBegun, Pending};
-use crate::db::commit::{LogState, insert, new_memtable};
+use crate::db::commit::{insert, new_memtable};
+use crate::db::counters::WriteCounters;
 use crate::db::elastic::Elastic;
 use crate::db::expiry::{Age, Expiry};
 use crate::db::for_reads::Quiet;
 use crate::db::health::Health;
-use crate::db::inner::{ClosedLog, DbInner, Jobs, KeyspaceInner, State};
+use crate::db::inner::{DbInner, Jobs, KeyspaceInner, State};
 use crate::db::jobs::Background;
+use crate::db::log::{Log, LogFiles, LogParts};
+use crate::db::monitor::Monitor;
 use crate::db::replay::{Replayed, replay};
+use crate::db::room::Room;
 use crate::db::salvage::{self, Salvage, SalvageReport};
+use crate::db::throttle::Throttle;
 use crate::db::tune;
 use crate::error::{OpenError, StorageError, WriteError};
 use crate::heat::Sampler;
@@ -193,6 +198,37 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         warnings.push(error.to_string());
     }
 
+    let write_counters = Arc::<WriteCounters>::default();
+    let health = Arc::new(Health::new(dir, read_only, &write_counters));
+    let next_file = Arc::new(AtomicU64::new(tree.next_file.max(largest + 1)));
+    let room = Arc::<Room>::default();
+    let directory = ArcSwap::from_pointee(keyspaces.iter().map(|(id, ks)| (*id, ks.clone())).collect());
+    let (visible_seq, times) = (AtomicU64::new(tree.last_seq), tree.times.clone());
+    let state = State {
+        manifest: None,
+        unsettled: None,
+        manifest_number,
+        tree,
+        keyspaces,
+        jobs: begun.seen.into_iter().map(|(id, seen)| (id, Jobs::having_seen(seen))).collect(),
+        next_job: 0,
+        logs: LogFiles::default(),
+        closing: false,
+        round_robin: 0,
+        quiet: Quiet::new(0),
+    };
+    let monitor = Arc::new(Monitor::new(state, &health));
+    let parts = LogParts {
+        fs: &fs,
+        garbage: &garbage,
+        next_file: &next_file,
+        monitor: &monitor,
+        health: &health,
+        room: &room,
+        counters: &write_counters,
+    };
+    let log = Log::new(dir.to_owned(), &options, parts);
+
     let inner = DbInner {
         dir: dir.to_owned(),
         read_only,
@@ -201,44 +237,27 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         reader_config,
         garbage,
         queue: Default::default(),
-        log: Mutex::new(LogState::new(None, 0, 0)),
-        changed: Condvar::new(),
-        closed_logs: Mutex::default(),
         snapshots: Mutex::default(),
         salvaged: Mutex::default(),
-        expiry: Expiry::new(tree.times.clone()),
-        visible_seq: AtomicU64::new(tree.last_seq),
-        log_bytes: AtomicU64::new(0),
-        log_space: Default::default(),
+        expiry: Expiry::new(times),
+        visible_seq,
         beginning: Default::default(),
-        next_file: AtomicU64::new(tree.next_file.max(largest + 1)),
-        directory: ArcSwap::from_pointee(keyspaces.iter().map(|(id, ks)| (*id, ks.clone())).collect()),
-        health: Health::default(),
-        closed: AtomicBool::new(false),
+        next_file,
+        directory,
+        throttle: Throttle::new(&options, &monitor, &health, &write_counters),
+        log,
+        monitor,
+        health,
+        room,
         warnings: Mutex::new(Vec::new()),
         decisions: Mutex::new(begun.decisions.into()),
         measured,
         read_counters,
-        write_counters: Default::default(),
+        write_counters,
         background: Background::new(&options),
         scrub: Default::default(),
         elastic,
         lock: Mutex::new(lock),
-        state: Mutex::new(State {
-            manifest: None,
-            unsettled: None,
-            manifest_number,
-            tree,
-            keyspaces,
-            jobs: begun.seen.into_iter().map(|(id, seen)| (id, Jobs::having_seen(seen))).collect(),
-            next_job: 0,
-            logs: Vec::new(),
-            current_log: 0,
-            recyclable: Vec::new(),
-            closing: false,
-            round_robin: 0,
-            quiet: Quiet::new(0),
-        }),
         fs,
         options,
     };
@@ -478,7 +497,7 @@ fn recover(db: &DbInner, found: Found<'_>) -> Result<(), OpenError> {
     }
     // Everything is in memory now, and the manifest in force is whole: files that it does not name may be removed, to free room.
     note_logs(db, logs)?;
-    db.state().current_log = floor;
+    db.state().logs.wait_at(floor);
     remove_leftovers(db, &files, &preserved)?;
     match db.begin(&mut pending, Flushed::default()) {
         Ok(()) => {
@@ -517,9 +536,8 @@ fn note_logs(db: &DbInner, logs: &[LogId]) -> Result<(), OpenError> {
     for &id in logs {
         let path = log_path(&db.dir, id);
         let bytes = db.fs.file_len(&path).map_err(|e| StorageError::io("read", &path, &e))?;
-        db.state().logs.push(ClosedLog { id, bytes, allocated: bytes, linked: true });
+        db.log.note_found(&mut db.state().logs, id, bytes);
     }
-    db.note_closed_logs(&db.state());
     Ok(())
 }
 
@@ -573,14 +591,14 @@ fn replay_into_memtables(
 /// logs get their successor while the old manifest is in force: see `wrong_end`.
 fn begin_new(db: &DbInner) -> Result<(), StorageError> {
     let keyspaces = db.directory.load_full();
-    let mut log = db.lock_log();
+    let mut log = db.log.lock();
     let mut state = db.state();
     let id = db.next_file.fetch_add(1, Ordering::Relaxed);
     db.roll_manifest(&mut state)?;
     drop(state);
-    let writer = db.create_first_log(id)?;
+    let first = db.log.create_first(id)?;
     let mut state = db.state();
-    db.take_log(&mut log, &mut state, id, writer);
+    db.log.begin(&mut log, &mut state.logs, first, db.visible());
     let mut edit = VersionEdit::default();
     db.describe_session(&state, &keyspaces, id, &mut edit);
     db.commit_edit(&mut state, edit, Vec::new(), |_, _| unreachable!("no tables change"))?;
@@ -681,7 +699,7 @@ fn remove_leftovers(
         let path = db.dir.join(name);
         let keep = match kind {
             FileKind::Table(id) => tables.contains(id),
-            FileKind::Log(id) => *id >= state.current_log,
+            FileKind::Log(id) => *id >= state.logs.current(),
             FileKind::Manifest(number) => *number == state.manifest_number,
             FileKind::Temporary => false,
             FileKind::Current | FileKind::Lock | FileKind::Options | FileKind::Reserve => true,
@@ -714,7 +732,7 @@ fn remove_leftovers(
         let (path, aside) = (path.display(), aside.display());
         db.warn(format!("{path} is not part of the salvaged database; it is kept as {aside}"));
     }
-    db.remove_garbage();
+    db.garbage.remove_all(&*db.fs);
     Ok(())
 }
 

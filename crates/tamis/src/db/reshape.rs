@@ -66,7 +66,7 @@ impl DbInner {
             jobs.is_some_and(|jobs| jobs.running.iter().any(|job| job.progress.drops()))
         };
         while drops(&state) {
-            state = self.wait(state);
+            state = self.monitor.wait(state);
         }
         let waiting = state.jobs.get(&keyspace.id).and_then(|jobs| jobs.next_shaping.clone());
         let current = keyspace.shaping.load_full();
@@ -101,7 +101,7 @@ impl DbInner {
             self.hold_for_snapshots(keyspace);
         }
         drop(state);
-        self.changed.notify_all();
+        self.monitor.notify();
         Ok(())
     }
 

@@ -14,7 +14,6 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -98,7 +97,7 @@ pub(crate) fn scrub_loop(db: &DbInner) {
         let ended = sync::now();
         let mut state = db.state();
         while sync::since(ended) < REST && !state.closing {
-            state = db.wait(state);
+            state = db.monitor.wait(state);
         }
         if state.closing {
             return;
@@ -141,7 +140,7 @@ impl Pass<'_> {
     /// Counts bytes about to be read, or just read, and waits until the pace permits them.
     fn spend(&self, bytes: u64) -> GoOn {
         self.db.scrub.seen.lock().stats.bytes += bytes;
-        let leaves = || self.db.cancelled() || self.db.background.leaving.load(Relaxed);
+        let leaves = || self.db.health.cancels() || self.db.health.is_leaving();
         self.pace.wait(Urgency::Compaction, bytes, &leaves);
         (!leaves()).then_some(())
     }
@@ -279,7 +278,7 @@ fn finished_logs(db: &DbInner) -> Vec<LogId> {
         return Vec::new();
     }
     let floor = state.tree.log_floor();
-    state.logs.iter().map(|log| log.id).filter(|id| *id >= floor).collect()
+    state.logs.rolled_from(floor).collect()
 }
 
 impl DbInner {

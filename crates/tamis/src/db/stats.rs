@@ -217,10 +217,9 @@ impl Stats {
                 let (batches, count) = reads.counts();
                 OverlapStats { method: reads.method(), depth: reads.depth(), batches, reads: count }
             }),
-            log_files: state.logs.len() + usize::from(!db.read_only && !db.is_waiting()),
-            log_bytes: db.log_bytes.load(Ordering::Relaxed)
-                + state.logs.iter().map(|log| log.bytes).sum::<u64>(),
-            log_allocated_bytes: db.log_space_bytes(&state),
+            log_files: state.logs.rolled().0 + usize::from(!db.read_only && !db.is_waiting()),
+            log_bytes: db.log.bytes(&state.logs),
+            log_allocated_bytes: db.log.allocated(&state.logs),
             memtable_bytes: sum(|k| k.memtable_bytes),
             filter_bytes: sum(|k| k.filter_bytes),
             elastic: db.elastic.report(),

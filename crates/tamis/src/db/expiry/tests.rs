@@ -267,12 +267,12 @@ fn a_snapshot_reads_dropped_tables() {
         assert!(clone.iter().rev().map(items).eq(expected.into_iter().rev()));
         let values = clone.multi_get(&["b", "a", "c"]).unwrap().into_iter().map(text);
         assert!(values.eq([Some("in memory".into()), Some("in a table".into()), None]));
-        inner(&db).remove_garbage();
+        inner(&db).garbage.remove_all(&*inner(&db).fs);
         let stats = &db.stats().snapshots_live[0];
         assert_eq!((stats.pinned_table_bytes, stats.pinned_bytes, stats.handles), (bytes, bytes, 1));
         assert_eq!(bench.table_files(), 1);
         drop(clone);
-        inner(&db).remove_garbage();
+        inner(&db).garbage.remove_all(&*inner(&db).fs);
         assert_eq!((bench.table_files(), db.stats().snapshots_live), (0, vec![]));
     }
 }

@@ -40,8 +40,9 @@ use std::sync::atomic::Ordering;
 
 use crate::compaction::policy::Pressure;
 use crate::compaction::shape::KeyRange;
-use crate::db::commit::{LogState, new_memtable};
+use crate::db::commit::new_memtable;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
+use crate::db::log::Current;
 use crate::error::{AdminError, ExternalTableError, WriteError};
 use crate::external::{Described, describe};
 use crate::ids::{KeyspaceId, RunId};
@@ -200,9 +201,9 @@ impl DbInner {
                 && !keyspace.is_dropped()
                 && keyspace.pressure.get() == Pressure::Stop
             {
-                self.check_writable()?;
-                self.check_compactions(&state, keyspace)?;
-                state = self.wait(state);
+                self.health.check_writable()?;
+                state.check_compactions(keyspace)?;
+                state = self.monitor.wait(state);
             }
             drop(state);
             let view = keyspace.view.load_full();
@@ -222,14 +223,14 @@ impl DbInner {
         groups: Vec<Group<Staged>>,
         staging: Staging<'_>,
     ) -> Result<IngestReport, AdminError> {
-        let mut log = self.lock_log();
-        self.check_writable()?;
+        let mut log = self.log.lock();
+        self.health.check_writable()?;
         let keyspaces: Vec<_> = groups.iter().map(|group| group.keyspace.clone()).collect();
         keyspaces.iter().try_for_each(|keyspace| check_alive(keyspace))?;
         if keyspaces.iter().any(|keyspace| !keyspace.view.load().memtables.active.memtable.is_empty()) {
             self.seal(&mut log, &keyspaces)?;
         }
-        let seq = self.log_ingestion(&mut log, keyspaces[0].id)?;
+        let seq = self.log.append_ingestion(&mut log, keyspaces[0].id)?;
         let result = self.publish(&log, seq, groups, staging);
         // Even on failure: the number is spent.
         self.visible_seq.store(seq, Ordering::Release);
@@ -239,21 +240,21 @@ impl DbInner {
 
     fn publish(
         &self,
-        log: &LogState,
+        log: &Current,
         seq: SeqNo,
         groups: Vec<Group<Staged>>,
         staging: Staging<'_>,
     ) -> Result<IngestReport, AdminError> {
         let mut state = self.state();
         loop {
-            self.check_writable()?;
+            self.health.check_writable()?;
             // The memtables of a dropped keyspace are no longer flushed.
             groups.iter().try_for_each(|group| check_alive(&group.keyspace))?;
             if !groups.iter().any(|group| group.must_wait(&state)) {
                 break;
             }
-            groups.iter().try_for_each(|group| self.check_flushes(&state, &group.keyspace))?;
-            state = self.wait(state);
+            groups.iter().try_for_each(|group| state.check_flushes(&group.keyspace))?;
+            state = self.monitor.wait(state);
         }
         let mut report = IngestReport { seq, ..IngestReport::default() };
         let mut edit = VersionEdit { last_seq: Some(seq), ..VersionEdit::default() };
@@ -293,12 +294,12 @@ impl DbInner {
         let keyspaces = state.keyspaces.clone();
         let ingested = self.commit_edit(&mut state, edit, opened, |id, old| {
             // Sealed and without writes since: readers that still hold the old view must not see later ones.
-            let active = MemtableSlot::new(new_memtable(&keyspaces[&id].options), log.id);
+            let active = MemtableSlot::new(new_memtable(&keyspaces[&id].options), log.id());
             Memtables { active, sealed: old.sealed.clone() }
         });
         // The next opening may find that the files were ingested after all. No later write may be acknowledged until that is
         // ruled out.
-        ingested.inspect_err(|error| self.suspend(error))?;
+        ingested.inspect_err(|error| self.health.suspend(error))?;
         // Before the state lock is released: see the module documentation.
         self.visible_seq.store(seq, Ordering::Release);
         self.note_time();

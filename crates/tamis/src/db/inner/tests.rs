@@ -1,11 +1,12 @@
 //! What a failed edit leaves behind.
 
 use std::io::ErrorKind;
+use std::time::Duration;
 
 use tamis_testkit::{CrashMode, FaultPlan, FaultyFs, OpClass};
 
 use super::*;
-use crate::{Db, Options};
+use crate::{Db, Options, WriteError};
 
 fn open(fs: &FaultyFs) -> Db {
     let mut options = Options { file_system: Some(Arc::new(fs.clone())), ..Options::default() };
